@@ -149,6 +149,8 @@ void ArenaTable::free(const ArenaFreeEvent& event, uint64_t ticks) {
     apply(ticks);
   } else if (open.unseen >= event.bytes && event.bytes > 0) {
     open.unseen -= event.bytes;  // from before the log's start
+  } else if (!open.told && event.in_use_plus_1 > 0) {
+    // So is this one, and what is left of them is told with it.
   } else {
     ++unmatched_;
   }

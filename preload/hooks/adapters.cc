@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 
 #include "base/elf_lookup.h"
+#include "base/loaded_objects.h"
 #include "hooks/arena_rules.h"
 #include "hooks/arena_tables.h"
+#include "hooks/attach_slots.h"
 #include "hooks/c10.h"
 #include "hooks/nvml.h"
 #include "hooks/nvtx.h"
@@ -26,6 +28,10 @@ struct Adapter {
   void (*leave_jump)(uintptr_t target) = nullptr;
   void (*reset_in_child)() = nullptr;
   void (*put_back)() = nullptr;
+  /// Of a program that ran before us: a function that its library exports, and what is done where
+  /// such a library is loaded.
+  const char* entry = nullptr;
+  void (*take_over_loaded)(void* entry) = nullptr;
 };
 
 /// What the program would find without us: it does not call our export.
@@ -65,6 +71,10 @@ void* ort(Dlsym real, void* handle, const char* name) {
   return is_ours && find_next(name) == nullptr ? real(RTLD_NEXT, name) : ort_entry_for(found);
 }
 
+void take_over_loaded_wheel(void* entry) {
+  take_over_ort_wheel(entry);
+}
+
 constexpr Adapter kAdapters[] = {
     {.of = "PyTorch's libc10",
      .wants = is_c10_entry,
@@ -73,8 +83,14 @@ constexpr Adapter kAdapters[] = {
     {.of = "PJRT plugins: JAX and others",
      .wants = is_pjrt_entry,
      .replace = pjrt,
-     .forget_unloaded = forget_unloaded_pjrt},
-    {.of = "ONNX Runtime's Python package", .wants = is_ort_wheel_entry, .replace = ort_wheel},
+     .forget_unloaded = forget_unloaded_pjrt,
+     .entry = "GetPjrtApi",
+     .take_over_loaded = take_over_loaded_pjrt},
+    {.of = "ONNX Runtime's Python package",
+     .wants = is_ort_wheel_entry,
+     .replace = ort_wheel,
+     .entry = "PyInit_onnxruntime_pybind11_state",
+     .take_over_loaded = take_over_loaded_wheel},
     {.of = "what rule files describe",
      .wants = is_rule_arena_entry,
      .replace = by_rule,
@@ -85,7 +101,9 @@ constexpr Adapter kAdapters[] = {
     {.of = "ONNX Runtime",
      .wants = is_ort_entry,
      .replace = ort,
-     .forget_unloaded = forget_unloaded_ort},
+     .forget_unloaded = forget_unloaded_ort,
+     .entry = "OrtGetApiBase",
+     .take_over_loaded = take_over_loaded_ort},
     {.of = "NVML, where a device has a limit", .wants = is_nvml_entry, .replace = nvml},
     {.of = "NVTX's clients, which ask the environment for their tool", .variable = nvtx_variable},
     {.of = "the functions of arenas that any of them replaced",
@@ -118,6 +136,26 @@ void adapters_look() {
   for (const Adapter& adapter : kAdapters) {
     if (adapter.look != nullptr) adapter.look(nullptr);
   }
+}
+
+void adapters_take_over_loaded() {
+  constexpr size_t kMost = 16;
+  struct Found {
+    const Adapter* adapter;
+    void* entry;
+  } found[kMost];
+  size_t count = 0;
+  for_each_object([&](const dl_phdr_info& object) {
+    for (const Adapter& adapter : kAdapters) {
+      if (adapter.entry == nullptr || count == kMost) continue;
+      void* const entry = find_symbol(object, adapter.entry).at;
+      if (entry != nullptr && !is_own_code(reinterpret_cast<uintptr_t>(entry)))
+        found[count++] = {&adapter, entry};
+    }
+    return false;
+  });
+  if (!wait_until_loaded()) return;
+  for (size_t i = 0; i < count; ++i) found[i].adapter->take_over_loaded(found[i].entry);
 }
 
 void forget_unloaded_adapters() {

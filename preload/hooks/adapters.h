@@ -28,12 +28,14 @@ std::optional<void*> adapters_replace(Dlsym real, void* handle, const char* name
 const char* adapters_variable(const char* name);
 /// When the program starts: what is loaded already.
 void adapters_look();
+/// By `gpupeak attach`: what is loaded already, in a program that ran before. Calls functions of it.
+void adapters_take_over_loaded();
 /// After a dlclose.
 void forget_unloaded_adapters();
 /// longjmp is about to make `target` the stack pointer.
 void leave_adapters_for(uintptr_t target);
 void reset_adapters_in_child();
-/// At our end.
+/// At our end, and where the program is left.
 void put_back_adapters();
 
 }  // namespace gpupeak::preload

@@ -11,6 +11,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "hooks/adapters.h"
 #include "hooks/allocators.h"
 #include "hooks/attach_slots.h"
 #include "hooks/export.h"
@@ -86,10 +87,12 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
   define_given_facts(call);
   enter_process_phase("main");
   hook_all_slots();
+  adapters_take_over_loaded();
   tell_log(call);
   if (call.host_mode <= GPUPEAK_HOST_COUNTERS || begin_window_in_scope(call.host_mode))
     return GPUPEAK_ATTACH_DONE;
   detach_process();
+  put_back_adapters();
   put_back_slots();
   return GPUPEAK_ATTACH_NO_MEMORY;
 }
@@ -124,6 +127,7 @@ GPUPEAK_EXPORT void gpupeak_api_detach(gpupeak_attach_call* call) {
     if (!came_late() || !recording()) return GPUPEAK_ATTACH_NOT;
     tell_log(*call);
     if (!detach_process()) return GPUPEAK_ATTACH_BUSY;
+    put_back_adapters();
     call->lost_slots = put_back_slots();
     return GPUPEAK_ATTACH_DONE;
   });

@@ -24,20 +24,19 @@ namespace {
 
 /// The hooks of exports.map that see memory, or that what they see depends on. Not hooked in a
 /// program that ran before: exec and posix_spawn (its children are left alone), wait, getenv.
-constexpr const char* kNames[] = {"malloc",        "free",         "calloc",
-                                  "realloc",       "reallocarray", "posix_memalign",
-                                  "aligned_alloc", "memalign",     "valloc",
-                                  "pvalloc",       "free_sized",   "free_aligned_sized",
-                                  "mmap",          "mmap64",       "munmap",
-                                  "mremap",        "mprotect",     "brk",
-                                  "sbrk",          "madvise",      "malloc_trim",
-                                  "sigaction",     "signal",       "bsd_signal",
-                                  "ssignal",       "sysv_signal",  "__sysv_signal",
-                                  "sigset",        "prctl",        "syscall",
-                                  "setrlimit",     "setrlimit64",  "prlimit",
-                                  "prlimit64",     "dlclose",      "dlsym",
-                                  "_exit",         "_Exit",        "longjmp",
-                                  "_longjmp",      "siglongjmp",   "__longjmp_chk"};
+constexpr const char* kNames[] = {
+    "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",
+    "memalign", "valloc", "pvalloc", "free_sized", "free_aligned_sized", "mmap", "mmap64", "munmap",
+    "mremap", "mprotect", "brk", "sbrk", "madvise", "malloc_trim", "sigaction", "signal",
+    "bsd_signal", "ssignal", "sysv_signal", "__sysv_signal", "sigset", "prctl", "syscall",
+    "setrlimit", "setrlimit64", "prlimit", "prlimit64", "dlclose", "dlsym", "_exit", "_Exit",
+    "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk",
+    // What PyTorch's allocator tells its profiler, in each of its forms.
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE",
+    "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
+    "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"};
 constexpr size_t kNameCount = sizeof kNames / sizeof *kNames;
 constexpr size_t kHeapNames = 12;  // the first ones
 
@@ -216,8 +215,6 @@ void put_back_data(const dl_phdr_info& object) {
   });
 }
 
-/// The loader lists a library before it has written all its relocations, under a lock that dladdr
-/// takes: what was listed before dladdr has returned is complete.
 void list_complete_objects() {
   g_object_count = 0;
   for_each_described_object([](const dl_phdr_info& object, size_t) {
@@ -225,12 +222,7 @@ void list_complete_objects() {
     if (g_object_count < kMostObjects) g_objects[g_object_count++] = object.dlpi_addr;
     return false;
   });
-  using Dladdr = int (*)(const void*, Dl_info*);
-  auto ask = reinterpret_cast<Dladdr>(find_in("libc.so.6", "dladdr"));
-  if (ask == nullptr) ask = reinterpret_cast<Dladdr>(find_in("libdl.so.2", "dladdr"));
-  Dl_info info;
-  if (ask == nullptr || ask(reinterpret_cast<const void*>(&list_complete_objects), &info) == 0)
-    g_object_count = 0;
+  if (!wait_until_loaded()) g_object_count = 0;
 }
 
 bool is_complete(const dl_phdr_info& object) {
@@ -247,12 +239,17 @@ void find_hooks() {
       g_hooks[i].hook = reinterpret_cast<uintptr_t>(find_symbol(object, kNames[i]).at);
     return true;
   });
+}
+
+/// Each time: a library may have come, or gone.
+void find_hooked_functions() {
   for (size_t i = 0; i < kNameCount; ++i)
     g_hooks[i].real = reinterpret_cast<uintptr_t>(find_next(kNames[i]));
 }
 
 void hook_objects() {
   list_complete_objects();
+  find_hooked_functions();
   has_driver();  // asks it for its functions, if it is there
   const Code driver = driver_code();
   const auto hook = [](size_t number, const ImportSlot& slot, void*) { hook_import(number, slot); };
@@ -270,10 +267,20 @@ void hook_objects() {
 
 }  // namespace
 
+/// The loader lists a library before it has written all its relocations, under a lock that dladdr
+/// takes: what was listed before dladdr has returned is complete.
+bool wait_until_loaded() {
+  using Dladdr = int (*)(const void*, Dl_info*);
+  auto ask = reinterpret_cast<Dladdr>(find_in("libc.so.6", "dladdr"));
+  if (ask == nullptr) ask = reinterpret_cast<Dladdr>(find_in("libdl.so.2", "dladdr"));
+  Dl_info info;
+  return ask != nullptr && ask(reinterpret_cast<const void*>(&wait_until_loaded), &info) != 0;
+}
+
 bool prepare_slots() {
   if (g_slots == nullptr) g_slots = static_cast<Slot*>(reserve_pages(kMostSlots * sizeof(Slot)));
   if (g_hooks[0].hook == 0) find_hooks();
-  return g_slots != nullptr;
+  return g_slots != nullptr && g_hooks[0].hook != 0;
 }
 
 void hook_all_slots() {

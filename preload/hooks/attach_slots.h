@@ -14,6 +14,8 @@ bool prepare_slots();
 void hook_all_slots();
 /// How many lead to us now.
 size_t hooked_slots();
+/// When this returns all libraries that were listed before are loaded whole. False: nobody to ask.
+bool wait_until_loaded();
 /// Puts back what led there before; returns how many hold something else by now.
 size_t put_back_slots();
 /// In a forked child, whose other threads are gone: nobody writes any more.

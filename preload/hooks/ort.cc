@@ -341,6 +341,12 @@ void* ort_entry_for(void* found) {
   return place < kMostLibraries ? reinterpret_cast<void*>(entry_of(place).get_base) : found;
 }
 
+void take_over_loaded_ort(void* entry) {
+  const ApiBase* const base = reinterpret_cast<GetApiBase>(entry)();
+  if (base != nullptr && ort_minor_version(base->get_version()) >= 0)
+    take_over_ort_arenas(entry, base->get_version());
+}
+
 void forget_unloaded_ort() {
   for (Library& library : g_libraries) {
     const GetApiBase get_base = library.get_base.load(std::memory_order_acquire);

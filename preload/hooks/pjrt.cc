@@ -120,16 +120,22 @@ Word destroy_program(Word* arguments) {
   return real_function<kPlugin>(kDestroyProgram)(arguments);
 }
 
+/// Its minor version; -1: the table is not of a kind that is known.
+int minor_of(const Word* table) {
+  const size_t slots = table[kSize] / sizeof(Word);
+  const bool known =
+      static_cast<uint32_t>(table[kVersion]) == 0 && slots >= kLeastSlots && slots <= kMostSlots;
+  return known ? static_cast<int>(table[kVersion] >> 32) : -1;
+}
+
 template <size_t kPlugin>
 const Word* table_for(const Word* real) {
   Plugin& plugin = g_plugins[kPlugin];
   if (const Word* copy = plugin.copy.load(std::memory_order_acquire)) {
     return plugin.real.load(std::memory_order_relaxed) == real ? copy : real;
   }
-  const size_t slots = real[kSize] / sizeof(Word);
-  const auto major = static_cast<uint32_t>(real[kVersion]);
-  const auto minor = static_cast<int>(real[kVersion] >> 32);
-  if (major != 0 || slots < kLeastSlots || slots > kMostSlots) return real;
+  const int minor = minor_of(real);
+  if (minor < 0) return real;
   take_over_xla_arenas(reinterpret_cast<const void*>(real[kCompile]), minor);
   auto* copy = static_cast<Word*>(map_pages(whole_pages(real[kSize])));
   if (copy == nullptr) return real;
@@ -181,6 +187,12 @@ void* pjrt_entry_for(void* found) {
     }
   }
   return found;
+}
+
+void take_over_loaded_pjrt(void* entry) {
+  const Word* const table = reinterpret_cast<GetApi>(entry)();
+  const int minor = table != nullptr ? minor_of(table) : -1;
+  if (minor >= 0) take_over_xla_arenas(reinterpret_cast<const void*>(table[kCompile]), minor);
 }
 
 void forget_unloaded_pjrt() {

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Frameworks' pools of a program that ran already: what they hand out since `gpupeak attach` is what their own ledgers say.
+
+usage: check_attach.py PRELOAD GPUPEAK DRIVER_FOLDER CLIENT KIND LIBRARY      (KIND: torch, ort or xla)
+"""
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from attach_common import expect_nothing_leads_into_library  # noqa: E402
+from common import GPUPEAK, Program, Skipped, environment, expect, expect_consistent, gpupeak, report, run_case  # noqa: E402
+
+DRIVER, CLIENT, KIND, LIBRARY = sys.argv[3:7]
+NAME = {"torch": "PyTorch", "ort": "ONNX Runtime", "xla": "XLA"}[KIND]
+MIB = 1 << 20
+
+
+def attach(program, log):
+    code, text = gpupeak("attach", "-o", log, program.pid)
+    expect(code == 0, text)
+
+
+def leave(program):
+    code, text = gpupeak("detach", program.pid)
+    expect(code == 0 and "hold something else" not in text, text)
+    expect_nothing_leads_into_library(program.pid)
+
+
+def pool_of(log):
+    summary = report(log)
+    expect_consistent(summary)
+    wrong = [w for w in summary["quality"]["warnings"] if w["code"] in ("GP027", "GP030", "GP045", "GP046", "GP047", "GP049")]
+    expect(not wrong, f"{wrong}")
+    view = subprocess.run([GPUPEAK, "pools", log, "--at", "last", "--json"], check=True, capture_output=True, text=True)
+    found = [p for p in json.loads(view.stdout)["pools"] if p["name"] == NAME]
+    expect(len(found) == 1, f"{[p['name'] for p in json.loads(view.stdout)['pools']]}")
+    return summary, found[0]
+
+
+def main(folder):
+    if os.uname().machine != "x86_64":
+        raise Skipped("x86-64 alone")
+    program = Program("", [CLIENT, KIND, LIBRARY], {**environment(folder, False), "LD_LIBRARY_PATH": DRIVER})
+
+    def tell(line):
+        in_use, reserved = program.tell(line).split()
+        return int(in_use), int(reserved)
+
+    before = tell(f"give 30 {3 * MIB}")
+    for number in range(3):
+        log = os.path.join(folder, f"{number}.gplog")
+        attach(program, log)
+        tell("free 2")  # of before
+        left = tell("now")
+        most = tell(f"give 20 {7 * MIB}")
+        tell("free 12")
+        kept = tell("now")
+        leave(program)
+        tell("free 8")
+        summary, pool = pool_of(log)
+        expect(pool["checks"] > 0 and pool["contradictions"] == 0, f"{pool}")
+        expect(pool["peak"]["in_use_bytes"] == most[0] - left[0], f"peak {pool['peak']}: {NAME} had {left}, then {most}")
+        expect(pool["in_use_bytes"] == kept[0] - left[0], f"{pool['in_use_bytes']} in use: {NAME} had {left}, in the end {kept}")
+        if number == 0:
+            grown = summary["metrics"]["device.growth_peak_bytes"]
+            expect(grown == most[1] - before[1], f"{grown}: {NAME} took {before}, then {most}")
+    program.end()
+
+
+run_case(main)
