@@ -202,10 +202,10 @@ class Page {
       std::string where = arena.device    ? fmt::format(" on GPU {}", *arena.device)
                           : arena.on_host ? " on the host"
                                           : "";
-      add_row(
-          count == 1 ? "pools" : "",
-          fmt::format("{}{}: {} in use of {}, peak {}", arena.name, where, size(arena.live_bytes),
-                      size(arena.reserved_bytes), size(arena.peak_bytes)));
+      add_row(count == 1 ? "pools" : "",
+              fmt::format("{}{}: {} in use{}, peak {}", arena.name, where, size(arena.live_bytes),
+                          arena.older ? " since the attach" : " of " + size(arena.reserved_bytes),
+                          size(arena.peak_bytes)));
     }
   }
 

@@ -169,6 +169,10 @@ std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by
     out.peak_time_ns = replay.log().clock().to_ns(scope.peak_ticks);
     out.alloc_count = arena.alloc_count;
     out.parts = parts_at_peak(replay, by_site, index, arena.scope, top, out.other_bytes);
+    if (arena.has_older) {
+      out.older = ArenaSummary::Older{table.older_bytes(index)};
+      continue;
+    }
     out.largest = largest_of(replay, by_site, index, top);
     const auto title_of = [&](GroupId taken_by) { return cause_title(arena, by_site, taken_by); };
     add_causes(table.causes(), index, replay.log().clock(), title_of, top, out);

@@ -299,12 +299,15 @@ class RunTables {
   }
 
   void add_arena(const Summary& summary, const ArenaSummary& arena) {
+    const auto of_whole = [&arena](uint64_t bytes) {
+      return known(arena.older ? std::nullopt : std::optional(bytes));
+    };
     put(pools_, with(numbered(summary, pools_numbered_),
                      {{"pool", arena.name},
                       {"device", known(arena.device)},
                       {"in_use_peak_bytes", arena.peak_bytes},
-                      {"idle_then_bytes", arena.at_peak.idle_bytes()},
-                      {"reserved_peak_bytes", arena.reserved_peak_bytes},
+                      {"idle_then_bytes", of_whole(arena.at_peak.idle_bytes())},
+                      {"reserved_peak_bytes", of_whole(arena.reserved_peak_bytes)},
                       {"refused", arena.failed_count}}));
   }
 

@@ -34,15 +34,16 @@ function fragmentation(pool, state) {
 
 function figures(pool, moments, index, state) {
   const reason = index === moments.peak ? ' · its peak' : moments.reason(index) === '' ? '' : ` · ${moments.reason(index)}`;
-  const exact = state.residual === 0;
+  const exact = state.residual === 0, whole = !pool.has_older;
   return [
     h('h3', {}, `${pool.text} at ${format.instant(moments.ns(index), 6)}`, h('span', {class: 'faint'}, reason)),
-    h('p', {class: 'total'}, `${format.size(state.inUse)} in use`, h('span', {class: 'faint'},
-      ` of ${format.size(state.reserved)} reserved · ${format.size(state.idle)} idle (largest ${format.size(state.largestIdle)})`)),
-    fragmentation(pool, state),
-    h('p', {class: exact ? 'faint sum' : 'sum died'}, `${format.count(state.inUse)} in use + ${format.count(state.idle)} idle = ${format.count(state.reserved)} bytes reserved, `,
+    h('p', {class: 'total'}, `${format.size(state.inUse)} in use`, h('span', {class: 'faint'}, whole ?
+      ` of ${format.size(state.reserved)} reserved · ${format.size(state.idle)} idle (largest ${format.size(state.largestIdle)})` :
+      ' of what it has handed out since the attach')),
+    whole && fragmentation(pool, state),
+    whole && h('p', {class: exact ? 'faint sum' : 'sum died'}, `${format.count(state.inUse)} in use + ${format.count(state.idle)} idle = ${format.count(state.reserved)} bytes reserved, `,
       exact ? 'residual 0' : `residual ${format.bytes(state.residual)}`),
-    state.unplaced > 0 && h('p', {class: 'faint'}, `${format.size(state.unplaced)} of what is idle was at no address then.`),
+    whole && state.unplaced > 0 && h('p', {class: 'faint'}, `${format.size(state.unplaced)} of what is idle was at no address then.`),
     state.leftOutSegments > 0 && h('p', {class: 'faint'}, `${format.counted(state.leftOutSegments, 'segment')} of ${format.size(state.leftOutBytes)} are left out of the map.`),
     state.aloneBytes > 0 && h('p', {class: 'faint'}, `${format.size(state.aloneBytes)} are in use in memory that the log does not have.`),
   ];
@@ -59,7 +60,8 @@ class ArenaView {
     const scope = {text: pool.text, bytes: pool.peak, time_ns: pool.peak_ns};
     const [reserved, inUse] = pool.curves();
     this.timeline = new Timeline(run, scope, moments, (index) => this.show(index), () => [
-      {...reserved, low: null, label: 'reserved', title: 'what the pool had of the driver or the heap', color: '--observed-2', dash: [5, 3], width: 1.4},
+      ...pool.has_older ? [] :
+        [{...reserved, low: null, label: 'reserved', title: 'what the pool had of the driver or the heap', color: '--observed-2', dash: [5, 3], width: 1.4}],
       {...inUse, label: 'in use', color: '--accent', fill: true, width: 1.8}]);
     this.element = h('div', {}, this.timeline.element, h('div', {class: 'live'}, this.said, this.map.element,
       h('p', {class: 'faint hint'}, 'Each bar is a segment, to scale; what is grey in it is idle. Point at a block, or move with ', h('kbd', {}, '←'), ' ',

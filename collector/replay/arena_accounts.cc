@@ -22,7 +22,7 @@ size_t ArenaAccounts::row_for(uint32_t name, int32_t place) {
 size_t ArenaAccounts::row_in(size_t row, int32_t place) {
   Arena& arena = arenas_[row];
   if (place == kNowhere || arena.place == place) return row;
-  if (arena.place == kNowhere && arena.alloc_count == 0 &&
+  if (arena.place == kNowhere && (arena.alloc_count == 0 || arena.has_older) &&
       !by_name_.contains({arena.name, place})) {
     by_name_.erase({arena.name, kNowhere});
     by_name_.emplace(std::pair{arena.name, place}, row);

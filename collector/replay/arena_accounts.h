@@ -72,6 +72,9 @@ class ArenaAccounts {
     bool at_peak = false;  // nothing has changed since the last new maximum
     // Blocks that are part of the arena's memory, begin and end: they never overlap.
     std::map<uint64_t, uint64_t> placed;
+    /// Of an attached program: it had handed out blocks before, or memory in which it still does,
+    /// so that what it has reserved is not known.
+    bool has_older = false;
 
     /// Also where those that came after it have turned out to be in another place.
     bool is_unused() const { return place == kNowhere && alloc_count == 0 && failed_count == 0; }
@@ -108,7 +111,7 @@ class ArenaAccounts {
   const std::vector<Arena>& arenas() const { return arenas_; }
   size_t row_for(uint32_t name, int32_t place);
   /// The row for blocks of `row`'s arenas that lie in `place`. A row that has not had any block yet
-  /// moves there.
+  /// moves there; of an attached program also one whose blocks lay in memory from before.
   size_t row_in(size_t row, int32_t place);
   Level level(size_t row) const;
 
@@ -121,9 +124,7 @@ class ArenaAccounts {
   /// In the order of peaks()'s groups.
   const std::vector<Holder>& holders() const { return holders_; }
   const Holder& holder(HolderId id) const { return holders_[static_cast<size_t>(id)]; }
-  uint64_t live_bytes(HolderId id) const {
-    return peaks_.group(as_group(id)).live_bytes;
-  }
+  uint64_t live_bytes(HolderId id) const { return peaks_.group(as_group(id)).live_bytes; }
 
   // One step.
   void change(HolderId holder, int64_t bytes, int16_t count = 0, bool allocates = false);

@@ -119,6 +119,7 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
     }
     arena.placed.emplace(event.address, event.address + event.bytes);
   } else {
+    if (expects_older_) arena.has_older = true;
     causes_.take(index, {kNoGroup, event.bytes, event.bytes}, level(index).in_use, ticks);
   }
   block.holder = accounts_.user(index, block.counted, name, stack, cause);
@@ -147,14 +148,22 @@ void ArenaTable::free(const ArenaFreeEvent& event, uint64_t ticks) {
     take_out(open, event.address, block->second);
     open.blocks.erase(block);
     apply(ticks);
-  } else if (open.unseen >= event.bytes && event.bytes > 0) {
-    open.unseen -= event.bytes;  // from before the log's start
-  } else if (!open.told && event.in_use_plus_1 > 0) {
-    // So is this one, and what is left of them is told with it.
-  } else {
+  } else if (!is_older(open, event)) {
     ++unmatched_;
   }
   compare(open, event.in_use_plus_1, event.reserved_plus_1);
+}
+
+/// Whether it frees a block from before the log's start.
+bool ArenaTable::is_older(Open& open, const ArenaFreeEvent& event) {
+  if (open.unseen >= event.bytes && event.bytes > 0) {
+    open.unseen -= event.bytes;
+    return true;
+  }
+  // With this event it is told what is left of them, or it never is.
+  if (!expects_older_ || open.told) return false;
+  rows()[open.arena].has_older = true;
+  return true;
 }
 
 void ArenaTable::failed(const ArenaFailedEvent& event, const Requester& requester, uint64_t ticks) {
@@ -208,6 +217,7 @@ void ArenaTable::compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_p
   if (!open.told) {
     open.told = true;
     open.unseen = says > open.in_use ? says - open.in_use : 0;
+    if (expects_older_ && open.unseen > 0) arena.has_older = true;
   }
   ++arena.told;
   const bool same_in_use = open.in_use + open.unseen == says;
@@ -218,6 +228,16 @@ void ArenaTable::compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_p
                              reserved == reserved_plus_1 - 1 ||
                              (may_have_more && reserved >= reserved_plus_1);
   if (!same_in_use || !same_reserved) ++arena.contradictions;
+}
+
+std::optional<uint64_t> ArenaTable::older_bytes(size_t arena) const {
+  uint64_t bytes = 0;
+  for (const auto& [number, open] : open_) {
+    if (open.arena != arena) continue;
+    if (!open.told) return std::nullopt;
+    bytes += open.unseen;
+  }
+  return bytes;
 }
 
 uint64_t ArenaTable::largest_idle(size_t arena) const {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -103,6 +104,8 @@ class ArenaTable {
   /// seldom: once for each block that an arena shares out.
   using FindHeapBlock = std::function<bool(uint64_t address, uint64_t& begin, uint64_t& bytes)>;
   void use_heap(FindHeapBlock find) { find_heap_block_ = std::move(find); }
+  /// The log is of an attached program: arenas have memory and blocks from before.
+  void expect_older() { expects_older_ = true; }
   /// Who is told of each block; nullptr: nobody.
   void watch(ReplayObserver* observer) { observer_ = observer; }
 
@@ -158,6 +161,9 @@ class ArenaTable {
       }
     }
   }
+  /// Of blocks from before the log, how much is in use; none: an arena does not tell. Now;
+  /// O(arenas).
+  std::optional<uint64_t> older_bytes(size_t arena) const;
   /// Now, by address; O(ranges of all).
   std::vector<Segment> segments(size_t arena) const;
   /// Changes whenever those of any arena do.
@@ -234,6 +240,7 @@ class ArenaTable {
   uint64_t steps_of_one() const;
   Idle idle_pieces(size_t arena) const;
   void note_holders(Failure& failure) const;
+  bool is_older(Open& open, const ArenaFreeEvent& event);
   void compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_plus_1);
 
   ArenaAccounts accounts_;
@@ -247,6 +254,7 @@ class ArenaTable {
   uint64_t carved_version_ = 0;
   ReplayObserver* observer_ = nullptr;
   FindHeapBlock find_heap_block_;
+  bool expects_older_ = false;
   unsigned fruitless_looks_ = 0;
   uint64_t unmatched_ = 0;
 };

@@ -25,6 +25,7 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
     bytes = block->bytes;
     return true;
   });
+  if ((log.header().flags & GPUPEAK_FLAG_ATTACHED) != 0) arenas_.expect_older();
   allocation_context_.watch(growth_);
   if (observer != nullptr) {
     observer->replay_ = this;

@@ -103,6 +103,33 @@ std::string arena_growth_text(const ArenaSummary& arena, const TextStyle& style)
   return advance_text(arena, largest_growth(arena), style);
 }
 
+std::string arena_peak_text(const ArenaSummary& arena, const TextStyle& style) {
+  const std::string in_use = size_text(arena.at_peak.in_use_bytes, style);
+  const std::string when = instant(arena.peak_time_ns);
+  if (arena.older)
+    return fmt::format("{} in use at its peak of what it has handed out since the attach, {}",
+                       in_use, when);
+  return fmt::format("{} in use of {} reserved at its peak, {} idle (largest {}), {}", in_use,
+                     size_text(arena.at_peak.reserved_bytes, style),
+                     size_text(arena.at_peak.idle_bytes(), style),
+                     size_text(arena.largest_idle_bytes, style), when);
+}
+
+std::string arena_end_text(const ArenaSummary& arena, const TextStyle& style) {
+  std::string text = fmt::format("at the end {} in use", size_text(arena.live_bytes, style));
+  if (!arena.older) {
+    text += " of " + size_text(arena.reserved_bytes, style);
+  } else if (arena.older->in_use_bytes) {
+    text += fmt::format(", and {} from before, by its own account",
+                        size_text(*arena.older->in_use_bytes, style));
+  } else {
+    text += "; how much from before it does not say";
+  }
+  text += fmt::format("; {} allocations", grouped(arena.alloc_count));
+  if (arena.failed_count > 0) text += fmt::format(", {} refused", grouped(arena.failed_count));
+  return text;
+}
+
 const ArenaSummary* idlest_arena(const Summary& summary, int32_t device) {
   const ArenaSummary* idlest = nullptr;
   for (const ArenaSummary& arena : summary.arenas) {

@@ -211,7 +211,15 @@ struct ArenaSummary {
   uint64_t checks = 0, contradictions = 0;               ///< with what the allocator itself says
   uint64_t count = 0;                                    ///< arenas of this name
   std::optional<uint64_t> capacity_bytes;  ///< the most that they managed at once; none: not said
-  uint64_t live_bytes = 0;                 ///< at the end
+  /// Of an attached program, where it had handed out blocks before or shares out memory from
+  /// before: all is of what it has handed out since, and what it has reserved and idle is not
+  /// known.
+  struct Older {
+    std::optional<uint64_t>
+        in_use_bytes;  ///< of its blocks from before, at the end, by its own word
+  };
+  std::optional<Older> older;
+  uint64_t live_bytes = 0;  ///< at the end
   uint64_t peak_bytes = 0;
   int64_t peak_time_ns = 0;
   uint64_t alloc_count = 0;

@@ -64,9 +64,10 @@ GPUPEAK_FIELDS(ArenaSummary::Growth, title, time_ns, bytes, asked_bytes, in_use_
 GPUPEAK_FIELDS(ArenaSummary::Largest, time_ns, in_use_bytes, parts, other_bytes)
 GPUPEAK_FIELDS(ArenaSummary::Cause, title, bytes, segments, largest_bytes, largest_asked_bytes,
                in_use_bytes, time_ns)
+GPUPEAK_FIELDS(ArenaSummary::Older, in_use_bytes)
 GPUPEAK_FIELDS(ArenaSummary, name, device, on_host, at_peak, largest_idle_bytes, at_device_peak,
                reserved_peak_bytes, reserved_bytes, failed_count, checks, contradictions, count,
-               capacity_bytes, live_bytes, peak_bytes, peak_time_ns, alloc_count, parts,
+               capacity_bytes, older, live_bytes, peak_bytes, peak_time_ns, alloc_count, parts,
                other_bytes, never_used_bytes, largest, growths, causes, other_cause_bytes,
                idle_in_holes_bytes, idle_for_graphs_bytes)
 GPUPEAK_FIELDS(DriverPoolsSummary, device, reserved_peak_bytes, time_ns, in_use_bytes,

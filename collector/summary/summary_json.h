@@ -117,9 +117,14 @@ void json_fields(auto& io, const ArenaSummary::Level& level) {
 void json_fields(auto& io, const ArenaSummary& arena) {
   io("name", arena.name);
   if (arena.device || arena.on_host) io("device", arena.device);
+  const bool is_whole = !arena.older;
+  const auto of_whole = [is_whole](uint64_t bytes) {
+    return is_whole ? std::optional(bytes) : std::nullopt;
+  };
   io.in("at_peak", [&](auto& in) {
-    json_fields(in, arena.at_peak);
-    in("largest_idle_bytes", arena.largest_idle_bytes);
+    in("in_use_bytes, reserved_bytes, idle_bytes, largest_idle_bytes", arena.at_peak.in_use_bytes,
+       of_whole(arena.at_peak.reserved_bytes), of_whole(arena.at_peak.idle_bytes()),
+       of_whole(arena.largest_idle_bytes));
   });
   if (arena.at_device_peak) {
     io.in("at_device_peak", [&](auto& in) {
@@ -129,11 +134,14 @@ void json_fields(auto& io, const ArenaSummary& arena) {
     });
   }
   io("reserved_peak_bytes, reserved_bytes, failed_count, checks, contradictions, count",
-     arena.reserved_peak_bytes, arena.reserved_bytes, arena.failed_count, arena.checks,
-     arena.contradictions, arena.count);
+     of_whole(arena.reserved_peak_bytes), of_whole(arena.reserved_bytes), arena.failed_count,
+     arena.checks, arena.contradictions, arena.count);
   io("capacity_bytes, live_bytes, peak_bytes, peak_time_ns, alloc_count, parts, other_bytes",
      arena.capacity_bytes, arena.live_bytes, arena.peak_bytes, arena.peak_time_ns,
      arena.alloc_count, arena.parts, arena.other_bytes);
+  if (arena.older)
+    io.in("from_before", [&](auto& in) { in("in_use_bytes", arena.older->in_use_bytes); });
+  if (!is_whole) return;
   io.in("at_largest", [&](auto& in) {
     in("time_ns, in_use_bytes, reserved_bytes, parts, other_bytes", arena.largest.time_ns,
        arena.largest.in_use_bytes, arena.reserved_peak_bytes, arena.largest.parts,

@@ -73,10 +73,11 @@ ArenaHistory arena_history(Profile& profile, const TimeSeries& times, const Inst
     const ArenaTable::Arena& info = table.arenas()[arena];
     const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
     if (info.is_unused() || in_use.peak == 0) continue;
-    history.arenas.push_back(
-        {arena, profile.definitions().shown(profile.replay().name(info.name)), info.place,
-         in_use.peak, table.peaks().scope(info.reserved_scope).peak,
-         profile.to_ns(in_use.peak_ticks), info.largest_block, info.largest_refused});
+    history.arenas.push_back({arena, profile.definitions().shown(profile.replay().name(info.name)),
+                              info.place, in_use.peak,
+                              table.peaks().scope(info.reserved_scope).peak,
+                              profile.to_ns(in_use.peak_ticks), info.largest_block,
+                              info.largest_refused, info.has_older});
   }
   if (history.arenas.empty()) return history;
   ArenaWatch watch(history, choose(history, times, instants), profile.log().clock());

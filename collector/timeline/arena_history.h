@@ -22,6 +22,7 @@ struct ArenaHistory {
     uint64_t peak = 0, reserved_peak = 0;
     int64_t peak_ns = 0;
     uint64_t largest_block = 0, largest_refused = 0;
+    bool has_older = false;  ///< what it has reserved is not known
   };
   /// The state after an event.
   struct Step {

@@ -82,6 +82,49 @@ std::string fragmentation_text(const ArenaState& state, const ArenaTable::Arena&
   return text;
 }
 
+std::string requests_text(const ArenaTable::Arena& info) {
+  return fmt::format(
+      "{} allocations{}", grouped(info.alloc_count),
+      info.failed_count > 0 ? fmt::format(", {} refused", grouped(info.failed_count)) : "");
+}
+
+void write_whole(const ArenaTable& table, size_t arena, const ArenaState& state, std::ostream& out,
+                 const TextStyle& style) {
+  const ArenaTable::Arena& info = table.arenas()[arena];
+  const uint64_t peak = table.peaks().scope(info.scope).peak;
+  write_wrapped(
+      fmt::format("  {} in use of {} reserved, {} idle (largest {})",
+                  size_text(state.level.in_use, style), size_text(state.level.reserved, style),
+                  size_text(state.level.idle(), style), size_text(state.largest_idle(), style)),
+      out, style);
+  const std::string fragmentation = fragmentation_text(state, info, style);
+  if (!fragmentation.empty()) write_wrapped(fragmentation, out, style);
+  if (const uint64_t bytes = state.idle_unplaced(); bytes > 0)
+    write_wrapped(fmt::format("  {} of it at no address then", size_text(bytes, style)), out,
+                  style);
+  write_wrapped(fmt::format("  peak {} in use of {} reserved, {} idle (largest {}); {}",
+                            size_text(peak, style), size_text(info.reserved_at_peak, style),
+                            size_text(info.reserved_at_peak - peak, style),
+                            size_text(info.largest_idle_at_peak, style), requests_text(info)),
+                out, style);
+}
+
+/// What it has reserved, and so what is idle, is not known.
+void write_older(const ArenaTable& table, size_t arena, const ArenaState& state, std::ostream& out,
+                 const TextStyle& style) {
+  const ArenaTable::Arena& info = table.arenas()[arena];
+  const uint64_t peak = table.peaks().scope(info.scope).peak;
+  write_wrapped(fmt::format("  {} in use of what it has handed out since the attach",
+                            size_text(state.level.in_use, style)),
+                out, style);
+  write_wrapped(fmt::format("  peak {} in use; {}", size_text(peak, style), requests_text(info)),
+                out, style);
+  if (const auto older = table.older_bytes(arena))
+    write_wrapped(fmt::format("  at the end {} from before were in use, by its own account",
+                              size_text(*older, style)),
+                  out, style);
+}
+
 }  // namespace
 
 uint64_t ArenaState::largest_idle() const {
@@ -189,28 +232,13 @@ void write_arenas(Profile& profile, const ArenaInstant& instant,
     const ArenaState& state = states[arena];
     const ArenaTable::Arena& info = table.arenas()[arena];
     if (info.is_unused()) continue;
-    const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
     mapped |= !state.segments.empty();
     out << '\n' << bold(arena_text(profile, info), style) << '\n';
-    write_wrapped(
-        fmt::format("  {} in use of {} reserved, {} idle (largest {})",
-                    size_text(state.level.in_use, style), size_text(state.level.reserved, style),
-                    size_text(state.level.idle(), style), size_text(state.largest_idle(), style)),
-        out, style);
-    const std::string fragmentation = fragmentation_text(state, info, style);
-    if (!fragmentation.empty()) write_wrapped(fragmentation, out, style);
-    if (const uint64_t bytes = state.idle_unplaced(); bytes > 0) {
-      write_wrapped(fmt::format("  {} of it at no address then", size_text(bytes, style)), out,
-                    style);
+    if (info.has_older) {
+      write_older(table, arena, state, out, style);
+    } else {
+      write_whole(table, arena, state, out, style);
     }
-    write_wrapped(
-        fmt::format(
-            "  peak {} in use of {} reserved, {} idle (largest {}); {} allocations{}",
-            size_text(in_use.peak, style), size_text(info.reserved_at_peak, style),
-            size_text(info.reserved_at_peak - in_use.peak, style),
-            size_text(info.largest_idle_at_peak, style), grouped(info.alloc_count),
-            info.failed_count > 0 ? fmt::format(", {} refused", grouped(info.failed_count)) : ""),
-        out, style);
     const ArenaMap map(profile, state.blocks, top);
     const std::vector<ArenaMap::Row>& rows = map.rows();
     uint64_t other = 0;

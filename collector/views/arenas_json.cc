@@ -19,21 +19,29 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
     row["name"] = profile.definitions().shown(profile.replay().name(info.name));
     if (info.place >= 0) row["device"] = info.place;
     row["in_use_bytes"] = state.level.in_use;
-    row["reserved_bytes"] = state.level.reserved;
-    row["idle_bytes"] = state.level.idle();
-    row["largest_idle_bytes"] = state.largest_idle();
-    row["unplaced_idle_bytes"] = state.idle_unplaced();
+    // Of an attached program's arena what it has from before is not known.
+    const auto of_whole = [&info](uint64_t bytes) {
+      return info.has_older ? Json(nullptr) : Json(bytes);
+    };
+    row["reserved_bytes"] = of_whole(state.level.reserved);
+    row["idle_bytes"] = of_whole(state.level.idle());
+    row["largest_idle_bytes"] = of_whole(state.largest_idle());
+    row["unplaced_idle_bytes"] = of_whole(state.idle_unplaced());
+    if (info.has_older) {
+      const std::optional<uint64_t> older = table.older_bytes(arena);
+      row["from_before"] = {{"in_use_bytes", older ? Json(*older) : Json(nullptr)}};
+    }
     const auto fragmentation = [&](uint64_t bytes) -> Json {
-      if (bytes == 0) return nullptr;
+      if (bytes == 0 || info.has_older) return nullptr;
       return {{"bytes", bytes}, {"idle_in_smaller_bytes", state.idle_in_smaller(bytes)}};
     };
     row["largest_block"] = fragmentation(info.largest_block);
     row["largest_refused"] = fragmentation(info.largest_refused);
     row["peak"] = {{"in_use_bytes", in_use.peak},
-                   {"reserved_bytes", info.reserved_at_peak},
-                   {"largest_idle_bytes", info.largest_idle_at_peak},
+                   {"reserved_bytes", of_whole(info.reserved_at_peak)},
+                   {"largest_idle_bytes", of_whole(info.largest_idle_at_peak)},
                    {"time_ns", profile.to_ns(in_use.peak_ticks)}};
-    row["reserved_peak_bytes"] = reserved.peak;
+    row["reserved_peak_bytes"] = of_whole(reserved.peak);
     row["alloc_count"] = info.alloc_count;
     row["failed_count"] = info.failed_count;
     row["checks"] = info.told;
@@ -65,9 +73,10 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
     for (size_t arena = 0; arena < mark.levels.size(); ++arena) {
       const ArenaTable::Arena& info = table.arenas()[arena];
       if (info.is_unused()) continue;
-      Json level = {{"name", profile.definitions().shown(profile.replay().name(info.name))},
-                    {"in_use_bytes", mark.levels[arena].in_use},
-                    {"reserved_bytes", mark.levels[arena].reserved}};
+      Json level = {
+          {"name", profile.definitions().shown(profile.replay().name(info.name))},
+          {"in_use_bytes", mark.levels[arena].in_use},
+          {"reserved_bytes", info.has_older ? Json(nullptr) : Json(mark.levels[arena].reserved)}};
       if (info.place >= 0) level["device"] = info.place;
       row["pools"].push_back(std::move(level));
     }

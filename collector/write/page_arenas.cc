@@ -46,7 +46,8 @@ class PageArenas {
                  {"peak_ns", arena.peak_ns},
                  {"reserved_peak", arena.reserved_peak},
                  {"largest_block", arena.largest_block},
-                 {"largest_refused", arena.largest_refused}};
+                 {"largest_refused", arena.largest_refused},
+                 {"has_older", arena.has_older}};
     if (history_.every) return json;
     if (const Series* series = times.arena_in_use(arena.arena)) {
       json["in_use"] = {{"changes", series_changes(*series)}};

@@ -136,14 +136,8 @@ ReportSections::Lines ReportSections::arenas(size_t rows) const {
                               : arena.on_host ? " on the host"
                                               : "";
     lines.push_back(
-        line(fmt::format("  {}{}  {} in use of {} reserved at its peak, {} idle (largest {}), {}",
-                         arena.name, where, size(arena.at_peak.in_use_bytes),
-                         size(arena.at_peak.reserved_bytes), size(arena.at_peak.idle_bytes()),
-                         size(arena.largest_idle_bytes), instant(arena.peak_time_ns))));
-    lines.push_back(line(fmt::format(
-        "    at the end {} in use of {}; {} allocations{}", size(arena.live_bytes),
-        size(arena.reserved_bytes), grouped(arena.alloc_count),
-        arena.failed_count > 0 ? fmt::format(", {} refused", grouped(arena.failed_count)) : "")));
+        line(fmt::format("  {}{}  {}", arena.name, where, arena_peak_text(arena, style_))));
+    lines.push_back(line("    " + arena_end_text(arena, style_)));
     // On one screen the verdict says it of the arena that matters.
     if (in_full) {
       for (const std::string& one :

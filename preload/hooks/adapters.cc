@@ -28,10 +28,10 @@ struct Adapter {
   void (*leave_jump)(uintptr_t target) = nullptr;
   void (*reset_in_child)() = nullptr;
   void (*put_back)() = nullptr;
-  /// Of a program that ran before us: a function that its library exports, and what is done where
-  /// such a library is loaded.
-  const char* entry = nullptr;
+  // Of a program that ran before us.
+  const char* entry = nullptr;  ///< a function that its library exports
   void (*take_over_loaded)(void* entry) = nullptr;
+  bool calls_it = false;  ///< by code that needs what the library's constructors do
 };
 
 /// What the program would find without us: it does not call our export.
@@ -85,7 +85,8 @@ constexpr Adapter kAdapters[] = {
      .replace = pjrt,
      .forget_unloaded = forget_unloaded_pjrt,
      .entry = "GetPjrtApi",
-     .take_over_loaded = take_over_loaded_pjrt},
+     .take_over_loaded = take_over_loaded_pjrt,
+     .calls_it = true},
     {.of = "ONNX Runtime's Python package",
      .wants = is_ort_wheel_entry,
      .replace = ort_wheel,
@@ -138,7 +139,7 @@ void adapters_look() {
   }
 }
 
-void adapters_take_over_loaded() {
+void adapters_take_over_loaded(Loaded how_far) {
   constexpr size_t kMost = 16;
   struct Found {
     const Adapter* adapter;
@@ -148,6 +149,7 @@ void adapters_take_over_loaded() {
   for_each_object([&](const dl_phdr_info& object) {
     for (const Adapter& adapter : kAdapters) {
       if (adapter.entry == nullptr || count == kMost) continue;
+      if (adapter.calls_it && how_far != Loaded::kWhole) continue;
       void* const entry = find_symbol(object, adapter.entry).at;
       if (entry != nullptr && !is_own_code(reinterpret_cast<uintptr_t>(entry)))
         found[count++] = {&adapter, entry};
@@ -156,6 +158,15 @@ void adapters_take_over_loaded() {
   });
   if (!wait_until_loaded()) return;
   for (size_t i = 0; i < count; ++i) found[i].adapter->take_over_loaded(found[i].entry);
+}
+
+void adapters_take_over_asked_for(Dlsym real, void* handle, const char* name) {
+  for (const Adapter& adapter : kAdapters) {
+    if (adapter.entry == nullptr || handle == RTLD_NEXT || !adapter.wants(name)) continue;
+    void* const found = real(handle, name);
+    if (found != nullptr && !is_own_code(reinterpret_cast<uintptr_t>(found)))
+      adapter.take_over_loaded(found);
+  }
 }
 
 void forget_unloaded_adapters() {

@@ -28,8 +28,14 @@ std::optional<void*> adapters_replace(Dlsym real, void* handle, const char* name
 const char* adapters_variable(const char* name);
 /// When the program starts: what is loaded already.
 void adapters_look();
-/// By `gpupeak attach`: what is loaded already, in a program that ran before. Calls functions of it.
-void adapters_take_over_loaded();
+// In a program that ran before us, which has the libraries' own functions and keeps them.
+
+/// kWhole: libraries that are loaded now have run their constructors.
+enum class Loaded : uint8_t { kWhole, kPerhapsInPart };
+/// What is loaded already.
+void adapters_take_over_loaded(Loaded how_far);
+/// What the program asks for by dlsym(handle, name).
+void adapters_take_over_asked_for(Dlsym real, void* handle, const char* name);
 /// After a dlclose.
 void forget_unloaded_adapters();
 /// longjmp is about to make `target` the stack pointer.

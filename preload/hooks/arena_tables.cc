@@ -96,6 +96,18 @@ bool take_over_arena_tables(const ArenaClass& of, const VirtualTable* tables, si
   return true;
 }
 
+bool has_arena_tables(const void* inside) {
+  const char* const library = module_path(inside);
+  for (size_t place = 0; place < kMostArenaTables; ++place) {
+    const ArenaFunctions& table = g_arena_tables[place];
+    const uintptr_t at = table.at.load(std::memory_order_acquire);
+    if (at != 0 && table.has_slots && module_path(reinterpret_cast<const void*>(at)) == library &&
+        is_taken(table, place))
+      return true;
+  }
+  return false;
+}
+
 const uintptr_t* trampolines_for(const ArenaClass& of, const uintptr_t (&real)[kArenaFunctions]) {
   LockGuard guard(g_writing);
   size_t place = place_of(real[kArenaAlloc]);

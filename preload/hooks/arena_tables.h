@@ -45,6 +45,9 @@ struct ArenaClass {
 /// stay.
 bool take_over_arena_tables(const ArenaClass& of, const VirtualTable* tables, size_t count);
 
+/// Whether tables of the library around `inside` are taken over now.
+bool has_arena_tables(const void* inside);
+
 /// Functions of no class: what to call in the place of each, by ArenaFunction; 0 where `real` is 0.
 /// nullptr: there is no room. Again for the same functions it gives the same. `of` must stay.
 const uintptr_t* trampolines_for(const ArenaClass& of, const uintptr_t (&real)[kArenaFunctions]);

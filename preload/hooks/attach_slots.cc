@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "base/virtual_table.h"
+#include "hooks/adapters.h"
 #include "hooks/allocators.h"
 #include "hooks/cuda_lookup.h"
 #include "stack/module_map.h"
@@ -317,6 +318,12 @@ void reset_slots_in_child() {
   g_busy = false;
 }
 
+void cover_library_asked_for(Dlsym real, void* handle, const char* name) {
+  if (!g_hooked.load(std::memory_order_acquire) || !recording()) return;
+  adapters_take_over_asked_for(real, handle, name);
+  if (!g_hooked.load(std::memory_order_acquire)) put_back_adapters();
+}
+
 void cover_libraries_loaded_since() {
   if (!g_hooked.load(std::memory_order_acquire) || !recording()) return;
   unsigned long long loads = 0;
@@ -330,6 +337,8 @@ void cover_libraries_loaded_since() {
     if (g_hooked.load(std::memory_order_acquire)) hook_objects();
   }
   g_busy.store(false, std::memory_order_release);
+  adapters_take_over_loaded(Loaded::kPerhapsInPart);
+  if (!g_hooked.load(std::memory_order_acquire)) put_back_adapters();  // it was left meanwhile
 }
 
 }  // namespace gpupeak::preload

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 
+#include "hooks/adapters.h"
+
 namespace gpupeak::preload {
 
 /// Makes room. False: there is no memory. Before hook_all_slots(), once.
@@ -22,5 +24,7 @@ size_t put_back_slots();
 void reset_slots_in_child();
 /// From dlsym: libraries that have come since, while slots are hooked.
 void cover_libraries_loaded_since();
+/// From dlsym: the arenas of a library whose entry the program asks for.
+void cover_library_asked_for(Dlsym real, void* handle, const char* name);
 
 }  // namespace gpupeak::preload

@@ -28,7 +28,10 @@ Dlsym real_dlsym() {
 DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* caller) {
   const Dlsym real = real_dlsym();
   if (real == nullptr) return {nullptr, nullptr};
-  if (came_late()) cover_libraries_loaded_since();
+  if (came_late()) {
+    cover_libraries_loaded_since();
+    cover_library_asked_for(real, handle, name);
+  }
   // RTLD_NEXT means "after the caller", so the real dlsym must see the caller: it gets the call as
   // it came. The driver itself may look up its own functions.
   if (!came_late()) {

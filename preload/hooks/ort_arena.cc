@@ -96,7 +96,7 @@ int ort_minor_version(const char* version) {
 }
 
 void take_over_ort_arenas(const void* inside, const char* version) {
-  if (!environment().arenas || !may_record()) return;
+  if (!environment().arenas || !may_record() || has_arena_tables(inside)) return;
   // Searched without a lock of ours, since the loader's is taken.
   VirtualTable tables[2];
   tables[0] = find_virtual_table(inside, kArena);

@@ -190,6 +190,7 @@ void* pjrt_entry_for(void* found) {
 }
 
 void take_over_loaded_pjrt(void* entry) {
+  if (!has_xla_arenas(entry)) return;
   const Word* const table = reinterpret_cast<GetApi>(entry)();
   const int minor = table != nullptr ? minor_of(table) : -1;
   if (minor >= 0) take_over_xla_arenas(reinterpret_cast<const void*>(table[kCompile]), minor);

@@ -53,6 +53,7 @@ ArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
 /// As tsl::Allocator declares them, and as found in JAX 0.11.2's plugin. Those of other numbers of
 /// functions were declared in another order.
 constexpr size_t kFunctions = 21;
+constexpr const char* kArena = "N3tsl12BFCAllocatorE";
 constexpr ArenaClass kClass{.maker = &g_maker,
                             .slot = {/*AllocateRaw*/ 3, /*with attributes*/ 4, kNoSlot,
                                      /*DeallocateRaw*/ 7, /*destructors*/ 0, 1},
@@ -72,9 +73,13 @@ void off(int minor, const char* why) {
 
 }  // namespace
 
+bool has_xla_arenas(const void* inside) {
+  return find_virtual_table(inside, kArena).slots != nullptr;
+}
+
 void take_over_xla_arenas(const void* inside, int minor) {
   if (!environment().arenas || !may_record()) return;
-  const VirtualTable arena = find_virtual_table(inside, "N3tsl12BFCAllocatorE");
+  const VirtualTable arena = find_virtual_table(inside, kArena);
   if (arena.slots == nullptr) return;  // a plugin without one: of another maker, or for the CPU
   if (minor < kFirstMinor || minor > kLastMinor || arena.count != kFunctions ||
       strcmp(arena.base, "N3tsl9AllocatorE") != 0) {

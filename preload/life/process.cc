@@ -71,7 +71,6 @@ void forget_tracked() {
   forget_uses();
   forget_ledger();
   reset_ort_sessions();
-  reset_arena_objects();
   reset_xla_programs();
   reset_nvtx();
   forget_resident_memory();
@@ -82,11 +81,13 @@ void forget_parent() {
   abandon_log_file();
   abandon_slots();
   forget_tracked();
+  reset_arena_objects();
   share_pages();
   g_generation += 1;
 }
 
-/// This process has written a log before and was left (detach_process); no thread is in a hook.
+/// This process has written a log before and was left (detach_process); no thread is in a hook. But
+/// one may be within an arena's call, and hold that arena's lock.
 void forget_last_log() {
   leave_definitions();
   leave_log_file();

@@ -1,5 +1,8 @@
 #include "track/arena_objects.h"
 
+#include <cerrno>
+
+#include "base/elf_lookup.h"
 #include "base/futex_lock.h"
 #include "base/hook_scope.h"
 #include "base/process_state.h"
@@ -8,6 +11,7 @@
 #include "thread/emit.h"
 #include "thread/own_stack.h"
 #include "track/arenas.h"
+#include "track/driver.h"
 #include "track/last_use.h"
 
 namespace gpupeak::preload {
@@ -109,6 +113,20 @@ bool is_known(const ArenaObject& arena) {
          !arena.given_up.load(std::memory_order_relaxed);
 }
 
+/// `block`: of one that has memory from before this log, in which the log finds no place; 0: none.
+void make_known(ArenaObject& arena, uint64_t block) {
+  if (arena.given_up.load(std::memory_order_relaxed) || !recording()) return;
+  say_arenas();
+  Text<64> name;
+  name.add(arena.maker->shown);
+  if (arena.ordinal > 1) name.add(" (").add(uint64_t{arena.ordinal}).add(")");
+  const int program_errno = errno;
+  const int device = block != 0 ? device_at(block) : kNoDevice;
+  errno = program_errno;
+  arena.number = arena_create(name.view(), 0, 0, device);
+  arena.generation = generation();
+}
+
 }  // namespace
 
 ArenaObject* arena_object_of(uint64_t object, const ArenaMaker& maker) {
@@ -134,19 +152,15 @@ void arena_requested(ArenaObject& arena, const ArenaTotals& now) {
     arena.number = 0;
   }
   arena.requests = now.requests;
-  if (is_known(arena) || arena.given_up.load(std::memory_order_relaxed) || !recording()) return;
-  say_arenas();
-  Text<64> name;
-  name.add(arena.maker->shown);
-  if (arena.ordinal > 1) name.add(" (").add(uint64_t{arena.ordinal}).add(")");
-  arena.number = arena_create(name.view(), 0, 0);
-  arena.generation = generation();
+  if (is_known(arena)) return;
   arena.has_older = now.in_use > 0;
+  if (!came_late() || !arena.has_older) make_known(arena, 0);
 }
 
 void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes, uint64_t asked,
                        const ArenaTotals* after, uint32_t stack) {
   if (after != nullptr) arena.requests = after->requests;
+  if (!is_known(arena)) make_known(arena, address);
   HookScope hook;
   if (!is_known(arena) || !hook.entered() || !recording()) return;
   // Where not all of the heap is in the log, the host's arenas lie in blocks that it does not know.
@@ -177,6 +191,7 @@ void arena_block_returned(ArenaObject& arena, uint64_t address, uint64_t bytes,
 
 void arena_request_failed(ArenaObject& arena, uint64_t bytes, const ArenaTotals* before,
                           uint32_t stack, bool jumped) {
+  if (!is_known(arena) && !jumped) make_known(arena, 0);
   if (!is_known(arena)) return;
   Refusal refusal{.ask_driver = !jumped};
   if (before != nullptr) {

@@ -50,8 +50,8 @@ struct ArenaTotals {
 ArenaObject* arena_object_of(uint64_t object, const ArenaMaker& maker);
 uint32_t arena_call_site(const CallerFrame& caller);
 
-/// Before a request: makes the arena known to the log. `now`: its totals; all 0 of one that keeps
-/// none.
+/// Before a request: makes the arena known to the log, but for one that has blocks from before an
+/// attach: that is made known with its next block. `now`: its totals; all 0 of one that keeps none.
 void arena_requested(ArenaObject& arena, const ArenaTotals& now);
 /// A block of `bytes`, for a request of `asked`. `after`: the arena's totals; nullptr: not known.
 void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes, uint64_t asked,

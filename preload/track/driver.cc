@@ -195,6 +195,16 @@ uint64_t gives_back_plus_1(CUdeviceptr at) {
   return bytes != 0 ? bytes + 1 : 0;
 }
 
+int device_at(CUdeviceptr at) {
+  unsigned type = 0;
+  int device = kNoDevice;
+  if (g_pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) != CUDA_SUCCESS ||
+      type != CU_MEMORYTYPE_DEVICE ||
+      g_pointer_attribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at) != CUDA_SUCCESS)
+    return kNoDevice;
+  return device;
+}
+
 bool primary_context_is_active(CUdevice device) {
   unsigned flags = 0;
   int active = 1;

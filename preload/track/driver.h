@@ -103,6 +103,8 @@ uint64_t bytes_at(CUdeviceptr at);
 /// Bytes by which the devices' sum is less once the memory at this address is freed, + 1: of
 /// managed memory and of the host's 0 bytes. 0: the driver does not say.
 uint64_t gives_back_plus_1(CUdeviceptr at);
+/// Whose memory is at this address; kNoDevice: no device's, or the driver does not say.
+int device_at(CUdeviceptr at);
 bool primary_context_is_active(CUdevice device);
 /// The device's primary context as the last retain gave it; the driver keeps its handle over
 /// resets.

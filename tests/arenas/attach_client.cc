@@ -1,9 +1,11 @@
 // A program over one of the stand-ins for frameworks' allocators, which runs already when somebody
 // attaches to it. Told by lines of standard input, each answered by what the allocator's own ledger
 // says: "in_use reserved".
+//   open       loads the library; unless it is to do so later, it has at the begin
+//   ask        asks the library for its entries once more
 //   give N B   N blocks of B bytes
 //   free N     the last N of them
-//   usage: attach_client torch|ort|xla LIBRARY
+//   usage: attach_client torch|ort|ort_host|xla LIBRARY [later]
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -27,6 +29,7 @@ struct Allocator {
   Ledger (*ledger)();
 };
 
+void* g_library;
 const FakeTorch* g_torch;
 Ledger g_of_torch;
 const FakeOrt* g_ort;
@@ -47,9 +50,9 @@ Allocator open_torch(void* library) {
           [](void* at) { g_torch->take(0, at); }, [] { return g_of_torch; }};
 }
 
-Allocator open_ort(void* library) {
+Allocator open_ort(void* library, bool on_gpu) {
   g_ort = functions_of<FakeOrt>(library, "fake_ort");
-  g_arena = g_ort->make(false, INT64_MAX);
+  g_arena = g_ort->make(on_gpu, INT64_MAX);
   return {[](size_t bytes) { return g_ort->alloc(g_arena, bytes); },
           [](void* at) { g_ort->free(g_arena, at); },
           [] {
@@ -68,6 +71,14 @@ Allocator open_xla(void* library) {
           }};
 }
 
+Allocator open_allocator(const std::string& kind, const char* path) {
+  g_library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  CHECK(g_library != nullptr);
+  if (kind == "torch") return open_torch(g_library);
+  if (kind == "xla") return open_xla(g_library);
+  return open_ort(g_library, kind == "ort");
+}
+
 }  // namespace
 
 __attribute__((noinline)) static void hold(const Allocator& allocator, int count, size_t bytes,
@@ -79,13 +90,9 @@ __attribute__((noinline)) static void hold(const Allocator& allocator, int count
 }
 
 int main(int argc, char** argv) {
-  CHECK(argc == 3);
-  void* const library = dlopen(argv[2], RTLD_NOW | RTLD_LOCAL);
-  CHECK(library != nullptr);
-  const std::string kind = argv[1];
-  const Allocator allocator = kind == "torch" ? open_torch(library)
-                              : kind == "ort" ? open_ort(library)
-                                              : open_xla(library);
+  CHECK(argc == 3 || argc == 4);
+  Allocator allocator{nullptr, nullptr, [] { return Ledger{}; }};
+  if (argc == 3) allocator = open_allocator(argv[1], argv[2]);
   std::vector<void*> blocks;
   char line[256];
   setvbuf(stdout, nullptr, _IOLBF, 0);
@@ -93,6 +100,9 @@ int main(int argc, char** argv) {
   while (fgets(line, sizeof line, stdin) != nullptr) {
     int count = 0;
     size_t bytes = 0;
+    if (strcmp(line, "open\n") == 0) allocator = open_allocator(argv[1], argv[2]);
+    if (strcmp(line, "ask\n") == 0)
+      for (const char* name : {"OrtGetApiBase", "GetPjrtApi"}) dlsym(g_library, name);
     if (sscanf(line, "give %d %zu", &count, &bytes) == 2) hold(allocator, count, bytes, blocks);
     if (sscanf(line, "free %d", &count) == 1) {
       for (; count > 0 && !blocks.empty(); --count) {

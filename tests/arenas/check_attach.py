@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Frameworks' pools of a program that ran already: what they hand out since `gpupeak attach` is what their own ledgers say.
 
-usage: check_attach.py PRELOAD GPUPEAK DRIVER_FOLDER CLIENT KIND LIBRARY      (KIND: torch, ort or xla)
+usage: check_attach.py PRELOAD GPUPEAK DRIVER_FOLDER CLIENT KIND LIBRARY      (KIND: torch, ort, ort_host or xla)
 """
 import json
 import os
@@ -13,7 +13,8 @@ from attach_common import expect_nothing_leads_into_library  # noqa: E402
 from common import GPUPEAK, Program, Skipped, environment, expect, expect_consistent, gpupeak, report, run_case  # noqa: E402
 
 DRIVER, CLIENT, KIND, LIBRARY = sys.argv[3:7]
-NAME = {"torch": "PyTorch", "ort": "ONNX Runtime", "xla": "XLA"}[KIND]
+NAME = {"torch": "PyTorch", "ort": "ONNX Runtime", "ort_host": "ONNX Runtime", "xla": "XLA"}[KIND]
+ON_GPU = KIND != "ort_host"
 MIB = 1 << 20
 
 
@@ -33,28 +34,54 @@ def pool_of(log):
     expect_consistent(summary)
     wrong = [w for w in summary["quality"]["warnings"] if w["code"] in ("GP027", "GP030", "GP045", "GP046", "GP047", "GP049")]
     expect(not wrong, f"{wrong}")
-    view = subprocess.run([GPUPEAK, "pools", log, "--at", "last", "--json"], check=True, capture_output=True, text=True)
+    view = subprocess.run([GPUPEAK, "pools", log, "--at", "end", "--json"], check=True, capture_output=True, text=True)
     found = [p for p in json.loads(view.stdout)["pools"] if p["name"] == NAME]
     expect(len(found) == 1, f"{[p['name'] for p in json.loads(view.stdout)['pools']]}")
     return summary, found[0]
 
 
+class Client(Program):
+    def __init__(self, folder, *options):
+        super().__init__("", [CLIENT, KIND, LIBRARY, *options], {**environment(folder, False), "LD_LIBRARY_PATH": DRIVER})
+
+    def ledger(self, line):
+        """What its allocator has in use and reserved after it has done so."""
+        in_use, reserved = self.tell(line).split()
+        return int(in_use), int(reserved)
+
+
+def loaded_later(folder):
+    """The library comes after the attach: then all of its pool is known."""
+    program = Client(folder, "later")
+    log = os.path.join(folder, "later.gplog")
+    attach(program, log)
+    tell = program.ledger
+    tell("open")
+    most = tell(f"give 10 {2 * MIB}")
+    tell("free 3")
+    leave(program)
+    _, pool = pool_of(log)
+    expect("from_before" not in pool and pool["checks"] > 0 and pool["contradictions"] == 0, f"{pool}")
+    peak = pool["peak"]
+    expect((peak["in_use_bytes"], peak["reserved_bytes"]) == most, f"{peak}: {NAME} had {most}")
+    tell("free 7")
+    program.end()
+
+
 def main(folder):
     if os.uname().machine != "x86_64":
         raise Skipped("x86-64 alone")
-    program = Program("", [CLIENT, KIND, LIBRARY], {**environment(folder, False), "LD_LIBRARY_PATH": DRIVER})
-
-    def tell(line):
-        in_use, reserved = program.tell(line).split()
-        return int(in_use), int(reserved)
-
-    before = tell(f"give 30 {3 * MIB}")
+    loaded_later(folder)
+    program = Client(folder)
+    tell = program.ledger
+    before = tell(f"give 10 {MIB}")
     for number in range(3):
         log = os.path.join(folder, f"{number}.gplog")
         attach(program, log)
+        tell("ask")
         tell("free 2")  # of before
         left = tell("now")
-        most = tell(f"give 20 {7 * MIB}")
+        most = tell(f"give 20 {2 * MIB}")
         tell("free 12")
         kept = tell("now")
         leave(program)
@@ -63,7 +90,10 @@ def main(folder):
         expect(pool["checks"] > 0 and pool["contradictions"] == 0, f"{pool}")
         expect(pool["peak"]["in_use_bytes"] == most[0] - left[0], f"peak {pool['peak']}: {NAME} had {left}, then {most}")
         expect(pool["in_use_bytes"] == kept[0] - left[0], f"{pool['in_use_bytes']} in use: {NAME} had {left}, in the end {kept}")
-        if number == 0:
+        expect(pool["from_before"]["in_use_bytes"] == left[0], f"{pool['from_before']} from before: {NAME} had {left}")
+        expect(pool["idle_bytes"] is None and pool["reserved_bytes"] is None, "what it has from before is not known")
+        expect(pool.get("device") == (0 if ON_GPU else None), f"{pool.get('device')}")
+        if number == 0 and ON_GPU:
             grown = summary["metrics"]["device.growth_peak_bytes"]
             expect(grown == most[1] - before[1], f"{grown}: {NAME} took {before}, then {most}")
     program.end()
