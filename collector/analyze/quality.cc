@@ -395,10 +395,11 @@ class QualityReport {
     }
   }
 
+  bool is_attached() const { return (replay_.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0; }
+
   void contradictions() {
     const ReplayTroubles& troubles = replay_.troubles();
-    const bool is_attached = (replay_.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0;
-    if (troubles.unmatched_device_frees > 0 && !is_attached) {
+    if (troubles.unmatched_device_frees > 0 && !is_attached()) {
       warn(WarningCode::kUnknownDeviceFrees,
            counted(troubles.unmatched_device_frees, "device free") +
                " of memory never seen allocated");
@@ -408,7 +409,8 @@ class QualityReport {
            counted(troubles.repairs, "event") +
                " contradicted the ones before; the later one was believed");
     }
-    if (replay_.phases().unbalanced_pops() > 0) {
+    // What an attached program ends at first it began before.
+    if (replay_.phases().unbalanced_pops() > 0 && !is_attached()) {
       warn(WarningCode::kUnbalancedPhases,
            counted(replay_.phases().unbalanced_pops(), "phase end") +
                " without a beginning ignored");

@@ -248,7 +248,7 @@ void set_environment_of_attached(std::string_view out_pattern) {
   e.out_pattern.add(out_pattern);
   e.host_mode = GPUPEAK_HOST_COUNTERS;
   e.children = Children::kNone;
-  e.keep_preload = e.nvtx = e.summary = false;
+  e.keep_preload = e.summary = false;
   e.quiet = true;
 }
 

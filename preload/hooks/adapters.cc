@@ -10,6 +10,7 @@
 #include "hooks/c10.h"
 #include "hooks/nvml.h"
 #include "hooks/nvtx.h"
+#include "hooks/nvtx_clients.h"
 #include "hooks/ort.h"
 #include "hooks/ort_wheel.h"
 #include "hooks/pjrt.h"
@@ -32,6 +33,7 @@ struct Adapter {
   const char* entry = nullptr;  ///< a function that its library exports
   void (*take_over_loaded)(void* entry) = nullptr;
   bool calls_it = false;  ///< by code that needs what the library's constructors do
+  void (*take_over_in_place)() = nullptr;  ///< what is known by no entry
 };
 
 /// What the program would find without us: it does not call our export.
@@ -75,6 +77,10 @@ void take_over_loaded_wheel(void* entry) {
   take_over_ort_wheel(entry);
 }
 
+void leave_late_nvtx_clients() {
+  if (came_late()) leave_nvtx_clients();
+}
+
 constexpr Adapter kAdapters[] = {
     {.of = "PyTorch's libc10",
      .wants = is_c10_entry,
@@ -106,7 +112,10 @@ constexpr Adapter kAdapters[] = {
      .entry = "OrtGetApiBase",
      .take_over_loaded = take_over_loaded_ort},
     {.of = "NVML, where a device has a limit", .wants = is_nvml_entry, .replace = nvml},
-    {.of = "NVTX's clients, which ask the environment for their tool", .variable = nvtx_variable},
+    {.of = "NVTX's clients, which ask the environment for their tool",
+     .variable = nvtx_variable,
+     .put_back = leave_late_nvtx_clients,
+     .take_over_in_place = take_over_nvtx_clients},
     {.of = "the functions of arenas that any of them replaced",
      .forget_unloaded = forget_unloaded_arena_tables,
      .leave_jump = leave_arena_calls_for,
@@ -158,6 +167,9 @@ void adapters_take_over_loaded(Loaded how_far) {
   });
   if (!wait_until_loaded()) return;
   for (size_t i = 0; i < count; ++i) found[i].adapter->take_over_loaded(found[i].entry);
+  for (const Adapter& adapter : kAdapters) {
+    if (adapter.take_over_in_place != nullptr) adapter.take_over_in_place();
+  }
 }
 
 void adapters_take_over_asked_for(Dlsym real, void* handle, const char* name) {

@@ -11,7 +11,6 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
-#include "hooks/adapters.h"
 #include "hooks/allocators.h"
 #include "hooks/attach_slots.h"
 #include "hooks/export.h"
@@ -86,14 +85,12 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
   find_real_functions();
   define_given_facts(call);
   enter_process_phase("main");
-  adapters_take_over_loaded(Loaded::kWhole);
   hook_all_slots();
   tell_log(call);
   if (call.host_mode <= GPUPEAK_HOST_COUNTERS || begin_window_in_scope(call.host_mode))
     return GPUPEAK_ATTACH_DONE;
   detach_process();
   put_back_slots();
-  put_back_adapters();
   return GPUPEAK_ATTACH_NO_MEMORY;
 }
 
@@ -128,7 +125,6 @@ GPUPEAK_EXPORT void gpupeak_api_detach(gpupeak_attach_call* call) {
     tell_log(*call);
     if (!detach_process()) return GPUPEAK_ATTACH_BUSY;
     call->lost_slots = put_back_slots();
-    put_back_adapters();  // now that nobody takes over more
     return GPUPEAK_ATTACH_DONE;
   });
 }

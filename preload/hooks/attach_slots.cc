@@ -14,6 +14,7 @@
 #include "base/loaded_objects.h"
 #include "base/memory.h"
 #include "base/process_state.h"
+#include "base/syscalls.h"
 #include "base/virtual_table.h"
 #include "hooks/adapters.h"
 #include "hooks/allocators.h"
@@ -24,14 +25,14 @@ namespace gpupeak::preload {
 namespace {
 
 /// The hooks of exports.map that see memory, or that what they see depends on. Not hooked in a
-/// program that ran before: exec and posix_spawn (its children are left alone), wait, getenv.
+/// program that ran before: exec and posix_spawn (its children are left alone), wait.
 constexpr const char* kNames[] = {
     "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",
     "memalign", "valloc", "pvalloc", "free_sized", "free_aligned_sized", "mmap", "mmap64", "munmap",
     "mremap", "mprotect", "brk", "sbrk", "madvise", "malloc_trim", "sigaction", "signal",
     "bsd_signal", "ssignal", "sysv_signal", "__sysv_signal", "sigset", "prctl", "syscall",
     "setrlimit", "setrlimit64", "prlimit", "prlimit64", "dlclose", "dlsym", "_exit", "_Exit",
-    "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk",
+    "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk", "getenv",
     // What PyTorch's allocator tells its profiler, in each of its forms.
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
     "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
@@ -55,7 +56,10 @@ struct Slot {
 constexpr size_t kMostSlots = 1 << 17;
 constinit Slot* g_slots = nullptr;
 constinit size_t g_slot_count = 0;
-constinit std::atomic<bool> g_hooked{false}, g_busy{false};
+constinit std::atomic<bool> g_hooked{false};
+constinit std::atomic<bool> g_busy{false};  // somebody goes through the libraries
+/// This thread is that, since it forks.
+constinit thread_local bool t_is_busy __attribute__((tls_model("initial-exec"))) = false;
 constinit unsigned long long g_loads_seen = 0;
 
 /// Libraries that were there, complete, before the pass that changes them.
@@ -248,7 +252,27 @@ void find_hooked_functions() {
     g_hooks[i].real = reinterpret_cast<uintptr_t>(find_next(kNames[i]));
 }
 
+/// A program that loads and unloads libraries all the time would use them all up.
+void forget_slots_of_unloaded() {
+  if (g_slot_count < kMostSlots / 2) return;
+  size_t kept = 0;
+  for (size_t i = 0; i < g_slot_count; ++i) {
+    if (data_end(g_slots[i].at) != nullptr) g_slots[kept++] = g_slots[i];
+  }
+  g_slot_count = kept;
+}
+
+bool were_loaded_since() {
+  unsigned long long loads = 0;
+  for_each_described_object([&](const dl_phdr_info& object, size_t) {
+    loads = object.dlpi_adds;
+    return true;
+  });
+  return loads != g_loads_seen;
+}
+
 void hook_objects() {
+  forget_slots_of_unloaded();
   list_complete_objects();
   find_hooked_functions();
   has_driver();  // asks it for its functions, if it is there
@@ -278,27 +302,9 @@ bool wait_until_loaded() {
   return ask != nullptr && ask(reinterpret_cast<const void*>(&wait_until_loaded), &info) != 0;
 }
 
-bool prepare_slots() {
-  if (g_slots == nullptr) g_slots = static_cast<Slot*>(reserve_pages(kMostSlots * sizeof(Slot)));
-  if (g_hooks[0].hook == 0) find_hooks();
-  return g_slots != nullptr && g_hooks[0].hook != 0;
-}
+namespace {
 
-void hook_all_slots() {
-  hook_objects();
-  // A slot that its first call was just filling in has got the real function after all.
-  hook_objects();
-  g_hooked = true;
-}
-
-size_t hooked_slots() {
-  return g_slot_count;
-}
-
-size_t put_back_slots() {
-  while (g_busy.exchange(true, std::memory_order_acquire)) {
-  }
-  g_hooked = false;
+size_t put_back_known_slots() {
   size_t lost = 0;
   for (size_t i = 0; i < g_slot_count; ++i) {
     const Slot& slot = g_slots[i];
@@ -306,15 +312,73 @@ size_t put_back_slots() {
     if (is_there && !write(slot, slot.hook, slot.was) && *slot.at != slot.was) ++lost;
   }
   g_slot_count = 0;
+  return lost;
+}
+
+void be_busy() {
+  while (g_busy.exchange(true, std::memory_order_acquire)) sys::sched_yield();
+}
+void end_busy() {
+  g_busy.store(false, std::memory_order_release);
+}
+
+}  // namespace
+
+bool prepare_slots() {
+  if (g_slots == nullptr) g_slots = static_cast<Slot*>(reserve_pages(kMostSlots * sizeof(Slot)));
+  if (g_hooks[0].hook == 0) find_hooks();
+  return g_slots != nullptr && g_hooks[0].hook != 0;
+}
+
+void hook_all_slots() {
+  be_busy();
+  hook_objects();
+  // A slot that its first call was just filling in has got the real function after all.
+  hook_objects();
+  adapters_take_over_loaded(Loaded::kWhole);
+  g_hooked = true;
+  end_busy();
+}
+
+size_t hooked_slots() {
+  return g_slot_count;
+}
+
+size_t put_back_slots() {
+  be_busy();
+  g_hooked = false;
+  size_t lost = 0;
+  for_each_object([&lost](const dl_phdr_info&) {  // once: meanwhile no library goes
+    lost = put_back_known_slots();
+    return true;
+  });
   for_each_object([](const dl_phdr_info& object) {
     if (!is_left_alone(object) && !is_driver(object)) put_back_data(object);
     return false;
   });
-  g_busy.store(false, std::memory_order_release);
+  put_back_adapters();
+  end_busy();
   return lost;
 }
 
+void hold_slots_over_fork() {
+  constexpr int kMostPauses = 100;  // whoever is busy may wait for a lock of this thread's
+  constexpr timespec kPause{0, 1'000'000};
+  if (g_slots == nullptr) return;
+  for (int i = 0; i < kMostPauses && !t_is_busy; ++i) {
+    t_is_busy = !g_busy.exchange(true, std::memory_order_acquire);
+    if (!t_is_busy) sys::nanosleep(&kPause);
+  }
+}
+
+void release_slots_after_fork() {
+  if (!t_is_busy) return;
+  t_is_busy = false;
+  end_busy();
+}
+
 void reset_slots_in_child() {
+  t_is_busy = false;
   g_busy = false;
 }
 
@@ -326,19 +390,15 @@ void cover_library_asked_for(Dlsym real, void* handle, const char* name) {
 
 void cover_libraries_loaded_since() {
   if (!g_hooked.load(std::memory_order_acquire) || !recording()) return;
-  unsigned long long loads = 0;
-  for_each_described_object([&](const dl_phdr_info& object, size_t) {
-    loads = object.dlpi_adds;
-    return true;
-  });
-  if (loads == g_loads_seen || g_busy.exchange(true, std::memory_order_acquire)) return;
-  {
-    const HookScope scope;
-    if (g_hooked.load(std::memory_order_acquire)) hook_objects();
+  if (g_busy.exchange(true, std::memory_order_acquire)) return;
+  if (g_hooked.load(std::memory_order_acquire) && were_loaded_since()) {
+    {
+      const HookScope scope;
+      hook_objects();
+    }
+    adapters_take_over_loaded(Loaded::kPerhapsInPart);
   }
-  g_busy.store(false, std::memory_order_release);
-  adapters_take_over_loaded(Loaded::kPerhapsInPart);
-  if (!g_hooked.load(std::memory_order_acquire)) put_back_adapters();  // it was left meanwhile
+  end_busy();
 }
 
 }  // namespace gpupeak::preload

@@ -12,7 +12,8 @@ namespace gpupeak::preload {
 
 /// Makes room. False: there is no memory. Before hook_all_slots(), once.
 bool prepare_slots();
-/// Libraries that are just being loaded are left out until they are asked for functions.
+/// Frameworks' arenas, too. Libraries that are just being loaded are left out until they are asked
+/// for functions.
 void hook_all_slots();
 /// How many lead to us now.
 size_t hooked_slots();
@@ -20,7 +21,11 @@ size_t hooked_slots();
 bool wait_until_loaded();
 /// Puts back what led there before; returns how many hold something else by now.
 size_t put_back_slots();
-/// In a forked child, whose other threads are gone: nobody writes any more.
+/// Around a fork: it waits a while for whoever goes through the libraries, since the loader's lock
+/// for that is copied as it is, and no child releases it.
+void hold_slots_over_fork();
+void release_slots_after_fork();
+/// In a forked child, whose other threads are gone.
 void reset_slots_in_child();
 /// From dlsym: libraries that have come since, while slots are hooked.
 void cover_libraries_loaded_since();

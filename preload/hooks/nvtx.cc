@@ -51,6 +51,7 @@ Name name_of(int32_t type, const Message& message, Utf8& buffer) {
     case kUnicode:
       return name_of(message.unicode, buffer);
     case kRegistered:
+      if (message.registered == 0 && came_late()) return Name("(registered before the attach)");
       return Name(static_cast<uint32_t>(message.registered));
     default:
       return {};
@@ -350,6 +351,10 @@ constexpr std::string_view kVariable = "NVTX_INJECTION64_PATH";
 }  // namespace
 }  // namespace nvtx
 
+void attach_to_nvtx(const nvtx::Callbacks& callbacks) {
+  nvtx::attach(callbacks);
+}
+
 const char* nvtx_variable(const char* name) {
   if (nvtx::kVariable != name || !may_record() || !environment().nvtx) return nullptr;
   const char* own = module_path(reinterpret_cast<const void*>(&nvtx::attach));
@@ -362,6 +367,7 @@ using namespace gpupeak::preload;
 
 GPUPEAK_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_table) {
   ensure_started();
+  if (came_late() && !recording()) return 0;
   const auto* callbacks = static_cast<const nvtx::Callbacks*>(get_export_table(nvtx::kCallbacks));
   if (callbacks == nullptr || callbacks->struct_bytes < sizeof *callbacks) return 0;
   nvtx::attach(*callbacks);
@@ -369,7 +375,8 @@ GPUPEAK_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_tabl
 }
 
 GPUPEAK_EXPORT int InitializeInjectionNvtxExtension(nvtx::ExtensionModule* extension) {
-  if (extension == nullptr || extension->struct_bytes < sizeof *extension ||
+  // What a program that is attached to gives us nobody would take back.
+  if (came_late() || extension == nullptr || extension->struct_bytes < sizeof *extension ||
       extension->segment_count == 0) {
     return 0;
   }

@@ -8,4 +8,10 @@ namespace gpupeak::preload {
 /// variable, or NVTX is left alone.
 const char* nvtx_variable(const char* name);
 
+namespace nvtx {
+struct Callbacks;
+}
+/// Our functions as a client's callbacks.
+void attach_to_nvtx(const nvtx::Callbacks& callbacks);
+
 }  // namespace gpupeak::preload

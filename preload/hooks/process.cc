@@ -4,7 +4,7 @@
 //   start   start()                       the first hook that is called (life/process)
 //           program_starts()              our constructor; each hook's own finds what it will call
 //           main_with_phase()             main
-//   fork    share_pages()                 in the parent
+//   fork    forks(), forked()             in the parent
 //           child_starts()                in the child; its first hook calls start() again
 //   exec    another_program_starts()      before each exec and posix_spawn (exec.cc)
 //   exit    program_ends()                after main or exit; after quick_exit without the last
@@ -49,6 +49,15 @@ int main_with_phase(int argc, char** argv, char** environment) {
   return g_main(argc, argv, environment);
 }
 
+void forks() {
+  hold_slots_over_fork();
+}
+
+void forked() {
+  release_slots_after_fork();
+  share_pages();
+}
+
 /// The process page is zero already, but on kernels without MADV_WIPEONFORK.
 void child_starts() {
   if (is_stopped_for_filter()) return;
@@ -79,7 +88,7 @@ __attribute__((constructor)) void program_starts() {
   g_leave = reinterpret_cast<Leave>(find_next("_exit"));
   finish_start();
   adapters_look();
-  pthread_atfork(nullptr, &share_pages, &child_starts);
+  pthread_atfork(&forks, &forked, &child_starts);
   using AtQuickExit = int (*)(void (*)(void*), void*);
   if (void* const at_quick_exit = find_next("__cxa_at_quick_exit"))
     reinterpret_cast<AtQuickExit>(at_quick_exit)(&end_quickly, nullptr);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A program that runs already is recorded and left again: `gpupeak attach` and `detach`.
 
-usage: attach.py LIBGPUPEAK GPUPEAK THREADS_PROGRAM DEVICE_PROGRAM FAKE_CUDA CASE [TIMES]
+usage: attach.py LIBGPUPEAK GPUPEAK THREADS_PROGRAM DEVICE_PROGRAM FORKS_PROGRAM PLUGIN FAKE_CUDA CASE [TIMES]
 """
 import os
 import re
@@ -15,8 +15,8 @@ import time
 from attach_common import expect_nothing_leads_into_library
 from common import LIBRARY, Program, Skipped, environment, expect, expect_consistent, expect_nothing_dropped, gpupeak, report, run_checks, warning, windows_of
 
-THREADS, DEVICE, FAKE_CUDA, CASE = sys.argv[3:7]
-TIMES = int(sys.argv[7]) if len(sys.argv) > 7 else 100  # more by hand
+THREADS, DEVICE, FORKS, PLUGIN, FAKE_CUDA, CASE = sys.argv[3:9]
+TIMES = int(sys.argv[9]) if len(sys.argv) > 9 else 100  # more by hand
 
 
 class Attached(Program):
@@ -297,12 +297,64 @@ def built_otherwise(folder):
         tracer.communicate()
 
 
+class Forks(Attached):
+    def __init__(self, folder):
+        libraries = [shutil.copy(PLUGIN, os.path.join(folder, f"{name}.so")) for name in ("kept", "churned", "childs")]
+        super().__init__(folder, FORKS, *libraries)
+
+
+def later_library(folder):
+    """A library that is loaded while the program is attached to calls through slots that lead to us, and is left as it was."""
+    program = Forks(folder)
+    program.attach()
+    expect(program.number("load 1000000") == 1, "it is loaded")
+    program.detach()
+    expect_nothing_leads_into_library(program.pid)
+    expect(program.number("load 1000000") == 1, "it is there still")
+    program.end()
+    summary = report(program.log)
+    expect_consistent_from_there(summary)
+    expect(sum(kept(summary, "host").values()) == 1_000_000, f"{kept(summary, 'host')}")
+
+
+def forks(folder):
+    """Children that are forked while a thread's libraries are gone through load libraries of their own; they are not in the log."""
+    program = Forks(folder)
+    program.attach("--host", "counters")
+    program.tell("churn")
+    expect(program.number("children 200") == 200, "a child was not able to load a library")
+    program.detach()
+    program.end()
+    summary = report(program.log)
+    expect_consistent_from_there(summary)
+    expect(len(os.listdir(folder)) == 4, f"a child has left something: {os.listdir(folder)}")
+
+
+def attached_children(folder):
+    """And they can be attached to themselves, and left."""
+    program = Forks(folder)
+    program.attach("--host", "counters")
+    program.tell("churn")
+    for i in range(10):
+        pid, log = str(program.number("child")), os.path.join(folder, f"child{i}.gplog")
+        code, text = gpupeak("attach", "-o", log, pid)
+        expect(code == 0, f"child {i}: {text}")
+        time.sleep(0.05)
+        code, text = gpupeak("detach", pid)
+        expect(code == 0 and "hold something else" not in text, f"child {i}: {text}")
+        expect_nothing_leads_into_library(pid)
+        program.tell("kill")
+        expect_consistent_from_there(report(log))
+    program.detach()
+    program.end()
+
+
 def main():
     if os.uname().machine != "x86_64":
         raise Skipped("x86-64 alone")
     with tempfile.TemporaryDirectory() as folder:
         {"heap": heap, "growth": growth, "device_growth": device_growth, "load": load, "device": device, "python": python, "killed": killed, "exits": exits, "refused": refused,
-         "built_otherwise": built_otherwise}[CASE](folder)
+         "built_otherwise": built_otherwise, "later_library": later_library, "forks": forks, "attached_children": attached_children}[CASE](folder)
 
 
 run_checks(main)
