@@ -28,7 +28,7 @@ if wants tests; then
   packages+=(binutils dwz clang clang-tidy libclang-rt-dev catch2 libjemalloc-dev libgc-dev gdc golang-go libgoogle-perftools-dev libmimalloc-dev libtbb-dev libbenchmark-dev libunwind-dev python3
     python3-jsonschema python3-pytest python3-pytest-xdist python3-pytest-benchmark python3-ipykernel python3-nbclient hyperfine tmux python3-yaml heaptrack sqlite3 protobuf-compiler golang-github-google-pprof-dev
     btrfs-progs valgrind librsvg2-bin libdevel-nytprof-perl prometheus-cpp-dev libcurl4-openssl-dev prometheus prometheus-pushgateway libncurses-dev openmpi-bin slurm-wlm munge curl zstd iproute2 g++-aarch64-linux-gnu
-    qemu-user-static)
+    qemu-user-static redis-server nginx-light)
   command -v chromium >/dev/null || packages+=(chromium)
   # Not every release has them; their tests are skipped then.
   command -v clickhouse-server >/dev/null || wanted_if_there=(clickhouse-server clickhouse-client)

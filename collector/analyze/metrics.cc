@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "collector/analyze/passed_by.h"
 #include "collector/log/kinds.h"
 #include "collector/text/scope_key.h"
 
@@ -227,7 +228,7 @@ std::optional<uint64_t> heap_growth(const Replay& replay, bool attached) {
 std::optional<uint64_t> device_growth(const Replay& replay, bool attached) {
   if (attached) {
     const DeviceGrowth& growth = replay.device_growth();
-    return if_covered(growth.is_known(), growth.bytes());
+    return if_covered(growth.is_known() && !passed_by(replay), growth.bytes());
   }
   if (!knows_windows(replay)) return std::nullopt;
   int64_t sum = 0;
@@ -244,7 +245,8 @@ void add_growth(const Replay& replay, Metrics& metrics) {
   const DeviceGrowth& growth = replay.device_growth();
   metrics["host.kind.heap.growth_bytes"] = heap_growth(replay, attached);
   metrics["device.growth_bytes"] = device_growth(replay, attached);
-  metrics["device.growth_peak_bytes"] = if_covered(attached && growth.is_known(), growth.peak());
+  metrics["device.growth_peak_bytes"] =
+      if_covered(attached && growth.is_known() && !passed_by(replay), growth.peak());
 }
 
 Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const Coverage& coverage) {

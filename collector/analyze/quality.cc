@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "collector/analyze/passed_by.h"
 #include "collector/log/log_process.h"
 #include "collector/log/run_limit.h"
 #include "collector/summary/run_text.h"
@@ -229,15 +230,28 @@ class QualityReport {
     return text;
   }
 
+  /// First of all, since then no figure of a GPU is of all that the program took.
+  std::string passed_by_text() const {
+    const std::optional<PassedBy> passed = passed_by(replay_);
+    if (!passed) return "";
+    return fmt::format(
+        "; NOT ALL of GPU memory: the driver says that {} {} are in use than what was seen "
+        "accounts for, by calls that pass by (functions of the driver that the program keeps on "
+        "its heap), by the driver itself{}",
+        size_and_bytes(static_cast<uint64_t>(std::llabs(passed->bytes))),
+        passed->bytes > 0 ? "more" : "less", passed->knows_others ? "" : ", or by other processes");
+  }
+
   /// What was there before is seen by nobody; of it only what goes is counted.
   void attached() {
     const std::string held = held_before();
     std::string text = "attached at +0: figures are of what was allocated since then";
     if (replay_.heap().sample_bytes() > 0) {
       text += ", the heap's by a sample";
-    } else if (quality_.exact) {
+    } else if (quality_.exact && !passed_by(replay_)) {
       text += ", and exact";
     }
+    text += passed_by_text();
     text += held.empty()
                 ? "; what was held before is not in them, and not known"
                 : "; not in them: " + held + " that were held before, by whom is not known";

@@ -21,6 +21,7 @@ class DeviceGrowth {
 
   /// False: something was freed of before of which nobody said how much it was.
   bool is_known() const { return is_known_; }
+  uint64_t given_back() const { return given_back_; }
   uint64_t bytes() const { return live_ - std::min(live_, given_back_); }
   uint64_t peak() const { return peak_; }
 

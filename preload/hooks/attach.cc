@@ -18,6 +18,7 @@
 #include "log/log.h"
 #include "log/log_file.h"
 #include "thread/heap_windows.h"
+#include "track/ledger.h"
 #include "track/phases.h"
 
 using namespace gpupeak::preload;
@@ -86,6 +87,7 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
   define_given_facts(call);
   enter_process_phase("main");
   hook_all_slots();
+  read_devices_at_attach();
   tell_log(call);
   if (call.host_mode <= GPUPEAK_HOST_COUNTERS || begin_window_in_scope(call.host_mode))
     return GPUPEAK_ATTACH_DONE;
@@ -123,6 +125,7 @@ GPUPEAK_EXPORT void gpupeak_api_detach(gpupeak_attach_call* call) {
   answer(call, [&] {
     if (!came_late() || !recording()) return GPUPEAK_ATTACH_NOT;
     tell_log(*call);
+    read_devices_at_detach();
     if (!detach_process()) return GPUPEAK_ATTACH_BUSY;
     call->lost_slots = put_back_slots();
     return GPUPEAK_ATTACH_DONE;

@@ -132,11 +132,15 @@ bool ask_if_capturing(CUstream stream, bool per_thread_default) {
   return ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-int ask_for_stream_device(CUstream stream, bool per_thread_default) {
+int device_count() {
   int count = g_device_count.load(std::memory_order_relaxed);
   if (count == 0 && g_get_device_count(&count) == CUDA_SUCCESS)
     g_device_count.store(count, std::memory_order_relaxed);
-  if (count == 1) return 0;
+  return count;
+}
+
+int ask_for_stream_device(CUstream stream, bool per_thread_default) {
+  if (device_count() == 1) return 0;
   CUdevice device = kNoDevice;
   // Before CUDA 12.8 there is no such question; a stream's calls are then made in its own context
   // by all frameworks, since most others would fail.
@@ -191,6 +195,16 @@ uint64_t gives_back_plus_1(CUdeviceptr at) {
       g_pointer_attribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at) != CUDA_SUCCESS)
     return 0;
   if (managed != 0 || type == CU_MEMORYTYPE_HOST) return 1;
+  // Memory of another process or interface that is mapped here cannot be passed on, as the
+  // process's own can but for that of pools. Where nothing can be passed on, they look alike.
+  unsigned can_be_passed_on = 0;
+  CUmemoryPool pool = nullptr;
+  if (g_pointer_attribute(&can_be_passed_on, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at) ==
+          CUDA_SUCCESS &&
+      can_be_passed_on == 0 &&
+      (g_pointer_attribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at) != CUDA_SUCCESS ||
+       pool == nullptr))
+    return 0;
   const uint64_t bytes = bytes_at(at);
   return bytes != 0 ? bytes + 1 : 0;
 }

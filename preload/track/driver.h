@@ -81,6 +81,8 @@ inline bool is_capturing(CUstream stream, bool per_thread_default) {
          ask_if_capturing(stream, per_thread_default);
 }
 void captures_begin();
+/// 0: the driver is not loaded, or not initialised.
+int device_count();
 int ask_for_stream_device(CUstream stream, bool per_thread_default);
 extern constinit GPUPEAK_OWN std::atomic<int> g_device_count;  ///< 0: not known yet
 /// The device that a stream belongs to; kNoDevice if the driver does not say. Not for a capturing

@@ -321,6 +321,22 @@ void sample_driver_memory_at_border() {
   if (is_on() && environment().ledger_hz > 0) sample(kBorderNs);
 }
 
+void read_devices_at_attach() {
+  if (!is_on()) return;
+  HookScope scope;
+  if (!scope.entered()) return;
+  const int count = std::min(device_count(), kDevices);
+  for (int device = 0; device < count; ++device) {
+    if (primary_context_is_active(device)) g_ledger.devices[device].in_use = true;
+  }
+  read_devices_in_use();
+}
+
+void read_devices_at_detach() {
+  HookScope scope;
+  if (is_on() && scope.entered()) read_devices_in_use();
+}
+
 void forget_ledger() {
   for (Ledger::Device& device : g_ledger.devices) {
     device.open = 0;

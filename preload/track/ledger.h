@@ -93,6 +93,12 @@ void sample_driver_memory();
 /// The same at a phase's border, more often.
 void sample_driver_memory_at_border();
 
+/// Of a program that is attached to: a reading of all devices that it has a context of, before
+/// anything is counted, and one before it is left. What they differ by beyond what was counted
+/// passed by.
+void read_devices_at_attach();
+void read_devices_at_detach();
+
 /// In a forked child.
 void forget_ledger();
 

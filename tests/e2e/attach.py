@@ -188,6 +188,43 @@ def device_growth(folder):
     expect("grown while it was recorded: 4.00 MiB of GPU memory (6.00 MiB at most)" in text, text)
 
 
+def heap_table(folder):
+    """Calls through functions that the program keeps on its heap pass by: then no figure of growth is given, and it is said first."""
+    program = Attached(folder, DEVICE, LD_LIBRARY_PATH=FAKE_CUDA)
+    program.tell("table 4 16777216")
+    program.attach()
+    program.tell("heap 3 67108864")
+    program.tell("name 2 2097152")
+    program.detach()
+    summary = report(program.log)
+    said = warning(summary, "GP062")
+    expect("NOT ALL of GPU memory: the driver says that 192 MiB (201326592 bytes) more are in use" in said and "exact" not in said, said)
+    metrics = summary["metrics"]
+    expect((metrics["device.growth_bytes"], metrics["device.growth_peak_bytes"]) == (None, None), f"{metrics}")
+    expect_gate(program.log, "device.growth_bytes", "1GiB", False)
+    program.log = os.path.join(folder, "frees.gplog")
+    program.attach()
+    program.tell("free 9")  # all that there is, and nothing passes by
+    program.tell("name 3 20971520")
+    program.detach()
+    program.end(3)
+    summary = report(program.log)
+    expect("NOT ALL" not in warning(summary, "GP062") and summary["metrics"]["device.growth_bytes"] == 0, f"{summary['metrics']}")
+
+
+def imported(folder):
+    """Memory of another interface that is freed is not the program's own, which cannot always be told: then growth is not known."""
+    program = Attached(folder, DEVICE, LD_LIBRARY_PATH=FAKE_CUDA)
+    program.tell("import 104857600")
+    program.attach()
+    program.tell("name 2 2097152")
+    program.tell("drop")
+    program.detach()
+    program.end(3)
+    metrics = report(program.log)["metrics"]
+    expect((metrics["device.growth_bytes"], metrics["device.live_bytes"]) == (None, 4 << 20), f"{metrics}")
+
+
 def python(folder):
     script = ("import sys\nprint('ready', flush=True)\nkept = []\n"
               "def fill():\n    kept.append(bytearray(50_000_000))\n"
@@ -354,7 +391,7 @@ def main():
         raise Skipped("x86-64 alone")
     with tempfile.TemporaryDirectory() as folder:
         {"heap": heap, "growth": growth, "device_growth": device_growth, "load": load, "device": device, "python": python, "killed": killed, "exits": exits, "refused": refused,
-         "built_otherwise": built_otherwise, "later_library": later_library, "forks": forks, "attached_children": attached_children}[CASE](folder)
+         "built_otherwise": built_otherwise, "later_library": later_library, "heap_table": heap_table, "imported": imported, "forks": forks, "attached_children": attached_children}[CASE](folder)
 
 
 run_checks(main)

@@ -36,6 +36,9 @@ CUresult attribute_of(void* out, CUpointer_attribute which, const Block& block, 
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       *static_cast<int*>(out) = block.device;
       break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      *static_cast<unsigned*>(out) = block.owner == Block::Owner::linear ? 1 : 0;
+      break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       *static_cast<CUmemoryPool*>(out) = reinterpret_cast<CUmemoryPool>(block.pool);
       break;

@@ -20,6 +20,8 @@ gpupeak = os.path.join(sys.argv[1], "bin/gpupeak")
 framework = sys.argv[2] if len(sys.argv) > 2 else "torch"
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
+ATTACHES = 3  # of each run of onnxruntime_perf_test
+POOL = {"torch": "PyTorch", "jax": "XLA"}.get(framework, "ONNX Runtime")
 
 
 def touch(folder, name):
@@ -47,6 +49,17 @@ def expect_gate(log, metric, limit, passes):
     assert code == (0 if passes else 1), (metric, limit, code)
 
 
+def compare_pools(log, in_use):
+    """What the framework's pool has in use by its own word: what it has handed out since the attach, and what is left from before."""
+    pools = json.loads(told("pools", "--at", "end", "--json", log).stdout)["pools"]
+    ours = [(p["in_use_bytes"], p.get("from_before", {}).get("in_use_bytes", 0)) for p in pools if p["name"].startswith(POOL) and p.get("device") == 0]
+    checks, contradictions = (sum(p[name] for p in pools) for name in ("checks", "contradictions"))
+    is_equal = any(since + (before or 0) == in_use for since, before in ours)
+    print(f"   {POOL}: {in_use:,} bytes in use by its own word, by gpupeak since the attach and from before {ours}: "
+          f"{'equal' if is_equal else 'DIFFERENT'}; {checks} checks, {contradictions} contradictions", flush=True)
+    assert is_equal and checks > 0 and contradictions == 0, pools
+
+
 def steps(command, attached):
     """Exit code, numbers, growth by the framework, medians in µs, our metrics."""
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +69,10 @@ def steps(command, attached):
             if attached:
                 attach(log, program.pid)
             touch(folder, "attached")
-            grown = int(program.stdout.readline().split()[1])
+            grown, in_use = (int(word) for word in program.stdout.readline().split()[1:])
+            if attached:
+                compare_pools(log, in_use)
+            touch(folder, "looked")
             if attached:
                 metrics = detach(log, program.pid)
                 expect_gate(log, "device.growth_peak_bytes", grown, True)
@@ -90,22 +106,24 @@ def stepping(command, rounds):
 
 def perf_test(folder, rounds):
     """Inferences that hold what they hold: attached to and left all the time, nothing has grown; P50 as by itself."""
-    command = [os.path.join(folder, "onnxruntime_perf_test"), "-e", "cuda", "-r", "40000", "-I", "-m", "times",
+    command = [os.path.join(folder, "onnxruntime_perf_test"), "-e", "cuda", "-t", "10", "-I", "-m", "duration",
                os.path.join(folder, "models/light_resnet50.onnx")]
 
     def once(attached):
         with tempfile.TemporaryDirectory() as work, open(os.path.join(work, "out"), "w+", encoding="utf-8") as out, \
                 subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as program:
-            time.sleep(6)
-            for number in range(5 if attached else 0):
-                log = os.path.join(work, f"{number}.gplog")
+            time.sleep(4)
+            logs = [os.path.join(work, f"{number}.gplog") for number in range(ATTACHES if attached else 0)]
+            for log in logs:
                 attach(log, program.pid)
                 time.sleep(0.5)
-                metrics = detach(log, program.pid)
-                print(f"   device.growth_bytes {metrics['device.growth_bytes']}, peak {metrics['device.growth_peak_bytes']}")
-                expect_gate(log, "device.growth_peak_bytes", 0, True)
+                told("detach", str(program.pid))
             assert program.poll() is None, "it ended too early for this"
             program.wait()
+            for log in logs:
+                metrics = json.loads(told("report", "--json", log).stdout)["metrics"]
+                print(f"   device.growth_bytes {metrics['device.growth_bytes']}, peak {metrics['device.growth_peak_bytes']}")
+                expect_gate(log, "device.growth_peak_bytes", 0, True)
             out.seek(0)
             text = out.read()
         p50 = float(re.search(r"P50 Latency: ([0-9.e-]+) s", text).group(1)) * 1e6
@@ -118,8 +136,8 @@ def perf_test(folder, rounds):
         assert (code, text) == found[:2] and code == 0, (code, found, text)
         alone.append(p50)
         with_us.append(found[2])
-        print(f"round {number}: exit code {code}, P50 {p50:.1f} µs by itself, {found[2]:.1f} µs with 5 attaches", flush=True)
-    print(f"P50: {statistics.median(alone):.1f} µs by itself, {statistics.median(with_us):.1f} µs with 5 attaches in each run")
+        print(f"round {number}: exit code {code}, P50 {p50:.1f} µs by itself, {found[2]:.1f} µs with {ATTACHES} attaches", flush=True)
+    print(f"P50: {statistics.median(alone):.1f} µs by itself, {statistics.median(with_us):.1f} µs with {ATTACHES} attaches in each run")
 
 
 def main():

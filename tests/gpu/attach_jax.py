@@ -32,5 +32,5 @@ def step():
     return float(loss)
 
 
-run(step, lambda: device.memory_stats()["pool_bytes"],
+run(step, lambda: device.memory_stats()["pool_bytes"], lambda: device.memory_stats()["bytes_in_use"],
     lambda: [jax.block_until_ready(jax.device_put(large, device)) for _ in range(2)], list.clear)

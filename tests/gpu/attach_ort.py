@@ -72,13 +72,14 @@ def step():
     return first
 
 
-def reserved():
+def statistic(name):
     pairs = ctypes.c_void_p()
     told = ctypes.cast(arena, ctypes.POINTER(Allocator)).contents
     function(told.get_stats, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(arena, ctypes.byref(pairs))
-    total = int(function(api[297], TEXT, ctypes.c_void_p, TEXT)(pairs, b"TotalAllocated"))
+    total = int(function(api[297], TEXT, ctypes.c_void_p, TEXT)(pairs, name))
     function(api[300], None, ctypes.c_void_p)(pairs)
     return total
 
 
-run(step, reserved, lambda: [made(75, arena, number(300 << 20)) for _ in range(2)], lambda held: [call(76, arena, block) for block in held])
+run(step, lambda: statistic(b"TotalAllocated"), lambda: statistic(b"InUse"),
+    lambda: [made(75, arena, number(300 << 20)) for _ in range(2)], lambda held: [call(76, arena, block) for block in held])

@@ -22,4 +22,5 @@ def shrink(held):
 
 
 # Each a segment of its own.
-run(step, torch.cuda.memory_reserved, lambda: [torch.zeros(300 << 20, dtype=torch.uint8, device="cuda") for _ in range(2)], shrink)
+run(step, torch.cuda.memory_reserved, torch.cuda.memory_allocated,
+    lambda: [torch.zeros(300 << 20, dtype=torch.uint8, device="cuda") for _ in range(2)], shrink)
