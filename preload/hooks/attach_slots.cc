@@ -315,6 +315,13 @@ size_t put_back_known_slots() {
   return lost;
 }
 
+/// Not from within a hook of ours: arenas cannot be taken over there.
+bool may_cover() {
+  if (!g_hooked.load(std::memory_order_acquire) || !recording()) return false;
+  const HookScope scope;
+  return scope.entered();
+}
+
 void be_busy() {
   while (g_busy.exchange(true, std::memory_order_acquire)) sys::sched_yield();
 }
@@ -383,13 +390,13 @@ void reset_slots_in_child() {
 }
 
 void cover_library_asked_for(Dlsym real, void* handle, const char* name) {
-  if (!g_hooked.load(std::memory_order_acquire) || !recording()) return;
+  if (!may_cover()) return;
   adapters_take_over_asked_for(real, handle, name);
   if (!g_hooked.load(std::memory_order_acquire)) put_back_adapters();
 }
 
 void cover_libraries_loaded_since() {
-  if (!g_hooked.load(std::memory_order_acquire) || !recording()) return;
+  if (!may_cover()) return;
   if (g_busy.exchange(true, std::memory_order_acquire)) return;
   if (g_hooked.load(std::memory_order_acquire) && were_loaded_since()) {
     {

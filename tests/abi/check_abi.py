@@ -40,11 +40,11 @@ for pattern in patterns:
         failures.append(f"exports.map names {pattern}, which is not there")
 
 # `gpupeak attach` hooks the functions of a program that runs already by their names. Not those of a program's start; not
-# what it starts, which is left alone; not what is asked for once, before anybody can attach: tools, plugins, variables.
+# what it starts, which is left alone; not what is asked for once, before anybody can attach: tools, plugins.
 NOT_OF_ATTACHED = {"__libc_start_main", "__asan_default_options", "execve", "execv", "execvp", "execvpe", "fexecve", "execveat", "execl",
-                   "execlp", "execle", "posix_spawn", "posix_spawnp", "waitpid", "wait3", "wait4", "waitid", "getenv", "OrtGetApiBase",
+                   "execlp", "execle", "posix_spawn", "posix_spawnp", "waitpid", "wait3", "wait4", "waitid", "OrtGetApiBase",
                    "InitializeInjectionNvtx2", "InitializeInjectionNvtxExtension", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"}
-BY_OTHER_WAYS = ("gpupeak_*", "cu[A-Z]*", "_ZN3c10*")  # our own, the driver's rows, what libc10 looks for as it is loaded
+BY_OTHER_WAYS = ("gpupeak_*", "cu[A-Z]*")  # our own, the driver's rows
 with open(os.path.join(source, "preload/hooks/attach_slots.cc")) as file:
     hooked = set(re.findall(r'"(\w+)"', re.search(r"kNames\[\] = \{(.*?)\};", file.read(), re.S)[1]))
 listed = {name for name in patterns if not any(fnmatch.fnmatchcase(name, way) or name == way for way in BY_OTHER_WAYS)}
