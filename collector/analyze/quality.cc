@@ -267,6 +267,9 @@ class QualityReport {
       freed += window.has_ended ? window.freed_bytes : 0;
     if (freed > 0)
       text += fmt::format("; {} of the heap from before were freed", size_and_bytes(freed));
+    for (const auto& [key, value] : replay_.log().definitions().facts()) {
+      if (key == "attach.unseen") text += fmt::format("; not seen: {}", value);
+    }
     warn(WarningCode::kAttached, text);
   }
 

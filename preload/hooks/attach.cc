@@ -11,6 +11,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "base/loaded_objects.h"
 #include "hooks/allocators.h"
 #include "hooks/attach_slots.h"
 #include "hooks/export.h"
@@ -63,6 +64,17 @@ void define_given_facts(const gpupeak_attach_call& call) {
   }
 }
 
+/// Its clients call functions of a library that nobody has described.
+void say_if_nvtx_2_is_there() {
+  bool is_there = false;
+  for_each_object([&is_there](const dl_phdr_info& object) {
+    is_there = strncmp(file_name(object), "libnvToolsExt.so", 16) == 0;
+    return is_there;
+  });
+  const HookScope scope;
+  if (is_there) define_fact("attach.unseen", "marks of NVTX 2 (libnvToolsExt)");
+}
+
 /// Which log it is, and how many slots lead to it.
 void tell_log(gpupeak_attach_call& call) {
   const std::string_view path = log_path();
@@ -85,6 +97,7 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
   if (leaves_allocator_out()) set_quality(GPUPEAK_Q_SECOND_MALLOC);
   find_real_functions();
   define_given_facts(call);
+  say_if_nvtx_2_is_there();
   enter_process_phase("main");
   hook_all_slots();
   read_devices_at_attach();

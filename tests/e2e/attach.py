@@ -335,8 +335,8 @@ def built_otherwise(folder):
 
 
 class Forks(Attached):
-    def __init__(self, folder):
-        libraries = [shutil.copy(PLUGIN, os.path.join(folder, f"{name}.so")) for name in ("kept", "churned", "childs")]
+    def __init__(self, folder, first="kept.so"):
+        libraries = [shutil.copy(PLUGIN, os.path.join(folder, name)) for name in (first, "churned.so", "childs.so")]
         super().__init__(folder, FORKS, *libraries)
 
 
@@ -352,6 +352,19 @@ def later_library(folder):
     summary = report(program.log)
     expect_consistent_from_there(summary)
     expect(sum(kept(summary, "host").values()) == 1_000_000, f"{kept(summary, 'host')}")
+
+
+def nvtx_2(folder):
+    """A library of NVTX 2 is named, since its marks are not seen."""
+    for first, is_named in (("libnvToolsExt.so.1", True), ("libother.so.1", False)):
+        program = Forks(folder, first)
+        program.tell("load 1000")
+        program.attach()
+        program.detach()
+        program.end()
+        said = warning(report(program.log), "GP062")
+        expect(("not seen: marks of NVTX 2 (libnvToolsExt)" in said) == is_named, f"{first}: {said}")
+        os.remove(program.log)
 
 
 def forks(folder):
@@ -391,7 +404,7 @@ def main():
         raise Skipped("x86-64 alone")
     with tempfile.TemporaryDirectory() as folder:
         {"heap": heap, "growth": growth, "device_growth": device_growth, "load": load, "device": device, "python": python, "killed": killed, "exits": exits, "refused": refused,
-         "built_otherwise": built_otherwise, "later_library": later_library, "heap_table": heap_table, "imported": imported, "forks": forks, "attached_children": attached_children}[CASE](folder)
+         "built_otherwise": built_otherwise, "later_library": later_library, "nvtx_2": nvtx_2, "heap_table": heap_table, "imported": imported, "forks": forks, "attached_children": attached_children}[CASE](folder)
 
 
 run_checks(main)
