@@ -30,7 +30,7 @@ namespace gpupeak::collector {
 struct Warning {
   WarningCode code = WarningCode::kNone;
   std::string message;
-  /// Of ModuleMissing and ModuleOfOtherBuild the file's name without its folder; of LogCouldNotGrow
+  /// Of warnings about a module its file's name without its folder; of LogCouldNotGrow
   /// from when to when, if recording went on; else empty.
   std::string about;
 };

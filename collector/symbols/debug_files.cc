@@ -145,4 +145,10 @@ bool DebugFiles::has_common_file(Dwarf* dwarf) const {
   return bytes <= 0 || text_of(id, bytes) == common_build_id_;
 }
 
+std::string DebugFiles::common_file(Dwarf* dwarf) {
+  const char* name = nullptr;
+  const void* id = nullptr;
+  return dwelf_dwarf_gnu_debugaltlink(dwarf, &name, &id) > 0 ? name : "";
+}
+
 }  // namespace gpupeak::collector

@@ -32,6 +32,8 @@ class DebugFiles {
   /// Whether the file that holds what several debug files have in common (dwz) is the one that is
   /// meant, or none is. If it is not, libdw would look for it by itself.
   bool has_common_file(Dwarf* dwarf) const;
+  /// As the debug file names it.
+  static std::string common_file(Dwarf* dwarf);
   /// Each file that was looked for, as it was then: what was found depends on them.
   const std::vector<FileState>& looked_for() const { return looked_for_; }
 

@@ -121,6 +121,12 @@ std::string text_of(Dwarf_Die* unit, unsigned code) {
   return text != nullptr ? text : "";
 }
 
+/// Of the .dwo file that a skeleton names.
+std::string split_name(Dwarf_Die* skeleton) {
+  const std::string name = text_of(skeleton, DW_AT_dwo_name);
+  return name.empty() ? text_of(skeleton, DW_AT_GNU_dwo_name) : name;
+}
+
 /// Nothing, or a file of a bounded size: libdw opens whatever has the name, and would wait for a
 /// pipe.
 bool may_be_opened(const std::string& path) {
@@ -131,8 +137,7 @@ bool may_be_opened(const std::string& path) {
 /// The unit of the .dwo file that a skeleton names, which libdw looks for beside the module and in
 /// the folder of the compilation.
 bool split_of(Dwarf_Die* skeleton, const std::vector<std::string>& folders, Dwarf_Die& split) {
-  std::string name = text_of(skeleton, DW_AT_dwo_name);
-  if (name.empty()) name = text_of(skeleton, DW_AT_GNU_dwo_name);
+  const std::string name = split_name(skeleton);
   const std::string compiled_in = text_of(skeleton, DW_AT_comp_dir);
   for (const std::string& folder : folders) {
     const std::filesystem::path beside = std::filesystem::path(folder) / name;
@@ -248,16 +253,27 @@ DwarfFunctions::DwarfFunctions(Dwarf* dwarf, const std::vector<std::string>& fol
   Dwarf_Half version = 0;
   uint8_t type = 0;
   Dwarf_Die die, split;
-  while (dwarf_get_units(dwarf, unit, &unit, &version, &type, &die, nullptr) == 0) {
+  int found = 0;
+  while ((found = dwarf_get_units(dwarf, unit, &unit, &version, &type, &die, nullptr)) == 0) {
     has_split_units_ |= type == DW_UT_skeleton || is_elsewhere(&die);
     if (type == DW_UT_skeleton) {
-      if (split_of(&die, folders, split)) add_unit(&die, &split, version);
+      if (split_of(&die, folders, split))
+        add_unit(&die, &split, version);
+      else
+        note_missing(&die);
     } else if (dwarf_tag(&die) == DW_TAG_compile_unit && !is_elsewhere(&die)) {
       add_unit(&die, &die, version);
     }
   }
+  is_damaged_ = found < 0;
   std::sort(unit_ranges_.begin(), unit_ranges_.end(),
             [](const UnitRange& a, const UnitRange& b) { return a.begin < b.begin; });
+}
+
+void DwarfFunctions::note_missing(Dwarf_Die* skeleton) {
+  if (ranges_of(skeleton, patience_).empty() || missing_units_++ > 0) return;
+  const std::filesystem::path folder = text_of(skeleton, DW_AT_comp_dir);
+  missing_file_ = folder / split_name(skeleton);
 }
 
 DwarfFunctions::~DwarfFunctions() = default;

@@ -5,6 +5,7 @@
 
 #include <elfutils/libdw.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,6 +34,11 @@ class DwarfFunctions {
   /// All that it says depends on these files' contents alone: nothing was left out, and no unit
   /// lies in a file of its own.
   bool is_complete() const { return !patience_.is_at_end() && !has_split_units_; }
+  /// Units with code whose file could not be read: how many, and the file that the first one names.
+  size_t missing_units() const { return missing_units_; }
+  const std::string& missing_file() const { return missing_file_; }
+  /// It ends where another unit should begin.
+  bool is_damaged() const { return is_damaged_; }
 
  private:
   struct UnitRange {
@@ -42,11 +48,14 @@ class DwarfFunctions {
   struct Unit;
 
   void add_unit(Dwarf_Die* die, Dwarf_Die* functions, int version);
+  void note_missing(Dwarf_Die* skeleton);
   Unit* unit_at(uint64_t address);
   std::string name_of(Dwarf_Die* die);
 
   DwarfPatience patience_;
-  bool has_split_units_ = false;
+  bool has_split_units_ = false, is_damaged_ = false;
+  size_t missing_units_ = 0;
+  std::string missing_file_;
   std::vector<UnitRange> unit_ranges_;  // sorted by begin
   std::vector<std::unique_ptr<Unit>> units_;
   std::unordered_map<Dwarf_Off, std::string> scopes_;  // by offset of the function's declaration

@@ -89,8 +89,6 @@ bool is_bounded(int fd, uint64_t file_bytes) {
   return bytes <= most;
 }
 
-constexpr uint32_t kZstd = 2;  // ELFCOMPRESS_ZSTD, which elf.h of glibc 2.36 lacks
-
 struct PackedSection {
   Elf64_Shdr header;
   uint64_t header_at;             ///< in the file
@@ -110,7 +108,7 @@ bool unpack(Elf_Scn* section, PackedSection& to) {
     return false;
   Elf64_Chdr packed;
   memcpy(&packed, data->d_buf, sizeof packed);
-  if (packed.ch_type != kZstd || packed.ch_size > data->d_size * kMostTimes + kAlwaysRead)
+  if (packed.ch_type != kPackedByZstd || packed.ch_size > data->d_size * kMostTimes + kAlwaysRead)
     return false;
   to.contents.resize(packed.ch_size);
   const size_t bytes = ZSTD_decompress(to.contents.data(), to.contents.size(),

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "collector/files/cut_guard.h"
+#include "collector/files/regular_file.h"
 #include "collector/log/definitions.h"
 #include "collector/symbols/elf_file.h"
 #include "collector/symbols/loaded_image.h"
@@ -84,7 +85,9 @@ void ModuleSymbols::keep_names() const {
   // What a server does not have now it may have later.
   const bool may_be_found_later = !functions_ && !debug_servers().empty();
   const bool is_complete = !functions_ || functions_->is_complete();
-  if (bytes >= kWorthBytes && is_complete && !may_be_found_later)
+  const bool has_trouble =
+      trouble_.kind != DebugTrouble::Kind::kNone;  // of which others are to hear
+  if (bytes >= kWorthBytes && is_complete && !has_trouble && !may_be_found_later)
     write_cached_names(cache_key_, files, found_);
 }
 
@@ -124,6 +127,11 @@ bool ModuleSymbols::open(const std::string& path, std::string_view build_id) {
                                bytes > 0 ? static_cast<size_t>(bytes) : 0);
   state_ = build_id.empty() || found == build_id ? State::kUsable : State::kMismatch;
   return state_ == State::kUsable;
+}
+
+std::optional<int64_t> ModuleSymbols::written_ns() const {
+  if (state_ != State::kUsable || file_.path != path_) return std::nullopt;
+  return file_.modified_ns;
 }
 
 const std::vector<DwarfFrame>& ModuleSymbols::frames_at(uint64_t address) {
@@ -271,20 +279,50 @@ void ModuleSymbols::load() {
     const size_t y = strlen(b.name);
     return x != y ? x > y : strcmp(a.name, b.name) > 0;
   });
-  if (Dwarf* dwarf = dwfl_module_getdwarf(module_, &dwarf_bias_)) {
-    if (debug_files_.has_common_file(dwarf))
-      functions_ = std::make_unique<DwarfFunctions>(dwarf, folders());
+  load_dwarf();
+}
+
+void ModuleSymbols::load_dwarf() {
+  using Kind = DebugTrouble::Kind;
+  Dwarf* dwarf = dwfl_module_getdwarf(module_, &dwarf_bias_);
+  if (dwarf == nullptr) {
+    for (const std::string& file : files()) {
+      if (trouble_.kind == Kind::kNone) trouble_ = section_trouble(file);
+    }
+  } else if (!debug_files_.has_common_file(dwarf)) {
+    trouble_ = {Kind::kCommonMissing, DebugFiles::common_file(dwarf), 0, 0};
+  } else {
+    std::vector<std::string> folders;
+    for (const std::string& file : files())
+      folders.push_back(std::filesystem::path(file).parent_path());
+    functions_ = std::make_unique<DwarfFunctions>(dwarf, folders);
+    trouble_ = section_trouble(dwarf_getelf(dwarf), files().back(), false);
+    if (trouble_.kind == Kind::kNone) trouble_ = trouble_of_functions();
   }
 }
 
-/// Of the module's file and of its debug file.
-std::vector<std::string> ModuleSymbols::folders() const {
+DebugTrouble ModuleSymbols::trouble_of_functions() const {
+  using Kind = DebugTrouble::Kind;
+  if (functions_->is_damaged()) return {Kind::kDamaged, files().back(), 0, 0};
+  const size_t units = functions_->missing_units();
+  if (units == 0) return {};
+  for (const std::string& file : files()) {
+    if (open_regular(file + ".dwp")) return {Kind::kPackageUnread, file + ".dwp", units, 0};
+  }
+  return {Kind::kSplitMissing, functions_->missing_file(), units, 0};
+}
+
+DebugTrouble ModuleSymbols::debug_trouble() {
+  const std::lock_guard lock(mutex_);
+  return trouble_;
+}
+
+/// The module's file, and its debug file if that is another one.
+std::vector<std::string> ModuleSymbols::files() const {
   const char *main_file = nullptr, *debug_file = nullptr;
   dwfl_module_info(module_, nullptr, nullptr, nullptr, nullptr, nullptr, &main_file, &debug_file);
-  std::vector<std::string> found;
-  for (const char* file : {main_file, debug_file}) {
-    if (file != nullptr) found.push_back(std::filesystem::path(file).parent_path());
-  }
+  std::vector<std::string> found{main_file != nullptr ? main_file : file_.path};
+  if (debug_file != nullptr) found.emplace_back(debug_file);
   return found;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "collector/files/file_state.h"
 #include "collector/symbols/api_table.h"
 #include "collector/symbols/debug_files.h"
+#include "collector/symbols/debug_trouble.h"
 #include "collector/symbols/dwarf_functions.h"
 #include "collector/symbols/name_cache.h"
 #include "collector/symbols/rtti_cache.h"
@@ -37,10 +39,14 @@ class ModuleSymbols {
   State state() const { return state_; }
   /// Missing only because as many files are open as may be.
   bool lacks_descriptors() const { return lacks_descriptors_; }
+  /// When the file that ran was last written, since 1970; none: its own path has it no more.
+  std::optional<int64_t> written_ns() const;
   /// What the symbols that the library itself defines say of its version ("VERS_1.29.0"), or empty.
   std::string symbol_version();
   /// For a library whose release is that of another one, which it is a part of.
   void set_version(const std::string& version);
+  /// Why it has no lines, or not all: once frames_at() was called.
+  DebugTrouble debug_trouble();
   /// Frames at an ELF address, innermost first; empty if nothing is known of it. Several threads
   /// may ask; one at a time looks.
   const std::vector<DwarfFrame>& frames_at(uint64_t address);
@@ -58,7 +64,9 @@ class ModuleSymbols {
   bool open(const std::string& path, std::string_view build_id);
   void close();
   void load();
-  std::vector<std::string> folders() const;
+  void load_dwarf();
+  DebugTrouble trouble_of_functions() const;
+  std::vector<std::string> files() const;
   NameSource source_of(Elf* elf) const;
   std::string virtual_name(uint64_t address);
   void load_api_tables();
@@ -84,6 +92,7 @@ class ModuleSymbols {
   FileState file_;
   std::vector<FileState> looked_for_;  ///< it and those that were tried before it
   DebugFiles debug_files_;
+  DebugTrouble trouble_;
   std::unique_ptr<LibraryRtti> rtti_;
   std::unique_ptr<RttiNames> rtti_names_;
   std::string version_;

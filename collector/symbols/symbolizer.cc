@@ -1,5 +1,8 @@
 #include "collector/symbols/symbolizer.h"
 
+#include <elfutils/libdwfl.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -71,14 +74,22 @@ ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
   return file.symbols->state() == ModuleSymbols::State::kUsable ? file.symbols.get() : nullptr;
 }
 
+std::optional<int64_t> Symbolizer::written_ns(uint32_t module) {
+  const ModuleSymbols* symbols = symbols_of(module);
+  return symbols != nullptr ? symbols->written_ns() : std::nullopt;
+}
+
 /// If the module was looked for in vain. Symbols that came with the log were made where its files
 /// were: a file that could be read there is not missed here.
 void Symbolizer::note_problem(uint32_t id) {
   ModuleFile& file = modules_[id];
   if (file.problem_noted || !file.wanted) return;
   file.problem_noted = true;
-  if (file.symbols->state() == ModuleSymbols::State::kUsable) return;
   const Module& module = definitions_.modules()[id];
+  if (file.symbols->state() == ModuleSymbols::State::kUsable) {
+    note_trouble(module, file.symbols->debug_trouble());
+    return;
+  }
   const bool is_missing = file.symbols->state() == ModuleSymbols::State::kMissing;
   const bool were_made = known_ != nullptr && (known_->is_of_this_log() || known_->knows(module));
   if (were_made && known_->problem(module).empty()) return;
@@ -98,6 +109,47 @@ void Symbolizer::note_problem(uint32_t id) {
                 WarningCode::kModuleOfOtherBuild,
                 path + " is not the file that ran (other build-id): its functions have no names",
                 name});
+}
+
+void Symbolizer::note_trouble(const Module& module, const DebugTrouble& trouble) {
+  using Kind = DebugTrouble::Kind;
+  const std::string file = definitions_.shown(trouble.file);
+  std::string why;
+  switch (trouble.kind) {
+    case Kind::kNone:
+      return;
+    case Kind::kSplitMissing:
+      why = fmt::format(
+          "{} of its files of debug information (.dwo) cannot be read, first {}: put them there, "
+          "or build without -gsplit-dwarf",
+          trouble.units, file);
+      break;
+    case Kind::kPackageUnread:
+      why = fmt::format(
+          "its debug information lies in {}, which elfutils {} cannot read (0.191 and later can): "
+          "keep the .dwo files where the compiler puts them",
+          file, dwfl_version(nullptr));
+      break;
+    case Kind::kCommonMissing:
+      why = fmt::format(
+          "its debug information refers to {} (dwz), which is not there, or is another build's: "
+          "the package of its debug symbols has that, too",
+          file);
+      break;
+    case Kind::kUnknownPacking:
+      why = fmt::format(
+          "{} has debug information that is packed in a way not known here (type {}): objcopy "
+          "--decompress-debug-sections unpacks it",
+          file, trouble.packing);
+      break;
+    case Kind::kDamaged:
+      why = fmt::format("{} has debug information that is damaged: build or copy it again", file);
+      break;
+  }
+  warnings_.push_back(
+      {WarningCode::kDebugInfoNotRead,
+       fmt::format("{} has no lines, or not all: {}", definitions_.shown(module.path), why),
+       shown_name(module.path)});
 }
 
 uint32_t Symbolizer::function_id(const Frame& frame) {
@@ -209,7 +261,9 @@ std::vector<uint32_t> Symbolizer::resolve_ahead(size_t threads, const std::stop_
   forget_undescribed();
   if (stop.stop_requested()) return {};
   const bool all_there = std::all_of(modules_.begin(), modules_.end(), [](const ModuleFile& file) {
-    return !file.symbols || file.symbols->state() == ModuleSymbols::State::kUsable;
+    return !file.symbols ||
+           (file.symbols->state() == ModuleSymbols::State::kUsable &&
+            file.symbols->debug_trouble().kind == DebugTrouble::Kind::kNone);
   });
   if (all_there) telling_ = Telling::kNobody;
   std::vector<uint32_t> each;

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -86,6 +87,11 @@ class Symbolizer {
   /// All frames of a stack, innermost first; empty for node 0.
   std::vector<Frame> stack(uint32_t node);
 
+  /// When a module's file was last written, since 1970; none: it is not at hand as it ran.
+  std::optional<int64_t> written_ns(uint32_t module);
+  /// What stands before all paths of the log.
+  const std::string& root() const { return search_.sysroot; }
+
   /// One for each module that could not be read or is not the file that ran.
   const std::vector<Warning>& warnings() const { return warnings_; }
   /// The same by module: SymbolTable::kMissing, kOtherBuild.
@@ -140,6 +146,7 @@ class Symbolizer {
   ModuleSymbols* symbols_of(uint32_t module);
   void set_version_of_whole(uint32_t module);
   void note_problem(uint32_t module);
+  void note_trouble(const Module& module, const DebugTrouble& trouble);
   uint32_t function_id(const Frame& frame);
   uint32_t place_id(const Frame& frame);
   Frame native_frame(const StackNode& node) const;
