@@ -25,6 +25,7 @@ struct CompareOptions {
   TextOptions text;
   size_t top = 20;
   bool json = false;
+  bool no_source = false;
   bool strict = false;
   collector::Reading reading;
 };
@@ -32,7 +33,7 @@ struct CompareOptions {
 int compare(const CompareOptions& options) {
   const std::vector<std::string> logs = process_logs(options.logs, options.process);
   if (!options.html.empty()) {
-    return strict_code(options.strict, write_page(logs, options.reading, options.html));
+    return strict_code(options.strict, write_page(logs, options.reading, !options.no_source, options.html));
   }
   require_output(options.out, options.logs);
   collector::Profiles runs;
@@ -69,6 +70,7 @@ void add_compare(CommandLine& line) {
                       ? "Write a page: the runs' curves over each other, and tables"
                       : "Write a page (not in this build: tools/bootstrap.sh page)")
       ->type_name("FILE");
+  add_no_source(verb, options.no_source);
   add_top(verb, options.top, "Sites");
   verb.add_flag("--json", options.json, "As JSON");
   add_strict(verb, options.strict);

@@ -91,6 +91,10 @@ void add_top(CLI::App& verb, size_t& top, const char* rows) {
   verb.add_option("--top", top, rows)->check(between(1, 1'000'000))->capture_default_str();
 }
 
+void add_no_source(CLI::App& verb, bool& no_source) {
+  verb.add_flag("--no-source", no_source, "Of --html: without lines of source");
+}
+
 void add_strict(CLI::App& verb, bool& strict) {
   verb.add_flag("--strict", strict, "Exit with 4 if anything was lost, or the run has no end");
 }

@@ -58,6 +58,8 @@ void add_logs(CLI::App& verb, std::vector<std::string>& logs);
 void add_scope(CLI::App& verb, std::string& scope);
 void add_top(CLI::App& verb, size_t& top, const char* rows);
 void add_strict(CLI::App& verb, bool& strict);
+/// Of pages.
+void add_no_source(CLI::App& verb, bool& no_source);
 void add_out(CLI::App& verb, std::string& out);
 void add_text_options(CLI::App& verb, TextOptions& text);
 /// --rules, --phase, --tag: which rules name phases and tags (docs/rules.md).

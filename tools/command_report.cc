@@ -44,6 +44,7 @@ struct ReportOptions {
   bool byte_seconds = false;
   bool last_use = false;
   bool full = false;
+  bool no_source = false;
   bool strict = false;
   collector::Reading reading;
 };
@@ -147,7 +148,8 @@ int report(const ReportOptions& asked) {
   if (!options.at.empty()) return report_at(options);
   if (!options.html.empty()) {
     return strict_code(options.strict, write_page(page_logs(options.logs, options.process),
-                                                  options.reading, options.html));
+                                                  options.reading, !options.no_source,
+                                                  options.html));
   }
   require_output(options.out, options.logs);
   if (options.format == "short" && !options.strict && options.process.empty() &&
@@ -211,6 +213,7 @@ void add_report(CommandLine& line) {
                 "When what was live at the peak was used (of a log by run --last-use)")
       ->excludes(at)
       ->excludes(byte_seconds);
+  add_no_source(verb, options.no_source);
   verb.add_flag("--full", options.full, "Every section and row, not one screen");
   add_top(verb, options.top, "Rows of each table; any other number implies --full");
   add_strict(verb, options.strict);

@@ -18,7 +18,7 @@ constexpr size_t kHoldersOfInstant = 10;
 }  // namespace
 
 bool write_page(const std::vector<std::string>& logs, const collector::Reading& reading,
-                const std::string& path) {
+                bool with_source, const std::string& path) {
   require_output(path, logs);
   collector::require_page();
   bool whole = true;
@@ -32,7 +32,8 @@ bool write_page(const std::vector<std::string>& logs, const collector::Reading& 
         collector::live_at_instants(profile, times, kHoldersOfInstant, bar.callback());
     const collector::ArenaHistory arenas =
         collector::arena_history(profile, times, instants, bar.callback());
-    runs.push_back(collector::page_data(profile, times, instants, arenas, collector::add_lowering));
+    runs.push_back(collector::page_data(profile, times, instants, arenas, with_source,
+                                        collector::add_lowering));
     whole &= is_whole(profile.quality());
   }
   write_output(path, [&](std::ostream& out) { collector::write_html(runs, GPUPEAK_VERSION, out); });

@@ -1,7 +1,7 @@
 // A flame graph: who called whom, down to those who hold the memory, at the peak, at another instant or in the end.
 import {select} from 'd3-selection';
 import flamegraph from 'd3-flame-graph';
-import {h} from './dom.js';
+import {h, replace} from './dom.js';
 import {isInterpreter, isScript} from './model.js';
 
 const FRAME_HEIGHT = 20;
@@ -10,7 +10,7 @@ const FRAME_HEIGHT = 20;
 function merged(nodes) {
   const byCall = new Map();
   for (const node of nodes) {
-    const key = `${node.n}\u0000${node.place}`;
+    const key = `${node.n}\u0000${node.place}\u0000${node.at?.file}`;
     const other = byCall.get(key);
     byCall.set(key, other ? {...other, v: other.v + node.v, c: [...other.c, ...node.c]} : node);
   }
@@ -23,17 +23,17 @@ const meant = (node, skips) => merged(node.c.flatMap((call) => skips(call) ? mea
 
 /** The tree with a single cell for a run of calls of which each only makes the next. `calls`: what a cell stands for. */
 function folded(node, skips, isRoot = true) {
-  const calls = [{n: node.n, place: node.place}];
+  const calls = [{n: node.n, place: node.place, at: node.at}];
   let last = node, below = meant(node, skips);
   while (!isRoot && below.length === 1 && below[0].v === last.v) {
     [last] = below;
-    calls.push({n: last.n, place: last.place});
+    calls.push({n: last.n, place: last.place, at: last.at});
     below = meant(last, skips);
   }
   const name = calls.length === 1 ? node.n : [node.n, calls.length > 2 ? '…' : null, last.n].filter(Boolean).join(' → ');
   return {n: name, v: node.v, place: node.place, calls, c: below.map((call) => folded(call, skips, false))};
 }
-const whole = (node) => ({...node, calls: [{n: node.n, place: node.place}], c: node.c.map(whole)});
+const whole = (node) => ({...node, calls: [{n: node.n, place: node.place, at: node.at}], c: node.c.map(whole)});
 
 /** A steady colour for each module: a warm hue, so that text is legible on it in both themes. */
 function color(place) {
@@ -44,10 +44,12 @@ function color(place) {
 }
 
 export class Flame {
-  /** `amount(value)`: what a cell's width stands for, in words. */
-  constructor(tree, amount) {
+  /** `amount(value)`: what a cell's width stands for, in words. `sourceOf(at)`: the element with a call's lines, or null. */
+  constructor(tree, amount, sourceOf) {
     this.tree = tree;
     this.amount = amount;
+    this.sourceOf = sourceOf;
+    this.lines = h('div');
     this.box = h('div', {class: 'flame', tabindex: '0', role: 'group', 'aria-label': `Flame graph of ${tree.n}`,
       onkeydown: (event) => this.key(event)});
     this.details = h('p', {class: 'details', role: 'status'});
@@ -57,7 +59,7 @@ export class Flame {
     this.element = h('div', {},
       h('div', {class: 'tools'}, this.search, h('button', {type: 'button', class: 'plain', onclick: () => this.reset()}, 'Show all'),
         h('label', {title: 'also those that only make the next call, and those of the Python interpreter'}, this.every, ' every call')),
-      this.box, this.details,
+      this.box, this.details, this.lines,
       h('p', {class: 'faint hint'}, 'Click a call to zoom in, or move with ', h('kbd', {}, '↑'), h('kbd', {}, '↓'),
         h('kbd', {}, '←'), h('kbd', {}, '→'), ' and press ', h('kbd', {}, 'Enter'), '; ', h('kbd', {}, 'Esc'), ' shows all.'));
   }
@@ -92,9 +94,13 @@ export class Flame {
       .setSearchHandler((found, bytes) => { this.say(`${found.length} calls, ${this.amount(bytes)}`); })
       .setDetailsHandler((text) => this.say(text))
       .onHover((node) => { this.current = node; })
-      .onClick((node) => { this.current = node; });
+      .onClick((node) => {
+        this.current = node;
+        this.showLines(node);
+      });
     this.root = select(this.box).datum(this.data).call(this.chart);
     this.current = this.root.datum();
+    this.showLines(this.current);
     this.say(null);
   }
 
@@ -112,6 +118,12 @@ export class Flame {
   }
   say(text) {
     this.details.textContent = (text || this.describe(this.current || this.root.datum())).replaceAll('\n', '  —  ');
+  }
+
+  /** Of the innermost call in the cell whose lines the page has. */
+  showLines(node) {
+    const {at} = node.data.calls.findLast((call) => call.at) || {};
+    replace(this.lines, this.sourceOf(at));
   }
 
   find() {
@@ -164,5 +176,6 @@ export class Flame {
     this.current = node;
     select(this.box).selectAll('g.frame').classed('current', (other) => other === node);
     this.say(this.describe(node));
+    this.showLines(node);
   }
 }

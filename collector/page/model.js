@@ -33,8 +33,22 @@ function decodeRow(run, row) {
 }
 
 function decodeCall(run, [name, bytes, place, ...calls]) {
-  return {n: run.strings[name], v: bytes, place: run.strings[place], c: calls.map((call) => decodeCall(run, call))};
+  return {n: run.strings[name], v: bytes, place: run.strings[place], at: run.places.get(place), c: calls.map((call) => decodeCall(run, call))};
 }
+
+/** Of [text, file, line…] the file and line of a call by the number of its place's text. */
+function decodePlaces(packed) {
+  const places = new Map();
+  for (let i = 0; i < packed.length; i += 3) places.set(packed[i], {file: packed[i + 1], line: packed[i + 2]});
+  return places;
+}
+
+function decodeFile(run, [path, ...pieces]) {
+  const lines = new Map(pieces.flatMap(([first, ...texts]) => texts.map((text, i) => [first + i, run.strings[text]])));
+  return {path: run.strings[path], lines};
+}
+
+const LINES_AROUND = 4;
 
 /** Whether a call is one of a Python script. */
 export const isScript = (place) => /\.py( · |$)|^</.test(place);
@@ -50,6 +64,8 @@ export class Run {
     this.series = packed.series.map((series) => decodeSeries(series, buckets));
     this.endNs = this.times[buckets];
     this.moments = new Map();
+    this.places = decodePlaces(packed.places);
+    this.files = packed.files.map((file) => decodeFile(this, file));
     this.scopeByName = new Map(this.scopes.map((scope) => [scope.name, scope]));
     this.command = this.summary.run.command.join(' ') || this.log;
     const {kind, code, signal} = this.summary.run.exit;
@@ -89,7 +105,22 @@ export class Run {
     }
     const packed = row.stack || this.stacks.get(`${row.kind}\u0000${row.title}`);
     return packed ? Array.from({length: packed.length / 2}, (_, i) =>
-      ({n: this.strings[packed[2 * i]], place: this.strings[packed[2 * i + 1]]})) : null;
+      ({n: this.strings[packed[2 * i]], place: this.strings[packed[2 * i + 1]], at: this.places.get(packed[2 * i + 1])})) : null;
+  }
+
+  /** The lines around a call, and what they held of a sum at its peak; null: they are not in the page. */
+  source(scope, at) {
+    if (!at) return null;
+    const {path, lines} = this.files[at.file];
+    if (lines.size === 0) return {path, changed: true};
+    const held = (number) => {
+      for (let i = 0; i < scope.lines.length; i += 3) {
+        if (scope.lines[i] === at.file && scope.lines[i + 1] === number) return scope.lines[i + 2];
+      }
+      return 0;
+    };
+    const near = [...lines].filter(([number]) => Math.abs(number - at.line) <= LINES_AROUND);
+    return {path, line: at.line, lines: near.map(([number, line]) => ({number, text: line, bytes: held(number)}))};
   }
 
   seriesOf(name) {
@@ -113,7 +144,8 @@ export class Run {
     const {calls} = this.instants, nodes = new Map();
     const nodeOf = (call) => {
       if (!nodes.has(call)) {
-        const node = {n: call === 0 ? text : this.strings[calls[3 * call + 1]], v: 0, place: this.strings[calls[3 * call + 2]], c: []};
+        const node = {n: call === 0 ? text : this.strings[calls[3 * call + 1]], v: 0, place: this.strings[calls[3 * call + 2]],
+          at: this.places.get(calls[3 * call + 2]), c: []};
         nodes.set(call, node);
         if (call !== 0) nodeOf(calls[3 * call]).c.push(node);
       }

@@ -9,10 +9,11 @@ import * as format from './format.js';
 import {load} from './model.js';
 import {arenaSection} from './arena_section.js';
 import * as sections from './sections.js';
+import {sourceView} from './source.js';
 import {stackedCurves, Timeline} from './timeline.js';
 import {whatIf} from './what_if.js';
 
-const GROUPINGS = ['site', 'function', 'module', 'phase', 'tag', 'kind', 'thread'];
+const GROUPINGS = ['site', 'function', 'line', 'file', 'module', 'phase', 'tag', 'kind', 'thread'];
 
 const page = load();
 const state = {run: null, scope: null, by: 'site', view: 'flame', of: 'peak', stack: 'kind'};
@@ -79,7 +80,7 @@ function liveView(run, scope, moments, index, find) {
     h('p', {class: 'total'}, format.size(live.total), h('span', {class: 'faint'}, ` ${scope.text} · `,
       `${format.percent(live.total, scope.bytes)} of its peak`)),
     sections.holderTable(live, live.total, {label: 'What was live', search: false, details: false,
-      stackOf: (row) => run.stackOf(row), onfind: find}),
+      stackOf: (row) => run.stackOf(row), onfind: find, sourceOf: (at) => run.source(scope, at)}),
   ];
 }
 
@@ -159,14 +160,14 @@ function peakSection(run, scope) {
     of.hidden = said.hidden = state.view === 'table';
     if (state.view === 'flame') {
       const {tree, text, amount} = flameOf(run, scope, moments, state.of, index);
-      flame = new Flame(tree, amount);
+      flame = new Flame(tree, amount, (at) => sourceView(run.source(scope, at)));
       drawn.push(flame);
       replace(said, text);
       replace(box, flame.element);
       if (box.isConnected) flame.draw();
     } else {
       replace(box, sections.holderTable(run.table(scope, state.by), scope.bytes, {label: `Holders by ${state.by}`, by: state.by,
-        stackOf: (row) => run.stackOf(row), onfind: (stack) => find(stack, 'peak')}));
+        stackOf: (row) => run.stackOf(row), onfind: (stack) => find(stack, 'peak'), sourceOf: (at) => run.source(scope, at)}));
     }
   };
   const view = choice('View', [{value: 'flame', text: 'Flame graph'}, {value: 'table', text: 'Table'}], state.view,

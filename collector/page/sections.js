@@ -3,6 +3,7 @@
 import {h} from './dom.js';
 import * as format from './format.js';
 import {isInterpreter, isScript} from './model.js';
+import {foldedSource} from './source.js';
 import {share, table} from './table.js';
 
 export const titled = (id, title, ...children) =>
@@ -99,9 +100,11 @@ export function lowering(run, scope) {
     {key: 'text', label: 'setting', class: 'title'}]}));
 }
 
-/** A stack, innermost first. Between a script's calls only how many the interpreter's own are. */
-function stackList(stack, onfind) {
-  const item = ({n, place}) => h('li', {}, h('code', {}, n), place && h('span', {class: 'faint'}, ` ${place}`));
+/** A stack, innermost first. Between a script's calls only how many the interpreter's own are. The lines that `title` begins with are unfolded. */
+function stackList(stack, title, onfind, sourceOf) {
+  const first = stack.find(({n, at}) => at && title.startsWith(n)) || stack.find(({at}) => at);
+  const item = (call) => h('li', {}, h('code', {}, call.n), call.place && h('span', {class: 'faint'}, ` ${call.place}`),
+    foldedSource(sourceOf(call.at), call === first));
   const items = [];
   const scripted = stack.some(({place}) => isScript(place));
   for (let i = 0; i < stack.length;) {
@@ -121,9 +124,9 @@ function stackList(stack, onfind) {
 
 /**
  * held: {rows, otherBytes, otherRows}, which add up to whole. stackOf(row), onfind(stack): rows open to their stack, which
- * leads to its place in the flame graph.
+ * leads to its place in the flame graph; sourceOf(at): the lines of its calls.
  */
-export function holderTable(held, whole, {label, by = 'site', search = true, details = true, stackOf, onfind}) {
+export function holderTable(held, whole, {label, by = 'site', search = true, details = true, stackOf, onfind, sourceOf = () => null}) {
   const columns = [
     {key: 'title', label: by, class: 'title', cell: (row) => [h('span', {title: row.title}, row.title),
       row.temporary && h('span', {class: 'tag'}, 'temporary')]},
@@ -145,7 +148,7 @@ export function holderTable(held, whole, {label, by = 'site', search = true, det
   footer.push(line(sum === whole ? 'sum = peak, residual 0'.replace('peak', details ? 'peak' : 'live') : 'sum', sum));
   const detail = stackOf && by === 'site' && ((row) => {
     const stack = stackOf(row);
-    return stack && (() => stackList(stack, onfind));
+    return stack && (() => stackList(stack, row.title, onfind, sourceOf));
   });
   return table({columns: shown, rows, footer, search, label, detail});
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <stdexcept>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "collector/write/json_values.h"
 #include "collector/write/page_arenas.h"
 #include "collector/write/page_series.h"
+#include "collector/write/page_source.h"
 #include "collector/write/page_template.h"
 #include "collector/write/write_json.h"
 
@@ -36,22 +39,41 @@ class Strings {
     if (added) list_.push_back(text);
     return entry->second;
   }
+  /// The text of a call's place, a number for each line of source: equal texts may be two.
+  uint32_t place_id(const std::string& text, uint32_t file, int line) {
+    const auto [entry, added] =
+        place_ids_.try_emplace({file, line, text}, static_cast<uint32_t>(list_.size()));
+    if (added) list_.push_back(text);
+    return entry->second;
+  }
   Json json() const { return list_; }
+  /// [text, file, line…] of each.
+  Json places_json() const {
+    Json all = Json::array();
+    for (const auto& [place, id] : place_ids_) {
+      all.push_back(id);
+      all.push_back(std::get<0>(place));
+      all.push_back(std::get<1>(place));
+    }
+    return all;
+  }
 
  private:
   std::unordered_map<std::string, uint32_t> ids_;
+  std::map<std::tuple<uint32_t, int, std::string>, uint32_t> place_ids_;
   std::vector<std::string> list_;
 };
 
 class PageData {
  public:
   PageData(Profile& profile, const TimeSeries& times, const Instants& instants,
-           const ArenaHistory& arenas, Complete complete)
+           const ArenaHistory& arenas, bool with_source, Complete complete)
       : profile_(profile),
         times_(times),
         instants_(instants),
         arenas_(arenas),
-        complete_(complete) {
+        complete_(complete),
+        source_(profile, with_source ? sums(profile) : std::vector<ScopeId>()) {
     for (const Grouping& grouping : kGroupings) {
       if (grouping.by == GroupBy::kIp) continue;  // the flame graph has the instructions
       attributions_.emplace_back(profile.replay(), profile.titles(), grouping.by,
@@ -86,6 +108,9 @@ class PageData {
         page_arenas(arenas_, times_, [this](const std::string& text) { return strings_.id(text); });
     json["live_at_exit"] = leaks_json();
     json["temporaries"] = rows_json(temporaries);
+    json["files"] =
+        source_.files_json([this](const std::string& text) { return strings_.id(text); });
+    json["places"] = strings_.places_json();
     json["strings"] = strings_.json();  // last: the others fill it
     return page_text(json);
   }
@@ -154,7 +179,7 @@ class PageData {
     for (const Frame& frame : stack) {
       if (frame.module.starts_with(kOwnModule)) continue;
       json.push_back(strings_.id(frame_title(frame)));
-      json.push_back(strings_.id(place(frame)));
+      json.push_back(place_id(frame));
     }
     return json;
   }
@@ -170,6 +195,11 @@ class PageData {
   }
 
   static bool is_main(const ScopeInfo& info) { return info.kind == 0; }
+  static std::vector<ScopeId> sums(const Profile& profile) {
+    std::vector<ScopeId> scopes = profile.scopes();
+    std::erase_if(scopes, [&](ScopeId id) { return !is_main(profile.scope_info(id)); });
+    return scopes;
+  }
 
   Json scopes_json() {
     Json all = Json::array();
@@ -199,6 +229,7 @@ class PageData {
         tables[std::string(group_by_name(rows.by()))] = table_json(table);
       }
       scope["tables"] = std::move(tables);
+      scope["lines"] = source_.bytes_json(held);
       scope["flame"] = flame_json(held, is_main(info) ? kMainCalls : kOtherCalls);
       if (is_one_side(info)) scope["temporaries"] = temporaries_json(id);
       all.push_back(std::move(scope));
@@ -250,13 +281,17 @@ class PageData {
   }
   Json call_json(const CallTree& tree, const CallTree::Node& node, uint64_t smallest, bool root) {
     Json json = {strings_.id(root ? "" : CallTree::title(node)), node.bytes,
-                 strings_.id(node.frame == nullptr ? "" : place(*node.frame))};
+                 node.frame == nullptr ? strings_.id("") : place_id(*node.frame)};
     for (const uint32_t id : node.children) {
       if (tree.node(id).bytes >= smallest) {
         json.push_back(call_json(tree, tree.node(id), smallest, false));
       }
     }
     return json;
+  }
+  uint32_t place_id(const Frame& frame) {
+    const std::optional<uint32_t> file = source_.file_of(frame);
+    return file ? strings_.place_id(place(frame), *file, frame.line) : strings_.id(place(frame));
   }
   static std::string place(const Frame& frame) {
     if (frame.file.empty()) return frame.module;
@@ -346,7 +381,7 @@ class PageData {
     for (const HeldCalls::Call& call : instants_.calls.calls) {
       calls.push_back(call.caller);
       calls.push_back(strings_.id(call.title));
-      calls.push_back(strings_.id(call.frame == nullptr ? "" : place(*call.frame)));
+      calls.push_back(call.frame == nullptr ? strings_.id("") : place_id(*call.frame));
     }
     return {{"rows", std::move(rows)},
             {"list", std::move(list)},
@@ -398,6 +433,7 @@ class PageData {
   const Instants& instants_;
   const ArenaHistory& arenas_;
   const Complete complete_;
+  const PageSource source_;
   std::vector<Attribution> attributions_;
   Strings strings_;
 };
@@ -423,8 +459,8 @@ void write_inside_script(const std::string& json, std::ostream& out) {
 }  // namespace
 
 std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
-                      const ArenaHistory& arenas, Complete complete) {
-  return PageData(profile, times, instants, arenas, complete).make();
+                      const ArenaHistory& arenas, bool with_source, Complete complete) {
+  return PageData(profile, times, instants, arenas, with_source, complete).make();
 }
 
 std::string page_text(const Json& json) {

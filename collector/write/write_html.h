@@ -17,9 +17,10 @@
 
 namespace gpupeak::collector {
 
-/// Everything that a page shows of one log, as JSON. `complete`: as Options has it.
+/// Everything that a page shows of one log, as JSON. `with_source`: lines of source as well.
+/// `complete`: as Options has it.
 std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
-                      const ArenaHistory& arenas, Complete complete = nullptr);
+                      const ArenaHistory& arenas, bool with_source, Complete complete = nullptr);
 
 /// `runs`: page_data() of each. Throws std::runtime_error if this program was built without the
 /// page.

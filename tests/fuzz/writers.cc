@@ -230,7 +230,7 @@ std::vector<Writer> make_writers() {
                    times.finish(profile.replay());
                    const Instants instants = live_at_instants(profile, times, kTop, {});
                    out << page_data(profile, times, instants,
-                                    arena_history(profile, times, instants));
+                                    arena_history(profile, times, instants), true);
                  }});
   all.push_back(
       {"compare", [=](const std::string& path, const Reading& reading, std::ostream& out) {

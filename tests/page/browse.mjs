@@ -406,6 +406,61 @@ async function whatif_each() {
   await accessible('several changes');
 }
 
+/** Of the first lines of source below a selector what stands in each row: bytes, number, text. */
+const sourceRows = (selector) => page.$eval(`${selector} .source`, (figure) =>
+  [...figure.querySelectorAll('tr')].map((row) => [...row.children].map((cell) => cell.textContent)));
+const textOf = (rows, number) => rows.find(([, at]) => at === String(number));
+
+async function source() {
+  await open();
+  // A row opens to its stack, at the line that its title begins with.
+  await clickChoice('View', 'table');
+  for (const by of ['line', 'file']) {
+    await clickChoice('Rows', by);
+    assert.match(await text('#peak tfoot'), /sum = peak, residual 0/, by);
+  }
+  await clickChoice('Rows', 'site');
+  const title = await text('#peak tbody tr:first-child .opener');
+  assert.match(title, /net::load net\.cc:6 ← net::build net\.cc:11/);
+  await page.click('#peak tbody tr:first-child .opener');
+  const rows = await sourceRows('#peak');
+  assert.match(await text('#peak .source figcaption'), /\/net\.cc:6 held at the peak/);
+  assert.deepEqual(rows.map(([, number]) => Number(number)), [2, 3, 4, 5, 6, 7, 8, 9, 10]);
+  assert.deepEqual(textOf(rows, 4), ['', '4', '    // weights: 24 MiB, <b>half</b> of a half']);
+  assert.deepEqual(textOf(rows, 6), ['28.0 MiB', '6', '  return static_cast<char*>(memset(malloc(bytes), 1, bytes));']);
+  assert.match(await text('#peak .source .here'), /28\.0 MiB6/);
+  assert.equal(await count('#peak .source'), 1, 'the others are folded up');
+  await accessible('lines of source');
+  await page.$$eval('#peak .folded summary', (all) => all.find((one) => !one.parentElement.open).click());
+  await pause();
+  assert.equal(await count('#peak .source'), 2);
+  assert.match(await text('#peak li:nth-of-type(2) .here, #peak li:nth-of-type(3) .here'), /24\.0 MiB11/);
+  for (const width of [390, 1280]) await picture(`source-${width}`, width, 'light');
+  // The flame graph shows the lines of the cell that one stands on.
+  await page.click('#peak .detail .plain');
+  await pause();
+  assert.match(await text('#peak .source figcaption'), /net\.cc:6/);
+  assert.match(await text('#peak .source .here'), /28\.0 MiB6/);
+  await page.focus('.flame');
+  await press('ArrowUp');
+  assert.equal(await count('#peak .source'), 0, 'the C library has no source here');
+  await press('ArrowDown');
+  assert.match(await text('#peak .source figcaption'), /net\.cc:6/);
+  await picture('source-flame', 1280, 'light');
+}
+
+async function source_script() {
+  await open();
+  await clickChoice('View', 'table');
+  await page.$$eval('#peak .opener', (all) => all.find((one) => one.textContent.includes('train.py')).click());
+  await pause();
+  assert.match(await text('#peak .source figcaption'), /train\.py:4/);
+  const rows = await sourceRows('#peak');
+  assert.deepEqual(textOf(rows, 2), ['', '2', '# <script>window.hacked=1</script>']);
+  assert.match(textOf(rows, 4).join('|'), /^24\.0 MiB\|4\| {4}return mmap\.mmap\(-1, rows << 20\) {2}# é$/);
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+}
+
 const tools = {page, text, count, press, clickChoice, picture};
 async function pools() {
   await open();
@@ -417,7 +472,7 @@ async function pools_wrong() {
 }
 
 try {
-  await {run, hostile, empty, compare, big, pools, pools_wrong, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each}[which]();
+  await {run, hostile, empty, compare, big, pools, pools_wrong, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each, source, source_script}[which]();
   assert.deepEqual(said, []);
 } finally {
   await browser.close();

@@ -2,7 +2,7 @@
 """The page of `report --html` in headless Chromium: it renders, what one does with it works, nothing is said on the
 console, and names from a log stay text. The screenshots lie in the test's folder.
 
-usage: page.py run|hostile|empty|compare|big|whatif GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
+usage: page.py run|hostile|empty|compare|big|whatif|source GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
        page.py pools_torch|pools_many|pools_ort GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER CLIENT LIBRARY
 Exit code 77: there is no browser, or this gpupeak was built without the page.
 """
@@ -13,6 +13,7 @@ import sys
 import time
 
 import arenas_log
+import source_page
 
 CASE, GPUPEAK, PAGE_LOG, NODE, CHROMIUM, MODULES = sys.argv[1:7]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -97,6 +98,9 @@ def main():
         return pools(folder)
     if CASE == "whatif":
         return whatif(folder)
+    if CASE == "source":
+        program, script = source_page.pages(GPUPEAK, folder)
+        return browse(program, folder) or browse(script, folder, "source_script")
     if CASE == "compare":
         page = make_page(folder, [make_log(folder, "run"), make_log(folder, "other"), make_log(folder, "died")], ("compare",))
     elif CASE == "big":

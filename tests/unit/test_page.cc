@@ -71,7 +71,7 @@ std::string page_of(LogBuilder log) {
   Timed timed(std::move(log));
   const Instants instants = live_at_instants(timed.profile, timed.times, 5);
   return page_data(timed.profile, timed.times, instants,
-                   arena_history(timed.profile, timed.times, instants));
+                   arena_history(timed.profile, timed.times, instants), true);
 }
 
 LogBuilder one_block(uint64_t bytes, const char* phase) {

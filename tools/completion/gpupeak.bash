@@ -59,7 +59,7 @@ _gpupeak() {
     detach) options="--wait --help" ;;
     start) options="--host --wait --help" ;;
     stop) options="--wait --help" ;;
-    report) options="--full --html --json --csv --short --by --at --byte-seconds --last-use --top --process --strict --out --color --bytes --help" ;;
+    report) options="--full --html --no-source --json --csv --short --by --at --byte-seconds --last-use --top --process --strict --out --color --bytes --help" ;;
     phases) options="--csv --json --process --strict --out --color --bytes --help" ;;
     tags) options="--scope --at --top --csv --json --process --strict --out --color --bytes --help" ;;
     diff) options="--by --at --top --json --markdown --strict --out --color --bytes --help" ;;
@@ -71,7 +71,7 @@ _gpupeak() {
     fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
     sweep) options="--parameter --of --capacity --gpu --verify --out --again --host --quiet --json --export --html --color --bytes --help --" ;;
     timeline) options="--scope --height --svg --png --json --process --strict --out --color --bytes --help" ;;
-    compare) options="--scope --html --top --json --process --strict --out --color --bytes --help" ;;
+    compare) options="--scope --html --no-source --top --json --process --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
     merge) options="--json --partial --strict --out --color --bytes --help" ;;
     symbolize | bundle) options="--out --quiet --help" ;;

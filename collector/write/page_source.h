@@ -1,0 +1,63 @@
+// The lines of source that a page shows beside its calls, with what each line held at the peaks.
+// Only files that are as they were when the program was built, or run, have lines; of others that
+// they have changed is all that is said.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/analyze/profile.h"
+#include "collector/write/json_values.h"
+
+namespace gpupeak::collector {
+
+class PageSource {
+ public:
+  /// Reads the files whose lines held most of the `scopes`' peaks: none of a confidential report.
+  PageSource(Profile& profile, const std::vector<ScopeId>& scopes);
+
+  /// The number of a call's file, if its line is shown or the file has changed.
+  std::optional<uint32_t> file_of(const Frame& frame) const;
+  /// Of each file [path, pieces…], a piece being the number of its first line and the lines; paths
+  /// and lines are texts by number. A file without pieces has changed, or, without a path (-1), is
+  /// not shown.
+  Json files_json(const std::function<uint32_t(const std::string&)>& string) const;
+  /// [file, line, bytes…]: what the lines shown held of a sum, each with all that it called.
+  Json bytes_json(const std::vector<Contribution>& held) const;
+
+ private:
+  struct File {
+    std::string path;
+    bool is_python = false;
+    std::set<std::string> modules;  ///< that have code of it
+    std::map<int, uint64_t> held;   ///< by line: the most of any scope
+    bool changed = false;
+    std::map<int, std::string> lines;  ///< that are shown
+  };
+  struct Place {
+    uint32_t file = 0;
+    int line = 0;
+  };
+
+  void add(const std::vector<Contribution>& held);
+  std::vector<uint64_t> bytes_of_places(const std::vector<Contribution>& held) const;
+  const Place* place_of(const Call& call) const;
+  void note(const Call& call);
+  std::optional<int64_t> known_until_ns(const File& file) const;
+  std::optional<int64_t> written_ns(const std::string& module) const;
+  void read(File& file, size_t& text_left) const;
+
+  Profile& profile_;
+  std::vector<File> files_;
+  std::unordered_map<std::string, uint32_t> file_ids_;
+  std::vector<Place> places_;  ///< by Call::place; line 0: not seen
+};
+
+}  // namespace gpupeak::collector
