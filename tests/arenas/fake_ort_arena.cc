@@ -4,7 +4,8 @@
 // reservations, a limit: all as in its releases, without streams of a run. FAKE_ODD: the same names
 // and number of functions, and each function another one than its place says; with FAKE_ODD_STREAM
 // only a call shows it. FAKE_GPU: the arena for streams takes its memory from the driver.
-// FAKE_WHEEL: the module of the Python package, without the entry point.
+// Its API creates sessions and runs them, which ask for what two variables list. FAKE_WHEEL: the
+// module of the Python package, without the entry point.
 #include "fake_ort_arena.h"
 
 #ifdef FAKE_GPU
@@ -404,8 +405,38 @@ const void* g_api[400];
 const char* version() {
   return FAKE_VERSION;
 }
+
+#ifndef FAKE_ODD
+/// Blocks of the sizes that a variable lists, all from one place, as initializers are asked for.
+__attribute__((noinline)) void ask_for(void* arena, const char* variable) {
+  const char* at = getenv(variable);
+  for (char* end = nullptr; at != nullptr && *at != 0; at = end) {
+    const size_t bytes = strtoull(at, &end, 10);
+    if (end == at) break;
+    kTable.alloc(arena, bytes);
+  }
+}
+/// (env, path, options, out). A session is its arena.
+const void* create_session(const void*, const char*, const void*, void** out) {
+  constexpr int64_t kLimit = int64_t{1} << 30;
+  *out = kTable.make(true, kLimit);
+  ask_for(*out, "FAKE_SESSION_ASKS");
+  return nullptr;
+}
+const void* run(void* session, const void*, const void*, const void*, size_t, const void*, size_t,
+                void*) {
+  ask_for(session, "FAKE_RUN_ASKS");
+  return nullptr;
+}
+#endif
+
 const void* get_api(uint32_t) {
   for (const void*& slot : g_api) slot = reinterpret_cast<const void*>(&version);
+#ifndef FAKE_ODD
+  constexpr size_t kCreateSession = 7, kRun = 9;
+  g_api[kCreateSession] = reinterpret_cast<const void*>(&create_session);
+  g_api[kRun] = reinterpret_cast<const void*>(&run);
+#endif
   return g_api;
 }
 struct ApiBase {
