@@ -78,8 +78,7 @@ class SessionBlocks {
   using OfPlace = std::map<AskedBlock, uint64_t>;  ///< how many
   struct Place {
     OfPlace blocks;
-    std::set<SessionId> sessions;
-    bool elsewhere = false;  ///< asked in other phases, too
+    std::set<SessionId> sessions;  ///< 0: outside of any
   };
 
   explicit SessionBlocks(const LogReader& log) : definitions_(log.definitions()) {
@@ -111,7 +110,6 @@ class SessionBlocks {
       if (alloc.malformed || alloc.stack == 0) return;
       if (alloc.stack >= definitions_.logged_node_count()) return;
       Place& place = places_[alloc.stack];
-      place.elsewhere |= session_ == 0;
       place.sessions.insert(session_);
       ++place.blocks[{alloc.stack, alloc.bytes, alloc.asked}];
     }
@@ -213,7 +211,6 @@ ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
   if (!any) return;
   const SessionBlocks blocks(log);
   for (const auto& [stack, place] : blocks.places()) {
-    if (place.elsewhere) continue;
     std::vector<const LoadedModel*> served;
     bool knows_all = true;
     for (const SessionId session : place.sessions) {

@@ -62,7 +62,7 @@ std::vector<std::string> names(const std::vector<uint64_t>& asked, bool again = 
             Fields().u(0).u(GPUPEAK_PHASE_ORT).u(create).u(1).u(0).s(""));
   for (const uint64_t bytes : asked) give(bytes);
   log.event(0, ++time, GPUPEAK_REC_PHASE_POP, Fields().u(0).u(GPUPEAK_PHASE_ORT).u(1));
-  if (again) give(4000);
+  if (again) give(2000);
   const LogReader reader(log.save(file.path()));
   std::vector<std::string> found;
   for (const uint64_t bytes : asked) {
