@@ -25,7 +25,7 @@ bool is_needed(std::string_view name) {
 }  // namespace
 
 DebugTrouble section_trouble(Elf* elf, const std::string& file, bool all) {
-  using Kind = DebugTrouble::Kind;
+  using What = DebugTrouble::Kind;
   size_t names = 0;
   if (elf_getshdrstrndx(elf, &names) != 0) return {};
   DebugTrouble trouble;
@@ -38,10 +38,10 @@ DebugTrouble section_trouble(Elf* elf, const std::string& file, bool all) {
     GElf_Chdr packed{};
     if (is_packed && gelf_getchdr(section, &packed) != nullptr && packed.ch_type != kPackedByZlib &&
         packed.ch_type != kPackedByZstd) {
-      return {Kind::kUnknownPacking, file, 0, packed.ch_type};
+      return {What::kUnknownPacking, file, 0, packed.ch_type};
     }
     if (all ? std::string_view(name).ends_with("debug_info") : is_packed)
-      trouble = {Kind::kDamaged, file, 0, 0};
+      trouble = {What::kDamaged, file, 0, 0};
   }
   return trouble;
 }

@@ -17,8 +17,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// To read what debug information a file of this size has may take a second.
-constexpr uint64_t kLargeFileBytes = 32 << 20;
+/// To open a file of this size takes a while, in which nothing else is kept: what is looked up
+/// first in one with much debug information takes a second for so many bytes, in others a tenth.
+constexpr uint64_t kLargeFileBytes = 32 << 20, kBytesPerSecond = 256 << 20;
+
+bool has_time_for(uint64_t file_bytes, Clock::time_point until) {
+  const double seconds = static_cast<double>(file_bytes) / kBytesPerSecond;
+  return std::chrono::duration<double>(until - Clock::now()).count() > seconds;
+}
 
 struct WantedModule {
   uint32_t module = 0;
@@ -130,7 +136,8 @@ KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBu
   bool has_told = false;
   for (const WantedModule& wanted : wanted_modules(log.definitions(), budget.of_system)) {
     const bool is_large = wanted.file_bytes >= kLargeFileBytes;
-    if (is_large && !budget.large_files) break;  // so are all that come behind it
+    if (is_large && !budget.large_files && !has_time_for(wanted.file_bytes, budget.until))
+      break;  // nor is there for those that come behind it
     if (is_large && before_large && !std::exchange(has_told, true)) before_large(keeper.result());
     keeper.keep(wanted);
   }

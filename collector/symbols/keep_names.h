@@ -15,7 +15,7 @@ namespace gpupeak::collector {
 
 struct NamesBudget {
   bool of_system = false;   ///< modules of the system's packages, too
-  bool large_files = true;  ///< those, too, whose debug information may take a second to read
+  bool large_files = true;  ///< those, too, that may take longer to read than there is time
   uint64_t bytes = 0;       ///< of the table as text, about
   std::chrono::steady_clock::time_point until;
 };

@@ -283,33 +283,33 @@ void ModuleSymbols::load() {
 }
 
 void ModuleSymbols::load_dwarf() {
-  using Kind = DebugTrouble::Kind;
+  using What = DebugTrouble::Kind;
   Dwarf* dwarf = dwfl_module_getdwarf(module_, &dwarf_bias_);
   if (dwarf == nullptr) {
     for (const std::string& file : files()) {
-      if (trouble_.kind == Kind::kNone) trouble_ = section_trouble(file);
+      if (trouble_.kind == What::kNone) trouble_ = section_trouble(file);
     }
   } else if (!debug_files_.has_common_file(dwarf)) {
-    trouble_ = {Kind::kCommonMissing, DebugFiles::common_file(dwarf), 0, 0};
+    trouble_ = {What::kCommonMissing, DebugFiles::common_file(dwarf), 0, 0};
   } else {
     std::vector<std::string> folders;
     for (const std::string& file : files())
       folders.push_back(std::filesystem::path(file).parent_path());
     functions_ = std::make_unique<DwarfFunctions>(dwarf, folders);
     trouble_ = section_trouble(dwarf_getelf(dwarf), files().back(), false);
-    if (trouble_.kind == Kind::kNone) trouble_ = trouble_of_functions();
+    if (trouble_.kind == What::kNone) trouble_ = trouble_of_functions();
   }
 }
 
 DebugTrouble ModuleSymbols::trouble_of_functions() const {
-  using Kind = DebugTrouble::Kind;
-  if (functions_->is_damaged()) return {Kind::kDamaged, files().back(), 0, 0};
+  using What = DebugTrouble::Kind;
+  if (functions_->is_damaged()) return {What::kDamaged, files().back(), 0, 0};
   const size_t units = functions_->missing_units();
   if (units == 0) return {};
   for (const std::string& file : files()) {
-    if (open_regular(file + ".dwp")) return {Kind::kPackageUnread, file + ".dwp", units, 0};
+    if (open_regular(file + ".dwp")) return {What::kPackageUnread, file + ".dwp", units, 0};
   }
-  return {Kind::kSplitMissing, functions_->missing_file(), units, 0};
+  return {What::kSplitMissing, functions_->missing_file(), units, 0};
 }
 
 DebugTrouble ModuleSymbols::debug_trouble() {

@@ -112,37 +112,37 @@ void Symbolizer::note_problem(uint32_t id) {
 }
 
 void Symbolizer::note_trouble(const Module& module, const DebugTrouble& trouble) {
-  using Kind = DebugTrouble::Kind;
+  using What = DebugTrouble::Kind;
   const std::string file = definitions_.shown(trouble.file);
   std::string why;
   switch (trouble.kind) {
-    case Kind::kNone:
+    case What::kNone:
       return;
-    case Kind::kSplitMissing:
+    case What::kSplitMissing:
       why = fmt::format(
           "{} of its files of debug information (.dwo) cannot be read, first {}: put them there, "
           "or build without -gsplit-dwarf",
           trouble.units, file);
       break;
-    case Kind::kPackageUnread:
+    case What::kPackageUnread:
       why = fmt::format(
           "its debug information lies in {}, which elfutils {} cannot read (0.191 and later can): "
           "keep the .dwo files where the compiler puts them",
           file, dwfl_version(nullptr));
       break;
-    case Kind::kCommonMissing:
+    case What::kCommonMissing:
       why = fmt::format(
           "its debug information refers to {} (dwz), which is not there, or is another build's: "
           "the package of its debug symbols has that, too",
           file);
       break;
-    case Kind::kUnknownPacking:
+    case What::kUnknownPacking:
       why = fmt::format(
           "{} has debug information that is packed in a way not known here (type {}): objcopy "
           "--decompress-debug-sections unpacks it",
           file, trouble.packing);
       break;
-    case Kind::kDamaged:
+    case What::kDamaged:
       why = fmt::format("{} has debug information that is damaged: build or copy it again", file);
       break;
   }
@@ -261,9 +261,8 @@ std::vector<uint32_t> Symbolizer::resolve_ahead(size_t threads, const std::stop_
   forget_undescribed();
   if (stop.stop_requested()) return {};
   const bool all_there = std::all_of(modules_.begin(), modules_.end(), [](const ModuleFile& file) {
-    return !file.symbols ||
-           (file.symbols->state() == ModuleSymbols::State::kUsable &&
-            file.symbols->debug_trouble().kind == DebugTrouble::Kind::kNone);
+    return !file.symbols || (file.symbols->state() == ModuleSymbols::State::kUsable &&
+                             file.symbols->debug_trouble().kind == DebugTrouble::Kind::kNone);
   });
   if (all_there) telling_ = Telling::kNobody;
   std::vector<uint32_t> each;

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
@@ -94,6 +96,28 @@ TEST_CASE("symbolizer: of names to keep some are left out where time or room is 
   CHECK(without_room.modules == 1);
   CHECK(without_room.left_out == 1);
   CHECK(said_of(without_room, 1) == kKeptInPart);
+}
+
+TEST_CASE("symbolizer: names of a large file are kept unasked where there is time to read it",
+          "[collector]") {
+  const ThisProgram self = this_program();
+  const TemporaryFile program;
+  std::filesystem::copy_file(self.path, program.path(),
+                             std::filesystem::copy_options::overwrite_existing);
+  const uintmax_t large = std::max<uintmax_t>(std::filesystem::file_size(self.path), 40 << 20);
+  std::filesystem::resize_file(program.path(), large);
+  LogBuilder log;
+  log.module(program.path(), "", self.bias, self.begin, self.end - self.begin);
+  log.node(0, reinterpret_cast<uint64_t>(address_in_inlined_function()));
+  const TemporaryFile file;
+  const LogReader reader(log.save(file.path()));
+  const auto keep = [&reader](std::chrono::milliseconds time, bool asked) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    return keep_names(reader, {}, {.large_files = asked, .bytes = 1 << 20, .until = until}, {});
+  };
+  CHECK(keep(std::chrono::hours(1), false).modules == 1);
+  CHECK(keep(std::chrono::milliseconds(1), false).left_out == 0);  // it is not begun
+  CHECK(keep(std::chrono::milliseconds(0), true).left_out == 1);
 }
 
 TEST_CASE("symbolizer: system packages' folders are told from others", "[collector]") {
