@@ -33,7 +33,8 @@ struct CompareOptions {
 int compare(const CompareOptions& options) {
   const std::vector<std::string> logs = process_logs(options.logs, options.process);
   if (!options.html.empty()) {
-    return strict_code(options.strict, write_page(logs, options.reading, !options.no_source, options.html));
+    return strict_code(options.strict,
+                       write_page(logs, options.reading, !options.no_source, options.html));
   }
   require_output(options.out, options.logs);
   collector::Profiles runs;

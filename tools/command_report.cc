@@ -147,9 +147,9 @@ int report(const ReportOptions& asked) {
   if (options.last_use) return report_last_use(options);
   if (!options.at.empty()) return report_at(options);
   if (!options.html.empty()) {
-    return strict_code(options.strict, write_page(page_logs(options.logs, options.process),
-                                                  options.reading, !options.no_source,
-                                                  options.html));
+    return strict_code(options.strict,
+                       write_page(page_logs(options.logs, options.process), options.reading,
+                                  !options.no_source, options.html));
   }
   require_output(options.out, options.logs);
   if (options.format == "short" && !options.strict && options.process.empty() &&
@@ -205,10 +205,9 @@ void add_report(CommandLine& line) {
                       "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
                       "PHASE.end, end")
           ->type_name("MOMENT");
-  auto* byte_seconds =
-      verb.add_flag("--byte-seconds", options.byte_seconds,
-                    "What was held times for how long, over the whole run")
-          ->excludes(at);
+  auto* byte_seconds = verb.add_flag("--byte-seconds", options.byte_seconds,
+                                     "What was held times for how long, over the whole run")
+                           ->excludes(at);
   verb.add_flag("--last-use", options.last_use,
                 "When what was live at the peak was used (of a log by run --last-use)")
       ->excludes(at)
