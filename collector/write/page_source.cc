@@ -178,7 +178,9 @@ Json PageSource::files_json(const std::function<uint32_t(const std::string&)>& s
 
 Json PageSource::bytes_json(const std::vector<Contribution>& held) const {
   Json all = Json::array();
-  if (files_.empty()) return all;
+  const bool any = std::any_of(files_.begin(), files_.end(),
+                               [](const File& file) { return !file.lines.empty(); });
+  if (!any) return all;
   const std::vector<uint64_t> bytes = bytes_of_places(held);
   for (size_t i = 0; i < bytes.size(); ++i) {
     const Place& place = places_[i];
