@@ -214,17 +214,18 @@ void ArenaTable::compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_p
   if (in_use_plus_1 == 0) return;
   Arena& arena = rows()[open.arena];
   const uint64_t says = in_use_plus_1 - 1;
+  const uint64_t reserved = peaks().scope(arena.reserved_scope).current;
   if (!open.told) {
     open.told = true;
     open.unseen = says > open.in_use ? says - open.in_use : 0;
-    if (expects_older_ && open.unseen > 0) arena.has_older = true;
+    if (expects_older_ && (open.unseen > 0 || reserved_plus_1 > reserved + 1))
+      arena.has_older = true;
   }
   ++arena.told;
   const bool same_in_use = open.in_use + open.unseen == says;
   // In the heap an arena may have asked for more than it says: ONNX Runtime's rounds small pieces.
-  const uint64_t reserved = peaks().scope(arena.reserved_scope).current;
   const bool may_have_more = arena.place < 0;
-  const bool same_reserved = reserved_plus_1 == 0 || open.unseen > 0 ||
+  const bool same_reserved = reserved_plus_1 == 0 || open.unseen > 0 || arena.has_older ||
                              reserved == reserved_plus_1 - 1 ||
                              (may_have_more && reserved >= reserved_plus_1);
   if (!same_in_use || !same_reserved) ++arena.contradictions;

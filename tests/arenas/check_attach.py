@@ -68,10 +68,29 @@ def loaded_later(folder):
     program.end()
 
 
+def all_given_back(folder):
+    """Nothing is in use at the attach, and the pool still has its memory: what it hands out of that contradicts nothing."""
+    program = Client(folder)
+    log = os.path.join(folder, "empty.gplog")
+    tell = program.ledger
+    tell(f"give 4 {MIB}")
+    before = tell("free 4")
+    attach(program, log)
+    tell(f"give 1 {16 * MIB}")  # for which it takes more
+    most = tell(f"give 2 {MIB}")
+    leave(program)
+    _, pool = pool_of(log)
+    expect(before[0] == 0 and pool["checks"] > 0 and pool["contradictions"] == 0, f"{before} before: {pool}")
+    expect(pool["peak"]["in_use_bytes"] == most[0], f"peak {pool['peak']}: {NAME} had {most}")
+    tell("free 3")
+    program.end()
+
+
 def main(folder):
     if os.uname().machine != "x86_64":
         raise Skipped("x86-64 alone")
     loaded_later(folder)
+    all_given_back(folder)
     program = Client(folder)
     tell = program.ledger
     before = tell(f"give 10 {MIB}")
