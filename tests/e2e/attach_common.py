@@ -19,6 +19,18 @@ def data_end(path):
     return max(s[3] + s[6] for s in segments if s[0] == 1) - min(s[3] & -4096 for s in segments if s[0] == 1)
 
 
+def content(memory, pid, low, high):
+    """Of a mapping; empty: it has gone meanwhile, as that of a library which the program loads and unloads all the time."""
+    for _ in range(100):
+        memory.seek(low)
+        try:
+            return memory.read(high - low)
+        except OSError:
+            if not any(line.startswith(f"{low:08x}-") for line in open(f"/proc/{pid}/maps")):
+                return b""
+    raise AssertionError(f"{low:x}-{high:x} of {pid} cannot be read")
+
+
 def expect_nothing_leads_into_library(pid):
     """No word of the data of any file but the library's; but for its three handlers of fork, which the C library keeps."""
     lines = [line.split() for line in open(f"/proc/{pid}/maps")]
@@ -41,8 +53,7 @@ def expect_nothing_leads_into_library(pid):
                 continue
             if not file.startswith("/") or file.endswith(("/libgpupeak.so", ".gplog")) or "r" not in words[1] or "x" in words[1]:
                 continue
-            memory.seek(low)
-            data = memory.read(high - low)
+            data = content(memory, pid, low, high)
             found = sum(begin <= word < end for word, in struct.iter_unpack("<Q", data[:len(data) // 8 * 8]))
             hits[os.path.basename(file)] = hits.get(os.path.basename(file), 0) + found
     leads = {name: count for name, count in hits.items() if count > (3 if name == "libc.so.6" else 0)}
