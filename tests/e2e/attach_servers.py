@@ -23,7 +23,7 @@ from attach_common import expect_nothing_leads_into_library
 from common import Skipped, environment, expect, expect_consistent, report, run_case
 
 NAME = sys.argv[3]
-TIMES = int(sys.argv[4]) if len(sys.argv) > 4 else int(os.environ.get("GPUPEAK_ATTACH_TIMES", "50"))  # 1,000 by hand
+TIMES = int(sys.argv[4]) if len(sys.argv) > 4 else int(os.environ.get("GPUPEAK_ATTACH_TIMES", "15"))  # 1,000 by hand
 MODES = ("full", "sampled", "auto")
 
 
@@ -122,7 +122,8 @@ class Redis(Server):
                 expect(self.talk(b"SET", b"large%d" % i, b"x" * 20_000) == b"+OK", "SET")
             grown = self.used() - before
         found = report(log)["metrics"]["host.kind.heap.growth_bytes"]
-        expect(grown > 4_000_000 and abs(found - grown) <= 32 << 10, f"{found} recorded, Redis has grown by {grown}")
+        # The client's buffer of 40 KiB is given back when Redis' clock says so, before or after it was asked.
+        expect(grown > 4_000_000 and abs(found - grown) <= 64 << 10, f"{found} recorded, Redis has grown by {grown}")
         return f"{found:,} bytes, by Redis {grown:,}"
 
 
