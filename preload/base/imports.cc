@@ -53,17 +53,6 @@ Relocations relocations_of(const SymbolTable& table) {
   return found;
 }
 
-bool is_code_of(const dl_phdr_info& object, uintptr_t at) {
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 &&
-        at - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz) {
-      return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 void for_each_import(const dl_phdr_info& object, const ImportVisitor& visitor) {

@@ -54,6 +54,18 @@ inline AddressRange relro_of(const dl_phdr_info& object) {
   return {};
 }
 
+/// Whether the object has code at this address.
+inline bool is_code_of(const dl_phdr_info& object, uintptr_t at) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 &&
+        at - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// Without its folder; empty for the program itself.
 inline const char* file_name(const dl_phdr_info& object) {
   return object.dlpi_name != nullptr ? file_name(object.dlpi_name) : "";

@@ -29,21 +29,11 @@ constexpr uint32_t kHasAsked = 2, kVersion = 3;
 constexpr size_t kVersionBytes = 24, kMostBytes = 4096;
 constexpr unsigned kMostCallbacks = 64;
 
-bool is_code(const dl_phdr_info& object, uintptr_t at) {
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 &&
-        at - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz)
-      return true;
-  }
-  return false;
-}
-
 bool is_client(const dl_phdr_info& object, const Client& at) {
   return at.state == kHasAsked && at.padding == 0 && at.version == kVersion &&
          at.callbacks.struct_bytes == sizeof at.callbacks && at.version_bytes == kVersionBytes &&
-         is_code(object, reinterpret_cast<uintptr_t>(at.callbacks.get_module_table)) &&
-         is_code(object, at.set_version);
+         is_code_of(object, reinterpret_cast<uintptr_t>(at.callbacks.get_module_table)) &&
+         is_code_of(object, at.set_version);
 }
 
 /// Calls `visit(place)` for the place of each callback of ours. False: it is no client after all.

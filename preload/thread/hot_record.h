@@ -7,6 +7,7 @@
 
 #include "base/process_state.h"
 #include "gpupeak/log_format.h"
+#include "gpupeak/pages.h"
 #include "log/record.h"
 #include "thread/thread_slot.h"
 
@@ -64,9 +65,16 @@ inline __attribute__((always_inline)) void put_block(ProcessPage& process, Threa
   end_record(slot.at, tag, to);
 }
 
+/// glibc maps large blocks alone, two words behind a page's begin. By chance a small one lies
+/// there.
+inline bool may_be_mapped_alone(const void* block) {
+  return reinterpret_cast<uintptr_t>(block) % kPageBytes == 16;
+}
+
 inline __attribute__((always_inline)) void put_address(ProcessPage& process, ThreadSlot& slot,
                                                        uint8_t tag, const void* block,
                                                        Clock clock) {
+  if (__builtin_expect(may_be_mapped_alone(block), 0)) slot.stamp_next();
   uint8_t* to = begin_record(process, slot, tag, block, clock);
   end_record(slot.at, tag, to);
 }

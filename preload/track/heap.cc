@@ -3,7 +3,6 @@
 #include "base/environment.h"
 #include "base/hot.h"
 #include "base/process_state.h"
-#include "gpupeak/pages.h"
 #include "log/log.h"
 #include "stack/python_runtime.h"
 #include "stack/stack.h"
@@ -30,12 +29,6 @@ inline void look_at_counted(ThreadSlot& slot, size_t usable_bytes) {
   }
 }
 
-/// glibc maps large blocks alone, two words behind a page's begin. By chance a small one lies
-/// there.
-inline bool may_be_mapped_alone(const void* block) {
-  return reinterpret_cast<uintptr_t>(block) % kPageBytes == 16;
-}
-
 void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
                  size_t usable_bytes, uint32_t node) {
   if (bytes >= kLargeBytes) slot.stamp_next();
@@ -43,7 +36,6 @@ void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
 }
 
 void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
-  if (may_be_mapped_alone(block)) slot.stamp_next();
   if (slot.ready()) put_address(*g_process, slot, tag, block, ticks);
 }
 
@@ -219,7 +211,6 @@ __attribute__((noinline)) GPUPEAK_HOT void log_allocated(void* block, size_t byt
 __attribute__((noinline)) GPUPEAK_HOT void log_freed(void* block, BlockSize& size, ThreadSlot& slot,
                                                      ProcessPage& process) {
   const OutermostScope scope;
-  if (__builtin_expect(may_be_mapped_alone(block), 0)) slot.stamp_next();
   put_address(process, slot, GPUPEAK_REC_FREE, block, ticks);
   if (process.marked == Marked::kLogged) unmark_block(block);
   ++slot.free_delta;
