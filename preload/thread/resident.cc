@@ -8,11 +8,11 @@
 #include "base/clock.h"
 #include "base/copied_memory.h"
 #include "base/memory.h"
+#include "base/pages.h"
 #include "base/proc_file.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "base/text.h"
-#include "gpupeak/pages.h"
 #include "gpupeak/smaps.h"
 #include "log/log.h"
 #include "log/log_file.h"
@@ -66,7 +66,7 @@ uint64_t& cause_of(Causes& causes, const Mapping& mapping, ResidentKind kind) {
 /// Variables that begin as zeros (.bss) are no part of their module's file. The kernel makes one
 /// mapping of them and of what the program has mapped right behind.
 uint64_t static_data_of(const Mapping& mapping, uint64_t bytes) {
-  const uint64_t end = whole_pages(module_end_at(mapping.begin));
+  const uint64_t end = page_end(module_end_at(mapping.begin));
   return end <= mapping.begin ? 0 : std::min(bytes, end - mapping.begin);
 }
 
