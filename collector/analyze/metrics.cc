@@ -5,6 +5,7 @@
 
 #include "collector/analyze/passed_by.h"
 #include "collector/log/kinds.h"
+#include "collector/log/log_process.h"
 #include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
@@ -194,7 +195,7 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
 
 /// Where the heap's recording began later: what was there then has no call site.
 void add_before_recording(const Replay& replay, Metrics& metrics) {
-  const bool attached = (replay.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0;
+  const bool attached = is_of_attached(replay.log().header());
   if (replay.windows().empty() || attached) return;
   uint64_t most = 0;
   for (const Window& window : replay.windows()) most = std::max(most, window.before_bytes);
@@ -241,7 +242,7 @@ std::optional<uint64_t> device_growth(const Replay& replay, bool attached) {
 
 /// Null where recording began with the program and never ended: then all is growth.
 void add_growth(const Replay& replay, Metrics& metrics) {
-  const bool attached = (replay.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0;
+  const bool attached = is_of_attached(replay.log().header());
   const DeviceGrowth& growth = replay.device_growth();
   metrics["host.kind.heap.growth_bytes"] = heap_growth(replay, attached);
   metrics["device.growth_bytes"] = device_growth(replay, attached);

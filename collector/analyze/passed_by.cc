@@ -2,14 +2,15 @@
 
 #include <cstdlib>
 
+#include "collector/log/log_process.h"
+
 namespace gpupeak::collector {
 
 std::optional<PassedBy> passed_by(const Replay& replay) {
   constexpr int64_t kNoise = 32 << 20;
   constexpr uint64_t kShareOfFreed = 8;  // small blocks from before that share the driver's pages
-  const bool attached = (replay.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0;
   const DeviceGrowth& growth = replay.device_growth();
-  if (!attached || !growth.is_known()) return std::nullopt;
+  if (!is_of_attached(replay.log().header()) || !growth.is_known()) return std::nullopt;
   PassedBy sum{.bytes = static_cast<int64_t>(growth.given_back()), .knows_others = true};
   bool any = false;
   for (const auto& [device, ledger] : replay.device().ledgers()) {

@@ -292,7 +292,7 @@ class QualityReport {
   void coverage() {
     const gpupeak_file_header& header = replay_.log().header();
     quality_.heap_not_read = replay_.log().left_heap_out();
-    if ((header.flags & GPUPEAK_FLAG_ATTACHED) != 0) {
+    if (is_attached()) {
       attached();
     } else if (quality_.heap_not_read) {
       // Then nothing is to be said of it.
@@ -412,7 +412,7 @@ class QualityReport {
     }
   }
 
-  bool is_attached() const { return (replay_.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0; }
+  bool is_attached() const { return is_of_attached(replay_.log().header()); }
 
   void contradictions() {
     const ReplayTroubles& troubles = replay_.troubles();

@@ -1,12 +1,14 @@
 #include "collector/log/coverage.h"
 
+#include "collector/log/log_process.h"
+
 namespace gpupeak::collector {
 
 Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
   const uint32_t mode = header.host_mode;
   const bool from_start =
       (header.flags & GPUPEAK_FLAG_LATE_START) == 0;  // older logs of forked children have it, too
-  const bool attached = (header.flags & GPUPEAK_FLAG_ATTACHED) != 0;
+  const bool attached = is_of_attached(header);
   const bool own_malloc = (counters.quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
   Coverage coverage;
   constexpr uint64_t kWentOver = GPUPEAK_Q_LOG_MAX | GPUPEAK_Q_HEAP_SAMPLED;

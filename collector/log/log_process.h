@@ -26,6 +26,11 @@ inline LogState state_of(const LogHead& head) {
 /// has waited for its end yet. `folder`: /proc/PID.
 uint64_t process_start_time(const std::string& folder);
 
+/// Whether the program ran before its log began.
+inline bool is_of_attached(const gpupeak_file_header& header) {
+  return (header.flags & GPUPEAK_FLAG_ATTACHED) != 0;
+}
+
 /// Whether a process runs as this log's, or may run where its process id means nothing here.
 bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collector/log/kinds.h"
+#include "collector/log/log_process.h"
 #include "collector/replay/block_matcher.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/work.h"
@@ -25,7 +26,7 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
     bytes = block->bytes;
     return true;
   });
-  if ((log.header().flags & GPUPEAK_FLAG_ATTACHED) != 0) arenas_.expect_older();
+  if (is_of_attached(log.header())) arenas_.expect_older();
   allocation_context_.watch(growth_);
   if (observer != nullptr) {
     observer->replay_ = this;
