@@ -156,26 +156,18 @@ class RunAnalysis {
     return facts;
   }
 
-  /// What a process held of the host by what is known without reading its log: the heap has a
-  /// counter, mappings were resident.
-  uint64_t host_bytes_of(const RunLog& log) const {
-    const gpupeak_counters_page& page = log.head.counters;
-    return std::max<uint64_t>(
-        {page.heap.peak, page.rss_peak_bytes, seen_resident_bytes(run_, log.head.header.pid)});
-  }
-
   /// Of a run without a GPU: what the processes that hold the most hold at least.
   uint64_t least_worth_reading() const {
     constexpr size_t kMost = 8;  // as many as the first screen has rows
     std::vector<uint64_t> held;
-    for (const RunLog& log : run_.logs) held.push_back(host_bytes_of(log));
+    for (const RunLog& log : run_.logs) held.push_back(run_.host_bytes(log));
     std::sort(held.rbegin(), held.rend());
     return std::max<uint64_t>(held[std::min(kMost, held.size()) - 1], 1);
   }
 
   /// Which processes are read, and which are told by what they counted.
   bool is_read(const RunLog& log) const {
-    return all_ || (gpu_processes_ > 1 && uses_gpu(log)) || host_bytes_of(log) >= least_read_;
+    return all_ || (gpu_processes_ > 1 && uses_gpu(log)) || run_.host_bytes(log) >= least_read_;
   }
 
   std::vector<ProcessRecord> read_all() {

@@ -13,6 +13,7 @@
 #include "collector/log/log_facts.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/log_reader.h"
+#include "collector/run/outside_look.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 
@@ -135,11 +136,16 @@ std::string who(const RunLog& log) {
 
 }  // namespace
 
+uint64_t RunLogs::host_bytes(const RunLog& log) const {
+  const gpupeak_counters_page& page = log.head.counters;
+  const uint64_t seen =
+      std::max<uint64_t>(page.rss_peak_bytes, seen_resident_bytes(*this, log.head.header.pid));
+  return seen > 0 ? seen : page.heap.peak;
+}
+
 size_t RunLogs::lead() const {
-  const auto held = [](const RunLog& log) {
-    const gpupeak_counters_page& page = log.head.counters;
-    return std::tuple(most_of_gpus(log.head), page.device_events > 0,
-                      std::max(page.rss_peak_bytes, page.heap.peak));
+  const auto held = [this](const RunLog& log) {
+    return std::tuple(most_of_gpus(log.head), log.head.counters.device_events > 0, host_bytes(log));
   };
   size_t lead = 0;
   for (size_t i = 1; i < logs.size(); ++i) {

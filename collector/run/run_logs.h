@@ -30,6 +30,9 @@ struct RunLogs {
   size_t lost = 0;                  ///< that the record names and that are not there
   std::vector<RunRecord::Resident> resident = {};  ///< as `run` saw it of the run's processes
 
+  /// What a process held of the host by what is known without reading its log: what was resident.
+  /// Where nobody has looked, its heap, which may be only reserved.
+  uint64_t host_bytes(const RunLog& log) const;
   /// The process that held the most of a GPU, else the most of the host.
   size_t lead() const;
 };

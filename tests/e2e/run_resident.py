@@ -128,6 +128,25 @@ def no_cause(folder):
     expect("✓ complete" in said and "without a known cause" not in said, said)
 
 
+def reserved(folder):
+    """Of two programs of a run one asks for more and touches little: the screen is about the other one, in its rows and below."""
+    program = compiled(folder, """
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        int main(int count, char** arguments) {
+          size_t bytes = (size_t)atoi(arguments[1]) << 20, touched = (size_t)atoi(arguments[2]) << 20;
+          char* at = malloc(bytes);
+          memset(at, 1, touched);
+          sleep(2);
+          return at[touched / 2] - 1;
+        }
+    """)
+    _, said, _ = run(folder, "sh", "-c", f"{program} 400 20 & {program} 120 120 & wait")
+    (pid,) = re.findall(r"pid (\d+) program  120 MiB of heap", said)
+    expect(re.search(rf"^  pid {pid} program: .* host events", said, re.M), said)
+
+
 def only_touched(folder):
     """Memory that is touched long after it was mapped, by a program that is killed then."""
     script = "import mmap, os, signal, time\nm = mmap.mmap(-1, 300 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor i in range(0, 200 << 20, 4096): m[i] = 1\ntime.sleep(5)\nos.kill(os.getpid(), signal.SIGKILL)"
