@@ -113,8 +113,8 @@ struct alignas(64) ThreadSlot {
     earliest = when + 1;
     unstamped = kBehindEvent;
   }
-  /// The next heap record has a stamp of its own: when large blocks come and go is what a person
-  /// sees, and others may come seconds later.
+  /// The next heap record gets a stamp of its own. For large blocks: people look at when they come
+  /// and go, and the next stamp may be seconds away.
   void stamp_next() { unstamped = kStampEvery; }
   /// The same for the only writer's heap record right behind that one, whose time is known.
   uint64_t take_time_behind_event() {
