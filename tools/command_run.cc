@@ -230,6 +230,9 @@ class Run {
       exec_program(options_, preload_, pattern_, children_, name_.id, failure_[1]);
     }
     g_child = name_.child = child;
+    rusage own{};
+    getrusage(RUSAGE_SELF, &own);
+    own_rss_bytes_ = static_cast<uint64_t>(own.ru_maxrss) * 1024;
     if (!options_.quiet && is_writable_ && ScreenAhead::is_worth_it())
       ahead_.emplace([this] { return log_by_now(); }, style_for(STDERR_FILENO, {}));
     forward_signals();
@@ -283,6 +286,10 @@ class Run {
       });
     });
     seen.descendants_watched = descendants_->could_look();
+    if (end_.had_children) {
+      seen.unseen_rss_bytes = unseen_rss_bytes(
+          logs_, largest_rss_bytes_, std::max(descendants_->largest_rss_bytes(), own_rss_bytes_));
+    }
     seen.memory_kill = memory_->since(WIFSIGNALED(status_) && WTERMSIG(status_) == SIGKILL);
     const bool was_ours = ahead_ && ahead_->was_killed();
     if (was_ours && seen.memory_kill && !seen.memory_kill->likely && --seen.memory_kill->kills == 0)
@@ -290,7 +297,6 @@ class Run {
     if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status_))
       note_last_program(logs_.front(), options_.command[0], end_.name, seen.unrecorded);
     left_running_ = seen.left_running;
-    tells_of_unrecorded_ = !seen.unrecorded.empty();
     record_run(logs_, std::move(seen));
   }
 
@@ -298,8 +304,6 @@ class Run {
     if (!logs_.empty()) {
       tell_of_logs(logs_, fs::path(children_).parent_path().string(), ahead_ ? &*ahead_ : nullptr);
       if (torch_) say_text(torch_->text());
-      if (end_.had_children && !tells_of_unrecorded_)
-        tell_of_children(logs_, largest_rss_bytes_, options_.children);
     } else if (is_writable_) {
       say_why_there_is_no_log(options_.command[0], options_.children, left_running_);
     }
@@ -320,9 +324,9 @@ class Run {
   int status_ = 0;
   Ended end_;
   uint64_t ended_ns_ = 0, largest_rss_bytes_ = 0;  // of the program and its children
+  uint64_t own_rss_bytes_ = 0;  // when it forked: the kernel counts it as the program's, too
   std::vector<RunLog> logs_;
   std::vector<collector::RunRecord::LeftRunning> left_running_;
-  bool tells_of_unrecorded_ = false;
 };
 
 int run(const RunOptions& options) {

@@ -252,6 +252,7 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   seen.start_time = stat->start_time;
   seen.state = stat->state;
   seen.rss_bytes = std::max(seen.rss_bytes, rss);
+  largest_rss_bytes_ = std::max(largest_rss_bytes_, rss);
   const std::string program = link_of(fmt::format("/proc/{}/exe", process));
   // The first time, or another program, which may be the same file: a child of vfork shows what its
   // parent has until then.

@@ -43,6 +43,8 @@ class Descendants {
   /// Of those that were seen with the library: what 16 MiB and more of their own memory were
   /// resident of, as if nobody had recorded it. Whoever has a log is to be left out.
   void add_little_recorded(collector::RunRecord& record) const;
+  /// The most that was seen resident of one of them, whatever it left.
+  uint64_t largest_rss_bytes() const { return largest_rss_bytes_; }
   /// Whether there is a /proc to look at.
   bool could_look() const { return first_start_ != 0; }
 
@@ -80,7 +82,7 @@ class Descendants {
   std::map<pid_t, Seen> seen_;           ///< that were there at the last look
   std::map<pid_t, std::string> loaded_;  ///< names of those that had the library and some memory
   std::vector<collector::RunRecord::Unrecorded> missing_;  ///< that have gone
-  uint64_t first_start_ = 0;
+  uint64_t first_start_ = 0, largest_rss_bytes_ = 0;
   Clock::time_point next_orphans_{};
   RunNvml nvml_;
   RunResident resident_;

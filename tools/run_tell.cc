@@ -31,17 +31,12 @@ std::string screen_of(const std::string& log, ScreenAhead* ahead) {
 
 }  // namespace
 
-void tell_of_children(const std::vector<RunLog>& logs, uint64_t largest_rss_bytes,
-                      const std::string& children) {
-  constexpr uint64_t kWorthWords = 16 << 20;
-  const uint64_t own = rss_peak_of(logs.front().path);
-  if (children == "all" || logs.size() != 1 || largest_rss_bytes < kWorthWords ||
-      largest_rss_bytes / 2 < own)
-    return;
-  say_text(
-      fmt::format("  not recorded: child processes (--children all); the largest of them and "
-                  "it had RSS {}\n",
-                  collector::size_text(largest_rss_bytes, {})));
+uint64_t unseen_rss_bytes(const std::vector<RunLog>& logs, uint64_t largest_bytes,
+                          uint64_t seen_bytes) {
+  constexpr uint64_t kWorthWords = 16 << 20, kNearly = 16;  // parts
+  for (const RunLog& log : logs) seen_bytes = std::max(seen_bytes, rss_peak_of(log.path));
+  const bool is_seen = largest_bytes - largest_bytes / kNearly <= seen_bytes;
+  return is_seen || largest_bytes < kWorthWords ? 0 : largest_bytes;
 }
 
 void note_last_program(const RunLog& log, const std::string& command, const std::string& name,

@@ -11,10 +11,11 @@
 
 namespace gpupeak::tools {
 
-/// Where only the started process has a log and a child of it was much larger: what the first
-/// screen does not speak of. Those that could have had none are told of one by one.
-void tell_of_children(const std::vector<RunLog>& logs, uint64_t largest_rss_bytes,
-                      const std::string& children);
+/// The largest process's resident bytes by the kernel's account (`largest_bytes`), where neither a
+/// log nor a look at the processes (`seen_bytes`) has nearly as much, and it is worth a word; else
+/// 0.
+uint64_t unseen_rss_bytes(const std::vector<RunLog>& logs, uint64_t largest_bytes,
+                          uint64_t seen_bytes);
 /// Where the log has no end though the process ended by itself, and under another name than it
 /// began with: a wrapper has become a program that does not load the library.
 void note_last_program(const RunLog& log, const std::string& command, const std::string& name,

@@ -43,6 +43,7 @@ HostNeed host_need_of(const std::vector<std::string>& logs, const collector::Rea
       add(need, process.rss_peak_bytes, process.program);
     for (const WholeRun::NotRecorded& process : run->not_recorded)
       add(need, process.rss_bytes, process.program);
+    if (run->unseen_rss_bytes) add(need, run->unseen_rss_bytes, "a process that nobody saw");
     need.was_refused = need.was_refused || run->memory_kill.has_value();
   } else {
     add(need, collector::metric(summary.metrics, "host.rss.peak_bytes"), "the program");

@@ -91,6 +91,7 @@ std::string text_of(const RunRecord& record) {
     json["logs"].push_back({{"path", log.path}, {"id", log.id}, {"pid", log.pid}});
   for (const RunRecord::Unrecorded& process : record.unrecorded)
     json["unrecorded"].push_back(unrecorded_json(process));
+  if (record.unseen_rss_bytes != 0) json["unseen_rss_bytes"] = record.unseen_rss_bytes;
   for (const RunRecord::LeftRunning& left : record.left_running)
     json["left_running"].push_back(left_running_json(left));
   if (record.memory_kill) {
@@ -137,6 +138,7 @@ std::optional<RunRecord> record_of(std::string_view text) {
           {log.value("path", ""), log.value("id", uint64_t{0}), log.value("pid", 0u)});
     for (const RecordJson& process : json.value("unrecorded", RecordJson::array()))
       record.unrecorded.push_back(unrecorded_of(process));
+    record.unseen_rss_bytes = json.value("unseen_rss_bytes", uint64_t{0});
     for (const RecordJson& left : json.value("left_running", RecordJson::array()))
       record.left_running.push_back({left.value("pid", 0u), left.value("start_time", uint64_t{0}),
                                      left.value("name", ""), left.value("why", "")});

@@ -422,6 +422,8 @@ class RunAnalysis {
     }
     std::stable_sort(whole.not_recorded.begin(), whole.not_recorded.end(),
                      [](const auto& a, const auto& b) { return a.used_gpu > b.used_gpu; });
+    if (const uint64_t bytes = run_.record->unseen_rss_bytes; bytes != 0)
+      whole.unseen_rss_bytes = bytes;
     for (const RunRecord::LeftRunning& left : run_.record->left_running) add_left(left, whole);
     if (run_.record->memory_kill) {
       const RunRecord::MemoryKill& kill = *run_.record->memory_kill;

@@ -277,8 +277,8 @@ void whole_run_fields(auto& io, Any<WholeRun> auto& run, const Summary& summary)
       [&](auto& out) { out("complete, missing", is_complete(summary), missing_from(run, {})); });
   io("recorded_by_run, descendants_watched, lost_logs, lead, processes, devices", run.is_recorded,
      run.watched, run.lost_logs, run.lead, run.processes, run.devices);
-  io("all_devices, host, not_recorded, still_running", run.all_devices, run.host, run.not_recorded,
-     run.still_running);
+  io("all_devices, host, not_recorded, unseen_rss_bytes, still_running", run.all_devices, run.host,
+     run.not_recorded, run.unseen_rss_bytes, run.still_running);
   io.only_written([&](auto& out) { out("memory_kill", run.memory_kill); });
   io("metrics", run.metrics);
 }
