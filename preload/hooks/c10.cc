@@ -43,6 +43,7 @@ struct Known {
   std::atomic<uintptr_t> check{0};
 };
 constexpr size_t kPlaces = 64;
+constexpr size_t kTries = 4;  // from a caller's own place on: two that share it do not take turns
 constinit Known g_known[kPlaces];
 constinit std::atomic<uintptr_t> g_generation{1};
 
@@ -57,12 +58,21 @@ GPUPEAK_HOT uintptr_t real_for(const void* caller, Entry entry) {
   const uintptr_t generation = g_generation.load(std::memory_order_acquire);
   const uintptr_t key =
       (reinterpret_cast<uintptr_t>(caller) * kEntries + entry) ^ (generation << 56);
-  Known& known = g_known[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 58];
-  uintptr_t real = known.real.load(std::memory_order_relaxed);
-  if ((known.check.load(std::memory_order_relaxed) ^ real) == key) return real;
-  real = reinterpret_cast<uintptr_t>(find_real(caller, entry));
-  known.real.store(real, std::memory_order_relaxed);
-  known.check.store(real ^ key, std::memory_order_relaxed);
+  const size_t home = (key * UINT64_C(0x9e3779b97f4a7c15)) >> 58;
+  Known* free = &g_known[home];
+  for (size_t i = 0; i < kTries; ++i) {
+    Known& known = g_known[(home + i) % kPlaces];
+    const uintptr_t real = known.real.load(std::memory_order_relaxed);
+    const uintptr_t its_key = known.check.load(std::memory_order_relaxed) ^ real;
+    if (its_key == key) return real;
+    if (its_key >> 56 != key >> 56) {  // none yet, or of what was loaded before
+      free = &known;
+      break;
+    }
+  }
+  const auto real = reinterpret_cast<uintptr_t>(find_real(caller, entry));
+  free->real.store(real, std::memory_order_relaxed);
+  free->check.store(real ^ key, std::memory_order_relaxed);
   return real;
 }
 

@@ -59,7 +59,7 @@ def instructions(path):
     return counts
 
 
-def of_one_call(folder, call, library=None, mode="off"):
+def of_one_call(folder, call, library=None, mode="off", program=PROGRAM):
     environment = dict(os.environ, GPUPEAK_PYTHON="off", GPUPEAK_QUIET="1", GPUPEAK_SUMMARY="off", GPUPEAK_HOST=mode,
                        GPUPEAK_OUT=os.path.join(folder, "calls.gplog"))
     if library:
@@ -67,7 +67,7 @@ def of_one_call(folder, call, library=None, mode="off"):
     runs = []
     for length in LENGTHS:
         out = os.path.join(folder, "callgrind.out")
-        subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", PROGRAM, call, str(length)],
+        subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", program, call, str(length)],
                        env=environment, stderr=subprocess.DEVNULL, check=True)
         runs.append(instructions(out))
     return {place: (runs[1][place] - runs[0][place]) / (LENGTHS[1] - LENGTHS[0]) for place in runs[1]}
@@ -106,4 +106,5 @@ def main():
               [["sum", " → ".join(f"{sum(of_library.values()):.0f}" for of_library in parts)]])
 
 
-main()
+if __name__ == "__main__":
+    main()
