@@ -223,6 +223,7 @@ std::vector<MetricDiff> diff_metrics(const Metrics& a, const Metrics& b) {
   for (const auto& [name, value] : a) names.insert(name);
   for (const auto& [name, value] : b) names.insert(name);
   std::vector<MetricDiff> metrics;
+  metrics.reserve(names.size());
   for (const std::string& name : names) metrics.push_back({name, metric(a, name), metric(b, name)});
   return metrics;
 }

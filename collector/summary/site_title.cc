@@ -108,10 +108,12 @@ std::vector<SitePart> without_lines(std::vector<SitePart> parts) {
 
 std::vector<std::string> titles_apart(const std::vector<const Frame*>& frames) {
   std::vector<std::string> texts;
+  texts.reserve(frames.size());
   for (const Frame* frame : frames) texts.push_back(frame_title(*frame));
   const auto same = [&](size_t i, size_t j) { return same_frame(*frames[i], *frames[j]); };
   for (const std::vector<size_t>& group : alike(texts, same)) {
     std::vector<std::string_view> functions;
+    functions.reserve(group.size());
     for (const size_t i : group) functions.push_back(frames[i]->function);
     const std::vector<std::string> names = names_apart(functions);
     for (size_t i = 0; i < group.size(); ++i) {

@@ -225,6 +225,7 @@ class Beside {
         continue;
       }
       std::vector<const Piece*> peers;
+      peers.reserve(others.size());
       for (const Sequence* other : others) peers.push_back(&(*other)[i]);
       out += bracket(mine[i], peers);
     }
@@ -257,6 +258,7 @@ class Beside {
         continue;
       }
       std::vector<const Sequence*> peers;
+      peers.reserve(others.size());
       for (const Piece* other : others) peers.push_back(&other->parts[i]);
       parts.push_back(sequence(part, peers, true));
     }
@@ -308,6 +310,7 @@ std::string shown(const Taken& mine, const std::vector<const Taken*>& others,
   const Beside beside(detail);
   const auto of = [&](Sequence Taken::*part, bool of_argument) {
     std::vector<const Sequence*> peers;
+    peers.reserve(others.size());
     for (const Taken* other : others) peers.push_back(&(other->*part));
     return beside.sequence(mine.*part, peers, of_argument);
   };
@@ -324,6 +327,7 @@ std::string shown(const Taken& mine, const std::vector<const Taken*>& others,
 
 std::vector<std::string> names_apart(const std::vector<std::string_view>& functions) {
   std::vector<std::string> texts;
+  texts.reserve(functions.size());
   for (const std::string_view function : functions) texts.push_back(short_function_name(function));
   const auto same = [&](size_t i, size_t j) { return functions[i] == functions[j]; };
   constexpr std::array<Detail, 4> kDetails{
@@ -331,6 +335,7 @@ std::vector<std::string> names_apart(const std::vector<std::string_view>& functi
   for (const Detail& detail : kDetails) {
     for (const std::vector<size_t>& group : alike(texts, same)) {
       std::vector<Taken> taken;
+      taken.reserve(group.size());
       for (const size_t i : group) taken.push_back(take(functions[i]));
       for (size_t i = 0; i < group.size(); ++i) {
         std::vector<const Taken*> others;
@@ -355,6 +360,7 @@ std::string short_arguments(std::string_view inside, size_t most) {
   constexpr size_t kHeads = 4;  ///< characters of a bracket that stays within the heads of others
   for (const size_t bracket : {most, kHeads}) {
     std::vector<std::string> texts;
+    texts.reserve(kept.size());
     for (const Sequence& part : kept) texts.push_back(shallow(part, bracket, {}));
     std::string text = in_a_row(texts);
     if (text.size() <= most) return text;
