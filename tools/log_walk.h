@@ -74,7 +74,7 @@ class LogWalk {
   std::unique_ptr<collector::Profile> profile_;
   std::vector<collector::ScopeId> scopes_;
   size_t scope_at_ = 0;
-  collector::ScopeId scope_ = 0;
+  collector::ScopeId scope_{};
 
   std::vector<collector::Contribution> held_;
   uint64_t bytes_ = 0;

@@ -231,7 +231,7 @@ class SummaryBuilder {
         std::any_of(summary_.devices.begin(), summary_.devices.end(),
                     [](const DeviceSummary& device) { return device.is_integrated(); });
     total_differs_ = (live("device") || (managed_counts && live("device/managed"))) && live("host");
-    for (ScopeId id = 0; id < scopes.size(); ++id) {
+    for (ScopeId id{}; id < scopes.size(); ++id) {
       if (replay_.peaks().scope(id).peak > 0 && worth_showing(scopes[id])) add_peak(id);
     }
     std::sort(summary_.peaks.begin(), summary_.peaks.end(),

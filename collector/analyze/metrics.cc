@@ -40,7 +40,7 @@ struct DeviceTotals {
 
 DeviceTotals device_totals(const Replay& replay, const GroupTotals& totals, int32_t device) {
   DeviceTotals sums;
-  for (ContextId id = 0; id < totals.contexts.size(); ++id) {
+  for (ContextId id{}; id < totals.contexts.size(); ++id) {
     const SiteContext& context = replay.sites().contexts()[id];
     if (!is_device_kind(context.kind) || !counts_into_sum(context.kind)) continue;
     if (device >= 0 && context.device != device) continue;
@@ -119,7 +119,7 @@ uint64_t heap_alloc_count(const Replay& replay, const GroupTotals& totals,
                           const Coverage& coverage) {
   if (!coverage.heap_events || coverage.sampled) return replay.log().counters().heap_alloc_count;
   uint64_t count = 0;
-  for (ContextId id = 0; id < totals.contexts.size(); ++id) {
+  for (ContextId id{}; id < totals.contexts.size(); ++id) {
     if (replay.sites().contexts()[id].kind == GPUPEAK_KIND_HEAP)
       count += totals.contexts[id].alloc_count;
   }
@@ -290,7 +290,7 @@ Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const C
 std::vector<std::array<uint64_t, kPhaseSides>> phase_alloc_counts(const Replay& replay,
                                                                   const GroupTotals& totals) {
   std::vector<std::array<uint64_t, kPhaseSides>> counts(replay.phases().phases().size());
-  for (ContextId id = 0; id < totals.contexts.size(); ++id) {
+  for (ContextId id{}; id < totals.contexts.size(); ++id) {
     const SiteContext& context = replay.sites().contexts()[id];
     if (!counts_into_sum(context.kind)) continue;
     counts[context.phase][is_device_kind(context.kind) ? kDeviceSide : kHostSide] +=

@@ -66,7 +66,7 @@ class PhaseLister {
   std::vector<GroupId> biggest_new_groups(bool device_side) const {
     std::vector<GroupId> biggest(replay_.phases().phases().size(), kNoGroup);
     std::vector<uint64_t> most_bytes(biggest.size());
-    for (ContextId id = 0; id < totals_.contexts.size(); ++id) {
+    for (ContextId id{}; id < totals_.contexts.size(); ++id) {
       const SiteContext& context = replay_.sites().contexts()[id];
       const GroupTotals::OfContext& of = totals_.contexts[id];
       const bool of_side = is_device_kind(context.kind) == device_side;

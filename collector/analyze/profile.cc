@@ -46,7 +46,7 @@ void Profile::replay_again(ReplayObserver& observer, const Progress& progress) c
 
 std::vector<ScopeId> Profile::scopes() const {
   std::vector<ScopeId> found;
-  for (ScopeId id = 0; id < replay_.sites().scopes().size(); ++id) {
+  for (ScopeId id{}; id < replay_.sites().scopes().size(); ++id) {
     if (sum(id).peak > 0 && covers_scope(coverage_, scope_info(id).name)) found.push_back(id);
   }
   std::sort(found.begin(), found.end(),

@@ -59,8 +59,8 @@ class ArenaAccounts {
     uint64_t alloc_count = 0;
     uint64_t failed_count = 0;                        ///< requests
     uint64_t largest_block = 0, largest_refused = 0;  ///< in bytes; 0: none
-    ScopeId scope = 0;                                ///< in use
-    ScopeId reserved_scope = 0;
+    ScopeId scope{};                                  ///< in use
+    ScopeId reserved_scope{};
     uint64_t reserved_at_peak = 0;  ///< when most was in use
     uint64_t largest_idle_at_peak = 0;
     uint64_t told = 0;            ///< events with the allocator's own totals

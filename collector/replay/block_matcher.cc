@@ -41,7 +41,9 @@ inline Match BlockMatcher::match(const Event& event) {
 BlockNumber BlockMatcher::new_number() {
   if (unused_.empty()) [[unlikely]] {
     if (made_ == kNoBlock) throw std::length_error("more live blocks than can be numbered");
-    return made_++;
+    const BlockNumber number = made_;
+    ++made_;
+    return number;
   }
   const BlockNumber number = unused_.back();
   unused_.pop_back();
@@ -52,15 +54,15 @@ Match BlockMatcher::allocate(Slot& slot, uint64_t address) {
   if (address == 0) return {kNoBlock, 0};
   slot.last_allocated = address;
   bool added = false;
-  BlockNumber& number = numbers_.claim(address, added);
+  uint32_t& number = numbers_.claim(address, added);
   if (added) number = new_number();
   return {number, !added};
 }
 
 Match BlockMatcher::free(Slot& slot, uint64_t address) {
-  const BlockNumber number = address != 0 ? numbers_.take(address) : KeyTable::kNone;
+  const uint32_t number = address != 0 ? numbers_.take(address) : KeyTable::kNone;
   if (number == KeyTable::kNone) return {kNoBlock, 0};
-  unused_.push_back(number);
+  unused_.emplace_back(number);
   const bool last = slot.last_allocated == address;
   if (last) slot.last_allocated = 0;
   return {number, last};
@@ -69,10 +71,10 @@ Match BlockMatcher::free(Slot& slot, uint64_t address) {
 /// The address of the old block is free from now on, its number is not.
 Match BlockMatcher::realloc_begin(Slot& slot, uint64_t address) {
   const bool lost = put_back_old_block(slot);
-  const BlockNumber number = address != 0 ? numbers_.take(address) : KeyTable::kNone;
+  const uint32_t number = address != 0 ? numbers_.take(address) : KeyTable::kNone;
   slot.reallocating = true;
   slot.old_address = address;
-  slot.old_block = number == KeyTable::kNone ? kNoBlock : number;
+  slot.old_block = number == KeyTable::kNone ? kNoBlock : BlockNumber(number);
   return {slot.old_block, lost};
 }
 
@@ -89,7 +91,7 @@ bool BlockMatcher::put_back_old_block(Slot& slot) {
   slot.reallocating = false;
   if (slot.old_block == kNoBlock) return false;
   bool added = false;
-  BlockNumber& number = numbers_.claim(slot.old_address, added);
+  uint32_t& number = numbers_.claim(slot.old_address, added);
   if (added)
     number = slot.old_block;
   else

@@ -17,13 +17,14 @@
 #include "collector/log/event.h"
 #include "collector/log/event_pass.h"
 #include "collector/log/log_reader.h"
+#include "collector/replay/index.h"
 #include "collector/replay/key_table.h"
 
 namespace gpupeak::collector {
 
-using BlockNumber = uint32_t;
+using BlockNumber = Index<struct OfBlocks>;
 /// Of a block that is not known.
-inline constexpr BlockNumber kNoBlock = (1U << 31) - 1;
+inline constexpr BlockNumber kNoBlock{(1U << 31) - 1};
 
 /// What a heap event does. `differs` says
 /// - of one that makes a block: a block of that number is still live at the address;
@@ -31,8 +32,10 @@ inline constexpr BlockNumber kNoBlock = (1U << 31) - 1;
 /// - of one that ends a realloc without a new block, or whose realloc ended unseen before it: the
 ///   old block is lost, since its address has another one by now.
 struct Match {
-  BlockNumber block : 31;
+  uint32_t number : 31;
   uint32_t differs : 1;
+
+  BlockNumber block() const { return BlockNumber(number); }
 };
 
 class BlockMatcher : public EventPass {
@@ -62,7 +65,7 @@ class BlockMatcher : public EventPass {
 
   KeyTable numbers_;                 // by address
   std::vector<BlockNumber> unused_;  // below made_
-  BlockNumber made_ = 0;
+  BlockNumber made_{};
   std::vector<Slot> slots_;
 };
 

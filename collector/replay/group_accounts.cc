@@ -115,10 +115,10 @@ inline void GroupAccounts::find(Note& note) {
     const GroupId group = sites_.group(note.site, added);
     if (added) [[unlikely]]
       new_group(lists_of_contexts_[note.site.context]);
-    sites_.set(note.of, group);
+    sites_.set(BlockNumber(note.of), group);
     note.of = group;
   } else if ((note.flags & kEnds) != 0) {
-    note.of = sites_.of(note.of);
+    note.of = sites_.of(BlockNumber(note.of));
   } else if ((note.flags & kNewGroup) != 0) {
     new_group(ScopeListId(note.of));
   } else if ((note.flags & kNewContext) != 0) {

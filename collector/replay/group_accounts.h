@@ -43,7 +43,7 @@
 
 namespace gpupeak::collector {
 
-using ScopeId = uint16_t;
+using ScopeId = Index<struct OfScopes>;
 using ScopeListId = Index<struct OfScopeLists>;
 inline constexpr size_t kMaxScopesOfGroup = 5;
 

@@ -113,21 +113,21 @@ void HeapReplay::allocate(Slot& slot, const Event& event, Match match) {
     return;
   }
   if (match.differs != 0) [[unlikely]]
-    end_unseen(match.block);
-  live_.count_in(new_block(slot, event, match.block), event.ticks);
+    end_unseen(match.block());
+  live_.count_in(new_block(slot, event, match.block()), event.ticks);
   usable_.set(usable_.current);
 }
 
 void HeapReplay::free(const Event& event, Match match) {
-  if (match.block == kNoBlock) {
+  if (match.block() == kNoBlock) {
     ++troubles_.unknown_heap_frees;
     return;
   }
   if (arenas_.has_heap_blocks()) [[unlikely]]
     arenas_.heap_freed(event.address, event.ticks);
-  const Block block = blocks_.block(match.block);
-  blocks_.erase(match.block);
-  live_.count_out(counted(match.block, block), match.differs != 0);
+  const Block block = blocks_.block(match.block());
+  blocks_.erase(match.block());
+  live_.count_out(counted(match.block(), block), match.differs != 0);
   usable_.current -= usable_bytes(block);
 }
 
@@ -137,15 +137,15 @@ void HeapReplay::realloc_begin(Slot& slot, const Event& event, Match match) {
     put_back_old_block(slot, match);
   }
   slot.reallocating = true;
-  slot.old_block = match.block;
-  if (match.block == kNoBlock) {
+  slot.old_block = match.block();
+  if (match.block() == kNoBlock) {
     ++troubles_.unknown_heap_frees;
     return;
   }
   if (arenas_.has_heap_blocks()) arenas_.heap_freed(event.address, event.ticks);
   // Counted until the end, but its address may be handed out before.
   slot.old_address = event.address;
-  blocks_.move_away(match.block);
+  blocks_.move_away(match.block());
 }
 
 void HeapReplay::put_back_old_block(Slot& slot, Match match) {
@@ -168,8 +168,8 @@ void HeapReplay::realloc_end(Slot& slot, const Event& event, Match match) {
   const Block old = blocks_.block(number);
   blocks_.erase(number);
   usable_.current -= usable_bytes(old);
-  if (match.differs != 0) end_unseen(match.block);
-  const PeakFinder::NewBlock fresh = new_block(slot, event, match.block);
+  if (match.differs != 0) end_unseen(match.block());
+  const PeakFinder::NewBlock fresh = new_block(slot, event, match.block());
   live_.replace(counted(number, old), fresh, event.ticks);
   usable_.set(usable_.current);
 }

@@ -33,9 +33,9 @@ class HeapReplay {
 
   /// Of any event, ahead of it. Without a look at what event it is, which would be guessed wrong.
   void prefetch(const Event& event, Match match) const {
-    blocks_.prefetch(match.block);
+    blocks_.prefetch(match.block());
     if (live_.finds_groups_at_once()) [[unlikely]]
-      live_.prefetch({event.stack, slots_[event.slot].context}, match.block);
+      live_.prefetch({event.stack, slots_[event.slot].context}, match.block());
   }
   void take(const Event& event, Match match);
 
@@ -53,12 +53,12 @@ class HeapReplay {
  private:
   /// What is known of one writer.
   struct Slot {
-    ContextId context = 0;           // of heap blocks that its thread allocates
+    ContextId context{};             // of heap blocks that its thread allocates
     PeakFinder::Counting counting;   // of the groups of that context
     uint64_t context_valid_for = 0;  // AllocationContext::version() when it was made; 0: none yet
     double sample_bytes = 0;         // mean of the sample that its blocks are; 0: all
     uint64_t whole_bytes = UINT64_MAX;  // of a sample: blocks of so many bytes are all there
-    ContextId whole_context = 0;        // of these
+    ContextId whole_context{};          // of these
     PeakFinder::Counting whole_counting;
     bool reallocating = false;
     BlockNumber old_block = kNoBlock;  // while reallocating; kNoBlock: not known

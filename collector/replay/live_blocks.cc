@@ -9,7 +9,7 @@ void LiveBlocks::keep_large(BlockNumber number, const Block& block) {
 
 std::optional<Block> LiveBlocks::around(uint64_t address) const {
   std::optional<Block> found;
-  for (BlockNumber number = 0; number < entries_.size(); ++number) {
+  for (BlockNumber number{}; number < entries_.size(); ++number) {
     const uint64_t begin = entries_[number].address;
     if (begin == 0 || begin > address || (found && begin <= found->address)) continue;
     const Block block = this->block(number);

@@ -10,14 +10,15 @@
 
 #include "collector/replay/block_matcher.h"
 #include "collector/replay/chunked_array.h"
+#include "collector/replay/site_groups.h"
 
 namespace gpupeak::collector {
 
 struct Block {
   uint64_t address = 0;
-  uint64_t bytes = 0;    ///< as it counts in the sums
-  int32_t slack = 0;     ///< usable bytes - bytes asked for
-  uint32_t context = 0;  ///< it was allocated in
+  uint64_t bytes = 0;   ///< as it counts in the sums
+  int32_t slack = 0;    ///< usable bytes - bytes asked for
+  ContextId context{};  ///< it was allocated in
 };
 
 class LiveBlocks {
@@ -64,7 +65,7 @@ class LiveBlocks {
   static constexpr uint32_t kLarge = UINT32_MAX;
   struct Entry {
     uint64_t address;  // 0: no block lies there now
-    uint32_t context;
+    ContextId context;
     uint32_t size;  // bytes and slack, or kLarge
   };
 

@@ -35,7 +35,7 @@ void PeakFinder::set_counting(GroupId group, Counting counting) {
 GroupId PeakFinder::add_group(std::span<const ScopeId> scopes) {
   const auto id = static_cast<GroupId>(countings_.size());
   const ScopeListId list = scope_list(scopes);
-  set_counting(id, {list, 0});
+  set_counting(id, {list, OwnerId{}});
   accounts_.add_group(list);
   return id;
 }

@@ -35,7 +35,8 @@
 
 namespace gpupeak::collector {
 
-using OwnerId = uint32_t;  ///< whatever the caller wants a plain sum for; small numbers
+using OwnerId =
+    Index<struct OfOwners>;  ///< whatever the caller wants a plain sum for; small numbers
 
 class PeakFinder {
  public:
@@ -61,7 +62,7 @@ class PeakFinder {
   /// How a group is counted; all of one context are alike.
   struct Counting {
     ScopeListId scopes{};
-    OwnerId owner = 0;
+    OwnerId owner{};
   };
   /// One that is allocated.
   struct NewBlock {

@@ -18,12 +18,12 @@ namespace gpupeak::collector {
 
 using GroupId = Index<struct OfGroups>;
 inline constexpr GroupId kNoGroup{UINT32_MAX};
-using ContextId = uint32_t;
+using ContextId = Index<struct OfContexts>;
 
 /// What holders are told apart by: where, and in which context.
 struct Site {
   uint32_t stack = 0;
-  ContextId context = 0;
+  ContextId context{};
 };
 
 class SiteGroups {

@@ -24,7 +24,7 @@ struct HeldTime {
     HolderId holder = kNoHolder;
     ByteTime time = 0;
   };
-  ScopeId scope = 0;
+  ScopeId scope{};
   ByteTime time = 0;
   /// Who took it from the driver or the heap.
   std::vector<Taker> takers;

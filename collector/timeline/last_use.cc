@@ -38,7 +38,7 @@ void add_uses(const UsedEvent& used, uint64_t ticks, Life& life) {
 
 /// What a device has at its peak.
 struct AtPeak {
-  ScopeId scope = 0;
+  ScopeId scope{};
   uint64_t peak_ticks = 0, bytes = 0;
   bool was_reached = false;
   uint64_t idle_bytes = 0;

@@ -35,7 +35,7 @@ struct LastUse {
     uint64_t bytes = 0, blocks = 0;           ///< at the peak
     int64_t shortest_ns = 0, longest_ns = 0;  ///< of its blocks: kIdle: the while without use
   };
-  ScopeId scope = 0;
+  ScopeId scope{};
   uint64_t bytes = 0;  ///< the peak
   int64_t time_ns = 0;
   std::vector<Row> rows;    ///< in no order; with idle_bytes they add up to the peak

@@ -25,7 +25,7 @@ struct NamedMoment {
 
 /// Who held a sum at its peak, or at another moment.
 struct Held {
-  ScopeId scope = 0;
+  ScopeId scope{};
   uint64_t bytes = 0;
   int64_t time_ns = 0;
   std::string moment;                ///< NamedMoment::name; empty: the peak

@@ -175,7 +175,7 @@ void TimeSeries::after(const Event& event) {
   if (is_heap_event(event.tag)) [[likely]] {
     for (const ScopeId id : of_heap_) set(series_[sums_[id]], peaks.scope(id).current);
   } else {
-    for (ScopeId id = 0; id < sums_.size(); ++id) set(series_[sums_[id]], peaks.scope(id).current);
+    for (ScopeId id{}; id < sums_.size(); ++id) set(series_[sums_[id]], peaks.scope(id).current);
     read_gauges(event.tag);
     if (is_border(event.tag)) note_border(event);
   }

@@ -132,14 +132,14 @@ void check_history(BlockMatcher& matcher, const std::vector<Event>& events, size
       most_alive = std::max(most_alive, model.alive().size());
       REQUIRE((match.differs != 0) == outcome.differs);
       if (outcome.ends) {
-        REQUIRE(blocks.at(match.block) == *outcome.ends);
+        REQUIRE(blocks.at(match.block()) == *outcome.ends);
       } else if (outcome.begins) {
-        REQUIRE(match.block < most_alive);
-        const auto numbered = blocks.find(match.block);
+        REQUIRE(match.block() < most_alive);
+        const auto numbered = blocks.find(match.block());
         REQUIRE((numbered == blocks.end() || !model.alive().contains(numbered->second)));
-        blocks[match.block] = *outcome.begins;
+        blocks[match.block()] = *outcome.begins;
       } else {
-        REQUIRE(match.block == kNoBlock);
+        REQUIRE(match.block() == kNoBlock);
       }
     }
   }

@@ -30,7 +30,7 @@ TEST_CASE("live_blocks: a block of any size is what was set last", "[collector]"
   constexpr BlockNumber kBlocks = 2000;
   LiveBlocks blocks;
   std::unordered_map<BlockNumber, Block> oracle;
-  for (BlockNumber i = 0; i < kBlocks; ++i) blocks.set(i, oracle[i] = random_block(random, i + 1));
+  for (BlockNumber i{}; i < kBlocks; ++i) blocks.set(i, oracle[i] = random_block(random, i + 1));
   for (int i = 0; i < 100'000; ++i) {
     const auto number = static_cast<BlockNumber>(random() % kBlocks);
     const auto expected = oracle.find(number);
@@ -48,7 +48,7 @@ TEST_CASE("live_blocks: an address within a block leads to it, wherever it lies"
   LiveBlocks blocks;
   const Block small{0x1000, 100, 12, 1}, large{0x100000, UINT64_C(8) << 20, 0, 2};
   const Block empty{0x3000, 0, 0, 3}, inside{0x200000, 64, 0, 4}, also{0x300000, 64, 0, 5};
-  BlockNumber number = 0;
+  BlockNumber number{};
   for (const Block& block : {inside, small, large, empty, also}) blocks.set(number++, block);
   for (const Block& block : {small, large}) {
     CHECK(same(blocks.around(block.address).value(), block));

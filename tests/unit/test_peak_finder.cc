@@ -26,7 +26,7 @@ class BruteForce {
       live_[change.group] += static_cast<uint64_t>(change.bytes);
       counts_[change.group] += static_cast<uint32_t>(change.count);
     }
-    for (ScopeId id = 0; id < scopes_.size(); ++id) {
+    for (ScopeId id{}; id < scopes_.size(); ++id) {
       uint64_t sum = 0;
       for (GroupId group{0}; group < live_.size(); ++group) {
         if (counts_into(group, id)) sum += live_[group];
