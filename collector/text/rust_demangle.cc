@@ -2,9 +2,11 @@
 // number of its steps, and a name of a damaged log may be of any kind.
 //
 // So its output function leaves it by longjmp once the text is long enough. That is allowed: all
-// frames in between are C, and write() has nothing to destroy. No packaged library does without:
-// LLVM's demangler knows no legacy Rust names and has no limit of length either, and the Rust
-// crate rustc-demangle has none, and no C interface in Debian 12.
+// frames in between are C, and write() has nothing to destroy. Nothing in the name itself says
+// beforehand how long its text will be: real names have as many back references as such that
+// double without end, and only a parser of the whole grammar could tell them apart. No packaged
+// library does without: LLVM's demangler knows no legacy Rust names and has no limit of length
+// either, and the Rust crate rustc-demangle has none, and no C interface in Debian 12.
 #include "collector/text/rust_demangle.h"
 
 // Else its own declaration of basename is not that of <string.h>, which clang refuses.

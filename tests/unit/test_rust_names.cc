@@ -1,6 +1,9 @@
 // Rust's names, as rustc 1.95 writes them, and such as no compiler writes.
 #include <fmt/format.h>
 
+#include <iterator>
+#include <regex>
+
 #include "catch.h"
 #include "collector/text/function_names.h"
 
@@ -30,6 +33,13 @@ std::string doubling(size_t times) {
     before = here;
   }
   return "_R" + name + 'E';
+}
+
+/// Back references: B, and a place of up to three digits.
+size_t references(const std::string& name) {
+  const std::regex reference("B[0-9a-zA-Z]{0,3}_");
+  return static_cast<size_t>(std::distance(
+      std::sregex_iterator(name.begin(), name.end(), reference), std::sregex_iterator()));
 }
 
 }  // namespace
@@ -79,6 +89,27 @@ TEST_CASE("rust_names: no name takes long or much", "[collector]") {
         std::string("_RNvC1a1bINtC1a1bDGzzzzzzzz_EL_E"), "_RNvC1au9000" + std::string(9000, 'a')}) {
     CHECK(demangle(name) == name);
   }
+}
+
+TEST_CASE("rust_names: a real name may have more back references than one that never ends",
+          "[collector]") {
+  // A chain of iterators, as rustc 1.95 writes it: 45 references, 1,444 characters. A limit by
+  // their number would refuse it, or let a name through that doubles 22 times.
+  const std::string chain =
+      "_RINvCs81re96vpUmQ_1d4showINtNtNtNtCsgEmfK2I1SDS_4core4iter8adapters3zip3ZipINtNtBs_5cha"
+      "in5ChainINtNtBs_7inspect7InspectINtNtBs_10take_while9TakeWhileINtNtBs_10skip_while9SkipW"
+      "hileINtNtBs_4fuse4FuseINtNtBs_3map3MapINtNtBs_7step_by6StepByINtNtBs_8peekable8PeekableI"
+      "NtNtBs_6filter6FilterINtNtBs_4take4TakeIB3a_INtNtBs_4skip4SkipINtNtBs_9enumerate9Enumera"
+      "teIB4d_IB3a_INtNtNtBw_5slice4iter4IteryENCNvB2_4main0ENCB6j_s_0EEENCB6j_s0_0EENCB6j_s1_0"
+      "EEENCB6j_s2_0EENCB6j_s3_0ENCB6j_s4_0ENCB6j_s5_0EIB1w_IB4z_IB2S_IB3a_IB5e_IB4W_IB4d_IB3a_"
+      "B5P_NCB6j_s6_0ENCB6j_s7_0EEENCB6j_s8_0EEENCB6j_s9_0EEIB5e_IB4d_IB4W_IB3a_B5P_NCB6j_sa_0E"
+      "ENCB6j_sb_0EEEEB2_";
+  const std::string grown = doubling(22);
+  CHECK(references(chain) == 45);
+  CHECK(references(grown) == 44);
+  CHECK(demangle(chain).starts_with("d::show::<core::iter::adapters::zip::Zip<"));
+  CHECK(demangle(chain).ends_with("d::main::{closure#13}>>>>"));
+  CHECK(demangle(grown).ends_with("…"));
 }
 
 TEST_CASE("rust_names: letters that could bind lifetimes are right in hashes and words",
