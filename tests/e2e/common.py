@@ -79,6 +79,10 @@ class Program:
         found, err = self.process.communicate()
         expect((self.process.returncode, found, err) == (code, out, ""), f"{self.process.returncode} {found} {err}")
 
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
 
 def gpupeak(*command, **more):
     """The command's exit code, and all that it says."""

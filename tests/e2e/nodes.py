@@ -17,7 +17,7 @@ from clickhouse_server import ClickHouseServer, find_programs
 from common import GPUPEAK, LIBRARY, Skipped, environment, expect, record, run_checks
 from hosts import Hosts
 from slurm import Slurm
-from stepped_program import Program
+from stepped_program import SteppedProgram
 
 BENCHMARK, DRIVER, WORK, CASE = sys.argv[3:7]
 EXAMPLES = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples"))
@@ -175,7 +175,7 @@ def pre_stop(folder):
     expect(os.access(hook.replace("/opt/gpupeak/examples", EXAMPLES), os.X_OK), f"the job's hook is {hook}")
     given = {of["name"] for of in sidecar["env"]}
     expect({"POD_NAME", "JOB_NAME", "JOB_UID", "RANKS", "CLICKHOUSE"} <= given, f"what the hook needs, and the job gives: {given}")
-    program = Program(os.path.join(folder, "0.gplog"), DRIVER)
+    program = SteppedProgram(os.path.join(folder, "0.gplog"), DRIVER)
     program.step("200")
     fake = os.path.join(folder, "bin")  # no server: what it would be sent
     os.mkdir(fake)

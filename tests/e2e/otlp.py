@@ -15,7 +15,7 @@ import tempfile
 import threading
 
 from common import GPUPEAK, Skipped, expect, run_case
-from stepped_program import Program
+from stepped_program import SteppedProgram
 
 DRIVER, WORK = sys.argv[3:5]
 MIB = 1 << 20
@@ -105,7 +105,7 @@ def prometheus_name(metric):
 
 def main(folder):
     place, receiver = parser(), Receiver()
-    program = Program(os.path.join(folder, "a.gplog"), DRIVER, RANK="3")
+    program = SteppedProgram(os.path.join(folder, "a.gplog"), DRIVER, RANK="3")
     program.step("200")
     program.step("free")
     program.step("150")

@@ -20,7 +20,7 @@ import urllib.parse
 import urllib.request
 
 from common import GPUPEAK, Skipped, expect, run_checks
-from stepped_program import Program
+from stepped_program import SteppedProgram
 
 DRIVER, CASE = sys.argv[3:5]
 MIB = 1 << 20
@@ -97,7 +97,7 @@ def values():
         server = Server(folder)
         told = server.ask()
         expect(told.value("gpupeak_logs", state="running") == 0, "an empty folder")
-        program = Program(path[log], DRIVER)
+        program = SteppedProgram(path[log], DRIVER)
         program.step("200")
         program.step("free")
         program.step("150")
@@ -116,11 +116,11 @@ def values():
         expect(told.value("gpupeak_host_rss_peak_bytes", log=log) is None, "the RSS is known at the end alone")
         expect(told.value("gpupeak_dropped_events_total", log=log) == 0, "what was lost")
         info = [labels for labels in told.labels_of("gpupeak_log_info") if labels["log"] == log]
-        expect(info and info[0]["pid"] == str(program.process.pid) and info[0]["program"].startswith("python"), f"info: {info}")
+        expect(info and info[0]["pid"] == program.pid and info[0]["program"].startswith("python"), f"info: {info}")
         program.step("100")
         expect(server.ask().value("gpupeak_device_live_bytes", **device) == 250 * MIB, "it does not follow")
         # Not measured is absent, not 0.
-        silent = Program(path[off], DRIVER, GPUPEAK_HOST="off")
+        silent = SteppedProgram(path[off], DRIVER, GPUPEAK_HOST="off")
         silent.step("10")
         told = server.ask()
         for name in ("live_bytes", "peak_bytes", "allocations_total", "frees_total"):
@@ -128,7 +128,7 @@ def values():
         expect(told.value("gpupeak_device_live_bytes", log=off, device="0") == 10 * MIB, "the GPU of --host off")
         silent.end()
         program.end()
-        gone = Program(path[dead], DRIVER)
+        gone = SteppedProgram(path[dead], DRIVER)
         gone.step("70")
         gone.kill()
         with open(os.path.join(folder, "broken.gplog"), "w", encoding="ascii") as file:
@@ -155,7 +155,7 @@ def values():
         server.end()
         shutil.copyfile(os.path.join(folder, "r.gplog"), os.path.join(folder, "<b>.gplog"))  # of the newest
         server = Server("--logs", "2", folder)
-        late = Program(os.path.join(folder, "late.gplog"), DRIVER)
+        late = SteppedProgram(os.path.join(folder, "late.gplog"), DRIVER)
         for step in ("50", "free", "40"):
             late.step(step)
         told = server.ask()
@@ -291,7 +291,7 @@ def index(server, folder):
 
 def textfile():
     with tempfile.TemporaryDirectory() as folder:
-        program = Program(os.path.join(folder, "a.gplog"), DRIVER)
+        program = SteppedProgram(os.path.join(folder, "a.gplog"), DRIVER)
         program.step("20")
         done = subprocess.run([GPUPEAK, "serve", "--textfile", "-", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         if "not in this build" in done.stderr:
@@ -414,7 +414,7 @@ def real_prometheus():
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as own:
         server = Server(folder)
         told = server.ask().text
-        program = Program(os.path.join(folder, "a.gplog"), DRIVER)
+        program = SteppedProgram(os.path.join(folder, "a.gplog"), DRIVER)
         prometheus = Prometheus(own, server.url.split("/")[2])
         try:
             program.step("300")
@@ -464,7 +464,7 @@ def many():
         # Eight programs that run; each node has their logs, since a log may have several names.
         own = os.path.join(place, "own")
         os.mkdir(own)
-        programs = [Program(os.path.join(own, f"{number}.gplog"), DRIVER) for number in range(logs)]
+        programs = [SteppedProgram(os.path.join(own, f"{number}.gplog"), DRIVER) for number in range(logs)]
         for program in programs:
             program.step("100")
         servers = []

@@ -1,9 +1,8 @@
 """A program on the simulated driver that goes on step by step, to be looked at while it runs."""
 import os
-import subprocess
 import sys
 
-from common import environment, expect
+from common import Program, environment, expect
 
 # A step for each line that it reads: "N" allocates N MiB of GPU 0, "free" gives the last one back, "host N" N MiB of the heap, "touch N" likewise and writes there,
 # "loop N" allocates and frees N times 64 bytes of the heap.
@@ -37,21 +36,13 @@ for line in sys.stdin:
 """
 
 
-class Program:
+class SteppedProgram(Program):
     def __init__(self, log, driver, **more):
-        env = dict(environment(os.path.dirname(log), True), GPUPEAK_OUT=log, LD_LIBRARY_PATH=driver, **more)
-        self.process = subprocess.Popen([sys.executable, "-c", CLIENT], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        expect(self.process.stdout.readline() == "ready\n", "the client does not start")
+        env = environment(os.path.dirname(log), True, GPUPEAK_OUT=log, LD_LIBRARY_PATH=driver, **more)
+        super().__init__(log, [sys.executable, "-c", CLIENT], env)
 
     def step(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        expect(self.process.stdout.readline() == "done\n", "the client has ended")
+        expect(self.tell(line) == "done", "the client has ended")
 
     def end(self):
-        self.process.stdin.close()
-        expect(self.process.wait(30) == 0, "the client fails")
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
+        super().end(out="")

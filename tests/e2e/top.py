@@ -17,7 +17,7 @@ import termios
 import time
 
 from common import GPUPEAK, Skipped, expect, run_checks
-from stepped_program import Program
+from stepped_program import SteppedProgram
 
 DRIVER, CASE = sys.argv[3:5]
 CONTROL = re.compile(r"\x1b\[[0-9;?>]*[a-zA-Z]|\x1b[()][0-9A-B]|\x1b[=>]|\x0f|\x0e")
@@ -108,12 +108,12 @@ class Screen:
 def once():
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "a.gplog")
-        program = Program(log, DRIVER)
+        program = SteppedProgram(log, DRIVER)
         program.step("200")
         program.step("free")
         program.step("150")
         program.step("host 30")
-        for target in (log, str(program.process.pid)):
+        for target in (log, program.pid):
             text = frame(target)
             expect(re.search(r"pid %d  running .* events/s" % program.process.pid, text), text)
             expect("150 MiB of 80.0 GiB, peak 200 MiB" in line_of(text, "GPU 0"), text)
@@ -138,7 +138,7 @@ def once():
         expect("who held it at the peak" in text, text)
         # Not measured is not shown as nothing.
         off = os.path.join(folder, "off.gplog")
-        program = Program(off, DRIVER, GPUPEAK_HOST="off")
+        program = SteppedProgram(off, DRIVER, GPUPEAK_HOST="off")
         text = frame(off)
         expect("not measured" in line_of(text, "host") and "gpupeak view" not in text, text)
         program.end()
@@ -153,7 +153,7 @@ def many():
         expect("0 logs" in frame(folder), "an empty folder")
         programs = {}
         for name, mib in (("small", 10), ("large", 300), ("middle", 50)):
-            programs[name] = Program(os.path.join(folder, name + ".gplog"), DRIVER, **({"GPUPEAK_HOST": "off"} if name == "small" else {}))
+            programs[name] = SteppedProgram(os.path.join(folder, name + ".gplog"), DRIVER, **({"GPUPEAK_HOST": "off"} if name == "small" else {}))
             programs[name].step(str(mib))
         programs["middle"].step("900")
         programs["middle"].step("free")
@@ -177,7 +177,7 @@ def many():
 def screen():
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "a.gplog")
-        program = Program(log, DRIVER)
+        program = SteppedProgram(log, DRIVER)
         program.step("200")
         top = Screen(log)
         top.wait_for("200 MiB", "running", "device.linear", "q: quit")
@@ -211,8 +211,8 @@ def screen():
         first.read(0.1)
         expect(b"450 MiB" in first.data and b"\x1b[?1049h" not in first.data, first.data)
         for key in ("q", "\x03"):
-            program = Program(log, DRIVER)
-            top = Screen(str(program.process.pid))
+            program = SteppedProgram(log, DRIVER)
+            top = Screen(program.pid)
             top.wait_for("running")
             top.press(key)
             top.end()
@@ -222,7 +222,7 @@ def screen():
 
 def folder_screen():
     with tempfile.TemporaryDirectory() as folder:
-        one, two = (Program(os.path.join(folder, name + ".gplog"), DRIVER) for name in ("one", "two"))
+        one, two = (SteppedProgram(os.path.join(folder, name + ".gplog"), DRIVER) for name in ("one", "two"))
         one.step("100")
         two.step("70")
         top = Screen(folder)
@@ -235,7 +235,7 @@ def folder_screen():
         top.wait_for("70.0 MiB of", "Esc: list", without=["100 MiB"])
         top.press("\x1b")
         top.wait_for("one.gplog", "two.gplog")
-        late = Program(os.path.join(folder, "late.gplog"), DRIVER)  # comes in by itself
+        late = SteppedProgram(os.path.join(folder, "late.gplog"), DRIVER)  # comes in by itself
         top.wait_for("late.gplog", "3 of running programs")
         one.end()
         top.wait_for("2 of running programs")
@@ -248,7 +248,7 @@ def folder_screen():
 def gone():
     """A terminal that is closed without a signal: it ends, and does not go on asking it."""
     with tempfile.TemporaryDirectory() as folder:
-        program = Program(os.path.join(folder, "a.gplog"), DRIVER)
+        program = SteppedProgram(os.path.join(folder, "a.gplog"), DRIVER)
         top = Screen(folder)
         top.wait_for("a.gplog")
         os.close(top.theirs)

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 from common import GPUPEAK, expect, run_checks
-from stepped_program import Program
+from stepped_program import SteppedProgram
 
 DRIVER = sys.argv[3]
 MIB = 1 << 20
@@ -40,8 +40,8 @@ def main():
         early = watch("--wait", "20", "--max", "device.peak_bytes=1GiB", log)  # before there is a log
         time.sleep(0.3)
         expect(early.poll() is None, "it does not wait for a log")
-        program = Program(log, DRIVER)
-        tight = watch("--max", "device.peak_bytes=300MiB", "--max", "host.kind.heap.usable_peak_bytes=1GiB", str(program.process.pid))
+        program = SteppedProgram(log, DRIVER)
+        tight = watch("--max", "device.peak_bytes=300MiB", "--max", "host.kind.heap.usable_peak_bytes=1GiB", program.pid)
         live = watch("--max", "device.live_bytes@device:0=300MiB", log)
         other = watch("--max", "device.peak_bytes@device:1=1MiB", log)
         program.step("200")
@@ -73,7 +73,7 @@ def main():
         expect(metric(log, "device.peak_bytes") == 350 * MIB, "the peak")
         # What is resident: while it runs, and by the kernel's account.
         resident = os.path.join(folder, "resident.gplog")
-        program = Program(resident, DRIVER)
+        program = SteppedProgram(resident, DRIVER)
         wide, narrow = (watch("--max", f"host.rss.peak_bytes={size}", resident) for size in ("1GiB", "300MiB"))
         program.step("touch 400")
         said = finished(narrow, 1)
@@ -83,7 +83,7 @@ def main():
         finished(wide, 0)
         # Killed: no end, which --strict says; a compressed log is read as well.
         killed = os.path.join(folder, "killed.gplog")
-        program = Program(killed, DRIVER)
+        program = SteppedProgram(killed, DRIVER)
         program.step("10")
         watcher, strict = (watch(*more, "--max", "device.peak_bytes=1GiB", killed) for more in ([], ["--strict"]))
         program.kill()

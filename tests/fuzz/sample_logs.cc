@@ -94,7 +94,12 @@ LogBuilder every_record(const std::string& name) {
   log.device_event(0, 19, GPUPEAK_REC_DEVICE_UNKNOWN, Fields().u(0x123).u(api).u(stack));
   log.device_event(0, 20, GPUPEAK_REC_POOL, Fields().u(0xa).u(1).u(100).u(50).u(2));
   log.device_event(0, 21, GPUPEAK_REC_CONTEXT, Fields().u(0xc).u(1).u(0));
+  log.event(
+      0, 21, GPUPEAK_REC_HOST_FAILED,
+      Fields().u(GPUPEAK_KIND_HEAP).u(100).u(12).u(GPUPEAK_LIMIT_DATA).u(90).u(80).u(api).u(stack));
   log.event(0, 22, GPUPEAK_REC_SAMPLE, Fields().u(1 << 20).u(1 << 10).u(77));
+  log.event(0, 22, GPUPEAK_REC_RESIDENT,
+            Fields().u(99).u(20).u(5).u(6).u(7).u(50).u(8).u(3).u(10).u(30).u(4));
   log.event(0, 23, GPUPEAK_REC_MARK, Fields().u(2).u(0).u(1).u(phase).s(next_name()));
   log.event(0, 24, GPUPEAK_REC_RANGE_BEGIN, Fields().u(7).u(2).u(phase).u(1).u(phase).s(""));
   log.event(0, 25, GPUPEAK_REC_RANGE_END, Fields().u(7));
@@ -115,6 +120,7 @@ LogBuilder every_record(const std::string& name) {
   log.event(0, 31, GPUPEAK_REC_DEVICE_UNMAPPED, Fields().u(0x7f1000000000).u(4 << 20));
   log.event(0, 31, GPUPEAK_REC_USED, Fields().u(2).u(0x7f1000000000).u(3).u(9).u(2).u(4).u(7).u(1));
   log.event(0, 31, GPUPEAK_REC_USED, Fields().u(0).u(4).u(1).u(8).u(8).u(0).u(0).u(2));
+  log.event(0, 31, GPUPEAK_REC_WINDOW, Fields().u(0).u(1).u(1).u(90).u(60).u(20).u(2).u(10));
   log.event(0, 31, GPUPEAK_REC_SAMPLING, Fields().u(4096));
   log.alloc(0, 31, 0x5000, 30, stack);
   log.event(0, 32, 0xff, Fields().u(1).s(next_name()));  // of a newer writer

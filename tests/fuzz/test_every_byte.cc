@@ -1,9 +1,12 @@
 // Writers, by turns, on every damage of one byte, on every cut, and on names that attack what shows
 // them.
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "catch.h"
+#include "collector/log/event_stream.h"
+#include "collector/log/record_list.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "log_builder.h"
@@ -78,6 +81,19 @@ bool is_for_terminals(const std::string& writer) {
 }
 
 }  // namespace
+
+TEST_CASE("every_byte: the log that is damaged has one of each record", "[fuzz]") {
+  const TemporaryFile file;
+  file.write(sample_logs().front().bytes);
+  const gpupeak::collector::LogReader log(file.path());
+  std::set<uint8_t> tags;
+  gpupeak::collector::EventStream(log).run([&](const auto& events, const auto& /*notes*/) {
+    for (const gpupeak::collector::Event& event : events) tags.insert(event.tag);
+  });
+#define HAS(TAG, Struct, name) CHECK(tags.count(GPUPEAK_REC_##TAG) == 1);
+  GPUPEAK_EXTENDED_RECORDS(HAS)
+#undef HAS
+}
 
 TEST_CASE("every_byte: a log cut anywhere is an error or a shorter log to writers", "[fuzz]") {
   for (const SampleLog& log : sample_logs()) {
