@@ -1,5 +1,5 @@
-// The program that `attach` is to look into: whether that can be done without harm, and what of its
-// libraries lies where.
+// The program that `attach` is to record: whether that can be done without harm, and where its
+// libraries and their functions lie.
 #pragma once
 
 #include <elfutils/libdwfl.h>
@@ -13,14 +13,14 @@
 
 namespace gpupeak::tools {
 
-/// Throws UsageError with the reason why nothing can be done in the process. Changes nothing there.
+/// Throws UsageError if nothing can be done in the process; it says why. Changes nothing there.
 void require_attachable(pid_t pid);
 
 /// Its threads, the first one first.
 std::vector<pid_t> threads_of(pid_t pid);
 /// Bytes that it has resident; 0: not known.
 uint64_t resident_bytes_of(pid_t pid);
-/// The path of the loaded library whose file is named so; empty: none is.
+/// The path of the loaded library with this file name; empty: none is loaded.
 std::string loaded_library(pid_t pid, const std::string& file_name);
 
 /// Its modules and their symbols, as they were when this was made.

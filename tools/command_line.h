@@ -44,7 +44,7 @@ struct TextOptions {
   bool bytes = false;          ///< sizes as plain bytes
 };
 
-/// A value out of a list; of another one the nearest is named.
+/// A value out of a list. The message about any other value names the nearest one.
 CLI::Validator one_of(const std::vector<std::string>& values);
 
 /// A number from `low` to `high`, both included.
@@ -58,7 +58,7 @@ void add_logs(CLI::App& verb, std::vector<std::string>& logs);
 void add_scope(CLI::App& verb, std::string& scope);
 void add_top(CLI::App& verb, size_t& top, const char* rows);
 void add_strict(CLI::App& verb, bool& strict);
-/// Of pages.
+/// Options of pages.
 void add_no_source(CLI::App& verb, bool& no_source);
 void add_out(CLI::App& verb, std::string& out);
 void add_text_options(CLI::App& verb, TextOptions& text);
@@ -66,7 +66,7 @@ void add_text_options(CLI::App& verb, TextOptions& text);
 void add_rules(CLI::App& verb, collector::RuleChoice& rules);
 /// Where binaries and their debug information are looked for.
 void add_symbol_search(CLI::App& verb, collector::SymbolSearch& search);
-/// What all verbs have that show what is in a log: --confidential and where symbols are.
+/// Options of all verbs that show what is in a log: --confidential, and where symbols are.
 void add_reading(CLI::App& verb, collector::Reading& reading);
 
 }  // namespace gpupeak::tools

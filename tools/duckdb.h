@@ -1,5 +1,5 @@
-// DuckDB by its C interface, loaded when it is wanted: `tables` has it write Parquet. Nothing of it
-// is needed to build gpupeak.
+// DuckDB by its C interface, loaded when `tables` needs it to write Parquet. Not needed to build
+// gpupeak.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@ namespace gpupeak::tools {
 
 class DuckDb {
  public:
-  /// `library`: a libduckdb.so; empty: the loader's. Null if there is none that can be loaded.
+  /// `library`: path of a libduckdb.so; empty: where the loader finds one. nullptr if none can be
+  /// loaded.
   static std::unique_ptr<DuckDb> load(const std::string& library);
   virtual ~DuckDb() = default;
   /// Throws std::runtime_error with what DuckDB says.

@@ -1,4 +1,4 @@
-// What --help ends with: of the command, and of each verb.
+// Examples: what --help of the command and of each verb ends with.
 #pragma once
 
 #include <string>
@@ -110,7 +110,7 @@ inline constexpr VerbExamples kVerbExamples[] = {
     {"dump", R"(  gpupeak dump bert.gplog | grep device_alloc)"},
 };
 
-/// Of a verb; "": of the command. Without what this build cannot do.
+/// The examples of a verb; "": of the command. Without those that this build cannot run.
 std::string examples_of(std::string_view verb);
 
 }  // namespace gpupeak::tools

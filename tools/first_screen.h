@@ -12,10 +12,10 @@
 
 namespace gpupeak::tools {
 
-/// Complete however long it takes; after a second a line on standard error says what is being read.
-/// The names of functions are read by a process of its own: if it dies of a damaged file, there are
-/// no names. Where the log cannot be read, the lines are what the library itself has counted.
-/// `ahead`: what has read names while the program ran; nullptr: nothing has. Throws LogError.
+/// Complete, however long it takes; after a second a line on standard error says what is being
+/// read. A process of its own reads the names of functions: if it dies of a damaged file, there are
+/// no names. If the log cannot be read, the lines are what the library itself has counted. `ahead`:
+/// has read names while the program ran; nullptr: nothing has. Throws LogError.
 std::string first_screen(const std::string& log, const collector::Reading& reading,
                          const collector::TextStyle& style, ScreenAhead* ahead = nullptr);
 

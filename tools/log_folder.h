@@ -1,5 +1,6 @@
-// The logs below a folder, of runs that go on and of runs that have ended, by what stands at their
-// front. `serve` and `top` ask for it again and again: what cannot have changed is not read again.
+// The logs below a folder, of runs that go on and of runs that have ended. Only the first pages of
+// each are read. `serve` and `top` look again and again: what cannot have changed is not read
+// again.
 #pragma once
 
 #include <sys/types.h>
@@ -21,14 +22,14 @@
 namespace gpupeak::tools {
 
 struct FolderLog {
-  std::string name;  ///< below the folder
+  std::string name;  ///< path below the folder
   std::string path;
   collector::LogHead head;
   collector::LogState state = collector::LogState::kEnded;
-  /// Of a packed log none, since that would have to be unpacked.
+  /// Empty for a packed log, since it would have to be unpacked.
   collector::LogFacts facts;
 
-  /// Without the hole behind the end of one that is being written.
+  /// Bytes, without the hole at the end of a log that is being written.
   uint64_t bytes() const {
     return is_live() ? std::min(head.bytes, head.counters.file_bytes) : head.bytes;
   }
@@ -37,19 +38,19 @@ struct FolderLog {
   }
 };
 
-/// Those that may run come first, then the one that began last.
+/// Order of the list: logs whose program may run come first, then those that began last.
 struct FolderView {
   std::vector<FolderLog> logs;
-  size_t left_out = 0;    ///< older ones, beyond the most that were asked for
-  size_t unreadable = 0;  ///< named as logs are, and not to be read as such
+  size_t left_out = 0;    ///< older logs, beyond `most`
+  size_t unreadable = 0;  ///< files that are named like logs and cannot be read
 };
 
 class LogFolder {
  public:
-  /// Logs in folders of folders are found, too; of a file it is the one. `most`: how many a view
-  /// has.
+  /// Logs in folders below are found, too. If `folder` is a file, that is the only log. `most`: the
+  /// number of logs that a look returns.
   LogFolder(std::filesystem::path folder, size_t most);
-  /// As it is now. A folder that cannot be read has no logs.
+  /// The folder as it is now. A folder that cannot be read has no logs.
   FolderView look();
 
  private:
@@ -63,7 +64,7 @@ class LogFolder {
   struct Known {
     Identity identity;
     std::optional<FolderLog> log;  ///< none: it is no log
-    uint32_t devices = 0;          ///< that the counters had when the facts were read
+    uint32_t devices = 0;          ///< number of devices when the facts were read
   };
   void refresh(Known& known, const std::string& path, const Identity& identity) const;
 
@@ -72,7 +73,7 @@ class LogFolder {
   std::map<std::string, Known> known_;
 };
 
-/// Files below a folder, and in the folders in it, whose names end so; by name.
+/// Files with this ending in the folder and in those below it, sorted by name.
 std::vector<std::string> files_named(const std::filesystem::path& folder, std::string_view ending);
 
 }  // namespace gpupeak::tools

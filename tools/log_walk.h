@@ -94,11 +94,11 @@ class LogWalk {
   size_t table_at_ = 0, stack_at_ = 0;
   bool shows_stack_ = false;
   size_t curve_at_ = 0, curve_columns_ = 1;
-  bool curve_moved_ = false;  ///< until then it is the peak
+  bool curve_moved_ = false;  ///< false: the curve's cursor is at the peak
 
   bool is_typing_ = false;
   std::string search_;
-  std::string note_;  ///< what the footer says once
+  std::string note_;  ///< the footer says it once
 };
 
 }  // namespace gpupeak::tools

@@ -6,9 +6,8 @@
 
 namespace gpupeak::tools {
 
-/// Where to: `given`, or, where that is "env", what OpenTelemetry's variables say:
-/// OTEL_EXPORTER_OTLP_METRICS_ENDPOINT as it is, or OTEL_EXPORTER_OTLP_ENDPOINT and /v1/metrics.
-/// Empty: nowhere.
+/// The URL to send to: `given`; if that is "env", OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, or else
+/// OTEL_EXPORTER_OTLP_ENDPOINT followed by /v1/metrics. Empty: nothing is to be sent.
 std::string otlp_endpoint(const std::string& given);
 
 class OtlpSender {
@@ -17,14 +16,15 @@ class OtlpSender {
   OtlpSender(const OtlpSender&) = delete;
   OtlpSender& operator=(const OtlpSender&) = delete;
   ~OtlpSender();
-  /// Whether it was taken. Says what is wrong, once until it is another thing or right again.
+  /// Whether the receiver took it. Says what is wrong; the same fault once, until it has been right
+  /// again.
   bool send(const std::string& request);
 
  private:
   const std::string url_;
   void* curl_;
   void* headers_ = nullptr;
-  std::string wrong_;  ///< what was said last
+  std::string wrong_;  ///< the fault that was said last
 };
 
 }  // namespace gpupeak::tools

@@ -8,31 +8,32 @@
 
 namespace gpupeak::tools {
 
-/// An empty path, or "-".
+/// Whether the path means standard output: it is empty, or "-".
 bool is_standard_output(const std::string& path);
-/// Of standard output, or -1: what is written to a file is written as for none.
+/// The descriptor whose terminal the text is for: standard output; -1 for a file.
 int output_descriptor(const std::string& path);
 
-/// What a verb may put a new file in the place of, besides what is neither a log nor an input.
+/// What else a verb may overwrite, besides files that are neither logs nor inputs.
 enum class Replaces { kNoLogs, kPackedLogs };
 
 /// To be called before anything is read. Throws UsageError if `path` is a folder, one of the
-/// inputs, or a log: nobody means to write a report over those.
+/// inputs, or a log: nobody means to overwrite these with a report.
 void require_output(const std::string& path, const std::vector<std::string>& inputs,
                     Replaces replaces = Replaces::kNoLogs);
 
-/// To `path`, or to standard output. A file is written whole or not at all: a full disk leaves no
-/// half of it behind under its name. What is no file (/dev/null, a pipe) is written to as it is.
-/// Throws std::runtime_error.
+/// Writes to `path`, or to standard output. A file is written whole or not at all: a full disk
+/// leaves the old file. What is no regular file (/dev/null, a pipe) is written to directly. Throws
+/// std::runtime_error.
 void write_output(const std::string& path, const std::function<void(std::ostream&)>& write);
 
-/// That a file was written, where somebody waits for it at a terminal.
+/// Tells a user at a terminal that the file was written.
 void say_written(const std::string& path);
 
-/// Behind what is in the file, as a CI's step summaries are written. Throws std::runtime_error.
+/// Appends to the file, as step summaries of CI services are written. Throws std::runtime_error.
 void append_output(const std::string& path, const std::function<void(std::ostream&)>& write);
 
-/// As write_output, for what writes a file by its name itself: `fresh` does not exist.
+/// As write_output(), for a function that makes the file itself: it gets the path `fresh`, which
+/// does not exist yet.
 void replace_file(const std::string& path,
                   const std::function<void(const std::string& fresh)>& write);
 

@@ -17,7 +17,7 @@
 
 namespace gpupeak::tools {
 
-/// "NAME=TEXT", or TEXT, which then is the name too.
+/// Parses "NAME=TEXT", or TEXT, which is the name as well then.
 struct OutputPhase {
   std::string name;
   std::string text;
@@ -47,9 +47,10 @@ class OutputPhases {
   OutputPhases(const OutputPhases&) = delete;
   OutputPhases& operator=(const OutputPhases&) = delete;
 
-  /// In the child, before exec.
+  /// To be called in the child, before exec.
   void redirect() const;
-  /// In the parent: until the program and all that it started have closed their output.
+  /// To be called in the parent. Returns when the program and all that it started have closed their
+  /// output.
   void pump(pid_t child);
 
  private:
@@ -69,7 +70,7 @@ class OutputPhases {
   std::vector<Stream> streams_;
   int ends_[3] = {-1, -1, -1};  // the program's, by number of its descriptor
   std::unique_ptr<collector::LogAppender> log_;
-  bool failed_ = false;  ///< the log cannot be written, and that was said
+  bool failed_ = false;  ///< the log cannot be written; that was said
 };
 
 }  // namespace gpupeak::tools

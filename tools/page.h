@@ -8,9 +8,8 @@
 
 namespace gpupeak::tools {
 
-/// Reads the logs one after the other and writes the page to `path`, `with_source`: with the lines
-/// of source that its calls are at. Returns whether the
-/// runs are whole, as strict.h has it.
+/// Reads the logs one after the other and writes the page to `path`. `with_source`: with the lines
+/// of source that its calls are at. Returns whether the runs are whole, as strict.h has it.
 bool write_page(const std::vector<std::string>& logs, const collector::Reading& reading,
                 bool with_source, const std::string& path);
 

@@ -1,4 +1,5 @@
-// What this thread has taken of a processor: on a busy machine the clock goes on while it waits.
+// Processor time of this thread. Unlike the clock it does not go on while the thread waits on a
+// busy machine.
 #pragma once
 
 #include <chrono>

@@ -8,11 +8,11 @@
 
 namespace gpupeak::tools {
 
-/// Of a 64-bit ELF file; none: it is no such file, or cut off.
+/// The program headers of a 64-bit ELF file; none: it is no such file, or cut off.
 std::vector<Elf64_Phdr> program_headers(const std::string& path);
 
-/// Bytes of whole pages that a module has behind those of its file, for variables that begin as
-/// zeros (.bss).
+/// Bytes of the pages that a module has behind those of its file: variables that begin as zeros
+/// (.bss).
 uint64_t static_data_bytes(const std::vector<Elf64_Phdr>& headers);
 
 }  // namespace gpupeak::tools

@@ -1,5 +1,5 @@
-// Compresses what a run has left, in its place: the log keeps its name, and every verb reads it.
-// Used by `run` when there is nothing else left to do and to say.
+// Compresses the logs of a run in their place: each keeps its name, and every verb reads it. `run`
+// does this last, when everything else is done and said.
 #pragma once
 
 #include <csignal>
@@ -18,9 +18,9 @@ enum class Compression { kAuto, kAlways, kNever };
 /// "auto", "always" or "never".
 Compression compression(const std::string& name);
 
-/// Leaves alone what is still being written and, with kAuto, what is small. Where `stop` becomes
-/// true, there is no room, or anything else goes wrong, the log stays as it was. The summary of the
-/// first one is made meanwhile, where there are processors for it.
+/// Leaves out logs that are still being written and, with kAuto, small ones. If `stop` becomes
+/// true, if there is no room, or if anything else goes wrong, the log stays as it was. The summary
+/// of the first log is made meanwhile, if there are processors for it.
 void compress_logs(const std::vector<RunLog>& logs, Compression compression, bool quiet,
                    const volatile sig_atomic_t& stop);
 

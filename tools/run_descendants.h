@@ -1,10 +1,10 @@
-// The processes that descend from the program which `run` started, those too whose parents have
-// gone: /proc is looked at now and then while the program runs, and what is seen is which of them
-// did not load the library, why, and how much NVML says they hold. The program sees nothing of it:
-// no process becomes another's parent, none is stopped.
+// Watches the processes that descend from the program which `run` started, also those whose parents
+// have ended. It reads /proc now and then while the program runs, and finds out which of them did
+// not load the library, why, and how much of a GPU they hold by NVML. The program notices nothing:
+// no process gets another parent, none is stopped.
 //
-// What lives for less than the time between two looks (kFirstLook at its start, kLongestWait later)
-// may not be seen.
+// A process that lives for less than the time between two looks (kFirstLook at the start,
+// kLongestWait later) may be missed.
 #pragma once
 
 #include <sys/types.h>
@@ -29,19 +29,19 @@ class Descendants {
  public:
   static constexpr std::chrono::milliseconds kFirstLook{10}, kLongestWait{200};
 
-  /// Begins to look, in a thread of its own. `library`: the file name of what they should load.
-  /// `memory` is told of all of them until finish().
+  /// Begins to look, in a thread of its own. `library`: file name of the library that they should
+  /// load. `memory` is told of all processes until finish().
   Descendants(pid_t program, std::string library, MemoryKills& memory);
   Descendants(const Descendants&) = delete;
   Descendants& operator=(const Descendants&) = delete;
   ~Descendants();
 
-  /// Ends it, and tells what was seen: those that did not load the library, and used a GPU or had
-  /// 16 MiB resident; those that are still there; and what was resident of all. What may be about
-  /// to end is waited for, a second at most.
+  /// Stops looking, and adds to `record`: processes that did not load the library and used a GPU or
+  /// had 16 MiB resident; processes that still run; what was resident of all. Processes that may be
+  /// about to end are waited for, at most a second.
   void finish(collector::RunRecord& record);
-  /// Of those that were seen with the library: what 16 MiB and more of their own memory were
-  /// resident of, as if nobody had recorded it. Whoever has a log is to be left out.
+  /// Adds processes that had the library and 16 MiB or more of their own memory resident, as if
+  /// they had not been recorded. The caller leaves out those that have a log.
   void add_little_recorded(collector::RunRecord& record) const;
   /// The most that was seen resident of one of them, whatever it left.
   uint64_t largest_rss_bytes() const { return largest_rss_bytes_; }
@@ -53,9 +53,9 @@ class Descendants {
   enum class Library { kNotKnown, kLoaded, kMissing };
   struct Seen {
     uint64_t start_time = 0;
-    uint64_t arguments = 0;  ///< where they lie
+    uint64_t arguments = 0;  ///< their address; another one after an exec
     char state = 0;
-    std::string name, program;  ///< the program: as /proc/PID/exe leads to it
+    std::string name, program;  ///< program: the path that /proc/PID/exe leads to
     Library library = Library::kNotKnown;
     std::string why;
     bool used_gpu = false, may_use_gpu = false;
@@ -79,9 +79,10 @@ class Descendants {
   const pid_t program_;
   const std::string library_;
   MemoryKills& memory_;
-  std::map<pid_t, Seen> seen_;           ///< that were there at the last look
-  std::map<pid_t, std::string> loaded_;  ///< names of those that had the library and some memory
-  std::vector<collector::RunRecord::Unrecorded> missing_;  ///< that have gone
+  std::map<pid_t, Seen> seen_;  ///< processes that were there at the last look
+  std::map<pid_t, std::string>
+      loaded_;  ///< names of processes that had the library and some memory
+  std::vector<collector::RunRecord::Unrecorded> missing_;  ///< unrecorded ones that have ended
   uint64_t first_start_ = 0, largest_rss_bytes_ = 0;
   Clock::time_point next_orphans_{};
   RunNvml nvml_;

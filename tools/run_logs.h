@@ -11,7 +11,7 @@
 
 namespace gpupeak::tools {
 
-/// Which run a log is of: this user's, and of the processes that know its secret.
+/// What tells a log of this run from others: it is this user's, and has the run's secret number.
 struct RunName {
   uint64_t id = 0;    ///< as GPUPEAK_RUN_ID
   uint64_t began_ns;  ///< CLOCK_REALTIME
@@ -21,10 +21,10 @@ struct RunName {
 struct RunLog {
   std::string path;
   uint64_t id = 0;   ///< its random number
-  dev_t device = 0;  ///< with the inode: the very file that was looked at
+  dev_t device = 0;  ///< device and inode: the very file that was looked at
   ino_t inode = 0;
   pid_t pid = 0;
-  uint64_t process_start_time = 0;  ///< with the id names one process for good
+  uint64_t process_start_time = 0;  ///< together with the pid unique within a boot
   bool of_child = false;            ///< its process is the one that `run` started
   uint64_t start_realtime_ns = 0;
   uint64_t device_events = 0;
@@ -32,32 +32,33 @@ struct RunLog {
 };
 
 /// The run's logs in the folders of `patterns`. The one to report comes first: the started
-/// process's own, of several (it went on with another program) the one that used the GPU, or the
-/// last.
+/// process's. If that has several, since it went on with other programs by exec, the one that used
+/// a GPU, else the last.
 std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, const RunName& run);
 
 /// Whether its process runs, or may run on another machine.
 bool is_running(const RunLog& log);
 
 enum class OldLog { kNone, kRemoved, kInUse, kOfOthers };
-/// Removes the log of a process that has ended. What is no log stays, and so does one whose process
-/// runs, or may run on another machine, and what another user has put there.
+/// Removes the log of a process that has ended. A file that is no log stays. So does a log whose
+/// process runs, or may run on another machine, and one that another user has put there.
 OldLog remove_old_log(const std::string& path);
 
-/// Removes what a process recorded before it went on with another program by exec, where that took
-/// less than a second and used no device: wrappers and shims. (Under one name the library does.)
+/// Removes the logs of wrappers and shims: what a process recorded before an exec, if that was less
+/// than a second and used no device. (If both programs have one log name, the library does it.)
 void drop_short_images(std::vector<RunLog>& logs);
 
-/// Leaves one log of each process that went on with other programs and has ended: of the one that
-/// used the GPU last, or of the last one. The others become parts of it (log_parts.h). That of the
-/// started process gets the name `wanted`, unless that is a pattern.
+/// Joins the logs of each process that went on with other programs by exec and has ended. The log
+/// of the program that used a GPU last stays, else that of the last program. The others become
+/// parts of it (log_parts.h). The started process's gets the name `wanted`, unless that is a
+/// pattern.
 void join_programs(std::vector<RunLog>& logs, const std::string& wanted);
 
-/// Gives the first log the name `wanted` where nothing has it, as when the started process left
-/// none: it stands for the run. A pattern is no name.
+/// Gives the first log the name `wanted` if no file has it, as when the started process left no
+/// log: the first log stands for the run. Does nothing if `wanted` is a pattern.
 void take_name(std::vector<RunLog>& logs, const std::string& wanted);
 
-/// Writes into the first log which ones are the run's, and what else `run` has seen.
+/// Writes into the first log which logs the run has, and what else `run` has seen.
 void record_run(const std::vector<RunLog>& logs, collector::RunRecord seen);
 
 /// How a process ended, as its parent saw it.
@@ -69,17 +70,17 @@ struct ProcessExit {
 /// Writes it into a log's counters page; the peak only where the log has none of its own.
 void note_exit(const RunLog& log, const ProcessExit& exit);
 
-/// Of processes that a signal ended, as their parents' logs have it: note_exit() for each.
+/// note_exit() for each process that a signal ended, as its parent's log says.
 void note_killed_children(const std::vector<RunLog>& logs);
 
 /// The most that was resident of a log's process, as its counters have it; 0: not known.
 uint64_t rss_peak_of(const std::string& path);
 
-/// Whether its process has said that it ends.
+/// Whether the log's process has written that it ends.
 bool has_end(const std::string& path);
 
-/// Of a process that has gone without an end (killed, left by exec), whose log ends in
-/// one, 64 MiB of it.
+/// Cuts off the hole of up to 64 MiB at the end of a log whose process has gone without closing it
+/// (killed, or left by exec).
 void cut_hole(const RunLog& log);
 
 }  // namespace gpupeak::tools

@@ -1,5 +1,6 @@
-// Whether the kernel ended a process of a run for memory: its own counters before and after, of the
-// cgroups (v1 and v2) that the run's processes are in and of the machine. Used by `run`.
+// Whether the kernel killed a process of a run for want of memory. It compares the kernel's
+// counters before and after the run: those of the machine, and of the cgroups (v1 and v2) that the
+// run's processes are in. Used by `run`.
 #pragma once
 
 #include <sys/types.h>
@@ -16,17 +17,18 @@ namespace gpupeak::tools {
 
 class MemoryKills {
  public:
-  /// As it is before the program starts, in the cgroup of this process. `mounts`: the table that
-  /// tells where the hierarchies are.
+  /// To be made before the program starts; reads the counters of this process's cgroup. `mounts`:
+  /// the table that tells where the hierarchies are mounted.
   explicit MemoryKills(std::string mounts = "/proc/self/mountinfo");
-  /// A process of the run, which may be in another cgroup: that counts from now on. Of one that has
-  /// ended v1 does not tell any more.
+  /// A process of the run. If it is in another cgroup, that one's counters count from now on. With
+  /// v1 the cgroup of a process that has ended is not known any more.
   void note(pid_t process);
 
-  /// The least of the limits as they were; 0: there is none.
+  /// The smallest of the limits when they were read, in bytes; 0: there is none.
   uint64_t limit() const;
 
-  /// Since then. `killed`: the started process was ended by SIGKILL.
+  /// What the counters say since then; none: no process was killed. `killed`: the started process
+  /// was ended by SIGKILL.
   std::optional<collector::RunRecord::MemoryKill> since(bool killed) const;
 
  private:
@@ -35,16 +37,16 @@ class MemoryKills {
     std::string path;    ///< below the hierarchy's root, as /proc/PID/cgroup has it
     std::string folder;  ///< where its files are
     bool v2 = false;
-    uint64_t kills = 0;     ///< processes of it (v2: and of those below it) that were killed
-    uint64_t refusals = 0;  ///< times that its own limit was what was reached
+    uint64_t kills = 0;     ///< killed processes of the cgroup (v2: and of cgroups below it)
+    uint64_t refusals = 0;  ///< how often its own limit was reached
     uint64_t limit = 0;     ///< 0: none
   };
   void add_groups(pid_t process, bool v2);
   static void read(Group& group);
 
   std::string mounts_;
-  std::set<std::string> noted_;  ///< as /proc/PID/cgroup has them
-  std::vector<Group> before_;    ///< of each process's the innermost first
+  std::set<std::string> noted_;  ///< texts of /proc/PID/cgroup
+  std::vector<Group> before_;    ///< for each process its innermost cgroup first
   uint64_t node_kills_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Keeps the names of a run's own programs and libraries in its logs when it has ended, so that
-// reports stay the same when these have been built anew, or are gone.
+// Keeps the names of functions of a run's own programs and libraries in its logs, when the run has
+// ended. So reports stay the same if these files are built anew, or removed.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,10 @@ namespace gpupeak::tools {
 enum class NamesOf { kAuto, kOwn, kAll, kNone };
 NamesOf names_of(const std::string& name);
 
-/// In a process of its own, which damaged symbols may end, and ends once `stop` becomes true. Of
-/// the time that the program `ran` it takes a fiftieth at most, at least 50 ms (kAuto), or, where
-/// names were asked for, a tenth, two seconds to ten, of all modules twenty. Then it says that not
-/// all did fit, unless `quiet`.
+/// Works in a process of its own, since damaged symbols may end it; ends early if `stop` becomes
+/// true. Time limit: with kAuto a fiftieth of the time that the program `ran`, 50 ms to 2 s; with
+/// kOwn a tenth of it, 2 s to 10 s; with kAll 20 s. Says if that was too little for all names,
+/// unless `quiet` or kAuto.
 void keep_names(const std::vector<RunLog>& logs, NamesOf which, std::chrono::nanoseconds ran,
                 bool quiet, const volatile sig_atomic_t& stop);
 

@@ -1,5 +1,4 @@
-// What NVML says of the memory of processes, by their ids. `run` asks it of processes that left no
-// log; nothing else of NVML is used there.
+// How much memory of GPUs processes have, by NVML. `run` asks for processes that left no log.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +18,7 @@ struct NvmlHeld {
 
 class RunNvml {
  public:
-  /// Loads NVML when it is first asked. Empty where there is none, or it does not tell.
+  /// Loads NVML at the first call. Empty if there is none, or if it does not tell.
   std::vector<NvmlHeld> all();
 
  private:
@@ -30,7 +29,7 @@ class RunNvml {
   bool load();
 
   bool tried_ = false;
-  void* processes_ = nullptr;  // its function
+  void* processes_ = nullptr;  // NVML's function that lists processes
   std::vector<Device> devices_;
 };
 

@@ -1,4 +1,4 @@
-// Where a run's logs go, and whether they can lie there.
+// Where a run's logs go, and whether they can be written there.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ std::string absolute_pattern(const std::string& out);
 std::string children_pattern(const std::string& pattern);
 /// Says why no log can be written there. The library would say so, too.
 bool can_be_written(const std::string& pattern, bool quiet);
-/// Before the program starts: what was recorded earlier under this name is not to be taken for this
-/// run's, if this one records nothing.
+/// To be called before the program starts. Removes an earlier log of this name: if this run records
+/// nothing, the old log must not be taken for its own.
 void prepare_place(const std::string& pattern, bool quiet);
 /// What is known of the log's name before the program is there: of a pattern its folder.
 std::string where_recorded(const std::string& pattern);

@@ -1,6 +1,7 @@
-// What is resident of a run's processes, by the kernel's lists, read from outside whenever there is
-// more than before: a program that only touches what it has, threads that end and give their stacks
-// back, and pages that several processes share are seen by nobody inside. Used by `run`.
+// What is resident of a run's processes, by the kernel's lists of mappings. They are read from
+// outside, whenever more is resident than before. From inside nobody sees a program that only
+// touches memory, threads that end and give their stacks back, or which pages several processes
+// share. Used by `run`.
 #pragma once
 
 #include <sys/types.h>
@@ -18,16 +19,16 @@ namespace gpupeak::tools {
 
 class RunResident {
  public:
-  /// A process that lives, and what the kernel counts as resident of it.
+  /// A process that lives, and the bytes that the kernel counts as resident of it.
   void note(pid_t process, uint64_t start_time, uint64_t rss_bytes);
-  /// Of all that were noted since the last call: reads the lists of those that have a good part
-  /// more than before, or somewhat more for a while, and their proportional parts where together
-  /// they have. Since there must be more each time there are some hundred readings of a process.
-  /// Reading takes a sixteenth of a processor at most, and of small processes (a build has
-  /// hundreds) a four-hundredth. Tells what it took.
+  /// Reads the lists of those processes noted since the last call that have much more than before,
+  /// or somewhat more for a while. If all together have much more, it reads the proportional parts
+  /// of all. Since there must be more each time, a process is read some hundred times at most.
+  /// Reading takes at most a sixteenth of a processor, for small processes (a build has hundreds) a
+  /// four-hundredth. Returns the processor time that it took.
   std::chrono::nanoseconds look();
 
-  /// What there was at the highest of each, and of all together.
+  /// Adds what was resident when each process had most, and when all together had.
   void add_to(collector::RunRecord& record) const;
 
  private:
@@ -37,9 +38,9 @@ class RunResident {
   struct Known {
     uint64_t start_time = 0;
     std::optional<collector::RunRecord::Resident> highest;
-    uint64_t rss_bytes = 0;                         ///< as it was noted last
-    std::chrono::steady_clock::time_point since{};  ///< it has been that
-    uint64_t read_bytes = 0;  ///< the last of these for which the list was read
+    uint64_t rss_bytes = 0;                         ///< as noted last
+    std::chrono::steady_clock::time_point since{};  ///< since when rss_bytes has not changed
+    uint64_t read_bytes = 0;                        ///< rss_bytes when the list was read last
   };
   struct Budget {
     std::chrono::nanoseconds spent{};
@@ -52,10 +53,11 @@ class RunResident {
 
   std::map<pid_t, Noted> noted_;
   std::map<pid_t, Known> known_;
-  std::map<std::string, uint64_t> static_data_;  ///< of modules, by path: what their files lack
+  std::map<std::string, uint64_t>
+      static_data_;  ///< by module's path: bytes that its file does not have
   std::vector<collector::RunRecord::Resident>
-      done_;                            ///< of processes whose number is another's now
-  uint64_t sum_ = 0, highest_sum_ = 0;  ///< as noted last, and at the last reading of all
+      done_;                            ///< of processes whose pid another process has now
+  uint64_t sum_ = 0, highest_sum_ = 0;  ///< as noted last; when all were read last
   std::chrono::steady_clock::time_point sum_since_{};
   Budget large_, small_;
   std::optional<collector::RunRecord::Together> together_;

@@ -1,5 +1,5 @@
-// The summary of a run's log, made beside its compression where processors are idle meanwhile, so
-// that the first report of it is there at once.
+// Makes the summary of a run's log while the log is compressed, if processors are idle then. So the
+// first report is there at once.
 #pragma once
 
 #include <sys/types.h>
@@ -12,22 +12,23 @@ namespace gpupeak::tools {
 
 class SummaryBeside {
  public:
-  /// Begins, where there are processors for it: in a process of its own, which can be given up at
-  /// once.
+  /// Begins in a process of its own, which can be killed at any time; does nothing if there are no
+  /// idle processors.
   explicit SummaryBeside(const std::string& log);
   SummaryBeside(const SummaryBeside&) = delete;
   SummaryBeside& operator=(const SummaryBeside&) = delete;
   /// Gives it up.
   ~SummaryBeside();
 
-  /// The log has become a file with the same content, and stays. Waits until the summary is kept,
-  /// with a progress bar: at most so long, and until `stop` becomes true. False: it is not kept.
+  /// To be called when the log has become the compressed file, which has the same content. Waits
+  /// with a progress bar until the summary is kept, at most `most`, or until `stop` becomes true.
+  /// False: it is not kept.
   bool keep(std::chrono::duration<double> most, const volatile sig_atomic_t& stop);
 
  private:
   pid_t child_ = -1;
-  int word_ = -1;  // to the child, when the log has become what it stays
-  int news_ = -1;  // from the child, how far it is
+  int word_ = -1;  // pipe to the child: the log will not change any more
+  int news_ = -1;  // pipe from the child: how far it is
 };
 
 }  // namespace gpupeak::tools

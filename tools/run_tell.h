@@ -1,4 +1,5 @@
-// What `run` says when the program has ended: its first screen, and what that does not speak of.
+// What `run` says when the program has ended: the first screen, and facts that the screen leaves
+// out.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,9 @@ namespace gpupeak::tools {
 /// 0.
 uint64_t unseen_rss_bytes(const std::vector<RunLog>& logs, uint64_t largest_bytes,
                           uint64_t seen_bytes);
-/// Where the log has no end though the process ended by itself, and under another name than it
-/// began with: a wrapper has become a program that does not load the library.
+/// Adds the started process to `unrecorded` if it went on with a program that does not load the
+/// library, as a wrapper does: the log has no end, though the process ended by itself and under
+/// another name.
 void note_last_program(const RunLog& log, const std::string& command, const std::string& name,
                        std::vector<collector::RunRecord::Unrecorded>& unrecorded);
 void say_why_there_is_no_log(const std::string& program, const std::string& children,

@@ -1,5 +1,5 @@
-// What the names given to a verb stand for: a log of `run` for the run, a folder for those in it,
-// and with --process one process of it.
+// Which logs the names given to a verb mean: a log of `run` means the whole run, a folder all runs
+// in it; with --process one process of each run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,17 +19,17 @@ bool are_files(const std::vector<std::string>& names);
 std::vector<collector::RunLogs> runs_of(const std::vector<std::string>& names,
                                         const std::string& process);
 
-/// For verbs that show one process of a run: of each run the one that was chosen, else the one that
-/// held the most, which is then said on standard error.
+/// For verbs that show one process of a run: the chosen process of each run. If none was chosen,
+/// the one that held the most; that is said on standard error.
 std::vector<std::string> process_logs(const std::vector<std::string>& names,
                                       const std::string& process);
 std::string process_log(const std::string& name, const std::string& process);
 
-/// For a page: of each run the lead and the other processes that used a GPU.
+/// For a page: the lead of each run, and its other processes that used a GPU.
 std::vector<std::string> page_logs(const std::vector<std::string>& names,
                                    const std::string& process);
 
-/// For verbs that take all of a run's: logs that are there already are not added again.
+/// For verbs that take all logs of a run. No log is there twice.
 std::vector<std::string> all_logs(const std::vector<std::string>& names);
 
 }  // namespace gpupeak::tools

@@ -11,7 +11,7 @@
 
 namespace gpupeak::tools {
 
-/// Why the thread does not stand so; empty: it does.
+/// Why the thread is not at a safe point; empty: it is.
 std::string unsafe_because(Dwfl* modules, pid_t thread);
 
 }  // namespace gpupeak::tools

@@ -1,5 +1,5 @@
-// What `run` tells the user, on standard error. That belongs to the program first: if it is closed,
-// full, or has no reader any more, nothing is said and nothing else changes.
+// What `run` tells the user, on standard error, which is the program's as well. If it is closed,
+// full, or has no reader any more, nothing is said, and the run goes on.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,17 +9,17 @@
 
 namespace gpupeak::tools {
 
-/// As it is. Never throws; raises no SIGPIPE once it is ignored.
+/// Writes the text as it is. Never throws. Raises SIGPIPE unless that is ignored.
 void say_text(std::string_view text);
 
-/// A line of ours: "gpupeak: …".
+/// Writes a line "gpupeak: …".
 template <typename... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) {
   say_text("gpupeak: " + fmt::format(format, std::forward<Args>(args)...) + "\n");
 }
 
-/// Where 0, 1 or 2 is closed a file of ours would get its number, and the program's output would go
-/// there: /dev/null takes the place, in this process alone.
+/// Opens /dev/null, in this process alone, as those of the descriptors 0, 1 and 2 that are closed.
+/// Else the next file of ours would get such a number, and output would go there.
 void occupy_standard_descriptors();
 
 }  // namespace gpupeak::tools

@@ -1,12 +1,13 @@
-// Reads the names that the first screen will need while the program still runs: of libraries of
-// hundreds of megabytes this takes longer than all else that happens behind the program's end.
+// Reads the names that the first screen will need, while the program still runs. With libraries of
+// hundreds of megabytes that takes longer than everything else after the program's end.
 //
 //   program   ████████████████████████████▏ ends
 //   run       ···························▕ hand_over() ▕ screen
 //   ahead       ▒▒ look   ▒ look            ▒ names are known
 //
-// In a process of its own, since damaged symbols may end it: a thread of it looks, which has a
-// processor only where nothing else wants it. `run` has one where processors are to spare.
+// It works in a process of its own, since damaged symbols may end it. A thread there makes the
+// looks; it gets a processor only if nothing else wants one. `run` uses it if processors are to
+// spare.
 #pragma once
 
 #include <sys/types.h>
@@ -21,14 +22,14 @@ namespace gpupeak::tools {
 
 class ScreenAhead {
  public:
-  /// Where the run's log lies by now; empty: there is none yet. Called in the other process.
+  /// The path of the run's log; empty: there is none yet. Called in the other process.
   using FindLog = std::function<std::string()>;
 
-  /// Begins, before this process has a second thread.
+  /// Begins. To be called while this process has only one thread.
   ScreenAhead(const FindLog& find, const collector::TextStyle& style);
   ScreenAhead(const ScreenAhead&) = delete;
   ScreenAhead& operator=(const ScreenAhead&) = delete;
-  /// Ends what was not handed over.
+  /// Ends the other process unless it was handed over.
   ~ScreenAhead();
 
   static bool is_worth_it();
@@ -37,15 +38,15 @@ class ScreenAhead {
     pid_t process = -1;  ///< -1: there is none
     int pipe = -1;       ///< gives the lines of the screen, then ends
   };
-  /// The program has ended, and its log is this one. Whoever gets the child waits for it; it fails
-  /// where the screen cannot be made so.
+  /// To be called when the program has ended, with its log. The caller waits for the child that it
+  /// gets. The child fails if it cannot make the screen.
   Child hand_over(const std::string& log);
-  /// Whether somebody else, the kernel in want of memory, has killed it.
+  /// Whether somebody else has killed it, such as the kernel for want of memory.
   bool was_killed();
 
  private:
   Child child_;
-  int word_ = -1;  // to the child: the log's name
+  int word_ = -1;  // pipe to the child: the log's name
 };
 
 }  // namespace gpupeak::tools

@@ -1,4 +1,4 @@
-// The lines of the first screen, made by this very process.
+// Makes the lines of the first screen in the calling process.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ collector::Options screen_options(const collector::Reading& reading);
 std::string screen_lines(const std::string& log, const collector::Reading& reading,
                          const collector::TextStyle& style,
                          const collector::Progress& progress = {});
-/// For a process of its own: writes them to a pipe and ends, with 1 where they cannot be made.
+/// For a helper process: writes the lines to a pipe and ends; with exit code 1 if they cannot be
+/// made.
 [[noreturn]] void write_screen(int pipe, const std::string& log, const collector::Reading& reading,
                                const collector::TextStyle& style);
 

@@ -7,13 +7,13 @@
 
 namespace gpupeak::tools {
 
-/// Every figure is exact, and the run was recorded to its end: of one that was killed nobody knows
-/// what it would have taken.
+/// Whether every figure is exact and the run was recorded to its end. If it was killed, nobody
+/// knows what it would have taken.
 inline bool is_whole(const collector::Quality& quality) {
   return quality.exact && quality.log_complete;
 }
 
-/// Likewise of all processes of a run; none still runs, and none that used a GPU is missing.
+/// The same for all processes of a run. Also, none still runs, and none that used a GPU is missing.
 inline bool is_whole(const collector::Summary& summary) {
   if (!is_whole(summary.quality)) return false;
   const auto& run = summary.whole_run;

@@ -12,7 +12,8 @@ namespace gpupeak::tools {
 collector::HostNeed host_need_of(const std::vector<std::string>& logs,
                                  const collector::Reading& reading);
 
-/// What there is to have: the limit of this process's control groups, else the machine's memory.
+/// The host's capacity in bytes: the limit of this process's control groups, else the machine's
+/// memory.
 collector::SweepCapacity host_capacity();
 
 }  // namespace gpupeak::tools

@@ -5,12 +5,14 @@
 
 namespace gpupeak::tools {
 
-/// Throws UsageError for a process that there is not, or that writes no log.
+/// The log of a running process. Throws UsageError if there is no such process, or if it writes no
+/// log.
 std::string log_of_target(const std::string& pid_or_log);
 
-/// The same, of a process of this user's, in this namespace of processes, whose log is to be written.
+/// The same for a log that is to be written: the process must be this user's and in this PID
+/// namespace.
 std::string log_of_own_target(const std::string& pid_or_log);
-/// The log that is meant by an argument: a file, or else the id of a process.
+/// The log that an argument means: a file, or else the id of a process.
 std::string log_meant_by(const std::string& log);
 
 }  // namespace gpupeak::tools

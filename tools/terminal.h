@@ -13,14 +13,14 @@ namespace gpupeak::tools {
 /// How to write text to a file descriptor.
 collector::TextStyle style_for(int fd, const TextOptions& options);
 
-/// A bar on standard error once something has taken a second; nothing unless that is a terminal.
+/// Shows a bar on standard error once a task has taken a second; nothing if that is no terminal.
 class ProgressBar {
  public:
-  /// `what`: what takes a while.
+  /// `what`: name of the task.
   explicit ProgressBar(const char* what = "reading") : what_(what) {}
   ~ProgressBar() { clear(); }
   collector::Progress callback();
-  /// Takes it off the terminal again.
+  /// Removes the bar from the terminal.
   void clear();
 
  private:

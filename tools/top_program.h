@@ -22,13 +22,13 @@ struct CurvePoint {
 };
 using TopCurve = std::vector<CurvePoint>;
 
-/// What a replay has found.
+/// What a replay of the log has found.
 struct TopFindings {
   collector::Summary summary;
   std::map<int32_t, TopCurve> devices;
   TopCurve heap;
-  double at_seconds = 0;   ///< till then
-  double cpu_seconds = 0;  ///< that it took
+  double at_seconds = 0;   ///< end of the replay, since the recording began
+  double cpu_seconds = 0;  ///< processor time of the replay
   uint64_t log_bytes = 0;
   std::string problem;  ///< why there is nothing
 };
@@ -41,7 +41,7 @@ class TopProgram {
 
   const FolderLog& log() const { return log_; }
   const TopFindings* findings() const { return findings_.get(); }
-  /// Since the recording began; of a program that has ended, how long it ran, if that is known.
+  /// Seconds since the recording began; if the program has ended, how long it ran; none: not known.
   std::optional<double> seconds() const;
   std::vector<int32_t> devices() const;
   const gpupeak_device_counters& device(int32_t number) const {
@@ -52,19 +52,19 @@ class TopProgram {
   uint64_t device_peak() const;
   bool has_heap() const;
 
-  /// Of the replay, and of the looks since.
+  /// By the replay, and by the looks since then.
   TopCurve curve(int32_t device) const;
   TopCurve heap_curve() const;
-  /// Recorded events; nothing before the second look.
+  /// Recorded events a second; none before the second look.
   std::optional<double> events_per_second() const;
-  /// Bytes a second of the last minute, by a straight line; nothing where too little was seen, or
-  /// the program runs no longer.
+  /// Growth in bytes a second, by a straight line through the last minute; none if too little was
+  /// seen, or if the program has ended.
   std::optional<double> growth(int32_t device) const;
-  /// Till the card is full if it goes on like that; nothing where it does not grow, or the card's
-  /// size is not known.
+  /// Seconds until the card is full at that growth; none if it does not grow, or if the card's size
+  /// is not known.
   std::optional<double> seconds_to_full(int32_t device) const;
-  /// In use on the device by the driver's own account, brought up to now by what was tracked since;
-  /// nothing if no reading was found.
+  /// Bytes in use on the device by the driver's last reading, plus what was tracked since; none if
+  /// there is no reading.
   std::optional<uint64_t> used(int32_t device) const;
 
  private:

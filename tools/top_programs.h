@@ -11,16 +11,16 @@
 
 namespace gpupeak::tools {
 
-/// Those below a folder, or the one of a log.
+/// The programs of all logs below a folder, or of one log.
 class TopPrograms {
  public:
   TopPrograms(const std::string& place, const collector::Sanitizer& sanitizer);
 
   void look();
   std::vector<TopProgram>& all() { return all_; }
-  /// With those that are too many to be shown.
+  /// Also counts programs that are not shown, since there are too many.
   size_t in_all() const { return in_all_; }
-  /// By the path of its log; nullptr: there is none.
+  /// The program with this log; nullptr: there is none.
   TopProgram* find(const std::string& path);
   bool any_is_live() const;
 

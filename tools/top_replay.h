@@ -16,7 +16,7 @@
 
 namespace gpupeak::tools {
 
-/// Till the end of the log as it is now.
+/// Replays the log up to its present end.
 std::shared_ptr<const TopFindings> replay_for_top(const std::string& path,
                                                   const collector::Reading& reading,
                                                   const collector::Progress& progress = {});
@@ -28,15 +28,16 @@ class TopReplay {
   TopReplay(const TopReplay&) = delete;
   TopReplay& operator=(const TopReplay&) = delete;
 
-  /// Begins a replay unless one is under way or, if nobody `asked` for it by hand, it would take
-  /// more than this program may. `before`: what the last one found.
+  /// Begins a replay, unless one is under way, or it would take more processor time than it may.
+  /// `asked`: a user asked for it, so that it may take any time. `before`: what the last replay
+  /// found.
   void want(const std::string& path, uint64_t log_bytes, const TopFindings* before, bool asked);
   bool is_busy() const { return job_.valid(); }
-  /// Of which log.
+  /// Which log is being replayed.
   const std::string& path() const { return path_; }
-  /// What was found, once.
+  /// What the replay has found; only the first call after its end gets it.
   std::shared_ptr<const TopFindings> done();
-  /// How long one would take.
+  /// How many seconds a replay would take.
   static double estimate(uint64_t log_bytes, const TopFindings* before);
 
  private:

@@ -33,7 +33,7 @@ struct TopInput {
 
 class TopScreen {
  public:
-  /// Takes the terminal over, till it is destroyed. Throws UsageError if it cannot.
+  /// Takes the terminal over until the object is destroyed. Throws UsageError if it cannot.
   TopScreen();
   ~TopScreen();
   TopScreen(const TopScreen&) = delete;
@@ -44,7 +44,7 @@ class TopScreen {
   size_t rows() const;
   /// The lines from `first` on, as many as there is room for.
   void draw(const TopLines& lines, size_t first, const std::string& footer);
-  /// Waits so long for a key.
+  /// Waits at most so long for a key.
   TopInput wait(int milliseconds);
 };
 

@@ -24,18 +24,18 @@ inline constexpr const char* kTopSorts[] = {"memory", "peak", "growth", "events"
 
 struct TopView {
   TopSort sort = TopSort::kMemory;
-  std::string filter;  ///< rows that have it somewhere
-  /// The other holders: of the peak in place of those that hold now; of a program that has ended
-  /// those of the end in place of the peak's.
+  std::string filter;  ///< only rows that contain this text are shown
+  /// Show the other holders. While a program runs these are the peak's, in place of those now; when
+  /// it has ended, those at its end, in place of the peak's.
   bool shows_other = false;
   bool has_choice = false;   ///< a row is chosen, by hand
   size_t chosen = 0;         ///< a row
-  bool shows_stack = false;  ///< of the chosen holder
+  bool shows_stack = false;  ///< whether the stack of the chosen holder is shown
   bool is_replaying = false;
   double replay_seconds = 0;  ///< that it would take
 };
 
-/// Those that the filter leaves, in order.
+/// The programs that pass the filter, in the order in which they are shown.
 std::vector<const TopProgram*> arranged(const std::vector<TopProgram>& programs,
                                         const TopView& view);
 /// The rows of `programs` begin at line `kTopListHead`.
@@ -43,13 +43,13 @@ inline constexpr size_t kTopListHead = 2;
 TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all,
                    const TopView& view, const collector::TextStyle& style);
 
-/// Whether they are those of the peak.
+/// Whether the holders that are shown are those of the peak.
 inline bool are_of_peak(const TopProgram& program, const TopView& view) {
   return view.shows_other == program.log().is_live();
 }
-/// What the holders' rows are, after the filter; empty while nothing is known.
+/// The rows of holders that pass the filter; empty as long as nothing is known.
 std::vector<const collector::Holder*> holders_of(const TopProgram& program, const TopView& view);
-/// At most `rows` lines, of which holders take what is left.
+/// At most `rows` lines; holders take those that the other parts leave.
 TopLines program_text(const TopProgram& program, const TopView& view, size_t rows,
                       const collector::TextStyle& style);
 

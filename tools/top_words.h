@@ -15,10 +15,10 @@ std::string rate_text(const std::optional<double>& per_second);
 /// Bytes a second, with their sign.
 std::string growth_text(const std::optional<double>& growth, const collector::TextStyle& style);
 std::string state_text(const TopProgram& program);
-/// The fastest growth, the soonest end: of all its devices.
+/// The fastest growth, and the soonest time at which a card is full, of all devices of the program.
 std::optional<double> growth_of(const TopProgram& program);
 std::optional<double> full_of(const TopProgram& program);
-/// Whatever the case.
+/// Whether the text contains the other, in upper or lower case.
 bool contains(const std::string& text, const std::string& part);
 
 }  // namespace gpupeak::tools

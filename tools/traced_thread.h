@@ -14,9 +14,9 @@ namespace gpupeak::tools {
 
 class TracedThread {
  public:
-  /// Stops it. Throws LogError where that is not allowed, or where it does not stop.
+  /// Stops the thread. Throws LogError if that is not allowed, or if the thread does not stop.
   explicit TracedThread(pid_t thread);
-  /// Lets it go on as if nothing had been.
+  /// Lets the thread go on where it was.
   ~TracedThread();
   TracedThread(const TracedThread&) = delete;
   TracedThread& operator=(const TracedThread&) = delete;
@@ -25,15 +25,15 @@ class TracedThread {
   uint64_t ip() const { return saved_.rip; }
   uint64_t thread_pointer() const { return saved_.fs_base; }
 
-  /// Takes memory in the program for a stack, code and arguments. `system_call`: where the program
-  /// has such an instruction.
+  /// Maps memory in the program for a stack, code and arguments. `system_call`: address of a system
+  /// call instruction in the program.
   void prepare(uint64_t system_call);
   /// Where `bytes` of arguments lie, for write() and read().
   uint64_t place(size_t bytes);
   void write(uint64_t at, const void* from, size_t bytes) const;
   void read(uint64_t at, void* to, size_t bytes) const;
   std::string read_text(uint64_t at) const;
-  /// Calls the function. Throws LogError where it faults, or does not return in time.
+  /// Calls the function. Throws LogError if it faults, or does not return in time.
   uint64_t call(uint64_t function, const std::vector<uint64_t>& arguments, double seconds);
 
  private:

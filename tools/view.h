@@ -26,26 +26,26 @@ struct ViewOptions {
 };
 void add_view_options(CLI::App& verb, ViewOptions& options);
 
-/// Of views of the peak, which may show another moment instead.
+/// Options of views of the peak that may show another moment instead.
 struct MomentOptions : ViewOptions {
   std::string at = "peak";  ///< as collector::held_at() takes it
 };
 void add_moment(CLI::App& verb, std::string& at);
-/// Who held the scope then.
+/// Who held the scope at that moment.
 collector::Held held_by(const collector::Profile& profile, const MomentOptions& options);
 
 /// Who held the memory of each device and of the host, at each of these moments.
 std::vector<std::vector<collector::Held>> live_at(const collector::Profile& profile,
                                                   const std::vector<std::string>& moments);
 
-/// Of `tree` and `flame`.
+/// Options of `tree` and `flame`.
 struct TreeOptions : MomentOptions {
   double min_percent = 1;
   uint32_t depth = 0;  ///< 0: all
 };
 void add_tree_options(CLI::App& verb, TreeOptions& options);
 
-/// Of `leaks` and `temporary`.
+/// Options of `leaks` and `temporary`.
 struct SitesOptions : ViewOptions {
   size_t top = 20;
 };
@@ -56,7 +56,7 @@ struct LogView {
   std::function<void(std::ostream&, const collector::TextStyle&)> text;
   std::function<void(std::ostream&)> json;
 };
-/// Of devices alone, where the scope is one of theirs.
+/// How to read a log for the scope: without the heap if it is a scope of devices.
 collector::Reading reading_for(const ViewOptions& options);
 
 /// Has `read` replay each log, then writes them in turn; JSON of several is an array. Returns the

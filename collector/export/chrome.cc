@@ -13,7 +13,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// So many parts of the run have a largest and a last value for each counter.
+/// The run is cut into so many equal parts. Each counter has its largest and its last value of
+/// each.
 constexpr uint64_t kCounterParts = 10'000;
 /// Threads have smaller numbers (PID_MAX_LIMIT).
 constexpr uint32_t kProcessTrackTid = (1 << 22) + 1;
@@ -50,7 +51,7 @@ class Chrome : public PhaseSlices {
     uint64_t part = 0;
     uint64_t max = 0, max_ticks = 0;
     uint64_t last = 0, last_ticks = 0;
-    bool any = false;  // in this part
+    bool any = false;  // has a value in this part
   };
 
   void write_names() {
@@ -101,7 +102,8 @@ class Chrome : public PhaseSlices {
     if (!counter.any) return;
     counter.any = false;
     value(counter.scope, counter.max, counter.max_ticks);
-    // Many events share a time where one thread writes alone: the last may have the maximum's.
+    // The last value may have the time of the largest: in a log of one thread many events share
+    // one.
     if (counter.last_ticks != counter.max_ticks || counter.last != counter.max) {
       value(counter.scope, counter.last, counter.last_ticks);
     }

@@ -51,7 +51,7 @@ std::vector<Row> rows_of(Profile& profile, ScopeId scope) {
   return list;
 }
 
-/// The function that the site begins with, and where in it.
+/// The site's innermost function, and the line in it.
 std::string place_fields(const Holder& site) {
   if (site.parts.empty()) return ",,";
   const Frame& frame = site.parts.front().frame;

@@ -49,7 +49,7 @@ class Insert {
     step();
   }
 
-  /// What has been bound stays so for the next run. A text must last until then.
+  /// A bound value stays for the next run(). A text must last until then.
   void bind(int column, int64_t value);
   void bind(int column, uint64_t value) { bind(column, static_cast<int64_t>(value)); }
   void bind(int column, uint32_t value) { bind(column, static_cast<int64_t>(value)); }
@@ -103,7 +103,7 @@ class Rows {
  private:
   using Row = std::tuple<Columns...>;
   static constexpr size_t kColumns = sizeof...(Columns);
-  static constexpr size_t kMostBound = 999;  // by every version of SQLite
+  static constexpr size_t kMostBound = 999;  // every version of SQLite takes so many
   static constexpr size_t kRows = kMostBound / kColumns;
 
   template <size_t... Places>
@@ -117,7 +117,7 @@ class Rows {
 
   Insert one_, many_;
   std::vector<Row> rows_;
-  size_t count_ = 0;  // of them those that are not yet written
+  size_t count_ = 0;  // rows that are not yet written
 };
 
 }  // namespace gpupeak::collector

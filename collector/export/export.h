@@ -18,10 +18,10 @@ namespace gpupeak::collector {
 
 struct ExportOptions {
   std::string scope;  ///< which memory; empty: Profile::scope chooses
-  Progress progress;  ///< of formats that read the events once more
+  Progress progress;  ///< told by formats that replay the events once more
   std::string run =
-      {};  ///< as logs_of_run() takes it: what that knows of the process; empty: nothing
-  std::string at = {};  ///< as held_at() takes it, of formats with `has_moment`; empty: the peak
+      {};  ///< name of the run, for logs_of_run(), which knows more of the process; empty: none
+  std::string at = {};  ///< a moment as held_at() takes it, if `has_moment`; empty: the peak
 };
 
 void export_massif(Profile& profile, const ExportOptions& options, std::ostream& out);
@@ -39,11 +39,11 @@ void export_sqlite(Profile& profile, const ExportOptions& options, const std::st
 struct ExportFormat {
   std::string_view name;
   std::string_view description;
-  bool binary;  ///< nothing for a terminal
+  bool binary;  ///< not to be written to a terminal
   void (*write)(Profile&, const ExportOptions&, std::ostream&);
   void (*write_file)(Profile&, const ExportOptions&, const std::string&);  ///< if not `write`
   std::string_view alias = {};                                             ///< another name for it
-  bool packed = false;                                                     ///< compressed already
+  bool packed = false;      ///< the format itself is compressed
   bool has_moment = false;  ///< it shows who held the peak, or another moment
 };
 

@@ -25,7 +25,7 @@ void export_folded(Profile& profile, const ExportOptions& options, std::ostream&
     std::string line;
     for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
       std::string name = frame_name(*call->frame);
-      std::replace(name.begin(), name.end(), ';', ':');  // which parts frames
+      std::replace(name.begin(), name.end(), ';', ':');  // since ';' stands between frames
       line += (line.empty() ? "" : ";") + name;
     }
     if (line.size() > text_left) profile.refuse_stacks();

@@ -19,10 +19,10 @@ namespace gpupeak::collector {
 namespace {
 
 /// Numbers the different pairs of size and stack in the order in which they come. A log has
-/// millions, which are hit at random.
+/// millions of pairs, and looks them up in no order.
 class Allocations {
  public:
-  /// The number of the pair; `count()` before the call if it is a new one.
+  /// The number of the pair. A new pair gets the next one, which was count() before the call.
   uint32_t number(uint64_t bytes, uint32_t stack) {
     if (size_t{2} * count_ >= size()) grow();
     Entry& entry = find(bytes, stack);
@@ -30,7 +30,7 @@ class Allocations {
     return entry.number_plus_1 - 1;
   }
   uint32_t count() const { return count_; }
-  /// What number() will need.
+  /// Fetches the cache line that number() will need.
   void prefetch(uint64_t bytes, uint32_t stack) const {
     prefetch_line(&entries_[place_of(bytes, stack)]);
   }
@@ -78,13 +78,13 @@ class Heaptrack : public ReplayObserver {
       if (key == "arg")
         command += (command.empty() ? "" : " ") + profile.definitions().shown(value);
     }
-    // The version of heaptrack that this is like, and of its format.
+    // The version of heaptrack that would write this, and of its format.
     write("v 10400 2\nX {}\nI {:x} 0\n", command, kPageBytes);
   }
 
   void finish() {
     write_changes();
-    // Samples miss the peak, which the kernel knows.
+    // The samples miss the peak; the kernel has counted it.
     const uint64_t peak = profile_.log().counters().rss_peak_bytes;
     if (peak > rss_peak_) write("R {:x}\n", peak / kPageBytes);
     write("c {:x}\n", std::max<int64_t>(ms_of(profile_.replay().last_ticks()), 0));
@@ -92,7 +92,7 @@ class Heaptrack : public ReplayObserver {
   }
 
  private:
-  /// Text goes out in large pieces: a stream takes longer over a line than all else does.
+  /// Text is written in large pieces: to write each line to the stream would take most of the time.
   template <class... Args>
   void write(fmt::format_string<Args...> format, Args&&... args) {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
@@ -126,7 +126,8 @@ class Heaptrack : public ReplayObserver {
     }
   }
 
-  /// Some events late, so that what their numbers are looked up in has arrived.
+  /// Writes events some later than they come, so that the cache lines for their numbers have
+  /// arrived.
   void write_changes() {
     for (size_t i = 0; i < change_count_; ++i) {
       const Change& change = changes_[i];
@@ -154,15 +155,15 @@ class Heaptrack : public ReplayObserver {
     return number;
   }
 
-  /// Our own code, and the interpreter's where the log has Python's frames.
+  /// Frames to leave out: our own code; the interpreter's if the log has Python's frames.
   bool is_left_out(uint32_t node) {
     const ResolvedAddress& resolved = profile_.symbolizer().resolve(node);
     return resolved.frames.front().module.starts_with(kOwnModule) ||
            (has_python_ && resolved.is_interpreter());
   }
 
-  /// Callers are defined before those they call; a stack may be as deep as the log likes, so no
-  /// recursion.
+  /// Callers are defined before what they call. Without recursion, since a damaged log's stack may
+  /// be of any depth.
   size_t trace(uint32_t stack) {
     if (traces_[stack] != 0) return traces_[stack];
     const std::vector<StackNode>& nodes = profile_.definitions().nodes();
@@ -217,7 +218,7 @@ class Heaptrack : public ReplayObserver {
   const bool has_python_ = profile_.definitions().python_frames().size() > 1;
   std::ostream& out_;
   int64_t ms_ = 0;
-  uint64_t rss_peak_ = 0;  // of the samples
+  uint64_t rss_peak_ = 0;  // largest sample
   size_t trace_count_ = 0;
   std::vector<size_t> traces_;  // by node; 0: not yet defined
   Allocations allocations_;

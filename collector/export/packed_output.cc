@@ -14,7 +14,8 @@ namespace {
 
 constexpr size_t kPiece = 64 << 10;
 
-/// Collects pieces for a compressor: `Packer::add(bytes, count, last)`.
+/// A stream buffer that collects what is written, and hands it to the compressor in large pieces:
+/// `Packer::add(bytes, count, last)`.
 template <typename Packer>
 class PackingBuffer : public std::streambuf {
  public:

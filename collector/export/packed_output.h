@@ -10,10 +10,11 @@ namespace gpupeak::collector {
 
 enum class OutputPacking { kNone, kGzip, kZstd };
 
-/// `.gz` and `.zst`, else nothing.
+/// By the ending of the path: `.gz`, `.zst`; else kNone.
 OutputPacking packing_of(std::string_view path);
 
-/// Has `write` write, compressed, to `out`. Throws std::runtime_error where a compressor does.
+/// Calls `write` with a stream, and writes to `out` what that gets, compressed. Throws
+/// std::runtime_error if the compressor fails.
 void write_packed(OutputPacking packing, std::ostream& out,
                   const std::function<void(std::ostream&)>& write);
 

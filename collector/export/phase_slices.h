@@ -24,8 +24,8 @@ class PhaseSlices : public ReplayObserver {
   virtual void on_slice_end(uint32_t track, uint64_t ticks) = 0;
 
  private:
-  /// What begins again grows with the square of the phases that overlap so: a small log's could
-  /// fill a disk.
+  /// How many slices may begin again. Their number grows with the square of the phases that
+  /// overlap, so that without a limit the export of a small log could fill a disk.
   static constexpr uint64_t kMostAgain = UINT64_C(1) << 22;
 
   void on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,

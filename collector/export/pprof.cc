@@ -64,8 +64,8 @@ namespace function_field {
 enum : protozero::pbf_tag_type { kId = 1, kName = 2, kSystemName = 3, kFilename = 4 };
 }
 
-/// What an allocation merely passes through: readers leave these functions, and what they call, out
-/// of their graphs, so that a leaf is whoever asked for the memory.
+/// Allocation functions (drop_frames): readers leave them, and what they call, out of their graphs,
+/// so that a leaf is whoever asked for the memory.
 constexpr std::string_view kDropFrames =
     "(__libc_)?(malloc|calloc|realloc|reallocarray|memalign|valloc|pvalloc|aligned_alloc|"
     "posix_memalign|mmap(64)?)|operator new.*|cu(da)?(Mem|Malloc|HostAlloc|MemAlloc).*";
@@ -208,7 +208,7 @@ class Pprof {
     mapping.add_int64(mapping_field::kFilename, string(profile_.definitions().shown(module.path)));
     mapping.add_int64(mapping_field::kBuildId,
                       string(profile_.definitions().sanitizer().id(module.build_id)));
-    // All that there is to know is in here: readers need not look for the files.
+    // The profile has all names and lines, so that readers need not look for the files.
     mapping.add_bool(mapping_field::kHasFunctions, true);
     mapping.add_bool(mapping_field::kHasFilenames, true);
     mapping.add_bool(mapping_field::kHasLineNumbers, true);

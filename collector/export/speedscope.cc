@@ -25,7 +25,7 @@ class Speedscope {
   explicit Speedscope(Profile& profile) : profile_(profile) {}
 
   Json profile(std::string name, const std::vector<Contribution>& parts) {
-    std::unordered_map<uint32_t, uint64_t> by_stack;  // of several phases and threads
+    std::unordered_map<uint32_t, uint64_t> by_stack;  // sums over phases and threads
     uint64_t sum = 0;
     for (const Contribution& part : parts) {
       by_stack[profile_.replay().sites().info(part.group).stack] += part.bytes;
@@ -73,7 +73,7 @@ class Speedscope {
     return frames;
   }
 
-  /// Its number; `line` 0: not known.
+  /// The frame's number; `line` 0: not known.
   size_t frame(std::string name, const std::string& file, int line) {
     const auto [known, added] = ids_.try_emplace({name, file, line}, frames_.size());
     if (!added) return known->second;

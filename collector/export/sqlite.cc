@@ -113,7 +113,7 @@ class Tables : public PhaseSlices {
     Insert gpus(database, "TARGET_INFO_GPU", 4);
     uint64_t row = 0;
     for (const DeviceInfo& device : profile_.definitions().devices()) {
-      if (row++ != device.ordinal) continue;  // twice, or out of order: a damaged log
+      if (row++ != device.ordinal) continue;  // a damaged log has one twice, or out of order
       gpus(device.ordinal, escape(device.name), device.total_bytes,
            profile_.definitions().sanitizer().id(device.uuid));
     }
@@ -151,7 +151,7 @@ class Tables : public PhaseSlices {
   /// `run_name`: as ExportOptions::run.
   void write_summary(Database& database, const std::string& run_name) {
     Options options;
-    options.stacks = false;  // the figures alone
+    options.stacks = false;  // only figures are needed
     Summary summary = summarize(profile_, options);
     if (!run_name.empty()) add_what_run_saw(run_name, summary.metrics);
     Insert metrics(database, "GPUPEAK_METRICS", 2);
@@ -169,7 +169,7 @@ class Tables : public PhaseSlices {
   }
 
  private:
-  /// A globalPid is pid << 24, a globalTid that and the thread.
+  /// Nsight's globalPid is pid << 24; its globalTid is globalPid plus the thread's id.
   static constexpr unsigned kPidShift = 24;
   struct FrameNames {
     int64_t function = 0, module = 0;  ///< their ids
@@ -183,8 +183,9 @@ class Tables : public PhaseSlices {
     return !only_ || counts_into(SiteContext{kind, device}, profile_.scope_info(*only_));
   }
 
-  /// Sums over rows in the order of their time would add up what happens in the same nanosecond in
-  /// one step: of the rows of a table, each is a nanosecond later than the one before it.
+  /// Makes times strictly ascending: each row of a table is at least a nanosecond later than the
+  /// row before. Else a running sum in SQL, ordered by time, would add rows of equal time in one
+  /// step.
   static int64_t later(int64_t& last, int64_t ns) {
     last = std::max(ns, last + 1);
     return last;

@@ -40,7 +40,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-/// The device that needs most, as far as its driver was asked.
+/// The device with the highest peak, the first of several; nullptr: the run used none.
 const DeviceSummary* fullest(const Summary& summary) {
   const DeviceSummary* most = nullptr;
   const auto peak = [](const DeviceSummary& device) {
@@ -211,7 +211,7 @@ class RunTables {
   }
 
  private:
-  /// Names of any bytes are not UTF-8 always.
+  /// Names may be any bytes; those that are no UTF-8 are replaced.
   static void put(std::string& rows, const Json& row) {
     rows += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
@@ -221,7 +221,7 @@ class RunTables {
             {"log", summary.log_path},
             {"rank", known(summary.run.rank)}};
   }
-  /// Rows that no other column tells apart, so that run and number are a key.
+  /// Numbers rows that are equal in all other columns, so that run and number are a key.
   Json numbered(const Summary& summary, uint64_t& last) const {
     return with(of(summary), {{"number", ++last}});
   }
@@ -278,7 +278,7 @@ class RunTables {
                                                       {"blocks", holder.count}}));
     }
     if (peak.other_bytes == 0) return;
-    // So that a peak's holders add up to it.
+    // A row for the others, so that the holders of a peak add up to it.
     put(holders_, with(numbered(summary, holders_numbered_),
                        {{"scope", peak.scope}, {"bytes", peak.other_bytes}}));
   }

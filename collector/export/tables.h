@@ -21,20 +21,20 @@ struct TableColumn {
 struct Table {
   const char* name;
   std::vector<TableColumn> columns;
-  /// A JSON object a line; what was not measured is null. Beside the columns it has `day`, which
-  /// files of columns have in their folder's name.
+  /// Each row as one line, a JSON object; what was not measured is null. It has the columns, and
+  /// `day`, which Parquet files have in the name of their folder.
   std::string rows;
 };
 
-/// A run, or what one of its nodes has of it.
+/// The logs of a run, or of a part of it, such as one node's.
 struct TablesRun {
   std::string name;
-  std::string part;  ///< whose ranks these are, where it is not the whole run
+  std::string part;  ///< name of the part; empty: the whole run
   std::optional<uint64_t> expected_ranks;
-  std::map<std::string, std::string> labels;  ///< beside those of the logs
+  std::map<std::string, std::string> labels;  ///< added to those of the logs
 };
 
-/// Of the rank that began first, in UTC: "2026-11-22".
+/// The day on which the first rank began, in UTC: "2026-11-22".
 std::string day_of(const std::vector<Summary>& ranks);
 
 /// `ranks`: the logs of the run, one at least.

@@ -18,7 +18,7 @@ namespace gpupeak::collector {
 /// What happened, by PyTorch's names.
 struct TorchEvent {
   std::string_view action;  ///< "segment_alloc", "alloc" …
-  uint64_t address = 0;     ///< of "oom" what the driver has free
+  uint64_t address = 0;     ///< in "oom": the bytes that the driver has free
   uint64_t bytes = 0;
   uint32_t stack = 0;
 };
@@ -32,30 +32,30 @@ struct TorchSegment {
   uint64_t address = 0, bytes = 0;
   uint32_t stack = 0;
   bool expandable = false;
-  std::vector<Block> blocks;  ///< by address; they fill it
+  std::vector<Block> blocks;  ///< by address; they fill the segment
   uint64_t active_bytes() const;
 };
 
 class TorchSegments {
  public:
-  /// `shared_out`: ids of the driver's blocks that arenas share out.
+  /// `shared_out`: ids of those blocks of the driver that arenas share out.
   explicit TorchSegments(const std::unordered_set<uint64_t>& shared_out)
       : shared_out_(shared_out) {}
   virtual ~TorchSegments() = default;
 
-  // The driver.
+  // Events of the driver's blocks.
   void allocated(const DeviceBlock& block);
   void freed(const DeviceBlock& block);
   void mapped(const DeviceMappedEvent& mapped);
   void unmapped(const DeviceUnmappedEvent& unmapped);
-  // Arenas; what lies elsewhere is passed over.
+  // Events of arenas' blocks. Those that lie in no segment are passed over.
   void given(const ArenaAllocEvent& given, uint32_t stack);
   void taken(const ArenaFreeEvent& taken);
-  /// It has gone, or all that it gave is free.
+  /// The arena has gone, or all that it gave is free.
   void emptied(uint64_t arena);
   void refused(const ArenaFailedEvent& refused, uint32_t stack);
 
-  /// As it stands, by address. Mapped memory that goes on where another piece ends is one segment.
+  /// The segments now, by address. Mapped pieces without a gap between them are one segment.
   std::vector<TorchSegment> segments() const;
 
  protected:
@@ -72,7 +72,7 @@ class TorchSegments {
     uint64_t arena = 0, bytes = 0;
     uint32_t stack = 0;
   };
-  /// Created, and not mapped now.
+  /// A block of created memory (cuMemCreate) that is not mapped now.
   struct Created {
     uint64_t bytes = 0;
     uint32_t stack = 0;
@@ -84,7 +84,7 @@ class TorchSegments {
   void add(uint64_t address, const Piece& piece, std::string_view action);
   Pieces::iterator remove(Pieces::iterator piece);
   Blocks::iterator take(Blocks::iterator block);
-  /// Of an arena's piece around it; end(): none.
+  /// The piece of an arena that contains the address; end(): none.
   Pieces::const_iterator around(uint64_t address) const;
 
   const std::unordered_set<uint64_t>& shared_out_;

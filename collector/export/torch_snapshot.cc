@@ -49,7 +49,7 @@ class FramePickler {
   std::map<const Frame*, uint32_t> frames_;
 };
 
-/// The events of one device, as a list.
+/// Writes the events of one device as a list.
 class DeviceTrace : public ReplayObserver, public TorchSegments {
  public:
   DeviceTrace(const Profile& profile, int32_t device, ScopeId scope, Pickle& pickle,
@@ -159,7 +159,7 @@ std::map<int32_t, ScopeId> device_scopes(const Profile& profile, const std::stri
     const uint8_t kind = only != nullptr ? only->kind : 0;
     const int32_t device = only != nullptr && only->device >= 0 ? only->device : info.device;
     if (info.device < 0 || info.device != device || info.kind != kind) continue;
-    // What the preload can count: a damaged log may name others.
+    // The preload counts no more devices; a damaged log may name others.
     if (info.device < static_cast<int32_t>(GPUPEAK_LOG_MAX_DEVICES)) scopes[info.device] = id;
   }
   return scopes;

@@ -13,18 +13,18 @@
 
 namespace gpupeak::collector {
 
-/// What is asked: a capacity, or a card, or neither.
+/// What the user asks about: a capacity, or a card, or neither.
 struct FitQuestion {
   std::optional<uint64_t> capacity;
   const Card* card = nullptr;
-  std::vector<Card> cards;  ///< the table's, where nothing is asked
+  std::vector<Card> cards;  ///< if nothing is asked: all cards that gpupeak knows
 };
 
-/// What the peak would be less by, or is made of.
+/// A part of the peak, or what a change would save.
 struct FitChange {
   std::string what;
   uint64_t bytes = 0;
-  bool slack = false;  ///< nobody uses it
+  bool slack = false;  ///< memory that nobody uses
   std::string advice;  ///< empty: none
 };
 
@@ -32,9 +32,9 @@ struct FitChange {
 struct FitDevice {
   std::string host;
   DeviceNeed need;           ///< of all of them together
-  std::vector<size_t> logs;  ///< of the logs given
+  std::vector<size_t> logs;  ///< which of the given logs
   std::optional<FitAnswer> answer;
-  std::vector<FitAnswer> cards;    ///< for each of the question's
+  std::vector<FitAnswer> cards;    ///< one for each card of the question
   std::vector<FitChange> changes;  ///< largest first
   std::vector<TagShare> tags;      ///< of the peak, of one process
 };
@@ -43,7 +43,7 @@ struct FitReport {
   std::vector<std::string> logs;
   FitQuestion question;
   std::vector<FitDevice> devices;
-  /// The worst of all devices; none: nothing was asked. Unknown if no device was used.
+  /// The worst answer of all devices; none: nothing was asked. kUnknown if no device was used.
   std::optional<Fit> fit;
 };
 

@@ -1,9 +1,9 @@
 // What an arena would have reserved if its requests, or its rules, had been others: the recorded
 // history of requests (arena_requests.h) is taken again, with as much memory as it wants.
 //
-// Of a block that got a whole piece a log of PyTorch does not tell how much was asked for. So a
-// forecast takes the most that it can have been, the least, a mix, or what other requests of its
-// site asked for; what_if.cc runs some of each.
+// If a block got a whole piece, a log of PyTorch does not tell how much was asked for. So a
+// forecast takes the most that it can have been, the least, a mix, or what other requests of the
+// same site asked for. what_if.cc runs some forecasts of each.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class ArenaForecast {
   /// What expandable segments grow by for large requests.
   static constexpr uint64_t kGrowingStep = 20u << 20;
 
-  /// `history`: one that repeats, without a reason why not; it must outlive this.
-  /// `mix`: each has its own course with Asked::kMixed.
+  /// `history`: one whose why_not() is empty; it must outlive the forecast. `mix`: forecasts with
+  /// Asked::kMixed differ by this number.
   ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked, unsigned mix);
 
   /// The next request of the history, times `factor`; 0: it is left out. Returns the bytes of its
@@ -35,12 +35,12 @@ class ArenaForecast {
   uint64_t give(double factor);
   /// The next block that came back.
   void take();
-  /// A block that comes back before its time, by its number in the order in which they were given:
-  /// take() then does nothing for it.
+  /// A block comes back earlier than recorded; take() then does nothing for it. Blocks are numbered
+  /// in the order in which they were given.
   void take_early(uint32_t block) { put_back(blocks_[block]); }
   /// What comes before the next request or return: the arena gives idle segments back.
   void catch_up();
-  /// What it has from the driver, as it asked for it.
+  /// Bytes that it has from the driver, as it asked for them.
   uint64_t reserved() const;
 
  private:
@@ -66,7 +66,7 @@ class ArenaForecast {
   GrowingRange small_{2u << 20}, large_{kGrowingStep};  // expandable segments alone
   std::vector<Block> blocks_;
   size_t at_ = 0;
-  bool as_recorded_ = true;  // each segment so far was taken by the same request
+  bool as_recorded_ = true;  // each segment so far was taken by the request that took it in the log
   uint64_t above_ = UINT64_C(1) << 62;
 };
 

@@ -19,37 +19,38 @@ class ArenaModel {
   using Piece = SegmentPieces::Piece;
   struct Request {
     uint64_t bytes;
-    bool on_stream = false;  ///< it is for a stream's work
+    bool on_stream = false;  ///< the request is for a stream's work
   };
   virtual ~ArenaModel() = default;
 
-  /// The same rules, and nothing was asked for yet.
+  /// A model with the same rules for which nothing was asked yet.
   virtual std::unique_ptr<ArenaModel> fresh() const = 0;
-  /// Requests are rounded up to multiples of that, and are one at least.
+  /// Requests are rounded up to a multiple of this, at least to one.
   virtual uint64_t rounding() const = 0;
   uint64_t rounded(uint64_t bytes) const {
     const uint64_t to = rounding();
     return std::max((bytes + to - 1) / to * to, to);
   }
-  /// Of which kinds of pieces a request may have one, what the piece is then, and what the new
-  /// segment is that is taken for it.
+  /// Which kinds of pieces a request may have; which kind the piece is then; which kind a new
+  /// segment is that is taken for the request.
   virtual SegmentPieces::Kinds kinds_for(const Request& request) const = 0;
   virtual SegmentPieces::Kind kind_in_use(const Request& request) const = 0;
   virtual SegmentPieces::Kind kind_of_segment(const Request& request) const = 0;
-  /// Whether a request leaves the rest of such a piece idle.
+  /// Whether a request gets only a part of a piece of this size, so that the rest stays idle.
   virtual bool splits(uint64_t piece_bytes, uint64_t bytes) const = 0;
-  /// The least that a request may have been, rounded, for that it got such a piece whole.
-  /// `new_segment`: that is a whole segment, taken for it.
+  /// The smallest request, rounded, that gets a piece of this size whole. `new_segment`: the piece
+  /// is a segment that was taken for the request.
   virtual uint64_t least_for_whole(uint64_t piece_bytes, bool new_segment) const = 0;
-  /// Whether a request may take a segment of so many bytes. Rules that say otherwise are dropped;
-  /// if there are none left, nothing has changed.
+  /// Whether a request may take a segment of so many bytes by any of the rules that are still
+  /// possible. The others are dropped. If none would be left, all are kept, and the answer is
+  /// false.
   virtual bool may_take(uint64_t bytes, uint64_t segment_bytes) = 0;
-  /// Whether there are requests that get a segment of their own, which goes back with them.
+  /// Whether some requests get a segment of their own, which goes back to the driver with them.
   virtual bool has_own_segments() const { return false; }
-  /// What the driver is asked for.
+  /// Bytes that the driver is asked for.
   virtual uint64_t segment_for(uint64_t bytes) = 0;
-  /// And after it has refused `segment_bytes`, `refusals` times by now for this request; 0: the
-  /// request fails.
+  /// Bytes that the driver is asked for next when it has refused `segment_bytes`; 0: the request
+  /// fails. `refusals`: how often it has refused for this request by now.
   virtual uint64_t after_refusal(uint64_t bytes, uint64_t segment_bytes, unsigned refusals) = 0;
   /// For people: which arena, which ….
   virtual std::string_view when_refused() const = 0;
@@ -57,7 +58,7 @@ class ArenaModel {
   std::optional<Piece> find(const Request& request) const {
     return pieces_.find(request.bytes, kinds_for(request));
   }
-  /// The largest idle piece that is too small for the request.
+  /// Size of the largest idle piece that is too small for the request.
   uint64_t largest_below(const Request& request) const {
     return pieces_.largest_below(request.bytes, kinds_for(request));
   }

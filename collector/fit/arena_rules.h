@@ -10,9 +10,9 @@
 
 namespace gpupeak::collector {
 
-/// The rules of the arenas that alone share out their device's memory, where they are known;
-/// several: any of them. PyTorch has one arena a device, ONNX Runtime one for each session that
-/// does not share it.
+/// For each device of which only one allocator shares out memory: the rules that the arena may have
+/// gone by; several: by any of them; none: not known. PyTorch has one arena a device, ONNX Runtime
+/// one for each session that does not share its arena.
 std::multimap<int32_t, std::unique_ptr<ArenaModel>> rules_of(const Replay& replay);
 
 }  // namespace gpupeak::collector

@@ -7,9 +7,9 @@
 //                      bound)
 //   kSameAsRequested   as large as the request
 //
-// A piece that was in use for a stream stays that stream's when it is idle: it joins no others, and
-// is given to requests for the stream alone, until the run ends. There is one stream at a time
-// here, and all requests during a run are for it.
+// A piece that was in use for a stream belongs to the stream until the run ends, also when it is
+// idle: it joins no other pieces, and only requests for that stream get it. The model has one
+// stream at a time: all requests during a run are for it.
 //
 // When the driver refuses, it asks for a tenth less and less, down to the request. Nothing goes
 // back before its end, except blocks that were reserved: they have memory of their own.
@@ -24,11 +24,11 @@ namespace gpupeak::collector {
 class BfcArena final : public ArenaModel {
  public:
   enum class Extends : uint8_t { kNextPowerOfTwo, kSameAsRequested };
-  /// A log does not say which it is: only a run that went by one of them tells.
+  /// A log does not say how the arena grows. All ways are possible until a segment contradicts one.
   explicit BfcArena(Extends extends);
   std::unique_ptr<ArenaModel> fresh() const override;
   uint64_t rounding() const override { return 256; }
-  // What was a stream's is of kind 1.
+  // Pieces of the stream are of kind 1.
   SegmentPieces::Kinds kinds_for(const Request& request) const override {
     return request.on_stream ? 3 : 1;
   }
@@ -47,8 +47,9 @@ class BfcArena final : public ArenaModel {
  private:
   /// How regions grow.
   struct Growth {
-    uint64_t bound;     ///< of a next region that nothing asked for yet; 0: as requested
-    uint64_t next = 0;  ///< region
+    uint64_t bound;  ///< the most that `next` becomes if no request needs more; 0: regions are as
+                     ///< requested
+    uint64_t next = 0;  ///< size of the next region
     uint64_t region_for(uint64_t bytes);
   };
   explicit BfcArena(std::vector<Growth> growths) : growths_(std::move(growths)) {}

@@ -1,4 +1,5 @@
-// A log, and what of it is known before any change, which is asked for one change after the other.
+// A log that is asked what it would have been with one change after the other. It keeps what does
+// not depend on the change, so that it is found out once.
 #pragma once
 
 #include <optional>
@@ -14,13 +15,13 @@ namespace gpupeak::collector {
 
 class ChangedLog {
  public:
-  /// `known`: the log's summary, if it is there already.
+  /// `known`: the log's summary, if somebody has it already.
   ChangedLog(const std::string& path, const Options& options, const Progress& progress,
              const Summary* known = nullptr);
 
   const Summary& summary() const { return *summary_; }
-  /// Whether the replay comes to that peak. Where events were lost it may not, nor where the log
-  /// has grown since.
+  /// Whether the replay comes to that peak. It may not if events were lost, or if the log has grown
+  /// since.
   bool has(const Peak& peak) const;
 
   WhatIf with(const Changes& changes, WithCurves curves = WithCurves::kNo);
@@ -30,11 +31,11 @@ class ChangedLog {
   void find_last_uses();
   void find_histories();
   void find_advances();
-  /// Whether the host's memory is part of the answer.
+  /// Whether the answer includes the host's memory.
   bool has_host(const Changes& changes) const;
   std::vector<int32_t> drawn(const Changes& changes) const;
-  /// The replay's peak without the change, not that of the summary: where events were lost that is
-  /// what the library counted, with which nothing of the log can be compared.
+  /// The replay's peak without the change. Not the summary's: if events were lost, that is what the
+  /// library counted, and it cannot be compared with figures of a replay.
   WhatIfSum sum_of(WhatIfWatch& changed, int32_t device, const Peak& peak) const;
   bool is_whole(int32_t device, uint64_t replayed) const;
   void add_losses(WhatIfSum& sum) const;
@@ -42,7 +43,7 @@ class ChangedLog {
 
   const Options& options_;
   const Progress& progress_;
-  NeedWatch first_;  // its replay, the profile's, knows it for as long as it lives
+  NeedWatch first_;  // watches the profile's replay, which points to it
   Profile profile_;
   std::optional<NeedWatch> again_;  // `arenas_` points into it
   Summary made_;

@@ -4,9 +4,8 @@
 // this fails: a run may fail with more memory and succeed with less, if with less the arena gave
 // back in time.
 //
-// Two things a log does not tell: how much was asked for of a block that got a whole piece, and
-// where a new segment lies (of equal pieces the lowest is taken). Both are tried either way, and
-// mixed.
+// A log does not tell how much was asked for if a block got a whole piece, nor where a new segment
+// would lie (of equal pieces the lowest is taken). Variants try both extremes of both, and mixes.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +19,18 @@ namespace gpupeak::collector {
 
 struct HeldRun {
   bool fits = false;
-  uint64_t needed =
-      0;  ///< with less than that it would have gone otherwise, from there on the same
+  /// With at least this much memory the run goes the same way; with less it goes another way.
+  uint64_t needed = 0;
 };
 inline constexpr unsigned kHeldRunVariants = 6;
-/// With so much memory for the process. `variant` of kHeldRunVariants.
+/// The run with so much memory for the process, in bytes. `variant`: below kHeldRunVariants.
 HeldRun hold(const ArenaRequests& history, uint64_t capacity, unsigned variant);
 
-/// The amounts of memory with which the run fails in some variant, up to what it needs as recorded:
-/// ascending, never touching; what is less than `least` is one of them. Courses are tried from
-/// `most` down, all of them, unless the history is so long that they must lie apart; what was not
-/// tried fails. None: it fails with `most`, so the history is not this run's.
+/// The ranges of bytes with which the run fails in some variant: ascending, with gaps between them.
+/// The first one ends at `least` or above. Runs are tried from `most` bytes down, every amount with
+/// which the run goes another way; if the history is too long for that, amounts with a distance
+/// between them. An amount that was not tried counts as failing. None: the run fails even with
+/// `most`, so the history cannot be this run's.
 std::optional<std::vector<FitRange>> fails_for(const ArenaRequests& history, uint64_t least,
                                                uint64_t most);
 

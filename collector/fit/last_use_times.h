@@ -1,5 +1,5 @@
-// When each block of a log was last seen used, by its number: that is what a replay that lets them
-// go then has to know when they come. Of a log with uses.
+// When each block of a log was last seen used, by the block's number. A replay in which blocks are
+// freed right after their last use asks it when a block comes. For logs with uses.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,9 @@ class LastUseTimes : public ReplayObserver {
     }
   }
 
-  // In ticks; kNotKnown: the log does not say, or it was not seen. Blocks are numbered from 0 in
-  // the order in which an observer is told that they come, those of the driver and of arenas apart.
+  // In ticks; kNotKnown: the log does not say, or no use was seen. Blocks are numbered from 0 in
+  // the order in which an observer is told of them. Those of the driver and those of arenas are
+  // numbered apart.
   uint64_t of_driver(size_t number) const { return at(of_driver_, number); }
   uint64_t of_arenas(size_t number) const { return at(of_arenas_, number); }
 

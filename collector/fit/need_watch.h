@@ -1,6 +1,6 @@
 // What a run needs of each device, between two bounds: what of it is in use at each instant, and
 // what it had taken from the driver, each with what the driver had taken for itself then. A largest
-// sum of both, not the sum at one peak: arenas may hold most where least of it is in use.
+// sum of both, not the sum at one peak: arenas may hold the most when the least of it is in use.
 //
 //   at each instant            upper bound                    lower bound
 //   linear memory              its pages                      its pages, without the arenas' ones
@@ -37,10 +37,10 @@ class NeedWatch : public ReplayObserver {
     uint64_t least = 0, most = 0;
   };
   struct Sums {
-    uint64_t in_use = 0, held = 0;  ///< largest, without the driver's own
-    uint64_t least = 0, most = 0;   ///< largest, with it
-    /// As in_use and least, without the largest block in use at each instant: it may be a workspace
-    /// that a library was given because there was room.
+    uint64_t in_use = 0, held = 0;  ///< largest values, without the driver's own memory
+    uint64_t least = 0, most = 0;   ///< largest values, with it
+    /// As in_use and least, without the largest block in use at each instant: a library may have
+    /// got it as a workspace only because there was room.
     uint64_t lean_in_use = 0, lean_least = 0;
     std::optional<Beyond> beyond;     ///< largest; none: no reading
     uint64_t local_memory = 0;        ///< largest; part of `beyond`

@@ -14,18 +14,18 @@ namespace gpupeak::collector {
 
 class ScaleFinder {
  public:
-  /// Both must outlive this.
+  /// Both must outlive the finder.
   ScaleFinder(Profile& profile, const std::vector<Changes::Scale>& scales)
       : profile_(profile), scales_(scales), matched_(scales.size()) {}
 
-  /// Of a block of the driver or of malloc.
+  /// The factor for a block of the driver or of malloc.
   double of_group(GroupId group);
-  /// Of a block that an arena handed out.
+  /// The factor for a block that an arena handed out.
   double of_holder(HolderId holder);
-  /// A block of it was allocated.
+  /// A block of the group was allocated: counts what matched it.
   void note_group(GroupId group) { note(by_group_.at(group)); }
   void note_holder(HolderId holder) { note(by_holder_.at(holder)); }
-  /// Blocks that each pattern has matched.
+  /// The number of blocks that each pattern has matched.
   const std::vector<uint64_t>& matched() const { return matched_; }
 
  private:

@@ -32,9 +32,9 @@ class SegmentPieces {
   uint64_t bytes_of(Piece piece) const { return pieces_[piece].bytes; }
   uint64_t address_of(Piece piece) const { return pieces_[piece].address; }
 
-  /// From the driver. Idle. `address`: above 0, and of no other.
+  /// Adds a segment from the driver; it is idle. `address`: above 0; no other segment lies there.
   Piece add_segment(uint64_t address, uint64_t bytes, Kind kind);
-  /// From the driver for one request, and back to it with that: never idle.
+  /// A segment of one request: it comes with the request, goes back with it, and is never idle.
   void add_own(uint64_t bytes) {
     reserved_ += whole_driver_pages(bytes);
     reserved_bytes_ += bytes;
@@ -43,16 +43,16 @@ class SegmentPieces {
     reserved_ -= whole_driver_pages(bytes);
     reserved_bytes_ -= bytes;
   }
-  /// No longer idle, and of that kind now. `bytes` below its own: the rest is split off and stays
-  /// idle, as it was.
+  /// Takes an idle piece into use; it is of `kind` now. If `bytes` is less than its size, the rest
+  /// is split off and stays idle, with the kind that it had.
   void take(Piece piece, uint64_t bytes, Kind kind);
-  /// Idle again, with its neighbours of the same kind if they are.
+  /// The piece is idle again, and joined with idle neighbours of its kind.
   void put_back(Piece piece);
-  /// All are of kind 0 now.
+  /// All pieces become kind 0.
   void forget_kinds();
-  /// Back to the driver, what is idle as a whole.
+  /// Gives all segments back to the driver that are wholly idle.
   void release_idle();
-  /// One that is idle as a whole; false: there is none such.
+  /// Gives one wholly idle segment back; false: there is none such.
   bool release(uint64_t address, uint64_t bytes);
   bool has_idle_segment() const;
 

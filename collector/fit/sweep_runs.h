@@ -18,8 +18,8 @@
 
 namespace gpupeak::collector {
 
-/// Fills in what the run's logs say. Beside values and exit code it has its output's name already.
-/// `says_out_of_memory`: the program's own last words. `card`: the one that is asked about;
+/// Fills in what the run's logs say. `run` has its values, exit code and name already.
+/// `says_out_of_memory`: whether the program's last lines do. `card`: the card that is asked about;
 /// nullptr: none.
 void read_run(SweepRun& run, const std::vector<std::string>& logs, bool says_out_of_memory,
               const Card* card, const Options& options);
@@ -31,25 +31,26 @@ struct HostNeed {
   std::string no_most;       ///< why there is none
   bool was_refused = false;  ///< or a process was ended for memory
 };
-/// The same where the host's memory is asked about.
+/// The same for a sweep that asks about the host's memory.
 void read_host_run(SweepRun& run, const HostNeed& need, bool says_out_of_memory,
                    const SweepCapacity& there);
 
-/// The runs of one group against what is asked, or else the card that they were made on.
+/// Compares the runs of one group with the capacity that is asked about; if none is, with the card
+/// that they ran on.
 class SweepOutlook {
  public:
-  /// `asked`: an empty name: nothing.
+  /// `asked`: the capacity; an empty name: none is asked about.
   SweepOutlook(const std::vector<SweepRun>& runs, const SweepGroup& group, double step,
                const SweepCapacity& asked);
 
   const SweepCapacity& capacity() const { return capacity_; }
   const SweepPrediction& prediction() const { return prediction_; }
 
-  /// What a run would have to show that the prediction is right.
+  /// Which run would show that the prediction is right.
   struct Check {
     bool is_shown = false;        ///< nothing is left to run
-    std::optional<double> value;  ///< of the first parameter, to be run; none: there is no way
-    std::string note;             ///< why not; empty: it needs no word
+    std::optional<double> value;  ///< of the first parameter, to be run next; none: no run shows it
+    std::string note;             ///< why not; empty: there is nothing to say
   };
   Check next_check() const;
 

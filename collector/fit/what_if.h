@@ -20,22 +20,22 @@ namespace gpupeak::collector {
 /// Whether WhatIfSum::curve is wanted, for a page.
 enum class WithCurves : uint8_t { kNo, kYes };
 
-/// Throws LogError where there is nothing to be read, UsageError for a pattern that no block
-/// matches and for a setting of an arena that the log has not. `options.top`: holders of each sum.
+/// Throws LogError if the log cannot be read; UsageError for a pattern that no block matches and
+/// for a setting of an arena that the log does not have. `options.top`: holders of each sum.
 WhatIf what_if(const std::string& path, const Changes& changes, const Options& options,
                const Progress& progress = {}, WithCurves curves = WithCurves::kNo);
 
-/// Of the device with the largest peak: each setting of its pools that could lower it, and each of
-/// its largest sites left out, which is what freeing it before the peak would gain. Those that gain
-/// a hundredth or more: settings first, the most first; one sum each.
+/// Changes that would lower the largest peak of a device by a hundredth or more: first settings of
+/// its pools, then each of its largest sites left out, which is what freeing it before the peak
+/// would gain. Of both the largest gain first. Each has one sum.
 std::vector<WhatIf> what_would_lower(const std::string& path, const Options& options,
                                      const Progress& progress = {},
                                      WithCurves curves = WithCurves::kNo);
 
-/// What would lower the largest peak of a device, of settings alone: Summary::lowering of the log's
-/// summary, without symbols and heap. Whether the log was replayed for it: it is not where no pool
-/// has such a setting, where pools were asked more than 100,000 times, and where the log cannot
-/// tell. An Options::complete.
+/// Fills Summary::lowering: settings that would lower the largest peak of a device. Reads neither
+/// symbols nor the heap. Returns whether the log was replayed for it. It is not if no pool has such
+/// a setting, if pools had more than 100,000 requests, or if the log cannot tell. Fits as
+/// Options::complete.
 bool add_lowering(Summary& summary, const std::string& path, const Options& options,
                   const Progress& progress);
 

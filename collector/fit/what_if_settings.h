@@ -8,9 +8,9 @@
 
 namespace gpupeak::collector {
 
-/// A setting of an arena that the log does not have is a mistake: throws UsageError.
+/// Throws UsageError for a setting of an arena that the log does not have.
 void require_arenas(const Summary& summary, const Changes& changes);
-/// Each setting that pools of the log have.
+/// The settings that the log's arenas know.
 std::vector<Changes> settings_of(const Summary& summary);
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,5 @@
-// A log's replay with a change: what each course holds. Where the log leaves open how an arena
-// would have gone on, the courses differ, and the truth lies between them.
+// Replays a log with a change. If the log leaves open how an arena would have gone on, several
+// courses are simulated, each with another answer; the truth lies between them.
 #pragma once
 
 #include <array>
@@ -26,10 +26,10 @@ namespace gpupeak::collector {
 /// What is known of a log's arenas before the change.
 struct KnownArenas {
   std::unordered_set<uint64_t> shared_out;
-  std::map<int32_t, const ArenaRequests*> histories;  ///< that repeat, by device
-  std::map<int32_t, std::string> why_not;             ///< of those that do not
+  std::map<int32_t, const ArenaRequests*> histories;  ///< by device; those without a why_not()
+  std::map<int32_t, std::string> why_not;             ///< by device, for the other histories
   std::vector<bool> in_advance;                       ///< by row
-  LastUseTimes last_uses;                             ///< where blocks are to go by them
+  LastUseTimes last_uses;  ///< used if blocks are freed after their last use
 };
 
 /// Goes through a log with a change.
@@ -74,29 +74,29 @@ class WhatIfWatch : public ReplayObserver {
     struct Block {
       HolderId holder;
       std::array<uint64_t, kCourses> bytes;
-      uint64_t serial;  ///< of all blocks
-      uint32_t number;  ///< in the forecasts
+      uint64_t serial;  ///< number of the block among all blocks
+      uint32_t number;  ///< number of the block in the forecasts
     };
     std::vector<ArenaForecast> forecasts;  // empty: by the log's own figures
     std::unordered_map<uint64_t, Block> blocks;
     std::array<uint64_t, kCourses> in_use{}, idle{};
-    uint32_t given = 0;  ///< by the forecasts
+    uint32_t given = 0;  ///< blocks that the forecasts have given
     bool is_touched = false, grows = false;
-    uint64_t may_be_off = 0;  ///< bytes, to either side
+    uint64_t may_be_off = 0;  ///< error in bytes, in either direction
 
     bool is_forecast() const { return !forecasts.empty(); }
     void catch_up() {
       for (ArenaForecast& forecast : forecasts) forecast.catch_up();
     }
   };
-  /// A block that goes when it was last seen used, unless it has gone: of the driver's its id, else
-  /// which one of a row's lies at the address.
+  /// A block that is to be freed after its last use, unless it has gone by then. For a block of the
+  /// driver its id; for one of an arena its row, address and serial number.
   struct Due {
     uint64_t id;
     Row* row;
     uint64_t address, serial;
   };
-  /// To which side of a course the truth may lie.
+  /// On which side of a course the truth may lie.
   enum class Beside : uint8_t { kLess, kMore };
   struct Key {
     int32_t device;
@@ -105,10 +105,10 @@ class WhatIfWatch : public ReplayObserver {
     auto operator<=>(const Key&) const = default;
   };
 
-  /// A sum whose course is wanted.
+  /// A sum whose curve over time is wanted.
   struct Drawn {
     std::string key;                  ///< a ScopeKey
-    std::optional<ScopeId> recorded;  ///< of the replay; none: it has not had any memory yet
+    std::optional<ScopeId> recorded;  ///< the replay's scope; none: nothing has counted into it yet
     ChangeCurve curve;
   };
 
@@ -120,7 +120,8 @@ class WhatIfWatch : public ReplayObserver {
   const ArenaTable::Arena& replay_arena(size_t row) const;
   bool is_without_advance(size_t row) const;
 
-  /// Whether an arena of the device, known by now or later, would not have taken what it did.
+  /// Whether an arena of the device, also one that appears later, took memory in advance which it
+  /// would not take with the change.
   bool takes_less_in_advance(int32_t device) const;
 
   Row& row_of(size_t number);
@@ -141,15 +142,16 @@ class WhatIfWatch : public ReplayObserver {
 
   uint64_t idle_of(size_t number, const Row& row, size_t course) const;
   void set_idle(size_t number, Row& row);
-  /// Segments that no arena has handed a part of out yet: as idle as the rest of an arena.
+  /// Bytes of segments of which nothing was handed out yet. They count as idle, as an arena's rest
+  /// does.
   void set_unclaimed(int32_t device, uint64_t segments);
 
   std::string title_of(const Key& key) const;
   std::string arena_title(HolderId holder) const;
   /// Whether the log tells how all arenas of the device would have grown.
   bool is_bounded(int32_t device) const;
-  /// How far beside a course's peak the truth may lie for what is idle in an arena: never below
-  /// nothing.
+  /// How far from a course's peak the truth may lie because of idle memory in arenas. Idle memory
+  /// is never less than 0.
   uint64_t beside(size_t course, GroupId group, Beside side) const;
   uint64_t beside(size_t course, int32_t device, Beside side) const;
   void add_holders(size_t course, int32_t device, Beside side, size_t top, WhatIfSum& sum) const;

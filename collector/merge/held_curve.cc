@@ -10,8 +10,9 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kFinest = 4096;  ///< where steps must be joined: those that differ by this part
-                                    ///< of the peak, then by twice as much …
+/// When steps have to be joined: first those that differ by less than this part of the peak, then
+/// by less than twice as much, and so on.
+constexpr uint64_t kFinest = 4096;
 
 }  // namespace
 

@@ -12,7 +12,7 @@
 
 namespace gpupeak::collector {
 
-/// Steps in the order of their times, coded by their differences.
+/// Steps in the order of their times. Each is stored as the difference from the one before.
 class StepList {
  public:
   void add(uint64_t ns, uint64_t bytes);
@@ -44,21 +44,21 @@ class StepList {
 
 class HeldCurve {
  public:
-  /// What the curves of one process may take together.
+  /// Bytes that the curves of one process may take together.
   static constexpr size_t kRoomBytes = 128 << 10;
 
   HeldCurve() = default;
-  /// As it was stored.
+  /// From what steps(), peak_bytes() and error_bytes() of a curve were.
   HeldCurve(StepList steps, uint64_t peak_bytes, uint64_t error_bytes)
       : steps_(std::move(steps)), peak_bytes_(peak_bytes), error_bytes_(error_bytes) {}
 
   /// Times that run backwards, as a damaged log may have them, count as the last one.
   void add(uint64_t ns, uint64_t bytes);
-  /// After the last one.
+  /// After the last add().
   void finish(size_t room_bytes) { coarsen(room_bytes); }
   /// After finish(): nothing is held from then on.
   void end_at(uint64_t ns) { steps_.add(std::max(ns, steps_.last_ns()), 0); }
-  /// Where the replay knows of more, between two steps.
+  /// The value was at least this between the last step and the next one.
   void raise_peak(uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
 
   /// After finish().

@@ -7,8 +7,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Launchers end the others with these, schedulers a job, the kernel who takes too much. A shell
-/// passes them on as codes.
+/// Signals that come from outside: launchers end the other processes with them, schedulers a job,
+/// the kernel a process that takes too much memory. A shell reports them as exit codes.
 bool is_from_outside(const RunEnd& end) {
   constexpr int32_t kSignalBase = 128;
   const int32_t signal = end.kind == ExitKind::kSignal ? end.code

@@ -7,9 +7,9 @@
 
 namespace gpupeak::collector {
 
-/// A process that ended not in order was in trouble when its last request was refused, else when it
-/// ended. One that was ended by a signal which others send is not told by what was refused before:
-/// programs live with refusals.
+/// A process that did not end in order was in trouble from the time when its last request was
+/// refused; without a refusal, when it ended. If a signal from outside ended it, an earlier refusal
+/// does not count: programs live with refusals.
 JobEnd find_job_end(const Merged& merged, const JobClock& clock);
 
 }  // namespace gpupeak::collector

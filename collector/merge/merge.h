@@ -24,15 +24,16 @@ namespace gpupeak::collector {
 
 class ProcessSet {
  public:
-  /// Throws LogError, and UsageError if it is a log that was added as such before.
+  /// Throws LogError; UsageError if add_log() has added this log before.
   void add_log(const std::string& path, const Reading& reading, const Progress& progress = {});
-  /// Of a partial result. A log that is known already counts once: as it was read last.
+  /// Adds a record of a partial result. A log that was added before counts once: the record that
+  /// was read last stands.
   void add(ProcessRecord record);
 
   size_t size() const { return records_.size(); }
-  /// How often a log was known already.
+  /// How many times a log was added that was there already.
   size_t repeated() const { return repeated_; }
-  /// In an order that the set alone determines: by rank, then by their start.
+  /// Ordered by rank, then by start, whatever the order in which they were added.
   std::vector<ProcessRecord> take();
 
  private:
@@ -46,10 +47,10 @@ class ProcessSet {
   size_t repeated_ = 0;
 };
 
-/// At least one.
+/// `processes`: one at least.
 Merged merge(std::vector<ProcessRecord> processes);
 
-/// The same of logs.
+/// The same, from logs.
 Merged merge_logs(const std::vector<std::string>& paths, const Reading& reading = {},
                   const Progress& progress = {});
 

@@ -11,7 +11,7 @@
 
 namespace gpupeak::collector {
 
-/// Of one process within a sum.
+/// What one process has of a sum.
 struct MergedPart {
   size_t process = 0;
   std::optional<uint64_t> peak_bytes;     ///< its own peak; none: not measured
@@ -27,8 +27,8 @@ struct MergedSum {
   uint64_t error_bytes = 0;                    ///< of the curves, added up
   int64_t peak_time_ns = 0;                    ///< of the job
   std::vector<MergedPart> parts;               ///< of the processes that have such memory
-  /// peak_bytes less this were held at once at least. None: nothing is known, as of the host, whose
-  /// events have coarse times.
+  /// At least peak_bytes minus this were held at one instant. None: no bound is known. The host has
+  /// none, since its events have coarse times.
   std::optional<uint64_t> error() const {
     return peak_bytes && scope != "host" ? std::optional(error_bytes) : std::nullopt;
   }
@@ -50,7 +50,8 @@ struct MergedNode {
   }
 };
 
-/// Something of which one process has more or less than those that do the same.
+/// A peak, tag or site of which one process has more or less than the processes that do the same
+/// work.
 struct Outlier {
   size_t process = 0;
   std::string side;  ///< "device", "host"
@@ -59,7 +60,7 @@ struct Outlier {
   uint64_t bytes = 0;
   std::optional<uint64_t> median_bytes;  ///< none: few have it among what was kept
   int64_t excess_bytes = 0;              ///< beyond the median: at least
-  size_t compared = 0;                   ///< processes, it included
+  size_t compared = 0;                   ///< number of processes, this one included
 };
 
 /// A process that did not end in order.

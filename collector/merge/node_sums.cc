@@ -67,7 +67,7 @@ class NodeSums {
   }
 
  private:
-  using Scopes = std::vector<std::pair<size_t, std::string>>;  // processes, their names for it
+  using Scopes = std::vector<std::pair<size_t, std::string>>;  // process, its name for the scope
 
   size_t add_devices() {
     struct Device {
@@ -108,7 +108,7 @@ class NodeSums {
     return scopes;
   }
 
-  /// A process with one GPU has no other curve of all its GPUs.
+  /// A process with one GPU has no curve "device": that of its GPU stands for it.
   static const HeldCurve* curve_of(const ProcessRecord& process, const std::string& scope) {
     const auto own = process.curves.find(scope);
     if (own != process.curves.end()) return &own->second;
@@ -140,7 +140,8 @@ class NodeSums {
     return true;
   }
 
-  /// Twice the same way: what each held is noted once only.
+  /// Goes over the changes twice: first to find the peak, then to note what each process held
+  /// there.
   void find_peak(MergedSum& sum, const std::vector<const HeldCurve*>& curves) const {
     uint64_t peak = 0;
     size_t steps = 0;

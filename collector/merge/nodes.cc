@@ -11,7 +11,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Of logs that do not name their boot: how far apart two logs of one boot may put it.
+/// For logs that do not name their boot: how far apart two logs may put the start of one boot.
 constexpr uint64_t kSameBootNs = 2'000'000'000;
 
 /// A name for the boot of each process that has none of its own.

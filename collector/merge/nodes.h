@@ -7,15 +7,16 @@
 
 namespace gpupeak::collector {
 
-/// Fills nodes and node_of, without sums. Processes of one boot share its clock; those that do not
-/// name their boot share it with those of the same host that put its start at the same time.
+/// Fills nodes and node_of, without sums. Processes of one boot share a clock. A log without the
+/// boot's name is taken for one of a boot of the same host that started at the same time.
 void find_nodes(Merged& merged);
 
-/// After exec the memory of the program before is gone, though its log has no end.
+/// Ends the curves of a program at the exec that replaced it: its memory is gone then, though its
+/// log has no end.
 void end_by_exec(Merged& merged);
 
-/// Times of all nodes as one: since the job's first process began. Within a node exact, between
-/// nodes as good as their calendars agree.
+/// Times of all nodes on one scale: nanoseconds since the job's first process began. Exact within a
+/// node; between nodes off by as much as their wall clocks differ.
 class JobClock {
  public:
   explicit JobClock(const Merged& merged);

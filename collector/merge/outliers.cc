@@ -28,7 +28,7 @@ int64_t signed_difference(uint64_t a, uint64_t b) {
   return a > b ? bytes : -bytes;
 }
 
-/// Of processes that do the same, on one side.
+/// Finds the outliers among processes that do the same work, on one side (device or host).
 class Comparison {
  public:
   Comparison(const Merged& merged, std::vector<size_t> processes, std::string side)
@@ -46,7 +46,7 @@ class Comparison {
   }
 
  private:
-  /// Beside processes_. One that is not known is this many bytes at most.
+  /// What a process has, in the order of processes_. Unknown: it has this many bytes at most.
   struct Value {
     uint64_t bytes;
     bool is_known;
@@ -61,7 +61,8 @@ class Comparison {
     return median(std::move(bytes));
   }
 
-  /// What is not in a list that was cut is no more than its last row, nor than the rest.
+  /// The most that a site can hold which is not in a list that was cut: no more than the last row
+  /// of the list, and no more than all the rows that were cut off.
   static Value absent(const OwnPeak& peak, const std::vector<HeldPart>& parts, bool whole) {
     if (whole || parts.empty()) return {0, whole};
     return {std::min(parts.back().bytes, peak.other_bytes), peak.other_bytes == 0};
@@ -123,8 +124,9 @@ uint64_t bytes_of(const ProcessRecord& process, std::string_view side) {
   return peak == nullptr ? 0 : peak->bytes;
 }
 
-/// Those that do the same: by program, and apart from those without a rank, which start the others.
-/// Children have their parent's rank: of several processes of one rank the one that needs most.
+/// Groups of processes that do the same work: those that run one program. Processes without a rank
+/// are a group of their own, since they start the others. Children have their parent's rank: of
+/// several processes of one rank the one that needs most is taken.
 std::vector<std::vector<size_t>> alike(const Merged& merged) {
   std::map<std::tuple<std::string, bool>, std::vector<size_t>> programs;
   for (size_t i = 0; i < merged.processes.size(); ++i) {

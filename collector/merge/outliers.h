@@ -7,10 +7,10 @@
 
 namespace gpupeak::collector {
 
-/// Own peaks, and what holds them by tag and by site, against the median of the ranks that run the
-/// same program (without ranks: of the processes). An outlier differs from it by more than
-/// kDeviations times the median of all such differences, and by a hundredth of the median peak at
-/// least: half of the ranks may be anything without moving the rule.
+/// Compares each process's own peak, and what holds it by tag and by site, with the median of the
+/// ranks that run the same program (without ranks: of the processes). An outlier differs from the
+/// median by more than kDeviations times the median of all such differences, and by at least a
+/// hundredth of the median peak. Medians, since a few extreme ranks do not move them.
 std::vector<Outlier> find_outliers(const Merged& merged);
 
 inline constexpr size_t kFewestCompared = 3;

@@ -32,7 +32,7 @@ class Lines {
   Lines(const std::string& path, size_t longest)
       : name_(escape(path)), file_(path), in_{file_.data(), file_.bytes(), 0}, longest_(longest) {}
 
-  /// None after the last one. Throws LogError.
+  /// The next line; none after the last one. Throws LogError.
   std::optional<std::string> next() {
     for (;;) {
       const size_t end = text_.find('\n', begin_);
@@ -84,7 +84,7 @@ class Lines {
   bool is_done_ = false;
 };
 
-/// The number of its logs. Throws LogError.
+/// Reads the first line; returns how many logs the file has. Throws LogError.
 uint64_t read_front(Lines& lines) {
   const std::optional<std::string> line = lines.next();
   const Json front = line ? Json::parse(*line, nullptr, false) : Json();

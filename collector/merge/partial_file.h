@@ -12,10 +12,10 @@
 
 namespace gpupeak::collector {
 
-/// As partial results are named, so that those in a folder are found.
+/// The ending of a partial result's file name, by which those in a folder are found.
 inline constexpr std::string_view kPartialEnding = ".gpmerge";
 
-/// By what stands at its front; false for what cannot be read.
+/// Decided by its first bytes; false for what cannot be read.
 bool is_partial(const std::string& path);
 
 /// `version`: of this command. Throws std::runtime_error where zstd fails.

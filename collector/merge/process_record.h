@@ -39,7 +39,7 @@ struct Refusal {
   std::optional<std::string> phase;
   std::string site;
   std::string why;     ///< a sentence; empty: nothing is known
-  uint64_t count = 0;  ///< alike
+  uint64_t count = 0;  ///< refused requests of this kind
 };
 
 struct ProcessRecord {
@@ -49,14 +49,14 @@ struct ProcessRecord {
   RunSummary run;  ///< without labels
   Quality quality;
   std::string boot;                 ///< empty: not known
-  uint64_t process_start_time = 0;  ///< with the pid names one process of a boot for good
+  uint64_t process_start_time = 0;  ///< together with the pid unique within a boot
   uint64_t start_realtime_ns = 0;
   // On the clock that all processes of a boot share.
   uint64_t start_monotonic_ns = 0;
   uint64_t last_ns = 0;  ///< of the last event
   uint64_t end_ns = 0;   ///< when it had ended; 0: not known
   bool host_measured = false;
-  std::vector<DeviceSummary> devices;       ///< which they are, without figures
+  std::vector<DeviceSummary> devices;       ///< their identity only, no figures
   std::map<std::string, HeldCurve> curves;  ///< "device:N"; "device" if there are several; "host"
   std::vector<OwnPeak> peaks;
   std::optional<Refusal> refusal;
@@ -69,8 +69,8 @@ struct ProcessRecord {
     }
     return nullptr;
   }
-  /// File name of what ran; empty: not known. Servers write what they do over their arguments
-  /// ("nginx: worker process", "redis-server unixsocket:/run/redis"): then the first word.
+  /// File name of the program; empty: not known. Some servers overwrite their arguments with a
+  /// status ("nginx: worker process", "redis-server unixsocket:/run/redis"): then its first word.
   std::string program() const {
     if (run.command.empty()) return "";
     std::string name = run.command.front();

@@ -18,9 +18,9 @@ namespace {
 
 constexpr size_t kSites = 20;  ///< of each peak; what a rank has more of than others is among them
 
-/// Device events have times of their own. Of a process with one thread only each 32nd heap event
-/// has: the others happened between its time and the next one's. Their largest value stands for
-/// all of it.
+/// Each device event has a time stamp. In a process with one thread only each 32nd heap event has
+/// one: the others happened between two stamps. The largest value of the host between them stands
+/// for the whole while.
 class StampedCurve {
  public:
   explicit StampedCurve(bool coarse) : coarse_(coarse) {}
@@ -107,7 +107,7 @@ void add_peak(const Summary& summary, const std::string& side, ProcessRecord& re
   own.other_bytes = peak->other_bytes;
 }
 
-/// The one that the program could not live with is the last.
+/// The last refused request: it is the one that the program could not live with.
 std::optional<Refusal> last_refusal(const Summary& summary) {
   const std::vector<FailureGroup> groups = fold_failures(summary);
   if (groups.empty() || !found_no_memory(*groups.back().last)) return std::nullopt;

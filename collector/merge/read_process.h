@@ -10,8 +10,8 @@
 
 namespace gpupeak::collector {
 
-/// Throws LogError. `options`: of the summary that is made on the way, which `summary` then has, if
-/// it is not null; of each peak the record has `options.top` sites.
+/// Throws LogError. A summary is made on the way, with `options`; `summary` gets it unless it is
+/// nullptr. The record has `options.top` sites of each peak.
 ProcessRecord read_process(const std::string& path, const Options& options,
                            const Progress& progress, Summary* summary);
 /// With the sites that `merge` compares.

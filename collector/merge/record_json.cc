@@ -47,7 +47,7 @@ Json quality_of(const Quality& quality) {
           {"warnings", std::move(warnings)}};
 }
 
-/// Times as differences, bytes as they are: ns, bytes, ns, bytes …
+/// Pairs of numbers: nanoseconds since the step before, then bytes.
 Json curve_json(const HeldCurve& curve) {
   Json steps = Json::array();
   uint64_t last_ns = 0;
@@ -61,8 +61,8 @@ Json curve_json(const HeldCurve& curve) {
           {"steps", std::move(steps)}};
 }
 
-/// A part of a record that is read, and how it is called. Everything is checked: the file may be
-/// anybody's.
+/// A JSON value that is read, and its name for messages. Every value is checked, since anybody may
+/// have written the file.
 class Part {
  public:
   Part(const Json& json, std::string name) : json_(json), name_(std::move(name)) {
@@ -139,7 +139,7 @@ Quality read_quality(const Part& part) {
   quality.exact = part.flag("exact");
   quality.only_heap_inexact = part.flag("only_heap_inexact");
   quality.log_complete = part.flag("log_complete");
-  // Of an older gpupeak it has neither.
+  // A record of an older gpupeak has neither.
   quality.log_end = quality.log_complete ? LogEnd::kInOrder : LogEnd::kUnknown;
   if (part.has("log_end")) {
     const auto end = part.number<uint32_t>("log_end");

@@ -44,13 +44,12 @@ bool is_started(const RunLog& log) {
   return log.head.header.run_pid != 0 && log.head.header.run_pid == log.head.header.pid;
 }
 
-/// By signals that end a process in order, or that it may handle so; not what a fault or SIGKILL
-/// cuts short.
+/// Whether the signal asks a process to end, as opposed to a fault or SIGKILL, which cut it short.
 bool asks_to_end(int signal) {
   return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGPIPE;
 }
 
-/// A process of which no more is known than what stands at its log's front.
+/// A process of which only the first pages of its log are read.
 ProcessRecord counted_process(const RunLog& log, const Sanitizer& sanitizer) {
   const gpupeak_file_header& header = log.head.header;
   const LogReader reader(log.path, sanitizer);
@@ -116,7 +115,7 @@ class RunAnalysis {
     whole.log = options_.reading.sanitizer.text(run_.name);
     order(whole);
     if (all_) add_run_metrics(whole);
-    if (whole.has_several()) {  // no process's own stands for all
+    if (whole.has_several()) {  // one process's figure does not stand for all
       const bool seen = run_.record && run_.record->together;
       whole.metrics["host.pss.peak_bytes"] =
           seen ? std::optional(run_.record->together->pss_bytes) : std::nullopt;
@@ -156,7 +155,7 @@ class RunAnalysis {
     return facts;
   }
 
-  /// Of a run without a GPU: what the processes that hold the most hold at least.
+  /// For a run without a GPU: a process that holds less than this is not read.
   uint64_t least_worth_reading() const {
     constexpr size_t kMost = 8;  // as many as the first screen has rows
     std::vector<uint64_t> held;
@@ -165,7 +164,7 @@ class RunAnalysis {
     return std::max<uint64_t>(held[std::min(kMost, held.size()) - 1], 1);
   }
 
-  /// Which processes are read, and which are told by what they counted.
+  /// Which processes are read; of the others only their counters are taken.
   bool is_read(const RunLog& log) const {
     return all_ || (gpu_processes_ > 1 && uses_gpu(log)) || run_.host_bytes(log) >= least_read_;
   }
@@ -193,9 +192,10 @@ class RunAnalysis {
     return records;
   }
 
-  /// A process of a run that has ended, and what it wrote is whole, since the kernel keeps a log's
-  /// pages: one that nobody saw end, and one that was asked to end, as workers are by their pool.
-  /// The started one's end is the run's.
+  /// The run has ended, so this process has too, and its log is whole, since the kernel keeps a
+  /// log's pages. So it counts as one that ended in order if nobody saw its end, or if a signal
+  /// asked it to end, as a pool does with its workers. Not the started process: its end is the
+  /// run's.
   void note_gone(Quality& quality, const RunEnd& end, const RunLog& log) const {
     const bool was_asked =
         quality.log_end == LogEnd::kKilled && asks_to_end(end.code) && !is_started(log);
@@ -247,7 +247,7 @@ class RunAnalysis {
                          [id](const RunLog& log) { return log.head.header.cookie == id; });
   }
 
-  /// What every process has, however it was read.
+  /// What is known of every process, read or not.
   WholeRun::Process process_of(const ProcessRecord& record, int64_t begin_ns) const {
     const RunLog& log = log_of(record.id);
     const gpupeak_counters_page& page = log.head.counters;
@@ -291,7 +291,7 @@ class RunAnalysis {
     add_own_devices(lead_summary_, 0, whole, process);
   }
 
-  /// Of the one process that used GPUs: what it held is what the run held.
+  /// Only one process used GPUs: what it held is what the run held.
   static void add_own_devices(const Summary& summary, int64_t begin_ns, WholeRun& whole,
                               WholeRun::Process& process) {
     for (const DeviceSummary& device : summary.devices) {
@@ -389,8 +389,8 @@ class RunAnalysis {
     whole.devices.push_back(std::move(sum));
   }
 
-  /// Processes number GPUs by what they see of them (CUDA_VISIBLE_DEVICES): where two have one
-  /// number, it names neither.
+  /// Each process numbers the GPUs that it sees (CUDA_VISIBLE_DEVICES). If two GPUs of the run have
+  /// the same number, the number names neither of them.
   static void tell_apart(WholeRun& whole) {
     std::map<std::string, size_t> named;
     for (const WholeRun::Sum& device : whole.devices) ++named[device.node + "\n" + device.name];
@@ -432,7 +432,7 @@ class RunAnalysis {
     }
   }
 
-  /// One that has ended since then has left a log with its end, or none.
+  /// A process that has ended since then has left a log that says so, or none.
   void add_left(const RunRecord::LeftRunning& left, WholeRun& whole) const {
     const auto known = std::find_if(run_.logs.begin(), run_.logs.end(), [&](const RunLog& log) {
       return log.head.header.pid == left.pid &&

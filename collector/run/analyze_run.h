@@ -17,18 +17,20 @@
 namespace gpupeak::collector {
 
 enum class RunDepth {
-  kGpus,  ///< what was held of GPUs; of the host what each process has counted itself
+  kGpus,  ///< processes with GPUs are read; of the host the counts of each process are taken
   kAll,   ///< every process is read in full
 };
 
-/// The lead's Summary. Summary::whole_run is there where the run has several processes, or `run`
-/// has told what it saw. Throws LogError where the lead cannot be read; what else cannot is lost.
+/// The lead's Summary. Summary::whole_run is there if the run has several processes, or if `run`
+/// has written down what it saw. Throws LogError if the lead's log cannot be read. Other logs that
+/// cannot be read count as lost.
 Summary analyze_run(const RunLogs& run, const Options& options, RunDepth depth,
                     const Progress& progress = {});
 
-/// What gates, scripts and comparisons see of a run, by its log or by JSON that `report --json`
-/// wrote: the run's metrics in place of the lead's, its GPUs, the phases of all processes, and the
-/// quality of the least. A process alone is as it is. Throws as load_summary() does.
+/// What gates, scripts and comparisons see of a run, read from its log or from JSON that `report
+/// --json` wrote. For a run of several processes: its metrics in place of the lead's, its GPUs, the
+/// phases of all processes, and the quality of the process with the worst. For a process alone: its
+/// Summary, unchanged. Throws as load_summary() does.
 Summary load_run_figures(const std::string& name, const Options& options,
                          const Progress& progress = {});
 

@@ -6,7 +6,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Of what was seen from within, too: nobody there knows which pages are shared.
+/// Also for what the process saw itself: from within nobody knows which pages are shared.
 void name_inherited(const RunRecord::Resident& seen, Metrics& metrics) {
   const auto unexplained = metric(metrics, "host.resident.unexplained_bytes");
   if (!unexplained) return;
@@ -15,8 +15,8 @@ void name_inherited(const RunRecord::Resident& seen, Metrics& metrics) {
   metrics["host.resident.unexplained_bytes"] = *unexplained - inherited;
 }
 
-/// `forked`: it has not become another program since, so that pages which it shares are those of
-/// its parent.
+/// `forked`: it still runs its parent's program, so that the pages which it shares are its
+/// parent's.
 void add_look(const RunRecord::Resident& seen, bool forked, Metrics& metrics) {
   const auto known = [&](const char* name) { return metric(metrics, name); };
   if (known("host.resident.total_bytes").value_or(0) >= seen.rss_bytes) {
@@ -27,9 +27,8 @@ void add_look(const RunRecord::Resident& seen, bool forked, Metrics& metrics) {
   const auto mapped_at_most = known("host.kind.mmap_anon.peak_bytes");
   const bool heap_known =
       heap_in_use && mapped_at_most && known("host.kind.heap.usable_peak_bytes");
-  // Of anonymous memory the kernel does not say whose it is. What malloc keeps lies where malloc
-  // puts its blocks, or it is not known to be that; what another process has as well it had before
-  // the fork.
+  // The kernel does not say whose anonymous memory is. It counts as kept by malloc only where
+  // malloc puts its blocks. What another process shares was there before the fork.
   uint64_t left = seen.malloc_bytes + seen.anonymous_bytes;
   const auto take = [&left](uint64_t wanted) {
     const uint64_t taken = std::min(left, wanted);

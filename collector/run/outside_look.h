@@ -8,8 +8,8 @@
 
 namespace gpupeak::collector {
 
-/// The causes of what was resident in the log's process, where `run` saw more from outside than was
-/// seen from within: the parts add up to the total, as they do there.
+/// What was resident in the log's process, by cause, if `run` saw more from outside than the
+/// process saw itself. The causes add up to the total.
 void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics);
 
 /// The most that `run` saw resident of a process; 0: it did not look.

@@ -8,8 +8,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Counts of several processes add up; of what has no sum at one instant the largest one stands for
-/// all: no process passed it.
+/// Counts of several processes add up. A figure whose sum at one instant is not known is the
+/// largest of the processes': no process was above it.
 void fold(const Metrics& from, Metrics& into) {
   for (const auto& [name, value] : from) {
     const auto [entry, added] = into.try_emplace(name, value);

@@ -5,10 +5,11 @@
 
 namespace gpupeak::collector {
 
-/// Fills WholeRun::metrics from the processes' and the sums.
+/// Fills WholeRun::metrics from the metrics of the processes and from the sums.
 void add_run_metrics(WholeRun& run);
 
-/// A run's metrics, GPUs and quality in place of the lead's. Of a process alone nothing changes.
+/// Puts the run's metrics, GPUs and quality in place of the lead's. Does nothing for a process
+/// alone.
 Summary figures_of_run(Summary lead);
 
 }  // namespace gpupeak::collector

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostBeside = 10'000;  ///< files that are looked at where no record names them
 
-/// A regular file's alone: nothing that a record names is waited for.
+/// Reads regular files alone: to open a pipe that a record names would wait.
 std::optional<LogHead> head_of(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
@@ -52,8 +52,8 @@ void add_recorded(RunLogs& run) {
   }
 }
 
-/// Whoever may write there can put a log beside it that says so: it has the run's secret, too, and
-/// is the same user's.
+/// Whether `other` is of the same run. Anybody who may write into the folder can put a log there
+/// that claims to be: so it must have the run's secret number and belong to the same user.
 bool is_of_run(const LogHead& of_main, const LogHead& of_other) {
   const gpupeak_file_header &main = of_main.header, &other = of_other.header;
   return other.run_id == main.run_id && of_other.owner == of_main.owner &&
@@ -69,8 +69,8 @@ bool is_known(const RunLogs& run, const LogHead& head) {
   });
 }
 
-/// Of a run that has not ended, whose end `run` did not live to see, or that has left processes
-/// behind, which may begin logs later: where it puts children's.
+/// Looks for logs where `run` puts those of children. Needed if the run goes on, if `run` ended
+/// before it, or if it has left processes behind, which may begin logs later.
 void add_beside(RunLogs& run) {
   const RunLog main = run.logs.front();
   const std::string stem = fs::path(main.path).stem().string();
@@ -91,7 +91,7 @@ void add_beside(RunLogs& run) {
   }
 }
 
-/// What "a.gplog#713" names, where that log is a run's with such a process.
+/// The log of process 713 for "a.gplog#713"; none if the run has no such process.
 std::optional<RunLogs> named_process(const std::string& name) {
   const PartName part = part_name(name);
   if (part.number == 0) return std::nullopt;
@@ -159,7 +159,7 @@ RunLogs logs_of_run(const std::string& name) {
   run.name = name;
   if (part_name(name).number != 0) {
     if (std::optional<RunLogs> process = named_process(name)) return *std::move(process);
-    // A part, or what the reader has words for.
+    // A part of a log; for anything else the reader says what is wrong.
     const LogReader part(name);
     run.logs.push_back({name, {part.header(), part.counters(), part.used_bytes()}});
     return run;

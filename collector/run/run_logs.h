@@ -27,25 +27,27 @@ struct RunLogs {
   std::string name;                 ///< as it was given
   std::vector<RunLog> logs;         ///< that of the started process first, where there is one
   std::optional<RunRecord> record;  ///< none: `run` did not see its end
-  size_t lost = 0;                  ///< that the record names and that are not there
+  size_t lost = 0;                  ///< logs that the record names and that are not there
   std::vector<RunRecord::Resident> resident = {};  ///< as `run` saw it of the run's processes
 
-  /// What a process held of the host by what is known without reading its log: what was resident.
-  /// Where nobody has looked, its heap, which may be only reserved.
+  /// What a process held of the host, as far as that is known without reading its log: what was
+  /// resident; if nobody has looked, its heap, which may be only reserved.
   uint64_t host_bytes(const RunLog& log) const;
   /// The process that held the most of a GPU, else the most of the host.
   size_t lead() const;
 };
 
-/// Of a log, a part of one, or a process of a run (LOG#PID). Throws LogError where there is none.
+/// The logs that belong to `name`: a log, a part of one (LOG#N), or a process of a run (LOG#PID).
+/// Throws LogError if there is none.
 RunLogs logs_of_run(const std::string& name);
 
-/// Of what lies in a folder: logs of one run are put together, and so are those that no record
-/// ties, as ranks' that were recorded without `run`. What cannot be read is left out.
+/// The logs of a folder. Logs of one run are put together. Logs that no record names, such as those
+/// of ranks that were recorded without `run`, are put together too. What cannot be read is left
+/// out.
 std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std::string>& paths);
 
-/// The one of a process: "rank:1", a process id or a program's name. Throws UsageError where there
-/// is none, or several.
+/// The log of one process: "rank:1", a process id or a program's name. Throws UsageError if no
+/// process has it, or several have.
 const RunLog& process_of_run(const RunLogs& run, const std::string& process);
 
 }  // namespace gpupeak::collector

@@ -12,8 +12,8 @@ namespace {
 
 using Chosen = ArenaStock::Chosen;
 
-/// Peaks of arenas and the end first, then what else of the run has a name, then the highest
-/// moments of each arena in equal parts of the run.
+/// Chooses instants in this order, until there are enough: peaks of arenas and the end; other
+/// instants that have a name; the highest moment of each arena in each of equal parts of the run.
 Chosen choose(const ArenaHistory& history, const TimeSeries& times, const Instants& instants) {
   Chosen chosen;
   if (times.event_count() > 0) chosen[times.event_count() - 1] = "the end";
@@ -83,8 +83,8 @@ ArenaHistory arena_history(Profile& profile, const TimeSeries& times, const Inst
   ArenaWatch watch(history, choose(history, times, instants), profile.log().clock());
   profile.replay_again(watch, progress);
   watch.finish(history);
-  // Blocks have had the number of their holder so far. A log that is still being written may have
-  // grown since the first replay, by holders that have no name yet.
+  // So far a block's row is its holder's number. If the log is still being written, it may have
+  // grown since the first replay by holders that have no name yet.
   std::map<std::string, uint32_t> rows;
   std::map<uint32_t, uint32_t> row_of;
   for (ArenaHistory::Block& block : history.blocks) {

@@ -22,7 +22,7 @@ struct ArenaHistory {
     uint64_t peak = 0, reserved_peak = 0;
     int64_t peak_ns = 0;
     uint64_t largest_block = 0, largest_refused = 0;
-    bool has_older = false;  ///< what it has reserved is not known
+    bool has_older = false;  ///< it is older than the attach: what it has reserved is not known
   };
   /// The state after an event.
   struct Step {
@@ -39,23 +39,24 @@ struct ArenaHistory {
   struct Block {
     static constexpr uint32_t kAlone = UINT32_MAX;
     uint32_t arena = 0;
-    uint32_t segment = kAlone;  ///< in which it began; alone: in none, its own memory
+    uint32_t segment = kAlone;  ///< in which it began; kAlone: it has memory of its own
     uint64_t address = 0, bytes = 0;
     uint32_t row = 0;  ///< index into rows
     uint32_t first = 0, end = 0;
   };
-  /// Blocks at one step that are not in `blocks`: neighbours, with what is idle between them.
+  /// A run of neighbouring blocks that are not in `blocks`, at one step, with the idle memory
+  /// between them.
   struct Several {
     uint32_t step = 0, arena = 0;
-    uint64_t begin = 0, end = 0;  ///< both 0: those that lie in no segment
+    uint64_t begin = 0, end = 0;  ///< both 0: blocks that lie in no segment
     uint64_t bytes = 0, count = 0;
   };
-  /// Of a step at which blocks or segments are left out, what cannot be seen without them.
+  /// Figures of a step that cannot be computed from the pieces, since some are left out.
   struct Holes {
     uint32_t step = 0, arena = 0;
     uint64_t largest = 0;
     uint64_t below_block = 0, below_refused = 0;  ///< in holes smaller than the largest request
-    uint64_t left_out_segments = 0, left_out_bytes = 0;  ///< of these segments
+    uint64_t left_out_segments = 0, left_out_bytes = 0;  ///< their number, and their bytes
   };
   /// The arena's own figures from a step on.
   struct Level {
@@ -74,9 +75,10 @@ struct ArenaHistory {
   std::vector<Level> levels;
 };
 
-/// Of all arenas together, if every instant is kept.
+/// The most changes of all arenas together with which every instant is kept.
 inline constexpr size_t kMaxArenaChanges = 40'000;
-/// Else: instants, and blocks, segments and runs of smaller blocks that they have in all, about.
+/// With more changes: how many instants are kept, and about how many pieces (blocks, segments and
+/// runs of smaller blocks) these have in all.
 inline constexpr size_t kMaxArenaInstants = 100;
 inline constexpr size_t kMaxArenaBlocks = 30'000, kMaxArenaSegments = 10'000,
                         kMaxArenaSeveral = 40'000;

@@ -11,12 +11,12 @@
 
 namespace gpupeak::collector {
 
-/// Numbers of the arenas that a history has, by arena.
+/// A history's numbers of the arenas, by the replay's.
 class ArenaNumbers {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
   explicit ArenaNumbers(const ArenaHistory& history);
-  /// kNone: of an arena that the history does not have.
+  /// The history's number of an arena; kNone: it does not have it.
   uint32_t of(size_t arena) const { return arena < numbers_.size() ? numbers_[arena] : kNone; }
 
  private:
@@ -52,7 +52,7 @@ class ArenaSteps {
   bool finish(ArenaHistory& history);
 
  private:
-  /// Ranges that were looked at in search of segments; so many take a second or two.
+  /// How many ranges may be looked at in search of segments. That takes a second or two.
   static constexpr size_t kMostLooks = 50'000'000;
   using SegmentKey = std::pair<uint64_t, uint64_t>;  // begin, end
 
@@ -70,8 +70,8 @@ class ArenaSteps {
   size_t changes_ = 0, looks_ = 0;
   uint64_t segments_version_ = 0;
   std::vector<ArenaBlockChange> pending_;
-  std::vector<std::map<SegmentKey, uint32_t>> segments_;  // by arena: those that there are now
-  std::unordered_multimap<uint64_t, uint32_t> blocks_;    // by address: those in use now
+  std::vector<std::map<SegmentKey, uint32_t>> segments_;  // by arena: its segments now
+  std::unordered_multimap<uint64_t, uint32_t> blocks_;    // by address: blocks in use now
   std::vector<uint64_t> in_use_;                          // by arena
 };
 

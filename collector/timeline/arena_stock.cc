@@ -5,9 +5,11 @@
 namespace gpupeak::collector {
 namespace {
 
-/// A hole between blocks that are left out parts them if it is as large a part of the arena.
+/// A hole between blocks that are left out ends a run of them if it is at least this part of the
+/// arena.
 constexpr uint64_t kShownHole = 256;
-/// Where that makes too many runs: so many blocks and segments, halved as often as it takes.
+/// If that makes too many runs: how many blocks and segments are shown at first; halved until it
+/// fits.
 constexpr size_t kCoarseBlocks = 8192, kCoarseSegments = 16'384;
 constexpr unsigned kCoarsest = 8;
 
@@ -68,8 +70,8 @@ ArenaStock::Stock ArenaStock::look(const ArenaTable& table, uint32_t arena,
   return stock;
 }
 
-/// Shows the largest, of blocks that were not there before only a share. `coarse`: by how much
-/// less, which makes fewer runs of those that are not shown.
+/// Chooses the largest to be shown; blocks that were not there before get only a share. `coarse`:
+/// how many times fewer, so that there are fewer runs of blocks that are not shown.
 void ArenaStock::choose(Stock& stock, uint64_t reserved, unsigned coarse) const {
   const size_t most_segments = share(kMaxArenaSegments, found_.segments.size());
   std::vector<Piece*> largest;
@@ -100,8 +102,8 @@ void ArenaStock::choose(Stock& stock, uint64_t reserved, unsigned coarse) const 
   join(stock, (reserved / kShownHole) << coarse);
 }
 
-/// What is not shown of the segments that are, as runs of neighbours. A hole of this size parts
-/// them.
+/// Blocks that are not shown, in segments that are, as runs of neighbours. A hole of this size ends
+/// a run.
 void ArenaStock::join(Stock& stock, uint64_t shown_hole) const {
   const ArenaHistory::Several none{step(), stock.arena, 0, 0, 0, 0};
   stock.several.clear();

@@ -1,6 +1,6 @@
 // How arena_history.h finds out what arenas had at chosen instants: it takes stock after these
-// events, and of what was there at the one before, too, the history has one piece. A block's `row`
-// is its holder's number until arena_history() names it.
+// events. A block or segment that is there at one instant after the other is one piece of the
+// history. A block's `row` is its holder's number until arena_history() names it.
 #pragma once
 
 #include <map>
@@ -28,14 +28,14 @@ class ArenaStock {
     uint64_t address, bytes;
     HolderId holder;
     bool alone;
-    size_t segment = SIZE_MAX;  // of the arena's, in which it lies
+    size_t segment = SIZE_MAX;  // index into the arena's segments; SIZE_MAX: it lies in none
     bool shown = false;
   };
   struct Piece {
     ArenaTable::Segment segment;
     bool shown = false;
   };
-  /// What is there of an arena at an instant, and which of it is shown one by one.
+  /// What an arena has at an instant, and which of its blocks are shown one by one.
   struct Stock {
     uint32_t arena = 0;
     std::vector<Held> held;       // the largest first
@@ -45,14 +45,14 @@ class ArenaStock {
   using BlockKey = std::tuple<uint32_t, uint64_t, uint64_t, HolderId>;  // arena, address, bytes
   using SegmentKey = std::tuple<uint32_t, uint64_t, uint64_t, bool>;    // arena, begin, end
   template <typename Key>
-  using Lives = std::map<Key, uint32_t>;  // index of what there was at the step before
+  using Lives = std::map<Key, uint32_t>;  // pieces of the step before, by index
 
   static BlockKey key(uint32_t arena, const Held& block) {
     return {arena, block.address, block.bytes, block.holder};
   }
   uint32_t step() const { return static_cast<uint32_t>(found_.steps.size()); }
-  /// An arena's part of what is left of so many at this instant: what earlier ones did not need is
-  /// there for later ones.
+  /// How many of the pieces that are left at this instant an arena may show. What earlier arenas
+  /// did not need is there for later ones.
   size_t share(size_t most, size_t used) const {
     return (most - std::min(most, used)) / (chosen_.size() - step()) / arenas_.size();
   }

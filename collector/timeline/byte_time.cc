@@ -10,7 +10,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Of one group: how much it has, and had for how long.
+/// What one group has now, and its bytes times nanoseconds so far.
 class Level {
  public:
   void change(int64_t by, int64_t now_ns) {
@@ -28,7 +28,7 @@ class Level {
   int64_t since_ns_ = 0;
 };
 
-/// Levels by number, and the changes of the event under way.
+/// Levels by number of group or holder, and the changes of the event under way.
 class Levels {
  public:
   void add(std::span<const PeakFinder::Change> step) {
@@ -57,7 +57,7 @@ class TimeWatch : public ReplayObserver {
   void on_step(std::span<const PeakFinder::Change> step) override { groups_.add(step); }
   void on_arena_step(std::span<const PeakFinder::Change> step) override { holders_.add(step); }
   void after(const Event& event) override {
-    // Times of a damaged log may run backwards.
+    // In a damaged log times may run backwards.
     now_ns_ = std::max(now_ns_, profile_.to_ns(event.ticks));
     groups_.apply(now_ns_);
     holders_.apply(now_ns_);

@@ -14,7 +14,7 @@ namespace gpupeak::collector {
 /// Bytes times nanoseconds: a day of a card's memory is more than 64 bits hold.
 __extension__ typedef unsigned __int128 ByteTime;
 
-/// Of a sum, from the log's start to the end of its process.
+/// What a sum held, from the log's start to the end of its process.
 struct HeldTime {
   struct Taker {
     GroupId group = kNoGroup;
@@ -26,15 +26,15 @@ struct HeldTime {
   };
   ScopeId scope{};
   ByteTime time = 0;
-  /// Who took it from the driver or the heap.
+  /// By who took it from the driver or the heap.
   std::vector<Taker> takers;
-  /// The same seen inside of a device's arenas: with `in_arenas` what is outside of them. Both, and
-  /// the takers, add up to `time`.
+  /// The same with a look inside of a device's arenas: what was in them, and what was outside. Both
+  /// together add up to `time`, and so do the takers alone.
   std::vector<Taker> outside;
   std::vector<InArena> in_arenas;
 };
 
-/// By scope. Replays the log once more.
+/// One result for each of the scopes, in their order. Replays the log once more.
 std::vector<HeldTime> held_over_time(const Profile& profile, const std::vector<ScopeId>& scopes,
                                      const Progress& progress = {});
 

@@ -18,11 +18,12 @@ struct HeldCalls {
     std::string title;             ///< empty: of the root
     const Frame* frame = nullptr;  ///< nullptr: of the root, or of blocks without a stack
   };
-  std::vector<Call> calls;           ///< the first is the root
-  std::map<GroupId, uint32_t> ends;  ///< of each group's stack: its innermost call that is here
+  std::vector<Call> calls;  ///< the first is the root
+  std::map<GroupId, uint32_t>
+      ends;  ///< by group: the innermost call of its stack that is in `calls`
 };
 
-/// `largest`: of each group the most that it held, by which calls are chosen.
+/// `largest`: the most that each group held. Calls are chosen by that. `most`: how many calls.
 HeldCalls held_calls(Profile& profile, const std::map<GroupId, uint64_t>& largest, size_t most);
 
 }  // namespace gpupeak::collector

@@ -8,7 +8,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// A sum in a replay that may not have come to it yet. Each replay numbers its scopes anew.
+/// A sum by its name. Each replay numbers its scopes anew, and has a scope only from its first
+/// event on.
 class Sum {
  public:
   explicit Sum(std::string scope) : name_(std::move(scope)) {}
@@ -32,11 +33,11 @@ class MomentFinder : public ReplayObserver {
   struct Found {
     std::optional<uint64_t> event;
     int64_t event_ns = 0;
-    bool earlier = false;  ///< than the event: only its time is right
+    bool earlier = false;  ///< the moment lies before the event; its time is right
     uint64_t bytes = 0;
     uint32_t open = 0;  ///< phases of the wanted name
     std::vector<HeldThen::Point> curve;
-    uint64_t stride = 1, in_stretch = 0;  ///< events that a point stands for; that the last has
+    uint64_t stride = 1, in_stretch = 0;  ///< events of a point; events of the last point so far
 
     void set(uint64_t number, int64_t at_ns) {
       event = number;
@@ -48,7 +49,7 @@ class MomentFinder : public ReplayObserver {
         curve.back().bytes = std::max(curve.back().bytes, now_bytes);
         return;
       }
-      if (curve.size() == kMaxCurvePoints) {  // two are one from now on
+      if (curve.size() == kMaxCurvePoints) {  // join pairs of points
         for (size_t i = 0; 2 * i < curve.size(); ++i) {
           curve[i] = {curve[2 * i].time_ns, std::max(curve[2 * i].bytes, curve[2 * i + 1].bytes)};
         }
@@ -130,8 +131,8 @@ class MomentFinder : public ReplayObserver {
     }
   }
 
-  /// Ends are told before what the event under way changes. A rule's phase may have ended earlier:
-  /// with the last event of its thread, others having gone on since.
+  /// An end is told before the event under way changes anything. The phase of a rule may have ended
+  /// earlier: with the last event of its thread, after which other threads have gone on.
   void note_end(const std::string& name, uint64_t ticks) {
     const auto [begin, end] = by_end_.equal_range(name);
     if (begin == end) return;
@@ -170,7 +171,7 @@ class HolderTaker : public ReplayObserver {
     if (next_ == end_ || next_->first != number_++) return;
     HeldThen& then = next_++->second;
     const size_t known = profile_.replay().sites().group_count();
-    if (replay().sites().group_count() > known) return;  // a log that is written has grown
+    if (replay().sites().group_count() > known) return;  // the log is being written and has grown
     then.time_ns = profile_.to_ns(event.ticks);
     then.bytes = sum_.now(replay());
     uint64_t sum = 0;

@@ -13,16 +13,16 @@
 
 namespace gpupeak::collector {
 
-/// One of these; of one without any: the sum's own peak.
+/// A moment, named by one of these fields; if all are empty, the sum's own peak.
 struct Moment {
-  std::string phase{};               ///< its highest while a phase or range of this name was open
-  std::optional<int64_t> time_ns{};  ///< after the last event up to then, since the log's start
+  std::string phase{};  ///< the sum's highest while a phase or range of this name was open
+  std::optional<int64_t> time_ns{};  ///< since the log's start: after the last event up to then
   std::optional<uint64_t> event{};   ///< after the event of this number, as TimeSeries counts them
   std::string mark{};                ///< after the last mark of this name
   std::string end_of{};              ///< when the last phase or range of this name ended
 };
 
-/// The event after which a moment is.
+/// The event that a moment comes right after.
 struct MomentEvent {
   uint64_t number = 0;
   int64_t time_ns = 0;
@@ -32,7 +32,7 @@ struct HeldThen {
   int64_t time_ns = 0;
   uint64_t bytes = 0;
   std::vector<Contribution> held;  ///< adds up to it
-  /// Of a phase: the sum over time while it was open, the largest value of each stretch.
+  /// For a phase: the sum over time while it was open, as the largest value of each stretch.
   struct Point {
     int64_t time_ns;  ///< where the stretch begins
     uint64_t bytes;
@@ -41,13 +41,14 @@ struct HeldThen {
 };
 inline constexpr size_t kMaxCurvePoints = 400;
 
-/// In the order of `moments`; none for what never was, as held_then() has it. Replays once.
+/// In the order of `moments`; none for a moment that never was, as held_then() has it. Replays the
+/// log once.
 std::vector<std::optional<MomentEvent>> events_of(const Profile& profile, ScopeId scope,
                                                   const std::vector<Moment>& moments,
                                                   const Progress& progress = {});
 /// In the order of `moments`; none for a phase that never was, and for a time before the first
-/// event. Holders are those who had the driver's memory: what a framework's pool made of it is not
-/// looked at. Throws std::logic_error if they do not add up.
+/// event. Holders are those who took the memory from the driver; the inside of arenas is not looked
+/// at. Throws std::logic_error if they do not add up.
 std::vector<std::optional<HeldThen>> held_then(const Profile& profile, ScopeId scope,
                                                const std::vector<Moment>& moments,
                                                const Progress& progress = {});

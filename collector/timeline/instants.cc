@@ -15,7 +15,7 @@ namespace {
 
 using Chosen = std::map<uint64_t, std::string>;  // event → reason
 
-/// Sums whose course decides where to look: every device, and the host.
+/// The sums whose highest moments are looked at: every device, and the host.
 bool is_main(const ScopeInfo& info) {
   return info.kind == 0 && (info.device >= 0 || info.name == "host");
 }
@@ -40,7 +40,7 @@ void choose_borders(const TimeSeries& times, Chosen& chosen) {
   }
 }
 
-/// Of each slice of the run the highest moment, which is what one aims at when clicking there.
+/// The highest moment of each slice of the run: that is what one aims at when clicking there.
 void choose_spread(const Profile& profile, const TimeSeries& times, Chosen& chosen) {
   std::vector<const Series*> main;
   for (const ScopeId id : profile.scopes()) {
@@ -56,7 +56,7 @@ void choose_spread(const Profile& profile, const TimeSeries& times, Chosen& chos
   }
 }
 
-/// Takes stock at the chosen events, and notes all changes while they are few.
+/// Takes stock at the chosen events, and notes all changes as long as they are few.
 class StockTaker : public ReplayObserver {
  public:
   StockTaker(Profile& profile, const TimeSeries& times, Chosen chosen, size_t top)
@@ -125,7 +125,7 @@ class StockTaker : public ReplayObserver {
     int32_t device;
     uint8_t kind;
     uint32_t row;
-    GroupId group;  // one of the row's
+    GroupId group;  // any group of the row
     uint64_t bytes, count;
   };
   struct Change {
@@ -143,7 +143,7 @@ class StockTaker : public ReplayObserver {
   }
   bool has_all_changes(GroupId group) { return changes_of(group).has_value(); }
 
-  /// Of each group of which something is told the most that it held.
+  /// The most that each group held, of those that are shown anywhere.
   std::map<GroupId, uint64_t> largest_of_all() {
     std::map<GroupId, uint64_t> largest;
     std::map<GroupId, int64_t> now;
@@ -262,7 +262,7 @@ class StockTaker : public ReplayObserver {
   void check_sum(int32_t device, uint8_t kind, uint64_t sum) const {
     const std::string side = is_device_kind(kind) ? "device" : "host";
     const std::string one = device >= 0 ? fmt::format("{}:{}", side, device) : side;
-    if (device < 0 && is_device_kind(kind)) return;  // no scope of its own
+    if (device < 0 && is_device_kind(kind)) return;  // there is no scope for it
     const ScopeId* scope = replay().sites().find_scope(fmt::format("{}/{}", one, kind_name(kind)));
     const uint64_t expected = scope == nullptr ? 0 : replay().peaks().scope(*scope).current;
     if (sum != expected) throw std::logic_error("instants: holders do not add up to the sum");

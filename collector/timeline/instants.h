@@ -16,7 +16,8 @@
 
 namespace gpupeak::collector {
 
-/// The largest holders of one kind on one side, and what the others sum up to.
+/// One kind of memory of one device, or of the host: the largest holders, and the sum of the
+/// others.
 struct KindHolders {
   int32_t device = -1;  ///< -1: the host, or no known device
   uint8_t kind = 0;
@@ -28,29 +29,29 @@ struct KindHolders {
   uint64_t other_bytes = 0, other_rows = 0;
 };
 
-/// What one place holds.
+/// What one place holds at an instant.
 struct HeldThere {
   uint32_t place = 0;  ///< index into Instants::places
   uint64_t bytes = 0;
 };
 
 struct Instant {
-  uint64_t event = 0;  ///< its number: the state is that after it
+  uint64_t event = 0;  ///< number of the event that the instant comes right after
   int64_t time_ns = 0;
-  std::string reason;  ///< "peak of host", "failed allocation"; empty: of the even spread
+  std::string reason;  ///< "peak of host", "failed allocation"; empty: the highest of a stretch
   std::vector<KindHolders> kinds;
-  /// Of each side of which there are not all changes: the stacks that hold most, largest first.
+  /// The stacks that hold most, largest first; of each side whose changes are not all kept.
   std::vector<HeldThere> held;
 };
 
-/// A stack of a site's row of one kind on one side.
+/// A call stack, as part of a row of one kind on one side.
 struct HeldPlace {
   int32_t device = -1;
   uint8_t kind = 0;
   uint32_t row = 0;   ///< index into Instants::rows
   uint32_t call = 0;  ///< index into HeldCalls::calls
 };
-/// What one step changes at a place; the parts of a step happen at once.
+/// What one step changes at one place. All changes of a step happen at once.
 struct PlaceChange {
   int64_t time_ns = 0;
   uint32_t place = 0;  ///< index into Instants::places
@@ -64,8 +65,8 @@ struct Instants {
   std::vector<Holder> rows;  ///< title, kind and module; figures are those of the instants
   std::vector<Instant> instants;
   std::vector<HeldPlace> places;
-  HeldCalls calls;  ///< of these
-  /// From the first to the last, in order; none: there are more than kMaxChanges.
+  HeldCalls calls;  ///< of the places
+  /// All changes of a side in their order; none: there are more than kMaxChanges.
   std::optional<PlaceChanges> device_changes, host_changes;
   std::vector<Stacked> stacked;
 };
@@ -75,8 +76,8 @@ inline constexpr size_t kMostCalls = 4000;     // in all
 inline constexpr size_t kMostHeld = 60;        // stacks of an instant, of each device and the host
 inline constexpr size_t kMaxChanges = 40'000;  // of a side; a page holds twenty bytes for each
 
-/// Replays the log once more. Of each kind `top` rows by site; with the others they add up to the
-/// sum at that instant to the byte. Throws std::logic_error if they do not.
+/// Replays the log once more. Each kind has `top` rows by site. With the others they add up to the
+/// sum at that instant, to the byte. Throws std::logic_error if they do not.
 Instants live_at_instants(Profile& profile, const TimeSeries& times, size_t top,
                           const Progress& progress = {});
 

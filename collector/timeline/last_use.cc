@@ -12,13 +12,13 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Of one block; times in ticks.
+/// The life of one block; times in ticks.
 struct Life {
   int32_t device = -1;
   GroupId group = kNoGroup;
   HolderId holder = kNoHolder;
   uint64_t bytes = 0;
-  bool is_known = false;  ///< the log says of its uses
+  bool is_known = false;  ///< whether the log tells its uses
   uint64_t count = 0, first = 0, last = 0;
   uint64_t idle_since = 0, idle = 0;
   bool is_at_peak = false;
@@ -100,9 +100,9 @@ class UseWatch : public ReplayObserver {
   const std::map<int32_t, AtPeak>& peaks() const { return peaks_; }
 
  private:
-  using Address = std::pair<uint64_t, uint64_t>;  ///< of an arena, by the log's number
+  using Address = std::pair<uint64_t, uint64_t>;  ///< the log's number of an arena; an address
 
-  /// One whose free failed goes on.
+  /// The free of the block failed, so that it lives on.
   static void begin(Life& place, const Life& life) {
     if (place.bytes == 0) place = life;
   }
@@ -140,7 +140,7 @@ class UseWatch : public ReplayObserver {
   std::map<Address, Life> in_arenas_;
 };
 
-/// How a block stood to the peak, and by how many ticks.
+/// How a block's uses lie around the peak, and how many ticks away.
 struct Standing {
   UseAtPeak use;
   uint64_t ticks;

@@ -17,23 +17,23 @@
 
 namespace gpupeak::collector {
 
-/// Of a block at the peak.
+/// How a block's uses lie around the peak.
 enum class UseAtPeak : uint8_t {
-  kOver,      ///< not seen used after it: last `shortest_ns` before
-  kEarly,     ///< not seen used before it: first `shortest_ns` after
-  kIdle,      ///< seen used before and after, the while around the peak being its longest
+  kOver,      ///< not seen used after the peak; last use `shortest_ns` before it
+  kEarly,     ///< not seen used before the peak; first use `shortest_ns` after it
+  kIdle,      ///< used before and after; its longest while without use contains the peak
   kNever,     ///< not seen used in its life
-  kInUse,     ///< seen used before and after
-  kNotKnown,  ///< the log does not say: the process did not come to its end, or it was left out
+  kInUse,     ///< used before and after; not kIdle
+  kNotKnown,  ///< the log does not say: the process did not come to its end, or left the block out
 };
 
 struct LastUse {
   struct Row {
     UseAtPeak use = UseAtPeak::kNotKnown;
-    GroupId group = kNoGroup;                 ///< of the driver's block,
-    HolderId holder = kNoHolder;              ///< or of a pool's
+    GroupId group = kNoGroup;                 ///< for blocks of the driver
+    HolderId holder = kNoHolder;              ///< for blocks of a pool
     uint64_t bytes = 0, blocks = 0;           ///< at the peak
-    int64_t shortest_ns = 0, longest_ns = 0;  ///< of its blocks: kIdle: the while without use
+    int64_t shortest_ns = 0, longest_ns = 0;  ///< over its blocks; kIdle: of the while without use
   };
   ScopeId scope{};
   uint64_t bytes = 0;  ///< the peak
@@ -47,8 +47,8 @@ struct LastUses {
   std::optional<UsesEndEvent> end;  ///< none: the process did not come to its end
 };
 
-/// Of each device that had a peak. Replays the log once more. Throws UsageError where the log has
-/// no uses, std::logic_error if rows do not add up.
+/// For each device that had a peak. Replays the log once more. Throws UsageError if the log has no
+/// uses, std::logic_error if rows do not add up.
 LastUses last_uses(const Profile& profile, const Progress& progress = {});
 
 }  // namespace gpupeak::collector

@@ -48,8 +48,8 @@ NamedMoment moment_at(const Profile& profile, ScopeId scope, int64_t time_ns,
   return {event ? event->number + 1 : 0, time_ns, shown};
 }
 
-/// Who holds a sum in a replay that stands at the moment; groups and holders of arenas have equal
-/// numbers in all replays of a log.
+/// Who holds a sum in a replay that has come to the moment. Groups and holders of arenas have the
+/// same numbers in all replays of a log.
 Held take(const Profile& profile, const Replay& now, ScopeId scope) {
   const ScopeInfo& info = profile.scope_info(scope);
   Held held;
@@ -90,7 +90,7 @@ Held take(const Profile& profile, const Replay& now, ScopeId scope) {
   return held;
 }
 
-/// Looks at all sums after so many events.
+/// Takes who holds the sums after given numbers of events.
 class Taker : public ReplayObserver {
  public:
   Taker(const Profile& profile, const std::vector<ScopeId>& scopes,

@@ -18,7 +18,7 @@ namespace gpupeak::collector {
 
 struct NamedMoment {
   static constexpr uint64_t kEnd = UINT64_MAX;
-  uint64_t events = kEnd;  ///< those before it, in the replay's order
+  uint64_t events = kEnd;  ///< number of the events before it, in the replay's order
   int64_t time_ns = 0;     ///< since the log's start
   std::string name;        ///< "+1.25s", "mark step", "the highest within step", "the end"
 };
@@ -30,7 +30,8 @@ struct Held {
   int64_t time_ns = 0;
   std::string moment;                ///< NamedMoment::name; empty: the peak
   std::optional<std::string> phase;  ///< in which the peak was made
-  /// Who took it from the driver or the heap, and the same seen inside of arenas; each adds up.
+  /// Who took it from the driver or the heap; and the same with a look inside of arenas. Each of
+  /// them adds up to `bytes`.
   std::vector<Contribution> takers;
   PeakParts parts;
 
@@ -38,7 +39,7 @@ struct Held {
 };
 
 Held held_at_peak(const Profile& profile, ScopeId scope);
-/// The same without holders.
+/// The sum's peak, without holders.
 Held peak_of(const Profile& profile, ScopeId scope);
 
 /// `at`: "end"; a time as parse_instant() reads it: after all events up to then; the name of a
@@ -52,13 +53,13 @@ NamedMoment find_moment(const Profile& profile, ScopeId scope, const std::string
 /// When `scope` was at its peak. Replays the log once more.
 NamedMoment peak_moment(const Profile& profile, ScopeId scope, const Progress& progress = {});
 
-/// By moment, then by scope. Replays the log once more, unless all that is asked for is its end.
-/// Throws std::logic_error if holders do not add up to what was live.
+/// result[moment][scope]. Replays the log once more, unless only its end is asked for. Throws
+/// std::logic_error if holders do not add up to what was live.
 std::vector<std::vector<Held>> held_at(const Profile& profile, const std::vector<ScopeId>& scopes,
                                        const std::vector<NamedMoment>& moments,
                                        const Progress& progress = {});
 
-/// What a view shows: `at` as above; empty or "peak": the peak.
+/// What a view shows. `at`: as in find_moment(); empty or "peak": the peak.
 Held held_at(const Profile& profile, ScopeId scope, const std::string& at,
              const Progress& progress = {});
 

@@ -15,7 +15,7 @@ bool overlaps(const PhaseBand& a, const PhaseBand& b) {
   return a.begin_ns < b.end_ns && b.begin_ns < a.end_ns;
 }
 
-/// Of each phase its instances, if all of them are known.
+/// The instances of each phase whose instances are all known.
 std::vector<std::vector<std::pair<int64_t, int64_t>>> instances_of(const Profile& profile) {
   const PhaseTree& tree = profile.replay().phases();
   std::vector<std::vector<std::pair<int64_t, int64_t>>> of(tree.phases().size());
@@ -40,7 +40,7 @@ std::vector<PhaseBand> phase_bands(const Profile& profile, size_t max_lanes) {
   const int64_t end_ns = profile.to_ns(profile.replay().last_ticks());
   std::vector<std::vector<std::pair<int64_t, int64_t>>> instances = instances_of(profile);
   std::vector<PhaseBand> bands;
-  std::vector<size_t> lanes(phases.size(), 0);  // one beyond that of the phase; 0: outside
+  std::vector<size_t> lanes(phases.size(), 0);  // lane of the phase + 1; 0: it has none
   for (PhaseId id = 1; id < phases.size(); ++id) {
     const Phase& phase = phases[id];
     PhaseBand band;

@@ -15,10 +15,11 @@ struct PhaseBand {
   uint64_t count = 1;
   size_t lane = 0;  ///< 0: outermost
   int64_t begin_ns = 0, end_ns = 0;
-  /// Begin and end of each repetition, in order; empty for one alone, and for more than are kept.
+  /// Begin and end of each repetition, in order. Empty if there is only one, or if there are more
+  /// than are kept.
   std::vector<std::pair<int64_t, int64_t>> instances;
 
-  /// With how often, if more than once.
+  /// The name, with the number of repetitions if there are several.
   std::string label() const;
 };
 

@@ -1,7 +1,7 @@
 // How a sum was made up over time, by site and by tag: for the page's curve. What is in a device's
 // pools is told by who uses it, and what is idle there by the pool, as in a report's peak.
 //
-// in    one replay; the sums' courses, of which each stretch's highest moment is looked at
+// in    one replay; the sums over time, which say where the highest moment of each stretch is
 // out   of each moment the parts that held most at the peak, and all others together: they add up
 //       to the sum, to the byte
 //
@@ -23,7 +23,7 @@ namespace gpupeak::collector {
 struct Stacked {
   struct Moment {
     int64_t time_ns = 0;
-    std::vector<uint64_t> bytes;  ///< by part; they add up to the sum
+    std::vector<uint64_t> bytes;  ///< by part; adds up to the sum
   };
   struct By {
     std::vector<std::string> parts;  ///< largest at the peak first; the last is all others
@@ -46,13 +46,13 @@ class Stacker {
   void on_arena_step(std::span<const PeakFinder::Change> step) { change(step, true); }
   /// `number`: of the event, from 0 on.
   void after(const Replay& replay, uint64_t number, uint64_t ticks);
-  /// Without a sum whose parts did not add up, which the log's growing may do.
+  /// A sum whose parts did not add up is left out; that happens if the log has grown meanwhile.
   std::vector<Stacked> result();
 
  private:
-  static constexpr uint8_t kNone = UINT8_MAX;  ///< not of the sum
+  static constexpr uint8_t kNone = UINT8_MAX;  ///< in place of a part: does not count into the sum
   struct Way {
-    std::vector<uint8_t> part_of;  ///< by HolderId, of the host by group
+    std::vector<uint8_t> part_of;  ///< by HolderId; for the host by group
     std::vector<int64_t> bytes;    ///< now, by part
     Stacked::By by;
 
@@ -61,7 +61,7 @@ class Stacker {
   struct Sum {
     std::string scope;
     int32_t device = -1;           ///< -1: the host
-    std::vector<uint64_t> events;  ///< whose moments are wanted
+    std::vector<uint64_t> events;  ///< after which moments are taken
     size_t next = 0;
     Way site, tag;
     std::optional<ScopeId> id;  ///< of the replay that is watched
@@ -71,7 +71,7 @@ class Stacker {
   using Keys = std::vector<std::optional<uint32_t>>;
   using TitleOf = std::function<std::string(uint32_t key)>;
 
-  /// The host's groups change, or the devices' holders.
+  /// Counts a change of a group (host) or of a holder (devices).
   void change(std::span<const PeakFinder::Change> step, bool of_devices);
   void add_device(ScopeId id);
   void add_host(ScopeId id);

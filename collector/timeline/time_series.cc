@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMaxFailureBorders = 32;
 
-/// `later` follows `bucket` in time; of equal maxima the first one counts.
+/// Joins `later`, which follows `bucket` in time, into it. Of equal maxima the first one counts.
 void merge(SeriesBucket& bucket, const SeriesBucket& later) {
   bucket.min = std::min(bucket.min, later.min);
   const bool higher = later.max > bucket.max;
@@ -18,7 +18,7 @@ void merge(SeriesBucket& bucket, const SeriesBucket& later) {
   bucket.max = std::max(bucket.max, later.max);
 }
 
-/// Fills the buckets in which nothing happened.
+/// Fills the buckets up to this one: nothing has happened in them.
 void extend(Series& series, size_t end) {
   const size_t have = series.first_bucket + series.buckets.size();
   if (have < end) {
@@ -51,7 +51,7 @@ bool is_of_arenas(uint8_t tag) {
 
 void TimeSeries::start(const LogReader& log) {
   start_ticks_ = log.header().start_ticks;
-  // What follows the last time that the clock names is often as long as what lies between two.
+  // Behind the last time that the clock knows there is about as much as between two of them.
   const uint64_t span = log.clock().span_ticks();
   width_ticks_ = (span + span / 8) / kBuckets + 1;
   bucket_end_ticks_ = start_ticks_ + width_ticks_;
@@ -59,7 +59,7 @@ void TimeSeries::start(const LogReader& log) {
 
 void TimeSeries::merge_pairs() {
   for_each_series([](Series& series) {
-    // A series that begins inside a pair has that pair's second half only.
+    // A series may begin with the second bucket of a pair.
     const size_t odd = series.first_bucket % 2;
     std::vector<SeriesBucket> merged;
     merged.reserve(kBuckets);
@@ -179,7 +179,7 @@ void TimeSeries::after(const Event& event) {
     read_gauges(event.tag);
     if (is_border(event.tag)) note_border(event);
   }
-  // A free of the driver's or the heap's may take memory from an arena.
+  // A free of the driver's memory or of the heap may end memory of an arena.
   if (is_of_arenas(event.tag) || replay().arenas().segments_version() != segments_version_) {
     set_arenas();
   }

@@ -25,15 +25,15 @@ inline constexpr uint64_t kNoEvent = UINT64_MAX;
 
 struct SeriesBucket {
   uint64_t min = 0, max = 0;      ///< bytes
-  uint64_t max_event = kNoEvent;  ///< number of the event that brought max; none: nothing happened
+  uint64_t max_event = kNoEvent;  ///< number of the event that brought max; kNoEvent: no event did
 };
 
 struct Series {
   enum class Kind { kSum, kGauge };
-  std::string name;  ///< of a sum its scope, else "host.rss", "device:0/pool reserved"
+  std::string name;  ///< a sum's scope; else such as "host.rss", "device:0/pool reserved"
   Kind kind = Kind::kSum;
   std::vector<SeriesBucket> buckets;  ///< begins with first_bucket
-  size_t first_bucket = 0;            ///< not known before: the gauge was not yet read
+  size_t first_bucket = 0;            ///< before it the value is not known: nobody had read it
   uint64_t current = 0;
 };
 
@@ -54,7 +54,7 @@ class TimeSeries : public ReplayObserver {
 
   const std::vector<Series>& series() const { return series_; }
   const Series* find(const std::string& name) const;
-  /// Of an arena, by its number in ArenaTable; nullptr: it never had a block.
+  /// The series of an arena, by its number in ArenaTable; nullptr: it never had a block.
   const Series* arena_in_use(size_t arena) const;
   const Series* pool_reserved(size_t arena) const;
   size_t bucket_count() const { return bucket_count_; }
@@ -65,7 +65,8 @@ class TimeSeries : public ReplayObserver {
   static uint64_t peak_event(const Series& series);
   /// Of each of so many equal parts of the series the event that brought its highest value.
   static std::vector<uint64_t> highest_events(const Series& series, size_t parts);
-  /// At most kBorders and as many failures; of more, each second, fourth … one.
+  /// At most kBorders borders of phases, and as many failures. If there are more, only each second,
+  /// fourth … one.
   const std::vector<Border>& borders() const { return borders_; }
 
  private:
@@ -99,9 +100,9 @@ class TimeSeries : public ReplayObserver {
   uint64_t border_stride_ = 1, border_count_ = 0;
   uint64_t failure_stride_ = 1, failure_count_ = 0;
   uint64_t start_ticks_ = 0;
-  uint64_t width_ticks_ = 0;  // 0: not started
+  uint64_t width_ticks_ = 0;  // of a bucket; 0: not started
   uint64_t bucket_end_ticks_ = 0;
-  size_t bucket_ = 0;  // of the latest event
+  size_t bucket_ = 0;  // bucket of the latest event
   size_t bucket_count_ = 0;
   uint64_t event_count_ = 0;
 };

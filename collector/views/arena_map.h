@@ -20,16 +20,17 @@ class ArenaMap {
     std::string title;
     uint64_t bytes = 0, count = 0;
   };
-  /// `blocks`: by address; they must outlive it. The first `top` rows have letters, as far as the
-  /// alphabet goes.
+  /// `blocks`: by address; they must outlive the map. The first `top` rows have a letter each,
+  /// until the alphabet ends.
   ArenaMap(Profile& profile, const std::vector<ArenaBlock>& blocks, size_t top);
 
   /// The largest first.
   const std::vector<Row>& rows() const { return rows_; }
-  /// Of a row; a space if it has none.
+  /// The row's letter; a space if it has none.
   std::string letter(size_t row, const TextStyle& style) const;
-  /// A column is an equal part of the segment: the letter of who holds most of it, a small one if
-  /// part of it is idle; a dot if all of it is.
+  /// Each column stands for an equal part of the segment. It shows the letter of the row that holds
+  /// most of that part: a capital if none of the part is idle, else a small one. A dot: all is
+  /// idle.
   std::string line(const ArenaTable::Segment& segment, size_t columns,
                    const TextStyle& style) const;
 

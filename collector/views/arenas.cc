@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kMapColumns = 64;
 constexpr size_t kAddressColumns = 14;
 
-/// Takes what was there after so many events; what follows is replayed for nothing, which keeps the
-/// sums whole.
+/// Takes the arenas' states after `at` events. The rest of the log is replayed all the same: a
+/// replay checks its sums at its end.
 class Snapshot : public ReplayObserver {
  public:
   Snapshot(uint64_t at, std::vector<ArenaState>& states) : at_(at), states_(states) {}
@@ -65,7 +65,7 @@ uint64_t bytes_of(const std::vector<ArenaTable::Segment>& pieces) {
       [](uint64_t sum, const auto& piece) { return sum + piece.end - piece.begin; });
 }
 
-/// How much of what is idle its largest requests could not have had.
+/// How much of the idle memory could not serve the arena's largest requests.
 std::string fragmentation_text(const ArenaState& state, const ArenaTable::Arena& info,
                                const TextStyle& style) {
   std::string text;
@@ -109,7 +109,7 @@ void write_whole(const ArenaTable& table, size_t arena, const ArenaState& state,
                 out, style);
 }
 
-/// What it has reserved, and so what is idle, is not known.
+/// An arena that is older than the attach: what it has reserved is not known, nor what is idle.
 void write_older(const ArenaTable& table, size_t arena, const ArenaState& state, std::ostream& out,
                  const TextStyle& style) {
   const ArenaTable::Arena& info = table.arenas()[arena];
@@ -205,7 +205,7 @@ std::vector<ArenaState> arenas_at(Profile& profile, const ArenaInstant& instant,
     Snapshot snapshot(instant.events, states);
     profile.replay_again(snapshot, progress);
   }
-  states.resize(profile.replay().arenas().arenas().size());  // those that come later have nothing
+  states.resize(profile.replay().arenas().arenas().size());  // arenas of later have nothing yet
   return states;
 }
 

@@ -25,17 +25,17 @@ struct ArenaBlock {
   uint32_t name = 0, stack = 0;
   bool alone = false;  ///< in no segment
 };
-/// One arena then.
+/// One arena at that instant.
 struct ArenaState {
   ArenaTable::Level level;
   std::vector<ArenaTable::Segment> segments;  ///< by address
-  std::vector<ArenaTable::Segment> holes;     ///< what of them is idle, by address
+  std::vector<ArenaTable::Segment> holes;     ///< idle parts of the segments, by address
   std::vector<ArenaBlock> blocks;             ///< by address
 
   uint64_t largest_idle() const;
-  /// Fragmentation: what is idle in holes that are too small for so many bytes.
+  /// Fragmentation: idle bytes in holes that are too small for a request of `bytes`.
   uint64_t idle_in_smaller(uint64_t bytes) const;
-  /// Of what is idle, what lies at no address then, as memory that is not mapped.
+  /// Idle bytes that lie at no address at that instant, such as memory that is not mapped.
   uint64_t idle_unplaced() const;
   uint64_t alone_bytes() const;
 };
@@ -65,10 +65,10 @@ class ArenaMoments : public ReplayObserver {
 };
 
 /// `at`: "peak" (when the largest arena had most in use), else as find_moment() takes it. Throws
-/// UsageError for one that there is not.
+/// UsageError if the log has no such instant.
 ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
                            const std::string& at);
-/// Replays up to it once more. By arena.
+/// The state of each arena at that instant, by the arena's number. Replays the log once more.
 std::vector<ArenaState> arenas_at(Profile& profile, const ArenaInstant& instant,
                                   const Progress& progress);
 

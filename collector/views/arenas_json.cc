@@ -19,7 +19,7 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
     row["name"] = profile.definitions().shown(profile.replay().name(info.name));
     if (info.place >= 0) row["device"] = info.place;
     row["in_use_bytes"] = state.level.in_use;
-    // Of an attached program's arena what it has from before is not known.
+    // What an arena of an attached program had before the attach is not known.
     const auto of_whole = [&info](uint64_t bytes) {
       return info.has_older ? Json(nullptr) : Json(bytes);
     };

@@ -71,7 +71,7 @@ class TimeRows {
       row.allocations += profile_.replay().peaks().group(taker.group).alloc_count;
       first.emplace(number, taker.group);
     }
-    // All at once, so that rows whose titles begin alike are told apart.
+    // In one table, so that titles which begin alike are told apart.
     std::vector<Contribution> each;
     for (const auto& [number, group] : first) each.push_back({group, each.size() + 1, 1});
     std::vector<Holder> named = by_.table(each, kAllRows, false).rows;
@@ -107,7 +107,7 @@ class TimeRows {
   Attribution by_;
 };
 
-/// Why it cannot be told; empty: it can.
+/// Why the log does not tell byte-seconds of the scope; empty: it does.
 std::string_view why_no_time(const Profile& profile, const Quality& quality, ScopeId scope) {
   if (quality.events_lost) return "events were lost";
   if (profile.scope_info(scope).device < 0 && quality.heap_sample_bytes > 0)

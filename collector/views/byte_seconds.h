@@ -8,7 +8,8 @@
 
 namespace gpupeak::collector {
 
-/// A table for each sum; rows and the last one add up. By site pools' blocks are rows of their own.
+/// A table for each sum; its rows, the last one for all others included, add up to the sum. In
+/// tables by site the blocks of pools are rows of their own.
 void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, GroupBy by, size_t top,
                         std::ostream& out, const TextStyle& style);
 void write_byte_seconds_json(Profile& profile, const std::vector<HeldTime>& held, GroupBy by,

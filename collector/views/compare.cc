@@ -19,13 +19,13 @@ namespace {
 
 constexpr size_t kNarrowestTitle = 20;
 constexpr size_t kPercentColumns = 9;
-/// In front of a figure that is the least that it would have been.
+/// In front of a lower bound.
 constexpr std::string_view kAtLeast = "≥ ";
 
-/// A figure of each run; none: the run has nothing of it.
+/// One figure for each run; none: the run does not have it.
 struct Row {
   std::string title;
-  std::string kind;  ///< of a site
+  std::string kind;  ///< of memory; of rows of sites
   std::vector<std::optional<uint64_t>> values;
   uint64_t largest() const {
     uint64_t largest = 0;
@@ -35,7 +35,7 @@ struct Row {
 };
 
 struct Comparison {
-  std::string scope;  ///< of phases and sites
+  std::string scope;  ///< whose phases and sites are compared
   std::vector<Row> peaks, phases, sites;
   uint64_t more_sites = 0;
 };
@@ -50,7 +50,7 @@ std::optional<ScopeId> find_scope(const Profile& run, const std::string& name) {
 class Rows {
  public:
   explicit Rows(size_t runs) : runs_(runs) {}
-  /// The larger of several values of one run, or their sum.
+  /// Several values of one run in one row: their sum with `add`, else the largest.
   void put(const std::string& title, const std::string& kind, size_t run, uint64_t value,
            bool add) {
     const auto [known, added] = index_.try_emplace({title, kind}, rows_.size());
@@ -127,9 +127,9 @@ Comparison compare(const Profiles& runs, const std::string& scope, size_t top) {
   return result;
 }
 
-/// One column a run, and behind it how it differs from the first of those that ended in order. What
-/// a run that did not end in order took is the least that its peaks would have been: it is compared
-/// with nothing, and never looks best.
+/// One column for each run, and behind it how it differs from the base: the first run that ended in
+/// order. The peaks of a run that did not end in order are lower bounds: they are marked, not
+/// compared with the base, and never shown as the best.
 class CompareText {
  public:
   CompareText(const Profiles& runs, std::ostream& out, const TextStyle& style)
@@ -184,7 +184,7 @@ class CompareText {
   }
   bool is_compared(size_t run) const { return ends_[run].in_order() && run != base_; }
 
-  /// Where lines are whole, the column of titles takes the longest.
+  /// If lines are not cut, the column of titles is as wide as the longest title.
   void widen(const Comparison& comparison) {
     size_t longest = 0;
     for (const auto* rows : {&comparison.peaks, &comparison.phases, &comparison.sites}) {
@@ -250,8 +250,8 @@ class CompareText {
   const TextStyle& style_;
   const size_t figure_columns_;
   const bool with_change_;    ///< room for the difference in bytes
-  std::vector<RunEnd> ends_;  ///< of the runs
-  size_t base_ = 0;           ///< with which the others are compared
+  std::vector<RunEnd> ends_;  ///< by run
+  size_t base_ = 0;           ///< the run that the others are compared with
   size_t title_columns_;
 };
 

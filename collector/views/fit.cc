@@ -73,7 +73,7 @@ std::string_view upper_bound_name(const DeviceNeed& need) {
   return need.fails.empty() ? "at most" : "enough";
 }
 
-/// What a capacity was compared with.
+/// Which figure was compared with the capacity.
 std::string compared_text(const DeviceNeed& need, const FitAnswer& answer, const TextStyle& style) {
   const std::string margin = size_text(answer.bounds.margin, style);
   if (answer.fit == Fit::kFits && answer.capacity < enough(answer.bounds)) {
@@ -93,7 +93,7 @@ std::string compared_text(const DeviceNeed& need, const FitAnswer& answer, const
   return fmt::format("\"{}\" and a margin of {}", upper_bound_name(need), margin);
 }
 
-/// How much no bound counts, why, and who holds it.
+/// Memory that is in neither bound: how much, why, and who holds it.
 void write_left_out(const LeftOut& left_out, std::ostream& out, const TextStyle& style) {
   constexpr size_t kRows = 3;
   write_wrapped(fmt::format("  {} of {} memory is left out: {}", size_text(left_out.bytes, style),

@@ -13,7 +13,7 @@ namespace {
 /// Warm colours of the 256-colour palette on which black text can be read.
 constexpr int kColors[] = {215, 209, 222, 216, 180, 221, 208, 179};
 
-/// A row without any cell of this width says nothing.
+/// A row is left out if none of its cells is as wide as this.
 constexpr size_t kLegibleColumns = 5;
 
 struct Cell {

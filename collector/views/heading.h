@@ -20,10 +20,10 @@
 namespace gpupeak::collector {
 
 inline constexpr size_t kRowCountColumns = 8;
-/// Below it two tables do not stand beside each other.
+/// On a narrower terminal two tables stand below each other.
 inline constexpr int kNarrow = 80;
 
-/// Broken at the width of lines.
+/// Writes the text with line breaks at the style's width.
 void write_wrapped(const std::string& text, std::ostream& out, const TextStyle& style);
 
 /// Calls below `min_percent` of the whole, or more than `depth` calls down, are not shown one by
@@ -38,18 +38,18 @@ struct TreeCut {
   bool too_deep(uint32_t level) const { return depth > 0 && level >= depth; }
 };
 
-/// Nothing at all if nothing was lost and nothing is to be warned of.
+/// Writes nothing if nothing was lost and there are no warnings.
 void write_losses(const Quality& quality, std::ostream& out, const TextStyle& style);
-/// "PEAK  GPU 0 (H200), device memory: 5 412.3 MiB at +9.81 s, phase run[1]"; of another moment
-/// "LIVE  GPU 0 (H200), device memory: 3 100.0 MiB at +7.20 s, mark warm-up done".
+/// For a peak "PEAK  GPU 0 (H200), device memory: 5 412.3 MiB at +9.81 s, phase run[1]"; for
+/// another moment "LIVE  GPU 0 (H200), device memory: 3 100.0 MiB at +7.20 s, mark warm-up done".
 void write_heading(const Profile& profile, const Held& held, std::ostream& out,
                    const TextStyle& style);
 /// Rows of MiB, percent, count and site, with a last row for what was cut off: they add up.
 void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
                  const TextStyle& style);
-/// `schema` is "gpupeak.tree/1" …
+/// What the JSON of every view begins with. `schema`: such as "gpupeak.tree/1".
 Json view_json(const Profile& profile, std::string_view schema);
-/// The same with which peak it is, or which other moment.
+/// The same, and which peak or other moment the view shows.
 Json held_view_json(const Profile& profile, const Held& held, std::string_view schema);
 void write_line(const Json& json, std::ostream& out);
 

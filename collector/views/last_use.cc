@@ -99,7 +99,7 @@ std::string when_text(const UseRow& row) {
   }
   return "";
 }
-/// Whether it could have been elsewhere then.
+/// Whether the memory was idle at the peak, so that it could have been elsewhere.
 bool may_be_moved(UseAtPeak use) {
   return use != UseAtPeak::kInUse && use != UseAtPeak::kNotKnown;
 }

@@ -5,7 +5,7 @@
 
 namespace gpupeak::collector {
 
-/// Of `scope`, or of every device and the host for an empty one; `top` rows each.
+/// A table of `top` rows for `scope`; if that is empty, one for every device and one for the host.
 void write_leaks(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
                  const TextStyle& style);
 void write_leaks_json(Profile& profile, const std::string& scope, size_t top, std::ostream& out);

@@ -13,7 +13,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Rows of a table, by what the reader wants to tell apart.
+/// Makes the rows of a table: holders, added up by what the user asked for.
 class HolderRows {
  public:
   HolderRows(Profile& profile, GroupBy by)
@@ -26,7 +26,7 @@ class HolderRows {
     return {std::move(peak.holders), peak.other_bytes, peak.other_sites, peak.error_bytes};
   }
 
-  /// visit(Holder) for each part alone, whose title does not depend on what else there is.
+  /// visit(Holder) for each part alone, so that its title does not depend on the other rows.
   template <class Visit>
   void visit(const Held& held, const Visit& visit) {
     const bool inside = by_.by() == GroupBy::kSite;

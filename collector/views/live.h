@@ -9,19 +9,20 @@
 
 namespace gpupeak::collector {
 
-/// Each device's memory, and the host's, as far as the log has any.
+/// The scopes of each device's memory and of the host's that the log has.
 std::vector<ScopeId> sides(const Profile& profile);
 
-/// A table for each; rows and the last one add up to what was live.
+/// A table for each scope; its rows, the last one for all others included, add up to what was live.
 void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
                 std::ostream& out, const TextStyle& style);
 void write_live_json(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
                      std::ostream& out);
 
-/// `a` and `b` are of the same sums. By site pools' blocks are rows of their own.
+/// `a` and `b`: of the same scopes in the same order. In tables by site the blocks of pools are
+/// rows of their own.
 void write_between(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
                    GroupBy by, size_t top, std::ostream& out, const TextStyle& style);
-/// All rows.
+/// The same as JSON, with all rows.
 void write_between_json(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
                         GroupBy by, std::ostream& out);
 

@@ -13,11 +13,12 @@ namespace gpupeak::collector {
 
 struct SweepReport {
   std::vector<SweepParameter> parameters;
-  std::vector<std::string> command;  ///< with its {names}
+  std::vector<std::string> command;  ///< as given, with {names} of parameters
   std::string folder;
   std::vector<SweepRun> runs;
-  std::vector<SweepCapacity> capacities;     ///< of each group; empty name: not known
-  std::vector<SweepPrediction> predictions;  ///< likewise; both in the order of groups_of(runs)
+  std::vector<SweepCapacity>
+      capacities;  ///< in the order of groups_of(runs); empty name: not known
+  std::vector<SweepPrediction> predictions;  ///< in the same order
   bool interrupted = false;
   std::vector<std::string> notes;
 };

@@ -39,7 +39,7 @@ std::string html_text(const std::string& text) {
   return xml_text(escape(text));
 }
 
-/// Bars of the peak by tag over the first parameter, at most as dots with their curve.
+/// The peak over the first parameter: bars by tag, and the upper bounds as dots with their curve.
 class Plot {
  public:
   Plot(const SweepReport& report, size_t group, const SweepRuns& runs, std::ostream& out)
@@ -100,7 +100,7 @@ class Plot {
     return is_number() ? number_of(runs_[run]->values.front()).value_or(0)
                        : static_cast<double>(run);
   }
-  /// Far above all of the runs it would leave nothing to be seen of them.
+  /// A capacity far above all runs is not drawn: the runs would be too flat to be seen.
   bool has_room() const { return !capacity_.name.empty() && capacity_.least / 3 < measured(); }
   uint64_t measured() const {
     uint64_t most = 0;

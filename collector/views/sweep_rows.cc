@@ -9,7 +9,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Less is what floating point has left of a term that there is not.
+/// A smaller term is none: it is what floating point leaves of zero.
 constexpr double kNothing = 64;
 
 }  // namespace

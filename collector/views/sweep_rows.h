@@ -13,14 +13,14 @@ namespace gpupeak::collector {
 using SweepRuns = std::vector<const SweepRun*>;
 
 SweepRuns runs_of(const SweepReport& report, const SweepGroup& group);
-/// Whether it was measured, even if it is left out.
+/// Whether the run was measured, also if the curve leaves it out.
 bool has_figures(const SweepRun& run);
 uint64_t bytes_of(const SweepRun& run, const std::string& tag);
-/// By the most that any run has of them.
+/// Tags, those first of which some run has the most bytes.
 std::vector<std::string> largest_tags(const SweepRuns& runs);
 /// "300 MiB + 37.0 MiB × batch".
 std::string curve_text(const Curve& curve, const std::string& name, const TextStyle& style);
-/// Why it counts for nothing, or not for all; empty: it counts.
+/// Why the run is left out or has no upper bound; empty: neither is so.
 std::string status_text(const SweepRun& run);
 std::string prediction_text(const SweepReport& report, const SweepCapacity& capacity,
                             const SweepPrediction& prediction);

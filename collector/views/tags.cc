@@ -29,11 +29,11 @@ struct Entry {
   uint64_t bytes = 0, count = 0;
 };
 
-/// What the phases are in which it was allocated.
+/// Which sort of phases the memory was allocated in.
 enum class Stretches {
-  kProcess,  ///< the process's own alone: start, main, exit
-  kPhases,   ///< calls of libraries, those of rules
-  kLayers    ///< what the program or its framework names: layers, nodes, ranges
+  kProcess,  ///< those of every process alone: start, main, exit
+  kPhases,   ///< calls of libraries, and phases by rules
+  kLayers    ///< phases that the program or its framework names: layers, nodes, ranges
 };
 
 struct TagTables {
@@ -59,8 +59,8 @@ std::vector<Share> shares(const std::map<std::string, Share>& by_name, std::stri
   return rows;
 }
 
-/// The driver's largest reading of a device, all processes together, less what others held at the
-/// start, beyond the peak of what was handed out. Of several devices that have readings, all.
+/// What the driver had in use beyond the peak: its largest reading, less what other processes held
+/// at the start, less the peak. For a scope of several devices the sum over those with readings.
 std::optional<uint64_t> untrackable(const Profile& profile, ScopeId scope) {
   const int32_t device = profile.scope_info(scope).device;
   std::optional<uint64_t> used;
@@ -73,8 +73,8 @@ std::optional<uint64_t> untrackable(const Profile& profile, ScopeId scope) {
   return *used - std::min(*used, profile.sum(scope).peak);
 }
 
-/// Whether phases of this source are what a program or its framework names: layers, nodes, ranges;
-/// not its calls of libraries.
+/// Whether the program or its framework names phases of this source: layers, nodes, ranges. Calls
+/// of libraries are none.
 bool is_layer(uint8_t source) {
   return source == GPUPEAK_PHASE_API || source == GPUPEAK_PHASE_NVTX || source == kPhaseNode;
 }
@@ -145,7 +145,7 @@ class TagsText {
         beside_(style.width >= kNarrow),
         names_((beside_ ? (width_ - kGap) / 2 : width_) - size_ - kPercent - 2) {}
 
-  /// One, where there is but one phase.
+  /// One view alone if all of it is in the process's own phases.
   void two_views(const TagTables& tables) {
     size_t longest = 0;
     for (const auto* shares : {&tables.layers, &tables.tags}) {
@@ -231,7 +231,7 @@ class TagsText {
   const std::string_view what_;
   const TextStyle& style_;
   const size_t size_;
-  const bool beside_;  ///< the two views stand beside each other
+  const bool beside_;  ///< whether the two views stand beside each other
   const size_t name_ = beside_ ? kName : kNarrowName;
   size_t names_;  ///< what a column of names takes
 };

@@ -28,7 +28,8 @@ Temporaries find_temporaries(Profile& profile, const std::string& scope, size_t 
     found.temporary += group.temporary_count;
     parts.push_back({id, group.temporary_count, group.alloc_count});
   }
-  // All rows first: those without any temporary block, the last ones, are none of the others.
+  // All rows are made first: those without a temporary block, which come last, must not count as
+  // "others".
   std::vector<Holder> rows = profile.sites().table(parts, SIZE_MAX, false).rows;
   for (Holder& row : rows) {
     if (row.bytes == 0) break;

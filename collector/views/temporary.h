@@ -5,7 +5,7 @@
 
 namespace gpupeak::collector {
 
-/// Of `scope`, or of all memory that was measured for an empty one.
+/// `scope`: empty: all memory that was measured.
 void write_temporary(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
                      const TextStyle& style);
 void write_temporary_json(Profile& profile, const std::string& scope, size_t top,

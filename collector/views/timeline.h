@@ -11,10 +11,10 @@
 
 namespace gpupeak::collector {
 
-/// The sums that a timeline shows for `scope`; of an empty one every device that was used, and the
-/// host. Throws UsageError for a scope that the log has nothing of.
+/// The sums that a timeline shows for `scope`; if that is empty, every device that was used, and
+/// the host. Throws UsageError if the log has nothing of the scope.
 std::vector<ScopeId> timeline_scopes(const Profile& profile, const std::string& scope);
-/// The parts of a sum that are worth a line of their own: its kinds, if there are several.
+/// The parts of a sum that get a line each: its kinds, if there are several.
 std::vector<ScopeId> timeline_kinds(const Profile& profile, ScopeId sum);
 
 /// `height`: rows of a chart.
@@ -25,7 +25,7 @@ void write_timeline_json(const Profile& profile, const TimeSeries& times, const 
 void write_timeline_svg(const Profile& profile, const TimeSeries& times, const std::string& scope,
                         std::ostream& out);
 
-/// What times up to `end_ns` are best told in.
+/// The unit for times up to `end_ns`.
 struct TimeUnit {
   double ns;
   std::string_view name;

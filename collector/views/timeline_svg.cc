@@ -90,7 +90,7 @@ class Drawing {
     return fmt::format("{:.4g} {}", static_cast<double>(ns) / unit.ns, unit.name);
   }
 
-  /// A step line through the largest values; each bucket as wide as its time.
+  /// A step line through each bucket's largest value; a bucket is as wide as its time.
   std::string path(const Series& series, double bottom, uint64_t whole) const {
     std::string d;
     uint64_t last = UINT64_MAX;

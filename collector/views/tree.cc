@@ -52,8 +52,8 @@ class TreeText {
     out_ << cut(figures + indent + title, width_, style_) << '\n';
   }
 
-  /// Only branches indent: a call that passes all but a little on to one other shares its column,
-  /// and the little has no row.
+  /// Only branches indent. A call that passes nearly all of its bytes on to one other call stands
+  /// in the same column as that call, and the rest of its bytes has no row.
   void write_below(const CallTree::Node& node, const std::string& indent, uint32_t level) {
     Below parts = below(tree_, node, cut_, level);
     uint64_t own_count = node.own_count;

@@ -18,12 +18,12 @@ std::string where_text(const WhatIfSum& sum) {
                           : fmt::format("GPU {} ({})", sum.device, sum.name);
 }
 
-/// "of what the log has, ", where that is not all.
+/// "of what the log has, " if the log does not have all; else empty.
 std::string_view part_text(const WhatIfSum& sum) {
   return sum.is_whole ? "" : "of what the log has, ";
 }
 
-/// What the library counted, where the log comes to another peak.
+/// The peak that the library counted, if the log comes to another one.
 void write_counted(const WhatIfSum& sum, std::ostream& out, const TextStyle& style) {
   if (!sum.counted_bytes) return;
   const std::string counted = size_text(*sum.counted_bytes, style);

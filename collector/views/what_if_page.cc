@@ -7,8 +7,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// [ns since the point before, as recorded, at least with the change; and at most, where that is
-/// another] of each point.
+/// Each point as [ns since the point before, bytes as recorded, at least with the change, at most
+/// with it]. The last one is left out where it equals the one before it.
 Json curve_json(const WhatIfSum& sum) {
   Json points = Json::array();
   int64_t last = 0;

@@ -22,7 +22,8 @@ inline Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
-/// Of a run. A key is not looked for among those before it, which would take the square of them.
+/// A run's labels. Keys are appended without a search for equal ones, which would take time with
+/// the square of their number.
 inline Json labels_json(const std::map<std::string, std::string>& labels) {
   Json json = Json::object();
   auto& entries = json.get_ref<Json::object_t&>();

@@ -70,7 +70,7 @@ class PageArenas {
     }
   }
 
-  /// How many steps further on than `last`, which is `step` from now on.
+  /// Steps since `last`, which then becomes `step`.
   static int64_t further(uint32_t step, uint32_t& last) {
     const int64_t by = int64_t{step} - last;
     last = step;
@@ -95,7 +95,7 @@ class PageArenas {
     Json flat = Json::array();
     uint32_t last = 0;
     for (const ArenaHistory::Block& block : history_.blocks) {
-      if (block.end == block.first) continue;  // came and went within one step
+      if (block.end == block.first) continue;  // it came and went within one step
       const bool alone = block.segment == ArenaHistory::Block::kAlone;
       flat.push_back(alone ? -1 - int64_t{block.arena} : int64_t{block.segment});
       flat.push_back(block.address - (alone ? base_ : history_.segments[block.segment].begin));
@@ -153,7 +153,7 @@ class PageArenas {
   const ArenaHistory& history_;
   const std::function<uint32_t(const std::string&)>& string_;
   uint64_t base_;
-  std::vector<ArenaHistory::Level> levels_;  // by arena: the one before
+  std::vector<ArenaHistory::Level> levels_;  // by arena: its last level so far
 };
 
 }  // namespace

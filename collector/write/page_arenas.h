@@ -10,17 +10,17 @@
 
 namespace gpupeak::collector {
 
-/// null without arenas. Lists of numbers, one after the other; steps and times are how many further
-/// on than the one before, addresses beyond `base`.
+/// null without arenas. Each list is one row of numbers: the fields below, then those of the next
+/// piece. Steps and times are differences from the one before, addresses are relative to `base`.
 ///
 ///   segments   arena, address, bytes, captured, first step, steps
 ///   blocks     segment (-1 - arena: in none), address in it, bytes, row, first step, steps
 ///   several    step, arena, address, span, bytes, count
 ///   holes      step, arena, largest, below the largest block, below the largest refused request,
 ///              segments left out, their bytes
-///   levels     step, arena, in use, reserved (both: by how much more)
+///   levels     step, arena, in use, reserved (both: difference from the level before)
 ///
-/// `string`: the number of a text.
+/// `string`: gives a text's number.
 Json page_arenas(const ArenaHistory& history, const TimeSeries& times,
                  const std::function<uint32_t(const std::string&)>& string);
 

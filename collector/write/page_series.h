@@ -6,8 +6,8 @@
 
 namespace gpupeak::collector {
 
-/// The buckets that differ from the one before, as [how many further on, max, min]; without min
-/// where it is max.
+/// The buckets that differ from the one before, each as [buckets since the last one listed, max,
+/// min]; min is left out where it equals max.
 Json series_changes(const Series& series);
 
 }  // namespace gpupeak::collector

@@ -17,7 +17,8 @@ namespace {
 constexpr int kLinesAround = 4;
 constexpr size_t kMostFiles = 100, kMostText = 256 << 10;
 
-/// Files of another machine or container have nothing to do with those that have their names here.
+/// Whether the log was made here: a file of another machine or container may have another file's
+/// name here.
 bool is_of_this_machine(const Profile& profile) {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
@@ -79,7 +80,7 @@ const PageSource::Place* PageSource::place_of(const Call& call) const {
   return places_[call.place].line > 0 ? &places_[call.place] : nullptr;
 }
 
-/// A stack counts once for a line, however often it comes by.
+/// A stack counts once for a line, however many of its frames are there.
 std::vector<uint64_t> PageSource::bytes_of_places(const std::vector<Contribution>& held) const {
   std::vector<uint64_t> bytes(places_.size());
   std::vector<size_t> last(places_.size());
@@ -93,7 +94,7 @@ std::vector<uint64_t> PageSource::bytes_of_places(const std::vector<Contribution
   return bytes;
 }
 
-/// When the modules of this name were last written; none: one of them is not at hand as it ran.
+/// When these modules were last written; none: one of them is not here any more as it ran.
 std::optional<int64_t> PageSource::written_ns(const std::string& module) const {
   std::optional<int64_t> first;
   const std::vector<Module>& modules = profile_.definitions().modules();
@@ -106,8 +107,8 @@ std::optional<int64_t> PageSource::written_ns(const std::string& module) const {
   return first;
 }
 
-/// Until when the file was as the program has it; none: nobody knows. Python may have read it
-/// before a log that does not begin with its process.
+/// The time until which the file had the lines that the program was made of; none: not known. A log
+/// that does not begin with its process may begin after Python has read the file.
 std::optional<int64_t> PageSource::known_until_ns(const File& file) const {
   const gpupeak_file_header& header = profile_.log().header();
   const bool from_start = (header.flags & (GPUPEAK_FLAG_FORKED | GPUPEAK_FLAG_ATTACHED)) == 0;
@@ -121,12 +122,12 @@ std::optional<int64_t> PageSource::known_until_ns(const File& file) const {
   return until;
 }
 
-/// Of the lines that held most first.
+/// Takes the lines around those that held most, largest first, as long as there is room for text.
 void PageSource::read(File& file, size_t& text_left) const {
   if (text_left == 0) return;
   const std::optional<int64_t> until = known_until_ns(file);
   if (!until || file.path.find('\\') != std::string::npos)
-    return;  // its name was made safe to show
+    return;  // the name was changed to be shown, so that it names no file
   const SourceFile source = read_source(profile_.symbolizer().root(), file.path, *until);
   const int count = static_cast<int>(source.lines.size());
   file.changed =

@@ -1,6 +1,6 @@
 // The lines of source that a page shows beside its calls, with what each line held at the peaks.
-// Only files that are as they were when the program was built, or run, have lines; of others that
-// they have changed is all that is said.
+// Lines are shown only if the file is as it was when the program was built, or run. Of other files
+// the page says that they have changed.
 #pragma once
 
 #include <cstddef>
@@ -20,26 +20,26 @@ namespace gpupeak::collector {
 
 class PageSource {
  public:
-  /// Reads the files whose lines held most of the `scopes`' peaks: none of a confidential report.
+  /// Reads the files whose lines held most of the `scopes`' peaks; none for a confidential report.
   PageSource(Profile& profile, const std::vector<ScopeId>& scopes);
 
-  /// The number of a call's file, if its line is shown or the file has changed.
+  /// The number of a call's file; none if neither its line is shown nor the file has changed.
   std::optional<uint32_t> file_of(const Frame& frame) const;
-  /// Of each file [path, pieces…], a piece being the number of its first line and the lines; paths
-  /// and lines are texts by number. A file without pieces has changed, or, without a path (-1), is
+  /// For each file [path, piece, piece…]; a piece is the number of its first line, then the lines.
+  /// Paths and lines are numbers of texts. A file without pieces has changed; one with path -1 is
   /// not shown.
   Json files_json(const std::function<uint32_t(const std::string&)>& string) const;
-  /// [file, line, bytes…]: what the lines shown held of a sum, each with all that it called.
+  /// [file, line, bytes…]: what each line that is shown held of a sum, with all that it called.
   Json bytes_json(const std::vector<Contribution>& held) const;
 
  private:
   struct File {
     std::string path;
     bool is_python = false;
-    std::set<std::string> modules;  ///< that have code of it
+    std::set<std::string> modules;  ///< that have code of this file
     std::map<int, uint64_t> held;   ///< by line: the most of any scope
     bool changed = false;
-    std::map<int, std::string> lines;  ///< that are shown
+    std::map<int, std::string> lines;  ///< text of the lines that are shown, by number
   };
   struct Place {
     uint32_t file = 0;

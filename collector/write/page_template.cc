@@ -1,7 +1,7 @@
 #include "collector/write/page_template.h"
 
 #ifdef GPUPEAK_PAGE_FILE
-// Global, if hidden: of two names of one file that are not, linkers for aarch64 make one address.
+// Global and hidden: linkers for aarch64 give two local names of one file the same address.
 __asm__(
     ".globl gpupeak_page_begin, gpupeak_page_end\n"
     ".hidden gpupeak_page_begin, gpupeak_page_end\n"

@@ -25,7 +25,7 @@ ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t r
   PhaseRows table = phase_rows(summary_, full ? SIZE_MAX : kNodeRows);
   auto& all = table.rows;
   uint64_t largest = 0;
-  int outermost = INT_MAX;  // of those that are shown
+  int outermost = INT_MAX;  // depth of the outermost phase that is shown
   for (const PhaseSummary& phase : summary_.phases) {
     largest = std::max(largest, metric(phase.metrics, peak_name).value_or(0));
     if (!full && (phase.source == "auto" || phase.of_library)) continue;
@@ -108,7 +108,7 @@ ReportSections::Lines ReportSections::growth(size_t rows) const {
   return lines;
 }
 
-/// The driver's own pools, of which only what they had reserved is known.
+/// The driver's memory pools. Only what they had reserved is known.
 void ReportSections::add_driver_pools(Lines& lines) const {
   for (const DriverPoolsSummary& pools : summary_.driver_pools) {
     lines.push_back(line(fmt::format(

@@ -166,11 +166,11 @@ ReportSections::Lines ReportSections::failure(const FailureGroup& group, bool wi
 ReportSections::Lines ReportSections::failures(size_t rows) const {
   std::vector<FailureGroup> groups = fold_failures(summary_);
   if (groups.empty()) return {};
-  std::reverse(groups.begin(), groups.end());  // the last one is the one that counted
+  std::reverse(groups.begin(), groups.end());  // the last failure matters most
   Lines lines{"", heading("FAILED ALLOCATIONS", grouped(summary_.oom_count))};
   uint64_t told = 0;
   for (size_t i = 0; i < std::min(rows, groups.size()); ++i) {
-    const Lines one = failure(groups[i], i > 0);  // the verdict says why of the first
+    const Lines one = failure(groups[i], i > 0);  // the verdict has said why the first one failed
     lines.insert(lines.end(), one.begin(), one.end());
     told += groups[i].count;
   }

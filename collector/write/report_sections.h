@@ -24,7 +24,7 @@ class ReportSections {
   ReportSections(const Summary& summary, const TextStyle& style);
 
   // Each is empty where there is nothing to say, and begins with an empty line and its heading.
-  /// `full`: with the warnings' texts and what the run was.
+  /// `full`: also the warnings' texts and facts about the run.
   Lines verdict(bool full) const;
   /// A group of failures alike is one row of several lines.
   Lines failures(size_t rows) const;
@@ -37,18 +37,18 @@ class ReportSections {
   Lines ledger(const DeviceSummary& device, size_t rows) const;
   Lines ledger_items(const DeviceSummary& device) const;
   Lines kinds() const;
-  /// Of the host, by cause.
+  /// Resident memory of the host, by cause.
   Lines resident() const;
-  /// Without those that only every process has, unless `full`.
+  /// Phases. Unless `full`, those that every process has are left out.
   Lines phases(bool of_device, bool full, size_t rows) const;
-  /// What grew at each step.
+  /// Memory that grew at each step.
   Lines calls() const;
   Lines growth(size_t rows) const;
   Lines arenas(size_t rows) const;
   Lines marks(size_t rows) const;
   Lines live_at_exit() const;
   Lines temporaries() const;
-  /// What the other verbs show.
+  /// Which verbs show more.
   Lines more() const;
 
   const Verdict& the_verdict() const { return verdict_; }

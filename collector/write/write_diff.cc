@@ -66,7 +66,7 @@ class TextDiff {
          << '\n';
   }
 
-  /// The kinds of a sum repeat its rows; JSON has them.
+  /// Sums of one kind are left out: they repeat rows of the whole. JSON has them.
   bool shown(const std::string& scope) const {
     return scope.find('/') == std::string::npos && scope != "total";
   }
@@ -220,7 +220,7 @@ Json run_json(const Summary& summary) {
   return json;
 }
 
-/// Signed, since JSON has no limits of its own; null where a side is not measured.
+/// The difference as a signed number; null if one side was not measured.
 Json change_json(const std::optional<uint64_t>& a, const std::optional<uint64_t>& b) {
   if (!a || !b) return nullptr;
   return static_cast<int64_t>(*b - *a);

@@ -24,7 +24,7 @@ std::string as_code(const std::string& text) {
   return fence + (needs_space ? " " : "") + shown + (needs_space ? " " : "") + fence;
 }
 
-/// A device by itself and the host; kinds repeat them.
+/// Whether the scope is one device or the host. Their kinds are not shown, since they repeat them.
 bool is_main(const std::string& scope) {
   return scope.find('/') == std::string::npos && scope != "total";
 }

@@ -8,7 +8,7 @@
 
 namespace gpupeak::collector {
 
-/// The peaks of both, and of each that changed the `top` sites that changed most.
+/// The peaks of both runs; under each peak that changed, the `top` sites that changed most.
 void write_diff_markdown(const Summary& a, const Summary& b, size_t top, std::ostream& out);
 
 }  // namespace gpupeak::collector

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNsPerSecond = 1e9;
 
-/// In a cell of a table a bar would end it, and in <code> nothing else is markup.
+/// A text within <code> in a table's cell: a bar would end the cell; nothing else is markup there.
 std::string code(std::string_view text) {
   std::string out = "<code>";
   for (const char c : xml_text(text)) {

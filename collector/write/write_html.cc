@@ -26,7 +26,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMaxLanes = 12;
-/// Of the sums that one looks at first, and of the others.
+/// Rows of the sums that one looks at first, and of the others.
 constexpr size_t kMainRows = 400, kOtherRows = 100;
 constexpr size_t kMainCalls = 4000, kOtherCalls = 1000;
 constexpr size_t kListRows = 200;
@@ -39,7 +39,8 @@ class Strings {
     if (added) list_.push_back(text);
     return entry->second;
   }
-  /// The text of a call's place, a number for each line of source: equal texts may be two.
+  /// The number of a call's place. Places on different lines of source are two, also where their
+  /// texts are equal.
   uint32_t place_id(const std::string& text, uint32_t file, int line) {
     const auto [entry, added] =
         place_ids_.try_emplace({file, line, text}, static_cast<uint32_t>(list_.size()));
@@ -47,7 +48,7 @@ class Strings {
     return entry->second;
   }
   Json json() const { return list_; }
-  /// [text, file, line…] of each.
+  /// Each place as [text, file, line…].
   Json places_json() const {
     Json all = Json::array();
     for (const auto& [place, id] : place_ids_) {
@@ -90,7 +91,7 @@ class PageData {
     if (complete_ != nullptr) complete_(summary, profile_.path(), options, {});
     const Json verdict = verdict_json(summary);
     const std::vector<Holder> temporaries = std::move(summary.temporaries);
-    summary.peaks.clear();  // scopes below have all of them
+    summary.peaks.clear();  // "scopes" below has them
     summary.live_at_exit.clear();
     summary.temporaries.clear();
     Json json;
@@ -111,7 +112,7 @@ class PageData {
     json["files"] =
         source_.files_json([this](const std::string& text) { return strings_.id(text); });
     json["places"] = strings_.places_json();
-    json["strings"] = strings_.json();  // last: the others fill it
+    json["strings"] = strings_.json();  // last, since all others add texts
     return page_text(json);
   }
 
@@ -157,8 +158,9 @@ class PageData {
     return all;
   }
 
-  /// title, kind, bytes, count, module, phase, thread, api, flags, longest life, and the stack that
-  /// holds most of it, if it is known: names and places in turn, innermost first, as in flame_json.
+  /// title, kind, bytes, count, module, phase, thread, api, flags, longest life; then the stack
+  /// that holds most of the row, if it is known: name and place of each call, innermost first,
+  /// numbered as in flame_json().
   Json row_json(const Holder& holder) {
     constexpr int kTemporary = 1;
     Json row = {strings_.id(holder.title),
@@ -237,12 +239,12 @@ class PageData {
     return all;
   }
 
-  /// A device, or the host.
+  /// Whether the scope is one device, or the host.
   static bool is_one_side(const ScopeInfo& info) {
     return is_main(info) && (info.device >= 0 || info.name == "host");
   }
 
-  /// Who allocated blocks that were freed at once: like a flame graph of their number.
+  /// Who allocated blocks that were freed at once: a flame graph of their number.
   Json temporaries_json(ScopeId scope) {
     const Replay& replay = profile_.replay();
     std::vector<Contribution> freed;
@@ -258,8 +260,8 @@ class PageData {
                        [](const Holder& row) { return row.title == kOthers; });
   }
 
-  /// Nested [name, bytes, place, calls…] of the largest calls. A call's own share is what its calls
-  /// leave of it.
+  /// Nested [name, bytes, place, calls…] of the largest calls. A call's own bytes are `bytes` less
+  /// those of its calls.
   Json flame_json(const std::vector<Contribution>& held, size_t most) {
     const CallTree tree(profile_, held, CallTree::Order::kFromOutermost);
     std::vector<uint64_t> sizes;
@@ -318,8 +320,8 @@ class PageData {
     return all;
   }
 
-  /// Of each scope how it was made up: names of parts, and [ns since the moment before, bytes of
-  /// each part more than before…] of each moment.
+  /// How each scope was made up over time: names of parts, then for each moment [ns since the
+  /// moment before, change of each part's bytes…].
   Json stacked_json() {
     Json all = Json::object();
     for (const Stacked& sum : instants_.stacked) {
@@ -390,13 +392,14 @@ class PageData {
             {"device", changes_json(instants_.device_changes)},
             {"host", changes_json(instants_.host_changes)}};
   }
-  /// [ns since the step before, place, bytes, count…]; -1 ns: of the same step. null: too many.
+  /// [ns since the step before, place, bytes, count…]; -1 ns: a further part of the same step.
+  /// null: there are too many changes.
   static Json changes_json(const std::optional<PlaceChanges>& changes) {
     if (!changes) return nullptr;
     Json flat = Json::array();
     int64_t last = 0;
     for (const PlaceChange& change : *changes) {
-      // Times of a damaged log may run backwards.
+      // In a damaged log times may run backwards.
       flat.push_back(change.begins_step ? std::max<int64_t>(0, change.time_ns - last) : -1);
       flat.push_back(change.place);
       flat.push_back(change.bytes);
@@ -438,7 +441,7 @@ class PageData {
   Strings strings_;
 };
 
-/// JSON that may stand inside a script element: no text in it can end the element or a line.
+/// JSON for the inside of a script element: no text in it can end the element or a line.
 void write_inside_script(const std::string& json, std::ostream& out) {
   constexpr std::string_view kLineSeparator = "\xe2\x80\xa8", kParagraphSeparator = "\xe2\x80\xa9";
   size_t begin = 0;

@@ -17,8 +17,8 @@
 
 namespace gpupeak::collector {
 
-/// Everything that a page shows of one log, as JSON. `with_source`: lines of source as well.
-/// `complete`: as Options has it.
+/// Everything that a page shows of one log, as JSON. `with_source`: with lines of source.
+/// `complete`: as in Options.
 std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
                       const ArenaHistory& arenas, bool with_source, Complete complete = nullptr);
 
@@ -27,16 +27,16 @@ std::string page_data(Profile& profile, const TimeSeries& times, const Instants&
 void write_html(const std::vector<std::string>& runs, const std::string& tool_version,
                 std::ostream& out);
 
-/// A page of another kind, with the same parts: `list` is what its data calls `items`, each JSON as
-/// page_text() has it. Throws as write_html() does.
+/// A page of another kind. `list`: the key under which its data have the `items`, each of them JSON
+/// made by page_text(). Throws as write_html() does.
 void write_page(std::string_view list, const std::vector<std::string>& items,
                 const std::string& tool_version, std::ostream& out);
-/// In one line. What is no UTF-8 is replaced.
+/// The JSON as one line. Bytes that are no UTF-8 are replaced.
 std::string page_text(const Json& json);
 
-/// Whether this program was built with it.
+/// Whether this program was built with the page.
 bool has_page();
-/// Throws what write_html() would throw: before a long log is read.
+/// Throws what write_html() would throw. For callers that read a long log first.
 void require_page();
 
 }  // namespace gpupeak::collector

@@ -98,7 +98,8 @@ class JsonFields {
     else
       return static_cast<bool>(value);
   }
-  /// A key is not looked for among those before it, which would take the square of them.
+  /// Keys are appended without a search for equal ones, which would take time with the square of
+  /// their number.
   void add(std::string_view name, Json value) {
     json_.get_ref<Json::object_t&>().emplace_back(std::string(name), std::move(value));
   }

@@ -11,8 +11,8 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kAllProcesses = 8;  ///< so many are listed, losses or not
-constexpr size_t kMostLosses = 4;    ///< else those with losses, up to so many
+constexpr size_t kAllProcesses = 8;  ///< up to so many processes, each is listed
+constexpr size_t kMostLosses = 4;    ///< of more processes only those with losses, up to so many
 constexpr size_t kMostOutliers = 6;
 constexpr size_t kMostNodes = 8;
 constexpr size_t kMostRanks = 5;
@@ -155,7 +155,7 @@ class MergeText {
     return fmt::format("{:+.0f} % ({})", percent, more);
   }
 
-  /// What it has more of by tag, and where; else how much more in all.
+  /// By which tag and at which site it has more; if neither is known, how much more in all.
   std::string outlier_text(const std::vector<const Outlier*>& of_process) const {
     const auto largest = [&](std::string_view by) -> const Outlier* {
       for (const Outlier* outlier : of_process) {

@@ -9,9 +9,9 @@
 
 namespace gpupeak::collector {
 
-/// However many processes there are: a screen, the largest of everything.
+/// One screen, however many processes there are: the largest of each kind.
 void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style = {});
-/// All of it.
+/// All of it, as JSON.
 void write_merge_json(const Merged& merged, std::ostream& out);
 
 }  // namespace gpupeak::collector

@@ -101,7 +101,7 @@ class MetricsWriter {
                  {"threads", 1},
                  {"iterations", 1},
                  {"real_time", run.run.duration_ns},
-                 {"cpu_time", run.run.duration_ns},  // its readers insist on one
+                 {"cpu_time", run.run.duration_ns},  // readers of the format require it
                  {"time_unit", "ns"}};
       for (const auto& [name, value] : chosen(run)) {
         if (value) entry[name] = *value;
@@ -181,8 +181,8 @@ class MetricsWriter {
     line(Json{{"resourceMetrics", std::move(resources)}});
   }
 
-  /// A family's samples stand together, whichever runs they are of. Without times: a Pushgateway
-  /// refuses them.
+  /// All runs' samples of a family stand together, as the format asks for. Without time stamps,
+  /// which a Pushgateway refuses.
   void openmetrics() {
     std::map<std::string, std::vector<std::pair<const Summary*, uint64_t>>> families;
     for (const Summary& run : runs_) {
@@ -213,7 +213,7 @@ class MetricsWriter {
     return labels;
   }
 
-  /// Since 1970; the summary has whole seconds. 0: it says no time.
+  /// Nanoseconds since 1970, to the second; 0: the summary has no time.
   static int64_t start_ns(const Summary& run) {
     tm time{};
     if (strptime(run.run.start_time.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return 0;
@@ -221,7 +221,7 @@ class MetricsWriter {
   }
   static int64_t end_ns(const Summary& run) { return start_ns(run) + run.run.duration_ns; }
 
-  /// Beside what `serve` tells of logs, and without the endings that other types have.
+  /// Names that differ from those of `serve`, and that have no ending of another metric type.
   static std::string openmetrics_name(std::string metric) {
     if (metric.ends_with("_count")) metric.replace(metric.size() - 6, 6, "s");
     return "gpupeak_run_" + label_name(metric);
@@ -273,7 +273,7 @@ class MetricsWriter {
     return run.run.rank ? fmt::format("{}/rank:{}", name, *run.run.rank) : name;
   }
 
-  /// Runs of one program are told apart by their ranks, else by their numbers.
+  /// A name for the run: runs of one program are told apart by their ranks, else by their numbers.
   std::string benchmark(const Summary& run) const {
     const std::string name = name_and_rank(run);
     const auto same = [&](const Summary& other) { return name_and_rank(other) == name; };

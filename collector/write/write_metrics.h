@@ -27,15 +27,15 @@ enum class MetricsFormat {
 struct MetricsChoice {
   std::vector<std::string> names;             ///< empty: all
   std::string benchmark;                      ///< empty: the program's name
-  std::map<std::string, std::string> labels;  ///< beside those of the run
+  std::map<std::string, std::string> labels;  ///< added to those of the run
 };
 
-/// What was not measured is null in JSON lines and left out where a format has no null. Throws
+/// What was not measured is null in JSON lines; formats without a null leave it out. Throws
 /// UsageError for a name that a run does not have.
 void write_metrics(const std::vector<Summary>& runs, MetricsFormat format,
                    const MetricsChoice& choice, std::ostream& out);
 
-/// The program's name without its folder; the log's if the log names none.
+/// The program's name without its folder; the log's name if the log does not tell the program's.
 std::string program_of(const Summary& summary);
 
 }  // namespace gpupeak::collector

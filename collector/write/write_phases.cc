@@ -63,12 +63,12 @@ class PhaseTable {
  private:
   enum class Figure : uint8_t { kEntry, kPeak, kExit, kKept, kAllocs };
 
-  /// Of a side without any memory nothing is shown.
+  /// The columns of both sides; a side without memory has none.
   std::string sides(const std::string& device, const std::string& host) const {
     return (device_ > 0 ? "  " + device : "") + (host_ > 0 ? "  " + host : "");
   }
 
-  /// Where lines are too narrow for all figures of both sides, the first ones are shown.
+  /// Drops figures, from the end of the list, until a line fits the width.
   void choose_figures() {
     const size_t sides = (device_ > 0) + (host_ > 0);
     const auto width = static_cast<size_t>(style_.width);
@@ -134,7 +134,8 @@ class PhaseTable {
          << sides(side(instances.device, ended), side(instances.host, ended)) << '\n';
   }
 
-  /// What no phase allocated: with it, what the outermost phases hold is what was live in the end.
+  /// What was allocated outside of all phases. Together with it the outermost phases add up to what
+  /// was live in the end.
   void outside() {
     const auto text = [&](const char* name) {
       return size_text(metric(summary_.metrics, name), style_);
@@ -193,7 +194,7 @@ class PhaseTable {
   const PhaseRows table_;
   uint64_t device_ = 0, host_ = 0;
   size_t names_ = kNameColumns;
-  /// The most wanted first, until they are chosen.
+  /// The most important first; choose_figures() puts them in the order of the columns.
   std::vector<Figure> figures_{Figure::kPeak, Figure::kKept, Figure::kAllocs, Figure::kExit,
                                Figure::kEntry};
 };

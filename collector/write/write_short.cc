@@ -37,7 +37,7 @@ class ShortSummary {
     std::vector<std::string> head = sentences();
     std::vector<std::string> tail = script_lines();
     tail.push_back(next_line());
-    // The first so many of these, in this order on the screen; the last ones go first.
+    // Shown in this order. If there are too many lines, the last ones are dropped.
     std::vector<std::string> body;
     const auto add = [&](const std::vector<std::string>& lines) {
       body.insert(body.end(), lines.begin(), lines.end());
@@ -129,7 +129,7 @@ class ShortSummary {
                    width_, 4, style_);
   }
 
-  /// The heap's figure is that of the library's counter: not every block is in what was read.
+  /// The heap's figure comes from the library's counter, since not every block was read.
   bool heap_is_counted() const {
     return summary_.quality.heap_not_read || summary_.quality.heap_sample_bytes > 0;
   }
@@ -158,7 +158,7 @@ class ShortSummary {
     return line.empty() ? std::vector<std::string>() : lines_of(line);
   }
 
-  /// None if there are none but those that every process has.
+  /// Empty if the run has only the phases that every process has.
   std::vector<std::string> phase_line() const {
     std::string line;
     size_t shown = 0;
@@ -194,7 +194,7 @@ class ShortSummary {
     return lines;
   }
 
-  /// The program's own, unless two GPUs of the run have the same.
+  /// The number that the program has for the GPU, unless two GPUs of the run have the same one.
   static size_t gpu_number(const WholeRun& run, size_t i) {
     for (size_t other = 0; other < run.devices.size(); ++other) {
       if (other != i && run.devices[other].ordinal == run.devices[i].ordinal) return i;

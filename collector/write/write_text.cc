@@ -41,8 +41,8 @@ struct Composition {
   std::string scope, what;
 };
 
-/// Kinds that are in no sum (where managed memory lies nobody tells, imported is another one's),
-/// where there is much of them.
+/// Kinds that count into no sum, if there is much of them: managed memory, since nobody tells where
+/// it lies, and imported memory, since it is another process's.
 std::vector<Composition> beyond_the_sum(const Summary& summary, const DeviceSummary& device) {
   constexpr uint64_t kMuch = 16 << 20, kShare = 10;
   const uint64_t peak = metric(device.metrics, "device.peak_bytes").value_or(0);
