@@ -14,11 +14,8 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <regex>
-#include <sstream>
 #include <stdexcept>
 
 #include "collector/log/log_process.h"
@@ -30,6 +27,7 @@
 #include "exit_codes.h"
 #include "output_phases.h"
 #include "preloadable.h"
+#include "process_stat.h"
 #include "run_compress.h"
 #include "run_descendants.h"
 #include "run_limit.h"
@@ -114,32 +112,19 @@ int exit_code(int status) {
   return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/// What the kernel still tells of a process that has ended and was not waited for yet.
-struct Ended {
-  bool had_children = true;  ///< and has waited for them; so where it is not known
-  std::string name;          ///< of its last program, or what it called itself; empty: not known
-};
-
-Ended look_at_ended(pid_t process) {
-  std::ifstream stat(fmt::format("/proc/{}/stat", process));
-  const std::string text((std::istreambuf_iterator<char>(stat)), {});
-  const size_t name_begin = text.find('('), name_end = text.rfind(')');
-  if (name_begin == std::string::npos || name_end == std::string::npos) return {};
-  std::istringstream fields(text.substr(name_end + 1));
-  constexpr int kMinorFaultsOfChildren = 11, kFirst = 3;
-  std::string field;
-  for (int i = kFirst; i <= kMinorFaultsOfChildren; ++i) fields >> field;
-  return {field != "0",  // any child has had minor faults
-          text.substr(name_begin + 1, name_end - name_begin - 1)};
+/// Whether the process had children and has waited for them; true if that is not known. `end`: what
+/// the kernel said when it had ended.
+bool had_children(const std::optional<ProcessStat>& end) {
+  return !end || end->faults_of_children > 0;  // every process has some minor faults
 }
 
 /// Waits for the program's end, not for its stops: the shell that stopped us together will resume
 /// us together. What the kernel tells of it until it is waited for goes into `end`.
-int wait_for(pid_t child, rusage& usage, Ended& end) {
+int wait_for(pid_t child, rusage& usage, std::optional<ProcessStat>& end) {
   siginfo_t ended{};
   while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
   }
-  end = look_at_ended(child);
+  end = stat_of(child);
   int status = 0;
   while (wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
   }
@@ -267,7 +252,7 @@ class Run {
     take_name(logs_, pattern_);
     for (const RunLog& log : logs_) {
       if (log.of_child)
-        note_exit(log, {status_, ended_ns_, end_.had_children ? 0 : largest_rss_bytes_});
+        note_exit(log, {status_, ended_ns_, had_children(end_) ? 0 : largest_rss_bytes_});
       cut_hole(log);
     }
     note_killed_children(logs_);
@@ -286,7 +271,7 @@ class Run {
       });
     });
     seen.descendants_watched = descendants_->could_look();
-    if (end_.had_children) {
+    if (had_children(end_)) {
       seen.unseen_rss_bytes = unseen_rss_bytes(
           logs_, largest_rss_bytes_, std::max(descendants_->largest_rss_bytes(), own_rss_bytes_));
     }
@@ -295,7 +280,8 @@ class Run {
     if (was_ours && seen.memory_kill && !seen.memory_kill->likely && --seen.memory_kill->kills == 0)
       seen.memory_kill.reset();
     if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status_))
-      note_last_program(logs_.front(), options_.command[0], end_.name, seen.unrecorded);
+      note_last_program(logs_.front(), options_.command[0], end_ ? end_->name : "",
+                        seen.unrecorded);
     left_running_ = seen.left_running;
     record_run(logs_, std::move(seen));
   }
@@ -322,7 +308,7 @@ class Run {
   std::optional<ScreenAhead> ahead_;
   std::optional<Descendants> descendants_;
   int status_ = 0;
-  Ended end_;
+  std::optional<ProcessStat> end_;
   uint64_t ended_ns_ = 0, largest_rss_bytes_ = 0;  // of the program and its children
   uint64_t own_rss_bytes_ = 0;  // when it forked: the kernel counts it as the program's, too
   std::vector<RunLog> logs_;

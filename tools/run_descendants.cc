@@ -14,8 +14,8 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
-#include <sstream>
 
+#include "process_stat.h"
 #include "processor_time.h"
 #include "program_headers.h"
 
@@ -39,40 +39,6 @@ std::optional<std::string> content(const std::string& file) {
   if (!in) return std::nullopt;
   std::string text((std::istreambuf_iterator<char>(in)), {});
   return text;
-}
-
-/// What /proc/PID/stat says.
-struct Stat {
-  std::string name;
-  char state = 0;
-  pid_t parent = 0;
-  uint64_t threads = 0, start_time = 0, rss_pages = 0;
-  uint64_t arguments = 0;  ///< where they lie: elsewhere once it is another program
-
-  /// Not where its first thread alone has.
-  bool has_ended() const { return state == 'Z' && threads <= 1; }
-};
-
-std::optional<Stat> stat_of(pid_t process) {
-  const auto text = content(fmt::format("/proc/{}/stat", process));
-  const size_t begin = text ? text->find('(') : std::string::npos;
-  const size_t end = text ? text->rfind(')') : std::string::npos;
-  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
-  Stat stat;
-  stat.name = text->substr(begin + 1, end - begin - 1);
-  std::istringstream fields(text->substr(end + 1));
-  fields >> stat.state >> stat.parent;
-  std::string skipped;
-  constexpr int kThreads = 20, kStart = 22, kRss = 24, kArguments = 48;
-  for (int field = 5; field <= kArguments; ++field) {
-    uint64_t* const wanted = field == kThreads     ? &stat.threads
-                             : field == kStart     ? &stat.start_time
-                             : field == kRss       ? &stat.rss_pages
-                             : field == kArguments ? &stat.arguments
-                                                   : nullptr;
-    wanted != nullptr ? fields >> *wanted : fields >> skipped;
-  }
-  return fields ? std::optional(stat) : std::nullopt;
 }
 
 std::string link_of(const std::string& path) {

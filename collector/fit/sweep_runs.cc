@@ -81,12 +81,6 @@ void set_peak(SweepRun& run, const FitDevice& of, const std::vector<LogNeeds>& l
   }
 }
 
-std::vector<const SweepRun*> runs_of(const std::vector<SweepRun>& runs, const SweepGroup& group) {
-  std::vector<const SweepRun*> of;
-  for (const size_t i : group.runs) of.push_back(&runs[i]);
-  return of;
-}
-
 SweepCapacity capacity_of(const std::vector<const SweepRun*>& runs, const SweepCapacity& asked) {
   if (!asked.name.empty()) return asked;
   for (const SweepRun* run : runs) {

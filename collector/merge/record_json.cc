@@ -15,12 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json parts_json(const std::vector<HeldPart>& parts) {
-  Json json = Json::array();
-  for (const HeldPart& part : parts) json.push_back({{"name", part.name}, {"bytes", part.bytes}});
-  return json;
-}
-
 template <class T>
 void put_optional(Json& json, const char* key, const std::optional<T>& value) {
   if (value) json[key] = *value;
@@ -222,6 +216,12 @@ Json end_of(const RunEnd& end) {
 }
 
 }  // namespace
+
+Json parts_json(const std::vector<HeldPart>& parts) {
+  Json json = Json::array();
+  for (const HeldPart& part : parts) json.push_back({{"name", part.name}, {"bytes", part.bytes}});
+  return json;
+}
 
 std::string record_text(const ProcessRecord& record) {
   Json json{{"id", fmt::format("{:016x}", record.id)},

@@ -239,6 +239,13 @@ std::vector<SweepGroup> groups_of(const std::vector<SweepRun>& runs) {
   return groups;
 }
 
+std::vector<const SweepRun*> runs_of(const std::vector<SweepRun>& runs, const SweepGroup& group) {
+  std::vector<const SweepRun*> of;
+  of.reserve(group.runs.size());
+  for (const size_t i : group.runs) of.push_back(&runs[i]);
+  return of;
+}
+
 std::optional<Curve> need_curve(const std::vector<const SweepRun*>& runs) {
   return Curve::through(points_of(
       runs, [](const SweepRun& run) { return is_measured(run) ? run.most_bytes : std::nullopt; }));

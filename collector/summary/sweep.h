@@ -78,6 +78,8 @@ struct SweepGroup {
   std::vector<size_t> runs;  ///< by the first parameter's value
 };
 std::vector<SweepGroup> groups_of(const std::vector<SweepRun>& runs);
+/// The runs of the group. They point into `runs`.
+std::vector<const SweepRun*> runs_of(const std::vector<SweepRun>& runs, const SweepGroup& group);
 
 struct SweepCapacity {
   uint64_t least = 0, most = 0;  ///< as Card has them; one figure: equal

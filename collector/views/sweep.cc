@@ -170,7 +170,7 @@ Json run_json(const SweepReport& report, const SweepRun& run) {
 void write_sweep(const SweepReport& report, std::ostream& out, const TextStyle& style) {
   const std::vector<SweepGroup> groups = groups_of(report.runs);
   for (size_t i = 0; i < groups.size(); ++i) {
-    const SweepRuns runs = runs_of(report, groups[i]);
+    const SweepRuns runs = runs_of(report.runs, groups[i]);
     if (i > 0) out << '\n';
     const std::string title = sweep_title(report, groups[i]);
     out << bold("SWEEP", style) << "  " << cut(title, static_cast<size_t>(style.width) - 7, style)
@@ -208,7 +208,7 @@ void write_sweep_json(const SweepReport& report, std::ostream& out) {
   json["groups"] = Json::array();
   const std::vector<SweepGroup> groups = groups_of(report.runs);
   for (size_t i = 0; i < groups.size(); ++i) {
-    const SweepRuns runs = runs_of(report, groups[i]);
+    const SweepRuns runs = runs_of(report.runs, groups[i]);
     const SweepCapacity& capacity = report.capacities[i];
     const SweepPrediction& prediction = report.predictions[i];
     Json group;

@@ -247,7 +247,7 @@ void write_sweep_page(const SweepReport& report, std::ostream& out) {
       << "<h1>Sweep</h1><p><code>" << html_text(command) << "</code></p>\n";
   const std::vector<SweepGroup> groups = groups_of(report.runs);
   for (size_t i = 0; i < groups.size(); ++i) {
-    const SweepRuns runs = runs_of(report, groups[i]);
+    const SweepRuns runs = runs_of(report.runs, groups[i]);
     out << "<h2>" << html_text(sweep_title(report, groups[i])) << "</h2>\n<p class=\"answer\">"
         << html_text(prediction_text(report, report.capacities[i], report.predictions[i]))
         << "</p>\n";

@@ -14,12 +14,6 @@ constexpr double kNothing = 64;
 
 }  // namespace
 
-SweepRuns runs_of(const SweepReport& report, const SweepGroup& group) {
-  SweepRuns runs;
-  for (const size_t i : group.runs) runs.push_back(&report.runs[i]);
-  return runs;
-}
-
 bool has_figures(const SweepRun& run) {
   return run.status == SweepStatus::kDone || run.status == SweepStatus::kRefused;
 }
@@ -102,7 +96,7 @@ std::string prediction_text(const SweepReport& report, const SweepCapacity& capa
 }
 
 std::string sweep_title(const SweepReport& report, const SweepGroup& group) {
-  const SweepRuns runs = runs_of(report, group);
+  const SweepRuns runs = runs_of(report.runs, group);
   std::string title = report.parameters.front().name;
   for (size_t p = 0; p < group.others.size(); ++p) {
     title +=

@@ -12,7 +12,6 @@ namespace gpupeak::collector {
 
 using SweepRuns = std::vector<const SweepRun*>;
 
-SweepRuns runs_of(const SweepReport& report, const SweepGroup& group);
 /// Whether the run was measured, also if the curve leaves it out.
 bool has_figures(const SweepRun& run);
 uint64_t bytes_of(const SweepRun& run, const std::string& tag);
