@@ -47,7 +47,7 @@ const std::map<std::string, uint32_t> kModes{{"auto", GPUPEAK_HOST_AUTO},
                                              {"counters", GPUPEAK_HOST_COUNTERS}};
 constexpr const char* kLibrary = "libgpupeak.so";
 
-/// What ends this command waits until the program's thread stands where it stood.
+/// Signals that would end this command are held back until the program's thread is where it was.
 class SignalsLater {
  public:
   SignalsLater() {
@@ -64,7 +64,7 @@ class SignalsLater {
   sigset_t before_{};
 };
 
-/// A thread of the program that stands at a safe point, and what it needs to call functions.
+/// A thread of the program that is stopped at a safe point, ready to call functions.
 class Visit {
  public:
   Visit(pid_t pid, double seconds)
@@ -112,8 +112,8 @@ class Visit {
     thread_->read(place, &call, sizeof call);
   }
 
-  /// Whether each other thread was seen outside of the library's hooks, one after the other. While
-  /// nothing is hooked and nothing is recorded none that was outside gets in again.
+  /// Whether every other thread was seen outside of the library's hooks, one after the other. As
+  /// nothing is hooked and recorded any more, a thread that is outside does not get in again.
   bool all_are_outside(const gpupeak_attach_call& look) const {
     for (const pid_t thread : threads_of(pid_)) {
       if (thread != thread_->id() && !is_seen_outside(thread, look)) return false;
@@ -162,7 +162,7 @@ class Visit {
     }
   }
 
-  /// Nothing: the thread has ended.
+  /// None: the thread has ended.
   std::optional<bool> is_outside(pid_t thread, const gpupeak_attach_call& look) const {
     try {
       const TracedThread stopped(thread);
@@ -235,7 +235,7 @@ void add_fact(gpupeak_attach_call& call, size_t& at, const std::string& name,
   at += value.size() + 1;
 }
 
-/// What can be asked about the time before without disturbing the program.
+/// What can be found out about the time before the attach without disturbing the program.
 void add_facts_of_before(int pid, gpupeak_attach_call& call) {
   size_t at = 0;
   add_fact(call, at, "attach.resident", std::to_string(resident_bytes_of(pid)));

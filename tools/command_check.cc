@@ -50,7 +50,7 @@ std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
   return gates;
 }
 
-/// Who compares a side that has names with one that has none compares no sites.
+/// Sites can be compared only if both sides have names, or neither has.
 void say_nameless(const collector::Summary& baseline, const collector::Summary& summary) {
   for (const collector::PeakDiff& peak : collector::diff(baseline, summary).peaks) {
     const std::string text = collector::nameless_text(peak);
@@ -71,7 +71,7 @@ int check(const CheckOptions& options) {
   const bool devices_only = std::all_of(
       gates.begin(), gates.end(),
       [](const collector::Gate& gate) { return collector::is_device_metric(gate.metric); });
-  if (devices_only && options.markdown.empty())  // that has the host's figures as well
+  if (devices_only && options.markdown.empty())  // Markdown shows the host's figures as well
     analysis.reading.heap = collector::HeapReading::kNone;
   ProgressBar bar;
   const collector::Summary summary =

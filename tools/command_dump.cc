@@ -17,7 +17,7 @@ struct DumpOptions {
 };
 
 int dump(const DumpOptions& options) {
-  // Where the events themselves go to the terminal a bar would be among them.
+  // No progress bar if the events go to the terminal: it would be among them.
   require_output(options.out, {options.log});
   ProgressBar bar;
   const collector::Progress progress =

@@ -43,7 +43,7 @@ collector::FitQuestion question_of(const FitOptions& options) {
   return question;
 }
 
-/// Of a run those that used a GPU, or else all.
+/// The processes of a run that used a GPU; if none did, all.
 std::vector<std::string> logs_that_matter(const std::vector<std::string>& names) {
   const std::vector<std::string> all = all_logs(names);
   std::vector<std::string> logs;
@@ -54,7 +54,7 @@ std::vector<std::string> logs_that_matter(const std::vector<std::string>& names)
   return logs.empty() ? all : logs;
 }
 
-/// Processes that used a GPU and are in no log, for people; empty: none is known.
+/// Names the processes that used a GPU and have no log; empty: none is known.
 std::string not_recorded_text(const std::vector<std::string>& names) {
   std::string text;
   for (const collector::RunLogs& run : runs_of(names, "")) {

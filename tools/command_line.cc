@@ -14,13 +14,13 @@
 namespace gpupeak::tools {
 namespace {
 
-/// With GPUPEAK_CONFIDENTIAL_KEY hashes cannot be confirmed by guessing.
+/// Without the key GPUPEAK_CONFIDENTIAL_KEY anybody could confirm a guessed name by its hash.
 collector::Sanitizer confidential() {
   const char* key = getenv("GPUPEAK_CONFIDENTIAL_KEY");
   return collector::Sanitizer(key != nullptr ? key : "");
 }
 
-/// Names would be missing without a word, were it misspelt.
+/// Checks that the path exists: if it were misspelt, names would be missing without a word.
 CLI::Validator existing_folder() {
   return CLI::Validator(
       [](std::string& value) {

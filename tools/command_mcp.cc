@@ -157,7 +157,7 @@ std::string text_of(const Argument& argument, const Json& value) {
   throw Invalid{std::string(argument.name) + " is no " + type};
 }
 
-/// The verb's command line. Positional words come behind "--", so that none is taken for an option.
+/// The verb's command line. Positional words come after "--", so that none is taken for an option.
 std::vector<std::string> words_of(const Tool& tool, const Json& given) {
   if (!given.is_object()) throw Invalid{"arguments is no object"};
   for (const auto& [name, value] : given.items()) {
@@ -245,14 +245,14 @@ Said run_self(const std::vector<std::string>& words) {
   return said;
 }
 
-/// Text for people and models; longer than an answer may be it is cut at a line.
+/// An answer of text. If it is longer than an answer may be, it is cut at the end of a line.
 std::string cut_text(std::string text) {
   if (text.size() <= kMostText) return text;
   text.resize(text.rfind('\n', kMostText) + 1);
   return text + "... cut here: ask for fewer rows\n";
 }
 
-/// Stacks make most of an answer; a site's title says what is asked.
+/// Leaves stacks out: they would be most of the answer, and a site's title says what is needed.
 void drop_stacks(Json& json) {
   if (json.is_object()) json.erase("stack");
   for (Json& value : json) {
@@ -265,7 +265,7 @@ void add_caveat(std::string what, Json& caveats) {
     caveats.push_back(std::move(what));
 }
 
-/// What the verb's JSON says of the quality of its figures. False: nothing.
+/// Adds what the verb's JSON says of the quality of its figures. False: it says nothing.
 bool add_losses(const Json& json, Json& caveats) {
   const Json& first = json.is_array() && !json.empty() ? json.front() : json;
   if (!first.is_object() || !first.contains("quality")) return false;
@@ -279,7 +279,7 @@ bool add_losses(const Json& json, Json& caveats) {
   return true;
 }
 
-/// Where it says nothing, the reports of its logs do.
+/// If the verb's JSON says nothing of quality, takes it from the reports of the logs.
 void add_losses_of_logs(const std::vector<std::string>& words, Json& caveats) {
   for (auto log = std::find(words.begin(), words.end(), "--") + 1; log < words.end(); ++log) {
     const Said report = run_self({"report", "--json", "--top=1", "--", *log});
@@ -350,7 +350,7 @@ Json error_of(const Json& id, int code, const std::string& message) {
   return {{"jsonrpc", "2.0"}, {"id", id}, {"error", {{"code", code}, {"message", message}}}};
 }
 
-/// The answer to one message; nothing to a notification.
+/// The answer to one message; none for a notification.
 std::optional<Json> answer(const Json& message) {
   const bool fine = message.is_object() && message.contains("jsonrpc") &&
                     message["jsonrpc"] == "2.0" && message.contains("method") &&
@@ -359,7 +359,7 @@ std::optional<Json> answer(const Json& message) {
   const bool has_id = message.is_object() && given != message.end();
   if (has_id && !message.contains("method") &&
       (message.contains("result") || message.contains("error")))
-    return std::nullopt;  // an answer, to what nobody asked
+    return std::nullopt;  // an answer to a question that nobody asked
   const bool id_fits = has_id && (given->is_string() || given->is_number_integer());
   if (!fine || (has_id && !id_fits))
     return error_of(id_fits ? *given : Json(nullptr), kInvalidRequest, "no JSON-RPC 2.0 request");

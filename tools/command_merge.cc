@@ -30,7 +30,7 @@ struct MergeOptions {
   collector::Reading reading;
 };
 
-/// Names that are in the file already cannot be taken back.
+/// Partial results that were written with names cannot be made confidential any more.
 void require_hidden(const collector::ProcessRecord& record, const std::string& partial,
                     const collector::Reading& reading) {
   if (!reading.sanitizer.is_confidential() || record.confidential) return;

@@ -49,14 +49,14 @@ namespace {
 namespace fs = std::filesystem;
 
 volatile sig_atomic_t g_child = 0;  // 0: none runs
-volatile sig_atomic_t g_stop = 0;   // somebody wants us to end, whose program has ended
+volatile sig_atomic_t g_stop = 0;   // the program has ended, and a signal asks us to end
 int g_exit_code = -1;               // of the program, once it has ended
 
-/// What we were given of the signals that we ignore, and the program gets.
+/// The settings that we were started with, of signals that we ignore. The program gets them back.
 sighandler_t g_on_pipe = SIG_DFL, g_on_file_limit = SIG_DFL;
 
 void ignore_signals() {
-  g_on_pipe = signal(SIGPIPE, SIG_IGN);  // whoever reads what is said may leave first
+  g_on_pipe = signal(SIGPIPE, SIG_IGN);  // the reader of our output may end first
   g_on_file_limit = signal(SIGXFSZ, SIG_IGN);
 }
 void stop_ignoring_signals() {
@@ -64,8 +64,8 @@ void stop_ignoring_signals() {
   signal(SIGXFSZ, g_on_file_limit);
 }
 
-/// Signals sent to us alone go on to the program. What the terminal sends reaches it by itself,
-/// since it is in our process group; then the sender is the kernel.
+/// Passes on to the program a signal that was sent to us alone. What the terminal sends reaches the
+/// program by itself, since it is in our process group; then the sender is the kernel.
 void forward_signal(int signal, siginfo_t* info, void*) {
   if (g_child == 0) {
     const bool ends =
@@ -87,11 +87,12 @@ void forward_signals() {
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaction(signal, &action, nullptr);
 }
 
-/// In the child: SIGKILL cannot be handed on. Who sends it to us alone (subprocess.run with a
-/// timeout) means the program, which would go on by itself and keep its GPU.
+/// Called in the child: it is killed when we are, since SIGKILL cannot be passed on. Who sends that
+/// to us alone (subprocess.run with a timeout) means the program, which would go on and keep its
+/// GPU.
 void end_with_launcher(pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launcher) raise(SIGKILL);  // it was killed before
+  if (getppid() != launcher) raise(SIGKILL);  // the launcher was killed before the call above
 }
 
 uint64_t now_ns(clockid_t clock) {
@@ -100,7 +101,7 @@ uint64_t now_ns(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// Nobody but the run's processes knows it, so whose log has it is one of them.
+/// A secret number: only the run's processes know it, so a log that has it is theirs.
 uint64_t secret_of_run() {
   uint64_t id = 0;
   while (id == 0 && getrandom(&id, sizeof id, 0) == sizeof id) {
@@ -131,7 +132,8 @@ int wait_for(pid_t child, rusage& usage, std::optional<ProcessStat>& end) {
   return status;
 }
 
-/// What the library takes for a size, so that a mistake ends before the program begins.
+/// Checks that the library will understand the size, so that a mistake shows before the program
+/// begins.
 std::string log_size(const std::string& text) {
   static const std::regex size("[0-9]*[1-9][0-9]*(b|B|[kKmMgG](iB|B)?)?");
   if (text == "off" || std::regex_match(text, size)) return "";
@@ -144,7 +146,7 @@ std::string log_mode(const std::string& text) {
   return fmt::format("'{}' is not a file mode such as 0640, with 0600 in it", text);
 }
 
-/// The steps of a run, in their order; what one finds out the later ones use.
+/// The steps of a run, in their order. Each leaves in the members what later steps need.
 class Run {
  public:
   explicit Run(const RunOptions& options) : options_(options) {}
@@ -169,7 +171,7 @@ class Run {
   }
 
  private:
-  /// Where the logs go, and by which library. A mistake in the options ends here, before the
+  /// Finds the library and the place of the logs. A mistake in the options shows here, before the
   /// program begins.
   void find_places() {
     if (options_.out == "-")
@@ -191,7 +193,7 @@ class Run {
     if (options_.torch_modules) torch_.emplace(preload_);
   }
 
-  /// What is needed before the program is there, and what is said before it says something.
+  /// Sets up what must be there before the program, and says what is to be said before its output.
   void prepare() {
     if (pipe2(failure_, O_CLOEXEC) != 0) say("cannot make a pipe: {}", strerror(errno));
     is_writable_ = can_be_written(pattern_, options_.quiet);
@@ -233,7 +235,7 @@ class Run {
     return logs.empty() ? "" : logs.front().path;
   }
 
-  /// Until the program's end; its output is passed on meanwhile.
+  /// Waits for the program's end, and passes its output on meanwhile.
   void wait() {
     if (output_) output_->pump(name_.child);
     rusage usage{};
@@ -244,7 +246,8 @@ class Run {
     g_exit_code = exit_code(status_);
   }
 
-  /// The logs that the run has left: one a process, each with its end.
+  /// Finds the logs that the run has left, joins those of one process, and writes its end into
+  /// each.
   void finish_logs() {
     logs_ = find_logs({pattern_, children_}, name_);
     drop_short_images(logs_);
@@ -297,9 +300,9 @@ class Run {
 
   const RunOptions& options_;
   fs::path library_, preload_;      // the library; a name of it that LD_PRELOAD can hold
-  std::string pattern_, children_;  // of the logs: the program's, and its children's
+  std::string pattern_, children_;  // patterns of the logs: the program's, its children's
   bool is_writable_ = false;
-  int failure_[2] = {-1, -1};  // errno of an exec that fails
+  int failure_[2] = {-1, -1};  // pipe for the errno of an exec that fails
   int exec_error_ = 0;         // 0: the program began
   std::optional<OutputPhases> output_;
   std::optional<TorchModules> torch_;
@@ -319,8 +322,8 @@ int run(const RunOptions& options) {
   return Run(options).run();
 }
 
-/// The program runs whatever becomes of the recording, and its exit code is ours: what goes wrong
-/// with us is said.
+/// The program runs whatever becomes of the recording, and its exit code is ours. If something of
+/// ours goes wrong, we only say so.
 int run_anyway(const RunOptions& options) {
   try {
     return run(options);

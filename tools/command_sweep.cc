@@ -36,7 +36,7 @@ struct SweepOptions {
   std::string out;            ///< file; empty: standard output
   std::string html;           ///< file of a page; empty: none
   std::string host = "off";
-  std::string of = "gpu";     ///< whose memory is asked about; or "host"
+  std::string of = "gpu";  ///< whose memory is asked about; or "host"
   bool verify = false, again = false, json = false, quiet = false;
   TextOptions text;
   collector::Reading reading;
@@ -234,7 +234,8 @@ class Sweep {
     }
   }
 
-  /// As --confidential asks for: the values stay, since they are what is asked about.
+  /// Hides names as --confidential asks; the parameters' values stay, since the sweep is about
+  /// them.
   void hide() {
     const collector::Sanitizer& sanitizer = options_.reading.sanitizer;
     if (!sanitizer.is_confidential()) return;
@@ -292,8 +293,9 @@ void add_sweep(CommandLine& line) {
       ->check(one_of({"gpu", "host"}))
       ->capture_default_str();
   CLI::Option* capacity =
-      verb.add_option("--capacity", options.capacity,
-                      "The largest value for so much of a card like this one, or of the host: 24GiB")
+      verb.add_option(
+              "--capacity", options.capacity,
+              "The largest value for so much of a card like this one, or of the host: 24GiB")
           ->type_name("SIZE");
   verb.add_option("--gpu", options.gpu, "The largest value for that card, such as T4")
       ->type_name("NAME")

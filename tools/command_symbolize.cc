@@ -43,7 +43,7 @@ std::string beside(const std::string& log, const char* suffix) {
   return log.substr(0, log.size() - (plain ? kLogSuffix.size() : 0)) + suffix;
 }
 
-/// Symbols of a log as JSON; what has none is said on standard error.
+/// Symbols of a log as JSON. Says on standard error which modules have none.
 std::string resolve(const collector::LogReader& log, const PackOptions& options) {
   ProgressBar bar("resolving");
   const collector::Symbolized symbols =
@@ -59,7 +59,7 @@ std::string resolve(const collector::LogReader& log, const PackOptions& options)
   return symbols.table.json(log.header().cookie);
 }
 
-/// Of the log: without the hole behind it, which one that was killed still has.
+/// Bytes of the log, without the hole at its end that a killed process leaves.
 uint64_t written_bytes(const collector::LogReader& log) {
   return std::min(log.file_bytes(), std::max(log.used_bytes(), log.counters().file_bytes));
 }
@@ -81,7 +81,8 @@ void pack(const collector::LogReader& log, const std::string& symbols, const Pac
 constexpr const char* kPackedSuffix = ".zst";
 constexpr const char* kBundleSuffix = ".gpbundle";
 
-/// Of a package. What `run` has packed in its place has a log's name.
+/// The name of the plain log of a package. A package that `run` made in place has a log's name
+/// itself.
 std::string name_of_log(const std::string& package) {
   for (const std::string_view suffix : {kPackedSuffix, kBundleSuffix}) {
     if (!package.ends_with(suffix)) continue;
@@ -162,7 +163,7 @@ int compress(const PackOptions& options) {
   const std::string symbols =
       log.symbols().empty() || collector::is_kept_table(log.symbols(), log.definitions())
           ? ""
-          : log.symbols().json(log.header().cookie);  // a bundle's stay
+          : log.symbols().json(log.header().cookie);  // a bundle keeps the symbols that it has
   pack(log, symbols, options, out);
   struct stat written {};
   if (!options.quiet && stat(out.c_str(), &written) == 0 && S_ISREG(written.st_mode)) {

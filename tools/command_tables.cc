@@ -56,7 +56,7 @@ std::map<std::string, std::string> labels_of(const TablesOptions& options) {
   return labels;
 }
 
-/// It is part of file names.
+/// Checks the run's name, which is a part of file names.
 void check_name(const std::string& option, const std::string& name) {
   for (const char c : name) {
     const bool fits =
@@ -86,7 +86,7 @@ std::unique_ptr<DuckDb> engine(const TablesOptions& options) {
   return nullptr;
 }
 
-/// Writes one file of one run for each table, over those of the same run.
+/// Writes a file for each table, in place of earlier files of the same run.
 class Writer {
  public:
   Writer(const TablesOptions& options, DuckDb* duckdb) : options_(options), duckdb_(duckdb) {}
@@ -95,12 +95,12 @@ class Writer {
     const std::string day = "day=" + collector::day_of(ranks);
     const std::string run = whole.part.empty() ? whole.name : whole.name + "." + whole.part;
     std::vector<Table> tables = collector::tables_of(whole, ranks);
-    // The run's own row comes last: where it is, the others are, too.
+    // The table of runs comes last: if it has the run, the other tables have it, too.
     std::rotate(tables.begin(), tables.begin() + 1, tables.end());
     for (const Table& table : tables) {
       const collector::Descriptor folder =
           collector::inner_folder(options_.folder, std::string(table.name) + "/" + day);
-      // While it is not whole it has a name that no engine's pattern takes.
+      // Until it is whole the file has a name that no engine's pattern matches.
       const std::string file =
           collector::path_in(folder, run + (duckdb_ != nullptr ? ".parquet" : ".ndjson.zst"));
       if (duckdb_ == nullptr) {

@@ -39,7 +39,7 @@ struct TopOptions {
 };
 
 constexpr size_t kWholePage = 60;                     ///< lines of --once
-constexpr std::chrono::milliseconds kOnceApart{500};  // two looks, for what there is a second
+constexpr std::chrono::milliseconds kOnceApart{500};  // between two looks, from which rates come
 
 std::string place_of(const std::string& target) {
   std::error_code error;
@@ -94,7 +94,7 @@ class Top {
   }
 
  private:
-  /// A log that nothing is added to any more can be walked in.
+  /// Whether one can walk in the log: its program has ended.
   void say_view() const {
     std::cout << "  to walk in it: gpupeak view " << collector::quoted(open_) << '\n';
   }
@@ -114,7 +114,7 @@ class Top {
 
   void watch() {
     TopScreen screen;
-    style_.color = false;  // the screen has its own
+    style_.color = false;  // the screen colours the text itself
     style_.whole_lines = false;
     Clock::time_point next = Clock::now();
     while (!is_over_) {
@@ -140,7 +140,7 @@ class Top {
     }
     const TopProgram* program = programs_.find(open_);
     if (program == nullptr) return;
-    // Once it has ended, and that has been read, nothing comes any more.
+    // When it has ended, and its end has been read, nothing new comes.
     const TopFindings* found = program->findings();
     const bool is_read = found != nullptr && !program->log().is_live() && !wants_replay_ &&
                          found->log_bytes >= program->log().head.counters.file_bytes;

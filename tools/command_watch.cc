@@ -88,7 +88,7 @@ class Watch {
     gates_.push_back(std::move(gate));
   }
 
-  /// Of a program that is about to start the log may not be there yet.
+  /// Waits for the log: the program may be about to start.
   LogHead first_head() {
     const Clock::time_point until =
         Clock::now() +
@@ -138,8 +138,8 @@ class Watch {
     return head.counters.ended != 0 || head.counters.exit_kind != 0;
   }
 
-  /// The process is gone, without having been seen to end, and nothing has come for a while: as one
-  /// that was killed, or one that another PID namespace knows by another number.
+  /// Whether the process is gone without an end in its log, and nothing has come for a while. It
+  /// was killed, or it has another number in its own PID namespace and cannot be found by ours.
   bool is_abandoned(const LogHead& head) {
     const auto now = Clock::now();
     const uint64_t sign = head.counters.file_bytes + head.counters.device_events +

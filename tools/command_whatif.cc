@@ -57,7 +57,7 @@ int show_page(const std::vector<collector::WhatIf>& answers, const std::string& 
   return kOk;
 }
 
-/// Nothing is asked for: what there is to be asked for, and what it gains.
+/// No change was given: shows which changes there are, and what each gains.
 int lowering(const WhatIfOptions& options, const collector::Options& analysis) {
   std::vector<std::vector<collector::WhatIf>> answers;
   {

@@ -38,16 +38,15 @@ struct WindowOptions {
   double seconds = 10;  ///< to wait for an answer
 };
 
-const std::map<std::string, uint64_t> kModes{{"auto", GPUPEAK_HOST_AUTO},
-                                             {"full", GPUPEAK_HOST_FULL},
-                                             {"sampled", GPUPEAK_HOST_SAMPLED}};
+const std::map<std::string, uint64_t> kModes{
+    {"auto", GPUPEAK_HOST_AUTO}, {"full", GPUPEAK_HOST_FULL}, {"sampled", GPUPEAK_HOST_SAMPLED}};
 
 std::string last_error() {
   return strerror(errno);
 }
 
-/// The counters page of a log that our own process may change: its owner's, who we are. Root could
-/// open any, and a link or a shared folder could lead to somebody else's.
+/// The counters page of a log, mapped to be changed. The log must belong to this user: root could
+/// open any, and a link or a shared folder could lead to somebody else's log.
 class SharedCounters {
  public:
   explicit SharedCounters(const std::string& path) : path_(path) {
@@ -56,15 +55,17 @@ class SharedCounters {
     if (inside_ < 0) throw UsageError(path + " cannot be written: " + last_error());
     if (fstat(inside_, &file) != 0 || !S_ISREG(file.st_mode)) refuse("is no file");
     if (file.st_uid != geteuid())
-      refuse(fmt::format("belongs to user {}, not to you (user {}): only a program of your own "
-                         "is told to record",
-                         file.st_uid, geteuid()));
+      refuse(
+          fmt::format("belongs to user {}, not to you (user {}): only a program of your own "
+                      "is told to record",
+                      file.st_uid, geteuid()));
     head_ = collector::read_head(path);
     constexpr size_t kBytes = GPUPEAK_LOG_PAGE + GPUPEAK_COUNTERS_BYTES;
     if (head_.header.counters_offset != GPUPEAK_LOG_PAGE || head_.header.chunks_offset < kBytes ||
         file.st_size < static_cast<off_t>(kBytes) || head_.counters.window_listens == 0)
-      refuse(fmt::format("is not one whose recording can begin and end: start the program with "
-                         "`gpupeak run --dormant` or GPUPEAK_HOST=counters"));
+      refuse(
+          fmt::format("is not one whose recording can begin and end: start the program with "
+                      "`gpupeak run --dormant` or GPUPEAK_HOST=counters"));
     if (state_of(head_) == LogState::kElsewhere)
       refuse("is of another container or machine: run this command there");
     if (state_of(head_) != LogState::kRunning) refuse("is of a process that has ended");
@@ -114,7 +115,7 @@ uint64_t ask(gpupeak_counters_page& page, uint64_t what) {
   }
 }
 
-/// The answer to the request; none within that time.
+/// The answer to the request; none: there was none within the time.
 std::optional<uint64_t> wait_for(const SharedCounters& log, uint64_t request, double seconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::atomic_ref<uint64_t> word(log.page().window_answer);
@@ -122,7 +123,8 @@ std::optional<uint64_t> wait_for(const SharedCounters& log, uint64_t request, do
        pause = std::min<std::chrono::microseconds>(2 * pause, std::chrono::milliseconds(20))) {
     const uint64_t answer = word.load(std::memory_order_acquire);
     if (number_of(answer) == number_of(request)) return answer & 0xff;
-    if (number_of(answer) > number_of(request)) return GPUPEAK_WINDOW_UNKNOWN;  // it was replaced
+    // Somebody else's later request has replaced ours.
+    if (number_of(answer) > number_of(request)) return GPUPEAK_WINDOW_UNKNOWN;
     if (std::chrono::steady_clock::now() >= until) return std::nullopt;
     std::this_thread::sleep_for(pause);
   }
@@ -152,7 +154,8 @@ int end_of(uint64_t answer, const std::string& target) {
   }
 }
 
-/// Asks, waits, says what came of it. What nobody answers is taken back.
+/// Puts the request, waits for the answer, and says what came of it. Takes a request back that
+/// nobody answers.
 int ask_and_wait(const WindowOptions& options, uint64_t what) {
   const SharedCounters log(log_of_own_target(options.target));
   const uint64_t request = ask(log.page(), what);
@@ -160,7 +163,8 @@ int ask_and_wait(const WindowOptions& options, uint64_t what) {
     return end_of(*answer, options.target);
   withdraw(log, request);
   throw UsageError(fmt::format(
-      "{} {} within {:g} s: nothing has changed, and the request is withdrawn. The library looks at "
+      "{} {} within {:g} s: nothing has changed, and the request is withdrawn. The library looks "
+      "at "
       "it when a thread allocates, maps memory or calls the driver; --wait SECONDS waits longer",
       options.target,
       state_of(collector::read_head(log_of_target(options.target))) == LogState::kRunning
@@ -204,8 +208,7 @@ void add_start(CommandLine& line) {
 }
 
 void add_stop(CommandLine& line) {
-  auto [verb, options] =
-      line.add("stop", "End what `start` has begun; the program runs on", stop);
+  auto [verb, options] = line.add("stop", "End what `start` has begun; the program runs on", stop);
   add_target(verb, options);
 }
 

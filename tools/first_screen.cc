@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kPatienceMs = 1000;
 
-/// A process of its own that makes the lines: it may die of damaged symbols, or of too little
+/// A process of its own that makes the lines, since it may die of damaged symbols, or of too little
 /// memory.
 class Attempt {
  public:
@@ -76,9 +76,9 @@ class Attempt {
     was_stopped_ = WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
     return failed_ || WIFSIGNALED(status) ? std::nullopt : std::optional(text_);
   }
-  /// There is no summary, and an exception says why; or there was no process to be had.
+  /// Whether it has failed: it threw, or no process could be made.
   bool failed() const { return failed_; }
-  /// Somebody did not want to wait.
+  /// Whether a user did not want to wait (Ctrl-C).
   bool was_stopped() const { return was_stopped_; }
 
  private:

@@ -131,7 +131,8 @@ std::vector<size_t> LogWalk::table_rows() const {
   return rows;
 }
 
-/// In the order of the tree, from behind where one is; then from its begin.
+/// Searches in the order of the tree, from the row after the chosen one to the end, then from the
+/// beginning.
 bool LogWalk::show_next_match() {
   std::vector<uint32_t> order, open{0};
   while (!open.empty()) {

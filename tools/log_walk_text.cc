@@ -20,7 +20,7 @@ constexpr size_t kHoldersUnderCurve = 6;
 constexpr std::array<std::string_view, 9> kEighths{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 constexpr std::array<const char*, 4> kNames{"tree", "flame", "table", "curve"};
 
-/// The first of `rows` lines to be shown, so that `at` is among them.
+/// The first line to be shown, so that line `at` is among the `rows` lines.
 size_t first_shown(size_t at, size_t rows) {
   return rows == 0 || at < rows ? 0 : at - rows + 1;
 }

@@ -27,7 +27,7 @@ bool ends_like_log(const std::string& word) {
                      [&](const char* ending) { return word.ends_with(ending); });
 }
 
-/// Its own and those of its groups.
+/// The verb's own options, and those of its groups.
 std::vector<const CLI::Option*> options_of(const CLI::App& verb) {
   std::vector<const CLI::Option*> found = verb.get_options();
   for (const CLI::App* group : verb.get_subcommands({})) {
@@ -45,7 +45,7 @@ Words option_names(const CLI::App& verb) {
   return names;
 }
 
-/// `a b "c d"`, to be pasted.
+/// The words as `a b "c d"`, for a shell.
 std::string pasteable(const Words& words) {
   std::string line;
   for (const std::string& word : words) {
@@ -56,7 +56,8 @@ std::string pasteable(const Words& words) {
   return line;
 }
 
-/// A file that the kernel would run, by how it begins: on some file systems everything may be run.
+/// Whether the kernel would run the file, by its first bytes: on some file systems all files have
+/// the permission to be run.
 bool is_program_file(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error) || access(path.c_str(), X_OK) != 0) return false;
@@ -83,7 +84,7 @@ std::string record_it(const Words& words) {
   return fmt::format("to record a program: `gpupeak run -- {}`", pasteable(words));
 }
 
-/// What must stand behind the verb and does not.
+/// An argument that the verb needs and that is missing.
 std::string unnamed(const CLI::App& verb) {
   for (const CLI::Option* option : options_of(verb)) {
     if (option->get_positional() && option->get_required() && option->results().empty()) {
@@ -93,7 +94,7 @@ std::string unnamed(const CLI::App& verb) {
   return "";
 }
 
-/// What there must be several of.
+/// An argument of which there must be several.
 std::string too_few(const CLI::App& verb) {
   for (const CLI::Option* option : options_of(verb)) {
     const size_t given = option->results().size();

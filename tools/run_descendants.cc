@@ -26,9 +26,8 @@ namespace fs = std::filesystem;
 
 using Unrecorded = collector::RunRecord::Unrecorded;
 
-/// What looking may take of one processor: a two-hundredth, and as much as this before that. A run
-/// that is short is looked at as often as a long one, though each of its processes is new, and
-/// dear.
+/// To look may take a two-hundredth of one processor, and this much more at the start: a process is
+/// dear the first time it is looked at, and in a short run nearly all are new.
 constexpr int kShare = 200;
 constexpr std::chrono::milliseconds kCredit{10};
 
@@ -46,7 +45,7 @@ std::string link_of(const std::string& path) {
   return fs::read_symlink(path, error).string();
 }
 
-/// Of an environment as /proc/PID/environ has it.
+/// A variable's value in an environment as /proc/PID/environ has it.
 std::optional<std::string> variable_of(const std::string& environment, const std::string& name) {
   for (size_t at = 0; at < environment.size();) {
     const char* entry = environment.c_str() + at;
@@ -66,8 +65,8 @@ bool has_loader(pid_t process) {
          });
 }
 
-/// Why a process has not loaded the library; nothing: it may be about to. `is_new`: its program may
-/// have begun just now, and then its environment is not there yet.
+/// Why a process has not loaded the library; none: it may be about to. `is_new`: its program may
+/// have begun just now, so that its environment is not there yet.
 std::optional<std::string> why_missing(pid_t process, const std::string& library, bool is_new) {
   const auto environment = content(fmt::format("/proc/{}/environ", process));
   if (!environment) return "it runs as another user";
@@ -84,7 +83,7 @@ std::optional<std::string> why_missing(pid_t process, const std::string& library
   return std::nullopt;
 }
 
-/// Whether its files are another user's than ours: then no log of it is believed.
+/// Whether the process runs as another user than we do: then a log of it would not be believed.
 bool is_of_another_user(pid_t process) {
   std::ifstream status(fmt::format("/proc/{}/status", process));
   std::string word;
@@ -109,8 +108,8 @@ Maps maps_of(pid_t process, const std::string& library) {
   return maps;
 }
 
-/// Whether a process has lost its memory, which goes before its number does: what was read of it
-/// since then is cut short or empty, and says nothing.
+/// Whether a process has given up its memory, as it does at its end while its pid still exists.
+/// What was read of its maps is cut short or empty then, and says nothing.
 bool is_ending(pid_t process) {
   const int file = open(fmt::format("/proc/{}/maps", process).c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return errno != EACCES && errno != EPERM;
@@ -146,12 +145,12 @@ void add_children(pid_t process, uint64_t threads, std::vector<pid_t>& next) {
 Descendants::Descendants(pid_t program, std::string library, MemoryKills& memory)
     : program_(program), library_(std::move(library)), memory_(memory) {
   if (const auto stat = stat_of(program)) first_start_ = stat->start_time;
-  sigset_t all, before;  // what is sent to us is the first thread's to hand on
+  sigset_t all, before;  // blocked, since the first thread is to pass signals on
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     thread_ = std::thread([this] { watch(); });
-  } catch (const std::system_error&) {  // the program goes on without being looked at
+  } catch (const std::system_error&) {  // no thread to be had: nobody looks
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -177,9 +176,9 @@ void Descendants::watch() {
     const auto began = processor_time();
     try {
       look();
-      spent += processor_time() - began - resident_cost_;  // which has a share of its own
+      spent += processor_time() - began - resident_cost_;  // run_resident has a limit of its own
       find_orphans(std::chrono::milliseconds(50));
-    } catch (const std::exception&) {  // of no memory: the next time
+    } catch (const std::exception&) {  // no memory: try again at the next look
     }
     const Clock::duration owed = kShare * (spent - kCredit) - (Clock::now() - first);
     wait = std::max<Clock::duration>(std::min<Clock::duration>(2 * wait, kLongestWait), owed);
@@ -220,8 +219,8 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   seen.rss_bytes = std::max(seen.rss_bytes, rss);
   largest_rss_bytes_ = std::max(largest_rss_bytes_, rss);
   const std::string program = link_of(fmt::format("/proc/{}/exe", process));
-  // The first time, or another program, which may be the same file: a child of vfork shows what its
-  // parent has until then.
+  // It is new, or runs another program, perhaps of the same file. (A child of vfork shows its
+  // parent's program until its exec.)
   const bool has_moved = stat->arguments != 0 && seen.arguments != stat->arguments;
   const bool is_other = seen.program != program || has_moved;
   if (seen.name != stat->name || is_other) {
@@ -239,7 +238,7 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   add_children(process, stat->threads, next);
 }
 
-/// Of one that has gone is kept what is worth telling.
+/// A process has gone: keeps what is worth telling of it.
 void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
   const Seen& seen = gone->second;
   if (seen.library == Library::kLoaded && seen.rss_bytes >= kWorthWords)
@@ -260,7 +259,8 @@ Unrecorded Descendants::told(pid_t process, const Seen& seen) {
   return one;
 }
 
-/// One that has just begun may be about to load it.
+/// Checks whether the process has loaded the library. One that has just begun may still be about
+/// to.
 void Descendants::check(pid_t process, Seen& seen) {
   constexpr std::chrono::seconds kLongest{1};
   constexpr int kSeveral = 4;
@@ -285,8 +285,8 @@ void Descendants::check(pid_t process, Seen& seen) {
   seen.why = why.value_or("it does not load it");
 }
 
-/// A daemon's parent may have gone before anybody looked. What it was started with tells whose it
-/// is; to look at all processes takes longer, and is done less often.
+/// Finds daemons whose parent had gone before a look. Their environment tells whose they are. This
+/// goes over all processes, so it is done less often.
 void Descendants::find_orphans(std::chrono::milliseconds most) {
   constexpr std::chrono::seconds kApart{1};
   if (Clock::now() < next_orphans_ || first_start_ == 0) return;
@@ -321,8 +321,8 @@ void Descendants::ask_nvml() {
   }
 }
 
-/// Helpers end when they see that the program has (multiprocessing's resource tracker): they get
-/// the time for it, and as long as they have no processor, more. What sleeps means to stay.
+/// Waits for helpers that end when they see that the program has ended, such as multiprocessing's
+/// resource tracker; longer as long as they get no processor. A process that sleeps means to stay.
 void Descendants::wait_for_last() {
   constexpr std::chrono::milliseconds kApart{10}, kLeast{100}, kMost{1000};
   const auto began = Clock::now();
@@ -344,7 +344,7 @@ void Descendants::finish(collector::RunRecord& record) {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   try {
-    next_orphans_ = {};  // what the program has left behind
+    next_orphans_ = {};  // look at once, for what the program has left behind
     find_orphans(std::chrono::milliseconds(500));
     wait_for_last();
   } catch (const std::exception&) {  // of no memory

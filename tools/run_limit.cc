@@ -14,7 +14,7 @@
 namespace gpupeak::tools {
 namespace {
 
-/// "24GiB", as the library has it: in bytes.
+/// "24GiB" in bytes, as the library reads it.
 std::string size_entry(const std::string& text) {
   const uint64_t bytes = collector::parse_size(text);
   if (bytes == 0) throw collector::UsageError("--limit: no card has 0 bytes");
@@ -26,7 +26,7 @@ std::string card_entry(const std::string& name) {
   return fmt::format("{}:{}", card.least_bytes, card.name.substr(0, card.name.find(',')));
 }
 
-/// Each entry of "0=A,1=B", or all of a text without devices.
+/// The entries of "0=A,1=B" by device; a text without devices is one entry for all.
 template <typename Entry>
 std::string entries(const std::string& text, const char* option, Entry entry) {
   if (text.find('=') == std::string::npos) return entry(text);
@@ -35,7 +35,8 @@ std::string entries(const std::string& text, const char* option, Entry entry) {
   std::string all;
   for (std::string one; std::getline(list, one, ',');) {
     std::smatch parts;
-    if (!std::regex_match(one, parts, numbered) || std::stoul(parts[1]) >= GPUPEAK_LOG_MAX_DEVICES) {
+    if (!std::regex_match(one, parts, numbered) ||
+        std::stoul(parts[1]) >= GPUPEAK_LOG_MAX_DEVICES) {
       throw collector::UsageError(
           fmt::format("{}: '{}' is not a GPU's number, '=' and what it is to have: 0=24GiB,1=16GiB",
                       option, collector::escape(one)));

@@ -29,7 +29,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What is read of it is believed, and what is written changes it: so it is opened by no link.
+/// A log that is opened to be read and changed. Never through a link, since it may lead to any
+/// file.
 class File {
  public:
   File(const std::string& path, int flags)
@@ -81,7 +82,7 @@ bool is_packed_in_place(const File& file) {
          memcmp(mark.text, GPUPEAK_PACKED_TEXT, sizeof mark.text) == 0;
 }
 
-/// Removes that very file, if it is still there.
+/// Removes the very file that was looked at, if the path still leads to it.
 bool remove_log(const RunLog& log) {
   struct stat file {};
   file.st_dev = log.device;
@@ -123,14 +124,14 @@ bool is_same_process(const RunLog& a, const RunLog& b) {
   return a.pid == b.pid && a.process_start_time == b.process_start_time;
 }
 
-/// Nothing is replaced, not even what comes in between.
+/// Renames without replacing a file, also one that appears meanwhile.
 bool rename_unless_taken(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) return false;  // else the file system cannot do that
   return link(from.c_str(), to.c_str()) == 0 && unlink(from.c_str()) == 0;
 }
 
-/// Puts `log` into that of another program of its process, which is its only place from then on.
+/// Puts `log` into the log of another program of the same process, and removes its file.
 bool move_into(RunLog& main, const RunLog& log) {
   if (!collector::add_part(main.path, log.path, program_of(log.path))) return false;
   ++main.parts;
@@ -275,7 +276,7 @@ uint64_t start_of(const RunLog& log) {
   return read_header(File(log, O_RDONLY), header) ? header.start_monotonic_ns : UINT64_MAX;
 }
 
-/// What a parent's log has of a child that a signal ended.
+/// What a parent's log says of a child that a signal ended.
 struct ChildKilled {
   pid_t pid = 0;
   int signal = 0;
