@@ -357,6 +357,8 @@ class Analysis {
     return builder_.build(path);
   }
 
+  void keep_names() { symbolizer_.keep_names(); }
+
  private:
   Symbolizer symbolizer_;
   const RuleBook rules_;
@@ -379,7 +381,10 @@ Summary analyze(const LogReader& log, const std::string& path, const Options& op
                 const Progress& progress, ReplayObserver* observer) {
   auto analysis = std::make_unique<Analysis>(log, options, observer);
   Summary summary = analysis->run(path, progress);
-  if (options.process_ends) static_cast<void>(analysis.release());
+  if (options.process_ends) {
+    analysis->keep_names();
+    static_cast<void>(analysis.release());
+  }
   return summary;
 }
 

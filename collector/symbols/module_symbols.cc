@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <unordered_map>
+#include <utility>
 
 #include "collector/files/cut_guard.h"
 #include "collector/files/regular_file.h"
@@ -70,13 +71,14 @@ ModuleSymbols::ModuleSymbols(const Module& module, const SymbolSearch& search,
 }
 
 ModuleSymbols::~ModuleSymbols() {
-  if (has_new_names_) keep_names();
+  keep_names();
   close();
 }
 
 /// Where to read the files again would take longer than to read what was kept, and nothing that is
 /// not a file decided what was found.
-void ModuleSymbols::keep_names() const {
+void ModuleSymbols::keep_names() {
+  if (!std::exchange(has_new_names_, false)) return;
   constexpr uint64_t kWorthBytes = 256 << 10;
   std::vector<FileState> files = looked_for_;
   files.insert(files.end(), debug_files_.looked_for().begin(), debug_files_.looked_for().end());

@@ -50,6 +50,8 @@ class ModuleSymbols {
   /// Frames at an ELF address, innermost first; empty if nothing is known of it. Several threads
   /// may ask; one at a time looks.
   const std::vector<DwarfFrame>& frames_at(uint64_t address);
+  /// Writes what was found into the user's cache, where that lacks it; so does the destructor.
+  void keep_names();
 
  private:
   struct Symbol {
@@ -60,7 +62,6 @@ class ModuleSymbols {
   };
 
   std::vector<DwarfFrame> find_frames(uint64_t address);
-  void keep_names() const;
   bool open(const std::string& path, std::string_view build_id);
   void close();
   void load();

@@ -47,6 +47,12 @@ Symbolizer::Symbolizer(const Definitions& definitions, const SymbolSearch& searc
 
 Symbolizer::~Symbolizer() = default;
 
+void Symbolizer::keep_names() {
+  for (const ModuleFile& module : modules_) {
+    if (module.symbols != nullptr) module.symbols->keep_names();
+  }
+}
+
 /// A library that is a part of another one's release lies beside it, and is called after it:
 /// libonnxruntime_providers_cuda.so, libonnxruntime.so.1.
 void Symbolizer::set_version_of_whole(uint32_t id) {

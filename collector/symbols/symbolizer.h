@@ -66,6 +66,9 @@ class Symbolizer {
   Symbolizer(const Definitions& definitions, const SymbolSearch& search,
              const SymbolTable* known = nullptr, const NameRules* rules = nullptr);
   ~Symbolizer();
+  /// Writes names that were found into the user's cache, where that lacks them; so does the
+  /// destructor.
+  void keep_names();
   Symbolizer(const Symbolizer&) = delete;
   Symbolizer& operator=(const Symbolizer&) = delete;
 

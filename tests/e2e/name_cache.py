@@ -66,6 +66,17 @@ def same_again(folder):
     expect(damaged == cold and again == read, f"a damaged cache: {again} files read\n{damaged}")
 
 
+def any_report(folder):
+    """One that shows all, and ends its process without taking apart what it read."""
+    place = Place(folder, "--strip-all")
+    env = os.environ | {"XDG_CACHE_HOME": place.cache}
+    whole = subprocess.run([GPUPEAK, "report", place.log], env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+    expect(LINE.search(whole), whole)
+    _, read = place.report(cache=os.path.join(folder, "empty"))
+    _, again = place.report()
+    expect(again < read - 1, f"{again} files are read again after a report that shows all, of {read}")
+
+
 def debug_file_goes(folder):
     place = Place(folder, "--strip-all")
     expect(LINE.search(place.report()[0]), "no names at first")
@@ -95,4 +106,4 @@ def confidential(folder):
     expect(LINE.search(place.report()[0]) and place.kept(), "nothing is kept")
 
 
-run_case({f.__name__: f for f in (same_again, debug_file_goes, debug_file_comes, confidential)}[sys.argv[3]])
+run_case({f.__name__: f for f in (same_again, any_report, debug_file_goes, debug_file_comes, confidential)}[sys.argv[3]])
