@@ -128,14 +128,15 @@ def main():
         run = next(p for p in summary["phases"] if p["name"] == "run")
         expect(run["instances"][-1]["last"] == 4 and len(run["instances"]) < 4, f"runs are not folded: {run['instances']}")
         check_arena(summary, logs(folder)[0])
-        check_without_arena(command, folder)
         peak = summary["metrics"]["host.kind.heap.peak_bytes"]
         theirs = heaptrack_peak(command, folder)
         print(f"{model}: heap peak {peak}, heaptrack {theirs}")
         if theirs is not None:
             expect(abs(peak - theirs) <= 0.01 * theirs, "more than 1 % from heaptrack's")
-        check_killed(command, folder)
-        check_nodes(command, folder)
+        if model == "resnet50":  # what is the same with any model is tried with the smaller one
+            check_without_arena(command, folder)
+            check_killed(command, folder)
+            check_nodes(command, folder)
 
 
 run_checks(main)
