@@ -274,10 +274,8 @@ class Run {
       });
     });
     seen.descendants_watched = descendants_->could_look();
-    if (had_children(end_)) {
-      seen.unseen_rss_bytes = unseen_rss_bytes(
-          logs_, largest_rss_bytes_, std::max(descendants_->largest_rss_bytes(), own_rss_bytes_));
-    }
+    if (had_children(end_))
+      seen.unseen_rss_bytes = unseen_rss_bytes(largest_rss_bytes_, own_rss_bytes_, logs_, seen);
     seen.memory_kill = memory_->since(WIFSIGNALED(status_) && WTERMSIG(status_) == SIGKILL);
     const bool was_ours = ahead_ && ahead_->was_killed();
     if (was_ours && seen.memory_kill && !seen.memory_kill->likely && --seen.memory_kill->kills == 0)

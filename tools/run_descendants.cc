@@ -217,7 +217,6 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   seen.start_time = stat->start_time;
   seen.state = stat->state;
   seen.rss_bytes = std::max(seen.rss_bytes, rss);
-  largest_rss_bytes_ = std::max(largest_rss_bytes_, rss);
   const std::string program = link_of(fmt::format("/proc/{}/exe", process));
   // It is new, or runs another program, perhaps of the same file. (A child of vfork shows its
   // parent's program until its exec.)

@@ -43,8 +43,6 @@ class Descendants {
   /// Adds processes that had the library and 16 MiB or more of their own memory resident, as if
   /// they had not been recorded. The caller leaves out those that have a log.
   void add_little_recorded(collector::RunRecord& record) const;
-  /// The most that was seen resident of one of them, whatever it left.
-  uint64_t largest_rss_bytes() const { return largest_rss_bytes_; }
   /// Whether there is a /proc to look at.
   bool could_look() const { return first_start_ != 0; }
 
@@ -83,7 +81,7 @@ class Descendants {
   std::map<pid_t, std::string>
       loaded_;  ///< names of processes that had the library and some memory
   std::vector<collector::RunRecord::Unrecorded> missing_;  ///< unrecorded ones that have ended
-  uint64_t first_start_ = 0, largest_rss_bytes_ = 0;
+  uint64_t first_start_ = 0;
   Clock::time_point next_orphans_{};
   RunNvml nvml_;
   RunResident resident_;

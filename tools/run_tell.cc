@@ -31,12 +31,15 @@ std::string screen_of(const std::string& log, ScreenAhead* ahead) {
 
 }  // namespace
 
-uint64_t unseen_rss_bytes(const std::vector<RunLog>& logs, uint64_t largest_bytes,
-                          uint64_t seen_bytes) {
+uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
+                          const std::vector<RunLog>& logs, const collector::RunRecord& seen) {
   constexpr uint64_t kWorthWords = 16 << 20, kNearly = 16;  // parts
-  for (const RunLog& log : logs) seen_bytes = std::max(seen_bytes, rss_peak_of(log.path));
-  const bool is_seen = largest_bytes - largest_bytes / kNearly <= seen_bytes;
-  return is_seen || largest_bytes < kWorthWords ? 0 : largest_bytes;
+  for (const RunLog& log : logs) known_bytes = std::max(known_bytes, rss_peak_of(log.path));
+  for (const auto& process : seen.unrecorded)
+    known_bytes = std::max(known_bytes, process.rss_bytes.value_or(0));
+  for (const auto& process : seen.resident) known_bytes = std::max(known_bytes, process.rss_bytes);
+  const bool is_known = largest_bytes - largest_bytes / kNearly <= known_bytes;
+  return is_known || largest_bytes < kWorthWords ? 0 : largest_bytes;
 }
 
 void note_last_program(const RunLog& log, const std::string& command, const std::string& name,

@@ -12,11 +12,11 @@
 
 namespace gpupeak::tools {
 
-/// The largest process's resident bytes by the kernel's account (`largest_bytes`), where neither a
-/// log nor a look at the processes (`seen_bytes`) has nearly as much, and it is worth a word; else
-/// 0.
-uint64_t unseen_rss_bytes(const std::vector<RunLog>& logs, uint64_t largest_bytes,
-                          uint64_t seen_bytes);
+/// `largest_bytes` (resident of the run's largest process, by the kernel's account at its end)
+/// where it is worth a word and nobody knows what it was: no log, no process in `seen` and not the
+/// command itself (`known_bytes`) had nearly as much. Else 0.
+uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
+                          const std::vector<RunLog>& logs, const collector::RunRecord& seen);
 /// Adds the started process to `unrecorded` if it went on with a program that does not load the
 /// library, as a wrapper does: the log has no end, though the process ended by itself and under
 /// another name.

@@ -73,8 +73,8 @@ struct RunRecord {
 
   std::vector<Log> logs;  ///< the started process's first
   std::vector<Unrecorded> unrecorded;
-  /// The largest process's, by the kernel's account at the end, where none that was looked at or
-  /// left a log had nearly as much; 0: there is no such.
+  /// The largest process's, by the kernel's account at the end, where it left no log and nobody saw
+  /// what it held; 0: there is no such.
   uint64_t unseen_rss_bytes = 0;
   std::vector<LeftRunning> left_running;
   std::optional<MemoryKill> memory_kill;

@@ -88,7 +88,7 @@ struct WholeRun {
   std::optional<Sum> all_devices;         ///< none: there is one at most, or several nodes
   std::optional<Sum> host;                ///< none: nobody looked
   std::vector<NotRecorded> not_recorded;  ///< those that used a GPU first
-  /// Of a process that had ended before anybody looked at it; none: there is no such.
+  /// Of a process that had ended before anybody saw what it held; none: there is no such.
   std::optional<uint64_t> unseen_rss_bytes;
   std::vector<StillRunning> still_running;
   std::optional<MemoryKill> memory_kill;
