@@ -74,6 +74,21 @@ Range parse_range(const Event& event) {
   return range;
 }
 
+/// What follows their count.
+SeenUses parse_uses(Body& body, uint64_t count, const Event& event, Parsed& record) {
+  SeenUses uses{};
+  uses.count = count;
+  body >> uses.first_ago >> uses.last_ago >> uses.idle >> uses.idle_since_ago >> uses.streams;
+  if (uses.idle == 0 && uses.first_ago > uses.last_ago) {
+    uses.idle = uses.first_ago - uses.last_ago;
+    uses.idle_since_ago = uses.first_ago;
+  }
+  if (count > 0 && uses.streams == 0) uses.streams = 1;
+  record.malformed |= uses.last_ago > uses.first_ago || uses.first_ago > event.ticks ||
+                      uses.idle_since_ago > event.ticks || uses.idle > uses.idle_since_ago;
+  return uses;
+}
+
 }  // namespace
 
 MapEvent parse_map(const Event& event) {
@@ -173,8 +188,11 @@ ArenaAllocEvent parse_arena_alloc(const Event& event) {
 
 ArenaFreeEvent parse_arena_free(const Event& event) {
   ArenaFreeEvent free;
-  Body(event, free) >> free.arena >> free.address >> free.bytes >> free.in_use_plus_1 >>
-      free.reserved_plus_1;
+  std::optional<uint64_t> count;
+  Body body(event, free);
+  body >> free.arena >> free.address >> free.bytes >> free.in_use_plus_1 >> free.reserved_plus_1 >>
+      count;
+  if (count) free.used = parse_uses(body, *count, event, free);
   return free;
 }
 
@@ -206,10 +224,10 @@ SamplingEvent parse_sampling(const Event& event) {
 
 UsedEvent parse_used(const Event& event) {
   UsedEvent used;
-  Body(event, used) >> used.arena >> used.block >> used.count >> used.first_ago >> used.last_ago >>
-      used.idle >> used.idle_since_ago >> used.streams;
-  used.malformed |= used.last_ago > used.first_ago || used.first_ago > event.ticks ||
-                    used.idle_since_ago > event.ticks || used.idle > used.idle_since_ago;
+  uint64_t count = 0;
+  Body body(event, used);
+  body >> used.arena >> used.block >> count;
+  static_cast<SeenUses&>(used) = parse_uses(body, count, event, used);
   return used;
 }
 UsesEndEvent parse_uses_end(const Event& event) {

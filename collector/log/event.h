@@ -110,10 +110,18 @@ struct ArenaAllocEvent : Parsed {
   uint64_t asked;  ///< bytes that were asked for; 0: not known
   uint32_t name, stack;
 };
+/// When a block was seen used since its record before; times in ticks before this record.
+struct SeenUses {
+  uint64_t count;  ///< 0: the times say nothing
+  uint64_t first_ago, last_ago;
+  uint64_t idle, idle_since_ago;  ///< the longest while between two
+  uint64_t streams;               ///< 2: several
+};
 struct ArenaFreeEvent : Parsed {
   uint64_t arena, address;
   uint64_t bytes;  ///< 0: not said
   uint64_t in_use_plus_1, reserved_plus_1;
+  std::optional<SeenUses> used;
 };
 struct ArenaFailedEvent : Parsed {
   uint64_t arena, bytes;
@@ -153,14 +161,9 @@ struct WindowEvent : Parsed {
   uint64_t freed_bytes, frees;          ///< of blocks that it does not have, in windows so far
   uint64_t below_bytes;  ///< of an attached program: its heap has less than when that began
 };
-/// When a block was seen used since its record before; times in ticks before this record.
-struct UsedEvent : Parsed {
+struct UsedEvent : Parsed, SeenUses {
   uint64_t arena;  ///< 0: of the driver's
   uint64_t block;  ///< its id, or the address that the arena gave
-  uint64_t count;  ///< 0: the times say nothing
-  uint64_t first_ago, last_ago;
-  uint64_t idle, idle_since_ago;  ///< the longest while between two
-  uint64_t streams;               ///< 2: several
 };
 /// All live blocks have had their UsedEvent.
 struct UsesEndEvent : Parsed {

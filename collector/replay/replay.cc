@@ -176,6 +176,13 @@ void Replay::on(const ArenaAllocEvent& alloc, const Event& event) {
 }
 
 void Replay::on(const ArenaFreeEvent& free, const Event& event) {
+  if (free.used && observer_ != nullptr) {
+    UsedEvent used;
+    static_cast<SeenUses&>(used) = *free.used;
+    used.arena = free.arena;
+    used.block = free.address;
+    observer_->on_used(used, event.ticks);
+  }
   arenas_.free(free, event.ticks);
   if (observer_ != nullptr) observer_->on_arena_free(free);
 }

@@ -231,7 +231,19 @@ class Dump {
           totals(e));
     if (e.asked != 0) print(" asked {}", e.asked);
   }
-  void fields(const ArenaFreeEvent& e) { print(" {} {:#x}{}", e.arena, e.address, totals(e)); }
+  void uses(const SeenUses& e) {
+    print(" count {}", e.count);
+    if (e.count > 0)
+      print(" first {} last {} streams {}", time(e.first_ago), time(e.last_ago), e.streams);
+    if (e.idle > 0)
+      print(" idle {} to {}", time(e.idle_since_ago), time(e.idle_since_ago - e.idle));
+  }
+  void fields(const ArenaFreeEvent& e) {
+    print(" {} {:#x}{}", e.arena, e.address, totals(e));
+    if (!e.used) return;
+    print(" used");
+    uses(*e.used);
+  }
   void fields(const ArenaFailedEvent& e) {
     print(" {} bytes {} stack {}{}", e.arena, e.bytes, e.stack, totals(e));
     if (e.device >= 0) print(" device {}", e.device);
@@ -257,11 +269,7 @@ class Dump {
       print(" arena {} {:#x}", e.arena, e.block);
     else
       print(" id {}", e.block);
-    print(" count {}", e.count);
-    if (e.count > 0)
-      print(" first {} last {} streams {}", time(e.first_ago), time(e.last_ago), e.streams);
-    if (e.idle > 0)
-      print(" idle {} to {}", time(e.idle_since_ago), time(e.idle_since_ago - e.idle));
+    uses(e);
   }
   void fields(const UsesEndEvent& e) { print(" left_out {} unread {}", e.left_out, e.unread); }
   void fields(const SampleEvent& e) {

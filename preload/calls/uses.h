@@ -40,12 +40,21 @@ inline bool is_captured(CUstream stream) {
 }
 
 template <typename Look>
-void look_if_done(CUresult result, CUstream stream, Look look) {
+__attribute__((always_inline)) inline void look_if_done(CUresult result, CUstream stream,
+                                                        Look look) {
   if (result != CUDA_SUCCESS || !watches_uses()) return;
-  DriverScope scope;
-  if (!scope.is_outermost() || is_captured(stream)) return;
+  if (DriverScope::is_open(arch::stack_pointer()) || is_captured(stream)) return;
   SeenWords seen(use_now, stream);
   look(seen);
+}
+
+inline void look_at_launch(CUresult result, const void* function, CUstream stream,
+                           void* const* parameters, void* const* extra) {
+  look_if_done(result, stream, [&](SeenWords& seen) {
+    if (__builtin_expect(look_at_parameters(function, parameters, extra, seen), 1)) return;
+    const DriverScope scope;
+    ask_and_look_at_parameters(function, parameters, extra, seen);
+  });
 }
 
 inline void look_at_argument(SeenWords& seen, const void* pointer) {
@@ -192,17 +201,9 @@ CUresult sees_launches(const ApiCall&, Real real, const void* list, unsigned cou
   const CUresult result = real(list, count, flags);
   for (unsigned i = 0; i < count; ++i) {
     const OneLaunch& one = static_cast<const OneLaunch*>(list)[i];
-    look_if_done(result, one.stream, [&](SeenWords& seen) {
-      look_at_parameters(one.function, one.parameters, nullptr, seen);
-    });
+    look_at_launch(result, one.function, one.stream, one.parameters, nullptr);
   }
   return result;
-}
-
-inline void look_at_launch(CUresult result, const void* function, CUstream stream,
-                           void* const* parameters, void* const* extra) {
-  look_if_done(result, stream,
-               [&](SeenWords& seen) { look_at_parameters(function, parameters, extra, seen); });
 }
 
 /// A launch that was made with these arguments, as the rows of launches have them.

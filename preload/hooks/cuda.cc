@@ -118,10 +118,14 @@ enum RowIndex : int {
   extern "C" __attribute__((visibility("default")))                                            \
   CUresult gpupeak_hook_##name parameters asm(#name);                                          \
   CUresult gpupeak_hook_##name parameters {                                                    \
-    if constexpr (is_launch(#function)) { /* by far the most frequent: nothing is touched */   \
+    if constexpr (is_launch(#function)) { /* by far the most frequent: errno is not touched */ \
       const auto next = reinterpret_cast<CUresult(*) parameters>(known_function(kRow_##name)); \
-      if (next != nullptr && !watches_uses() && calls::launched_before arguments)              \
-        return next arguments;                                                                 \
+      if (next != nullptr && calls::launched_before arguments) {                               \
+        if (!watches_uses()) return next arguments;                                            \
+        const CUresult result = next arguments;                                                \
+        calls::launched(result GPUPEAK_ARGUMENTS arguments);                                   \
+        return result;                                                                         \
+      }                                                                                        \
     }                                                                                          \
     if constexpr (only_sees(#function)) {                                                      \
       const auto next = reinterpret_cast<CUresult(*) parameters>(known_function(kRow_##name)); \

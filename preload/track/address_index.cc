@@ -1,29 +1,95 @@
 #include "track/address_index.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/in_order.h"
 #include "base/memory.h"
 #include "gpupeak/pages.h"
 
 namespace gpupeak::preload {
 namespace {
 
-constexpr uint32_t kMostLists = 1 << 20;
-constexpr uint32_t kFirstPieces = 256;  // their memory is whole pages
-constexpr uint32_t kMostPieces = 1 << 14;
+constexpr uint32_t kBeginsAtOnce = 16;  // reserved; most of one's pages are never touched
+
+uint32_t highest_bit(uint64_t word) {
+  return 63 - static_cast<uint32_t>(__builtin_clzll(word));
+}
+uint32_t lowest_bit(uint64_t word) {
+  return static_cast<uint32_t>(__builtin_ctzll(word));
+}
+uint64_t bits_below(uint32_t bit) {
+  return (uint64_t{1} << bit % 64) - 1;
+}
+uint64_t bits_above(uint32_t bit) {
+  return ~uint64_t{1} << bit % 64;
+}
 
 }  // namespace
 
-bool AddressIndex::may_hold(uint64_t address) const {
-  if (!bounds().contain(address)) return false;
-  const Pages* const pages = top_[address >> kTopShift].load(std::memory_order_acquire);
-  return pages != nullptr && __atomic_load_n(&pages->entries[(address >> kPageShift) % kPagesOfTop],
-                                             __ATOMIC_RELAXED) != 0;
+/// The number of the last block that begins in a granule before; `before`, if none does.
+inline uint32_t AddressIndex::Begins::last_before(uint32_t granule) const {
+  uint32_t word = granule / 64;
+  uint64_t found = bits[word] & bits_below(granule);
+  if (found == 0) {
+    uint32_t group = word / 64;
+    uint64_t others = words[group] & bits_below(word);
+    while (others == 0) {
+      if (group == 0) return before;
+      others = words[--group];
+    }
+    word = group * 64 + highest_bit(others);
+    found = bits[word];
+  }
+  return last_of[word * 64 + highest_bit(found)];
+}
+
+/// The first granule in which blocks begin, behind this one. -1: none.
+inline int AddressIndex::Begins::first_behind(uint32_t granule) const {
+  uint32_t word = granule / 64;
+  uint64_t found = bits[word] & bits_above(granule);
+  if (found == 0) {
+    uint32_t group = word / 64;
+    uint64_t others = words[group] & bits_above(word);
+    while (others == 0) {
+      if (++group == kWords / 64) return -1;
+      others = words[group];
+    }
+    word = group * 64 + lowest_bit(others);
+    found = bits[word];
+  }
+  return static_cast<int>(word * 64 + lowest_bit(found));
+}
+
+inline bool AddressIndex::Begins::is_empty() const {
+  uint64_t any = before;
+  for (const uint64_t group : words) any |= group;
+  return any == 0;
+}
+
+/// The number of the last block that begins at the address or before; 0: none does.
+inline uint32_t AddressIndex::last_until(const Begins& begins, uint64_t address) const {
+  const uint32_t granule = granule_of(address);
+  if ((begins.bits[granule / 64] >> granule % 64 & 1) != 0) {
+    uint32_t number = begins.last_of[granule];
+    while (number != 0 && all_[number].begin > address) number = all_[number].next_in_index;
+    if (number != 0) return number;
+  }
+  return begins.last_before(granule);
+}
+
+Use* AddressIndex::find(uint64_t address) const {
+  if (!bounds().contain(address)) return nullptr;
+  const uint64_t entry = entry_of(address);
+  if (entry == 0) return nullptr;
+  const uint64_t number = (entry & kWhole) != 0
+                              ? entry >> 1
+                              : last_until(*reinterpret_cast<const Begins*>(entry), address);
+  Use* const block = all_ + number;
+  return block->holds(address) ? block : nullptr;
 }
 
 /// A reader between the two stores sees too much, which find() puts right.
-void AddressIndex::widen(uint64_t begin, uint64_t end) {
+__attribute__((noinline)) void AddressIndex::widen(uint64_t begin, uint64_t end) {
   const uint64_t highest = std::max(lowest_ + span_, end);
   const uint64_t lowest = span_ == 0 ? begin : std::min(lowest_, begin);
   if (highest - lowest == span_) return;
@@ -31,11 +97,11 @@ void AddressIndex::widen(uint64_t begin, uint64_t end) {
   __atomic_store_n(&lowest_, lowest, __ATOMIC_RELAXED);
 }
 
-uint32_t* AddressIndex::entry_at(uint64_t address) {
-  if (address >= kAddresses) return nullptr;
+/// nullptr: no memory.
+inline uint64_t* AddressIndex::entry_at(uint64_t address) {
   std::atomic<Pages*>& top = top_[address >> kTopShift];
   Pages* pages = top.load(std::memory_order_acquire);
-  if (pages == nullptr) {
+  if (__builtin_expect(pages == nullptr, 0)) {
     pages = static_cast<Pages*>(map_pages(sizeof(Pages)));
     if (pages == nullptr) return nullptr;
     top.store(pages, std::memory_order_release);
@@ -43,134 +109,155 @@ uint32_t* AddressIndex::entry_at(uint64_t address) {
   return &pages->entries[(address >> kPageShift) % kPagesOfTop];
 }
 
-/// Of the first piece that begins behind the offset.
-uint32_t AddressIndex::position(const List& list, uint32_t offset) {
-  uint32_t low = 0, high = list.count;
-  while (low < high) {
-    const uint32_t middle = (low + high) / 2;
-    if (list.pieces[middle].begin <= offset)
-      low = middle + 1;
-    else
-      high = middle;
+AddressIndex::Begins* AddressIndex::take_begins() {
+  if (Begins* const known = free_) {
+    free_ = known->next_free;
+    return known;
   }
-  return low;
-}
-
-uint32_t AddressIndex::find(uint64_t address) const {
-  if (!may_hold(address)) return 0;
-  const Pages* const pages = top_[address >> kTopShift].load(std::memory_order_acquire);
-  const uint32_t entry = pages->entries[(address >> kPageShift) % kPagesOfTop];
-  if ((entry & kWhole) != 0) return entry & ~kWhole;
-  if (entry == 0) return 0;
-  const List& list = lists_[entry];
-  const auto offset = static_cast<uint32_t>(address % kPage);
-  const uint32_t behind = position(list, offset);
-  if (behind == 0) return 0;
-  const Piece& piece = list.pieces[behind - 1];
-  return offset < piece.end ? piece.number : 0;
-}
-
-uint32_t AddressIndex::take_list() {
-  if (lists_ == nullptr) lists_ = static_cast<List*>(reserve_pages(kMostLists * sizeof(List)));
-  if (lists_ == nullptr) return 0;
-  const uint32_t free = free_list_;
-  if (free != 0) {
-    free_list_ = lists_[free].next_free;
-    return free;
+  if (fresh_count_ == 0) {
+    fresh_ = static_cast<Begins*>(reserve_pages(whole_pages(kBeginsAtOnce * sizeof(Begins))));
+    if (fresh_ == nullptr) return nullptr;
+    fresh_count_ = kBeginsAtOnce;
   }
-  return list_count_ + 1 < kMostLists ? ++list_count_ : 0;
+  return fresh_ + --fresh_count_;
 }
 
-bool AddressIndex::make_room(List& list) {
-  if (list.count < list.capacity) return true;
-  const uint32_t capacity = list.capacity == 0 ? kFirstPieces : list.capacity * 2;
-  if (capacity > kMostPieces) return false;
-  auto* const pieces = static_cast<Piece*>(map_pages(whole_pages(capacity * sizeof(Piece))));
-  if (pieces == nullptr) return false;
-  Piece* const old = list.pieces;
-  if (old != nullptr) memcpy(pieces, old, list.count * sizeof(Piece));
-  list.pieces = pieces;
-  if (old != nullptr) unmap_pages(old, whole_pages(list.capacity * sizeof(Piece)));
-  list.capacity = capacity;
-  return true;
-}
-
-/// Its memory stays with it, for the next page that needs one.
-void AddressIndex::drop_list(uint32_t& entry) {
-  const uint32_t number = entry;
+/// Nothing is left in it. It is as it was when it was fresh, but for numbers that have no bit.
+void AddressIndex::drop(uint64_t& entry, Begins& begins) {
   __atomic_store_n(&entry, 0, __ATOMIC_RELAXED);
-  lists_[number].next_free = free_list_;
-  free_list_ = number;
+  begins.next_free = free_;
+  free_ = &begins;
 }
 
-bool AddressIndex::add_piece(uint32_t& entry, Piece piece) {
-  if ((entry & kWhole) != 0) return false;
-  const bool is_first = entry == 0;
-  const uint32_t number = is_first ? take_list() : entry;
-  if (number == 0) return false;
-  List& list = lists_[number];
-  if (is_first) list.count = 0;
-  const uint32_t at = position(list, piece.begin);
-  const bool overlaps = (at > 0 && list.pieces[at - 1].end > piece.begin) ||
-                        (at < list.count && list.pieces[at].begin < piece.end);
-  if (overlaps || !make_room(list)) {
-    if (is_first) {
-      list.next_free = free_list_;
-      free_list_ = number;
+/// Whether no block is between the two addresses of its page.
+inline bool AddressIndex::is_free(const Begins& begins, uint64_t begin, uint64_t end) const {
+  const uint32_t granule = granule_of(begin);
+  if (__builtin_expect((begins.bits[granule / 64] >> granule % 64 & 1) != 0, 0))
+    return is_free_slowly(begins, begin, end);
+  if (all_[begins.last_before(granule)].end > begin) return false;
+  const int behind = begins.first_behind(granule), last = static_cast<int>(granule_of(end - 1));
+  if (behind < 0 || behind > last) return true;
+  return behind == last && is_free_slowly(begins, begin, end);
+}
+
+/// The same where blocks begin in the first granule, or in the last one.
+bool AddressIndex::is_free_slowly(const Begins& begins, uint64_t begin, uint64_t end) const {
+  if (all_[last_until(begins, begin)].end > begin) return false;
+  const auto begins_there = [&](uint32_t granule) {
+    if ((begins.bits[granule / 64] >> granule % 64 & 1) == 0) return false;
+    for (uint32_t at = begins.last_of[granule]; at != 0; at = all_[at].next_in_index) {
+      if (all_[at].begin >= begin && all_[at].begin < end) return true;
     }
     return false;
+  };
+  const uint32_t first = granule_of(begin), last = granule_of(end - 1);
+  if (begins_there(first) || begins_there(last)) return false;
+  const int behind = begins.first_behind(first);
+  return behind < 0 || behind >= static_cast<int>(last);
+}
+
+/// Of the page in which the block begins.
+inline bool AddressIndex::begin_in(uint64_t& entry, Use& block) {
+  const uint32_t number = number_of(block);
+  const uint64_t page = block.begin & ~(kPage - 1);
+  if (__builtin_expect(block.begin == page && block.end - page >= kPage, 0))
+    return cover(entry, block, page);
+  if ((entry & kWhole) != 0) return false;
+  const bool is_first = entry == 0;
+  Begins* const begins = is_first ? take_begins() : reinterpret_cast<Begins*>(entry);
+  if (begins == nullptr) return false;
+  if (!is_first && !is_free(*begins, block.begin, std::min(block.end, page + kPage))) return false;
+  const uint32_t granule = granule_of(block.begin), word = granule / 64;
+  const uint64_t bit = uint64_t{1} << granule % 64;
+  uint32_t* place = &begins->last_of[granule];
+  if (__builtin_expect((begins->bits[word] & bit) == 0, 1)) {
+    *place = 0;
+  } else {
+    while (*place != 0 && all_[*place].begin > block.begin) place = &all_[*place].next_in_index;
   }
-  memmove(list.pieces + at + 1, list.pieces + at, (list.count - at) * sizeof(Piece));
-  list.pieces[at] = piece;
-  ++list.count;
-  if (is_first) __atomic_store_n(&entry, number, __ATOMIC_RELEASE);
+  block.next_in_index = *place;
+  in_order();  // a jump out of here leaves a list that ends, and no word is said to have bits that
+  *place = number;  // has none
+  begins->bits[word] |= bit;
+  in_order();
+  begins->words[word / 64] |= uint64_t{1} << word % 64;
+  if (is_first) __atomic_store_n(&entry, reinterpret_cast<uint64_t>(begins), __ATOMIC_RELEASE);
   return true;
 }
 
-void AddressIndex::remove_piece(uint32_t& entry, uint32_t offset, uint32_t number) {
-  if (entry == 0 || (entry & kWhole) != 0) return;
-  List& list = lists_[entry];
-  const uint32_t behind = position(list, offset);
-  if (behind == 0 || list.pieces[behind - 1].number != number) return;
-  Piece* const piece = list.pieces + behind - 1;
-  memmove(piece, piece + 1, (list.count - behind) * sizeof(Piece));
-  if (--list.count == 0) drop_list(entry);
+/// Of a page that the block covers whole, or whose beginning it covers.
+bool AddressIndex::cover(uint64_t& entry, const Use& block, uint64_t page) {
+  const uint32_t number = number_of(block);
+  if (block.end - page >= kPage) {
+    if (entry != 0) return false;
+    __atomic_store_n(&entry, uint64_t{number} << 1 | kWhole, __ATOMIC_RELAXED);
+    return true;
+  }
+  if ((entry & kWhole) != 0) return false;
+  Begins* const begins = entry != 0 ? reinterpret_cast<Begins*>(entry) : take_begins();
+  if (begins == nullptr || (entry != 0 && !is_free(*begins, page, block.end))) return false;
+  begins->before = number;
+  if (entry == 0) __atomic_store_n(&entry, reinterpret_cast<uint64_t>(begins), __ATOMIC_RELEASE);
+  return true;
 }
 
-bool AddressIndex::add(uint64_t begin, uint64_t bytes, uint32_t number) {
-  const uint64_t end = begin + bytes;
-  if (bytes == 0 || end < begin || end > kAddresses) return false;
-  widen(begin, end);
-  for (uint64_t at = begin; at < end;) {
-    const uint64_t page = at & ~(kPage - 1);
-    const uint64_t page_end = std::min(end, page + kPage);
-    uint32_t* const entry = entry_at(page);
-    bool added = entry != nullptr;
-    if (added && page_end - at == kPage) {
-      added = *entry == 0;
-      if (added) __atomic_store_n(entry, kWhole | number, __ATOMIC_RELAXED);
-    } else if (added) {
-      added = add_piece(*entry, {static_cast<uint32_t>(at - page),
-                                 static_cast<uint32_t>(page_end - page), number});
-    }
-    if (!added) {
-      if (at > begin) remove(begin, at - begin, number);
-      return false;
-    }
-    at = page_end;
+inline void AddressIndex::end_in(uint64_t& entry, const Use& block) {
+  if (__builtin_expect((entry & kWhole) != 0 || entry == 0, 0)) return uncover(entry, block);
+  const uint32_t number = number_of(block);
+  Begins& begins = *reinterpret_cast<Begins*>(entry);
+  const uint32_t granule = granule_of(block.begin), word = granule / 64;
+  const uint64_t bit = uint64_t{1} << granule % 64, bits = begins.bits[word];
+  if ((bits & bit) == 0) return;
+  uint32_t* place = &begins.last_of[granule];
+  while (*place != 0 && *place != number) place = &all_[*place].next_in_index;
+  if (*place == 0) return;
+  *place = block.next_in_index;
+  if (begins.last_of[granule] != 0) return;
+  if (bits == bit) begins.words[word / 64] &= ~(uint64_t{1} << word % 64);
+  in_order();
+  begins.bits[word] = bits & ~bit;
+  if (bits == bit && begins.is_empty()) drop(entry, begins);
+}
+
+void AddressIndex::uncover(uint64_t& entry, const Use& block) {
+  const uint32_t number = number_of(block);
+  if (entry == 0) return;
+  if ((entry & kWhole) != 0) {
+    if (entry >> 1 == number) __atomic_store_n(&entry, 0, __ATOMIC_RELAXED);
+    return;
+  }
+  Begins& begins = *reinterpret_cast<Begins*>(entry);
+  if (begins.before != number) return;
+  begins.before = 0;
+  if (begins.is_empty()) drop(entry, begins);
+}
+
+bool AddressIndex::add(Use& block) {
+  const uint64_t begin = block.begin, end = block.end;
+  if (__builtin_expect(end <= begin || end > kAddresses, 0)) return false;
+  if (const Bounds known = bounds(); !known.contain(begin) || !known.contain(end - 1))
+    widen(begin, end);
+  uint64_t* const first = entry_at(begin);
+  if (first == nullptr || !begin_in(*first, block)) return false;
+  for (uint64_t page = (begin & ~(kPage - 1)) + kPage; page < end; page += kPage) {
+    uint64_t* const entry = entry_at(page);
+    if (entry != nullptr && cover(*entry, block, page)) continue;
+    end_in(*first, block);
+    uncover_until(block, page);
+    return false;
   }
   return true;
 }
 
-void AddressIndex::remove(uint64_t begin, uint64_t bytes, uint32_t number) {
-  const uint64_t end = std::min(begin + bytes, kAddresses);
-  for (uint64_t page = begin & ~(kPage - 1); page < end; page += kPage) {
-    uint32_t* const entry = entry_at(page);
-    if (entry == nullptr) continue;
-    if (*entry == (kWhole | number))
-      __atomic_store_n(entry, 0, __ATOMIC_RELAXED);
-    else
-      remove_piece(*entry, static_cast<uint32_t>(page < begin ? begin - page : 0), number);
+void AddressIndex::remove(const Use& block) {
+  if (uint64_t* const first = entry_at(block.begin)) end_in(*first, block);
+  uncover_until(block, block.end);
+}
+
+/// But for the page in which it begins.
+inline void AddressIndex::uncover_until(const Use& block, uint64_t end) {
+  for (uint64_t page = (block.begin & ~(kPage - 1)) + kPage; page < end; page += kPage) {
+    if (uint64_t* const entry = entry_at(page)) uncover(*entry, block);
   }
 }
 
@@ -180,8 +267,8 @@ void AddressIndex::forget() {
       top.store(nullptr, std::memory_order_relaxed);
   }
   lowest_ = span_ = 0;
-  lists_ = nullptr;
-  list_count_ = free_list_ = 0;
+  free_ = fresh_ = nullptr;
+  fresh_count_ = 0;
 }
 
 }  // namespace gpupeak::preload

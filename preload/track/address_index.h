@@ -1,17 +1,20 @@
 // Which block an address lies in. Blocks do not overlap; the caller's lock covers all but
 // may_hold(). HOOK-SAFE.
 //
-//   address → page of 2 MiB ┬ nothing
-//                           ├ one block, which covers it whole
-//                           └ a list of the pieces that lie in it, by offset
+//   address → page of 16 MiB ┬ nothing
+//                            ├ one block, which covers it whole
+//                            └ the blocks that begin in it: a bit and a number a granule of 512
+//                              bytes, and the block that covers its beginning
 //
-// A block of 1 GiB so has 511 entries and two lists of one piece; a page of small blocks has one
-// list. If a signal handler jumps out of a change, the index can still be read: the number that
-// it gives may be another block's, so the caller compares the address with the block's own.
+// The block of an address is the last one that begins at it or before. To add one or to remove it
+// takes the same few steps, however many there are: most come and go between two launches. If a
+// signal handler jumps out of a change, the index can still be read.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+
+#include "track/use.h"
 
 namespace gpupeak::preload {
 
@@ -21,55 +24,84 @@ class AddressIndex {
   struct Bounds {
     uint64_t lowest, span;
     bool contain(uint64_t address) const { return address - lowest < span; }
+    /// The same of addresses' upper halves: `upper - (lowest >> 32) <= span_of_uppers()`.
+    uint64_t span_of_uppers() const { return ((lowest + span) >> 32) - (lowest >> 32); }
   };
   Bounds bounds() const {
     return {__atomic_load_n(&lowest_, __ATOMIC_RELAXED), __atomic_load_n(&span_, __ATOMIC_RELAXED)};
   }
   /// Whether a block may lie at the address. Without the lock.
-  bool may_hold(uint64_t address) const;
-  /// The number that add() was given; 0: none.
-  uint32_t find(uint64_t address) const;
-  /// False: there is no room, or one of another number overlaps. `number`: from 1 on, below 1
-  /// << 31.
-  bool add(uint64_t begin, uint64_t bytes, uint32_t number);
+  bool may_hold(uint64_t address) const {
+    return bounds().contain(address) && entry_of(address) != 0;
+  }
+
+  /// Blocks are known by their places in `all`, of which 0 is none. To be called first.
+  void begin(Use* all) { all_ = all; }
+  /// nullptr: none.
+  Use* find(uint64_t address) const;
+  /// False: there is no room, or another one overlaps.
+  bool add(Use& block);
   /// What add() was given.
-  void remove(uint64_t begin, uint64_t bytes, uint32_t number);
+  void remove(const Use& block);
   /// In a forked child. The pages stay.
   void forget();
 
  private:
-  static constexpr int kAddressBits = 48, kPageShift = 21, kTopShift = 35;
+  static constexpr int kAddressBits = 48, kPageShift = 24, kTopShift = 35, kGranuleShift = 9;
   static constexpr uint64_t kAddresses = uint64_t{1} << kAddressBits;
   static constexpr uint64_t kPage = uint64_t{1} << kPageShift;
   static constexpr uint64_t kPagesOfTop = uint64_t{1} << (kTopShift - kPageShift);
-  static constexpr uint32_t kWhole = 1u << 31;  ///< in an entry: a block's number, not a list's
+  static constexpr uint32_t kGranules = uint32_t{1} << (kPageShift - kGranuleShift);
+  static constexpr uint64_t kWhole = 1;  ///< in an entry: a block's number behind it, no address
 
+  /// Of a page's blocks. A granule's are a list from the last one on.
+  struct Begins {
+    static constexpr uint32_t kWords = kGranules / 64;
+
+    uint64_t words[kWords / 64];  ///< which of `bits` are not 0
+    uint64_t bits[kWords];
+    uint32_t before;  ///< that begins before the page, and covers its beginning
+    Begins* next_free;
+    uint32_t last_of[kGranules];  ///< where the granule's bit is set
+
+    uint32_t last_before(uint32_t granule) const;
+    int first_behind(uint32_t granule) const;
+    bool is_empty() const;
+  };
   struct Pages {
-    uint32_t entries[kPagesOfTop];
-  };
-  struct Piece {
-    uint32_t begin, end;  ///< offsets in the page
-    uint32_t number;
-  };
-  struct List {
-    Piece* pieces;
-    uint32_t count, capacity;
-    uint32_t next_free;
+    uint64_t entries[kPagesOfTop];  ///< 0, a block's number and kWhole, or Begins
   };
 
+  static uint32_t granule_of(uint64_t address) {
+    return static_cast<uint32_t>(address % kPage >> kGranuleShift);
+  }
+  uint32_t number_of(const Use& block) const { return static_cast<uint32_t>(&block - all_); }
+  uint64_t entry_of(uint64_t address) const {
+    const Pages* const pages = top_[address >> kTopShift].load(std::memory_order_acquire);
+    return pages == nullptr
+               ? 0
+               : __atomic_load_n(&pages->entries[(address >> kPageShift) % kPagesOfTop],
+                                 __ATOMIC_RELAXED);
+  }
+  uint32_t last_until(const Begins& begins, uint64_t address) const;
+  bool is_free(const Begins& begins, uint64_t begin, uint64_t end) const;
+  bool is_free_slowly(const Begins& begins, uint64_t begin, uint64_t end) const;
   void widen(uint64_t begin, uint64_t end);
-  uint32_t* entry_at(uint64_t address);
-  static uint32_t position(const List& list, uint32_t offset);
-  bool add_piece(uint32_t& entry, Piece piece);
-  void remove_piece(uint32_t& entry, uint32_t offset, uint32_t number);
-  uint32_t take_list();
-  bool make_room(List& list);
-  void drop_list(uint32_t& entry);
+  uint64_t* entry_at(uint64_t address);
+  bool begin_in(uint64_t& entry, Use& block);
+  bool cover(uint64_t& entry, const Use& block, uint64_t page);
+  void end_in(uint64_t& entry, const Use& block);
+  void uncover(uint64_t& entry, const Use& block);
+  void uncover_until(const Use& block, uint64_t end);
+  Begins* take_begins();
+  void drop(uint64_t& entry, Begins& begins);
 
   uint64_t lowest_ = 0, span_ = 0;
   std::atomic<Pages*> top_[uint64_t{1} << (kAddressBits - kTopShift)] = {};
-  List* lists_ = nullptr;  // reserved; 0 is none
-  uint32_t list_count_ = 0, free_list_ = 0;
+  Use* all_ = nullptr;
+  Begins* free_ = nullptr;
+  Begins* fresh_ = nullptr;  // reserved, not used yet
+  uint32_t fresh_count_ = 0;
 };
 
 }  // namespace gpupeak::preload

@@ -8,11 +8,10 @@
 #include "base/process_state.h"
 #include "base/text.h"
 #include "log/log.h"
-#include "thread/emit.h"
 #include "thread/own_stack.h"
+#include "track/arena_events.h"
 #include "track/arenas.h"
 #include "track/driver.h"
-#include "track/last_use.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -166,13 +165,12 @@ void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes, uin
   // Where not all of the heap is in the log, the host's arenas lie in blocks that it does not know.
   const HostMode mode = g_process->host_mode;
   const bool compares = mode == HostMode::kFull || mode == HostMode::kOff;
-  Record record(GPUPEAK_REC_ARENA_ALLOC);
-  record.u(arena.number).u(address).u(bytes).u(0).u(stack);
-  record.u(after != nullptr ? static_cast<uint64_t>(after->in_use) + 1 : 0);
-  const bool says_reserved = after != nullptr && compares;
-  record.u(says_reserved ? static_cast<uint64_t>(after->reserved) + 1 : 0);
-  emit(record.u(asked));
-  arena_use_began(arena.number, address, bytes);
+  ArenaSays says;
+  if (after != nullptr) says.in_use_plus_1 = static_cast<uint64_t>(after->in_use) + 1;
+  if (after != nullptr && compares)
+    says.reserved_plus_1 = static_cast<uint64_t>(after->reserved) + 1;
+  log_arena_block(arena.number, address, bytes, 0, stack, says, asked);
+  if (watches_uses()) arena_use_began(arena.number, address, bytes);
 }
 
 void arena_block_taken(ArenaObject& arena, uint64_t address) {
@@ -183,10 +181,9 @@ void arena_block_returned(ArenaObject& arena, uint64_t address, uint64_t bytes,
                           const ArenaTotals* after) {
   HookScope hook;
   if (!is_known(arena) || !hook.entered() || !recording()) return;
-  arena_use_ended(arena.number, address);
-  Record record(GPUPEAK_REC_ARENA_FREE);
-  record.u(arena.number).u(address).u(bytes);
-  emit(record.u(after != nullptr ? static_cast<uint64_t>(after->in_use) + 1 : 0).u(0));
+  ArenaSays says;
+  if (after != nullptr) says.in_use_plus_1 = static_cast<uint64_t>(after->in_use) + 1;
+  log_arena_free(arena.number, address, bytes, says);
 }
 
 void arena_request_failed(ArenaObject& arena, uint64_t bytes, const ArenaTotals* before,

@@ -5,11 +5,8 @@
 #include "base/hook_scope.h"
 #include "base/hot.h"
 #include "base/process_state.h"
-#include "log/log.h"
-#include "thread/emit.h"
 #include "thread/own_stack.h"
 #include "track/arenas.h"
-#include "track/last_use.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -49,10 +46,8 @@ GPUPEAK_HOT void torch_block_given(int device, uint64_t address, uint64_t bytes,
   const uint64_t arena = arena_of(device);
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
-  Record record(GPUPEAK_REC_ARENA_ALLOC);
-  record.u(arena).u(address).u(bytes).u(0).u(capture_call_site(caller));
-  emit(record.u(says.in_use_plus_1).u(says.reserved_plus_1));
-  arena_use_began(arena, address, bytes);
+  log_arena_block(arena, address, bytes, 0, capture_call_site(caller), says, 0);
+  if (watches_uses()) torch_use_began(arena, address, bytes);
 }
 
 GPUPEAK_HOT void torch_block_taken(int device, uint64_t address, uint64_t bytes,
@@ -60,10 +55,7 @@ GPUPEAK_HOT void torch_block_taken(int device, uint64_t address, uint64_t bytes,
   const uint64_t arena = arena_of(device);
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
-  arena_use_ended(arena, address);
-  Record record(GPUPEAK_REC_ARENA_FREE);
-  record.u(arena).u(address).u(bytes);
-  emit(record.u(says.in_use_plus_1).u(says.reserved_plus_1));
+  log_arena_free(arena, address, bytes, says, torch_use_ended);
 }
 
 void torch_failed(int device, uint64_t bytes, const ArenaSays& says, const CallerFrame& caller) {

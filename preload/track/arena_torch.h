@@ -6,15 +6,11 @@
 #include <cstdint>
 
 #include "stack/stack.h"
+#include "track/arena_events.h"
 
 namespace gpupeak::preload {
 
-/// The allocator's own totals after what it tells us; value + 1, 0: it says nothing.
-struct ArenaSays {
-  uint64_t in_use_plus_1 = 0, reserved_plus_1 = 0;
-};
-
-/// `bytes` as the allocator rounded them.
+/// `bytes` as the allocator rounded them; `says`: its own totals after it.
 void torch_block_given(int device, uint64_t address, uint64_t bytes, const ArenaSays& says,
                        const CallerFrame& caller);
 void torch_block_taken(int device, uint64_t address, uint64_t bytes, const ArenaSays& says);

@@ -8,6 +8,7 @@
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/own_stack.h"
+#include "track/arena_events.h"
 #include "track/device_book.h"
 #include "track/driver.h"
 #include "track/last_use.h"
@@ -44,18 +45,14 @@ void arena_allocated(uint64_t arena, uint64_t address, uint64_t bytes, const Nam
                      const CallerFrame& caller) {
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
-  Record record(GPUPEAK_REC_ARENA_ALLOC);
-  record.u(arena).u(address).u(bytes).u(id_of(name));
-  emit(record.u(capture_stack(caller)));
-  arena_use_began(arena, address, bytes);
+  log_arena_block(arena, address, bytes, id_of(name), capture_stack(caller), {}, 0);
+  if (watches_uses()) arena_use_began(arena, address, bytes);
 }
 
 void arena_freed(uint64_t arena, uint64_t address) {
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
-  arena_use_ended(arena, address);
-  Record record(GPUPEAK_REC_ARENA_FREE);
-  emit(record.u(arena).u(address));
+  log_arena_free(arena, address, 0, {});
 }
 
 void arena_refused(uint64_t arena, uint64_t bytes, const Refusal& refusal, uint32_t stack) {

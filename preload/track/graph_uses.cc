@@ -76,7 +76,7 @@ bool make_room(Kept& kept, size_t more) {
   return true;
 }
 
-/// SeenWords' taker: they belong to `exec`, too.
+/// SeenWords' taker: those that are addresses of blocks belong to `exec`, too.
 void keep(void* exec, const uint64_t* words, size_t count) {
   HookScope scope;
   if (!scope.entered()) return;
@@ -88,8 +88,9 @@ void keep(void* exec, const uint64_t* words, size_t count) {
     kept = g_kept.find(key_of(exec));
   }
   if (!make_room(*kept, count)) return;
-  memcpy(kept->words + kept->count, words, count * sizeof(uint64_t));
-  kept->count += count;
+  for (size_t i = 0; i < count; ++i) {
+    if (g_given_addresses.may_hold(words[i])) kept->words[kept->count++] = words[i];
+  }
 }
 
 /// Calls `visit(kept)` with what is kept of `exec`, under the lock.
@@ -112,7 +113,8 @@ void tidy(CUgraphExec exec) {
 
 void look_at_kernel(const KernelNode& node, SeenWords& seen) {
   const void* const function = node.function != nullptr ? node.function : node.kernel;
-  look_at_parameters(function, node.parameters, node.extra, seen);
+  if (!look_at_parameters(function, node.parameters, node.extra, seen))
+    ask_and_look_at_parameters(function, node.parameters, node.extra, seen);
 }
 
 void look_at_graph(CUgraph graph, int depth, SeenWords& seen);

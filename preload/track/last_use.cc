@@ -9,25 +9,12 @@
 #include "base/process_state.h"
 #include "gpupeak/log_format.h"
 #include "log/log.h"
-#include "thread/record_in_place.h"
 #include "track/device_book.h"
 #include "track/graph_uses.h"
+#include "track/waiting_index.h"
 
 namespace gpupeak::preload {
 namespace {
-
-/// Of a live block. Times in ticks.
-struct Use {
-  uint64_t begin = 0, end = 0;  ///< addresses; both 0: no block
-  uint64_t arena = 0;           ///< 0: of the driver's
-  uint64_t id = 0;              ///< of the driver's block; of one that is not there: the next such
-  uint64_t first = 0, last = 0;
-  uint64_t idle_since = 0, idle = 0;  ///< the longest while between two uses
-  uint64_t count = 0;
-  CUstream stream = nullptr;
-  bool of_several_streams = false;
-  bool is_mapping = false;
-};
 
 struct Uses {
   Use* all = nullptr;  ///< reserved; 0 is none
@@ -38,8 +25,17 @@ struct Uses {
 
 constexpr uint32_t kMostBlocks = 1 << 20;
 
-constinit Uses g_uses;                // under the book's lock
-constinit AddressIndex g_shared_out;  // what arenas gave, under the book's lock
+// Under the book's lock.
+constinit Uses g_uses;
+constinit WaitingIndex g_shared_out;  // what arenas gave
+/// Which block an address lay in when it was looked up before, by a hash: most come again and
+/// again. What it says is compared with the block, so nothing has to be taken out.
+constexpr int kGuessBits = 12;
+constinit uint32_t g_guesses[1 << kGuessBits];
+
+uint32_t& guess_of(uint64_t address) {
+  return g_guesses[(address >> 9) * 0x9e3779b97f4a7c15u >> (64 - kGuessBits)];
+}
 
 Use* take_use() {
   if (g_uses.all == nullptr) return nullptr;
@@ -61,68 +57,105 @@ void give_back(Use& use) {
   g_uses.free = number_of(use);
 }
 
-/// 0: another one overlaps, or there is no room.
-uint32_t enter(AddressIndex& index, const Use& as) {
+/// nullptr: another one overlaps, or there is no room. `add`: to its index.
+template <typename Add>
+inline Use* enter(uint64_t address, uint64_t bytes, uint64_t arena, uint64_t id, Add add) {
   Use* const use = take_use();
-  if (use == nullptr) return 0;
-  *use = as;
-  if (index.add(as.begin, as.end - as.begin, number_of(*use))) return number_of(*use);
-  give_back(*use);
-  return 0;
+  if (use == nullptr) return nullptr;
+  use->begin = address;
+  use->end = address + bytes;
+  use->last = use->idle = use->count = 0;
+  use->arena = arena;
+  use->of_several_streams = use->is_mapping = false;
+  use->id = id;
+  use->waits_as = 0;
+  if (!add(*use)) {
+    give_back(*use);
+    return nullptr;
+  }
+  guess_of(address) = number_of(*use);
+  return use;
+}
+Use* enter_at_once(uint64_t address, uint64_t bytes, uint64_t arena) {
+  return enter(address, bytes, arena, 0, [](Use& use) { return g_shared_out.add(use); });
+}
+void leave_out(Use& use) {
+  ++g_uses.left_out;
+  give_back(use);
+}
+/// Of the driver's. nullptr: it is not followed.
+Use* follow(uint64_t address, uint64_t bytes, uint64_t id) {
+  Use* const use =
+      enter(address, bytes, 0, id, [](Use& fresh) { return g_given_addresses.add(fresh); });
+  if (use == nullptr) ++g_uses.left_out;
+  return use;
 }
 
-uint32_t add(AddressIndex& index, const Use& as) {
-  const uint32_t number = enter(index, as);
-  if (number == 0) ++g_uses.left_out;
-  return number;
+inline SeenUses seen_of(const Use& use) {
+  return {true, use.of_several_streams, use.count, use.first, use.last, use.idle_since, use.idle};
 }
-
 /// What has been seen since its record before; times count from there on.
 void log_use(Use& use) {
   ThreadSlot* const slot = RecordInPlace::find_slot();
   if (slot == nullptr) return;
   RecordInPlace record(*slot);
-  const bool is_used = use.count > 0;
-  const auto ago = [&](uint64_t time) { return record.time() - time; };
   record.u(use.arena).u(use.arena != 0 ? use.begin : use.id).u(use.count);
-  record.u(is_used ? ago(use.first) : 0).u(is_used ? ago(use.last) : 0);
-  record.u(use.idle).u(use.idle > 0 ? ago(use.idle_since) : 0);
-  record.u(!is_used ? 0 : use.of_several_streams ? 2 : 1).end(GPUPEAK_REC_USED);
+  if (use.count > 0) seen_of(use).put_times(record);
+  record.end(GPUPEAK_REC_USED);
   use.count = use.idle = 0;
 }
 
-void end_use(AddressIndex& index, Use& use) {
-  log_use(use);
-  index.remove(use.begin, use.end - use.begin, number_of(use));
+template <typename Index>
+void leave(Index& index, Use& use) {
+  index.remove(use);
   give_back(use);
 }
-
-/// The block of the number, if the address lies in it: what a jump left may say otherwise.
-Use* holding(uint32_t number, uint64_t address) {
-  if (number == 0) return nullptr;
-  Use& use = g_uses.all[number];
-  return address >= use.begin && address < use.end ? &use : nullptr;
+template <typename Index>
+void end_use(Index& index, Use& use) {
+  log_use(use);
+  leave(index, use);
 }
-Use* innermost_at(uint64_t address) {
-  Use* const shared_out = holding(g_shared_out.find(address), address);
-  return shared_out != nullptr ? shared_out : holding(g_given_addresses.find(address), address);
+
+__attribute__((noinline)) Use* look_up(uint64_t address) {
+  if (!g_given_addresses.may_hold(address)) return nullptr;
+  Use* use = g_shared_out.find(address);
+  if (use == nullptr) use = g_given_addresses.find(address);
+  if (use != nullptr) guess_of(address) = number_of(*use);
+  return use;
+}
+inline Use* innermost_at(Use* all, uint64_t address) {
+  Use& guess = all[guess_of(address)];
+  const bool fits = guess.holds(address) && (guess.arena != 0 || !g_shared_out.may_hold(address));
+  return __builtin_expect(fits, 1) ? &guess : look_up(address);
+}
+/// Of the arena, and begins at the address.
+inline Use* shared_out_at(uint64_t arena, uint64_t address) {
+  const auto fits = [&](const Use& use) { return use.begin == address && use.arena == arena; };
+  Use* const guess = &g_uses.all[guess_of(address)];
+  if (__builtin_expect(fits(*guess), 1)) return guess;
+  Use* const found = g_shared_out.find(address);
+  return found != nullptr && fits(*found) ? found : nullptr;
 }
 
 /// Once a call, whose words all have its time.
-void see(Use& use, uint64_t now, CUstream stream) {
-  if (use.last == 0) {
-    use.stream = stream;
-  } else if (now > use.last) {
+inline __attribute__((always_inline)) void see(Use& use, uint64_t now, CUstream stream) {
+  if (use.count == 0) {
+    use.first = now;
+    if (use.last == 0) {
+      use.stream = stream;
+      use.last = now;
+    }
+  } else if (now <= use.last) {
+    return;
+  }
+  if (now > use.last) {
     if (now - use.last > use.idle) {
       use.idle = now - use.last;
       use.idle_since = use.last;
     }
     use.of_several_streams |= use.stream != stream;
-  } else if (use.count > 0) {
-    return;
+    use.last = now;
   }
-  if (use.count == 0) use.first = now;
-  use.last = now;
   ++use.count;
 }
 
@@ -135,6 +168,8 @@ void begin_watching_uses() {
   if (!environment().last_use) return;
   if (g_uses.all == nullptr)
     g_uses.all = static_cast<Use*>(reserve_pages(kMostBlocks * sizeof(Use)));
+  g_given_addresses.begin(g_uses.all);
+  g_shared_out.begin(g_uses.all, leave_out);
   define_fact("last_use", g_uses.all != nullptr ? "on" : "no memory for it");
   g_watches_uses.store(g_uses.all != nullptr, std::memory_order_relaxed);
 }
@@ -151,7 +186,8 @@ void forget_uses() {
 }
 
 uint32_t use_began(uint64_t address, uint64_t bytes, uint64_t id) {
-  return add(g_given_addresses, {.begin = address, .end = address + bytes, .id = id});
+  const Use* const use = follow(address, bytes, id);
+  return use != nullptr ? number_of(*use) : 0;
 }
 
 void use_ended(uint32_t number) {
@@ -159,35 +195,54 @@ void use_ended(uint32_t number) {
 }
 
 void mapped_use_began(uint64_t address, uint64_t bytes, uint64_t id) {
-  add(g_given_addresses, {.begin = address, .end = address + bytes, .id = id, .is_mapping = true});
+  if (Use* const use = follow(address, bytes, id)) use->is_mapping = true;
 }
 
 void mapped_use_ended(uint64_t address) {
-  Use* const use = holding(g_given_addresses.find(address), address);
+  Use* const use = g_given_addresses.find(address);
   if (use != nullptr && use->is_mapping && use->begin == address) end_use(g_given_addresses, *use);
 }
 
-void arena_use_began(uint64_t arena, uint64_t address, uint64_t bytes) {
-  if (!watches_uses() || !g_given_addresses.may_hold(address)) return;  // else it is of the host
-  const BookGuard guard;
-  if (!guard) return;
-  const Use use{.begin = address, .end = address + bytes, .arena = arena};
-  if (enter(g_shared_out, use) != 0) return;
-  Use* const known = holding(g_shared_out.find(address), address);
-  if (known == nullptr || known->begin != address || known->arena != arena) {
-    ++g_uses.left_out;
-  } else if (known->end != use.end) {  // else it only has another name now
-    end_use(g_shared_out, *known);
-    add(g_shared_out, use);
-  }
+namespace {
+
+/// Where a block of the arena is known already.
+__attribute__((noinline)) void began_again(uint64_t arena, uint64_t address, uint64_t bytes) {
+  Use* const known = shared_out_at(arena, address);
+  if (known != nullptr && known->end == address + bytes) return;  // it only has another name now
+  if (known != nullptr) end_use(g_shared_out, *known);
+  if (known == nullptr || enter_at_once(address, bytes, arena) == nullptr) ++g_uses.left_out;
 }
 
-void arena_use_ended(uint64_t arena, uint64_t address) {
-  if (!watches_uses() || !g_given_addresses.may_hold(address)) return;
+}  // namespace
+
+void arena_use_began(uint64_t arena, uint64_t address, uint64_t bytes) {
+  if (!g_given_addresses.may_hold(address)) return;  // it is of the host
+  const BookGuard guard;
+  if (guard && enter_at_once(address, bytes, arena) == nullptr) began_again(arena, address, bytes);
+}
+
+GPUPEAK_HOT void torch_use_began(uint64_t arena, uint64_t address, uint64_t bytes) {
   const BookGuard guard;
   if (!guard) return;
-  Use* const use = holding(g_shared_out.find(address), address);
-  if (use != nullptr && use->begin == address && use->arena == arena) end_use(g_shared_out, *use);
+  const Use& guess = g_uses.all[guess_of(address)];
+  if (__builtin_expect(guess.begin == address && guess.arena != 0, 0))  // its end was not seen
+    return began_again(arena, address, bytes);
+  const auto add = [](Use& use) { return g_shared_out.add_later(use); };
+  if (enter(address, bytes, arena, 0, add) == nullptr) began_again(arena, address, bytes);
+}
+
+GPUPEAK_HOT SeenUses torch_use_ended(uint64_t arena, uint64_t address) {
+  const BookGuard guard;
+  if (!guard) return {};
+  Use* const use = shared_out_at(arena, address);
+  if (use == nullptr) return {};
+  const SeenUses seen = seen_of(*use);
+  leave(g_shared_out, *use);
+  return seen;
+}
+
+SeenUses arena_use_ended(uint64_t arena, uint64_t address) {
+  return g_given_addresses.may_hold(address) ? torch_use_ended(arena, address) : SeenUses{};
 }
 
 void arena_uses_ended(uint64_t arena) {
@@ -214,19 +269,25 @@ void log_all_uses() {
   record.end(GPUPEAK_REC_USES_END);
 }
 
-void use_in_book(CUstream stream, const uint64_t* words, size_t count) {
+inline __attribute__((always_inline)) void see_all(CUstream stream, const uint64_t* words,
+                                                   size_t count) {
   const uint64_t now = ticks();
+  Use* const all = g_uses.all;
   for (size_t i = 0; i < count; ++i) {
-    if (Use* const use = innermost_at(words[i])) see(*use, now, stream);
+    if (Use* const use = innermost_at(all, words[i])) see(*use, now, stream);
   }
 }
 
-void use_now(void* stream, const uint64_t* words, size_t count) {
+void use_in_book(CUstream stream, const uint64_t* words, size_t count) {
+  see_all(stream, words, count);
+}
+
+GPUPEAK_HOT void use_now(void* stream, const uint64_t* words, size_t count) {
   HookScope scope;
   if (!scope.entered() || !recording()) return;
   const BookGuard guard;
   if (!guard) return;
-  use_in_book(static_cast<CUstream>(stream), words, count);
+  see_all(static_cast<CUstream>(stream), words, count);
 }
 
 void note_unread_launch() {

@@ -19,6 +19,7 @@
 #include <cstring>
 
 #include "base/hot.h"
+#include "thread/record_in_place.h"
 #include "track/address_index.h"
 
 namespace gpupeak::preload {
@@ -49,10 +50,29 @@ void mapped_use_ended(uint64_t address);
 
 // Inside a HookScope, without the lock.
 
+/// What has been seen of a block since its last record.
+struct SeenUses {
+  bool is_known = false;
+  bool of_several_streams = false;
+  uint64_t count = 0, first = 0, last = 0;
+  uint64_t idle_since = 0, idle = 0;
+
+  /// Of one that was used: as log_format.h has it, with times that count from the record's on.
+  __attribute__((always_inline)) void put_times(RecordInPlace& record) const {
+    const uint64_t now = record.time();
+    record.id(now - first).id(now - last);
+    const bool is_from_first_to_last = idle == last - first && (idle == 0 || idle_since == first);
+    if (is_from_first_to_last && !of_several_streams) return;  // as of most, which are used twice
+    record.id(idle).id(idle > 0 ? now - idle_since : 0).u(of_several_streams ? 2 : 1);
+  }
+};
 /// What an arena gave: after its record.
 void arena_use_began(uint64_t arena, uint64_t address, uint64_t bytes);
-/// Before its record.
-void arena_use_ended(uint64_t arena, uint64_t address);
+/// Before its record, which says it.
+SeenUses arena_use_ended(uint64_t arena, uint64_t address);
+/// The same of PyTorch's, whose memory is a device's.
+void torch_use_began(uint64_t arena, uint64_t address, uint64_t bytes);
+SeenUses torch_use_ended(uint64_t arena, uint64_t address);
 /// All of an arena.
 void arena_uses_ended(uint64_t arena);
 
@@ -68,7 +88,9 @@ class SeenWords {
 
   SeenWords(Taker taker, void* whose)
       : taker_(taker), whose_(whose), bounds_(g_given_addresses.bounds()) {}
-  ~SeenWords() { hand_on(); }
+  ~SeenWords() {
+    if (count_ > 0) taker_(whose_, words_, count_);
+  }
   SeenWords(const SeenWords&) = delete;
   SeenWords& operator=(const SeenWords&) = delete;
 
@@ -77,24 +99,67 @@ class SeenWords {
   }
   /// Each aligned word of what lies there, as a structure is aligned.
   __attribute__((always_inline)) void look_at_all(const void* at, size_t bytes) {
-    for (size_t offset = 0; offset + sizeof(uint64_t) <= bytes; offset += sizeof(uint64_t)) {
-      uint64_t word;
-      memcpy(&word, static_cast<const char*>(at) + offset, sizeof word);
-      look_at(word);
+    const char* place = static_cast<const char*>(at);
+    if (bytes >= kStretch) {
+      const Uppers uppers(bounds_);
+      do {
+        if (__builtin_expect(uppers.may_be_in(place), 0)) look_at_each(place, kStretch);
+        place += kStretch;
+        bytes -= kStretch;
+      } while (bytes >= kStretch);
     }
+    look_at_each(place, bytes);
   }
 
  private:
   static constexpr size_t kMost = 128;
+  static constexpr size_t kStretch = 8 * sizeof(uint64_t);
+  using Halves = uint32_t __attribute__((vector_size(16)));
+  using SignedHalves = int32_t __attribute__((vector_size(16)));
+  using Words = uint64_t __attribute__((vector_size(16)));
 
-  __attribute__((noinline)) void add(uint64_t word) {
-    if (!g_given_addresses.may_hold(word)) return;
-    if (count_ == kMost) hand_on();
-    words_[count_++] = word;
+  /// Whether one of a stretch's words may be in the bounds. Structures are long, and most of their
+  /// words are sizes and strides. Compares the upper halves, as signed numbers, for which each
+  /// processor has instructions.
+  class Uppers {
+   public:
+    explicit Uppers(const AddressIndex::Bounds& bounds)
+        : lowest_(Halves{} + (static_cast<uint32_t>(bounds.lowest >> 32) + kLeast)),
+          span_(Halves{} + (static_cast<uint32_t>(bounds.span_of_uppers()) - kLeast)) {}
+
+    __attribute__((always_inline)) bool may_be_in(const char* stretch) const {
+      const auto beyond =
+          reinterpret_cast<Words>(are_beyond(stretch) & are_beyond(stretch + kStretch / 2));
+      return (beyond[0] & beyond[1]) != UINT64_MAX;
+    }
+
+   private:
+    static constexpr uint32_t kLeast = 1u << 31;
+
+    __attribute__((always_inline)) SignedHalves are_beyond(const char* four_words) const {
+      Halves a, b;
+      memcpy(&a, four_words, sizeof a);
+      memcpy(&b, four_words + sizeof a, sizeof b);
+      const Halves uppers = __builtin_shufflevector(a, b, 1, 3, 5, 7) - lowest_;
+      return reinterpret_cast<SignedHalves>(uppers) > reinterpret_cast<SignedHalves>(span_);
+    }
+
+    const Halves lowest_, span_;
+  };
+
+  __attribute__((always_inline)) void look_at_each(const char* at, size_t bytes) {
+    for (size_t offset = 0; offset + sizeof(uint64_t) <= bytes; offset += sizeof(uint64_t)) {
+      uint64_t word;
+      memcpy(&word, at + offset, sizeof word);
+      look_at(word);
+    }
   }
-  void hand_on() {
-    if (count_ > 0) taker_(whose_, words_, count_);
-    count_ = 0;
+  void add(uint64_t word) {
+    if (__builtin_expect(count_ == kMost, 0)) {
+      taker_(whose_, words_, count_);
+      count_ = 0;
+    }
+    words_[count_++] = word;
   }
 
   const Taker taker_;

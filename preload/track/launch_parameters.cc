@@ -1,5 +1,6 @@
 #include "track/launch_parameters.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -22,13 +23,16 @@ struct Piece {
   uint16_t skip;   ///< bytes to its first aligned word
   uint16_t words;
   uint16_t map_skip;  ///< bytes to where its first tensor map may lie; kNoMap: none has room
+
+  bool is_one_word() const { return words == 1 && skip == 0; }
 };
 constexpr uint16_t kNoMap = UINT16_MAX;
-/// Its pieces lie behind it. Never changed: a place that was cleared may be another function's by
-/// the time that a reader comes to its layout, which says so.
+/// Its pieces lie behind it, first those of one word, as most parameters are. Never changed: a
+/// place that was cleared may be another function's by the time that a reader comes to its layout,
+/// which says so.
 struct Layout {
   uint64_t function;
-  uint32_t count;
+  uint32_t one_word_count, count;
 
   const Piece* pieces() const { return reinterpret_cast<const Piece*>(this + 1); }
 };
@@ -131,7 +135,11 @@ const Layout* keep(uint64_t function, const AskedPieces& asked) {
   if (layout == nullptr) return nullptr;
   layout->function = function;
   layout->count = static_cast<uint32_t>(asked.count());
-  memcpy(layout + 1, asked.pieces(), asked.count() * sizeof(Piece));
+  auto* const pieces = reinterpret_cast<Piece*>(layout + 1);
+  memcpy(pieces, asked.pieces(), asked.count() * sizeof(Piece));
+  const Piece* const longer = std::partition(
+      pieces, pieces + layout->count, [](const Piece& piece) { return piece.is_one_word(); });
+  layout->one_word_count = static_cast<uint32_t>(longer - pieces);
   Layouts::Entry* const entries = g_layouts.entries.load(std::memory_order_relaxed);
   size_t i = home(function);
   while (entries[i].function.load(std::memory_order_relaxed) != 0)
@@ -142,7 +150,7 @@ const Layout* keep(uint64_t function, const AskedPieces& asked) {
   return layout;
 }
 
-__attribute__((noinline)) const Layout* learn_layout(const void* function) {
+const Layout* learn_layout(const void* function) {
   const int program_errno = errno;
   AskedPieces asked;
   const bool is_known = asked.ask(function);
@@ -164,23 +172,42 @@ bool look_at_buffer(void* const* extra, SeenWords& seen) {
   return true;
 }
 
+inline __attribute__((always_inline)) void look_by(const Layout& layout, void* const* parameters,
+                                                   SeenWords& seen) {
+  const Piece* piece = layout.pieces();
+  const Piece* const end = piece + layout.count;
+  for (const Piece* const longer = piece + layout.one_word_count; piece != longer; ++piece)
+    seen.look_at(*static_cast<const uint64_t*>(parameters[piece->index]));
+  for (; piece != end; ++piece) {
+    const char* const at = static_cast<const char*>(parameters[piece->index]) + piece->skip;
+    seen.look_at_all(at, piece->words * sizeof(uint64_t));
+    if (piece->map_skip != kNoMap && g_has_tensor_maps.load(std::memory_order_relaxed))
+      look_for_tensor_maps(at - piece->skip + piece->map_skip,
+                           piece->words * sizeof(uint64_t) + piece->skip - piece->map_skip, seen);
+  }
+}
+
 }  // namespace
 
-GPUPEAK_HOT void look_at_parameters(const void* function, void* const* parameters,
+GPUPEAK_HOT bool look_at_parameters(const void* function, void* const* parameters,
                                     void* const* extra, SeenWords& seen) {
-  if (parameters == nullptr && extra != nullptr && look_at_buffer(extra, seen)) return;
-  const Layout* layout = find_layout(reinterpret_cast<uint64_t>(function));
-  if (__builtin_expect(layout == nullptr, 0)) layout = learn_layout(function);
-  if (layout == nullptr || (layout->count > 0 && parameters == nullptr))
-    return note_unread_launch();
-  for (uint32_t i = 0; i < layout->count; ++i) {
-    const Piece& piece = layout->pieces()[i];
-    const char* const at = static_cast<const char*>(parameters[piece.index]) + piece.skip;
-    seen.look_at_all(at, piece.words * sizeof(uint64_t));
-    if (__builtin_expect(piece.map_skip != kNoMap, 0))
-      look_for_tensor_maps(at - piece.skip + piece.map_skip,
-                           piece.words * sizeof(uint64_t) + piece.skip - piece.map_skip, seen);
+  if (__builtin_expect(parameters == nullptr, 0)) {
+    if (extra != nullptr && look_at_buffer(extra, seen)) return true;
+    const Layout* const layout = find_layout(reinterpret_cast<uint64_t>(function));
+    if (layout == nullptr) return false;
+    if (layout->count > 0) note_unread_launch();
+    return true;
   }
+  const Layout* const layout = find_layout(reinterpret_cast<uint64_t>(function));
+  if (__builtin_expect(layout == nullptr, 0)) return false;
+  look_by(*layout, parameters, seen);
+  return true;
+}
+
+void ask_and_look_at_parameters(const void* function, void* const* parameters, void* const* extra,
+                                SeenWords& seen) {
+  learn_layout(function);
+  if (!look_at_parameters(function, parameters, extra, seen)) note_unread_launch();
 }
 
 void forget_parameters() {

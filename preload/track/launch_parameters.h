@@ -12,9 +12,12 @@
 
 namespace gpupeak::preload {
 
-/// `parameters`, `extra`: as cuLaunchKernel has them.
-void look_at_parameters(const void* function, void* const* parameters, void* const* extra,
+/// `parameters`, `extra`: as cuLaunchKernel has them. False: the driver has yet to be asked.
+bool look_at_parameters(const void* function, void* const* parameters, void* const* extra,
                         SeenWords& seen);
+/// Asks the driver, and looks. Inside a DriverScope.
+void ask_and_look_at_parameters(const void* function, void* const* parameters, void* const* extra,
+                                SeenWords& seen);
 
 /// Functions are gone, and their addresses may come again.
 void forget_parameters();

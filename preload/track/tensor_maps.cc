@@ -31,6 +31,8 @@ size_t place_of(const uint64_t* words) {
 
 }  // namespace
 
+constinit std::atomic<bool> g_has_tensor_maps{false};
+
 void note_tensor_map(const void* map, uint64_t address) {
   HookScope scope;
   if (!scope.entered()) return;
@@ -41,6 +43,7 @@ void note_tensor_map(const void* map, uint64_t address) {
     maps = static_cast<KnownMap*>(map_pages(whole_pages(kMaps * sizeof(KnownMap))));
     if (maps == nullptr) return;
     g_maps.store(maps, std::memory_order_release);
+    g_has_tensor_maps.store(true, std::memory_order_relaxed);
   }
   uint64_t words[kWords];
   read(map, words);

@@ -14,6 +14,8 @@ constexpr size_t kTensorMapBytes = 128, kTensorMapAlignment = 64;
 
 /// The driver made the map, which lies at `map` now, of the memory at `address`.
 void note_tensor_map(const void* map, uint64_t address);
+/// Whether there was one.
+extern constinit GPUPEAK_OWN std::atomic<bool> g_has_tensor_maps;
 /// Where parameters may hold maps: at `at`, and behind it each kTensorMapAlignment bytes.
 void look_for_tensor_maps(const void* at, size_t bytes, SeenWords& seen);
 

@@ -3,12 +3,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 
 namespace fake_cuda {
 namespace {
 
-constexpr uint64_t kStep = 512;
+constexpr uint64_t kStep = 512, kHighStep = 2 << 20;
 
 uint64_t block_bytes(uint64_t bytes) {
   return round_up(std::max<uint64_t>(bytes, 1), kStep);
@@ -20,6 +21,15 @@ void unmap(uint64_t at, uint64_t bytes) {
 
 void* map(void* wish, uint64_t bytes) {
   return mmap(wish, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+/// Where a device's memory is, also under valgrind, which gives out low addresses first.
+void* map_high(uint64_t bytes) {
+  static std::atomic<uint64_t> wish{uint64_t{1} << 46};
+  void* const found = map(nullptr, bytes);
+  if (found == MAP_FAILED || reinterpret_cast<uint64_t>(found) >> 32 != 0) return found;
+  munmap(found, bytes);
+  return map(reinterpret_cast<void*>(wish.fetch_add(round_up(bytes, kHighStep))), bytes);
 }
 
 /// Below 4 GiB. Not every architecture has MAP_32BIT.
@@ -38,7 +48,7 @@ void* map_low(uint64_t bytes) {
 
 uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment, bool below_4g) {
   const uint64_t wanted = bytes + alignment;
-  void* const found = below_4g ? map_low(wanted) : map(nullptr, wanted);
+  void* const found = below_4g ? map_low(wanted) : map_high(wanted);
   if (found == MAP_FAILED) return 0;
   const auto begin = reinterpret_cast<uint64_t>(found);
   const uint64_t at = round_up(begin, alignment);

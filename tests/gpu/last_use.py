@@ -36,12 +36,13 @@ def uses_of(gpupeak, log):
         if " device_alloc " in line:
             match = re.search(r"id (\d+) .*?(0x[0-9a-f]+) bytes", line)
             address_of[match[1]] = match[2]
-        match = re.match(r"\+([\d.]+) .* used (?:arena \d+ (0x[0-9a-f]+)|id (\d+)) count (\d+)(?: first \+([\d.]+) last \+([\d.]+))?", line)
+        block = r"(?:arena_free \d+ (0x[0-9a-f]+)[^+]* used|used (?:arena \d+ (0x[0-9a-f]+)|id (\d+)))"
+        match = re.match(r"\+([\d.]+) .* " + block + r" count (\d+)(?: first \+([\d.]+) last \+([\d.]+))?", line)
         if match is None:
             continue
-        address = int(match[2] or address_of.get(match[3], "0"), 16)
-        first, last = (ns(match[5]), ns(match[6])) if match[5] else (0, 0)
-        uses.setdefault(address, []).append((ns(match[1]), int(match[4]), first, last))
+        address = int(match[2] or match[3] or address_of.get(match[4], "0"), 16)
+        first, last = (ns(match[6]), ns(match[7])) if match[6] else (0, 0)
+        uses.setdefault(address, []).append((ns(match[1]), int(match[5]), first, last))
     return uses
 
 

@@ -363,8 +363,10 @@ enum gpupeak_extended_record {
                                      name now. in_use, reserved: value + 1, what the allocator itself
                                      then says; 0 = nothing. asked: bytes that were asked for, which
                                      may be fewer; 0 or not there = not known */
-  GPUPEAK_REC_ARENA_FREE = 0xa7,  /* dt arena address bytes in_use reserved; logged before the memory can
-                                     be handed out again. bytes: as the allocator says, 0 = nothing */
+  GPUPEAK_REC_ARENA_FREE = 0xa7,  /* dt arena address bytes in_use reserved used first last idle idle_since
+                                     streams; logged before the memory can be handed out again. bytes: as the
+                                     allocator says, 0 = nothing. used: count + 1, and with what follows as USED
+                                     has it; 0 or not there = it says nothing of that */
   GPUPEAK_REC_SAMPLING = 0xa8,    /* dt sample_bytes whole_bytes: this slot's heap blocks are a Poisson sample
                                      from here on, with this mean; those of whole_bytes and more (0, or not
                                      there: none) are all logged. Of blocks before, all frees follow */
@@ -397,8 +399,9 @@ enum gpupeak_extended_record {
                               had an address of the block in its arguments, `count` times since this block's
                               record before, or its beginning. arena 0: `block` is the id of a device block; else
                               an address that the arena gave. first, last: ticks before this record; idle: the
-                              longest while between two, which began idle_since ticks before it. streams: 0, 1,
-                              2 = several. Before the record of the block's end, and at the process's end */
+                              longest while between two, which began idle_since ticks before it; 0 or not there =
+                              from first to last. streams: 2 = several. Before the record of the block's end, and
+                              at the process's end */
   GPUPEAK_REC_USES_END = 0xb2, /* dt left_out unread: the process's end: USED has been said of all live blocks.
                                   left_out: blocks of which it never is; unread: launches whose parameters
                                   could not be read */
