@@ -18,23 +18,9 @@ struct Life {
   GroupId group = kNoGroup;
   HolderId holder = kNoHolder;
   uint64_t bytes = 0;
-  bool is_known = false;  ///< whether the log tells its uses
-  uint64_t count = 0, first = 0, last = 0;
-  uint64_t idle_since = 0, idle = 0;
+  BlockUses uses;
   bool is_at_peak = false;
 };
-
-void add_uses(const UsedEvent& used, uint64_t ticks, Life& life) {
-  life.is_known = true;
-  if (used.count == 0) return;
-  const uint64_t first = ticks - used.first_ago, last = ticks - used.last_ago;
-  if (life.count == 0) life.first = first;
-  life.last = std::max(life.last, last);
-  life.count += used.count;
-  if (used.idle <= life.idle) return;
-  life.idle = used.idle;
-  life.idle_since = ticks - used.idle_since_ago;
-}
 
 /// What a device has at its peak.
 struct AtPeak {
@@ -108,7 +94,7 @@ class UseWatch : public ReplayObserver {
   }
   template <typename Lives, typename Key>
   static void note(Lives& lives, const Key& key, const UsedEvent& used, uint64_t ticks) {
-    if (const auto life = lives.find(key); life != lives.end()) add_uses(used, ticks, life->second);
+    if (const auto life = lives.find(key); life != lives.end()) life->second.uses.add(used, ticks);
   }
   template <typename Lives, typename Key>
   void end(Lives& lives, const Key& key) {
@@ -140,20 +126,6 @@ class UseWatch : public ReplayObserver {
   std::map<Address, Life> in_arenas_;
 };
 
-/// How a block's uses lie around the peak, and how many ticks away.
-struct Standing {
-  UseAtPeak use;
-  uint64_t ticks;
-};
-Standing standing_of(const Life& life, uint64_t peak_ticks) {
-  if (!life.is_known) return {UseAtPeak::kNotKnown, 0};
-  if (life.count == 0) return {UseAtPeak::kNever, 0};
-  if (life.last <= peak_ticks) return {UseAtPeak::kOver, peak_ticks - life.last};
-  if (life.first > peak_ticks) return {UseAtPeak::kEarly, life.first - peak_ticks};
-  const bool spans = life.idle_since <= peak_ticks && life.idle_since + life.idle > peak_ticks;
-  return spans ? Standing{UseAtPeak::kIdle, life.idle} : Standing{UseAtPeak::kInUse, 0};
-}
-
 }  // namespace
 
 LastUses last_uses(const Profile& profile, const Progress& progress) {
@@ -175,7 +147,7 @@ LastUses last_uses(const Profile& profile, const Progress& progress) {
     of.idle_bytes = peak.idle_bytes;
     std::map<std::tuple<UseAtPeak, GroupId, HolderId>, LastUse::Row> rows;
     for (const Life& life : peak.lives) {
-      const Standing standing = standing_of(life, peak.peak_ticks);
+      const UseStanding standing = life.uses.at(peak.peak_ticks);
       const int64_t for_ns = profile.to_ns(peak.peak_ticks + standing.ticks) - of.time_ns;
       LastUse::Row& row = rows[{standing.use, life.group, life.holder}];
       row.shortest_ns = row.blocks == 0 ? for_ns : std::min(row.shortest_ns, for_ns);

@@ -14,18 +14,9 @@
 #include <vector>
 
 #include "collector/analyze/profile.h"
+#include "collector/timeline/block_uses.h"
 
 namespace gpupeak::collector {
-
-/// How a block's uses lie around the peak.
-enum class UseAtPeak : uint8_t {
-  kOver,      ///< not seen used after the peak; last use `shortest_ns` before it
-  kEarly,     ///< not seen used before the peak; first use `shortest_ns` after it
-  kIdle,      ///< used before and after; its longest while without use contains the peak
-  kNever,     ///< not seen used in its life
-  kInUse,     ///< used before and after; not kIdle
-  kNotKnown,  ///< the log does not say: the process did not come to its end, or left the block out
-};
 
 struct LastUse {
   struct Row {

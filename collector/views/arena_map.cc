@@ -6,6 +6,8 @@
 #include <numeric>
 #include <string_view>
 
+#include "collector/views/use_words.h"
+
 namespace gpupeak::collector {
 namespace {
 
@@ -26,6 +28,18 @@ std::string arena_block_title(Profile& profile, const ArenaBlock& block) {
                          : profile.sites().site_title(block.stack);
 }
 
+std::string ArenaMap::Row::when_used() const {
+  const auto most = std::max_element(uses.begin(), uses.end(), [](const auto& a, const auto& b) {
+    return a.second.bytes < b.second.bytes;
+  });
+  if (most == uses.end()) return "";
+  const auto& [use, sum] = *most;
+  std::string text = collector::when_used(use, sum.shortest_ns, sum.longest_ns);
+  if (text.empty()) text = use == UseAtPeak::kInUse ? "in use" : "not known";
+  if (sum.bytes < bytes) text += fmt::format(" ({} %)", percent(sum.bytes, bytes));
+  return text;
+}
+
 ArenaMap::ArenaMap(Profile& profile, const std::vector<ArenaBlock>& blocks, size_t top)
     : blocks_(blocks), letters_(std::min(top, kCapitals.size())) {
   std::map<std::string, size_t> by_title;
@@ -39,8 +53,14 @@ ArenaMap::ArenaMap(Profile& profile, const std::vector<ArenaBlock>& blocks, size
       holder->second = known->second;
       if (added) rows.push_back({title});
     }
-    rows[holder->second].bytes += block.bytes;
-    ++rows[holder->second].count;
+    Row& row = rows[holder->second];
+    row.bytes += block.bytes;
+    ++row.count;
+    const auto [use, is_new] =
+        row.uses.try_emplace(block.use, Row::Use{0, block.use_ns, block.use_ns});
+    use->second.bytes += block.bytes;
+    use->second.shortest_ns = std::min(use->second.shortest_ns, block.use_ns);
+    use->second.longest_ns = std::max(use->second.longest_ns, block.use_ns);
     row_of_.push_back(holder->second);
   }
   std::vector<size_t> order(rows.size());

@@ -19,6 +19,14 @@ class ArenaMap {
   struct Row {
     std::string title;
     uint64_t bytes = 0, count = 0;
+    struct Use {
+      uint64_t bytes = 0;
+      int64_t shortest_ns = 0, longest_ns = 0;
+    };
+    std::map<UseAtPeak, Use> uses = {};  ///< of its blocks
+
+    /// What is said of most of its bytes, and of how many, where not of all.
+    std::string when_used() const;
   };
   /// `blocks`: by address; they must outlive the map. The first `top` rows have a letter each,
   /// until the alphabet ends.

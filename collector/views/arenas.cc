@@ -3,26 +3,54 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/views/arena_map.h"
+#include "collector/views/use_words.h"
 
 namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMapColumns = 64;
 constexpr size_t kAddressColumns = 14;
+constexpr size_t kUseColumns = 30;
 
-/// Takes the arenas' states after `at` events. The rest of the log is replayed all the same: a
-/// replay checks its sums at its end.
+/// Takes what was there after so many events, or in the end; what follows says when that was used,
+/// and keeps the sums whole.
 class Snapshot : public ReplayObserver {
  public:
-  Snapshot(uint64_t at, std::vector<ArenaState>& states) : at_(at), states_(states) {}
-  void after(const Event& /*event*/) override {
-    if (++events_ == at_) take(replay().arenas(), states_);
+  Snapshot(const Profile& profile, uint64_t at, std::vector<ArenaState>& states)
+      : profile_(profile), at_(at), states_(states) {}
+  void after(const Event& event) override {
+    ticks_ = event.ticks;
+    if (++events_ == at_) take_now();
   }
+  void on_arena_block(const ArenaBlockChange& change) override {
+    const size_t arena = replay().arenas().holder(change.holder).arena;
+    index_of_[change.arena] = arena;
+    const Place place{arena, change.address};
+    if (change.in_use) {
+      uses_.try_emplace(place);
+    } else if (const auto ended = uses_.find(place); ended != uses_.end()) {
+      say(ended->second);
+      uses_.erase(ended);
+    }
+  }
+  void on_used(const UsedEvent& used, uint64_t ticks) override {
+    if (used.arena == 0) return;
+    const auto known = uses_.find({index_of_[used.arena], used.block});
+    if (known != uses_.end()) known->second.uses.add(used, ticks);
+  }
+  /// The log has ended.
+  void finish() {
+    if (at_ == ArenaInstant::kEnd) take_now();
+    for (const auto& [place, live] : uses_) say(live);
+  }
+
   static void take(const ArenaTable& table, std::vector<ArenaState>& states) {
     states.resize(table.arenas().size());
     for (size_t arena = 0; arena < states.size(); ++arena) {
@@ -44,9 +72,37 @@ class Snapshot : public ReplayObserver {
   }
 
  private:
+  using Place = std::pair<size_t, uint64_t>;  ///< an arena and an address
+  struct Live {
+    BlockUses uses;
+    ArenaBlock* taken = nullptr;
+  };
+
+  void take_now() {
+    take(replay().arenas(), states_);
+    taken_ticks_ = ticks_;
+    for (size_t arena = 0; arena < states_.size(); ++arena) {
+      for (ArenaBlock& block : states_[arena].blocks) {
+        if (const auto live = uses_.find({arena, block.address}); live != uses_.end())
+          live->second.taken = &block;
+      }
+    }
+  }
+  void say(const Live& live) const {
+    if (live.taken == nullptr) return;
+    const UseStanding standing = live.uses.at(taken_ticks_);
+    live.taken->use = standing.use;
+    live.taken->use_ns =
+        profile_.to_ns(taken_ticks_ + standing.ticks) - profile_.to_ns(taken_ticks_);
+  }
+
+  const Profile& profile_;
+
   const uint64_t at_;
   std::vector<ArenaState>& states_;
-  uint64_t events_ = 0;
+  uint64_t events_ = 0, ticks_ = 0, taken_ticks_ = 0;
+  std::map<uint64_t, size_t> index_of_;  // by the log's number
+  std::map<Place, Live> uses_;
 };
 
 std::string place_text(int32_t place) {
@@ -197,13 +253,14 @@ ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
 std::vector<ArenaState> arenas_at(Profile& profile, const ArenaInstant& instant,
                                   const Progress& progress) {
   std::vector<ArenaState> states;
-  if (instant.events == ArenaInstant::kEnd) {
+  if (instant.events == ArenaInstant::kEnd && !has_uses(profile.definitions())) {
     Snapshot::take(profile.replay().arenas(), states);
     return states;
   }
   if (instant.events > 0) {
-    Snapshot snapshot(instant.events, states);
+    Snapshot snapshot(profile, instant.events, states);
     profile.replay_again(snapshot, progress);
+    snapshot.finish();
   }
   states.resize(profile.replay().arenas().arenas().size());  // arenas of later have nothing yet
   return states;
@@ -213,7 +270,8 @@ void write_arenas(Profile& profile, const ArenaInstant& instant,
                   const std::vector<ArenaState>& states, size_t top, std::ostream& out,
                   const TextStyle& style) {
   const size_t columns = size_columns(style);
-  const size_t used = 2 + 2 + columns + 1 + kRowCountColumns + 2;
+  const bool says_use = has_uses(profile.definitions());
+  const size_t used = 2 + 2 + columns + 1 + kRowCountColumns + 2 + (says_use ? kUseColumns + 2 : 0);
   const auto width = static_cast<size_t>(style.width);
   const size_t room = width > used ? width - used : 0;
   const size_t map_columns = std::min(kMapColumns, width - kAddressColumns - columns - 4);
@@ -244,9 +302,11 @@ void write_arenas(Profile& profile, const ArenaInstant& instant,
     uint64_t other = 0;
     for (size_t i = top; i < rows.size(); ++i) other += rows[i].bytes;
     for (size_t i = 0; i < std::min(top, rows.size()); ++i) {
-      out << fmt::format(
-          "  {} {} {}  {}\n", map.letter(i, style), right(size_text(rows[i].bytes, style), columns),
-          right(grouped(rows[i].count), kRowCountColumns), cut_title(rows[i].title, room, style));
+      out << fmt::format("  {} {} {}  {}{}\n", map.letter(i, style),
+                         right(size_text(rows[i].bytes, style), columns),
+                         right(grouped(rows[i].count), kRowCountColumns),
+                         says_use ? left(rows[i].when_used(), kUseColumns) + "  " : "",
+                         cut_title(rows[i].title, room, style));
     }
     if (other > 0) {
       out << fmt::format("    {} {}  {} more sites\n", right(size_text(other, style), columns),
@@ -267,6 +327,14 @@ void write_arenas(Profile& profile, const ArenaInstant& instant,
           fmt::format("  {} in use in memory that the log does not have", size_text(bytes, style)),
           out, style);
     }
+  }
+  if (says_use) {
+    out << '\n';
+    write_wrapped(
+        "used: when most of a site's bytes were last seen used before then, or first after it, in "
+        "arguments of "
+        "launches, copies and fills; docs/views.md, \"Last use\"",
+        out, style);
   }
   if (!mapped) return;
   out << '\n';

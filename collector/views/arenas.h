@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/timeline/block_uses.h"
 #include "collector/timeline/moment.h"
 #include "collector/views/heading.h"
 
@@ -24,6 +25,9 @@ struct ArenaBlock {
   uint64_t address = 0, bytes = 0;
   uint32_t name = 0, stack = 0;
   bool alone = false;  ///< in no segment
+  // Of a log with uses: how they stand to the instant, and by how long.
+  UseAtPeak use = UseAtPeak::kNotKnown;
+  int64_t use_ns = 0;
 };
 /// One arena at that instant.
 struct ArenaState {

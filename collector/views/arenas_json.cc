@@ -1,5 +1,6 @@
 #include "collector/views/arena_map.h"
 #include "collector/views/arenas.h"
+#include "collector/views/use_words.h"
 
 namespace gpupeak::collector {
 
@@ -56,6 +57,10 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
       Json held = {{"address", block.address},
                    {"bytes", block.bytes},
                    {"site", arena_block_title(profile, block)}};
+      if (has_uses(profile.definitions())) {
+        held["use"] = name_of(block.use);
+        held["use_ns"] = has_time(block.use) ? Json(block.use_ns) : Json();
+      }
       for (const Frame& frame : profile.symbolizer().stack(block.stack)) {
         if (!frame.is_python) continue;
         held["python"].push_back(

@@ -3,36 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "collector/analyze/arena_summary.h"
 #include "collector/text/title_text.h"
+#include "collector/views/use_words.h"
 
 namespace gpupeak::collector {
 namespace {
-
-struct UseName {
-  UseAtPeak use;
-  std::string_view name;  ///< in JSON
-  std::string_view text;
-};
-/// In the order in which they are shown.
-constexpr std::array<UseName, 6> kUses{{
-    {UseAtPeak::kOver, "over", "not seen used after the peak"},
-    {UseAtPeak::kEarly, "early", "not seen used before it"},
-    {UseAtPeak::kNever, "never", "not seen used at all"},
-    {UseAtPeak::kIdle, "idle", "longest without use around it"},
-    {UseAtPeak::kInUse, "in_use", "used before and after"},
-    {UseAtPeak::kNotKnown, "not_known", "not known"},
-}};
-
-std::string_view name_of(UseAtPeak use) {
-  return std::find_if(kUses.begin(), kUses.end(), [&](const UseName& of) { return of.use == use; })
-      ->name;
-}
 
 /// Rows of a site and a use, as its holders are called.
 struct UseRow {
@@ -77,31 +57,6 @@ uint64_t sum_of(const LastUse& of, UseAtPeak use) {
   uint64_t bytes = 0;
   for (const LastUse::Row& row : of.rows) bytes += row.use == use ? row.bytes : 0;
   return bytes;
-}
-
-std::string range_text(const UseRow& row) {
-  const std::string shortest = duration(row.shortest_ns), longest = duration(row.longest_ns);
-  return shortest == longest ? shortest : shortest + " to " + longest;
-}
-std::string when_text(const UseRow& row) {
-  switch (row.use) {
-    case UseAtPeak::kOver:
-      return "last " + range_text(row) + " before";
-    case UseAtPeak::kEarly:
-      return "first " + range_text(row) + " after";
-    case UseAtPeak::kIdle:
-      return "none for " + range_text(row);
-    case UseAtPeak::kNever:
-      return "not seen";
-    case UseAtPeak::kInUse:
-    case UseAtPeak::kNotKnown:
-      break;
-  }
-  return "";
-}
-/// Whether the memory was idle at the peak, so that it could have been elsewhere.
-bool may_be_moved(UseAtPeak use) {
-  return use != UseAtPeak::kInUse && use != UseAtPeak::kNotKnown;
 }
 
 void write_notes(const LastUses& uses, std::ostream& out, const TextStyle& style) {
@@ -155,9 +110,9 @@ void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ost
             << fmt::format("{} {} {}  {}  site\n", right("size", size_columns(style)),
                            right("%", 5), right("blocks", kRowCountColumns),
                            left("used", kWhenColumns));
-      const std::string head = fmt::format("{} {}  {}  ", figures(row.bytes),
-                                           right(grouped(row.blocks), kRowCountColumns),
-                                           left(when_text(row), kWhenColumns));
+      const std::string head = fmt::format(
+          "{} {}  {}  ", figures(row.bytes), right(grouped(row.blocks), kRowCountColumns),
+          left(when_used(row.use, row.shortest_ns, row.longest_ns), kWhenColumns));
       const size_t used = display_width(head);
       out << head << cut_title(row.title, width > used ? width - used : 0, style) << '\n';
     }
@@ -189,14 +144,14 @@ void write_last_use_json(Profile& profile, const LastUses& uses, size_t top, std
         ++other_rows;
         continue;
       }
-      const bool has_time = may_be_moved(row.use) && row.use != UseAtPeak::kNever;
+      const bool is_timed = has_time(row.use);
       device["rows"].push_back({{"use", name_of(row.use)},
                                 {"title", row.title},
                                 {"kind", row.kind},
                                 {"bytes", row.bytes},
                                 {"blocks", row.blocks},
-                                {"shortest_ns", has_time ? Json(row.shortest_ns) : Json()},
-                                {"longest_ns", has_time ? Json(row.longest_ns) : Json()}});
+                                {"shortest_ns", is_timed ? Json(row.shortest_ns) : Json()},
+                                {"longest_ns", is_timed ? Json(row.longest_ns) : Json()}});
     }
     device["other_bytes"] = other_bytes;
     device["other_rows"] = other_rows;
