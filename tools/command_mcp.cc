@@ -17,6 +17,7 @@
 #include "collector/text/sanitize.h"
 #include "command_line.h"
 #include "commands.h"
+#include "exec_arguments.h"
 #include "exit_codes.h"
 #include "self.h"
 
@@ -209,9 +210,7 @@ Said run_self(const std::vector<std::string>& words) {
   const std::string self = own_path();
   std::vector<std::string> all{"gpupeak"};
   all.insert(all.end(), words.begin(), words.end());
-  std::vector<char*> arguments;
-  for (std::string& word : all) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = exec_arguments(all);
   pid_t child = -1;
   const int error = posix_spawn(&child, self.c_str(), &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);

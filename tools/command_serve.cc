@@ -10,6 +10,7 @@
 #include "collector/text/sanitize.h"
 #include "command_line.h"
 #include "commands.h"
+#include "exec_arguments.h"
 #include "exit_codes.h"
 #include "say.h"
 #include "self.h"
@@ -38,17 +39,15 @@ int serve(const ServeOptions& options) {
         "prometheus-cpp-dev, then build gpupeak from its source (docs/fleet.md)");
     return kOwnFailure;
   }
-  std::vector<std::string> words = {program,
-                                    options.folder,
-                                    options.listen,
-                                    options.textfile,
-                                    std::to_string(static_cast<long>(options.every)),
-                                    std::to_string(options.most),
-                                    options.procfs,
-                                    options.otlp};
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<std::string> words = {program,
+                                          options.folder,
+                                          options.listen,
+                                          options.textfile,
+                                          std::to_string(static_cast<long>(options.every)),
+                                          std::to_string(options.most),
+                                          options.procfs,
+                                          options.otlp};
+  const std::vector<char*> arguments = exec_arguments(words);
   execv(program.c_str(), arguments.data());
   say("cannot start {}: {}", program, strerror(errno));
   return kOwnFailure;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "collector/text/sanitize.h"
+#include "exec_arguments.h"
 #include "exit_codes.h"
 #include "run_limit.h"
 #include "say.h"
@@ -37,10 +38,7 @@ void make_up_for_audit() {
 }  // namespace
 
 [[noreturn]] void become(const std::vector<std::string>& command, int failure) {
-  std::vector<char*> arguments;
-  for (const std::string& argument : command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = exec_arguments(command);
   execvp(arguments[0], arguments.data());
   const int error = errno;
   if (failure < 0)

@@ -18,6 +18,7 @@
 #include "collector/files/regular_file.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "exec_arguments.h"
 #include "exit_codes.h"
 #include "output.h"
 #include "self.h"
@@ -58,9 +59,7 @@ void write_text(const std::string& path, const std::string& text) {
   if (out < 0 || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) {
     _exit(kOwnFailure);
   }
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = exec_arguments(words);
   execv(arguments[0], arguments.data());
   _exit(kOwnFailure);
 }

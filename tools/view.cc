@@ -39,6 +39,7 @@ std::vector<std::vector<collector::Held>> live_at(const collector::Profile& prof
   const collector::ScopeId usual = profile.scope("");
   const std::vector<collector::ScopeId> sides = collector::sides(profile);
   std::vector<collector::NamedMoment> found;
+  found.reserve(moments.size());
   for (const std::string& moment : moments) {
     found.push_back(moment == "peak" ? collector::peak_moment(profile, usual)
                                      : collector::find_moment(profile, usual, moment));

@@ -121,6 +121,7 @@ void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, Gro
                         std::ostream& out, const TextStyle& style) {
   TimeRows maker(profile, by);
   std::vector<TimeTable> tables;
+  tables.reserve(held.size());
   for (const HeldTime& sum : held) tables.push_back(maker.table(sum, top));
   const Quality quality = profile.quality();
   write_losses(quality, out, style);

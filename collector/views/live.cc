@@ -175,6 +175,7 @@ void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, siz
                 std::ostream& out, const TextStyle& style) {
   HolderRows rows(profile, by);
   std::vector<HolderTable> tables;
+  tables.reserve(held.size());
   for (const Held& sum : held) tables.push_back(rows.table(sum, top, false));
   write_losses(profile.quality(), out, style);
   for (size_t i = 0; i < held.size(); ++i) {

@@ -38,6 +38,7 @@ std::string answer_data(const WhatIf& what_if) {
 void write_what_if_page(const std::vector<WhatIf>& all, const std::string& tool_version,
                         std::ostream& out) {
   std::vector<std::string> answers;
+  answers.reserve(all.size());
   for (const WhatIf& what_if : all) answers.push_back(answer_data(what_if));
   write_page("whatif", answers, tool_version, out);
 }
