@@ -42,6 +42,7 @@ std::vector<Row> rows_of(Profile& profile, ScopeId scope) {
   }
   std::vector<Row> list;
   std::vector<Holder> sites;
+  sites.reserve(rows.size());
   for (auto& [key, row] : rows) sites.push_back(std::move(row.site));
   tell_apart(sites);
   for (auto& [key, row] : rows) {

@@ -73,6 +73,7 @@ class TimeRows {
     }
     // In one table, so that titles which begin alike are told apart.
     std::vector<Contribution> each;
+    each.reserve(first.size());
     for (const auto& [number, group] : first) each.push_back({group, each.size() + 1, 1});
     std::vector<Holder> named = by_.table(each, kAllRows, false).rows;
     std::vector<TimeRow> rows(each.size());

@@ -47,6 +47,7 @@ std::vector<UseRow> rows_of(Profile& profile, const LastUse& of) {
     row.longest_ns = std::max(row.longest_ns, part.longest_ns);
   }
   std::vector<UseRow> rows;
+  rows.reserve(by_title.size());
   for (auto& [key, row] : by_title) rows.push_back(std::move(row));
   std::stable_sort(rows.begin(), rows.end(),
                    [](const UseRow& a, const UseRow& b) { return a.bytes > b.bytes; });

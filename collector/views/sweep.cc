@@ -66,7 +66,7 @@ void write_table(const SweepReport& report, const SweepRuns& runs, std::ostream&
   }
   std::string legend;
   for (size_t i = 0; i < std::min(tags.size(), kMostTags); ++i) {
-    legend += fmt::format("{}{} {}", legend.empty() ? "  " : "  ", kShades[i], tags[i]);
+    legend += fmt::format("  {} {}", kShades[i], tags[i]);
   }
   if (tags.size() > kMostTags) legend += fmt::format("  {} others", kShades[kMostTags]);
   if (!legend.empty()) write_wrapped(legend, out, style);

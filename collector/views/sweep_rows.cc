@@ -30,6 +30,7 @@ std::vector<std::string> largest_tags(const SweepRuns& runs) {
     for (const TagShare& tag : run->tags) most[tag.name] = std::max(most[tag.name], tag.bytes);
   }
   std::vector<std::string> names;
+  names.reserve(most.size());
   for (const auto& [name, bytes] : most) names.push_back(name);
   std::stable_sort(names.begin(), names.end(),
                    [&](const std::string& a, const std::string& b) { return most[a] > most[b]; });

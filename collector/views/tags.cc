@@ -52,6 +52,7 @@ void sort_by_bytes(std::vector<T>& rows) {
 
 std::vector<Share> shares(const std::map<std::string, Share>& by_name, std::string_view last) {
   std::vector<Share> rows;
+  rows.reserve(by_name.size());
   for (const auto& [name, share] : by_name) rows.push_back({name, share.bytes, share.count});
   sort_by_bytes(rows);
   std::stable_partition(rows.begin(), rows.end(),
