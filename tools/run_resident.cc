@@ -5,6 +5,7 @@
 #include <linux/kcmp.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,7 +76,9 @@ class Reading {
       mapping_.name = name_;
       // A log is a file that is mapped to be written; a deleted one cannot be read.
       is_log_ = next.is_writable && name_.starts_with('/') && is_log();
-      kind_ = smaps::kind_of(mapping_, before_);
+      kind_ = smaps::kind_of(mapping_, before_, [this](uint64_t address, uint64_t& word) {
+        return read_word(address, word);
+      });
       if (is_log_) log_mapped_ += next.end - next.begin;
     } else if (line.starts_with("Rss:")) {
       const uint64_t bytes = bytes_in(line);
@@ -98,6 +101,12 @@ class Reading {
   }
 
  private:
+  bool read_word(uint64_t address, uint64_t& word) const {
+    const iovec to{&word, sizeof word};
+    const iovec from{reinterpret_cast<void*>(address), sizeof word};
+    return process_vm_readv(process_, &to, 1, &from, 1, 0) == sizeof word;
+  }
+
   bool is_log() {
     if (name_ == log_) return true;
     if (counters_ || name_ == looked_at_) return false;

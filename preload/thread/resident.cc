@@ -36,13 +36,11 @@ struct Causes {
   uint64_t log_mapped = 0;
 };
 
-/// Arenas that are full and lie side by side are one mapping. malloc's first word in each leads to
-/// the arena's state, which lies near the beginning of one.
+/// Arenas that are full and lie side by side are one mapping.
 bool are_arenas(const Mapping& mapping) {
-  uint64_t state = 0;
+  uint64_t word = 0;
   return mapping.name.empty() && mapping.begin % smaps::kArena == 0 &&
-         copy_word(mapping.begin, state) && state >= smaps::kArena &&
-         state % smaps::kArena - 1 < 4095;
+         copy_word(mapping.begin, word) && smaps::is_arena_state(word);
 }
 
 uint64_t& cause_of(Causes& causes, const Mapping& mapping, ResidentKind kind) {
@@ -71,7 +69,7 @@ uint64_t static_data_of(const Mapping& mapping, uint64_t bytes) {
 }
 
 void add(Causes& causes, const Mapping& mapping, const Mapping& before, uint64_t bytes) {
-  const ResidentKind kind = smaps::kind_of(mapping, before);
+  const ResidentKind kind = smaps::kind_of(mapping, before, copy_word);
   cause_of(causes, mapping, kind) += bytes;
   if (kind == ResidentKind::kAnonymous) causes.static_data += static_data_of(mapping, bytes);
   if (kind == ResidentKind::kMalloc ||

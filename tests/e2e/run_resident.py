@@ -161,24 +161,27 @@ def only_touched(folder):
 
 
 def aligned_mapping(folder):
-    """A mapping of the program's that begins where an arena of malloc's could; the program is killed, so that `run` alone has seen it."""
+    """Mappings of the program's that begin where an arena of malloc's could, one of them no larger than an arena. Where the program is
+    killed `run` alone has seen them."""
     program = compiled(folder, """
         #include <signal.h>
         #include <string.h>
         #include <sys/mman.h>
         #include <unistd.h>
-        int main() {
-          char* at = mmap((void*)0x200000000000, 200 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-          if (at == (char*)0x200000000000) memset(at, 1, 200 << 20);
-          sleep(5);  /* a busy machine is looked at every few seconds */
-          raise(SIGKILL);
+        int main(int count, char** arguments) {
+          char* large = mmap((void*)0x200000000000, 200 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          if (large == (char*)0x200000000000) memset(large, 1, 200 << 20);
+          char* small = mmap((void*)0x210000000000, 40 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          if (small == (char*)0x210000000000) memset(small, 1, 40 << 20);
+          if (count > 1) { sleep(5); raise(SIGKILL); }  /* a busy machine is looked at every few seconds */
         }
     """)
     log = os.path.join(folder, "a.gplog")
-    subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", program], env=ENVIRONMENT, check=False)
-    whole = summary(log)
-    by_cause, total = causes(whole["metrics"])
-    expect(199 * MIB <= by_cause["mappings_bytes"] < 210 * MIB, f"{by_cause} of {total}")
+    for arguments in ([], ["killed"]):
+        subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", program, *arguments], env=ENVIRONMENT, check=False)
+        whole = summary(log)
+        by_cause, total = causes(whole["metrics"])
+        expect(239 * MIB <= by_cause["mappings_bytes"] < 250 * MIB, f"{arguments}: {by_cause} of {total}")
     of_process = causes(summary(f"{log}#{whole['run']['pid']}")["metrics"])
     expect(of_process == (by_cause, total), f"LOG#PID: {of_process}")
 

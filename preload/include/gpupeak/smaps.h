@@ -69,18 +69,31 @@ inline bool is_stack(const Mapping& mapping, const Mapping& before) {
          before.end - before.begin <= kMostGuard;
 }
 
-/// By chance other mappings begin there, too, but large ones are told by their size.
-inline bool is_arena(const Mapping& mapping) {
-  return mapping.begin % kArena == 0 && mapping.end - mapping.begin <= kArena;
+/// Whether an arena's first word can be this: malloc has there where the arena's state lies, near
+/// the beginning of one.
+constexpr bool is_arena_state(uint64_t word) {
+  constexpr uint64_t kNear = 4096;
+  return word >= kArena && word % kArena > 0 && word % kArena < kNear;
 }
 
-inline ResidentKind kind_of(const Mapping& mapping, const Mapping& before) {
+/// By chance other mappings begin there, too: one in 32 of those of 2 MiB and more, which newer
+/// kernels let begin at a multiple of 2 MiB. Large ones are told by their size, others by their
+/// first word. `read(address, word)` is false where nobody may read it.
+template <typename Read>
+bool is_arena(const Mapping& mapping, Read read) {
+  if (mapping.begin % kArena != 0 || mapping.end - mapping.begin > kArena) return false;
+  uint64_t word = 0;
+  return !read(mapping.begin, word) || is_arena_state(word);
+}
+
+template <typename Read>
+ResidentKind kind_of(const Mapping& mapping, const Mapping& before, Read read) {
   const std::string_view name = mapping.name;
   if (name == "[heap]") return ResidentKind::kMalloc;
   if (starts_with(name, "[stack") || is_stack(mapping, before)) return ResidentKind::kStacks;
   if (starts_with(name, "[anon_shmem")) return ResidentKind::kShared;
   if (name.empty() || starts_with(name, "[anon"))
-    return is_arena(mapping) ? ResidentKind::kMalloc : ResidentKind::kAnonymous;
+    return is_arena(mapping, read) ? ResidentKind::kMalloc : ResidentKind::kAnonymous;
   if (starts_with(name, "/dev/nvidia")) return ResidentKind::kDriver;
   const bool is_shared = starts_with(name, "/dev/shm/") || starts_with(name, "/SYSV") ||
                          starts_with(name, "/memfd:") || starts_with(name, "/dev/zero");
