@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 
 #include "collector/analyze/attribution.h"
 #include "collector/text/nearest.h"
@@ -64,6 +65,7 @@ CLI::Validator between(double low, double high) {
 
 std::vector<std::string> grouping_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(collector::kGroupings));
   for (const collector::Grouping& grouping : collector::kGroupings) {
     names.emplace_back(grouping.name);
   }

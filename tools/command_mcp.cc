@@ -162,7 +162,7 @@ std::string text_of(const Argument& argument, const Json& value) {
 std::vector<std::string> words_of(const Tool& tool, const Json& given) {
   if (!given.is_object()) throw Invalid{"arguments is no object"};
   for (const auto& [name, value] : given.items()) {
-    const auto known = [&](const Argument& argument) { return name == argument.name; };
+    const auto known = [&word = name](const Argument& argument) { return word == argument.name; };
     if (std::none_of(tool.arguments.begin(), tool.arguments.end(), known))
       throw Invalid{"there is no argument " + name};
   }
