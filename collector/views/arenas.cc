@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMapColumns = 64;
 constexpr size_t kAddressColumns = 14;
-constexpr size_t kUseColumns = 30;
+constexpr size_t kUseColumns = 34;
 
 /// Takes what was there after so many events, or in the end; what follows says when that was used,
 /// and keeps the sums whole.
@@ -331,9 +331,8 @@ void write_arenas(Profile& profile, const ArenaInstant& instant,
   if (says_use) {
     out << '\n';
     write_wrapped(
-        "used: when most of a site's bytes were last seen used before then, or first after it, in "
-        "arguments of "
-        "launches, copies and fills; docs/views.md, \"Last use\"",
+        "used: of most of a site's bytes, when they were last seen used before then, or first "
+        "after it",
         out, style);
   }
   if (!mapped) return;

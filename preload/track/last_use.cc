@@ -218,7 +218,8 @@ __attribute__((noinline)) void began_again(uint64_t arena, uint64_t address, uin
 void arena_use_began(uint64_t arena, uint64_t address, uint64_t bytes) {
   if (!g_given_addresses.may_hold(address)) return;  // it is of the host
   const BookGuard guard;
-  if (guard && enter_at_once(address, bytes, arena) == nullptr) began_again(arena, address, bytes);
+  if (!guard) return;
+  if (enter_at_once(address, bytes, arena) == nullptr) began_again(arena, address, bytes);
 }
 
 GPUPEAK_HOT void torch_use_began(uint64_t arena, uint64_t address, uint64_t bytes) {
