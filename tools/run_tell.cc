@@ -34,7 +34,10 @@ std::string screen_of(const std::string& log, ScreenAhead* ahead) {
 uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
                           const std::vector<RunLog>& logs, const collector::RunRecord& seen) {
   constexpr uint64_t kWorthWords = 16 << 20, kNearly = 16;  // parts
-  for (const RunLog& log : logs) known_bytes = std::max(known_bytes, rss_peak_of(log.path));
+  for (const RunLog& log : logs) {
+    if (!has_end(log.path)) return 0;  // it may be this one, whose peak nobody has written down
+    known_bytes = std::max(known_bytes, rss_peak_of(log.path));
+  }
   for (const auto& process : seen.unrecorded)
     known_bytes = std::max(known_bytes, process.rss_bytes.value_or(0));
   for (const auto& process : seen.resident) known_bytes = std::max(known_bytes, process.rss_bytes);
