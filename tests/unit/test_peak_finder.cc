@@ -128,13 +128,14 @@ TEST_CASE("peak_finder: a block in another's place is neither dip nor double cou
           "[collector]") {
   PeakFinder peaks;
   const std::array<ScopeId, 1> scope{peaks.add_scope()};
-  const PeakFinder::Counting counting{peaks.scope_list(scope), 0};
+  const PeakFinder::Counting counting{peaks.scope_list(scope), OwnerId{}};
   peaks.add_context(counting);
-  const Site site{7, 0}, other{8, 0};
-  peaks.add({0, 100, site, counting}, 1);
-  peaks.replace({0, 100, counting}, {0, 130, site, counting}, 2);
-  peaks.replace({0, 130, counting}, {1, 130, other, counting}, 3);
-  peaks.replace({1, 130, counting}, {0, 20, site, counting}, 4);
+  const Site site{7, ContextId{}}, other{8, ContextId{}};
+  constexpr BlockNumber kBlock{0}, kInItsPlace{1};
+  peaks.add({kBlock, 100, site, counting}, 1);
+  peaks.replace({kBlock, 100, counting}, {kBlock, 130, site, counting}, 2);
+  peaks.replace({kBlock, 130, counting}, {kInItsPlace, 130, other, counting}, 3);
+  peaks.replace({kInItsPlace, 130, counting}, {kBlock, 20, site, counting}, 4);
   CHECK(peaks.take_recent_max(scope[0]) == 130);
   peaks.finish();
   CHECK(peaks.scope(scope[0]).current == 20);
