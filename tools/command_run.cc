@@ -265,8 +265,14 @@ class Run {
   void record() {
     collector::RunRecord seen;
     descendants_->finish(seen);
-    if (options_.children != "none" && options_.children != "all")
-      descendants_->add_little_recorded(seen);
+    if (options_.children == "none") {
+      descendants_->add_not_recorded("--children none", seen);
+    } else if (options_.children != "all") {
+      descendants_->add_not_recorded(
+          "little of it is heap or mappings, the rest static data, stacks or shared memory; "
+          "--children all has its causes",
+          seen);
+    }
     // One that has become another user's since then has a log of ours.
     std::erase_if(seen.unrecorded, [this](const auto& one) {
       return std::any_of(logs_.begin(), logs_.end(), [&one](const RunLog& log) {

@@ -357,7 +357,7 @@ void Descendants::finish(collector::RunRecord& record) {
   resident_.add_to(record);
 }
 
-void Descendants::add_little_recorded(collector::RunRecord& record) const {
+void Descendants::add_not_recorded(const char* why, collector::RunRecord& record) const {
   for (const collector::RunRecord::Resident& seen : record.resident) {
     const auto name = loaded_.find(static_cast<pid_t>(seen.pid));
     const uint64_t all =
@@ -367,9 +367,7 @@ void Descendants::add_little_recorded(collector::RunRecord& record) const {
     Unrecorded one;
     one.pid = seen.pid;
     one.name = name->second;
-    one.why =
-        "little of it is heap or mappings, the rest static data, stacks or shared memory; "
-        "--children all has its causes";
+    one.why = why;
     one.rss_bytes = seen.rss_bytes;
     record.unrecorded.push_back(one);
   }

@@ -40,9 +40,9 @@ class Descendants {
   /// had 16 MiB resident; processes that still run; what was resident of all. Processes that may be
   /// about to end are waited for, at most a second.
   void finish(collector::RunRecord& record);
-  /// Adds processes that had the library and 16 MiB or more of their own memory resident, as if
-  /// they had not been recorded. The caller leaves out those that have a log.
-  void add_little_recorded(collector::RunRecord& record) const;
+  /// Adds processes that had the library and 16 MiB or more of their own memory resident, as ones
+  /// that were not recorded. `why`: for people. The caller leaves out those that have a log.
+  void add_not_recorded(const char* why, collector::RunRecord& record) const;
   /// Whether there is a /proc to look at.
   bool could_look() const { return first_start_ != 0; }
 
