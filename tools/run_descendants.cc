@@ -360,10 +360,7 @@ void Descendants::finish(collector::RunRecord& record) {
 void Descendants::add_not_recorded(const char* why, collector::RunRecord& record) const {
   for (const collector::RunRecord::Resident& seen : record.resident) {
     const auto name = loaded_.find(static_cast<pid_t>(seen.pid));
-    const uint64_t all =
-        seen.malloc_bytes + seen.anonymous_bytes + seen.stacks_bytes + seen.shared_bytes;
-    const uint64_t own = all - std::min(all, seen.shared_anonymous_bytes);
-    if (name == loaded_.end() || own < kWorthWords) continue;
+    if (name == loaded_.end() || bytes_of_its_own(seen) < kWorthWords) continue;
     Unrecorded one;
     one.pid = seen.pid;
     one.name = name->second;

@@ -169,6 +169,12 @@ std::optional<uint64_t> proportional_bytes(pid_t process) {
 
 }  // namespace
 
+uint64_t bytes_of_its_own(const Resident& seen) {
+  const uint64_t all =
+      seen.malloc_bytes + seen.anonymous_bytes + seen.stacks_bytes + seen.shared_bytes;
+  return all - std::min(all, seen.shared_anonymous_bytes);
+}
+
 void RunResident::note(pid_t process, uint64_t start_time, uint64_t rss_bytes) {
   noted_[process] = {start_time, rss_bytes};
 }

@@ -17,6 +17,9 @@
 
 namespace gpupeak::tools {
 
+/// Of what a process had resident: neither files nor pages that others have by fork, too.
+uint64_t bytes_of_its_own(const collector::RunRecord::Resident& seen);
+
 class RunResident {
  public:
   /// A process that lives, and the bytes that the kernel counts as resident of it.

@@ -11,6 +11,7 @@
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "first_screen.h"
+#include "run_resident.h"
 #include "say.h"
 #include "terminal.h"
 
@@ -40,7 +41,11 @@ uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
   }
   for (const auto& process : seen.unrecorded)
     known_bytes = std::max(known_bytes, process.rss_bytes.value_or(0));
-  for (const auto& process : seen.resident) known_bytes = std::max(known_bytes, process.rss_bytes);
+  // Where much of it is the process's own, one that is not among those above was not recorded.
+  for (const auto& process : seen.resident) {
+    if (bytes_of_its_own(process) < kWorthWords)
+      known_bytes = std::max(known_bytes, process.rss_bytes);
+  }
   const bool is_known = largest_bytes - largest_bytes / kNearly <= known_bytes;
   return is_known || largest_bytes < kWorthWords ? 0 : largest_bytes;
 }
