@@ -31,8 +31,6 @@ using Unrecorded = collector::RunRecord::Unrecorded;
 constexpr int kShare = 200;
 constexpr std::chrono::milliseconds kCredit{10};
 
-constexpr uint64_t kWorthWords = 16 << 20;
-
 std::optional<std::string> content(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return std::nullopt;

@@ -76,12 +76,10 @@ class Reading {
       mapping_.name = name_;
       // A log is a file that is mapped to be written; a deleted one cannot be read.
       is_log_ = next.is_writable && name_.starts_with('/') && is_log();
-      kind_ = smaps::kind_of(mapping_, before_, [this](uint64_t address, uint64_t& word) {
-        return read_word(address, word);
-      });
       if (is_log_) log_mapped_ += next.end - next.begin;
     } else if (line.starts_with("Rss:")) {
       const uint64_t bytes = bytes_in(line);
+      kind_ = bytes == 0 ? ResidentKind::kFiles : kind();
       resident_.rss_bytes += bytes;
       part() += bytes;
       if (kind_ == ResidentKind::kAnonymous)
@@ -101,6 +99,11 @@ class Reading {
   }
 
  private:
+  ResidentKind kind() const {
+    return smaps::kind_of(mapping_, before_, [this](uint64_t address, uint64_t& word) {
+      return read_word(address, word);
+    });
+  }
   bool read_word(uint64_t address, uint64_t& word) const {
     const iovec to{&word, sizeof word};
     const iovec from{reinterpret_cast<void*>(address), sizeof word};

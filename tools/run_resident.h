@@ -17,6 +17,9 @@
 
 namespace gpupeak::tools {
 
+/// Of a process without a log: as much of it is worth a word.
+inline constexpr uint64_t kWorthWords = 16 << 20;
+
 /// Of what a process had resident: neither files nor pages that others have by fork, too.
 uint64_t bytes_of_its_own(const collector::RunRecord::Resident& seen);
 

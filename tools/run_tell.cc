@@ -34,7 +34,7 @@ std::string screen_of(const std::string& log, ScreenAhead* ahead) {
 
 uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
                           const std::vector<RunLog>& logs, const collector::RunRecord& seen) {
-  constexpr uint64_t kWorthWords = 16 << 20, kNearly = 16;  // parts
+  constexpr uint64_t kNearly = 16;  // parts
   for (const RunLog& log : logs) {
     if (!has_end(log.path)) return 0;  // it may be this one, whose peak nobody has written down
     known_bytes = std::max(known_bytes, rss_peak_of(log.path));

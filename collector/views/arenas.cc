@@ -24,12 +24,13 @@ constexpr size_t kUseColumns = 34;
 class Snapshot : public ReplayObserver {
  public:
   Snapshot(const Profile& profile, uint64_t at, std::vector<ArenaState>& states)
-      : profile_(profile), at_(at), states_(states) {}
+      : profile_(profile), has_uses_(has_uses(profile.definitions())), at_(at), states_(states) {}
   void after(const Event& event) override {
     ticks_ = event.ticks;
     if (++events_ == at_) take_now();
   }
   void on_arena_block(const ArenaBlockChange& change) override {
+    if (!has_uses_) return;
     const size_t arena = replay().arenas().holder(change.holder).arena;
     index_of_[change.arena] = arena;
     const Place place{arena, change.address};
@@ -97,6 +98,7 @@ class Snapshot : public ReplayObserver {
   }
 
   const Profile& profile_;
+  const bool has_uses_;
 
   const uint64_t at_;
   std::vector<ArenaState>& states_;

@@ -10,6 +10,7 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
   Json json = view_json(profile, "gpupeak.pools/1");
   json["at"] = {{"name", instant.name}, {"time_ns", instant.time_ns}};
   json["pools"] = Json::array();
+  const bool says_use = has_uses(profile.definitions());
   for (size_t arena = 0; arena < states.size(); ++arena) {
     const ArenaState& state = states[arena];
     const ArenaTable::Arena& info = table.arenas()[arena];
@@ -57,7 +58,7 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
       Json held = {{"address", block.address},
                    {"bytes", block.bytes},
                    {"site", arena_block_title(profile, block)}};
-      if (has_uses(profile.definitions())) {
+      if (says_use) {
         held["use"] = name_of(block.use);
         held["use_ns"] = has_time(block.use) ? Json(block.use_ns) : Json();
       }

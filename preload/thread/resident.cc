@@ -69,11 +69,11 @@ uint64_t static_data_of(const Mapping& mapping, uint64_t bytes) {
 }
 
 void add(Causes& causes, const Mapping& mapping, const Mapping& before, uint64_t bytes) {
+  if (bytes == 0) return;
   const ResidentKind kind = smaps::kind_of(mapping, before, copy_word);
   cause_of(causes, mapping, kind) += bytes;
   if (kind == ResidentKind::kAnonymous) causes.static_data += static_data_of(mapping, bytes);
-  if (kind == ResidentKind::kMalloc ||
-      (kind == ResidentKind::kAnonymous && bytes > 0 && are_arenas(mapping)))
+  if (kind == ResidentKind::kMalloc || (kind == ResidentKind::kAnonymous && are_arenas(mapping)))
     causes.malloc += bytes;
 }
 

@@ -191,16 +191,13 @@ inline __attribute__((always_inline)) void look_by(const Layout& layout, void* c
 
 GPUPEAK_HOT bool look_at_parameters(const void* function, void* const* parameters,
                                     void* const* extra, SeenWords& seen) {
-  if (__builtin_expect(parameters == nullptr, 0)) {
-    if (extra != nullptr && look_at_buffer(extra, seen)) return true;
-    const Layout* const layout = find_layout(reinterpret_cast<uint64_t>(function));
-    if (layout == nullptr) return false;
-    if (layout->count > 0) note_unread_launch();
-    return true;
-  }
+  if (parameters == nullptr && extra != nullptr && look_at_buffer(extra, seen)) return true;
   const Layout* const layout = find_layout(reinterpret_cast<uint64_t>(function));
   if (__builtin_expect(layout == nullptr, 0)) return false;
-  look_by(*layout, parameters, seen);
+  if (__builtin_expect(parameters != nullptr, 1))
+    look_by(*layout, parameters, seen);
+  else if (layout->count > 0)
+    note_unread_launch();
   return true;
 }
 
