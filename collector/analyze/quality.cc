@@ -59,14 +59,14 @@ class QualityReport {
     quality_.warnings.push_back({code, std::move(message), std::move(about)});
   }
   bool has(uint64_t bit) const { return (page_.quality & bit) != 0; }
+  /// Of the heap; more than there are records where a sample is recorded, or none.
+  uint64_t counted_calls() const { return page_.heap_alloc_count + page_.heap_free_count; }
 
   void count() {
     const StreamCounts& stream = replay_.stream_counts();
     quality_.events = stream.events;
     quality_.device_events = stream.device_events;
-    quality_.host_events = stream.host_events;
-    if (replay_.log().left_heap_out())
-      quality_.host_events += page_.heap_alloc_count + page_.heap_free_count;
+    quality_.host_events = stream.mapping_events + std::max(stream.heap_events, counted_calls());
     quality_.slow_clock = has(GPUPEAK_Q_NO_TSC);
     quality_.dropped_events = page_.dropped_events + stream.missing_device_events;
     quality_.truncated_stacks = page_.truncated_stacks;

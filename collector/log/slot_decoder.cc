@@ -63,7 +63,8 @@ struct HotFields {
 
 StreamCounts& StreamCounts::operator+=(const StreamCounts& other) {
   events += other.events;
-  host_events += other.host_events;
+  heap_events += other.heap_events;
+  mapping_events += other.mapping_events;
   device_events += other.device_events;
   unknown_records += other.unknown_records;
   corrupt_chunks += other.corrupt_chunks;
@@ -136,7 +137,7 @@ size_t SlotDecoder::decode_hot(std::span<Event> events, uint64_t limit) {
   ticks_ = fields.ticks;
   address_ = fields.address;
   counts_.events += count;
-  counts_.host_events += count;
+  counts_.heap_events += count;
   if (!sound) give_up_chunk();
   return count;
 }
@@ -171,7 +172,7 @@ bool SlotDecoder::decode_extended(Event& event, bool& known) {
   counts_.unknown_records += !known;
   counts_.events += known;
   counts_.device_events += known && is_device_event(tag);
-  counts_.host_events += known && tag >= GPUPEAK_REC_MAP && tag <= GPUPEAK_REC_REMAP;
+  counts_.mapping_events += known && tag >= GPUPEAK_REC_MAP && tag <= GPUPEAK_REC_REMAP;
   return true;
 }
 

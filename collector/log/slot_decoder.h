@@ -13,7 +13,8 @@ namespace gpupeak::collector {
 
 struct StreamCounts {
   uint64_t events = 0;                 ///< records, fillers and unknown ones left out
-  uint64_t host_events = 0;            ///< of them hot records and mappings
+  uint64_t heap_events = 0;            ///< of them hot records
+  uint64_t mapping_events = 0;         ///< of them the host's mappings
   uint64_t device_events = 0;          ///< of them numbered ones
   uint64_t unknown_records = 0;        ///< of a newer writer: skipped
   uint64_t corrupt_chunks = 0;         ///< decoding stopped inside

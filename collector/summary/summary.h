@@ -436,7 +436,9 @@ struct Quality {
   bool events_lost = false;  ///< what no counter tells may be more, or less where frees were lost
   bool log_complete = true;  ///< the process ended by itself and nothing of its log is missing
   LogEnd log_end = LogEnd::kInOrder;
-  uint64_t events = 0, device_events = 0, host_events = 0;
+  uint64_t events = 0;         ///< records that were read
+  uint64_t device_events = 0;  ///< of them the driver's
+  uint64_t host_events = 0;    ///< the heap's calls, recorded or counted, and mappings
   uint64_t dropped_events = 0;
   uint64_t truncated_stacks = 0;
   uint64_t unmatched_frees = 0;     ///< device frees of pointers never seen

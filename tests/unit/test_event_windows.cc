@@ -34,8 +34,13 @@ Told told(const Event& event) {
 using Counts = std::vector<uint64_t>;
 
 Counts told(const StreamCounts& counts) {
-  return {counts.events,          counts.host_events,    counts.device_events,
-          counts.unknown_records, counts.corrupt_chunks, counts.missing_device_events};
+  return {counts.events,
+          counts.heap_events,
+          counts.mapping_events,
+          counts.device_events,
+          counts.unknown_records,
+          counts.corrupt_chunks,
+          counts.missing_device_events};
 }
 
 struct Merged {
