@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "collector/files/own_file.h"
 #include "collector/files/regular_file.h"
@@ -89,6 +90,26 @@ bool remove_log(const RunLog& log) {
   file.st_ino = log.inode;
   return collector::is_still_at(log.path, file) && unlink(log.path.c_str()) == 0;
 }
+
+/// Which names the library gives to the logs of a pattern. A folder may have a million other files:
+/// none of them is opened.
+class LogNames {
+ public:
+  explicit LogNames(const std::string& pattern) {
+    const std::string name = fs::path(pattern).filename();
+    if (name.ends_with(kEnding)) ending_ = kEnding;
+    begin_ = name.substr(0, std::min(name.find('%'), name.size() - ending_.size()));
+    if (begin_.ends_with('.')) begin_.pop_back();  // %r takes the dot before it away
+  }
+  bool may_be(const std::string& name) const {
+    return name.starts_with(begin_) && name.ends_with(ending_);
+  }
+
+ private:
+  static constexpr std::string_view kEnding = ".gplog";
+  std::string begin_;
+  std::string_view ending_;
+};
 
 std::optional<RunLog> read_log(const std::string& path, const RunName& run) {
   const File file(path, O_RDONLY);
@@ -169,13 +190,14 @@ OldLog remove_old_log(const std::string& path) {
 
 std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, const RunName& run) {
   std::vector<RunLog> logs;
-  std::set<fs::path> folders;
-  for (const std::string& pattern : patterns) folders.insert(fs::path(pattern).parent_path());
-  for (const fs::path& folder : folders) {
+  std::set<fs::path> seen;
+  for (const std::string& pattern : patterns) {
+    const LogNames names(pattern);
     std::error_code error;
-    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-         entry.increment(error)) {
-      if (!entry->is_regular_file(error)) continue;
+    for (fs::directory_iterator entry(fs::path(pattern).parent_path(), error), end;
+         !error && entry != end; entry.increment(error)) {
+      if (!names.may_be(entry->path().filename().native())) continue;
+      if (!seen.insert(entry->path()).second || !entry->is_regular_file(error)) continue;
       if (auto log = read_log(entry->path().string(), run)) logs.push_back(*std::move(log));
     }
   }

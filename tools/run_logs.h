@@ -31,9 +31,9 @@ struct RunLog {
   size_t parts = 0;  ///< logs of other programs of the process that join_programs() put into it
 };
 
-/// The run's logs in the folders of `patterns`. The one to report comes first: the started
-/// process's. If that has several, since it went on with other programs by exec, the one that used
-/// a GPU, else the last.
+/// The run's logs in the folders of `patterns`, by names that these give. The one to report comes
+/// first: the started process's. If that has several, since it went on with other programs by exec,
+/// the one that used a GPU, else the last.
 std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, const RunName& run);
 
 /// Whether its process runs, or may run on another machine.

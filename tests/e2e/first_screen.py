@@ -52,6 +52,14 @@ def expect_whole_story(said, mallocs):
     expect(scans == 0, f"{scans} files were read whole")
 
 
+def expect_same_events(said, whole):
+    """The first screen and the report that reads everything speak of the same number of calls."""
+    quality = whole["quality"]
+    counts = re.search(r"([\d ]+) device \+ ([\d ]+) host events", said)
+    expect(counts and [int(count.replace(" ", "")) for count in counts.groups()] == [quality["device_events"], quality["host_events"]],
+           f"other events than {quality}: {said}")
+
+
 def case_device_first():
     """Millions of mallocs do not keep the device's story waiting: by `run`, by the library alone, of a log on the disk, and with an empty cache as
     with a warm one."""
@@ -67,7 +75,8 @@ def case_device_first():
         expect(screen(first) == screen(second), f"the second one differs: {first}{second}")
         expect_whole_story(first, mallocs)
         whole = report(log)
-        expect(whole["quality"]["host_events"] > mallocs, f"the mallocs are not in the log: {whole['quality']}")
+        expect(whole["quality"]["events"] > mallocs, f"the mallocs are not in the log: {whole['quality']}")
+        expect_same_events(first, whole)
         peak = next(p for p in whole["peaks"] if p["scope"] == "device:0")
         expect(peak["bytes"] == 37748736 and peak["holders"][0]["site"] in first, f"the report has another peak: {peak}")
         expect(whole["metrics"]["device.peak_bytes"] == 37748736, "the report has another figure")
@@ -79,6 +88,15 @@ def case_device_first():
         done = subprocess.run([PROGRAM, str(few // 1000)], env=bare, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         expect(done.returncode == 7, f"{done}")
         expect_whole_story(done.stderr, few)
+
+
+def case_sampled():
+    """What is said of how much happened does not depend on what was recorded of it, nor on what is read."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = run(folder, PROGRAM, "400", code=7, LD_LIBRARY_PATH=DRIVER, GPUPEAK_HOST="sampled")
+        whole = report(log)
+        expect(whole["quality"]["events"] < 400_000 <= whole["quality"]["host_events"], f"not a sample: {whole['quality']}")
+        expect_same_events(text("report", "--short", log), whole)
 
 
 def case_waits():
@@ -98,6 +116,17 @@ def case_died():
         said = text("run", "-o", os.path.join(folder, "x.gplog"), "--", MUCH, code=9, LD_PRELOAD=SLOW_OPEN,
                     SLOW_FILE=os.path.basename(MUCH), OPEN_KILLS="1")
         expect("gpupeak: peak " in said and "has no names: the libraries' symbols could not be read" in said and "exit 9" in said, said)
+
+
+def case_other_files():
+    """The folder of the log may be full of other files: none is opened that cannot be a log of the run."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "photo"), "w") as file:
+            file.write("of a cat")
+        for name, found in (("x.gplog", "x.gplog"), ("%n.gplog", os.path.basename(MUCH) + ".gplog"), ("log.%r", "log"), ("log.%p.gplog", None)):
+            text("run", "-q", "-o", os.path.join(folder, name), "--", MUCH, code=9, LD_PRELOAD=SLOW_OPEN, SLOW_FILE="photo", OPEN_KILLS="1")
+            found = found or next(entry for entry in os.listdir(folder) if re.fullmatch(r"log\.\d+\.gplog", entry))
+            expect(report(os.path.join(folder, found))["quality"]["log_complete"], f"{name}: the run's end is not in its log")
 
 
 def counted(log, why=COUNTED):
