@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """What a person sees of real programs' logs: the summary after a run, the report, and the text of the page, word for word.
 
-README's first screen is one of them, `summary` of a training under the name that README gives it.
+README's first screen is one of them, `summary` of train_by_default under the name that README gives it.
 
 usage: screens.py summary|report|page GPUPEAK [NODE CHROMIUM MODULES]
 SCREENS_WRITE=1 writes what is seen as what is expected: read the difference before you commit it.
 
 The logs (*.gpz) were recorded on an H200 with driver 580 on 2026-11-22, GPUPEAK_HOST=off, and bundled: PyTorch 2.11 with two models
 (inference, training, a CUDA graph, expandable segments, cudaMallocAsync, killed, out of memory), JAX 0.11, CuPy 14, ONNX Runtime 1.29
-(-e cuda), and tests/gpu/ledger_families.cu.
+(-e cuda), and tests/gpu/ledger_families.cu. train_by_default is the training on an H100, 2026-11-27, with every option at its default.
 Exit code 77: there is no browser, or this gpupeak was built without the page.
 """
 import difflib
@@ -51,7 +51,7 @@ def check_readme():
         text = file.read()
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "train.gplog")
-        shutil.copy(os.path.join(HERE, "resnet50_train.gpz"), log)
+        shutil.copy(os.path.join(HERE, "train_by_default.gpz"), log)
         seen = gpupeak("report", "--short", log).replace(folder + "/", "")
     begin = text.index("```text\n") + len("```text\n")
     shown = text[begin:text.index("```", begin)]
