@@ -36,13 +36,6 @@ struct Causes {
   uint64_t log_mapped = 0;
 };
 
-/// Arenas that are full and lie side by side are one mapping.
-bool are_arenas(const Mapping& mapping) {
-  uint64_t word = 0;
-  return mapping.name.empty() && mapping.begin % smaps::kArena == 0 &&
-         copy_word(mapping.begin, word) && smaps::is_arena_state(word);
-}
-
 uint64_t& cause_of(Causes& causes, const Mapping& mapping, ResidentKind kind) {
   if (mapping.name == log_path()) return causes.log;
   switch (kind) {
@@ -73,8 +66,7 @@ void add(Causes& causes, const Mapping& mapping, const Mapping& before, uint64_t
   const ResidentKind kind = smaps::kind_of(mapping, before, copy_word);
   cause_of(causes, mapping, kind) += bytes;
   if (kind == ResidentKind::kAnonymous) causes.static_data += static_data_of(mapping, bytes);
-  if (kind == ResidentKind::kMalloc || (kind == ResidentKind::kAnonymous && are_arenas(mapping)))
-    causes.malloc += bytes;
+  if (kind == ResidentKind::kMalloc) causes.malloc += bytes;
 }
 
 /// Calls `visit(line)` for each line of a file, cut to what fits.

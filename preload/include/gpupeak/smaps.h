@@ -57,7 +57,8 @@ inline bool parse_mapping(const char* line, Mapping& mapping) {
   return true;
 }
 
-/// An arena of malloc's begins at a multiple of so many bytes, and takes no more.
+/// An arena of malloc's begins at a multiple of so many bytes, and takes no more; arenas that are
+/// full and lie side by side are one mapping.
 constexpr uint64_t kArena = 64 << 20;
 
 /// The mapping before a thread's stack is its guard. An arena of malloc's may follow the rest of
@@ -77,13 +78,14 @@ constexpr bool is_arena_state(uint64_t word) {
 }
 
 /// By chance other mappings begin there, too: one in 32 of those of 2 MiB and more, which newer
-/// kernels let begin at a multiple of 2 MiB. Large ones are told by their size, others by their
-/// first word. `read(address, word)` is false where nobody may read it.
+/// kernels let begin at a multiple of 2 MiB. The first word tells; where nobody may read it, the
+/// size, which one arena does not exceed. `read(address, word)` is false there.
 template <typename Read>
 bool is_arena(const Mapping& mapping, Read read) {
-  if (mapping.begin % kArena != 0 || mapping.end - mapping.begin > kArena) return false;
+  if (mapping.begin % kArena != 0) return false;
   uint64_t word = 0;
-  return !read(mapping.begin, word) || is_arena_state(word);
+  if (!read(mapping.begin, word)) return mapping.end - mapping.begin <= kArena;
+  return is_arena_state(word);
 }
 
 template <typename Read>
