@@ -2,8 +2,6 @@
 
 #include "collector/analyze/profile.h"
 #include "collector/fit/what_if.h"
-#include "collector/timeline/arena_history.h"
-#include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
 #include "collector/write/write_html.h"
 #include "output.h"
@@ -11,12 +9,6 @@
 #include "terminal.h"
 
 namespace gpupeak::tools {
-namespace {
-
-constexpr size_t kHoldersOfInstant = 10;
-
-}  // namespace
-
 bool write_page(const std::vector<std::string>& logs, const collector::Reading& reading,
                 bool with_source, const std::string& path) {
   require_output(path, logs);
@@ -28,12 +20,9 @@ bool write_page(const std::vector<std::string>& logs, const collector::Reading& 
     collector::TimeSeries times;
     collector::Profile profile(log, bar.callback(), &times, reading);
     times.finish(profile.replay());
-    const collector::Instants instants =
-        collector::live_at_instants(profile, times, kHoldersOfInstant, bar.callback());
-    const collector::ArenaHistory arenas =
-        collector::arena_history(profile, times, instants, bar.callback());
-    runs.push_back(collector::page_data(profile, times, instants, arenas, with_source,
-                                        collector::add_lowering));
+    const collector::PageLog read = collector::read_for_page(profile, times, bar.callback());
+    runs.push_back(
+        collector::page_data(profile, times, read, with_source, collector::add_lowering));
     whole &= is_whole(profile.quality());
   }
   write_output(path, [&](std::ostream& out) { collector::write_html(runs, GPUPEAK_VERSION, out); });

@@ -2,6 +2,7 @@
 import {themed} from './chart.js';
 import {h, replace} from './dom.js';
 import * as format from './format.js';
+import {standing, whenUsed} from './uses.js';
 
 const LINE = 22, LINE_GAP = 6, GAP = 4, LEAST = 5;
 const NARROW = 500;
@@ -44,7 +45,8 @@ function layout(segments, width) {
 }
 
 export class ArenaMap {
-  constructor(pool) {
+  constructor(run, pool) {
+    this.run = run;
     this.pool = pool;
     this.canvas = h('canvas', {'aria-hidden': 'true', onpointermove: (event) => this.point(event), onpointerdown: (event) => this.point(event),
       onpointerleave: () => this.choose(null)});
@@ -162,7 +164,12 @@ export class ArenaMap {
       return [h('strong', {}, format.size(piece.used)), ` in ${format.counted(piece.count, 'smaller block')}`,
         piece.bytes > piece.used && `, ${format.size(piece.bytes - piece.used)} idle between them`, where];
     }
-    return [h('strong', {}, format.size(piece.bytes)), ' ', this.pool.titleOf(piece.row), where];
+    return [h('strong', {}, format.size(piece.bytes)), ' ', this.pool.titleOf(piece.row), where, this.run.uses && h('div', {class: 'faint'}, this.use(piece))];
+  }
+  /** When the block was used, seen from the instant. */
+  use({uses}) {
+    const [name, ns] = standing(uses, this.state.ns);
+    return `used: ${whenUsed(this.run, {name, shortest: ns, longest: ns})}`;
   }
 
   point(event) {

@@ -5,15 +5,16 @@ import {ArenaMap, siteColor} from './arena_map.js';
 import {titled} from './sections.js';
 import {share, table} from './table.js';
 import {Timeline} from './timeline.js';
+import {used, usedColumn} from './uses.js';
 
 /** Rows by site that add up to what is in use. */
-function sites(pool, state) {
-  const rows = [...state.rows.values()].filter(({bytes}) => bytes > 0).map(({row, bytes, count}) => ({
-    bytes, count, share: bytes, title: row === null ? 'smaller blocks, which the page has not one by one' : pool.titleOf(row),
+function sites(run, pool, state) {
+  const rows = [...state.rows.values()].filter(({bytes}) => bytes > 0).map(({row, bytes, count, uses}) => ({
+    ...run.uses && used(run, uses.most(), bytes), bytes, count, share: bytes, title: row === null ? 'smaller blocks, which the page has not one by one' : pool.titleOf(row),
     color: siteColor(row === null ? undefined : pool.colors.get(row))}));
   const whole = state.inUse, sum = rows.reduce((all, {bytes}) => all + bytes, 0);
   const line = (name, bytes) => [h('td', {class: 'number'}, format.size(bytes)), h('th', {scope: 'row'}, name),
-    h('td', {class: 'number'}, format.percent(bytes, whole)), h('td')];
+    h('td', {class: 'number'}, format.percent(bytes, whole)), h('td', {colspan: run.uses ? '2' : null})];
   const footer = [];
   if (sum < whole) footer.push(line('in segments that the page does not have', whole - sum));
   footer.push(line(sum > whole ? 'sum' : 'sum = in use, residual 0', Math.max(sum, whole)));
@@ -21,7 +22,7 @@ function sites(pool, state) {
     {key: 'bytes', label: 'size', number: true, cell: (row) => share(row.bytes, whole, format.size(row.bytes))},
     {key: 'title', label: 'site', class: 'title', cell: (row) => h('span', {title: row.title, class: 'keyed', style: {borderColor: row.color}}, row.title)},
     {key: 'share', label: '%', number: true, cell: (row) => format.percent(row.bytes, whole)},
-    {key: 'count', label: 'blocks', number: true, cell: (row) => format.count(row.count)}]});
+    {key: 'count', label: 'blocks', number: true, cell: (row) => format.count(row.count)}, ...run.uses ? [usedColumn(run)] : []]});
 }
 
 /** What of the idle bytes the largest requests could not have had. */
@@ -53,9 +54,10 @@ function figures(pool, moments, index, state) {
 class ArenaView {
   constructor(run, pool) {
     const {moments} = pool;
+    this.run = run;
     this.pool = pool;
     this.said = h('div', {'aria-live': 'polite'});
-    this.map = new ArenaMap(pool);
+    this.map = new ArenaMap(run, pool);
     this.sites = h('div');
     const scope = {text: pool.text, bytes: pool.peak, time_ns: pool.peak_ns};
     const [reserved, inUse] = pool.curves();
@@ -72,7 +74,7 @@ class ArenaView {
     const {moments} = this.pool, state = moments.state(index);
     replace(this.said, figures(this.pool, moments, index, state));
     this.map.show(state);
-    replace(this.sites, sites(this.pool, state));
+    replace(this.sites, sites(this.run, this.pool, state));
   }
   draw() {
     this.timeline.draw();

@@ -1,5 +1,6 @@
 // What pools had in use and idle at each instant that the page has, piece by piece. collector/write/page_arenas.h says how it is
 // packed.
+import {UseSums, standing, usesReader} from './uses.js';
 import {highestNear, lastBefore, stepCurve} from './moments.js';
 
 /** Of a flat list of numbers its rows of `width`. */
@@ -50,7 +51,7 @@ class ArenaMoments {
   }
   pick(ns, tolerance) { return this.every ? highestNear(this.times, this.inUse, ns, tolerance) : this.at(ns); }
   state(i) {
-    return new ArenaState(this.pool, this.steps[i], this.inUse[i], this.reserved[i]);
+    return new ArenaState(this.pool, this.steps[i], this.times[i], this.inUse[i], this.reserved[i]);
   }
 }
 
@@ -61,14 +62,15 @@ const byBegin = (a, b) => a.begin - b.begin;
  * hole. The figures are of the pieces; what the pool itself says is only compared.
  */
 class ArenaState {
-  constructor(pool, step, inUse, reserved) {
+  constructor(pool, step, ns, inUse, reserved) {
+    this.ns = ns;
     const live = (piece) => piece.first <= step && step < piece.end;
     const blocks = pool.blocks.filter(live), several = pool.several.filter((run) => run.step === step);
     const placed = [...blocks, ...several].filter(({alone}) => !alone).sort(byBegin);
     this.alone = [...blocks, ...several].filter(({alone}) => alone);
     this.rows = new Map();
-    blocks.forEach((block) => this.count(block.row, block.bytes, 1));
-    several.forEach((run) => this.count(null, run.used, run.count));
+    blocks.forEach((block) => this.count(block.row, block.bytes, 1, block.uses));
+    several.forEach((run) => this.count(null, run.used, run.count, null));
     let at = 0;
     this.segments = pool.segments.filter(live).sort(byBegin).map((segment) => {
       const end = segment.begin + segment.bytes, pieces = [];
@@ -104,10 +106,11 @@ class ArenaState {
     this.idle = this.leftOutSegments > 0 ? reserved - inUse : this.idle + Math.max(0, this.unplaced);
     this.residual = Math.abs(inUse - this.inUse) + Math.abs(reserved - this.inUse - this.idle);
   }
-  count(row, bytes, count) {
-    const known = this.rows.get(row) || {row, bytes: 0, count: 0};
+  count(row, bytes, count, uses) {
+    const known = this.rows.get(row) || {row, bytes: 0, count: 0, uses: new UseSums()};
     known.bytes += bytes;
     known.count += count;
+    known.uses.add(standing(uses, this.ns), bytes);
     this.rows.set(row, known);
   }
 }
@@ -129,11 +132,11 @@ export function decodeArenas(run, packed) {
     pools[pool].segments.push(segment);
     return {pool, begin};
   });
-  const begun = counter();
+  const begun = counter(), usesOf = packed.uses ? usesReader(packed.uses) : () => null;
   for (const [of, offset, bytes, row, further, steps] of rowsOf(packed.blocks, 6)) {
     const alone = of < 0, segment = segments[of], from = begun(further);
     pools[alone ? -1 - of : segment.pool].blocks.push({begin: alone ? offset : segment.begin + offset, bytes, used: bytes, row, alone,
-      first: from, end: from + steps});
+      first: from, end: from + steps, uses: usesOf(all.times[from])});
   }
   const run_at = counter();
   for (const [further, pool, begin, bytes, used, count] of rowsOf(packed.several, 6)) {

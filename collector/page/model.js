@@ -64,6 +64,7 @@ export class Run {
     this.series = packed.series.map((series) => decodeSeries(series, buckets));
     this.endNs = this.times[buckets];
     this.moments = new Map();
+    if (this.uses) this.useWords = new Map(this.uses.names.map(([name, text, when]) => [name, {text, when}]));
     this.places = decodePlaces(packed.places);
     this.files = packed.files.map((file) => decodeFile(this, file));
     this.scopeByName = new Map(this.scopes.map((scope) => [scope.name, scope]));
@@ -121,6 +122,19 @@ export class Run {
     };
     const near = [...lines].filter(([number]) => Math.abs(number - at.line) <= LINES_AROUND);
     return {path, line: at.line, lines: near.map(([number, line]) => ({number, text: line, bytes: held(number)}))};
+  }
+
+  /** How what was live at the scope's peak was used: {sums, idleBytes, rows, otherBytes, otherRows}; null: not known. */
+  usesOf(scope) {
+    const packed = this.uses?.devices[scope.name];
+    if (!packed) return null;
+    const names = [...this.useWords.keys()], rows = [];
+    for (let at = 0; at < packed.rows.length; at += 7) {
+      const [use, title, kind, bytes, count, shortest, longest] = packed.rows.slice(at, at + 7);
+      rows.push({name: names[use], title: this.strings[title], kind: this.strings[kind], bytes, count, shortest, longest});
+    }
+    return {sums: names.map((name, i) => ({text: this.useWords.get(name).text, bytes: packed.bytes[i]})), idleBytes: packed.idle_bytes,
+      rows, otherBytes: packed.other_bytes, otherRows: packed.other_rows};
   }
 
   seriesOf(name) {

@@ -233,6 +233,7 @@ function render(keepPlace = false) {
       sections.cards(run, scope, showScope),
       h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'}, scopePicker(run)),
       peak.element,
+      sections.lastUse(run, scope),
       sections.lowering(run, scope),
       timelineSection(run, scope, peak, pools),
       pools && pools.element,

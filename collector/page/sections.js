@@ -5,6 +5,7 @@ import * as format from './format.js';
 import {isInterpreter, isScript} from './model.js';
 import {foldedSource} from './source.js';
 import {share, table} from './table.js';
+import {used, usedColumn} from './uses.js';
 
 export const titled = (id, title, ...children) =>
   h('section', {id, 'aria-labelledby': `${id}-title`}, h('h2', {id: `${id}-title`}, title), ...children);
@@ -98,6 +99,30 @@ export function lowering(run, scope) {
   table({label: 'What would lower it', rows, search: false, order: {key: 'order', down: false}, columns: [
     {key: 'least_bytes', label: 'peak', number: true, cell: bounds}, {key: 'most_bytes', label: 'change', number: true, cell: gain},
     {key: 'text', label: 'setting', class: 'title'}]}));
+}
+
+/** When what was live at a device's peak was used: as the terminal's `report --last-use`. */
+export function lastUse(run, scope) {
+  const found = run.usesOf(scope);
+  if (!found) return null;
+  const parts = [...found.sums.map(({text, bytes}) => ({title: text, bytes})), {title: 'idle in pools', bytes: found.idleBytes, free: true}];
+  const rows = found.rows.map((row) => ({...row, share: row.bytes, ...used(run, row, row.bytes)}));
+  const line = (name, bytes) => [h('td', {class: 'number'}, format.size(bytes)), h('td', {class: 'number'}, format.percent(bytes, scope.bytes)),
+    h('th', {scope: 'row', colspan: '4'}, name)];
+  const footer = [];
+  if (found.otherRows > 0) footer.push(line(`${format.count(found.otherRows)} more`, found.otherBytes));
+  if (found.idleBytes > 0) footer.push(line('idle in pools', found.idleBytes));
+  const sum = rows.reduce((all, {bytes}) => all + bytes, found.otherBytes + found.idleBytes);
+  footer.push(line(sum === scope.bytes ? 'sum = peak, residual 0' : 'sum', sum));
+  return titled('uses', 'Last use', partsBar(parts.filter(({bytes}) => bytes > 0)),
+    run.uses.notes.map((note) => h('p', {class: 'faint'}, note)),
+    table({label: 'Last use', rows, footer, columns: [
+      {key: 'bytes', label: 'size', number: true, cell: (row) => share(row.bytes, scope.bytes, format.size(row.bytes))},
+      {key: 'share', label: '%', number: true, cell: (row) => format.percent(row.bytes, scope.bytes)},
+      {key: 'count', label: 'blocks', number: true, cell: (row) => format.count(row.count)},
+      usedColumn(run),
+      {key: 'title', label: 'site', class: 'title', cell: (row) => h('span', {title: row.title}, row.title)},
+      {key: 'kind', label: 'kind'}]}));
 }
 
 /** A stack, innermost first. Between a script's calls only how many the interpreter's own are. The lines that `title` begins with are unfolded. */

@@ -5,7 +5,8 @@ const NARROW = matchMedia('(max-width: 640px)');
 const firstRows = () => NARROW.matches ? 12 : 25;
 
 /**
- * columns: [{key, label, number, cell(row)}]; sorted by `order`, else by the first number column, largest first.
+ * columns: [{key, by, label, number, help, cell(row)}]; sorted by `order`, else by the first number column, largest first. by: the
+ * number that a column of words sorts by. help: what the heading means.
  * footer: rows of cells below, which neither sort nor filter. detail(row): what makes that to which a row opens, or null.
  */
 export function table({columns, rows, footer = [], search = true, label, order: first, detail}) {
@@ -13,7 +14,7 @@ export function table({columns, rows, footer = [], search = true, label, order: 
   let needle = '', all = false;
   const body = h('tbody'), status = h('span', {class: 'faint', role: 'status'});
   const heads = columns.map((column) => h('th', {scope: 'col', class: column.number ? 'number' : null},
-    h('button', {type: 'button', onclick: () => sortBy(column)}, column.label)));
+    h('button', {type: 'button', title: column.help, onclick: () => sortBy(column)}, column.label)));
   const element = h('table', {'aria-label': label}, h('thead', {}, h('tr', {}, heads)), body,
     footer.length > 0 && h('tfoot', {}, footer.map((cells) => h('tr', {}, cells))));
   const more = h('button', {type: 'button', class: 'plain', onclick: () => {
@@ -35,7 +36,7 @@ export function table({columns, rows, footer = [], search = true, label, order: 
     }}, inside);
   }
   function sortBy(column) {
-    order = {key: column.key, down: order.key === column.key ? !order.down : Boolean(column.number)};
+    order = {key: column.key, down: order.key === column.key ? !order.down : Boolean(column.number || column.by)};
     fill();
   }
   function fill() {
@@ -43,8 +44,9 @@ export function table({columns, rows, footer = [], search = true, label, order: 
       column.key !== order.key ? 'none' : order.down ? 'descending' : 'ascending'));
     const found = needle === '' ? rows.slice() : rows.filter((row) => columns.some((column) =>
       !column.number && String(row[column.key] ?? '').toLowerCase().includes(needle)));
+    const by = columns.find(({key}) => key === order.key)?.by ?? order.key;
     found.sort((a, b) => {
-      const [x, y] = [a[order.key] ?? '', b[order.key] ?? ''];
+      const [x, y] = [a[by] ?? '', b[by] ?? ''];
       const less = typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y));
       return order.down ? -less : less;
     });

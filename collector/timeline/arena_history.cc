@@ -46,9 +46,15 @@ Chosen choose(const ArenaHistory& history, const TimeSeries& times, const Instan
 /// is known at its end.
 class ArenaWatch : public ReplayObserver {
  public:
-  ArenaWatch(const ArenaHistory& history, Chosen chosen, const ClockMap& clock)
-      : steps_(history, clock), stock_(history, std::move(chosen), clock) {}
-  void on_arena_block(const ArenaBlockChange& change) override { steps_.on_block(change); }
+  ArenaWatch(const ArenaHistory& history, Chosen chosen, const ClockMap& clock, bool has_uses)
+      : uses_(has_uses),
+        steps_(history, clock, uses_),
+        stock_(history, std::move(chosen), clock, uses_) {}
+  void on_arena_block(const ArenaBlockChange& change) override {
+    uses_.on_block(change, replay().arenas().holder(change.holder).arena);
+    steps_.on_block(change);
+  }
+  void on_used(const UsedEvent& used, uint64_t ticks) override { uses_.on_used(used, ticks); }
   void after(const Event& event) override {
     steps_.after(replay().arenas(), event.ticks);
     stock_.after(replay().arenas(), event.ticks);
@@ -57,11 +63,28 @@ class ArenaWatch : public ReplayObserver {
     if (steps_.finish(history)) return;
     stock_.finish(history);
   }
+  const ArenaUses& uses() const { return uses_; }
 
  private:
+  ArenaUses uses_;
   ArenaSteps steps_;
   ArenaStock stock_;
 };
+
+void add_uses(const ArenaUses& uses, const Profile& profile, ArenaHistory& history) {
+  if (!uses.on()) return;
+  for (const ArenaHistory::Block& block : history.blocks) {
+    const BlockUses of = uses.of(block.number);
+    ArenaHistory::Uses& in_ns = history.uses.emplace_back();
+    in_ns.is_known = of.is_known;
+    in_ns.count = of.count;
+    if (of.count == 0) continue;
+    in_ns.first_ns = profile.to_ns(of.first);
+    in_ns.last_ns = profile.to_ns(of.last);
+    in_ns.idle_since_ns = of.idle > 0 ? profile.to_ns(of.idle_since) : in_ns.first_ns;
+    in_ns.idle_ns = of.idle > 0 ? profile.to_ns(of.idle_since + of.idle) - in_ns.idle_since_ns : 0;
+  }
+}
 
 }  // namespace
 
@@ -80,9 +103,11 @@ ArenaHistory arena_history(Profile& profile, const TimeSeries& times, const Inst
                               info.largest_refused, info.has_older});
   }
   if (history.arenas.empty()) return history;
-  ArenaWatch watch(history, choose(history, times, instants), profile.log().clock());
+  ArenaWatch watch(history, choose(history, times, instants), profile.log().clock(),
+                   has_uses(profile.definitions()));
   profile.replay_again(watch, progress);
   watch.finish(history);
+  add_uses(watch.uses(), profile, history);
   // So far a block's row is its holder's number. If the log is still being written, it may have
   // grown since the first replay by holders that have no name yet.
   std::map<std::string, uint32_t> rows;

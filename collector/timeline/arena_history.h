@@ -43,6 +43,13 @@ struct ArenaHistory {
     uint64_t address = 0, bytes = 0;
     uint32_t row = 0;  ///< index into rows
     uint32_t first = 0, end = 0;
+    uint64_t number = 0;  ///< ArenaUses'
+  };
+  /// As in BlockUses.
+  struct Uses {
+    bool is_known = false;
+    uint64_t count = 0;
+    int64_t first_ns = 0, last_ns = 0, idle_since_ns = 0, idle_ns = 0;
   };
   /// A run of neighbouring blocks that are not in `blocks`, at one step, with the idle memory
   /// between them.
@@ -70,6 +77,7 @@ struct ArenaHistory {
   std::vector<std::string> rows;  ///< sites
   std::vector<Segment> segments;  ///< in the order in which they came
   std::vector<Block> blocks;      ///< in the order in which they came
+  std::vector<Uses> uses;         ///< of each block; empty: the log has none
   std::vector<Several> several;
   std::vector<Holes> holes;
   std::vector<Level> levels;

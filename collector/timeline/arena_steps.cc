@@ -38,8 +38,8 @@ void ArenaLevels::note(const ArenaTable& table, uint32_t step,
   }
 }
 
-ArenaSteps::ArenaSteps(const ArenaHistory& history, const ClockMap& clock)
-    : arenas_(history.arenas), numbers_(history), clock_(clock), levels_(history) {
+ArenaSteps::ArenaSteps(const ArenaHistory& history, const ClockMap& clock, ArenaUses& uses)
+    : arenas_(history.arenas), numbers_(history), clock_(clock), uses_(uses), levels_(history) {
   segments_.resize(arenas_.size());
   in_use_.resize(arenas_.size());
   found_.every = true;
@@ -110,8 +110,11 @@ void ArenaSteps::put(const ArenaBlockChange& change, uint32_t arena, uint32_t st
     if (of != segments_[arena].begin()) segment = std::prev(of)->second;
   }
   blocks_.emplace(change.address, static_cast<uint32_t>(found_.blocks.size()));
+  const size_t in_table = arenas_[arena].arena;
+  uses_.keep(in_table, change.address);
   found_.blocks.push_back({arena, segment, change.address, change.bytes,
-                           static_cast<uint32_t>(change.holder), step, 0});
+                           static_cast<uint32_t>(change.holder), step, 0,
+                           uses_.block_at(in_table, change.address)});
   in_use_[arena] += change.bytes;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collector/timeline/arena_history.h"
+#include "collector/timeline/arena_uses.h"
 
 namespace gpupeak::collector {
 
@@ -43,7 +44,7 @@ void put_pieces(ArenaHistory& history, ArenaHistory& found);
 
 class ArenaSteps {
  public:
-  ArenaSteps(const ArenaHistory& history, const ClockMap& clock);
+  ArenaSteps(const ArenaHistory& history, const ClockMap& clock, ArenaUses& uses);
   void on_block(const ArenaBlockChange& change) {
     if (!too_many_) pending_.push_back(change);
   }
@@ -64,6 +65,7 @@ class ArenaSteps {
   const std::vector<ArenaHistory::Arena>& arenas_;
   const ArenaNumbers numbers_;
   const ClockMap& clock_;
+  ArenaUses& uses_;
   ArenaLevels levels_;
   ArenaHistory found_;
   bool too_many_ = false;

@@ -15,19 +15,23 @@ constexpr unsigned kCoarsest = 8;
 
 }  // namespace
 
-ArenaStock::ArenaStock(const ArenaHistory& history, Chosen chosen, const ClockMap& clock)
+ArenaStock::ArenaStock(const ArenaHistory& history, Chosen chosen, const ClockMap& clock,
+                       ArenaUses& uses)
     : arenas_(history.arenas),
       numbers_(history),
       chosen_(std::move(chosen)),
       next_(chosen_.begin()),
       clock_(clock),
+      uses_(uses),
       levels_(history) {}
 
 void ArenaStock::take(const ArenaTable& table, uint64_t ticks) {
   std::vector<std::vector<Held>> held(arenas_.size());
   table.for_each_block([&](uint64_t address, uint64_t bytes, HolderId holder, bool alone) {
-    const uint32_t arena = numbers_.of(table.holder(holder).arena);
-    if (arena != ArenaNumbers::kNone) held[arena].push_back({address, bytes, holder, alone});
+    const size_t in_table = table.holder(holder).arena;
+    const uint32_t arena = numbers_.of(in_table);
+    if (arena == ArenaNumbers::kNone) return;
+    held[arena].push_back({address, bytes, holder, alone, uses_.block_at(in_table, address)});
   });
   blocks_before_ = std::move(blocks_);
   segments_before_ = std::move(segments_);
@@ -173,9 +177,11 @@ void ArenaStock::keep(const ArenaTable& table, Stock& stock) {
       continue;
     }
     blocks_.emplace(key(stock.arena, block), static_cast<uint32_t>(found_.blocks.size()));
-    found_.blocks.push_back(
-        {stock.arena, block.alone ? ArenaHistory::Block::kAlone : number[block.segment],
-         block.address, block.bytes, static_cast<uint32_t>(block.holder), step(), step() + 1});
+    uses_.keep(of.arena, block.address);
+    found_.blocks.push_back({stock.arena,
+                             block.alone ? ArenaHistory::Block::kAlone : number[block.segment],
+                             block.address, block.bytes, static_cast<uint32_t>(block.holder),
+                             step(), step() + 1, block.number});
   }
   found_.several.insert(found_.several.end(), stock.several.begin(), stock.several.end());
   if (all_shown && holes.left_out_segments == 0) return;

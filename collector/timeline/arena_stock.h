@@ -15,7 +15,7 @@ namespace gpupeak::collector {
 class ArenaStock {
  public:
   using Chosen = std::map<uint64_t, std::string>;  ///< event → reason
-  ArenaStock(const ArenaHistory& history, Chosen chosen, const ClockMap& clock);
+  ArenaStock(const ArenaHistory& history, Chosen chosen, const ClockMap& clock, ArenaUses& uses);
   void after(const ArenaTable& table, uint64_t ticks) {
     if (next_ == chosen_.end() || next_->first != events_++) return;
     take(table, ticks);
@@ -28,6 +28,7 @@ class ArenaStock {
     uint64_t address, bytes;
     HolderId holder;
     bool alone;
+    uint64_t number;            // ArenaUses': blocks with uses of their own are two
     size_t segment = SIZE_MAX;  // index into the arena's segments; SIZE_MAX: it lies in none
     bool shown = false;
   };
@@ -42,13 +43,14 @@ class ArenaStock {
     std::vector<Piece> segments;  // by address
     std::vector<ArenaHistory::Several> several;
   };
-  using BlockKey = std::tuple<uint32_t, uint64_t, uint64_t, HolderId>;  // arena, address, bytes
-  using SegmentKey = std::tuple<uint32_t, uint64_t, uint64_t, bool>;    // arena, begin, end
+  // arena, address, bytes, holder, number
+  using BlockKey = std::tuple<uint32_t, uint64_t, uint64_t, HolderId, uint64_t>;
+  using SegmentKey = std::tuple<uint32_t, uint64_t, uint64_t, bool>;  // arena, begin, end
   template <typename Key>
   using Lives = std::map<Key, uint32_t>;  // pieces of the step before, by index
 
   static BlockKey key(uint32_t arena, const Held& block) {
-    return {arena, block.address, block.bytes, block.holder};
+    return {arena, block.address, block.bytes, block.holder, block.number};
   }
   uint32_t step() const { return static_cast<uint32_t>(found_.steps.size()); }
   /// How many of the pieces that are left at this instant an arena may show. What earlier arenas
@@ -67,6 +69,7 @@ class ArenaStock {
   const Chosen chosen_;
   Chosen::const_iterator next_;
   const ClockMap& clock_;
+  ArenaUses& uses_;
   ArenaLevels levels_;
   ArenaHistory found_;
   uint64_t events_ = 0;

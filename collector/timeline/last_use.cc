@@ -6,6 +6,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "collector/analyze/arena_summary.h"
 #include "collector/log/kinds.h"
 #include "collector/text/error.h"
 
@@ -126,6 +127,15 @@ class UseWatch : public ReplayObserver {
   std::map<Address, Life> in_arenas_;
 };
 
+Holder holder_of(Profile& profile, const LastUse::Row& row) {
+  if (row.group != kNoGroup)
+    return profile.sites().holder({row.group, row.bytes, row.blocks}, false);
+  Peak peak;
+  const ArenaTable::Holder& holder = profile.replay().arenas().holder(row.holder);
+  add_arena_rows(profile.replay(), profile.sites(), {{&holder, row.bytes, row.blocks}}, 1, peak);
+  return peak.holders.front();
+}
+
 }  // namespace
 
 LastUses last_uses(const Profile& profile, const Progress& progress) {
@@ -162,6 +172,34 @@ LastUses last_uses(const Profile& profile, const Progress& progress) {
     result.devices.push_back(std::move(of));
   }
   return result;
+}
+
+std::vector<UseRow> use_rows(Profile& profile, const LastUse& of) {
+  std::map<std::tuple<UseAtPeak, std::string, std::string>, UseRow> by_title;
+  for (const LastUse::Row& part : of.rows) {
+    const Holder holder = holder_of(profile, part);
+    const auto [entry, is_new] = by_title.try_emplace({part.use, holder.title, holder.kind});
+    UseRow& row = entry->second;
+    row.use = part.use;
+    row.title = holder.title;
+    row.kind = holder.kind;
+    row.bytes += part.bytes;
+    row.blocks += part.blocks;
+    row.shortest_ns = is_new ? part.shortest_ns : std::min(row.shortest_ns, part.shortest_ns);
+    row.longest_ns = std::max(row.longest_ns, part.longest_ns);
+  }
+  std::vector<UseRow> rows;
+  rows.reserve(by_title.size());
+  for (auto& [key, row] : by_title) rows.push_back(std::move(row));
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const UseRow& a, const UseRow& b) { return a.bytes > b.bytes; });
+  return rows;
+}
+
+uint64_t bytes_of(const LastUse& of, UseAtPeak use) {
+  uint64_t bytes = 0;
+  for (const LastUse::Row& row : of.rows) bytes += row.use == use ? row.bytes : 0;
+  return bytes;
 }
 
 }  // namespace gpupeak::collector

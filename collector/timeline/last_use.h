@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "collector/analyze/profile.h"
@@ -41,5 +42,17 @@ struct LastUses {
 /// For each device that had a peak. Replays the log once more. Throws UsageError if the log has no
 /// uses, std::logic_error if rows do not add up.
 LastUses last_uses(const Profile& profile, const Progress& progress = {});
+
+/// A site, as holders are called, and a use: what of a device's peak that is.
+struct UseRow {
+  UseAtPeak use{};
+  std::string title, kind;
+  uint64_t bytes = 0, blocks = 0;
+  int64_t shortest_ns = 0, longest_ns = 0;
+};
+/// Largest first. With idle_bytes they add up to the peak.
+std::vector<UseRow> use_rows(Profile& profile, const LastUse& of);
+/// The bytes of this use.
+uint64_t bytes_of(const LastUse& of, UseAtPeak use);
 
 }  // namespace gpupeak::collector

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "collector/views/use_words.h"
+#include "collector/write/use_words.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -35,7 +35,6 @@ std::string ArenaMap::Row::when_used() const {
   if (most == uses.end()) return "";
   const auto& [use, sum] = *most;
   std::string text = collector::when_used(use, sum.shortest_ns, sum.longest_ns);
-  if (text.empty()) text = use == UseAtPeak::kInUse ? "in use" : "not known";
   if (sum.bytes < bytes) text += fmt::format(" ({} %)", percent(sum.bytes, bytes));
   return text;
 }

@@ -9,8 +9,9 @@
 
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
+#include "collector/timeline/arena_uses.h"
 #include "collector/views/arena_map.h"
-#include "collector/views/use_words.h"
+#include "collector/write/use_words.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -24,32 +25,19 @@ constexpr size_t kUseColumns = 34;
 class Snapshot : public ReplayObserver {
  public:
   Snapshot(const Profile& profile, uint64_t at, std::vector<ArenaState>& states)
-      : profile_(profile), has_uses_(has_uses(profile.definitions())), at_(at), states_(states) {}
+      : profile_(profile), uses_(has_uses(profile.definitions())), at_(at), states_(states) {}
   void after(const Event& event) override {
     ticks_ = event.ticks;
     if (++events_ == at_) take_now();
   }
   void on_arena_block(const ArenaBlockChange& change) override {
-    if (!has_uses_) return;
-    const size_t arena = replay().arenas().holder(change.holder).arena;
-    index_of_[change.arena] = arena;
-    const Place place{arena, change.address};
-    if (change.in_use) {
-      uses_.try_emplace(place);
-    } else if (const auto ended = uses_.find(place); ended != uses_.end()) {
-      say(ended->second);
-      uses_.erase(ended);
-    }
+    uses_.on_block(change, replay().arenas().holder(change.holder).arena);
   }
-  void on_used(const UsedEvent& used, uint64_t ticks) override {
-    if (used.arena == 0) return;
-    const auto known = uses_.find({index_of_[used.arena], used.block});
-    if (known != uses_.end()) known->second.uses.add(used, ticks);
-  }
+  void on_used(const UsedEvent& used, uint64_t ticks) override { uses_.on_used(used, ticks); }
   /// The log has ended.
   void finish() {
     if (at_ == ArenaInstant::kEnd) take_now();
-    for (const auto& [place, live] : uses_) say(live);
+    for (const auto& [block, number] : taken_) say(*block, uses_.of(number));
   }
 
   static void take(const ArenaTable& table, std::vector<ArenaState>& states) {
@@ -73,38 +61,29 @@ class Snapshot : public ReplayObserver {
   }
 
  private:
-  using Place = std::pair<size_t, uint64_t>;  ///< an arena and an address
-  struct Live {
-    BlockUses uses;
-    ArenaBlock* taken = nullptr;
-  };
-
   void take_now() {
     take(replay().arenas(), states_);
     taken_ticks_ = ticks_;
+    if (!uses_.on()) return;
     for (size_t arena = 0; arena < states_.size(); ++arena) {
       for (ArenaBlock& block : states_[arena].blocks) {
-        if (const auto live = uses_.find({arena, block.address}); live != uses_.end())
-          live->second.taken = &block;
+        uses_.keep(arena, block.address);
+        taken_.emplace_back(&block, uses_.block_at(arena, block.address));
       }
     }
   }
-  void say(const Live& live) const {
-    if (live.taken == nullptr) return;
-    const UseStanding standing = live.uses.at(taken_ticks_);
-    live.taken->use = standing.use;
-    live.taken->use_ns =
-        profile_.to_ns(taken_ticks_ + standing.ticks) - profile_.to_ns(taken_ticks_);
+  void say(ArenaBlock& block, const BlockUses& uses) const {
+    const UseStanding standing = uses.at(taken_ticks_);
+    block.use = standing.use;
+    block.use_ns = profile_.to_ns(taken_ticks_ + standing.ticks) - profile_.to_ns(taken_ticks_);
   }
 
   const Profile& profile_;
-  const bool has_uses_;
-
+  ArenaUses uses_;
   const uint64_t at_;
   std::vector<ArenaState>& states_;
   uint64_t events_ = 0, ticks_ = 0, taken_ticks_ = 0;
-  std::map<uint64_t, size_t> index_of_;  // by the log's number
-  std::map<Place, Live> uses_;
+  std::vector<std::pair<ArenaBlock*, uint64_t>> taken_;  // with their numbers
 };
 
 std::string place_text(int32_t place) {
@@ -332,10 +311,7 @@ void write_arenas(Profile& profile, const ArenaInstant& instant,
   }
   if (says_use) {
     out << '\n';
-    write_wrapped(
-        "used: of most of a site's bytes, when they were last seen used before then, or first "
-        "after it",
-        out, style);
+    write_wrapped(std::string(kUsedNote), out, style);
   }
   if (!mapped) return;
   out << '\n';

@@ -1,6 +1,6 @@
 #include "collector/views/arena_map.h"
 #include "collector/views/arenas.h"
-#include "collector/views/use_words.h"
+#include "collector/write/use_words.h"
 
 namespace gpupeak::collector {
 
@@ -59,7 +59,7 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
                    {"bytes", block.bytes},
                    {"site", arena_block_title(profile, block)}};
       if (says_use) {
-        held["use"] = name_of(block.use);
+        held["use"] = use_name(block.use).name;
         held["use_ns"] = has_time(block.use) ? Json(block.use_ns) : Json();
       }
       for (const Frame& frame : profile.symbolizer().stack(block.stack)) {

@@ -32,6 +32,7 @@ class PageArenas {
     steps(json);
     json["segments"] = segments();
     json["blocks"] = blocks();
+    if (!history_.uses.empty()) json["uses"] = uses();
     json["several"] = several();
     json["holes"] = holes();
     json["levels"] = levels();
@@ -103,6 +104,27 @@ class PageArenas {
       flat.push_back(block.row);
       flat.push_back(further(block.first, last));
       flat.push_back(block.end - block.first);
+    }
+    return flat;
+  }
+
+  /// Of each block that blocks() has: -1: not known; 0: not seen used; else 1, and when: first,
+  /// since the block's first step, then last and the longest while without use, since the first.
+  Json uses() const {
+    Json flat = Json::array();
+    for (size_t i = 0; i < history_.blocks.size(); ++i) {
+      const ArenaHistory::Block& block = history_.blocks[i];
+      const ArenaHistory::Uses& uses = history_.uses[i];
+      if (block.end == block.first) continue;
+      if (!uses.is_known || uses.count == 0) {
+        flat.push_back(uses.is_known ? 0 : -1);
+        continue;
+      }
+      flat.push_back(1);
+      flat.push_back(uses.first_ns - history_.steps[block.first].time_ns);
+      flat.push_back(uses.last_ns - uses.first_ns);
+      flat.push_back(uses.idle_since_ns - uses.first_ns);
+      flat.push_back(uses.idle_ns);
     }
     return flat;
   }

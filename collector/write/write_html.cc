@@ -20,6 +20,7 @@
 #include "collector/write/page_series.h"
 #include "collector/write/page_source.h"
 #include "collector/write/page_template.h"
+#include "collector/write/page_uses.h"
 #include "collector/write/write_json.h"
 
 namespace gpupeak::collector {
@@ -30,6 +31,7 @@ constexpr size_t kMaxLanes = 12;
 constexpr size_t kMainRows = 400, kOtherRows = 100;
 constexpr size_t kMainCalls = 4000, kOtherCalls = 1000;
 constexpr size_t kListRows = 200;
+constexpr size_t kHoldersOfInstant = 10;
 
 /// Texts by number: names repeat a lot.
 class Strings {
@@ -67,12 +69,13 @@ class Strings {
 
 class PageData {
  public:
-  PageData(Profile& profile, const TimeSeries& times, const Instants& instants,
-           const ArenaHistory& arenas, bool with_source, Complete complete)
+  PageData(Profile& profile, const TimeSeries& times, const PageLog& log, bool with_source,
+           Complete complete)
       : profile_(profile),
         times_(times),
-        instants_(instants),
-        arenas_(arenas),
+        instants_(log.instants),
+        arenas_(log.arenas),
+        uses_(log.uses),
         complete_(complete),
         source_(profile, with_source ? sums(profile) : std::vector<ScopeId>()) {
     for (const Grouping& grouping : kGroupings) {
@@ -105,12 +108,12 @@ class PageData {
     json["phases"] = phases_json();
     json["instants"] = instants_json();
     json["stacked"] = stacked_json();
-    json["pools"] =
-        page_arenas(arenas_, times_, [this](const std::string& text) { return strings_.id(text); });
+    const auto string = [this](const std::string& text) { return strings_.id(text); };
+    json["pools"] = page_arenas(arenas_, times_, string);
+    json["uses"] = uses_ ? page_uses(profile_, *uses_, kMainRows, string) : Json(nullptr);
     json["live_at_exit"] = leaks_json();
     json["temporaries"] = rows_json(temporaries);
-    json["files"] =
-        source_.files_json([this](const std::string& text) { return strings_.id(text); });
+    json["files"] = source_.files_json(string);
     json["places"] = strings_.places_json();
     json["strings"] = strings_.json();  // last, since all others add texts
     return page_text(json);
@@ -435,6 +438,7 @@ class PageData {
   const TimeSeries& times_;
   const Instants& instants_;
   const ArenaHistory& arenas_;
+  const std::optional<LastUses>& uses_;
   const Complete complete_;
   const PageSource source_;
   std::vector<Attribution> attributions_;
@@ -461,9 +465,17 @@ void write_inside_script(const std::string& json, std::ostream& out) {
 
 }  // namespace
 
-std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
-                      const ArenaHistory& arenas, bool with_source, Complete complete) {
-  return PageData(profile, times, instants, arenas, with_source, complete).make();
+PageLog read_for_page(Profile& profile, const TimeSeries& times, const Progress& progress) {
+  Instants instants = live_at_instants(profile, times, kHoldersOfInstant, progress);
+  ArenaHistory arenas = arena_history(profile, times, instants, progress);
+  std::optional<LastUses> uses;
+  if (has_uses(profile.definitions())) uses = last_uses(profile, progress);
+  return {std::move(instants), std::move(arenas), std::move(uses)};
+}
+
+std::string page_data(Profile& profile, const TimeSeries& times, const PageLog& log,
+                      bool with_source, Complete complete) {
+  return PageData(profile, times, log, with_source, complete).make();
 }
 
 std::string page_text(const Json& json) {

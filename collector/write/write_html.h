@@ -3,6 +3,7 @@
 // and lies in this program; here it is given its data.
 #pragma once
 
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -12,15 +13,25 @@
 #include "collector/analyze/profile.h"
 #include "collector/timeline/arena_history.h"
 #include "collector/timeline/instants.h"
+#include "collector/timeline/last_use.h"
 #include "collector/timeline/time_series.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 
+/// What is read of a log for its page.
+struct PageLog {
+  const Instants instants;
+  const ArenaHistory arenas;
+  const std::optional<LastUses> uses;  ///< none: the log has none
+};
+/// Replays the log some more times.
+PageLog read_for_page(Profile& profile, const TimeSeries& times, const Progress& progress = {});
+
 /// Everything that a page shows of one log, as JSON. `with_source`: with lines of source.
 /// `complete`: as in Options.
-std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
-                      const ArenaHistory& arenas, bool with_source, Complete complete = nullptr);
+std::string page_data(Profile& profile, const TimeSeries& times, const PageLog& log,
+                      bool with_source, Complete complete = nullptr);
 
 /// `runs`: page_data() of each. Throws std::runtime_error if this program was built without the
 /// page.

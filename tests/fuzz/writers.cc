@@ -228,9 +228,7 @@ std::vector<Writer> make_writers() {
                    TimeSeries times;
                    Profile profile(path, {}, &times, reading);
                    times.finish(profile.replay());
-                   const Instants instants = live_at_instants(profile, times, kTop, {});
-                   out << page_data(profile, times, instants,
-                                    arena_history(profile, times, instants), true);
+                   out << page_data(profile, times, read_for_page(profile, times), true);
                  }});
   all.push_back(
       {"compare", [=](const std::string& path, const Reading& reading, std::ostream& out) {

@@ -5,7 +5,7 @@ import {readFileSync} from 'node:fs';
 const SECTION = '#pools';
 
 /** Moves the section's instant to the last at or before `ns`, by its arrow keys. False: the pool's first is later. */
-function goTo(page, ns) {
+export function goTo(page, ns) {
   return page.evaluate((wanted) => {
     const slider = document.querySelector('#pools .timeline');
     const press = (key) => slider.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));

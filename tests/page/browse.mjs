@@ -3,6 +3,7 @@ import {strict as assert} from 'node:assert';
 import {existsSync, readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import * as inside from './arenas.mjs';
+import * as lastUse from './uses.mjs';
 
 const [, , which, file, executablePath, modules, folder] = process.argv;
 const puppeteer = createRequire(`${modules}/`)('puppeteer-core');
@@ -69,6 +70,8 @@ async function run() {
   assert.match(await text('.said'), /^An allocation failed/);
   assert.match(await text('.card .big'), /^728 MiB$/);
   assert.equal(await count('.card'), 4);  // two devices, the host, resident memory
+
+  assert.equal(await count('#uses'), 0, 'the log has no uses');
 
   // The peak is chosen at first; its holders add up to it.
   assert.match(await text('.live h3'), /\+40 ms · the peak/);
@@ -470,9 +473,17 @@ async function pools_wrong() {
   await open();
   await inside.wrong(tools);
 }
+async function uses_peak() {
+  await open();
+  await lastUse.peak(tools, folder);
+}
+async function uses_pools() {
+  await open();
+  await lastUse.pools(tools, folder);
+}
 
 try {
-  await {run, hostile, empty, compare, big, pools, pools_wrong, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each, source, source_script}[which]();
+  await {run, hostile, empty, compare, big, pools, pools_wrong, uses_peak, uses_pools, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each, source, source_script}[which]();
   assert.deepEqual(said, []);
 } finally {
   await browser.close();

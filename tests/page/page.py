@@ -4,6 +4,7 @@ console, and names from a log stay text. The screenshots lie in the test's folde
 
 usage: page.py run|hostile|empty|compare|big|whatif|source GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
        page.py pools_torch|pools_many|pools_ort GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER CLIENT LIBRARY
+       page.py uses GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER PROGRAM
 Exit code 77: there is no browser, or this gpupeak was built without the page.
 """
 import json
@@ -14,6 +15,7 @@ import time
 
 import arenas_log
 import source_page
+import uses_log
 
 CASE, GPUPEAK, PAGE_LOG, NODE, CHROMIUM, MODULES = sys.argv[1:7]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -73,6 +75,19 @@ def pools(folder):
     return browse(page, folder, "pools") or (browse(wrong, folder, "pools_wrong") if CASE == "pools_torch" else 0)
 
 
+def uses(folder):
+    """When blocks were used: at the peak, and inside pools at some instants."""
+    failed = 0
+    for case, log, expected in (("uses_peak", make_log(folder, "uses"), uses_log.at_peak),
+                                ("uses_pools", uses_log.record(folder, *sys.argv[7:10]), uses_log.in_pools)):
+        page = make_page(folder, [log])
+        expect_self_contained(page)
+        with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
+            json.dump(expected(GPUPEAK, log, page), file)
+        failed = failed or browse(page, folder, case)
+    return failed
+
+
 def whatif(folder):
     """What a change makes of a run: exact, within bounds, of a log that has lost events, several changes, and without a change."""
     hostile = make_log(folder, "hostile")
@@ -96,6 +111,8 @@ def main():
     os.makedirs(folder, exist_ok=True)
     if CASE.startswith("pools"):
         return pools(folder)
+    if CASE == "uses":
+        return uses(folder)
     if CASE == "whatif":
         return whatif(folder)
     if CASE == "source":

@@ -1,5 +1,5 @@
 // Writes a log for the tests of the page. Usage: gpupeak_page_log KIND FILE; KIND: run, hostile,
-// other, died, empty, big, torch, lost.
+// other, died, empty, big, torch, lost, uses.
 #include <random>
 #include <string>
 #include <vector>
@@ -149,6 +149,45 @@ void write_torch(const std::string& path, bool lost) {
   log.save(path);
 }
 
+/// Of each use at the peak, at 60 ms, some blocks; two of a site differ.
+void write_uses(const std::string& path) {
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  log.device(0, 80'000 * kMiB, "", "Test GPU");
+  log.fact("last_use", "on");
+  log.module("/opt/libengine.so", "", 0x100000, 0x100000, 0x10000);
+  const uint32_t main = log.node(0, 0x100100);
+  const auto ms = [](uint64_t time) { return time * kMillisecond; };
+  const auto give = [&](uint64_t time, uint64_t id, uint64_t mib, uint64_t site) {
+    log.device_alloc(0, ms(time), id, GPUPEAK_KIND_LINEAR, 0, mib * kMiB, 0,
+                     log.node(main, 0x100200 + 0x100 * site));
+  };
+  give(10, 1, 10, 1);   // used before and after
+  give(11, 2, 20, 2);   // over
+  give(12, 3, 30, 2);   // over for longer
+  give(13, 4, 40, 3);   // early
+  give(14, 5, 50, 4);   // never
+  give(15, 6, 60, 5);   // idle
+  give(16, 7, 70, 6);   // not known
+  give(60, 8, 300, 7);  // the peak
+  const auto used = [&](uint64_t time, uint64_t id, uint64_t first, uint64_t last,
+                        uint64_t idle_from, uint64_t idle_to) {
+    log.used(0, ms(time), 0, id, 3, ms(first), ms(last), ms(idle_from), ms(idle_to));
+  };
+  used(80, 1, 20, 75, 20, 50);
+  used(81, 2, 20, 55, 20, 40);
+  used(82, 3, 20, 25, 20, 22);
+  used(83, 4, 70, 75, 70, 73);
+  log.used(0, ms(84), 0, 5, 0, 0, 0);
+  used(85, 6, 20, 79, 30, 77);
+  used(86, 8, 60, 65, 61, 63);
+  log.event(0, ms(90), GPUPEAK_REC_USES_END, Fields().u(1).u(2));
+  log.counters().ended = 1;
+  log.counters().exit_kind = GPUPEAK_EXIT_CODE;
+  log.counters().device_count = 1;
+  log.counters().device[0].total.peak = 580 * kMiB;
+  log.save(path);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -160,6 +199,10 @@ int main(int argc, char** argv) {
   }
   if (kind == "big") {
     write_big(argv[2]);
+    return 0;
+  }
+  if (kind == "uses") {
+    write_uses(argv[2]);
     return 0;
   }
   if (kind == "torch" || kind == "lost") {

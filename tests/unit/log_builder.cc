@@ -198,6 +198,20 @@ void LogBuilder::device_free(uint32_t slot, uint64_t time, uint64_t id) {
   device_event(slot, time, GPUPEAK_REC_DEVICE_FREE, Fields().u(id).u(0).u(0));
 }
 
+void LogBuilder::used(uint32_t slot, uint64_t time, uint64_t arena, uint64_t block, uint64_t count,
+                      uint64_t first, uint64_t last, uint64_t idle_from, uint64_t idle_to) {
+  event(slot, time, GPUPEAK_REC_USED,
+        Fields()
+            .u(arena)
+            .u(block)
+            .u(count)
+            .u(count > 0 ? time - first : 0)
+            .u(count > 0 ? time - last : 0)
+            .u(idle_to - idle_from)
+            .u(idle_to > 0 ? time - idle_from : 0)
+            .u(1));
+}
+
 void LogBuilder::driver_reading(uint32_t slot, uint64_t time, const DriverReading& reading) {
   const auto plus_1 = [](std::optional<uint64_t> value) { return value ? *value + 1 : 0; };
   event(slot, time, GPUPEAK_REC_DRIVER_READING,

@@ -85,6 +85,10 @@ class LogBuilder {
                     uint64_t bytes, uint32_t api = 0, uint32_t stack = 0, uint64_t context = 0);
   void device_free(uint32_t slot, uint64_t time, uint64_t id);
   void device_event(uint32_t slot, uint64_t time, uint8_t tag, const Fields& after_sequence);
+  /// When the block was seen used, as its record at `time` says: so often, from `first` to `last`,
+  /// and longest not between the last two. `arena`: 0: a block of the driver.
+  void used(uint32_t slot, uint64_t time, uint64_t arena, uint64_t block, uint64_t count,
+            uint64_t first, uint64_t last, uint64_t idle_from = 0, uint64_t idle_to = 0);
   void driver_reading(uint32_t slot, uint64_t time, const DriverReading& reading);
   /// The next device event gets this number.
   void set_sequence(uint64_t sequence) { sequence_ = sequence; }

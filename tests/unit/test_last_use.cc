@@ -1,5 +1,5 @@
-// When blocks of a log made by hand were used, as the view of a peak has it, and what the peak would
-// have been had they gone then.
+// When blocks of a log made by hand were used, as the view of a peak has it, and what the peak
+// would have been had they gone then.
 #include <algorithm>
 #include <optional>
 
@@ -26,20 +26,6 @@ LogBuilder with_uses() {
   log.counters().device_count = 1;
   return log;
 }
-/// What the record says at `now`; `idle`: from when to when.
-void used(LogBuilder& log, uint64_t now, uint64_t arena, uint64_t block, uint64_t count,
-          uint64_t first, uint64_t last, uint64_t idle_from = 0, uint64_t idle_to = 0) {
-  log.event(0, now, GPUPEAK_REC_USED,
-            Fields()
-                .u(arena)
-                .u(block)
-                .u(count)
-                .u(count > 0 ? now - first : 0)
-                .u(count > 0 ? now - last : 0)
-                .u(idle_to - idle_from)
-                .u(idle_to > 0 ? now - idle_from : 0)
-                .u(1));
-}
 LastUses uses_of(LogBuilder& log, uint64_t peak) {
   log.counters().device[0].total.peak = peak;
   const TemporaryFile file;
@@ -65,20 +51,20 @@ WhatIfSum freed_at_last_use(LogBuilder& log, uint64_t peak) {
 
 TEST_CASE("last use: each block stands to the peak as its uses do", "[collector]") {
   LogBuilder log = with_uses();
-  log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 1 * kMiB);   // used before and after
-  log.device_alloc(0, 11, 2, GPUPEAK_KIND_LINEAR, 0, 2 * kMiB);   // over
-  log.device_alloc(0, 12, 4, GPUPEAK_KIND_LINEAR, 0, 4 * kMiB);   // early
-  log.device_alloc(0, 13, 8, GPUPEAK_KIND_LINEAR, 0, 8 * kMiB);   // never
-  log.device_alloc(0, 14, 16, GPUPEAK_KIND_LINEAR, 0, 16 * kMiB);  // idle
-  log.device_alloc(0, 15, 32, GPUPEAK_KIND_LINEAR, 0, 32 * kMiB);  // not known
+  log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 1 * kMiB);     // used before and after
+  log.device_alloc(0, 11, 2, GPUPEAK_KIND_LINEAR, 0, 2 * kMiB);     // over
+  log.device_alloc(0, 12, 4, GPUPEAK_KIND_LINEAR, 0, 4 * kMiB);     // early
+  log.device_alloc(0, 13, 8, GPUPEAK_KIND_LINEAR, 0, 8 * kMiB);     // never
+  log.device_alloc(0, 14, 16, GPUPEAK_KIND_LINEAR, 0, 16 * kMiB);   // idle
+  log.device_alloc(0, 15, 32, GPUPEAK_KIND_LINEAR, 0, 32 * kMiB);   // not known
   log.device_alloc(0, 100, 64, GPUPEAK_KIND_LINEAR, 0, 64 * kMiB);  // the peak
-  used(log, 200, 0, 1, 5, 20, 150, 20, 60);
-  used(log, 201, 0, 2, 3, 20, 70);
+  log.used(0, 200, 0, 1, 5, 20, 150, 20, 60);
+  log.used(0, 201, 0, 2, 3, 20, 70);
   log.device_free(0, 202, 2);
-  used(log, 203, 0, 4, 2, 130, 140);
-  used(log, 204, 0, 8, 0, 0, 0);
-  used(log, 205, 0, 16, 2, 30, 190, 30, 190);
-  used(log, 206, 0, 64, 1, 101, 101);
+  log.used(0, 203, 0, 4, 2, 130, 140);
+  log.used(0, 204, 0, 8, 0, 0, 0);
+  log.used(0, 205, 0, 16, 2, 30, 190, 30, 190);
+  log.used(0, 206, 0, 64, 1, 101, 101);
   log.event(0, 207, GPUPEAK_REC_USES_END, Fields().u(1).u(2));
   const LastUses uses = uses_of(log, 127 * kMiB);
   REQUIRE(uses.devices.size() == 1);
@@ -112,13 +98,13 @@ TEST_CASE("last use: a pool's blocks count, and what is idle in it is apart", "[
   give(11, 1000, 10 * kMiB);
   give(12, 1010, 5 * kMiB);
   log.device_alloc(0, 50, 1, GPUPEAK_KIND_LINEAR, 0, kMiB);
-  used(log, 60, kArena, 1000 * kMiB, 2, 20, 30);
+  log.used(0, 60, kArena, 1000 * kMiB, 2, 20, 30);
   log.event(0, 60, GPUPEAK_REC_ARENA_FREE, Fields().u(kArena).u(1000 * kMiB).u(10 * kMiB));
   give(61, 1000, 8 * kMiB);  // another block where that was: its uses are its own
-  used(log, 90, kArena, 1000 * kMiB, 1, 80, 80);
-  used(log, 91, kArena, 1010 * kMiB, 2, 20, 85);
-  used(log, 92, 0, 1000, 0, 0, 0);
-  used(log, 93, 0, 1, 1, 55, 55);
+  log.used(0, 90, kArena, 1000 * kMiB, 1, 80, 80);
+  log.used(0, 91, kArena, 1010 * kMiB, 2, 20, 85);
+  log.used(0, 92, 0, 1000, 0, 0, 0);
+  log.used(0, 93, 0, 1, 1, 55, 55);
   log.event(0, 94, GPUPEAK_REC_USES_END, Fields().u(0).u(0));
   const LastUses uses = uses_of(log, 41 * kMiB);
   REQUIRE(uses.devices.size() == 1);
@@ -135,17 +121,17 @@ TEST_CASE("last use: had blocks gone then, later ones had found their memory", "
   log.device_alloc(0, 30, 20, GPUPEAK_KIND_LINEAR, 0, 20 * kMiB);
   log.device_alloc(0, 50, 50, GPUPEAK_KIND_LINEAR, 0, 30 * kMiB);
   SECTION("one went before the second came") {
-    used(log, 60, 0, 1, 1, 20, 20);
-    used(log, 61, 0, 20, 2, 35, 55);
-    used(log, 62, 0, 50, 1, 58, 58);
+    log.used(0, 60, 0, 1, 1, 20, 20);
+    log.used(0, 61, 0, 20, 2, 35, 55);
+    log.used(0, 62, 0, 50, 1, 58, 58);
     const WhatIfSum sum = freed_at_last_use(log, 60 * kMiB);
     CHECK(sum.is_exact());
     CHECK(sum.before_bytes == 60 * kMiB);
     CHECK(sum.least_bytes == 50 * kMiB);
   }
   SECTION("one that was not seen used stays, and so does one of which nothing is known") {
-    used(log, 60, 0, 1, 0, 0, 0);
-    used(log, 62, 0, 50, 1, 58, 58);
+    log.used(0, 60, 0, 1, 0, 0, 0);
+    log.used(0, 62, 0, 50, 1, 58, 58);
     CHECK(freed_at_last_use(log, 60 * kMiB).least_bytes == 60 * kMiB);
   }
 }
@@ -162,9 +148,9 @@ TEST_CASE("last use: in a pool that gives memory again the peak is the pool's", 
   give(11, 1000, 40 * kMiB);
   log.device_alloc(0, 20, 2000, GPUPEAK_KIND_LINEAR, 0, 40 * kMiB);
   give(21, 2000, 40 * kMiB);
-  used(log, 60, kArena, 1000 * kMiB, 1, 15, 15);
+  log.used(0, 60, kArena, 1000 * kMiB, 1, 15, 15);
   log.event(0, 60, GPUPEAK_REC_ARENA_FREE, Fields().u(kArena).u(1000 * kMiB).u(40 * kMiB));
-  used(log, 70, kArena, 2000 * kMiB, 1, 50, 50);
+  log.used(0, 70, kArena, 2000 * kMiB, 1, 50, 50);
   const WhatIfSum sum = freed_at_last_use(log, 80 * kMiB);
   CHECK(sum.before_bytes == 80 * kMiB);
   CHECK(sum.least_bytes == 40 * kMiB);

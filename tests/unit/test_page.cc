@@ -69,9 +69,7 @@ uint64_t sum_of(const KindHolders& holders) {
 
 std::string page_of(LogBuilder log) {
   Timed timed(std::move(log));
-  const Instants instants = live_at_instants(timed.profile, timed.times, 5);
-  return page_data(timed.profile, timed.times, instants,
-                   arena_history(timed.profile, timed.times, instants), true);
+  return page_data(timed.profile, timed.times, read_for_page(timed.profile, timed.times), true);
 }
 
 LogBuilder one_block(uint64_t bytes, const char* phase) {
@@ -436,6 +434,42 @@ size_t check_sums(const ArenaHistory& history) {
 }
 
 }  // namespace
+
+TEST_CASE("page: blocks that follow each other at an address have uses of their own",
+          "[collector]") {
+  constexpr uint64_t kLive = 20, kApart = 100;
+  const uint64_t steps = GENERATE(uint64_t{300}, uint64_t{50'000});  // all changes, chosen instants
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  log.device(0, 80'000 * kMiB, "", "Test GPU");
+  log.fact("last_use", "on");
+  log.event(0, 1, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(log.string("Pool")).u(0).u(0).s("").u(1));
+  log.device_alloc(0, 2, 1, GPUPEAK_KIND_LINEAR, 0, kLive * kMiB);
+  uint64_t time = 1000;
+  for (uint64_t i = 0; i < steps; ++i, time += kApart) {
+    const uint64_t at = kMiB + i % kLive * kMiB;
+    if (i >= kLive) {
+      log.used(0, time, 1, at, 2, time - kLive * kApart + 10, time - 10);
+      log.event(0, time, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(at).u(0).u(0).u(0));
+    }
+    log.event(0, time + 1, GPUPEAK_REC_ARENA_ALLOC,
+              Fields().u(1).u(at).u(kMiB).u(0).u(log.node(0, 0x200)).u(0).u(0));
+  }
+  log.event(0, time, GPUPEAK_REC_USES_END, Fields().u(0).u(0));
+  const ArenaHistory history = history_of(std::move(log));
+  CHECK(history.every == (steps == 300));
+  REQUIRE(history.uses.size() == history.blocks.size());
+  size_t with_uses = 0;
+  for (size_t i = 0; i < history.blocks.size(); ++i) {
+    const ArenaHistory::Uses& uses = history.uses[i];
+    if (uses.count == 0) continue;
+    ++with_uses;
+    for (uint32_t step = history.blocks[i].first; step < history.blocks[i].end; ++step) {
+      CHECK(history.steps[step].time_ns >= uses.first_ns - 10);
+      CHECK(history.steps[step].time_ns <= uses.last_ns + 10);
+    }
+  }
+  CHECK(with_uses >= std::min<size_t>(history.steps.size() / 2, 280));
+}
 
 TEST_CASE("page: of few changes of pools every instant is there", "[collector]") {
   const ArenaHistory history = history_of(churning_arena(400, 100));
