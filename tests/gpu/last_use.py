@@ -1,16 +1,22 @@
-"""Whether last uses are seen: last_use.py GPUPEAK FOLDER.
+"""Whether last uses are seen: last_use.py GPUPEAK FOLDER [--ort ONNXRUNTIME_FOLDER] [PART …].
 
-1. Of each operation of last_use_ops.py all tensors, inputs and outputs, must have been seen used while it ran, and not after it.
-2. A training that keeps activations by mistake: what `whatif --free-at-last-use` says is compared with the program mended.
-3. What recording costs an eager ResNet-50, in turns of a tenth of a second: alone, under gpupeak, under gpupeak with --last-use.
-Prints a Markdown table a part; exit code 1: something was not seen, or an answer was wrong.
+operations  Of each operation of last_use_ops.py all tensors, inputs and outputs, must have been seen used while it ran, and not after it.
+trainings   A training that keeps activations by mistake: what `whatif --free-at-last-use` says is compared with the program mended.
+costs       What recording costs an eager ResNet-50, in turns of a tenth of a second: alone, under gpupeak, under gpupeak with --last-use.
+jax         As `operations`, of last_use_jax.py; the results must be those of a run without gpupeak, to the bit.
+ort         Each block of ONNX Runtime's arena must have been seen used (last_use_ort.py).
+Without a PART all that can be done here. Prints a Markdown table a part; exit code 1: something was not seen, or an answer was wrong.
 """
+import argparse
+import importlib.util
 import json
 import os
 import re
 import statistics
 import subprocess
 import sys
+
+import last_use_ort
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SLACK_NS = 100_000
@@ -46,12 +52,14 @@ def uses_of(gpupeak, log):
     return uses
 
 
-def operations(gpupeak, folder):
-    log = os.path.join(folder, "ops.gplog")
-    lines = run(gpupeak, log, [sys.executable, os.path.join(HERE, "last_use_ops.py")], "--last-use", "--host", "off").splitlines()
+def operations(gpupeak, folder, program="last_use_ops.py", **environment):
+    """Whether all was seen, and the operations."""
+    log = os.path.join(folder, program + ".gplog")
+    lines = run(gpupeak, log, [sys.executable, os.path.join(HERE, program)], "--last-use", "--host", "off", **environment).splitlines()
     uses, wrong, tensors, done = uses_of(gpupeak, log), [], 0, 0
-    print("\n| operation | tensors | not seen |\n|---|---|---|")
-    for operation in map(json.loads, lines):
+    told = [json.loads(line) for line in lines]
+    print(f"\n| operation of {program} | arrays | not seen |\n|---|---|---|")
+    for operation in told:
         if "failed" in operation:
             print(f"| {operation['operation']} | – | {operation['failed']} |")
             continue
@@ -67,8 +75,26 @@ def operations(gpupeak, folder):
         if missed:
             wrong.append(operation["operation"])
             print(f"| {operation['operation']} | {len(operation['addresses'])} | {len(missed)}: {missed[:3]} |")
-    print(f"\n{done} operations, {tensors} tensors; all seen in {done - len(wrong)}; wrong: {wrong or 'none'}")
-    return not wrong
+    print(f"\n{done} operations, {tensors} arrays; all seen in {done - len(wrong)}; wrong: {wrong or 'none'}")
+    return not wrong and done > 0, told
+
+
+def jax_operations(gpupeak, folder):
+    """Twice without gpupeak, since some results are not the same twice; nothing is tuned by time, so that they mostly are."""
+    program, environment = "last_use_jax.py", {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    flags = {"XLA_FLAGS": "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"}
+    known = subprocess.run([sys.executable, "-c", "import jax; jax.devices()"], env={**os.environ, **flags}, capture_output=True, check=False)
+    if known.returncode == 0:
+        environment |= flags  # this release has them
+    fine, told = operations(gpupeak, folder, program, **environment)
+    digests = [{o["operation"]: o.get("digest") for o in map(json.loads, run(None, None, [sys.executable, os.path.join(HERE, program)],
+                                                                             **environment).splitlines())} for _ in range(2)]
+    alike = [o for o in told if "digest" in o and digests[0].get(o["operation"]) == digests[1].get(o["operation"])]
+    differ = [o["operation"] for o in alike if o["digest"] != digests[0][o["operation"]]]
+    vary = [o["operation"] for o in told if "digest" in o and o not in alike]
+    print(f"results equal to those without gpupeak: {len(alike) - len(differ)} of {len(alike)}; differ: {differ or 'none'}; "
+          f"not the same twice without it: {vary or 'none'}")
+    return fine and not differ and len(alike) > 10
 
 
 def reserved_of(output):
@@ -132,19 +158,28 @@ def costs(gpupeak, folder):
         print(f"| {name} | {' | '.join(cells)} | {middle:+.2%} ({low:+.2%} … {high:+.2%}) |")
     for program in programs.values():
         program.end()
+    return True
 
 
 def main():
-    gpupeak, folder, *parts = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("gpupeak")
+    parser.add_argument("folder")
+    parser.add_argument("--ort")
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    asked = parser.parse_args()
+    gpupeak, folder = os.path.abspath(asked.gpupeak), os.path.abspath(asked.folder)
     os.makedirs(folder, exist_ok=True)
-    fine = True
-    if not parts or "operations" in parts:
-        fine &= operations(gpupeak, folder)
-    if not parts or "trainings" in parts:
-        fine &= trainings(gpupeak, folder)
-    if not parts or "costs" in parts:
-        costs(gpupeak, folder)
-    sys.exit(0 if fine else 1)
+    has = {name: importlib.util.find_spec(name) is not None for name in ("torch", "jax")}
+    parts = {"operations": (has["torch"], lambda: operations(gpupeak, folder)[0]),
+             "trainings": (has["torch"], lambda: trainings(gpupeak, folder)),
+             "jax": (has["jax"], lambda: jax_operations(gpupeak, folder)),
+             "ort": (asked.ort, lambda: last_use_ort.models(gpupeak, folder, os.path.abspath(asked.ort))),
+             "costs": (has["torch"], lambda: costs(gpupeak, folder))}
+    if unknown := set(asked.parts) - set(parts):
+        parser.error(f"no part {', '.join(sorted(unknown))}")
+    results = [work() for name, (can, work) in parts.items() if (name in asked.parts if asked.parts else can)]
+    sys.exit(0 if all(results) else 1)
 
 
 main()

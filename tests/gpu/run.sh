@@ -199,8 +199,8 @@ tag_case "ONNX Runtime, ResNet-50" ort_resnet50 onnxruntime "CUDA provider"
 : >"$work/last_use_table"
 if python3 -c 'import torch' 2>/dev/null; then
   python3 "$here/torch_modules.py" "$gpupeak" >"$work/modules_table" 2>"$work/modules.err" || failures=$((failures + 1))
-  python3 "$here/last_use.py" "$gpupeak" "$work/last_use" >"$work/last_use_table" 2>"$work/last_use.err" || failures=$((failures + 1))
 fi
+python3 "$here/last_use.py" "$gpupeak" "$work/last_use" ${ort:+--ort "$ort"} >"$work/last_use_table" 2>"$work/last_use.err" || failures=$((failures + 1))
 
 # The ranges that libraries make themselves, wherever any of these programs called them.
 own_ranges=$(python3 - "$work"/*.json <<'PY'
