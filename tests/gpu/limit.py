@@ -5,10 +5,12 @@ usage: limit.py GPUPEAK OUT_FOLDER [PERF_TEST MODEL]
 Prints a Markdown table for each part, and in the end how many checks failed (the exit code).
   driver   what cuMemGetInfo, cuDeviceTotalMem, NVML, nvidia-smi and PyTorch say; how long the ballast takes; a reset of the context
   calls    the same requests in the same order: the answers one by one
-  torch    training of a ResNet and of a transformer, the largest batch at three limits
-  ort      VGG-19 by onnxruntime_perf_test at three limits: whether it runs (with PERF_TEST and MODEL)
+  torch    training of ResNet-50, VGG-19 and a Llama of Hugging Face (without transformers: of PyTorch's own): the largest batch at
+           three limits each
+  ort      VGG-19 by onnxruntime_perf_test at four limits: whether it runs (with PERF_TEST and MODEL)
 """
 import ctypes
+import importlib.util
 import json
 import os
 import subprocess
@@ -20,9 +22,13 @@ SELF = os.path.abspath(__file__)
 failed = 0
 
 
-def check(what, good, *details):
+def count(good):
     global failed
     failed += not good
+
+
+def check(what, good, *details):
+    count(good)
     print(f"{'ok  ' if good else 'FAIL'} {what}", *details, flush=True)
 
 
@@ -139,22 +145,43 @@ def work_calls(seed):
     print(json.dumps(answers))
 
 
-def work_torch(model, batch):
+def network(model):
+    """A network on the card, and what makes a batch for it."""
     import torch
-    batch, name = int(batch), torch.nn
-    if model == "resnet":
+    if model in ("ResNet-50", "VGG-19"):
         import torchvision
-        net, data = torchvision.models.resnet50().cuda(), torch.randn(batch, 3, 224, 224, device="cuda")
-    else:
-        layer = name.TransformerEncoderLayer(1024, 16, 4096, batch_first=True)
-        net, data = name.TransformerEncoder(layer, 12).cuda(), torch.randn(batch, 512, 1024, device="cuda")
-    steps = torch.optim.AdamW(net.parameters())
-    for _ in range(3):
-        steps.zero_grad()
-        net(data).square().mean().backward()
-        steps.step()
-    torch.cuda.synchronize()
-    print(json.dumps("ok"))
+        made = {"ResNet-50": torchvision.models.resnet50, "VGG-19": torchvision.models.vgg19}[model]
+        return made().cuda(), lambda batch: torch.randn(batch, 3, 224, 224, device="cuda")
+    if model == "Llama":
+        import transformers
+        config = transformers.LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=12, num_attention_heads=16, vocab_size=8192,
+                                          use_cache=False)
+        llama = transformers.LlamaForCausalLM(config).cuda()
+
+        class Logits(torch.nn.Module):
+            def forward(self, words):
+                return llama(words).logits
+        net = Logits()
+        net.llama = llama
+        return net, lambda batch: torch.randint(0, 8192, (batch, 512), device="cuda")
+    layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 12).cuda(), lambda batch: torch.randn(batch, 512, 1024, device="cuda")
+
+
+def work_torch(model, *batches):
+    """What is reserved at most with each batch."""
+    import torch
+    net, data_of = network(model)
+    steps, reserved = torch.optim.AdamW(net.parameters()), []
+    for batch in map(int, batches):
+        data = data_of(batch)
+        for _ in range(3):
+            steps.zero_grad()
+            net(data).square().mean().backward()
+            steps.step()
+        torch.cuda.synchronize()
+        reserved.append(torch.cuda.max_memory_reserved())
+    print(json.dumps(reserved))
 
 
 # ---- the comparison
@@ -214,28 +241,51 @@ def compare_calls(gpupeak, out):
               "" if first is None else (first, a[first], b[first]))
 
 
+STEP = 4
+
+
+def largest(fits, guess):
+    """The largest batch that fits, in steps of STEP; 0: none. Asks in turn from the guess."""
+    batch = max(STEP, guess // STEP * STEP)
+    if not fits(batch):
+        while batch > 0 and not fits(batch):
+            batch -= STEP
+        return max(batch, 0)
+    while fits(batch + STEP):
+        batch += STEP
+    return batch
+
+
 def compare_torch(gpupeak, out):
-    print("| model | limit | largest batch with --limit | beside a holder |\n|---|---|---|---|")
-    for model, sizes in (("resnet", (4, 8, 12)), ("transformer", (6, 10, 16))):
+    transformer = "Llama" if importlib.util.find_spec("transformers") else "transformer"
+    print("| training, AdamW | limit | largest batch with --limit | beside a holder | |\n|---|---|---|---|---|", flush=True)
+    for model, sizes in (("ResNet-50", (4, 8, 12)), ("VGG-19", (6, 9, 12)), (transformer, (6, 10, 16))):
+        some, more = json.loads(run(work("torch", model, 8, 24)).stdout)
+        each = max(1, (more - some) // 16)  # of a batch of one
         for size in sizes:
-            limit, best = size * GiB, {}
-            for way in ("limit", "holder"):
-                low, high = 0, 512
-                while high - low > 4:
-                    middle = (low + high) // 8 * 4 or 4
-                    words = work("torch", model, middle)
+            limit, known = size * GiB, {}
+
+            def fits(way, batch):
+                if (way, batch) not in known:
+                    words = work("torch", model, batch)
                     ended = limited(gpupeak, limit, words, f"{out}/torch.gplog") if way == "limit" else beside_holder(limit, words)
-                    low, high = (middle, high) if ended.returncode == 0 else (low, middle)
-                best[way] = low
-            print(f"| {model} | {size} GiB | {best['limit']} | {best['holder']} |", flush=True)
-            check("equal or one step off", abs(best["limit"] - best["holder"]) <= 4)
+                    known[way, batch] = ended.returncode == 0
+                return known[way, batch]
+            held = largest(lambda batch: fits("holder", batch), 8 + (limit - some - GiB // 2) // each)
+            ours = largest(lambda batch: fits("limit", batch), held)
+            good = abs(ours - held) <= STEP
+            print(f"| {model} | {size} GiB | {ours} | {held} | {'equal' if ours == held else 'a step off' if good else '**differ**'} |", flush=True)
+            count(good)
 
 
 def compare_ort(gpupeak, out, perf_test, model):
     words = [perf_test, "-e", "cuda", "-r", "3", "-I", model]
+    print("| VGG-19, ONNX Runtime | with --limit | beside a holder | |\n|---|---|---|---|", flush=True)
     for limit in (900 * MiB, 1400 * MiB, 2 * GiB, 4 * GiB):
-        ours, theirs = limited(gpupeak, limit, words, f"{out}/ort.gplog"), beside_holder(limit, words)
-        check(f"ONNX Runtime within {limit // MiB} MiB", (ours.returncode == 0) == (theirs.returncode == 0), ours.returncode, theirs.returncode)
+        ours, theirs = ("runs" if ended.returncode == 0 else "fails" for ended in
+                        (limited(gpupeak, limit, words, f"{out}/ort.gplog"), beside_holder(limit, words)))
+        print(f"| {limit / GiB:.2f} GiB | {ours} | {theirs} | {'equal' if ours == theirs else '**differ**'} |", flush=True)
+        count(ours == theirs)
 
 
 if __name__ == "__main__":
