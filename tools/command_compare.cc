@@ -33,8 +33,10 @@ struct CompareOptions {
 int compare(const CompareOptions& options) {
   const std::vector<std::string> logs = process_logs(options.logs, options.process);
   if (!options.html.empty()) {
+    std::vector<PageTab> tabs;
+    for (const std::string& log : logs) tabs.push_back({log});
     return strict_code(options.strict,
-                       write_page(logs, options.reading, !options.no_source, options.html));
+                       write_page(tabs, options.reading, !options.no_source, options.html));
   }
   require_output(options.out, options.logs);
   collector::Profiles runs;

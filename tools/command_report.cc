@@ -148,7 +148,7 @@ int report(const ReportOptions& asked) {
   if (!options.at.empty()) return report_at(options);
   if (!options.html.empty()) {
     return strict_code(options.strict,
-                       write_page(page_logs(options.logs, options.process), options.reading,
+                       write_page(tabs_of(options.logs, options.process), options.reading,
                                   !options.no_source, options.html));
   }
   require_output(options.out, options.logs);

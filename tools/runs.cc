@@ -80,20 +80,6 @@ std::string process_log(const std::string& name, const std::string& process) {
   return process_logs({name}, process).front();
 }
 
-std::vector<std::string> page_logs(const std::vector<std::string>& names,
-                                   const std::string& process) {
-  std::vector<std::string> logs;
-  for (const collector::RunLogs& run : runs_of(names, process)) {
-    const size_t lead = run.lead();
-    logs.push_back(run.logs[lead].path);
-    for (size_t i = 0; i < run.logs.size(); ++i) {
-      if (i != lead && run.logs[i].head.counters.device_events > 0)
-        logs.push_back(run.logs[i].path);
-    }
-  }
-  return logs;
-}
-
 std::vector<std::string> all_logs(const std::vector<std::string>& names) {
   std::vector<std::string> logs;
   std::set<uint64_t> given, added;

@@ -25,10 +25,6 @@ std::vector<std::string> process_logs(const std::vector<std::string>& names,
                                       const std::string& process);
 std::string process_log(const std::string& name, const std::string& process);
 
-/// For a page: the lead of each run, and its other processes that used a GPU.
-std::vector<std::string> page_logs(const std::vector<std::string>& names,
-                                   const std::string& process);
-
 /// For verbs that take all logs of a run. No log is there twice.
 std::vector<std::string> all_logs(const std::vector<std::string>& names);
 

@@ -12,11 +12,12 @@ export const titled = (id, title, ...children) =>
 
 /** The first screen: how much, who, why, what next. The terminal says the same (collector/summary/verdict.h). */
 export function verdict(run) {
-  const {sentences, bar, hints, next, facts: line} = run.verdict;
+  const {sentences, rows, bar, hints, next, facts: line} = run.verdict;
   const {warnings, exact} = run.summary.quality;
   const steps = next.filter((step) => !step.command.includes(' --html '));  // here it is
   return h('section', {class: 'verdict', 'aria-label': 'In short'},
     sentences.map(({text, alarm}) => h('p', {class: alarm ? 'said alarm' : 'said'}, sentence(text))),
+    rows.length > 0 && h('ul', {class: 'processes', 'aria-label': 'Processes'}, rows.map((row) => h('li', {}, row))),
     bar.length > 0 && partsBar(bar.map((part) => ({...part, title: part.name}))),
     hints.length > 0 && h('ul', {class: 'hints'}, hints.map((hint) => h('li', {}, sentence(hint)))),
     h('p', {class: 'faint line'}, line),

@@ -76,6 +76,7 @@ class PageData {
         instants_(log.instants),
         arenas_(log.arenas),
         uses_(log.uses),
+        run_(log.run),
         complete_(complete),
         source_(profile, with_source ? sums(profile) : std::vector<ScopeId>()) {
     for (const Grouping& grouping : kGroupings) {
@@ -92,7 +93,8 @@ class PageData {
     options.reading.sanitizer = profile_.definitions().sanitizer();
     Summary summary = summarize(profile_, options);
     if (complete_ != nullptr) complete_(summary, profile_.path(), options, {});
-    const Json verdict = verdict_json(summary);
+    if (run_) summary.quality = run_->quality;
+    const Json verdict = verdict_json(run_ ? *run_ : summary);
     const std::vector<Holder> temporaries = std::move(summary.temporaries);
     summary.peaks.clear();  // "scopes" below has them
     summary.live_at_exit.clear();
@@ -123,6 +125,7 @@ class PageData {
   static Json verdict_json(const Summary& summary) {
     const Verdict verdict = verdict_of(summary, {});
     Json json = {{"facts", verdict.facts}, {"hints", verdict.hints}};
+    json["rows"] = verdict.rows;
     for (const char* list : {"sentences", "bar", "next"}) json[list] = Json::array();
     for (const Verdict::Sentence& sentence : verdict.sentences)
       json["sentences"].push_back({{"text", sentence.text}, {"alarm", sentence.alarm}});
@@ -439,6 +442,7 @@ class PageData {
   const Instants& instants_;
   const ArenaHistory& arenas_;
   const std::optional<LastUses>& uses_;
+  const std::optional<Summary>& run_;
   const Complete complete_;
   const PageSource source_;
   std::vector<Attribution> attributions_;

@@ -21,9 +21,12 @@ namespace gpupeak::collector {
 
 /// What is read of a log for its page.
 struct PageLog {
-  const Instants instants;
-  const ArenaHistory arenas;
-  const std::optional<LastUses> uses;  ///< none: the log has none
+  Instants instants;
+  ArenaHistory arenas;
+  std::optional<LastUses> uses;  ///< none: the log has none
+  /// As the terminal has it, if the log stands for a whole run: the page begins with what is said
+  /// of all its processes.
+  std::optional<Summary> run = {};
 };
 /// Replays the log some more times.
 PageLog read_for_page(Profile& profile, const TimeSeries& times, const Progress& progress = {});

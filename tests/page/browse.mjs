@@ -66,7 +66,7 @@ async function open() {
 
 async function run() {
   await open();
-  assert.match(await text('.verdict'), /no record lost/);
+  assert.match(await text('.verdict'), /no record lost/);  // nobody looked at its other processes
   assert.match(await text('.said'), /^An allocation failed/);
   assert.match(await text('.card .big'), /^728 MiB$/);
   assert.equal(await count('.card'), 4);  // two devices, the host, resident memory
@@ -409,6 +409,15 @@ async function whatif_each() {
   await accessible('several changes');
 }
 
+async function processes() {
+  await open();
+  const expected = JSON.parse(readFileSync(`${folder}/expected.json`, 'utf8'));
+  assert.deepEqual(await page.$$eval('.processes li', (all) => all.map((row) => row.textContent)), expected.rows);
+  assert.equal(await text('.verdict .line'), expected.facts);
+  await picture('processes', 1280, 'light');
+  await picture('processes-phone', 390, 'dark');
+}
+
 /** Of the first lines of source below a selector what stands in each row: bytes, number, text. */
 const sourceRows = (selector) => page.$eval(`${selector} .source`, (figure) =>
   [...figure.querySelectorAll('tr')].map((row) => [...row.children].map((cell) => cell.textContent)));
@@ -483,7 +492,7 @@ async function uses_pools() {
 }
 
 try {
-  await {run, hostile, empty, compare, big, pools, pools_wrong, uses_peak, uses_pools, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each, source, source_script}[which]();
+  await {run, hostile, empty, compare, big, pools, pools_wrong, uses_peak, uses_pools, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each, source, source_script, processes}[which]();
   assert.deepEqual(said, []);
 } finally {
   await browser.close();

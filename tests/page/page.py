@@ -2,7 +2,7 @@
 """The page of `report --html` in headless Chromium: it renders, what one does with it works, nothing is said on the
 console, and names from a log stay text. The screenshots lie in the test's folder.
 
-usage: page.py run|hostile|empty|compare|big|whatif|source GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
+usage: page.py run|hostile|empty|compare|big|whatif|source|processes GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
        page.py pools_torch|pools_many|pools_ort GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER CLIENT LIBRARY
        page.py uses GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER PROGRAM
 Exit code 77: there is no browser, or this gpupeak was built without the page.
@@ -103,6 +103,24 @@ def whatif(folder):
     return failed
 
 
+def processes(folder):
+    """A run of several processes: its page begins with what the report of the run begins with."""
+    log = os.path.join(folder, "run.gplog")
+    child = "held = bytes(48 << 20)"
+    parent = f"import subprocess, sys; held = bytes(24 << 20); subprocess.run([sys.executable, '-c', '{child}'], check=True)"
+    subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", sys.executable, "-c", parent], check=True)
+    report = subprocess.run([GPUPEAK, "report", log], env=os.environ | {"COLUMNS": "1000"}, stdout=subprocess.PIPE, text=True, check=True).stdout
+    lines = report.splitlines()
+    expected = {"rows": [line.strip() for line in lines if line.startswith(("  pid ", "  host: "))],
+                "facts": next(line for line in lines if " host events · " in line)}
+    assert len(expected["rows"]) == 3 and "complete" in expected["facts"], report
+    with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
+        json.dump(expected, file)
+    page = make_page(folder, [log])
+    expect_self_contained(page)
+    return browse(page, folder)
+
+
 def main():
     if not CHROMIUM or CHROMIUM.endswith("NOTFOUND") or not os.path.isdir(os.path.join(MODULES, "puppeteer-core")):
         print("no browser here, or puppeteer-core is not installed")
@@ -115,6 +133,8 @@ def main():
         return uses(folder)
     if CASE == "whatif":
         return whatif(folder)
+    if CASE == "processes":
+        return processes(folder)
     if CASE == "source":
         program, script = source_page.pages(GPUPEAK, folder)
         return browse(program, folder) or browse(script, folder, "source_script")
