@@ -22,6 +22,7 @@ namespace {
 
 /// Worth saying.
 constexpr uint64_t kMuchUnexplained = 64u << 20;
+constexpr uint64_t kMuchPadding = 1u << 20;
 
 /// Arenas whose inside is not seen, or not in all releases: what of their memory is idle is not
 /// known, and some take a share of whatever card they find.
@@ -168,31 +169,6 @@ LeftOut left_out(std::string_view kind, uint64_t bytes, const Peak* peak) {
   return left;
 }
 
-/// What ONNX Runtime's own profile says of the arena of the one GPU that it used: more than was
-/// asked for is padding, which depends on the pieces that the arena happened to have.
-void add_padding(const Profile& profile, const Summary& summary, DeviceNeed& need) {
-  constexpr uint64_t kMuch = 1 << 20;
-  const auto& memory = profile.replay().nodes().memory();
-  const auto found = memory.find("CUDAExecutionProvider");
-  const auto is_of_ort = [](const ArenaSummary& arena) {
-    return arena.device.has_value() && arena.name.starts_with("ONNX Runtime");
-  };
-  const auto arenas = std::count_if(summary.arenas.begin(), summary.arenas.end(), is_of_ort);
-  const bool is_here = std::any_of(
-      summary.arenas.begin(), summary.arenas.end(),
-      [&](const ArenaSummary& arena) { return is_of_ort(arena) && arena.device == need.device; });
-  if (found == memory.end() || arenas != 1 || !is_here) return;
-  const NodeMemory& most = found->second;
-  const uint64_t padding = most.in_use_bytes - most.requested_bytes;
-  if (padding < kMuch) return;
-  need.notes.push_back(fmt::format(
-      "by ONNX Runtime's own profile {} of at most {} in use of its arena behind a node ({}) were "
-      "requested: {} are padding, part of \"at least\", which a run with less memory may do "
-      "without",
-      size_text(most.requested_bytes), size_text(most.in_use_bytes),
-      profile.definitions().shown(most.node), size_text(padding)));
-}
-
 DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena, const Summary& summary,
                    const DeviceSummary& device, const Trust& trust) {
   DeviceNeed need;
@@ -246,6 +222,14 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena, cons
           "in use at each instant, which may be its workspace");
     }
     if (!summary.run.end.in_order()) need.refused_bytes = sums.refused;
+    need.padding_bytes = sums.padding;
+    if (sums.padding >= kMuchPadding) {
+      need.notes.push_back(fmt::format(
+          "up to {} of what pools had in use were not asked for: they give whole pieces where "
+          "little would be left. That is no part of \"at least\", since with less memory their "
+          "pieces are others",
+          size_text(*sums.padding)));
+    }
   }
   if (need.no_most.empty()) {
     // NVML's own figure for the process is a second account.
@@ -278,7 +262,6 @@ LogNeeds needs_of_program(const std::string& path, const Options& options, const
     if (entry == sums.end()) continue;
     found.devices.push_back(
         need_of(entry->second, watch.arena(device.ordinal), found.summary, device, trust));
-    add_padding(profile, found.summary, found.devices.back());
   }
   if (parts != nullptr) *parts = profile.log().parts().size();
   return found;

@@ -93,23 +93,40 @@ const ArenaRequests* NeedWatch::arena(int32_t device) const {
   return &*std::min_element(found->second.begin(), found->second.end(), better);
 }
 
+void NeedWatch::on_arena_block(const ArenaBlockChange& change) {
+  const std::pair<uint64_t, uint64_t> place{change.arena, change.address};
+  if (const auto before = given_.find(place); before != given_.end()) {
+    const Given& block = before->second;
+    sizes_.erase(sizes_.find(block.needed));
+    if (block.padding > 0) padding_[block.device] -= block.padding;
+    given_.erase(before);
+  }
+  if (!change.in_use) return;
+  const ArenaTable::Holder& holder = replay().arenas().holder(change.holder);
+  const bool is_counted = holder.counted && !change.alone;
+  const int32_t device = is_counted ? replay().arenas().arenas()[holder.arena].place : -1;
+  given_[place] = {device, change.bytes, 0};
+  sizes_.insert(change.bytes);
+}
+
+/// An arena gives whole pieces where little would be left of them. With less memory it has other
+/// pieces: what it gave beyond the request is no need.
 void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) {
   for (ArenaRequests& arena : arena_of(alloc.arena))
     arena.given(alloc.address, alloc.bytes, alloc.asked, stack);
-  const auto [entry, added] = given_.try_emplace({alloc.arena, alloc.address}, alloc.bytes);
-  if (!added) {
-    sizes_.erase(sizes_.find(entry->second));
-    entry->second = alloc.bytes;
-  }
-  sizes_.insert(alloc.bytes);
+  const auto entry = given_.find({alloc.arena, alloc.address});
+  if (entry == given_.end()) return;
+  Given& block = entry->second;
+  if (alloc.asked == 0 || alloc.asked > block.needed || block.device < 0) return;
+  sizes_.erase(sizes_.find(block.needed));
+  block.padding = block.needed - alloc.asked;
+  block.needed = alloc.asked;
+  padding_[block.device] += block.padding;
+  sizes_.insert(block.needed);
 }
 
 void NeedWatch::on_arena_free(const ArenaFreeEvent& free) {
   for (ArenaRequests& arena : arena_of(free.arena)) arena.taken(free.address);
-  const auto entry = given_.find({free.arena, free.address});
-  if (entry == given_.end()) return;
-  sizes_.erase(sizes_.find(entry->second));
-  given_.erase(entry);
 }
 
 void NeedWatch::on_block_alloc(const DeviceBlock& block) {
@@ -206,6 +223,10 @@ void NeedWatch::look(int32_t ordinal, Device& device) {
   device.in_use = tracked - std::min(tracked, idle);
   const uint64_t outside = device.outside_pages.bytes();
   device.in_use += outside - std::min(outside, device.outside_linear);
+  if (const auto padding = padding_.find(ordinal); padding != padding_.end()) {
+    device.in_use -= std::min(device.in_use, padding->second);
+    device.sums.padding = std::max(device.sums.padding.value_or(0), padding->second);
+  }
   const uint64_t largest = sizes_.empty() ? 0 : *sizes_.rbegin();
   device.lean = device.in_use - std::min(device.in_use, largest);
   device.lean_since = std::max(device.lean_since, device.lean);

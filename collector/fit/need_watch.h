@@ -5,7 +5,8 @@
 //   at each instant            upper bound                    lower bound
 //   linear memory              its pages                      its pages, without the arenas' ones
 //   the driver's pools         reserved                       in use
-//   segments of PyTorch's …    all                            blocks in use
+//   segments of PyTorch's …    all                            blocks in use, as asked for where
+//                                                             the log tells
 //   contexts, code …           the larger of the readings     the smaller of the readings
 //                              before and after
 //
@@ -42,6 +43,9 @@ class NeedWatch : public ReplayObserver {
     /// As in_use and least, without the largest block in use at each instant: a library may have
     /// got it as a workspace only because there was room.
     uint64_t lean_in_use = 0, lean_least = 0;
+    /// Largest; what arenas' blocks had beyond what was asked for, which is in no lower bound.
+    /// None: of no block the log tells.
+    std::optional<uint64_t> padding;
     std::optional<Beyond> beyond;     ///< largest; none: no reading
     uint64_t local_memory = 0;        ///< largest; part of `beyond`
     uint64_t unexplained = 0;         ///< largest, in either direction
@@ -60,6 +64,7 @@ class NeedWatch : public ReplayObserver {
   void on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,
                       uint64_t ticks) override;
   void on_phase_end(PhaseTrack track, uint64_t number, uint64_t ticks) override;
+  void on_arena_block(const ArenaBlockChange& change) override;
   void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) override;
   void on_arena_free(const ArenaFreeEvent& free) override;
   void on_arena_failed(const ArenaFailedEvent& failed, uint32_t stack) override;
@@ -87,6 +92,13 @@ class NeedWatch : public ReplayObserver {
     uint64_t uncertain_beyond = 0;                   // largest of the uncertain readings since
   };
 
+  /// A block of an arena.
+  struct Given {
+    int32_t device = -1;   ///< on which it counts; -1: on none
+    uint64_t needed = 0;   ///< bytes; at most those that it has
+    uint64_t padding = 0;  ///< the others
+  };
+
   Device& device_of(const DeviceBlock& block) {
     return devices_[replay().sites().context_of(block.group).device];
   }
@@ -106,7 +118,8 @@ class NeedWatch : public ReplayObserver {
   std::map<int32_t, Device> devices_;
   std::unordered_set<uint64_t> runs_;                     // open phases that are ONNX Runtime's run
   std::map<int32_t, std::vector<ArenaRequests>> arenas_;  // by device
-  std::map<std::pair<uint64_t, uint64_t>, uint64_t> given_;  // by arena and address: bytes
+  std::map<std::pair<uint64_t, uint64_t>, Given> given_;  // by arena and address
+  std::map<int32_t, uint64_t> padding_;                   // of these, by device
   std::multiset<uint64_t> sizes_;  // of these, and of the driver's blocks outside of arenas
 };
 

@@ -28,7 +28,6 @@ constexpr uint64_t kCutMicroseconds = 2;
 /// ONNX Runtime keeps no more events of a session.
 constexpr uint64_t kMostEvents = 1'000'000;
 constexpr size_t kMostSpans = 4'000'000;
-constexpr size_t kMostProviders = 20;
 /// What follows a node's name; spans of other kinds have other endings.
 constexpr std::string_view kSuffix = "_kernel_time";
 
@@ -63,19 +62,7 @@ std::optional<std::string_view> text(std::string_view line, std::string_view key
 struct Line {
   uint64_t pid = 0, tid = 0, begin_us = 0, long_us = 0;
   std::string name;  ///< empty: no run of a node
-  std::string provider;
-  std::optional<uint64_t> in_use_bytes, requested_bytes;
 };
-
-/// A number that stands there as a text.
-std::optional<uint64_t> number_in_text(std::string_view line, std::string_view key, size_t from) {
-  const auto digits = text(line, key, "\"", from);
-  uint64_t value = 0;
-  if (!digits || digits->empty()) return std::nullopt;
-  const auto [end, error] = std::from_chars(digits->begin(), digits->end(), value);
-  if (error != std::errc() || end != digits->end()) return std::nullopt;
-  return value;
-}
 
 std::optional<Line> read_line(std::string_view line) {
   const auto pid = number(line, "pid"), tid = number(line, "tid"), begin = number(line, "ts"),
@@ -87,7 +74,7 @@ std::optional<Line> read_line(std::string_view line) {
   }
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max() / (4 * kNsPerMicrosecond);
   if (*begin > kMost || *duration > kMost || *tid > UINT32_MAX) return std::nullopt;
-  Line read{*pid, *tid, *begin, *duration, {}, {}, {}, {}};
+  Line read{*pid, *tid, *begin, *duration, {}};
   const auto kind = text(line, "cat", "\"");
   if (!kind || *kind != "Node") return read;
   const auto name = text(line, "name", "\",\"args\"");
@@ -95,9 +82,6 @@ std::optional<Line> read_line(std::string_view line) {
   if (!name->ends_with(kSuffix)) return read;
   read.name = name->substr(0, name->size() - kSuffix.size());
   if (const auto op = text(line, "op_name", "\"", args)) read.name += fmt::format(" ({})", *op);
-  if (const auto provider = text(line, "provider", "\"", args)) read.provider = *provider;
-  read.in_use_bytes = number_in_text(line, "mem_bytes_in_use", args);
-  read.requested_bytes = number_in_text(line, "mem_bytes_requested_in_use", args);
   return read;
 }
 
@@ -139,20 +123,8 @@ class Reader {
     }
   }
 
-  void note_memory(const Line& event) {
-    if (!event.in_use_bytes || !event.requested_bytes || event.provider.empty() ||
-        *event.requested_bytes > *event.in_use_bytes)
-      return;
-    if (profiles_.memory.size() == kMostProviders && !profiles_.memory.contains(event.provider))
-      return;
-    NodeMemory& most = profiles_.memory[event.provider];
-    if (*event.in_use_bytes > most.in_use_bytes)
-      most = {*event.in_use_bytes, *event.requested_bytes, event.name};
-  }
-
   void add(const Line& event) {
     ++nodes_;
-    note_memory(event);
     // Both ends are cut to whole microseconds.
     if (event.long_us * kNsPerMicrosecond <= kNsPerMicrosecond + clock_.error_ns) {
       ++short_;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,19 +20,10 @@ struct NodeSpan {
   uint64_t session = 0;
 };
 
-/// What ONNX Runtime's own allocator said behind a node.
-struct NodeMemory {
-  uint64_t in_use_bytes = 0, requested_bytes = 0;  ///< of that, the rest is padding
-  std::string node;                                ///< "conv1 (Conv)"
-};
-
 struct NodeProfiles {
   std::vector<NodeSpan> spans;        ///< by begin; what lies within another comes after it
   std::vector<std::string> names;     ///< "conv1 (Conv)"
   std::vector<std::string> problems;  ///< sentences: what is missing, and why
-  /// By execution provider, where most was in use. Empty: the profiles do not say it, as
-  /// those of older releases.
-  std::map<std::string, NodeMemory> memory;
 };
 
 /// Whether the log says anything of such profiles.

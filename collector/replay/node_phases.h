@@ -27,8 +27,6 @@ class NodePhases {
   void pass(uint64_t ticks, const std::function<uint32_t(uint32_t tid)>& slot_of, LiveMemory& live,
             PhaseTree& phases);
 
-  /// What the profiles say of the allocators' memory.
-  const std::map<std::string, NodeMemory>& memory() const { return profiles_.memory; }
   /// What is missing, and why. After the last event.
   std::vector<std::string> problems() const;
 

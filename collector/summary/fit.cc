@@ -65,6 +65,7 @@ DeviceNeed together(const std::vector<DeviceNeed>& needs) {
     const DeviceNeed& one = needs[i];
     all.in_use_bytes = higher(all.in_use_bytes, one.in_use_bytes);
     all.least_bytes = higher(all.least_bytes, one.least_bytes);
+    all.padding_bytes = higher(all.padding_bytes, one.padding_bytes);
     all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
     all.held_bytes += one.held_bytes;
     all.most_bytes = sum(all.most_bytes, one.most_bytes);
@@ -84,6 +85,7 @@ DeviceNeed in_turn(const std::vector<DeviceNeed>& needs) {
     const DeviceNeed& one = needs[i];
     all.in_use_bytes = higher(all.in_use_bytes, one.in_use_bytes);
     all.least_bytes = higher(all.least_bytes, one.least_bytes);
+    all.padding_bytes = higher(all.padding_bytes, one.padding_bytes);
     all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
     all.held_bytes = std::max(all.held_bytes, one.held_bytes);
     if (!all.fails.empty() || !one.fails.empty()) {

@@ -67,6 +67,9 @@ struct DeviceNeed {
   std::optional<uint64_t> in_use_bytes;
   /// The same with the driver's own. None: not known.
   std::optional<uint64_t> least_bytes;
+  /// What pools had in use at most beyond what they were asked for, which is in none of the two.
+  /// None: the log does not tell of any block, or there is no lower bound.
+  std::optional<uint64_t> padding_bytes;
   uint64_t held_bytes = 0;             ///< in the driver's pages, idle or not; without its own
   std::optional<uint64_t> most_bytes;  ///< the same with the driver's own; none: not known
   /// With which amounts a simulated run fails, in which a framework's arena goes on as it does when

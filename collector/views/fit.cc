@@ -226,6 +226,7 @@ Json device_json(const FitReport& report, const FitDevice& device) {
   json["logs"] = device.logs;
   json["in_use_bytes"] = nullable(need.in_use_bytes);
   json["held_bytes"] = need.held_bytes;
+  json["padding_bytes"] = nullable(need.padding_bytes);
   json["beyond_bytes"] = nullable(need.beyond_bytes);
   json["least_bytes"] = nullable(need.least_bytes);
   json["most_bytes"] = nullable(need.most_bytes);

@@ -27,6 +27,29 @@ def runs_of_nodes(path):
     return counts, short
 
 
+def expect_memory_as_in_profile(dump, folder, pattern):
+    """Behind each node the profile of 1.29 and later says what the arena had in use, and what of it had been requested. The log has
+    both, of each block: the pair must be one that it comes to. `dump`: of a log with one arena."""
+    live, now, states = {}, (0, 0), {(0, 0)}
+    for line in dump.splitlines():
+        if match := re.search(r" arena_alloc \d+ (0x[0-9a-f]+) bytes (\d+) .* asked (\d+)$", line):
+            live[match[1]] = int(match[2]), int(match[3])
+            now = now[0] + int(match[2]), now[1] + int(match[3])
+        elif (match := re.search(r" arena_free \d+ (0x[0-9a-f]+)", line)) and match[1] in live:
+            size, asked = live.pop(match[1])
+            now = now[0] - size, now[1] - asked
+        states.add(now)
+    told = set()
+    for path in glob.glob(os.path.join(folder, pattern)):
+        with open(path) as file:
+            told |= {(int(e["args"]["mem_bytes_in_use"]), int(e["args"]["mem_bytes_requested_in_use"])) for e in json.load(file)
+                     if e["cat"] == "Node" and "mem_bytes_requested_in_use" in e["args"]}
+    expect(told <= states, f"in use and requested, by the profile alone: {sorted(told - states)[:5]}, of {len(told)}")
+    padded = sum(in_use > requested for in_use, requested in told)
+    print(f"in use and requested: {len(told)} pairs as in the profile, {padded} with padding")
+    return len(told)
+
+
 def kernel_of(site):
     """The class whose Compute stands innermost in a site's title, such as Pool; None where none does. The kernel may have
     been called through the thread pool, whose frames stand before it."""

@@ -63,41 +63,42 @@ uint64_t enough_of(const DeviceNeed& need) {
 
 }  // namespace
 
-TEST_CASE("fit: ONNX Runtime's own profile tells padding from what was requested", "[collector]") {
-  const auto notes_with = [](const std::string& args, const std::string& provider) {
-    const TemporaryFile profile{".json"};
-    const std::string text =
-        R"([
-{"cat" : "Node","pid" :77,"tid" :100,"dur" :40,"ts" :10,"ph" : "X","name" :"small_kernel_time","args" : {"provider" : ")" +
-        provider +
-        R"(","mem_bytes_in_use" : "1048576","op_name" : "Add","mem_bytes_requested_in_use" : "4"}},
-{"cat" : "Node","pid" :77,"tid" :100,"dur" :40,"ts" :60,"ph" : "X","name" :"conv_kernel_time","args" : {"provider" : ")" +
-        provider + "\"," + args + R"("op_name" : "Conv"}},
-]
-)";
-    profile.write({text.begin(), text.end()});
+TEST_CASE("fit: what a pool gave beyond the request is no part of the lower bound", "[collector]") {
+  const auto need_with = [](uint64_t asked) {
     LogBuilder log = with_context();
-    log.header().pid = 77;
-    log.fact("ort.profile",
-             "1 " + std::to_string(log.header().start_monotonic_ns) + " 50 " + profile.path());
     log.event(0, 9, GPUPEAK_REC_ARENA,
               Fields().u(1).u(0).u(log.string("ONNX Runtime Cuda")).u(0).u(0).s("").u(1));
     log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
-    give(log, 0, 11, 1000, 80 * kMiB);
-    return need_of(log, 100 * kMiB).notes;
+    const auto given = [&](uint64_t time, uint64_t at, uint64_t bytes, uint64_t wanted) {
+      log.event(0, time, GPUPEAK_REC_ARENA_ALLOC,
+                Fields().u(1).u(at * kMiB).u(bytes).u(0).u(0).u(0).u(0).u(wanted));
+    };
+    given(11, 1000, 80 * kMiB, asked);
+    given(12, 1080, 5 * kMiB, 5 * kMiB);
+    take(log, 13, 1000, 80 * kMiB);
+    given(14, 1000, 40 * kMiB, 39 * kMiB);  // less than before, with less padding
+    return need_of(log, 100 * kMiB);
   };
-  const std::string memory =
-      R"("mem_bytes_in_use" : "83886080","mem_bytes_requested_in_use" : "62914560",)";
-  const std::vector<std::string> notes = notes_with(memory, "CUDAExecutionProvider");
-  REQUIRE(notes.size() == 1);
-  CHECK(notes[0].find("60.0 MiB of at most 80.0 MiB in use of its arena behind a node (conv "
-                      "(Conv)) were requested: 20.0 MiB are padding") != std::string::npos);
-  CHECK(
-      notes_with("", "CUDAExecutionProvider").empty());  // of the small one it is not worth a word
-  CHECK(notes_with(memory, "CPUExecutionProvider").empty());
-  const std::string wrong =
-      R"("mem_bytes_in_use" : "83886080","mem_bytes_requested_in_use" : "162914560",)";
-  CHECK(notes_with(wrong, "CUDAExecutionProvider").empty());
+  const DeviceNeed whole = need_with(0), padded = need_with(60 * kMiB);
+  CHECK(*whole.in_use_bytes == 85 * kMiB);
+  CHECK(*whole.padding_bytes == 1 * kMiB);
+  CHECK(*padded.in_use_bytes == 65 * kMiB);
+  CHECK(*padded.least_bytes == *whole.least_bytes - 20 * kMiB);
+  CHECK(*padded.padding_bytes == 20 * kMiB);
+  CHECK(padded.most_bytes == whole.most_bytes);
+  REQUIRE(padded.notes.size() == 1);
+  CHECK(padded.notes[0].find("up to 20.0 MiB") == 0);
+  CHECK(*need_with(90 * kMiB).in_use_bytes == 85 * kMiB);  // more than it has: a damaged log
+}
+
+TEST_CASE("fit: where no pool tells what it was asked for, nothing is said of it", "[collector]") {
+  LogBuilder log = with_context();
+  arena(log, 9);
+  log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
+  give(log, 0, 11, 1000, 80 * kMiB);
+  const DeviceNeed need = need_of(log, 100 * kMiB);
+  CHECK(!need.padding_bytes);
+  CHECK(*need.in_use_bytes == 80 * kMiB);
 }
 
 TEST_CASE("fit: of managed memory it says how much is left out, and who holds it", "[collector]") {
