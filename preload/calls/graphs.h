@@ -65,27 +65,30 @@ struct GraphNode {
   CUDA_MEM_ALLOC_NODE_PARAMS allocation;  ///< if the type says so
 };
 
+constexpr int kConditionalNode = 13;  // CU_GRAPH_NODE_TYPE_CONDITIONAL, likewise
+
 template <typename Run>
-CUresult add_graph_node(const GraphNode* node, Run run) {
+CUresult add_graph_node(const CUgraphNode* out, const GraphNode* node, Run run) {
   DriverScope scope;
   const CUresult result = run();
-  if (scope.accounts() && result == CUDA_SUCCESS && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-    note_graph_node(&node->allocation);
-  }
+  if (!scope.accounts() || result != CUDA_SUCCESS) return result;
+  if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) note_graph_node(&node->allocation);
+  if (static_cast<int>(node->type) == kConditionalNode && watches_uses())
+    conditional_node_added(*out, &node->allocation);
   return result;
 }
 
 template <typename Real>
 CUresult graph_add_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
                         const CUgraphNode* after, size_t count, GraphNode* node) {
-  return add_graph_node(node, [&] { return real(out, graph, after, count, node); });
+  return add_graph_node(out, node, [&] { return real(out, graph, after, count, node); });
 }
 
 template <typename Real>
 CUresult graph_add_node_with_edges(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
                                    const CUgraphNode* after, const void* edges, size_t count,
                                    GraphNode* node) {
-  return add_graph_node(node, [&] { return real(out, graph, after, edges, count, node); });
+  return add_graph_node(out, node, [&] { return real(out, graph, after, edges, count, node); });
 }
 
 /// Where the memory behind graphs comes and goes.

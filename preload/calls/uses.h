@@ -53,7 +53,7 @@ inline void look_at_launch(CUresult result, const void* function, CUstream strea
   look_if_done(result, stream, [&](SeenWords& seen) {
     if (__builtin_expect(look_at_parameters(function, parameters, extra, seen), 1)) return;
     const DriverScope scope;
-    ask_and_look_at_parameters(function, parameters, extra, seen);
+    if (!ask_and_look_at_parameters(function, parameters, extra, seen)) note_unread_launch();
   });
 }
 
@@ -151,20 +151,27 @@ template <typename Real>
 CUresult sees_kernel_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
                           const void* parameters) {
   return change_graph(real(exec, node, parameters),
-                      [&] { graph_kernel_node_changed(exec, parameters); });
+                      [&] { graph_kernel_node_changed(exec, node, parameters, true); });
+}
+/// Of version 1, which has only functions.
+template <typename Real>
+CUresult sees_function_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
+                            const void* parameters) {
+  return change_graph(real(exec, node, parameters),
+                      [&] { graph_kernel_node_changed(exec, node, parameters, false); });
 }
 
 template <typename Structure, typename Real>
 CUresult sees_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
                    const void* parameters, CUcontext context) {
   return change_graph(real(exec, node, parameters, context),
-                      [&] { graph_node_changed(exec, parameters, sizeof(Structure)); });
+                      [&] { graph_node_changed(exec, node, parameters, sizeof(Structure)); });
 }
 
 template <typename Real>
 CUresult sees_child_graph(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
                           CUgraph child) {
-  return change_graph(real(exec, node, child), [&] { graph_was_made(exec, child); });
+  return change_graph(real(exec, node, child), [&] { graph_child_changed(exec, node, child); });
 }
 
 /// CUgraphNodeParams, which headers before CUDA 12.2 lack: of a kernel its parameters follow, of
@@ -181,9 +188,11 @@ CUresult sees_any_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode 
   return change_graph(real(exec, node, parameters), [&] {
     const auto* const any = static_cast<const AnyNode*>(parameters);
     if (any->type == CU_GRAPH_NODE_TYPE_KERNEL)
-      graph_kernel_node_changed(exec, any->words);
+      graph_kernel_node_changed(exec, node, any->words, true);
+    else if (any->type == CU_GRAPH_NODE_TYPE_GRAPH)
+      graph_child_changed(exec, node, reinterpret_cast<CUgraph>(any->words[0]));
     else
-      graph_node_changed(exec, any->words, sizeof any->words);
+      graph_node_changed(exec, node, any->words, sizeof any->words);
   });
 }
 

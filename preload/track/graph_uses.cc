@@ -33,6 +33,7 @@ struct MemoryOperations {
   unsigned flags;
 };
 constexpr int kMemoryOperations = 12;  // CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, likewise
+constexpr int kConditional = 13;       // CU_GRAPH_NODE_TYPE_CONDITIONAL, likewise
 constexpr int kDeepest = 16;           // graphs inside of graphs
 
 template <typename Answer>
@@ -47,18 +48,31 @@ constinit AskNode<CUDA_MEMSET_NODE_PARAMS> g_fill("cuGraphMemsetNodeGetParams");
 constinit AskNode<MemoryOperations> g_operations("cuGraphBatchMemOpNodeGetParams");
 constinit AskNode<CUgraph> g_child("cuGraphChildGraphNodeGetGraph");
 
-/// Words of one executable graph, in pages of their own.
+/// Words of one executable graph's nodes, one node's behind the other's, in pages of their own.
 struct Kept {
-  uint64_t* words = nullptr;
-  size_t count = 0, capacity = 0;
+  uint64_t* words =
+      nullptr;  ///< kNoWord: none any more; kUnread: something of the node is not known
+  uint64_t* nodes = nullptr;  ///< whose; 0: nobody's any more
+  uint64_t* each = nullptr;   ///< each word once, if `is_tidy`
+  size_t count = 0, each_count = 0, capacity = 0;
+  size_t next = 0;  ///< nodes are mostly changed in the order in which they stand here
+  bool is_tidy = false, is_unread = false;
 };
-constinit FlatMap<Kept> g_kept;  // under the book's lock
+constexpr uint64_t kNoWord = 0, kUnread = 1;  // no block lies there
+constinit FlatMap<Kept> g_kept;               // under the book's lock
+
+/// Graphs inside of a conditional node, by the node: only when it is added the driver tells them.
+struct Bodies {
+  const CUgraph* graphs = nullptr;
+  unsigned count = 0;
+};
+constinit FlatMap<Bodies> g_bodies;  // under the book's lock
 
 size_t bytes_of(size_t capacity) {
-  return whole_pages(capacity * sizeof(uint64_t));
+  return whole_pages(3 * capacity * sizeof(uint64_t));
 }
-uint64_t key_of(const void* exec) {
-  return reinterpret_cast<uint64_t>(exec);
+uint64_t key_of(const void* handle) {
+  return reinterpret_cast<uint64_t>(handle);
 }
 
 bool make_room(Kept& kept, size_t more) {
@@ -67,123 +81,314 @@ bool make_room(Kept& kept, size_t more) {
   while (capacity < kept.count + more) capacity *= 2;
   auto* const words = static_cast<uint64_t*>(map_pages(bytes_of(capacity)));
   if (words == nullptr) return false;
+  uint64_t* const nodes = words + capacity;
   if (kept.words != nullptr) {
     memcpy(words, kept.words, kept.count * sizeof(uint64_t));
+    memcpy(nodes, kept.nodes, kept.count * sizeof(uint64_t));
     unmap_pages(kept.words, bytes_of(kept.capacity));
   }
   kept.words = words;
+  kept.nodes = nodes;
+  kept.each = nodes + capacity;
   kept.capacity = capacity;
   return true;
 }
 
-/// SeenWords' taker: those that are addresses of blocks belong to `exec`, too.
-void keep(void* exec, const uint64_t* words, size_t count) {
+/// Calls `visit` under the book's lock.
+template <typename Visit>
+void in_book(Visit visit) {
   HookScope scope;
   if (!scope.entered()) return;
   const BookGuard guard;
-  if (!guard) return;
-  Kept* kept = g_kept.find(key_of(exec));
-  if (kept == nullptr) {
-    if (!g_kept.insert(key_of(exec), {})) return;
-    kept = g_kept.find(key_of(exec));
-  }
-  if (!make_room(*kept, count)) return;
-  for (size_t i = 0; i < count; ++i) {
-    if (g_given_addresses.may_hold(words[i])) kept->words[kept->count++] = words[i];
-  }
+  if (guard) visit();
 }
-
 /// Calls `visit(kept)` with what is kept of `exec`, under the lock.
 template <typename Visit>
 void with_kept(CUgraphExec exec, Visit visit) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
-  if (Kept* const kept = g_kept.find(key_of(exec))) visit(*kept);
-}
-
-/// Each word once.
-void tidy(CUgraphExec exec) {
-  with_kept(exec, [](Kept& kept) {
-    std::sort(kept.words, kept.words + kept.count);
-    kept.count = static_cast<size_t>(std::unique(kept.words, kept.words + kept.count) - kept.words);
+  in_book([&] {
+    if (Kept* const kept = g_kept.find(key_of(exec))) visit(*kept);
   });
 }
 
-void look_at_kernel(const KernelNode& node, SeenWords& seen) {
-  const void* const function = node.function != nullptr ? node.function : node.kernel;
-  if (!look_at_parameters(function, node.parameters, node.extra, seen))
-    ask_and_look_at_parameters(function, node.parameters, node.extra, seen);
+/// Where the words of one node stand, while new ones take their place.
+class Place {
+ public:
+  /// `is_new`: it has no words yet.
+  Place(CUgraphExec exec, CUgraphNode node, bool is_new) : exec_(exec), node_(key_of(node)) {
+    with_kept(exec_, [&](Kept& kept) { begin(kept, is_new); });
+  }
+  ~Place() {
+    with_kept(exec_, [this](Kept& kept) {
+      for (; left_ > 0; --left_) kept.words[at_++] = kNoWord;
+      kept.next = at_;
+    });
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  /// SeenWords' taker: those that are addresses of blocks are the node's.
+  static void take(void* place, const uint64_t* words, size_t count) {
+    auto& it = *static_cast<Place*>(place);
+    with_kept(it.exec_, [&](Kept& kept) {
+      for (size_t i = 0; i < count; ++i) {
+        if (g_given_addresses.may_hold(words[i])) it.put(kept, words[i]);
+      }
+    });
+  }
+  void put_unread() {
+    with_kept(exec_, [this](Kept& kept) { put(kept, kUnread); });
+  }
+
+ private:
+  void begin(Kept& kept, bool is_new) {
+    kept.is_tidy = false;
+    at_ = kept.count;
+    if (is_new) return;
+    for (size_t i = 0; i < kept.count; ++i) {
+      const size_t place = (kept.next + i) % kept.count;
+      if (kept.nodes[place] != node_) continue;
+      at_ = place;
+      while (at_ > 0 && kept.nodes[at_ - 1] == node_) --at_;
+      while (at_ + left_ < kept.count && kept.nodes[at_ + left_] == node_) ++left_;
+      return;
+    }
+  }
+  void put(Kept& kept, uint64_t word) {
+    if (left_ > 0) {
+      kept.words[at_++] = word;
+      --left_;
+      ++put_;
+      return;
+    }
+    if (!make_room(kept, put_ + 1)) {
+      kept.is_unread = true;
+      return;
+    }
+    if (at_ != kept.count) {  // there is no room behind it: all of it moves to the end
+      for (size_t i = at_ - put_; i < at_; ++i) {
+        kept.words[kept.count + i - (at_ - put_)] = kept.words[i];
+        kept.nodes[kept.count + i - (at_ - put_)] = node_;
+        kept.words[i] = kNoWord;
+        kept.nodes[i] = 0;
+      }
+      kept.count += put_;
+      at_ = kept.count;
+    }
+    kept.words[at_] = word;
+    kept.nodes[at_++] = node_;
+    ++kept.count;
+    ++put_;
+  }
+
+  const CUgraphExec exec_;
+  const uint64_t node_;
+  size_t at_ = 0, left_ = 0;  ///< where the next word goes, and how many old ones stand there
+  size_t put_ = 0;
+};
+
+/// The words of one node of an executable graph, in place of those that it had.
+class NodeWords {
+ public:
+  NodeWords(CUgraphExec exec, CUgraphNode node, bool is_new = false)
+      : place_(exec, node, is_new), seen_(Place::take, &place_) {}
+  SeenWords& seen() { return seen_; }
+  /// Something of the node is not known.
+  void are_not_all() { place_.put_unread(); }
+
+ private:
+  Place place_;
+  SeenWords seen_;  // hands over what it has before the place is left
+};
+
+/// Each word once.
+void tidy(Kept& kept) {
+  kept.is_tidy = true;
+  kept.each_count = 0;
+  if (kept.count == 0) return;
+  memcpy(kept.each, kept.words, kept.count * sizeof(uint64_t));
+  std::sort(kept.each, kept.each + kept.count);
+  uint64_t* const end = std::unique(kept.each, kept.each + kept.count);
+  uint64_t* begin = kept.each;
+  while (begin != end && *begin == kNoWord) ++begin;
+  if (begin != end && *begin == kUnread) {
+    kept.is_unread = true;
+    ++begin;
+  }
+  kept.each_count = static_cast<size_t>(end - begin);
+  memmove(kept.each, begin, kept.each_count * sizeof(uint64_t));
 }
 
-void look_at_graph(CUgraph graph, int depth, SeenWords& seen);
+void look_at_kernel(const KernelNode& node, NodeWords& words) {
+  const void* const function = node.function != nullptr ? node.function : node.kernel;
+  const bool is_known =
+      look_at_parameters(function, node.parameters, node.extra, words.seen()) ||
+      ask_and_look_at_parameters(function, node.parameters, node.extra, words.seen());
+  if (!is_known) words.are_not_all();
+}
 
-void look_at_node(CUgraphNode node, int depth, SeenWords& seen) {
-  CUgraphNodeType type{};
-  if (g_type(node, &type) != CUDA_SUCCESS) return;
+/// Calls `visit(node)` for each node of the graph. False: they are not known.
+template <typename Visit>
+bool for_each_node(CUgraph graph, Visit visit) {
+  size_t count = 0;
+  if (g_nodes(graph, nullptr, &count) != CUDA_SUCCESS) return false;
+  if (count == 0) return true;
+  const size_t bytes = whole_pages(count * sizeof(CUgraphNode));
+  auto* const nodes = static_cast<CUgraphNode*>(map_pages(bytes));
+  if (nodes == nullptr) return false;
+  const bool is_known = g_nodes(graph, nodes, &count) == CUDA_SUCCESS;
+  for (size_t i = 0; is_known && i < count; ++i) visit(nodes[i]);
+  unmap_pages(nodes, bytes);
+  return is_known;
+}
+
+/// Calls `visit(graph)` for the graphs inside of the node. False: they are not known.
+template <typename Visit>
+bool for_each_inner(CUgraphNode node, CUgraphNodeType type, Visit visit) {
+  if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
+    CUgraph child = nullptr;
+    if (g_child(node, &child) != CUDA_SUCCESS) return false;
+    visit(child);
+    return true;
+  }
+  Bodies bodies;
+  in_book([&] {
+    if (const Bodies* const known = g_bodies.find(key_of(node))) bodies = *known;
+  });
+  for (unsigned i = 0; i < bodies.count; ++i) visit(bodies.graphs[i]);
+  return bodies.count > 0;
+}
+
+bool has_graphs(CUgraphNodeType type) {
+  return type == CU_GRAPH_NODE_TYPE_GRAPH || static_cast<int>(type) == kConditional;
+}
+/// Host functions, events, semaphores, memory that the graph takes or gives back: no memory of
+/// ours.
+bool uses_no_block(CUgraphNodeType type) {
+  return type == CU_GRAPH_NODE_TYPE_HOST ||
+         (type > CU_GRAPH_NODE_TYPE_GRAPH && static_cast<int>(type) < kMemoryOperations);
+}
+
+void look_at_node(CUgraphNode node, CUgraphNodeType type, NodeWords& words) {
+  bool is_known = uses_no_block(type);
   if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
     KernelNode kernel{};
     auto& ask = g_kernel.exists() ? g_kernel : g_first_kernel;
-    if (ask(node, &kernel) == CUDA_SUCCESS) look_at_kernel(kernel, seen);
+    is_known = ask(node, &kernel) == CUDA_SUCCESS;
+    if (is_known) look_at_kernel(kernel, words);
   } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
     CUDA_MEMCPY3D copy{};
-    if (g_copy(node, &copy) == CUDA_SUCCESS) seen.look_at_all(&copy, sizeof copy);
+    is_known = g_copy(node, &copy) == CUDA_SUCCESS;
+    words.seen().look_at_all(&copy, sizeof copy);
   } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
     CUDA_MEMSET_NODE_PARAMS fill{};
-    if (g_fill(node, &fill) == CUDA_SUCCESS) seen.look_at_all(&fill, sizeof fill);
-  } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
-    CUgraph child = nullptr;
-    if (g_child(node, &child) == CUDA_SUCCESS) look_at_graph(child, depth + 1, seen);
+    is_known = g_fill(node, &fill) == CUDA_SUCCESS;
+    words.seen().look_at_all(&fill, sizeof fill);
   } else if (static_cast<int>(type) == kMemoryOperations) {
     MemoryOperations operations{};
-    if (g_operations(node, &operations) == CUDA_SUCCESS)
-      seen.look_at_all(operations.list, operations.count * sizeof *operations.list);
+    is_known = g_operations(node, &operations) == CUDA_SUCCESS;
+    words.seen().look_at_all(operations.list, operations.count * sizeof *operations.list);
   }
+  if (!is_known) words.are_not_all();
 }
 
-void look_at_graph(CUgraph graph, int depth, SeenWords& seen) {
-  size_t count = 0;
-  if (depth > kDeepest || g_nodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return;
-  const size_t bytes = whole_pages(count * sizeof(CUgraphNode));
-  auto* const nodes = static_cast<CUgraphNode*>(map_pages(bytes));
-  if (nodes == nullptr) return;
-  if (g_nodes(graph, nodes, &count) == CUDA_SUCCESS) {
-    for (size_t i = 0; i < count; ++i) look_at_node(nodes[i], depth, seen);
-  }
-  unmap_pages(nodes, bytes);
+/// Calls `visit(node, type)` for the graph's nodes, and for those of the graphs inside of it, to
+/// whom they belong. `lost()`: there are nodes that are not known.
+template <typename Visit, typename Lost>
+void for_all_nodes(CUgraph graph, int depth, Visit visit, Lost lost) {
+  const bool are_known =
+      depth <= kDeepest && for_each_node(graph, [&](CUgraphNode node) {
+        CUgraphNodeType type{};
+        if (g_type(node, &type) != CUDA_SUCCESS) return lost();
+        if (!has_graphs(type)) return visit(node, type);
+        const auto look = [&](CUgraph inner) { for_all_nodes(inner, depth + 1, visit, lost); };
+        if (!for_each_inner(node, type, look)) lost();
+      });
+  if (!are_known) lost();
 }
 
 /// The driver is asked, whose errno is not the program's.
 template <typename Look>
-void add_words(CUgraphExec exec, Look look) {
+void keeping_errno(Look look) {
   const int program_errno = errno;
-  {
-    SeenWords seen(keep, exec);
-    look(seen);
-  }
-  tidy(exec);
+  look();
   errno = program_errno;
 }
 
 }  // namespace
 
 void graph_was_made(CUgraphExec exec, CUgraph graph) {
-  add_words(exec, [&](SeenWords& seen) { look_at_graph(graph, 0, seen); });
+  in_book([&] {
+    const Kept* const before = g_kept.find(key_of(exec));
+    Kept fresh;
+    if (before != nullptr) {
+      fresh = *before;
+      fresh.count = fresh.next = 0;
+      fresh.is_tidy = fresh.is_unread = false;
+    }
+    g_kept.insert(key_of(exec), fresh);
+  });
+  keeping_errno([&] {
+    for_all_nodes(
+        graph, 0,
+        [&](CUgraphNode node, CUgraphNodeType type) {
+          NodeWords words(exec, node, true);
+          look_at_node(node, type, words);
+        },
+        [&] { with_kept(exec, [](Kept& kept) { kept.is_unread = true; }); });
+  });
 }
 
-void graph_node_changed(CUgraphExec exec, const void* at, size_t bytes) {
-  add_words(exec, [&](SeenWords& seen) { seen.look_at_all(at, bytes); });
+void graph_node_changed(CUgraphExec exec, CUgraphNode node, const void* at, size_t bytes) {
+  NodeWords words(exec, node);
+  words.seen().look_at_all(at, bytes);
 }
 
-void graph_kernel_node_changed(CUgraphExec exec, const void* parameters) {
-  KernelNode node{};
-  memcpy(&node, parameters, offsetof(KernelNode, kernel));  // all that version 1 has
-  add_words(exec, [&](SeenWords& seen) { look_at_kernel(node, seen); });
+void graph_kernel_node_changed(CUgraphExec exec, CUgraphNode node, const void* parameters,
+                               bool has_kernel) {
+  KernelNode kernel{};
+  memcpy(&kernel, parameters, has_kernel ? sizeof kernel : offsetof(KernelNode, kernel));
+  keeping_errno([&] {
+    NodeWords words(exec, node);
+    look_at_kernel(kernel, words);
+  });
+}
+
+void graph_child_changed(CUgraphExec exec, CUgraphNode node, CUgraph child) {
+  keeping_errno([&] {
+    // What the nodes of the graph inside had is no more.
+    CUgraph before = nullptr;
+    if (g_child(node, &before) == CUDA_SUCCESS) {
+      const auto forget = [&](CUgraphNode inner, CUgraphNodeType) { NodeWords(exec, inner); };
+      for_all_nodes(before, 0, forget, [] {});
+    }
+    NodeWords words(exec, node);
+    for_all_nodes(
+        child, 0,
+        [&](CUgraphNode inner, CUgraphNodeType type) { look_at_node(inner, type, words); },
+        [&] { words.are_not_all(); });
+  });
+}
+
+void conditional_node_added(CUgraphNode node, const void* parameters) {
+  // CUDA_CONDITIONAL_NODE_PARAMS, which headers before CUDA 12.3 lack.
+  struct {
+    uint64_t handle;
+    int type;
+    unsigned count;
+    const CUgraph* graphs;
+  } added;
+  memcpy(&added, parameters, sizeof added);
+  in_book([&] { g_bodies.insert(key_of(node), {added.graphs, added.count}); });
 }
 
 void graph_was_launched(CUgraphExec exec, CUstream stream) {
-  with_kept(exec, [&](const Kept& kept) { use_in_book(stream, kept.words, kept.count); });
+  bool is_unread = true;
+  with_kept(exec, [&](Kept& kept) {
+    if (!kept.is_tidy) tidy(kept);
+    is_unread = kept.is_unread;
+    use_in_book(stream, kept.each, kept.each_count);
+  });
+  if (is_unread) note_unread_launch();
 }
 
 void graph_is_gone(CUgraphExec exec) {
@@ -195,6 +400,7 @@ void graph_is_gone(CUgraphExec exec) {
 
 void forget_graph_uses() {
   g_kept.forget();
+  g_bodies.forget();
 }
 
 }  // namespace gpupeak::preload

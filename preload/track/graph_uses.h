@@ -3,8 +3,11 @@
 // driver is asked for each node's parameters. HOOK-SAFE, outside any HookScope, inside a
 // DriverScope.
 //
-//   cuGraphInstantiate(graph)   its nodes' words that are addresses of blocks, kept
-//   cuGraphLaunch(exec)         blocks that lie there now were used now
+//   cuGraphInstantiate(graph)          its nodes' words that are addresses of blocks, kept
+//   cuGraphExecKernelNodeSetParams …   others take the place of that node's
+//   cuGraphLaunch(exec)                blocks that lie there now were used now
+//
+// A launch of a graph of which something is not known is one whose parameters were not read.
 #pragma once
 
 #include <cuda.h>
@@ -14,11 +17,17 @@
 
 namespace gpupeak::preload {
 
-/// `exec` was made of `graph`, or has its nodes, too; earlier ones stay.
+/// `exec` was made of `graph`, or has now its nodes' parameters.
 void graph_was_made(CUgraphExec exec, CUgraph graph);
-/// A node of it has parameters of which these may be addresses.
-void graph_node_changed(CUgraphExec exec, const void* at, size_t bytes);
-void graph_kernel_node_changed(CUgraphExec exec, const void* parameters);
+/// A node of it has parameters of which these may be addresses; what it had before it has no more.
+void graph_node_changed(CUgraphExec exec, CUgraphNode node, const void* at, size_t bytes);
+/// `has_kernel`: they are of version 2.
+void graph_kernel_node_changed(CUgraphExec exec, CUgraphNode node, const void* parameters,
+                               bool has_kernel);
+/// A graph inside of it has now the parameters of `child`.
+void graph_child_changed(CUgraphExec exec, CUgraphNode node, CUgraph child);
+/// Of a graph that is yet to be made executable. `parameters`: CUDA_CONDITIONAL_NODE_PARAMS.
+void conditional_node_added(CUgraphNode node, const void* parameters);
 void graph_was_launched(CUgraphExec exec, CUstream stream);
 void graph_is_gone(CUgraphExec exec);
 

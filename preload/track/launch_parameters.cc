@@ -194,17 +194,15 @@ GPUPEAK_HOT bool look_at_parameters(const void* function, void* const* parameter
   if (parameters == nullptr && extra != nullptr && look_at_buffer(extra, seen)) return true;
   const Layout* const layout = find_layout(reinterpret_cast<uint64_t>(function));
   if (__builtin_expect(layout == nullptr, 0)) return false;
-  if (__builtin_expect(parameters != nullptr, 1))
-    look_by(*layout, parameters, seen);
-  else if (layout->count > 0)
-    note_unread_launch();
+  if (__builtin_expect(parameters == nullptr, 0)) return layout->count == 0;
+  look_by(*layout, parameters, seen);
   return true;
 }
 
-void ask_and_look_at_parameters(const void* function, void* const* parameters, void* const* extra,
+bool ask_and_look_at_parameters(const void* function, void* const* parameters, void* const* extra,
                                 SeenWords& seen) {
   learn_layout(function);
-  if (!look_at_parameters(function, parameters, extra, seen)) note_unread_launch();
+  return look_at_parameters(function, parameters, extra, seen);
 }
 
 void forget_parameters() {

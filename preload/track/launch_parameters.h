@@ -12,11 +12,12 @@
 
 namespace gpupeak::preload {
 
-/// `parameters`, `extra`: as cuLaunchKernel has them. False: the driver has yet to be asked.
+/// `parameters`, `extra`: as cuLaunchKernel has them. False: the driver has yet to be asked, or
+/// there are parameters, but none are given.
 bool look_at_parameters(const void* function, void* const* parameters, void* const* extra,
                         SeenWords& seen);
-/// Asks the driver, and looks. Inside a DriverScope.
-void ask_and_look_at_parameters(const void* function, void* const* parameters, void* const* extra,
+/// Asks the driver, and looks. False: it does not tell. Inside a DriverScope.
+bool ask_and_look_at_parameters(const void* function, void* const* parameters, void* const* extra,
                                 SeenWords& seen);
 
 /// Functions are gone, and their addresses may come again.

@@ -44,6 +44,7 @@ struct Node {
   CUDA_MEMCPY3D copy{};
   CUDA_MEMSET_NODE_PARAMS fill{};
   struct Graph* child = nullptr;
+  std::vector<CUgraph> bodies{};  ///< of a conditional node
 };
 
 struct Graph {
@@ -95,6 +96,8 @@ struct Function {
 /// Where a function's parameter lies among all: aligned to its size, of structures to 8 bytes, and
 /// to 64 bytes where it has room for a tensor map.
 size_t parameter_offset(const Function& function, size_t index);
+/// By cuGraphAddNode: conditional nodes, and one of a kind that nobody knows.
+CUresult add_other_node(CUgraphNode* out, CUgraph graph, int type, void* parameters);
 /// The stream is captured: the launch becomes a node of its graph. False: it is not.
 bool capture_launch(CUstream stream, CUfunction function, void** parameters);
 bool capture_fill(CUstream stream, const CUDA_MEMSET_NODE_PARAMS& fill);

@@ -17,6 +17,14 @@ struct KernelParameters {
   CUcontext context;
 };
 
+/// CUDA_CONDITIONAL_NODE_PARAMS, which headers before CUDA 12.3 lack.
+struct ConditionalParameters {
+  uint64_t handle;
+  int type;
+  unsigned count;
+  CUgraph* graphs;
+};
+
 void set_kernel(CUfunction handle, void** parameters, Node& node) {
   node.type = CU_GRAPH_NODE_TYPE_KERNEL;
   node.function = handle;
@@ -56,8 +64,7 @@ CUresult add_fill(CUgraphNode* out, CUgraph graph, const CUDA_MEMSET_NODE_PARAMS
 }
 
 CUresult add_child(CUgraphNode* out, CUgraph graph, CUgraph child) {
-  return add(out, graph,
-             {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = driver().graphs.find(child)});
+  return add(out, graph, {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = driver().graphs.find(child)});
 }
 
 CUresult nodes_of(CUgraph handle, CUgraphNode* out, size_t* count) {
@@ -124,6 +131,21 @@ Graph* captured_by(CUstream handle) {
 
 }  // namespace
 
+CUresult add_other_node(CUgraphNode* out, CUgraph handle, int type, void* parameters) {
+  constexpr int kConditional = 13, kOfAnotherDay = 99;
+  if (type == kConditional) {
+    auto* const conditional = static_cast<ConditionalParameters*>(parameters);
+    Node node{.type = static_cast<CUgraphNodeType>(type)};
+    for (unsigned i = 0; i < conditional->count; ++i)
+      node.bodies.push_back(reinterpret_cast<CUgraph>(driver().graphs.add()));
+    const CUresult result = add(out, handle, std::move(node));
+    if (result == CUDA_SUCCESS) conditional->graphs = driver().nodes.find(*out)->bodies.data();
+    return result;
+  }
+  if (type == kOfAnotherDay) return add(out, handle, {.type = static_cast<CUgraphNodeType>(type)});
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 bool capture_launch(CUstream stream, CUfunction function, void** parameters) {
   Graph* const graph = captured_by(stream);
   if (graph == nullptr) return false;
@@ -167,6 +189,11 @@ FAKE_CUDA_EXPORT(cuGraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph",
                  (CUgraphNode node, CUgraph* out), (node, out))
 FAKE_CUDA_EXPORT(cuGraphExecKernelNodeSetParams_v2, "cuGraphExecKernelNodeSetParams", 12000,
                  set_in_exec, (CUgraphExec exec, CUgraphNode, const void*), (exec))
+FAKE_CUDA_EXPORT(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams", 10020,
+                 set_in_exec, (CUgraphExec exec, CUgraphNode, const CUDA_MEMCPY3D*, CUcontext),
+                 (exec))
+FAKE_CUDA_EXPORT(cuGraphExecChildGraphNodeSetParams, "cuGraphExecChildGraphNodeSetParams", 11010,
+                 set_in_exec, (CUgraphExec exec, CUgraphNode, CUgraph), (exec))
 FAKE_CUDA_EXPORT(cuGraphExecUpdate_v2, "cuGraphExecUpdate", 12000, set_in_exec,
                  (CUgraphExec exec, CUgraph, void*), (exec))
 

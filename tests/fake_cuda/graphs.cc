@@ -35,7 +35,7 @@ struct NodeParameters {
 CUresult add_node(CUgraphNode* out, CUgraph handle, NodeParameters* node) {
   if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
     return add_alloc_node(out, handle, &node->allocation);
-  return CUDA_ERROR_NOT_SUPPORTED;
+  return add_other_node(out, handle, static_cast<int>(node->type), &node->allocation);
 }
 
 CUresult destroy(CUgraph handle) {

@@ -1,5 +1,5 @@
-// Uses of blocks by every kind of call that the simulated driver has. The program keeps its own book
-// of them, and prints it: check_uses.py compares it with the log's.
+// Uses of blocks by every kind of call that the simulated driver has. The program keeps its own
+// book of them, and prints it: check_uses.py compares it with the log's.
 #include <time.h>
 
 #include <cstring>
@@ -14,8 +14,17 @@ extern "C" CUresult instantiate(CUgraphExec* out, CUgraph graph,
 extern "C" CUresult add_kernel_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
                                     size_t count,
                                     const void* parameters) asm("cuGraphAddKernelNode_v2");
-extern "C" CUresult set_kernel_node(CUgraphExec exec, CUgraphNode node,
-                                    const void* parameters) asm("cuGraphExecKernelNodeSetParams_v2");
+extern "C" CUresult set_kernel_node(CUgraphExec exec, CUgraphNode node, const void* parameters) asm(
+    "cuGraphExecKernelNodeSetParams_v2");
+extern "C" CUresult set_copy_node(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* copy,
+                                  CUcontext context) asm("cuGraphExecMemcpyNodeSetParams");
+extern "C" CUresult set_child_node(CUgraphExec exec, CUgraphNode node,
+                                   CUgraph child) asm("cuGraphExecChildGraphNodeSetParams");
+extern "C" CUresult update(CUgraphExec exec, CUgraph graph,
+                           void* result) asm("cuGraphExecUpdate_v2");
+extern "C" CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
+                             const void* edges, size_t count,
+                             void* parameters) asm("cuGraphAddNode_v2");
 extern "C" CUresult launch_configured(const void* configuration, CUfunction function,
                                       void** parameters, void** extra) asm("cuLaunchKernelEx");
 extern "C" CUresult launch_all(const void* list, unsigned count,
@@ -107,9 +116,7 @@ void launches(CUstream stream) {
   size_t bytes = sizeof buffer;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                    CU_LAUNCH_PARAM_END};
-  use({packed}, [&] {
-    return cuLaunchKernel(two, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra);
-  });
+  use({packed}, [&] { return cuLaunchKernel(two, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra); });
 
   struct {
     unsigned sizes[7];
@@ -120,9 +127,8 @@ void launches(CUstream stream) {
   pointer = configured;
   use({configured}, [&] { return launch_configured(&configuration, one, parameters, nullptr); });
   pointer = cooperative;
-  use({cooperative}, [&] {
-    return cuLaunchCooperativeKernel(one, 1, 1, 1, 1, 1, 1, 0, stream, parameters);
-  });
+  use({cooperative},
+      [&] { return cuLaunchCooperativeKernel(one, 1, 1, 1, 1, 1, 1, 0, stream, parameters); });
   struct {
     CUfunction function;
     unsigned sizes[7];
@@ -137,10 +143,10 @@ void launches(CUstream stream) {
   using Get = CUresult (*)(void**, void*, const char*);
   void* library = nullptr;
   void* kernel = nullptr;
-  OK(reinterpret_cast<Load>(dlsym(RTLD_DEFAULT, "cuLibraryLoadData"))(&library, "", nullptr, nullptr,
-                                                                     0, nullptr, nullptr, 0));
+  OK(reinterpret_cast<Load>(dlsym(RTLD_DEFAULT, "cuLibraryLoadData"))(
+      &library, "", nullptr, nullptr, 0, nullptr, nullptr, 0));
   OK(reinterpret_cast<Get>(dlsym(RTLD_DEFAULT, "cuLibraryGetKernel"))(&kernel, library,
-                                                                     "theirs_takes_8"));
+                                                                      "theirs_takes_8"));
   pointer = by_kernel;
   use({by_kernel}, [&] { return launch(static_cast<CUfunction>(kernel), parameters); });
 
@@ -196,10 +202,21 @@ void copies(CUstream stream) {
   use({operated}, [&] { return batch_operations(stream, 2, operations, 0); });
 }
 
+/// CUDA_KERNEL_NODE_PARAMS of version 2.
+struct KernelParameters {
+  CUfunction function;
+  unsigned sizes[7];
+  void** parameters;
+  void** extra;
+  void* kernel;
+  CUcontext context;
+};
+
 void graphs(CUstream stream) {
   const CUdeviceptr captured = block("captured"), fill = block("captured fill"),
                     node = block("of a node"), changed = block("of a changed node"),
-                    copied = block("of a copy node"), child = block("of a child");
+                    copied = block("of a copy node"), child = block("of a child"),
+                    other_child = block("of another child");
   CUfunction one = function("graph_takes_8");
   CUdeviceptr pointer = captured;
   void* parameters[] = {&pointer};
@@ -213,16 +230,9 @@ void graphs(CUstream stream) {
   OK(instantiate(&exec, graph, 0));
   for (int i = 0; i < 4; ++i) use({captured, fill}, [&] { return cuGraphLaunch(exec, stream); });
 
-  struct {
-    CUfunction function;
-    unsigned sizes[7];
-    void** parameters;
-    void** extra;
-    void* kernel;
-    CUcontext context;
-  } kernel{one, {1, 1, 1, 1, 1, 1, 0}, parameters, nullptr, nullptr, nullptr};
+  KernelParameters kernel{one, {1, 1, 1, 1, 1, 1, 0}, parameters, nullptr, nullptr, nullptr};
   CUgraph inner, outer;
-  CUgraphNode added, of_kernel;
+  CUgraphNode added, of_kernel, of_copy, of_child;
   OK(cuGraphCreate(&inner, 0));
   pointer = child;
   OK(add_kernel_node(&added, inner, nullptr, 0, &kernel));
@@ -232,17 +242,77 @@ void graphs(CUstream stream) {
   CUDA_MEMCPY3D copy{};
   copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.dstDevice = copied;
-  OK(cuGraphAddMemcpyNode(&added, outer, nullptr, 0, &copy, nullptr));
-  OK(cuGraphAddChildGraphNode(&added, outer, nullptr, 0, inner));
+  OK(cuGraphAddMemcpyNode(&of_copy, outer, nullptr, 0, &copy, nullptr));
+  OK(cuGraphAddChildGraphNode(&of_child, outer, nullptr, 0, inner));
   CUgraphExec second;
   OK(instantiate(&second, outer, 0));
   use({node, copied, child}, [&] { return cuGraphLaunch(second, stream); });
+  // What a node had before it uses no more. It may come to have more addresses, and less.
   pointer = changed;
   OK(set_kernel_node(second, of_kernel, &kernel));
-  // What the node had before may still be used by it: earlier words stay.
-  use({node, changed, copied, child}, [&] { return cuGraphLaunch(second, stream); });
+  use({changed, copied, child}, [&] { return cuGraphLaunch(second, stream); });
+  CUdeviceptr pointers[] = {changed, node, captured};
+  void* three[] = {&pointers[0], &pointers[1], &pointers[2]};
+  kernel.function = function("graph_takes_8_8_8");
+  kernel.parameters = three;
+  OK(set_kernel_node(second, of_kernel, &kernel));
+  use({changed, node, captured, copied, child}, [&] { return cuGraphLaunch(second, stream); });
+  kernel.function = one;
+  kernel.parameters = parameters;
+  pointer = fill;
+  OK(set_kernel_node(second, of_kernel, &kernel));
+  use({fill, copied, child}, [&] { return cuGraphLaunch(second, stream); });
+  copy.dstDevice = node;
+  OK(set_copy_node(second, of_copy, &copy, nullptr));
+  CUgraph other;
+  OK(cuGraphCreate(&other, 0));
+  pointer = other_child;
+  OK(add_kernel_node(&added, other, nullptr, 0, &kernel));
+  for (int i = 0; i < 2; ++i) OK(set_child_node(second, of_child, other));
+  use({fill, node, other_child}, [&] { return cuGraphLaunch(second, stream); });
+  OK(set_child_node(second, of_child, inner));
+  use({fill, node, child}, [&] { return cuGraphLaunch(second, stream); });
+  OK(update(second, graph, nullptr));
+  use({captured, fill}, [&] { return cuGraphLaunch(second, stream); });
   OK(cuGraphExecDestroy(second));
   OK(cuGraphExecDestroy(exec));
+}
+
+/// Nodes that only some conditions run: whatever they may use counts. Of nodes that nobody knows
+/// a launch is one that was not read.
+void conditional_graphs(CUstream stream) {
+  const CUdeviceptr loop = block("of a loop"), known = block("beside what is not known");
+  CUfunction one = function("graph_takes_8");
+  CUdeviceptr pointer = loop;
+  void* parameters[] = {&pointer};
+  KernelParameters kernel{one, {1, 1, 1, 1, 1, 1, 0}, parameters, nullptr, nullptr, nullptr};
+  struct {
+    int type, reserved[3];
+    uint64_t handle;
+    int condition;
+    unsigned count;
+    CUgraph* bodies;
+    CUcontext context;
+    uint64_t rest[26];
+  } node{13, {}, 1, 1, 1, nullptr, nullptr, {}};
+  CUgraph graph, strange;
+  CUgraphNode added;
+  OK(cuGraphCreate(&graph, 0));
+  OK(add_node(&added, graph, nullptr, nullptr, 0, &node));
+  OK(add_kernel_node(&added, node.bodies[0], nullptr, 0, &kernel));
+  CUgraphExec exec;
+  OK(instantiate(&exec, graph, 0));
+  use({loop}, [&] { return cuGraphLaunch(exec, stream); });
+
+  OK(cuGraphCreate(&strange, 0));
+  pointer = known;
+  OK(add_kernel_node(&added, strange, nullptr, 0, &kernel));
+  node.type = 99;
+  OK(add_node(&added, strange, nullptr, nullptr, 0, &node));
+  CUgraphExec unread;
+  OK(instantiate(&unread, strange, 0));
+  for (int i = 0; i < 3; ++i) use({known}, [&] { return cuGraphLaunch(unread, stream); });
+  printf("unread 3\n");
 }
 
 /// Blocks that end, and blocks that come to be where others were.
@@ -275,6 +345,7 @@ int main() {
   tensor_maps();
   copies(stream);
   graphs(stream);
+  conditional_graphs(stream);
   ends(stream);
   for (const auto& [at, book] : g_books) {
     printf("live %#llx count %llu first %lld %lld last %lld %lld %s\n",
