@@ -5,8 +5,9 @@ usage: limit.py GPUPEAK OUT_FOLDER [PERF_TEST MODEL]
 Prints a Markdown table for each part, and in the end how many checks failed (the exit code).
   driver   what cuMemGetInfo, cuDeviceTotalMem, NVML, nvidia-smi and PyTorch say; how long the ballast takes; a reset of the context
   calls    the same requests in the same order: the answers one by one
-  torch    training of ResNet-50, VGG-19 and a Llama of Hugging Face (without transformers: of PyTorch's own): the largest batch at
-           three limits each
+  resnet   training of ResNet-50, the largest batch at three limits
+  vgg19    the same of VGG-19
+  llama    of a Llama of Hugging Face (without transformers: of PyTorch's own transformer)
   ort      VGG-19 by onnxruntime_perf_test at four limits: whether it runs (with PERF_TEST and MODEL)
 """
 import ctypes
@@ -245,23 +246,35 @@ STEP = 4
 
 
 def largest(fits, guess):
-    """The largest batch that fits, in steps of STEP; 0: none. Asks in turn from the guess."""
+    """The largest batch that fits, in steps of STEP; 0: none. Asks from the guess on, in steps that double, then between."""
+    fitting, failing, stride = 0, None, STEP
     batch = max(STEP, guess // STEP * STEP)
-    if not fits(batch):
-        while batch > 0 and not fits(batch):
-            batch -= STEP
-        return max(batch, 0)
-    while fits(batch + STEP):
-        batch += STEP
-    return batch
+    while failing is None or (fitting == 0 and failing > STEP):
+        if fits(batch):
+            fitting = batch
+            if failing is not None:
+                break
+            batch += stride
+        else:
+            failing = batch
+            if fitting > 0:
+                break
+            batch = max(STEP, batch - stride)
+        stride *= 2
+    while failing - fitting > STEP:
+        middle = (fitting + failing) // (2 * STEP) * STEP
+        fitting, failing = (middle, failing) if fits(middle) else (fitting, middle)
+    return fitting
 
 
-def compare_torch(gpupeak, out):
+def compare_torch(gpupeak, out, parts):
     transformer = "Llama" if importlib.util.find_spec("transformers") else "transformer"
     print("| training, AdamW | limit | largest batch with --limit | beside a holder | |\n|---|---|---|---|---|", flush=True)
-    for model, sizes in (("ResNet-50", (4, 8, 12)), ("VGG-19", (6, 9, 12)), (transformer, (6, 10, 16))):
-        some, more = json.loads(run(work("torch", model, 8, 24)).stdout)
-        each = max(1, (more - some) // 16)  # of a batch of one
+    for part, model, sizes in (("resnet", "ResNet-50", (4, 8, 12)), ("vgg19", "VGG-19", (6, 9, 12)), ("llama", transformer, (6, 10, 16))):
+        if part not in parts:
+            continue
+        some, more = json.loads(run(work("torch", model, 16, 48)).stdout)
+        each = max(1, (more - some) // 32)  # of a batch of one
         for size in sizes:
             limit, known = size * GiB, {}
 
@@ -271,7 +284,7 @@ def compare_torch(gpupeak, out):
                     ended = limited(gpupeak, limit, words, f"{out}/torch.gplog") if way == "limit" else beside_holder(limit, words)
                     known[way, batch] = ended.returncode == 0
                 return known[way, batch]
-            held = largest(lambda batch: fits("holder", batch), 8 + (limit - some - GiB // 2) // each)
+            held = largest(lambda batch: fits("holder", batch), 16 + (limit - some - GiB // 2) // each)
             ours = largest(lambda batch: fits("limit", batch), held)
             good = abs(ours - held) <= STEP
             print(f"| {model} | {size} GiB | {ours} | {held} | {'equal' if ours == held else 'a step off' if good else '**differ**'} |", flush=True)
@@ -294,13 +307,13 @@ if __name__ == "__main__":
         sys.exit(0)
     tool, folder = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     os.makedirs(folder, exist_ok=True)
-    parts = os.environ.get("PARTS", "figures calls torch ort").split()
+    parts = os.environ.get("PARTS", "figures calls resnet vgg19 llama ort").split()
     if "figures" in parts:
         compare_figures(tool, folder)
     if "calls" in parts:
         compare_calls(tool, folder)
-    if "torch" in parts:
-        compare_torch(tool, folder)
+    if {"resnet", "vgg19", "llama"} & set(parts):
+        compare_torch(tool, folder, parts)
     if "ort" in parts and len(sys.argv) > 4:
         compare_ort(tool, folder, *sys.argv[3:5])
     print(f"{failed} checks failed")
