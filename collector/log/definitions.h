@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collector/log/fact_names.h"
+#include "collector/text/name_source.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -23,10 +24,12 @@ struct StackNode {
   uint32_t module = 0;  ///< index into modules; 0: no module known there
 };
 
-/// What a session of a model has asked for, as the innermost frame of a stack (model_tensors.h).
+/// What a session of a model has asked for, as the innermost frame of a stack (model_tensors.h,
+/// activation_plans.h).
 struct ModelFrame {
   std::string function;  ///< "initializer conv1_w of Conv"
-  std::string file;      ///< the model's
+  std::string file;      ///< the model's; may be empty
+  NameSource source = NameSource::kModel;
 };
 
 /// A frame of the Python interpreter. Strings are ids.

@@ -67,6 +67,7 @@ LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer, HeapRe
   }
   clock_.finish();
   model_tensors_ = ModelTensors(*this, definitions_);
+  activation_plans_ = ActivationPlans(*this, definitions_);
   require_whole();
 }
 

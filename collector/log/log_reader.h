@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/log/activation_plans.h"
 #include "collector/log/clock_map.h"
 #include "collector/log/definitions.h"
 #include "collector/log/heap_reading.h"
@@ -65,6 +66,7 @@ class LogReader {
   const Definitions& definitions() const { return definitions_; }
   /// Which blocks of arenas are which tensors of a model.
   const ModelTensors& model_tensors() const { return model_tensors_; }
+  const ActivationPlans& activation_plans() const { return activation_plans_; }
   const ClockMap& clock() const { return clock_; }
   const std::vector<Slot>& slots() const { return slots_; }
   /// Whether there was a heap that was left out.
@@ -121,6 +123,7 @@ class LogReader {
   std::vector<LogPart> parts_;
   Definitions definitions_;
   ModelTensors model_tensors_;
+  ActivationPlans activation_plans_;
   ClockMap clock_{true, 0, 0};
 };
 

@@ -20,6 +20,11 @@ namespace gpupeak::collector {
 /// own, since a GroupId is a group of Replay's.
 enum class HolderId : uint32_t {};
 inline constexpr HolderId kNoHolder{UINT32_MAX};
+/// A part of a block that is in use.
+struct PartOfBlock {
+  uint64_t address = 0, bytes = 0;
+  HolderId holder = kNoHolder;
+};
 /// Of ArenaAccounts::peaks(), whose groups are the holders in their order.
 constexpr GroupId as_group(HolderId holder) {
   return GroupId(static_cast<uint32_t>(holder));

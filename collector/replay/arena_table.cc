@@ -8,7 +8,30 @@ namespace gpupeak::collector {
 
 void ArenaTable::tell(const Open& open, uint64_t address, const Block& block, bool in_use) const {
   if (observer_ == nullptr) return;
-  observer_->on_arena_block({address, block.bytes, block.holder, block.alone, in_use, open.number});
+  observer_->on_arena_block({address, block.bytes, block.holder, block.alone, in_use, open.number,
+                             parts_of(open, address)});
+}
+
+void ArenaTable::put_parts(Open& open, uint64_t address, const Block& block, const Cause& cause,
+                           std::span<const BlockPart> parts) {
+  if (parts.empty()) return;
+  std::vector<PartOfBlock>& held = open.parts[address];
+  const size_t arena = accounts_.holder(block.holder).arena;
+  for (const BlockPart& part : parts) {
+    if (part.offset >= block.bytes) break;
+    held.push_back({address + part.offset, std::min(part.bytes, block.bytes - part.offset),
+                    accounts_.user(arena, block.counted, 0, part.stack, cause)});
+  }
+}
+
+/// The block comes or goes: `sign`.
+void ArenaTable::change(const Block& block, std::span<const PartOfBlock> parts, int sign,
+                        bool allocates) {
+  const auto count = static_cast<int16_t>(sign);
+  for (const PartOfBlock& part : parts)
+    change(part.holder, sign * static_cast<int64_t>(part.bytes), count, allocates);
+  if (parts.empty())
+    change(block.holder, sign * static_cast<int64_t>(block.bytes), count, allocates);
 }
 
 void ArenaTable::apply(uint64_t ticks, bool claims) {
@@ -20,7 +43,8 @@ void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
   tell(open, address, block, false);
   const size_t arena = accounts_.holder(block.holder).arena;
   const auto bytes = static_cast<int64_t>(block.bytes);
-  change(block.holder, -bytes, -1);
+  change(block, parts_of(open, address), -1, false);
+  open.parts.erase(address);
   open.in_use -= block.bytes;
   if (block.alone) return causes_.give_back(arena, {kNoGroup, block.bytes, block.bytes});
   if (open.carved) {
@@ -72,8 +96,8 @@ void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks
   apply(ticks);
 }
 
-void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks,
-                          Cause cause) {
+void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks, Cause cause,
+                          std::span<const BlockPart> parts) {
   const auto found = open_.find(event.arena);
   if (found == open_.end()) {
     ++unmatched_;
@@ -123,7 +147,8 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
     causes_.take(index, {kNoGroup, event.bytes, event.bytes}, level(index).in_use, ticks);
   }
   block.holder = accounts_.user(index, block.counted, name, stack, cause);
-  change(block.holder, static_cast<int64_t>(event.bytes), 1, !again);
+  put_parts(open, event.address, block, cause, parts);
+  change(block, parts_of(open, event.address), +1, !again);
   open.blocks.emplace(event.address, block);
   tell(open, event.address, block, true);
   arena.largest_block = std::max(arena.largest_block, event.bytes);

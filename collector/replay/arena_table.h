@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/log/activation_plans.h"
 #include "collector/log/event.h"
 #include "collector/replay/arena_accounts.h"
 #include "collector/replay/arena_causes.h"
@@ -112,7 +113,9 @@ class ArenaTable {
   // Arenas.
   /// `name`: of an ARENA that was created.
   void on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks);
-  void allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks, Cause cause = {});
+  /// `parts`: what the block is known to be shared out to; none: it is in one.
+  void allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks, Cause cause = {},
+                std::span<const BlockPart> parts = {});
   void free(const ArenaFreeEvent& event, uint64_t ticks);
   void failed(const ArenaFailedEvent& event, const Requester& requester, uint64_t ticks);
   void finish();
@@ -151,13 +154,16 @@ class ArenaTable {
   /// Frees of blocks that are not in use, and events of arenas that nobody created.
   uint64_t unmatched() const { return unmatched_; }
 
-  /// Calls `visit(address, bytes, holder, alone)` for each block in use, in no order. Alone: in no
-  /// segment, its own memory.
+  /// Calls `visit(address, bytes, holder, alone)` for each block in use, or each of its parts, in
+  /// no order. Alone: in no segment, its own memory.
   template <typename Visit>
   void for_each_block(Visit visit) const {
     for (const auto& [number, open] : open_) {
       for (const auto& [address, block] : open.blocks) {
-        visit(address, block.bytes, block.holder, block.alone);
+        const std::span<const PartOfBlock> parts = parts_of(open, address);
+        for (const PartOfBlock& part : parts)
+          visit(part.address, part.bytes, part.holder, block.alone);
+        if (parts.empty()) visit(address, block.bytes, block.holder, block.alone);
       }
     }
   }
@@ -205,6 +211,7 @@ class ArenaTable {
     uint64_t used_bytes = 0;           // of what is carved, that have been in a block
     GroupId taken_by = kNoGroup;       // Replay's: who took what is carved from the driver
     std::map<uint64_t, Block> blocks;  // by address
+    std::map<uint64_t, std::vector<PartOfBlock>> parts;  // of few blocks, all of their bytes
     uint64_t in_use = 0;
     uint64_t unseen = 0;  // in use before the first event that we saw
     bool told = false;
@@ -230,6 +237,14 @@ class ArenaTable {
   void carve(Open& open, const ArenaEvent& event, uint64_t ticks);
   void uncarve(uint64_t number, Open& open);
   void vacate(uint64_t address, uint64_t bytes);
+  static std::span<const PartOfBlock> parts_of(const Open& open, uint64_t address) {
+    const auto parts = open.parts.find(address);
+    if (parts == open.parts.end()) return {};
+    return parts->second;
+  }
+  void put_parts(Open& open, uint64_t address, const Block& block, const Cause& cause,
+                 std::span<const BlockPart> parts);
+  void change(const Block& block, std::span<const PartOfBlock> parts, int sign, bool allocates);
   void tell(const Open& open, uint64_t address, const Block& block, bool in_use) const;
   void take_out(Open& open, uint64_t address, const Block& block);
   void take_out_all(Open& open);

@@ -171,7 +171,8 @@ void Replay::on(const ArenaAllocEvent& alloc, const Event& event) {
       log_.model_tensors().stack_of(alloc, allocation_context_.defined_stack(alloc.stack));
   allocation_context_.enter_rule(event, stack);
   const SiteContext context = allocation_context_.context(event, GPUPEAK_KIND_NONE);
-  arenas_.allocate(alloc, stack, event.ticks, {context.phase, context.tag});
+  arenas_.allocate(alloc, stack, event.ticks, {context.phase, context.tag},
+                   log_.activation_plans().parts_of(alloc));
   if (observer_ != nullptr) observer_->on_arena_alloc(alloc, stack);
 }
 

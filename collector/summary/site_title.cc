@@ -50,7 +50,8 @@ std::string frame_name(const Frame& frame) {
 }
 
 std::string short_frame_name(const Frame& frame) {
-  const bool is_function = !frame.is_python && frame.name_source != NameSource::kModel;
+  const bool is_function = !frame.is_python && frame.name_source != NameSource::kModel &&
+                           frame.name_source != NameSource::kPlan;
   if (!is_function || frame.function.empty()) return frame_name(frame);
   return short_function_name(frame.function);
 }

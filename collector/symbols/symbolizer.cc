@@ -199,7 +199,7 @@ Frame Symbolizer::python_frame(const PythonFrame& logged) const {
 
 Frame Symbolizer::model_frame(const ModelFrame& named) {
   Frame frame;
-  frame.name_source = NameSource::kModel;
+  frame.name_source = named.source;
   frame.function = escape(named.function);
   frame.file = escape(named.file);
   frame.module = shown_name(named.file);

@@ -17,11 +17,12 @@ enum class NameSource : uint8_t {
   kPython,     ///< the interpreter itself
   kApiTable,   ///< the table of a C API, which a rule describes
   kModel,      ///< the file of an ONNX model, by a block's size
+  kPlan,       ///< what a first run asked for, by the framework's own rule (activation_plans.h)
 };
 
 /// In JSON.
-inline constexpr std::array<std::string_view, 9> kNameSources{
-    "", "symtab", "dynsym", "dwarf", "debugdata", "rtti", "python", "api_table", "model"};
+inline constexpr std::array<std::string_view, 10> kNameSources{
+    "", "symtab", "dynsym", "dwarf", "debugdata", "rtti", "python", "api_table", "model", "plan"};
 
 constexpr std::string_view name_source_text(NameSource source) {
   return kNameSources[static_cast<size_t>(source)];

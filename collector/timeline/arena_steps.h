@@ -46,7 +46,16 @@ class ArenaSteps {
  public:
   ArenaSteps(const ArenaHistory& history, const ClockMap& clock, ArenaUses& uses);
   void on_block(const ArenaBlockChange& change) {
-    if (!too_many_) pending_.push_back(change);
+    if (too_many_) return;
+    ArenaBlockChange piece = change;
+    piece.parts = {};
+    for (const PartOfBlock& part : change.parts) {
+      piece.address = part.address;
+      piece.bytes = part.bytes;
+      piece.holder = part.holder;
+      pending_.push_back(piece);
+    }
+    if (change.parts.empty()) pending_.push_back(piece);
   }
   void after(const ArenaTable& table, uint64_t ticks);
   /// False: there are too many changes, and nothing was written.

@@ -9,6 +9,7 @@ void ArenaUses::on_block(const ArenaBlockChange& change, size_t arena) {
   if (change.in_use) {
     const auto [live, fresh] = live_.try_emplace(place);  // else its free failed: it lives on
     if (fresh) live->second.block = ++last_block_;
+    live->second.bytes = change.bytes;
     return;
   }
   const auto ended = live_.find(place);
@@ -27,16 +28,27 @@ void ArenaUses::on_used(const UsedEvent& used, uint64_t ticks) {
   if (live != live_.end()) live->second.uses.add(used, ticks);
 }
 
+std::map<ArenaUses::Place, ArenaUses::Live>::const_iterator ArenaUses::live_at(
+    size_t arena, uint64_t address) const {
+  auto live = live_.upper_bound({arena, address});
+  if (live == live_.begin()) return live_.end();
+  const auto& [place, block] = *--live;
+  const bool is_there =
+      place.first == arena && (address == place.second || address - place.second < block.bytes);
+  return is_there ? live : live_.end();
+}
+
 uint64_t ArenaUses::block_at(size_t arena, uint64_t address) const {
-  const auto live = live_.find({arena, address});
+  const auto live = live_at(arena, address);
   return live == live_.end() ? kNone : live->second.block;
 }
 
 void ArenaUses::keep(size_t arena, uint64_t address) {
-  const auto live = live_.find({arena, address});
-  if (live == live_.end()) return;
-  live->second.is_kept = true;
-  kept_live_[live->second.block] = live->first;
+  const auto there = live_at(arena, address);
+  if (there == live_.end()) return;
+  Live& live = live_.at(there->first);
+  live.is_kept = true;
+  kept_live_[live.block] = there->first;
 }
 
 BlockUses ArenaUses::of(uint64_t block) const {

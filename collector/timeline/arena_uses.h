@@ -25,9 +25,10 @@ class ArenaUses {
   void on_block(const ArenaBlockChange& change, size_t arena);
   void on_used(const UsedEvent& used, uint64_t ticks);
 
-  /// The number of the block that is there now; kNone: none is followed.
+  /// The number of the block that `address` is in now: of what lies in one, where a replay knows
+  /// that, the use is the block's. kNone: none is followed.
   uint64_t block_at(size_t arena, uint64_t address) const;
-  /// What is said of the block that is there now will be asked for.
+  /// What is said of that block will be asked for.
   void keep(size_t arena, uint64_t address);
   /// Of a block that was kept, when the log has ended.
   BlockUses of(uint64_t block) const;
@@ -35,10 +36,12 @@ class ArenaUses {
  private:
   using Place = std::pair<size_t, uint64_t>;  ///< an arena and an address
   struct Live {
-    uint64_t block = kNone;
+    uint64_t block = kNone, bytes = 0;
     bool is_kept = false;
     BlockUses uses;
   };
+
+  std::map<Place, Live>::const_iterator live_at(size_t arena, uint64_t address) const;
 
   const bool on_;
   uint64_t last_block_ = kNone;

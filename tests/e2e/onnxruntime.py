@@ -5,6 +5,7 @@ hold all that is live in the end, also where the process is killed with a sessio
 usage: onnxruntime.py LIBGPUPEAK GPUPEAK MODEL CLIENTS_FOLDER WORK_FOLDER
 Exit code 77: the client is not here, or could not be fetched.
 """
+import json
 import os
 import re
 import shutil
@@ -51,6 +52,23 @@ def check_arena(summary, log):
     for view in ("report", "pools"):
         text = subprocess.run([GPUPEAK, view, log], stdout=subprocess.PIPE, check=True, text=True).stdout
         expect("ONNX Runtime on the host" in text, text)
+
+
+def check_activations(log):
+    """The one piece of memory that the last run asks for is shared out to what the first one asked for, to the byte."""
+    dump = subprocess.run([GPUPEAK, "dump", log], capture_output=True, text=True, check=True).stdout.splitlines()
+    last = max(i for i, line in enumerate(dump) if " phase_push " in line and " run instance " in line)
+    asked = [re.match(r"(\+[\d.]+) .* arena_alloc \d+ \S+ bytes (\d+) ", line) for line in dump[last:]]
+    size, moment = max((int(found[2]), found[1]) for found in asked if found)
+    view = subprocess.run([GPUPEAK, "pools", log, "--at", moment + "s", "--json"], capture_output=True, text=True, check=True)
+    blocks = [b for pool in json.loads(view.stdout)["pools"] for b in pool["blocks"] or []]
+    shares = {name: [b for b in blocks if b["site"].startswith(name + " ← ")]
+              for name in ("planned activation", "between planned activations", "given beyond planned activations")}
+    expect(sum(b["bytes"] for rows in shares.values() for b in rows) == size, f"{shares}, not {size} bytes")
+    planned = shares["planned activation"]
+    expect(all("::Compute ← OrtApis::Run" in b["site"] for b in planned), f"{planned}")
+    expect(2 * sum(b["bytes"] for b in planned) > size, f"{planned} of {size} bytes")
+    print(f"activations: {len(planned)} planned in {size} bytes")
 
 
 def check_without_arena(command, folder):
@@ -128,6 +146,7 @@ def main():
         run = next(p for p in summary["phases"] if p["name"] == "run")
         expect(run["instances"][-1]["last"] == 4 and len(run["instances"]) < 4, f"runs are not folded: {run['instances']}")
         check_arena(summary, logs(folder)[0])
+        check_activations(logs(folder)[0])
         peak = summary["metrics"]["host.kind.heap.peak_bytes"]
         theirs = heaptrack_peak(command, folder)
         print(f"{model}: heap peak {peak}, heaptrack {theirs}")

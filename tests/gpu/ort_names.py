@@ -4,12 +4,15 @@
 usage: ort_names.py GPUPEAK ONNXRUNTIME_FOLDER [MODEL …]      (no network is used)
 
 GPUPEAK: bin/gpupeak of an installed build. ONNXRUNTIME_FOLDER: onnxruntime_perf_test, its libraries with the CUDA
-provider's, models/. Each model runs once with -e cuda. The arena's blocks at its peak are taken one by one. The truth is the
-.onnx, read here: a block that bears an initializer's name must be as large as that one is, or as one of those it may be.
+provider's, models/. Each model runs once with -e cuda, all of the folder unless some are named. The arena's blocks at its
+peak are taken one by one. The truth is the .onnx, read here: a block that bears an initializer's name must be as large as
+that one is, or as one of those it may be. What a run asks for in one piece, for all its activations, is told apart: planned
+(an operator's activation lies there), between these, and what the arena gave beyond what was asked for.
 Prints a Markdown row a model, and the names that say neither. Exit code 1 where a name is wrong, or of what is in use at the
-peak of a session's own memory (initializers and operators) less than 95 % has a name.
+peak, or of a session's own memory, less than 95 % has a name.
 """
 import collections
+import glob
 import json
 import os
 import re
@@ -18,10 +21,10 @@ import subprocess
 import sys
 import tempfile
 
-MODELS = ["vgg19", "resnet50", "densenet121", "squeezenet"]
 FLOAT, INT64 = 1, 7
 BYTES = {FLOAT: 4, 2: 1, 3: 1, 6: 4, INT64: 8, 9: 1, 10: 2, 11: 8}
 STEP, MOST_LEFT = 256, 128 << 20
+PIECE = ("planned activation", "between planned activations", "given beyond planned activations")
 NAMED = re.compile(r"^initializer (.+?)(?:, one of (\d+))?(?: of .*)?$")
 
 
@@ -143,6 +146,8 @@ def measure(gpupeak, folder, work, model):
                 wrong = [n for n in names if n not in sizes or not may_be(size, sizes[n])]
                 if wrong:
                     problems.append(f"{size} bytes are not {wrong[:3]}: {site[:100]}")
+            elif site.startswith(PIECE):
+                shares[site.split(" ← ")[0]] += size
             elif re.search(r"::(ComputeInternal|Compute|PrePack)\b", site):
                 shares["operator"] += size
             elif site.startswith("OrtApis::Run"):
@@ -163,12 +168,14 @@ def share(part, whole):
 def main():
     gpupeak, folder = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     failures = 0
+    models = sys.argv[3:] or sorted(os.path.basename(path)[len("light_"):-len(".onnx")]
+                                    for path in glob.glob(os.path.join(folder, "models/light_*.onnx")))
     print("| model | in the model: all, one of each size | session: in use | with a name | peak: in use | initializer | operator "
-          "| the run's own | other | verdict |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+          "| planned | between | beyond | the run's own | other | with a name | without the plan | verdict |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         work = os.environ.get("OUT") or temporary
-        for model in sys.argv[3:] or MODELS:
+        for model in models:
             try:
                 problems, told = measure(gpupeak, folder, work, model)
             except (subprocess.TimeoutExpired, json.JSONDecodeError, OSError, KeyError) as error:
@@ -180,14 +187,20 @@ def main():
                 named = session["initializer"] + session["operator"]
                 if named < 0.95 * at_session:
                     problems.append(f"of the session's memory {share(named, at_session)} has a name")
+                before = peak["initializer"] + peak["operator"]
+                now = before + sum(peak[part] for part in PIECE)
+                if now < 0.95 * at_peak:
+                    problems.append(f"of the memory at the peak {share(now, at_peak)} has a name")
                 print(f"| {model} | {told['all']:,}, {told['distinct']:,} | {at_session:,} | {share(named, at_session)} "
                       f"| {at_peak:,} | {share(peak['initializer'], at_peak)} | {share(peak['operator'], at_peak)} "
+                      f"| {' | '.join(share(peak[part], at_peak) for part in PIECE)} "
                       f"| {share(peak['run'], at_peak)} | {share(peak['other'], at_peak)} "
+                      f"| {share(now, at_peak)} | {share(before, at_peak)} "
                       f"| {'named' if not problems else '**NOT NAMED**'} |", flush=True)
                 for site, size in (session_others + others).most_common(4):
                     print(f"|   | {size:,} {site[:150]} |", flush=True)
             else:
-                print(f"| {model} | | | | | | | | | **FAILED** |", flush=True)
+                print(f"| {model} {'| ' * 13}| **FAILED** |", flush=True)
             for problem in problems[:6]:
                 print(f"|   | {problem} |", flush=True)
             failures += bool(problems)

@@ -1,0 +1,269 @@
+#include "collector/log/activation_plans.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "collector/log/log_reader.h"
+#include "collector/log/memory_pattern.h"
+#include "collector/log/slot_decoder.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr std::string_view kRunPhase = "run";
+constexpr std::string_view kPlanned = "planned activation",
+                           kBetween = "between planned activations",
+                           kBeyond = "given beyond planned activations";
+constexpr uint64_t kToTheEnd = UINT64_MAX;
+/// Of one session and arena, before it is left alone: as many shapes its inputs may have.
+constexpr size_t kMostFirstRuns = 64;
+/// At parts of pieces, in all; real logs take a few thousand.
+constexpr uint64_t kMostLooks = UINT64_C(1) << 28;
+/// Of a run; a longer one is no model's.
+constexpr size_t kMostRequests = 1 << 17;
+
+/// By which instruction of the framework a block was asked for: activations all by the same.
+using Door = uint64_t;
+
+struct Request {
+  uint32_t stack = 0;
+  uint64_t asked = 0;
+  Door door = 0;
+  bool ends = false;  ///< within the run
+  bool operator==(const Request&) const = default;
+};
+
+/// What a run asked one arena for.
+struct RunOfArena {
+  struct Step {
+    size_t request;
+    bool frees;
+    bool operator==(const Step&) const = default;
+  };
+  std::vector<Request> requests;
+  std::vector<Step> steps;
+  std::unordered_map<uint64_t, size_t> live;  // by address: of requests
+
+  void add(uint64_t address, const Request& request) {
+    live[address] = requests.size();
+    steps.push_back({requests.size(), false});
+    requests.push_back(request);
+  }
+  void end(uint64_t address) {
+    const auto ended = live.find(address);
+    if (ended == live.end()) return;
+    requests[ended->second].ends = true;
+    steps.push_back({ended->second, true});
+    live.erase(ended);
+  }
+};
+
+using Parts = std::vector<BlockPart>;
+
+bool same_parts(const Parts& a, const Parts& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return std::tie(x.offset, x.bytes, x.stack) == std::tie(y.offset, y.bytes, y.stack);
+  });
+}
+
+/// A run that may have been the first of its shapes.
+class FirstRun {
+ public:
+  explicit FirstRun(RunOfArena run) : run_(std::move(run)) {
+    for (const Request& request : run_.requests) doors_.insert(request.door);
+  }
+
+  bool is_as(const RunOfArena& other) const {
+    return run_.requests == other.requests && run_.steps == other.steps;
+  }
+
+  /// All that may lie in a piece that `later` has asked for. Two: it is not known which.
+  std::vector<Parts> parts_of(const Request& piece, const RunOfArena& later,
+                              uint64_t& looks) const {
+    std::vector<Parts> found;
+    if (doors_.contains(piece.door)) return found;
+    for (const Door door : doors_) {
+      std::multiset<uint64_t> again;  // that the later run has asked for, too: no activations
+      for (const Request& request : later.requests) {
+        if (request.door == door) again.insert(request.asked);
+      }
+      for (const bool last : {true, false}) {
+        const std::optional<Parts> parts = plan(door, again, last, piece.asked, looks);
+        if (parts && std::none_of(found.begin(), found.end(),
+                                  [&](const Parts& known) { return same_parts(known, *parts); }))
+          found.push_back(*parts);
+        if (again.empty()) break;
+      }
+    }
+    return found;
+  }
+
+ private:
+  /// The plan of what came through this door, less what is asked for again: the last of that size,
+  /// or the first ones. None: the piece has another size.
+  std::optional<Parts> plan(Door door, std::multiset<uint64_t> again, bool last, uint64_t wanted,
+                            uint64_t& looks) const {
+    std::vector<bool> is_planned(run_.requests.size());
+    for (size_t i = 0; i < run_.requests.size(); ++i) {
+      const size_t at = last ? run_.requests.size() - 1 - i : i;
+      const Request& request = run_.requests[at];
+      if (request.door != door) continue;
+      const auto same = again.find(request.asked);
+      if (same != again.end()) {
+        again.erase(same);
+      } else {
+        is_planned[at] = request.ends;
+      }
+    }
+    if (!again.empty()) return std::nullopt;
+    MemoryPattern pattern;
+    for (const RunOfArena::Step& step : run_.steps) {
+      if (!is_planned[step.request]) continue;
+      if (step.frees) {
+        pattern.free(step.request);
+      } else {
+        pattern.allocate(step.request, run_.requests[step.request].asked);
+      }
+      if (looks + pattern.looks() > kMostLooks) break;
+    }
+    looks += pattern.looks();
+    if (pattern.bytes() != wanted || looks > kMostLooks) return std::nullopt;
+    Parts parts;
+    for (const MemoryPattern::Part& part : pattern.highest())
+      parts.push_back({part.offset, part.bytes, run_.requests[part.request].stack});
+    return parts;
+  }
+
+  RunOfArena run_;
+  std::set<Door> doors_;
+};
+
+/// Goes through the runs of all sessions.
+class Runs {
+ public:
+  using Pieces = std::map<std::tuple<uint64_t, uint32_t, uint64_t>, Parts>;
+
+  explicit Runs(const LogReader& log) : definitions_(log.definitions()) {
+    for (uint32_t slot = 0; slot < log.slots().size(); ++slot) {
+      if (!log.slots()[slot].is_heap) read(SlotDecoder(log, slot));
+    }
+  }
+  /// By arena, stack and size; empty where it is not known which of several it is.
+  const Pieces& pieces() const { return pieces_; }
+
+ private:
+  void read(SlotDecoder decoder) {
+    session_.reset();
+    std::array<Event, 512> events;
+    for (size_t count; (count = decoder.next(events, UINT64_MAX)) != 0;) {
+      for (size_t i = 0; i < count; ++i) add(events[i]);
+    }
+  }
+
+  void add(const Event& event) {
+    if (event.tag == GPUPEAK_REC_PHASE_PUSH) {
+      const auto phase = parse_phase_push(event);
+      if (phase.malformed || phase.source != GPUPEAK_PHASE_ORT) return;
+      session_.reset();
+      run_.clear();
+      if (definitions_.string(phase.name) == kRunPhase) session_ = phase.instance;
+    } else if (event.tag == GPUPEAK_REC_PHASE_POP) {
+      const auto phase = parse_phase_pop(event);
+      if (phase.malformed || phase.source != GPUPEAK_PHASE_ORT || !session_) return;
+      if (*session_ == phase.instance) end_run(*session_);
+      session_.reset();
+    } else if (session_ && event.tag == GPUPEAK_REC_ARENA_ALLOC) {
+      const auto alloc = parse_arena_alloc(event);
+      if (alloc.malformed || alloc.asked == 0 || alloc.stack == 0) return;
+      if (alloc.stack >= definitions_.logged_node_count()) return;
+      RunOfArena& run = run_[alloc.arena];
+      if (run.requests.size() > kMostRequests) return;
+      run.add(alloc.address, {alloc.stack, alloc.asked, definitions_.nodes()[alloc.stack].ip});
+    } else if (session_ && event.tag == GPUPEAK_REC_ARENA_FREE) {
+      const auto free = parse_arena_free(event);
+      if (free.malformed) return;
+      const auto run = run_.find(free.arena);
+      if (run != run_.end()) run->second.end(free.address);
+    }
+  }
+
+  void end_run(uint64_t session) {
+    for (auto& [arena, run] : run_) {
+      std::vector<FirstRun>& known = first_runs_[{session, arena}];
+      if (left_alone_.contains(arena) || run.requests.size() > kMostRequests ||
+          std::any_of(known.begin(), known.end(),
+                      [&run = run](const FirstRun& first) { return first.is_as(run); }))
+        continue;
+      for (const Request& request : run.requests) {
+        if (request.ends) look_up(arena, request, run, known);
+      }
+      if (known.size() < kMostFirstRuns) {
+        known.emplace_back(std::move(run));
+      } else {
+        leave_alone(arena);
+      }
+    }
+    run_.clear();
+  }
+
+  /// A piece could be that of a first run that is not kept.
+  void leave_alone(uint64_t arena) {
+    left_alone_.insert(arena);
+    std::erase_if(pieces_,
+                  [arena](const auto& piece) { return std::get<0>(piece.first) == arena; });
+  }
+
+  void look_up(uint64_t arena, const Request& request, const RunOfArena& run,
+               const std::vector<FirstRun>& known) {
+    for (const FirstRun& first : known) {
+      for (Parts& parts : first.parts_of(request, run, looks_)) {
+        const auto [piece, added] =
+            pieces_.try_emplace({arena, request.stack, request.asked}, std::move(parts));
+        if (!added && !same_parts(piece->second, parts)) piece->second.clear();
+      }
+    }
+  }
+
+  const Definitions& definitions_;
+  std::optional<uint64_t> session_;
+  std::map<uint64_t, RunOfArena> run_;  // of `session_`, by arena
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<FirstRun>> first_runs_;  // session, arena
+  std::set<uint64_t> left_alone_;                                              // arenas
+  Pieces pieces_;
+  uint64_t looks_ = 0;
+};
+
+}  // namespace
+
+ActivationPlans::ActivationPlans(const LogReader& log, Definitions& definitions) {
+  const auto& strings = definitions.strings();
+  if (std::find(strings.begin(), strings.end(), kRunPhase) == strings.end()) return;
+  const Runs runs(log);
+  std::map<std::pair<std::string_view, uint32_t>, uint32_t> named;
+  const auto name = [&](std::string_view text, uint32_t caller) {
+    const auto [node, added] = named.try_emplace({text, caller}, 0);
+    if (added)
+      node->second =
+          definitions.add_model_frame(caller, {std::string(text), "", NameSource::kPlan});
+    return node->second;
+  };
+  for (const auto& [key, planned] : runs.pieces()) {
+    if (planned.empty()) continue;
+    const auto [arena, stack, asked] = key;
+    Parts& parts = pieces_[key];
+    uint64_t at = 0;
+    for (const BlockPart& part : planned) {
+      if (part.offset > at) parts.push_back({at, part.offset - at, name(kBetween, stack)});
+      parts.push_back({part.offset, part.bytes, name(kPlanned, part.stack)});
+      at = part.offset + part.bytes;
+    }
+    parts.push_back({asked, kToTheEnd, name(kBeyond, stack)});
+  }
+}
+
+}  // namespace gpupeak::collector
