@@ -3,7 +3,7 @@
 #   tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER [TABLE…]]
 # TABLE is threads, cost, latency, torch or shares; all of them if none is named. Prints Markdown tables: medians of alternating
 # runs, of latencies with their quartiles; shares: how much of a program's own time is the library's, and in which functions.
-# HEAPTRACK: where another libheaptrack_preload.so is than in /usr/lib/heaptrack, for shares.
+# ROUNDS (9): of latencies. HEAPTRACK: where another libheaptrack_preload.so is than in /usr/lib/heaptrack, for shares.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$(cd "${1:?usage: tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER]}" && pwd)
@@ -67,7 +67,7 @@ latency_table() {
   echo "|---|---|---|---|---|---|---|"
   if [ -n "$ort" ]; then
     for model in vgg19 resnet50; do
-      latency_row "onnxruntime_perf_test -e cuda, $model, 1,500 runs" 9 \
+      latency_row "onnxruntime_perf_test -e cuda, $model, 1,500 runs" "${ROUNDS:-9}" \
         "$ort/onnxruntime_perf_test" -e cuda -r 1500 -I -m times "$ort/models/light_$model.onnx"
     done
   fi
