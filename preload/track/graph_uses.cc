@@ -56,7 +56,10 @@ struct Kept {
   uint64_t* each = nullptr;   ///< each word once, if `is_tidy`
   size_t count = 0, each_count = 0, capacity = 0;
   size_t next = 0;  ///< nodes are mostly changed in the order in which they stand here
-  bool is_tidy = false, is_unread = false;
+  bool is_tidy = false;
+  bool was_launched = false;  ///< as it is now
+  bool has_unknown = false;   ///< nodes that nobody knows
+  bool is_unread = false;     ///< if it `was_launched`: of nodes that are known something is not
 };
 constexpr uint64_t kNoWord = 0, kUnread = 1;  // no block lies there
 constinit FlatMap<Kept> g_kept;               // under the book's lock
@@ -141,7 +144,7 @@ class Place {
 
  private:
   void begin(Kept& kept, bool is_new) {
-    kept.is_tidy = false;
+    kept.is_tidy = kept.was_launched = false;
     at_ = kept.count;
     if (is_new) return;
     for (size_t i = 0; i < kept.count; ++i) {
@@ -161,7 +164,7 @@ class Place {
       return;
     }
     if (!make_room(kept, put_ + 1)) {
-      kept.is_unread = true;
+      kept.has_unknown = true;
       return;
     }
     if (at_ != kept.count) {  // there is no room behind it: all of it moves to the end
@@ -207,15 +210,7 @@ void tidy(Kept& kept) {
   if (kept.count == 0) return;
   memcpy(kept.each, kept.words, kept.count * sizeof(uint64_t));
   std::sort(kept.each, kept.each + kept.count);
-  uint64_t* const end = std::unique(kept.each, kept.each + kept.count);
-  uint64_t* begin = kept.each;
-  while (begin != end && *begin == kNoWord) ++begin;
-  if (begin != end && *begin == kUnread) {
-    kept.is_unread = true;
-    ++begin;
-  }
-  kept.each_count = static_cast<size_t>(end - begin);
-  memmove(kept.each, begin, kept.each_count * sizeof(uint64_t));
+  kept.each_count = static_cast<size_t>(std::unique(kept.each, kept.each + kept.count) - kept.each);
 }
 
 void look_at_kernel(const KernelNode& node, NodeWords& words) {
@@ -323,7 +318,7 @@ void graph_was_made(CUgraphExec exec, CUgraph graph) {
     if (before != nullptr) {
       fresh = *before;
       fresh.count = fresh.next = 0;
-      fresh.is_tidy = fresh.is_unread = false;
+      fresh.is_tidy = fresh.was_launched = fresh.has_unknown = false;
     }
     g_kept.insert(key_of(exec), fresh);
   });
@@ -334,7 +329,7 @@ void graph_was_made(CUgraphExec exec, CUgraph graph) {
           NodeWords words(exec, node, true);
           look_at_node(node, type, words);
         },
-        [&] { with_kept(exec, [](Kept& kept) { kept.is_unread = true; }); });
+        [&] { with_kept(exec, [](Kept& kept) { kept.has_unknown = true; }); });
   });
 }
 
@@ -384,9 +379,17 @@ void conditional_node_added(CUgraphNode node, const void* parameters) {
 void graph_was_launched(CUgraphExec exec, CUstream stream) {
   bool is_unread = true;
   with_kept(exec, [&](Kept& kept) {
-    if (!kept.is_tidy) tidy(kept);
-    is_unread = kept.is_unread;
-    use_in_book(stream, kept.each, kept.each_count);
+    // Words of nodes that are changed before each launch are not worth being put in order.
+    if (kept.was_launched) {
+      if (!kept.is_tidy) tidy(kept);
+      use_in_book(stream, kept.each, kept.each_count);
+    } else {
+      uint64_t* const end = kept.words + kept.count;
+      kept.is_unread = std::find(kept.words, end, kUnread) != end;
+      kept.was_launched = true;
+      use_in_book(stream, kept.words, kept.count);
+    }
+    is_unread = kept.has_unknown || kept.is_unread;
   });
   if (is_unread) note_unread_launch();
 }
