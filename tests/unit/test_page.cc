@@ -444,6 +444,7 @@ TEST_CASE("page: blocks that follow each other at an address have uses of their 
   log.fact("last_use", "on");
   log.event(0, 1, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(log.string("Pool")).u(0).u(0).s("").u(1));
   log.device_alloc(0, 2, 1, GPUPEAK_KIND_LINEAR, 0, kLive * kMiB);
+  const uint32_t site = log.node(0, 0x200);
   uint64_t time = 1000;
   for (uint64_t i = 0; i < steps; ++i, time += kApart) {
     const uint64_t at = kMiB + i % kLive * kMiB;
@@ -452,7 +453,7 @@ TEST_CASE("page: blocks that follow each other at an address have uses of their 
       log.event(0, time, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(at).u(0).u(0).u(0));
     }
     log.event(0, time + 1, GPUPEAK_REC_ARENA_ALLOC,
-              Fields().u(1).u(at).u(kMiB).u(0).u(log.node(0, 0x200)).u(0).u(0));
+              Fields().u(1).u(at).u(kMiB).u(0).u(site).u(0).u(0));
   }
   log.event(0, time, GPUPEAK_REC_USES_END, Fields().u(0).u(0));
   const ArenaHistory history = history_of(std::move(log));
