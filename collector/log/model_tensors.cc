@@ -23,6 +23,10 @@ using Tensors = std::vector<ModelTensor>;
 using SessionId = uint64_t;
 
 constexpr std::string_view kSessionFact = "ort.session.", kCreatePhase = "create_session";
+/// Python's package makes its sessions in this function of its own, and names no model to us.
+constexpr SessionId kPythonSession = UINT64_MAX;
+constexpr std::string_view kPythonFunction = "_create_inference_session",
+                           kPythonFile = "onnxruntime_inference_collection.py";
 constexpr uint64_t kMostModelBytes = UINT64_C(8) << 30;
 constexpr size_t kMostModels = 64;
 
@@ -53,6 +57,26 @@ Tensors read_tensors_of(const std::string& path) {
   }
 }
 
+bool makes_python_session(const Definitions& definitions, uint32_t stack) {
+  const auto& nodes = definitions.nodes();
+  for (uint32_t at = stack; at != 0; at = nodes[at].parent) {
+    const PythonFrame* frame = definitions.python_frame(nodes[at]);
+    if (frame != nullptr && definitions.string(frame->function).ends_with(kPythonFunction) &&
+        file_name(definitions.string(frame->file)) == kPythonFile)
+      return true;
+  }
+  return false;
+}
+
+/// The only model among a program's arguments; empty: there is none, or several.
+std::string model_of_arguments(const Definitions& definitions) {
+  std::set<std::string> models;
+  for (const auto& [key, value] : definitions.facts()) {
+    if (key == "arg" && value.ends_with(".onnx")) models.insert(value);
+  }
+  return models.size() == 1 ? *models.begin() : "";
+}
+
 struct AskedBlock {
   uint32_t stack = 0;
   uint64_t bytes = 0, asked = 0;
@@ -79,6 +103,7 @@ class SessionBlocks {
   struct Place {
     OfPlace blocks;
     std::set<SessionId> sessions;  ///< 0: outside of any
+    bool of_python = false;        ///< of its package's sessions
   };
 
   explicit SessionBlocks(const LogReader& log) : definitions_(log.definitions()) {
@@ -109,8 +134,10 @@ class SessionBlocks {
       const auto alloc = parse_arena_alloc(event);
       if (alloc.malformed || alloc.stack == 0) return;
       if (alloc.stack >= definitions_.logged_node_count()) return;
-      Place& place = places_[alloc.stack];
-      place.sessions.insert(session_);
+      const auto [known, added] = places_.try_emplace(alloc.stack);
+      Place& place = known->second;
+      if (added) place.of_python = makes_python_session(definitions_, alloc.stack);
+      place.sessions.insert(session_ == 0 && place.of_python ? kPythonSession : session_);
       ++place.blocks[{alloc.stack, alloc.bytes, alloc.asked}];
     }
   }
@@ -190,22 +217,29 @@ std::map<AskedBlock, Candidates> match(const SessionBlocks::OfPlace& blocks,
 ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
   std::map<SessionId, std::string> file_of;
   std::map<std::string, LoadedModel> models;  // by what the program called them
-  for (const auto& [key, value] : definitions.facts()) {
-    if (!key.starts_with(kSessionFact) || models.size() >= kMostModels) continue;
-    SessionId session = 0;
-    std::from_chars(key.data() + kSessionFact.size(), key.data() + key.size(), session);
-    const std::optional<std::string> file = model_file(definitions, value);
-    if (session == 0 || !file) continue;
+  const auto load = [&](SessionId session, std::string_view name) {
+    const std::optional<std::string> file = model_file(definitions, name);
+    if (session == 0 || !file || models.size() >= kMostModels) return;
     file_of[session] = *file;
     const auto [model, added] = models.try_emplace(*file);
-    if (!added) continue;
+    if (!added) return;
     model->second.file = *file;
     for (const std::string& place : {*file, beside(log.path(), *file)}) {
       files_.push_back(place);
       model->second.tensors = read_tensors_of(place);
       if (!model->second.tensors.empty()) break;
     }
+  };
+  for (const auto& [key, value] : definitions.facts()) {
+    if (!key.starts_with(kSessionFact)) continue;
+    SessionId session = 0;
+    std::from_chars(key.data() + kSessionFact.size(), key.data() + key.size(), session);
+    load(session, value);
   }
+  const auto& strings = definitions.strings();
+  if (std::any_of(strings.begin(), strings.end(),
+                  [](std::string_view text) { return text.ends_with(kPythonFunction); }))
+    load(kPythonSession, model_of_arguments(definitions));
   const bool any = std::any_of(models.begin(), models.end(),
                                [](const auto& model) { return !model.second.tensors.empty(); });
   if (!any) return;

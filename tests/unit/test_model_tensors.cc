@@ -1,5 +1,6 @@
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <protozero/pbf_writer.hpp>
 #include <string>
 
@@ -37,14 +38,31 @@ std::string model() {
   return all;
 }
 
+/// How Python's package makes a session: no fact names its model, but an argument may.
+struct OfPython {
+  std::string function = "InferenceSession._create_inference_session";
+  std::string file = "/site-packages/onnxruntime/capi/onnxruntime_inference_collection.py";
+  unsigned models = 1;  ///< among the arguments
+};
+
 /// A session that asks for these bytes from one place, then a run that may ask from there, too.
-std::vector<std::string> names(const std::vector<uint64_t>& asked, bool again = false) {
+std::vector<std::string> names(const std::vector<uint64_t>& asked, bool again = false,
+                               const std::optional<OfPython>& python = {}) {
   TemporaryFile file;
   const std::string onnx = file.path() + ".onnx";
   std::ofstream(onnx) << model();
   LogBuilder log;
-  log.fact("ort.session.1", onnx);
-  const uint32_t create = log.string("create_session"), stack = log.node(0, 0x401000);
+  uint32_t caller = 0;
+  if (python) {
+    log.fact("arg", "python3");
+    for (unsigned i = 0; i < python->models; ++i)
+      log.fact("arg", i == 0 ? onnx : "/other" + std::to_string(i) + ".onnx");
+    log.python_frame(log.string(python->function), log.string(python->file), 12);
+    caller = log.node(0, GPUPEAK_PYTHON_IP + 1);
+  } else {
+    log.fact("ort.session.1", onnx);
+  }
+  const uint32_t create = log.string("create_session"), stack = log.node(caller, 0x401000);
   uint64_t time = 1, at = 1 << 20;
   const auto give = [&](uint64_t bytes) {
     log.event(0, ++time, GPUPEAK_REC_ARENA_ALLOC,
@@ -58,10 +76,11 @@ std::vector<std::string> names(const std::vector<uint64_t>& asked, bool again = 
                   .u(0)
                   .u(bytes));
   };
-  log.event(0, time, GPUPEAK_REC_PHASE_PUSH,
-            Fields().u(0).u(GPUPEAK_PHASE_ORT).u(create).u(1).u(0).s(""));
+  if (!python)
+    log.event(0, time, GPUPEAK_REC_PHASE_PUSH,
+              Fields().u(0).u(GPUPEAK_PHASE_ORT).u(create).u(1).u(0).s(""));
   for (const uint64_t bytes : asked) give(bytes);
-  log.event(0, ++time, GPUPEAK_REC_PHASE_POP, Fields().u(0).u(GPUPEAK_PHASE_ORT).u(1));
+  if (!python) log.event(0, ++time, GPUPEAK_REC_PHASE_POP, Fields().u(0).u(GPUPEAK_PHASE_ORT).u(1));
   if (again) give(2000);
   const LogReader reader(log.save(file.path()));
   std::vector<std::string> found;
@@ -94,6 +113,18 @@ TEST_CASE(
   CHECK(names({4000, 9000, 9001}) == std::vector<std::string>(3));
   CHECK(names({4000}, true) == none);
   CHECK(names({4000, 4000}) == std::vector<std::string>(2));
+}
+
+TEST_CASE("model tensors: a session of Python's package has the model of the program's arguments") {
+  const std::vector<std::string> both{"initializer w1 of Conv n_w1",
+                                      "initializer w2 or w3 of Conv"};
+  const std::vector<std::string> none(2);
+  CHECK(names({4000, 2000}, false, OfPython{}) == both);
+  CHECK(names({4000, 9000}, false, OfPython{}) == none);
+  CHECK(names({4000, 2000}, false, OfPython{.models = 0}) == none);
+  CHECK(names({4000, 2000}, false, OfPython{.models = 2}) == none);
+  CHECK(names({4000, 2000}, false, OfPython{.function = "run"}) == none);
+  CHECK(names({4000, 2000}, false, OfPython{.file = "/home/me/sessions.py"}) == none);
 }
 
 TEST_CASE("model tensors: of a model that is cut off nothing is known") {
