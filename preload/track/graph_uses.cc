@@ -103,7 +103,8 @@ void in_book(Visit visit) {
   HookScope scope;
   if (!scope.entered()) return;
   const BookGuard guard;
-  if (guard) visit();
+  if (!guard) return;
+  visit();
 }
 /// Calls `visit(kept)` with what is kept of `exec`, under the lock.
 template <typename Visit>
