@@ -1,7 +1,6 @@
 #include "collector/log/activation_plans.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -10,7 +9,7 @@
 
 #include "collector/log/log_reader.h"
 #include "collector/log/memory_pattern.h"
-#include "collector/log/slot_decoder.h"
+#include "collector/log/slot_events.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -149,22 +148,13 @@ class Runs {
   using Pieces = std::map<std::tuple<uint64_t, uint32_t, uint64_t>, Parts>;
 
   explicit Runs(const LogReader& log) : definitions_(log.definitions()) {
-    for (uint32_t slot = 0; slot < log.slots().size(); ++slot) {
-      if (!log.slots()[slot].is_heap) read(SlotDecoder(log, slot));
-    }
+    for_each_slot_event(
+        log, [this] { session_.reset(); }, [this](const Event& event) { add(event); });
   }
   /// By arena, stack and size; empty where it is not known which of several it is.
   const Pieces& pieces() const { return pieces_; }
 
  private:
-  void read(SlotDecoder decoder) {
-    session_.reset();
-    std::array<Event, 512> events;
-    for (size_t count; (count = decoder.next(events, UINT64_MAX)) != 0;) {
-      for (size_t i = 0; i < count; ++i) add(events[i]);
-    }
-  }
-
   void add(const Event& event) {
     if (event.tag == GPUPEAK_REC_PHASE_PUSH) {
       const auto phase = parse_phase_push(event);

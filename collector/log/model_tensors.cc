@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <numeric>
 #include <optional>
@@ -12,7 +11,7 @@
 
 #include "collector/log/log_reader.h"
 #include "collector/log/onnx_model.h"
-#include "collector/log/slot_decoder.h"
+#include "collector/log/slot_events.h"
 #include "collector/text/error.h"
 #include "collector/text/file_name.h"
 
@@ -107,21 +106,12 @@ class SessionBlocks {
   };
 
   explicit SessionBlocks(const LogReader& log) : definitions_(log.definitions()) {
-    for (uint32_t slot = 0; slot < log.slots().size(); ++slot) {
-      if (!log.slots()[slot].is_heap) read(SlotDecoder(log, slot));
-    }
+    for_each_slot_event(
+        log, [this] { session_ = 0; }, [this](const Event& event) { add(event); });
   }
   const std::map<uint32_t, Place>& places() const { return places_; }
 
  private:
-  void read(SlotDecoder decoder) {
-    session_ = 0;
-    std::array<Event, 512> events;
-    for (size_t count; (count = decoder.next(events, UINT64_MAX)) != 0;) {
-      for (size_t i = 0; i < count; ++i) add(events[i]);
-    }
-  }
-
   void add(const Event& event) {
     if (event.tag == GPUPEAK_REC_PHASE_PUSH) {
       const auto phase = parse_phase_push(event);
