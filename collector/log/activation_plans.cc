@@ -64,12 +64,6 @@ struct RunOfArena {
 
 using Parts = std::vector<BlockPart>;
 
-bool same_parts(const Parts& a, const Parts& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    return std::tie(x.offset, x.bytes, x.stack) == std::tie(y.offset, y.bytes, y.stack);
-  });
-}
-
 /// A run that may have been the first of its shapes.
 class FirstRun {
  public:
@@ -93,8 +87,7 @@ class FirstRun {
       }
       for (const bool last : {true, false}) {
         const std::optional<Parts> parts = plan(door, again, last, piece.asked, looks);
-        if (parts && std::none_of(found.begin(), found.end(),
-                                  [&](const Parts& known) { return same_parts(known, *parts); }))
+        if (parts && std::find(found.begin(), found.end(), *parts) == found.end())
           found.push_back(*parts);
         if (again.empty()) break;
       }
@@ -214,7 +207,7 @@ class Runs {
       for (Parts& parts : first.parts_of(request, run, looks_)) {
         const auto [piece, added] =
             pieces_.try_emplace({arena, request.stack, request.asked}, std::move(parts));
-        if (!added && !same_parts(piece->second, parts)) piece->second.clear();
+        if (!added && piece->second != parts) piece->second.clear();
       }
     }
   }

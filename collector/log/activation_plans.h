@@ -30,6 +30,7 @@ struct BlockPart {
   /// "planned activation", called by who asked for it in the first run; between two of these, and
   /// behind them, names that say so, called by who asked for the piece.
   uint32_t stack = 0;
+  bool operator==(const BlockPart&) const = default;
 };
 
 class ActivationPlans {

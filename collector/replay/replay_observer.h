@@ -34,10 +34,10 @@ struct DeviceBlock {
 /// A pool's block that comes into use, or goes out of it.
 struct ArenaBlockChange {
   uint64_t address = 0, bytes = 0;
-  HolderId holder = kNoHolder;           ///< whose, in which arena
-  bool alone = false;                    ///< lies in no segment: is its own memory
-  bool in_use = false;                   ///< from now on
-  uint64_t arena = 0;                    ///< whose, by the log's number
+  HolderId holder = kNoHolder;              ///< whose, in which arena
+  bool alone = false;                       ///< lies in no segment: is its own memory
+  bool in_use = false;                      ///< from now on
+  uint64_t arena = 0;                       ///< whose, by the log's number
   std::span<const PartOfBlock> parts = {};  ///< what all of it is shared out to; empty: to nobody
 };
 

@@ -65,8 +65,6 @@ struct GraphNode {
   CUDA_MEM_ALLOC_NODE_PARAMS allocation;  ///< if the type says so
 };
 
-constexpr int kConditionalNode = 13;  // CU_GRAPH_NODE_TYPE_CONDITIONAL, likewise
-
 template <typename Run>
 CUresult add_graph_node(const CUgraphNode* out, const GraphNode* node, Run run) {
   DriverScope scope;

@@ -33,7 +33,6 @@ struct MemoryOperations {
   unsigned flags;
 };
 constexpr int kMemoryOperations = 12;  // CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, likewise
-constexpr int kConditional = 13;       // CU_GRAPH_NODE_TYPE_CONDITIONAL, likewise
 constexpr int kDeepest = 16;           // graphs inside of graphs
 
 template <typename Answer>
@@ -255,7 +254,7 @@ bool for_each_inner(CUgraphNode node, CUgraphNodeType type, Visit visit) {
 }
 
 bool has_graphs(CUgraphNodeType type) {
-  return type == CU_GRAPH_NODE_TYPE_GRAPH || static_cast<int>(type) == kConditional;
+  return type == CU_GRAPH_NODE_TYPE_GRAPH || static_cast<int>(type) == kConditionalNode;
 }
 /// Host functions, events, semaphores, memory that the graph takes or gives back: no memory of
 /// ours.

@@ -17,6 +17,9 @@
 
 namespace gpupeak::preload {
 
+/// CU_GRAPH_NODE_TYPE_CONDITIONAL, which older headers lack.
+constexpr int kConditionalNode = 13;
+
 /// `exec` was made of `graph`, or has now its nodes' parameters.
 void graph_was_made(CUgraphExec exec, CUgraph graph);
 /// A node of it has parameters of which these may be addresses; what it had before it has no more.
