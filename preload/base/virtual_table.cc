@@ -67,19 +67,37 @@ bool read(const dl_phdr_info& object, Library& library) {
   return fits && library.relro.end > library.relro.begin;
 }
 
-bool is_text(const Library& library, uintptr_t at, const char* text) {
-  const size_t bytes = strlen(text) + 1;
-  return library.read_only.hold(at, bytes) &&
-         memcmp(reinterpret_cast<const void*>(at), text, bytes) == 0;
+/// Whether `text` stands there. Its last word is compared first: names of classes begin alike, and
+/// a library has ten thousands of them.
+bool is_text(const Library& library, uintptr_t at, const char* text, size_t bytes) {
+  if (!library.read_only.hold(at, bytes)) return false;
+  const auto last_word = [bytes](const char* of) {
+    uint64_t word;
+    memcpy(&word, of + bytes - sizeof word, sizeof word);
+    return word;
+  };
+  const auto* const there = reinterpret_cast<const char*>(at);
+  if (bytes >= sizeof(uint64_t) && last_word(there) != last_word(text)) return false;
+  return memcmp(there, text, bytes) == 0;
+}
+
+/// Whether a word may be the table of a class of the C++ library's: that lies in another library,
+/// or among this one's tables. What names and functions follow is none, and its text is not
+/// touched: each page of it would have to be brought in.
+bool may_be_table(const Library& library, uintptr_t word) {
+  constexpr uintptr_t kLeast = 64 << 10;  // nothing is mapped below; numbers are
+  return word >= kLeast && word % kWord == 0 &&
+         (library.relro.holds(word, kWord) || !library.all.holds(word));
 }
 
 /// The class's type information: the table of a class of the C++ library's, then the name. 0: none,
 /// or several.
 uintptr_t find_type(const Library& library, const char* name) {
+  const size_t bytes = strlen(name) + 1;
   uintptr_t found = 0;
   for (uintptr_t at = library.relro.begin; at + 2 * kWord <= library.relro.end; at += kWord) {
     const auto* const words = reinterpret_cast<const uintptr_t*>(at);
-    if (words[0] == 0 || !is_text(library, words[1], name)) continue;
+    if (!may_be_table(library, words[0]) || !is_text(library, words[1], name, bytes)) continue;
     if (found != 0) return 0;
     found = at;
   }
