@@ -193,7 +193,7 @@ std::chrono::nanoseconds RunResident::look() {
 }
 
 std::chrono::nanoseconds RunResident::look_at_those(Budget& budget, bool are_large) {
-  constexpr int kShare = 16, kShareOfSmall = 400;
+  constexpr int kShare = 64, kShareOfSmall = 400;
   constexpr std::chrono::milliseconds kFirst{20};
   const auto now = std::chrono::steady_clock::now();
   if (now < budget.next) return {};

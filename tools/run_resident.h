@@ -30,8 +30,9 @@ class RunResident {
   /// Reads the lists of those processes noted since the last call that have much more than before,
   /// or somewhat more for a while. If all together have much more, it reads the proportional parts
   /// of all. Since there must be more each time, a process is read some hundred times at most.
-  /// Reading takes at most a sixteenth of a processor, for small processes (a build has hundreds) a
-  /// four-hundredth. Returns the processor time that it took.
+  /// Reading takes at most a 64th of a processor: meanwhile the process waits where it maps memory.
+  /// For small processes (a build has hundreds) it takes a four-hundredth. Returns the processor
+  /// time that it took.
   std::chrono::nanoseconds look();
 
   /// Adds what was resident when each process had most, and when all together had.

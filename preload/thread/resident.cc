@@ -137,7 +137,7 @@ uint64_t kept_by_malloc(uint64_t resident_bytes, int64_t heap_bytes) {
 }  // namespace
 
 void note_resident_memory(uint64_t resident_bytes) {
-  constexpr uint64_t kWorth = 4 << 20, kPart = 64;
+  constexpr uint64_t kWorth = 4 << 20, kPart = 256;
   uint64_t highest = g_highest.load(std::memory_order_relaxed);
   if (resident_bytes < highest + highest / 16 + kWorth) return;
   const uint64_t now = monotonic_ns();
