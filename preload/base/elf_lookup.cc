@@ -175,14 +175,13 @@ void* find_preloaded(const char* name) {
   return found;
 }
 
-bool is_preloaded_with(const void* caller, const char* (*name_of)(int), int count) {
-  bool found = false;
+void for_each_preloaded_with(const char* (*name_of)(int), int count, void (*visit)(AddressRange)) {
   for_each_preloaded([&](const dl_phdr_info& object, const SymbolTable& table) {
-    if (!holds(object, caller)) return false;
+    bool found = false;
     for (int i = 0; i < count && !found; ++i) found = find_function(table, name_of(i)) != nullptr;
-    return true;
+    if (found) visit(memory_of(object));
+    return false;
   });
-  return found;
 }
 
 void* find_in(const char* library, const char* name) {

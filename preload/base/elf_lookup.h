@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "base/loaded_objects.h"
+
 namespace gpupeak::preload {
 
 /// Whether this library was loaded into a program that ran already (`gpupeak attach`), and not
@@ -54,10 +56,10 @@ void for_each_export(const char* library, void (*visit)(const char* name));
 /// The function `name` of the first library that was preloaded behind this one and has one: another
 /// interposer, which the program would call without us. nullptr if there is none. HOOK-SAFE.
 void* find_preloaded(const char* name);
-/// Whether the code at `caller` belongs to a library that was preloaded behind this one and has one
-/// of the functions name_of(0) … name_of(count - 1). One pass over the loaded objects, whatever
-/// `count`: CUDA's runtime asks for hundreds of functions, each by a call. HOOK-SAFE.
-bool is_preloaded_with(const void* caller, const char* (*name_of)(int), int count);
+/// The libraries that were preloaded behind this one and have one of the functions name_of(0) …
+/// name_of(count - 1): calls `visit` for the memory of each. They are the same as long as the
+/// process lives. HOOK-SAFE.
+void for_each_preloaded_with(const char* (*name_of)(int), int count, void (*visit)(AddressRange));
 
 /// True if the function at `address` lies in the loaded library whose file name starts with
 /// `library`.

@@ -43,6 +43,19 @@ struct AddressRange {
   bool holds(uintptr_t at) const { return at >= begin && at < end; }
 };
 
+/// From its first byte to its last.
+inline AddressRange memory_of(const dl_phdr_info& object) {
+  AddressRange all{UINTPTR_MAX, 0};
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD) continue;
+    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
+    if (begin < all.begin) all.begin = begin;
+    if (begin + segment.p_memsz > all.end) all.end = begin + segment.p_memsz;
+  }
+  return all;
+}
+
 /// The pages that the loader has written to and has then made read-only (RELRO); empty: none.
 inline AddressRange relro_of(const dl_phdr_info& object) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {

@@ -66,6 +66,61 @@ bool is_given_out(const DriverRow& row) {
   return !row.only_sees || environment().last_use;
 }
 
+/// From an address of the driver's to its row, once the rows' functions are known: each library of
+/// CUDA's asks for hundreds of functions as it is loaded.
+class RowsByAddress {
+ public:
+  /// Threads may do it at once: all enter the same in the same order.
+  void fill() {
+    // An export's own address says for sure which ABI it is; what a look-up of ours gave may be
+    // shared by rows.
+    for (const Field field : {kExported, kNext, kLookedUp}) {
+      for (int i = 0; i < kDriverRowCount; ++i) enter(i, field);
+    }
+  }
+  void clear() {
+    for (std::atomic<uint16_t>& place : places_) place.store(0, std::memory_order_relaxed);
+  }
+  const DriverRow* find(const void* real) const {
+    for (size_t i = home(real);; ++i) {
+      const uint16_t entry = places_[i % kPlaces].load(std::memory_order_relaxed);
+      if (entry == 0) return nullptr;
+      if (field_of(entry) == real) return &g_driver_rows[row_of(entry)];
+    }
+  }
+
+ private:
+  enum Field : uint16_t { kExported = 1, kNext = 2, kLookedUp = 3 };
+  static constexpr size_t kPlaces = 2048;
+  static_assert(kPlaces > 3 * kMostDriverRows);
+
+  static uint16_t entry_of(int row, Field field) { return static_cast<uint16_t>(row * 4 + field); }
+  static int row_of(uint16_t entry) { return entry / 4; }
+  static const void* field_of(uint16_t entry) {
+    const DriverRow& row = g_driver_rows[row_of(entry)];
+    const auto field = static_cast<Field>(entry % 4);
+    return field == kExported ? row.exported : field == kNext ? row.next : row.looked_up;
+  }
+  static size_t home(const void* real) {
+    return reinterpret_cast<uintptr_t>(real) * UINT64_C(0x9e3779b97f4a7c15) >> 53;
+  }
+  void enter(int row, Field field) {
+    const uint16_t entry = entry_of(row, field);
+    const void* const real = field_of(entry);
+    if (real == nullptr || (field != kLookedUp && !is_given_out(g_driver_rows[row]))) return;
+    for (size_t i = home(real);; ++i) {
+      uint16_t there = 0;
+      if (places_[i % kPlaces].compare_exchange_strong(there, entry) || there == entry ||
+          field_of(there) == real) {
+        return;
+      }
+    }
+  }
+
+  std::atomic<uint16_t> places_[kPlaces] = {};
+};
+constinit RowsByAddress g_rows_by_address;
+
 /// The driver's addresses, once it is loaded. False before. Threads may do it at once: all find the
 /// same.
 bool resolve() {
@@ -87,8 +142,32 @@ bool resolve() {
   set_driver_lookup([](const char* name) { return find_in_driver(name); });
   g_cu_init = cu_init;
   look_for_missing_hooks(kDriver);
+  g_rows_by_address.fill();
   g_driver_is_resolved.store(true, std::memory_order_release);
   return true;
+}
+
+/// Libraries that were preloaded behind us and hook the driver, too. More than those are not known.
+struct Interposer {
+  std::atomic<uintptr_t> begin, end;  ///< end 0: none
+};
+constinit Interposer g_next_interposers[16] = {};
+constinit std::atomic<bool> g_interposers_known{false};
+
+/// Threads may do it at once: all find the same.
+void find_next_interposers() {
+  for_each_preloaded_with(
+      [](int row) { return driver_rows()[row].export_name; }, kDriverRowCount,
+      [](AddressRange memory) {
+        for (Interposer& place : g_next_interposers) {
+          uintptr_t nobody = 0;
+          if (place.end.compare_exchange_strong(nobody, memory.end) || nobody == memory.end) {
+            place.begin.store(memory.begin, std::memory_order_relaxed);
+            return;
+          }
+        }
+      });
+  g_interposers_known.store(true, std::memory_order_release);
 }
 
 }  // namespace
@@ -106,21 +185,19 @@ void* look_for_function(int index) {
 
 void* hook_of_address(void* real) {
   if (real == nullptr || !resolve()) return nullptr;
-  // An export's own address says for sure which ABI it is; what a look-up of ours gave may be
-  // shared by rows.
-  for (int i = 0; i < kDriverRowCount; ++i) {
-    const DriverRow& row = driver_rows()[i];
-    if (is_given_out(row) && (row.exported == real || row.next == real)) return row.hook;
-  }
-  for (int i = 0; i < kDriverRowCount; ++i) {
-    if (driver_rows()[i].looked_up == real) return driver_rows()[i].hook;
-  }
-  return nullptr;
+  const DriverRow* const row = g_rows_by_address.find(real);
+  return row != nullptr ? row->hook : nullptr;
 }
 
 bool is_next_interposer(const void* caller) {
-  return is_preloaded_with(
-      caller, [](int row) { return driver_rows()[row].export_name; }, kDriverRowCount);
+  if (!g_interposers_known.load(std::memory_order_acquire)) find_next_interposers();
+  for (const Interposer& interposer : g_next_interposers) {
+    const uintptr_t end = interposer.end.load(std::memory_order_relaxed);
+    if (end == 0) return false;
+    const auto at = reinterpret_cast<uintptr_t>(caller);
+    if (at >= interposer.begin.load(std::memory_order_relaxed) && at < end) return true;
+  }
+  return false;
 }
 
 bool is_hooked_name(const char* name) {
@@ -180,6 +257,7 @@ void check_driver_is_loaded() {
   if (!g_driver_is_resolved.load(std::memory_order_acquire)) return;
   if (find_in_driver("cuInit") == g_cu_init) return;
   g_driver_is_resolved.store(false, std::memory_order_release);
+  g_rows_by_address.clear();
   forget_driver_functions();
 }
 
