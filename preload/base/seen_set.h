@@ -2,11 +2,14 @@
 // way only: when it is full, everything counts as seen. HOOK-SAFE.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/memory.h"
+#include "base/syscalls.h"
 
 namespace gpupeak::preload {
 
@@ -41,7 +44,9 @@ class SeenSet {
   void clear() {
     std::atomic<uint64_t>* const keys = keys_.load(std::memory_order_acquire);
     if (keys == nullptr || count_.load(std::memory_order_relaxed) == 0) return;
-    for (size_t i = 0; i < kCapacity; ++i) keys[i].store(0, std::memory_order_relaxed);
+    // Its pages, of which most were never touched, come back with zeros.
+    if (sys::failed(sys::madvise(keys, kCapacity * sizeof *keys, MADV_DONTNEED)))
+      for (size_t i = 0; i < kCapacity; ++i) keys[i].store(0, std::memory_order_relaxed);
     count_.store(0, std::memory_order_relaxed);
   }
 
