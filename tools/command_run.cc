@@ -162,10 +162,10 @@ class Run {
     }
     finish_logs();
     record();
+    NameKeeper names(logs_, names_of(options_.names),
+                     std::chrono::nanoseconds(now_ns(CLOCK_REALTIME) - name_.began_ns));
     if (!options_.quiet) tell();
-    keep_names(logs_, names_of(options_.names),
-               std::chrono::nanoseconds(now_ns(CLOCK_REALTIME) - name_.began_ns), options_.quiet,
-               g_stop);
+    if (!names.wait(g_stop) && !options_.quiet) say_not_all_names();
     compress_logs(logs_, compression(options_.compress), options_.quiet, g_stop);
     return g_exit_code;
   }
@@ -300,6 +300,13 @@ class Run {
     } else if (is_writable_) {
       say_why_there_is_no_log(options_.command[0], options_.children, left_running_);
     }
+  }
+
+  void say_not_all_names() const {
+    say_text(fmt::format(
+        "  names: not all are kept for when programs are built anew, since that takes too "
+        "long or too much room; gpupeak symbolize {} keeps them\n",
+        collector::escape(logs_.front().path)));
   }
 
   const RunOptions& options_;

@@ -1,6 +1,5 @@
 #include "run_names.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -14,9 +13,7 @@
 #include "collector/log/kept_names.h"
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/keep_names.h"
-#include "collector/text/sanitize.h"
 #include "helper_process.h"
-#include "say.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -68,25 +65,6 @@ bool keep_names_of(const std::string& path, const collector::NamesBudget& budget
   _exit(all_fitted ? 0 : 1);
 }
 
-/// False: some names were not kept.
-bool wait_for(pid_t child, Clock::time_point until, const volatile sig_atomic_t& stop) {
-  constexpr int kLookAgainMs = 50;
-  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
-  int status = 0;
-  pid_t ended = 0;
-  while ((ended = waitpid(child, &status, WNOHANG)) == 0 && stop == 0 && Clock::now() < until) {
-    pollfd wanted{descriptor, POLLIN, 0};
-    poll(&wanted, 1, kLookAgainMs);
-  }
-  if (descriptor >= 0) close(descriptor);
-  if (ended == 0) {
-    kill(child, SIGKILL);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 }  // namespace
 
 NamesOf names_of(const std::string& name) {
@@ -95,19 +73,44 @@ NamesOf names_of(const std::string& name) {
   return name == "none" ? NamesOf::kNone : NamesOf::kOwn;
 }
 
-void keep_names(const std::vector<RunLog>& logs, NamesOf which, std::chrono::nanoseconds ran,
-                bool quiet, const volatile sig_atomic_t& stop) {
+NameKeeper::NameKeeper(const std::vector<RunLog>& logs, NamesOf which, std::chrono::nanoseconds ran)
+    : which_(which), until_(Clock::now() + patience_for(which, ran)) {
   if (which == NamesOf::kNone || logs.empty()) return;
+  child_ = fork();
+  if (child_ != 0) return;
   const bool all = which == NamesOf::kAll, is_asked = which != NamesOf::kAuto;
-  const Clock::duration patience = patience_for(which, ran);
-  const auto until = Clock::now() + patience;
-  const pid_t child = fork();
-  if (child == 0) be_child(logs, {all, is_asked, kMostNameBytes, until - patience / 10});
-  if (child < 0 || wait_for(child, until, stop) || quiet || !is_asked) return;
-  say_text(fmt::format(
-      "  names: not all are kept for when programs are built anew, since that takes too "
-      "long or too much room; gpupeak symbolize {} keeps them\n",
-      collector::escape(logs.front().path)));
+  be_child(logs, {all, is_asked, kMostNameBytes, until_ - patience_for(which, ran) / 10});
+}
+
+bool NameKeeper::wait(const volatile sig_atomic_t& stop) {
+  if (child_ <= 0) return true;
+  constexpr int kLookAgainMs = 50;
+  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, child_, 0));
+  int status = 0;
+  pid_t ended = 0;
+  while ((ended = waitpid(child_, &status, WNOHANG)) == 0 && stop == 0 && Clock::now() < until_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until_ - Clock::now()).count();
+    pollfd wanted{descriptor, POLLIN, 0};
+    poll(&wanted, 1, static_cast<int>(std::clamp<int64_t>(left, 0, kLookAgainMs)));
+  }
+  if (descriptor >= 0) close(descriptor);
+  if (ended != 0)
+    child_ = -1;
+  else
+    end_child();
+  const bool kept_all = ended > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return kept_all || which_ == NamesOf::kAuto;
+}
+
+NameKeeper::~NameKeeper() {
+  if (child_ > 0) end_child();
+}
+
+void NameKeeper::end_child() {
+  kill(child_, SIGKILL);
+  while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  child_ = -1;
 }
 
 }  // namespace gpupeak::tools

@@ -2,6 +2,8 @@
 // ended. So reports stay the same if these files are built anew, or removed.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <csignal>
 #include <string>
@@ -15,11 +17,26 @@ namespace gpupeak::tools {
 enum class NamesOf { kAuto, kOwn, kAll, kNone };
 NamesOf names_of(const std::string& name);
 
-/// Works in a process of its own, since damaged symbols may end it; ends early if `stop` becomes
-/// true. Time limit: with kAuto a fiftieth of the time that the program `ran`, 50 ms to 2 s; with
-/// kOwn a tenth of it, 2 s to 10 s; with kAll 20 s. Says if that was too little for all names,
-/// unless `quiet` or kAuto.
-void keep_names(const std::vector<RunLog>& logs, NamesOf which, std::chrono::nanoseconds ran,
-                bool quiet, const volatile sig_atomic_t& stop);
+/// Begins in a process of its own, since damaged symbols may end it, so that the screen is made
+/// meanwhile. Time limit: with kAuto a fiftieth of the time that the program `ran`, 50 ms to 2 s;
+/// with kOwn a tenth of it, 2 s to 10 s; with kAll 20 s.
+class NameKeeper {
+ public:
+  NameKeeper(const std::vector<RunLog>& logs, NamesOf which, std::chrono::nanoseconds ran);
+  NameKeeper(const NameKeeper&) = delete;
+  NameKeeper& operator=(const NameKeeper&) = delete;
+  ~NameKeeper();
+
+  /// Waits until it has ended; no longer if `stop` becomes true. False: somebody has asked for all
+  /// names, and the time limit was too short for them.
+  bool wait(const volatile sig_atomic_t& stop);
+
+ private:
+  void end_child();
+
+  const NamesOf which_;
+  const std::chrono::steady_clock::time_point until_;
+  pid_t child_ = -1;  // -1: there is none, or it has ended
+};
 
 }  // namespace gpupeak::tools

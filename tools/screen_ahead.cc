@@ -122,15 +122,16 @@ class Looks {
   std::jthread thread_;
 };
 
-/// Until the other end is closed.
-std::string read_all(int pipe) {
+/// Up to a zero byte. Empty: the other end was closed before. Other processes may have it open, too.
+std::string read_text(int pipe) {
   std::string text;
-  char bytes[4096];
   for (;;) {
-    const ssize_t got = read(pipe, bytes, sizeof bytes);
+    char byte = 0;
+    const ssize_t got = read(pipe, &byte, 1);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return text;
-    text.append(bytes, static_cast<size_t>(got));
+    if (got <= 0) return {};
+    if (byte == 0) return text;
+    text.push_back(byte);
   }
 }
 
@@ -142,7 +143,7 @@ std::string read_all(int pipe) {
   reading.search.cache = std::make_shared<collector::ModuleCache>();
   try {
     Looks looks(find, reading, style);
-    const std::string log = read_all(word);
+    const std::string log = read_text(word);
     set_end_signals(SIG_DFL);
     if (log.empty() || !looks.end()) _exit(1);
     collector::forget_work();
@@ -196,8 +197,8 @@ ScreenAhead::~ScreenAhead() {
 }
 
 ScreenAhead::Child ScreenAhead::hand_over(const std::string& log) {
-  const bool is_told = child_.process > 0 &&
-                       write(word_, log.data(), log.size()) == static_cast<ssize_t>(log.size());
+  const auto bytes = static_cast<ssize_t>(log.size() + 1);
+  const bool is_told = child_.process > 0 && write(word_, log.c_str(), log.size() + 1) == bytes;
   if (!is_told) return {};
   close(word_);
   word_ = -1;
