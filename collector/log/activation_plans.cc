@@ -19,14 +19,16 @@ constexpr std::string_view kPlanned = "planned activation",
                            kBetween = "between planned activations",
                            kBeyond = "given beyond planned activations";
 constexpr uint64_t kToTheEnd = UINT64_MAX;
-/// Of one session and arena, before it is left alone: as many shapes its inputs may have.
+/// First runs to remember of a session and arena: as many shapes as its inputs may have. With more,
+/// the arena is left alone.
 constexpr size_t kMostFirstRuns = 64;
-/// At parts of pieces, in all; real logs take a few thousand.
+/// How many parts of pieces are looked at, in all. Real logs take a few thousand.
 constexpr uint64_t kMostLooks = UINT64_C(1) << 28;
-/// Of a run; a longer one is no model's.
+/// The most requests of a run. A run with more is no model's.
 constexpr size_t kMostRequests = 1 << 17;
 
-/// By which instruction of the framework a block was asked for: activations all by the same.
+/// The instruction of the framework that asked for a block. Activations are all asked for by the
+/// same.
 using Door = uint64_t;
 
 struct Request {
@@ -46,7 +48,7 @@ struct RunOfArena {
   };
   std::vector<Request> requests;
   std::vector<Step> steps;
-  std::unordered_map<uint64_t, size_t> live;  // by address: of requests
+  std::unordered_map<uint64_t, size_t> live;  // by address: index of the request
 
   void add(uint64_t address, const Request& request) {
     live[address] = requests.size();
@@ -75,13 +77,14 @@ class FirstRun {
     return run_.requests == other.requests && run_.steps == other.steps;
   }
 
-  /// All that may lie in a piece that `later` has asked for. Two: it is not known which.
+  /// The plans that may lie in a piece that `later` asked for. More than one: it is not known
+  /// which.
   std::vector<Parts> parts_of(const Request& piece, const RunOfArena& later,
                               uint64_t& looks) const {
     std::vector<Parts> found;
     if (doors_.contains(piece.door)) return found;
     for (const Door door : doors_) {
-      std::multiset<uint64_t> again;  // that the later run has asked for, too: no activations
+      std::multiset<uint64_t> again;  // asked for by the later run, too: so no activations
       for (const Request& request : later.requests) {
         if (request.door == door) again.insert(request.asked);
       }
@@ -96,8 +99,9 @@ class FirstRun {
   }
 
  private:
-  /// The plan of what came through this door, less what is asked for again: the last of that size,
-  /// or the first ones. None: the piece has another size.
+  /// The plan of all that came through this door, without what the later run asked for again. Of
+  /// several requests of such a size, `last` takes the last ones as asked for again, else the first
+  /// ones. None: the plan has another size than `wanted`.
   std::optional<Parts> plan(Door door, std::multiset<uint64_t> again, bool last, uint64_t wanted,
                             uint64_t& looks) const {
     std::vector<bool> is_planned(run_.requests.size());
@@ -144,7 +148,8 @@ class Runs {
     for_each_slot_event(
         log, [this] { session_.reset(); }, [this](const Event& event) { add(event); });
   }
-  /// By arena, stack and size; empty where it is not known which of several it is.
+  /// By arena, stack and size. No parts: there are several plans, and it is not known which is
+  /// true.
   const Pieces& pieces() const { return pieces_; }
 
  private:
@@ -194,7 +199,8 @@ class Runs {
     run_.clear();
   }
 
-  /// A piece could be that of a first run that is not kept.
+  /// A piece could belong to a first run that is not remembered, so none of this arena's can be
+  /// told.
   void leave_alone(uint64_t arena) {
     left_alone_.insert(arena);
     std::erase_if(pieces_,

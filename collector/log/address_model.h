@@ -1,5 +1,5 @@
-// What the next address in a log will most likely be, from those before. Packing and unpacking ask
-// the same questions in the same order, so that a guess that is right need not be written.
+// Guesses the next address in a log from the addresses before. Packing and unpacking make the same
+// guesses in the same order, so that an address that was guessed need not be written.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ class AddressModel {
   static constexpr size_t kGuesses = 6;
   using Guesses = std::array<uint64_t, kGuesses>;
 
-  /// Of a block of so many usable bytes: allocators hand out again what was freed last, or go on
-  /// behind what they have handed out last.
+  /// For an allocation of so many usable bytes. An allocator hands out again what was freed last,
+  /// or goes on behind what it handed out last.
   Guesses of_allocated(uint64_t usable_bytes) const {
     const Freed& freed = freed_[slot_of(usable_bytes, kClassBits)];
     return {freed.addresses[(freed.end - 1) % kDepth],
@@ -43,7 +43,8 @@ class AddressModel {
     last_usable_ = usable_bytes;
   }
 
-  /// What was allocated last goes first, or what was allocated next to what has gone before.
+  /// For a free. The block that was allocated last is freed first, or one that was allocated next
+  /// to the block that was freed last.
   Guesses of_freed() const {
     const Block& block = blocks_[slot_of(last_freed_ >> 4, kBlockBits)];
     const uint32_t at = block.address == last_freed_ ? block.number : count_;
@@ -62,12 +63,12 @@ class AddressModel {
 
  private:
   static constexpr uint32_t kClassBits = 12, kBlockBits = 16, kDepth = 16, kRemembered = 1 << 16;
-  static constexpr uint64_t kHeader = 8;  // of glibc's, in front of a block
+  static constexpr uint64_t kHeader = 8;  // what glibc has in front of a block
   struct Block {
     uint64_t address = 0, usable_bytes = 0;
     uint32_t number = 0;
   };
-  /// The last blocks of a size that were freed, as a ring.
+  /// The addresses of one size class that were freed last, as a ring.
   struct Freed {
     std::array<uint64_t, kDepth> addresses{};
     uint32_t end = 0;

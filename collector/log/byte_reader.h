@@ -36,8 +36,8 @@ inline const uint8_t* read_varint(const uint8_t* at, const uint8_t* end, uint64_
 /// The most that a varint of 64 bits takes.
 inline constexpr ptrdiff_t kVarintBytes = 10;
 
-/// As read_varint() does, without a branch on how long it is: of hot records nobody can guess that.
-/// kVarintBytes must be readable at `at`.
+/// The same as read_varint(), without a branch on the varint's length: in hot records the processor
+/// cannot guess it. kVarintBytes must be readable at `at`.
 [[gnu::always_inline]] inline const uint8_t* read_inner_varint(const uint8_t* at, uint64_t& value) {
   static_assert(std::endian::native == std::endian::little);
   uint32_t word = 0;
@@ -50,8 +50,8 @@ inline constexpr ptrdiff_t kVarintBytes = 10;
   return at + std::countr_zero(last_bytes) / 8 + 1;
 }
 
-/// The fields of one extended record. A writer leaves out a field that did not fit with all that
-/// follow, so a field past the end reads as zero or empty.
+/// The fields of one extended record. A writer that has no room for a field leaves out that field
+/// and all that follow, so a field past the end reads as zero or empty.
 class ByteReader {
  public:
   ByteReader(const uint8_t* begin, size_t bytes) : at_(begin), end_(begin + bytes) {}

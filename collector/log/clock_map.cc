@@ -68,7 +68,8 @@ int64_t ClockMap::to_ns(uint64_t ticks) const {
   return static_cast<int64_t>(std::min(ns, kMaxNs));
 }
 
-// The lines have nearly one slope, so that each step brings the difference down by thousands.
+// All lines have nearly the same slope, so each step makes the difference thousands of times
+// smaller.
 uint64_t ClockMap::to_ticks(int64_t ns) const {
   constexpr int kSteps = 4;
   const uint64_t start = pairs_.front().ticks;

@@ -1,5 +1,5 @@
-// Ticks to nanoseconds, by straight lines between the instants at which the log names both. Filled
-// by LogReader, used wherever a time is shown.
+// Converts ticks to nanoseconds, by straight lines between the instants of which the log has both.
+// LogReader fills it; whatever shows a time uses it.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ class ClockMap {
 
   /// Nanoseconds since the start; 0 for anything before it.
   int64_t to_ns(uint64_t ticks) const;
-  /// to_ns() backwards, to a tick.
+  /// The inverse of to_ns(), to a tick.
   uint64_t to_ticks(int64_t ns) const;
-  /// From the first pair to the last: as long as the log is known to be, in ticks.
+  /// Ticks from the first pair to the last: how long the log is known to be.
   uint64_t span_ticks() const { return pairs_.back().ticks - pairs_.front().ticks; }
   /// How many ticks one second has, about.
   uint64_t ticks_per_second() const;
@@ -30,7 +30,7 @@ class ClockMap {
   struct Pair {
     uint64_t ticks, ns;
   };
-  double slope() const;  // ns a tick, over all
+  double slope() const;  // nanoseconds for each tick, over the whole log
 
   bool ticks_are_ns_;
   uint64_t start_ns_;

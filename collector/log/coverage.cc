@@ -6,8 +6,8 @@ namespace gpupeak::collector {
 
 Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
   const uint32_t mode = header.host_mode;
-  const bool from_start =
-      (header.flags & GPUPEAK_FLAG_LATE_START) == 0;  // older logs of forked children have it, too
+  // Older logs of forked children have this flag, too.
+  const bool from_start = (header.flags & GPUPEAK_FLAG_LATE_START) == 0;
   const bool attached = is_of_attached(header);
   const bool own_malloc = (counters.quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
   Coverage coverage;
@@ -27,7 +27,8 @@ bool covers_scope(const Coverage& coverage, std::string_view scope) {
   if (scope.starts_with("device")) return true;
   if (scope == "host/heap") return coverage.heap_events || coverage.windows;
   if (scope == "host/pinned" || scope == "host/registered" || scope == "host/vmm") return true;
-  if (scope == "host" && coverage.windows) return true;  // of what was recorded, as a warning says
+  // A peak of what was recorded; a warning says so.
+  if (scope == "host" && coverage.windows) return true;
   if (scope == "total" || scope == "host") return coverage.host();
   return coverage.mappings;
 }

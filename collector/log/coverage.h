@@ -10,11 +10,12 @@ namespace gpupeak::collector {
 
 struct Coverage {
   bool heap_events = false;  ///< every heap block, or a sample of them
-  bool heap_counters =
-      false;  ///< the counters page's heap gauge counts this process from its start
+  /// The heap gauge of the counters page counts this process from its start.
+  bool heap_counters = false;
   bool mappings = false;
-  bool windows = false;  ///< heap blocks of stretches of the run alone, which somebody asked for
-  bool sampled = false;  ///< small heap blocks are a sample, at the end if not from the start
+  /// Heap blocks of the windows that somebody asked for, and of no other time.
+  bool windows = false;
+  bool sampled = false;  ///< small heap blocks are a sample, at least towards the end
   /// Heap and mappings from the start of the process: host sums mean something.
   bool host() const { return heap_events && mappings; }
 };

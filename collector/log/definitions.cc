@@ -30,8 +30,9 @@ const PythonFrame* Definitions::python_frame(const StackNode& node) const {
 }
 
 namespace {
-constexpr uint64_t kModelIp = UINT64_C(1) << 61;  // no address of a program, as that of Python
-}
+// No program has such addresses; those of Python frames are others.
+constexpr uint64_t kModelIp = UINT64_C(1) << 61;
+}  // namespace
 
 uint32_t Definitions::add_model_frame(uint32_t caller, ModelFrame frame) {
   nodes_.push_back({kModelIp + model_frames_.size(), caller, 0});
@@ -136,7 +137,8 @@ bool Definitions::read_node(const uint8_t* body, size_t bytes) {
   last_ip_ += static_cast<uint64_t>(fields.z());
   const uint64_t id = nodes_.size();
   if (fields.malformed() || distance == 0 || distance > id || id > UINT32_MAX) return false;
-  // Of native and Python frames the library writes so many each: what every stack costs is bounded.
+  // The library writes at most GPUPEAK_MAX_FRAMES native and as many Python frames for a stack. The
+  // limit bounds what each stack costs.
   constexpr uint16_t kMostFrames = 2 * GPUPEAK_MAX_FRAMES;
   const uint16_t depth = depths_[id - distance];
   if (depth == kMostFrames) return false;
@@ -170,7 +172,8 @@ bool Definitions::read_module(const uint8_t* body, size_t bytes) {
   return !fields.malformed();
 }
 
-/// Each segment is looked at once, however often its module is said to be unloaded.
+/// Empties the module's list of segments, so that a log that unloads the same module again and
+/// again costs nothing.
 void Definitions::unload(uint64_t module) {
   last_segment_ = {};
   if (module >= segments_of_module_.size()) return;
@@ -180,7 +183,7 @@ void Definitions::unload(uint64_t module) {
   }
 }
 
-/// A segment that overlaps a new one was unmapped unseen.
+/// A segment that overlaps a new one was unmapped without a record of it.
 void Definitions::clear_segments(uint64_t begin, uint64_t end) {
   auto it = segments_.lower_bound(begin);
   if (it != segments_.begin() && std::prev(it)->second.end > begin) --it;

@@ -20,12 +20,12 @@ namespace gpupeak::collector {
 /// One frame of the stack trie. Index 0 of the table stands for "no stack".
 struct StackNode {
   uint64_t ip = 0;      ///< return address, or a mark + number of a Python or a model frame
-  uint32_t parent = 0;  ///< the caller's node; 0: none
+  uint32_t parent = 0;  ///< the caller's node; 0: it has none
   uint32_t module = 0;  ///< index into modules; 0: no module known there
 };
 
-/// What a session of a model has asked for, as the innermost frame of a stack (model_tensors.h,
-/// activation_plans.h).
+/// The innermost frame of a block that a session of a model asked for: says what it is for
+/// (model_tensors.h, activation_plans.h).
 struct ModelFrame {
   std::string function;  ///< "initializer conv1_w of Conv"
   std::string file;      ///< the model's; may be empty
@@ -62,28 +62,29 @@ class Definitions {
   bool read(const uint8_t* begin, const uint8_t* end);
 
   const std::vector<StackNode>& nodes() const { return nodes_; }
-  /// Of these, what the log itself defines: its events can have no others.
+  /// How many of these the log itself defines. Its events refer to no others.
   size_t logged_node_count() const { return depths_.size(); }
-  /// Makes a node that calls for what no frame of the log says. After all of the log's own.
+  /// Adds a node, called by `caller`, for a frame that the log does not have, and returns its
+  /// number. Call it when all definitions have been read.
   uint32_t add_model_frame(uint32_t caller, ModelFrame frame);
-  /// What a node stands for if add_model_frame() has made it, else nullptr.
+  /// The frame of a node that add_model_frame() made, else nullptr.
   const ModelFrame* model_frame(const StackNode& node) const;
   const std::vector<PythonFrame>& python_frames() const { return python_frames_; }
-  /// What a node stands for if it is a Python frame, else nullptr.
+  /// The Python frame of a node, or nullptr if it is another frame.
   const PythonFrame* python_frame(const StackNode& node) const;
   const std::vector<std::string_view>& strings() const { return strings_; }
   const std::vector<Module>& modules() const { return modules_; }
   const std::vector<DeviceInfo>& devices() const { return devices_; }
-  /// Devices whose memory is the host's: a bit each.
+  /// A bit for each device whose memory is the host's.
   uint32_t integrated_devices() const;
   const std::vector<std::pair<std::string, std::string>>& facts() const { return facts_; }
   /// The string with this id, empty for 0 and for ids that the log does not define.
   std::string_view string(uint32_t id) const;
   /// The first fact with this key, or empty.
   std::string_view fact(FactName name) const;
-  /// Of several by number: that of "name.number".
+  /// The same for a fact of which there are several: that with the key "name.number".
   std::string_view fact(FactName name, uint64_t number) const;
-  /// The same, as it may be shown.
+  /// As fact(), as it may be shown.
   std::string shown_fact(FactName name) const;
   uint64_t count() const { return count_; }
   /// A text of the log, as it may be shown.
@@ -113,8 +114,9 @@ class Definitions {
   std::vector<Module> modules_;
   std::vector<DeviceInfo> devices_;
   std::vector<std::pair<std::string, std::string>> facts_;
-  std::vector<std::vector<uint64_t>> segments_of_module_{1};  // where they began
-  std::map<uint64_t, Segment> segments_;  // by start: what is loaded at this point of the stream
+  std::vector<std::vector<uint64_t>> segments_of_module_{1};  // where the segments of each began
+  // By start: what is loaded at this point of the definitions.
+  std::map<uint64_t, Segment> segments_;
   struct {
     uint64_t begin = 0, end = 0;
     uint32_t module = 0;

@@ -13,7 +13,7 @@ bool wraps(uint64_t address, uint64_t bytes) {
   return too_large(bytes) || address + bytes < address;
 }
 
-/// Fields of one byte that hold something else than a number.
+/// Fields of one byte, so that operator>> can tell a kind from a source.
 struct Kind {
   uint8_t& kind;
 };
@@ -21,13 +21,14 @@ struct Source {
   uint8_t& source;
 };
 
-/// Takes the fields of a record one after the other, each as its type says, and marks the record
-/// as malformed as soon as one of them is.
+/// Reads the fields of a record one after the other, each by its type. Marks the record as
+/// malformed as soon as a field is.
 class Body {
  public:
   Body(const Event& event, Parsed& record)
       : fields_(event.body, event.body_bytes), record_(record) {
-    if (is_device_event(event.tag)) fields_.u();  // its number, which the event has
+    // Its sequence number, which the event has already.
+    if (is_device_event(event.tag)) fields_.u();
   }
 
   Body& operator>>(uint64_t& field) { return took(field = fields_.u()); }
@@ -74,7 +75,7 @@ Range parse_range(const Event& event) {
   return range;
 }
 
-/// What follows their count.
+/// Reads the fields that follow `count`.
 SeenUses parse_uses(Body& body, uint64_t count, const Event& event, Parsed& record) {
   SeenUses uses{};
   uses.count = count;

@@ -11,8 +11,8 @@
 
 namespace gpupeak::collector {
 
-/// One record of an event chunk. Hot records are decoded whole; of extended ones the time and, for
-/// device events, the sequence number, while parse_* below read the rest from `body`.
+/// One record of an event chunk. Hot records are decoded whole. Extended ones have the time here,
+/// and device events their sequence number; parse_* below read the rest from `body`.
 struct Event {
   uint64_t ticks = 0;
   uint64_t address = 0;  ///< hot records only
@@ -103,19 +103,20 @@ struct ArenaEvent : Parsed {
   uint32_t name;
   std::string_view text;  ///< the name, if `name` is 0
 };
-/// in_use, reserved: what the allocator itself then says; 0: nothing.
+/// in_use and reserved: what the allocator itself says after the call, + 1; 0: it says nothing.
 struct ArenaAllocEvent : Parsed {
   uint64_t arena, address, bytes;
   uint64_t in_use_plus_1, reserved_plus_1;
   uint64_t asked;  ///< bytes that were asked for; 0: not known
   uint32_t name, stack;
 };
-/// When a block was seen used since its record before; times in ticks before this record.
+/// When a block was seen in use, since the record before that says so. Times are in ticks before
+/// this record.
 struct SeenUses {
   uint64_t count;  ///< 0: the times say nothing
   uint64_t first_ago, last_ago;
-  uint64_t idle, idle_since_ago;  ///< the longest while between two
-  uint64_t streams;               ///< 2: several
+  uint64_t idle, idle_since_ago;  ///< the longest time between two uses
+  uint64_t streams;               ///< 2: two or more
 };
 struct ArenaFreeEvent : Parsed {
   uint64_t arena, address;
@@ -150,22 +151,24 @@ struct ResidentEvent : Parsed {
 };
 struct SamplingEvent : Parsed {
   uint64_t sample_bytes;
-  uint64_t whole_bytes;  ///< blocks of that many bytes and more are all there; 0: none
+  /// Blocks of at least so many bytes are all recorded; 0: none is sure to be.
+  uint64_t whole_bytes;
 };
 /// The heap's recording begins or ends.
 struct WindowEvent : Parsed {
-  uint64_t event;                       ///< 0 begins, 1 ends
-  uint64_t number;                      ///< of the window, from 1 on
-  uint64_t mode;                        ///< enum gpupeak_host_mode
-  uint64_t live_bytes, recorded_bytes;  ///< usable: of the heap then, and those that the log has
-  uint64_t freed_bytes, frees;          ///< of blocks that it does not have, in windows so far
-  uint64_t below_bytes;  ///< of an attached program: its heap has less than when that began
+  uint64_t event;   ///< 0 begins, 1 ends
+  uint64_t number;  ///< of the window, from 1 on
+  uint64_t mode;    ///< enum gpupeak_host_mode
+  /// Usable bytes: of the live heap, and of its blocks that the log has.
+  uint64_t live_bytes, recorded_bytes;
+  uint64_t freed_bytes, frees;  ///< of blocks that the log does not have, in all windows so far
+  uint64_t below_bytes;  ///< attached program: by how much its heap is less than at the attach
 };
 struct UsedEvent : Parsed, SeenUses {
-  uint64_t arena;  ///< 0: of the driver's
+  uint64_t arena;  ///< 0: a block of the driver's
   uint64_t block;  ///< its id, or the address that the arena gave
 };
-/// All live blocks have had their UsedEvent.
+/// Stands behind the UsedEvents of all blocks that are live.
 struct UsesEndEvent : Parsed {
   uint64_t left_out;  ///< blocks that have none
   uint64_t unread;    ///< launches whose parameters could not be read
@@ -175,7 +178,7 @@ struct DeviceAllocEvent : Parsed {
   int32_t device;
   uint32_t api, stack;
   uint8_t kind;
-  bool captured;  ///< for a graph that was being captured
+  bool captured;  ///< while a graph was being captured, for that graph
 };
 struct DeviceFreeEvent : Parsed {
   uint64_t id;
@@ -190,12 +193,12 @@ struct DeviceFailedEvent : Parsed {
   int32_t device;
   uint32_t api, stack;
   uint8_t kind;
-  bool by_run_limit;  ///< a limit of the run's refused it, where the card had room
+  bool by_run_limit;  ///< `gpupeak run --limit` refused it; the device had room
 };
 struct DeviceUnknownEvent : Parsed {
   uint64_t address;
   uint32_t api, stack;
-  std::optional<uint64_t> gives_back;  ///< by so many bytes the devices' sum is less
+  std::optional<uint64_t> gives_back;  ///< by how many bytes the devices' sum is less
 };
 struct PoolEvent : Parsed {
   uint64_t pool, reserved, used, event;

@@ -7,9 +7,9 @@
 
 namespace gpupeak::collector {
 
-/// 0: there are too few processors for it, or too few events.
+/// How many threads merge windows. 0: there are too few processors or too few events for windows.
 size_t EventBatches::window_threads(uint64_t total_bytes, size_t processors) {
-  // More gain little: the caller is not as fast as these.
+  // More threads gain little: the caller does not take events as fast as these make them.
   constexpr size_t kMost = 8;
   if (total_bytes < kWorthWindows || processors <= kReplayThreads) return 0;
   return std::min(kMost, processors - kReplayThreads);
@@ -21,7 +21,7 @@ EventBatches::EventBatches(const LogReader& log, EventPass* pass, size_t process
     windows_.emplace(log, threads);
   else
     merger_.emplace(log);
-  for (Batch& batch : batches_) {  // here, since memory of threads that end stays theirs
+  for (Batch& batch : batches_) {  // here: malloc keeps what threads that have ended allocated
     batch.events.resize(windows_ ? EventWindows::kMostEvents : kBatchEvents);
     if (pass_ != nullptr) batch.notes.resize(batch.events.size());
   }
@@ -29,7 +29,7 @@ EventBatches::EventBatches(const LogReader& log, EventPass* pass, size_t process
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { fill_ahead(stop); });
   } catch (const std::system_error&) {
-    // No more threads are to be had: the caller's does it all.
+    // No thread is to be had: the caller does all the work.
   }
 }
 
@@ -44,11 +44,11 @@ void EventBatches::fill(Batch& batch) {
   if (pass_ != nullptr) pass_->pass({batch.events.data(), batch.count}, batch.notes);
 }
 
-/// The thread's: until the end, which is an empty batch.
+/// What the thread does: fills batches up to the end, which is an empty batch.
 void EventBatches::fill_ahead(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
-      // Not for each batch: to wake takes as long as to decode some hundred events.
+      // Does not wake for each batch: waking takes as long as decoding some hundred events.
       std::unique_lock lock(mutex_);
       const auto half_empty = [this] { return filled_ - emptied_ <= kBatches / 2; };
       if (filled_ - emptied_ == kBatches && !changed_.wait(lock, stop, half_empty)) return;

@@ -1,10 +1,11 @@
-// The events of a log, a batch at a time, in the merger's order. EventStream drives it.
+// Gives the events of a log, a batch at a time, in the merger's order. EventStream calls it.
 //
 //   one processor          the caller decodes and merges each batch when it asks for it
 //   several                one thread decodes and merges ahead of the caller
 //   more, and a long log   several threads do (event_windows.h)
 //
-// A pass (event_pass.h) that must see all events in order runs where the merging is done.
+// A pass (event_pass.h) must see all events in order, so it runs on the one thread that fills the
+// batches.
 #pragma once
 
 #include <array>
@@ -28,30 +29,30 @@ namespace gpupeak::collector {
 
 class EventBatches {
  public:
-  /// `pass`: what goes over the events first; nullptr: nothing. Must outlive this. `processors`:
-  /// how many it is to be made for.
+  /// `pass` sees the events first; nullptr: there is none. It must outlive this. `processors`: for
+  /// how many this is made.
   explicit EventBatches(const LogReader& log, EventPass* pass = nullptr,
                         size_t processors = usable_processors());
 
   struct Noted {
     std::span<const Event> events;
-    std::span<const uint32_t> notes;  ///< on each, where there is a pass
+    std::span<const uint32_t> notes;  ///< one for each event, where there is a pass
   };
-  /// The next events, valid until the next call; none at the end, after which it must not be called
-  /// again. Throws what decoding or the pass threw.
+  /// The next events, valid until the next call. Empty at the end; do not call it after that.
+  /// Throws what decoding or the pass threw.
   Noted next();
-  /// How much of the log has been decoded with the last batch.
+  /// How much of the log has been decoded, the last batch included.
   uint64_t done_bytes() const { return done_bytes_; }
   uint64_t total_bytes() const { return total_bytes_; }
-  /// At the end.
+  /// The counts of all events. Call it at the end.
   StreamCounts counts() const { return windows_ ? windows_->counts() : merger_->counts(); }
 
  private:
   static constexpr size_t kBatchEvents = 2048;
   static constexpr size_t kBatches = 4;  ///< with the one that the caller has
-  /// Of a shorter log a thread takes longer to start than to decode it.
+  /// A shorter log is decoded before a thread has started.
   static constexpr uint64_t kWorthThread = 256 << 10;
-  /// Of windows, several threads share several.
+  /// Windows are worth it where each of several threads has several.
   static constexpr uint64_t kWorthWindows = 16 * EventWindows::kWindowBytes;
 
   struct Batch {
@@ -77,7 +78,7 @@ class EventBatches {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   size_t filled_ = 0;   ///< batches, in all
-  size_t emptied_ = 0;  ///< of them those that the caller is done with
+  size_t emptied_ = 0;  ///< batches, in all, with which the caller is done
   bool lent_ = false;   ///< the caller has batch number emptied_
   std::jthread thread_;
 };

@@ -24,7 +24,8 @@ EventMerger::EventMerger(const LogReader& log, std::vector<Source> sources, cons
   if (!ready_.empty()) first_slot_ = sources_[ready_.first().number].decoder.slot_index();
 }
 
-/// Of slots whose events are the first at the same time, the one that was running goes on.
+/// The slot that was running goes on, if its event is among the first: several can have the same
+/// time.
 void EventMerger::begin_with(uint32_t slot) {
   const auto source = std::find_if(sources_.begin(), sources_.end(), [slot](const Source& one) {
     return one.decoder.slot_index() == slot;
@@ -78,8 +79,8 @@ size_t EventMerger::fill(std::span<Event> events, uint64_t until) {
   return count;
 }
 
-/// The running slot's further events are decoded in place, for as long as no other slot's come
-/// before them. Returns how many these are; what follows them is the slot's `next`.
+/// Decodes further events of the running slot into `events`, as long as no other slot's event comes
+/// before them. Returns how many. The event behind them is the slot's `next`.
 size_t EventMerger::run_on(std::span<Event> events, uint64_t until) {
   const uint64_t limit = std::min(limit_, until);
   size_t count = 0;
@@ -120,7 +121,7 @@ void EventMerger::pass(Event& event) {
   recheck_ = !parked_.empty();
 }
 
-/// Whether a writer's other events, which are before these, wait for another writer's.
+/// Whether this is a heap slot whose writer's other slot is parked: that one's event comes first.
 bool EventMerger::waits_behind(Source& source) {
   const uint32_t writer = source.decoder.writer();
   return writer != source.decoder.slot_index() &&
@@ -129,7 +130,7 @@ bool EventMerger::waits_behind(Source& source) {
          });
 }
 
-/// One that was parked, and what waits behind it.
+/// Makes a parked source ready again, and the heap slot that waits behind it.
 void EventMerger::let_go(Source& source) {
   const auto number = static_cast<uint32_t>(&source - sources_.data());
   push_ready(number);
@@ -140,7 +141,7 @@ void EventMerger::let_go(Source& source) {
   push_ready(number + 1);
 }
 
-/// The slot whose event is next, which stays ready_'s first; nullptr at the end.
+/// The slot whose event is next, or nullptr at the end. It stays the first of ready_.
 EventMerger::Source* EventMerger::pick() {
   while (true) {
     recheck_ = false;
@@ -178,7 +179,7 @@ EventMerger::Source* EventMerger::pick() {
   }
 }
 
-/// The time up to which ready_'s first slot goes on undisturbed.
+/// The time up to which the first slot of ready_ can go on before another one must be looked at.
 uint64_t EventMerger::others_from() const {
   uint64_t from = ready_.second_ticks();
   for (const Source* source : parked_) {

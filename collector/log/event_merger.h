@@ -36,37 +36,38 @@ class EventMerger {
   struct Source {
     SlotDecoder decoder;
     Event next;
-    bool waits_behind =
-        false;  ///< heap events: the device event that the writer waits with is before them
+    /// Of a heap slot: it waits, because the same writer's other slot is parked and comes first.
+    bool waits_behind = false;
   };
-  /// How a merger goes on where another has ended.
+  /// Where one merger has ended, for the next one to go on.
   struct Turn {
-    std::optional<uint32_t>
-        slot;                    ///< whose turn it is, by its index; none: whose event comes first
-    uint64_t next_sequence = 1;  ///< of device events; kAnySequence: it is not known yet
+    /// The index of the slot whose turn it is. None: the slot whose event comes first.
+    std::optional<uint32_t> slot;
+    uint64_t next_sequence = 1;  ///< the next device event's number; kAnySequence: not known yet
   };
   static constexpr uint64_t kAnySequence = 0;
 
-  /// The whole log.
+  /// Merges the whole log.
   explicit EventMerger(const LogReader& log);
-  /// What follows some time; `sources` are in the order of their slots.
+  /// Goes on where another merger ended. `sources` are in the order of their slots.
   EventMerger(const LogReader& log, std::vector<Source> sources, const Turn& turn);
   EventMerger(EventMerger&&) = default;
   EventMerger(const EventMerger&) = delete;
   EventMerger& operator=(const EventMerger&) = delete;
 
-  /// The next events, none of them later than `until`; fewer than there is room for where these end
-  /// alone. Event::ticks never runs backwards.
+  /// Puts the next events into `events`, none of them later than `until`, and returns how many.
+  /// Fewer than there is room for means that there are no more up to then. Event::ticks never runs
+  /// backwards.
   size_t fill(std::span<Event> events, uint64_t until = UINT64_MAX);
-  /// How it goes on, after a fill() that left room.
+  /// Where the next merger goes on. Call it after a fill() that left room.
   Turn turn() const;
-  /// Whether events up to that time wait for others that follow it.
+  /// Whether events up to that time wait for events that come later.
   bool holds_back() const { return !parked_.empty(); }
-  /// For a merger that began with kAnySequence: whether what it gave is right behind `turn`. If so
-  /// it may go on.
+  /// For a merger that began with kAnySequence: whether the events that it gave follow directly on
+  /// `turn`. If so it may go on.
   bool follows(const Turn& turn);
   StreamCounts counts() const;
-  /// Of the chunks that have been decoded.
+  /// Bytes of the chunks that have been decoded.
   uint64_t done_bytes() const;
 
  private:
@@ -85,18 +86,19 @@ class EventMerger {
   void push_ready(uint32_t source) { ready_.push({sources_[source].next.ticks, source}); }
 
   std::vector<Source> sources_;  // in the order of slots
-  LoserTree ready_;              // those that have events, by their places in sources_
-  std::vector<Source*> parked_;  // next is a device event whose predecessor is not yet seen
-  Source* running_ = nullptr;    // ready_'s first, until another slot's event comes before its
-  uint64_t limit_ = 0;           // when that is
+  LoserTree ready_;              // the sources that have events, by their index in sources_
+  // `next` is a device event, and an earlier number has not been seen.
+  std::vector<Source*> parked_;
+  Source* running_ = nullptr;  // the first of ready_, decoded on until limit_
+  uint64_t limit_ = 0;         // when another slot's event may come first
   uint64_t now_ = 0;
   uint64_t next_sequence_ = 1;
   uint64_t patience_ticks_;
   bool recheck_ = false;  // a device event has passed while others are parked
   uint64_t missing_device_events_ = 0;
-  // What follows() asks for.
+  // What follows() compares with a turn.
   std::optional<uint32_t> first_slot_;
-  uint64_t first_sequence_ = 0;  // was taken for the next one; 0: none was
+  uint64_t first_sequence_ = 0;  // the largest number that was taken for the next one; 0: none was
   bool has_parked_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Work that has to see all events of a log, in their order and before whoever takes them:
-// EventBatches does it on the thread that goes ahead, where there is one.
+// Work that must see all events of a log, in their order, before the caller gets them. EventBatches
+// does it on the one thread that fills its batches.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace gpupeak::collector {
 class EventPass {
  public:
   virtual ~EventPass() = default;
-  /// The next events, and room for a note on each, which goes with it.
+  /// Looks at the next events and may write a note on each, which the caller gets with the event.
   virtual void pass(std::span<const Event> events, std::span<uint32_t> notes) = 0;
 };
 

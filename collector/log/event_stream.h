@@ -1,5 +1,5 @@
-// The events of a log in the order in which they happened. Replay and the dump drive it with a
-// visitor.
+// Goes through the events of a log in the order in which they happened. Replay and the dump call it
+// with a visitor.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,9 @@ class EventStream {
  public:
   explicit EventStream(const LogReader& log, Progress progress = {});
 
-  /// Calls visit(events, notes) for batch after batch, in order. Event::ticks never runs backwards.
-  /// `pass` goes over all events first and makes the notes; without one there are none.
+  /// Calls visit(events, notes) for one batch after the other, in order. Event::ticks never runs
+  /// backwards. `pass` sees all events first and makes the notes; without one there are none.
+  /// Throws LogError if the file was cut meanwhile.
   template <class Visit>
   void run(const Visit& visit, EventPass* pass = nullptr) {
     EventBatches batches(log_, pass);
@@ -31,7 +32,7 @@ class EventStream {
     log_.require_whole();
   }
 
-  /// After run().
+  /// Call it after run().
   const StreamCounts& counts() const { return counts_; }
 
  private:

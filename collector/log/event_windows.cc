@@ -15,7 +15,7 @@ EventWindows::Cursor::Cursor(const LogReader& log, uint32_t slot)
   has_events = source.decoder.next({&source.next, 1}, 0) > 0;
 }
 
-/// To the slot's first event that is later.
+/// Goes to the slot's first event later than `until`.
 void EventWindows::Cursor::advance(uint64_t until, std::span<Event> scratch) {
   while (has_events && source.next.ticks <= until) {
     const size_t decoded = source.decoder.next(scratch, until);
@@ -31,13 +31,14 @@ EventWindows::EventWindows(const LogReader& log, size_t threads, uint64_t window
   for (uint32_t i = 0; i < log.slots().size(); ++i) cursors_.emplace_back(log, i);
   for (Window& window : windows_) {
     window.begin.reserve(cursors_.size());
-    window.events.resize(kMostEvents);  // here, since memory of threads that end stays theirs
+    // Here: malloc keeps what threads that have ended allocated.
+    window.events.resize(kMostEvents);
   }
   try {
     while (threads_.size() < threads)
       threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   } catch (const std::system_error&) {
-    // No more threads are to be had: those that there are do it all, or the caller's.
+    // No more threads are to be had: those that were started do all, or the caller does.
   }
 }
 
@@ -71,8 +72,8 @@ void EventWindows::prepare(size_t number) {
   }
 }
 
-/// Whoever has the window before this one need not be asked whether it is scanned: each slot says
-/// so itself. Never throws, or others would wait for it for ever.
+/// Waits at each slot until the window before this one has been scanned there. Never throws, or
+/// other threads would wait for ever.
 void EventWindows::scan(size_t number) {
   Window& window = this->window(number);
   std::array<Event, 128> scratch;
@@ -100,7 +101,7 @@ void EventWindows::merge(size_t number) {
   window.count = window.merger->fill(window.events, bounds_[number]);
 }
 
-/// The next one, which is merged, in place of the one that the caller had.
+/// Waits until the next window is merged and returns it. The caller gives back the one that it had.
 EventWindows::Window& EventWindows::take_window() {
   const size_t number = taken_;
   Window& window = this->window(number);

@@ -1,5 +1,5 @@
-// The facts of a log that are asked for by name, and what of each may be shown with --confidential.
-// A fact that is not in this list cannot be asked for: it does not compile.
+// The facts of a log that code asks for by name, and which of them --confidential hides. A fact
+// that is not in this list cannot be asked for: it does not compile.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace gpupeak::collector {
 
 enum class FactTells {
-  kOfTheUser,      ///< of the user, the program or the machine: confidential
-  kOfPublicThings  ///< what gives nothing away, such as the version of Python
+  kOfTheUser,      ///< says something of the user, the program or the machine: hidden
+  kOfPublicThings  ///< gives nothing away, such as the version of Python
 };
 
 struct KnownFact {
@@ -27,7 +27,7 @@ inline constexpr KnownFact kKnownFacts[] = {
     {"last_use", FactTells::kOfPublicThings}, {"cwd", FactTells::kOfTheUser},
 };
 
-/// One of the list.
+/// A name of the list, checked when it is compiled.
 class FactName {
  public:
   consteval FactName(const char* key)

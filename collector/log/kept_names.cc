@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kNamesPage = GPUPEAK_LOG_PAGE;
 constexpr int kNamesLevel = 3;
-/// What is packed to more than that nobody reads.
+/// A chunk that unpacks to more than that is not read.
 constexpr uint64_t kMostNamesBytes = 64 << 20, kMostNamesRatio = 32, kAlwaysAllowedNames = 1 << 20;
 
 }  // namespace
@@ -50,7 +50,7 @@ uint64_t write_kept_names(const std::string& log, const SymbolTable& names, uint
   const uint64_t bytes =
       (sizeof(gpupeak_chunk_header) + size + kNamesPage - 1) / kNamesPage * kNamesPage;
   const gpupeak_chunk_header chunk = to.chunk(kNamesChunk, begin, bytes);
-  // The header behind what it is of: the chunk is whole or not there.
+  // The header is written after the content: the chunk is whole or not there.
   if (to.grow(bytes) && to.write(packed.data(), size, begin + sizeof chunk) &&
       to.write(&chunk, sizeof chunk, begin) && to.set_end(begin + bytes))
     return begin;

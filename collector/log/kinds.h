@@ -17,11 +17,12 @@ std::string_view kind_name(uint8_t kind);
 /// "host.heap", "device.linear" …: the kind of a holder in the summary.
 std::string_view kind_path(uint8_t kind);
 
-/// "context", "code" …: the last part of the ledger's metric names. "none" for what is none.
+/// "context", "code" …: the last part of the ledger's metric names. "none" for a number that names
+/// no cause.
 std::string_view ledger_cause_name(uint8_t cause);
 
-/// The name of a CUresult that an allocation can fail with; "CUresult N" for rare ones is the
-/// caller's business, who gets an empty view.
+/// The name of a CUresult that an allocation can fail with. Empty for rare ones: the caller then
+/// writes "CUresult N".
 std::string_view cuda_result_name(uint64_t result);
 
 }  // namespace gpupeak::collector

@@ -27,7 +27,8 @@ constexpr size_t kHeadBytes = 2 * GPUPEAK_LOG_PAGE;
 constexpr uint32_t kForeignSlot = 1u << 31;
 constexpr size_t kMaxNameBytes = 1024;
 
-/// What the process has its time stamps from. Nobody else's events depend on this one to the tick.
+/// Reads the counter that the process takes its time stamps from. No other event's time depends on
+/// this one to the tick, so it need not be read more exactly.
 uint64_t counter() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();
@@ -51,8 +52,9 @@ std::vector<uint8_t> fields(std::initializer_list<uint64_t> values, std::string_
   return result;
 }
 
-/// The process holds it for microseconds. Whoever may read the log can hold it for good: then it is
-/// done without, and at worst this chunk is lost at the process's end.
+/// Locks the file. The process holds this lock for microseconds only, but whoever may read the log
+/// can hold it for good. After 50 ms we go on without it: at worst this chunk is lost when the
+/// process ends.
 bool lock_in_time(int fd) {
   constexpr int kTries = 50;
   constexpr timespec kPause{0, 1'000'000};
@@ -69,7 +71,7 @@ uint64_t monotonic_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// The process's number where it runs: in a container not the one that we know it by.
+/// The process id inside its own container, which the log's header has. Outside it is another one.
 uint32_t pid_inside(int pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   auto result = static_cast<uint32_t>(pid);
@@ -114,7 +116,7 @@ std::string log_of_process(int pid) {
   return "";
 }
 
-// Delegates, so that the destructor closes what is open when it throws.
+// Delegates to another constructor, so that the destructor runs if this one throws.
 LogAppender::LogAppender(const std::string& path) : LogAppender() {
   path_ = path;
   inside_ = open_regular(path, O_RDWR | O_NOFOLLOW).release();
@@ -158,8 +160,8 @@ uint64_t LogAppender::ticks() const {
 
 void LogAppender::new_chunk(uint64_t now) {
   errno = 0;  // a write that is only cut short sets none
-  // Whoever takes the file's next bytes moves its end in the counters page. The lock is for the
-  // process's own end, when it cuts off what is behind that.
+  // Moving the file's end in the counters page takes the chunk's place. The lock is against the
+  // process, which cuts off what lies behind the end when it exits.
   const bool locked = lock_in_time(inside_);
   auto* counters =
       reinterpret_cast<gpupeak_counters_page*>(static_cast<char*>(head_) + GPUPEAK_LOG_PAGE);
@@ -197,7 +199,7 @@ void LogAppender::append(uint8_t tag, const std::vector<uint8_t>& rest) {
   put_varint(record, body.size());
   record.insert(record.end(), body.begin(), body.end());
   const auto at = static_cast<off_t>(chunk_ + used_);
-  // The tag last: a record is whole or not there.
+  // The tag is written last: a record is whole or not there.
   if (pwrite(inside_, record.data(), record.size(), at) != static_cast<ssize_t>(record.size()) ||
       pwrite(inside_, &tag, 1, at) != 1) {
     fail("cannot be written");

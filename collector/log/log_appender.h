@@ -1,6 +1,6 @@
-// Writes into a log from outside, while its process runs: marks, and phases of the process. The
-// place of each chunk is taken in the counters page, as the preload takes those of its own; so
-// neither side waits for the other. Used by the verbs `mark` and `run`.
+// Writes into a log from outside, while its process runs: marks, and phases of the process. It
+// takes the place of each chunk in the counters page, as the preload does for its own chunks, so
+// that neither side waits for the other. Used by the verbs `mark` and `run`.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace gpupeak::collector {
 
-/// The log that the process writes now; empty if it writes none. Throws UsageError if there is no
-/// such process or it may not be looked at.
+/// The path of the log that the process writes now; empty if it writes none. Throws UsageError if
+/// there is no such process or it may not be looked at.
 std::string log_of_process(int pid);
 
 class LogAppender {
@@ -24,9 +24,10 @@ class LogAppender {
   LogAppender(const LogAppender&) = delete;
   LogAppender& operator=(const LogAppender&) = delete;
 
-  /// Now. Throws LogError if the file cannot grow.
+  /// Writes a mark with the time now. Throws LogError if the file cannot grow.
   void mark(std::string_view name);
-  /// The process goes on to `name`; ends the phase that this appender began before.
+  /// Begins the phase `name` of the process, and ends the one that this appender began before.
+  /// Throws LogError as mark() does.
   void begin_phase(std::string_view name);
 
  private:

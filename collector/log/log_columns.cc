@@ -20,12 +20,11 @@ constexpr size_t kLargestSplitChunk = 1 << 20;
 constexpr size_t kMostStretchBytes = kStretchBytes + kLargestSplitChunk;
 constexpr size_t kMostBlockBytes = 256 << 20;
 constexpr uint8_t kNoGuess = 0xff;
-constexpr uint8_t kNoTag = 0;  ///< the chunk's rest is no records: zeros, or raw
+constexpr uint8_t kNoTag = 0;  ///< the rest of the chunk has no records: it is zeros, or raw bytes
 
-/// A block is the size of its stretch and those of its columns, four bytes each, and the columns.
-/// kPlan: numbers of pages,
-/// in turn raw and of chunks of events, each as a varint. kRaw: raw pages, headers of chunks,
-/// rests.
+/// A block begins with the size of its stretch and the size of each column, four bytes each. The
+/// columns follow. kPlan: varints, in turn the bytes of raw pages and the number of event chunks
+/// behind them. kRaw: raw pages, headers of chunks, rests of chunks.
 enum Column : size_t {
   kPlan,
   kRaw,
@@ -45,8 +44,8 @@ enum Column : size_t {
 constexpr size_t kBlockHeadWords = 1 + kColumns,
                  kBlockHeadBytes = kBlockHeadWords * sizeof(uint32_t);
 
-/// A column that grows. As large as it can become, so that nobody has to ask whether there is room;
-/// what is not used of it has no memory.
+/// A column that grows. It has the largest size it can need from the start, so that put() need not
+/// check for room. The kernel gives memory only to the part that is used.
 struct Growing {
   std::unique_ptr<uint8_t[]> bytes;
   size_t size = 0;
@@ -56,7 +55,7 @@ struct Growing {
     memcpy(bytes.get() + size, from, count);
     size += count;
   }
-  /// A few bytes: a call would cost more.
+  /// Without memcpy: for a few bytes the call would cost more.
   void put_few(const uint8_t* from, const uint8_t* end) {
     while (from != end) bytes[size++] = *from++;
   }
@@ -77,7 +76,7 @@ bool has_block(uint8_t type) {
   return type == GPUPEAK_REC_ALLOC || type == GPUPEAK_REC_REALLOC_END;
 }
 
-/// A hot record's tag that is known to the bit.
+/// Whether the tag is one of a hot record, with no bit that is not known.
 bool is_hot(uint8_t tag) {
   const uint8_t type = tag & GPUPEAK_TAG_TYPE_MASK;
   return type >= GPUPEAK_REC_ALLOC && type <= GPUPEAK_REC_REALLOC_FAILED &&
@@ -86,7 +85,7 @@ bool is_hot(uint8_t tag) {
 
 struct Varint {
   uint64_t value = 0;
-  size_t bytes = 0;  ///< 0: there is none
+  size_t bytes = 0;  ///< 0: no whole varint is there
 };
 
 inline Varint varint_at(const uint8_t* at, const uint8_t* end) {
@@ -109,7 +108,7 @@ uint64_t delta_of(uint64_t address, uint64_t running, bool unaligned) {
   return protozero::encode_zigzag64(static_cast<int64_t>(step));
 }
 
-/// A record's fields as they lie in the log; where is nothing, nullptr.
+/// Where each field of a record begins in the log; nullptr: it does not have the field.
 struct HotRecord {
   const uint8_t* time = nullptr;
   const uint8_t *address = nullptr, *size = nullptr, *slack = nullptr, *stack = nullptr;
@@ -117,7 +116,7 @@ struct HotRecord {
   uint64_t delta = 0, usable_bytes = 0;
 };
 
-/// False if it is not whole.
+/// Returns false if the record is not whole.
 inline bool read_hot(const uint8_t* at, const uint8_t* end, HotRecord& record) {
   const uint8_t tag = *at++;
   const auto field = [&](const uint8_t*& place, uint64_t& value) {
@@ -148,7 +147,7 @@ class StretchSplitter {
       : model_(model), columns_(columns) {}
 
   void split(std::span<const uint8_t> stretch) {
-    size_t raw = 0, events = 0;  // pages since the plan's last entries
+    size_t raw = 0, events = 0;  // since the plan's last entries
     for (size_t at = 0; at < stretch.size();) {
       gpupeak_chunk_header header;
       if (is_events_chunk(stretch.subspan(at), header)) {
@@ -219,7 +218,8 @@ class StretchSplitter {
     const AddressModel::Guesses guesses =
         allocates ? model_.of_allocated(record.usable_bytes) : model_.of_freed();
     const auto right = std::find(guesses.begin(), guesses.end(), address);
-    // As the joiner will write it, or else as it stands there.
+    // A guess counts only if the joiner will write the same bytes: a varint can be written in more
+    // than one way.
     uint8_t again[kVarintBytes];
     const size_t again_bytes = put_varint(again, delta_of(address, running, unaligned));
     const auto bytes = static_cast<size_t>(record.size - record.address);
@@ -248,7 +248,7 @@ class StretchSplitter {
 
 struct BrokenColumns {};
 
-/// A column that is read to its end. Whatever is not there is BrokenColumns.
+/// Reads a column. Throws BrokenColumns where it has too few bytes.
 class ColumnReader {
  public:
   void set(std::span<const uint8_t> bytes) {
@@ -283,7 +283,7 @@ class BlockJoiner {
               const PieceSink& sink)
       : model_(model), columns_(columns), sink_(sink), chunk_(kLargestSplitChunk) {}
 
-  /// Returns how many bytes it gave.
+  /// Returns how many bytes the sink was given.
   uint64_t join() {
     while (!columns_[kPlan].is_at_end()) {
       uint64_t raw, chunks;
@@ -304,7 +304,7 @@ class BlockJoiner {
     if (given_ > kMostStretchBytes) throw BrokenColumns{};
     if (!bytes.empty()) sink_(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
-  /// Appends to the chunk.
+  /// Appends to the chunk that is being joined.
   void put(std::span<const uint8_t> bytes) {
     if (bytes.size() > static_cast<size_t>(end_ - at_)) throw BrokenColumns{};
     std::copy(bytes.begin(), bytes.end(), at_);
@@ -415,7 +415,7 @@ size_t ColumnSplitter::stretch(std::span<const uint8_t> log, size_t begin) {
 }
 
 void ColumnSplitter::split(std::span<const uint8_t> stretch, std::vector<uint8_t>& block) {
-  // No column has more bytes than the stretch: of each record it has one part, or a byte.
+  // No column has more bytes than the stretch: of each record it has one part, or one byte.
   constexpr size_t kMost = kMostStretchBytes + GPUPEAK_LOG_PAGE;
   if (stretch.size() > kMostStretchBytes) throw LogError("the stretch is too long", 0);
   for (Growing& column : columns_->all) {
@@ -462,7 +462,7 @@ uint32_t ColumnCutter::head_word(size_t i) const {
   return word;
 }
 
-/// What the pending block's head says.
+/// The size of the pending block, which its head says.
 size_t ColumnCutter::block_bytes() const {
   uint64_t whole = kBlockHeadBytes;
   for (size_t i = 0; i < kColumns; ++i) whole += head_word(i + 1);
@@ -471,8 +471,8 @@ size_t ColumnCutter::block_bytes() const {
   return whole;
 }
 
-/// Of each byte of a log at most one stands in a column, and of each record one or two besides.
-/// Blocks that stand for less make one unpack without end and without a log.
+/// A column has at most one byte for each byte of a log, and one or two more for each record.
+/// Blocks that stand for less than that would let a damaged file unpack without end.
 void ColumnCutter::count_block() {
   constexpr uint64_t kMostPerByte = 3, kBeside = 64 << 10;
   column_bytes_ += pending_.size();

@@ -1,7 +1,7 @@
-// A log's bytes in another order, which zstd compresses to half of what it makes of the log itself:
-// all tags, all sizes, all stacks, each as a column, and addresses only where AddressModel does not
-// guess them. Nothing is lost: what is joined again is the same log, byte by byte, whatever was in
-// it. Used by packed_log.
+// Puts a log's bytes into another order, of which zstd makes half of what it makes of the log
+// itself. All tags become one column, all sizes another, all stacks another, and addresses are
+// written only where AddressModel does not guess them. Nothing is lost: joining gives the same log,
+// byte by byte, whatever was in it. Used by packed_log and pack_log.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,15 @@
 
 namespace gpupeak::collector {
 
-/// Makes blocks of columns of a log's stretches. Each block stands for itself, so that several
-/// threads, each with a splitter of its own, may make them.
+/// Makes a block of columns of each stretch of a log. A block needs no other block, so that several
+/// threads can make them, each with a splitter of its own.
 class ColumnSplitter {
  public:
   ColumnSplitter();
   ~ColumnSplitter();
-  /// How much of a log, from `begin` on, is best taken as the next stretch; whole pages, but for
-  /// the log's end.
+  /// How many bytes from `begin` on are the next stretch: whole pages, except at the log's end.
   static size_t stretch(std::span<const uint8_t> log, size_t begin);
-  /// Replaces `block`.
+  /// Writes the stretch's columns into `block`, in place of what was there.
   void split(std::span<const uint8_t> stretch, std::vector<uint8_t>& block);
 
  private:
@@ -30,13 +29,14 @@ class ColumnSplitter {
   std::unique_ptr<Columns> columns_;
 };
 
-/// One block, and how many of the log's bytes it says that it stands for.
+/// One block, and how many bytes of the log it says that it stands for.
 struct ColumnBlock {
   std::vector<uint8_t> bytes;
   uint64_t stretch_bytes = 0;
 };
 
-/// Cuts blocks out of pieces of any size. Throws LogError, with `name`, for what cannot be one.
+/// Puts a stream of bytes, which comes in pieces of any size, together to blocks. Throws LogError,
+/// with `name`, where it can be no block.
 class ColumnCutter {
  public:
   using Sink = std::function<void(ColumnBlock block)>;
@@ -51,12 +51,13 @@ class ColumnCutter {
   void count_block();
 
   std::string name_;
-  uint64_t column_bytes_ = 0, stretch_bytes_ = 0;  // of the blocks so far
-  std::vector<uint8_t> pending_;  // a block, not yet whole; with room for it once its head is there
+  uint64_t column_bytes_ = 0, stretch_bytes_ = 0;  // of all blocks so far
+  // The block that is not whole yet. It has room for all of it once its head is there.
+  std::vector<uint8_t> pending_;
 };
 
-/// Gives the stretch of a block, in pieces. Throws LogError, with `name`, if that is not what the
-/// block says.
+/// Calls `sink` with the stretch that the block stands for, in pieces. Throws LogError, with
+/// `name`, if the columns do not give as many bytes as the block says.
 void join_columns(const ColumnBlock& block, const std::string& name,
                   const std::function<void(const char* bytes, size_t size)>& sink);
 

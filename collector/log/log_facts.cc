@@ -21,7 +21,7 @@ class Chunks {
         begin_(head.header.chunks_offset),
         end_(std::min(head.bytes, head.counters.file_bytes)) {}
 
-  /// Those of the definitions, by their sequence. A packed log has none to be found.
+  /// The chunks of definitions, by their sequence numbers. Empty for a packed log.
   std::map<uint64_t, std::vector<uint8_t>> definitions() {
     std::map<uint64_t, std::vector<uint8_t>> found;
     uint64_t magic = 0;

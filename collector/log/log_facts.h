@@ -1,6 +1,5 @@
-// What a log says of its process besides its events: program, host, GPUs. Read by pread alone, so
-// that a service that looks at logs for months survives one that somebody cuts meanwhile. `serve`
-// uses it.
+// Reads what a log says of its process besides its events: program, host, GPUs. It uses pread
+// alone, since `serve` looks at logs for months and must survive that somebody cuts one meanwhile.
 #pragma once
 
 #include <string>
@@ -17,7 +16,7 @@ struct LogFacts {
   std::vector<DeviceInfo> devices;  ///< that the program has looked at so far
 };
 
-/// Of a log that is not packed, as far as it goes now. What cannot be read is left out.
+/// Reads a log that is not packed, as far as it is written now. What cannot be read is left out.
 LogFacts read_facts(const std::string& path, const LogHead& head);
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,5 @@
-// What stands at the front of a log, however long it is: its header and the counters page, which
-// the library keeps itself. LogReader reads the rest.
+// Reads the front of a log, however long it is: its header, and the counters page, which the
+// library keeps up to date. LogReader reads the rest.
 #pragma once
 
 #include <sys/types.h>
@@ -18,9 +18,10 @@ struct LogHead {
   uid_t owner = 0;     ///< of the file
 };
 
-/// Of a log that is not packed. Throws LogError if it is none, or of a version that is not known.
+/// Reads a log that is not packed. Throws LogError if it is no log of this version.
 LogHead read_head(const std::string& path);
-/// Of any log: of a packed one no more than its begin is unpacked. `bytes` are those on the disk.
+/// Reads any log. Of a packed one only the beginning is unpacked, and `bytes` is the size of the
+/// package. Throws as read_head(), and as unpack_front().
 LogHead read_any_head(const std::string& path);
 
 }  // namespace gpupeak::collector

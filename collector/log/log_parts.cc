@@ -23,7 +23,7 @@ bool copy(const LogTail& from, const LogTail& to, uint64_t offset) {
   for (uint64_t done = 0; done < from.bytes();) {
     const size_t step = std::min<uint64_t>(kCopyBytes, from.bytes() - done);
     const ssize_t got = pread(from.fd(), buffer.data(), step, static_cast<off_t>(done));
-    if (got <= 0) return got == 0;  // the last page's rest, which is zeros
+    if (got <= 0) return got == 0;  // the rest of the last page stays zeros
     if (!to.write(buffer.data(), static_cast<size_t>(got), offset + done)) return false;
     done += static_cast<uint64_t>(got);
   }
@@ -63,7 +63,8 @@ bool add_part(const std::string& log, const std::string& part, std::string_view 
     return false;
   const uint64_t begin = to.bytes();
   if (from.bytes() > std::numeric_limits<uint32_t>::max() - kPage) return false;
-  // The chunk's own page last, and the end after it: a part is whole or not there.
+  // The chunk's first page is written after the content, and the end after that: a part is whole or
+  // not there.
   if (to.grow(kPage + from.bytes()) && copy(from, to, begin + kPage) &&
       write_chunk_page(to, from, begin, program) && to.set_end(begin + kPage + from.bytes())) {
     return true;

@@ -18,7 +18,8 @@ bool is_of_this_boot(const gpupeak_file_header& header) {
   file >> id;
   std::erase(id, '-');
   constexpr uint8_t kNotKnown[sizeof header.boot_id] = {};
-  if (memcmp(header.boot_id, kNotKnown, sizeof kNotKnown) == 0) return true;  // an older gpupeak's
+  // An older gpupeak wrote none.
+  if (memcmp(header.boot_id, kNotKnown, sizeof kNotKnown) == 0) return true;
   std::string theirs;
   for (const uint8_t byte : header.boot_id) theirs += fmt::format("{:02x}", byte);
   struct stat space {};
@@ -52,7 +53,7 @@ uint64_t process_start_time(const std::string& folder) {
     uint64_t* const wanted = field == kThreads ? &threads : field == kStart ? &start : nullptr;
     wanted != nullptr ? fields >> *wanted : fields >> skipped;
   }
-  // A first thread that has ended looks like a process that has, while others go on.
+  // If only the first thread has ended and others go on, the state is 'Z', too.
   if (state == 'Z' && threads <= 1) return 0;
   return start;
 }

@@ -1,4 +1,5 @@
-// The process of a log: whether it runs still. By its header alone, so that it can be asked often.
+// Says whether the process of a log still runs. It needs the header and the counters page alone, so
+// it can be asked often.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@ namespace gpupeak::collector {
 enum class LogState {
   kRunning,
   kEnded,
-  kKilled,     ///< gone without an end
-  kElsewhere,  ///< without an end so far, on another machine or in another container
+  kKilled,     ///< gone, and its log has no end
+  kElsewhere,  ///< its log has no end so far; it ran on another machine or in another container
 };
 inline constexpr const char* kLogStates[] = {"running", "ended", "killed", "elsewhere"};
 
@@ -22,8 +23,8 @@ inline LogState state_of(const LogHead& head) {
   return state_of(head.header, head.counters);
 }
 
-/// Since boot, in clock ticks, as a log's header has it; 0 if there is no such process, or nobody
-/// has waited for its end yet. `folder`: /proc/PID.
+/// When the process began: the kernel's clock ticks since boot, as a log's header has it. 0 if
+/// there is no such process, or it has ended and nobody has waited for it yet. `folder`: /proc/PID.
 uint64_t process_start_time(const std::string& folder);
 
 /// Whether the program ran before its log began.
@@ -31,16 +32,18 @@ inline bool is_of_attached(const gpupeak_file_header& header) {
   return (header.flags & GPUPEAK_FLAG_ATTACHED) != 0;
 }
 
-/// Whether a process runs as this log's, or may run where its process id means nothing here.
+/// Whether the log's process runs. Where its process id means nothing on this machine: whether the
+/// log has no end.
 bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
 
-/// Whether a process of the machine and boot of this log's still runs; so where nobody can tell.
+/// Whether a process still runs that ran where the log `beside` was made. True where nobody can
+/// tell.
 bool may_be_running(const gpupeak_file_header& beside, uint32_t pid, uint64_t start_time);
 
-/// What it has resident now; none: it has gone, or is of another machine.
+/// The process's resident memory now. None: it has gone, or it is of another machine.
 std::optional<uint64_t> resident_bytes(const gpupeak_file_header& beside, uint32_t pid,
                                        uint64_t start_time);
-/// The same of a process of this machine.
+/// The same for a process of this machine.
 std::optional<uint64_t> resident_bytes(uint32_t pid, uint64_t start_time);
 
 }  // namespace gpupeak::collector

@@ -28,12 +28,13 @@ void sort_by_sequence(std::vector<Chunk>& chunks) {
                    [](const Chunk& a, const Chunk& b) { return a.sequence < b.sequence; });
 }
 
-/// What a run has kept in its log: the last chunk, but for its record and for marks from outside.
-/// `header_at` gives the header of the chunk that begins at an offset, if one does.
+/// Finds the names that `gpupeak run` kept in its log. Their chunk is the last one, except for the
+/// run's record and marks from outside. `header_at` gives the header of the chunk that begins at an
+/// offset, if there is one. Empty: there are none.
 template <class HeaderAt>
 std::span<const uint8_t> names_chunk(std::span<const uint8_t> log, const HeaderAt& header_at) {
   constexpr uint64_t kPage = GPUPEAK_LOG_PAGE;
-  constexpr uint64_t kMostBytes = 8 << 20;  // as far as it is looked for
+  constexpr uint64_t kMostBytes = 8 << 20;  // how far from the end it is looked for
   constexpr uint32_t kForeignSlot = 1u << 31;
   const uint64_t end = log.size() / kPage * kPage;
   for (uint64_t at = end; at >= 2 * kPage && end - at <= kMostBytes; at -= kPage) {
@@ -71,7 +72,7 @@ LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer, HeapRe
   require_whole();
 }
 
-/// Returns the symbols that a bundle carries.
+/// Opens the file, unpacked if need be. Returns the symbols of a bundle.
 std::string LogReader::open(const std::string& path) {
   if (const PartName name = part_name(path); name.number != 0) {
     LogReader whole(name.log);
@@ -174,7 +175,8 @@ bool LogReader::read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) 
          chunk.bytes >= GPUPEAK_LOG_PAGE && chunk.bytes % GPUPEAK_LOG_PAGE == 0;
 }
 
-/// Its pages are no chunks of this log: their check is that of another one.
+/// The pages of a part are not taken for chunks of this log: their `check` has the other log's
+/// cookie.
 void LogReader::add_part(uint64_t begin, uint64_t end) {
   gpupeak_log_part part;
   gpupeak_file_header header;
@@ -202,8 +204,8 @@ void LogReader::add_part(uint64_t begin, uint64_t end) {
 bool LogReader::reads_heap(HeapReading heap) const {
   constexpr uint64_t kFewEvents = 100'000;  // some hundredths of a second
   if (heap != HeapReading::kIfFew) return heap == HeapReading::kAll;
-  // Where devices have the host's memory, what is said of them is said of the heap as well.
-  // Of a refused request the heap's holders are to be told.
+  // What is said of a device that has the host's memory is said of the heap, too. A request that
+  // was refused is reported with the heap's holders.
   return counters_.device_events == 0 || (counters_.quality & GPUPEAK_Q_HOST_REFUSED) != 0 ||
          definitions_.integrated_devices() != 0 ||
          counters_.heap_alloc_count + counters_.heap_free_count <= kFewEvents;
@@ -216,7 +218,8 @@ void LogReader::leave_heap_out() {
   counters_.window_count = 0;
 }
 
-/// Whether a chunk, or the log's end, is where one of a length that may be damaged ends.
+/// Whether another chunk begins at `end`, or the log ends there. If so, the length that gave `end`
+/// is not damaged.
 bool LogReader::is_followed(uint64_t end, uint64_t limit) const {
   gpupeak_chunk_header next;
   return end == limit || (end < limit && read_chunk_header(end, next));
@@ -224,8 +227,8 @@ bool LogReader::is_followed(uint64_t end, uint64_t limit) const {
 
 void LogReader::find_chunks(bool every_page) {
   uint64_t limit = file_->bytes();
-  // The file is longer than what was written, by a hole, which the process cuts off when it ends.
-  // Of one that could not, or is still alive, that is not looked at.
+  // A running process keeps the file longer than what it has written, and cuts off that hole when
+  // it ends. If it still runs or could not do so, the hole is not read.
   const uint64_t handed_out = counters_.file_bytes;
   constexpr uint64_t kLargestChunk = 1 << 20;
   const bool has_hole = counters_.ended == 0 || limit > handed_out + kLargestChunk;
@@ -234,8 +237,8 @@ void LogReader::find_chunks(bool every_page) {
   std::map<std::pair<uint32_t, bool>, size_t> slot_index;
   Chunk* previous = nullptr;
   uint64_t released = header_.chunks_offset;
-  // Every page is looked at, but those of heap chunks that nobody may ask for: if the length of a
-  // chunk is damaged, those after it are still found.
+  // Every page is looked at, so that chunks behind one with a damaged length are found. Pages of
+  // heap chunks are left out where the heap may not be asked for.
   for (uint64_t offset = header_.chunks_offset; offset < limit; offset += GPUPEAK_LOG_PAGE) {
     if (offset - released >= kReleaseStepBytes) {
       file_->release(released, offset);
@@ -248,7 +251,7 @@ void LogReader::find_chunks(bool every_page) {
       previous = nullptr;
       continue;
     }
-    // A chunk that begins inside another one: the other one's length is damaged.
+    // A chunk that begins inside another one shows that the other one's length is damaged.
     if (previous != nullptr && previous->end > offset) {
       previous->end = offset;
       ++damage_.corrupt_chunks;
@@ -277,7 +280,7 @@ void LogReader::find_chunks(bool every_page) {
     previous = nullptr;
     if (list != nullptr) previous = &list->emplace_back(chunk);
   }
-  // A file cut between two chunks looks whole, but for the end that the writer noted.
+  // A file that was cut between two chunks looks whole: only the end that the writer noted tells.
   if (handed_out > file_->bytes() && damage_.cut_chunks == 0) damage_.cut_chunks = 1;
 }
 

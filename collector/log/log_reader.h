@@ -36,12 +36,12 @@ struct Chunk {
   uint32_t tid = 0;
 };
 
-/// The event chunks of one writer, in program order. Its heap's are a second entry behind these:
-/// between the two, the times say what came first.
+/// The event chunks of one writer, in program order. Heap events of a writer are in a second entry
+/// behind this one; times say which of the two comes first.
 struct Slot {
   uint32_t number = 0;
   bool is_heap = false;
-  uint32_t writer = 0;  ///< the same of both: where the first of them is
+  uint32_t writer = 0;  ///< the index of the writer's first entry, in both entries
   std::vector<Chunk> chunks;
 };
 
@@ -55,9 +55,9 @@ struct LogDamage {
 
 class LogReader {
  public:
-  /// `path` names a log, or a part of one (log_parts.h). Where the heap is left out, its figures
-  /// are those that the library has counted, as with GPUPEAK_HOST=counters. Throws LogError if the
-  /// file cannot be read, is no log, is cut inside its header or was made by a newer version.
+  /// `path` names a log, or a part of one (log_parts.h). If the heap is left out, its figures are
+  /// those that the library counted, as with GPUPEAK_HOST=counters. Throws LogError if the file
+  /// cannot be read, is no log, is cut inside its header or was made by a newer version.
   explicit LogReader(const std::string& path, const Sanitizer& sanitizer = {},
                      HeapReading heap = HeapReading::kAll);
 
@@ -69,30 +69,31 @@ class LogReader {
   const ActivationPlans& activation_plans() const { return activation_plans_; }
   const ClockMap& clock() const { return clock_; }
   const std::vector<Slot>& slots() const { return slots_; }
-  /// Whether there was a heap that was left out.
+  /// Whether the log has heap events that were left out.
   bool left_heap_out() const { return left_heap_out_; }
   const LogDamage& damage() const { return damage_; }
-  /// Other programs that the process ran, as they lie in the file: LOG#1 is the first.
+  /// Other programs that the process ran, in the order of the file: LOG#1 is the first.
   const std::vector<LogPart>& parts() const { return parts_; }
-  /// Symbols that came with the log: in a bundle, or in the file LOG.symbols beside it.
+  /// Symbols that came with the log: in a bundle, in the file LOG.symbols beside it, or in the log
+  /// itself (kept_names.h).
   const SymbolTable& symbols() const { return symbols_; }
-  /// Why such symbols cannot be used; empty: they can, or there are none.
+  /// Why these symbols cannot be used; empty: they can, or there are none.
   const std::string& symbols_problem() const { return symbols_problem_; }
   const uint8_t* data() const { return file_->data(); }
-  /// Of the whole file, as it is unpacked.
+  /// The bytes of the whole log, unpacked.
   uint64_t file_bytes() const { return file_->bytes(); }
-  /// As it was given: what may be made of a packed log goes by the package, of which a few bytes
-  /// can stand for thousands.
+  /// The bytes of the file as it was given. Limits on what is made of a packed log depend on this,
+  /// since a few bytes of a package can stand for thousands.
   uint64_t given_bytes() const { return given_bytes_; }
-  /// Call when a chunk has been decoded: keeps the log itself out of the collector's memory.
+  /// Call when a chunk has been decoded. Gives its memory back, so that the log does not count as
+  /// the collector's memory.
   void release(const Chunk& chunk) const { file_->release(chunk.begin, chunk.end); }
-  /// Throws LogError if somebody has cut the file meanwhile: what was read of it is not its
-  /// content.
+  /// Throws LogError if somebody has cut the file meanwhile: what was read is then not its content.
   void require_whole() const { file_->require_whole(); }
   /// How much of the file is in use: a preallocated tail is not counted.
   uint64_t used_bytes() const { return used_bytes_; }
   std::string tool_version() const;
-  /// As it was given: what else belongs to the log may lie beside it.
+  /// The path as it was given: other files of the log may lie beside it.
   const std::string& path() const { return path_; }
 
  private:

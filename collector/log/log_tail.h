@@ -1,5 +1,5 @@
-// A log to whose end something is added when its process has ended: another program's log, the
-// record of the run. Nobody may be writing it.
+// Adds to the end of a log whose process has ended: another program's log, the record of the run,
+// names. Nobody may be writing the log.
 #pragma once
 
 #include <sys/stat.h>
@@ -15,24 +15,25 @@ namespace gpupeak::collector {
 
 class LogTail {
  public:
-  /// `flags`: as open() takes them. A link is none: what is written here is believed.
+  /// Opens the log. `flags`: as open() takes them. A symbolic link is refused, since what is
+  /// written here is believed later.
   LogTail(const std::string& path, int flags);
 
-  /// Whether it is a log that can be added to; else nothing below has a meaning.
+  /// Whether it is a log of this version. If not, nothing below has a meaning.
   bool is_log() const { return is_log_; }
   int fd() const { return file_.get(); }
   uid_t owner() const { return status_.st_uid; }
   /// Where the next chunk begins: behind what was written, without the hole that a process leaves
-  /// that could not end in order.
+  /// if it could not end in order.
   uint64_t bytes() const { return bytes_; }
   const gpupeak_file_header& header() const { return header_; }
 
   bool write(const void* bytes, size_t size, uint64_t offset) const;
-  /// Makes room for as much behind the end, which is zeros.
+  /// Makes room for `bytes` zeros behind the end.
   bool grow(uint64_t bytes) const;
-  /// The header of a chunk at `offset`, which `bytes` long is.
+  /// Makes the header of a chunk of `bytes` at `offset`.
   gpupeak_chunk_header chunk(uint32_t kind, uint64_t offset, uint64_t bytes) const;
-  /// What lies before `end` counts, and nothing else is there.
+  /// Cuts the file at `end`, and notes in the counters page that it ends there.
   bool set_end(uint64_t end) const;
 
  private:

@@ -14,7 +14,7 @@ class MappedFile {
   /// Maps the whole of `path` as long as it is now. Throws LogError if it cannot be opened, is no
   /// regular file, is empty, or has more than `most_bytes`.
   explicit MappedFile(const std::string& path, uint64_t most_bytes = UINT64_MAX);
-  /// The same of an open file, which it closes.
+  /// The same for an open file, which it closes. `name` is for errors.
   MappedFile(int fd, const std::string& name);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -25,9 +25,10 @@ class MappedFile {
 
   const uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
-  /// Gives the memory of whole pages in [begin, end) back; reading them again is slow, but works.
+  /// Gives back the memory of the whole pages in [begin, end). They can be read again, but slowly.
   void release(uint64_t begin, uint64_t end) const;
-  /// Throws LogError if somebody has cut the file since it was mapped: zeros were read.
+  /// Throws LogError if somebody has cut the file since it was mapped: its pages then read as
+  /// zeros.
   void require_whole() const;
 
  private:

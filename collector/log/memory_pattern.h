@@ -1,12 +1,13 @@
 // ONNX Runtime's own rule for the one piece of memory that a session's runs share out among their
-// activations: it notes when the first run of some input shapes asks for each and gives it back,
-// and puts each into the smallest gap between those that live then, else behind the last of them.
+// activations. The first run with some input shapes shows when each activation is asked for and
+// given back. The rule puts each into the smallest gap between those that live then, or behind the
+// last of them if no gap is large enough.
 //
 //   allocate(1, 512)   |1111|
 //   allocate(2, 512)   |1111|2222|
 //   free(1)            |····|2222|
-//   allocate(3, 768)   |····|2222|333333|     bytes() is 1,792 from here on, and these are
-//   highest()
+//   allocate(3, 768)   |····|2222|333333|     bytes() is 1,792 from here on, and highest()
+//                                             has parts 2 and 3
 //
 // The same rule over the same requests gives the same size, to the byte. activation_plans.h makes
 // these calls with what a log says of the first run.
@@ -29,11 +30,11 @@ class MemoryPattern {
   void allocate(size_t request, uint64_t asked_bytes);
   void free(size_t request);
 
-  /// Of the piece.
+  /// The size of the piece.
   uint64_t bytes() const { return bytes_; }
-  /// What lay where, by offset, when the piece came to be as large as it is.
+  /// The parts, by offset, at the moment at which the piece became as large as it is.
   const std::vector<Part>& highest() const { return highest_; }
-  /// At how many parts it has looked.
+  /// How many parts it has looked at: what the work costs.
   uint64_t looks() const { return looks_; }
 
  private:

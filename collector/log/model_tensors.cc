@@ -22,14 +22,16 @@ using Tensors = std::vector<ModelTensor>;
 using SessionId = uint64_t;
 
 constexpr std::string_view kSessionFact = "ort.session.", kCreatePhase = "create_session";
-/// Python's package makes its sessions in this function of its own, and names no model to us.
+/// Sessions of Python's package have this id: the package creates them in a function of its own,
+/// and the log has no model's name for them.
 constexpr SessionId kPythonSession = UINT64_MAX;
 constexpr std::string_view kPythonFunction = "_create_inference_session",
                            kPythonFile = "onnxruntime_inference_collection.py";
 constexpr uint64_t kMostModelBytes = UINT64_C(8) << 30;
 constexpr size_t kMostModels = 64;
 
-/// As the preload calls them. Nothing else is opened, whatever a log says.
+/// The path of a model that the preload noted. Nothing but a .onnx file is opened, whatever a log
+/// says.
 std::optional<std::string> model_file(const Definitions& definitions, std::string_view fact) {
   if (!fact.ends_with(".onnx")) return std::nullopt;
   if (fact.starts_with('/')) return std::string(fact);
@@ -38,12 +40,12 @@ std::optional<std::string> model_file(const Definitions& definitions, std::strin
   return fmt::format("{}/{}", folder, fact);
 }
 
-/// A log may have travelled with it.
+/// The model's file in the folder of the log: both may have been copied together.
 std::string beside(const std::string& log, const std::string& file) {
   return log.substr(0, log.rfind('/') + 1) + std::string(file_name(file));
 }
 
-/// The largest part of it is values, which are passed over.
+/// Most of the file is values, which are not read.
 Tensors read_tensors_of(const std::string& path) {
   try {
     const MappedFile file(path, kMostModelBytes);
@@ -67,7 +69,7 @@ bool makes_python_session(const Definitions& definitions, uint32_t stack) {
   return false;
 }
 
-/// The only model among a program's arguments; empty: there is none, or several.
+/// The only model among the program's arguments. Empty: there is none, or several.
 std::string model_of_arguments(const Definitions& definitions) {
   std::set<std::string> models;
   for (const auto& [key, value] : definitions.facts()) {
@@ -82,9 +84,9 @@ struct AskedBlock {
   auto operator<=>(const AskedBlock&) const = default;
 };
 
-/// Whether an arena would have given such a block to who asked for so many bytes, or for these
-/// rounded to 256: it rounds so itself, and gives a larger piece whole where less than as much
-/// again would be left, or than 128 MiB.
+/// Whether an arena would give such a block for a tensor of so many bytes. The tensor's size may
+/// have been rounded up to 256 before it was asked for, as the arena does itself. The arena gives a
+/// larger piece whole where the rest is smaller than the request and than 128 MiB.
 bool fits(const AskedBlock& block, uint64_t bytes) {
   constexpr uint64_t kStep = 256, kMostLeft = UINT64_C(128) << 20;
   const auto round = [](uint64_t value) { return (value + kStep - 1) / kStep * kStep; };
@@ -98,11 +100,11 @@ bool fits(const AskedBlock& block, uint64_t bytes) {
 /// What each place has asked for while a session was created.
 class SessionBlocks {
  public:
-  using OfPlace = std::map<AskedBlock, uint64_t>;  ///< how many
+  using OfPlace = std::map<AskedBlock, uint64_t>;  ///< how many blocks of each kind
   struct Place {
     OfPlace blocks;
     std::set<SessionId> sessions;  ///< 0: outside of any
-    bool of_python = false;        ///< of its package's sessions
+    bool of_python = false;        ///< asks for sessions of Python's package
   };
 
   explicit SessionBlocks(const LogReader& log) : definitions_(log.definitions()) {
@@ -137,8 +139,7 @@ class SessionBlocks {
   std::map<uint32_t, Place> places_;
 };
 
-/// The tensors of the sessions that a place has served, those of a model once for each of its
-/// sessions.
+/// A model's file and its tensors. A place that created two sessions of the model has it twice.
 struct LoadedModel {
   std::string file;
   Tensors tensors;
@@ -171,7 +172,8 @@ std::string title_of(const Candidates& all) {
   return title;
 }
 
-/// The models' tensors, of those of equal size one: a session may have made one of them.
+/// The least that the models' tensors can take: each size counts once, since a session may have
+/// made one tensor of all that are equal.
 uint64_t bytes_at_least(const std::vector<const LoadedModel*>& models) {
   std::set<uint64_t> sizes;
   for (const LoadedModel* model : models) {
@@ -180,11 +182,11 @@ uint64_t bytes_at_least(const std::vector<const LoadedModel*>& models) {
   return std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
 }
 
-/// By block. Empty: the place asks for something else, or for too little of the models for one to
-/// be sure.
+/// The tensors that each block can be. Empty: the place asks for something else, or for too little
+/// of the models to be sure.
 std::map<AskedBlock, Candidates> match(const SessionBlocks::OfPlace& blocks,
                                        const std::vector<const LoadedModel*>& models) {
-  constexpr uint64_t kOf = 4, kAtLeast = 3;  // of four bytes three, and of four blocks three
+  constexpr uint64_t kOf = 4, kAtLeast = 3;  // three of four bytes, and three of four blocks
   std::map<AskedBlock, Candidates> matched;
   uint64_t bytes = 0, matched_bytes = 0, count = 0, matched_count = 0;
   for (const auto& [block, times] : blocks) {

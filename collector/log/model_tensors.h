@@ -1,14 +1,14 @@
-// Which blocks of an arena are which tensors of the model that a session has loaded. A stripped
-// ONNX Runtime asks for all of them from one place; what tells them apart is their size.
+// Finds which blocks of an arena are which tensors of the model that a session loads. A stripped
+// ONNX Runtime asks for all of them from one place; only their sizes tell them apart.
 //
 //   ARENA_ALLOC 411041792 bytes, within create_session of vgg19.onnx, stack 87
 //   vgg19.onnx: fc6_w is 4096 × 25088 floats, and no other tensor has 411041792 bytes
 //     → "initializer fc6_w of Gemm n38", called from stack 87
 //
-// A name is right or it is not given. Of tensors of equal size a block is one of these, and its
-// name says so. A place in the code counts only if most of what it has asked for has the size of a
-// tensor, and if that is most of the model; of no size may there be more blocks than the model has
-// tensors. LogReader makes it, Replay asks it.
+// A name is right or it is not given. A block that fits several tensors of equal size has a name
+// that says so. A place in the code counts only if three quarters of what it asks for have sizes of
+// tensors, and if that is at least half of the model. A size of which there are more blocks than
+// tensors gets no name. LogReader makes the names, Replay asks for them.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class ModelTensors {
     const auto node = nodes_.find({stack, block.bytes, block.asked});
     return node == nodes_.end() ? stack : node->second;
   }
-  /// Files that were looked for: with others the names would be others.
+  /// The files that were looked for. With other files there the names would be others.
   const std::vector<std::string>& files() const { return files_; }
 
  private:

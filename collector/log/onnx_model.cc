@@ -20,7 +20,7 @@ constexpr int32_t kFloat = 1, kInt64 = 7, kString = 8;
 constexpr int kDeepest = 64;                              // graphs within graphs
 constexpr uint64_t kMostTensorBytes = UINT64_C(1) << 48;  // bytes of a tensor
 
-/// Bits of a value, by TensorProto.DataType; 0: not known, or of no fixed size.
+/// Bits of a value of each TensorProto.DataType; 0: not known, or of no fixed size.
 uint64_t bits_of_type(int32_t type) {
   constexpr uint8_t kBits[] = {0,  32, 8,  8,   16, 16, 32, 64, 0, 8, 16, 64,
                                32, 64, 64, 128, 16, 8,  8,  8,  8, 4, 4,  4};
@@ -38,7 +38,7 @@ struct NotUnderstood : protozero::exception {
   const char* what() const noexcept override { return "a model that is not understood"; }
 };
 
-/// nullopt: of strings, which lie elsewhere.
+/// nullopt for strings, which are not in the arena.
 std::optional<uint64_t> tensor_bytes(const std::vector<int64_t>& dims, int32_t type) {
   uint64_t values = 1;
   for (const int64_t dim : dims) {
@@ -118,7 +118,7 @@ class ModelReader {
     std::optional<ConstantTensor> value;  // its attribute that is a tensor
   };
 
-  /// Names of an inner graph may be those of an outer one: each has its own.
+  /// An inner graph may use the same names as an outer one, so each graph has tables of its own.
   void read_graph(protozero::pbf_reader fields, int depth) {
     if (depth > kDeepest) throw NotUnderstood();
     std::vector<ModelNode> nodes;

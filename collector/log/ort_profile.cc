@@ -23,7 +23,8 @@ namespace {
 constexpr std::string_view kProfile = FactName("ort.profile").key();
 constexpr std::string_view kProfileOff = FactName("ort.profile.off").key();
 constexpr uint64_t kNsPerMicrosecond = 1000;
-/// Begins and lengths are cut to whole microseconds: so much later a node may have ended.
+/// A node's begin and its length are both cut to whole microseconds: it may have ended so much
+/// later.
 constexpr uint64_t kCutMicroseconds = 2;
 /// ONNX Runtime keeps no more events of a session.
 constexpr uint64_t kMostEvents = 1'000'000;
@@ -31,7 +32,7 @@ constexpr size_t kMostSpans = 4'000'000;
 /// What follows a node's name; spans of other kinds have other endings.
 constexpr std::string_view kSuffix = "_kernel_time";
 
-/// Behind `"key" :`, wherever the spaces are; npos: it is not there.
+/// The place behind `"key" :`, with spaces or without; npos: it is not there.
 size_t value_of(std::string_view line, std::string_view key, size_t from = 0) {
   size_t at = line.find(fmt::format("\"{}\"", key), from);
   if (at == std::string_view::npos) return at;
@@ -48,7 +49,8 @@ std::optional<uint64_t> number(std::string_view line, std::string_view key) {
   return value;
 }
 
-/// Its texts are not escaped, so a text ends where what always follows it begins.
+/// The text at a key. ONNX Runtime does not escape texts, so it ends where `end` begins, which
+/// always follows it.
 std::optional<std::string_view> text(std::string_view line, std::string_view key,
                                      std::string_view end, size_t from = 0) {
   const size_t at = value_of(line, key, from);
@@ -61,7 +63,7 @@ std::optional<std::string_view> text(std::string_view line, std::string_view key
 /// A line of the file: one event.
 struct Line {
   uint64_t pid = 0, tid = 0, begin_us = 0, long_us = 0;
-  std::string name;  ///< empty: no run of a node
+  std::string name;  ///< empty: the event is no run of a node
 };
 
 std::optional<Line> read_line(std::string_view line) {
@@ -125,7 +127,8 @@ class Reader {
 
   void add(const Line& event) {
     ++nodes_;
-    // Both ends are cut to whole microseconds.
+    // A length that is cut to whole microseconds may be one too short. So a span that is shorter
+    // than that and the clock's error has no certain place.
     if (event.long_us * kNsPerMicrosecond <= kNsPerMicrosecond + clock_.error_ns) {
       ++short_;
       return;
@@ -198,21 +201,23 @@ std::optional<ProfileFact> parse(std::string_view fact) {
   return parsed;
 }
 
-/// As ONNX Runtime names them: nothing else is opened, whatever a log says.
+/// Whether ONNX Runtime would name a profile so. Nothing else is opened, whatever a log says.
 bool is_named_as_profile(const std::string& path) {
   return path.starts_with('/') && path.ends_with(".json");
 }
 
-/// Where it was written, else beside the log, which may have travelled with it.
+/// The path where the profile was written, or else the same name in the log's folder: both may have
+/// been copied together.
 std::string where_it_is(const LogReader& log, const std::string& written) {
   if (access(written.c_str(), R_OK) == 0) return written;
   return log.path().substr(0, log.path().rfind('/') + 1) + std::string(file_name(written));
 }
 
-/// Files that logs name. Each is read once, by whatever names, and all together are bounded.
+/// Opens the files that a log names. Each file is read once, whatever names it has, and the bytes
+/// of all are bounded.
 class ProfileFiles {
  public:
-  /// Throws LogError if it is none that may be read.
+  /// Throws LogError if the file may not be read.
   std::unique_ptr<MappedFile> open(const LogReader& log, const std::string& written) {
     if (!is_named_as_profile(written)) throw LogError("it has not the name of a profile", 0);
     const std::string path = where_it_is(log, written);
@@ -228,8 +233,8 @@ class ProfileFiles {
   uint64_t left_bytes_ = uint64_t{4} << 30;  // a full one has some 300 MiB
 };
 
-/// On one thread a span ends before the next one begins, or lies around it: by `slack`, since ends
-/// are a little late. What overlaps by more is damaged.
+/// On one thread a span ends before the next one begins, or lies around it. Ends may be late by
+/// `slack`. Spans that overlap by more are damaged.
 void nest(NodeProfiles& profiles, uint64_t slack) {
   std::vector<NodeSpan>& spans = profiles.spans;
   std::stable_sort(spans.begin(), spans.end(), [](const NodeSpan& a, const NodeSpan& b) {
@@ -238,7 +243,8 @@ void nest(NodeProfiles& profiles, uint64_t slack) {
   });
   std::vector<NodeSpan> kept;
   kept.reserve(spans.size());
-  std::map<uint32_t, std::vector<size_t>> open;  // by thread: those around, in `kept`
+  // By thread: the spans around this one, as indexes into `kept`.
+  std::map<uint32_t, std::vector<size_t>> open;
   for (NodeSpan& span : spans) {
     std::vector<size_t>& around = open[span.tid];
     while (!around.empty() && kept[around.back()].end_ticks <= span.begin_ticks + slack) {

@@ -1,6 +1,6 @@
-// The nodes of ONNX Runtime's own profiles: which ran when, and in which thread. The preload notes
-// in the log where the profile of a session lies and when its clock began (facts ort.profile);
-// replay makes phases of what is read here. docs/phases.md says how the clocks are joined.
+// Reads the profiles that ONNX Runtime writes itself: which node ran when, and in which thread. The
+// preload notes in the log where a session's profile lies and when its clock began (facts
+// ort.profile). Replay makes phases of the nodes. docs/phases.md says how the clocks are joined.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,26 @@ struct NodeSpan {
 };
 
 struct NodeProfiles {
-  std::vector<NodeSpan> spans;        ///< by begin; what lies within another comes after it
+  std::vector<NodeSpan> spans;        ///< by begin; a span within another one comes behind it
   std::vector<std::string> names;     ///< "conv1 (Conv)"
   std::vector<std::string> problems;  ///< sentences: what is missing, and why
 };
 
-/// Whether the log says anything of such profiles.
+/// Whether the log names such profiles.
 bool has_ort_profiles(const LogReader& log);
 
-/// Of all sessions of the log. What cannot be read is a problem, not an error.
+/// Reads the profiles of all sessions of the log. What cannot be read becomes a problem, not an
+/// error.
 NodeProfiles read_ort_profiles(const LogReader& log);
 
-/// The same of the text of one file, `name` in messages. `zero_ns`: when the profile's clock was 0,
-/// in nanoseconds since the log's start, and by how much that may be wrong.
+/// When a profile's clock was 0, in nanoseconds since the log's start, and by how much that may be
+/// wrong.
 struct ProfileClock {
   int64_t zero_ns = 0;
   uint64_t error_ns = 0;
 };
+/// Adds the spans and problems of one file, whose content is `text`, to `profiles`. `name` is for
+/// problems.
 void read_ort_profile(const LogReader& log, std::string_view text, const std::string& name,
                       uint64_t session, const ProfileClock& clock, NodeProfiles& profiles);
 

@@ -45,8 +45,8 @@ void write_skippable(std::string_view text, std::ostream& out) {
   out << text;
 }
 
-/// That what was split is joined again to what it was: asked of each block before it counts, since
-/// the log itself will go.
+/// Joins the block again and compares: a block counts only if it gives the stretch again, since the
+/// log itself will be deleted.
 void check_block(const ColumnBlock& block, std::span<const uint8_t> stretch) {
   join_columns(block, "it", [&stretch](const char* bytes, size_t size) {
     if (size > stretch.size() || memcmp(bytes, stretch.data(), size) != 0)
@@ -55,9 +55,9 @@ void check_block(const ColumnBlock& block, std::span<const uint8_t> stretch) {
   });
 }
 
-/// Stretches of a part. Parts are packed and unpacked at the same time, each by a thread, which
-/// takes some 100 MiB to pack one. With smaller ones more processors have work, but zstd, which
-/// sees nothing of one part in another one, leaves more bytes.
+/// How many stretches a part has. Parts are packed and unpacked at the same time, each by a thread,
+/// which takes some 100 MiB to pack one. Smaller parts would keep more processors busy but leave
+/// more bytes, since zstd does not look from one part into another.
 constexpr size_t kPartStretches = 2;
 
 /// A frame of columns, and before it a skippable one that says so.

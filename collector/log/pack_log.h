@@ -1,4 +1,5 @@
-// Compresses logs: packed_log.h says into what. `gpupeak compress`, `bundle` and `run` do it.
+// Compresses logs to the packages that packed_log.h describes. `gpupeak compress`, `bundle` and
+// `run` do it.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +14,19 @@ namespace gpupeak::collector {
 
 struct Packing {
   int level = 9;    ///< as the zstd command's
-  int threads = 0;  ///< besides the caller's; 0 also where zstd was built without
-  /// Takes the log's own name: gpupeak_packed_mark comes first, and then its columns
-  /// (log_columns.h) in parts, each by a thread, without symbols.
+  int threads = 0;  ///< in addition to the caller's; no effect where zstd has no threads
+  /// The package takes the log's own name: gpupeak_packed_mark comes first. Behind it are the log's
+  /// columns (log_columns.h) in parts, each made by a thread, and no symbols.
   bool in_place = false;
 };
 
-/// The log would shrink so far that no verb would read the package.
+/// Thrown if the log shrinks so far that no verb would read the package.
 struct TooUniform : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// `symbols` empty: the log alone. Where `out` fails it ends at once. Throws TooUniform, when all
-/// is written.
+/// Writes the package of `log` and `symbols` to `out`; without symbols if they are empty. Stops if
+/// `out` fails. Throws TooUniform, after all is written.
 void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
                   const Progress& progress, const Packing& packing = {});
 

@@ -25,10 +25,11 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr uint32_t kFirstSkippable = 0x184D2A50, kLastSkippable = 0x184D2A5F;
-/// A package may claim to hold more than any disk has; columns shrink most. Zeros are not written
-/// but count: who reads a hole of a tmpfs is given memory for it.
+/// A package may claim to hold more than any disk has, so its content is bounded by its size;
+/// columns shrink most. Zeros are not written to the disk but count here: a reader of a hole in a
+/// tmpfs is given memory for it.
 constexpr uint64_t kMaxRatio = 1000, kMaxColumnsRatio = 20'000, kAlwaysAllowedBytes = 64 << 20;
-/// Symbols shrink to a tenth, too, but what is read of them takes twenty times their size.
+/// Symbols shrink to a tenth, too, but reading them takes twenty times their size.
 constexpr uint64_t kMaxSymbolBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxSymbolRatio = 16, kAlwaysAllowedSymbolBytes = 16 << 20;
 
@@ -42,7 +43,8 @@ bool is_skippable(uint32_t magic) {
   return magic >= kFirstSkippable && magic <= kLastSkippable;
 }
 
-/// Of a skippable frame that says so, what follows being a log's columns.
+/// If this skippable frame says that a log's columns follow: how many bytes of the log they stand
+/// for.
 std::optional<uint64_t> bytes_of_columns(std::span<const uint8_t> frame) {
   uint64_t bytes;
   const size_t size = word_at(frame, sizeof(uint32_t));
@@ -54,7 +56,7 @@ std::optional<uint64_t> bytes_of_columns(std::span<const uint8_t> frame) {
   return bytes;
 }
 
-/// The same. Throws LogError for columns of another version.
+/// As bytes_of_columns(). Throws LogError for columns of another version.
 std::optional<uint64_t> columns_told(std::span<const uint8_t> frame, const std::string& name) {
   if (const auto bytes = bytes_of_columns(frame)) return bytes;
   const auto* text = reinterpret_cast<const char*>(frame.data()) + kSkippableHeader;
@@ -71,7 +73,7 @@ struct Section {
   enum Kind { kLog, kColumns, kSymbols };
   Kind kind = kLog;
   std::span<const uint8_t> frame;
-  uint64_t log_bytes = 0;  ///< 0: it does not say
+  uint64_t log_bytes = 0;  ///< 0: not known
 };
 
 uint64_t content_bytes(std::span<const uint8_t> frame) {
@@ -79,7 +81,8 @@ uint64_t content_bytes(std::span<const uint8_t> frame) {
   return bytes == ZSTD_CONTENTSIZE_ERROR || bytes == ZSTD_CONTENTSIZE_UNKNOWN ? 0 : bytes;
 }
 
-/// What a package consists of. A frame that has no end is the last one: who unpacks it says why.
+/// The sections of a package. A frame without an end is taken as the last one: unpacking it says
+/// what is wrong.
 std::vector<Section> sections_of(std::span<const uint8_t> file, const std::string& name) {
   std::vector<Section> sections;
   bool symbols_follow = false;
@@ -117,7 +120,7 @@ std::vector<Section> sections_of(std::span<const uint8_t> file, const std::strin
 
 using Sink = std::function<void(const char* bytes, size_t size)>;
 
-/// Unpacks one frame, as long as `goes_on`, if there is one, says so.
+/// Unpacks one frame. Stops as soon as `goes_on`, if it is given, returns false.
 void unpack_frame(std::span<const uint8_t> from, const std::string& name, const Sink& sink,
                   const std::function<bool()>& goes_on = {}) {
   const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
@@ -138,10 +141,10 @@ void unpack_frame(std::span<const uint8_t> from, const std::string& name, const 
   }
 }
 
-/// Blocks that are joined at the same time, each by a thread: each takes some 10 MiB.
+/// How many blocks are joined at the same time, each by a thread. Each takes some 10 MiB.
 constexpr size_t kMostJoined = 8;
-/// Parts that are unpacked at the same time: each takes up to 60 MiB, and writing the log is half
-/// of the work.
+/// How many parts are unpacked at the same time. Each takes up to 60 MiB, and writing the log is
+/// half of the work.
 constexpr size_t kMostUnpacked = 8;
 
 /// Puts the blocks of a part into the log, several at once.
@@ -173,8 +176,8 @@ class LogJoiner {
     cutter_.finish();
     if (left_ != 0) fail();
   }
-  /// What a block is found to be is said before what is found behind it, however many are joined at
-  /// once.
+  /// Joins what was taken, before an error behind it is thrown: so the first error of the file is
+  /// the one that is told, however many blocks are joined at once.
   void join_rest() {
     while (!joining_.empty()) finish_first();
   }
@@ -242,7 +245,7 @@ class Unpacker {
     if (log_.bytes() > allowed_bytes_) refuse(log_.bytes());
     return begin;
   }
-  /// It unpacks to so much, or to more.
+  /// Throws LogError: the log has `bytes` or more.
   [[noreturn]] void refuse(uint64_t bytes) const {
     const std::string far = fmt::format("{} unpacks to {} and more, {} times its size", name_,
                                         size_text(bytes), bytes / file_bytes_);

@@ -13,7 +13,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// More gain little: what they share is memory.
+/// More threads gain little, since they share the memory.
 constexpr size_t kMostThreads = 16;
 
 class Pieces {
@@ -52,8 +52,8 @@ class Pieces {
 
 }  // namespace
 
-/// The standard library counts all that are switched on, not those that this process may run on.
-/// Where there are so many that their set does not fit, there are many.
+/// std::thread::hardware_concurrency() counts all processors, and not only those that this process
+/// may run on. If the set does not fit into cpu_set_t, there are at least kMostThreads.
 size_t usable_processors() {
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof usable, &usable) != 0) return kMostThreads;

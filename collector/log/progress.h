@@ -1,5 +1,4 @@
-// Tells whoever waits how far the reading of a log has come. Functions that read a whole log take
-// one.
+// How functions that read a whole log tell how far they have come.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Every extended record that this reader knows, in one list: what follows a record's tag (its body)
-// is parsed by the function, into the struct, that stands beside it. event.h makes of it the
-// parsers' declarations, is_known_event() and visit_record(); whoever looks at records (the replay,
-// the dump) has a visitor with an overload a struct, so that a new record cannot be forgotten
-// anywhere: it does not compile.
+// Every extended record that this reader knows, in one list: tag, struct and name. The struct's
+// parser reads the record's body, which is what follows the tag and the length. event.h makes from
+// the list the parsers' declarations, is_known_event() and visit_record(). Whoever looks at records
+// (the replay, the dump) has a visitor with an overload for each struct. So a new record cannot be
+// forgotten anywhere: it does not compile.
 #pragma once
 
 /// R(TAG, Struct, name): GPUPEAK_REC_TAG, its struct in event.h, and what the dump calls it.

@@ -52,7 +52,7 @@ RecordJson left_running_json(const RunRecord::LeftRunning& left) {
   return json;
 }
 
-/// The sizes of a process's resident memory, by their names.
+/// Calls `visit` with the name of each size of a process's resident memory, and with the size.
 template <class Resident, class Visit>
 void for_each_part(Resident& resident, Visit visit) {
   visit("rss_bytes", resident.rss_bytes);
@@ -161,7 +161,7 @@ std::optional<RunRecord> record_of(std::string_view text) {
   }
 }
 
-/// The first page, of a packed log too.
+/// The log's first page. `packed` tells whether the log is packed.
 std::vector<uint8_t> first_page(const std::string& log, bool& packed) {
   const MappedFile file(log);
   const std::span<const uint8_t> bytes(file.data(), file.bytes());
@@ -171,7 +171,7 @@ std::vector<uint8_t> first_page(const std::string& log, bool& packed) {
   return {front.begin(), front.end()};
 }
 
-/// Of a record that lies in a chunk.
+/// The text of a record that lies in a chunk; empty: it cannot be read.
 std::string text_in_chunk(const std::string& log, bool packed, const gpupeak_run_record& where) {
   std::string text(where.bytes, '\0');
   if (packed) {
@@ -224,8 +224,8 @@ bool write_run_record(const std::string& log, const RunRecord& record) {
   } else if (!to.write(text.data(), text.size(), where.offset)) {
     return false;
   }
-  return to.write(&where, sizeof where,
-                  GPUPEAK_RUN_RECORD_OFFSET);  // the last: it is whole or not there
+  // Written last: the record is whole or not there.
+  return to.write(&where, sizeof where, GPUPEAK_RUN_RECORD_OFFSET);
 }
 
 }  // namespace gpupeak::collector

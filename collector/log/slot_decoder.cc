@@ -12,18 +12,18 @@ bool is_hot(uint8_t tag) {
   return tag != 0 && (tag & GPUPEAK_TAG_EXTENDED) == 0;
 }
 
-/// Where decoding of hot records stands.
+/// Where the decoding of hot records is in the chunk.
 struct HotFields {
   const uint8_t* at;
   const uint8_t* end;
   uint64_t ticks, address;
 
-  /// `kInner`: there is room for the longest record, so that the end need not be looked for.
+  /// `kInner`: the longest record fits before the end, so the end need not be checked.
   template <bool kInner>
   [[gnu::always_inline]] const uint8_t* varint(const uint8_t* from, uint64_t& value) const {
     return kInner ? read_inner_varint(from, value) : read_varint(from, end, value);
   }
-  /// A record; false if it makes no sense.
+  /// Decodes one record. False if it makes no sense.
   template <bool kInner>
   bool read(Event& event) {
     const uint8_t tag = *at;
@@ -94,7 +94,7 @@ bool SlotDecoder::next_chunk() {
   return true;
 }
 
-/// Nothing behind this point can be trusted.
+/// Leaves out the rest of the chunk: behind damage nothing can be trusted.
 void SlotDecoder::give_up_chunk() {
   ++counts_.corrupt_chunks;
   at_ = end_;
@@ -117,9 +117,10 @@ size_t SlotDecoder::next(std::span<Event> events, uint64_t limit) {
   }
 }
 
-/// Stops before what is no hot record.
+/// As next(), for hot records alone. Stops before any other record.
 size_t SlotDecoder::decode_hot(std::span<Event> events, uint64_t limit) {
-  // Kept out of memory, which stores to the events might change for all that the compiler knows.
+  // A local copy that can stay in registers: the compiler cannot know that stores to the events do
+  // not change members.
   HotFields fields{at_, end_, ticks_, address_};
   size_t count = 0;
   bool sound = true;

@@ -1,5 +1,5 @@
 // Decodes the events of one slot in program order. EventMerger has one for each slot of a log. A
-// copy goes on from where the decoder was.
+// copy goes on where the decoder was.
 #pragma once
 
 #include <cstddef>
@@ -12,32 +12,32 @@
 namespace gpupeak::collector {
 
 struct StreamCounts {
-  uint64_t events = 0;                 ///< records, fillers and unknown ones left out
-  uint64_t heap_events = 0;            ///< of them hot records
-  uint64_t mapping_events = 0;         ///< of them the host's mappings
-  uint64_t device_events = 0;          ///< of them numbered ones
-  uint64_t unknown_records = 0;        ///< of a newer writer: skipped
-  uint64_t corrupt_chunks = 0;         ///< decoding stopped inside
-  uint64_t missing_device_events = 0;  ///< holes in the numbers
+  uint64_t events = 0;                 ///< records, without fillers and unknown ones
+  uint64_t heap_events = 0;            ///< how many of the events are hot records
+  uint64_t mapping_events = 0;         ///< how many are the host's mappings
+  uint64_t device_events = 0;          ///< how many are device events
+  uint64_t unknown_records = 0;        ///< written by a newer gpupeak; skipped
+  uint64_t corrupt_chunks = 0;         ///< inside of which decoding stopped
+  uint64_t missing_device_events = 0;  ///< holes in the sequence numbers
 
   StreamCounts& operator+=(const StreamCounts& other);
 };
 
 class SlotDecoder {
  public:
-  /// Of one entry of LogReader::slots().
+  /// Decodes the entry `slot_index` of LogReader::slots().
   SlotDecoder(const LogReader& log, uint32_t slot_index);
   uint32_t slot_index() const { return slot_index_; }
   uint32_t writer() const { return writer_; }
 
-  /// Decodes the slot's next events: up to one that is later than `limit`, or is no hot record, or
-  /// fills the room. Returns how many; 0 at the slot's end, after which it must not be called
-  /// again.
+  /// Decodes the slot's next events and returns how many. Stops behind an event that is later than
+  /// `limit`, behind one that is no hot record, or when the room is full. 0 at the slot's end; do
+  /// not call it after that.
   size_t next(std::span<Event> events, uint64_t limit);
-  /// Of the chunks that have been decoded.
+  /// Bytes of the chunks that have been decoded.
   uint64_t done_bytes() const { return done_bytes_; }
   const StreamCounts& counts() const { return counts_; }
-  /// Whether what has been decoded stays in memory, since another decoder comes after this one.
+  /// Whether decoded chunks stay in memory because another decoder comes after this one.
   void keep_chunks(bool keep) { keeps_chunks_ = keep; }
 
  private:

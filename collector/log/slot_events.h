@@ -1,4 +1,5 @@
-// A log's events but the heap's, thread by thread: for what is about one thread's order alone.
+// Goes through a log's events, without the heap's, thread by thread, for readers that need only the
+// order within a thread. ModelTensors and ActivationPlans use it.
 #pragma once
 
 #include <array>

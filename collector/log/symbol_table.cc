@@ -33,9 +33,10 @@ class Strings {
   Json list_ = Json::array();
 };
 
-/// Inlined calls of one address; compilers come to a hundred.
+/// The most inlined calls of one address; compilers make up to a hundred.
 constexpr size_t kMostFramesOfAddress = 1024;
-/// Values within values. Ours have five levels, and each takes fifty times its two bytes.
+/// The most levels of values within values. Our files have five levels, and each level takes fifty
+/// times its two bytes.
 constexpr size_t kMostLevels = 16;
 
 bool has_too_many_levels(std::string_view text) {
@@ -56,7 +57,8 @@ bool has_too_many_levels(std::string_view text) {
   return false;
 }
 
-/// One long text that each frame has is as good as a bomb.
+/// A long text that every frame has would take memory without end, so the text of all frames is
+/// bounded.
 constexpr uint64_t kMostTextRatio = 32, kAlwaysAllowedText = 32 << 20;
 
 std::vector<DwarfFrame> frames_of(const Json& row, const Json& strings, NameSource source,

@@ -1,4 +1,4 @@
-// Where a packed log is unpacked: a file that no one else sees and that goes away with its
+// The file into which a packed log is unpacked. Nobody else sees it, and it goes away with its
 // descriptor.
 #pragma once
 
@@ -8,23 +8,24 @@
 
 namespace gpupeak::collector {
 
-/// Throws LogError where it cannot be made or written.
+/// All functions throw LogError if the file cannot be made or written.
 class TemporaryLog {
  public:
-  /// For a log of so many bytes, as far as is known: in TMPDIR or /tmp, or in the folder of the
-  /// package, where it once lay unpacked, if only that has room. `name`: the package's, escaped,
-  /// for errors; it must outlive this.
+  /// `bytes`: the size of the log, as far as it is known. The file is in TMPDIR or /tmp, or in the
+  /// folder of `package` if only that has room: there the log once lay unpacked. `name`: the
+  /// package's, escaped, for errors; it must outlive this.
   TemporaryLog(const std::string& name, uint64_t bytes, const std::string& package);
   ~TemporaryLog();
   TemporaryLog(const TemporaryLog&) = delete;
   TemporaryLog& operator=(const TemporaryLog&) = delete;
 
-  /// Several threads may write, each elsewhere.
+  /// Several threads may write at the same time, each to its own place.
   void write_at(uint64_t place, const char* bytes, size_t size) const;
-  /// Room for so much more. Returns where it begins.
+  /// Makes the log longer by `bytes`. Returns where the new part begins.
   uint64_t grow(uint64_t bytes);
   uint64_t bytes() const { return bytes_; }
-  /// With room for all of it, holes too: where there is none, reading one would be a SIGBUS.
+  /// Returns the descriptor, which is then the caller's. Takes room on the disk for all of the
+  /// file, holes too: without room, reading a hole would be a SIGBUS.
   int release();
 
  private:

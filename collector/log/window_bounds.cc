@@ -6,14 +6,15 @@
 namespace gpupeak::collector {
 namespace {
 
-/// From `ticks` on so many bytes more come per tick; `at_once` come right then.
+/// At `ticks`, `at_once` bytes are written, and from then on so many bytes more for each tick.
 struct Change {
   uint64_t ticks;
   double bytes_per_tick;
   double at_once;
 };
 
-/// A chunk is taken to fill evenly until its slot's next one begins, or until the last of all does.
+/// A chunk is assumed to fill evenly until its slot's next chunk begins, or until the last chunk of
+/// the log does.
 std::vector<Change> changes_of(const LogReader& log) {
   uint64_t last = 0;
   for (const Slot& slot : log.slots()) {
@@ -54,7 +55,7 @@ std::vector<uint64_t> window_bounds(const LogReader& log, uint64_t window_bytes)
   std::vector<uint64_t> bounds;
   double rate = 0, bytes = 0;
   uint64_t from = 0;
-  // Damaged times can be so far apart that what is rounded adds up.
+  // Damaged times can be so far apart that rounding errors would make windows without end.
   const size_t most = 2 * (total_bytes(log) / window_bytes + 1);
   const auto cut = [&](uint64_t ticks) {
     bytes = 0;

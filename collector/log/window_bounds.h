@@ -1,5 +1,4 @@
-// Where a log's time is best cut, so that its pieces are merged at the same time. EventWindows
-// asks.
+// Cuts a log's time into windows that can be merged at the same time. EventWindows calls it.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +8,12 @@
 
 namespace gpupeak::collector {
 
-/// Of all chunks of events.
+/// The bytes of all chunks of events.
 uint64_t total_bytes(const LogReader& log);
 
-/// The last ticks of each window, in order; UINT64_MAX is the last. Each window has some
-/// `window_bytes` of the log, as far as the chunks' headers tell: when each began, but not when its
-/// records were written.
+/// The last tick of each window, in order; the last window's is UINT64_MAX. Each window has about
+/// `window_bytes` of the log. That is an estimate from the chunks' headers, which say when each
+/// chunk began, but not when its records were written.
 std::vector<uint64_t> window_bounds(const LogReader& log, uint64_t window_bytes);
 
 }  // namespace gpupeak::collector

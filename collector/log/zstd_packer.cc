@@ -9,10 +9,10 @@ ZstdPacker::ZstdPacker(std::ostream& out, int level, int threads)
   ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level);
   ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_nbWorkers, threads);
   ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1);
-  // Programs repeat themselves further apart than a level looks back. Who unpacks it needs as much
-  // memory as that, so it is not the most that would help.
+  // Programs repeat themselves at longer distances than a level looks back. A larger window would
+  // find more, but whoever unpacks needs memory for all of it.
   constexpr int kWindowBits = 25;
-  constexpr int kJobBytes = 8 << 20;  // else a thread would take four windows at a time
+  constexpr int kJobBytes = 8 << 20;  // by default a thread takes four windows at a time
   ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_enableLongDistanceMatching, 1);
   ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_windowLog, kWindowBits);
   if (threads > 0) ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_jobSize, kJobBytes);

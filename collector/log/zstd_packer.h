@@ -1,4 +1,4 @@
-// One zstd frame, from pieces. Packed logs and partial results of merge are written by it.
+// Writes one zstd frame from pieces. Used for packed logs and for partial results of merge.
 #pragma once
 
 #include <zstd.h>
@@ -13,12 +13,12 @@ namespace gpupeak::collector {
 
 class ZstdPacker {
  public:
-  /// `threads`: besides the caller's; 0 also where zstd was built without.
+  /// `threads`: in addition to the caller's; without effect where zstd was built without threads.
   ZstdPacker(std::ostream& out, int level, int threads);
-  /// What all pieces have together, where that is known.
+  /// Tells zstd the bytes of all pieces together. Call it first, if they are known.
   void pledge(uint64_t bytes) { ZSTD_CCtx_setPledgedSrcSize(context_.get(), bytes); }
   uint64_t written() const { return written_; }
-  /// Ends at once where the output fails. Throws std::runtime_error where zstd does.
+  /// Compresses a piece. Stops if the output fails. Throws std::runtime_error if zstd fails.
   void add(std::span<const uint8_t> piece, bool last);
 
  private:
