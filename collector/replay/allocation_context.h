@@ -1,7 +1,7 @@
-// In which context memory is allocated: by which thread, in which phase, for which tag.
-// Follows the threads of a log by its phases, ranges and tags, and by the rules that its
-// stacks match, and by the nodes of ONNX Runtime's profiles. Replay tells it of every event; heap
-// and device ask it when a block is made.
+// Knows in which context memory is allocated: by which thread, in which phase, for which tag. It
+// follows the threads of a log by its phases, ranges and tags, by the rules that its stacks match,
+// and by the nodes of ONNX Runtime's profiles. Replay tells it of every event; the heap's and the
+// device's part ask it when a block is allocated.
 #pragma once
 
 #include <cstdint>
@@ -24,27 +24,28 @@ class AllocationContext {
  public:
   AllocationContext(const LogReader& log, LiveMemory& live, ReplayTroubles& troubles,
                     ReplayObserver* observer);
-  /// Before the first event: the phases of rules as well. `rules` must outlive this.
+  /// Adds the phases of rules. Call it before the first event. `rules` must outlive this.
   void use_rules(const StackPhases& rules);
   bool has_rules() const { return rules_ != nullptr; }
 
-  /// With rules, around each event of a slot that is not the one of the event before.
+  /// Whether this event is of another slot than the one before. With rules, the caller then calls
+  /// turn_to() before the event and wake() after it.
   bool turns_to(uint32_t slot) const { return slot != active_slot_; }
   void turn_to(uint32_t slot, uint64_t last_ticks);
   void wake(uint32_t slot) { phases_.wake(slot); }
 
-  /// Before all that an event does: the nodes of profiles that began or ended until then.
+  /// Begins and ends the nodes of profiles up to this time. Call it first for each event.
   void pass_nodes(uint64_t ticks) {
     if (ticks >= nodes_.next_ticks()) [[unlikely]]
       change_nodes(ticks);
   }
-  /// Before all that an event does: whether its slot has another thread now.
-  /// A chunk that a vforked child began does not know.
+  /// Whether the event's slot has another thread now; if so, call change_thread() before the event
+  /// is counted. tid 0: a vforked child began the chunk, and its thread is not known.
   bool changes_thread(const Event& event) const {
     return threads_[event.slot].tid != event.tid && event.tid != 0;
   }
   void change_thread(const Event& event);
-  /// Which phase the thread is in by its stack. Before all that an event with a stack does.
+  /// Sets the phase that a rule gives this stack. Call it before an event with a stack is counted.
   void enter_rule(const Event& event, uint32_t stack) {
     if (rules_ != nullptr) [[unlikely]]
       change_rule(event, stack);
@@ -54,19 +55,19 @@ class AllocationContext {
   void begin_range(const RangeBeginEvent& range, uint64_t ticks);
   void end_range(const RangeEndEvent& range, uint64_t ticks);
   void push_tag(const TagPushEvent& tag, uint32_t slot);
-  /// One without a push says nothing: the push may have been lost.
+  /// A pop without a push changes nothing: the push may have been lost.
   void pop_tag(uint32_t slot);
   void finish(uint64_t ticks) {
     pass_nodes(ticks);
     phases_.finish(live_.moment(ticks));
   }
 
-  /// Of memory that this event makes.
+  /// The context of a block that this event allocates.
   SiteContext context(const Event& event, uint8_t kind, int32_t device = -1,
                       uint32_t api = 0) const;
-  /// Another number whenever a thread's context may be another one.
+  /// Changes whenever a thread's context may have changed.
   uint64_t version() const { return version_; }
-  /// 0 instead of a stack that the log does not define.
+  /// The stack, or 0 if the log does not define it.
   uint32_t defined_stack(uint32_t stack) {
     if (stack < stack_count_) [[likely]]
       return stack;
@@ -84,10 +85,10 @@ class AllocationContext {
  private:
   struct Thread {
     uint32_t tid = 0;
-    uint32_t rule = kNoRule;      // of its last stack that told
-    bool rule_by_python = false;  // that rule is by a frame of Python's
-    uint64_t callers = 0;         // of a rule by call: from where its function was called
-    uint64_t rule_valid_for = 0;  // version_ when it was told
+    uint32_t rule = kNoRule;      // by its last stack that tells a rule
+    bool rule_by_python = false;  // `rule` goes by a frame of Python's
+    uint64_t callers = 0;  // of a rule with phases by call: from where its function was called
+    uint64_t rule_valid_for = 0;  // version_ when the rule was set
     std::vector<uint32_t> tags;   // name ids, the innermost last
   };
 
@@ -103,7 +104,7 @@ class AllocationContext {
   std::vector<Thread> threads_;  // by slot
   const StackPhases* rules_ = nullptr;
   std::vector<uint32_t> rule_names_;   // by rule: name ids
-  uint32_t active_slot_ = UINT32_MAX;  // whose event was the last, with rules
+  uint32_t active_slot_ = UINT32_MAX;  // the slot of the last event; kept only with rules
   uint64_t version_ = 1;
 };
 

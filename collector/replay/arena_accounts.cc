@@ -6,7 +6,7 @@ namespace gpupeak::collector {
 
 size_t ArenaAccounts::row_for(uint32_t name, int32_t place) {
   auto known = by_name_.find({name, place});
-  // One more of those that have been in the host's memory so far is most likely another of them.
+  // A new arena whose place is not known is most likely like its namesakes in the host's memory.
   if (known == by_name_.end() && place == kNowhere) known = by_name_.find({name, kHost});
   if (known != by_name_.end()) return known->second;
   if (arenas_.size() == kMostRows) return kMostRows - 1;

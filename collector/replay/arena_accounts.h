@@ -1,6 +1,7 @@
-// The rows and sums of arenas: one row for all arenas of a name in a place, and for each piece of
-// memory the group that holds it: in use by a name or a stack, idle in a row, or outside of all.
-// What changes at once is gathered and applied as one step. ArenaTable drives it.
+// Keeps the rows and sums of arenas. A row stands for all arenas of one name in one place. Each
+// piece of memory has a holder: a name or a stack that uses it, a row in which it is idle, or
+// somebody outside of all arenas. Changes that happen at once are gathered and applied as one step.
+// ArenaTable calls it.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ struct PartOfBlock {
   uint64_t address = 0, bytes = 0;
   HolderId holder = kNoHolder;
 };
-/// Of ArenaAccounts::peaks(), whose groups are the holders in their order.
+/// The holder's group in ArenaAccounts::peaks(): holders and groups have the same numbers.
 constexpr GroupId as_group(HolderId holder) {
   return GroupId(static_cast<uint32_t>(holder));
 }
@@ -58,11 +59,11 @@ class ArenaAccounts {
   struct Arena {
     uint32_t name = 0;  ///< Replay::name()
     int32_t place = kNowhere;
-    uint64_t count = 0;           ///< that there were
-    uint64_t capacity_bytes = 0;  ///< of those that live and said it
+    uint64_t count = 0;           ///< how many were created
+    uint64_t capacity_bytes = 0;  ///< of the live arenas that said how large they are
     uint64_t largest_capacity_bytes = 0;
     uint64_t alloc_count = 0;
-    uint64_t failed_count = 0;                        ///< requests
+    uint64_t failed_count = 0;                        ///< refused requests
     uint64_t largest_block = 0, largest_refused = 0;  ///< in bytes; 0: none
     ScopeId scope{};                                  ///< in use
     ScopeId reserved_scope{};
@@ -70,29 +71,31 @@ class ArenaAccounts {
     uint64_t largest_idle_at_peak = 0;
     uint64_t told = 0;            ///< events with the allocator's own totals
     uint64_t contradictions = 0;  ///< of these, how many say other than our sums
-    uint64_t lost_bytes = 0;      ///< handed out in memory that was freed under it
-    // By IdleIn: used before and never used; each in no device's sum and in its device's.
+    uint64_t lost_bytes = 0;      ///< of blocks whose memory was freed while they were in use
+    // By IdleIn; then: used before, never used; then: not in its device's sum, in it.
     IdleHolders idle = no_idle_holders();
     UsedRanges used;
     bool at_peak = false;  // nothing has changed since the last new maximum
     // Blocks that are part of the arena's memory, begin and end: they never overlap.
     std::map<uint64_t, uint64_t> placed;
-    /// Of an attached program: it had handed out blocks before, or memory in which it still does,
-    /// so that what it has reserved is not known.
+    /// Of an attached program: it had handed out blocks before the attach, or still does from
+    /// memory of that time. So what it has reserved is not known.
     bool has_older = false;
 
-    /// Also where those that came after it have turned out to be in another place.
+    /// Whether the row has had no block. It also stays so if the arenas that were created in it
+    /// turned out to lie in another place.
     bool is_unused() const { return place == kNowhere && alloc_count == 0 && failed_count == 0; }
   };
   /// In which context a block was handed out.
   struct Cause {
-    uint32_t phase = 0;  ///< PhaseTree's
-    uint32_t tag = 0;    ///< Replay::name() of what the program said that it is for; 0: nothing
+    uint32_t phase = 0;  ///< PhaseTree's number
+    /// Replay::name() of what the program says that the block is for; 0: it says nothing.
+    uint32_t tag = 0;
     auto operator<=>(const Cause&) const = default;
   };
   enum class What : uint8_t { kInUse, kIdle, kOutside };
-  /// Who holds bytes. In use: what the arena called the block or, if nothing, where it was handed
-  /// out. Outside of all arenas: a group of Replay's.
+  /// Who holds bytes. In use: the name that the arena gave the block or, without one, the stack
+  /// that asked for it. Outside of all arenas: a group of Replay's.
   struct Holder {
     What what = What::kInUse;
     size_t arena = 0;
@@ -100,10 +103,10 @@ class ArenaAccounts {
     uint32_t stack = 0;
     Cause cause{};
     GroupId outside = kNoGroup;
-    int32_t device = -1;                ///< of what is outside
-    bool never_used = false;            ///< idle, and in no block so far
+    int32_t device = -1;                ///< of memory outside of arenas
+    bool never_used = false;            ///< of idle memory: no block has used it so far
     bool counted = true;                ///< in its device's sum
-    IdleIn idle_in = IdleIn::kSegment;  ///< of what is idle
+    IdleIn idle_in = IdleIn::kSegment;  ///< of idle memory
   };
   /// One arena at one instant.
   struct Level {
@@ -115,8 +118,9 @@ class ArenaAccounts {
   std::vector<Arena>& arenas() { return arenas_; }
   const std::vector<Arena>& arenas() const { return arenas_; }
   size_t row_for(uint32_t name, int32_t place);
-  /// The row for blocks of `row`'s arenas that lie in `place`. A row that has not had any block yet
-  /// moves there; of an attached program also one whose blocks lay in memory from before.
+  /// The row for blocks of `row`'s arenas that lie in `place`. A row that has had no block yet
+  /// moves to that place. So does a row of an attached program whose blocks lay in memory from
+  /// before.
   size_t row_in(size_t row, int32_t place);
   Level level(size_t row) const;
 
@@ -126,19 +130,21 @@ class ArenaAccounts {
   HolderId idle(size_t row, bool counted, IdleIn in) { return idle(row, counted, in, false); }
   HolderId never_used(size_t row, bool counted, IdleIn in) { return idle(row, counted, in, true); }
   HolderId user(size_t row, bool counted, uint32_t name, uint32_t stack, const Cause& cause);
-  /// In the order of peaks()'s groups.
+  /// By HolderId.
   const std::vector<Holder>& holders() const { return holders_; }
   const Holder& holder(HolderId id) const { return holders_[static_cast<size_t>(id)]; }
   uint64_t live_bytes(HolderId id) const { return peaks_.group(as_group(id)).live_bytes; }
 
   // One step.
   void change(HolderId holder, int64_t bytes, int16_t count = 0, bool allocates = false);
-  /// What apply() will apply.
+  /// The changes that apply() will apply.
   std::span<const PeakFinder::Change> step() const { return changes_; }
-  /// `claims`: memory only goes from one holder to another.
+  /// Applies the changes as one step. `claims`: memory only goes from one holder to another, so
+  /// that a peak stands (PeakFinder::regroup()).
   void apply(uint64_t ticks, bool claims = false);
-  /// What is idle in one piece is known only by looking at all blocks, so it is not asked for at
-  /// each new maximum: ArenaTable calls this before a row changes in a way that makes none.
+  /// Call it before a row changes in a way that makes no new maximum. The largest idle piece is
+  /// found only by looking at all blocks, so it is asked for here, once after a series of new
+  /// maxima.
   template <typename LargestIdle>
   void before_change(size_t row, LargestIdle largest_idle) {
     Arena& arena = arenas_[row];
@@ -149,20 +155,21 @@ class ArenaAccounts {
   void finish() { peaks_.finish(); }
 
   const PeakFinder& peaks() const { return peaks_; }
-  /// What the driver has handed out of a device, split by holders; nullptr: nothing ever.
+  /// The sum of what the driver has handed out of a device, by holders. nullptr: it never handed
+  /// out anything.
   const ScopeId* device_scope(int32_t device) const;
-  /// Whether it counts into device_scope(device).
+  /// Whether the holder counts into device_scope(device).
   bool is_of_device(HolderId id, int32_t device) const {
     const Holder& held = holder(id);
     const int32_t of = held.what == What::kOutside ? held.device : arenas_[held.arena].place;
     return held.counted && of == device;
   }
-  /// What all arenas have in use of a device's memory; kAllDevices: of all. nullptr: there are
-  /// none.
+  /// The sum of what all arenas have in use of a device's memory; kAllDevices: of all devices.
+  /// nullptr: there are no such arenas.
   const ScopeId* in_arenas_scope(int32_t device) const;
 
  private:
-  static constexpr size_t kMostRows = 1000;  ///< arenas that come later share the last one's
+  static constexpr size_t kMostRows = 1000;  ///< arenas that come later share the last row
 
   struct UseKey {
     size_t row;
@@ -174,7 +181,7 @@ class ArenaAccounts {
 
   ScopeId scope_in(std::map<int32_t, ScopeId>& scopes, int32_t device);
   HolderId idle(size_t row, bool counted, IdleIn in, bool never_used);
-  /// It counts into these scopes.
+  /// Adds a holder that counts into these scopes.
   template <size_t kScopes>
   HolderId add(const Holder& holder, const std::array<ScopeId, kScopes>& scopes) {
     holders_.push_back(holder);

@@ -1,9 +1,9 @@
-// Why arenas are as large as they are. Each segment has a cause: the call that took it from the
-// driver, as a group of Replay's, and how much of it the request needed that made it the arena's.
+// Tells why arenas are as large as they are. Each segment has a cause: the call that took it from
+// the driver, as a group of Replay's. It also has the bytes that the first request in it needed.
 // What an arena has reserved is at each instant the sum of its causes, to the byte.
 //
-// Beside it each arena has the steps by which it became larger than ever. Their bytes add up to the
-// most that it had reserved. ArenaTable keeps one.
+// Each arena also has a list of the steps by which it became larger than ever before. Their bytes
+// add up to the most that it had reserved. ArenaTable and PoolReserves keep one each.
 //
 //   take 20 (A), take 10 (B), give back 20 (A), take 25 (A):  reserved 20 30 10 35
 //   growths: A 20, B 10, A 5        causes at 35: A 25, B 10
@@ -23,43 +23,44 @@ class ArenaCauses {
  public:
   /// A segment that an arena takes or gives back.
   struct Segment {
-    GroupId taken_by = kNoGroup;  ///< Replay's; kNoGroup: not of the driver
+    GroupId taken_by = kNoGroup;  ///< Replay's; kNoGroup: it is not known to be of the driver
     uint64_t bytes = 0;
-    uint64_t asked_bytes = 0;  ///< of it by the request
+    uint64_t asked_bytes = 0;  ///< of these, what the request needed
   };
   /// All segments of an arena that were taken by one group.
   struct Cause {
     size_t arena = 0;
     GroupId taken_by = kNoGroup;
-    Segment largest;            ///< ever
-    uint64_t in_use_bytes = 0;  ///< of the arena when that was taken
-    uint64_t ticks = 0;         ///< then
+    Segment largest;            ///< the largest segment of all
+    uint64_t in_use_bytes = 0;  ///< what the arena had in use when that one was taken
+    uint64_t ticks = 0;         ///< when that one was taken
   };
-  /// The arena became larger than ever. Such steps of one cause in a row are one.
+  /// The arena became larger than ever before. Several such steps in a row with one cause are one.
   struct Growth {
     GroupId taken_by = kNoGroup;
     uint64_t ticks = 0;           ///< of the first step
-    uint64_t bytes = 0;           ///< by which it was larger than ever
-    uint64_t asked_bytes = 0;     ///< by the requests
+    uint64_t bytes = 0;           ///< by how much it became larger than ever before
+    uint64_t asked_bytes = 0;     ///< what the requests needed
     uint64_t in_use_bytes = 0;    ///< before the first step
     uint64_t reserved_bytes = 0;  ///< after the last one
   };
 
   void take(size_t arena, const Segment& segment, uint64_t in_use_bytes, uint64_t ticks);
-  /// One that it had taken.
+  /// Gives back a segment that was taken.
   void give_back(size_t arena, const Segment& segment);
-  /// After the last of these. Throws std::logic_error if the causes of an arena do not add up.
+  /// Call it after the last change. Throws std::logic_error if the causes of an arena do not add
+  /// up.
   void finish() { peaks_.finish(); }
 
-  /// By the number that at_largest() takes.
+  /// By the number that at_largest() takes: the cause's group.
   const std::vector<Cause>& causes() const { return causes_; }
-  /// What a cause had when its arena was largest. After finish().
+  /// What a cause had when its arena was largest. Call it after finish().
   PeakFinder::AtPeak at_largest(GroupId cause) const {
     return peaks_.at_peak(cause, scopes_.at(causes_[cause].arena));
   }
   /// In the order of time.
   const std::vector<Growth>& growths(size_t arena) const;
-  /// Now: the sum of the arena's causes.
+  /// The sum of the arena's causes now.
   uint64_t reserved(size_t arena) const;
 
  private:

@@ -40,7 +40,8 @@ void ArenaParents::map(uint64_t address, uint64_t bytes, Key key) {
   ranges_[address] = {address + std::min(bytes, parent->bytes), key};
 }
 
-/// Ranges go as a whole: one that is only touched is gone as well, or the log is damaged.
+/// A range goes as a whole, even if only a part of it is unmapped: in a sound log that does not
+/// happen.
 void ArenaParents::unmap(uint64_t address, uint64_t bytes) {
   auto range = ranges_.upper_bound(address);
   if (range != ranges_.begin()) --range;

@@ -24,7 +24,7 @@ void ArenaTable::put_parts(Open& open, uint64_t address, const Block& block, con
   }
 }
 
-/// The block comes or goes: `sign`.
+/// Counts a block or its parts in (`sign` 1) or out (-1).
 void ArenaTable::change(const Block& block, std::span<const PartOfBlock> parts, int sign,
                         bool allocates) {
   const auto count = static_cast<int16_t>(sign);
@@ -68,7 +68,7 @@ void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks
     const size_t index =
         accounts_.row_for(name, event.device >= 0 ? event.device : ArenaAccounts::kNowhere);
     const auto [entry, added] = open_.try_emplace(event.arena);
-    if (!added) return;  // its number is taken: a damaged log
+    if (!added) return;  // the number is in use: a damaged log
     Open& open = entry->second;
     open.number = event.arena;
     open.arena = index;
@@ -155,8 +155,8 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   open.in_use += event.bytes;
   open.answered_ticks = ticks;
   apply(ticks, claims);
-  // A block that lies in nothing that the log knows (as in the host's heap where that is not
-  // recorded): then what the arena holds beside it is not known either.
+  // If the block lies in no memory that the log knows, as in the host's heap where that is not
+  // recorded, then what the arena has reserved is not known either.
   compare(open, event.in_use_plus_1, block.alone ? 0 : event.reserved_plus_1);
 }
 
@@ -179,13 +179,14 @@ void ArenaTable::free(const ArenaFreeEvent& event, uint64_t ticks) {
   compare(open, event.in_use_plus_1, event.reserved_plus_1);
 }
 
-/// Whether it frees a block from before the log's start.
+/// Whether this frees a block from before the log's start.
 bool ArenaTable::is_older(Open& open, const ArenaFreeEvent& event) {
   if (open.unseen >= event.bytes && event.bytes > 0) {
     open.unseen -= event.bytes;
     return true;
   }
-  // With this event it is told what is left of them, or it never is.
+  // The arena's totals tell how much of the older blocks is left. Until the first total has been
+  // read, in an attached program, this may be one of them.
   if (!expects_older_ || open.told) return false;
   rows()[open.arena].has_older = true;
   return true;
@@ -214,7 +215,7 @@ void ArenaTable::failed(const ArenaFailedEvent& event, const Requester& requeste
   failure.event = event;
   failure.snapshot = snapshot(index);
   const int32_t place = arena.place;
-  // An arena that has not had any block lies nowhere yet.
+  // An arena that has had no block lies nowhere yet: the event names the device.
   failure.device = place == ArenaAccounts::kNowhere ? event.device : std::max(place, -1);
   if (const ScopeId* driver = accounts_.device_scope(failure.device)) {
     failure.driver_bytes = peaks().scope(*driver).current;
@@ -234,7 +235,7 @@ void ArenaTable::note_holders(Failure& failure) const {
   }
 }
 
-/// The allocator's own totals are a second account of the same.
+/// Compares our sums with the totals that the allocator itself says.
 void ArenaTable::compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_plus_1) {
   if (in_use_plus_1 == 0) return;
   Arena& arena = rows()[open.arena];
@@ -248,7 +249,7 @@ void ArenaTable::compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_p
   }
   ++arena.told;
   const bool same_in_use = open.in_use + open.unseen == says;
-  // In the heap an arena may have asked for more than it says: ONNX Runtime's rounds small pieces.
+  // In the heap an arena may hold more than it says: ONNX Runtime's rounds small pieces up.
   const bool may_have_more = arena.place < 0;
   const bool same_reserved = reserved_plus_1 == 0 || open.unseen > 0 || arena.has_older ||
                              reserved == reserved_plus_1 - 1 ||
@@ -276,7 +277,7 @@ std::vector<ArenaTable::Segment> ArenaTable::segments(size_t arena) const {
   bool joins = false;
   parents_.for_each_of(arena,
                        [&](uint64_t begin, uint64_t end, const ArenaParents::Parent& parent) {
-                         // Pieces that were mapped side by side are one to who uses them.
+                         // Memory that was mapped side by side is used as one piece.
                          if (joins && parent.mapped && segments.back().end == begin &&
                              segments.back().captured == parent.captured) {
                            segments.back().end = end;

@@ -1,11 +1,11 @@
-// Arenas on two levels: what sub-allocators have handed out, and the memory that they hand out
-// parts of. At each instant what an arena holds is in use or idle, to the byte; a device's memory
-// is what its arenas have in use, what is idle in them, and what others hold. Replay drives it, the
-// summary reads it.
+// Replays arenas on two levels: what sub-allocators have handed out, and the memory of which they
+// hand out parts. At each instant all that an arena holds is in use or idle, to the byte. A
+// device's memory is what its arenas have in use, what is idle in them, and what others hold.
+// Replay calls it, the summary reads it.
 //
-// A piece of memory becomes an arena's when the arena first hands out a part of it; until then
-// whoever took it from the driver holds it. Both are one step: a peak that the driver's call made
-// stands until the step is done, so that its holders are the arena's.
+// A piece of memory becomes an arena's when the arena first hands out a part of it. Until then the
+// call that took it from the driver holds it. The two count as one step: a peak that the driver's
+// call made stands until that step is done, and then has the arena as its holder.
 #pragma once
 
 #include <algorithm>
@@ -39,16 +39,16 @@ class ArenaTable {
   using Cause = ArenaAccounts::Cause;
   using Level = ArenaAccounts::Level;
   using IdleIn = ArenaAccounts::IdleIn;
-  using PhaseNumber = uint32_t;  ///< PhaseTree's
+  using PhaseNumber = uint32_t;  ///< PhaseTree's number
 
-  /// What of an arena is idle, in pieces that are each of one segment. What was taken while a graph
-  /// was captured is kept for that graph, so it is apart.
+  /// What of an arena is idle. A piece lies within one segment. Memory that was taken while a graph
+  /// was captured is kept for that graph, so it counts apart.
   struct Idle {
     uint64_t largest = 0, pieces = 0;
     uint64_t captured_bytes = 0, captured_largest = 0;
-    bool grows_in_place = false;  ///< has mapped memory, which goes on where it ends
+    bool grows_in_place = false;  ///< its memory is mapped, so that more can be mapped behind it
   };
-  /// Addresses that an arena shares out. Ranges that were mapped side by side are one.
+  /// Addresses that an arena shares out. Ranges that were mapped side by side are one segment.
   struct Segment {
     uint64_t begin = 0, end = 0;
     bool captured = false;  ///< kept for a graph
@@ -60,11 +60,12 @@ class ArenaTable {
     Level level;
     Idle idle;
   };
-  /// Of a request that was refused: who asked.
+  /// Who made a request that was refused.
   struct Requester {
     uint32_t stack = 0, tid = 0;
     PhaseNumber phase = 0;
-    uint64_t unmapped_addresses = 0;  ///< that the process has of the device, to map memory at
+    /// Reserved by the process for the device, with no memory mapped.
+    uint64_t unmapped_addresses = 0;
   };
   struct Held {
     HolderId holder;
@@ -73,14 +74,14 @@ class ArenaTable {
   };
   struct Failure {
     uint64_t ticks = 0;
-    uint64_t since_ticks = 0;  ///< when the arena last answered a request, well or not; 0: never
+    uint64_t since_ticks = 0;  ///< when the arena last granted or refused a request; 0: never
     Requester requester;
     ArenaFailedEvent event;
     Snapshot snapshot;
     int32_t device = -1;        ///< -1: of no device
     uint64_t driver_bytes = 0;  ///< what the driver had handed out of the device, to all
-    std::vector<Held>
-        holders;  ///< of the device; of the first kMaxFailuresWithHolders and the last
+    /// Who held the device's memory. Kept for the first kMaxFailuresWithHolders and for the last.
+    std::vector<Held> holders;
   };
   static constexpr size_t kMaxFailures = 1000, kMaxFailuresWithHolders = 32;
 
@@ -91,7 +92,7 @@ class ArenaTable {
     int32_t device;
     uint64_t address, bytes;
     GroupId group;          ///< Replay's
-    bool captured = false;  ///< for a graph
+    bool captured = false;  ///< taken while a graph was captured, for that graph
   };
   void device_allocated(const DriverBlock& block, uint64_t ticks);
   void device_freed(uint64_t id, uint64_t ticks);
@@ -101,19 +102,19 @@ class ArenaTable {
   void heap_freed(uint64_t address, uint64_t ticks) {
     remove_parent(ArenaParents::heap_key(address), ticks);
   }
-  /// Sets `begin` and `bytes` to the heap block around an address; false if there is none. Asked
-  /// seldom: once for each block that an arena shares out.
+  /// Sets `begin` and `bytes` to the heap block around an address; false if there is none. It is
+  /// called seldom: once for each heap block that an arena shares out.
   using FindHeapBlock = std::function<bool(uint64_t address, uint64_t& begin, uint64_t& bytes)>;
   void use_heap(FindHeapBlock find) { find_heap_block_ = std::move(find); }
-  /// The log is of an attached program: arenas have memory and blocks from before.
+  /// Call it for the log of an attached program: its arenas have memory and blocks from before.
   void expect_older() { expects_older_ = true; }
-  /// Who is told of each block; nullptr: nobody.
+  /// `observer` is told of each block; nullptr: nobody is.
   void watch(ReplayObserver* observer) { observer_ = observer; }
 
   // Arenas.
-  /// `name`: of an ARENA that was created.
+  /// `name`: the arena's, if the event creates one.
   void on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks);
-  /// `parts`: what the block is known to be shared out to; none: it is in one.
+  /// `parts`: to what the block is known to be shared out; none: it is one part.
   void allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks, Cause cause = {},
                 std::span<const BlockPart> parts = {});
   void free(const ArenaFreeEvent& event, uint64_t ticks);
@@ -122,18 +123,19 @@ class ArenaTable {
 
   const std::vector<Arena>& arenas() const { return accounts_.arenas(); }
   Level level(size_t arena) const { return accounts_.level(arena); }
-  /// The largest piece that the arena could hand out without asking for more. Now; O(blocks).
+  /// The largest piece that the arena could hand out now without asking for more; O(blocks).
   uint64_t largest_idle(size_t arena) const;
-  /// Now; O(blocks).
+  /// The arena now; O(blocks).
   Snapshot snapshot(size_t arena) const;
-  /// Where the memory of an arena lies, by its number in the log: of ArenaAccounts's places. Now.
+  /// Where the memory of an arena lies now, as one of ArenaAccounts's places. `number`: its number
+  /// in the log.
   int32_t place_of(uint64_t number) const {
     const auto open = open_.find(number);
     return open == open_.end() ? ArenaAccounts::kNowhere : arenas()[open->second.arena].place;
   }
-  /// Those that have memory of a device, now; O(blocks).
+  /// The arenas that have memory of a device now; O(blocks).
   std::vector<Snapshot> all_on(int32_t device) const;
-  /// What all_on() goes through at most.
+  /// How many steps all_on() takes at most.
   uint64_t steps_of_all() const { return arenas().size() * steps_of_one(); }
   const PeakFinder& peaks() const { return accounts_.peaks(); }
   const ArenaCauses& causes() const { return causes_; }
@@ -145,8 +147,8 @@ class ArenaTable {
   const std::vector<Holder>& holders() const { return accounts_.holders(); }
   const Holder& holder(HolderId id) const { return accounts_.holder(id); }
   uint64_t live_bytes(HolderId id) const { return accounts_.live_bytes(id); }
-  /// The first kMaxFailures, the last of all in the place of the last of these, as far as patience
-  /// goes.
+  /// The first kMaxFailures. If there are more, the last place has the last failure of all. Fewer
+  /// are kept where patience_ ends.
   const std::vector<Failure>& failures() const { return failures_; }
   uint64_t failure_count() const { return failure_count_; }
   /// Ids of the driver's blocks that arenas have ever shared out.
@@ -154,8 +156,8 @@ class ArenaTable {
   /// Frees of blocks that are not in use, and events of arenas that nobody created.
   uint64_t unmatched() const { return unmatched_; }
 
-  /// Calls `visit(address, bytes, holder, alone)` for each block in use, or each of its parts, in
-  /// no order. Alone: in no segment, its own memory.
+  /// Calls `visit(address, bytes, holder, alone)` for each block in use, or for each of its parts,
+  /// in no order. `alone`: it lies in no segment and is its own memory.
   template <typename Visit>
   void for_each_block(Visit visit) const {
     for (const auto& [number, open] : open_) {
@@ -167,14 +169,14 @@ class ArenaTable {
       }
     }
   }
-  /// Of blocks from before the log, how much is in use; none: an arena does not tell. Now;
+  /// How much is in use of blocks from before the log, now. None: an arena does not tell.
   /// O(arenas).
   std::optional<uint64_t> older_bytes(size_t arena) const;
-  /// Now, by address; O(ranges of all).
+  /// The arena's segments now, by address; O(ranges of all arenas).
   std::vector<Segment> segments(size_t arena) const;
-  /// Changes whenever those of any arena do.
+  /// Changes whenever the segments of any arena do.
   uint64_t segments_version() const { return parents_.owned_version() + carved_version_; }
-  /// What segments() takes.
+  /// How many steps segments() takes.
   size_t range_count() const { return parents_.range_count() + open_.size(); }
   /// Calls `visit(begin, end, captured)` for each piece of a segment that is idle, by address.
   template <typename Visit>
@@ -199,23 +201,24 @@ class ArenaTable {
     HolderId holder = kNoHolder;
     uint64_t bytes = 0;
     bool counted = false;  ///< in its device's sum
-    bool alone = true;     ///< lies in nothing that is the arena's: is its own memory
+    bool alone = true;     ///< lies in no memory of the arena's: is its own memory
   };
   struct Open {
     uint64_t number = 0;  // in the log
     size_t arena = 0;     // index into arenas_
     uint64_t address = 0, capacity_bytes = 0;
-    bool carved = false;  // the capacity is part of `parent`, or in no known one
+    bool carved = false;  // it said where its memory is: in `parent`, or in none that is known
     bool counted = false;
     ArenaParents::Key parent = 0;
-    uint64_t used_bytes = 0;           // of what is carved, that have been in a block
-    GroupId taken_by = kNoGroup;       // Replay's: who took what is carved from the driver
+    uint64_t used_bytes = 0;           // if carved: of its capacity, what has been in a block
+    GroupId taken_by = kNoGroup;       // if carved: Replay's group of the call that took its memory
     std::map<uint64_t, Block> blocks;  // by address
-    std::map<uint64_t, std::vector<PartOfBlock>> parts;  // of few blocks, all of their bytes
+    // By block; few blocks have parts, and then all of their bytes.
+    std::map<uint64_t, std::vector<PartOfBlock>> parts;
     uint64_t in_use = 0;
-    uint64_t unseen = 0;  // in use before the first event that we saw
+    uint64_t unseen = 0;  // bytes in use before the first event that the log has
     bool told = false;
-    uint64_t answered_ticks = 0;  // its last request
+    uint64_t answered_ticks = 0;  // when it last granted or refused a request
   };
 
   std::vector<Arena>& rows() { return accounts_.arenas(); }

@@ -1,4 +1,5 @@
-// The memory under arenas: what the driver hands out and takes back, and whose it is by then.
+// ArenaTable's part for the memory under arenas: what the driver hands out and takes back, and
+// which arena owns it.
 #include <algorithm>
 
 #include "collector/log/kinds.h"
@@ -53,8 +54,8 @@ void ArenaTable::device_unmapped(uint64_t address, uint64_t bytes, uint64_t tick
   parents_.unmap(address, bytes);
 }
 
-/// These addresses come to an end, with all that arenas still have there: which no driver and no
-/// heap does to a program that is sound.
+/// Takes out all blocks that arenas still have at these addresses, which end. Neither the driver
+/// nor the heap does that to a sound program.
 void ArenaTable::vacate(uint64_t address, uint64_t bytes) {
   std::vector<std::pair<uint64_t, uint64_t>> ends;
   parents_.for_each_in(
@@ -86,7 +87,7 @@ void ArenaTable::vacate(uint64_t address, uint64_t bytes) {
   forget_use(address, bytes);
 }
 
-/// What comes to these addresses next has not been used yet.
+/// Forgets which of these addresses blocks have used: the next memory there is new.
 void ArenaTable::forget_use(uint64_t address, uint64_t bytes) {
   parents_.for_each_in(
       address, bytes,
@@ -103,8 +104,8 @@ void ArenaTable::forget_use(uint64_t address, uint64_t bytes) {
       });
 }
 
-/// The last of its blocks goes, or the first one comes: all else that is idle in it lies elsewhere
-/// from now on.
+/// Sets how much of the parent is in use. When its first block comes or its last one goes, its idle
+/// memory counts elsewhere (IdleIn), so it is moved.
 void ArenaTable::set_in_use(ArenaParents::Parent& parent, uint64_t bytes) {
   const IdleIn before = parent.idle_in();
   const auto used = static_cast<int64_t>(parent.used_bytes - parent.in_use_bytes);
@@ -119,13 +120,13 @@ void ArenaTable::set_in_use(ArenaParents::Parent& parent, uint64_t bytes) {
   change(accounts_.never_used(parent.owner, counted, after), never_used);
 }
 
-/// Idle memory comes into use: some for the first time, some again.
+/// Idle memory comes into use: `fresh` bytes for the first time, `again` bytes once more.
 void ArenaTable::take_idle(size_t arena, bool counted, IdleIn in, uint64_t fresh, uint64_t again) {
   if (fresh > 0) change(accounts_.never_used(arena, counted, in), -static_cast<int64_t>(fresh));
   if (again > 0) change(accounts_.idle(arena, counted, in), -static_cast<int64_t>(again));
 }
 
-/// A segment goes, all of which is idle.
+/// A segment goes. All of it is idle.
 void ArenaTable::give_up_idle(size_t arena, bool counted, IdleIn in, uint64_t bytes,
                               uint64_t used_bytes) {
   const auto used = static_cast<int64_t>(used_bytes);
@@ -174,7 +175,7 @@ void ArenaTable::find_in_heap(uint64_t address, uint64_t ticks) {
   parents_.add(ArenaParents::heap_key(begin), parent);
 }
 
-/// What an address lies in; nullptr: nothing that the log knows.
+/// The parent that an address lies in; nullptr: none that the log knows.
 ArenaParents::Parent* ArenaTable::parent_at(const Open& open, uint64_t address, uint64_t ticks) {
   ArenaParents::Parent* found = nullptr;
   const auto look = [&] {
@@ -191,7 +192,8 @@ ArenaParents::Parent* ArenaTable::parent_at(const Open& open, uint64_t address, 
   return found;
 }
 
-/// Whether all of a block's memory is the arena's, or nobody's yet, and in no other of its blocks.
+/// Whether a block can lie there: all of its memory is the arena's or has no owner, and none of it
+/// is in another block of the arena's.
 bool ArenaTable::can_place(size_t arena, const Open& open, uint64_t address, uint64_t bytes) {
   const auto& placed = rows()[arena].placed;
   const auto after = placed.lower_bound(address);
@@ -230,7 +232,8 @@ void ArenaTable::claim(ArenaParents::Key key, ArenaParents::Parent& parent, size
   causes_.take(arena, {parent.taken_by, parent.bytes, asked_bytes}, level(arena).in_use, ticks);
 }
 
-/// A block comes to lie at these addresses: makes the memory there the arena's.
+/// A block is allocated at these addresses: makes the memory there the arena's. `claims` becomes
+/// true if some of it had no owner.
 void ArenaTable::use_parents(size_t arena, uint64_t address, uint64_t bytes, uint64_t ticks,
                              bool& claims) {
   parents_.for_each_in(
@@ -247,7 +250,7 @@ void ArenaTable::use_parents(size_t arena, uint64_t address, uint64_t bytes, uin
       });
 }
 
-/// A block goes: what it had is idle.
+/// A block goes: its memory becomes idle.
 void ArenaTable::leave_parents(size_t arena, uint64_t address, const Block& block) {
   uint64_t rest = block.bytes;
   parents_.for_each_in(
@@ -264,7 +267,7 @@ void ArenaTable::leave_parents(size_t arena, uint64_t address, const Block& bloc
     change(accounts_.idle(arena, block.counted, IdleIn::kSegment), static_cast<int64_t>(rest));
 }
 
-/// An arena that has said where its memory is: that much of what the driver handed out there.
+/// Gives an arena that says where its memory is that much of what the driver handed out there.
 void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
   open.carved = true;
   ++carved_version_;
@@ -274,7 +277,8 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
     parent = nullptr;
   }
   if (parent != nullptr) open.arena = accounts_.row_in(open.arena, parent->place);
-  // Never more than there is; in another arena's memory it is that one's.
+  // It counts in the device's sum only if the memory there is large enough for all arenas that say
+  // they are in it, and is not another arena's.
   open.counted = parent != nullptr && parent->outside != kNoHolder &&
                  parent->owner == ArenaParents::kNobody &&
                  parent->carved_bytes + event.bytes <= parent->bytes;

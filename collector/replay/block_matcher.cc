@@ -68,7 +68,7 @@ Match BlockMatcher::free(Slot& slot, uint64_t address) {
   return {number, last};
 }
 
-/// The address of the old block is free from now on, its number is not.
+/// From now on the old block's address is free, but its number is not.
 Match BlockMatcher::realloc_begin(Slot& slot, uint64_t address) {
   const bool lost = put_back_old_block(slot);
   const uint32_t number = address != 0 ? numbers_.take(address) : KeyTable::kNone;
@@ -85,7 +85,7 @@ Match BlockMatcher::realloc_end(Slot& slot, uint64_t address) {
   return allocate(slot, address);
 }
 
-/// Ends a realloc that is under way without a new block. Whether the old one is lost.
+/// Ends an open realloc without a new block. Returns whether the old block is lost.
 bool BlockMatcher::put_back_old_block(Slot& slot) {
   if (!slot.reallocating) return false;
   slot.reallocating = false;

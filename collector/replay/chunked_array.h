@@ -1,6 +1,7 @@
-// An array that grows without moving: events make entries and change them at random for as long as
-// a log lasts, and copying millions of them would take as long as the events themselves. What has
-// not been written is zero and takes no memory. The tables of groups are such.
+// An array that grows without moving its entries. Events add entries and change them at random for
+// as long as a log lasts, and copying millions of them would take as long as the events themselves.
+// Entries that have not been written are zero and take no memory. The tables of groups are such
+// arrays.
 #pragma once
 
 #include <bit>
@@ -13,16 +14,17 @@
 
 namespace gpupeak::collector {
 
-/// Zeroed memory in chunks of one size, each aligned to it.
+/// Zeroed memory in chunks of kChunkBytes, aligned to kChunkBytes.
 class ZeroedChunks {
  public:
-  static constexpr size_t kChunkBytes = size_t{2} << 20;  // a huge page, where the kernel has some
+  static constexpr size_t kChunkBytes = size_t{2} << 20;  // the size of a huge page
   struct Unmap {
     void operator()(std::byte* chunk) const;
   };
   using Chunk = std::unique_ptr<std::byte, Unmap>;
 
-  /// Throws std::bad_alloc. `many`: it will be filled, so huge pages are asked for.
+  /// Throws std::bad_alloc. `many`: there are other chunks already, so this one will be filled and
+  /// huge pages are asked for.
   static Chunk make(bool many);
 };
 
@@ -34,16 +36,16 @@ class ChunkedArray {
   size_t size() const { return size_; }
   T& operator[](size_t i) { return *at(i); }
   const T& operator[](size_t i) const { return *at(i); }
-  /// Any i may be asked for.
+  /// `i` may be out of range.
   void prefetch(size_t i) const {
     if (i < size_) prefetch_line(at(i));
   }
-  /// The new last entry, all bytes of which are zero.
+  /// Adds an entry, all bytes of which are zero.
   T& append() {
     grow(size_ + 1);
     return *at(size_ - 1);
   }
-  /// Of the new entries, too, all bytes are zero.
+  /// Grows to `size` entries. All bytes of the new ones are zero.
   void grow(size_t size) {
     while (size > chunks_.size() * kEntries)
       chunks_.push_back(ZeroedChunks::make(!chunks_.empty()));

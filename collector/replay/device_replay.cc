@@ -14,7 +14,7 @@ uint64_t short_life_ticks(const ClockMap& clock) {
   return tenth == 0 ? second : std::min(second, tenth);
 }
 
-/// Whose memory it is; -1: the host's.
+/// The device whose memory the block is; -1: it is the host's.
 int32_t device_of(const DeviceAllocEvent& alloc) {
   return is_device_kind(alloc.kind) ? alloc.device : -1;
 }
@@ -32,7 +32,7 @@ DeviceReplay::DeviceReplay(const LogReader& log, LiveMemory& live,
       short_life_ticks_(short_life_ticks(log.clock())),
       just_freed_(log.slots().size()) {}
 
-/// Of the block's device, if its kind has pages there.
+/// The page count of the block's device; nullptr: the block's kind has no pages there.
 PageCount* DeviceReplay::pages_of(const DeviceBlock& block) {
   const int32_t device = device_of(block.alloc);
   if (device < 0 || memory_kind(block.alloc.kind).rounding != MemoryKind::Rounding::Pages)
@@ -122,7 +122,7 @@ void DeviceReplay::take(const DeviceFreeEvent& free, const Event& event) {
   just_freed_[event.slot].push_back(block);
 }
 
-/// The real free failed: the block was live all along.
+/// The real free failed, so the block is live again.
 void DeviceReplay::take(const DeviceReviveEvent& revive, const Event& event) {
   std::vector<DeviceBlock>& just_freed = just_freed_[event.slot];
   const auto freed =
@@ -162,7 +162,7 @@ void DeviceReplay::take(const DeviceFailedEvent& failed, const Event& event) {
       failure.ledger = ledgers_[failed.device].on_failed_allocation(
           failed.total_plus_1 - failed.free_plus_1, failure.tracked, event.ticks);
     } else if (failed.kind == GPUPEAK_KIND_NONE) {
-      // Before there is a context only NVML can be asked, and was, just before the call.
+      // Before there is a context only NVML can be asked. It was asked just before the call.
       failure.ledger = ledgers_[failed.device].last();
     }
   }
@@ -186,7 +186,7 @@ void DeviceReplay::take(const HostFailedEvent& failed, const Event& event) {
   failures_.back().host = failed;
 }
 
-/// Those on the side, and of the device, that had no room.
+/// Notes who holds memory of the device, or of the host, that had no room.
 void DeviceReplay::note_holders(FailedAllocation& failure) const {
   const DeviceFailedEvent& failed = failure.event;
   const bool of_host = failed.kind != GPUPEAK_KIND_NONE && !is_device_kind(failed.kind);
@@ -215,7 +215,7 @@ void DeviceReplay::take(const DriverReadingEvent& reading, const Event& event) {
   ledgers_[reading.device].on_reading(reading, tracked_bytes(reading.device), event.ticks);
 }
 
-/// Says nothing about sums: the frees of a context's blocks come before it.
+/// Changes no sums: a context's blocks are freed by events before this one.
 void DeviceReplay::take(const ContextEvent& context) {
   if (context.event == GPUPEAK_CONTEXT_CREATED && context.device >= 0)
     ledgers_[context.device].context_created();

@@ -1,9 +1,9 @@
-// The device's part of a replay: the driver's blocks, its pools, failed allocations, and the ledger
-// of each device.
+// The device's part of a replay: the driver's blocks, its memory pools, failed allocations, and the
+// ledger of each device.
 //
-// A free is logged before the real call, and the call may fail. So for each slot the blocks that
-// its thread freed last are remembered (just_freed) until the slot's next device event shows that
-// the call succeeded:
+// A free is logged before the real call, and the call may fail. So each slot remembers the blocks
+// that its thread freed last (just_freed), until the slot's next device event shows that the call
+// succeeded:
 //
 //   DEVICE_FREE 1     live: –     just_freed {1}
 //   DEVICE_REVIVE 1   live: 1     just_freed {}      the call failed
@@ -35,20 +35,21 @@ namespace gpupeak::collector {
 struct FailedAllocation {
   uint64_t ticks = 0;
   DeviceFailedEvent event;
-  std::optional<HostFailedEvent> host;  ///< of a request that the machine refused, not the driver
+  std::optional<HostFailedEvent> host;  ///< if the machine refused the request, and not the driver
   PhaseId phase = 0;
   struct Held {
     GroupId group;
     uint64_t bytes;
     uint32_t count;
   };
-  TrackedBytes tracked;                  ///< of the device
-  uint64_t linear_page_bytes = 0;        ///< pages that linear memory has there
-  std::optional<LedgerSnapshot> ledger;  ///< what was in use then; none: the driver did not say
+  TrackedBytes tracked;            ///< of the device
+  uint64_t linear_page_bytes = 0;  ///< of the pages that linear memory has on the device
+  /// What was in use then, by the driver; none: it did not say.
+  std::optional<LedgerSnapshot> ledger;
   uint64_t reserved_addresses = 0;
   uint32_t tid = 0;
   std::vector<ArenaTable::Snapshot> arenas;  ///< of the device
-  bool whole = false;  ///< holders and pools are what they were; else left out
+  bool whole = false;  ///< holders and arenas are here; false: they were left out
   std::vector<Held> holders;
 };
 
@@ -60,7 +61,7 @@ class DeviceReplay {
   DeviceReplay(const LogReader& log, LiveMemory& live, AllocationContext& allocation_context,
                ArenaTable& arenas, ReplayTroubles& troubles, ReplayObserver* observer);
 
-  /// Before each device event, however malformed.
+  /// Call it before each device event, a malformed one too.
   void begin(const Event& event) {
     const bool of_a_free =
         event.tag == GPUPEAK_REC_DEVICE_FREE || event.tag == GPUPEAK_REC_DEVICE_REVIVE;
@@ -77,18 +78,18 @@ class DeviceReplay {
   void take(const ContextEvent& context);
   void take(const DriverReadingEvent& reading, const Event& event);
 
-  /// Of blocks freed.
+  /// The longest life of a group's freed blocks.
   uint64_t longest_life_ticks(GroupId group) const;
-  /// Of all devices (-1), or of one.
+  /// The largest allocation of a device, or of all (-1).
   uint64_t largest_alloc_bytes(int32_t device) const;
-  /// The first kMaxFailures, the last of all in the place of the last of these. The first
-  /// kMaxFailuresWithHolders and the last are whole, as far as patience goes.
+  /// The first kMaxFailures. If there are more, the last place has the last failure of all. The
+  /// first kMaxFailuresWithHolders and the last have their holders, until patience_ ends.
   const std::vector<FailedAllocation>& failures() const { return failures_; }
   uint64_t failure_count() const { return failure_count_; }
-  /// Bytes that pools have reserved, per device; -1: all devices.
+  /// Bytes that memory pools have reserved, by device; -1: all devices.
   const std::map<int32_t, Gauge>& pool_reserved() const { return pools_.reserved(); }
   const PoolReserves& pools() const { return pools_; }
-  /// After the last event.
+  /// Call it after the last event.
   void finish() { pools_.finish(); }
   /// By device.
   const std::map<int32_t, DeviceLedger>& ledgers() const { return ledgers_; }
@@ -103,7 +104,7 @@ class DeviceReplay {
 
   LiveMemory& live_;
   AllocationContext& allocation_context_;
-  ArenaTable& arenas_;  // told of each block: pools share them out
+  ArenaTable& arenas_;  // is told of each block: arenas share them out
   ReplayTroubles& troubles_;
   ReplayObserver* const observer_;
   const uint64_t short_life_ticks_;

@@ -1,4 +1,4 @@
-// Bytes now and at most; no holders.
+// Bytes now and at most, without holders.
 #pragma once
 
 #include <cstdint>

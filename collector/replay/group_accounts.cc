@@ -40,7 +40,7 @@ void GroupAccounts::finish_batch() {
     { const std::lock_guard lock(waiting_); }
     changed_.notify_one();
   } else if (behind == kBatches) {
-    count_next();  // else there is no room for the next one
+    count_next();  // all batches are full: makes room for the next one
   }
 }
 
@@ -49,11 +49,11 @@ void GroupAccounts::begin_counting() {
   try {
     if (!alone_) thread_.emplace([this](const std::stop_token& stop) { count_behind(stop); });
   } catch (const std::system_error&) {
-    alone_ = true;  // no more threads are to be had
+    alone_ = true;  // no thread is to be had
   }
 }
 
-/// The thread's.
+/// What the thread does.
 void GroupAccounts::count_behind(const std::stop_token& stop) {
   try {
     while (!stop.stop_requested()) {
@@ -68,7 +68,7 @@ void GroupAccounts::count_behind(const std::stop_token& stop) {
   }
 }
 
-/// False: no batch is full.
+/// Counts the next full batch. False: there is none.
 bool GroupAccounts::count_next() {
   const std::lock_guard lock(counting_);
   if (error_) std::rethrow_exception(error_);
@@ -86,7 +86,7 @@ void GroupAccounts::count_rest() {
   next_ = begin_;
 }
 
-/// Twice over the notes, since the group has to be known for its line to be fetched.
+/// Goes over the notes twice, since a group must be known before its line can be fetched.
 void GroupAccounts::count(std::span<Note> notes) {
   constexpr size_t kAhead = 64, kGroupsAhead = 40;
   const size_t count = notes.size();
@@ -101,14 +101,15 @@ void GroupAccounts::count(std::span<Note> notes) {
   }
 }
 
-/// Where groups are found at once no note is a block's: by then others change what says so.
+/// Where groups are found at once, no note is a block's: the caller then changes sites_, and this
+/// thread must not read it.
 inline void GroupAccounts::prefetch(const Note& note) const {
   if ((note.flags & (kBegins | kEnds)) == 0) return;
   if ((note.flags & kBegins) != 0) sites_.prefetch(note.site);
   sites_.prefetch(BlockNumber{note.of});
 }
 
-/// Whose note it is.
+/// Finds the group of a note, or makes it.
 inline void GroupAccounts::find(Note& note) {
   if ((note.flags & kBegins) != 0) {
     bool added = false;
@@ -126,14 +127,15 @@ inline void GroupAccounts::find(Note& note) {
   }
 }
 
-/// It held nothing at the peaks until now, also where some that have ended are yet to be counted.
+/// A new group held nothing at the peaks until now. It begins with the peaks that find() has
+/// reached, though count() may be behind: nothing is stored for a group that holds nothing.
 void GroupAccounts::new_group(ScopeListId list) {
   Group& group = groups_.append();
   group.scope_list = list;
   group.folded = peaks_ended_;
 }
 
-/// Without a branch on what is allocated and what freed, which nobody can guess.
+/// Has no branch on whether the note is an allocation or a free: the processor cannot guess it.
 inline void GroupAccounts::count(const Note& note) {
   if ((note.flags & kSpecial) != 0) [[unlikely]] {
     if ((note.flags & kPeakEnds) != 0) ended_[note.of] = ++peaks_ended_;
@@ -173,7 +175,8 @@ GroupId GroupAccounts::end_known_block(BlockNumber block, uint64_t bytes, uint8_
   return group;
 }
 
-/// Before the group changes, if peaks have ended since it last did.
+/// Stores what the group holds, for the peaks that have ended since it last changed. Called before
+/// it changes.
 void GroupAccounts::note_at_peaks(Group& group) {
   const ScopeList& list = scope_lists_[group.scope_list];
   if (group.stored == 0 && (group.live_bytes > 0 || group.live_count > 0)) {

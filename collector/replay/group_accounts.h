@@ -8,18 +8,18 @@
 //   group(A)   live 100, at GPU 0's peak 100
 //   group(B)   live 28,  at GPU 0's peak 20, maximum 60
 //
-// A log has millions of groups, and each change touches another one, so that counting at once would
-// wait for memory at each event. Therefore changes are noted first and counted later, in the same
-// order, a batch at a time. Where there is a processor to spare, a second thread counts:
+// A log has millions of groups, and each change is of another one. Counting each at once would wait
+// for memory at each event. So changes are noted first and counted later, in the same order, a
+// batch at a time. Where there is a processor to spare, a second thread counts:
 //
 //   PeakFinder   notes changes, and hands on each full batch
 //   thread       counts full batches
 //   group(B)     counts the notes that are left, then answers
 //
-// group() gives the same answer whether or not there is a second thread.
+// group() gives the same answer with and without a second thread.
 //
-// The groups of heap blocks are looked up while counting: the note of an allocation has the block's
-// number and its stack and context, the note of a free has the number alone. A caller that needs
+// The groups of heap blocks are found while counting: the note of an allocation has the block's
+// number, its stack and its context; the note of a free has only the number. A caller that needs
 // the group at once asks for that before the first note (find_at_once()).
 #pragma once
 
@@ -69,30 +69,31 @@ class GroupAccounts {
     uint64_t max_live_bytes = 0;
     uint64_t alloc_bytes = 0;
     uint64_t alloc_count = 0;
-    uint64_t temporary_count = 0;  ///< blocks freed at once; docs/metrics.md says what that means
-    uint64_t folded = 0;           // peaks_ended_ when what it held at the peaks was last noted
+    uint64_t temporary_count = 0;  ///< temporary blocks (docs/metrics.md)
+    uint64_t folded = 0;           // peaks_ended_ at the last note_at_peaks()
     uint32_t live_count = 0;
     ScopeListId scope_list{};
-    uint32_t stored = 0;  // its place in at_peaks_ + 1; 0: it held nothing when a peak ended
+    uint32_t stored = 0;  // its place in at_peaks_ + 1; 0: it held nothing at any end of a peak
   };
-  /// What a note says besides.
+  /// What else a note says.
   enum Flag : uint8_t {
-    kAllocates = 1,     ///< it counts as an allocation
-    kTemporary = 2,     ///< the block was freed at once
-    kSettles = 4,       ///< what the group holds now it holds after the step
-    kPeakEnds = 8,      ///< no change: of scope `of`; what comes does not belong to it
-    kBegins = 16,       ///< `of` is the block that is allocated
-    kEnds = 32,         ///< `of` is the block that is freed
-    kNewGroup = 64,     ///< no change: the next group, which counts into scope list `of`
-    kNewContext = 128,  ///< no change: sites of the next context count into scope list `of`
+    kAllocates = 1,  ///< it counts as an allocation
+    kTemporary = 2,  ///< the block was temporary
+    kSettles = 4,    ///< after this note the group holds what it holds after the step
+    kPeakEnds = 8,   ///< no change: the peak of scope `of` ends before the next note
+    kBegins = 16,    ///< `of` is the block that is allocated
+    kEnds = 32,      ///< `of` is the block that is freed
+    kNewGroup = 64,  ///< no change: makes the next group, which counts into scope list `of`
+    /// No change: makes the next context, whose sites count into scope list `of`.
+    kNewContext = 128,
   };
-  /// One part of a change of a group; the sums may go round, as those of damaged logs do.
+  /// One part of a change of a group. Sums may wrap around, since those of damaged logs do.
   struct Note {
     uint64_t bytes;
-    uint32_t of;  ///< a group; a block where flags say so, until its group is found
+    uint32_t of;  ///< a group; with kBegins and kEnds a block, until its group is found
     int16_t count;
     uint8_t flags;   ///< of Flag
-    Site site = {};  ///< kBegins: of the block
+    Site site = {};  ///< kBegins: the block's site
   };
 
   GroupAccounts();
@@ -105,8 +106,8 @@ class GroupAccounts {
     if (next_ == end_) [[unlikely]]
       finish_batch();
   }
-  /// A block comes and goes, of a site whose group counts into `list`. Its group, if that is found
-  /// at once; else kNoGroup.
+  /// A block is allocated and freed. `list`: the scopes of its site's group. They return the group
+  /// if groups are found at once, else kNoGroup.
   GroupId begin_block(const Site& site, ScopeListId list, BlockNumber block, uint64_t bytes) {
     if (finds_at_once_) [[unlikely]]
       return begin_known_block(site, list, block, bytes);
@@ -120,19 +121,21 @@ class GroupAccounts {
     note({-bytes, block, -1, static_cast<uint8_t>(flags | kEnds)});
     return kNoGroup;
   }
-  /// Before anything is noted of them.
+  /// Call these two before any note of the scope or list.
   void add_scope();
   void add_scope_list(const ScopeList& list);
-  /// The sites of the next context count into that list.
+  /// Makes the next context, whose sites count into this list.
   void add_context(ScopeListId list) { note({0, list, 0, kNewContext}); }
-  /// The next group, which is no site's.
+  /// Makes the next group, which is no site's.
   void add_group(ScopeListId list) { note({0, list, 0, kNewGroup}); }
-  /// A site's group, found at once; new ones count into that list.
+  /// The group of a site, found at once. A new one counts into this list.
   GroupId group_of(const Site& site, ScopeListId list);
-  /// Before the first block: its group is found when it comes, on the caller's thread.
+  /// Call it before the first block: groups of blocks are then found when they come, on the
+  /// caller's thread.
   void find_at_once() { finds_at_once_ = true; }
   bool finds_at_once() const { return finds_at_once_; }
-  /// After the last note: what every scope's groups held at its peak, by scope.
+  /// Call it after the last note. Returns for each scope the sum of what its groups held at its
+  /// peak.
   std::vector<uint64_t> finish();
 
   const Group& group(GroupId id) {
@@ -149,7 +152,8 @@ class GroupAccounts {
     return sites_;
   }
   AtPeak at_peak(GroupId id, ScopeId scope);
-  /// visit(GroupId, const AtPeak&) for each that held bytes at that peak, by group. After finish().
+  /// Calls visit(GroupId, const AtPeak&) for each group that held bytes at that peak, by number.
+  /// Call it after finish().
   template <class Visit>
   void visit_at_peak(ScopeId scope, const Visit& visit);
   size_t most_at_peak() const { return holders_.size(); }
@@ -157,7 +161,8 @@ class GroupAccounts {
  private:
   static constexpr size_t kBatchNotes = 2048;
   static constexpr size_t kBatches = 16;
-  /// To wake the thread for each batch would take as long as to count some hundred notes.
+  /// Waking the thread takes as long as counting some hundred notes, so it is not done for each
+  /// batch.
   static constexpr size_t kWorthWaking = 4;
 
   static constexpr uint8_t kSpecial = kPeakEnds | kNewGroup | kNewContext;
@@ -184,28 +189,29 @@ class GroupAccounts {
   std::vector<uint64_t> ended_;  // by scope: peaks_ended_ at the end of its last peak
   uint64_t peaks_ended_ = 0;     // of all scopes
   ChunkedArray<Group> groups_;
-  SiteGroups sites_;  // whoever counts has it, but where it is to be found at once
+  SiteGroups sites_;  // used by whoever counts, or by the caller if groups are found at once
   bool finds_at_once_ = false;
   std::vector<ScopeListId> lists_of_contexts_;
-  // Of groups that held something at one: as many in a row as their lists have scopes.
+  // For each group that held something at an end of a peak: one entry for each scope of its list,
+  // in a row.
   ChunkedArray<AtPeak> at_peaks_;
-  // Of millions of groups those few that held bytes at the end of any peak. After finish().
+  // The few of all groups that held bytes at the end of any peak. Filled by finish().
   std::vector<GroupId> holders_;
 
   ChunkedArray<Note> notes_;                                  // kBatches batches, used in turn
-  Note *begin_ = nullptr, *next_ = nullptr, *end_ = nullptr;  // of the one that is being filled
-  std::atomic<size_t> noted_ = 0, counted_ = 0;               // full batches, in all
-  std::mutex counting_;                                       // whose holder counts the next batch
-  std::exception_ptr error_;                                  // what the thread could not count
+  Note *begin_ = nullptr, *next_ = nullptr, *end_ = nullptr;  // the batch that is being filled
+  std::atomic<size_t> noted_ = 0, counted_ = 0;  // full batches so far: filled, counted
+  std::mutex counting_;                          // held by whoever counts the next batch
+  std::exception_ptr error_;                     // thrown on the thread
   std::mutex waiting_;
   std::condition_variable_any changed_;
-  std::optional<std::jthread> thread_;  // none: not yet needed
-  bool alone_ = false;                  // there will be none
+  std::optional<std::jthread> thread_;  // none: it was not needed yet
+  bool alone_ = false;                  // there will be no thread
 };
 
 template <class Visit>
 void GroupAccounts::visit_at_peak(ScopeId scope, const Visit& visit) {
-  std::vector<size_t> places;  // of the scope in each list
+  std::vector<size_t> places;  // the scope's place in each list
   for (const ScopeList& list : scope_lists_)
     places.push_back(
         static_cast<size_t>(std::find(list.begin(), list.end(), scope) - list.begin()));

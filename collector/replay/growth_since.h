@@ -1,6 +1,6 @@
-// By how much a program has grown since something looked: since it was attached to, or within the
-// windows in which its heap was recorded. What it had before is no part of it, but what of that it
-// gives back is: who replaces a block by another has not grown.
+// By how much a program has grown since it was attached to, or within the windows in which its heap
+// was recorded. Memory from before is no part of it. But memory from before that is freed counts as
+// less: replacing a block by another is no growth.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 
 namespace gpupeak::collector {
 
-/// What devices hold by an attached program's doing: since the log's begin.
+/// What an attached program has taken of devices since the log began.
 class DeviceGrowth {
  public:
-  /// `live`: of what was allocated since.
+  /// `live`: bytes that were allocated since then and are live.
   void set(uint64_t live) {
     live_ = live;
     peak_ = std::max(peak_, bytes());
@@ -19,7 +19,7 @@ class DeviceGrowth {
   void given_back(uint64_t bytes) { given_back_ += bytes; }
   void given_back_unknown() { is_known_ = false; }
 
-  /// False: something was freed of before of which nobody said how much it was.
+  /// False: something from before was freed, and its size is not known.
   bool is_known() const { return is_known_; }
   uint64_t given_back() const { return given_back_; }
   uint64_t bytes() const { return live_ - std::min(live_, given_back_); }

@@ -19,7 +19,8 @@ GrowthTable::Track* GrowthTable::track_of(PhaseId phase) {
                                                           : nullptr;
 }
 
-/// A phase that comes again is worth a look; this is the end of its first instance, or soon after.
+/// A phase that comes again is watched. Its first instance has just ended, or ended a little while
+/// ago.
 void GrowthTable::instance_began(PhaseId phase, uint64_t number, uint64_t ticks) {
   const size_t most = few_ ? kFewTracks : kMostTracks;
   if (number != 2 || tracks_.size() >= most || off_[kDeviceSide]) return;
@@ -31,7 +32,7 @@ void GrowthTable::instance_began(PhaseId phase, uint64_t number, uint64_t ticks)
 
 void GrowthTable::instance_ended(PhaseId phase, uint64_t number, uint64_t ticks) {
   Track* const track = track_of(phase);
-  // Instances of several threads may end in another order than they began.
+  // Instances in several threads may end in another order than they began.
   if (track == nullptr || track->points.empty() || number <= track->points.back().number) return;
   if (number % track->stride != 0) return note_latest(*track, number, ticks);
   keep(*track, look(number, ticks));
@@ -59,7 +60,7 @@ void GrowthTable::look_at(PhaseSide side, std::vector<Held>& held) {
   last_held_[side] = held.size();
 }
 
-/// 0 of what is no site's, or counted elsewhere.
+/// 0 for memory that is no site's, or is counted elsewhere.
 uint64_t GrowthTable::bytes_of(PhaseSide side, GroupId group) const {
   if (side == kDeviceSide) {
     const ArenaTable::Holder& holder = arenas_.holders()[group];
@@ -69,13 +70,13 @@ uint64_t GrowthTable::bytes_of(PhaseSide side, GroupId group) const {
     return of_device ? arenas_.peaks().group(group).live_bytes : 0;
   }
   const uint64_t bytes = live_.peaks().group(group).live_bytes;
-  if (bytes == 0) return 0;  // as most do, of many phases
+  if (bytes == 0) return 0;  // most groups, where there are many phases
   const SiteContext& context = live_.sites().context_of(group);
   const bool counts = !is_device_kind(context.kind) && counts_into_sum(context.kind);
   return counts && context.sample_bytes == 0 ? bytes : 0;
 }
 
-/// They begin with a budget of their own.
+/// Drops all tracks but the first few, which get a new budget.
 void GrowthTable::keep_few() {
   few_ = true;
   for (const PhaseSide side : {kDeviceSide, kHostSide}) visits_[side] = 0;
@@ -87,7 +88,7 @@ void GrowthTable::keep_few() {
   }
 }
 
-/// What is said of half of a run would be wrong of the whole.
+/// Drops a side's points: those of half a run would be wrong for the whole.
 void GrowthTable::give_up(PhaseSide side) {
   off_[side] = true;
   for (Track& track : tracks_) {
@@ -114,7 +115,7 @@ void GrowthTable::thin(Track& track) {
   if (track.points.size() < kMostPoints / 2) return;
   track.stride *= 2;
   std::erase_if(track.points, [&](const Point& point) {
-    // The first stays: from it on all is told.
+    // The first stays, since all growth is told from there.
     const bool goes =
         point.number != track.points.front().number && point.number % track.stride != 0;
     if (goes) held_ -= held_by(point);
@@ -137,7 +138,8 @@ void GrowthTable::find_growing(Track& track) {
   }
 }
 
-/// Where that would take too long, the last point is near enough.
+/// Notes what the growing groups hold now. If that would take too long, the last point is near
+/// enough.
 void GrowthTable::note_latest(Track& track, uint64_t number, uint64_t ticks) {
   track.latest = {};
   latest_visits_ += 1 + track.growing[kDeviceSide].size() + track.growing[kHostSide].size();

@@ -1,10 +1,12 @@
-// What each site held at the ends of a repeated phase's instances: from these points growth_summary
-// tells what grows with each step. Bounded: of many instances every second, fourth … is kept, of
-// many phases the first ones that came again; in between only what has been growing is noted.
+// What each site held at the ends of a repeated phase's instances. From these points growth_summary
+// tells what grows with each step. The points are bounded: of many instances every second, fourth …
+// is kept, and the first; of many phases those that first came again. After an instance without a
+// point, only what was growing before is looked at.
 //
 //   instance   1   2   3   4   5   6   7        (kMostPoints = 4)
-//   points     1   2   3   4
-//                  2       4   5→  6   7→       thinned; → is the latest
+//   points     1   2   3   4                    full: thinned to the first and every second
+//              1   2       4   5→  6            full again: the first and every fourth
+//              1           4           7→       → is the latest instance, which has no point
 //
 // Replay keeps one; PhaseTree tells it of instances.
 #pragma once
@@ -21,24 +23,26 @@ namespace gpupeak::collector {
 class GrowthTable : public InstanceWatcher {
  public:
   static constexpr size_t kMostPoints = 32, kMostTracks = 48;
-  /// Of these alone points are taken once all of them have cost much: the outermost come first.
+  /// Once looking at all tracks has cost much, points are taken for these alone: outer phases come
+  /// first.
   static constexpr size_t kFewTracks = 6;
 
-  /// A group and its bytes: on the device side ArenaTable's, on the host side Replay's.
+  /// A group and its bytes. On the device side the group is ArenaTable's, on the host side
+  /// Replay's.
   struct Held {
     GroupId group;
     uint64_t bytes;
   };
   struct Point {
-    uint64_t number = 0;  ///< of the instance that has ended
+    uint64_t number = 0;  ///< number of the instance that has ended
     uint64_t ticks = 0;
-    std::vector<Held> sides[kPhaseSides];  ///< by group; those with bytes
+    std::vector<Held> sides[kPhaseSides];  ///< groups with bytes, in order
   };
   struct Track {
     PhaseId phase = 0;
     uint64_t stride = 1;
     std::vector<Point> points;  ///< in the order of their numbers
-    /// What grew from the last but one to the last, and what it holds after the latest instance.
+    /// What grew between the last two points; `latest` has what it holds after the latest instance.
     std::vector<GroupId> growing[kPhaseSides];
     Point latest;
   };
@@ -48,7 +52,7 @@ class GrowthTable : public InstanceWatcher {
   void instance_began(PhaseId phase, uint64_t number, uint64_t ticks) override;
   void instance_ended(PhaseId phase, uint64_t number, uint64_t ticks) override;
 
-  /// Empty if looking at all of them would have taken too long.
+  /// Empty if looking would have taken too long.
   const std::vector<Track>& tracks() const { return tracks_; }
 
  private:
@@ -77,7 +81,8 @@ class GrowthTable : public InstanceWatcher {
   bool off_[kPhaseSides] = {};
   bool few_ = false;
   uint64_t held_ = 0;
-  size_t last_held_[kPhaseSides] = {};  ///< of the last look: the next one's will be about as many
+  /// Groups at the last look: the next look will find about as many.
+  size_t last_held_[kPhaseSides] = {};
   uint64_t latest_visits_ = 0;
 };
 

@@ -16,13 +16,13 @@ uint64_t usable_bytes(const Block& block) {
   return usable_bytes(block.bytes, block.slack);
 }
 
-/// In a Poisson sample by bytes a block of this size is seen with probability 1 - exp(-bytes /
-/// mean), and stands for that many times its size more.
+/// In a Poisson sample by bytes, a block of this size is seen with probability 1 - exp(-bytes /
+/// mean). So a block that was seen stands for its size divided by that probability.
 uint64_t weight(double sample_bytes, uint64_t bytes) {
   if (sample_bytes <= 0 || bytes == 0) return bytes;
   const auto size = static_cast<double>(bytes);
   const double likely = size / -std::expm1(-size / sample_bytes);
-  // A damaged header's sample size makes it larger than anything is.
+  // A damaged sample size would give more bytes than any block has.
   return static_cast<uint64_t>(std::llround(std::min<double>(likely, kMaxBlockBytes)));
 }
 
@@ -68,7 +68,7 @@ void HeapReplay::begin_sampling(uint32_t slot, const SamplingEvent& sampling, ui
   slots_[slot].sample_bytes = static_cast<double>(sampling.sample_bytes);
   slots_[slot].whole_bytes = sampling.whole_bytes > 0 ? sampling.whole_bytes : UINT64_MAX;
   slots_[slot].context_valid_for = 0;
-  if (sampling.sample_bytes == 0) return;  // all of them from here on
+  if (sampling.sample_bytes == 0) return;  // all blocks from here on
   sample_bytes_ = slots_[slot].sample_bytes;
   if (!sampled_since_) sampled_since_ = ticks;
 }
@@ -83,7 +83,7 @@ void HeapReplay::renew_context(Slot& slot, const Event& event) {
   slot.context_valid_for = allocation_context_.version();
 }
 
-/// A block that is gone though nobody saw it go: its address has another one.
+/// Ends a block that was freed without an event: its address has another block now.
 void HeapReplay::end_unseen(BlockNumber number) {
   const Block block = blocks_.block(number);
   ++troubles_.repairs;
@@ -91,7 +91,7 @@ void HeapReplay::end_unseen(BlockNumber number) {
   usable_.current -= usable_bytes(block);
 }
 
-/// Takes its number.
+/// Makes the block and takes its number.
 PeakFinder::NewBlock HeapReplay::new_block(Slot& slot, const Event& event, BlockNumber number) {
   allocation_context_.enter_rule(event, event.stack);
   if (slot.context_valid_for != allocation_context_.version()) [[unlikely]]
@@ -132,7 +132,7 @@ void HeapReplay::free(const Event& event, Match match) {
 }
 
 void HeapReplay::realloc_begin(Slot& slot, const Event& event, Match match) {
-  if (slot.reallocating) {  // its end never came: the writer lost it
+  if (slot.reallocating) {  // the writer lost its end
     ++troubles_.repairs;
     put_back_old_block(slot, match);
   }
@@ -143,7 +143,7 @@ void HeapReplay::realloc_begin(Slot& slot, const Event& event, Match match) {
     return;
   }
   if (arenas_.has_heap_blocks()) arenas_.heap_freed(event.address, event.ticks);
-  // Counted until the end, but its address may be handed out before.
+  // It counts until the end of the realloc, but its address may be handed out before.
   slot.old_address = event.address;
   blocks_.move_away(match.block());
 }

@@ -1,9 +1,8 @@
-// The heap's part of a replay: the live blocks, and the reallocs that are under way. Every hot
-// record of a log goes through take(). BlockMatcher has found out before which block each event is
-// about.
+// The heap's part of a replay: the live blocks, and open reallocs. Every hot record of a log goes
+// through take(). BlockMatcher has already found which block each event is about.
 //
 // A realloc is logged in two halves. The old block counts until the second half, so that the sum
-// has no dip. But its address is free from the first half on: another thread may be handed it.
+// has no dip. But its address is free from the first half on: another thread may be given it.
 //
 //   REALLOC_BEGIN a   lies at a: –    old_block a   counted: a
 //   (another thread's ALLOC a)        …             counted: a and the new a
@@ -31,7 +30,8 @@ class HeapReplay {
   HeapReplay(const LogReader& log, LiveMemory& live, AllocationContext& allocation_context,
              ArenaTable& arenas, ReplayTroubles& troubles);
 
-  /// Of any event, ahead of it. Without a look at what event it is, which would be guessed wrong.
+  /// Fetches what an event will need; called for any event, some events ahead. It does not ask what
+  /// event it is: that would be a branch that the processor guesses wrong.
   void prefetch(const Event& event, Match match) const {
     blocks_.prefetch(match.block());
     if (live_.finds_groups_at_once()) [[unlikely]]
@@ -41,27 +41,29 @@ class HeapReplay {
 
   void begin_sampling(uint32_t slot, const SamplingEvent& sampling, uint64_t ticks);
 
-  /// The block that an address lies in, if any.
+  /// The block that an address lies in, if there is one.
   std::optional<Block> block_around(uint64_t address) const { return blocks_.around(address); }
-  /// Usable bytes: requested bytes and what the allocator rounds them up by.
+  /// Usable bytes: requested bytes, and the slack.
   const Gauge& usable() const { return usable_; }
-  /// Mean of the sample that blocks are, or were at the end; 0: none was taken.
+  /// The mean of the sample that the log has at its end; 0: it has all blocks.
   uint64_t sample_bytes() const { return static_cast<uint64_t>(sample_bytes_); }
-  /// When the log turned from all blocks to a sample; none: it did not.
+  /// When the log changed from all blocks to a sample; none: it did not.
   std::optional<uint64_t> sampled_since() const { return sampled_since_; }
 
  private:
   /// What is known of one writer.
   struct Slot {
-    ContextId context{};             // of heap blocks that its thread allocates
-    PeakFinder::Counting counting;   // of the groups of that context
-    uint64_t context_valid_for = 0;  // AllocationContext::version() when it was made; 0: none yet
-    double sample_bytes = 0;         // mean of the sample that its blocks are; 0: all
-    uint64_t whole_bytes = UINT64_MAX;  // of a sample: blocks of so many bytes are all there
-    ContextId whole_context{};          // of these
+    ContextId context{};            // context of the heap blocks that its thread allocates
+    PeakFinder::Counting counting;  // how groups of that context are counted
+    // AllocationContext::version() then; 0: there is no context yet.
+    uint64_t context_valid_for = 0;
+    double sample_bytes = 0;  // mean of the sample of its blocks; 0: it has all
+    // In a sample: blocks of so many bytes and more are all there.
+    uint64_t whole_bytes = UINT64_MAX;
+    ContextId whole_context{};  // context of such blocks
     PeakFinder::Counting whole_counting;
     bool reallocating = false;
-    BlockNumber old_block = kNoBlock;  // while reallocating; kNoBlock: not known
+    BlockNumber old_block = kNoBlock;  // during a realloc; kNoBlock: not known
     uint64_t old_address = 0;
   };
 
@@ -80,7 +82,7 @@ class HeapReplay {
 
   LiveMemory& live_;
   AllocationContext& allocation_context_;
-  ArenaTable& arenas_;  // told of the end of blocks that arenas share out
+  ArenaTable& arenas_;  // is told of the end of blocks that arenas share out
   ReplayTroubles& troubles_;
   LiveBlocks blocks_;
   std::vector<Slot> slots_;

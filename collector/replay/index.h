@@ -1,5 +1,5 @@
-// Numbers of things that lie in a table. One kind is not taken for another, nor any number for one:
-// that must be said. What indexes a table is its number.
+// Typed numbers of things that lie in a table. A number of one kind, or a plain number, becomes one
+// of another kind only by an explicit conversion. Any of them can be an index.
 //
 //   GroupId group{7};              table[group]
 //   ScopeListId list = group;      does not compile
@@ -12,7 +12,7 @@
 
 namespace gpupeak::collector {
 
-/// `Of`: what it is a number of; a name alone.
+/// `Of` names what is numbered; the type is never defined.
 template <class Of>
 class Index {
  public:

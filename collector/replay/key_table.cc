@@ -42,7 +42,8 @@ uint32_t KeyTable::take_beyond(Bucket& home, uint64_t key) {
   return *number;
 }
 
-/// One that is not there; some place is free. `way`: how many buckets it has gone on.
+/// Adds a key that is not there; some bucket must have room. `way`: how many buckets it has gone
+/// on.
 uint32_t& KeyTable::add(uint64_t key, size_t& way) {
   Bucket* at = &buckets_[home(hash(key))];
   unsigned free;
@@ -54,10 +55,10 @@ uint32_t& KeyTable::add(uint64_t key, size_t& way) {
   return at->numbers[first(free)];
 }
 
-/// By half: while it is gone through little is waited for, and what stays empty takes cache. In its
-/// own memory, from the last bucket to the first, since keys move towards the end. One that gets a
-/// place in a bucket which is still to be emptied gets it again when that is; those for which their
-/// bucket has no room come last.
+/// Grows by half: growing is fast, since it goes through memory in order, and empty buckets would
+/// take cache. It grows in place, from the last bucket to the first, since keys move towards the
+/// end. A key may go into a bucket that is yet to be emptied, and then comes up again there. Keys
+/// for which a bucket has no room come last.
 void KeyTable::grow() {
   const size_t old_count = bucket_count_;
   const size_t new_count = old_count + old_count / 2;

@@ -1,18 +1,18 @@
-// Numbers by 64-bit keys: a hash table whose buckets are a cache line each. Which line an event
-// hits nobody can guess, and what it waits for is that line; so a key lies in the bucket that its
-// hash says, whose five are compared without a branch. Keys for which there is no room go on to the
-// next bucket. Of these a bucket counts in eight parts, by their hashes, how many there are: a
-// search ends where none of the key's part has gone on, so that a key which is nowhere is looked
-// for in one bucket nearly always.
+// A hash table of numbers by 64-bit keys. A bucket is a cache line, since an event waits for a
+// cache line that the processor cannot guess. A key lies in the bucket that its hash names; the
+// bucket's five keys are compared without a branch. A key for which there is no room goes on to the
+// next bucket. Each bucket counts the keys that went on, in eight parts by their hashes. A search
+// ends where no key of the same part has gone on, so that a key that is not there costs one bucket
+// nearly always.
 //
 //   bucket   keys                 numbers          gone on
 //     7      A   B   C   D   E    3  0  9  1  6    0 1 0 0 0 0 0 0
 //     8      G   F   -   -   -    5  2             0 0 0 0 0 0 0 0    F belongs to 7
 //
-// Somebody may have made a log whose keys all belong to one bucket. Where a key has to go on for
-// long all are spread anew, in a way that nobody could know.
+// A log can be made so that all its keys belong to one bucket. If a key has to go on far, all keys
+// are spread anew with a random multiplier, which nobody can know.
 //
-// Live blocks, by their addresses, and groups of sites lie in such.
+// Used for live blocks by their addresses, and for groups by their sites.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class KeyTable {
   size_t size() const { return size_; }
   void prefetch(uint64_t key) const { prefetch_line(&buckets_[home(hash(key))]); }
 
-  /// nullptr if the key, which must not be 0, is not there.
+  /// The key's number; nullptr: the key is not there. The key must not be 0.
   const uint32_t* find(uint64_t key) const {
     const Bucket& bucket = buckets_[home(hash(key))];
     const unsigned found = places(bucket, key);
@@ -41,8 +41,8 @@ class KeyTable {
     return gone_on(bucket, key) == 0 ? nullptr : find_beyond(bucket, key);
   }
 
-  /// The key's number, valid until the next claim; if it was not there yet, which `added` tells,
-  /// any.
+  /// The key's number; the reference is valid until the next claim. `added`: the key was not there,
+  /// and the number has no meaning until it is set.
   uint32_t& claim(uint64_t key, bool& added) {
     Bucket& bucket = buckets_[home(hash(key))];
     const unsigned found = places(bucket, key), free = places(bucket, kFree);
@@ -68,11 +68,11 @@ class KeyTable {
   }
 
  private:
-  static constexpr uint64_t kFree = 0;  // as of zeroed memory
+  static constexpr uint64_t kFree = 0;  // as in zeroed memory
   static constexpr size_t kBucketKeys = 5;
   static constexpr size_t kFirstBuckets = 1024;
-  static constexpr uint32_t kMostCounted = 15;  // and more: no longer counted
-  static constexpr size_t kLongWay = 64;        // buckets; of a million keys none goes so far
+  static constexpr uint32_t kMostCounted = 15;  // 15 means 15 or more: no longer counted
+  static constexpr size_t kLongWay = 64;        // buckets; no key of a million goes so far
   struct alignas(64) Bucket {
     std::array<uint64_t, kBucketKeys> keys;
     std::array<uint32_t, kBucketKeys> numbers;
@@ -80,7 +80,7 @@ class KeyTable {
   };
   static_assert(sizeof(Bucket) == 64);
 
-  /// A bit for each place that has the key.
+  /// A bit for each place in the bucket that has the key.
   static unsigned places(const Bucket& bucket, uint64_t key) {
     unsigned places = 0;
 #pragma GCC unroll 5
@@ -92,11 +92,12 @@ class KeyTable {
     return static_cast<size_t>(std::countr_zero(places));
   }
 
-  /// Addresses, whose last four bits are mostly 0, are spread as evenly as small numbers.
+  /// The rotation spreads addresses, whose last four bits are mostly 0, as evenly as small numbers.
   uint64_t hash(uint64_t key) const {
     return std::rotr(key, 4) * multiplier_;
   }
-  /// In the order of the hashes, so that a table which grows is gone through in one direction.
+  /// Buckets are in the order of the hashes, so that growing goes through the table in one
+  /// direction.
   static size_t home(uint64_t hash, size_t buckets) {
     return (hash >> 32) * buckets >> 32;
   }
@@ -120,7 +121,7 @@ class KeyTable {
     return buckets * kBucketKeys * 6 / 10;
   }
 
-  // Where the key's own bucket is not enough.
+  // Used if the key's own bucket is not enough.
   [[gnu::noinline]] const uint32_t* find_beyond(const Bucket& home, uint64_t key) const;
   [[gnu::noinline]] uint32_t& claim_beyond(Bucket& home, uint64_t key, bool& added);
   [[gnu::noinline]] uint32_t take_beyond(Bucket& home, uint64_t key);

@@ -84,13 +84,14 @@ void DeviceLedger::attribute(const DriverReadingEvent& reading, const TrackedByt
     item.bytes += moved;
     ++item.count;
   } else {
-    // Managed memory takes memory when it is touched, which no call tells: what nothing else
-    // explains is its, up to as much as there is of it. The rest stays unexplained.
+    // Managed memory takes memory when it is touched, and no call shows that. So it gets what
+    // nothing else explains, up to as much as there is of it. The rest stays unexplained.
     int64_t& resident = causes_[GPUPEAK_LEDGER_MANAGED];
     const int64_t before = resident;
     const auto most = std::max(resident, static_cast<int64_t>(managed_pages_.bytes()));
     resident = std::clamp<int64_t>(resident + moved, std::min<int64_t>(resident, 0), most);
-    // So does the host's, where it is of the same memory; what the process had at the start may go.
+    // So does the host's memory, if it is the same as the device's. What the process had at the
+    // start may become less.
     const int64_t grown = static_cast<int64_t>(tracked.host) - host_at_start_;
     host_ = std::clamp(host_ + moved - (resident - before), std::min(host_, -host_at_start_),
                        std::max(host_, grown));
@@ -131,11 +132,11 @@ std::optional<LedgerSnapshot> DeviceLedger::on_failed_allocation(uint64_t used,
 }
 
 uint64_t DeviceLedger::joined_with(const DriverReadingEvent& reading) const {
-  // Before its first context this process held nothing: the rest of what moved is the others'.
+  // Before its first context this process held nothing, so the rest of what moved is the others'.
   if (reading.cause != GPUPEAK_LEDGER_CONTEXT || !reading.own || !start_) return 0;
   const int64_t joined =
       static_cast<int64_t>(reading.used) - last_used_ - static_cast<int64_t>(*reading.own);
-  // NVML names no process for some MiB that a context takes.
+  // A context takes some MiB that NVML counts for no process.
   constexpr int64_t kOfNobody = 16 << 20;
   if (joined < kOfNobody) return 0;
   return std::min(static_cast<uint64_t>(joined), *reading.others);
@@ -158,7 +159,7 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   if (!highest_ || reading.used > highest_->used) highest_ = Point{ticks, reading.used};
   add_to_curve({ticks, reading.used});
   if (reading.uncertain && any_) {
-    // What moved is told by the next one that is not.
+    // The next certain reading shows what moved.
     ++uncertain_;
     external_ = external_before;
     if (reading.cause != GPUPEAK_LEDGER_NONE) {
@@ -169,7 +170,8 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   }
   if (!any_) {
     any_ = true;
-    // Before the first context it is what was there before us; else the context is in it already.
+    // Before the first context the reading is what was there before us. Later it has the context in
+    // it.
     if (!had_context_ && reading.cause == GPUPEAK_LEDGER_NONE) start_ = reading.used;
     base_ = used - now_physical;
     host_at_start_ = static_cast<int64_t>(tracked.host);

@@ -1,8 +1,9 @@
-// What the driver's own figure of a device's memory in use is made of: replays the readings of a
-// log (preload/track/ledger.h takes them) beside the tracked memory. A reading that ends a bracket
-// gives what moved since the one before, less what tracked memory moved by, to the bracket's cause.
-// What no cause, kind or rounding explains is left as `unexplained`, so that the rows of a snapshot
-// always add up to the reading, to the byte. Replay drives it; the summary reads it. In MiB:
+// Takes apart the driver's own figure of a device's memory in use. It goes through the readings of
+// a log (preload/track/ledger.h takes them) beside the tracked memory. A reading that ends a
+// bracket shows by how much the figure moved since the reading before. What tracked memory moved by
+// is subtracted, and the rest goes to the bracket's cause. What no cause, kind or rounding explains
+// is `unexplained`, so that the rows of a snapshot always add up to the reading, to the byte.
+// Replay calls it; the summary reads it. In MiB:
 //
 //   reading at the end of    used  tracked   moved by   of it tracked   the rest goes to
 //   (the first)                 4        0                              start
@@ -32,16 +33,16 @@ struct TrackedBytes {
   uint64_t vmm = 0;
   uint64_t array = 0;
   uint64_t graph = 0;
-  uint64_t others = 0;  ///< kinds in the sum that no line above names: as the driver was asked
-  uint64_t host = 0;    ///< the process's own, where the device's memory is the host's
+  uint64_t others = 0;  ///< kinds that count but have no line above, in bytes that were asked for
+  uint64_t host = 0;    ///< the process's host memory, if the device's memory is the host's
   /// The bytes of a kind that counts into the device's sum.
   uint64_t& of(uint8_t kind);
   uint64_t total() const { return linear + pool_used + vmm + array + graph + others; }
 };
 
-/// The pages of linear or managed memory: blocks of up to 1 MiB share pages of 2 MiB, larger ones
-/// have whole pages of their own (docs/driver-behaviour.md), so that the pages touched are the
-/// memory taken.
+/// The pages of linear or managed memory. Blocks of up to 1 MiB share pages of 2 MiB, larger ones
+/// have whole pages of their own (docs/driver-behaviour.md). So the pages touched are the memory
+/// that the driver takes.
 class PageCount {
  public:
   void add(uint64_t address, uint64_t bytes);
@@ -85,16 +86,16 @@ class DeviceLedger {
 
   void context_created() { had_context_ = true; }
   void on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked, uint64_t ticks);
-  /// What the driver said was in use when an allocation failed, taken apart as a reading is.
-  /// Nothing is learned from it: a bracket may be open, and what moves then is its own. nullopt if
+  /// Takes apart what the driver said was in use when an allocation failed, as it does a reading.
+  /// It changes no causes: a bracket may be open, and what moves then belongs to that. nullopt if
   /// there are no readings.
   std::optional<LedgerSnapshot> on_failed_allocation(uint64_t used, const TrackedBytes& tracked,
                                                      uint64_t ticks);
 
   PageCount& pages() { return pages_; }
-  /// Of managed memory, as if all of it were on the device: it cannot take more.
+  /// Pages of managed memory, as if all of it were on the device. It cannot take more than that.
   PageCount& managed_pages() { return managed_pages_; }
-  /// The certain reading at which most was tracked, so the one nearest to the peak in bytes.
+  /// The certain reading at which most was tracked: the nearest one to the peak in bytes.
   const std::optional<LedgerSnapshot>& at_peak() const { return at_peak_; }
   const std::optional<LedgerSnapshot>& last() const { return last_; }
   /// The largest reading.
@@ -106,15 +107,15 @@ class DeviceLedger {
   uint64_t overlaps() const { return overlaps_; }
   uint64_t uncertain() const { return uncertain_; }
   const std::map<ItemKey, Item>& items() const { return items_; }
-  /// The readings over time; of many, the highest of each few.
+  /// The readings over time. Of many, each few in a row are one point, their highest.
   const std::vector<Point>& curve() const { return curve_; }
 
  private:
   static constexpr size_t kMostPoints = 4096;
 
   int64_t physical(const TrackedBytes& tracked) const;
-  /// What other processes have taken while this one made its first context. The same moment tells
-  /// how much they held before.
+  /// What other processes took while this one made its first context. At that reading `others` is
+  /// known for the first time, so this has to be subtracted from it.
   uint64_t joined_with(const DriverReadingEvent& reading) const;
   void add_to_curve(Point point);
   void attribute(const DriverReadingEvent& reading, const TrackedBytes& tracked, int64_t moved);
@@ -127,7 +128,7 @@ class DeviceLedger {
   bool any_ = false;
   int64_t last_used_ = 0, last_physical_ = 0;
   std::optional<uint64_t> start_;
-  int64_t base_ = 0;  ///< what was in use at the first reading beyond tracked memory
+  int64_t base_ = 0;  ///< what was in use beyond tracked memory at the first reading
   std::optional<uint64_t> others_at_start_;
   int64_t external_ = 0;
   std::array<int64_t, GPUPEAK_LEDGER_LIMIT> causes_{};
@@ -137,10 +138,10 @@ class DeviceLedger {
   std::optional<Point> highest_;
   std::optional<uint64_t> own_peak_, reserved_;
   uint64_t overlaps_ = 0, uncertain_ = 0;
-  uint8_t pending_cause_ = GPUPEAK_LEDGER_NONE;  ///< of an uncertain reading
+  uint8_t pending_cause_ = GPUPEAK_LEDGER_NONE;  ///< the cause of an uncertain reading
   ItemKey pending_item_{};
   std::vector<Point> curve_;
-  size_t points_merged_ = 1;  ///< readings a point of the curve
+  size_t points_merged_ = 1;  ///< how many readings a point of the curve stands for
   size_t in_last_point_ = 0;
 };
 

@@ -1,6 +1,6 @@
-// The live heap blocks, by their number (block_matcher.h gives it). What an event waits for is the
-// line of its block, so an entry has 16 bytes: none lies across two lines. Sizes that do not fit,
-// of a MiB and more, are kept beside.
+// The live heap blocks, by their number (block_matcher.h makes it). An event waits for its block's
+// cache line, so an entry has 16 bytes, and none lies across two lines. Blocks whose size or slack
+// does not fit, of a MiB and more, are kept in a map.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ namespace gpupeak::collector {
 
 struct Block {
   uint64_t address = 0;
-  uint64_t bytes = 0;   ///< as it counts in the sums
+  uint64_t bytes = 0;   ///< bytes that count in the sums
   int32_t slack = 0;    ///< usable bytes - bytes asked for
-  ContextId context{};  ///< it was allocated in
+  ContextId context{};  ///< in which it was allocated
 };
 
 class LiveBlocks {
  public:
-  /// Any number may be asked for.
+  /// `number` may be out of range.
   void prefetch(BlockNumber number) const { entries_.prefetch(number); }
   Block block(BlockNumber number) const {
     const Entry& entry = entries_[number];
@@ -32,7 +32,7 @@ class LiveBlocks {
     return {entry.address, entry.size >> kSlackBits,
             static_cast<int32_t>(entry.size & ((1u << kSlackBits) - 1)), entry.context};
   }
-  /// A new number is the next one.
+  /// `number` is one that there is, or the next one.
   void set(BlockNumber number, const Block& block) {
     Entry& entry = number == entries_.size() ? entries_.append() : entries_[number];
     if (entry.size == kLarge) [[unlikely]]
@@ -53,18 +53,19 @@ class LiveBlocks {
     entry.address = 0;
     entry.size = 0;
   }
-  /// For around() alone: nothing lies there for a while, or there again.
+  /// From move_away() to move_back(), around() does not find the block.
   void move_away(BlockNumber number) { entries_[number].address = 0; }
   void move_back(BlockNumber number, uint64_t address) { entries_[number].address = address; }
 
-  /// The block that an address lies in, if any; of several the one that begins last. Looks at all.
+  /// The block that an address lies in, if there is one; of several the one that begins last. Looks
+  /// at all blocks.
   std::optional<Block> around(uint64_t address) const;
 
  private:
   static constexpr unsigned kSizeBits = 32, kSlackBits = 12;
   static constexpr uint32_t kLarge = UINT32_MAX;
   struct Entry {
-    uint64_t address;  // 0: no block lies there now
+    uint64_t address;  // 0: the number has no block, or it has moved away
     ContextId context;
     uint32_t size;  // bytes and slack, or kLarge
   };

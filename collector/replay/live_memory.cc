@@ -16,7 +16,7 @@ LiveMemory::LiveMemory(ReplayObserver* observer, uint32_t integrated)
 }
 
 uint64_t LiveMemory::bytes_of(int32_t device, uint8_t kind) const {
-  if (device < 0) return 0;  // of an unknown device nothing is counted
+  if (device < 0) return 0;  // nothing is counted for an unknown device
   const ScopeId* scope = sites_.find_scope(ScopeKey::device(device, kind_name(kind)).text());
   return scope != nullptr ? peaks_.scope(*scope).current : 0;
 }

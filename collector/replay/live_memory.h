@@ -1,5 +1,5 @@
 // All live memory, by who holds it. The parts of the replay (heap, device, mappings) count blocks
-// in and out here and nowhere else, so an observer is told of every change.
+// in and out here and nowhere else, so that an observer is told of every change.
 //
 // in    "group 7 got a block of 100 bytes"
 // out   PeakFinder counts it for each scope of the group; the observer, if there is one, is told
@@ -23,13 +23,13 @@ class LiveMemory {
   LiveMemory(const LiveMemory&) = delete;
   LiveMemory& operator=(const LiveMemory&) = delete;
 
-  /// Blocks of the heap.
+  /// Heap blocks.
   void count_in(const PeakFinder::NewBlock& block, uint64_t ticks) {
     const GroupId group = peaks_.add(block, ticks);
     if (observer_ != nullptr) [[unlikely]]
       tell({group, static_cast<int64_t>(block.bytes), +1, true});
   }
-  /// `temporary`: it was freed at once.
+  /// `temporary`: the block was temporary.
   void count_out(const PeakFinder::OldBlock& block, bool temporary = false) {
     const GroupId group = peaks_.remove(block, temporary);
     if (observer_ != nullptr) [[unlikely]]
@@ -45,13 +45,14 @@ class LiveMemory {
          {new_group, static_cast<int64_t>(new_block.bytes), +1, true}}};
     observer_->on_step(step);
   }
-  /// An observer is told of groups, so that they are found on this thread, whose lines that takes.
+  /// True if there is an observer, since it is told of groups. Groups are then found on this
+  /// thread, so it must fetch their lines.
   bool finds_groups_at_once() const { return peaks_.finds_groups_at_once(); }
   void prefetch(const Site& site, BlockNumber block) const {
     peaks_.sites().prefetch(site);
     peaks_.sites().prefetch(block);
   }
-  // All else.
+  // Other memory.
   void count_in(GroupId group, uint64_t bytes, uint64_t ticks) {
     peaks_.add(group, bytes, ticks);
     if (observer_ != nullptr) tell({group, static_cast<int64_t>(bytes), +1, true});
@@ -60,7 +61,7 @@ class LiveMemory {
     peaks_.remove(group, bytes);
     if (observer_ != nullptr) tell({group, -static_cast<int64_t>(bytes), -1, false});
   }
-  /// All parts of `step` at once.
+  /// Applies all parts of `step` at once.
   void apply(std::span<const PeakFinder::Change> step, uint64_t ticks) {
     peaks_.apply(step, ticks);
     if (observer_ != nullptr) [[unlikely]]
@@ -77,7 +78,7 @@ class LiveMemory {
   uint64_t host_bytes() const { return peaks_.scope(host_scope_).current; }
   uint64_t bytes_of(int32_t device, uint8_t kind) const;
   uint64_t host_bytes_of(uint8_t kind) const;
-  /// For a border of phases: its maximum begins anew.
+  /// The figures for a border of phases. The maximum since the last border begins anew.
   PhaseMoment moment(uint64_t ticks);
 
  private:

@@ -6,7 +6,7 @@
 #include "gpupeak/pages.h"
 
 namespace gpupeak::collector {
-/// What nobody may touch is addresses only.
+/// Memory without any access is only addresses, and does not count.
 void MappingTable::count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
                          Changes& changes) {
   if (mapping.prot == 0) return;
@@ -50,7 +50,8 @@ void MappingTable::map(uint64_t address, uint64_t bytes, uint32_t prot, uint8_t 
   count(address, mapping, +1, true, changes);
 }
 
-/// An allocator that commits a reserved range step by step must not leave a piece for every step.
+/// Joins two mappings that are alike: an allocator that commits a reserved range step by step would
+/// leave a piece for every step.
 void MappingTable::join_with_previous(Map::iterator it, Changes& changes) {
   if (it == mappings_.begin() || it == mappings_.end()) return;
   const auto before = std::prev(it);
@@ -88,7 +89,7 @@ bool MappingTable::protect(uint64_t address, uint64_t bytes, uint32_t prot, Chan
 }
 
 void MappingTable::remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {
-  remap_failed(slot, changes);  // one that a jump has left
+  remap_failed(slot, changes);  // an earlier remap that never ended: a longjmp left it
   const uint64_t end = address + whole_pages(bytes);
   auto& pieces = moving_[slot];
   if (end <= address) return;

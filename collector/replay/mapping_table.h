@@ -1,7 +1,7 @@
-// The process's mappings as intervals, and what each change of them means for the sums: unmapping
-// part of one splits it, mapping over one replaces it, protecting anonymous memory against every
-// access turns it into mere addresses. Replay keeps one; every operation yields the parts of one
-// step for PeakFinder.
+// The process's mappings as intervals, and what each change of them means for the sums. Unmapping a
+// part of a mapping splits it; mapping over it replaces it; taking all access to anonymous memory
+// away leaves only addresses, which do not count. Replay keeps one. Each operation gives the parts
+// of one step for PeakFinder.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,26 @@ namespace gpupeak::collector {
 class MappingTable {
  public:
   using Changes = std::vector<PeakFinder::Change>;
-  /// The group for memory of `kind` mapped by the call under way.
+  /// The group of memory of `kind` that the current call maps.
   using GroupOf = std::function<GroupId(uint8_t kind)>;
 
-  /// Sizes are rounded up to 4 KiB. Each operation appends to `changes`.
+  /// Maps a range. Sizes are rounded up to 4 KiB. Each operation appends to `changes`.
   void map(uint64_t address, uint64_t bytes, uint32_t prot, uint8_t kind, GroupId group,
            Changes& changes);
   void unmap(uint64_t address, uint64_t bytes, Changes& changes);
-  /// False: nothing was done, since mappings without number have been protected again and again.
+  /// Changes the protection of a range. False: nothing was done, since a damaged log protects very
+  /// many mappings again and again (kMostMappings).
   bool protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes);
-  /// What lies there is counted on, but lies nowhere, until the slot's remap() or remap_failed():
-  /// the addresses may be others' before the move is logged.
+  /// From here to the slot's remap() or remap_failed(), what lies there still counts but has no
+  /// addresses: another mapping may be given them before the move is logged.
   void remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
   void remap_failed(uint32_t slot, Changes& changes);
   struct Move {
     uint64_t old_address, old_bytes, new_address, new_bytes;
   };
-  /// The new range keeps the kind and the protection of what was at the start of the old one. What
-  /// was never seen mapped stays unseen. Without remap_begins(), as in older logs, the old range is
-  /// what lies there now; `old_bytes` 0: it stays.
+  /// Moves a range. The new range has the kind and protection of the first mapping of the old one.
+  /// What was never seen mapped stays unseen. Without remap_begins(), as in older logs, the old
+  /// range is what lies there now. `old_bytes` 0: it stays.
   void remap(uint32_t slot, const Move& move, const GroupOf& group_of, Changes& changes);
 
   size_t size() const { return mappings_.size(); }
@@ -47,9 +48,9 @@ class MappingTable {
     uint8_t kind;
     bool operator==(const Mapping&) const = default;
   };
-  using Map = std::map<uint64_t, Mapping>;  // by start; never overlapping
-  /// Mappings that one call may protect at any time, and those beyond that all may together: a
-  /// second or two. Real programs protect what they have mapped in one piece.
+  using Map = std::map<uint64_t, Mapping>;  // by start; they never overlap
+  /// How many mappings each call may protect, and how many more all calls together may: that takes
+  /// a second or two. Real programs protect what they have mapped in one piece.
   static constexpr uint64_t kFewMappings = 64, kMostMappings = UINT64_C(1) << 25;
 
   static void count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
@@ -59,7 +60,7 @@ class MappingTable {
 
   Map mappings_;
   std::map<uint32_t, std::vector<Map::value_type>> moving_;  // by slot
-  uint64_t protected_ = 0;                                   // beyond kFewMappings a call
+  uint64_t protected_ = 0;  // mappings protected so far, beyond kFewMappings for each call
 };
 
 }  // namespace gpupeak::collector

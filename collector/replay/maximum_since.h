@@ -1,10 +1,10 @@
-// The largest of the values that came since a point in time, for any number of points.
+// The largest of the values that came since a point in time, for any number of such points.
 //
 //   add()     5   9   3   7          now() before each: 0 1 2 3
 //   since(0)  9   since(2)  7   since(3)  7   since(4)  0: nothing has come
 //
-// Kept are those values alone that no later one reaches, so they fall: 9 7. A value comes and goes
-// once, and a question is a search among them, however many points there are.
+// Only values that no later one reaches are kept, so they fall: 9 7. A value is added and removed
+// once, and since() is a binary search, however many points there are.
 #pragma once
 
 #include <algorithm>

@@ -24,7 +24,7 @@ uint32_t NameTable::id_of(std::string_view text) {
 std::string_view NameTable::text(uint32_t id) const {
   const size_t first = definitions_.strings().size();
   if (id < first) return definitions_.string(id);
-  return id - first < texts_.size() ? texts_[id - first] : std::string_view{};  // a damaged log's
+  return id - first < texts_.size() ? texts_[id - first] : std::string_view{};  // a damaged log
 }
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,5 @@
-// Names of phases, tags, marks and arenas as numbers: strings of the log, and behind them those
-// that records write out and those of rules.
+// Names of phases, tags, marks and arenas as numbers. Strings of the log keep their ids; names that
+// records write out, and names of rules, have numbers behind these.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@ class NameTable {
  public:
   explicit NameTable(const Definitions& definitions) : definitions_(definitions) {}
 
-  /// Of a name that the log defines or, where `name` is 0, writes out.
+  /// The number of a record's name: the log's string `name` or, where that is 0, `text`.
   uint32_t id(uint32_t name, std::string_view text);
-  /// Of a name that no record gives: that of the log's first string with this text, if it has one.
+  /// The number of a name that no record gives: the log's first string with this text or, without
+  /// one, a number of its own.
   uint32_t id_of(std::string_view text);
   /// The name with this number.
   std::string_view text(uint32_t id) const;

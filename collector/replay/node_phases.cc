@@ -20,8 +20,8 @@ NodePhases::NodePhases(const LogReader& log, NameTable& names)
   if (!borders_.empty()) next_ticks_ = borders_.front().ticks;
 }
 
-/// Whether the session runs in this thread, or, if this one is in no call of ONNX Runtime, in
-/// another one.
+/// Whether the session runs in this thread. If this thread is in no call of ONNX Runtime: whether
+/// it runs in another one.
 bool NodePhases::runs(const PhaseTree& phases, uint32_t slot, uint64_t session) {
   const std::vector<Phase>& all = phases.phases();
   const auto is_run = [&](const Phase& phase) {
@@ -45,13 +45,13 @@ void NodePhases::pass(uint64_t ticks, const std::function<uint32_t(uint32_t tid)
     const PhaseLabel label{name_ids_[span.name], kPhaseNode, span.session};
     uint32_t& slot = slots_[border.span];
     if (border.is_end) {
-      // A thread that has ended has taken its phases along.
+      // If the thread has ended, its phases have ended with it.
       if (slot != kNoSlot && slot_of(span.tid) == slot)
         phases.pop({false, slot}, label, live.moment(border.ticks));
       continue;
     }
     slot = slot_of(span.tid);
-    if (slot == kNoSlot) continue;  // it has allocated nothing so far
+    if (slot == kNoSlot) continue;  // the thread has no event so far
     if (runs(phases, slot, span.session)) {
       phases.push({false, slot}, label, live.moment(border.ticks));
     } else {

@@ -1,12 +1,12 @@
-// The phases of one track that are open, the innermost last, or the ranges, the latest last. Any of
-// them may end, whatever lies above it: it is found by what its end says of it, its key.
+// The open phases of one track, the innermost last, or the open ranges, the latest last. Any of
+// them may end, even below others: its end names it by a key.
 //
 //   number    3         7          8
-//   phase     load      step 1     step 2       key of a phase: source, instance; of a range: its
-//   id
+//   phase     load      step 1     step 2
+//   key       of a phase: source and instance; of a range: its id
 //
-// Nothing here takes longer than the logarithm of how many are open: a small log can have tens of
-// thousands. Of a few, as most programs have them, it takes hardly anything.
+// Nothing here takes longer than the logarithm of how many are open, since a small log can have
+// tens of thousands. With a few, as in most programs, it takes hardly any time.
 #pragma once
 
 #include <algorithm>
@@ -31,21 +31,22 @@ namespace gpupeak::collector {
 struct OpenPhase {
   using Bytes = std::array<uint64_t, kPhaseSides>;
   using Key = std::pair<uint64_t, uint64_t>;
-  /// What a phase owns: bytes live, with all phases within; allocations, its own only.
+  /// What a phase owns: live bytes, also those of all phases within it; allocations of its own
+  /// only.
   struct Owned {
     Bytes live_bytes{}, alloc_count{};
   };
 
-  uint32_t phase = 0;  ///< PhaseId; 0: undecided
+  uint32_t phase = 0;  ///< PhaseId; 0: undecided (phase_tree.h)
   PhaseLabel label;
-  std::optional<Key> key;  ///< none: no end in the log means it
-  uint64_t range = 0;      ///< of ranges only
-  uint64_t number = 0;     ///< of the phase's instances
+  std::optional<Key> key;  ///< none: no event of the log ends it
+  uint64_t range = 0;      ///< the id of a range; else 0
+  uint64_t number = 0;     ///< the number among the phase's instances
   uint64_t begin_ticks = 0;
   Bytes start_bytes{};
-  uint64_t since = 0;  ///< of the maxima at borders
-  Owned owned;         ///< at the begin
-  /// Of an undecided one: what the rule's phase owned at this one's begin, and its peak until then.
+  uint64_t since = 0;  ///< when it began, as MaximumSince::now() of the borders
+  Owned owned;         ///< when it began
+  /// Of an undecided one: what the rule's phase owned when this one began, and its peak until then.
   Owned owned_by_rule;
   Bytes peak_of_rule{};
 };
@@ -64,7 +65,7 @@ class OpenPhases {
   const OpenPhase& innermost() const { return std::prev(places_.end())->second; }
   const Places& all() const { return places_; }
 
-  /// `number`: larger than those before.
+  /// `number` must be larger than those before.
   Place add(uint64_t number, const OpenPhase& open) {
     const Place place = put(number, open);
     if (index_)
@@ -73,7 +74,7 @@ class OpenPhases {
       make_index();
     return place;
   }
-  /// The last that was added with this key, or end().
+  /// The one that was added last with this key, or end().
   Place find(Key key) {
     if (index_) {
       const std::optional<uint64_t> number = index_->last(key);
@@ -85,7 +86,7 @@ class OpenPhases {
     return places_.end();
   }
   Place find(uint64_t number) { return places_.find(number); }
-  /// One that the program or a library opened, not a rule.
+  /// Whether the program or a library, and not a rule, opened a phase of this name.
   bool has_name(uint32_t name) const {
     if (index_) return index_->names.contains(name);
     return std::any_of(places_.begin(), places_.end(), [name](const auto& place) {
@@ -103,11 +104,11 @@ class OpenPhases {
   }
 
  private:
-  /// So many are gone through faster than an index is kept.
+  /// Up to so many, a search takes less time than keeping an index.
   static constexpr size_t kFew = 16;
 
   struct Index {
-    std::set<std::pair<Key, uint64_t>> keys;  // with numbers
+    std::set<std::pair<Key, uint64_t>> keys;  // key and number of each
     std::unordered_map<uint32_t, size_t> names;
 
     void add(const Places::value_type& place) {
@@ -141,8 +142,9 @@ class OpenPhases {
   }
 
   Places places_;
-  Places::node_type spare_;  // of the last that ended: most loops open one phase again and again
-  std::unique_ptr<Index> index_;  // where there are more than a few
+  // The node of the last that ended: most loops open one phase again and again.
+  Places::node_type spare_;
+  std::unique_ptr<Index> index_;  // only if there are more than kFew
 };
 
 }  // namespace gpupeak::collector

@@ -59,7 +59,7 @@ void PeakFinder::begin_run(ScopeListId list) const {
   for (const ScopeId id : scope_lists_[list]) {
     const Scope& scope = scopes_[id];
     run_.at_maximum |= scope.at_maximum;
-    // Damaged logs make sums that go round.
+    // In damaged logs sums wrap around.
     const auto room = static_cast<int64_t>(scope.peak - scope.current);
     run_.room = std::min(run_.room, scope.current > scope.peak ? 0 : std::max<int64_t>(room, 0));
   }
@@ -80,7 +80,7 @@ void PeakFinder::end_maxima_of_run() {
   run_.at_maximum = false;
 }
 
-/// An allocation that makes a new maximum of one of the run's scopes.
+/// An allocation that gives one of the run's scopes a new maximum.
 void PeakFinder::grow_beyond_run(uint64_t by, const Step& step) {
   const ScopeListId list = run_.list;
   settle();
@@ -162,7 +162,7 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks, bool kee
     scope.step = 0;
     scope.touched = false;
   }
-  // What a group holds between two parts of a step it does not hold at any time.
+  // Between two parts of a step a group may hold bytes that it has at no time: these do not count.
   const bool apart =
       changes.size() == 1 || (changes.size() == 2 && changes[0].group != changes[1].group);
   for (const Change& change : changes) {

@@ -1,13 +1,13 @@
-// Exact high-water marks, and who held the bytes then, in one pass. A group is what holders are
-// told apart by (site_table.h makes them), a scope is a sum that has a peak (a device, the host, a
-// kind …); every group counts into a fixed list of scopes. Replay drives it, the summary reads it.
+// Finds exact peaks, and who held the bytes then, in one pass. Holders are told apart by groups
+// (site_table.h makes them). A scope is a sum that has a peak (a device, the host, a kind …). Every
+// group counts into a fixed list of scopes. Replay calls it, the summary reads it.
 //
-// How: the ends of peaks are numbered, and a scope keeps the number of its last one. While the sum
-// stands at a new maximum, what each group holds now is what it holds at the peak, and nothing need
-// be stored. The first change that makes no new maximum ends that state; from then on a group
-// stores what it holds just before it changes for the first time since. O(1) an event, memory
-// O(groups). Of equal maxima the first one wins. Two groups in one scope; what a group has stored
-// is shown with the number of the end that it was stored after:
+// How it works: the ends of peaks are numbered, and a scope keeps the number of its last one. While
+// the sum is at a new maximum, what each group holds now is what it holds at the peak, so nothing
+// is stored. The first change that makes no new maximum ends that state. From then on a group
+// stores what it holds just before it changes for the first time since. That is O(1) for an event,
+// and memory O(groups). Of equal maxima the first one wins. An example with two groups in one
+// scope; (n) after a stored value is the number of the last end when it was stored:
 //
 //   change    sum  peak  end      A holds  stored     B holds  stored
 //   A +100    100   100    0          100  –                0  –
@@ -18,10 +18,11 @@
 //   finish          240    2            0   60 (2)        180  180 (2)   60 + 180 = 240
 //
 // Most changes in a row are of groups that count into the same scopes, the heap's, and make no new
-// maximum: such a run is one sum for all of its scopes, which get it when somebody looks.
+// maximum. Such a run is added up in one sum for all of its scopes, which get it when somebody
+// reads them.
 //
-// Blocks of the heap come and go by their numbers: which group has them is found by whoever counts
-// (group_accounts.h), and is not known here.
+// Heap blocks come and go by their numbers. Whoever counts finds their groups (group_accounts.h);
+// they are not known here.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +36,8 @@
 
 namespace gpupeak::collector {
 
-using OwnerId =
-    Index<struct OfOwners>;  ///< whatever the caller wants a plain sum for; small numbers
+/// Anything for which the caller wants a plain sum; small numbers.
+using OwnerId = Index<struct OfOwners>;
 
 class PeakFinder {
  public:
@@ -44,13 +45,14 @@ class PeakFinder {
     uint64_t current = 0;  ///< bytes
     uint64_t peak = 0;     ///< bytes
     uint64_t peak_ticks = 0;
-    GroupId peak_group = kNoGroup;  ///< whose allocation made the peak; a block's: after finish()
+    /// Whose allocation made the peak; if it was a heap block: after finish().
+    GroupId peak_group = kNoGroup;
     uint64_t peak_step_bytes = 0;   ///< what that allocation added
     uint64_t recent_max = 0;        ///< since the last take_recent_max()
-    std::optional<Site> peak_site;  // where a block was allocated that made the peak
-    int64_t step = 0;               // of the change under way
+    std::optional<Site> peak_site;  // the site, if a heap block made the peak
+    int64_t step = 0;               // what the current change adds
     bool at_maximum = false;        // nothing has changed since the last new maximum
-    bool touched = false;           // listed in touched_
+    bool touched = false;           // it is in touched_
   };
   using AtPeak = GroupAccounts::AtPeak;
   using Group = GroupAccounts::Group;
@@ -59,19 +61,19 @@ class PeakFinder {
     uint64_t live_bytes = 0;
     uint64_t alloc_count = 0;
   };
-  /// How a group is counted; all of one context are alike.
+  /// How a group is counted. All groups of one context are counted alike.
   struct Counting {
     ScopeListId scopes{};
     OwnerId owner{};
   };
-  /// One that is allocated.
+  /// A heap block that is allocated.
   struct NewBlock {
     BlockNumber number;
     uint64_t bytes;
     Site site;
-    Counting counting;  ///< of its site
+    Counting counting;  ///< of its site's context
   };
-  /// One that was, as it was counted then.
+  /// A heap block that is freed, as it was counted when it was allocated.
   struct OldBlock {
     BlockNumber number;
     uint64_t bytes;
@@ -86,36 +88,36 @@ class PeakFinder {
   };
 
   ScopeId add_scope();
-  /// At most kMaxScopesOfGroup scopes. Equal for equal ones.
+  /// The list of these scopes, at most kMaxScopesOfGroup. Equal lists have one id.
   ScopeListId scope_list(std::span<const ScopeId> scopes);
   GroupId add_group(std::span<const ScopeId> scopes);
-  /// The next context, whose sites are counted so.
+  /// Adds the next context. Its sites are counted as `counting` says.
   void add_context(Counting counting);
-  /// Found at once, which takes long if it is new.
+  /// The group of a site, found at once. That takes long for a new one.
   GroupId group_of(const Site& site, Counting counting);
-  /// Before the first block: whoever adds one wants to know its group.
+  /// Call it before the first block if add() must return the block's group.
   void find_groups_at_once() { accounts_.find_at_once(); }
 
   void add(GroupId group, uint64_t bytes, uint64_t ticks);
   void remove(GroupId group, uint64_t bytes);
-  /// These three say the groups of the blocks if groups are found at once, else kNoGroup.
+  /// These three return the groups of the blocks if groups are found at once, else kNoGroup.
   GroupId add(const NewBlock& block, uint64_t ticks);
-  /// `temporary`: counted as such beside the change.
+  /// `temporary`: it also counts as a temporary block.
   GroupId remove(const OldBlock& block, bool temporary = false);
-  /// One for another, in one step.
+  /// Replaces one block by another, in one step.
   struct Pair {
     GroupId old_group, new_group;
   };
   Pair replace(const OldBlock& old_block, const NewBlock& new_block, uint64_t ticks);
-  /// A block of it was temporary, as was found out later.
+  /// Counts a temporary block of a group, where that is known only after its free.
   void note_temporary(GroupId group) { accounts_.note({0, group, 0, GroupAccounts::kTemporary}); }
-  /// All of `changes` at one instant: neither a dip nor double counting in between.
+  /// Applies all changes at one instant, so that there is no dip and no double counting in between.
   void apply(std::span<const Change> changes, uint64_t ticks) { apply(changes, ticks, false); }
-  /// The same where bytes get another holder: a sum that this leaves as it is, and which stands at
-  /// its maximum, goes on standing there, with the new holders.
+  /// The same for bytes that only get another holder. A sum that does not change and is at its
+  /// maximum stays there, with the new holders.
   void regroup(std::span<const Change> changes, uint64_t ticks) { apply(changes, ticks, true); }
-  /// After the last change. Throws std::logic_error if the holders of a scope do not add up to its
-  /// peak.
+  /// Call it after the last change. Throws std::logic_error if the holders of a scope do not add up
+  /// to its peak.
   void finish();
 
   /// The scope's maximum since the last call.
@@ -128,17 +130,17 @@ class PeakFinder {
   size_t scope_count() const { return scopes_.size(); }
   const Group& group(GroupId id) const { return accounts_.group(id); }
   size_t group_count() const { return accounts_.group_count(); }
-  /// Of the groups, where they are sites'.
+  /// The groups that are sites'.
   const SiteGroups& sites() const { return accounts_.sites(); }
   bool finds_groups_at_once() const { return accounts_.finds_at_once(); }
   /// By OwnerId.
   std::span<const Owned> owned() const { return owned_; }
-  /// What `group` held at the peak of `scope`; nothing if it does not count into it. After
+  /// What `group` held at the peak of `scope`; nothing if it does not count into it. Call it after
   /// finish().
   AtPeak at_peak(GroupId group, ScopeId scope) const { return accounts_.at_peak(group, scope); }
 
-  /// visit(GroupId, const AtPeak&) for each that held bytes at that peak, by group: no more than
-  /// most_at_peak(). After finish().
+  /// Calls visit(GroupId, const AtPeak&) for each group that held bytes at that peak, by number: at
+  /// most most_at_peak() of them. Call it after finish().
   template <class Visit>
   void visit_at_peak(ScopeId scope, const Visit& visit) const {
     accounts_.visit_at_peak(scope, visit);
@@ -147,13 +149,13 @@ class PeakFinder {
 
  private:
   static constexpr ScopeListId kNoList{UINT32_MAX};
-  /// What the scopes of one list have not yet been told.
+  /// What the scopes of one list do not have yet.
   struct Run {
     ScopeListId list = kNoList;
-    bool at_maximum = false;  // any of them
+    bool at_maximum = false;  // one of the scopes is at its maximum
     int64_t sum = 0;
     int64_t largest = 0;
-    int64_t room = 0;  // a larger sum is a new maximum of one of them
+    int64_t room = 0;  // a larger sum is a new maximum of one of the scopes
   };
 
   void set_counting(GroupId group, Counting counting);
@@ -164,14 +166,14 @@ class PeakFinder {
     accounts_.note({0, id, 0, GroupAccounts::kPeakEnds});
     scope.at_maximum = false;
   }
-  /// Ends the run under way, if there is one.
+  /// Ends the current run, if there is one.
   void settle() const {
     if (run_.list != kNoList) tell_scopes();
   }
   void tell_scopes() const;
   void begin_run(ScopeListId list) const;
   void end_maxima_of_run();
-  /// Who allocates how much, when.
+  /// An allocation: who, how much, when.
   struct Step {
     GroupId group;
     std::optional<Site> site;
@@ -183,12 +185,12 @@ class PeakFinder {
   void grow_beyond_run(uint64_t by, const Step& step);
   void shrink(Counting counting, uint64_t by);
 
-  // Who looks settles what is under way, which changes nothing that he could see otherwise.
+  // Reading first settles the current run. That changes nothing else that a reader can see.
   mutable std::vector<Scope> scopes_;
   mutable Run run_;
   mutable GroupAccounts accounts_;
   std::vector<ScopeList> scope_lists_;
-  ChunkedArray<Counting> countings_;  // by group, of those whose changes say the group
+  ChunkedArray<Counting> countings_;  // by group, for changes that name their group
   std::vector<Owned> owned_;
   std::vector<ScopeId> touched_;
 };
@@ -202,7 +204,7 @@ inline void PeakFinder::raise(Scope& scope, const Step& step) {
   scope.at_maximum = true;
 }
 
-/// The sums of a list; `by` is what they grow by.
+/// Adds `by` to the sums of a list.
 inline void PeakFinder::grow(Counting counting, uint64_t by, const Step& step) {
   if (run_.list != counting.scopes) [[unlikely]]
     begin_run(counting.scopes);

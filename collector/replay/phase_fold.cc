@@ -7,11 +7,11 @@
 namespace gpupeak::collector {
 namespace {
 
-/// The heap of real programs differs a little from run to run; device memory does not.
+/// The heap of real programs differs a little from instance to instance; device memory does not.
 constexpr int64_t kHostNoiseBytes = 64 << 10;
 constexpr int64_t kHostNoisePart = 64;
 
-/// Exact for all `least` <= `most`, however far a damaged log sets them apart.
+/// Exact for all `least` <= `most`, even as far apart as in a damaged log.
 uint64_t distance(int64_t least, int64_t most) {
   return static_cast<uint64_t>(most) - static_cast<uint64_t>(least);
 }
@@ -54,7 +54,7 @@ FoldRow joined(const FoldRow& row, const FoldRow& next) {
   return both;
 }
 
-/// What joining two rows hides.
+/// How much the range of a row grows if these two are joined.
 uint64_t loss(const FoldRow& row, const FoldRow& next) {
   return width(joined(row, next)) - std::max(width(row), width(next));
 }
@@ -83,7 +83,7 @@ void PhaseFold::add(const FoldRow& instance) {
   }
   rows_.push_back(instance);
   if (rows_.size() <= kMaxRows) return;
-  // The two neighbours that differ least are joined; of equal ones the fewest instances.
+  // Joins the two neighbours that differ least; of equal ones, those with the fewest instances.
   size_t best = 0;
   const auto cost = [&](size_t i) {
     return std::pair(loss(rows_[i], rows_[i + 1]), rows_[i].count + rows_[i + 1].count);
@@ -105,7 +105,7 @@ std::vector<FoldRow> PhaseFold::rows() const {
       rows.push_back(row);
     }
   }
-  // Instances of several threads may end in another order than they began.
+  // Instances in several threads may end in another order than they began.
   std::stable_sort(rows.begin(), rows.end(),
                    [](const FoldRow& a, const FoldRow& b) { return a.first < b.first; });
   return rows;

@@ -1,6 +1,6 @@
-// The instances of a repeated phase, folded as they end: neighbours that are alike share a row, odd
-// ones have their own. However often a phase is repeated, there are at most kMaxRows rows.
-// PhaseTree fills it, the summary reads it.
+// Folds the instances of a repeated phase into rows as they end. Neighbours that are alike share a
+// row; an odd one has a row of its own. However often a phase is repeated, there are at most
+// kMaxRows rows. PhaseTree fills it, the summary reads it.
 #pragma once
 
 #include <array>
@@ -15,26 +15,26 @@ inline constexpr size_t kPhaseSides = 2;
 
 /// What the instances of one row were like, on one side.
 struct FoldSide {
-  uint64_t start_bytes = 0;  ///< at the begin of the first
-  uint64_t peak_bytes = 0;   ///< the largest
-  uint64_t end_bytes = 0;    ///< at the end of the last
-  int64_t kept_bytes = 0;    ///< what the bytes owned grew by, of all together
+  uint64_t start_bytes = 0;  ///< at the begin of the first instance
+  uint64_t peak_bytes = 0;   ///< the largest of all instances
+  uint64_t end_bytes = 0;    ///< at the end of the last instance
+  int64_t kept_bytes = 0;    ///< by how much the owned bytes grew, in all instances together
   uint64_t alloc_count = 0;  ///< of all together
-  // The range of what tells instances apart: what was retained (end - start), and how far the peak
-  // rose above the start.
+  // Instances are told apart by two figures: what was retained (end - start), and how far the peak
+  // rose above the start. These are the ranges of both.
   int64_t least_retained = 0, most_retained = 0;
   int64_t least_rise = 0, most_rise = 0;
 };
 
 struct FoldRow {
-  uint64_t first = 0, last = 0;  ///< numbers of instances, from 1 on in the order of their begins
+  uint64_t first = 0, last = 0;  ///< numbers of instances, from 1 on, by begin
   uint64_t count = 0;            ///< less than last - first + 1 where instances overlapped
   uint64_t begin_ticks = 0, end_ticks = 0;
   uint64_t open_ticks = 0;  ///< of all together
   bool open = false;        ///< one of them had no end before the log's
   std::array<FoldSide, kPhaseSides> sides;
 
-  /// Whether all instances are the same, but for what is_alike() says is too little to matter.
+  /// Whether all instances are the same, apart from a little noise on the host side.
   bool is_alike() const;
 };
 
@@ -42,9 +42,9 @@ class PhaseFold {
  public:
   static constexpr size_t kMaxRows = 16;
 
-  /// `instance` is a row of one.
+  /// Adds a row that has one instance.
   void add(const FoldRow& instance);
-  /// In the order of their begins. What can be joined without a loss is joined.
+  /// The rows by begin. Rows that can be joined without a loss are joined.
   std::vector<FoldRow> rows() const;
 
  private:

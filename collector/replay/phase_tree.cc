@@ -8,7 +8,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// What grows with each node grows with each run, and a model has hundreds of nodes.
+/// Nodes are not watched for growth: what grows with each node grows with each run, and a model has
+/// hundreds of nodes.
 bool is_watched(const PhaseLabel& label) {
   return label.source != kPhaseNode;
 }
@@ -76,7 +77,7 @@ OpenPhase PhaseTree::opened(const PhaseLabel& label, const PhaseMoment& at) cons
   return open;
 }
 
-/// Decides which phase it is.
+/// Decides which phase this instance is of, and begins the instance.
 void PhaseTree::enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at) {
   const auto [entry, added] =
       ids_.try_emplace({parent, open.label.name, open.label.source, open.label.instance},
@@ -108,7 +109,8 @@ uint64_t PhaseTree::add(OpenPhases& phases, OpenPhase& open, std::optional<OpenP
   return phases.add(++last_number_, open)->first;
 }
 
-/// Of an undecided one nobody knows yet whether it is a new one.
+/// Whether there are too many phases for this one. Whether an undecided one will be new is not
+/// known, so it is left out, too.
 bool PhaseTree::leaves_out(const PhaseLabel& label, PhaseId parent, bool decided) const {
   if (phases_.size() < kMostPhases) return false;
   return !decided || !ids_.contains({parent, label.name, label.source, label.instance});
@@ -120,10 +122,10 @@ PhaseId PhaseTree::push(PhaseTrack track, const PhaseLabel& label, const PhaseMo
   OpenPhases& phases = thread == nullptr ? process_ : thread->open;
   uint64_t& left_out = thread == nullptr ? left_out_of_process_ : thread->left_out;
   const bool decided = thread == nullptr || thread->rule == 0;
-  // start, main and exit follow one another, whatever lies on top of them.
+  // start, main and exit follow one another, whatever is open above them.
   const bool is_base = thread == nullptr && label.source == GPUPEAK_PHASE_AUTO;
   const PhaseId parent = is_base ? 0 : thread == nullptr ? process_phase() : innermost_of(thread);
-  // What lies within one that is left out is, too, so that ends find their own.
+  // A phase within one that is left out is left out, too, so that each end finds its own begin.
   if (left_out > 0 || leaves_out(label, parent, decided)) {
     ++left_out;
     ++left_out_;
@@ -215,7 +217,8 @@ void PhaseTree::close_all(PhaseTrack track, OpenPhases& phases, const PhaseMomen
   }
 }
 
-/// What was opened since lies within the rule's phase. It lies above all that is decided.
+/// Phases that were opened since lie within the rule's phase: decides those that are undecided.
+/// They all lie above the decided ones.
 void PhaseTree::settle_within(Thread& thread, const PhaseMoment& at) {
   Place place = thread.open.end();
   while (place != thread.open.begin() && std::prev(place)->second.phase == 0) --place;
@@ -226,12 +229,13 @@ void PhaseTree::settle_within(Thread& thread, const PhaseMoment& at) {
   }
 }
 
-/// The frame has gone: before what was opened since its last event.
+/// The rule's frame has gone, and had gone before the phases that are undecided were opened.
 void PhaseTree::end_rule(uint32_t slot, Thread& thread, const PhaseMoment& at) {
   if (thread.rule == 0) return;
   const Place rule = thread.open.find(thread.rule);
   thread.rule = 0;
-  // What lies above it has been told already: for who looks on it ends no earlier than that.
+  // The observer has been told of the phases above already, so for it this one ends no earlier than
+  // now, or than the rest began.
   tell_end(of_thread(slot), rule->first, thread.rest ? thread.rest->ticks : at.ticks);
   const OpenPhase& open = rule->second;
   const Place above = std::next(rule);
@@ -321,7 +325,7 @@ void PhaseTree::pop(PhaseTrack track, const PhaseLabel& label, const PhaseMoment
   }
   if (rule != 0) {
     settle_within(thread->second, at);
-    // The phase of a rule ends with the one that it began in.
+    // A rule's phase ends with the phase in which it began.
     if (meant->first < rule) end_rule(track.slot, thread->second, at);
   }
   tell_end(track, meant->first, at.ticks);
@@ -360,7 +364,7 @@ void PhaseTree::close_range(const OpenPhase& range, const PhaseMoment& at, bool 
 }
 
 void PhaseTree::end_thread(uint32_t slot, const PhaseMoment& at) {
-  border(at);  // always: the caller has given up the maximum since the last border
+  border(at);  // always: the caller has already begun a new maximum
   const auto thread = threads_.find(slot);
   if (thread == threads_.end()) return;
   settle_within(thread->second, at);

@@ -1,6 +1,6 @@
-// The phases of a run, and for each the bytes at its borders and the peak within, on the device
-// side and on the host side. Phases of the process (start, main, exit) are the base; every thread
-// has a stack of its own on top. Replay drives it, the summary reads it.
+// The phases of a run. Each has the bytes at its borders and the peak within, on the device side
+// and on the host side. Phases of the process (start, main, exit) are the base; every thread has a
+// stack of its own on top. Replay calls it, the summary reads it.
 //
 //   bytes live, and the largest value between two borders:
 //                100 ·180· 150 ·400· 120 ·120· 90
@@ -8,24 +8,25 @@
 //   └ weights            |=========|                  start 150  peak 400  end 120
 //   ticks        10      20        30      40
 //
-// At each border (a begin or an end of any phase) the caller says what is live now and what was at
-// most since the border before. The peak of a phase is the largest of those maxima since it began
-// (maximum_since.h), so that a border costs the same however many phases are open.
+// At each border (a begin or an end of any phase) the caller tells what is live now and the most
+// that was live since the border before. The peak of a phase is the largest of these maxima since
+// it began (maximum_since.h), so that a border costs the same however many phases are open.
 //
-// A phase opened again under the same parent is the same phase: it is counted, its time runs from
-// the first begin to the last end, its peak is the largest of all; phase_fold.h keeps the instances
-// apart. Ranges are phases that overlap freely and that any thread may end: they hang below the
-// process's phase and own no allocations.
+// A phase that is opened again under the same parent is the same phase. It is counted, its time
+// runs from the first begin to the last end, and its peak is the largest of all; phase_fold.h keeps
+// the instances apart. Ranges are phases that overlap freely and that any thread may end. They hang
+// below the process's phase and own no allocations.
 //
-// Phases of rules (rules/) have no begin and end in the log: the frame that they go by is on the
-// stack of an event, or it is not. What the program opens meanwhile has no stack, so that only the
-// thread's next event tells whether it lies within the rule's phase or after it:
+// Phases of rules (rules/) have no begin and end in the log. Such a phase is open while the frame
+// that it goes by is on the thread's stack, and only events with a stack show that. A phase that
+// the program opens has no stack. So only the thread's next event tells whether that phase lies
+// within the rule's phase or after it; until then it is undecided:
 //
 //   event      alloc in f()   push "step"   alloc in f()         or: alloc in g()
 //   told       rule's begins  undecided     step lies within it  it ended where step began
 //
 // A thread may rest while others go on. If it has left the frame when it wakes, it counts as having
-// left it with its last event before: waiting is not its work.
+// left it with its last event before the rest, since waiting is not its work.
 #pragma once
 
 #include <array>
@@ -48,30 +49,32 @@ namespace gpupeak::collector {
 
 using PhaseId = uint32_t;  ///< index into PhaseTree::phases(); 0: outside of all phases
 
-/// Source of the phases of ONNX Runtime's nodes, which no log has: another than all of
+/// The source of phases of ONNX Runtime's nodes. No log has it, and it is none of
 /// gpupeak_phase_source.
 inline constexpr uint8_t kPhaseNode = 16;
 
-/// The owner of what a phase allocates; PeakFinder adds it up. Side kPhaseSides: in no sum.
+/// The owner of what a phase allocates, on one side; PeakFinder adds it up. Side kPhaseSides is for
+/// memory in no sum.
 inline constexpr OwnerId owner_of(PhaseId phase, size_t side) {
   return static_cast<OwnerId>(phase * (kPhaseSides + 1) + side);
 }
 
-/// When a phase begins or ends, and what the sums say then, device side and host side.
+/// A begin or an end of a phase, with the sums at that time, on the device side and the host side.
 struct PhaseMoment {
   uint64_t ticks = 0;
   std::array<uint64_t, kPhaseSides> now{};
-  std::array<uint64_t, kPhaseSides> max{};     ///< since the border before
-  std::span<const PeakFinder::Owned> owned{};  ///< by owner_of(); missing ones own nothing
+  std::array<uint64_t, kPhaseSides> max{};  ///< the most since the border before
+  /// By owner_of(); those that are missing own nothing.
+  std::span<const PeakFinder::Owned> owned{};
 };
 
-/// The calls of a phase by call, on one side, as they end.
+/// Of a phase with one instance for each call: figures of the calls that have ended, on one side.
 struct CallFigures {
-  int64_t grown_bytes = 0;  ///< from the end of the first to that of the last
-  /// From one end to the next: the range; of two calls and more.
+  int64_t grown_bytes = 0;  ///< from the end of the first call to the end of the last
+  /// The range of the growth from one call's end to the next one's. It needs two calls.
   int64_t least_growth = 0, most_growth = 0;
-  uint64_t largest_rise = 0;  ///< the furthest that a call's peak was above its start
-  uint64_t largest = 0;       ///< the number of that call, the first of several
+  uint64_t largest_rise = 0;  ///< the most by which a call's peak was above its start
+  uint64_t largest = 0;       ///< the number of that call; of several, the first
   uint64_t largest_peak = 0;  ///< its peak
 
   void add_rise(uint64_t number, uint64_t start_bytes, uint64_t peak_bytes);
@@ -86,14 +89,14 @@ struct Phase {
   uint64_t count = 0;
   uint64_t begin_ticks = 0, end_ticks = 0;
   uint64_t open_ticks = 0;  ///< of all its instances together
-  uint32_t open = 0;        ///< how often it is open now; not 0 in the end: the log ended inside it
+  uint32_t open = 0;  ///< how often it is open; not 0 after the last event: the log ended inside
   bool is_range = false;
   bool by_call = false;
-  uint64_t ended_calls = 0;                         ///< by call: those that ended before the log
-  std::array<uint64_t, kPhaseSides> ended_bytes{};  ///< live at the end of the last of them
+  uint64_t ended_calls = 0;  ///< by_call: calls that ended before the log did
+  std::array<uint64_t, kPhaseSides> ended_bytes{};  ///< live at the end of the last such call
   std::array<CallFigures, kPhaseSides> calls{};
   std::array<uint64_t, kPhaseSides> start_bytes{}, peak_bytes{}, end_bytes{};
-  /// What its instances added to the bytes that it and the phases within it own.
+  /// By how much its instances changed the bytes that it and the phases within it own.
   std::array<int64_t, kPhaseSides> kept_bytes{};
   std::vector<PhaseId> children;
   PhaseFold instances;
@@ -105,7 +108,7 @@ struct PhaseSpan {
   uint64_t begin_ticks = 0, end_ticks = 0;
 };
 
-/// Told of the instances of phases, while what is live is what it was then.
+/// Is told of the instances of phases at the moment when they begin or end.
 class InstanceWatcher {
  public:
   virtual ~InstanceWatcher() = default;
@@ -116,65 +119,65 @@ class InstanceWatcher {
 class PhaseTree {
  public:
   static constexpr size_t kMaxSpans = 4000;
-  /// Different ones. Each takes some 5 KiB until it is reported, and of a log a dozen bytes, which
-  /// are the same bytes again and again where phases lie within each other.
+  /// The most phases of a log. Each takes some 5 KiB until it is reported. In a log it takes only a
+  /// dozen bytes, and where phases lie within each other these repeat and pack well.
   static constexpr size_t kMostPhases = 100'000;
-  /// Each takes 300 bytes, and of a log eight.
+  /// The most ranges that are open at once. Each takes 300 bytes here and eight in a log.
   static constexpr size_t kMostOpenRanges = 1 << 20;
 
   /// `observer` is told of the phases and ranges that begin and end.
   explicit PhaseTree(ReplayObserver* observer = nullptr)
       : observer_(observer), phases_(1), links_(1) {}
 
-  /// Before the first event; it must outlive this.
+  /// Call it before the first event. `watcher` must outlive this.
   void watch(InstanceWatcher& watcher) { watcher_ = &watcher; }
 
   PhaseId push(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at);
   /// Closes the track's innermost open phase with this source and instance, whatever its name. If
-  /// there is none and the source is AUTO, the innermost of all: so older logs mean it.
-  /// A pop without a push changes nothing but unbalanced_pops().
+  /// there is none and the source is AUTO, it closes the innermost of all: older logs mean that. A
+  /// pop without a push only adds to unbalanced_pops().
   void pop(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at);
   PhaseId begin_range(uint64_t range, const PhaseLabel& label, const PhaseMoment& at);
   void end_range(uint64_t range, const PhaseMoment& at);
-  /// What a rule says of a stack.
+  /// What the rules say of a stack.
   struct ByRule {
-    uint32_t name = 0;           ///< 0: the stack is in no frame of any rule
+    uint32_t name = 0;           ///< 0: no rule matches the stack
     bool by_call = false;        ///< each call is an instance
-    bool is_other_call = false;  ///< than that of the thread's event before
+    bool is_other_call = false;  ///< than at the thread's event before
   };
-  /// The thread's stack is within a frame of a rule. A phase of the same name that the program
-  /// opened itself stands for it. `settle_rule`: an event without a stack.
+  /// set_rule(): the thread has an event with this stack. If the program itself has opened a phase
+  /// of that name, that one stands for the rule's. settle_rule(): it has an event without a stack.
   void set_rule(uint32_t slot, ByRule rule, const PhaseMoment& at);
   void settle_rule(uint32_t slot, const PhaseMoment& at);
-  /// With phases of rules: `at` was the last event of this slot's thread, others' come next, until
-  /// it wakes. If the frame has gone then, it went before.
+  /// For phases of rules: `at` was the last event of this slot's thread before others' events. If
+  /// the frame is gone when the thread wakes, it left the frame at this event.
   void rest(uint32_t slot, const PhaseMoment& at);
-  /// After the first event of the thread that has rested.
+  /// Call it after the first event of a thread that has rested.
   void wake(uint32_t slot);
-  /// The thread of this slot has ended: so have its phases.
+  /// The thread of this slot has ended, and its phases with it.
   void end_thread(uint32_t slot, const PhaseMoment& at);
-  /// After the last event, at its time.
+  /// Call it after the last event, with its time.
   void finish(const PhaseMoment& at);
 
-  /// The phase that an allocation made now by this slot's thread belongs to.
+  /// The phase of an allocation that this slot's thread makes now.
   PhaseId innermost(uint32_t slot) const;
   const std::vector<Phase>& phases() const { return phases_; }
-  /// The instances in the order of their ends: the first kMaxSpans of all.
+  /// The instances by their ends, the first kMaxSpans.
   const std::vector<PhaseSpan>& spans() const { return spans_; }
   uint64_t unbalanced_pops() const { return unbalanced_pops_; }
-  /// So often a phase or a range began that has no figures of its own, since there were too many
-  /// others: what it did counts for the one that it lies in.
+  /// How many phases and ranges have no figures of their own, since there were too many others.
+  /// What they did counts for the phase in which they lie.
   uint64_t left_out() const { return left_out_; }
-  /// False: there were too many phases within phases to add up what they own.
+  /// False: adding up what phases own would have taken too long, since too many lie within others.
   bool kept_is_known() const { return steps_ <= kMaxSteps; }
 
  private:
   using Bytes = OpenPhase::Bytes;
   using Owned = OpenPhase::Owned;
   using Place = OpenPhases::Place;
-  /// A second or two. Real logs need a thousandth of it.
+  /// So many steps take a second or two. Real logs need a thousandth of them.
   static constexpr uint64_t kMaxSteps = UINT64_C(1) << 28;
-  /// What the phase of a rule was like at its thread's last event.
+  /// The figures of a rule's phase at its thread's last event.
   struct Rest {
     uint64_t ticks;
     Bytes bytes, peak_bytes;
@@ -182,8 +185,8 @@ class PhaseTree {
   };
   struct Thread {
     OpenPhases open;
-    uint64_t left_out = 0;  ///< open, above all others
-    uint64_t rule = 0;      ///< the number of the phase of a rule; 0: there is none
+    uint64_t left_out = 0;  ///< phases left out that are open, all above the others
+    uint64_t rule = 0;      ///< the number of the open phase of a rule; 0: there is none
     std::optional<Rest> rest;
   };
   /// The end of an instance.
@@ -191,7 +194,7 @@ class PhaseTree {
     uint64_t ticks;
     Bytes bytes;
     Owned owned;
-    bool seen;  ///< not only the end of the log
+    bool seen;  ///< false: only the log ended
   };
 
   PhaseId innermost_of(const Thread* thread) const;
@@ -220,7 +223,8 @@ class PhaseTree {
 
   ReplayObserver* const observer_;
   InstanceWatcher* watcher_ = nullptr;
-  /// Where a phase lies among the others; as few bytes as will do, since many are gone through.
+  /// Where a phase lies among the others. It has as few bytes as possible, since many are gone
+  /// through.
   struct Links {
     PhaseId parent = 0, last_child = 0, before = 0;  ///< before: its sibling
   };
@@ -228,13 +232,14 @@ class PhaseTree {
   std::vector<Links> links_;  // of the phases
   std::vector<PhaseSpan> spans_;
   std::map<std::tuple<PhaseId, uint32_t, uint8_t, uint64_t>, PhaseId> ids_;
-  std::array<MaximumSince, kPhaseSides> maxima_;  // of the borders
-  uint64_t last_number_ = 0;                      // of all that were opened
+  std::array<MaximumSince, kPhaseSides> maxima_;  // the maxima at borders
+  uint64_t last_number_ = 0;                      // of all phases and ranges that were opened
   OpenPhases process_, ranges_;
-  std::map<uint32_t, Thread> threads_;  // by slot: those that have had phases and not ended
+  std::map<uint32_t, Thread> threads_;  // by slot: threads that have had phases and have not ended
   uint64_t unbalanced_pops_ = 0;
-  uint64_t left_out_ = 0, left_out_of_process_ = 0;  // of process_: open, above all others
-  uint64_t steps_ = 0;  // taken from phase to phase to add up what they own
+  // Phases left out, in all; those of the process that are open, all above the others.
+  uint64_t left_out_ = 0, left_out_of_process_ = 0;
+  uint64_t steps_ = 0;  // from phase to phase, to add up what they own
 };
 
 }  // namespace gpupeak::collector

@@ -48,14 +48,15 @@ void PoolReserves::grow(Pool& pool, uint64_t bytes, uint64_t ticks) {
   pool.segments.push_back(segment);
 }
 
-/// To so many bytes.
+/// The pool has `bytes` left.
 void PoolReserves::shrink(Pool& pool, uint64_t bytes, uint64_t ticks, const IsLive& is_live) {
   const auto must_stay = [&](const Segment& segment) {
     return segment.block != 0 && is_live(segment.block);
   };
   uint64_t kept = 0;
   for (const Segment& segment : pool.segments) kept += must_stay(segment) ? segment.taken.bytes : 0;
-  // More than is left: a pool may give back what lies behind a block in its segment.
+  // If live blocks seem to need more than is left, nothing is known: a pool may give back what lies
+  // behind a block in its segment.
   const bool knows_some = kept <= bytes;
   std::vector<Segment> left;
   for (const Segment& segment : pool.segments) {

@@ -1,10 +1,11 @@
-// What the driver's memory pools have reserved, by device, and for whom they took it. A pool that
-// is destroyed while blocks of it live keeps its memory until the last of them is freed; its handle
-// may name a new pool by then. Replay drives it.
+// What the driver's memory pools have reserved, by device, and which requests made them do so. A
+// pool that is destroyed while it has live blocks keeps its memory until the last of them is freed;
+// by then its handle may name a new pool. Replay calls it.
 //
-// The log has what a pool had reserved after each call that may have changed it. If it grew and one
-// request came since the reading before, that request is the cause. What a pool gives back nobody
-// tells: what it took for blocks that are still live it must have; of the rest it is not known.
+// The log has what a pool had reserved after each call that may have changed it. If that grew and
+// one request came since the reading before, that request is the cause. No event says what a pool
+// gives back. But it must still have what it took for blocks that are live. What is left beyond
+// that has no known cause.
 //
 //   request 40 (A), reads 64; request 8 (B), reads 64: served from what there was; request 100 (C),
 //   reads 192; A is freed, reads 160     causes: A 64, C 128; then C 128, not known 32
@@ -24,13 +25,14 @@ namespace gpupeak::collector {
 
 class PoolReserves {
  public:
-  /// Of one pool, never used again.
+  /// The number of one pool; it is never used for another.
   using Id = uint32_t;
   static constexpr Id kNone = 0;
   /// Causes that are no group of Replay's.
-  static constexpr GroupId kSeveral =
-      kNoGroup;  ///< none or several requests since the last reading
-  static constexpr GroupId kLeft{kNoGroup - 1};  ///< of what was left when memory was given back
+  /// No request or several ones came since the last reading.
+  static constexpr GroupId kSeveral = kNoGroup;
+  /// Memory of unknown cause that was left when some was given back.
+  static constexpr GroupId kLeft{kNoGroup - 1};
 
   struct Block {
     uint64_t id = 0;
@@ -45,31 +47,32 @@ class PoolReserves {
   using IsLive = std::function<bool(uint64_t block)>;
 
   void on_event(const PoolEvent& event, uint64_t ticks, const IsLive& is_live);
-  /// A block of the pool that has this handle now; 0: of none. Its block keeps the result.
+  /// A block is allocated from the pool that has this handle now; 0: from none. The caller keeps
+  /// the result with the block.
   Id allocated(uint64_t handle, const Block& block);
   void freed(Id pool, uint64_t bytes);
-  /// The free failed.
+  /// The free of a block failed.
   void revived(Id pool, uint64_t bytes);
   void finish() { causes_.finish(); }
 
   /// By device; -1: all devices.
   const std::map<int32_t, Gauge>& reserved() const { return reserved_; }
-  /// Each device's pools are one arena of it, by ordinal.
+  /// The pools of each device together are one arena in it, by ordinal.
   const ArenaCauses& causes() const { return causes_; }
   const std::map<int32_t, Largest>& largest() const { return largest_; }
 
  private:
   struct Segment {
     ArenaCauses::Segment taken;
-    uint64_t block = 0;  ///< that it was taken for; 0: none, or not known
+    uint64_t block = 0;  ///< for which it was taken; 0: for none, or not known
   };
   struct Pool {
     int32_t device = -1;
     uint64_t reserved = 0, blocks = 0, in_use = 0;
     bool destroyed = false;
-    std::vector<Segment> segments;  ///< of a device's pool: they add up to `reserved`
-    Block last;                     ///< request, since the last reading
-    uint64_t requests = 0;          ///< since then
+    std::vector<Segment> segments;  ///< only if it is a device's pool; they add up to `reserved`
+    Block last;                     ///< the last request since the last reading
+    uint64_t requests = 0;          ///< how many since then
   };
   Id id_of(uint64_t handle);
   void change(Pool& pool, int32_t device, uint64_t reserved);

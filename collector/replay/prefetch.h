@@ -6,8 +6,8 @@ namespace gpupeak::collector {
 
 inline void prefetch_line(const void* address) {
   __builtin_prefetch(address);
-  asm volatile(
-      "");  // else g++ takes functions that only prefetch as having no effect, and drops them
+  // Otherwise g++ takes a function that only prefetches as without effect, and drops it.
+  asm volatile("");
 }
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,6 @@
-// What may still be gone through to say who held memory when a request was refused. Real programs
-// are refused a few times; a log that was made to hurt is at each event, with all that it has live.
+// How much may still be looked at to say who held memory when a request was refused. Real programs
+// are refused a few times. A log that was made to do harm may be refused at each event, with very
+// much live.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@ namespace gpupeak::collector {
 
 class RefusalPatience {
  public:
-  /// Before a look at so many groups, blocks and ranges. False: it is at its end for good.
+  /// Call it before looking at so many groups, blocks and ranges. False: it has ended, for good.
   bool take(uint64_t steps) {
     left_ = left_ > steps ? left_ - steps : 0;
     return left_ > 0;

@@ -20,7 +20,7 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
       device_(log, live_, allocation_context_, arenas_, troubles_, observer) {
   arenas_.use_heap([this](uint64_t address, uint64_t& begin, uint64_t& bytes) {
     const std::optional<Block> block = heap_.block_around(address);
-    // A sampled block stands for more bytes than it has.
+    // A sampled block counts more bytes than it has.
     if (!block || live_.sites().contexts()[block->context].sample_bytes > 0) return false;
     begin = block->address;
     bytes = block->bytes;
@@ -222,7 +222,7 @@ void Replay::on(const WindowEvent& window, const Event& event) {
     Window& begun = windows_.emplace_back();
     begun.begin_ticks = event.ticks;
     begun.before_bytes = window.live_bytes - std::min(window.live_bytes, window.recorded_bytes);
-    begun.freed_bytes = window.freed_bytes;  // so far; the end says what came since
+    begun.freed_bytes = window.freed_bytes;  // until now; the window's end says what came since
     begun.mode = window.mode;
     begun.heap_at_begin = heap;
     begun.device_at_begin = live_.device_bytes();

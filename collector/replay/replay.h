@@ -1,5 +1,5 @@
-// Replays the events of a log in one pass, memory O(live blocks + sites). It takes each event to
-// the part that it concerns, and answers for all of them:
+// Replays the events of a log in one pass, with memory O(live blocks + sites). It gives each event
+// to the part that it concerns, and gives access to all parts:
 //
 //                    ┌ HeapReplay      blocks, reallocs, samples ┐
 //   event ─ Replay ──┼ MappingTable    mmap and its like         ├─ LiveMemory ─ PeakFinder
@@ -8,7 +8,7 @@
 //                    ├ GrowthTable     what sites held at the ends of repeated phases
 //                    └ ArenaTable      what sub-allocators have in use and idle of heap and device
 //
-// analyze() runs one and builds the summary from it; views and exports read it, or look on.
+// analyze() runs one and builds the summary from it. Views and exports read it, or observe it.
 #pragma once
 
 #include <bit>
@@ -47,14 +47,16 @@ struct Mark {
   uint64_t device_bytes = 0, host_bytes = 0;  ///< live then
 };
 
-/// A stretch of the run in which the heap was recorded.
+/// A time of the run in which the heap was recorded.
 struct Window {
   uint64_t begin_ticks = 0, end_ticks = 0;
   bool has_ended = false;
-  uint64_t before_bytes = 0;  ///< usable, live when it began, of which the log knows no more
-  uint64_t freed_bytes =
-      0;  ///< of such, in it; not known of a sample, whose left out blocks they may be
-  int64_t heap_at_begin = 0, heap_at_end = 0;  ///< usable bytes; of an attached program since then
+  uint64_t before_bytes = 0;  ///< usable bytes that were live when it began and are not in the log
+  /// How much of these was freed in it. Not known for a sample: they may be blocks that it left
+  /// out.
+  uint64_t freed_bytes = 0;
+  /// Usable bytes; in an attached program, since the attach.
+  int64_t heap_at_begin = 0, heap_at_end = 0;
   uint64_t device_at_begin = 0, device_at_end = 0;  ///< what all devices held
   uint64_t mode = 0;                                ///< enum gpupeak_host_mode
 };
@@ -66,7 +68,7 @@ class Replay {
   explicit Replay(const LogReader& log, ReplayObserver* observer = nullptr);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
-  /// Before run(): the phases of rules as well. `phases` must outlive this.
+  /// Adds the phases of rules. Call it before run(). `phases` must outlive this.
   void use_phases(const StackPhases& phases) { allocation_context_.use_rules(phases); }
   void run(const Progress& progress);
 
@@ -84,21 +86,21 @@ class Replay {
   uint64_t mark_count() const { return mark_count_; }
   /// The first kMaxWindows.
   const std::vector<Window>& windows() const { return windows_; }
-  /// Of an attached program.
+  /// For an attached program.
   const DeviceGrowth& device_growth() const { return device_growth_; }
   const StreamCounts& stream_counts() const { return stream_counts_; }
   const ReplayTroubles& troubles() const { return troubles_; }
   const Gauge& rss() const { return rss_; }
-  /// The process's proportional share of what was resident, where it was read.
+  /// The process's proportional share of resident memory, where it was read.
   const Gauge& pss() const { return pss_; }
-  /// What was resident when it was most, as far as that was looked at; and the bytes of anonymous
-  /// mappings that the program had then. rss is 0: it was not.
+  /// What was resident when that was most, and the bytes that the program's anonymous mappings had
+  /// then. rss is 0: nobody looked.
   struct Resident {
     ResidentEvent event{};
     uint64_t mapped_bytes = 0;
   };
   const Resident& resident() const { return resident_; }
-  /// Of a log that has uses of device memory and whose process came to its end.
+  /// Set if the log has uses of device memory and the process came to its end.
   const std::optional<UsesEndEvent>& uses_end() const { return uses_end_; }
   const Gauge& brk_growth() const { return brk_growth_; }
   const std::map<uint32_t, std::string_view>& thread_names() const { return thread_names_; }
@@ -106,13 +108,13 @@ class Replay {
   std::string_view name(uint32_t id) const { return allocation_context_.names().text(id); }
   uint64_t last_ticks() const { return last_ticks_; }
 
-  // As it stands after the latest event, for observers.
+  // For observers: as it is after the latest event.
 
-  /// A sum; 0 of a scope that is not yet known. Replays of one log number scopes alike.
+  /// A scope's sum; 0 if the scope is not known yet. All replays of one log number scopes alike.
   uint64_t current(ScopeId scope) const {
     return scope < peaks().scope_count() ? peaks().scope(scope).current : 0;
   }
-  /// Whose phases a track's are: a thread's id; 0: the process's.
+  /// The thread whose phases a track has; 0: the process.
   uint32_t thread_of(PhaseTrack track) const {
     return track.of_process ? 0 : allocation_context_.thread_of(track.slot);
   }
@@ -188,7 +190,7 @@ class Replay {
   HeapReplay heap_;
   DeviceReplay device_;
   MappingTable mappings_;
-  MappingTable::Changes changes_;  // of the event under way
+  MappingTable::Changes changes_;  // of the current event
   std::vector<Mark> marks_;
   uint64_t mark_count_ = 0;
   std::vector<Window> windows_;
@@ -201,7 +203,7 @@ class Replay {
   StreamCounts stream_counts_;
 };
 
-/// What a phase is called; of an NVTX domain of its own with the domain's name.
+/// A phase's name, with the name of its NVTX domain if it is not the default one.
 std::string phase_text(const Replay& replay, const PhaseLabel& label);
 
 }  // namespace gpupeak::collector

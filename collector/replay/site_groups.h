@@ -1,5 +1,5 @@
-// Groups by number: which one a site has, and which one a live block belongs to. To ask for either
-// takes a cache line that nobody can guess; GroupAccounts asks on whichever thread counts.
+// Which group a site has, and to which group a live block belongs. Each question takes a cache line
+// that the processor cannot guess. GroupAccounts asks, on whichever thread counts.
 //
 //   site                       group     block   belongs to
 //   stack 7 in context 0         0         0       0
@@ -20,7 +20,7 @@ using GroupId = Index<struct OfGroups>;
 inline constexpr GroupId kNoGroup{UINT32_MAX};
 using ContextId = Index<struct OfContexts>;
 
-/// What holders are told apart by: where, and in which context.
+/// Where a block was allocated, and in which context. Holders are told apart by this.
 struct Site {
   uint32_t stack = 0;
   ContextId context{};
@@ -29,17 +29,17 @@ struct Site {
 class SiteGroups {
  public:
   void prefetch(const Site& site) const { index_.prefetch(key_of(site)); }
-  /// Any number may be asked for.
+  /// `block` may be out of range.
   void prefetch(BlockNumber block) const { of_blocks_.prefetch(block); }
 
-  /// `added`: of a site that is new, the next number.
+  /// The site's group. `added`: the site is new and got the next number.
   GroupId group(const Site& site, bool& added) {
     const uint32_t* const known = index_.find(key_of(site));
     added = known == nullptr;
     return added ? add(site) : GroupId(*known);
   }
   GroupId of(BlockNumber block) const { return of_blocks_[block]; }
-  /// A new number is the next one.
+  /// `block` is one that there is, or the next one.
   void set(BlockNumber block, GroupId group) {
     (block == of_blocks_.size() ? of_blocks_.append() : of_blocks_[block]) = group;
   }

@@ -1,6 +1,6 @@
-// Groups: what holders are told apart by while a log is replayed. A group is a stack together with
-// a context: kind, device, phase, thread, API, tag. attribution.h later adds groups up as the user
-// asks.
+// The groups by which holders are told apart while a log is replayed. A group is a stack together
+// with a context: kind, device, phase, thread, API, tag. attribution.h later adds groups up as the
+// user asks.
 //
 //   stack 7, heap, phase "load"          group 0   scopes: host/heap, host, total
 //   stack 9, linear on GPU 0, "load"     group 1   scopes: device:0/linear, device:0, device, total
@@ -18,15 +18,16 @@
 
 namespace gpupeak::collector {
 
-/// Everything but the stack.
+/// All that a group is but its stack.
 struct SiteContext {
   uint8_t kind = 0;
   int32_t device = -1;  ///< ordinal; -1: host or unknown
   PhaseId phase = 0;
   uint32_t tid = 0;
-  uint32_t api = 0;      ///< string of the log; 0: none
-  uint32_t tag = 0;      ///< Replay::name() of what the program said that it is for; 0: nothing
-  /// Its blocks are a Poisson sample with this mean, which stands for all; 0: they are all.
+  uint32_t api = 0;  ///< string of the log; 0: none
+  uint32_t tag = 0;  ///< Replay::name() of what the program says that it is for; 0: it says nothing
+  /// Its blocks are a Poisson sample with this mean, which stands for all blocks; 0: they are all
+  /// blocks.
   uint64_t sample_bytes = 0;
   auto operator<=>(const SiteContext&) const = default;
 };
@@ -36,7 +37,7 @@ struct ScopeInfo {
   std::string name;
   int32_t device = -1;  ///< -1: all devices, or the host
   uint8_t kind = 0;     ///< 0: all kinds that count
-  /// Devices whose managed memory counts, too: a bit each. There is but one memory for it to be in.
+  /// A bit for each device whose managed memory counts, too: its memory is the host's.
   uint32_t integrated = 0;
 };
 
@@ -51,7 +52,7 @@ class SiteTable {
   ContextId context(const SiteContext& context);
   /// How the groups of a context are counted.
   PeakFinder::Counting counting_of(ContextId context) const { return countings_[context]; }
-  /// Of what is no block of the heap: those PeakFinder finds itself.
+  /// The group of memory that is no heap block. PeakFinder finds the groups of heap blocks itself.
   GroupId group(const Site& site);
 
   const Site& info(GroupId group) const { return peaks_.sites().site(group); }
@@ -75,7 +76,8 @@ class SiteTable {
   const uint32_t integrated_;
   PeakFinder::Counting counting(const SiteContext& context);
 
-  // Groups that were asked for: to ask PeakFinder, which counts first, is dear.
+  // Groups that were asked for before. Asking PeakFinder takes long, since it counts all notes
+  // first.
   std::unordered_map<uint64_t, GroupId> groups_;
   std::vector<SiteContext> contexts_;
   std::vector<PeakFinder::Counting> countings_;  // by context

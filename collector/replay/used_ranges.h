@@ -1,7 +1,5 @@
-// Which bytes of a range of addresses some block has used so far. Ranges that touch are one, so
-// there are no more of them than there are gaps between used bytes.
-//
-//   add(10, 20) = 10    add(15, 30) = 10    remove(0, 12) = 2    {12..30}
+// Which bytes of some addresses blocks have used so far. Ranges that touch become one, so there are
+// no more of them than gaps between used bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +9,9 @@ namespace gpupeak::collector {
 
 class UsedRanges {
  public:
-  /// Bytes from `begin` to before `end` are used. Returns how many were not yet.
+  /// Adds the bytes [begin, end). Returns how many were not there.
   uint64_t add(uint64_t begin, uint64_t end);
-  /// They are forgotten. Returns how many were used.
+  /// Removes the bytes [begin, end). Returns how many were there.
   uint64_t remove(uint64_t begin, uint64_t end);
 
  private:

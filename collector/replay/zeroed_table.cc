@@ -11,12 +11,13 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
-/// Whole huge pages where there are any: the kernel makes none of a part of one.
+/// Rounded up to whole huge pages if it is a huge page or more: the kernel makes none of a part of
+/// one.
 size_t mapped_bytes(size_t bytes) {
   return bytes < kHugePage ? bytes : (bytes + kHugePage - 1) / kHugePage * kHugePage;
 }
 
-/// Some that begin where a huge page may.
+/// Maps memory that begins where a huge page can.
 void* map(size_t bytes) {
   const size_t more = bytes < kHugePage ? 0 : kHugePage;
   void* const room =
@@ -41,7 +42,7 @@ void ZeroedMemory::grow(size_t bytes) {
   const size_t old_bytes = data_.get_deleter().bytes;
   if (bytes <= old_bytes) return;
   void* const data = map(bytes);
-  if (old_bytes > 0) {  // its pages move to the new place, which has none yet
+  if (old_bytes > 0) {  // its pages are moved; the new place has none yet
     if (mremap(data_.get(), old_bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) == MAP_FAILED)
       throw std::bad_alloc();
     (void)data_.release();

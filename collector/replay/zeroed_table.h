@@ -1,6 +1,6 @@
-// A table, all zero at first, on huge pages if the kernel has some: events hit it at random, each
-// time another page. It grows without being copied, since what is dear is memory that nobody has
-// touched yet. Hash tables of the replay are such.
+// A table that is all zero at first, on huge pages if the kernel has some: events hit it at random,
+// each time on another page. It grows without copying, since touching new memory is what costs
+// most. The replay's hash tables use it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class ZeroedMemory {
   explicit ZeroedMemory(size_t bytes);
 
   void* data() const { return data_.get(); }
-  /// To more bytes, which are zero. Throws std::bad_alloc.
+  /// Grows to so many bytes. The new ones are zero. Throws std::bad_alloc.
   void grow(size_t bytes);
 
  private:
@@ -35,7 +35,7 @@ class ZeroedTable {
 
   T* get() const { return static_cast<T*>(memory_.data()); }
   T& operator[](size_t i) const { return get()[i]; }
-  /// To more entries, which may move all of them.
+  /// Grows to so many entries. That may move all of them.
   void grow(size_t entries) { memory_.grow(entries * sizeof(T)); }
 
  private:
