@@ -14,7 +14,8 @@ class TableReader {
  public:
   explicit TableReader(const LoadedImage& image) : image_(image) {}
 
-  /// The one table of functions, of at least so many, that a function takes the address of.
+  /// The only table of at least `least` functions whose address this function takes; nullopt: there
+  /// is none, or several.
   std::optional<uint64_t> table_of(uint64_t function, uint32_t least) const {
     const auto range = image_.function_from(function);
     if (!range) return std::nullopt;
@@ -67,7 +68,8 @@ std::vector<ApiFunction> api_functions(Elf* elf, const TableRule& rule, uint64_t
   const auto table = reader.table_of(entry, least);
   if (!table) return {};
 
-  std::map<uint64_t, std::vector<uint32_t>> slots;  // by function: those folded are in several
+  // By function: one that the linker folded is in several slots.
+  std::map<uint64_t, std::vector<uint32_t>> slots;
   for (uint32_t slot = 0; slot < least; ++slot)
     slots[*reader.function_at(*table, slot)].push_back(slot);
   std::vector<ApiFunction> functions;

@@ -7,8 +7,9 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kAddressPoint = 2 * kWord;  // of a vtable: behind offset and type_info
-constexpr int kMaxDepth = 64;                  // of bases: a damaged file may have a circle
+// Of a vtable: its slots begin behind the offset and the type_info.
+constexpr uint64_t kAddressPoint = 2 * kWord;
+constexpr int kMaxDepth = 64;  // of bases of bases: a damaged file may have a circle
 constexpr uint32_t kMaxBases = 1024;
 constexpr int64_t kVirtualBase = 1;  // flags of a base, Itanium C++ ABI 2.9.5
 constexpr int kOffsetShift = 8;
@@ -17,7 +18,7 @@ constexpr std::array<std::string_view, 3> kForms{"N10__cxxabiv117__class_type_in
                                                  "N10__cxxabiv120__si_class_type_infoE",
                                                  "N10__cxxabiv121__vmi_class_type_infoE"};
 
-/// Two classes of this name may be different ones.
+/// Whether two classes may have this name.
 bool is_internal(std::string_view name) {
   return name.starts_with('*') || name.find("_GLOBAL__N_") != std::string_view::npos ||
          name.starts_with('Z');
@@ -48,14 +49,14 @@ ClassGraph::ClassGraph(const LoadedImage& image) : image_(image) {
   for (const auto& [word, form] : found) read(*word, form);
 }
 
-/// Of a library that brings its own copy of the C++ runtime: the runtime's classes describe
-/// themselves, so that their vtables are found by their names. Otherwise a symbol names them.
+/// For a library with its own copy of the C++ runtime. The runtime's classes describe themselves,
+/// so their vtables are found by their names. In other libraries a symbol names these vtables.
 void ClassGraph::find_own_forms() {
-  // Only texts that words lead to are looked at: a library of hundreds of megabytes, most of them
-  // code for the GPU, is not to be read for this.
+  // Looks only at texts that words lead to, since a library has hundreds of megabytes, most of them
+  // code for the GPU.
   std::array<uint64_t, kForms.size()> infos{};
   std::array<int, kForms.size()> counts{};
-  uint64_t beginning = 0;  // of all their names
+  uint64_t beginning = 0;  // the first eight bytes of all their names
   memcpy(&beginning, kForms[0].data(), sizeof beginning);
   for (const RelocatedWord& word : image_.words()) {
     if (word.symbol != RelocatedWord::kNoSymbol || image_.plain_word(word.value) != beginning)
@@ -66,7 +67,7 @@ void ClassGraph::find_own_forms() {
     ++counts[static_cast<size_t>(form - kForms.begin())];
   }
   if (counts != std::array<int, kForms.size()>{1, 1, 1}) return;
-  // All three derive from one class each, so that their first words lead to the same vtable.
+  // Each of the three derives from one class, so their first words lead to the same vtable.
   const RelocatedWord* single = image_.word_at(infos[1]);
   if (single == nullptr || single->symbol != RelocatedWord::kNoSymbol) return;
   for (size_t i = 0; i < kForms.size(); ++i) {
@@ -103,7 +104,7 @@ std::optional<ClassGraph::Form> ClassGraph::form_of(const RelocatedWord& word) c
 
 uint32_t ClassGraph::add(std::string_view name, uint64_t address) {
   const auto next = static_cast<uint32_t>(classes_.size());
-  // The text of an internal name is its own identity; address 0 is a class of another library.
+  // Internal classes with equal names are different ones. Address 0 is a class of another library.
   if (address == 0 || !is_internal(name)) {
     const auto [known, added] = by_name_.try_emplace(name, next);
     if (!added) return known->second;
@@ -176,8 +177,8 @@ bool ClassGraph::is_type_info(uint64_t address) const {
   return next != infos_.begin() && address < std::prev(next)->end;
 }
 
-/// Of several bases at the front one at most has a vtable: the others are empty. A base that no
-/// vtable in this file proves to have one may be empty too.
+/// Of several bases at the front at most one has a vtable; the others are empty. A base is taken to
+/// have one only if a vtable in this file proves it.
 void ClassGraph::settle() {
   bool changed = true;
   while (changed) {

@@ -1,5 +1,5 @@
-// The classes of a library by their type_info: names, bases, and which base's vtable each one's
-// own begins with. rtti_reader finds vtables with it.
+// The classes of a library, read from their type_info: their names, their bases, and with which
+// base's vtable each one's own begins. rtti_reader finds vtables with it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class ClassGraph {
 
   struct Base {
     uint32_t index;
-    int64_t offset;  ///< of the base in an object; of a virtual one it is not known
+    int64_t offset;  ///< of the base in an object; without meaning for a virtual base
     bool is_virtual;
   };
   struct Class {
@@ -32,17 +32,17 @@ class ClassGraph {
   explicit ClassGraph(const LoadedImage& image);
 
   const std::vector<Class>& classes() const { return classes_; }
-  /// The class whose type_info a word points to; kNone.
+  /// The class whose type_info a word points to; kNone: it points to none.
   uint32_t class_of(const RelocatedWord& word) const;
   /// Whether the address is part of a type_info.
   bool is_type_info(uint64_t address) const;
-  /// To be called for each class that has a vtable, then settle().
+  /// Call this for each class that has a vtable, then settle().
   void set_polymorphic(uint32_t index) { classes_[index].polymorphic = true; }
   /// Finds the primary bases.
   void settle();
   /// The base whose part of an object begins at `offset`; kNone if that is not certain.
   uint32_t base_at(uint32_t index, int64_t offset) const;
-  /// The class itself, then its bases, each once.
+  /// The class, then all its bases, each once.
   std::vector<uint32_t> ancestry(uint32_t index) const;
 
  private:
@@ -62,7 +62,7 @@ class ClassGraph {
 
   const LoadedImage& image_;
   std::vector<Class> classes_;
-  std::unordered_map<uint64_t, Form> own_forms_;  // by what a type_info's first word holds
+  std::unordered_map<uint64_t, Form> own_forms_;  // by the first word of a type_info
   std::unordered_map<uint64_t, uint32_t> by_address_;
   std::unordered_map<std::string_view, uint32_t> by_name_;
   std::vector<TypeInfo> infos_;  // sorted by begin

@@ -22,7 +22,7 @@ std::string text_of(const void* bits, ssize_t bytes) {
   return bytes > 0 ? std::string(static_cast<const char*>(bits), static_cast<size_t>(bytes)) : "";
 }
 
-/// Empty: it has none, or is no ELF file.
+/// The build-id of a file. Empty: it has none, or is no ELF file.
 std::string build_id_of(int fd) {
   Elf* elf = elf_begin(fd, ELF_C_READ_MMAP_PRIVATE, nullptr);
   const void* bits = nullptr;
@@ -41,7 +41,7 @@ bool has_checksum(int fd, GElf_Word wanted) {
   return sum == wanted;
 }
 
-/// As debug files are named by build-id.
+/// Where a debug file with this build-id lies below a folder of debug files.
 std::string build_id_path(const std::string& build_id) {
   const std::string digits = hex_text(build_id);
   return "/.build-id/" + digits.substr(0, 2) + "/" + digits.substr(2) + ".debug";
@@ -96,7 +96,7 @@ int DebugFiles::find(Dwfl_Module* module, const std::string& file_name, const ch
   GElf_Addr where = 0;
   const int id_bytes = dwfl_module_build_id(module, &bits, &where);
   const std::string id = text_of(bits, id_bytes);
-  // A link without a checksum is that to the common file, whose build-id stands in the debug file.
+  // A link without a checksum names the common file, whose build-id is in the debug file.
   const bool is_common = link != nullptr && checksum == 0;
   const std::string folder = folder_of(file_name);
   const std::string name =
@@ -111,13 +111,14 @@ int DebugFiles::find(Dwfl_Module* module, const std::string& file_name, const ch
     paths.push_back(folder + "/" + name);
     paths.push_back(folder + "/.debug/" + name);
     for (const std::string& base : folders_) {
-      // Of a module in another root the folder within that root, which is not known here.
+      // The module may lie in another root. Which part of the path is that root is not known here,
+      // so each is tried.
       for (size_t at = 0; at != std::string::npos; at = folder.find('/', at + 1))
         paths.push_back(base + "/" + folder.substr(at) + "/" + name);
       paths.push_back(base + "/" + name);
     }
   }
-  // Asked last, and only where a file has to be fetched.
+  // Servers are asked last, and only if no file was found.
   const auto from_servers = [&] { return is_common ? "" : debug_file_from_servers(id); };
   struct stat status {};
   for (size_t i = 0; i <= paths.size(); ++i) {

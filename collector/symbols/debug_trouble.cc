@@ -12,7 +12,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// What functions and lines are read from; libdw leaves some others as they are.
+/// The sections from which functions and lines are read. libdw does not unpack some of the others.
 constexpr std::array<std::string_view, 9> kNeeded{
     "debug_info", "debug_abbrev",      "debug_line",   "debug_str",     "debug_line_str",
     "debug_addr", "debug_str_offsets", "debug_ranges", "debug_rnglists"};
@@ -34,7 +34,8 @@ DebugTrouble section_trouble(Elf* elf, const std::string& file, bool all) {
     if (gelf_getshdr(section, &header) == nullptr || header.sh_type == SHT_NOBITS) continue;
     const char* name = elf_strptr(elf, names, header.sh_name);
     if (name == nullptr || !is_needed(name) || header.sh_size == 0) continue;
-    const bool is_packed = (header.sh_flags & SHF_COMPRESSED) != 0;  // libdw unpacks what it can
+    // Still set: libdw could not unpack it.
+    const bool is_packed = (header.sh_flags & SHF_COMPRESSED) != 0;
     GElf_Chdr packed{};
     if (is_packed && gelf_getchdr(section, &packed) != nullptr && packed.ch_type != kPackedByZlib &&
         packed.ch_type != kPackedByZstd) {

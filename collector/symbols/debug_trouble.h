@@ -1,4 +1,4 @@
-// Why there are no lines although a module has debug information, or says where it lies.
+// Why a module has no lines, although it has debug information or says where that is.
 #pragma once
 
 #include <libelf.h>
@@ -12,21 +12,22 @@ namespace gpupeak::collector {
 struct DebugTrouble {
   enum class Kind {
     kNone,
-    kSplitMissing,    ///< units lie in files of their own (.dwo) that are not there
-    kPackageUnread,   ///< or in a package of them (.dwp), which this libdw cannot read
-    kCommonMissing,   ///< the file that several have in common (dwz), or the one that is meant
+    kSplitMissing,    ///< units are in files of their own (.dwo) that are not there
+    kPackageUnread,   ///< units are in a package (.dwp) that this libdw cannot read
+    kCommonMissing,   ///< the common file (dwz) is missing, or another one is there
     kUnknownPacking,  ///< sections are packed in a way that libelf does not know
     kDamaged,
   };
   Kind kind = Kind::kNone;
-  std::string file;  ///< which one is missing, or has the trouble
-  size_t units = 0;  ///< of kSplitMissing and kPackageUnread
-  uint32_t packing = 0;
+  std::string file;      ///< the file that is missing, or has the trouble
+  size_t units = 0;      ///< how many, for kSplitMissing and kPackageUnread
+  uint32_t packing = 0;  ///< ch_type of the section, for kUnknownPacking
 };
 
-/// Of the sections of debug information in an ELF file that libdw has read; `all`: it could not.
+/// The trouble of the debug sections of an ELF file that libdw has opened. `all`: libdw could read
+/// none of them.
 DebugTrouble section_trouble(Elf* elf, const std::string& file, bool all);
-/// The same of a file that libdw has given up.
+/// The same for a file that libdw could not read.
 DebugTrouble section_trouble(const std::string& file);
 
 }  // namespace gpupeak::collector

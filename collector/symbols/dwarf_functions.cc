@@ -33,7 +33,8 @@ std::vector<Range> ranges_of(Dwarf_Die* die, DwarfPatience& patience) {
   return ranges;
 }
 
-/// The mangled name, if there is one. Other linkage names are a library's private aliases.
+/// The mangled name, or nullptr. Linkage names that are not mangled are a library's private
+/// aliases.
 const char* mangled_name_of(Dwarf_Die* die) {
   Dwarf_Attribute attribute;
   for (const unsigned code : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
@@ -45,7 +46,7 @@ const char* mangled_name_of(Dwarf_Die* die) {
   return nullptr;
 }
 
-/// Where the function stands in the source: what an inlined call, or a body, refers to.
+/// The declaration of a function in the source, to which an inlined call or a body refers.
 Dwarf_Die declaration_of(Dwarf_Die die) {
   constexpr int kMaxHops = 8;
   Dwarf_Attribute attribute;
@@ -109,7 +110,7 @@ uint64_t file_bytes(Dwarf* dwarf) {
   return elf != nullptr && elf_rawfile(elf, &bytes) != nullptr ? bytes : 0;
 }
 
-/// Whether what a unit says lies in a .dwo file, of a kind for which libdw has no unit type.
+/// Whether the unit's content is in a .dwo file of a kind for which libdw has no unit type.
 bool is_elsewhere(Dwarf_Die* unit) {
   return dwarf_hasattr(unit, DW_AT_dwo_name) != 0 || dwarf_hasattr(unit, DW_AT_GNU_dwo_name) != 0;
 }
@@ -121,21 +122,21 @@ std::string text_of(Dwarf_Die* unit, unsigned code) {
   return text != nullptr ? text : "";
 }
 
-/// Of the .dwo file that a skeleton names.
+/// The name of the .dwo file that a skeleton names.
 std::string split_name(Dwarf_Die* skeleton) {
   const std::string name = text_of(skeleton, DW_AT_dwo_name);
   return name.empty() ? text_of(skeleton, DW_AT_GNU_dwo_name) : name;
 }
 
-/// Nothing, or a file of a bounded size: libdw opens whatever has the name, and would wait for a
-/// pipe.
+/// Whether libdw may open the path: nothing is there, or an ELF file of bounded size. libdw would
+/// open anything with that name, and would wait for a pipe.
 bool may_be_opened(const std::string& path) {
   struct stat status {};
   return lstat(path.c_str(), &status) != 0 || static_cast<bool>(open_elf(path, status));
 }
 
-/// The unit of the .dwo file that a skeleton names, which libdw looks for beside the module and in
-/// the folder of the compilation.
+/// Sets `split` to the unit of the .dwo file that a skeleton names. libdw looks for it beside the
+/// module and in the folder of the compilation.
 bool split_of(Dwarf_Die* skeleton, const std::vector<std::string>& folders, Dwarf_Die& split) {
   const std::string name = split_name(skeleton);
   const std::string compiled_in = text_of(skeleton, DW_AT_comp_dir);
@@ -154,12 +155,12 @@ bool split_of(Dwarf_Die* skeleton, const std::vector<std::string>& folders, Dwar
 }  // namespace
 
 /// The functions of one compilation unit, in the order of the tree: an inlined call follows the
-/// function that it lies in.
+/// function in which it lies.
 struct DwarfFunctions::Unit {
   struct Function {
     Dwarf_Die die;
     std::vector<Range> ranges;
-    uint32_t end = 0;  ///< index after the last one inside this one
+    uint32_t end = 0;  ///< index behind the last one inside this one
     bool inlined = false;
     bool contains(uint64_t address) const {
       return std::any_of(ranges.begin(), ranges.end(),
@@ -174,13 +175,13 @@ struct DwarfFunctions::Unit {
   Unit(const Dwarf_Die& of, const Dwarf_Die& contents, int dwarf_version, DwarfPatience& shared)
       : die(of), content(contents), version(dwarf_version), patience(shared) {}
 
-  Dwarf_Die die;      ///< with the addresses and lines
-  Dwarf_Die content;  ///< with the functions: of a split unit another one
+  Dwarf_Die die;      ///< has the addresses and lines
+  Dwarf_Die content;  ///< has the functions; in a split unit another DIE
   int version;
   DwarfPatience& patience;
   bool indexed = false;
   std::vector<Function> functions;
-  std::vector<Start> starts;  // of those not inlined, sorted
+  std::vector<Start> starts;  // of functions that are not inlined, sorted
 
   void index() {
     indexed = true;
@@ -227,7 +228,7 @@ struct DwarfFunctions::Unit {
     functions[index].end = static_cast<uint32_t>(functions.size());
   }
 
-  /// Indices of the functions around `address`, outermost first.
+  /// The indexes of the functions around `address`, outermost first.
   std::vector<uint32_t> chain_at(uint64_t address) const {
     auto start = std::upper_bound(starts.begin(), starts.end(), address,
                                   [](uint64_t value, const Start& s) { return value < s.begin; });
@@ -297,7 +298,7 @@ DwarfFunctions::Unit* DwarfFunctions::unit_at(uint64_t address) {
   return unit;
 }
 
-/// Functions local to their file have no mangled name: theirs is put together from what is around
+/// Functions that are local to their file have no mangled name. Theirs is made of the names around
 /// them.
 std::string DwarfFunctions::name_of(Dwarf_Die* die) {
   if (const char* mangled = mangled_name_of(die)) return mangled;
@@ -306,7 +307,7 @@ std::string DwarfFunctions::name_of(Dwarf_Die* die) {
   Dwarf_Die declaration = declaration_of(*die);
   const auto [entry, added] = scopes_.try_emplace(dwarf_dieoffset(&declaration));
   if (added) {
-    // All of the unit before it is gone through for that.
+    // libdw goes through all of the unit before it for that.
     if (!patience_.walk(unit_bytes(&declaration))) return "";
     entry->second = scope_of(&declaration);
   }
@@ -328,12 +329,13 @@ std::vector<DwarfFrame> DwarfFunctions::frames_at(uint64_t address) {
   size_t file_count = 0;
   if (dwarf_getsrcfiles(&unit->content, &files, &file_count) != 0) file_count = 0;
   const std::vector<uint32_t> chain = unit->chain_at(address);
-  // Assembly has lines and no functions; clang's line tables leave out those with nothing inlined.
+  // Assembly has lines and no functions. clang's line tables leave out functions in which nothing
+  // is inlined.
   if (chain.empty() && line > 0) frames.push_back({"", file, line, NameSource::kDwarf});
   for (size_t i = chain.size(); i-- > 0;) {
     Unit::Function& function = unit->functions[chain[i]];
     frames.push_back({name_of(&function.die), file, line, NameSource::kDwarf});
-    // Files are numbered from 1 on before DWARF 5, from 0 on since.
+    // Files are numbered from 1 on before DWARF 5, and from 0 on since then.
     const std::optional<uint64_t> call_file = number_of(&function.die, DW_AT_call_file);
     const bool known = call_file && (*call_file > 0 || unit->version >= 5);
     const char* name = known && *call_file < file_count

@@ -1,6 +1,6 @@
-// Functions and source lines of one module's debug information, inlined calls included. Symbolizer
-// keeps one for each module that has any; compilation units are indexed when an address first needs
-// them. Split units (.dwo) are read where the program says that they are.
+// Functions and source lines from one module's debug information, with inlined calls. Symbolizer
+// keeps one for each module that has any. A compilation unit is indexed when an address first needs
+// it. Split units (.dwo) are read where the program says that they are.
 #pragma once
 
 #include <elfutils/libdw.h>
@@ -17,27 +17,28 @@
 
 namespace gpupeak::collector {
 
-/// The C++ library's demangler refuses names from about this length on: of longer ones the debug
-/// information's own form is taken.
+/// The C++ library's demangler refuses names that are about as long as this. For longer ones the
+/// debug information's own form is used.
 inline constexpr size_t kLongestMangled = 1000;
 
 class DwarfFunctions {
  public:
-  /// `dwarf` must outlive this.
-  /// `folders`: of the module and of its debug file, where split debug information may lie beside.
+  /// `dwarf` must outlive this. `folders`: the module's folder and its debug file's, beside which
+  /// split debug information may lie.
   DwarfFunctions(Dwarf* dwarf, const std::vector<std::string>& folders);
   ~DwarfFunctions();
 
-  /// The function at `address` (of the debug file) and those it is inlined into, innermost first;
-  /// empty if no compilation unit covers the address.
+  /// The function at `address` (of the debug file) and the functions into which it is inlined,
+  /// innermost first. Empty if no compilation unit covers the address.
   std::vector<DwarfFrame> frames_at(uint64_t address);
-  /// All that it says depends on these files' contents alone: nothing was left out, and no unit
-  /// lies in a file of its own.
+  /// Whether all answers depend on the contents of these files alone: nothing was left out, and no
+  /// unit is in a file of its own.
   bool is_complete() const { return !patience_.is_at_end() && !has_split_units_; }
-  /// Units with code whose file could not be read: how many, and the file that the first one names.
+  /// How many units with code were in files that could not be read, and the name of the first such
+  /// file.
   size_t missing_units() const { return missing_units_; }
   const std::string& missing_file() const { return missing_file_; }
-  /// It ends where another unit should begin.
+  /// The debug information ends where another unit should begin.
   bool is_damaged() const { return is_damaged_; }
 
  private:
@@ -58,7 +59,7 @@ class DwarfFunctions {
   std::string missing_file_;
   std::vector<UnitRange> unit_ranges_;  // sorted by begin
   std::vector<std::unique_ptr<Unit>> units_;
-  std::unordered_map<Dwarf_Off, std::string> scopes_;  // by offset of the function's declaration
+  std::unordered_map<Dwarf_Off, std::string> scopes_;  // by the offset of a function's declaration
 };
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,6 @@
-// What of one module's debug information may still be read. Real information is read about once;
-// made ones share one long list of ranges, or one tree, among all that they say.
+// How much of one module's debug information may still be read. Real information is read about
+// once. Information that was made to do harm shares one long list of ranges, or one tree, among all
+// its functions.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,17 @@ namespace gpupeak::collector {
 
 class DwarfPatience {
  public:
-  /// `bytes`: of the file. Its sections may be compressed.
+  /// `bytes`: the file's. Its sections may be compressed.
   explicit DwarfPatience(uint64_t bytes)
       : ranges_(kAlways + kPerByte * bytes), entries_(kAlways + kPerByte * bytes) {}
 
-  /// False: it is at its end, and nothing more is asked for.
+  /// False: it is at its end; ask for nothing more.
   bool take_range() { return take(ranges_, 1); }
   bool take_entry() { return take(entries_, 1); }
-  /// Of what is gone through again and again: bytes, or what is as cheap.
+  /// Takes steps through what is gone through again and again: a byte, or something as cheap, is
+  /// one step.
   bool walk(uint64_t steps) { return take(steps_, steps); }
-  /// Something was not asked for any more, or nearly so.
+  /// Something was left out, or nearly.
   bool is_at_end() const { return ranges_ == 0 || entries_ == 0 || steps_ == 0; }
 
  private:

@@ -24,12 +24,12 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr off_t kMostBytes = off_t{16} << 30;
-/// Real debug information shrinks to a quarter.
+/// The most that a file may unpack to. Real debug information shrinks to a quarter.
 constexpr uint64_t kMostRatio = 32, kAlwaysAllowed = 128 << 20;
 
-/// How many bytes of an xz stream come out, up to more than `most`.
+/// How many bytes an xz stream unpacks to; something more than `most` if it is more than `most`.
 uint64_t unpacked_bytes(const Elf_Data& packed, uint64_t most) {
-  constexpr uint64_t kMemory = 100 << 20;  // of the decoder: its dictionary
+  constexpr uint64_t kMemory = 100 << 20;  // for the decoder's dictionary
   lzma_stream stream = LZMA_STREAM_INIT;
   if (lzma_stream_decoder(&stream, kMemory, 0) != LZMA_OK) return most + 1;
   std::array<uint8_t, 1 << 16> buffer;
@@ -43,13 +43,13 @@ uint64_t unpacked_bytes(const Elf_Data& packed, uint64_t most) {
   }
   const bool is_end = result == LZMA_OK || result == LZMA_STREAM_END || result == LZMA_BUF_ERROR ||
                       result == LZMA_DATA_ERROR ||
-                      result == LZMA_FORMAT_ERROR;  // libdw, too, stops there
+                      result == LZMA_FORMAT_ERROR;  // libdw stops there, too
   const uint64_t bytes = is_end ? stream.total_out : most + 1;
   lzma_end(&stream);
   return bytes;
 }
 
-/// What libdw makes of one section beyond what is in the file.
+/// How many bytes libdw unpacks one section to; 0: it is not packed.
 uint64_t unpacked_bytes(Elf* elf, Elf_Scn* section, size_t names, uint64_t most) {
   GElf_Shdr header;
   if (gelf_getshdr(section, &header) == nullptr || header.sh_type == SHT_NOBITS) return 0;
@@ -63,7 +63,7 @@ uint64_t unpacked_bytes(Elf* elf, Elf_Scn* section, size_t names, uint64_t most)
   const Elf_Data* data = elf_rawdata(section, nullptr);
   if (data == nullptr || data->d_buf == nullptr) return 0;
   if (!is_old_kind) return unpacked_bytes(*data, most);
-  constexpr std::string_view kMark = "ZLIB";  // and the size, big-endian
+  constexpr std::string_view kMark = "ZLIB";  // followed by the size, big-endian
   uint64_t bytes = 0;
   if (data->d_size < kMark.size() + sizeof bytes ||
       memcmp(data->d_buf, kMark.data(), kMark.size()) != 0)
@@ -91,15 +91,15 @@ bool is_bounded(int fd, uint64_t file_bytes) {
 
 struct PackedSection {
   Elf64_Shdr header;
-  uint64_t header_at;             ///< in the file
+  uint64_t header_at;             ///< where its header is in the file
   std::vector<uint8_t> contents;  ///< unpacked
 };
 
-/// Of what a section may come to: its header can say anything. Debug information shrinks to a
-/// quarter.
+/// The most that a section may unpack to, since its header can say anything. Debug information
+/// shrinks to a quarter.
 constexpr uint64_t kMostTimes = 32, kAlwaysRead = 8 << 20;
 
-/// Unpacks it. False: it is not packed by zstd, damaged, or too large for what it is packed in.
+/// Unpacks a section. False: it is not packed by zstd, is damaged, or unpacks to too much.
 bool unpack(Elf_Scn* section, PackedSection& to) {
   const Elf64_Shdr* header = elf64_getshdr(section);
   const Elf_Data* data = nullptr;
@@ -149,8 +149,8 @@ bool write_at(int fd, const void* data, size_t bytes, uint64_t at) {
   return true;
 }
 
-/// A file without a name that is as this one, its sections packed by zstd behind its end, unpacked:
-/// libelf before 0.190 does not know them. The file itself if it has none, or if that fails.
+/// A copy of the file, without a name, with its zstd sections unpacked behind its end: libelf
+/// before 0.190 does not know zstd. The file itself if it has no such sections, or if that fails.
 Descriptor without_zstd(Descriptor file, uint64_t bytes) {
   std::vector<PackedSection> sections = packed_by_zstd(file.get());
   if (sections.empty()) return file;

@@ -1,6 +1,6 @@
-// How a library or debug file is opened for libdw, which unpacks without a bound: whole files that
-// are packed (it takes them for kernels), compressed sections, the table of symbols packed in one.
-// Sections that are packed by zstd are unpacked here.
+// Opens a library or debug file for libdw. libdw unpacks without a bound: whole files that are
+// packed (it takes them for kernels), compressed sections, the packed table of symbols. So the
+// unpacked size is checked here. Sections packed by zstd are unpacked here.
 #pragma once
 
 #include <sys/stat.h>
@@ -15,8 +15,8 @@ namespace gpupeak::collector {
 /// ELFCOMPRESS_ZLIB, and ELFCOMPRESS_ZSTD, which elf.h of glibc 2.36 lacks.
 inline constexpr uint32_t kPackedByZlib = 1, kPackedByZstd = 2;
 
-/// An ELF file of a bounded size, also once unpacked. None and errno if it cannot be opened or is
-/// none (then ENXIO), or is too large (EFBIG). `status` is what fstat says.
+/// Opens an ELF file of bounded size, also when unpacked. On failure the descriptor is empty and
+/// errno is set: ENXIO if it is no ELF file, EFBIG if it is too large. `status` is what fstat says.
 Descriptor open_elf(const std::string& path, struct stat& status);
 
 }  // namespace gpupeak::collector

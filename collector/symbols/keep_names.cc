@@ -17,8 +17,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// To open a file of this size takes a while, in which nothing else is kept: what is looked up
-/// first in one with much debug information takes a second for so many bytes, in others a tenth.
+/// Opening a file of this size takes a while, in which nothing else is kept. The first look-up
+/// takes a second for each kBytesPerSecond in a file with much debug information, and a tenth of
+/// that in others.
 constexpr uint64_t kLargeFileBytes = 32 << 20, kBytesPerSecond = 256 << 20;
 
 bool has_time_for(uint64_t file_bytes, Clock::time_point until) {
@@ -32,7 +33,7 @@ struct WantedModule {
   std::vector<uint32_t> nodes;  ///< one for each address
 };
 
-/// By the sizes of the modules' files.
+/// The modules by the sizes of their files.
 std::vector<WantedModule> wanted_modules(const Definitions& definitions, bool of_system) {
   std::map<uint32_t, WantedModule> by_module;
   std::set<std::pair<uint32_t, uint64_t>> seen;
@@ -57,7 +58,7 @@ std::vector<WantedModule> wanted_modules(const Definitions& definitions, bool of
   return wanted;
 }
 
-/// How much text the table is about.
+/// Adds up about how much text the table is.
 class TableSize {
  public:
   uint64_t bytes() const { return bytes_; }
@@ -100,7 +101,7 @@ class NamesKeeper {
       size.add(frames);
       found.emplace_back(definitions_.nodes()[id].ip - module.bias - 1, std::move(frames));
     }
-    if (found.empty()) return;  // without symbols, or no longer the file that ran
+    if (found.empty()) return;  // it has no symbols, or is no longer the file that ran
     size_ = std::move(size);
     ++kept_.modules;
     kept_modules_.insert(wanted.module);
@@ -108,7 +109,8 @@ class NamesKeeper {
     kept_.table.add_problem(module, all ? kKeptAtEnd : kKeptInPart);
   }
 
-  /// So far: what is not in the table is not said to be without names.
+  /// What there is so far. Modules that are not in it are marked as not kept, so that nobody takes
+  /// them for modules without names.
   KeptNames result() const {
     KeptNames result = kept_;
     for (uint32_t id = 1; id < definitions_.modules().size(); ++id) {
@@ -137,7 +139,7 @@ KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBu
   for (const WantedModule& wanted : wanted_modules(log.definitions(), budget.of_system)) {
     const bool is_large = wanted.file_bytes >= kLargeFileBytes;
     if (is_large && !budget.large_files && !has_time_for(wanted.file_bytes, budget.until))
-      break;  // nor is there for those that come behind it
+      break;  // those behind it are larger still
     if (is_large && before_large && !std::exchange(has_told, true)) before_large(keeper.result());
     keeper.keep(wanted);
   }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kTypeRelr = 36;  // DT_RELR and DT_RELRSZ: newer than some <elf.h>
 constexpr uint32_t kTypeRelrBytes = 35;
-constexpr uint64_t kMaxText = 64 << 10;  // longer names are not ours to show
+constexpr uint64_t kMaxText = 64 << 10;  // longer names are not shown
 constexpr uint64_t kMaxVersions = 256;
 
 // Encodings of pointers in unwinding tables (LSB, "DWARF Extensions").
@@ -21,7 +21,7 @@ constexpr uint8_t kSigned4 = 0x0b;
 constexpr uint8_t kRelativeToTable = 0x30;
 constexpr uint8_t kOmitted = 0xff;
 
-/// Bytes of a pointer of this encoding; 0: one of variable length.
+/// The bytes of a pointer in this encoding; 0: they vary.
 uint64_t encoded_bytes(uint8_t encoding) {
   switch (encoding & 0x0f) {
     case 0x00:
@@ -36,7 +36,7 @@ uint64_t encoded_bytes(uint8_t encoding) {
   }
 }
 
-/// A debug file keeps the segments' headers, but not their bytes.
+/// False for a debug file: it keeps the headers of segments, but not their bytes.
 bool has_its_dynamic_section(Elf* elf) {
   bool any = false;
   for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
@@ -69,7 +69,7 @@ LoadedImage::LoadedImage(Elf* elf) {
 
 void LoadedImage::read_segments(Elf* elf) {
   size_t count = 0;
-  constexpr size_t kMostSegments = 128;  // each word is looked for in each of them
+  constexpr size_t kMostSegments = 128;  // each word is looked for in each segment
   if (elf_getphdrnum(elf, &count) != 0 || count > kMostSegments) return;
   for (size_t i = 0; i < count; ++i) {
     GElf_Phdr header;
@@ -84,7 +84,7 @@ void LoadedImage::read_segments(Elf* elf) {
     }
     if (header.p_type == PT_GNU_EH_FRAME) unwind_header_ = header.p_vaddr;
   }
-  // Not more than the file has, whatever its header says.
+  // Bounded by what the file has, whatever its header says.
   uint64_t end = relro_begin_;
   for (const Segment& segment : segments_) {
     if (relro_begin_ - segment.address < segment.bytes) end = segment.address + segment.bytes;
@@ -243,7 +243,8 @@ void LoadedImage::read_rela(uint64_t address, uint64_t bytes) {
   }
 }
 
-/// An address, then bitmaps of the words after it; the words hold what is to be relocated.
+/// DT_RELR: an address, then bitmaps of the words behind it. The words hold the value that is to be
+/// relocated.
 void LoadedImage::read_relr(uint64_t address, uint64_t bytes) {
   constexpr uint64_t kBitmapWords = 63;
   uint64_t next = 0;
@@ -283,7 +284,7 @@ const RelocatedWord* LoadedImage::word_at(uint64_t address) const {
   return word != words_.end() && word->at == address ? &*word : nullptr;
 }
 
-/// The first definition is the file itself; a library with versions of its own has others.
+/// The first definition is the file itself. Only a library with versions of its own has others.
 void LoadedImage::read_version(uint64_t address, uint64_t count) {
   for (uint64_t i = 0; i < std::min(count, kMaxVersions); ++i) {
     const auto entry = read<Elf64_Verdef>(address);
@@ -304,7 +305,7 @@ void LoadedImage::read_unwind_header() {
   const auto encoding_of_count = static_cast<uint8_t>(*header >> 16);
   const auto encoding_of_table = static_cast<uint8_t>(*header >> 24);
   const auto encoding_of_frames = static_cast<uint8_t>(*header >> 8);
-  // What linkers write; of another header nothing is read.
+  // This is what linkers write; another header is not read.
   if ((*header & 0xff) != 1 || encoding_of_table != (kRelativeToTable | kSigned4) ||
       encoding_of_count == kOmitted || encoded_bytes(encoding_of_count) != 4 ||
       encoded_bytes(encoding_of_frames) != 4) {
@@ -332,7 +333,7 @@ std::optional<LoadedImage::Range> LoadedImage::function_from(uint64_t start) con
   const uint64_t description = descriptions_[static_cast<size_t>(entry - starts_.begin())];
   const auto back = read<uint32_t>(description + 4);
   if (!back || read<uint32_t>(description) == UINT32_MAX) return std::nullopt;  // 64-bit form
-  // The common part says how long an address is here.
+  // The common part (CIE) tells the encoding of addresses.
   const uint64_t common = description + 4 - *back;
   const std::string_view augmentation = text_at(common + 9);
   if (!augmentation.starts_with("z")) return std::nullopt;
@@ -361,7 +362,7 @@ std::optional<LoadedImage::Range> LoadedImage::function_from(uint64_t start) con
 }
 
 std::vector<uint64_t> LoadedImage::taken_in(Range code) const {
-  constexpr uint64_t kMost = 64 << 10;  // of a function of a damaged file
+  constexpr uint64_t kMost = 64 << 10;  // for a damaged file
   const uint64_t end = std::min(code.end, code.begin + kMost);
   const uint8_t* bytes = end > code.begin ? bytes_at(code.begin, end - code.begin) : nullptr;
   return bytes == nullptr ? std::vector<uint64_t>() : machine_->taken({bytes, code.begin, end});
@@ -382,11 +383,12 @@ LoadedImage::References LoadedImage::references() const {
   return found;
 }
 
-/// Hundreds of megabytes of code in some libraries: in pieces that begin with a function, or where
-/// it does not matter, and not all functions are known, anywhere.
+/// Some libraries have hundreds of megabytes of code, so it is read in pieces, in parallel. A piece
+/// begins with a function. Where not all functions are known, and the machine allows it
+/// (cut_anywhere), it begins anywhere.
 void LoadedImage::mark_referred(const Segment& segment, uint64_t end, References* found) const {
   constexpr uint64_t kPiece = 1 << 20;
-  constexpr uint64_t kInstruction = 16;  // the last one of a piece may end behind it
+  constexpr uint64_t kInstruction = 16;  // the last instruction of a piece may end behind it
   std::vector<uint64_t> borders{segment.address};
   const uint64_t last = segment.address + segment.bytes;
   const auto cut_up_to = [&](uint64_t next) {

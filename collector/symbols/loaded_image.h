@@ -1,5 +1,5 @@
-// A shared library or executable as the dynamic linker sees it: segments, the words that it
-// relocates, and where functions begin and end by the unwinding tables. All of it survives strip.
+// A shared library or executable as the dynamic linker sees it: its segments, the words that it
+// relocates, and where functions begin and end by the unwinding tables. All of that survives strip.
 // rtti_reader finds classes with it.
 #pragma once
 
@@ -20,21 +20,21 @@ inline constexpr uint64_t kWord = 8;  ///< bytes
 struct RelocatedWord {
   static constexpr uint32_t kNoSymbol = 0;
   uint64_t at;
-  uint64_t value;   ///< where it points to in this image; if it is not of this image: the addend
-  uint32_t symbol;  ///< index of a symbol that is undefined here, or kNoSymbol
+  uint64_t value;   ///< where it points to in this image; in another image: the addend
+  uint32_t symbol;  ///< index of a symbol that is not defined here, or kNoSymbol
 };
 
 class LoadedImage {
  public:
-  /// Of a file that cannot be read this way (not x86-64 or aarch64, a debug file, damaged), nothing
-  /// is known. `elf` must outlive this.
+  /// Reads a file; `elf` must outlive this. Nothing is known of a file that cannot be read this
+  /// way: not x86-64 or aarch64, a debug file, damaged.
   explicit LoadedImage(Elf* elf);
 
   /// By address, each address once.
   const std::vector<RelocatedWord>& words() const { return words_; }
-  /// nullptr: not a relocated word.
+  /// The relocated word at an address; nullptr: none is there.
   const RelocatedWord* word_at(uint64_t address) const;
-  /// Without relocation, as the file has it.
+  /// A word as the file has it, without relocation.
   std::optional<uint64_t> plain_word(uint64_t address) const;
   std::optional<uint32_t> plain_half(uint64_t address) const;
   /// A text that ends within its segment; empty if there is none.
@@ -43,7 +43,7 @@ class LoadedImage {
   /// The version that the library's own symbols carry (VERS_1.29.0), or empty.
   std::string_view symbol_version() const { return version_; }
   bool is_code(uint64_t address) const;
-  /// Data that is constant once relocated: vtables lie nowhere else.
+  /// Whether the address is data that is constant after relocation. Vtables are nowhere else.
   bool is_constant(uint64_t address) const;
 
   /// Starts of functions, ascending.
@@ -51,13 +51,13 @@ class LoadedImage {
   struct Range {
     uint64_t begin, end;
   };
-  /// The function that begins right there.
+  /// The function that begins at exactly this address.
   std::optional<Range> function_from(uint64_t start) const;
 
-  /// Addresses of words that code between these addresses takes the address of, in its order.
+  /// The addresses that the code in this range takes, in its order.
   std::vector<uint64_t> taken_in(Range code) const;
 
-  /// For each word of the constant data whether code or another word refers to it.
+  /// Tells for each word of the constant data whether code or another word refers to it.
   class References {
    public:
     bool contains(uint64_t address) const {
@@ -79,7 +79,7 @@ class LoadedImage {
 
  private:
   struct Segment {
-    uint64_t address, bytes;  ///< those that the file has
+    uint64_t address, bytes;  ///< only those that the file has
     uint64_t offset;
     uint64_t flags;
   };
@@ -102,13 +102,14 @@ class LoadedImage {
   std::vector<Segment> segments_;
   uint64_t relro_begin_ = 0, relro_end_ = 0;
   uint64_t got_begin_ = 0, got_end_ = 0;  // the linker's own words, constant as well
-  std::vector<uint64_t> arrays_;          // functions to be called at the beginning and the end
+  std::vector<uint64_t> arrays_;  // functions that the linker calls at the beginning and the end
   uint64_t unwind_header_ = 0;
   uint64_t symbols_ = 0, strings_ = 0, string_bytes_ = 0;
   std::string_view version_;
   std::vector<RelocatedWord> words_;
   std::vector<uint64_t> starts_;
-  std::vector<uint64_t> descriptions_;  // beside starts_: where each one's unwinding begins
+  // For each of starts_, where its unwinding description begins.
+  std::vector<uint64_t> descriptions_;
 };
 
 }  // namespace gpupeak::collector

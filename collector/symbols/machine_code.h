@@ -1,5 +1,5 @@
-// What differs between processors when a file is read as the dynamic linker sees it: the
-// relocations that it has, and how its code refers to data. loaded_image asks.
+// What differs between processors when a file is read as the dynamic linker sees it: its
+// relocations, and how its code refers to data. loaded_image uses it.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@ struct Code {
 };
 
 struct Machine {
-  uint64_t relative, absolute,
-      global;  ///< types of relocations: of an address in the file, of a symbol's
-  /// Addresses from `begin` to `end` that the code refers to. One too many ends a vtable early, and
-  /// costs names; one that is missed may give a function another's name. `starts`: of functions,
-  /// ascending.
+  /// Types of relocations: of an address in the file, and two of a symbol's address.
+  uint64_t relative, absolute, global;
+  /// The addresses in [begin, end) that the code refers to. One too many ends a vtable early, and
+  /// costs names; one too few may give a function another one's name. `starts`: where functions
+  /// begin, ascending.
   std::vector<uint64_t> (*referred)(const Code& code, uint64_t begin, uint64_t end,
                                     const std::vector<uint64_t>& starts);
-  /// Addresses that a function takes, in its order; some that only look so among them.
+  /// The addresses that a function takes, in its order; among them may be values that only look
+  /// like one.
   std::vector<uint64_t> (*taken)(const Code& function);
-  bool cut_anywhere;  ///< `referred` finds the same in pieces that do not begin with a function
+  bool cut_anywhere;  ///< `referred` also finds all in pieces that do not begin with a function
 };
 extern const Machine kX86_64;
 extern const Machine kAarch64;

@@ -23,20 +23,19 @@ constexpr uint64_t signed_bits(uint64_t value, int count) {
   return (value ^ sign) - sign;
 }
 
-/// An instruction, as far as it says something of an address (Arm Architecture Reference Manual,
-/// C4.1).
+/// What an instruction does with addresses (Arm Architecture Reference Manual, C4.1).
 struct Instruction {
   enum class Kind : uint8_t {
     kOther,
     kWrites,   ///< something into `to`
     kPage,     ///< adrp: `value` into `to`
     kAddress,  ///< adr: `value` into `to`
-    kSum,      ///< what `from` holds and `value` into `to`
-    kLoad,     ///< from there into `to`
-    kStore,    ///< or anything else there
-    kJump,     ///< to `value` perhaps
-    kLeave,    ///< and what follows is not reached from here
-    kJumpAway  ///< both
+    kSum,      ///< `from` + `value` into `to`
+    kLoad,     ///< loads from `from` + `value` into `to`
+    kStore,    ///< stores to `from` + `value`, or accesses it in another way
+    kJump,     ///< may jump to `value`
+    kLeave,    ///< does not go on to the next instruction
+    kJumpAway  ///< both: jumps to `value` and nowhere else
   };
   Kind kind = Kind::kOther;
   uint32_t to = 0, from = 0;  ///< registers
@@ -57,11 +56,11 @@ std::optional<Instruction> jump_of(uint32_t word, uint64_t at) {
   return std::nullopt;
 }
 
-/// ldr, str, ldp, stp and their like.
+/// ldr, str, ldp, stp and similar ones.
 std::optional<Instruction> access_of(uint32_t word) {
   const uint32_t to = bits(word, 0, 5), from = bits(word, 5, 5), size = bits(word, 30, 2);
   const bool vector = bits(word, 26, 1) != 0;
-  const bool here = (word & 0x3b000000) == 0x18000000;  // a constant beside the code
+  const bool here = (word & 0x3b000000) == 0x18000000;  // loads a constant beside the code
   if (here && !vector) return Instruction{Kind::kWrites, to, 0, 0};
   const auto of = [&](uint64_t distance, bool loads) {
     return Instruction{loads && !vector ? Kind::kLoad : Kind::kStore, to, from, distance};
@@ -73,7 +72,7 @@ std::optional<Instruction> access_of(uint32_t word) {
     return of(uint64_t{bits(word, 10, 12)} << (sixteen_bytes ? 4 : size), loads);
   }
   if ((word & 0x3b200000) == 0x38000000) return of(signed_bits(bits(word, 12, 9), 9), loads);
-  if ((word & 0x3b200c00) == 0x38200800) return of(0, loads);  // and another register's value on
+  if ((word & 0x3b200c00) == 0x38200800) return of(0, loads);  // plus another register's value
   if ((word & 0x3a000000) == 0x28000000) {
     const uint32_t scale = 2 + (vector ? size : size >> 1);
     return of(signed_bits(bits(word, 15, 7), 7) << scale, bits(word, 22, 1) != 0);
@@ -95,20 +94,22 @@ Instruction decode(uint32_t word, uint64_t at) {
   if ((word & 0xffe0ffe0) == 0xaa0003e0) return {Kind::kSum, to, bits(word, 16, 5), 0};  // mov
   if (const auto found = jump_of(word, at)) return *found;
   if (const auto found = access_of(word)) return *found;
-  const bool compares = (word & 0x1fe00000) == 0x1a400000;  // ccmp: flags in a register's place
+  // Ccmp: has flags where others have a register.
+  const bool compares = (word & 0x1fe00000) == 0x1a400000;
   const bool computes = bits(word, 26, 3) == 4 || bits(word, 25, 3) == 5;
   return {computes && !compares ? Kind::kWrites : Kind::kOther, to, 0, 0};
 }
 
-/// Goes through code as it lies and follows what registers hold. An address takes two instructions
-/// or more: adrp for the page, add or the access itself for the rest, another add for one of
-/// several objects that the compiler addresses together (section anchors). What comes behind a jump
-/// is reached from elsewhere: a jump ahead passes on what registers held there.
+/// Goes through code in the order of addresses and follows what registers hold. An address takes
+/// two instructions or more: adrp for the page, add or the access itself for the rest, and another
+/// add if the compiler addresses several objects together (section anchors). Code behind a jump
+/// that always jumps is reached from elsewhere: a jump forward passes on what registers held at the
+/// jump.
 class Walk {
  public:
   explicit Walk(const Code& code) : code_(code), next_(code.begin) {}
 
-  /// Whether there was one more instruction.
+  /// Goes to the next instruction. False: there is none.
   bool step() {
     if (code_.end - next_ < kInstructionBytes) return false;
     at_ = next_;
@@ -119,18 +120,19 @@ class Walk {
     apply();
     return true;
   }
-  /// A function begins here: nothing is known.
+  /// A function begins here: nothing is known of registers.
   void forget() {
     held_ = {};
     waiting_.clear();
   }
   uint64_t next() const { return next_; }
   const Instruction& instruction() const { return instruction_; }
-  /// What address it takes or goes to; 0: unknown, or none.
+  /// The address that the instruction makes or accesses; 0: none, or not known.
   uint64_t target() const { return target_; }
-  /// Whether it may read or write that register: any of the places where instructions name one.
+  /// Whether the instruction may read or write that register: looks at all places where
+  /// instructions name one.
   bool mentions(uint32_t number) const {
-    const bool has_constant = bits(word_, 26, 3) == 4;  // in the other places
+    const bool has_constant = bits(word_, 26, 3) == 4;  // has a constant in the other places
     const bool is_constant = has_constant && bits(word_, 23, 3) == 5;
     const std::array<int, 4> places{0, 5, 10, 16};
     const int count = is_constant ? 1 : has_constant ? 2 : 4;
@@ -196,7 +198,7 @@ class Walk {
   uint64_t target_ = 0;
   bool left_ = false;
   Registers held_{};
-  std::map<uint64_t, Registers> waiting_;  // by where jumps from before lead to
+  std::map<uint64_t, Registers> waiting_;  // by the target of earlier jumps
 };
 
 std::vector<uint64_t> referred_by_aarch64(const Code& code, uint64_t begin, uint64_t end,
@@ -210,11 +212,11 @@ std::vector<uint64_t> referred_by_aarch64(const Code& code, uint64_t begin, uint
   }
 }
 
-/// An address that is only on the way to another one, in the same register, is not taken.
+/// An address that is only made to make another one from it, in the same register, is not taken.
 std::vector<uint64_t> taken_by_aarch64(const Code& function) {
   std::vector<uint64_t> found;
-  std::array<bool, kRegisters> unused{};  // since its address was taken
-  std::array<size_t, kRegisters> last{};  // which of those found it is
+  std::array<bool, kRegisters> unused{};  // since the register's address was made
+  std::array<size_t, kRegisters> last{};  // the place of that address in `found`
   for (Walk walk(function); walk.step();) {
     const Instruction& now = walk.instruction();
     const bool takes = now.kind == Kind::kAddress || now.kind == Kind::kSum;

@@ -8,9 +8,9 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Code refers to data relative to the instruction's end: a byte that says so, four bytes of
-/// distance, and at times one more byte of a constant. Bytes that only look so do no harm: a word
-/// too many is marked.
+/// Code refers to data relative to the end of an instruction: a byte that says so, four bytes of
+/// distance, and sometimes one more byte of a constant. Bytes that only look so do no harm: then a
+/// word too many is marked.
 std::vector<uint64_t> referred_by_x86_64(const Code& code, uint64_t begin, uint64_t end,
                                          const std::vector<uint64_t>& /*starts*/) {
   constexpr uint64_t kBytes = UINT64_C(0x0101010101010101);
@@ -20,7 +20,7 @@ std::vector<uint64_t> referred_by_x86_64(const Code& code, uint64_t begin, uint6
   for (uint64_t i = 0; i + kStep + kDistance <= code.end - code.begin; i += kStep) {
     uint64_t eight;
     memcpy(&eight, code.bytes + i, sizeof eight);
-    // The highest bit of each byte that fits, and at times of one behind it.
+    // Has the highest bit of each byte that fits, and sometimes of one behind such a byte.
     const uint64_t odd = (eight & kBytes * 0xc7) ^ kBytes * 0x05;
     for (uint64_t hits = (odd - kBytes) & ~odd & kBytes * 0x80; hits != 0; hits &= hits - 1) {
       const uint64_t at = i + static_cast<uint64_t>(std::countr_zero(hits)) / 8;
@@ -36,7 +36,7 @@ std::vector<uint64_t> referred_by_x86_64(const Code& code, uint64_t begin, uint6
   return found;
 }
 
-/// lea register, [rip + distance]. Bytes that only look so are the caller's to tell apart.
+/// lea register, [rip + distance]. The caller has to sort out bytes that only look so.
 std::vector<uint64_t> taken_by_x86_64(const Code& function) {
   constexpr uint64_t kInstruction = 7;
   std::vector<uint64_t> found;

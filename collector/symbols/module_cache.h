@@ -1,4 +1,5 @@
-// Modules whose symbols were read already, for who reads many logs of the same programs.
+// Keeps the symbols of modules that were read, for callers that read many logs of the same
+// programs.
 #pragma once
 
 #include <map>
@@ -13,7 +14,8 @@ namespace gpupeak::collector {
 
 class ModuleCache {
  public:
-  /// All with the same search and rules. Several threads may ask.
+  /// The module's symbols. All calls must have the same search and rules. Several threads may call
+  /// it.
   std::shared_ptr<ModuleSymbols> of(const Module& module, const SymbolSearch& search,
                                     const NameRules* rules);
 

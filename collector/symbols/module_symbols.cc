@@ -25,8 +25,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// A program may have thousands of libraries, each of which stays open here; a shell allows a
-/// thousand files at first, and more if one asks.
+/// A program may have thousands of libraries, and each stays open here. A shell allows a thousand
+/// open files at first, and more on request.
 bool raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
@@ -40,7 +40,7 @@ std::vector<std::string> debug_folders(const SymbolSearch& search) {
   return folders;
 }
 
-/// All but files that a module's names depend on. Empty: they are not kept.
+/// All that a module's names depend on, except for files. Empty: names are not kept.
 std::string key_of(const Module& module, const SymbolSearch& search) {
   if (!search.keep) return "";
   BytePacker key;
@@ -75,8 +75,8 @@ ModuleSymbols::~ModuleSymbols() {
   close();
 }
 
-/// Where to read the files again would take longer than to read what was kept, and nothing that is
-/// not a file decided what was found.
+/// Keeps names only if reading the files again would take longer than reading the cache, and if
+/// only files decided what was found.
 void ModuleSymbols::keep_names() {
   if (!std::exchange(has_new_names_, false)) return;
   constexpr uint64_t kWorthBytes = 256 << 10;
@@ -84,11 +84,11 @@ void ModuleSymbols::keep_names() {
   files.insert(files.end(), debug_files_.looked_for().begin(), debug_files_.looked_for().end());
   uint64_t bytes = 0;
   for (const FileState& file : files) bytes += file.bytes;
-  // What a server does not have now it may have later.
+  // A server may have later what it does not have now.
   const bool may_be_found_later = !functions_ && !debug_servers().empty();
   const bool is_complete = !functions_ || functions_->is_complete();
-  const bool has_trouble =
-      trouble_.kind != DebugTrouble::Kind::kNone;  // of which others are to hear
+  // Later reports must tell of the trouble, too, and the cache does not have it.
+  const bool has_trouble = trouble_.kind != DebugTrouble::Kind::kNone;
   if (bytes >= kWorthBytes && is_complete && !has_trouble && !may_be_found_later)
     write_cached_names(cache_key_, files, found_);
 }
@@ -111,7 +111,7 @@ bool ModuleSymbols::open(const std::string& path, std::string_view build_id) {
   dwfl_ = dwfl_begin(&callbacks_);
   if (dwfl_ == nullptr) return false;
   dwfl_report_begin(dwfl_);
-  // Base 0 and the file's own addresses: lookups then take plain ELF addresses.
+  // With base 0 and the file's own addresses, look-ups take plain ELF addresses.
   module_ = dwfl_report_elf(dwfl_, path.c_str(), path.c_str(), file.get(), 0, true);
   if (module_ != nullptr) {
     file.release();
@@ -143,7 +143,7 @@ const std::vector<DwarfFrame>& ModuleSymbols::frames_at(uint64_t address) {
   if (added) {
     const uint64_t cuts = cut_count();
     entry->second = find_frames(address);
-    if (cuts != cut_count()) entry->second.clear();  // zeros in place of somebody's file
+    if (cuts != cut_count()) entry->second.clear();  // somebody cut a file, and zeros were read
     has_new_names_ |= !cache_key_.empty() && can_be_cached(entry->second);
   }
   return entry->second;
@@ -158,7 +158,7 @@ std::vector<DwarfFrame> ModuleSymbols::find_frames(uint64_t address) {
     frames.push_back({symbol->name, "", 0, symbol->source});
   }
   if (!frames.empty() && symbol != nullptr) {
-    // Debug information names local functions without their namespaces.
+    // Debug information names local functions without their namespaces; the symbol has them.
     std::string& outermost = frames.back().function;
     const bool mangled = std::string_view(symbol->name).starts_with("_Z");
     const bool readable = strlen(symbol->name) <= kLongestMangled;
@@ -215,7 +215,8 @@ void ModuleSymbols::set_version(const std::string& version) {
   version_ = version;
 }
 
-/// Only once an address has no other name: most modules keep their symbols. Empty: none is known.
+/// The name of a virtual function; empty: it is not known. Called only if the address has no other
+/// name, since most modules keep their symbols.
 std::string ModuleSymbols::virtual_name(uint64_t address) {
   Dwarf_Addr bias = 0;
   if (!rtti_) {
@@ -233,7 +234,7 @@ std::string ModuleSymbols::virtual_name(uint64_t address) {
   return rtti_names_->name_of(*function);
 }
 
-/// Symbols come from the file, from its debug file, or from the table of symbols packed in it.
+/// Where symbols come from: the file, its debug file, or the packed table of symbols in it.
 NameSource ModuleSymbols::source_of(Elf* elf) const {
   bool exports = false;
   for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
@@ -241,7 +242,7 @@ NameSource ModuleSymbols::source_of(Elf* elf) const {
     if (gelf_getshdr(section, &header) == nullptr) continue;
     exports = exports || header.sh_type == SHT_DYNSYM;
     if (header.sh_type != SHT_SYMTAB) continue;
-    // The packed table is an ELF file within the file: it has no program of its own to run.
+    // The packed table is an ELF file within the file, and has no segments.
     size_t segments = 0;
     const bool packed = elf_getphdrnum(elf, &segments) == 0 && segments == 0;
     return packed ? NameSource::kDebugData : NameSource::kSymtab;
@@ -270,8 +271,8 @@ void ModuleSymbols::load() {
     const bool global = GELF_ST_BIND(symbol.st_info) != STB_LOCAL;
     symbols_.push_back({address, symbol.st_size, global, source->second, name});
   }
-  // Of several names for one address the last is used: a sized one, a global one, one that is not
-  // marked as internal, the shortest.
+  // Of several symbols at one address the last is used, so the best one comes last: it has a size,
+  // is global, has no leading underscore, and is the shortest.
   std::sort(symbols_.begin(), symbols_.end(), [](const Symbol& a, const Symbol& b) {
     if (a.begin != b.begin) return a.begin < b.begin;
     if ((a.bytes != 0) != (b.bytes != 0)) return b.bytes != 0;
@@ -333,7 +334,7 @@ const ModuleSymbols::Symbol* ModuleSymbols::symbol_at(uint64_t address) const {
                                [](uint64_t value, const Symbol& s) { return value < s.begin; });
   if (next == symbols_.begin()) return nullptr;
   const Symbol& symbol = *std::prev(next);
-  // Where only a few functions have symbols, one without a size is not all that follows it.
+  // Where only few functions have symbols, one without a size does not cover all that follows it.
   const bool endless = symbol.bytes == 0 && symbol.source != NameSource::kDynsym;
   const bool inside = endless || address - symbol.begin < symbol.bytes;
   return inside ? &symbol : nullptr;

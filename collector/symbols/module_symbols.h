@@ -1,5 +1,5 @@
-// The symbols of one module: its file, or a debug file in its place, found by path and build-id.
-// Symbolizer keeps one for each module that a shown address lies in.
+// The symbols of one module, from its file or from a debug file in its place, found by path and
+// build-id. Symbolizer keeps one for each module in which a shown address lies.
 #pragma once
 
 #include <elfutils/libdwfl.h>
@@ -37,20 +37,20 @@ class ModuleSymbols {
   ModuleSymbols& operator=(const ModuleSymbols&) = delete;
 
   State state() const { return state_; }
-  /// Missing only because as many files are open as may be.
+  /// The file is missing only because no more files may be open.
   bool lacks_descriptors() const { return lacks_descriptors_; }
-  /// When the file that ran was last written, since 1970; none: its own path has it no more.
+  /// When the file that ran was last written, since 1970. None: it is no longer at its own path.
   std::optional<int64_t> written_ns() const;
-  /// What the symbols that the library itself defines say of its version ("VERS_1.29.0"), or empty.
+  /// The version in the symbols that the library itself defines ("VERS_1.29.0"), or empty.
   std::string symbol_version();
-  /// For a library whose release is that of another one, which it is a part of.
+  /// Sets the version of a library that is a part of another one's release.
   void set_version(const std::string& version);
-  /// Why it has no lines, or not all: once frames_at() was called.
+  /// Why the module has no lines, or not all. Call it after frames_at().
   DebugTrouble debug_trouble();
-  /// Frames at an ELF address, innermost first; empty if nothing is known of it. Several threads
-  /// may ask; one at a time looks.
+  /// The frames at an ELF address, innermost first; empty if nothing is known. Several threads may
+  /// call it; one at a time looks.
   const std::vector<DwarfFrame>& frames_at(uint64_t address);
-  /// Writes what was found into the user's cache, where that lacks it; so does the destructor.
+  /// Writes names that are new into the user's cache. The destructor does it, too.
   void keep_names();
 
  private:
@@ -79,10 +79,10 @@ class ModuleSymbols {
   Dwfl_Module* module_ = nullptr;
   State state_ = State::kMissing;
   bool lacks_descriptors_ = false;
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // for all below
   bool loaded_ = false;
   const std::string cache_key_;  ///< empty: its names are not kept
-  bool has_new_names_ = false;   ///< that the cache lacks
+  bool has_new_names_ = false;   ///< names that the cache does not have
   CachedNames found_;
   Dwarf_Addr dwarf_bias_ = 0;
   std::vector<Symbol> symbols_;
@@ -91,7 +91,7 @@ class ModuleSymbols {
   std::string path_, file_name_;
   std::string build_id_;
   FileState file_;
-  std::vector<FileState> looked_for_;  ///< it and those that were tried before it
+  std::vector<FileState> looked_for_;  ///< the file and those that were tried before it
   DebugFiles debug_files_;
   DebugTrouble trouble_;
   std::unique_ptr<LibraryRtti> rtti_;

@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::string_view kNamesMagic = "gpupeak names 1\n";
 constexpr std::string_view kNamesFolder = "names";
-constexpr uint64_t kMostNamesBytes = 256 << 20;  // of all that are kept
+constexpr uint64_t kMostNamesBytes = 256 << 20;  // of all names that are kept
 constexpr uint64_t kMostOfOneModule = kMostNamesBytes / 8;
 
-/// Names and files are those of many addresses.
+/// Numbers texts, since many addresses have the same function or file.
 class TextNumbers {
  public:
   uint32_t number_of(const std::string& text) {
@@ -36,7 +36,7 @@ std::string path_of(const std::string& key) {
   return folder.empty() ? folder : cache_entry(folder, key);
 }
 
-/// False: there is no such frame, and nothing behind it is known.
+/// Reads one frame. False: it is damaged, and so is all behind it.
 bool unpack_frame(ByteUnpacker& in, const std::vector<std::string>& texts, DwarfFrame& frame) {
   const auto function = in.number<uint32_t>(), file = in.number<uint32_t>();
   const auto line = in.number<int32_t>();

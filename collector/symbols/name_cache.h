@@ -1,6 +1,5 @@
-// The names of one module's addresses that were looked up before, kept below XDG_CACHE_HOME, so
-// that the next report does not unpack and read the same debug information again. ModuleSymbols
-// asks it.
+// Keeps the names of one module's addresses that were looked up, below XDG_CACHE_HOME, so that the
+// next report does not unpack and read the same debug information again. ModuleSymbols uses it.
 //
 // in    the names that this report has looked up, and the files that were opened or looked for
 // out   the same names, as long as each of those files is as it was, and so is this command
@@ -19,17 +18,17 @@
 
 namespace gpupeak::collector {
 
-/// By address of the ELF file.
+/// By ELF address.
 using CachedNames = std::unordered_map<uint64_t, std::vector<DwarfFrame>>;
 
-/// False for no names, and for names that rules or type information gave: rules may change while
-/// the files stay.
+/// Whether the names may be kept. False for none, and for names that rules or type information
+/// gave: rules may change while the files do not.
 bool can_be_cached(const std::vector<DwarfFrame>& frames);
 
-/// `key`: the module and where its names are looked for. Empty if nothing is kept, if one of the
-/// files has changed, or if the cache is damaged or another user's.
+/// The names that are kept. `key`: the module, and where its names are looked for. Empty if nothing
+/// is kept, if one of the files has changed, or if the cache is damaged or another user's.
 CachedNames read_cached_names(const std::string& key);
-/// Those of them that can be kept.
+/// Keeps those of the names for which can_be_cached() is true.
 void write_cached_names(const std::string& key, const std::vector<FileState>& files,
                         const CachedNames& names);
 

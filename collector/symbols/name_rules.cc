@@ -23,7 +23,7 @@ bool any_matches(const std::vector<FrameGlobs>& frames, std::string_view module,
   };
   const std::string_view name = without_signature(function);
   if (any(name)) return true;
-  // `<T as Trait>::f` is in the crate of one of both: it is of those who own both.
+  // `<T as Trait>::f` is in the crate of T or of Trait, so it counts as a part of both.
   const std::optional<ImplName> impl = impl_name(name);
   return impl && any(type_path(impl->type)) && (impl->trait.empty() || any(type_path(impl->trait)));
 }

@@ -1,5 +1,6 @@
 // What rule files say about names: which virtual function is in which slot of a class, and which
-// frames a title passes over or shows. The rules room reads them, Symbolizer is handed them.
+// frames a title leaves out or shows. The rules room reads them from files and hands them to
+// Symbolizer.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,12 @@
 
 namespace gpupeak::collector {
 
-/// Numbers of a version, 1.29.0 as {1, 29, 0}.
+/// The numbers of a version: 1.29.0 is {1, 29, 0}.
 using Version = std::vector<uint32_t>;
 
-/// The numbers behind whatever precedes them ("VERS_1.29.0"); empty if there are none.
+/// The numbers in a text, without what stands before them ("VERS_1.29.0"); empty if there are none.
 Version parse_version(std::string_view text);
-/// Negative, 0 or positive; of `bound` only the numbers that it has are compared, so that 1.22.3 is
+/// Negative, 0 or positive. Only as many numbers are compared as `bound` has, so that 1.22.3 is
 /// within 1.15 to 1.22.
 int compare(const Version& version, const Version& bound);
 
@@ -23,14 +24,14 @@ int compare(const Version& version, const Version& bound);
 struct ClassRule {
   std::string name;                    ///< demangled
   std::vector<std::string> libraries;  ///< globs of file names
-  Version first, last;                 ///< both included; empty: any
+  Version first, last;                 ///< both belong to it; empty: any
   std::vector<std::string> slots;      ///< "~": a destructor; empty: a name that is not known
 
   bool applies_to(std::string_view library, const Version& version) const;
 };
 
-/// The functions of a C API that a library hands out as a table (OrtGetApiBase()->GetApi(…)), in
-/// all versions: later ones only append.
+/// The functions of a C API that a library hands out as a table (OrtGetApiBase()->GetApi(…)). It is
+/// for all versions, since later ones only append to the table.
 struct TableRule {
   struct Function {
     uint32_t slot = 0;  ///< in the table, from 0 on
@@ -38,17 +39,17 @@ struct TableRule {
     Version since;  ///< the first version that has it; empty: all
   };
 
-  std::string name;                    ///< what stands before "::" and the function's name
+  std::string name;                    ///< what a title has before "::" and the function's name
   std::vector<std::string> libraries;  ///< globs of file names
   std::string entry;                   ///< the exported function that returns the table
-  /// It returns another table, whose function in this slot returns the one that is meant.
+  /// If set, `entry` returns another table, whose function in this slot returns the API's table.
   std::optional<uint32_t> through;
   std::vector<Function> functions;
 
   bool applies_to(std::string_view library) const;
 };
 
-/// Frames by globs: of each list one has to match, an empty list does not matter.
+/// Matches frames by globs. One of each list has to match; an empty list matches all.
 struct FrameGlobs {
   std::vector<std::string> functions;  ///< demangled, without parameters
   std::vector<std::string> modules;    ///< the file's name without its folder
@@ -59,12 +60,12 @@ struct FrameGlobs {
 struct NameRules {
   std::vector<ClassRule> classes;
   std::vector<TableRule> tables;
-  std::vector<FrameGlobs> plumbing;   ///< what merely passes an allocation on
-  std::vector<FrameGlobs> landmarks;  ///< what a title shows wherever it is in the stack
+  std::vector<FrameGlobs> plumbing;   ///< code that only passes an allocation on
+  std::vector<FrameGlobs> landmarks;  ///< frames that a title shows wherever they are in the stack
 
-  /// `function` empty: not known.
+  /// `function` empty: it is not known.
   bool is_plumbing(std::string_view module, std::string_view function) const;
-  /// Of a source file of Python's, whatever its function: native functions' names mean nothing
+  /// For a Python source file, whatever its function: globs of native functions' names mean nothing
   /// there.
   bool is_plumbing_file(std::string_view file) const;
   bool is_landmark(std::string_view module, std::string_view function) const;

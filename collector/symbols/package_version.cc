@@ -12,10 +12,10 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr std::string_view kAssignment = "__version__ = ";
-constexpr size_t kMostBytes = 64 << 10;  // it stands near the begin
+constexpr size_t kMostBytes = 64 << 10;  // it is near the beginning
 
 bool is_file(const std::string& path) {
-  struct stat status {};  // a log may name a pipe, which would wait for its other end
+  struct stat status {};  // a log may name a pipe, and opening that would wait
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 

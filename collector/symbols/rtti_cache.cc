@@ -14,10 +14,11 @@
 namespace gpupeak::collector {
 namespace {
 
-// Another number whenever the reader finds more than before.
+// Change the number in kMagic whenever the reader finds more than before.
 constexpr uint64_t kMostRttiBytes = 256 << 20;  // of all that are kept
 constexpr std::string_view kMagic = "gpupeak rtti 4\n";
-constexpr const char* kAtMost = " at most";  // behind the identity of a library that was not read
+// Added to the identity if only functions_at_most() was kept.
+constexpr const char* kAtMost = " at most";
 
 }  // namespace
 
@@ -89,7 +90,7 @@ std::string rtti_identity(const FileState& file, std::string_view build_id) {
   return out.bytes();
 }
 
-/// The file, and the functions that its tables lead to.
+/// The file, and the addresses to which its constant words lead.
 struct LibraryRtti::Image {
   explicit Image(Elf* elf) : loaded(elf) {
     for (const RelocatedWord& word : loaded.words()) {
@@ -121,7 +122,7 @@ LibraryRtti::LibraryRtti(Elf* elf, std::string identity, size_t worth_keeping)
 
 LibraryRtti::~LibraryRtti() = default;
 
-/// Empty: it is not kept.
+/// Where the table is kept; empty: it is not.
 std::string LibraryRtti::cache_path(const std::string& identity) const {
   size_t bytes = 0;
   const bool read = elf_rawfile(elf_, &bytes) != nullptr;
@@ -164,7 +165,7 @@ const RttiTable& LibraryRtti::table() {
   return *table_;
 }
 
-/// First by what costs least: most functions stand in no table at all, and most libraries for the
+/// Asks what costs least first: most functions are in no table at all, and most libraries for the
 /// GPU have tables of functions that are no vtables.
 bool LibraryRtti::vtable_may_lead_to(uint64_t address) {
   if (!at_most_) {

@@ -1,5 +1,5 @@
-// What was read out of large libraries, kept below XDG_CACHE_HOME, so that the next report does not
-// read them again. ModuleSymbols asks it.
+// Keeps the tables of classes that were read from large libraries, below XDG_CACHE_HOME, so that
+// the next report does not read them again. ModuleSymbols uses it.
 #pragma once
 
 #include <libelf.h>
@@ -15,22 +15,23 @@
 
 namespace gpupeak::collector {
 
-/// Which file it is: a build-id is only what a file says of itself.
+/// Identifies a file: its state and its build-id, since a build-id alone is only what a file says
+/// of itself.
 std::string rtti_identity(const FileState& file, std::string_view build_id);
 
-/// One library's table, read when it is first needed: from the cache, else from the file, which is
-/// then kept. A cache that cannot be read or written, that is damaged or another user's, is as if
-/// there were none. One thread at a time may ask.
+/// One library's table. When it is first needed, it is read from the cache, or else from the file
+/// and then kept. A cache that cannot be read or written, is damaged or another user's, counts as
+/// no cache. One thread at a time may call it.
 class LibraryRtti {
  public:
-  /// `elf` must outlive this. `identity`: as above; none: nothing is kept. `worth_keeping`: bytes
-  /// of a library; a smaller one is not kept.
+  /// `elf` must outlive this. `identity`: from rtti_identity(); empty: nothing is kept.
+  /// `worth_keeping`: the table of a library with fewer bytes is not kept.
   LibraryRtti(Elf* elf, std::string identity, size_t worth_keeping = 8 << 20);
   ~LibraryRtti();
 
   const RttiTable& table();
-  /// table(), or nullptr where it has nothing about the address for certain: no vtable leads there.
-  /// To see that, a library's code need not be read.
+  /// table(), or nullptr if it certainly has nothing about the address, since no vtable leads
+  /// there. That can be seen without reading the library's code.
   const RttiTable* table_for(uint64_t address);
 
  private:
@@ -48,10 +49,10 @@ class LibraryRtti {
   bool looked_for_ = false;  // in the cache
   std::unique_ptr<Image> image_;
   std::optional<RttiTable> table_;
-  std::optional<RttiTable> at_most_;  ///< functions that may be in it; nullopt: not asked for yet
+  std::optional<RttiTable> at_most_;  ///< functions that may be in the table; nullopt: not read yet
 };
 
-/// One table as bytes, and back: nullopt for bytes that are not such a table, whole and unchanged.
+/// A table as bytes, and back. nullopt if the bytes are not such a table, whole and unchanged.
 std::string pack_rtti(const RttiTable& table, std::string_view identity);
 std::optional<RttiTable> unpack_rtti(std::string_view bytes, std::string_view identity);
 

@@ -7,7 +7,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr int kMaxSteps = 256;  // from base to base: a damaged table may have a circle
+constexpr int kMaxSteps = 256;  // from base to base; a damaged table may have a circle
 constexpr std::string_view kDestructor = "~";
 
 /// "a::B<int>" → "B".
@@ -43,8 +43,9 @@ const std::string& RttiNames::class_name(uint32_t index) const {
   return entry->second;
 }
 
-/// Of the class itself, or of a base whose vtable its own begins with. Of bases at the front, some
-/// of which may be empty, the one that a rule names has a vtable, and no other has.
+/// The name that a rule gives the slot, in the class itself or in a base whose vtable its own
+/// begins with. If it is not certain which base at the front has a vtable, the one that a rule
+/// names has it.
 const std::string* RttiNames::slot_name(uint32_t layout, uint32_t slot, int* steps) const {
   if (layout == RttiTable::kNone || rules_.empty() || --*steps < 0) return nullptr;
   const auto rule = rules_.find(class_name(layout));
@@ -74,7 +75,8 @@ std::string RttiNames::name_of(const RttiTable::Function& function) const {
   int steps = kMaxSteps;
   const std::string* slot = slot_name(function.layout, function.slot, &steps);
   std::string name = fmt::format("[virtual {}]", function.slot);
-  if (function.layout == RttiTable::kNone) name = "[virtual]";  // of a part that moves
+  // A virtual base's, whose place varies.
+  if (function.layout == RttiTable::kNone) name = "[virtual]";
   if (slot != nullptr) name = *slot == kDestructor ? fmt::format("~{}", last_name(owner)) : *slot;
   const std::string some = fmt::format("[one of {} classes]", function.class_count);
   return fmt::format("{}::{}{}", owner, name, owned ? "" : some);

@@ -1,4 +1,4 @@
-// The names of virtual functions, as titles show them: `Gemm<float>::PrePack` where a rule names
+// Makes the names of virtual functions, as titles show them: `Gemm<float>::PrePack` if a rule names
 // the slot, else `Gemm<float>::[virtual 5]`. ModuleSymbols asks for them.
 #pragma once
 
@@ -13,12 +13,13 @@ namespace gpupeak::collector {
 
 class RttiNames {
  public:
-  /// `library`: the file's name without its folder; `version`: its package's, if it is in one, else
-  /// that of its symbols. Both tables must outlive this.
+  /// `library`: the file's name without its folder. `version`: of its Python package, if it is in
+  /// one, else of its symbols. `table` and `rules` must outlive this.
   RttiNames(const RttiTable& table, std::string_view library, std::string_view version,
             const NameRules* rules);
 
-  /// Empty where even the class is not known: folded functions of classes that share nothing.
+  /// The name of a function. Empty if even its class is not known: the linker folded functions of
+  /// classes that share no base.
   std::string name_of(const RttiTable::Function& function) const;
 
  private:
@@ -26,7 +27,7 @@ class RttiNames {
   const std::string* slot_name(uint32_t layout, uint32_t slot, int* steps) const;
 
   const RttiTable& table_;
-  std::unordered_map<std::string, const ClassRule*> rules_;  // those that apply, by class
+  std::unordered_map<std::string, const ClassRule*> rules_;  // rules that apply, by class
   mutable std::unordered_map<uint32_t, std::string> class_names_;
 };
 

@@ -11,7 +11,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kNoFunction = 0;      // a slot that the linker or the compiler left empty
+constexpr uint64_t kNoFunction = 0;      // a slot that is empty
 constexpr uint64_t kElsewhere = 1;       // a function of another library
 constexpr int64_t kMaxObject = 1 << 30;  // a larger offset within an object is other data
 constexpr uint32_t kMaxSlots = 4096;
@@ -25,7 +25,7 @@ struct Vtable {
   std::vector<uint64_t> slots;
 };
 
-/// One place of a function: slot of a class's vtable.
+/// One place of a function: a slot of a class's vtable.
 struct Place {
   uint64_t function;
   uint32_t index;   ///< of the class
@@ -59,7 +59,7 @@ class RttiReader::Steps {
   RttiTable table() {
     RttiTable table;
     table.version = image_.symbol_version();
-    if (vtables_.empty()) return table;  // spares a look at all code
+    if (vtables_.empty()) return table;  // no need to look at all code
     end_vtables();
     if (vtables_.empty()) return table;
     for (const Vtable& vtable : vtables_) graph_.set_polymorphic(vtable.index);
@@ -74,7 +74,8 @@ class RttiReader::Steps {
  private:
   const std::vector<ClassGraph::Class>& classes() const { return graph_.classes(); }
 
-  /// A word that leads to a type_info, behind one that is not relocated: the offset to the top.
+  /// A vtable has a word that leads to a type_info, behind one that is not relocated: the offset to
+  /// the top.
   void find_vtables() {
     for (const RelocatedWord& word : image_.words()) {
       if (!image_.is_constant(word.at)) continue;
@@ -89,7 +90,8 @@ class RttiReader::Steps {
     }
   }
 
-  /// A vtable ends at what something else refers to: what follows it may be a table of functions.
+  /// Ends a vtable at a word that something else refers to: from there on it may be a table of
+  /// functions.
   void end_vtables() {
     const LoadedImage::References references = image_.references();
     for (Vtable& vtable : vtables_) {
@@ -118,7 +120,7 @@ class RttiReader::Steps {
     return image_.is_code(word->value) ? std::optional(word->value) : std::nullopt;
   }
 
-  /// Ends at a word that is no function.
+  /// The functions from this address on, up to a word that is no function.
   std::vector<uint64_t> slots_from(uint64_t address) const {
     std::vector<uint64_t> slots;
     size_t empty = 0;
@@ -133,7 +135,7 @@ class RttiReader::Steps {
     return slots;
   }
 
-  /// A class has no more slots than any class whose vtable begins with its own.
+  /// Bounds how many slots a class has: no more than any class whose vtable begins with its own.
   void bound_lengths() {
     lengths_.assign(classes().size(), UINT32_MAX);
     derived_.assign(classes().size(), false);
@@ -156,7 +158,8 @@ class RttiReader::Steps {
         index = classes()[index].primary;
       }
     }
-    // Empty slots are believed only where a class that has them filled shows that they are slots.
+    // Empty slots count only where a derived class has them filled, which shows that they are
+    // slots.
     for (Vtable& vtable : vtables_) {
       if (ambiguous[vtable.index]) vtable.slots.clear();
       const auto empty = std::find(vtable.slots.begin(), vtable.slots.end(), kNoFunction);
@@ -198,7 +201,7 @@ class RttiReader::Steps {
     separate(&table->functions);
   }
 
-  /// A damaged table may have overlaps.
+  /// Removes overlaps, which a damaged table may have.
   static void separate(std::vector<RttiTable::Function>* functions) {
     for (size_t i = 1; i < functions->size(); ++i) {
       RttiTable::Function& before = (*functions)[i - 1];
@@ -215,7 +218,7 @@ class RttiReader::Steps {
     return false;
   }
 
-  /// The last class that all the vtables begin with; kNone.
+  /// The most derived class with whose vtable all these vtables begin; kNone: there is none.
   uint32_t common_layout(size_t begin, size_t end) const {
     uint32_t layout = places_[begin].layout;
     for (int depth = 0; layout != kNone && depth < 64; ++depth) {
@@ -243,8 +246,8 @@ class RttiReader::Steps {
       function.owner = owners[0];
       return function;
     }
-    // Inherited by the others, if the class that all vtables begin with has it in that very slot.
-    // Otherwise the linker has folded functions that are alike.
+    // If the class with whose vtable all begin has the function in that very slot, the others
+    // inherit it. Otherwise the linker has folded functions that are alike.
     const uint32_t base = function.layout;
     if (base == kNone || std::find(owners.begin(), owners.end(), base) == owners.end()) {
       function.owner = ancestor_among(owners);
@@ -261,9 +264,9 @@ class RttiReader::Steps {
     return function;
   }
 
-  /// The one of these classes that is a base of all others; kNone.
+  /// The one of these classes that is a base of all others; kNone: there is none.
   uint32_t ancestor_among(const std::vector<uint32_t>& owners) const {
-    constexpr size_t kMaxOwners = 64;  // folded functions stand in thousands of classes
+    constexpr size_t kMaxOwners = 64;  // folded functions are in thousands of classes
     if (owners.size() > kMaxOwners) return kNone;
     for (const uint32_t candidate : owners) {
       const bool all = std::all_of(owners.begin(), owners.end(), [&](uint32_t owner) {
@@ -275,7 +278,7 @@ class RttiReader::Steps {
     return kNone;
   }
 
-  /// Only those that a function's name may need.
+  /// Adds the classes that a function's name may need, and no others.
   void add_classes(RttiTable* table) const {
     std::vector<uint32_t> numbers(classes().size(), kNone);
     std::vector<uint32_t> needed;
@@ -315,8 +318,8 @@ class RttiReader::Steps {
   const LoadedImage& image_;
   ClassGraph graph_;
   std::vector<Vtable> vtables_;
-  std::vector<uint32_t> lengths_;  // of a class's vtable at most
-  std::vector<bool> derived_;      // whether another's vtable begins with it
+  std::vector<uint32_t> lengths_;  // the most slots of each class's vtable
+  std::vector<bool> derived_;      // whether another class's vtable begins with it
   std::vector<Place> places_;
   std::unordered_map<uint32_t, std::map<uint32_t, uint64_t>> own_slots_;
 };

@@ -8,7 +8,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// "ab/cdef…", as debug files are named by build-id.
+/// "ab/cdef…": how debug files are named by build-id.
 std::string build_id_path(std::string_view build_id) {
   std::string text;
   for (const char byte : build_id) {

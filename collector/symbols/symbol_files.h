@@ -1,4 +1,4 @@
-// The files that names of a module may come from.
+// Lists the files from which names of a module may come.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ namespace gpupeak::collector {
 
 inline constexpr std::string_view kDefaultDebugDir = "/usr/lib/debug";
 
-/// The file itself, then debug files that hold its symbols as well. They need not be there.
+/// The file itself, then debug files that have its symbols, too. They need not exist.
 std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search);
 
-/// These, and where libdwfl looks for more of a file by the names that debug files usually have:
-/// files and folders, each of which changes when other names can be found.
+/// These, and the other places where libdwfl looks for a file's debug information by its usual
+/// names: files and folders. Each of them changes when other names can be found.
 std::vector<std::string> watched_symbol_files(const Module& module, const SymbolSearch& search);
 
 }  // namespace gpupeak::collector

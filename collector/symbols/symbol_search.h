@@ -10,11 +10,11 @@ namespace gpupeak::collector {
 class ModuleCache;
 
 struct SymbolSearch {
-  bool files = true;                    ///< else frames are modules and offsets only
-  std::string sysroot;                  ///< stands before all paths of the log; empty: none
+  bool files = true;                    ///< false: frames are only modules and offsets
+  std::string sysroot;                  ///< put before all paths of the log; empty: nothing is
   std::vector<std::string> debug_dirs;  ///< folders like /usr/lib/debug
-  std::shared_ptr<ModuleCache> cache;   ///< of several logs; may be nullptr
-  bool keep = true;                     ///< names for the next report, in the user's cache
+  std::shared_ptr<ModuleCache> cache;   ///< shared by several logs; may be nullptr
+  bool keep = true;                     ///< keep names in the user's cache for the next report
 };
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,5 @@
-// All addresses of a log resolved at once, on the machine that has the binaries. `gpupeak
-// symbolize` and `bundle` call it.
+// Resolves all addresses of a log, on the machine that has the binaries. `gpupeak symbolize` and
+// `bundle` call it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace gpupeak::collector {
 struct Symbolized {
   SymbolTable table;
   size_t addresses = 0;  ///< different ones in the log's stacks
-  size_t named = 0;      ///< of them with a function
+  size_t named = 0;      ///< how many of them have a function
   std::vector<Warning> warnings;
 };
 

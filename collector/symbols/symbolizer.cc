@@ -23,13 +23,13 @@ std::string shown_name(std::string_view path) {
   return escape(file_name(path));
 }
 
-/// Code that the kernel or the program made: there is no file to look for.
+/// Whether the kernel or the program made this code: there is no file to look for.
 bool has_no_file(std::string_view path) {
   return path.empty() || path.starts_with("[") || path.starts_with("linux-vdso") ||
          path.starts_with("linux-gate") || path.starts_with("/memfd:");
 }
 
-/// What is confidential is not written anywhere.
+/// With --confidential nothing is written to the cache.
 SymbolSearch search_of(SymbolSearch search, const Definitions& definitions) {
   search.keep = search.keep && !definitions.sanitizer().is_confidential();
   return search;
@@ -53,7 +53,7 @@ void Symbolizer::keep_names() {
   }
 }
 
-/// A library that is a part of another one's release lies beside it, and is called after it:
+/// A library that is part of another one's release lies beside it and begins with its name:
 /// libonnxruntime_providers_cuda.so, libonnxruntime.so.1.
 void Symbolizer::set_version_of_whole(uint32_t id) {
   const std::string& path = definitions_.modules()[id].path;
@@ -67,7 +67,7 @@ void Symbolizer::set_version_of_whole(uint32_t id) {
   }
 }
 
-/// nullptr if there are no symbols to be had. Several threads may ask.
+/// The symbols of a module; nullptr: there are none. Several threads may call it.
 ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
   const Module& module = definitions_.modules()[id];
   if (!search_.files || id == 0 || has_no_file(module.path)) return nullptr;
@@ -85,8 +85,8 @@ std::optional<int64_t> Symbolizer::written_ns(uint32_t module) {
   return symbols != nullptr ? symbols->written_ns() : std::nullopt;
 }
 
-/// If the module was looked for in vain. Symbols that came with the log were made where its files
-/// were: a file that could be read there is not missed here.
+/// Warns of a module whose file was looked for and not found. If symbols came with the log and were
+/// made where that file could be read, it is not missed here.
 void Symbolizer::note_problem(uint32_t id) {
   ModuleFile& file = modules_[id];
   if (file.problem_noted || !file.wanted) return;
@@ -215,16 +215,19 @@ std::vector<DwarfFrame> Symbolizer::look_up(uint32_t id) {
   return frames;
 }
 
-/// Several threads may ask. `wants_file` tells whether the module's file was looked for.
+/// The frames of a node. `wants_file` becomes true if the module's file was looked for. Several
+/// threads may call it.
 std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id, bool& wants_file) {
   const StackNode& node = definitions_.nodes()[id];
   if (!search_.files || node.module == 0 || definitions_.python_frame(node) != nullptr) return {};
   const Module& module = definitions_.modules()[node.module];
-  // A return address points behind its call, which may be the last instruction of a function.
+  // A return address points behind its call, which may be the last instruction of a function: hence
+  // - 1.
   const uint64_t address = node.ip - module.bias - 1;
   const std::vector<DwarfFrame>* known =
       known_ == nullptr ? nullptr : known_->find(module, address);
-  // Of what a run has kept the file comes first, if one can tell that it is still the one that ran.
+  // Names that a run kept come after the file, if a build-id tells whether it is still the file
+  // that ran.
   if (known != nullptr && (module.build_id.empty() || !has_kept(*known_, module))) return *known;
   ModuleSymbols* symbols = symbols_of(node.module);
   wants_file = modules_[node.module].symbols != nullptr;
@@ -233,7 +236,7 @@ std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id, bool& wants_file) {
   return symbols->frames_at(address);
 }
 
-/// Whoever walks stacks asks for the same nodes again and again.
+/// Callers that walk stacks ask for the same nodes again and again.
 const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
   if (id >= of_node_.size()) of_node_.resize(definitions_.nodes().size());
   if (of_node_[id] == nullptr) {
@@ -249,7 +252,7 @@ const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
   return *of_node_[id];
 }
 
-/// Whoever asks hears of what is missing.
+/// Notes that somebody asked for this node, so that a missing module is told.
 void Symbolizer::want(uint32_t id) {
   const uint32_t module = definitions_.nodes()[id].module;
   of_node_[id]->wanted = true;
@@ -276,7 +279,7 @@ std::vector<uint32_t> Symbolizer::resolve_ahead(size_t threads, const std::stop_
   return each;
 }
 
-/// Those that it was stopped before.
+/// Forgets nodes that were not described before the stop.
 void Symbolizer::forget_undescribed() {
   for (ResolvedAddress*& resolved : of_node_) {
     if (resolved != nullptr && resolved->frames.empty()) resolved = nullptr;
@@ -300,7 +303,8 @@ void Symbolizer::resolve_all(std::span<const uint32_t> stacks) {
     }
   }
   describe_all(added, SIZE_MAX, {});
-  // Warnings in the same order, however many threads there were: of all files that were looked for.
+  // Warnings come in the same order with any number of threads, and are of all files that were
+  // looked for.
   for (const uint32_t id : wanted) modules_[nodes[id].module].wanted |= of_node_[id]->wants_file;
   for (const uint32_t id : wanted) note_problem(nodes[id].module);
 }
@@ -319,7 +323,8 @@ void Symbolizer::describe_all(NewAddresses& added, size_t most_threads,
                               const std::stop_token& stop) {
   constexpr size_t kPiece = 64;
   std::vector<New>& all = added.all;
-  // Of a module's file one thread reads at a time: the largest are begun first.
+  // One thread at a time reads a module's file, so the module with the most addresses is begun
+  // first.
   std::sort(added.of_module.begin(), added.of_module.end(),
             [](const auto& a, const auto& b) { return a.size() > b.size(); });
   const auto read = [&](size_t begin, size_t /*end*/) {
@@ -334,11 +339,12 @@ void Symbolizer::describe_all(NewAddresses& added, size_t most_threads,
     for (size_t i = begin; i < end; ++i) describe(all[i].node, all[i].known, *all[i].resolved);
   };
   in_parallel(all.size(), kPiece, describe_some, most_threads);
-  // Numbers in the same order, however many threads there were.
+  // Numbers are given in the same order with any number of threads.
   for (const New& one : all) finish(*one.resolved);
 }
 
-/// All but what depends on others. Several threads may ask, each for another address.
+/// Finds all of an address that does not depend on others. Several threads may call it, each for
+/// another address.
 void Symbolizer::describe(uint32_t id, const std::vector<DwarfFrame>& known,
                           ResolvedAddress& resolved) const {
   const StackNode& node = definitions_.nodes()[id];
@@ -369,7 +375,7 @@ void Symbolizer::describe(uint32_t id, const std::vector<DwarfFrame>& known,
   }
 }
 
-/// What several threads may not do at once.
+/// The rest, which several threads may not do at once.
 void Symbolizer::finish(ResolvedAddress& resolved) {
   for (const Frame& part : resolved.frames) {
     resolved.function_ids.push_back(function_id(part));

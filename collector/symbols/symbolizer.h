@@ -1,4 +1,4 @@
-// Names of addresses: function, file and line. attribution.h and the summary use it.
+// Finds the names of addresses: function, file and line. attribution.h and the summary use it.
 //
 // in    an address of the run, and the module that was loaded there
 // out   one frame, or several where functions were inlined, innermost first
@@ -6,9 +6,10 @@
 //   0x7f31…a2c0 in libtorch_cpu.so, at +0x1fa2c0
 //     → at::native::empty_cpu   TensorFactories.cpp:257
 //
-// Names come from the symbols that came with the log. Else libdw reads the module's file, if it is
-// still the file that ran (by its build-id); if not, a warning says so. Only what is asked for is
-// looked up, and it is kept; several processors share the work where many stacks are asked for.
+// Names come from the symbols that came with the log. Without them, libdw reads the module's file
+// if it is still the file that ran (by its build-id); if it is not, a warning says so. Names that
+// `gpupeak run` kept are used only if that file is not there any more. Only what is asked for is
+// looked up, and it is kept. Several processors share the work where many stacks are asked for.
 #pragma once
 
 #include <algorithm>
@@ -33,28 +34,29 @@ namespace gpupeak::collector {
 
 /// What a title needs to know of a frame.
 struct FrameRole {
-  bool plumbing = false;     ///< code that merely passes an allocation on
-  bool landmark = false;     ///< to be shown in any case
+  bool plumbing = false;     ///< code that only passes an allocation on
+  bool landmark = false;     ///< a title shows it wherever it is in the stack
   bool interpreter = false;  ///< Python's own native code
-  bool start = false;        ///< what runs before main or before a thread's function
+  bool start = false;        ///< runs before main or before a thread's function
 };
 
-/// What a return address stands for: the function called from there first, then those that it was
-/// inlined into.
+/// What a return address stands for: the function that has the call, and those into which it is
+/// inlined, innermost first.
 struct ResolvedAddress {
   std::vector<Frame> frames;           ///< never empty
-  std::vector<uint32_t> function_ids;  ///< beside frames: equal for equal functions
-  std::vector<uint32_t> place_ids;     ///< beside frames: equal for equal lines; 0: none is known
-  std::vector<Frame> plain_frames;     ///< with --confidential: `frames` with their names
-  std::vector<FrameRole> roles;        ///< beside frames
-  bool wants_file = false;             ///< its names were looked for in the module's file
-  bool wanted = false;                 ///< somebody has asked for it
-  /// Python's own native code and nothing else: where a stack has Python's frames, these say more.
+  std::vector<uint32_t> function_ids;  ///< for each frame; equal for equal functions
+  std::vector<uint32_t> place_ids;  ///< for each frame; equal for equal lines; 0: no line is known
+  std::vector<Frame> plain_frames;  ///< with --confidential: the frames with their names
+  std::vector<FrameRole> roles;     ///< beside frames
+  bool wants_file = false;          ///< names were looked for in the module's file
+  bool wanted = false;              ///< somebody asked for it
+  /// Whether all frames are Python's own native code. Where a stack has Python frames, those say
+  /// more.
   bool is_interpreter() const {
     return std::all_of(roles.begin(), roles.end(),
                        [](const FrameRole& role) { return role.interpreter; });
   }
-  /// For rules that match names; not to be shown.
+  /// The frames for rules that match names. They must not be shown.
   const std::vector<Frame>& named_frames() const {
     return plain_frames.empty() ? frames : plain_frames;
   }
@@ -62,42 +64,41 @@ struct ResolvedAddress {
 
 class Symbolizer {
  public:
-  /// `known`: asked before any file; may be nullptr, and so may be `rules`.
+  /// `known`: symbols that came with the log. `known` and `rules` may be nullptr.
   Symbolizer(const Definitions& definitions, const SymbolSearch& search,
              const SymbolTable* known = nullptr, const NameRules* rules = nullptr);
   ~Symbolizer();
-  /// Writes names that were found into the user's cache, where that lacks them; so does the
-  /// destructor.
+  /// Writes names that are new into the user's cache. The destructor does it, too.
   void keep_names();
   Symbolizer(const Symbolizer&) = delete;
   Symbolizer& operator=(const Symbolizer&) = delete;
 
   /// `node` is an index into Definitions::nodes(), not 0.
   const ResolvedAddress& resolve(uint32_t node);
-  /// As if resolve() had been called for each node of these stacks. From then on several threads
-  /// may ask resolve() for them at once.
+  /// Does what resolve() does, for each node of these stacks. After that, several threads may call
+  /// resolve() for these nodes at once.
   void resolve_all(std::span<const uint32_t> stacks);
-  /// So that there is less to do later: all that the log defines, by so many threads, until they
-  /// are stopped. Gives one node for each address, or none if it was stopped. From here to
-  /// end_ahead() nobody is told of a module that is missing: he will be when he asks for it after
-  /// that.
+  /// Resolves all nodes of the log, with so many threads, until they are stopped, so that there is
+  /// less to do later. Returns one node for each address; none if it was stopped. Up to end_ahead()
+  /// there are no warnings of missing modules: they come when somebody asks for such a module
+  /// later.
   std::vector<uint32_t> resolve_ahead(size_t threads, const std::stop_token& stop);
   void end_ahead() {
     if (telling_ == Telling::kLater) telling_ = Telling::kWhoAsks;
   }
-  /// The functions at a node as the symbols name them, innermost first; empty if none are known.
+  /// The functions at a node, as the symbols name them, innermost first; empty if none are known.
   std::vector<DwarfFrame> look_up(uint32_t node);
   /// All frames of a stack, innermost first; empty for node 0.
   std::vector<Frame> stack(uint32_t node);
 
-  /// When a module's file was last written, since 1970; none: it is not at hand as it ran.
+  /// When a module's file was last written, since 1970. None: the file that ran is not there.
   std::optional<int64_t> written_ns(uint32_t module);
-  /// What stands before all paths of the log.
+  /// What is put before all paths of the log.
   const std::string& root() const { return search_.sysroot; }
 
   /// One for each module that could not be read or is not the file that ran.
   const std::vector<Warning>& warnings() const { return warnings_; }
-  /// The same by module: SymbolTable::kMissing, kOtherBuild.
+  /// The same, by module: SymbolTable::kMissing, kOtherBuild.
   const std::map<uint32_t, std::string_view>& problems() const { return problems_; }
 
  private:
@@ -121,14 +122,14 @@ class Symbolizer {
     bool problem_noted = false;
   };
 
-  /// Who is told what is missing.
+  /// When a warning of a missing module is made.
   enum class Telling {
     kWhoAsks,
-    kLater,   ///< nobody before end_ahead()
-    kNobody,  ///< all nodes are known, and nothing is missing
+    kLater,   ///< not before end_ahead()
+    kNobody,  ///< never: all nodes are known, and nothing is missing
   };
 
-  /// Addresses that are not known yet, with all that depends on no other one.
+  /// Addresses that are not known yet, with all that can be found without the others.
   struct New {
     uint32_t node;
     ResolvedAddress* resolved;
@@ -136,7 +137,7 @@ class Symbolizer {
   };
   struct NewAddresses {
     std::vector<New> all;
-    std::vector<std::vector<size_t>> of_module;  ///< places in `all`
+    std::vector<std::vector<size_t>> of_module;  ///< indexes into `all`
   };
   void list(uint32_t node, NewAddresses& added);
   void describe_all(NewAddresses& added, size_t most_threads, const std::stop_token& stop);
@@ -162,8 +163,9 @@ class Symbolizer {
   const NameRules* rules_;
   std::vector<ModuleFile> modules_;  ///< by module
   std::unordered_map<Key, ResolvedAddress, KeyHash> resolved_;
-  std::vector<ResolvedAddress*> of_node_;  ///< in resolved_; nullptr: not known yet
-  std::vector<bool> stack_resolved_;       ///< by node: with all of its callers, by resolve_all()
+  std::vector<ResolvedAddress*> of_node_;  ///< points into resolved_; nullptr: not known yet
+  /// By node: resolve_all() has resolved it and all its callers.
+  std::vector<bool> stack_resolved_;
   Telling telling_ = Telling::kWhoAsks;
   std::unordered_map<std::string, uint32_t> function_ids_;
   std::unordered_map<std::string, uint32_t> place_ids_;
