@@ -22,10 +22,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr off_t kMaxBytes = 256 << 20;  // a larger file is none of ours
+constexpr off_t kMaxBytes = 256 << 20;  // a larger file is not ours
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
-/// Entries have names of so many hexadecimal digits; nothing else in the folder is ours.
+/// An entry's name has so many hexadecimal digits. Nothing else in the folder is ours.
 constexpr size_t kNameDigits = 16;
 
 bool is_entry_name(const std::string& name) {
@@ -70,7 +70,7 @@ std::optional<std::string> read_cache_file(const std::string& path) {
     if (more <= 0) return std::nullopt;
     got += static_cast<size_t>(more);
   }
-  futimens(file.get(), nullptr);  // it was used now
+  futimens(file.get(), nullptr);  // the time of use, for limit_cache()
   return bytes;
 }
 
@@ -78,7 +78,7 @@ void write_cache_file(const std::string& path, std::string_view bytes) {
   try {
     write_fresh(
         path, [&](std::ostream& out) { out << bytes; }, S_IRUSR | S_IWUSR);
-  } catch (const std::runtime_error&) {  // it is made again the next time
+  } catch (const std::runtime_error&) {  // the result is made again the next time
   }
 }
 

@@ -13,7 +13,7 @@ namespace gpupeak::collector {
 namespace {
 
 struct Mapping {
-  std::atomic<uintptr_t> begin{0}, end{0};  ///< an end of 0: the place is free
+  std::atomic<uintptr_t> begin{0}, end{0};  ///< end 0: the entry is free
   std::atomic<bool> cut{false};
 };
 
@@ -23,10 +23,10 @@ std::atomic<uint64_t> g_cuts{0};
 std::mutex g_taking;
 uintptr_t g_page_bytes = 4096;
 
-/// Async-signal-safe. From `page` on there is no file: zeros up to the mapping's end.
+/// Puts zeros in place of the mapping from `page` on, where the file has ended. Async-signal-safe.
 bool fill_with_zeros(uintptr_t page) {
   uintptr_t end = page + g_page_bytes;
-  int access = PROT_READ | PROT_WRITE;  // of a mapping that nothing is known of
+  int access = PROT_READ | PROT_WRITE;  // for a mapping that has no CutGuard
   for (Mapping& mapping : g_mappings) {
     if (page + g_page_bytes <= mapping.begin || page >= mapping.end) continue;
     end = (mapping.end + g_page_bytes - 1) / g_page_bytes * g_page_bytes;
@@ -46,8 +46,8 @@ void handle(int number, siginfo_t* info, void*) {
     errno = saved_errno;
     return;
   }
-  signal(number, SIG_DFL);                // the instruction comes again, or
-  if (info->si_code <= 0) raise(number);  // somebody has sent it
+  signal(number, SIG_DFL);                // the instruction faults again and ends the process
+  if (info->si_code <= 0) raise(number);  // somebody sent the signal, so it does not come again
 }
 
 }  // namespace

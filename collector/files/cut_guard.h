@@ -1,5 +1,6 @@
-// Whoever may write a file can cut it while it is mapped here; to read behind its end then raises
-// SIGBUS. In place of an end of the process zeros are read there, and whoever asks is told.
+// A file can be cut by anyone who may write it, while it is mapped here. Reading behind its new end
+// raises SIGBUS, which would end the process. With this, zeros are read there instead, and callers
+// can ask whether that happened.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +8,14 @@
 
 namespace gpupeak::collector {
 
-/// From here on, in this process: of mappings that are not guarded by name (libelf's) too.
+/// Guards all mappings of this process from now on, also those that have no CutGuard (libelf's).
 void guard_mappings();
 
-/// How many times a page of any mapping was not there any more. What was read before and after a
-/// change of it is not to be believed.
+/// How many times a page of any mapping was missing. If this changes while something is read, what
+/// was read is not to be believed.
 uint64_t cut_count();
 
-/// One mapping. At most some hundred are told apart; of others cut_count() knows.
+/// Watches one mapping. At most some hundred are watched; cut_count() counts all.
 class CutGuard {
  public:
   CutGuard() = default;
@@ -23,7 +24,7 @@ class CutGuard {
   CutGuard(const CutGuard&) = delete;
   CutGuard& operator=(const CutGuard&) = delete;
 
-  /// It begins or ends elsewhere now.
+  /// The mapping now begins or ends elsewhere.
   void set(const void* begin, size_t bytes);
   bool was_cut() const;
 

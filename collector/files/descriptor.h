@@ -19,7 +19,7 @@ class Descriptor {
     if (fd_ >= 0) close(fd_);
   }
 
-  /// -1: none, and errno says why.
+  /// -1: there is none, and errno says why.
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }

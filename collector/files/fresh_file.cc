@@ -26,18 +26,18 @@ constexpr int kFolder = O_PATH | O_DIRECTORY | O_CLOEXEC;
 constexpr const char* kByName = "file";
 constexpr std::string_view kHeldOpen = "/proc/self/fd/";
 
-/// Root's are trusted, as root is.
+/// Whether the file is another user's. Root is trusted.
 bool is_of_others(const struct stat& status, const std::string& path) {
   return status.st_uid != 0 && !is_own(status, folder_of(path));
 }
 
 std::string beside(const std::string& target) {
   const std::string name = fs::path(target).filename().string();
-  constexpr size_t kMostOfName = 100;  // names have 255 bytes at most
+  constexpr size_t kMostOfName = 100;  // a name has at most 255 bytes
   return folder_of(target) + "/." + name.substr(0, kMostOfName) + '.' + unguessable_text() + ".tmp";
 }
 
-/// A path in a folder that is held open, as people name it.
+/// The path as people name it, if it is one in a folder that is held open.
 std::string as_named(const std::string& path) {
   const size_t slash = path.starts_with(kHeldOpen) ? path.find('/', kHeldOpen.size()) : path.npos;
   std::error_code error;
@@ -45,7 +45,7 @@ std::string as_named(const std::string& path) {
   return folder.empty() ? path : (folder / path.substr(slash + 1)).string();
 }
 
-/// The folder `name` in another one.
+/// Opens the folder `name` in another one, and makes it if it is missing.
 Descriptor enter(const Descriptor& outer, const std::string& name) {
   const std::string path = path_in(outer, name);
   if (mkdirat(outer.get(), name.c_str(), 0777) != 0 && errno != EEXIST) cannot_write(path);
@@ -56,14 +56,15 @@ Descriptor enter(const Descriptor& outer, const std::string& name) {
   if (!link || fstat(link.get(), &there) != 0) cannot_write(path);
   if (!S_ISLNK(there.st_mode)) cannot_write(path, "it is no folder");
   if (is_of_others(there, path)) cannot_write(path, "it is another user's link");
-  std::string target(PATH_MAX, '\0');  // of this very link, whatever has its name by now
+  // Read by the open link, since another file may have its name by now.
+  std::string target(PATH_MAX, '\0');
   const ssize_t length = readlinkat(link.get(), "", target.data(), target.size() - 1);
   if (length > 0) inner = Descriptor(openat(outer.get(), target.c_str(), kFolder));
   if (!inner) cannot_write(path);
   return inner;
 }
 
-/// The descriptor stays the caller's: what is written is all in the file when this returns.
+/// Writes to `fd`, which stays the caller's. When this returns, all is in the file.
 void write_to(int fd, std::ios::openmode mode, const std::string& target,
               const std::function<void(std::ostream&)>& write) {
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -78,7 +79,7 @@ void write_to(int fd, std::ios::openmode mode, const std::string& target,
   if (!out || buffer.close() == nullptr) cannot_write(target);
 }
 
-/// Removed again unless it has got its name.
+/// A file that is removed again unless keep() was called.
 class Unfinished {
  public:
   explicit Unfinished(std::string path) : path_(std::move(path)) {}
@@ -137,7 +138,8 @@ void Place::pass_on(int fd) const {
   if (is_free_) return;
   struct stat now {};
   if (fstat(fd, &now) != 0) cannot_write(target_);
-  // A group that we are not in cannot be kept; then it has no more rights than all others.
+  // A group that we are not in cannot be kept. The new group then gets only the rights that all
+  // others have.
   unsigned mode = mode_;
   if (now.st_uid != uid_ && fchown(fd, uid_, gid_) != 0)
     cannot_write(target_, "it is another user's");

@@ -14,7 +14,7 @@ namespace {
 
 constexpr mode_t kPrivate = S_IRUSR | S_IWUSR;
 
-/// -1: none can be made there.
+/// The owner of a new file in the folder; -1: none can be made there.
 int64_t owner_of_new_file(const std::string& folder) {
   const std::string path = folder + "/.gpupeak." + unguessable_text();
   const Descriptor probe(
@@ -51,7 +51,7 @@ std::string unguessable_text() {
   static constexpr char kDigits[] = "abcdefghijklmnopqrstuvwxyz012345";
   constexpr size_t kCharacters = 20;  // five bits each
   std::string text(kCharacters, '\0');
-  // It gives so few bytes whole, once the machine has any.
+  // So few bytes come at once, as soon as the machine has random ones.
   while (getrandom(text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
   }
   for (char& byte : text) byte = kDigits[byte & 31];

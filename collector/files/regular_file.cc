@@ -5,8 +5,8 @@
 namespace gpupeak::collector {
 
 Descriptor open_regular(const std::string& path, int flags, struct stat& status) {
-  // Asked first, since to open a device may already do something. Asked again, since what is there
-  // may have changed meanwhile.
+  // Checked before opening, since opening a device may already do something; and after it, since
+  // the file may have been replaced in between.
   if (stat(path.c_str(), &status) != 0) return Descriptor();
   errno = ENXIO;
   if (!S_ISREG(status.st_mode)) return Descriptor();
@@ -28,7 +28,7 @@ std::optional<std::string> read_regular(const std::string& path, uint64_t most_b
   if (!file) return std::nullopt;
   errno = EFBIG;
   if (static_cast<uint64_t>(status.st_size) > most_bytes) return std::nullopt;
-  // Files of /proc say that they have no bytes.
+  // Files in /proc say that they have 0 bytes.
   std::string bytes(static_cast<size_t>(status.st_size) + 1, '\0');
   size_t got = 0;
   while (true) {

@@ -1,5 +1,5 @@
-// How every file is opened that somebody else may have put where it is: a regular one, so that
-// nobody waits for a pipe's other end and no device moves.
+// Opens a file that somebody else may have put there. It must be a regular one, so that we do not
+// wait for a pipe's other end and no device does anything.
 #pragma once
 
 #include <fcntl.h>
@@ -13,13 +13,14 @@
 
 namespace gpupeak::collector {
 
-/// Opens it without waiting. `flags`: of open(); O_NOFOLLOW where a link is no answer. None and
-/// errno if it cannot be opened or is no regular file (then ENXIO). `status` is what fstat says.
+/// Opens it without waiting. `flags`: as for open(), with O_NOFOLLOW where a link must not be
+/// followed. If it cannot be opened the descriptor is empty and errno says why: ENXIO if it is no
+/// regular file. `status` is what fstat says.
 Descriptor open_regular(const std::string& path, int flags, struct stat& status);
 Descriptor open_regular(const std::string& path, int flags = O_RDONLY);
 
-/// All of it; nothing if it cannot be opened or read, or has more than `most_bytes`: then errno is
-/// EFBIG.
+/// The whole content; nullopt if it cannot be opened or read, or has more than `most_bytes`
+/// (EFBIG).
 std::optional<std::string> read_regular(const std::string& path, uint64_t most_bytes);
 
 }  // namespace gpupeak::collector

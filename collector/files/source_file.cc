@@ -14,7 +14,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr uint64_t kMostBytes = 4 << 20;
-constexpr size_t kMostColumns = 200;  ///< of a line, in bytes
+constexpr size_t kMostColumns = 200;  ///< bytes of a line
 constexpr size_t kTab = 4;
 
 constexpr std::array<std::string_view, 44> kEndings{
@@ -30,7 +30,7 @@ bool is_named_as_source(std::string_view path) {
          std::find(kEndings.begin(), kEndings.end(), name.substr(dot + 1)) != kEndings.end();
 }
 
-/// Where the name means the same for whoever asks: not /proc/self/cwd/x.cc, nor x.cc.
+/// Whether the path means the same for every process: not /proc/self/cwd/x.cc, nor x.cc.
 bool is_fixed_place(std::string_view path) {
   return path.starts_with('/') && !path.starts_with("/proc/") && !path.starts_with("/dev/") &&
          !path.starts_with("/sys/");
@@ -69,7 +69,7 @@ SourceFile read_source(const std::string& root, const std::string& path, int64_t
   if (!is_fixed_place(path) || !is_named_as_source(path)) return source;
   const std::optional<std::string> text = read_regular(root + path, kMostBytes);
   if (!text) return source;
-  // Asked after reading: one that is written meanwhile has changed.
+  // Checked after reading, so that a file that is written meanwhile counts as changed.
   const FileState state = state_of_file(root + path);
   const bool original =
       state.bytes == text->size() && state.modified_ns <= until_ns && state.changed_ns <= until_ns;

@@ -1,5 +1,5 @@
-// A file of source that a log names, for who shows its lines. A log can name any file: only what
-// has a name as source has is read, of a bounded size, and only as it was at a time.
+// Reads a source file that a log names, to show its lines. A log can name any file, so only a file
+// with a name like source is read, of bounded size, and only if it is as it was at a given time.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,15 @@ namespace gpupeak::collector {
 
 struct SourceFile {
   enum class State {
-    kAbsent,   ///< or none that is read
-    kChanged,  ///< written, renamed or put there later
+    kAbsent,   ///< not there, or not read
+    kChanged,  ///< written, renamed or put there after that time
     kOriginal,
   };
   State state = State::kAbsent;
-  std::vector<std::string> lines;  ///< with blanks for tabs, safe to show, none of them long
+  std::vector<std::string> lines;  ///< tabs made blanks, safe to show, cut to a bounded length
 };
 
-/// `until_ns`: since 1970, when the file was read by whoever made a program of it. `root` stands
-/// before the path.
+/// `until_ns`: since 1970, when the program was built from the file. `root` is put before the path.
 SourceFile read_source(const std::string& root, const std::string& path, int64_t until_ns);
 
 }  // namespace gpupeak::collector
