@@ -1,5 +1,5 @@
-// Which of many texts do not tell apart what they stand for. Names of functions and titles of
-// frames use it.
+// Finds texts that are equal though they stand for different things. Names of functions and titles
+// of frames use it.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,7 @@
 
 namespace gpupeak::collector {
 
-/// Groups of numbers whose texts are alike, though not all of a group are the same by
-/// `same(i, j)`.
+/// Groups of indexes whose texts are equal, if `same(i, j)` is not true for all of a group.
 template <typename Same>
 std::vector<std::vector<size_t>> alike(const std::vector<std::string>& texts, const Same& same) {
   std::map<std::string_view, std::vector<size_t>> by_text;

@@ -1,18 +1,18 @@
-// Brackets in names of functions, of C++ and of Rust.
+// Brackets in names of C++ and Rust functions.
 #pragma once
 
 #include <string_view>
 
 namespace gpupeak::collector {
 
-/// A name, not a bracket.
+/// Has the place of a name, and is not taken for a bracket.
 inline constexpr std::string_view kAnonymous = "(anonymous namespace)";
 
 inline bool opens_bracket(char c) {
   return c == '(' || c == '<' || c == '{' || c == '[';
 }
 
-/// The end of the bracket that opens at `at`, after its closing partner; npos if there is none.
+/// The place behind the closing partner of the bracket at `at`; npos: it has none.
 inline size_t after_bracket(std::string_view text, size_t at) {
   int depth = 0;
   for (; at < text.size(); ++at) {

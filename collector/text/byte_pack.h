@@ -1,11 +1,11 @@
-// Plain values as bytes, and back, for files that only this command reads: caches and kept
-// summaries. What is read is not trusted: a number that is not there fails the whole.
+// Packs plain values into bytes and back, for files that only this command reads: caches and kept
+// summaries. What is read is not trusted: if a value is missing, failed() is true from then on.
 //
 // in    1u, "abc"
 // out   01 00 00 00  03 00 00 00 61 62 63
 //
-// Not CBOR: a table of 20,000 names is read with 5 million instructions, and with 156 million by
-// nlohmann::json::from_cbor. Caches exist to be fast.
+// Why not CBOR: a table of 20,000 names is read with 5 million instructions, and with 156 million
+// by nlohmann::json::from_cbor. Caches exist to be fast.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,8 @@ class ByteUnpacker {
     rest_.remove_prefix(size);
     return value;
   }
-  /// How many there are of something that takes at least `least` bytes each.
+  /// A count of items that take at least `least` bytes each; fails if there are not that many
+  /// bytes.
   uint32_t count(size_t least) {
     const auto value = number<uint32_t>();
     failed_ = failed_ || value > rest_.size() / least;
@@ -73,7 +74,7 @@ class ByteUnpacker {
   bool failed_ = false;
 };
 
-/// Of all bytes; not against those who mean harm.
+/// A checksum of the bytes. It finds damage, but not a change that somebody made on purpose.
 inline uint64_t checksum(std::string_view bytes) {
   uint64_t mixed = UINT64_C(0xcbf29ce484222325);
   for (size_t i = 0; i < bytes.size(); i += sizeof(uint64_t)) {
@@ -85,14 +86,14 @@ inline uint64_t checksum(std::string_view bytes) {
   return mixed;
 }
 
-/// The bytes with a text before them that says what they are, and a checksum.
+/// The bytes, with a text in front that says what they are, and a checksum.
 inline std::string seal(std::string_view magic, std::string_view bytes) {
   BytePacker sum;
   sum.number(checksum(bytes));
   return std::string(magic) + sum.bytes() + std::string(bytes);
 }
 
-/// What was sealed with that text; nullopt for anything else.
+/// The bytes that were sealed with that text; nullopt for anything else.
 inline std::optional<std::string_view> unseal(std::string_view magic, std::string_view sealed) {
   if (!sealed.starts_with(magic)) return std::nullopt;
   sealed.remove_prefix(magic.size());

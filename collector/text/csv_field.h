@@ -5,8 +5,8 @@
 
 namespace gpupeak::collector {
 
-/// As RFC 4180 says. Spreadsheets take a cell that begins like a formula for one, whoever wrote it:
-/// such a text has an apostrophe before it.
+/// A field as RFC 4180 has it. A text that begins like a formula gets an apostrophe in front, since
+/// spreadsheets would run it, whoever wrote it.
 inline std::string csv_field(const std::string& text) {
   constexpr const char* kFormulas = "=+-@\t\r";
   const bool is_formula =

@@ -1,5 +1,5 @@
 // The two exceptions that leave the collector. tools/main.cc catches both, once, and turns them
-// into exit codes; nothing inside the collector prints or exits.
+// into exit codes. Nothing inside the collector prints or exits.
 #pragma once
 
 #include <cstdint>

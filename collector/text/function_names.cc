@@ -14,7 +14,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kMaxTemplateArguments = 20;  // characters
+constexpr size_t kMaxTemplateArguments = 20;  // most characters, with brackets
 constexpr size_t kMaxNames = 3;
 
 bool starts_with_any(std::string_view text, const auto& prefixes) {
@@ -24,7 +24,7 @@ bool starts_with_any(std::string_view text, const auto& prefixes) {
 
 constexpr std::string_view kLambda = "{lambda(";
 
-/// The keyword, not a name that begins so.
+/// Whether the text begins with the keyword, not with a name like operators.
 bool starts_with_operator(std::string_view text) {
   constexpr std::string_view kOperator = "operator";
   if (!text.starts_with(kOperator) || text.size() == kOperator.size()) return false;
@@ -32,21 +32,21 @@ bool starts_with_operator(std::string_view text) {
   return std::isalnum(static_cast<unsigned char>(next)) == 0 && next != '_' && next != ':';
 }
 
-/// `<a::B>::f`, as v0 has it, is a::B::f, as all else has it.
+/// Rust's v0 mangling has `<a::B>::f`. Everybody else writes a::B::f.
 std::string without_brackets(const std::string& name) {
   const std::optional<ImplName> impl = impl_name(name);
   if (!impl || !impl->trait.empty() || !is_type_path(impl->type)) return name;
   return fmt::format("{}{}", impl->type, impl->rest);
 }
 
-/// `<…>` where even the heads of the arguments are too long.
+/// The arguments, shortened; `<…>` if even their beginnings are too long.
 std::string short_template_arguments(std::string_view bracket) {
   const std::string text =
       short_arguments(bracket.substr(1, bracket.size() - 2), kMaxTemplateArguments - 2);
   return "<" + (text.empty() ? "…" : text) + ">";
 }
 
-/// The last so many names of a qualified one, without parameters and long template arguments.
+/// The last `most` names of a qualified one, without parameters and long template arguments.
 std::string last_names(std::string_view name, size_t most) {
   std::string out;
   std::array<size_t, kMaxNames> name_starts{};  // where the last names begin in `out`
@@ -63,7 +63,7 @@ std::string last_names(std::string_view name, size_t most) {
     if (rest.starts_with("::")) {
       out += "::";
       at += 2;
-      if (!rest.starts_with("::<")) begin_name();  // Rust's arguments belong to the name before
+      if (!rest.starts_with("::<")) begin_name();  // Rust's arguments belong to the name in front
       continue;
     }
     if (rest.starts_with(kAnonymous) && rest.substr(kAnonymous.size()).starts_with("::")) {
@@ -94,7 +94,7 @@ std::string last_names(std::string_view name, size_t most) {
   return out.substr(name_starts[kMaxNames - most]);
 }
 
-/// Of Rust: `&mut a::b::C<D>` → `&mut C<D>`.
+/// For Rust: `&mut a::b::C<D>` → `&mut C<D>`.
 std::string short_type(std::string_view type) {
   const std::string_view sigils = type_sigils(type);
   const std::string_view bare = type.substr(sigils.size());
@@ -124,7 +124,7 @@ std::string_view without_signature(std::string_view text) {
     }
     const char c = text[at];
     if (c == '(') {
-      // A function inside a function: "f(int)::local::g()"; go on behind its parameters.
+      // A function inside a function, "f(int)::local::g()": goes on behind the parameters.
       const size_t end = after_bracket(text, at);
       if (end == std::string_view::npos) return text.substr(name_begin, at - name_begin);
       std::string_view behind = text.substr(end);
@@ -210,13 +210,13 @@ bool is_plumbing(std::string_view module, std::string_view function) {
 }
 
 bool is_python_interpreter(std::string_view module, std::string_view function) {
-  // NumPy's core: what each function of it calls to make an array.
+  // _multiarray_umath is NumPy's core, which all its functions call to make an array.
   static constexpr std::array<std::string_view, 6> kModules{
       "libpython", "python3", "python", "_ctypes.", "libffi.so", "_multiarray_umath."};
   static constexpr std::array<std::string_view, 8> kPrefixes{
       "_Py",      "Py_",          "PyObject_", "PyEval_", "cfunction_", "method_vectorcall",
       "slot_tp_", "object_vacall"};
-  // A module for Python that is stripped says no more than the line that calls it.
+  // A Python module without names says no more than the Python line that calls it.
   const bool nameless_module = function.empty() && (module.find(".cpython-") != module.npos ||
                                                     module.find(".abi3.so") != module.npos);
   return nameless_module || starts_with_any(module, kModules) ||
@@ -236,7 +236,7 @@ bool is_start_code(std::string_view function) {
   static constexpr std::array<std::string_view, 8> kNames{
       "_start", "__libc_start_main", "start_thread", "clone",
       "clone3", "__clone3",          "call_init",    "__libc_csu_init"};
-  // Rust's own of a program and of a thread.
+  // Rust's start code of a program and of a thread.
   static constexpr std::array<std::string_view, 4> kPrefixes{
       "__libc_start_", "std::rt::lang_start", "std::sys::backtrace::__rust_begin_short_backtrace",
       "std::sys_common::backtrace::__rust_begin_short_backtrace"};

@@ -7,8 +7,8 @@ namespace gpupeak::collector {
 bool glob_match(std::string_view pattern, std::string_view text) {
   size_t p = 0;
   size_t t = 0;
-  size_t star = std::string_view::npos;  // the last one passed: it takes one more character when
-  size_t taken = 0;                      // what follows it does not fit
+  size_t star = std::string_view::npos;  // the last `*` that was passed
+  size_t taken = 0;                      // where the text goes on behind what the `*` has taken
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;

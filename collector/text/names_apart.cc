@@ -13,17 +13,18 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr std::string_view kCut = "…";
-constexpr size_t kShortArgument = 8;  ///< characters that need no cut beside what differs
-constexpr size_t kShortBracket = 20;  ///< of a bracket that is the same everywhere
+/// An argument of up to so many characters stays, though it is the same everywhere.
+constexpr size_t kShortArgument = 8;
+constexpr size_t kShortBracket = 20;  ///< the same for a bracket
 constexpr int kMaxNesting = 48;
 
 struct Piece;
-/// Text and brackets in turn.
+/// Texts and brackets of a name, in their order.
 using Sequence = std::vector<Piece>;
 
 struct Piece {
-  std::string_view source;      ///< as it stands in the name
-  std::string text;             ///< of no bracket
+  std::string_view source;      ///< as the name has it
+  std::string text;             ///< empty for a bracket
   char open = 0;                ///< 0: text
   std::vector<Sequence> parts;  ///< between the commas of a bracket
 };
@@ -45,7 +46,7 @@ std::string_view source_of(const Sequence& sequence) {
   return {begin, static_cast<size_t>(last.data() + last.size() - begin)};
 }
 
-/// Arguments that say nothing where they stand behind the first one.
+/// Arguments that are left out behind the first one, since they are its defaults.
 bool is_default_argument(std::string_view argument) {
   constexpr std::array<std::string_view, 6> kDefaults{"std::allocator<",      "std::char_traits<",
                                                       "std::less<",           "std::hash<",
@@ -61,7 +62,7 @@ void replace(std::string& text, std::string_view what, std::string_view by) {
 
 Sequence parse(std::string_view text, int depth);
 
-/// The parts between the commas that stand in no further bracket.
+/// The parts between commas, without commas inside of inner brackets.
 std::vector<Sequence> parse_parts(std::string_view inside, int depth) {
   std::vector<Sequence> parts;
   size_t begin = 0;
@@ -152,7 +153,7 @@ std::string without_namespaces(std::string_view text) {
       continue;
     }
     const char c = text[at];
-    if (at > 0 && text.substr(at).starts_with("::")) {  // else it goes on behind a bracket
+    if (at > 0 && text.substr(at).starts_with("::")) {  // at 0 it goes on behind a bracket
       out.resize(word);
       ++at;
       continue;
@@ -195,7 +196,7 @@ std::string whole(const Sequence& sequence, const Detail& detail) {
   return out;
 }
 
-/// Brackets longer than `most` are cut.
+/// The text of a sequence. Brackets longer than `most` are cut.
 std::string shallow(const Sequence& sequence, size_t most, const Detail& detail) {
   std::string out;
   for (const Piece& piece : sequence) {
@@ -206,7 +207,7 @@ std::string shallow(const Sequence& sequence, size_t most, const Detail& detail)
   return out;
 }
 
-/// One name beside others that are to be told from it.
+/// Writes one name so that it differs from others.
 class Beside {
  public:
   explicit Beside(const Detail& detail) : detail_(detail) {}
@@ -354,10 +355,10 @@ std::vector<std::string> names_apart(const std::vector<std::string_view>& functi
 
 std::string short_arguments(std::string_view inside, size_t most) {
   const std::vector<Sequence> parts = parse_parts(inside, 0);
-  // As a bracket is parsed: default arguments go.
+  // Default arguments are left out, as parse() does in a bracket.
   std::vector<Sequence> kept = parts;
   while (kept.size() > 1 && is_default_argument(source_of(kept.back()))) kept.pop_back();
-  constexpr size_t kHeads = 4;  ///< characters of a bracket that stays within the heads of others
+  constexpr size_t kHeads = 4;  ///< an inner bracket of so many characters stays even then
   for (const size_t bracket : {most, kHeads}) {
     std::vector<std::string> texts;
     texts.reserve(kept.size());

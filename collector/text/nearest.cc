@@ -20,7 +20,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-/// Letters to add, drop, change or swap with their neighbour until `a` is `b`.
+/// How many letters must be added, dropped, changed or swapped with a neighbour to make `b` of `a`.
 size_t edits(std::string_view a, std::string_view b) {
   std::vector<size_t> before, last(b.size() + 1), now(b.size() + 1);
   std::iota(last.begin(), last.end(), size_t{0});
@@ -37,11 +37,12 @@ size_t edits(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-/// How far a name is from what was written; kFar: it was not meant.
+/// How far a name is from what was written; kFar: it cannot have been meant.
 size_t distance(const std::string& word, const std::string& name) {
   const size_t changed = edits(word, name);
   if (changed <= std::max<size_t>(1, word.size() / 3)) return changed;
-  constexpr size_t kTelling = 3;  // letters that a part of a name must have to say which is meant
+  // A part of a name must have so many letters to tell which is meant.
+  constexpr size_t kTelling = 3;
   if (word.size() >= kTelling && name.find(word) != std::string::npos) return changed;
   return kFar;
 }

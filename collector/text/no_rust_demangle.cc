@@ -1,5 +1,5 @@
-// A build without libiberty: names of Rust stay as the linker knows them, and so do those of C++
-// that refer back often, since __cxa_demangle knows no bound.
+// For a build without libiberty. Rust names stay mangled. So do C++ names with many back
+// references, since __cxa_demangle has no bound.
 #include <cxxabi.h>
 
 #include <cstdlib>

@@ -1,15 +1,16 @@
-// Demangles by libiberty. It limits its recursion, but neither the length of what it prints nor the
-// number of its steps, and a name of a damaged log may be of any kind.
+// Demangles with libiberty. It limits its recursion, but not the length of what it prints nor the
+// number of its steps, and a damaged log may have any name.
 //
 // So its output function leaves it by longjmp once the text is long enough. That is allowed: all
-// frames in between are C, and write() has nothing to destroy. Nothing in the name itself says
-// beforehand how long its text will be: real names have as many back references as such that
-// double without end, and only a parser of the whole grammar could tell them apart. No packaged
-// library does without: LLVM's demangler knows no legacy Rust names and has no limit of length
-// either, and the Rust crate rustc-demangle has none, and no C interface in Debian 12.
+// frames in between are C, and write() has nothing to destroy. A look at the name does not help:
+// real names have as many back references as names that double without end, and only a parser of
+// the whole grammar could tell them apart. No packaged library is better: LLVM's demangler knows no
+// legacy Rust names and has no limit of length either; the Rust crate rustc-demangle has none, and
+// no C interface in Debian 12.
 #include "collector/text/rust_demangle.h"
 
-// Else its own declaration of basename is not that of <string.h>, which clang refuses.
+// Without this its own declaration of basename differs from that of <string.h>, which clang
+// refuses.
 #define HAVE_DECL_BASENAME 1
 #include <demangle.h>
 
@@ -37,8 +38,8 @@ struct Output {
   std::string_view view() const { return {text.data(), size}; }
 };
 
-/// libiberty's output function. A few letters can stand for a text that doubles again and again;
-/// libiberty cannot be told to stop, so it is left.
+/// libiberty's output function. A few letters can stand for a text that doubles again and again.
+/// libiberty cannot be told to stop, so this leaves it by longjmp.
 void add(const char* data, size_t size, void* to) {
   Output& out = *static_cast<Output*>(to);
   const std::string_view piece(data, size);
@@ -48,13 +49,14 @@ void add(const char* data, size_t size, void* to) {
     out.size += size;
     return;
   }
-  // What is not ASCII lies in memory that is freed behind this call: the next piece ends it.
+  // A piece that is not ASCII is in memory that libiberty frees after this call, so we leave at the
+  // next piece.
   if (std::none_of(piece.begin(), piece.end(), [](char c) { return (c & 0x80) != 0; })) {
     std::longjmp(out.full, 1);
   }
 }
 
-/// Whether it is a Rust name. `out` is not of this frame, so that it is whole after longjmp.
+/// Whether it is a Rust name. `out` is another frame's, so that longjmp does not change it.
 bool write(const std::string& name, Output& out) {
   if (setjmp(out.full) != 0) return true;
   return rust_demangle_callback(name.c_str(), DMGL_NO_OPTS, &add, &out) != 0;
@@ -64,8 +66,8 @@ bool is_digit(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0;
 }
 
-/// Where a function's or a trait object's type might say that more than a few lifetimes are bound
-/// in it (FG…_, DG…_, a number of base 62): libiberty counts them one by one, up to 2^64.
+/// The places where the type of a function or a trait object may bind more than a few lifetimes
+/// (FG…_, DG…_, with a number of base 62). libiberty counts them one by one, up to 2^64.
 std::vector<size_t> many_lifetimes(std::string_view name) {
   std::vector<size_t> found;
   for (size_t at = name.find('G', 1); at < name.size(); at = name.find('G', at + 1)) {
@@ -77,7 +79,8 @@ std::vector<size_t> many_lifetimes(std::string_view name) {
   return found;
 }
 
-/// An identifier of a thousand characters beyond ASCII: it is put together in quadratic time.
+/// Whether it has an identifier of a thousand characters or more that are not ASCII: libiberty puts
+/// it together in quadratic time.
 bool has_long_punycode(std::string_view name) {
   constexpr size_t kDigits = 4;
   for (size_t at = name.find('u'); at < name.size(); at = name.find('u', at + 1)) {
@@ -90,8 +93,9 @@ bool has_long_punycode(std::string_view name) {
   return false;
 }
 
-/// The same letters stand in hashes, which are not shown, and in words, which are. So the G is made
-/// two others in turn, which bind nothing: where the two texts differ is a G.
+/// Writes a name without such lifetimes. The same letters may be in hashes, which are not shown,
+/// and in words, which are. So each such G is replaced by two other letters in turn, which bind
+/// nothing: where the two texts differ was a G.
 bool write_without_lifetimes(std::string name, const std::vector<size_t>& places, Output& out) {
   Output other;
   for (const size_t place : places) name[place] = 'H';
@@ -122,7 +126,8 @@ std::optional<std::string> rust_demangle(const std::string& name) {
 
 namespace {
 
-/// What is printed of a pack is looked for in all that is repeated, without a word being said.
+/// Whether it may have a pack expansion. libiberty searches all that is repeated for what it prints
+/// of a pack, and calls no function of ours meanwhile.
 bool has_expansion(const std::string& name) {
   return name.find("Dp") != std::string::npos || name.find("sp") != std::string::npos ||
          name.find("sP") != std::string::npos || name.find("sZ") != std::string::npos;
@@ -134,7 +139,7 @@ int64_t cpu_ns() {
   return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-/// What all such names may take together. Real ones take microseconds.
+/// How much time all such names together may take. Real ones take microseconds.
 std::atomic<int64_t> g_patience_ns{2'000'000'000};
 
 bool write_cpp(const std::string& name, Output& out) {
@@ -145,8 +150,8 @@ bool write_cpp(const std::string& name, Output& out) {
 }  // namespace
 
 std::optional<std::string> cpp_demangle(const std::string& name) {
-  constexpr size_t kFewReferences = 24,
-                   kMostReferences = 48;  // 3^(48/3) steps: a fifth of a second
+  // 48 references are 3^(48/3) steps: a fifth of a second.
+  constexpr size_t kFewReferences = 24, kMostReferences = 48;
   if (name.size() > kMaxMangled) return std::nullopt;
   const size_t references = has_expansion(name) ? back_references(name) : 0;
   if (references > kMostReferences || (references > kFewReferences && g_patience_ns <= 0))

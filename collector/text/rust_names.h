@@ -1,4 +1,4 @@
-// What the names of Rust's methods tell. Titles and the rules about plumbing use it.
+// Takes names of Rust methods apart. Titles and the rules about plumbing use it.
 #pragma once
 
 #include <optional>
@@ -8,23 +8,23 @@ namespace gpupeak::collector {
 
 /// `<T as Trait>::f`, or `<T>::f` without a trait.
 struct ImplName {
-  std::string_view type;   ///< T as it stands there
-  std::string_view trait;  ///< empty: the type's own function
+  std::string_view type;   ///< T as the name has it
+  std::string_view trait;  ///< empty: it is the type's own function
   std::string_view rest;   ///< "::f"
 };
 
-/// Nothing if it is no such name. C++'s names never begin so.
+/// nullopt if it is no such name. C++ names never begin like this.
 std::optional<ImplName> impl_name(std::string_view name);
 
-/// What stands before the name of a type: "&mut ", "*const ", "dyn ".
+/// The marks in front of a type's name: "&mut ", "*const ", "dyn ".
 std::string_view type_sigils(std::string_view type);
 
-/// Whether a type without its sigils is named by a path (`a::B<C>`), not built in like `u8`, `[T]`,
-/// `(A, B)`, `fn(A)`, nor a parameter's letter.
+/// Whether a type without its marks is a path (`a::B<C>`): not built in like `u8`, `[T]`, `(A, B)`,
+/// `fn(A)`, and not a parameter's letter.
 bool is_type_path(std::string_view type);
 
-/// The path that says whose a type or a trait is, of one inside a method (`<a::B>::f::C`) that of
-/// the method's; of those that are built in it is core::primitive.
+/// The path that tells which crate a type or a trait is from. For a type within a method
+/// (`<a::B>::f::C`) it is the path of the method's type; for built-in types core::primitive.
 std::string_view type_path(std::string_view type);
 
 }  // namespace gpupeak::collector

@@ -16,7 +16,7 @@ namespace {
 constexpr char kHexDigits[] = "0123456789abcdef";
 constexpr size_t kHashBytes = 6;
 
-/// Names of gpupeak's own vocabulary, of the C library and of the driver.
+/// Whether the text is a word of gpupeak's own, a name of the C library, or of the driver.
 bool is_public(std::string_view text) {
   static constexpr std::string_view kWords[] = {"",
                                                 "arg",
@@ -94,7 +94,7 @@ void append_code_point_escape(std::string& out, uint32_t code_point) {
   out += '}';
 }
 
-/// Length of the UTF-8 sequence at the front of `text`, or 0 if there is no valid one.
+/// The length of the UTF-8 sequence at the front of `text`; 0: it is not valid.
 size_t decode(std::string_view text, uint32_t& code_point) {
   utf8proc_int32_t decoded = 0;
   const utf8proc_ssize_t bytes =
@@ -104,9 +104,9 @@ size_t decode(std::string_view text, uint32_t& code_point) {
   return bytes > 0 ? static_cast<size_t>(bytes) : 0;
 }
 
-/// Characters that are invisible or reorder text: controls, and what Unicode calls default
-/// ignorable. A list of our own: utf8proc has no properties of code points that are not assigned
-/// yet, and those of U+E0000 to U+E0FFF are set aside for more of this kind.
+/// Characters that are invisible or reorder text: controls, and those that Unicode calls default
+/// ignorable. The list is our own, since utf8proc knows no properties of code points that are not
+/// assigned yet, and U+E0000 to U+E0FFF are reserved for more of this kind.
 bool hides_or_reorders(uint32_t c) {
   struct Range {
     uint32_t first, last;
@@ -120,8 +120,8 @@ bool hides_or_reorders(uint32_t c) {
                      [c](const Range& range) { return c >= range.first && c <= range.last; });
 }
 
-/// What a CI takes for a command to itself: GitHub's `::error …::` at a line's front, where blanks
-/// may stand before it, and `##[…`, `##vso[…`, `##teamcity[…` wherever it is.
+/// Whether a CI would take it for a command to itself: GitHub's `::error …::` at the front of a
+/// line, also behind blanks, and `##[…`, `##vso[…`, `##teamcity[…` anywhere.
 bool begins_command(std::string_view text, bool at_front) {
   for (const std::string_view command : {"##[", "##vso[", "##teamcity["}) {
     if (text.starts_with(command)) return true;
@@ -138,7 +138,7 @@ bool begins_command(std::string_view text, bool at_front) {
 std::string escape(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  bool at_front = true;  // of what may be a line
+  bool at_front = true;  // at the front of what may be a line
   while (!text.empty()) {
     const auto first = static_cast<uint8_t>(text.front());
     size_t length = 1;

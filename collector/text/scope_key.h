@@ -1,11 +1,11 @@
-// Which memory a sum is of. The summary, JSON and the command line have it as text:
+// A scope: which memory a sum is of. The summary, JSON and the command line have it as text:
 //
 //   total                 all of it
 //   host                  host/heap
 //   device                device/linear            all GPUs
 //   device:0              device:0/linear          one GPU
 //
-// Nothing else puts such a text together or takes it apart.
+// Only this class makes such texts and takes them apart.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,24 @@ class ScopeKey {
   enum class Side : uint8_t { kTotal, kHost, kDevice };
 
   static ScopeKey total() { return {Side::kTotal, -1, ""}; }
-  /// `kind`: "heap", "linear" … (kind_name()); empty: the sum of all that count into it.
+  /// `kind`: "heap", "linear" … (kind_name()); empty: the sum of all kinds that count.
   static ScopeKey host(std::string_view kind = "") { return {Side::kHost, -1, kind}; }
   static ScopeKey devices(std::string_view kind = "") { return {Side::kDevice, -1, kind}; }
   /// `ordinal` < 0: all devices.
   static ScopeKey device(int32_t ordinal, std::string_view kind = "") {
     return {Side::kDevice, ordinal, kind};
   }
-  /// std::nullopt: it is no such text.
+  /// The scope of a text; std::nullopt: it is no such text.
   static std::optional<ScopeKey> parse(std::string_view text);
 
   std::string text() const;
   Side side() const { return side_; }
   const std::string& kind() const { return kind_; }
-  /// Of one device alone.
+  /// The device, if the scope is of one device.
   std::optional<int32_t> ordinal() const {
     return ordinal_ >= 0 ? std::optional(ordinal_) : std::nullopt;
   }
-  /// All memory of one device that counts into its sum.
+  /// Whether it is all memory of one device that counts into its sum.
   bool is_whole_device() const { return ordinal_ >= 0 && kind_.empty(); }
 
   bool operator==(const ScopeKey&) const = default;
@@ -51,7 +51,7 @@ class ScopeKey {
   std::string kind_;
 };
 
-/// Whether `text` is the scope of one device, whole.
+/// Whether `text` is the scope of all memory of one device.
 bool is_whole_device(std::string_view text);
 
 }  // namespace gpupeak::collector

@@ -20,7 +20,7 @@ void* open_system_library(const char* name) {
        {own / "../lib/gpupeak", fs::path("/usr/local/lib") / machine, fs::path("/usr/local/lib"),
         fs::path("/usr/lib") / machine, fs::path("/usr/lib64"), fs::path("/usr/lib"),
         fs::path("/lib") / machine, fs::path("/lib64"), fs::path("/lib")}) {
-    if (!folder.is_absolute()) continue;  // who cannot tell where we are
+    if (!folder.is_absolute()) continue;  // we may not know our own folder
     if (void* library = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   }
   return nullptr;

@@ -1,11 +1,11 @@
-// Libraries that are loaded only where they are there.
+// Loads libraries that may be missing.
 #pragma once
 
 namespace gpupeak::collector {
 
-/// dlopen(…, RTLD_NOW | RTLD_LOCAL) of a library from the folder of our own libraries or from one
-/// of the system's, by its whole path: what LD_LIBRARY_PATH or the current folder has does not
-/// count. nullptr if there is none.
+/// dlopen(…, RTLD_NOW | RTLD_LOCAL) by a whole path: from the folder of our own libraries, or one
+/// of the system's. So LD_LIBRARY_PATH and the current folder do not count. nullptr if there is
+/// none.
 void* open_system_library(const char* name);
 
 }  // namespace gpupeak::collector

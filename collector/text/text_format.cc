@@ -23,7 +23,7 @@ std::string group_digits(std::string digits) {
   return digits;
 }
 
-/// How many bytes of the text's whole characters take at most `width` columns.
+/// How many bytes of the text fit into `width` columns, in whole characters.
 size_t bytes_within(std::string_view text, size_t width) {
   size_t bytes = 0, columns = 0;
   while (bytes < text.size()) {
@@ -35,7 +35,7 @@ size_t bytes_within(std::string_view text, size_t width) {
   return bytes;
 }
 
-/// Whether the space there stands between a number and its unit.
+/// Whether the space at that place is between a number and its unit.
 bool is_within_size(std::string_view text, size_t space) {
   if (space == 0 || text[space - 1] < '0' || text[space - 1] > '9') return false;
   const std::string_view unit =
@@ -44,7 +44,7 @@ bool is_within_size(std::string_view text, size_t space) {
          unit == "%";
 }
 
-/// The last space at which a line may end, not before `indent` and not behind `room`; npos: none.
+/// The last space at which a line may end, between `indent` and `room`; npos: there is none.
 size_t last_break(std::string_view text, size_t room, size_t indent) {
   size_t space = text.rfind(' ', room);
   while (space != std::string_view::npos && space > 0 && is_within_size(text, space))
@@ -71,7 +71,7 @@ std::string grouped(uint64_t value) {
 std::string size_text(uint64_t bytes, const TextStyle& style) {
   if (style.bytes) return fmt::format("{}", bytes);
   if (bytes == 0) return "0";
-  constexpr double kThreeDigits = 999.5;  // from here on a fourth would be shown
+  constexpr double kThreeDigits = 999.5;  // from here on four digits would be shown
   constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(bytes);
   size_t unit = 0;
@@ -112,8 +112,8 @@ std::string error_percent(uint64_t error, uint64_t estimate) {
 }
 
 std::string exact_mib(uint64_t bytes) {
-  std::string text =
-      fmt::format("{:.20f}", static_cast<double>(bytes) / (1 << 20));  // a byte: 2^-20
+  // 20 digits, since a byte is 2^-20 MiB.
+  std::string text = fmt::format("{:.20f}", static_cast<double>(bytes) / (1 << 20));
   text.erase(text.find_last_not_of('0') + 1);
   return text.ends_with('.') ? text + '0' : text;
 }
@@ -165,7 +165,7 @@ std::vector<std::string> wrapped(std::string_view text, size_t width, size_t ind
     const size_t room = bytes_within(text, width);
     size_t end = last_break(text, room, indent);
     if (end == std::string_view::npos) {
-      end = std::max(room, first_character(text).bytes);  // a word that is wider is broken
+      end = std::max(room, first_character(text).bytes);  // a word that is too wide is broken
       lines.emplace_back(text.substr(0, end));
     } else {
       lines.emplace_back(text.substr(0, end));

@@ -1,4 +1,4 @@
-// How figures and tables look in text. The text writers share it.
+// Formats figures and tables as text. The text writers share it.
 //
 // in    a value: 2964 blocks, 1793064960 bytes, a name of any length; the terminal's width
 // out   "2 964", "1.67 GiB", the name in its column, cut where it must be
@@ -19,29 +19,29 @@ struct TextStyle {
   bool color = false;
   int width = 100;           ///< columns
   bool bytes = false;        ///< sizes as plain bytes
-  bool whole_lines = false;  ///< never cut: nobody looks at them on a terminal
+  bool whole_lines = false;  ///< lines are never cut, since they do not go to a terminal
 };
 
 /// 2964 → "2 964".
 std::string grouped(uint64_t value);
-/// With its unit, in three digits: "0", "512 B", "39.5 KiB", "1.67 GiB"; the next unit from 1000
-/// on. With style.bytes all of them, to be pasted: "1793064960".
+/// A size with its unit, in three digits: "0", "512 B", "39.5 KiB", "1.67 GiB"; from 1000 on the
+/// next unit. With style.bytes all digits, to be pasted: "1793064960".
 std::string size_text(uint64_t bytes, const TextStyle& style = {});
 /// "–" for what was not measured.
 std::string size_text(const std::optional<uint64_t>& bytes, const TextStyle& style = {});
-/// "-2.50 MiB" where it shrank.
+/// As size_text(), with a "-" if it shrank: "-2.50 MiB".
 std::string signed_size(const std::optional<int64_t>& bytes, const TextStyle& style = {});
 /// "+2.50 MiB", "-2.50 MiB", "0".
 std::string change_size(uint64_t before, uint64_t after, const TextStyle& style = {});
-/// What a column of sizes takes.
+/// The width of a column of sizes.
 size_t size_columns(const TextStyle& style);
-/// What a column of counts takes.
+/// The width of a column of counts.
 inline constexpr size_t kCountColumns = 9;
-/// MiB for files: every byte counts.
+/// MiB for files that others read, exact to the byte.
 std::string exact_mib(uint64_t bytes);
-/// "85.1", "–" if there is no whole or it is less than the part.
+/// "85.1"; "–" if the whole is 0 or less than the part.
 std::string percent(uint64_t part, uint64_t whole);
-/// Of an estimate: "± 0.4 %".
+/// The error of an estimate: "± 0.4 %".
 std::string error_percent(uint64_t error, uint64_t estimate);
 /// "+9.81 s".
 std::string instant(int64_t ns);
@@ -52,24 +52,24 @@ std::string duration(int64_t ns);
 struct Character {
   size_t bytes = 1, columns = 1;
 };
-/// That of a text which is not empty.
+/// The first character of a text that is not empty.
 Character first_character(std::string_view text);
-/// Columns that UTF-8 text takes on a terminal: two for a Chinese character, none for a combining
-/// one.
+/// The columns that UTF-8 text takes on a terminal: two for a Chinese character, none for a
+/// combining one.
 size_t display_width(std::string_view text);
-/// At most `width` columns, the end replaced by "…" if it must be cut.
+/// The text in at most `width` columns: if it is cut, it ends in "…".
 std::string fit(std::string_view text, size_t width);
 /// fit(), unless style.whole_lines.
 std::string cut(std::string_view text, size_t width, const TextStyle& style);
-/// What a column of names takes: `usual`, or all that the longest needs where lines are whole.
+/// The width of a column of names: `usual`, or as wide as the longest if lines are whole.
 size_t name_columns(size_t usual, size_t longest, const TextStyle& style);
-/// A name in its column, cut where it must be.
+/// A name padded to its column, and cut if it is longer.
 std::string name_cell(std::string_view name, size_t columns, const TextStyle& style);
-/// Broken between words, but not between a number and its unit, into lines of `width` columns, the
-/// later ones indented; whole with style.whole_lines.
+/// The text in lines of `width` columns, the later ones indented. Lines are broken between words,
+/// but not between a number and its unit. One line with style.whole_lines.
 std::vector<std::string> wrapped(std::string_view text, size_t width, size_t indent,
                                  const TextStyle& style);
-/// Padded with spaces to `width` columns, text to the left or to the right.
+/// The text padded with spaces to `width` columns, on the left or on the right side.
 std::string left(std::string_view text, size_t width);
 std::string right(std::string_view text, size_t width);
 

@@ -7,7 +7,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kShortName = 12;  // columns that a name keeps at least
+constexpr size_t kShortName = 12;  // the least columns that a name keeps
 constexpr std::string_view kLeftOut = "…";
 
 std::vector<std::string> frames_of(std::string_view title) {
@@ -27,7 +27,7 @@ std::string joined(const std::vector<std::string>& frames) {
   return title;
 }
 
-/// The first and the last columns, with "…" between.
+/// The beginning and the end of a text, with "…" between them.
 std::string without_middle(std::string_view text, size_t width) {
   const size_t columns = display_width(text);
   if (columns <= width) return std::string(text);
@@ -63,7 +63,8 @@ std::string_view place_of(std::string_view frame) {
   return frame.substr(space);
 }
 
-/// The line stays: of the name the middle is cut, and where even that is too long, the file's.
+/// Cuts the middle of a frame's name and leaves its line. If the line alone is too long, cuts the
+/// whole.
 std::string without_middle_of_name(std::string_view frame, size_t width) {
   const std::string_view place = place_of(frame);
   const size_t columns = display_width(place);
@@ -72,12 +73,12 @@ std::string without_middle_of_name(std::string_view frame, size_t width) {
          std::string(place);
 }
 
-/// One frame other than number `but` gets as many columns less as are too many, or so few that it
-/// can just be known; false: none can give any more.
+/// Shortens the frame with the longest name, except number `but`, by as much as is too much, but
+/// not below kShortName. False: no frame can be shortened.
 bool shorten_longest(std::vector<std::string>& frames, size_t but, size_t width) {
   const size_t columns = display_width(joined(frames));
   if (columns <= width) return false;
-  size_t longest = frames.size(), most = 0;  // columns of a name, without its line
+  size_t longest = frames.size(), most = 0;  // columns of the name, without its line
   for (size_t i = 0; i < frames.size(); ++i) {
     const size_t name = display_width(frames[i]) - display_width(place_of(frames[i]));
     if (i == but || name <= std::max(kShortName, most)) continue;
@@ -101,7 +102,7 @@ std::string fit_title(std::string_view title, size_t width, size_t telling) {
   for (const bool with_last : {true, false}) {
     for (const bool with_first : {true, false}) {
       if (!with_first && with_last) continue;  // the last frame goes first
-      // Runs of frames between those that are wanted are one sign.
+      // Frames in a row that are left out become one "…".
       std::vector<std::string> wanted;
       size_t told = 0;  // where in `wanted` the telling frame is
       for (size_t i = 0; i < frames.size(); ++i) {

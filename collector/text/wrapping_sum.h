@@ -1,5 +1,5 @@
-// Sums that a damaged log may drive beyond 64 bits: they wrap, as unsigned ones do, where plain
-// signed ones would be undefined.
+// Sums that a damaged log may drive beyond 64 bits. They wrap around, as unsigned sums do: for
+// plain signed ones that would be undefined.
 #pragma once
 
 #include <cstdint>

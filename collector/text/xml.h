@@ -6,8 +6,8 @@
 
 namespace gpupeak::collector {
 
-/// For text and attributes. `text` is escape()'s: what XML has no place for are only U+FFFE and
-/// U+FFFF then, which become "?".
+/// For text and attributes. `text` must have gone through escape(). Then only U+FFFE and U+FFFF are
+/// left that XML does not allow; they become "?".
 std::string xml_text(std::string_view text);
 
 }  // namespace gpupeak::collector
