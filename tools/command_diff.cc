@@ -21,8 +21,8 @@ namespace {
 constexpr size_t kMarkdownRows = 3;  // as many as a comment's reader looks at
 
 struct DiffOptions {
-  std::vector<std::string>
-      at;                ///< two moments of `a`'s run, as collector::find_moment() takes them
+  /// Two moments of `a`'s run, as collector::find_moment() takes them.
+  std::vector<std::string> at;
   std::string a, b;      ///< logs, or JSON that `report --json` wrote
   std::string out;       ///< file; empty: standard output
   std::string markdown;  ///< file to append to; empty: none

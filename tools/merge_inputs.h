@@ -8,8 +8,8 @@ namespace gpupeak::tools {
 
 struct MergeInputs {
   std::vector<std::string> logs, partials;
-  size_t unreadable =
-      0;  ///< files in folders that are named like logs or results and cannot be read
+  /// Files in folders that are named like logs or results and cannot be read.
+  size_t unreadable = 0;
 
   std::vector<std::string> all() const;
 };

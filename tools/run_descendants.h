@@ -78,8 +78,8 @@ class Descendants {
   const std::string library_;
   MemoryKills& memory_;
   std::map<pid_t, Seen> seen_;  ///< processes that were there at the last look
-  std::map<pid_t, std::string>
-      loaded_;  ///< names of processes that had the library and some memory
+  /// Names of processes that had the library and some memory.
+  std::map<pid_t, std::string> loaded_;
   std::vector<collector::RunRecord::Unrecorded> missing_;  ///< unrecorded ones that have ended
   uint64_t first_start_ = 0;
   Clock::time_point next_orphans_{};

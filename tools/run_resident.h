@@ -60,10 +60,10 @@ class RunResident {
 
   std::map<pid_t, Noted> noted_;
   std::map<pid_t, Known> known_;
-  std::map<std::string, uint64_t>
-      static_data_;  ///< by module's path: bytes that its file does not have
-  std::vector<collector::RunRecord::Resident>
-      done_;                            ///< of processes whose pid another process has now
+  /// By module's path: bytes that its file does not have.
+  std::map<std::string, uint64_t> static_data_;
+  /// Of processes whose pid another process has now.
+  std::vector<collector::RunRecord::Resident> done_;
   uint64_t sum_ = 0, highest_sum_ = 0;  ///< as noted last; when all were read last
   std::chrono::steady_clock::time_point sum_since_{};
   Budget large_, small_;

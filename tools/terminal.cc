@@ -24,8 +24,8 @@ collector::TextStyle style_for(int fd, const TextOptions& options) {
   style.color = options.color == "always" ||
                 (options.color == "auto" && terminal && (no_color == nullptr || *no_color == 0));
   winsize size{};
-  const char* columns =
-      getenv("COLUMNS");  // what the user says comes before what the terminal says
+  // What the user says comes before what the terminal says.
+  const char* columns = getenv("COLUMNS");
   if (const int said = columns != nullptr ? atoi(columns) : 0; said > 0) {
     style.width = std::clamp(said, kNarrowest, kWidest);
   } else if (terminal && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {

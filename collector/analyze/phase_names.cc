@@ -128,8 +128,8 @@ class Folder {
       const PhaseSummary& phase = phases_[i].phase;
       alike[place_of(phases_[i])][pattern_of(phase)].insert(phase.name);
     }
-    std::map<uint64_t, size_t>
-        rows;  // of a domain, under whichever phases; numbers alone leave them
+    // By domain: how many rows its phases make, with names that differ only in numbers folded.
+    std::map<uint64_t, size_t> rows;
     for (const auto& [place, names] : alike) {
       size_t& count = rows[std::get<2>(place)];
       for (const auto& [text, same] : names) count += same.size() > kKeptApart ? 1 : same.size();

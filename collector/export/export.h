@@ -19,8 +19,8 @@ namespace gpupeak::collector {
 struct ExportOptions {
   std::string scope;  ///< which memory; empty: Profile::scope chooses
   Progress progress;  ///< told by formats that replay the events once more
-  std::string run =
-      {};  ///< name of the run, for logs_of_run(), which knows more of the process; empty: none
+  /// The run's name, from which logs_of_run() knows more of the process; empty: none.
+  std::string run = {};
   std::string at = {};  ///< a moment as held_at() takes it, if `has_moment`; empty: the peak
 };
 

@@ -47,8 +47,8 @@ class BfcArena final : public ArenaModel {
  private:
   /// How regions grow.
   struct Growth {
-    uint64_t bound;  ///< the most that `next` becomes if no request needs more; 0: regions are as
-                     ///< requested
+    /// The most that `next` becomes if no request needs more; 0: regions are as large as requests.
+    uint64_t bound;
     uint64_t next = 0;  ///< size of the next region
     uint64_t region_for(uint64_t bytes);
   };

@@ -66,8 +66,8 @@ struct Holder {
   std::vector<Frame> stack;           ///< innermost first: the stack that holds most of the row
   bool temporary = false;             ///< every block was freed soon after
   int64_t longest_life_ns = 0;        ///< of the blocks freed; device kinds only
-  std::optional<uint64_t>
-      error_bytes;              ///< of an estimate from a sample: 95 % lie this near, or nearer
+  /// Of an estimate from a sample: 95 % lie this near, or nearer.
+  std::optional<uint64_t> error_bytes;
   std::vector<SitePart> parts;  ///< what the title is made of; empty: the row is no code's
   uint32_t telling_part = 0;    ///< by which it differs from the rows beside it that begin alike
 
@@ -215,8 +215,8 @@ struct ArenaSummary {
   /// before: all is of what it has handed out since, and what it has reserved and idle is not
   /// known.
   struct Older {
-    std::optional<uint64_t>
-        in_use_bytes;  ///< of its blocks from before, at the end, by its own word
+    /// Of its blocks from before, at the end, by its own word.
+    std::optional<uint64_t> in_use_bytes;
   };
   std::optional<Older> older;
   uint64_t live_bytes = 0;  ///< at the end
@@ -379,8 +379,8 @@ struct DeviceLedgerSummary {
   uint64_t overlaps = 0;            ///< causes of several threads at the same time
   uint64_t uncertain_readings = 0;  ///< while another thread allocated or read: not used
   std::vector<LedgerItem> items;    ///< largest first
-  std::vector<std::pair<int64_t, uint64_t>>
-      readings;  ///< time (ns), bytes in use: the observed curve
+  /// Time (ns) and bytes in use: the observed curve.
+  std::vector<std::pair<int64_t, uint64_t>> readings;
 };
 
 /// What the driver says of how the device's memory and the host's are one.

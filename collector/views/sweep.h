@@ -16,8 +16,8 @@ struct SweepReport {
   std::vector<std::string> command;  ///< as given, with {names} of parameters
   std::string folder;
   std::vector<SweepRun> runs;
-  std::vector<SweepCapacity>
-      capacities;  ///< in the order of groups_of(runs); empty name: not known
+  /// In the order of groups_of(runs); empty name: not known.
+  std::vector<SweepCapacity> capacities;
   std::vector<SweepPrediction> predictions;  ///< in the same order
   bool interrupted = false;
   std::vector<std::string> notes;

@@ -24,9 +24,9 @@ struct Settings {
   uint64_t sample_bytes = 0;               ///< GPUPEAK_SAMPLE; 0: as host_mode has it
   uint64_t log_max_bytes = 1 << 30;        ///< GPUPEAK_LOG_MAX; off: as if the log had no end
   Children children = Children::kGpu;      ///< GPUPEAK_CHILDREN
-  bool keep_preload =
-      true;            ///< GPUPEAK_KEEP_PRELOAD=off: a program that is started without is left so
-  bool ledger = true;  ///< GPUPEAK_LEDGER=off: the driver is not asked for its figures
+  /// GPUPEAK_KEEP_PRELOAD=off: a program that is started without the library is left so.
+  bool keep_preload = true;
+  bool ledger = true;          ///< GPUPEAK_LEDGER=off: the driver is not asked for its figures
   uint32_t ledger_hz = 10;     ///< GPUPEAK_LEDGER_HZ: readings between the causes; 0: none
   bool verify_stacks = false;  ///< GPUPEAK_VERIFY_STACKS=1: check each cached stack by unwinding
   bool python = true;          ///< GPUPEAK_PYTHON=off: no Python frames

@@ -17,11 +17,11 @@ namespace gpupeak::preload {
 /// All of a thread's state outside its slot. Initial-exec TLS: no allocation, no __tls_get_addr.
 struct ThreadFlags {
   uintptr_t in_hook = 0;  ///< where on the stack the open HookScope lies; 0: none is open
-  uintptr_t in_allocator =
-      0;                    ///< the same for AllocatorScope: an mmap now is the allocator's backing
+  /// The same for AllocatorScope: an mmap now is the allocator's backing.
+  uintptr_t in_allocator = 0;
   uintptr_t in_driver = 0;  ///< the same for DriverScope (calls/): only the outermost accounts
-  bool in_library =
-      false;  ///< inside a library of our choice (unwinder, driver, NVML), which may allocate
+  /// Inside a library of our choice (unwinder, driver, NVML), which may allocate.
+  bool in_library = false;
   bool refused_by_limit = false;             ///< the driver call that failed just now (track/limit)
   uint32_t device_calls = 0;                 ///< DeviceCalls (track/driver_readings) that are open
   struct ThreadSlot* slot = nullptr;         ///< this thread's event stream, once it has one

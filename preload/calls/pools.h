@@ -24,7 +24,8 @@ CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, C
   constexpr uint64_t kMostGrowth = 64 << 20;
   const CUresult result =
       captured ? run()
-               : within_limit(scope, [&] { return find_pool().device; }, bytes + kMostGrowth, run);
+               : within_limit(
+                     scope, [&] { return find_pool().device; }, bytes + kMostGrowth, run);
   if (!scope.accounts()) return result;
   if (captured && result == CUDA_SUCCESS) {
     device_noted(KeySpace::kPointer, *out, {.bytes = bytes, .kind = GPUPEAK_KIND_GRAPH});
@@ -77,8 +78,8 @@ CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out,
   DriverScope scope;
   const CUresult result = real(out, properties);
   if (scope.accounts() && result == CUDA_SUCCESS) {
-    constexpr int kManaged =
-        2;  // CU_MEM_ALLOCATION_TYPE_MANAGED, which headers before CUDA 13.0 lack
+    // CU_MEM_ALLOCATION_TYPE_MANAGED, which headers before CUDA 13.0 lack.
+    constexpr int kManaged = 2;
     const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     const bool managed = static_cast<int>(properties->allocType) == kManaged;
     pool_created({.pool = *out,

@@ -19,11 +19,12 @@ struct DriverRow {
   int version;
   int flags;
   void* hook;
-  void* next;       ///< what the program would call by export name without us: another
-                    ///< interposer's that was preloaded behind us, else the driver's own
-  void* exported;   ///< the driver's own, by export name
-  void* looked_up;  ///< the driver's own, as its cuGetProcAddress gives it for exactly this version
-                    ///< and flags
+  /// What the program would call by export name without us: the function of another interposer
+  /// that was preloaded behind us, else the driver's own.
+  void* next;
+  void* exported;  ///< the driver's own, by export name
+  /// The driver's own, as its cuGetProcAddress gives it for exactly this version and flags.
+  void* looked_up;
   uint32_t api_id;  ///< of base_name in the log's strings
   bool only_sees;   ///< of cuda_uses.def: no hook, unless uses are recorded
 };

@@ -46,8 +46,8 @@ struct PythonLayout {
     uint16_t filename, name, line_table, first_line;
     uint16_t instructions;     ///< inline, or the bytes object that holds them
     uint16_t first_traceable;  ///< where a frame begins to run code of its own
-    uint16_t version;  ///< a number that no other code object of the process has; shortly before
-                       ///< the file name
+    /// A number that no other code object of the process has; shortly before the file name.
+    uint16_t version;
   } code;
   uint16_t ascii_bytes, compact_bytes;  ///< of the heads of str
 };

@@ -21,8 +21,9 @@ constexpr uint32_t kFewNodes = 1 << 18;  ///< as many as there are addresses for
 struct Node {
   uintptr_t ip;
   uint32_t parent;
-  uint32_t
-      next;  ///< in its bucket; always a smaller id, so that a walk ends whatever happens meanwhile
+  /// The next node in its bucket. It always has a smaller id, so that a walk ends whatever happens
+  /// meanwhile.
+  uint32_t next;
 };
 
 /// Addresses for many, pages only for those in use. Nodes and buckets never move.

@@ -49,8 +49,8 @@ constinit AskNode<CUgraph> g_child("cuGraphChildGraphNodeGetGraph");
 
 /// Words of one executable graph's nodes, one node's behind the other's, in pages of their own.
 struct Kept {
-  uint64_t* words =
-      nullptr;  ///< kNoWord: none any more; kUnread: something of the node is not known
+  /// kNoWord: none any more; kUnread: something of the node is not known.
+  uint64_t* words = nullptr;
   uint64_t* nodes = nullptr;  ///< whose; 0: nobody's any more
   uint64_t* each = nullptr;   ///< each word once, if `is_tidy`
   size_t count = 0, each_count = 0, capacity = 0;

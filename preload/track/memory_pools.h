@@ -15,8 +15,8 @@ namespace gpupeak::preload {
 struct PoolPlace {
   CUmemoryPool pool = nullptr;
   int device = -1;
-  gpupeak_kind kind =
-      GPUPEAK_KIND_POOL;  ///< of what it gives; HOST_VMM and MANAGED pools exist too
+  /// The kind of its blocks; HOST_VMM and MANAGED pools exist, too.
+  gpupeak_kind kind = GPUPEAK_KIND_POOL;
 };
 void pool_created(const PoolPlace& place);
 /// Before the real call, after which a pool must not be asked any more; then exactly one of the
