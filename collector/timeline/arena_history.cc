@@ -12,7 +12,7 @@ namespace {
 
 using Chosen = ArenaStock::Chosen;
 
-/// Chooses instants in this order, until there are enough: peaks of arenas and the end; other
+/// Chooses instants until there are enough, in this order: peaks of arenas and the end; other
 /// instants that have a name; the highest moment of each arena in each of equal parts of the run.
 Chosen choose(const ArenaHistory& history, const TimeSeries& times, const Instants& instants) {
   Chosen chosen;
@@ -42,8 +42,8 @@ Chosen choose(const ArenaHistory& history, const TimeSeries& times, const Instan
   return chosen;
 }
 
-/// Every change and the stock at chosen events, in one replay: whether there are few enough changes
-/// is known at its end.
+/// Notes every change, and takes stock at chosen events, in one replay: only at its end is it known
+/// whether there are few enough changes.
 class ArenaWatch : public ReplayObserver {
  public:
   ArenaWatch(const ArenaHistory& history, Chosen chosen, const ClockMap& clock, bool has_uses)
@@ -108,8 +108,8 @@ ArenaHistory arena_history(Profile& profile, const TimeSeries& times, const Inst
   profile.replay_again(watch, progress);
   watch.finish(history);
   add_uses(watch.uses(), profile, history);
-  // So far a block's row is its holder's number. If the log is still being written, it may have
-  // grown since the first replay by holders that have no name yet.
+  // Until here a block's row is its holder's number. If the log is still being written, it may have
+  // got holders since the first replay, which have no name yet.
   std::map<std::string, uint32_t> rows;
   std::map<uint32_t, uint32_t> row_of;
   for (ArenaHistory::Block& block : history.blocks) {

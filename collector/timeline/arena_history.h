@@ -1,7 +1,7 @@
 // What arenas had in use and idle at each instant, piece by piece, for the page's maps. A log with
 // few changes keeps all instants. A long log keeps chosen ones: peaks, borders of phases, failed
-// allocations, the end, and the highest moment of each of equal stretches of the run. In both cases
-// the history is a list of steps, and each piece says from which step to which it was there.
+// allocations, the end, and the highest moment of each of equal parts of the run. In both cases the
+// history is a list of steps, and each piece has the steps from which and up to which it was there.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,22 @@ namespace gpupeak::collector {
 
 struct ArenaHistory {
   struct Arena {
-    size_t arena = 0;  ///< of the replay's arenas
+    size_t arena = 0;  ///< its number in the replay
     std::string name;
     int32_t place = 0;  ///< ArenaAccounts'
     uint64_t peak = 0, reserved_peak = 0;
     int64_t peak_ns = 0;
     uint64_t largest_block = 0, largest_refused = 0;
-    bool has_older = false;  ///< it is older than the attach: what it has reserved is not known
+    /// It handed out blocks before the attach: what it has reserved is not known.
+    bool has_older = false;
   };
   /// The state after an event.
   struct Step {
     int64_t time_ns = 0;
     std::string reason;  ///< "peak of PyTorch", "failed allocation"; empty: none
   };
-  /// From step `first` on, and no longer at step `end`.
+  /// A segment. It is there from step `first` on, and no longer at step `end`. Blocks have the
+  /// same.
   struct Segment {
     uint32_t arena = 0;
     uint64_t begin = 0, bytes = 0;
@@ -39,7 +41,7 @@ struct ArenaHistory {
   struct Block {
     static constexpr uint32_t kAlone = UINT32_MAX;
     uint32_t arena = 0;
-    uint32_t segment = kAlone;  ///< in which it began; kAlone: it has memory of its own
+    uint32_t segment = kAlone;  ///< the segment in which it began; kAlone: it has memory of its own
     uint64_t address = 0, bytes = 0;
     uint32_t row = 0;  ///< index into rows
     uint32_t first = 0, end = 0;
@@ -62,8 +64,10 @@ struct ArenaHistory {
   struct Holes {
     uint32_t step = 0, arena = 0;
     uint64_t largest = 0;
-    uint64_t below_block = 0, below_refused = 0;  ///< in holes smaller than the largest request
-    uint64_t left_out_segments = 0, left_out_bytes = 0;  ///< their number, and their bytes
+    /// Idle bytes in holes smaller than the largest block, and than the largest refused request.
+    uint64_t below_block = 0, below_refused = 0;
+    /// How many segments are left out, and their bytes.
+    uint64_t left_out_segments = 0, left_out_bytes = 0;
   };
   /// The arena's own figures from a step on.
   struct Level {
@@ -71,13 +75,13 @@ struct ArenaHistory {
     uint64_t in_use = 0, reserved = 0;
   };
 
-  bool every = false;  ///< a step for each change
+  bool every = false;  ///< there is a step for each change
   std::vector<Arena> arenas;
   std::vector<Step> steps;
   std::vector<std::string> rows;  ///< sites
   std::vector<Segment> segments;  ///< in the order in which they came
   std::vector<Block> blocks;      ///< in the order in which they came
-  std::vector<Uses> uses;         ///< of each block; empty: the log has none
+  std::vector<Uses> uses;         ///< for each block; empty: the log has no uses
   std::vector<Several> several;
   std::vector<Holes> holes;
   std::vector<Level> levels;

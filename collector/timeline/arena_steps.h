@@ -1,5 +1,5 @@
-// How arena_history.h finds out what arenas had at every instant, as long as there are few changes.
-// A block's `row` is its holder's number until arena_history() names it.
+// Finds for arena_history.h what arenas had at every instant, as long as there are few changes. A
+// block's `row` is its holder's number until arena_history() gives it a row.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace gpupeak::collector {
 
-/// A history's numbers of the arenas, by the replay's.
+/// The numbers that arenas have in a history, by their numbers in the replay.
 class ArenaNumbers {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -24,7 +24,7 @@ class ArenaNumbers {
   std::vector<uint32_t> numbers_;
 };
 
-/// The arenas' own figures, where they change.
+/// Notes the arenas' own figures at each step at which they change.
 class ArenaLevels {
  public:
   explicit ArenaLevels(const ArenaHistory& history) : arenas_(history.arenas) {
@@ -37,9 +37,9 @@ class ArenaLevels {
   std::vector<ArenaTable::Level> last_;
 };
 
-/// The time of a history's next step; in damaged logs times run backwards.
+/// The time of a history's next step. It never runs backwards, though times of damaged logs do.
 int64_t history_time(const ArenaHistory& history, int64_t ns);
-/// Moves all that was found but the arenas and their sites.
+/// Moves all from `found` into `history`, except for the arenas and their sites.
 void put_pieces(ArenaHistory& history, ArenaHistory& found);
 
 class ArenaSteps {
@@ -58,11 +58,11 @@ class ArenaSteps {
     if (change.parts.empty()) pending_.push_back(piece);
   }
   void after(const ArenaTable& table, uint64_t ticks);
-  /// False: there are too many changes, and nothing was written.
+  /// Puts what was found into the history. False: there are too many changes, and nothing was put.
   bool finish(ArenaHistory& history);
 
  private:
-  /// How many ranges may be looked at in search of segments. That takes a second or two.
+  /// How many ranges may be looked at to find segments. That takes a second or two.
   static constexpr size_t kMostLooks = 50'000'000;
   using SegmentKey = std::pair<uint64_t, uint64_t>;  // begin, end
 

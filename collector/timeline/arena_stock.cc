@@ -5,11 +5,11 @@
 namespace gpupeak::collector {
 namespace {
 
-/// A hole between blocks that are left out ends a run of them if it is at least this part of the
+/// A hole between blocks that are left out ends a run of them if it has at least 1/256 of the
 /// arena.
 constexpr uint64_t kShownHole = 256;
-/// If that makes too many runs: how many blocks and segments are shown at first; halved until it
-/// fits.
+/// If that makes too many runs: how many blocks and segments are shown at first. They are halved
+/// until it fits.
 constexpr size_t kCoarseBlocks = 8192, kCoarseSegments = 16'384;
 constexpr unsigned kCoarsest = 8;
 
@@ -74,8 +74,9 @@ ArenaStock::Stock ArenaStock::look(const ArenaTable& table, uint32_t arena,
   return stock;
 }
 
-/// Chooses the largest to be shown; blocks that were not there before get only a share. `coarse`:
-/// how many times fewer, so that there are fewer runs of blocks that are not shown.
+/// Chooses the largest pieces to be shown. Blocks that were not there before get only a share.
+/// `coarse`: how many times the numbers are halved, so that there are fewer runs of blocks that are
+/// not shown.
 void ArenaStock::choose(Stock& stock, uint64_t reserved, unsigned coarse) const {
   const size_t most_segments = share(kMaxArenaSegments, found_.segments.size());
   std::vector<Piece*> largest;
@@ -106,8 +107,8 @@ void ArenaStock::choose(Stock& stock, uint64_t reserved, unsigned coarse) const 
   join(stock, (reserved / kShownHole) << coarse);
 }
 
-/// Blocks that are not shown, in segments that are, as runs of neighbours. A hole of this size ends
-/// a run.
+/// Makes runs of neighbouring blocks that are not shown, in segments that are shown. A hole of
+/// `shown_hole` bytes ends a run.
 void ArenaStock::join(Stock& stock, uint64_t shown_hole) const {
   const ArenaHistory::Several none{step(), stock.arena, 0, 0, 0, 0};
   stock.several.clear();

@@ -1,6 +1,6 @@
-// How arena_history.h finds out what arenas had at chosen instants: it takes stock after these
-// events. A block or segment that is there at one instant after the other is one piece of the
-// history. A block's `row` is its holder's number until arena_history() names it.
+// Finds for arena_history.h what arenas had at chosen instants: it takes stock after these events.
+// A block or segment that is there at several such instants in a row is one piece of the history. A
+// block's `row` is its holder's number until arena_history() gives it a row.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ class ArenaStock {
     uint64_t address, bytes;
     HolderId holder;
     bool alone;
-    uint64_t number;            // ArenaUses': blocks with uses of their own are two
+    uint64_t number;  // ArenaUses' number: two blocks with uses of their own are two pieces
     size_t segment = SIZE_MAX;  // index into the arena's segments; SIZE_MAX: it lies in none
     bool shown = false;
   };
@@ -45,16 +45,17 @@ class ArenaStock {
   };
   // arena, address, bytes, holder, number
   using BlockKey = std::tuple<uint32_t, uint64_t, uint64_t, HolderId, uint64_t>;
-  using SegmentKey = std::tuple<uint32_t, uint64_t, uint64_t, bool>;  // arena, begin, end
+  using SegmentKey = std::tuple<uint32_t, uint64_t, uint64_t, bool>;  // arena, begin, end, captured
   template <typename Key>
-  using Lives = std::map<Key, uint32_t>;  // pieces of the step before, by index
+  // By key: index of a piece that was there at the step before.
+  using Lives = std::map<Key, uint32_t>;
 
   static BlockKey key(uint32_t arena, const Held& block) {
     return {arena, block.address, block.bytes, block.holder, block.number};
   }
   uint32_t step() const { return static_cast<uint32_t>(found_.steps.size()); }
-  /// How many of the pieces that are left at this instant an arena may show. What earlier arenas
-  /// did not need is there for later ones.
+  /// How many of the pieces that are left an arena may show at this instant. What earlier arenas
+  /// did not need is left for later ones.
   size_t share(size_t most, size_t used) const {
     return (most - std::min(most, used)) / (chosen_.size() - step()) / arenas_.size();
   }

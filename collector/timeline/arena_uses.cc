@@ -7,7 +7,7 @@ void ArenaUses::on_block(const ArenaBlockChange& change, size_t arena) {
   arena_of_[change.arena] = arena;
   const Place place{arena, change.address};
   if (change.in_use) {
-    const auto [live, fresh] = live_.try_emplace(place);  // else its free failed: it lives on
+    const auto [live, fresh] = live_.try_emplace(place);  // if it is there already, its free failed
     if (fresh) live->second.block = ++last_block_;
     live->second.bytes = change.bytes;
     return;

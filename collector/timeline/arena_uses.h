@@ -1,6 +1,6 @@
-// The uses of arenas' blocks, for who shows some blocks at some instants: what is said of a block's
-// uses stands in the log behind the instant, mostly at the block's end, when another block may have
-// its address. So each block has a number, and uses are kept of those that are asked for.
+// The uses of arenas' blocks, for views that show some blocks at some instants. A log has a block's
+// uses later than such an instant, mostly at the block's end, when another block may have its
+// address. So each block gets a number, and only uses that will be asked for are kept.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@ namespace gpupeak::collector {
 class ArenaUses {
  public:
   static constexpr uint64_t kNone = 0;
-  /// `on`: whether the log has uses. Else there is nothing to follow.
+  /// `on`: whether the log has uses. If not, this does nothing.
   explicit ArenaUses(bool on) : on_(on) {}
 
   bool on() const { return on_; }
-  /// `arena`: the replay's number of it.
+  /// `arena`: its number in the replay.
   void on_block(const ArenaBlockChange& change, size_t arena);
   void on_used(const UsedEvent& used, uint64_t ticks);
 
-  /// The number of the block that `address` is in now: of what lies in one, where a replay knows
-  /// that, the use is the block's. kNone: none is followed.
+  /// The number of the block that `address` is in now; kNone: none is followed. A use of an address
+  /// within a block is the block's.
   uint64_t block_at(size_t arena, uint64_t address) const;
-  /// What is said of that block will be asked for.
+  /// Keeps the uses of the block at this address: they will be asked for.
   void keep(size_t arena, uint64_t address);
-  /// Of a block that was kept, when the log has ended.
+  /// The uses of a block that was kept. Call it when the log has ended.
   BlockUses of(uint64_t block) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// What one group has now, and its bytes times nanoseconds so far.
+/// What one group has now, and its bytes times nanoseconds until now.
 class Level {
  public:
   void change(int64_t by, int64_t now_ns) {
@@ -28,7 +28,7 @@ class Level {
   int64_t since_ns_ = 0;
 };
 
-/// Levels by number of group or holder, and the changes of the event under way.
+/// Levels by the number of a group or holder, and the changes of the current event.
 class Levels {
  public:
   void add(std::span<const PeakFinder::Change> step) {
@@ -82,7 +82,7 @@ class TimeWatch : public ReplayObserver {
   }
 
  private:
-  /// As split_by_arenas() does it at an instant.
+  /// Does what split_by_arenas() does for an instant.
   void split(int64_t end_ns, HeldTime& held) const {
     held.outside = held.takers;
     const ScopeInfo& info = profile_.scope_info(held.scope);
@@ -108,7 +108,7 @@ class TimeWatch : public ReplayObserver {
     }
     std::erase_if(held.outside, [](const HeldTime::Taker& taker) { return taker.time == 0; });
     if (whole == held.time) return;
-    // In damaged logs blocks may lie outside of what their arena has: then only takers are known.
+    // In damaged logs blocks may lie outside of their arena's memory. Then only takers are known.
     held.outside = held.takers;
     held.in_arenas.clear();
   }

@@ -23,7 +23,7 @@ HeldCalls held_calls(Profile& profile, const std::map<GroupId, uint64_t>& larges
   }
   HeldCalls found;
   found.calls.emplace_back();
-  std::vector<uint32_t> place(tree.size());                 // of a node: its call, or its caller's
+  std::vector<uint32_t> place(tree.size());                 // by node: its call, or its caller's
   std::vector<std::pair<uint32_t, uint32_t>> open{{0, 0}};  // node, call
   while (!open.empty()) {
     const auto [node, call] = open.back();

@@ -1,6 +1,6 @@
-// The calls of what was held at some instants, as one tree with a bounded number of calls: a page
-// draws the flame graph of any of these instants with it. What lies below a call that is left out
-// is held by its caller.
+// The calls that held memory at some instants, as one tree with a bounded number of calls. A page
+// draws the flame graph of each of these instants with it. What is below a call that is left out
+// counts for its caller.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace gpupeak::collector {
 
 struct HeldCalls {
   struct Call {
-    uint32_t caller = 0;           ///< index of an earlier one
-    std::string title;             ///< empty: of the root
-    const Frame* frame = nullptr;  ///< nullptr: of the root, or of blocks without a stack
+    uint32_t caller = 0;           ///< index of an earlier call
+    std::string title;             ///< empty: the root
+    const Frame* frame = nullptr;  ///< nullptr: the root, or blocks without a stack
   };
   std::vector<Call> calls;  ///< the first is the root
-  std::map<GroupId, uint32_t>
-      ends;  ///< by group: the innermost call of its stack that is in `calls`
+  /// By group: the innermost call of its stack that is in `calls`.
+  std::map<GroupId, uint32_t> ends;
 };
 
-/// `largest`: the most that each group held. Calls are chosen by that. `most`: how many calls.
+/// `largest`: the most that each group held; calls with most are chosen. `most`: how many calls.
 HeldCalls held_calls(Profile& profile, const std::map<GroupId, uint64_t>& largest, size_t most);
 
 }  // namespace gpupeak::collector

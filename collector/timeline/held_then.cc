@@ -8,7 +8,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// A sum by its name. Each replay numbers its scopes anew, and has a scope only from its first
+/// A sum by its name. Each replay numbers its scopes anew, and a scope exists only from its first
 /// event on.
 class Sum {
  public:
@@ -33,11 +33,12 @@ class MomentFinder : public ReplayObserver {
   struct Found {
     std::optional<uint64_t> event;
     int64_t event_ns = 0;
-    bool earlier = false;  ///< the moment lies before the event; its time is right
+    bool earlier = false;  ///< the moment was before the event; `event_ns` is the moment's
     uint64_t bytes = 0;
-    uint32_t open = 0;  ///< phases of the wanted name
+    uint32_t open = 0;  ///< open phases of the wanted name
     std::vector<HeldThen::Point> curve;
-    uint64_t stride = 1, in_stretch = 0;  ///< events of a point; events of the last point so far
+    /// Events for each point; events in the last point so far.
+    uint64_t stride = 1, in_stretch = 0;
 
     void set(uint64_t number, int64_t at_ns) {
       event = number;
@@ -131,8 +132,8 @@ class MomentFinder : public ReplayObserver {
     }
   }
 
-  /// An end is told before the event under way changes anything. The phase of a rule may have ended
-  /// earlier: with the last event of its thread, after which other threads have gone on.
+  /// An end is told before the current event changes anything. A rule's phase may have ended
+  /// earlier: with the last event of its thread, after which other threads went on.
   void note_end(const std::string& name, uint64_t ticks) {
     const auto [begin, end] = by_end_.equal_range(name);
     if (begin == end) return;
@@ -153,11 +154,11 @@ class MomentFinder : public ReplayObserver {
   std::vector<Found> found_;
   std::unordered_multimap<std::string, size_t> by_name_, by_end_;
   uint64_t last_ticks_ = 0;
-  std::unordered_map<uint64_t, std::string> open_;  // phases, by number: names
+  std::unordered_map<uint64_t, std::string> open_;  // by number: names of phases
   uint64_t number_ = 0;
 };
 
-/// What every group has after the chosen events.
+/// Notes what every group has after the chosen events.
 class HolderTaker : public ReplayObserver {
  public:
   HolderTaker(const Profile& profile, ScopeId scope, std::map<uint64_t, HeldThen>& wanted)

@@ -40,7 +40,7 @@ void choose_borders(const TimeSeries& times, Chosen& chosen) {
   }
 }
 
-/// The highest moment of each slice of the run: that is what one aims at when clicking there.
+/// Chooses the highest moment of each part of the run: a click on the curve there means that.
 void choose_spread(const Profile& profile, const TimeSeries& times, Chosen& chosen) {
   std::vector<const Series*> main;
   for (const ScopeId id : profile.scopes()) {
@@ -125,7 +125,7 @@ class StockTaker : public ReplayObserver {
     int32_t device;
     uint8_t kind;
     uint32_t row;
-    GroupId group;  // any group of the row
+    GroupId group;  // any group of this row
     uint64_t bytes, count;
   };
   struct Change {
@@ -143,7 +143,7 @@ class StockTaker : public ReplayObserver {
   }
   bool has_all_changes(GroupId group) { return changes_of(group).has_value(); }
 
-  /// The most that each group held, of those that are shown anywhere.
+  /// The most that each group held, for groups that are shown somewhere.
   std::map<GroupId, uint64_t> largest_of_all() {
     std::map<GroupId, uint64_t> largest;
     std::map<GroupId, int64_t> now;
@@ -280,12 +280,12 @@ class StockTaker : public ReplayObserver {
   Chosen::const_iterator next_;
   const size_t top_;
   uint64_t number_ = 0;
-  std::vector<Cell> cells_;  // a row on one device
+  std::vector<Cell> cells_;  // each is a row on one device
   std::vector<uint32_t> cell_of_;
   std::map<std::pair<int32_t, uint8_t>, std::vector<uint32_t>> by_kind_;
   std::map<uint32_t, uint32_t> rows_;                         // row of the attribution → index
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> places_;  // cell, call → index
-  std::vector<Change> changes_;                               // of the event under way
+  std::vector<Change> changes_;                               // of the current event
   Stacker stacker_;
   Instants result_;
 };

@@ -1,7 +1,6 @@
-// What was live at each instant, for the page, where one clicks on the curve. A log with few
+// What was live at each instant, for the page, where a click on the curve shows it. A log with few
 // changes keeps all of them, so any instant can be shown. A long log keeps chosen instants: peaks,
-// borders of phases, failed allocations, and the highest moment of each of equal stretches of the
-// run.
+// borders of phases, failed allocations, and the highest moment of each of equal parts of the run.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +35,11 @@ struct HeldThere {
 };
 
 struct Instant {
-  uint64_t event = 0;  ///< number of the event that the instant comes right after
+  uint64_t event = 0;  ///< the number of the event right before the instant
   int64_t time_ns = 0;
-  std::string reason;  ///< "peak of host", "failed allocation"; empty: the highest of a stretch
+  std::string reason;  ///< "peak of host", "failed allocation"; empty: the highest of a part
   std::vector<KindHolders> kinds;
-  /// The stacks that hold most, largest first; of each side whose changes are not all kept.
+  /// The stacks that hold most, largest first; only of sides whose changes are not all kept.
   std::vector<HeldThere> held;
 };
 
@@ -62,11 +61,11 @@ struct PlaceChange {
 using PlaceChanges = std::vector<PlaceChange>;
 
 struct Instants {
-  std::vector<Holder> rows;  ///< title, kind and module; figures are those of the instants
+  std::vector<Holder> rows;  ///< the figures are in the instants
   std::vector<Instant> instants;
   std::vector<HeldPlace> places;
   HeldCalls calls;  ///< of the places
-  /// All changes of a side in their order; none: there are more than kMaxChanges.
+  /// All changes of a side, in their order; none: there are more than kMaxChanges.
   std::optional<PlaceChanges> device_changes, host_changes;
   std::vector<Stacked> stacked;
 };
@@ -76,8 +75,8 @@ inline constexpr size_t kMostCalls = 4000;     // in all
 inline constexpr size_t kMostHeld = 60;        // stacks of an instant, of each device and the host
 inline constexpr size_t kMaxChanges = 40'000;  // of a side; a page holds twenty bytes for each
 
-/// Replays the log once more. Each kind has `top` rows by site. With the others they add up to the
-/// sum at that instant, to the byte. Throws std::logic_error if they do not.
+/// Replays the log once more. Each kind has `top` rows by site, and the sum of the others: they add
+/// up to the kind's bytes at that instant, to the byte. Throws std::logic_error if they do not.
 Instants live_at_instants(Profile& profile, const TimeSeries& times, size_t top,
                           const Progress& progress = {});
 

@@ -23,13 +23,13 @@ struct Life {
   bool is_at_peak = false;
 };
 
-/// What a device has at its peak.
+/// What a device had at its peak.
 struct AtPeak {
   ScopeId scope{};
   uint64_t peak_ticks = 0, bytes = 0;
   bool was_reached = false;
   uint64_t idle_bytes = 0;
-  std::vector<Life> lives;  ///< those that have ended
+  std::vector<Life> lives;  ///< lives that have ended
 };
 
 class UseWatch : public ReplayObserver {
@@ -89,7 +89,7 @@ class UseWatch : public ReplayObserver {
  private:
   using Address = std::pair<uint64_t, uint64_t>;  ///< the log's number of an arena; an address
 
-  /// The free of the block failed, so that it lives on.
+  /// Begins a life. If it is there already, the block's free failed and it lives on.
   static void begin(Life& place, const Life& life) {
     if (place.bytes == 0) place = life;
   }

@@ -1,12 +1,13 @@
-// When what was live at a device's peak was used: before it for the last time, after it for the
-// first, both, or never as far as was seen. Of a log with uses (`run --last-use`). Blocks of pools
-// count, not the driver's memory that they lie in; what is idle in pools is apart.
+// When the blocks that were live at a device's peak were used: for the last time before it, for the
+// first time after it, both, or never as far as was seen. It needs a log with uses (`run
+// --last-use`). Blocks of arenas count, and not the driver's memory in which they lie; what is idle
+// in arenas is apart.
 //
 //   block     allocated  first use  [peak]  last use  freed      at the peak
 //   weights   +0.1 s     +0.2 s     +2.0 s  +3.0 s    +4.0 s     used before and after
 //   gradient  +0.5 s     +0.6 s     +2.0 s  …         +4.0 s     last seen used 1.4 s before
 //
-// A use is known by when the work was given to the device.
+// The time of a use is when the work was given to the device.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +24,15 @@ struct LastUse {
   struct Row {
     UseAtPeak use = UseAtPeak::kNotKnown;
     GroupId group = kNoGroup;                 ///< for blocks of the driver
-    HolderId holder = kNoHolder;              ///< for blocks of a pool
+    HolderId holder = kNoHolder;              ///< for blocks of an arena
     uint64_t bytes = 0, blocks = 0;           ///< at the peak
-    int64_t shortest_ns = 0, longest_ns = 0;  ///< over its blocks; kIdle: of the while without use
+    int64_t shortest_ns = 0, longest_ns = 0;  ///< over its blocks; kIdle: of the time without use
   };
   ScopeId scope{};
   uint64_t bytes = 0;  ///< the peak
   int64_t time_ns = 0;
   std::vector<Row> rows;    ///< in no order; with idle_bytes they add up to the peak
-  uint64_t idle_bytes = 0;  ///< in pools
+  uint64_t idle_bytes = 0;  ///< in arenas
 };
 
 struct LastUses {
@@ -39,11 +40,11 @@ struct LastUses {
   std::optional<UsesEndEvent> end;  ///< none: the process did not come to its end
 };
 
-/// For each device that had a peak. Replays the log once more. Throws UsageError if the log has no
-/// uses, std::logic_error if rows do not add up.
+/// One for each device that had a peak. Replays the log once more. Throws UsageError if the log has
+/// no uses, std::logic_error if rows do not add up.
 LastUses last_uses(const Profile& profile, const Progress& progress = {});
 
-/// A site, as holders are called, and a use: what of a device's peak that is.
+/// How much of a device's peak a site had with one kind of use.
 struct UseRow {
   UseAtPeak use{};
   std::string title, kind;
@@ -52,7 +53,7 @@ struct UseRow {
 };
 /// Largest first. With idle_bytes they add up to the peak.
 std::vector<UseRow> use_rows(Profile& profile, const LastUse& of);
-/// The bytes of this use.
+/// The bytes with this use.
 uint64_t bytes_of(const LastUse& of, UseAtPeak use);
 
 }  // namespace gpupeak::collector

@@ -85,12 +85,12 @@ Held take(const Profile& profile, const Replay& now, ScopeId scope) {
   uint64_t inside = 0;
   for (const Contribution& part : held.parts.outside) inside += part.bytes;
   for (const ArenaPart& part : held.parts.in_arenas) inside += part.bytes;
-  // In damaged logs blocks may lie outside of what their arena has: then only takers are known.
+  // In damaged logs blocks may lie outside of their arena's memory. Then only takers are known.
   if (inside != held.bytes) held.parts = {held.takers, {}};
   return held;
 }
 
-/// Takes who holds the sums after given numbers of events.
+/// Notes who holds the sums after given numbers of events.
 class Taker : public ReplayObserver {
  public:
   Taker(const Profile& profile, const std::vector<ScopeId>& scopes,

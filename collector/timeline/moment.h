@@ -1,5 +1,5 @@
-// A moment of a run as users name it, and who held memory then. `--at` of the views, of the report
-// and of exports, and `diff --at A --at B` ask it.
+// Finds a moment of a run that users name, and who held memory then. `--at` of the views, of the
+// report and of exports, and `diff --at A --at B` use it.
 //
 // in    "+1.25s", "warm-up done", "step", "step.end", "end"
 // out   how many events had happened by then; what was live after them, by holder
@@ -18,7 +18,7 @@ namespace gpupeak::collector {
 
 struct NamedMoment {
   static constexpr uint64_t kEnd = UINT64_MAX;
-  uint64_t events = kEnd;  ///< number of the events before it, in the replay's order
+  uint64_t events = kEnd;  ///< how many events were before it, in the replay's order
   int64_t time_ns = 0;     ///< since the log's start
   std::string name;        ///< "+1.25s", "mark step", "the highest within step", "the end"
 };
@@ -30,8 +30,8 @@ struct Held {
   int64_t time_ns = 0;
   std::string moment;                ///< NamedMoment::name; empty: the peak
   std::optional<std::string> phase;  ///< in which the peak was made
-  /// Who took it from the driver or the heap; and the same with a look inside of arenas. Each of
-  /// them adds up to `bytes`.
+  /// The calls that took it from the driver or the heap; and the same with the inside of arenas.
+  /// Each of the two adds up to `bytes`.
   std::vector<Contribution> takers;
   PeakParts parts;
 
@@ -42,24 +42,24 @@ Held held_at_peak(const Profile& profile, ScopeId scope);
 /// The sum's peak, without holders.
 Held peak_of(const Profile& profile, ScopeId scope);
 
-/// `at`: "end"; a time as parse_instant() reads it: after all events up to then; the name of a
-/// mark, of which the last counts; the name of a phase or range: when `scope` was at its highest
-/// while one was open; that name and ".end": when the last one ended. A mark goes before a phase,
-/// and both before the other meanings of a name that ends in ".end". Throws UsageError for what the
-/// log does not have. Replays the log once more.
+/// Finds the moment `at`. "end"; a time that parse_instant() reads: after all events up to then;
+/// the name of a mark: the last one; the name of a phase or range: when `scope` was highest while
+/// one was open; that name and ".end": when the last one ended. A mark comes before a phase of its
+/// name, and both before another meaning of a name that ends in ".end". Throws UsageError for what
+/// the log does not have. Replays the log once more.
 NamedMoment find_moment(const Profile& profile, ScopeId scope, const std::string& at,
                         const Progress& progress = {});
 
 /// When `scope` was at its peak. Replays the log once more.
 NamedMoment peak_moment(const Profile& profile, ScopeId scope, const Progress& progress = {});
 
-/// result[moment][scope]. Replays the log once more, unless only its end is asked for. Throws
-/// std::logic_error if holders do not add up to what was live.
+/// Who held each scope at each moment: result[moment][scope]. Replays the log once more, unless
+/// only its end is asked for. Throws std::logic_error if holders do not add up to what was live.
 std::vector<std::vector<Held>> held_at(const Profile& profile, const std::vector<ScopeId>& scopes,
                                        const std::vector<NamedMoment>& moments,
                                        const Progress& progress = {});
 
-/// What a view shows. `at`: as in find_moment(); empty or "peak": the peak.
+/// What a view shows. `at`: as for find_moment(); empty or "peak": the peak.
 Held held_at(const Profile& profile, ScopeId scope, const std::string& at,
              const Progress& progress = {});
 

@@ -30,7 +30,7 @@ Stacker::Stacker(Profile& profile, const TimeSeries& times) : profile_(profile) 
   }
 }
 
-/// `keys`, `at_peak`: by HolderId or group.
+/// Chooses and names a way's parts. `keys`, `at_peak`: by HolderId or group.
 void Stacker::name_parts(Way& way, const Keys& keys, const std::vector<uint64_t>& at_peak,
                          const TitleOf& title_of) {
   std::map<uint32_t, uint64_t> held;

@@ -18,7 +18,7 @@ void merge(SeriesBucket& bucket, const SeriesBucket& later) {
   bucket.max = std::max(bucket.max, later.max);
 }
 
-/// Fills the buckets up to this one: nothing has happened in them.
+/// Adds the buckets before this one: nothing happened in them.
 void extend(Series& series, size_t end) {
   const size_t have = series.first_bucket + series.buckets.size();
   if (have < end) {
@@ -51,7 +51,7 @@ bool is_of_arenas(uint8_t tag) {
 
 void TimeSeries::start(const LogReader& log) {
   start_ticks_ = log.header().start_ticks;
-  // Behind the last time that the clock knows there is about as much as between two of them.
+  // Behind the last pair of the clock there is about as much time as between two pairs.
   const uint64_t span = log.clock().span_ticks();
   width_ticks_ = (span + span / 8) / kBuckets + 1;
   bucket_end_ticks_ = start_ticks_ + width_ticks_;
@@ -179,7 +179,7 @@ void TimeSeries::after(const Event& event) {
     read_gauges(event.tag);
     if (is_border(event.tag)) note_border(event);
   }
-  // A free of the driver's memory or of the heap may end memory of an arena.
+  // A free of the driver's memory or of the heap may end an arena's memory.
   if (is_of_arenas(event.tag) || replay().arenas().segments_version() != segments_version_) {
     set_arenas();
   }

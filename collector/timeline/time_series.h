@@ -25,15 +25,15 @@ inline constexpr uint64_t kNoEvent = UINT64_MAX;
 
 struct SeriesBucket {
   uint64_t min = 0, max = 0;      ///< bytes
-  uint64_t max_event = kNoEvent;  ///< number of the event that brought max; kNoEvent: no event did
+  uint64_t max_event = kNoEvent;  ///< the number of the event that reached max; kNoEvent: none did
 };
 
 struct Series {
   enum class Kind { kSum, kGauge };
-  std::string name;  ///< a sum's scope; else such as "host.rss", "device:0/pool reserved"
+  std::string name;  ///< a sum's scope, or a gauge's name: "host.rss", "device:0/pool reserved"
   Kind kind = Kind::kSum;
   std::vector<SeriesBucket> buckets;  ///< begins with first_bucket
-  size_t first_bucket = 0;            ///< before it the value is not known: nobody had read it
+  size_t first_bucket = 0;  ///< before it the value is not known, since nobody had read it
   uint64_t current = 0;
 };
 
@@ -58,12 +58,12 @@ class TimeSeries : public ReplayObserver {
   const Series* arena_in_use(size_t arena) const;
   const Series* pool_reserved(size_t arena) const;
   size_t bucket_count() const { return bucket_count_; }
-  /// Nanoseconds since the start at which a bucket begins.
+  /// When a bucket begins, in nanoseconds since the start.
   int64_t begin_ns(size_t bucket, const ClockMap& clock) const;
   uint64_t event_count() const { return event_count_; }
   /// The first event at which the series had its largest value.
   static uint64_t peak_event(const Series& series);
-  /// Of each of so many equal parts of the series the event that brought its highest value.
+  /// For each of so many equal parts of the series: the event that reached its highest value.
   static std::vector<uint64_t> highest_events(const Series& series, size_t parts);
   /// At most kBorders borders of phases, and as many failures. If there are more, only each second,
   /// fourth … one.
@@ -95,12 +95,12 @@ class TimeSeries : public ReplayObserver {
   uint64_t segments_version_ = 0;
   std::vector<Series> series_;
   std::vector<size_t> sums_;      // by ScopeId: index into series_
-  std::vector<ScopeId> of_heap_;  // what a heap event changes
+  std::vector<ScopeId> of_heap_;  // the scopes that a heap event changes
   std::vector<Border> borders_;
   uint64_t border_stride_ = 1, border_count_ = 0;
   uint64_t failure_stride_ = 1, failure_count_ = 0;
   uint64_t start_ticks_ = 0;
-  uint64_t width_ticks_ = 0;  // of a bucket; 0: not started
+  uint64_t width_ticks_ = 0;  // of a bucket; 0: start() was not called yet
   uint64_t bucket_end_ticks_ = 0;
   size_t bucket_ = 0;  // bucket of the latest event
   size_t bucket_count_ = 0;
