@@ -10,8 +10,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// When steps have to be joined: first those that differ by less than this part of the peak, then
-/// by less than twice as much, and so on.
+/// If steps must be joined: first those that differ by less than this part of the peak, then by
+/// less than twice as much, and so on.
 constexpr uint64_t kFinest = 4096;
 
 }  // namespace

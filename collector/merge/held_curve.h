@@ -1,6 +1,6 @@
 // What one process held over time, in bounded memory: steps of a few bytes each. If there are too
 // many, neighbours that differ little become one step, as high as the higher of them. So the curve
-// is never below the truth; error_bytes() says how far above it may be.
+// is never below the truth, and error_bytes() tells how far above it may be.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace gpupeak::collector {
 
-/// Steps in the order of their times. Each is stored as the difference from the one before.
+/// Steps by time. Each is stored as the difference from the one before.
 class StepList {
  public:
   void add(uint64_t ns, uint64_t bytes);
@@ -48,20 +48,20 @@ class HeldCurve {
   static constexpr size_t kRoomBytes = 128 << 10;
 
   HeldCurve() = default;
-  /// From what steps(), peak_bytes() and error_bytes() of a curve were.
+  /// Makes a curve again from its steps(), peak_bytes() and error_bytes().
   HeldCurve(StepList steps, uint64_t peak_bytes, uint64_t error_bytes)
       : steps_(std::move(steps)), peak_bytes_(peak_bytes), error_bytes_(error_bytes) {}
 
-  /// Times that run backwards, as a damaged log may have them, count as the last one.
+  /// A time that runs backwards, as in a damaged log, counts as the last one.
   void add(uint64_t ns, uint64_t bytes);
-  /// After the last add().
+  /// Call it after the last add(). Joins steps until they fit into so many bytes.
   void finish(size_t room_bytes) { coarsen(room_bytes); }
-  /// After finish(): nothing is held from then on.
+  /// Call it after finish(). Nothing is held from this time on.
   void end_at(uint64_t ns) { steps_.add(std::max(ns, steps_.last_ns()), 0); }
-  /// The value was at least this between the last step and the next one.
+  /// Tells that the value was at least this between the last step and the next one.
   void raise_peak(uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
 
-  /// After finish().
+  /// Call these after finish().
   const StepList& steps() const { return steps_; }
   uint64_t peak_bytes() const { return peak_bytes_; }
   uint64_t error_bytes() const { return error_bytes_; }
@@ -75,10 +75,10 @@ class HeldCurve {
     uint64_t ns, least, most;
   };
   StepList steps_;
-  std::optional<Bucket> bucket_;  ///< what is not in steps_ yet
+  std::optional<Bucket> bucket_;  ///< changes that are not in steps_ yet
   uint64_t last_ns_ = 0;
   uint64_t peak_bytes_ = 0;
-  uint64_t tolerance_ = 0;  ///< by which the values of one step may differ
+  uint64_t tolerance_ = 0;  ///< by how much the values of one step may differ
   uint64_t error_bytes_ = 0;
 };
 

@@ -7,8 +7,9 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Signals that come from outside: launchers end the other processes with them, schedulers a job,
-/// the kernel a process that takes too much memory. A shell reports them as exit codes.
+/// Whether a signal from outside ended it. Launchers end the other processes with them, schedulers
+/// end a job, the kernel ends a process that takes too much memory. A shell reports them as exit
+/// codes.
 bool is_from_outside(const RunEnd& end) {
   constexpr int32_t kSignalBase = 128;
   const int32_t signal = end.kind == ExitKind::kSignal ? end.code

@@ -18,8 +18,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Whether `a` was read later than `b`; both are of the same log. Records that were read at the
-/// same time need some order, any will do.
+/// Whether `a` was read later than `b`, of the same log. Records that were read at the same time
+/// need some order; any will do.
 bool is_later(const ProcessRecord& a, const ProcessRecord& b) {
   const auto key = [](const ProcessRecord& record) {
     const bool said = record.run.end.kind != ExitKind::kUnknown;

@@ -1,5 +1,4 @@
-// Several processes of one run taken together: what they needed at the same time. `gpupeak merge`
-// calls it.
+// Merges several processes of one run: what they needed at the same time. `gpupeak merge` calls it.
 //
 // in    a record of each process (process_record.h), each from a log of its own
 // out   for each machine, the peak of the sum over its processes, for each GPU and for the host;
@@ -9,7 +8,7 @@
 //   rank 1 on GPU 0   1 GiB at 10 s, 5 GiB at 20 s
 //   merged            GPU 0 needs 7 GiB, not 11
 //
-// The result depends on the set of records alone, not on their order.
+// The result depends only on the set of records, not on their order.
 #pragma once
 
 #include <map>
@@ -24,16 +23,17 @@ namespace gpupeak::collector {
 
 class ProcessSet {
  public:
-  /// Throws LogError; UsageError if add_log() has added this log before.
+  /// Reads a log and adds its record. Throws LogError, and UsageError if add_log() has added this
+  /// log before.
   void add_log(const std::string& path, const Reading& reading, const Progress& progress = {});
-  /// Adds a record of a partial result. A log that was added before counts once: the record that
-  /// was read last stands.
+  /// Adds a record of a partial result. If its log was added before, it counts once: the record
+  /// that was read last counts.
   void add(ProcessRecord record);
 
   size_t size() const { return records_.size(); }
-  /// How many times a log was added that was there already.
+  /// How many times a log was added again.
   size_t repeated() const { return repeated_; }
-  /// Ordered by rank, then by start, whatever the order in which they were added.
+  /// The records by rank, then by start, in whatever order they were added.
   std::vector<ProcessRecord> take();
 
  private:
@@ -47,10 +47,10 @@ class ProcessSet {
   size_t repeated_ = 0;
 };
 
-/// `processes`: one at least.
+/// Merges at least one process.
 Merged merge(std::vector<ProcessRecord> processes);
 
-/// The same, from logs.
+/// Reads logs and merges them.
 Merged merge_logs(const std::vector<std::string>& paths, const Reading& reading = {},
                   const Progress& progress = {});
 

@@ -13,7 +13,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// The changes of several curves in the order of their times; at one time those that shrink first.
+/// Goes through the changes of several curves by time; at equal times, those that shrink come
+/// first.
 class ChangesInTurn {
  public:
   explicit ChangesInTurn(const std::vector<const HeldCurve*>& curves) : held_(curves.size()) {
@@ -67,7 +68,8 @@ class NodeSums {
   }
 
  private:
-  using Scopes = std::vector<std::pair<size_t, std::string>>;  // process, its name for the scope
+  // Process, and its name for the scope.
+  using Scopes = std::vector<std::pair<size_t, std::string>>;
 
   size_t add_devices() {
     struct Device {
@@ -108,7 +110,7 @@ class NodeSums {
     return scopes;
   }
 
-  /// A process with one GPU has no curve "device": that of its GPU stands for it.
+  /// A process with one GPU has no curve "device": its GPU's curve counts instead.
   static const HeldCurve* curve_of(const ProcessRecord& process, const std::string& scope) {
     const auto own = process.curves.find(scope);
     if (own != process.curves.end()) return &own->second;
@@ -140,7 +142,7 @@ class NodeSums {
     return true;
   }
 
-  /// Goes over the changes twice: first to find the peak, then to note what each process held
+  /// Goes through the changes twice: first to find the peak, then to note what each process held
   /// there.
   void find_peak(MergedSum& sum, const std::vector<const HeldCurve*>& curves) const {
     uint64_t peak = 0;

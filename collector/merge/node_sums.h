@@ -1,4 +1,4 @@
-// What the processes of a node held at once: of each GPU, of all GPUs, of the host.
+// Adds up what the processes of a node held at once: of each GPU, of all GPUs, of the host.
 #pragma once
 
 #include "collector/merge/merged.h"
@@ -6,7 +6,8 @@
 
 namespace gpupeak::collector {
 
-/// GPUs are told apart by their UUIDs, since processes may number them differently.
+/// Fills the sums of all nodes. GPUs are told apart by their UUIDs, since processes may number them
+/// differently.
 void add_node_sums(Merged& merged, const JobClock& clock);
 
 }  // namespace gpupeak::collector

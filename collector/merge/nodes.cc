@@ -11,10 +11,10 @@
 namespace gpupeak::collector {
 namespace {
 
-/// For logs that do not name their boot: how far apart two logs may put the start of one boot.
+/// For logs that do not name their boot: by how much two logs may differ on the start of one boot.
 constexpr uint64_t kSameBootNs = 2'000'000'000;
 
-/// A name for the boot of each process that has none of its own.
+/// A name for each process's boot: the log's, or one made up.
 std::vector<std::string> boots_of(const std::vector<ProcessRecord>& processes) {
   std::vector<size_t> order(processes.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -25,7 +25,7 @@ std::vector<std::string> boots_of(const std::vector<ProcessRecord>& processes) {
     return key(a) < key(b);
   });
   std::vector<std::string> boots(processes.size());
-  const ProcessRecord* first = nullptr;  // of the same boot
+  const ProcessRecord* first = nullptr;  // the first process of the same boot
   for (const size_t i : order) {
     const ProcessRecord& process = processes[i];
     const bool same = first != nullptr && first->run.host == process.run.host &&

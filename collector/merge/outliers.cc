@@ -10,9 +10,9 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kWorthSaying = 100;  ///< a part of the median peak
+constexpr uint64_t kWorthSaying = 100;  ///< 1/100 of the median peak
 
-/// The lower one of two in the middle. Not empty.
+/// The median; of two in the middle the lower one. `values` must not be empty.
 uint64_t median(std::vector<uint64_t> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -46,7 +46,8 @@ class Comparison {
   }
 
  private:
-  /// What a process has, in the order of processes_. Unknown: it has this many bytes at most.
+  /// What each process has, in the order of processes_. If it is not known, it has at most so many
+  /// bytes.
   struct Value {
     uint64_t bytes;
     bool is_known;
@@ -61,8 +62,8 @@ class Comparison {
     return median(std::move(bytes));
   }
 
-  /// The most that a site can hold which is not in a list that was cut: no more than the last row
-  /// of the list, and no more than all the rows that were cut off.
+  /// The most that a site can hold if it is not in a list that was cut: no more than the last row
+  /// of the list, and no more than all rows that were cut off.
   static Value absent(const OwnPeak& peak, const std::vector<HeldPart>& parts, bool whole) {
     if (whole || parts.empty()) return {0, whole};
     return {std::min(parts.back().bytes, peak.other_bytes), peak.other_bytes == 0};
@@ -70,10 +71,12 @@ class Comparison {
 
   void compare_parts(const std::string& by, std::vector<HeldPart> OwnPeak::*list,
                      std::vector<Outlier>& outliers) const {
-    std::map<std::string_view, std::map<size_t, uint64_t>> names;  // beside processes_
+    // By name and index into processes_.
+    std::map<std::string_view, std::map<size_t, uint64_t>> names;
     for (size_t i = 0; i < processes_.size(); ++i) {
       for (const HeldPart& part : peak(processes_[i])->*list) {
-        const bool is_address = part.name.starts_with("0x");  // another one in each process
+        // An address differs from process to process.
+        const bool is_address = part.name.starts_with("0x");
         if (!is_address) names[part.name][i] += part.bytes;
       }
     }
@@ -124,8 +127,8 @@ uint64_t bytes_of(const ProcessRecord& process, std::string_view side) {
   return peak == nullptr ? 0 : peak->bytes;
 }
 
-/// Groups of processes that do the same work: those that run one program. Processes without a rank
-/// are a group of their own, since they start the others. Children have their parent's rank: of
+/// Groups of processes that do the same work: they run the same program. Processes without a rank
+/// are a group of their own, since they start the others. Children have their parent's rank, so of
 /// several processes of one rank the one that needs most is taken.
 std::vector<std::vector<size_t>> alike(const Merged& merged) {
   std::map<std::tuple<std::string, bool>, std::vector<size_t>> programs;

@@ -23,7 +23,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kSchema = "gpupeak.partial/";
 constexpr int kVersion = 1;
-constexpr size_t kLongestLine = 16 << 20;  ///< 128 KiB of steps as text are less than 1 MiB
+/// A curve's 128 KiB of steps are less than 1 MiB as text.
+constexpr size_t kLongestLine = 16 << 20;
 constexpr size_t kLongestFront = 4096;
 
 /// The lines of a zstd file.

@@ -1,6 +1,7 @@
-// A partial result of `gpupeak merge`: the records of some logs in a file, small enough to be taken
-// where all come together. Compressed with zstd, a line of JSON each: first what the file is, then
-// a record a line, by their ids. The bytes depend on the set of logs alone.
+// Reads and writes partial results of `gpupeak merge`: files with the records of some logs, small
+// enough to be taken to where all are merged. A file is compressed with zstd and has lines of JSON:
+// the first says what the file is, the others have a record each, by id. The bytes depend only on
+// the set of logs.
 #pragma once
 
 #include <ostream>
@@ -12,16 +13,16 @@
 
 namespace gpupeak::collector {
 
-/// The ending of a partial result's file name, by which those in a folder are found.
+/// The ending of a partial result's file name. In a folder such files are found by it.
 inline constexpr std::string_view kPartialEnding = ".gpmerge";
 
-/// Decided by its first bytes; false for what cannot be read.
+/// Whether the first bytes are those of a partial result; false if the file cannot be read.
 bool is_partial(const std::string& path);
 
-/// `version`: of this command. Throws std::runtime_error where zstd fails.
+/// `version`: this command's. Throws std::runtime_error if zstd fails.
 void write_partial(std::vector<ProcessRecord> records, std::string_view version, std::ostream& out);
 
-/// Throws LogError if it is damaged, cut off, or made by a newer gpupeak.
+/// Reads the records. Throws LogError if the file is damaged, cut off, or made by a newer gpupeak.
 std::vector<ProcessRecord> read_partial(const std::string& path);
 
 }  // namespace gpupeak::collector

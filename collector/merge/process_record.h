@@ -1,5 +1,5 @@
 // All that `gpupeak merge` keeps of one log: a few KiB, and what was held over time. A set of such
-// records is what is merged, and what a partial result consists of.
+// records is merged, or makes a partial result.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ struct OwnPeak {
   uint64_t bytes = 0;
   int64_t time_ns = 0;  ///< since the process's start
   std::optional<std::string> phase;
-  std::vector<HeldPart> tags;   ///< add up to bytes; empty: nothing is tagged
-  std::vector<HeldPart> sites;  ///< largest first; with other_bytes they add up to bytes
+  std::vector<HeldPart> tags;   ///< they add up to `bytes`; empty: nothing is tagged
+  std::vector<HeldPart> sites;  ///< largest first; with other_bytes they add up to `bytes`
   uint64_t other_bytes = 0;
 };
 
-/// The last request that was refused for want of memory.
+/// The last request that was refused because memory was short.
 struct Refusal {
   std::string api;
   std::optional<int32_t> device;
@@ -49,19 +49,19 @@ struct ProcessRecord {
   RunSummary run;  ///< without labels
   Quality quality;
   std::string boot;                 ///< empty: not known
-  uint64_t process_start_time = 0;  ///< together with the pid unique within a boot
+  uint64_t process_start_time = 0;  ///< with the pid it is unique within a boot
   uint64_t start_realtime_ns = 0;
-  // On the clock that all processes of a boot share.
+  // These are on the clock that all processes of a boot share.
   uint64_t start_monotonic_ns = 0;
-  uint64_t last_ns = 0;  ///< of the last event
-  uint64_t end_ns = 0;   ///< when it had ended; 0: not known
+  uint64_t last_ns = 0;  ///< when the last event was
+  uint64_t end_ns = 0;   ///< when the process had ended; 0: not known
   bool host_measured = false;
-  std::vector<DeviceSummary> devices;       ///< their identity only, no figures
+  std::vector<DeviceSummary> devices;       ///< only their identity, no figures
   std::map<std::string, HeldCurve> curves;  ///< "device:N"; "device" if there are several; "host"
   std::vector<OwnPeak> peaks;
   std::optional<Refusal> refusal;
 
-  /// When the machine was started, on the clock of the calendar.
+  /// When the machine was started, in real time.
   uint64_t boot_realtime_ns() const { return start_realtime_ns - start_monotonic_ns; }
   const OwnPeak* find_peak(std::string_view side) const {
     for (const OwnPeak& peak : peaks) {
@@ -69,8 +69,9 @@ struct ProcessRecord {
     }
     return nullptr;
   }
-  /// File name of the program; empty: not known. Some servers overwrite their arguments with a
-  /// status ("nginx: worker process", "redis-server unixsocket:/run/redis"): then its first word.
+  /// The program's file name; empty: not known. Some servers overwrite their arguments with a
+  /// status ("nginx: worker process", "redis-server unixsocket:/run/redis"); its first word counts
+  /// then.
   std::string program() const {
     if (run.command.empty()) return "";
     std::string name = run.command.front();

@@ -16,11 +16,11 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kSites = 20;  ///< of each peak; what a rank has more of than others is among them
+constexpr size_t kSites = 20;  ///< for each peak; what a rank has more of than others is among them
 
-/// Each device event has a time stamp. In a process with one thread only each 32nd heap event has
-/// one: the others happened between two stamps. The largest value of the host between them stands
-/// for the whole while.
+/// A curve of events of which not all have a time stamp. Each device event has one. In a process
+/// with one thread only each 32nd heap event has one: the others happened between two stamps. So
+/// the host's largest value between two stamps counts for all of that time.
 class StampedCurve {
  public:
   explicit StampedCurve(bool coarse) : coarse_(coarse) {}
@@ -66,7 +66,7 @@ class SumsOverTime : public ReplayObserver {
     const auto devices = std::count_if(curves.begin(), curves.end(), [](const auto& curve) {
       return is_whole_device(curve.first);
     });
-    if (devices == 1) curves.erase("device");  // it repeats the one device
+    if (devices == 1) curves.erase("device");  // it is the same as the only device's
     return curves;
   }
 
@@ -107,7 +107,7 @@ void add_peak(const Summary& summary, const std::string& side, ProcessRecord& re
   own.other_bytes = peak->other_bytes;
 }
 
-/// The last refused request: it is the one that the program could not live with.
+/// The last refused request: the one that the program could not live with.
 std::optional<Refusal> last_refusal(const Summary& summary) {
   const std::vector<FailureGroup> groups = fold_failures(summary);
   if (groups.empty() || !found_no_memory(*groups.back().last)) return std::nullopt;

@@ -1,4 +1,4 @@
-// One log to its ProcessRecord.
+// Makes the ProcessRecord of a log.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace gpupeak::collector {
 
-/// Throws LogError. A summary is made on the way, with `options`; `summary` gets it unless it is
-/// nullptr. The record has `options.top` sites of each peak.
+/// Makes a summary with `options` on the way; `summary` gets it unless it is nullptr. The record
+/// has `options.top` sites for each peak. Throws LogError.
 ProcessRecord read_process(const std::string& path, const Options& options,
                            const Progress& progress, Summary* summary);
-/// With the sites that `merge` compares.
+/// The record with as many sites as `merge` compares.
 ProcessRecord read_process(const std::string& path, const Reading& reading,
                            const Progress& progress = {});
 

@@ -41,7 +41,7 @@ Json quality_of(const Quality& quality) {
           {"warnings", std::move(warnings)}};
 }
 
-/// Pairs of numbers: nanoseconds since the step before, then bytes.
+/// A curve's steps as pairs of numbers: nanoseconds since the step before, then bytes.
 Json curve_json(const HeldCurve& curve) {
   Json steps = Json::array();
   uint64_t last_ns = 0;
@@ -133,7 +133,7 @@ Quality read_quality(const Part& part) {
   quality.exact = part.flag("exact");
   quality.only_heap_inexact = part.flag("only_heap_inexact");
   quality.log_complete = part.flag("log_complete");
-  // A record of an older gpupeak has neither.
+  // A record of an older gpupeak has neither of these two.
   quality.log_end = quality.log_complete ? LogEnd::kInOrder : LogEnd::kUnknown;
   if (part.has("log_end")) {
     const auto end = part.number<uint32_t>("log_end");

@@ -1,4 +1,4 @@
-// A ProcessRecord as one line of JSON, and back: what partial results are made of. docs/merge.md
+// Writes a ProcessRecord as one line of JSON, and reads it, for partial results. docs/merge.md
 // describes the fields.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace gpupeak::collector {
 
 std::string record_text(const ProcessRecord& record);
 
-/// Throws std::runtime_error that says what is wrong with it.
+/// Reads a record. Throws std::runtime_error that says what is wrong with it.
 ProcessRecord record_of(std::string_view text);
 
 /// [{"name": …, "bytes": …}, …].
