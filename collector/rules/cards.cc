@@ -118,7 +118,7 @@ class CardReader {
   const std::string& origin_;
 };
 
-/// As people write it in a hurry: letters and digits alone, small.
+/// A name without case, with letters and digits only, so that names typed in a hurry are equal.
 std::string plain(std::string_view name) {
   std::string letters;
   for (const char c : name) {

@@ -9,20 +9,21 @@
 
 namespace gpupeak::collector {
 
-/// Of one figure: others differ by up to this much, in thousandths, in either direction.
+/// Where one figure of a card is known: by how much others may differ from it, in either direction,
+/// in thousandths.
 inline constexpr uint64_t kFigureReserve = 25;
-/// Of the size that a card is sold by: so much less can be had of it.
+/// By how much less than the size that it is sold by a card can give, in thousandths.
 inline constexpr uint64_t kSizeReserve = 100;
 
 /// `origin` is what messages call the text. Throws UsageError with the line of what is wrong.
 std::vector<Card> parse_cards(std::string_view toml, const std::string& origin);
-/// Those built in, by size.
+/// The built-in cards, by size.
 const std::vector<Card>& builtin_cards();
-/// By its name, however it is written ("rtx 4090", "RTX4090"), or by what CUDA calls it. Throws
-/// UsageError, with what was most likely meant.
+/// The card with this name, however it is written ("rtx 4090", "RTX4090"), or with the name that
+/// CUDA has for it. Throws UsageError with what was most likely meant.
 const Card& find_card(const std::string& name);
 
-/// rules/cards.toml; made when the command is built.
+/// The text of rules/cards.toml; made when the command is built.
 std::string_view builtin_cards_text();
 
 }  // namespace gpupeak::collector

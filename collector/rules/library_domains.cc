@@ -7,8 +7,8 @@
 namespace gpupeak::collector {
 namespace {
 
-// As the libraries name them (nvtxDomainCreate in their sources), in lower case. TensorRT is not
-// among them: its ranges are the model's layers.
+// The names that libraries give them (nvtxDomainCreate in their sources), in lower case. TensorRT
+// is not among them: its ranges are the model's layers.
 constexpr std::array<std::string_view, 11> kLibraryDomains = {
     "cccl",     "cublas",  "cudnn", "cufft",   "cusolver", "cusparse",
     "cutensor", "libcudf", "nccl",  "nvshmem", "tsl"};

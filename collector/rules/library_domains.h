@@ -1,5 +1,6 @@
-// NVTX domains in which libraries mark their own insides: XLA's passes, NCCL's collectives. Such a
-// mark says where a library was, not what the program did, so no headline names it as the phase.
+// The NVTX domains in which libraries mark their own insides: XLA's passes, NCCL's collectives.
+// Such a mark tells where a library was, not what the program did, so no headline names it as the
+// phase.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// How a log is to be read, as the options that all reading verbs share have chosen.
+// How a log is to be read, by the options that all reading verbs share.
 #pragma once
 
 #include "collector/log/heap_reading.h"
@@ -9,9 +9,9 @@
 namespace gpupeak::collector {
 
 struct Reading {
-  Sanitizer sanitizer;  ///< of the log's texts
+  Sanitizer sanitizer;  ///< shows the log's texts
   SymbolSearch search;  ///< for functions and lines
-  RuleChoice rules;     ///< that name phases and tags
+  RuleChoice rules;     ///< the rules that name phases and tags
   HeapReading heap = HeapReading::kAll;
 };
 

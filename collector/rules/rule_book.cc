@@ -26,7 +26,7 @@ RuleSet builtin_set(const BuiltinRules& rules) {
   return set;
 }
 
-/// Read once: that takes longer than a small log does.
+/// The built-in sets, read once: reading them takes longer than reading a small log.
 const std::vector<RuleSet>& builtin_sets() {
   static const std::vector<RuleSet> sets = [] {
     std::vector<RuleSet> all;

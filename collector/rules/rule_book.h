@@ -1,5 +1,5 @@
-// Which rules apply to a log: those of the options, of files, and of the sets that are built into
-// the command. analyze() asks for them.
+// Chooses the rules that apply to a log: those of the options, of files, and of the sets that are
+// built into the command. analyze() asks for them.
 #pragma once
 
 #include <string>
@@ -11,33 +11,33 @@
 
 namespace gpupeak::collector {
 
-/// The rule sets built in, in the order in which they apply.
+/// A built-in rule set. builtin_rules() has them in the order in which they apply.
 struct BuiltinRules {
   std::string_view name;
   std::string_view toml;
 };
 const std::vector<BuiltinRules>& builtin_rules();
-/// What all of them say about names.
+/// What all built-in sets say about names.
 const NameRules& builtin_name_rules();
 
-/// As a user asks for them.
+/// The rules that a user asks for.
 struct RuleChoice {
-  /// Names of built-in sets or files. `none`: no set. Empty, or `auto`: of the built-in sets the
-  /// tags of those whose modules the log has.
+  /// Names of built-in sets, or files. `none`: no set. Empty or `auto`: the tags of those built-in
+  /// sets whose modules the log has.
   std::vector<std::string> sets;
-  std::vector<std::string> phases, tags;  ///< NAME=[MODULE!]FUNCTION; they come before the sets
+  std::vector<std::string> phases, tags;  ///< NAME=[MODULE!]FUNCTION; they apply before the sets
 };
 
 struct RuleBook {
-  std::vector<std::string> sets;  ///< names, in order
-  bool automatic = false;         ///< the log's modules chose all of the sets
+  std::vector<std::string> sets;  ///< names, in the order in which they apply
+  bool automatic = false;         ///< the log's modules chose the sets
   std::vector<Rule> phases, tags;
 };
 
-/// The set of this name, or the file. Throws UsageError.
+/// The built-in set of this name, or the set in this file. Throws UsageError.
 RuleSet read_rule_set(const std::string& name);
 
-/// Throws UsageError for rules that cannot be read.
+/// The rules for a log. Throws UsageError for rules that cannot be read.
 RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions);
 
 }  // namespace gpupeak::collector

@@ -191,8 +191,8 @@ class RuleReader {
     return function;
   }
 
-  /// The library that records reads these parts (preload/hooks/arena_rule_text.h), with less of
-  /// TOML than there is: what is wrong is said here, where there is a terminal.
+  /// The library that records reads these parts itself (preload/hooks/arena_rule_text.h), and knows
+  /// less of TOML. What is wrong with them is told here, where there is a terminal.
   std::string arena_name(const toml::table& table) const {
     constexpr int64_t kLastArgument = 5, kMostSlots = 4095;
     std::string name;
@@ -249,7 +249,7 @@ class RuleReader {
     return static_cast<uint32_t>(*value);
   }
 
-  /// An empty text stands for a function whose name is not known.
+  /// The names of slots. An empty text is a function whose name is not known.
   std::vector<std::string> slots(const toml::node& node) const {
     const toml::array* list = node.as_array();
     std::vector<std::string> found;

@@ -23,7 +23,7 @@ bool module_matches(const Rule& rule, const Frame& frame) {
   return rule.modules.empty() || any_matches(rule.modules, frame.module);
 }
 
-/// As titles show it, and whole.
+/// Compares the function's whole name, and its name as titles show it.
 bool function_matches(const Rule& rule, const Frame& frame) {
   if (rule.functions.empty()) return true;
   if (frame.function.empty()) return false;
@@ -61,7 +61,8 @@ const FrameRules::Candidates& FrameRules::candidates(const StackNode& node) {
   Candidates& found = entry->second;
   if (!added) return found;
   const std::string_view name = file_name(definitions_.modules()[node.module].path);
-  // What has no module may be code of another language, which knows its own.
+  // A node without a module may be code of another language, whose frames have modules of their
+  // own.
   const bool unknown = node.module == 0;
   for (uint32_t i = 0; i < rules_.size(); ++i) {
     const Rule& rule = rules_[i];
@@ -118,7 +119,7 @@ uint32_t FrameRules::outermost(uint32_t node) {
 
 namespace {
 
-/// By module: those whose frames run Python's.
+/// By module: whether its frames call Python frames.
 std::vector<bool> interpreters_of(const Definitions& definitions) {
   std::vector<bool> found(definitions.modules().size(), false);
   for (const StackNode& node : definitions.nodes()) {
@@ -144,8 +145,9 @@ StackPhases::StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
   flags_.resize(nodes.size(), 0);
   const std::vector<bool> interpreters = interpreters_of(definitions);
   const bool wants_calls = std::find(by_call_.begin(), by_call_.end(), true) != by_call_.end();
-  std::vector<uint32_t> matched(wants_calls ? nodes.size() : 0);  // by node: of the rule's frame
-  // A caller is defined before what it calls.
+  // By node: the node of the rule's frame.
+  std::vector<uint32_t> matched(wants_calls ? nodes.size() : 0);
+  // A caller has a smaller number than what it calls.
   for (uint32_t node = 1; node < nodes.size(); ++node) {
     const StackNode& frame = nodes[node];
     const bool is_python = definitions.python_frame(frame) != nullptr;
@@ -163,15 +165,16 @@ StackPhases::StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
 
 namespace {
 
-/// Stacks by the frames of one language alone: of the same call some events have Python's frames
-/// between the native ones, others have not.
+/// Numbers chains of callers, of frames of one language alone: events of one call may or may not
+/// have Python frames between the native ones.
 class Chains {
  public:
   struct Chain {
-    uint32_t number = 0;  ///< equal for equal frames; 0: there is none
-    uint32_t root = 0;    ///< equal where the outermost frame is
+    uint32_t number = 0;  ///< equal for equal frames; 0: there are none
+    uint32_t root = 0;    ///< equal if the outermost frames are
   };
-  /// `root`: what is always the same of this frame, if it is the outermost.
+  /// The chain with one more frame. `root`: what of the frame is always the same; used if it is the
+  /// outermost.
   Chain longer(Chain callers, const StackNode& frame, uint64_t root) {
     const uint32_t number = number_of({callers.number, frame.module, frame.ip});
     return {number, callers.root != 0 ? callers.root : number_of({UINT32_MAX, frame.module, root})};
@@ -187,8 +190,8 @@ class Chains {
 
 }  // namespace
 
-/// A return address stays as it is while its call lasts: where two events of a rule's function have
-/// other callers, they are of two calls.
+/// Notes the callers of each stack. A return address does not change during a call, so two events
+/// with different callers are of two calls.
 void StackPhases::note_callers(const Definitions& definitions,
                                const std::vector<uint32_t>& matched) {
   const std::vector<StackNode>& nodes = definitions.nodes();
@@ -205,12 +208,13 @@ void StackPhases::note_callers(const Definitions& definitions,
     Stack& stack = stacks[node] = below;
     ++stack.depth;
     if (const PythonFrame* function = definitions.python_frame(frame)) {
-      const uint64_t root = uint64_t{function->function} << 32 | function->file;  // on any line
+      // The same on all lines.
+      const uint64_t root = uint64_t{function->function} << 32 | function->file;
       stack.python = python.longer(below.python, frame, root);
     } else {
       stack.native = native.longer(below.native, frame, frame.ip);
     }
-    const bool may_be_cut = stack.depth >= GPUPEAK_MAX_FRAMES;  // its outer frames are missing
+    const bool may_be_cut = stack.depth >= GPUPEAK_MAX_FRAMES;  // its outer frames may be missing
     if (rule_of_[node] == kNoRule || !by_call_[rule_of_[node]] || may_be_cut) continue;
     const Stack& caller = stacks[nodes[matched[node]].parent];
     const Chains::Chain chain = is_by_python(node) ? caller.python : caller.native;
@@ -219,7 +223,7 @@ void StackPhases::note_callers(const Definitions& definitions,
 }
 
 StackTags::StackTags(FrameRules rules) : rules_(std::move(rules)) {
-  // Rules that ask for no frame may hold for any stack.
+  // Rules that need no frame may hold for any stack.
   auto always = std::make_unique<std::vector<uint32_t>>();
   for (uint32_t i = 0; i < rules_.rules().size(); ++i) {
     if (!rules_.rules()[i].wants_frame()) always->push_back(i);
