@@ -46,8 +46,8 @@ std::string iso_time(uint64_t realtime_ns) {
                      utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
 }
 
-/// As nvidia-smi and CUDA_VISIBLE_DEVICES write it. A MIG instance has a UUID of its own, and says
-/// what it is in its name ("NVIDIA H200 MIG 1g.18gb").
+/// A UUID as nvidia-smi and CUDA_VISIBLE_DEVICES write it. A MIG instance has a UUID of its own,
+/// and its name says what it is ("NVIDIA H200 MIG 1g.18gb").
 std::string uuid_text(const Sanitizer& sanitizer, std::string_view raw,
                       std::string_view device_name) {
   if (raw.size() != kUuidBytes) return "";
@@ -65,7 +65,8 @@ std::string uuid_text(const Sanitizer& sanitizer, std::string_view raw,
 int64_t duration_ns(const LogReader& log, const Replay& replay) {
   const int64_t last = log.clock().to_ns(replay.last_ticks());
   const gpupeak_counters_page& page = log.counters();
-  // Who left without an end may have done much since the last event; `run` knows when that was.
+  // A process that left without an end may have gone on since the last event; `run` knows until
+  // when.
   const uint64_t end = page.ended != 0 ? page.end_monotonic_ns : page.exit_monotonic_ns;
   if (end <= log.header().start_monotonic_ns) return last;
   const uint64_t to_end = end - log.header().start_monotonic_ns;
@@ -171,7 +172,7 @@ class SummaryBuilder {
       add_ledger(device);
       summary_.devices.push_back(std::move(device));
     }
-    // Of several devices each has its own: their sum would be of no instant.
+    // If there are several devices, each has its own ledger: their sum would be of no instant.
     add_ledger_metrics(nullptr, std::nullopt, summary_.metrics);
     if (summary_.devices.size() == 1) {
       for (const auto& [name, value] : summary_.devices.front().metrics)
@@ -198,7 +199,8 @@ class SummaryBuilder {
     add_ledger_metrics(ledger, device.ledger, device.metrics);
   }
 
-  /// Code goes by the library that brought it, local memory by the function that asked for it.
+  /// The name of an item: code by the library that it is in, local memory by the function that
+  /// needs it.
   std::string ledger_item_name(uint8_t cause, uint32_t name, uint32_t api, uint32_t stack) {
     const bool defined = stack < log_.definitions().logged_node_count();
     if (cause == GPUPEAK_LEDGER_LOCAL_MEMORY && name != 0) {
@@ -212,8 +214,8 @@ class SummaryBuilder {
     return by.empty() ? "not known" : by;
   }
 
-  /// Sums that only repeat another one are left out: of all devices if there is one, of device and
-  /// host if there is no device.
+  /// Whether the sum does not only repeat another one, as that of all devices does if there is one,
+  /// and that of device and host if there is no device.
   bool worth_showing(const ScopeInfo& info) const {
     if (!covers_scope(coverage_, info.name)) return false;
     if (info.name == "total") return total_differs_;
@@ -305,7 +307,7 @@ class SummaryBuilder {
     }
   }
 
-  /// Whether anything of this kind is said.
+  /// Whether the log covers this kind.
   bool covers(uint8_t kind) const { return is_device_kind(kind) || coverage_.host(); }
 
   void list_live_at_exit(std::vector<Contribution> live) {
@@ -338,7 +340,7 @@ class SummaryBuilder {
   Summary summary_;
 };
 
-/// All that is made of a log on the way to its summary.
+/// All that is made from a log on the way to its summary.
 class Analysis {
  public:
   Analysis(const LogReader& log, const Options& options, ReplayObserver* observer)

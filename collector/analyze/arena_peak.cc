@@ -7,7 +7,7 @@ namespace {
 
 using What = ArenaTable::What;
 
-/// The scope in which the arenas split a device's memory; nullptr: none that is of the same peak.
+/// The scope in which arenas split a device's memory; nullptr: there is none with the same peak.
 const ScopeId* split_scope(const Replay& replay, ScopeId scope) {
   const ScopeInfo& info = replay.sites().scopes()[scope];
   if (info.kind != 0 || info.device < 0) return nullptr;

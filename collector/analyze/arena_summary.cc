@@ -13,7 +13,7 @@ namespace {
 
 using What = ArenaTable::What;
 
-/// Who had memory of an arena in use at the peak of a scope; largest first.
+/// Who had memory of an arena in use at the peak of a scope, the largest first.
 std::vector<ArenaSummary::Part> parts_at_peak(const Replay& replay, Attribution& by_site,
                                               size_t arena, ScopeId scope, size_t top,
                                               uint64_t& other_bytes) {
@@ -42,7 +42,7 @@ std::vector<ArenaSummary::Part> parts_at_peak(const Replay& replay, Attribution&
   return parts;
 }
 
-/// The instant at which it had reserved most.
+/// The instant at which the arena had reserved most.
 ArenaSummary::Largest largest_of(const Replay& replay, Attribution& by_site, size_t arena,
                                  size_t top) {
   const ArenaTable& table = replay.arenas();
@@ -62,8 +62,8 @@ std::string cause_title(const ArenaTable::Arena& arena, Attribution& by_site, Gr
 
 using TitleOfCause = std::function<std::string(GroupId taken_by)>;
 
-/// Who made an arena as large as it was at most, and when it grew. `out`: an ArenaSummary, or what
-/// has the same fields.
+/// Adds what made an arena as large as it was at most, and when it grew. `out`: an ArenaSummary, or
+/// another class with the same fields.
 void add_causes(const ArenaCauses& table, size_t arena, const ClockMap& clock,
                 const TitleOfCause& title_of, size_t top, auto& out) {
   std::map<std::string, ArenaSummary::Cause> causes;  // by title
@@ -106,7 +106,7 @@ std::string pool_cause_title(Attribution& by_site, GroupId taken_by) {
   return by_site.holder({taken_by, 0, 0}, false).title;
 }
 
-/// At the device's peak.
+/// Adds what the arena had at the device's peak.
 void add_level_at_device_peak(const ArenaTable& table, size_t arena, ArenaSummary& out) {
   const ScopeId* driver = table.device_scope(table.arenas()[arena].place);
   if (driver == nullptr) return;
@@ -229,7 +229,7 @@ void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vecto
 void add_holders(const Replay& replay, Attribution& by_site, Attribution& by_choice,
                  const PeakParts& parts, const std::vector<Contribution>& takers, size_t top,
                  bool with_stacks, Peak& peak) {
-  // By function, module … an arena's memory is of those who took it from the driver.
+  // By function, module … an arena's memory counts for the calls that took it from the driver.
   const bool inside = by_choice.by() == GroupBy::kSite;
   HolderTable table = by_choice.table(inside ? parts.outside : takers, top, with_stacks);
   peak.holders = std::move(table.rows);

@@ -18,7 +18,7 @@ uint64_t with_place(const SiteTitles::TitlePart& part) {
   return uint64_t{part.place} << 32 | part.id;
 }
 
-/// Where no line is known, the library.
+/// The file of a frame, or its library if the file is not known.
 std::string file_title(const Frame& frame) {
   if (!frame.file.empty()) return frame.file;
   return frame.module.empty() ? "(no module)" : fmt::format("{} (no lines)", frame.module);
@@ -50,7 +50,7 @@ bool Attribution::by_stack() const {
          by_ == GroupBy::kFile || by_ == GroupBy::kModule || by_ == GroupBy::kIp;
 }
 
-/// All at once takes less time than one by one.
+/// Finds the titles of all stacks at once, which takes less time than one by one.
 void Attribution::name_stacks(const std::vector<Contribution>& contributions) {
   if (!by_stack()) return;
   std::vector<uint32_t> stacks;
@@ -77,7 +77,7 @@ Attribution::Key Attribution::key(GroupId group) {
   }
   const SiteTitles::Site& named = sites_.site(replay_.sites().info(group).stack);
   if (named.frame_count == 0) {
-    // Without a stack, the call is all there is to tell sites apart.
+    // Without a stack only the API tells sites apart.
     return {kind, UINT64_MAX, by_ == GroupBy::kSite ? context.api : 0};
   }
   const Frame& first = *named.parts[0].frame;
@@ -208,8 +208,8 @@ Holder Attribution::make_holder(const Row& row, bool with_stack) {
   if (row.same_phase) holder.phase = phase_name(context.phase);
   if (row.same_thread) holder.thread_id = context.tid;
   if (with_stack) holder.stack = sites_.symbolizer().stack(info.stack);
-  // The last block of a thread counts as temporary too, however long it lived: no mark for heap
-  // rows.
+  // Heap rows are not marked: a thread's last block counts as temporary, too, however long it
+  // lived.
   holder.temporary = context.kind != GPUPEAK_KIND_HEAP && row.alloc_count > 0 &&
                      row.temporary_count == row.alloc_count;
   const ClockMap& clock = replay_.log().clock();
@@ -233,7 +233,8 @@ size_t Attribution::KeyHash::operator()(const Key& key) const {
   return mixed;
 }
 
-/// Of the heap there may be as many groups of a stack as there are threads and phases.
+/// The entry for a group's row. Heap groups share one for each stack: there may be as many of them
+/// as there are threads and phases.
 uint32_t& Attribution::known_row_of(GroupId group) {
   const auto entry = [](std::vector<uint32_t>& rows, size_t i, size_t count) -> uint32_t& {
     if (i >= rows.size()) rows.resize(count, kNoRow);
@@ -254,9 +255,9 @@ uint32_t Attribution::row_of(GroupId group) {
   return row;
 }
 
-/// In the order in which they come.
+/// Adds the contributions up to rows, in the order in which they come.
 std::vector<Attribution::Row> Attribution::rows_of(const std::vector<Contribution>& contributions) {
-  std::vector<uint32_t> places;  // of each contribution's row
+  std::vector<uint32_t> places;  // the row of each contribution
   places.reserve(contributions.size());
   std::vector<Row> rows;
   for (const Contribution& contribution : contributions) {

@@ -1,5 +1,5 @@
-// Adds groups up as a reader wants to see them: by site, function, line, file, module, phase, tag,
-// kind, thread or instruction. analyze() makes all tables of a summary with it.
+// Adds groups up by an aggregation key: by site, function, line, file, module, phase, tag, kind,
+// thread or instruction. analyze() makes all tables of a summary with it.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ enum class GroupBy { kSite, kFunction, kLine, kFile, kModule, kPhase, kTag, kKin
 
 struct Grouping {
   GroupBy by;
-  const char* name;  ///< as options, reports and the page have it
+  const char* name;  ///< its name in options, reports and the page
 };
 inline constexpr std::array<Grouping, 10> kGroupings{{{GroupBy::kSite, "site"},
                                                       {GroupBy::kFunction, "function"},
@@ -44,31 +44,32 @@ struct HolderTable {
   std::vector<Holder> rows;  ///< largest first
   uint64_t other_bytes = 0;  ///< of the rows that were cut off
   uint64_t other_rows = 0;
-  std::optional<uint64_t> error_bytes;  ///< of the sum of all; see Holder
+  std::optional<uint64_t> error_bytes;  ///< the error of the sum of all; see Holder
 };
 
 class Attribution {
  public:
-  /// `tagger`: by tag only; it must outlive this, as `sites` must.
+  /// `tagger`: needed only for kTag. It and `sites` must outlive this.
   Attribution(const Replay& replay, SiteTitles& sites, GroupBy by, Tagger* tagger = nullptr);
 
   GroupBy by() const { return by_; }
-  /// The `top` largest rows; rows of different kinds are never added up. `with_stacks`: fill
+  /// The `top` largest rows. Memory of different kinds is never added up. `with_stacks`: fill
   /// Holder::stack.
   HolderTable table(const std::vector<Contribution>& contributions, size_t top, bool with_stacks);
-  /// One group on its own, as a row of "by site".
+  /// One group as a row of "by site".
   Holder holder(const Contribution& contribution, bool with_stack);
-  /// Groups with the same number are one row of a table.
+  /// The row of a group; groups with the same number are in one row of a table.
   uint32_t row_of(GroupId group);
   /// The title of a stack in "by site".
   std::string site_title(uint32_t stack) { return sites_.title(stack); }
-  /// What a row's title is made of, if it is made of frames.
+  /// The frames of which a row's title is made, if it is made of frames.
   std::vector<SitePart> parts(uint32_t stack);
   /// The library of the title's first frame; empty: not known.
   std::string site_module(uint32_t stack) { return sites_.module(stack); }
-  /// nullopt for phase 0.
+  /// The name of a phase; nullopt for phase 0.
   std::optional<std::string> phase_name(PhaseId phase) const;
-  /// The innermost one that is not a library's own (rules/library_domains.h); nullopt: none.
+  /// The name of the innermost phase that is not a library's own (rules/library_domains.h);
+  /// nullopt: there is none.
   std::optional<std::string> program_phase_name(PhaseId phase) const;
   bool is_of_library(PhaseId phase) const;
 
@@ -83,7 +84,8 @@ class Attribution {
     uint32_t number = 0;
     uint64_t bytes = 0, count = 0;
     Contribution largest{};
-    const SiteContext* first = nullptr;  ///< of its first group; nullptr: it has none yet
+    /// Its first group's context; nullptr: it has no group yet.
+    const SiteContext* first = nullptr;
     uint64_t alloc_count = 0, temporary_count = 0, longest_life_ticks = 0;
     SamplingError error;
     bool same_api = true, same_phase = true, same_thread = true;
@@ -105,8 +107,8 @@ class Attribution {
   SiteTitles& sites_;
   std::unordered_map<Key, uint32_t, KeyHash> rows_;
   std::vector<uint32_t> row_of_group_;  ///< kNoRow: not asked for yet
-  std::vector<uint32_t> row_of_stack_;  ///< of the heap, whose rows may go by nothing else
-  std::vector<uint32_t> place_of_row_;  ///< scratch of table(), all kNoRow outside of it
+  std::vector<uint32_t> row_of_stack_;  ///< for heap groups, if rows go by stacks alone
+  std::vector<uint32_t> place_of_row_;  ///< used within table(); else all are kNoRow
 };
 
 }  // namespace gpupeak::collector

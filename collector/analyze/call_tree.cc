@@ -13,14 +13,14 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr uint32_t kNoFunction = UINT32_MAX - 1;
-/// From innermost stacks share little: a small log's could take all memory. What is beyond stays
-/// with the node that it came to.
+/// From the innermost call on, stacks share little, and a small log's could take all memory. What
+/// would be a new node then counts for the one above.
 constexpr size_t kMostNodes = 1 << 22;
 
-/// The nodes by what they are of; two small tables, since there may be millions.
+/// Finds nodes by caller and call. It has two small tables, since there may be millions of nodes.
 class NodeIds {
  public:
-  /// Of this call of a node; `added`: it was not there yet, and any number is to be replaced.
+  /// The node of this call of a caller. `added`: there is none yet, and the number must be set.
   uint32_t& claim(uint32_t caller, const Call& call, bool& added) {
     bool is_new;
     uint32_t& known = calls_.claim((uint64_t{call.function} + 1) << 32 | call.place, is_new);
@@ -32,7 +32,7 @@ class NodeIds {
   KeyTable calls_, nodes_;
 };
 
-/// The function's own name: those that differ in it do not look alike.
+/// The function's own name. Calls that differ in it do not look alike.
 std::string_view own_name(const Frame& frame) {
   if (frame.is_python) return frame.function;
   std::string_view name = without_signature(frame.function);
@@ -47,8 +47,8 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
                    size_t most_calls)
     : nodes_(1) {
   NodeIds ids;
-  std::vector<Call> before;    // of the last stack, most of which is the next one's, too
-  std::vector<uint32_t> path;  // its nodes
+  std::vector<Call> before;    // the last stack: most of it is in the next one, too
+  std::vector<uint32_t> path;  // the nodes of `before`
   for (const Contribution& part : held) {
     std::vector<Call> calls =
         profile.calls(profile.replay().sites().info(part.group).stack, most_calls);
@@ -90,7 +90,8 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
   }
 }
 
-/// Few siblings have names that begin alike, and to shorten names takes a while.
+/// Gives siblings titles that differ. Shortening names takes a while, so only siblings with the
+/// same own name are looked at.
 void CallTree::tell_apart(const std::vector<uint32_t>& siblings) {
   if (siblings.size() < 2) return;
   std::unordered_map<std::string_view, std::vector<uint32_t>> by_name;

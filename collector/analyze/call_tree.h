@@ -1,5 +1,6 @@
-// Stacks added up from the outermost call inwards: what the tree, the flame graph and massif's
-// format show. Calls are told apart by function and line, so that a loop's iterations meet.
+// Adds stacks up to a tree of calls, from the outermost or the innermost call on. The tree view,
+// the flame graph and massif's format show it. Calls are told apart by function and line, so that
+// the iterations of a loop are one.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +19,25 @@ class CallTree {
   struct Node {
     const Frame* frame = nullptr;  ///< nullptr: the root, or a block without a stack
     std::string title;             ///< empty: the frame's own
-    uint64_t bytes = 0;            ///< with all that lies below
+    uint64_t bytes = 0;            ///< with all below it
     uint64_t count = 0;
-    uint64_t own_bytes = 0;  ///< of stacks that end here
+    uint64_t own_bytes = 0;  ///< only of stacks that end here
     uint64_t own_count = 0;
     std::vector<uint32_t> children;  ///< most bytes first
   };
 
-  /// `most_calls`: of a stack, innermost first; what lies beyond stays with the last.
+  /// `most_calls`: how many calls of a stack are taken, from the innermost on. What is beyond
+  /// counts for the last of them.
   CallTree(Profile& profile, const std::vector<Contribution>& held, Order order,
            size_t most_calls = SIZE_MAX);
 
   const Node& root() const { return nodes_.front(); }
   const Node& node(uint32_t id) const { return nodes_[id]; }
-  /// Nodes, with the root.
+  /// How many nodes, with the root.
   size_t size() const { return nodes_.size(); }
-  /// Of each of what was held, in order: the node where its stack ends.
+  /// For each contribution, in order: the node where its stack ends.
   const std::vector<uint32_t>& ends() const { return ends_; }
-  /// The name and line to show; no two calls of one caller look alike.
+  /// The name and line to show. No two calls of one caller look alike.
   static std::string title(const Node& node);
 
  private:

@@ -10,7 +10,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// A page that has counted nothing knows nothing.
+/// Sets a metric to a counter. A counter of 0 says nothing.
 void set(Metrics& metrics, const std::string& name, std::optional<uint64_t> counted) {
   if (counted.value_or(0) > 0) metrics[name] = counted;
 }
@@ -19,7 +19,7 @@ void raise(Metrics& metrics, const std::string& name, std::optional<uint64_t> co
   if (counted) metrics[name] = std::max(metrics[name].value_or(0), *counted);
 }
 
-/// Who held the peak of `scope`, of which the counters say another figure than the log.
+/// Sets the peak of `scope`, for which the counters have another figure than the log.
 void set_peak(Summary& summary, const std::string& scope, const std::string& kind,
               uint64_t counted) {
   auto peak = std::find_if(summary.peaks.begin(), summary.peaks.end(),
@@ -47,7 +47,7 @@ void set_peak(Summary& summary, const std::string& scope, const std::string& kin
                                     [&](const Holder& other) { return other.bytes < rest.bytes; });
   peak->holders.insert(smaller, std::move(rest));
   peak->bytes = counted;
-  // These are of the peak that the log has.
+  // Phase and trigger are those of the log's own peak.
   peak->counted = true;
   peak->phase.reset();
   peak->trigger.reset();
@@ -65,7 +65,7 @@ void set_to_counted(const LogHead& head, Summary& summary) {
       if (summary.devices.size() == 1)
         set(summary.metrics, name, counted);
       else
-        raise(summary.metrics, name, counted);  // at least the largest
+        raise(summary.metrics, name, counted);  // at least the largest of the devices
     }
     set_peak(summary, ScopeKey::device(device.ordinal).text(), "device.not_recorded",
              counter_metric(head, "device.peak_bytes", device.ordinal).value_or(0));
@@ -73,8 +73,8 @@ void set_to_counted(const LogHead& head, Summary& summary) {
   if (!coverage_of(head.header, page).heap_events) return;
   const Peak* heap = summary.find_peak("host/heap");
   const Peak* host = summary.find_peak("host");
-  // All that the host held is at least its heap. Where the log has too much of the heap, no more is
-  // known of the sum.
+  // The host held at least its heap. If the log has too much of the heap, no more is known of the
+  // host's sum.
   const bool has_too_much = heap != nullptr && heap->bytes > page.heap.peak;
   const uint64_t least_of_host =
       has_too_much || host == nullptr ? page.heap.peak : std::max(host->bytes, page.heap.peak);

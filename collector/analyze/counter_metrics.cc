@@ -16,7 +16,7 @@ constexpr std::string_view kHeapPeak = "host.kind.heap.usable_peak_bytes";
 constexpr std::string_view kPinnedPeak = "host.kind.pinned.peak_bytes";
 constexpr std::string_view kResidentPeak = "host.rss.peak_bytes";
 
-/// GPUPEAK_KIND_NONE: of all kinds that count into a device's sum.
+/// A device's metric. Kind GPUPEAK_KIND_NONE: all kinds that count into a device's sum.
 struct DeviceMetric {
   std::string_view name;
   uint8_t kind;
@@ -34,7 +34,7 @@ constexpr DeviceMetric kDeviceMetrics[] = {
     {"device.imported.peak_bytes", GPUPEAK_KIND_IMPORTED, true},
 };
 
-/// The kernel's own maximum: at the end, or of a process that still runs until now.
+/// The kernel's own maximum: at the process's end or, if it still runs, until now.
 std::optional<uint64_t> resident_peak(const LogHead& head) {
   if (head.counters.rss_peak_bytes != 0) return head.counters.rss_peak_bytes;
   if (state_of(head) != LogState::kRunning) return std::nullopt;

@@ -1,5 +1,5 @@
-// The metrics that the library counts itself while the program runs (docs/metrics.md has them all):
-// they stand at the front of the log, so that a run that goes on can be watched without a replay.
+// The metrics that the library itself counts while the program runs (docs/metrics.md has them all).
+// They are at the front of the log, so that a run that goes on can be watched without a replay.
 // `gpupeak watch` asks for them.
 #pragma once
 
@@ -17,8 +17,8 @@ std::vector<std::string> counter_metrics();
 bool is_device_metric(std::string_view metric);
 /// The GPUs that have had memory.
 std::vector<int32_t> counted_devices(const gpupeak_counters_page& counters);
-/// `device` matters for a device's metric alone. nullopt: not one of counter_metrics(), or not
-/// measured in this run.
+/// The metric's value. `device` is needed only for a device's metric. nullopt: not one of
+/// counter_metrics(), or not measured in this run.
 std::optional<uint64_t> counter_metric(const LogHead& head, std::string_view metric,
                                        int32_t device);
 

@@ -60,8 +60,8 @@ class Failures {
     return arena;
   }
 
-  /// What was growing then: its next step was under way, or would have been due. (An allocator that
-  /// is out of memory may try for long before it says so.)
+  /// What was growing then: its next step had begun, or was due. (An allocator that is out of
+  /// memory may try for long before it says so.)
   std::optional<GrowthSummary> growth_until(const OutOfMemory& oom) const {
     for (const GrowthSummary& growth : growth_) {
       const int64_t period =
@@ -173,8 +173,9 @@ class Failures {
     return oom;
   }
 
-  /// Before an arena refuses, it asks the driver, gives back what it can, and asks again. So what
-  /// the driver refused this thread since the arena last answered a request was for this one.
+  /// Counts the driver's refusals for an arena's refusal. Before an arena refuses, it asks the
+  /// driver, gives back what it can, and asks again. So what the driver refused this thread since
+  /// the arena last answered a request was for this request.
   void take_over_driver_refusals(const ArenaTable::Failure& failure, OutOfMemory& oom) {
     if (failure.device < 0) return;
     const FailedAllocation* last = nullptr;
@@ -228,7 +229,7 @@ class Failures {
   const std::vector<GrowthSummary>& growth_;
   const size_t top_;
   std::vector<OutOfMemory> failures_;
-  std::map<const FailedAllocation*, size_t> shown_;  // where in failures_
+  std::map<const FailedAllocation*, size_t> shown_;  // index into failures_
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ Part part_of(const Replay& replay, size_t begin, size_t end) {
   return part;
 }
 
-/// One list of all parts, in their order.
+/// Joins the lists of all parts, in their order.
 std::vector<Contribution> join(const std::vector<Part>& parts,
                                std::vector<Contribution> Part::*list) {
   size_t count = 0;
@@ -49,7 +49,7 @@ std::vector<Contribution> join(const std::vector<Part>& parts,
 
 GroupTotals::GroupTotals(const Replay& replay) : contexts(replay.sites().contexts().size()) {
   const size_t count = replay.sites().group_count();
-  // Large enough for what each piece has of every context to be little beside its groups.
+  // Large enough that what each piece keeps for every context is little beside its groups.
   const size_t piece = std::max(size_t{1} << 16, 4 * contexts.size());
   std::vector<Part> parts((count + piece - 1) / piece);
   in_parallel(count, piece, [&](size_t begin, size_t end) {

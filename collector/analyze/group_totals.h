@@ -1,6 +1,6 @@
-// What a summary asks of all groups, in one pass over them after the replay: for each context what
-// is live and what was temporary, and which groups still hold memory. A log may have millions of
-// groups, and only thousands of contexts.
+// What a summary needs of all groups, found in one pass over them after the replay: for each
+// context what is live and what was temporary, and which groups still hold memory. A log may have
+// millions of groups, but only thousands of contexts.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,14 @@ struct GroupTotals {
 
   struct OfContext {
     uint64_t alloc_bytes = 0, alloc_count = 0;
-    GroupId biggest = kNoGroup;  ///< held most at once; of equal ones the first; none held nothing
+    /// The group that held most at once; of equal ones the first; kNoGroup: all held nothing.
+    GroupId biggest = kNoGroup;
     uint64_t biggest_bytes = 0;
   };
-  std::vector<OfContext> contexts;        ///< by ContextId
-  std::vector<Contribution> live;         ///< by group: those that hold bytes in the end
-  std::vector<Contribution> temporaries;  ///< by group: how many were freed at once, as bytes too
+  std::vector<OfContext> contexts;  ///< by ContextId
+  std::vector<Contribution> live;   ///< by group: those that hold bytes at the end
+  /// By group: how many of its blocks were temporary, in `bytes`, too.
+  std::vector<Contribution> temporaries;
 };
 
 }  // namespace gpupeak::collector

@@ -17,22 +17,22 @@ namespace {
 
 constexpr size_t kLeastPoints = 5, kMostRows = 20, kMostGroups = 2000;
 constexpr uint64_t kLeastSteps = 4;
-/// Less than this part of the side's peak, or than a page, is not worth a row.
+/// A row must have at least 1/1000 of the side's peak, and a page.
 constexpr uint64_t kLeastShare = 1000, kLeastBytes = 4096;
 
 /// A site's bytes at the track's points.
 struct Line {
   std::vector<uint64_t> bytes;
-  std::optional<uint64_t> latest;  ///< at the track's latest point, if all of it is known there
+  std::optional<uint64_t> latest;  ///< at the track's latest point, if it is known there
 };
-/// The part of it that grew.
+/// The part of a line that grew.
 struct Rise {
   size_t from = 0, to = 0;  ///< points
   uint64_t bytes = 0;
-  bool same = true;  ///< as much at each step
+  bool same = true;  ///< it grew by as much at each step
 };
 
-/// What is told apart: device, -1 on the host side; and the site.
+/// What rows are told apart by: the device, -1 on the host side; and the site.
 using Row = std::pair<int32_t, std::string>;
 
 class Growth {
@@ -59,7 +59,7 @@ class Growth {
     int depth = 0;
   };
 
-  /// An instance in which memory ran out is as far as it came: it is not compared with the others.
+  /// An instance in which memory ran out stopped half-way, so it is not compared with others.
   size_t points_that_count(const GrowthTable::Track& track) const {
     const uint64_t failed = last_failure_ticks();
     const size_t count = track.points.size();
@@ -85,7 +85,7 @@ class Growth {
     for (const auto& [row, line] : lines) judge(track, row, line);
   }
 
-  /// The groups that hold another amount at some point than at the first.
+  /// The groups that hold more or less at some point than at the first.
   std::map<GroupId, Line> changing(const GrowthTable::Track& track, size_t count,
                                    PhaseSide side) const {
     std::map<GroupId, Line> lines;
@@ -102,7 +102,7 @@ class Growth {
                          [&](uint64_t value) { return value == bytes.front(); });
     });
     if (lines.size() > kMostGroups) keep_largest(lines);
-    // As above: the latest instance may be the one in which memory ran out.
+    // The latest instance, too, may be the one in which memory ran out.
     const uint64_t failed = last_failure_ticks();
     const bool latest_is_cut = failed > 0 && track.latest.ticks > failed && !track.points.empty() &&
                                track.points.back().ticks <= failed;
@@ -114,7 +114,7 @@ class Growth {
     return lines;
   }
 
-  /// Each group's site must be looked up by its symbols.
+  /// Keeps the largest groups, since each group's site must be looked up in symbols.
   static void keep_largest(std::map<GroupId, Line>& lines) {
     std::vector<uint64_t> last;
     last.reserve(lines.size());
@@ -159,14 +159,14 @@ class Growth {
       rise.same = rise.same && more * first_steps == first_bytes * of;
       quarters[(numbers[i] - numbers[from]) * 4 / steps] += more;
     }
-    // All the time: each quarter brings at least half of its share.
+    // "All the time" means that each quarter brings at least half of its share.
     for (const uint64_t quarter : quarters) {
       if (quarter < rise.bytes / 8) return std::nullopt;
     }
     return rise;
   }
 
-  /// The first instances may be different: what is made once is made then.
+  /// Leaves out first instances if need be: what is made only once is made then.
   static std::optional<Rise> rise_of(const std::vector<uint64_t>& numbers,
                                      const std::vector<uint64_t>& bytes) {
     for (size_t from = 0; from <= bytes.size() / 4; ++from) {
@@ -184,7 +184,8 @@ class Growth {
     std::optional<Rise> rise = rise_of(numbers, bytes);
     if (!rise) return;
     if (line.latest && rise->same) {
-      // What joined since the last point is not known: believed if it goes on just so.
+      // What joined since the last point is not known. The latest figure counts only if it goes on
+      // at the same rate.
       numbers.push_back(track.latest.number);
       ticks.push_back(track.latest.ticks);
       bytes.push_back(*line.latest);
@@ -212,7 +213,7 @@ class Growth {
     if (!added && is_better(found, known->second)) known->second = std::move(found);
   }
 
-  /// Phases within each other grow alike: the outermost is the step, unless it misses much.
+  /// Phases within each other grow alike. The outermost one is the step, unless it misses much.
   static bool is_better(const Found& a, const Found& b) {
     const uint64_t more = std::max(a.growth.grown_bytes, b.growth.grown_bytes);
     const uint64_t less = std::min(a.growth.grown_bytes, b.growth.grown_bytes);

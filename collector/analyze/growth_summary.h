@@ -1,4 +1,4 @@
-// What grows with each step of the run: sites that held more at each end of a repeated phase.
+// Finds what grows with each step of the run: sites that held more at each end of a repeated phase.
 // analyze() calls it.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace gpupeak::collector {
 
-/// Only what grew all the time, at much the same rate; largest first.
+/// Only what grew all the time at about the same rate, the largest first.
 std::vector<GrowthSummary> summarize_growth(const Replay& replay, Attribution& by_site,
                                             bool with_host);
 

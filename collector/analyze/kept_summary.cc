@@ -22,11 +22,13 @@ namespace {
 
 constexpr std::string_view kMagic = "gpupeak summary 1\n";
 constexpr std::string_view kFolder = "summaries";
-constexpr uint64_t kMostBytes = 64 << 20;  // of all that are kept
+constexpr uint64_t kMostBytes = 64 << 20;  // of all summaries that are kept
 constexpr uint64_t kMostOfOne = kMostBytes / 4;
-/// A program's last events are written after it has passed its exit handlers.
+/// How long a log must have been unchanged: a program writes its last events after its exit
+/// handlers.
 constexpr std::chrono::seconds kSettled{2};
-/// What a server did not have it may have by now: libdebuginfod, too, asks again after so long.
+/// After so long a server may have what it did not have. libdebuginfod, too, asks again after this
+/// time.
 constexpr std::chrono::minutes kServersMiss{10};
 
 std::string canonical(const std::string& path) {
@@ -35,14 +37,14 @@ std::string canonical(const std::string& path) {
   return error ? "" : found;
 }
 
-/// Where symbols of the log may lie: beside what it was called, which may be a link to it.
+/// Where the log's file of symbols may lie: beside the path that was given, which may be a link.
 std::string symbols_beside(const std::string& log) {
   const std::filesystem::path path(log);
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   return canonical(folder) + "/" + path.filename().string() + kSymbolsSuffix;
 }
 
-/// Names of rules that are a file's, and not built in.
+/// The rule sets that are files, and not built in.
 std::vector<std::string> rule_files(const RuleChoice& rules) {
   std::vector<std::string> files;
   for (const std::string& name : rules.sets) {
@@ -54,13 +56,14 @@ std::vector<std::string> rule_files(const RuleChoice& rules) {
   return files;
 }
 
-/// A few rows have their stacks in any case, so that one summary serves text and JSON.
+/// Whether rows have their stacks. If they are few, always, so that one summary serves text and
+/// JSON.
 bool with_stacks(const Options& options) {
   constexpr size_t kFewRows = 1000;
   return options.stacks || options.top <= kFewRows;
 }
 
-/// What a summary depends on besides files.
+/// All that a summary depends on, except for files.
 std::string key_of(const std::string& log, const Options& options) {
   BytePacker key;
   key.text(log);
@@ -86,14 +89,14 @@ KeptSummary::KeptSummary(const std::string& log, const Options& options, uint64_
       worth_bytes_(worth_bytes),
       sanitizer_(options.reading.sanitizer),
       search_(options.reading.search) {
-  // What is confidential is not written anywhere.
+  // With --confidential nothing is kept.
   if (sanitizer_.is_confidential()) return;
   log_ = canonical(log);
   if (log_.empty()) return;
   key_ = key_of(log_, options);
   files_.push_back(state_of_file(log_));
   files_.push_back(state_of_file(symbols_beside(log)));
-  files_.push_back(state_of_command());  // it makes the summary
+  files_.push_back(state_of_command());  // another build may make another summary
   for (const std::string& file : rule_files(options.reading.rules))
     files_.push_back(state_of_file(file));
 }
@@ -131,7 +134,7 @@ bool KeptSummary::can_keep(const LogReader& log) {
   const bool is_packed = files_.front().bytes != log.file_bytes();
   const bool ended = log.counters().exit_kind != GPUPEAK_EXIT_UNKNOWN ||
                      (log.counters().ended != 0 && age > kSettled);
-  // Profiles of ONNX Runtime lie in files of their own, and a text about symbols names the log.
+  // Profiles of ONNX Runtime are in files of their own, and a problem with symbols names the log.
   if ((!is_packed && !ended) || has_ort_profiles(log) || !log.symbols_problem().empty())
     return false;
   for (const std::string& file : log.model_tensors().files()) files_.push_back(state_of_file(file));
@@ -163,7 +166,7 @@ void KeptSummary::keep(const Summary& summary) const {
 
 namespace {
 
-/// A summary that is kept may have been made for who does not show all of it.
+/// Completes a kept summary, which may have been made for a report that does not show all of it.
 void complete_kept(KeptSummary& kept, Summary& summary, const std::string& log,
                    const Options& options, const Progress& progress) {
   if (options.complete == nullptr) {

@@ -22,18 +22,19 @@ class KeptSummary {
   /// Shorter logs are replayed in a moment.
   static constexpr uint64_t kWorthBytes = 32 << 20;
 
-  /// Of the log as it is now. `worth_bytes`: of a log; the summary of a shorter one is not kept.
+  /// Notes the log as it is now. `worth_bytes`: the summary of a shorter log is not kept.
   KeptSummary(const std::string& log, const Options& options, uint64_t worth_bytes = kWorthBytes);
 
-  /// As analyze() would make it, or with stacks, or the heap, besides; nullopt if none is kept, or
-  /// something has changed.
+  /// The kept summary. It is what analyze() would make, or has stacks or the heap as well. nullopt
+  /// if none is kept, or something has changed.
   std::optional<Summary> find(Time now = Time::clock::now()) const;
-  /// Whether the summary of this log can be kept. Asked before the log is read for it, so that what
-  /// changes meanwhile is noticed.
+  /// Whether the summary of this log can be kept. Call it before the log is read for the summary,
+  /// so that changes meanwhile are noticed.
   bool can_keep(const LogReader& log);
-  /// The log has become another file with the same content.
+  /// Tells that the log has become another file with the same content.
   void log_was_replaced() { files_.front() = state_of_file(log_); }
-  /// After can_keep() has said so. Nothing, if anything has changed since then.
+  /// Keeps the summary, unless anything has changed since can_keep(). Call it only if that was
+  /// true.
   void keep(const Summary& summary) const;
 
  private:
@@ -45,11 +46,11 @@ class KeptSummary {
   const Sanitizer& sanitizer_;
   const SymbolSearch& search_;
   std::string log_;               // its canonical path; empty: nothing is kept
-  std::string key_;               // of options, command and log
+  std::string key_;               // stands for options, command and log
   std::vector<FileState> files_;  // the log first
 };
 
-/// analyze(), or what it made before; with what Options::complete adds.
+/// The kept summary, or else analyze()'s, with what Options::complete adds.
 Summary kept_or_analyzed(const std::string& log, const Options& options,
                          const Progress& progress = {},
                          uint64_t worth_bytes = KeptSummary::kWorthBytes);

@@ -12,7 +12,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Rows that are metrics whether they are zero or not; the others appear when they are not.
+/// Rows that are always metrics; the others are metrics only if they are not 0.
 constexpr std::array<std::string_view, 7> kStandingRows = {
     "context", "code", "local_memory", "streams", "rounding", "pool_slack", "unexplained"};
 
@@ -32,7 +32,7 @@ LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns) {
   if (snapshot.start) row("start", static_cast<int64_t>(*snapshot.start));
   row("external", snapshot.external);
   for (uint8_t cause = GPUPEAK_LEDGER_CONTEXT; cause < GPUPEAK_LEDGER_LIMIT; ++cause) {
-    if (cause == GPUPEAK_LEDGER_ARRAYS) continue;  // with the rounding
+    if (cause == GPUPEAK_LEDGER_ARRAYS) continue;  // it is in "rounding"
     // Without a reading before the first context, both are one.
     const bool with_start = cause == GPUPEAK_LEDGER_CONTEXT && !snapshot.start;
     row(with_start ? "start_and_context" : ledger_cause_name(cause), snapshot.causes[cause]);
@@ -92,8 +92,8 @@ void add_ledger_metrics(const DeviceLedger* ledger,
   metrics["device.driver_reserve_bytes"] = ledger->reserved();
   metrics["device.ledger.graph_reserve_bytes"] = ledger->at_peak()->tracked.graph;
   for (const LedgerRow& row : summary->at_peak.rows) {
-    // Metrics have no sign. What is unexplained is as bad either way; a cause that gave back more
-    // than it took is in the rows alone.
+    // Metrics have no sign. Unexplained bytes are as bad in either direction. A cause that gave
+    // back more than it took is only in the rows.
     std::optional<uint64_t>& value = metrics["device.ledger." + row.cause + "_bytes"];
     if (row.bytes >= 0 || row.cause == "unexplained")
       value = static_cast<uint64_t>(std::llabs(row.bytes));

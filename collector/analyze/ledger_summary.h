@@ -10,17 +10,17 @@
 
 namespace gpupeak::collector {
 
-/// What stands for one item of the ledger: made of its cause, the name in the log and its stack.
+/// Makes the name of one item of the ledger from its cause, its name in the log and its stack.
 using LedgerItemName =
     std::function<std::string(uint8_t cause, uint32_t name, uint32_t api, uint32_t stack)>;
 using TicksToNs = std::function<int64_t(uint64_t ticks)>;
 
 LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns);
-/// nullopt if there is no reading. `top`: items listed.
+/// A device's ledger; nullopt if there is no reading. `top`: how many items are listed.
 std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,
                                                     const TicksToNs& to_ns,
                                                     const LedgerItemName& name_of, size_t top);
-/// device.ledger.* and what else the readings give; null where there is none.
+/// Adds device.ledger.* and the other metrics of the readings; null if there is no reading.
 void add_ledger_metrics(const DeviceLedger* ledger,
                         const std::optional<DeviceLedgerSummary>& summary, Metrics& metrics);
 

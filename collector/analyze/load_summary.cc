@@ -32,7 +32,8 @@ constexpr std::string_view kSchema = "gpupeak.summary/1";
   throw std::invalid_argument(what);
 }
 
-/// A file edited by hand may hold anything. Null, for what is missing, is an empty object and list.
+/// A field of an object. A file edited by hand may have anything. Null stands for what is missing,
+/// and is an empty object and an empty list.
 const Json& field(const Json& json, std::string_view name) {
   static const Json none;
   if (json.is_null()) return none;
@@ -41,7 +42,7 @@ const Json& field(const Json& json, std::string_view name) {
   return found == json.end() ? none : *found;
 }
 
-/// Gives fields what the keys of an object hold, as summary_json.h describes them.
+/// Sets fields to the values of an object's keys, as summary_json.h describes them.
 class JsonReader {
  public:
   explicit JsonReader(const Json& json) : json_(json) {}
@@ -76,7 +77,7 @@ class JsonReader {
   static void get(const Json& json, std::string& value) {
     value = escape(json.get_ref<const std::string&>());
   }
-  /// Bytes and counts: a negative one or a fraction is no figure of ours.
+  /// Reads bytes and counts. They cannot be negative or fractions.
   static void get(const Json& json, uint64_t& value) {
     if (!json.is_number_unsigned()) refuse("a figure is no whole number");
     value = json.get<uint64_t>();
@@ -132,7 +133,7 @@ class JsonReader {
   const Json& json_;
 };
 
-/// What a file edited by hand may have wrong: an index of what is not there.
+/// Refuses indexes of something that is not there, which a file edited by hand may have.
 void check_whole_run(const WholeRun& run) {
   if (run.lead >= run.processes.size()) refuse("the lead is no process");
   for (const WholeRun::Process& process : run.processes) {

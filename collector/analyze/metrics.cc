@@ -16,7 +16,8 @@ uint64_t scope_peak(const Replay& replay, const std::string& name) {
   return scope != nullptr ? replay.peaks().scope(*scope).peak : 0;
 }
 
-/// Each device at its own time: what a machine must have where none may be moved to another.
+/// The sum of the devices' peaks, each at its own time: what a machine must have if nothing can be
+/// moved to another device.
 uint64_t sum_of_device_peaks(const Replay& replay) {
   uint64_t sum = 0;
   for (uint32_t device = 0; device < GPUPEAK_LOG_MAX_DEVICES; ++device)
@@ -33,7 +34,7 @@ std::optional<uint64_t> if_covered(bool covered, uint64_t value) {
   return covered ? std::optional<uint64_t>(value) : std::nullopt;
 }
 
-/// Sums over what counts into a device.
+/// Sums of all memory that counts into a device's sum.
 struct DeviceTotals {
   uint64_t alloc_bytes = 0, alloc_count = 0;
 };
@@ -50,8 +51,8 @@ DeviceTotals device_totals(const Replay& replay, const GroupTotals& totals, int3
   return sums;
 }
 
-/// Most that pools had in use, and what they held idle when the driver had handed out most. Null
-/// where no pool was seen; idle bytes of several devices are of several instants.
+/// Adds the most that arenas had in use, and what was idle in them when the driver had handed out
+/// most. Null if no arena was seen. Idle bytes of several devices are of several instants.
 void add_arena_metrics(const Replay& replay, int32_t device, Metrics& metrics) {
   const ArenaTable& table = replay.arenas();
   std::optional<uint64_t>& in_use = metrics["device.pool.in_use.peak_bytes"];
@@ -74,24 +75,24 @@ void add_arena_metrics(const Replay& replay, int32_t device, Metrics& metrics) {
   idle = sum;
 }
 
-/// The most usable bytes by the counters page, which sees every block, of a heap that was sampled:
-/// nothing that was asked for is larger. None: it was not counted, or each block is in the log.
+/// If the heap was sampled: the most usable bytes by the counters page, which sees every block.
+/// Requested bytes are never more. None: it was not counted, or each block is in the log.
 std::optional<uint64_t> heap_bound(const Replay& replay, const Coverage& coverage) {
   const uint64_t bound = replay.log().counters().heap.peak;
-  const bool counted = coverage.heap_counters && bound != 0;  // 0: never written
+  const bool counted = coverage.heap_counters && bound != 0;  // 0: it was never written
   return if_covered(coverage.sampled && counted, bound);
 }
 
-/// Where not every block is in the log, by the counters page: exact, if of usable bytes. A limit on
-/// an estimate would be kept today and broken tomorrow.
+/// The heap's peak. If not every block is in the log it comes from the counters page: exact, though
+/// of usable bytes. A gate on an estimate would hold today and break tomorrow.
 std::optional<uint64_t> heap_peak(const Replay& replay, const Coverage& coverage) {
-  if (!coverage.heap_events)  // usable bytes, which where the heap is only not read are no peak
+  if (!coverage.heap_events)  // usable bytes; not if the heap is in the log and was only not read
     return if_covered(coverage.heap_counters && !replay.log().left_heap_out(),
                       replay.log().counters().heap.peak);
   return heap_bound(replay, coverage).value_or(scope_peak(replay, "host/heap"));
 }
 
-/// The host's other kinds are exact beside a sample.
+/// The host's peak. Beside a sampled heap the other kinds are exact.
 uint64_t host_peak(const Replay& replay, const Coverage& coverage) {
   const uint64_t peak = scope_peak(replay, "host");
   const std::optional<uint64_t> heap = heap_bound(replay, coverage);
@@ -109,7 +110,7 @@ std::optional<uint64_t> heap_usable_peak(const Replay& replay, const Coverage& c
   return if_covered(coverage.heap_counters, replay.log().counters().heap.peak);
 }
 
-/// What a phase's own allocations hold in the end.
+/// What a phase's own allocations hold at the end.
 uint64_t owned_bytes(const Replay& replay, PhaseId phase, size_t side) {
   const OwnerId owner = owner_of(phase, side);
   return owner < replay.peaks().owned().size() ? replay.peaks().owned()[owner].live_bytes : 0;
@@ -152,9 +153,9 @@ Metrics device_metrics(const Replay& replay, const GroupTotals& totals, int32_t 
   return metrics;
 }
 
-/// What was resident at its highest, by cause: the parts' sum is the total. Of anonymous memory the
-/// kernel does not say whose it is: what malloc has free is taken to be resident, then what the
-/// program has in use of the heap, then its mappings; the rest has no cause.
+/// Adds what was resident when that was most, by cause; the parts add up to the total. The kernel
+/// does not say whose anonymous memory is. So it goes first to what malloc has free, then to what
+/// the program has in use of the heap, then to its mappings; the rest has no cause.
 void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metrics) {
   const ResidentEvent& event = replay.resident().event;
   const bool known = event.rss > 0;
@@ -170,7 +171,8 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
   const uint64_t static_data = take(left, event.static_data);
   const bool heap_known = coverage.heap_counters && coverage.mappings;
   const uint64_t mapped = replay.resident().mapped_bytes;
-  // Without malloc's word: what is neither in use nor the program's own mapping it may have kept.
+  // If malloc does not tell: it may have kept all that is neither in use nor a mapping of the
+  // program's.
   const uint64_t in_use = event.heap + mapped;
   const uint64_t kept = take(left, event.free_in_malloc_plus_1 > 0 ? event.free_in_malloc_plus_1 - 1
                                    : left > in_use                 ? left - in_use
@@ -193,7 +195,7 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
   metrics["host.never_touched_bytes"] = if_covered(known && heap_known, in_use - heap - mappings);
 }
 
-/// Where the heap's recording began later: what was there then has no call site.
+/// If the heap's recording began later: adds what was there then and has no call site.
 void add_before_recording(const Replay& replay, Metrics& metrics) {
   const bool attached = is_of_attached(replay.log().header());
   if (replay.windows().empty() || attached) return;
@@ -207,14 +209,14 @@ uint64_t not_below_0(int64_t bytes) {
 }
 
 /// Whether there are windows that somebody asked for, and all of them are known. A counted child's
-/// was asked for by nobody: its figures are those from its start.
+/// window was asked for by nobody: its figures are from its start.
 bool knows_windows(const Replay& replay) {
   const size_t known = replay.windows().size();
   const bool was_counted = (replay.log().header().flags & GPUPEAK_FLAG_COUNTED) != 0;
   return known > 0 && replay.log().counters().window_count <= known && !was_counted;
 }
 
-/// By the exact counters, whatever is recorded of the heap: since the attach, or within all
+/// The heap's growth by the exact counters, whatever is recorded: since the attach, or within all
 /// windows.
 std::optional<uint64_t> heap_growth(const Replay& replay, bool attached) {
   const auto now = static_cast<int64_t>(replay.log().counters().heap.live);
@@ -240,7 +242,8 @@ std::optional<uint64_t> device_growth(const Replay& replay, bool attached) {
   return not_below_0(sum);
 }
 
-/// Null where recording began with the program and never ended: then all is growth.
+/// Adds growth. Null if recording began with the program and never ended: then everything is
+/// growth.
 void add_growth(const Replay& replay, Metrics& metrics) {
   const bool attached = is_of_attached(replay.log().header());
   const DeviceGrowth& growth = replay.device_growth();
@@ -302,7 +305,8 @@ std::vector<std::array<uint64_t, kPhaseSides>> phase_alloc_counts(const Replay& 
 std::vector<std::array<uint64_t, kPhaseSides>> phase_live_bytes(const Replay& replay) {
   const std::vector<Phase>& phases = replay.phases().phases();
   std::vector<std::array<uint64_t, kPhaseSides>> live(phases.size());
-  for (size_t id = phases.size(); id-- > 0;) {  // a phase comes after the one around it
+  // A phase has a larger number than the one around it.
+  for (size_t id = phases.size(); id-- > 0;) {
     for (size_t side = 0; side < kPhaseSides; ++side) {
       live[id][side] += owned_bytes(replay, static_cast<PhaseId>(id), side);
       if (id > 0) live[phases[id].parent][side] += live[id][side];

@@ -9,14 +9,14 @@
 namespace gpupeak::collector {
 
 size_t NamesAhead::worth_threads(const LogReader& log) {
-  // More gain little, and take from the replay what processors share.
+  // More threads gain little, and slow the replay down, with which they share the memory.
   constexpr size_t kMost = 4;
-  // A shorter log is replayed before a file has been read.
+  // A shorter log is replayed before one file has been read.
   constexpr uint64_t kWorthBytes = 1 << 20;
   if (log.left_heap_out()) return 0;
   const size_t processors = usable_processors();
   if (log.used_bytes() < kWorthBytes || processors <= kReplayThreads) return 0;
-  // Servers of debug information are asked for what is shown, and for nothing else.
+  // Servers of debug information are asked only for what is shown.
   const char* servers = getenv("DEBUGINFOD_URLS");
   if (servers != nullptr && *servers != 0) return 0;
   return std::min(kMost, processors - kReplayThreads);

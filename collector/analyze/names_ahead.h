@@ -1,7 +1,7 @@
 // Looks up the names of all functions of a log while the log is replayed, on processors that the
-// replay leaves idle. Which of them will be shown is known only when the replay has ended, but
-// nearly all are needed. Nothing that is shown depends on it: a library that is missing is reported
-// only if a stack with it is shown.
+// replay leaves idle. Which names will be shown is known only after the replay, but nearly all are
+// needed. The report does not depend on it: a library that is missing is told only if a stack with
+// it is shown.
 //
 //   replay   ████████████████████████ ▏ tables: names are known
 //   names      files · functions · rules
@@ -22,12 +22,12 @@ namespace gpupeak::collector {
 
 class NamesAhead {
  public:
-  /// The threads that are worth it beside a replay; 0: none.
+  /// How many threads are worth it beside a replay; 0: none.
   static size_t worth_threads(const LogReader& log);
 
-  /// Until finish() both are this object's alone.
+  /// Until finish() nobody else may use `symbolizer` and `tagger`.
   NamesAhead(Symbolizer& symbolizer, Tagger& tagger, size_t threads);
-  /// What is not known by then is left to who asks. Throws what working it out threw.
+  /// Stops. What is not known by then is looked up when somebody asks. Throws what a thread threw.
   void finish();
 
  private:

@@ -8,7 +8,8 @@ namespace gpupeak::collector {
 
 std::optional<PassedBy> passed_by(const Replay& replay) {
   constexpr int64_t kNoise = 32 << 20;
-  constexpr uint64_t kShareOfFreed = 8;  // small blocks from before that share the driver's pages
+  // For small blocks from before that share the driver's pages.
+  constexpr uint64_t kShareOfFreed = 8;
   const DeviceGrowth& growth = replay.device_growth();
   if (!is_of_attached(replay.log().header()) || !growth.is_known()) return std::nullopt;
   PassedBy sum{.bytes = static_cast<int64_t>(growth.given_back()), .knows_others = true};

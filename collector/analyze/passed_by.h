@@ -1,4 +1,4 @@
-// Of an attached program: memory of GPUs that came and went by calls which nobody saw, as through
+// For an attached program: GPU memory that came and went by calls that we did not see, such as
 // functions of the driver that the program keeps on its heap.
 #pragma once
 
@@ -10,11 +10,11 @@
 namespace gpupeak::collector {
 
 struct PassedBy {
-  int64_t bytes = 0;          ///< by which the driver's figure has grown more than what was seen
-  bool knows_others = false;  ///< other processes' memory is no part of it
+  int64_t bytes = 0;          ///< by how much the driver's figure has grown more than what was seen
+  bool knows_others = false;  ///< it does not contain other processes' memory
 };
-/// From the first reading of the driver to the last. None: it is no more than what readings and the
-/// driver's own pages are off by, or there are no readings.
+/// From the driver's first reading to the last. None: it is no more than the error of readings and
+/// of the driver's own pages, or there are no readings.
 std::optional<PassedBy> passed_by(const Replay& replay);
 
 }  // namespace gpupeak::collector

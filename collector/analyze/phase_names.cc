@@ -20,7 +20,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// Each number as "…".
+/// The name with "…" for each number.
 std::string without_numbers(std::string_view name) {
   std::string out;
   for (size_t i = 0; i < name.size(); ++i) {
@@ -33,17 +33,17 @@ std::string without_numbers(std::string_view name) {
   return out;
 }
 
-/// What phases of one row have in common. The program's own words are as it meant them, and a
-/// model's nodes are what was asked for.
+/// The name that phases of one row share. The program's own names and a model's nodes are not
+/// changed: the user chose them.
 std::string pattern_of(const PhaseSummary& phase) {
   return phase.source == "api" || phase.source == "node" ? phase.name : without_numbers(phase.name);
 }
 
-/// What a sum, a largest or a last value of several phases is.
+/// Joins the metrics of two phases: by sum, by the larger one, or by the later one.
 void join_metrics(Metrics& to, const Metrics& from) {
   for (const auto& [name, value] : from) {
     std::optional<uint64_t>& both = to[name];
-    if (name.ends_with(".start_bytes") || !value) continue;  // the first one's
+    if (name.ends_with(".start_bytes") || !value) continue;  // the first phase's counts
     if (!both || name.ends_with(".end_bytes")) {
       both = value;
     } else {
@@ -59,7 +59,7 @@ void join_sides(PhaseInstanceSide& to, const PhaseInstanceSide& from) {
   if (from.alloc_count) to.alloc_count = to.alloc_count.value_or(0) + *from.alloc_count;
 }
 
-/// One row for all of them.
+/// Joins the instances of two phases into one row.
 void join_instances(PhaseInstances& to, const PhaseInstances& from) {
   to.count += from.count;
   to.last = to.first + to.count - 1;
@@ -109,7 +109,7 @@ class Folder {
   }
 
  private:
-  /// Where a phase stands: under which group, from which source.
+  /// Where a phase is: under which group, from which source.
   using Place = std::tuple<uint32_t, std::string, uint64_t, uint64_t>;
   struct Group {
     std::string name;
@@ -123,7 +123,7 @@ class Folder {
   }
 
   void fold_level(const std::vector<uint32_t>& level) {
-    std::map<Place, std::map<std::string, std::set<std::string>>> alike;  // by name less numbers
+    std::map<Place, std::map<std::string, std::set<std::string>>> alike;  // by name without numbers
     for (const uint32_t i : level) {
       const PhaseSummary& phase = phases_[i].phase;
       alike[place_of(phases_[i])][pattern_of(phase)].insert(phase.name);

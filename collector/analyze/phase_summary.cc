@@ -62,7 +62,7 @@ class PhaseLister {
   }
 
  private:
-  /// Of the allocations of each phase the group that held most at once.
+  /// For each phase: the group of its allocations that held most at once.
   std::vector<GroupId> biggest_new_groups(bool device_side) const {
     std::vector<GroupId> biggest(replay_.phases().phases().size(), kNoGroup);
     std::vector<uint64_t> most_bytes(biggest.size());
@@ -81,7 +81,8 @@ class PhaseLister {
     return biggest;
   }
 
-  /// A window is a range of ours: there the heap was recorded, whatever was before.
+  /// Whether the host's figures of a phase are known. A window is a range of ours in which the heap
+  /// was recorded, whatever was before.
   bool covers_host(const Phase& phase) const {
     const bool is_window =
         coverage_.windows && phase.is_range && phase.source == GPUPEAK_PHASE_AUTO;
@@ -98,7 +99,7 @@ class PhaseLister {
     return replay_.log().clock().to_ns(replay_.log().header().start_ticks + ticks);
   }
 
-  /// The call that the process ended in has ended with it.
+  /// The figures of a phase's calls. The call in which the process ended has ended with it.
   PhaseCalls calls(const Phase& phase) const {
     const bool last_ended = phase.open == 1 && replay_.log().counters().ended != 0;
     const uint64_t ended = phase.ended_calls + (last_ended ? 1 : 0);

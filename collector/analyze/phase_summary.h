@@ -1,5 +1,5 @@
-// Phases as the summary has them: what each held when it began, at its peak and at its end, its
-// instances, and the site that took most in it. analyze() calls it.
+// Summarizes phases: what each held when it began, at its peak and at its end, its instances, and
+// the site that took most in it. analyze() calls it.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace gpupeak::collector {
 
-/// Of GPUPEAK_PHASE_*: "auto", "nvtx", "ort", "rule", "mark", "node" or "api".
+/// The name of a GPUPEAK_PHASE_*: "auto", "nvtx", "ort", "rule", "mark", "node" or "api".
 std::string_view phase_source_name(uint8_t source);
 
-/// In the order of their first begins, folded as phase_names.h says. A phase that was open when the
-/// process ended ends with the run, after `run_duration_ns`.
+/// By their first begins, folded as phase_names.h says. A phase that was open when the process
+/// ended ends with the run, after `run_duration_ns`.
 std::vector<PhaseSummary> summarize_phases(const Replay& replay, const GroupTotals& totals,
                                            Attribution& by_site, const Coverage& coverage,
                                            int64_t run_duration_ns);

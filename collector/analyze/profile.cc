@@ -14,10 +14,10 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Deeper than any recorded stack, inlined calls and all; a damaged log may hold longer ones.
+/// More calls than any recorded stack has, with inlined ones. A damaged log may have longer stacks.
 constexpr size_t kMaxCalls = 4 * GPUPEAK_MAX_FRAMES;
 
-/// Real logs have a call for each byte or two at most. A row takes half a microsecond.
+/// Real logs have at most one call for each byte or two. Writing a call takes half a microsecond.
 constexpr uint64_t kAlwaysWrittenCalls = 4 << 20, kWrittenCallsPerByte = 4;
 
 }  // namespace
@@ -77,7 +77,7 @@ ScopeId Profile::scope(const std::string& name) const {
   for (const char* usual : {"device", "host", "host/pinned"}) {
     if (const auto found = find(usual); found != known.end()) return *found;
   }
-  return *replay_.sites().find_scope("device");  // always there; nothing was allocated
+  return *replay_.sites().find_scope("device");  // it always exists; nothing was allocated
 }
 
 bool Profile::counts_into(GroupId group, ScopeId scope) const {
@@ -127,7 +127,7 @@ std::vector<Call> Profile::calls(uint32_t stack, size_t most) {
       calls.push_back({&resolved.frames[i], resolved.function_ids[i], resolved.place_ids[i]});
     }
   }
-  if (calls.size() > most) calls.resize(most);  // inlined ones of the last
+  if (calls.size() > most) calls.resize(most);  // inlined calls of the last frame may be too many
   return calls;
 }
 

@@ -1,5 +1,5 @@
-// A log, replayed whole, with its symbols and the warnings about its quality. The views and the
-// exports read it: analyze() makes a summary of the largest rows, but they need every stack.
+// A log that is replayed whole, with its symbols and the warnings about its quality. The views and
+// the exports read it: analyze() makes a summary of the largest rows, but they need every stack.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace gpupeak::collector {
 
-/// One call of a stack, inlined ones too.
+/// One call of a stack; inlined ones, too.
 struct Call {
   const Frame* frame;
   uint32_t function;  ///< equal for equal functions
@@ -31,8 +31,8 @@ class Profile {
   /// Throws LogError if there is nothing to be read.
   explicit Profile(const std::string& path, const Progress& progress = {},
                    ReplayObserver* observer = nullptr, const Reading& reading = {});
-  /// For who needs the events once more, knowing peaks and stacks: the same events, with the same
-  /// rules, in front of `observer`. A log that is still being written may have grown meanwhile.
+  /// Replays the log once more for `observer`, now that peaks and stacks are known: the same
+  /// events, with the same rules. A log that is still being written may have grown meanwhile.
   void replay_again(ReplayObserver& observer, const Progress& progress) const;
 
   const std::string& path() const { return path_; }
@@ -48,28 +48,28 @@ class Profile {
   const RuleBook& rules() const { return rules_; }
   Tagger& tagger() { return tagger_; }
 
-  /// The scope with this name. For an empty one the sum that most want to see: the device's, of
-  /// several devices that of all; without device memory the host's. Throws UsageError for one that
-  /// the log has nothing of.
+  /// The scope with this name. For an empty name the sum that most users want to see: the device's;
+  /// the sum of all devices if there are several; the host's if there is no device memory. Throws
+  /// UsageError for a scope of which the log has nothing.
   ScopeId scope(const std::string& name) const;
   const ScopeInfo& scope_info(ScopeId id) const { return replay_.sites().scopes()[id]; }
   const PeakFinder::Scope& sum(ScopeId id) const { return replay_.peaks().scope(id); }
-  /// Those with a peak that is measured, by name.
+  /// The scopes with a peak that is measured, by name.
   std::vector<ScopeId> scopes() const;
 
-  /// Who held the peak: adds up to it.
+  /// Who held the peak: they add up to it.
   std::vector<Contribution> at_peak(ScopeId scope) const;
-  /// What of it was live in the end.
+  /// Who held bytes of the scope at the end.
   std::vector<Contribution> live(ScopeId scope) const;
   bool counts_into(GroupId group, ScopeId scope) const;
   /// Whether the stack has frames of Python.
   bool has_python(uint32_t stack) const { return titles_.has_python(stack); }
-  /// Innermost first, without our own hooks and wrappers, nor the interpreter's code where Python's
-  /// frames are known; empty for a block without a stack.
-  /// No more than `most`.
+  /// The calls of a stack, innermost first, at most `most`. Our own hooks and wrappers are left
+  /// out, and the interpreter's code if Python's frames are known. Empty for a block without a
+  /// stack.
   std::vector<Call> calls(uint32_t stack, size_t most = SIZE_MAX);
-  /// The same, for who writes all calls of each stack. Stacks share their calls, so a small log's
-  /// could fill a disk: throws LogError where they come to many times what the log has.
+  /// The same, for formats that write all calls of each stack. Stacks share their calls, so a small
+  /// log could fill a disk: throws LogError if the calls are many times what the log has.
   std::vector<Call> calls_to_write(uint32_t stack);
   [[noreturn]] void refuse_stacks() const;
 
@@ -78,7 +78,7 @@ class Profile {
   std::optional<std::string> phase_at_peak(ScopeId scope) const;
   /// "GPU 0 (H200), device memory", "host memory, heap" …
   std::string scope_text(ScopeId scope) const;
-  /// Ask at the end: modules without symbols are known only after their frames were asked for.
+  /// Call it at the end: modules without symbols are known only after their frames were asked for.
   Quality quality() const;
 
  private:

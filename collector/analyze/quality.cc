@@ -59,7 +59,7 @@ class QualityReport {
     quality_.warnings.push_back({code, std::move(message), std::move(about)});
   }
   bool has(uint64_t bit) const { return (page_.quality & bit) != 0; }
-  /// Of the heap; more than there are records where a sample is recorded, or none.
+  /// Calls of the heap; more than there are records if a sample is recorded, or none.
   uint64_t counted_calls() const { return page_.heap_alloc_count + page_.heap_free_count; }
 
   void count() {
@@ -126,7 +126,7 @@ class QualityReport {
     }
   }
 
-  /// When nothing could be recorded, as the library noted it once that was over.
+  /// The times in which nothing could be recorded, which the library noted afterwards.
   std::string gaps() const {
     std::string text;
     size_t count = 0;
@@ -144,8 +144,8 @@ class QualityReport {
     return text;
   }
 
-  /// `run` sees how a process ends that does not pass its exit handlers: by a bare system call it
-  /// ends as others do, and each event is in the log by then.
+  /// For a process that ended without its exit handlers: `run` saw how. If it ended with an exit
+  /// code, by a bare system call, each event is in the log.
   void end_without_handlers() {
     if (page_.exit_kind == GPUPEAK_EXIT_CODE) return;
     quality_.log_complete = false;
@@ -166,7 +166,7 @@ class QualityReport {
            "how): figures hold up to its last event");
   }
 
-  /// What the process ran before it became this program by exec, or after.
+  /// Tells of the programs that the process ran before this one or after it, by exec.
   void other_programs() {
     const std::vector<LogPart>& parts = replay_.log().parts();
     const uint64_t own_start = replay_.log().header().start_monotonic_ns;
@@ -190,7 +190,7 @@ class QualityReport {
     }
   }
 
-  /// Of each window what was there before; of many the first ones.
+  /// Tells of each window what was there before; if there are many, of the first ones.
   void windows() {
     constexpr size_t kMost = 3;
     const std::vector<Window>& windows = replay_.windows();
@@ -215,7 +215,7 @@ class QualityReport {
              windows.size() == 1 ? "one window" : fmt::format("{} windows", windows.size()), text));
   }
 
-  /// "14.2 GiB of GPU 0": what NVML said that the process had.
+  /// "14.2 GiB of GPU 0": what the process had before the attach, as NVML said.
   std::string held_before() const {
     std::string text;
     for (const auto& [key, value] : replay_.log().definitions().facts()) {
@@ -230,7 +230,7 @@ class QualityReport {
     return text;
   }
 
-  /// First of all, since then no figure of a GPU is of all that the program took.
+  /// Comes first in the warning: no figure of a GPU then has all that the program took.
   std::string passed_by_text() const {
     const std::optional<PassedBy> passed = passed_by(replay_);
     if (!passed) return "";
@@ -242,7 +242,7 @@ class QualityReport {
         passed->bytes > 0 ? "more" : "less", passed->knows_others ? "" : ", or by other processes");
   }
 
-  /// What was there before is seen by nobody; of it only what goes is counted.
+  /// What was there before the attach is not seen; only what of it goes is counted.
   void attached() {
     const std::string held = held_before();
     std::string text = "attached at +0: figures are of what was allocated since then";
@@ -273,7 +273,7 @@ class QualityReport {
     warn(WarningCode::kAttached, text);
   }
 
-  /// By design, and no loss: what was counted is exact.
+  /// A counted child is no loss: what was counted is exact.
   void counted_child() {
     std::string how = "without call sites";
     if (!replay_.windows().empty()) {
@@ -295,7 +295,7 @@ class QualityReport {
     if (is_attached()) {
       attached();
     } else if (quality_.heap_not_read) {
-      // Then nothing is to be said of it.
+      // The heap was only not read: there is nothing to say of it.
     } else if ((header.flags & GPUPEAK_FLAG_COUNTED) != 0) {
       counted_child();
     } else if (header.host_mode == GPUPEAK_HOST_OFF) {
@@ -355,7 +355,8 @@ class QualityReport {
       warn(WarningCode::kVariableNotUnderstood, "a GPUPEAK_* variable was not understood");
   }
 
-  /// A newer driver's functions. What the program did not ask for it cannot have called.
+  /// Functions of a newer driver that we do not know. The program cannot have called one that it
+  /// did not ask for.
   void missing_hooks() {
     std::string asked_for;
     std::unordered_set<std::string> known;
@@ -426,7 +427,7 @@ class QualityReport {
            counted(troubles.repairs, "event") +
                " contradicted the ones before; the later one was believed");
     }
-    // What an attached program ends at first it began before.
+    // An attached program first ends phases that it began before.
     if (replay_.phases().unbalanced_pops() > 0 && !is_attached()) {
       warn(WarningCode::kUnbalancedPhases,
            counted(replay_.phases().unbalanced_pops(), "phase end") +
@@ -467,7 +468,7 @@ class QualityReport {
     }
   }
 
-  /// An allocator's own totals are a second account of what we saw of it.
+  /// Compares an allocator's own totals with what was seen of it.
   void warn_of_arenas() {
     const Definitions& definitions = replay_.log().definitions();
     if (const std::string why = definitions.shown_fact("pools.off"); !why.empty()) {
@@ -489,8 +490,7 @@ class QualityReport {
     }
   }
 
-  /// The device counters are exact on their own: the replay of a whole log must arrive at the same
-  /// peaks.
+  /// The device counters are exact: a replay of a whole log must come to the same peaks.
   void compare_with_counters() {
     if (others_inexact_ || page_.ended == 0) return;
     const uint32_t devices = std::min<uint32_t>(page_.device_count, GPUPEAK_LOG_MAX_DEVICES);
@@ -510,7 +510,7 @@ class QualityReport {
   const Coverage& coverage_;
   const gpupeak_counters_page& page_;
   Quality quality_;
-  bool others_inexact_ = false;  // figures that the heap is no part of
+  bool others_inexact_ = false;  // figures in which the heap is no part
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Turns what went wrong, or was never measured, into the summary's quality section: warnings with
-// codes (docs/metrics.md lists them) and whether the figures are exact. analyze() calls it last.
+// Makes the summary's quality section: what went wrong or was not measured, as warnings with codes
+// (docs/metrics.md lists them), and whether the figures are exact. analyze() calls it last.
 #pragma once
 
 #include <vector>

@@ -22,9 +22,8 @@ void SamplingError::add(const SamplingError& other) {
 std::optional<uint64_t> SamplingError::bytes() const {
   if (mean_ == 0) return std::nullopt;
   constexpr double kDeviations = 1.96;
-  const double error =
-      std::ceil(kDeviations * std::sqrt(variance_ + mean_ * mean_) + 2 * mean_);
-  // A damaged log's sample size makes it larger than anything is.
+  const double error = std::ceil(kDeviations * std::sqrt(variance_ + mean_ * mean_) + 2 * mean_);
+  // A damaged sample size would give more bytes than anything has.
   return static_cast<uint64_t>(std::min<double>(error, kMaxBlockBytes));
 }
 

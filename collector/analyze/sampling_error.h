@@ -1,4 +1,5 @@
-// How far a sum over sampled blocks may be off. Used by attribution for rows and for whole tables.
+// How far a sum over sampled blocks may be from the truth. Attribution uses it for rows and for
+// whole tables.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +7,19 @@
 
 namespace gpupeak::collector {
 
-/// Blocks of a Poisson sample by bytes each stand for as many bytes as the sample's mean, and a
-/// little more: so a sum of n of them is that mean times a number with Poisson's distribution.
+/// In a Poisson sample by bytes each block stands for as many bytes as the sample's mean, and a
+/// little more. So a sum of n blocks is that mean times a number with Poisson's distribution.
 class SamplingError {
  public:
-  /// `count` blocks more of a sample with that mean; 0: none, since they are no sample.
+  /// Adds `count` blocks of a sample with this mean; mean 0: they are no sample, and add no error.
   void add(uint64_t sample_bytes, uint64_t count);
   void add(const SamplingError& other);
 
-  /// 95 of 100 sums are no further from the truth than this; none: it is exact. What a block adds to
-  /// the variance is at most the square of the mean, whatever its size: with x = size / mean it is
-  /// that times (x/2 / sinh(x/2))^2. Of few blocks the variance is itself uncertain, so that the
-  /// bound is that of Garwood (1936) for the mean of a Poisson distribution, within a hundredth:
-  /// n + 1.96 sqrt(n + 1) + 2 for the 3.69 of n = 0 and the 18.39 of n = 10.
+  /// 95 of 100 sums are no further from the truth than this; none: the sum is exact. What a block
+  /// adds to the variance is at most the square of the mean, whatever its size: with x = size /
+  /// mean it is that square times (x/2 / sinh(x/2))^2. With few blocks the variance itself is
+  /// uncertain. So the bound is that of Garwood (1936) for the mean of a Poisson distribution,
+  /// within a hundredth: n + 1.96 sqrt(n + 1) + 2, against 3.69 for n = 0 and 18.39 for n = 10.
   std::optional<uint64_t> bytes() const;
 
  private:

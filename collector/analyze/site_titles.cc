@@ -24,7 +24,7 @@ SiteTitles::SiteTitles(const Definitions& definitions, Symbolizer& symbolizer)
   most_frames_ = std::max(kAlwaysLookedAt, kMostLookedAt / nodes);
 }
 
-/// Numbers apart from those of functions, for what is no function.
+/// Numbers for what is no function begin at kFirstInterned, above those of functions.
 uint32_t SiteTitles::intern(std::string text) {
   const auto next = kFirstInterned + static_cast<uint32_t>(interned_.size());
   return interned_.try_emplace(std::move(text), next).first->second;
@@ -45,7 +45,7 @@ void SiteTitles::prepare(std::span<const uint32_t> stacks) {
   std::vector<uint32_t> unknown;
   for (const uint32_t stack : stacks) {
     if (of_stack_[stack] != 0) continue;
-    of_stack_[stack] = kWanted;  // once: tables name a stack many times
+    of_stack_[stack] = kWanted;  // marks it, since tables name a stack many times
     unknown.push_back(stack);
   }
   for (const uint32_t stack : unknown) of_stack_[stack] = 0;
@@ -64,7 +64,8 @@ void SiteTitles::prepare(std::span<const uint32_t> stacks) {
 }
 
 void SiteTitles::keep(uint32_t stack, Site site) {
-  // A run beside a name goes by its library and length, one on its own by its address.
+  // A run of frames beside a name is told apart by its library and length; one on its own by its
+  // address.
   for (size_t i = 0; i < site.frame_count; ++i) {
     TitlePart& part = site.parts[i];
     const bool alone = i == 0 && (site.frame_count == 1 || site.parts[1].run > 0);
@@ -90,13 +91,13 @@ size_t SiteTitles::SiteHash::operator()(const Site& site) const {
 
 void SiteTitles::Site::add(const TitlePart& part) {
   if (frame_count == kTitleFrames) return;
-  // A compiler may split a function in two that call each other.
+  // A compiler may split a function into two that call each other.
   if (frame_count > 0 && parts[frame_count - 1].id == part.id) return;
   parts[frame_count++] = part;
 }
 
 bool SiteTitles::has_python(uint32_t stack) const {
-  if (definitions_.python_frames().size() <= 1) return false;  // the first is of none
+  if (definitions_.python_frames().size() <= 1) return false;  // the first is no frame
   size_t left = most_frames_;
   for (; stack != 0 && left > 0; stack = definitions_.nodes()[stack].parent, --left) {
     if (definitions_.python_frame(definitions_.nodes()[stack]) != nullptr) return true;
@@ -104,7 +105,7 @@ bool SiteTitles::has_python(uint32_t stack) const {
   return false;
 }
 
-/// Runs of frames without names are one.
+/// Adds a frame. Frames in a row without names become one part.
 void SiteTitles::add(Candidates& to, const ResolvedAddress& resolved, size_t i) {
   const Frame& frame = resolved.frames[i];
   const bool unnamed = frame.function.empty();
@@ -117,7 +118,7 @@ void SiteTitles::add(Candidates& to, const ResolvedAddress& resolved, size_t i) 
     ++to.back().part.run;
     return;
   }
-  if (of_same_run(1) && of_same_run(2)) {  // two of them are shown as they are
+  if (of_same_run(1) && of_same_run(2)) {  // up to two of them are shown as they are
     to.pop_back();
     to.back().part.run = 3;
     return;
@@ -128,8 +129,8 @@ void SiteTitles::add(Candidates& to, const ResolvedAddress& resolved, size_t i) 
                 resolved.roles[i].landmark});
 }
 
-/// Frames outside of ourselves that are no plumbing, innermost first, up to what started the
-/// thread. If all of a stack is plumbing, all of it is given.
+/// Finds the frames that are neither ours nor plumbing, innermost first, up to what started the
+/// thread. If all of a stack is plumbing, it gives all of it.
 void SiteTitles::find_candidates(uint32_t stack, bool until_python, Candidates& found) const {
   const std::vector<StackNode>& nodes = definitions_.nodes();
   found.clear();
@@ -161,8 +162,8 @@ void SiteTitles::take_all_frames(uint32_t stack, Candidates& found) const {
   }
 }
 
-/// A library's frames without names say less than its first one that has a name; those of another
-/// library say at least which one it is.
+/// A library's first frame with a name says more than its frames without one. Frames of another
+/// library without names say at least which library it is.
 SiteTitles::Site SiteTitles::make_native_site(const Candidates& found) {
   Site site;
   if (found.empty()) return site;
@@ -178,22 +179,22 @@ SiteTitles::Site SiteTitles::make_native_site(const Candidates& found) {
   const auto landmark =
       std::find_if(from, found.end(), [](const Candidate& c) { return c.landmark; });
   if (landmark != found.end()) site.add(landmark->part);
-  // Where the program's own code is further out, its nearest frame is the last of the title.
+  // If the program's own code is further out, its nearest frame is the last of the title.
   const auto own = found[first].own
                        ? found.end()
                        : std::find_if(from, found.end(), [](const Candidate& c) { return c.own; });
   const size_t room = kTitleFrames - (own != found.end() ? 1 : 0);
   for (auto next = from; next != found.end() && next != own && site.frame_count < room; ++next) {
-    // Behind a name, frames without one are no help.
+    // Behind a frame with a name, frames without one do not help.
     if (next->part.run == 0 || found[first].part.run > 0) site.add(next->part);
   }
   if (own != found.end()) site.add(own->part);
   return site;
 }
 
-/// Where Python's line is known, it says more than the native frames between it and the library
-/// that allocates: that library's function, the nearest Python frame, and then, past what lies in
-/// installed packages, the program's own.
+/// Python's line says more than the native frames between it and the library that allocates. So the
+/// title has that library's function, the nearest Python frame, and then, past installed packages,
+/// the program's own Python frame.
 SiteTitles::Site SiteTitles::make_python_site(uint32_t stack, Candidates& scratch) const {
   const std::vector<StackNode>& nodes = definitions_.nodes();
   Site site;

@@ -1,5 +1,5 @@
-// What a stack is called in a row of a table: the few of its frames that mean something to the
-// reader. Of
+// Makes the title of a stack in a row of a table: the few of its frames that mean something to the
+// reader. From
 //
 //   cuMemAlloc_v2                 libcuda.so.1       plumbing: left out
 //   BFCArena::Reserve             libonnxruntime.so  the first that means something
@@ -8,9 +8,9 @@
 //   run_model main.cc:41          my_program         the nearest of the program's own code
 //   main, __libc_start_main       my_program         what starts a thread ends the search
 //
-// comes "BFCArena::Reserve ← Gemm<float>::PrePack ← run_model main.cc:41". Where Python's lines are
-// known, they take the place of the native frames around them. Sites are told apart by the
-// functions of their titles and by the lines of these.
+// it makes "BFCArena::Reserve ← Gemm<float>::PrePack ← run_model main.cc:41". Where Python's lines
+// are known, they take the place of the native frames around them. Sites are told apart by the
+// functions in their titles, and by their lines.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@
 
 namespace gpupeak::collector {
 
-/// Modules of this name are the preload itself.
+/// A module of this name is the preload itself.
 inline constexpr std::string_view kOwnModule = "libgpupeak";
 
 class SiteTitles {
@@ -37,13 +37,13 @@ class SiteTitles {
   /// One part of a title: a frame, or a run of frames of one library that have no names.
   struct TitlePart {
     const Frame* frame = nullptr;
-    uint32_t id = 0;     ///< equal for parts that are alike but for their line
+    uint32_t id = 0;     ///< equal for parts that differ only in their line
     uint32_t place = 0;  ///< equal for equal lines; 0: none is known
-    uint32_t run = 0;    ///< frames that it stands for; 0: one that has a name
+    uint32_t run = 0;    ///< how many frames it stands for; 0: one that has a name
     bool operator==(const TitlePart&) const = default;
   };
-  /// What a stack is called: its first frame that means something, the nearest one around it, and
-  /// the nearest of the program's own code; in Python its nearest Python frames.
+  /// The parts of a title: the first frame that means something, the nearest one around it, and the
+  /// nearest of the program's own code; in Python its nearest Python frames.
   struct Site {
     size_t frame_count = 0;
     std::array<TitlePart, kTitleFrames> parts{};
@@ -55,19 +55,19 @@ class SiteTitles {
   SiteTitles(const Definitions& definitions, Symbolizer& symbolizer);
   Symbolizer& symbolizer() { return symbolizer_; }
 
-  /// So that site() knows these stacks. On several processors where they are many.
+  /// Finds the sites of these stacks, with several processors if they are many.
   void prepare(std::span<const uint32_t> stacks);
   /// Whether the stack has frames of Python.
   bool has_python(uint32_t stack) const;
-  /// Stays valid until the end.
+  /// The site of a stack. The reference stays valid.
   const Site& site(uint32_t stack);
   std::string title(uint32_t stack);
   /// The library of the title's first frame; empty: not known.
   std::string module(uint32_t stack);
-  /// A number for what is no function, apart from those of functions.
+  /// A number for something that is no function; functions have other numbers.
   uint32_t intern(std::string text);
 
-  /// For who shows it.
+  /// The parts of a title, to be shown.
   static std::vector<SitePart> parts(const Site& site);
 
  private:
@@ -83,7 +83,7 @@ class SiteTitles {
     size_t operator()(const Site& site) const;
   };
 
-  // These ask the symbolizer alone: where it knows the stack, several threads may call them.
+  // These use only the symbolizer. If it knows the stack, several threads may call them.
   static void add(Candidates& to, const ResolvedAddress& resolved, size_t frame);
   void find_candidates(uint32_t stack, bool until_python, Candidates& found) const;
   void take_all_frames(uint32_t stack, Candidates& found) const;
@@ -96,14 +96,14 @@ class SiteTitles {
   const Definitions& definitions_;
   Symbolizer& symbolizer_;
   std::string program_;  ///< the executable's name, escaped
-  /// How far a stack is looked at. A log whose stacks are a few bytes each may have a million of
-  /// two thousand frames, so with more than 65,536 nodes it is less than all.
+  /// How many frames of a stack are looked at. A log with stacks of a few bytes each may have a
+  /// million stacks of two thousand frames, so with more than 65,536 nodes not all are looked at.
   static constexpr size_t kMostLookedAt = size_t{1} << 27, kAlwaysLookedAt = 128;
   size_t most_frames_;
   std::unordered_map<std::string, uint32_t> interned_;
-  std::deque<Site> sites_;                                ///< each once, most have many stacks
-  std::unordered_map<Site, uint32_t, SiteHash> numbers_;  ///< in sites_
-  std::vector<uint32_t> of_stack_;  ///< by node: number in sites_ + 1; 0: not asked for yet
+  std::deque<Site> sites_;                                ///< each once; most have many stacks
+  std::unordered_map<Site, uint32_t, SiteHash> numbers_;  ///< index into sites_
+  std::vector<uint32_t> of_stack_;  ///< by node: index into sites_ + 1; 0: not asked for yet
   Candidates scratch_;
 };
 

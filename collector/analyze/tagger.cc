@@ -17,7 +17,7 @@ uint32_t Tagger::intern(const std::string& name) {
   return entry->second;
 }
 
-/// `named`: what the program said that it is for, or 0.
+/// `named`: the tag that the program set, or 0.
 uint32_t Tagger::tag_of(uint32_t named, PhaseId phase, uint32_t stack) {
   if (named != 0) return intern(replay_.log().definitions().shown(replay_.name(named)));
   const std::string_view in = phase == 0 ? "" : replay_.name(replay_.phases().phases()[phase].name);

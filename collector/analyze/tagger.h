@@ -1,4 +1,4 @@
-// What each group of allocations is for: the tag that the program set, else the first tag rule that
+// Tells what each group is for: the tag that the program set, or else the first tag rule that
 // matches. attribution.h groups by it.
 #pragma once
 
@@ -15,17 +15,17 @@
 
 namespace gpupeak::collector {
 
-/// How what no rule matches is called.
+/// The tag of what no rule matches.
 inline constexpr std::string_view kOthers = "Others";
 
 class Tagger {
  public:
   Tagger(const Replay& replay, Symbolizer& symbolizer, std::vector<Rule> rules);
 
-  /// Equal for equal tags; 0: none.
+  /// The number of a group's tag, equal for equal tags; 0: none.
   uint32_t tag(GroupId group);
-  /// Of what an arena has in use: also what the arena itself calls it. Of what is idle: which
-  /// arena.
+  /// The tag of an arena's holder. In use, the name that the arena gave it counts, too. Idle, it is
+  /// the arena.
   uint32_t tag(const ArenaTable::Holder& holder);
   const std::string& name(uint32_t tag) const { return names_[tag]; }
   void prepare_ahead(std::span<const uint32_t> nodes, const std::stop_token& stop) {
@@ -39,7 +39,7 @@ class Tagger {
   const Replay& replay_;
   StackTags rules_;
   std::vector<std::string> names_{std::string(kOthers)};
-  std::vector<std::optional<uint32_t>> of_rule_;  ///< ids; nullopt: not asked for yet
+  std::vector<std::optional<uint32_t>> of_rule_;  ///< numbers of tags; nullopt: not asked for yet
   std::map<std::string, uint32_t> ids_{{std::string(kOthers), 0}};
 };
 
