@@ -7,7 +7,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Less is not worth a row.
+/// A change of less is not worth a row.
 constexpr uint64_t kLeastChange = 1u << 20;
 
 bool is_same(const FitDevice& known, const std::string& host, const DeviceNeed& need) {
@@ -24,7 +24,7 @@ std::string arena_advice(const std::string& arena) {
   return "";
 }
 
-/// What one process's device has at its peak: first what nobody uses, then who holds the rest.
+/// Adds what one process's device has at its peak: first what nobody uses, then who holds the rest.
 void add_changes(const Summary& summary, const DeviceSummary& device, FitDevice& out) {
   for (const ArenaSummary& arena : summary.arenas) {
     if (arena.device != device.ordinal || !arena.at_device_peak) continue;

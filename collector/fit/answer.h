@@ -31,12 +31,12 @@ struct FitChange {
 /// One GPU of one machine, with all processes that used it.
 struct FitDevice {
   std::string host;
-  DeviceNeed need;           ///< of all of them together
-  std::vector<size_t> logs;  ///< which of the given logs
+  DeviceNeed need;           ///< what all of them need together
+  std::vector<size_t> logs;  ///< indexes of the logs that used it
   std::optional<FitAnswer> answer;
   std::vector<FitAnswer> cards;    ///< one for each card of the question
   std::vector<FitChange> changes;  ///< largest first
-  std::vector<TagShare> tags;      ///< of the peak, of one process
+  std::vector<TagShare> tags;      ///< of the peak of one process
 };
 
 struct FitReport {

@@ -8,7 +8,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kSmall = 1u << 20;  // PyTorch's largest small request
+constexpr uint64_t kSmall = 1u << 20;  // PyTorch's largest "small" request
 constexpr uint64_t kPlaceAsRecorded = UINT64_C(1) << 61;
 
 std::unique_ptr<ArenaModel> model_of(const ArenaRequests& history, ArenaForecast::Rules rules) {
@@ -72,7 +72,8 @@ void ArenaForecast::place(const Step& step, uint64_t bytes, Block& block) {
   block.bytes = model_->pieces().bytes_of(*piece);
 }
 
-/// The next step that gives, or takes; those between are taken on the way.
+/// The next step, if it gives a block (`gives`) or takes one back; nullptr: it does not. Steps of
+/// other kinds before it are done on the way.
 const ArenaRequests::Step* ArenaForecast::next(bool gives) {
   using What = ArenaRequests::What;
   catch_up();

@@ -1,9 +1,9 @@
-// What an arena would have reserved if its requests, or its rules, had been others: the recorded
-// history of requests (arena_requests.h) is taken again, with as much memory as it wants.
+// What an arena would have reserved if its requests or its rules had been others. It goes through
+// the recorded history of requests (arena_requests.h) once more, with as much memory as it wants.
 //
 // If a block got a whole piece, a log of PyTorch does not tell how much was asked for. So a
 // forecast takes the most that it can have been, the least, a mix, or what other requests of the
-// same site asked for. what_if.cc runs some forecasts of each.
+// same site asked for. what_if_watch.cc runs some forecasts of each kind.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class ArenaForecast {
   /// A block comes back earlier than recorded; take() then does nothing for it. Blocks are numbered
   /// in the order in which they were given.
   void take_early(uint32_t block) { put_back(blocks_[block]); }
-  /// What comes before the next request or return: the arena gives idle segments back.
+  /// Does what comes before the next request or return: the arena gives idle segments back.
   void catch_up();
   /// Bytes that it has from the driver, as it asked for them.
   uint64_t reserved() const;
@@ -63,7 +63,7 @@ class ArenaForecast {
   const Asked asked_;
   const unsigned mix_;
   std::unique_ptr<ArenaModel> model_;
-  GrowingRange small_{2u << 20}, large_{kGrowingStep};  // expandable segments alone
+  GrowingRange small_{2u << 20}, large_{kGrowingStep};  // only for expandable segments
   std::vector<Block> blocks_;
   size_t at_ = 0;
   bool as_recorded_ = true;  // each segment so far was taken by the request that took it in the log

@@ -1,7 +1,7 @@
-// A framework's arena of one device by its rules, without a device: which piece a request gets,
+// A framework's arena on one device by its rules, without a device: which piece a request gets,
 // what is split off it, what the driver is asked for, and what the arena does when it is refused.
-// ArenaRequests finds out whether a recorded run went by them, held_run.h asks what they make of
-// less memory.
+// ArenaRequests checks whether a recorded run went by the rules; held_run.h uses them with less
+// memory.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class ArenaModel {
   /// Bytes that the driver is asked for next when it has refused `segment_bytes`; 0: the request
   /// fails. `refusals`: how often it has refused for this request by now.
   virtual uint64_t after_refusal(uint64_t bytes, uint64_t segment_bytes, unsigned refusals) = 0;
-  /// For people: which arena, which ….
+  /// The arena and what it does then, for people: "PyTorch's pool, which gives back …".
   virtual std::string_view when_refused() const = 0;
 
   std::optional<Piece> find(const Request& request) const {

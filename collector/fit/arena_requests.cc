@@ -57,9 +57,9 @@ bool ArenaRequests::give_own(Step& step) {
          live_.try_emplace(own.address, Live{step.block, 0, own.bytes}).second;
 }
 
-/// Whether the rules give a request this block. Where it is not known what was asked for, `step`
-/// then has what may have been: of a piece that was given whole more than what idle ones had, and
-/// no more than the piece.
+/// Whether the rules give a request this block. If it is not known what was asked for, `step` gets
+/// what it may have been: for a piece that was given whole, more than the largest idle piece that
+/// is smaller, and at most the piece.
 bool ArenaRequests::repeats(uint64_t address, uint64_t bytes, uint64_t asked, Step& step) {
   const uint64_t rounding = model_->rounding();
   const bool is_known = asked != 0 && asked <= bytes;
@@ -109,7 +109,8 @@ void ArenaRequests::given(uint64_t address, uint64_t bytes, uint64_t asked, uint
   add(step);
 }
 
-/// Of a request that the log does not tell whole: the largest of its site that it may have been.
+/// For a request of which the log does not tell the size: finds the largest size that other
+/// requests of its site had and that this one may have had.
 void ArenaRequests::find_likely() {
   const auto asks = [](const Step& step) { return step.what == What::kGive; };
   std::unordered_map<uint32_t, std::set<uint64_t>> known;  // by site

@@ -1,4 +1,4 @@
-// By which rules a log's arenas may have gone.
+// Finds the rules by which a log's arenas may have gone.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace gpupeak::collector {
 
-/// For each device of which only one allocator shares out memory: the rules that the arena may have
-/// gone by; several: by any of them; none: not known. PyTorch has one arena a device, ONNX Runtime
-/// one for each session that does not share its arena.
+/// For each device of which only one allocator shares out memory: the rules that its arena may have
+/// gone by. Several: by any of them; none: not known. PyTorch has one arena for each device, ONNX
+/// Runtime one for each session that does not share its arena.
 std::multimap<int32_t, std::unique_ptr<ArenaModel>> rules_of(const Replay& replay);
 
 }  // namespace gpupeak::collector

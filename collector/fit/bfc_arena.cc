@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kFirstRegion = 1u << 20;
 constexpr uint64_t kBound = 1u << 30, kNoBound = UINT64_MAX;
-constexpr uint64_t kMostIdle = 128u << 20;  // of a piece that is given whole
+constexpr uint64_t kMostIdle = 128u << 20;  // idle rest of a piece that is given whole
 constexpr uint64_t kLeastRegion = 8u << 10;
 
 }  // namespace

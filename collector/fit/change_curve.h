@@ -1,5 +1,5 @@
-// A sum over time as it was recorded and as it would have been, for a page: what_if.cc draws one
-// for each of its sums.
+// A sum over time as it was recorded and as it would have been, for a page. WhatIfWatch has one for
+// each sum that is drawn.
 //
 // in    the sum after each event that changed it
 // out   at most kMostPoints points. With few changes each is there; with more of them stretches of

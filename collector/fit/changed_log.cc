@@ -128,7 +128,7 @@ WhatIfSum ChangedLog::sum_of(WhatIfWatch& changed, int32_t device, const Peak& p
 bool ChangedLog::is_whole(int32_t device, uint64_t replayed) const {
   const Quality& quality = summary_->quality;
   if (quality.exact || (device != WhatIfWatch::kHost && quality.only_heap_inexact)) return true;
-  // What contradicts itself may be the heap's alone.
+  // The contradictions may be only in the heap.
   const gpupeak_counters_page& page = profile_.log().counters();
   const bool is_as_counted = device >= 0 && device < static_cast<int32_t>(page.device_count) &&
                              page.ended != 0 && replayed == page.device[device].total.peak;

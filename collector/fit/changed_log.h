@@ -1,5 +1,5 @@
-// A log that is asked what it would have been with one change after the other. It keeps what does
-// not depend on the change, so that it is found out once.
+// A log that is asked what it would have been with one change after another. It keeps what does not
+// depend on the change, so that this is found only once.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ class ChangedLog {
   WhatIf with(const Changes& changes, WithCurves curves = WithCurves::kNo);
 
  private:
-  /// Once.
+  /// Replays the log once more when it is called first; later calls do nothing.
   void find_last_uses();
   void find_histories();
   void find_advances();

@@ -13,10 +13,11 @@ namespace {
 
 /// All variants together may go through so many steps, some seconds.
 constexpr uint64_t kMostWork = 30'000'000;
-/// Where that is too little for every capacity with another course, they are this far apart at
-/// most.
+/// If that is too little to try every capacity at which the run goes another way, they are at most
+/// this far apart.
 constexpr uint64_t kCoarsest = 8u << 20;
-/// No address has these bits: segments that were not recorded lie above or below those that were.
+/// No address has these bits. They put segments that were not recorded above or below those that
+/// were.
 constexpr uint64_t kRecorded = UINT64_C(1) << 61, kAbove = UINT64_C(1) << 62;
 
 enum class Choice { kHigh, kLow, kMixed };
@@ -123,18 +124,19 @@ class Holding {
   bool as_recorded_ = true;  ///< nothing was refused yet
 };
 
-/// With which amounts one variant fails, of `runs` that lie `apart` or have other courses.
+/// The amounts with which one variant fails. It tries `runs` amounts, each at least `apart` below
+/// the one before, or where the run goes another way.
 std::optional<std::vector<FitRange>> fails_of(const ArenaRequests& history, uint64_t least,
                                               uint64_t most, uint64_t runs, uint64_t apart,
                                               unsigned variant) {
   std::vector<FitRange> fails;
-  uint64_t known = most + 1;  // from here on
-  bool fits = true;           // there
+  uint64_t known = most + 1;  // from this amount on the answer is known
+  bool fits = true;           // whether the run fits there
   for (uint64_t i = 0; i < runs && known > least; ++i) {
     const uint64_t capacity = known - std::min(known, known > most ? 1 : apart);
     const HeldRun run = Holding(history, capacity, variant).run();
     if (known > most && !run.fits) return std::nullopt;
-    // What lies between two courses is as the worse of them.
+    // Amounts between two that were tried count as the worse of them.
     if (!run.fits) {
       fails.push_back({run.needed, known});
     } else if (!fits && capacity + 1 < known) {
@@ -157,7 +159,7 @@ std::optional<std::vector<FitRange>> fails_for(const ArenaRequests& history, uin
                                                uint64_t most) {
   const uint64_t runs =
       kMostWork / kHeldRunVariants / std::max<uint64_t>(history.steps().size(), 1) + 1;
-  // Courses part where segments have room or not, so they are some pages wide.
+  // Runs go another way where a segment has room or not, so the amounts are some pages apart.
   const uint64_t span = most - std::min(least, most);
   const uint64_t apart = span / runs < kDriverPageBytes ? 1 : std::min(span / runs, kCoarsest);
   std::vector<std::future<std::optional<std::vector<FitRange>>>> variants;

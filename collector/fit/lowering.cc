@@ -1,4 +1,4 @@
-// What would lower a log's largest peak: one change after the other, each alone.
+// Finds what would lower a log's largest peak, each change alone.
 #include <algorithm>
 #include <utility>
 
@@ -25,8 +25,7 @@ uint64_t gain(const WhatIf& what_if) {
   return sum.before_bytes - std::min(sum.before_bytes, after);
 }
 
-/// With each of the changes alone the sum of the peak's device, where it gains a hundredth or more.
-/// The most first.
+/// The changes that lower the peak's device by a hundredth or more, each alone, the most first.
 std::vector<WhatIf> that_lower(const Peak& peak, const std::vector<Changes>& all,
                                ChangedLog& before, WithCurves curves = WithCurves::kNo) {
   constexpr uint64_t kWorthALine = 100;  // a hundredth of the peak
@@ -68,14 +67,14 @@ std::vector<WhatIf> what_would_lower(const std::string& path, const Options& opt
     if (holder.kind == "device.idle" || holder.kind == "device.not_recorded" ||
         sites.size() == kMostSites)
       continue;
-    // One that has several kinds of memory has a row of each.
+    // A site with several kinds of memory has a row for each.
     const bool is_known = std::any_of(sites.begin(), sites.end(), [&](const Changes& site) {
       return site.scales.front().pattern == holder.title;
     });
     if (!is_known && holder.title.find_first_of("*?") == std::string::npos)
       sites.emplace_back().scales.push_back({holder.title, 0});
   }
-  // What can be set comes before what would have to be written.
+  // Settings come before what would have to be programmed.
   std::vector<WhatIf> results = that_lower(*peak, settings_of(before.summary()), before, curves);
   for (WhatIf& site : that_lower(*peak, sites, before, curves)) results.push_back(std::move(site));
   return results;
@@ -84,7 +83,7 @@ std::vector<WhatIf> what_would_lower(const std::string& path, const Options& opt
 bool add_lowering(Summary& summary, const std::string& path, const Options& options,
                   const Progress& progress) {
   constexpr uint64_t kMostRequests = 100'000;
-  // Whose pools they are cannot be seen where their names are hashes.
+  // If the arenas' names are hashes, it is not known whose they are.
   if (summary.confidential && !summary.arenas.empty()) return false;
   const std::vector<Changes> settings = settings_of(summary);
   const Peak* const peak = largest_device_peak(summary);
@@ -99,7 +98,7 @@ bool add_lowering(Summary& summary, const std::string& path, const Options& opti
     summary.lowering = std::move(lowering);
     return false;
   }
-  // Nothing is said of code, so that no names are looked up.
+  // No code is told, so no names are looked up.
   Options reading;
   reading.top = 0;
   reading.reading.sanitizer = options.reading.sanitizer;

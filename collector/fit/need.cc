@@ -20,15 +20,15 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Worth saying.
+/// From these sizes on it is worth saying.
 constexpr uint64_t kMuchUnexplained = 64u << 20;
 constexpr uint64_t kMuchPadding = 1u << 20;
 
-/// Arenas whose inside is not seen, or not in all releases: what of their memory is idle is not
-/// known, and some take a share of whatever card they find.
+/// Arenas of which the inside is not seen, or not in all releases. It is not known how much of
+/// their memory is idle, and some take a share of any card that they find.
 struct Arena {
   std::string_view modules, name;
-  std::string_view arena = {};  ///< what the log's arenas are called if it is seen
+  std::string_view arena = {};  ///< the name of its arenas in the log, if it is seen
 };
 constexpr Arena kArenas[] = {
     {"*xla_cuda_plugin*", "JAX", "XLA"},
@@ -45,7 +45,7 @@ void say_once(std::vector<std::string>& texts, std::string text) {
   if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
 }
 
-/// What makes the bounds of a process no bounds.
+/// Finds why the bounds of a process do not hold.
 class Trust {
  public:
   Trust(const Profile& profile, const Summary& summary, bool is_part)
@@ -56,11 +56,12 @@ class Trust {
     arenas();
   }
   std::vector<std::string> no_most, no_least, notes;
-  /// Libraries that try for a workspace, and go on with a smaller one, are part of it.
+  /// The program has libraries that ask for a workspace and go on with a smaller one if they do not
+  /// get it.
   bool has_workspaces = false;
 
  private:
-  /// Whether the replay arrives at the same peaks of devices as the preload's own counters.
+  /// Whether the replay comes to the same peaks of devices as the preload's own counters.
   bool peaks_are_the_counters() const {
     const gpupeak_counters_page& page = profile_.log().counters();
     if (page.ended == 0) return false;
@@ -141,7 +142,7 @@ class Trust {
   const Summary& summary_;
 };
 
-/// With how little it would do by what the arena does when it is refused memory.
+/// Finds how little memory is enough, by what the arena does when it is refused.
 void simulate(DeviceNeed& need, const ArenaRequests& arena, const NeedWatch::Sums& sums) {
   need.arena_requests = arena.requests();
   need.arena_repeated = arena.repeated();
@@ -160,7 +161,7 @@ void simulate(DeviceNeed& need, const ArenaRequests& arena, const NeedWatch::Sum
   need.fails = joined(std::move(need.fails));
 }
 
-/// `peak`: of it; nullptr: who holds it is not known.
+/// `peak`: the peak of this memory; nullptr: it is not known who holds it.
 LeftOut left_out(std::string_view kind, uint64_t bytes, const Peak* peak) {
   LeftOut left{std::string(kind), bytes, {}, bytes};
   if (peak == nullptr || peak->bytes != bytes) return left;
@@ -232,7 +233,7 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena, cons
     }
   }
   if (need.no_most.empty()) {
-    // NVML's own figure for the process is a second account.
+    // NVML's own figure for the process may be larger.
     const auto own = metric(device.metrics, "device.nvml_process.peak_bytes");
     need.most_bytes = std::max(sums.most, own.value_or(0));
     if (arena != nullptr) simulate(need, *arena, sums);
@@ -243,7 +244,7 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena, cons
 LogNeeds needs_of_program(const std::string& path, const Options& options, const Progress& progress,
                           bool is_part, size_t* parts) {
   LogNeeds found;
-  NeedWatch first;  // the profile's replay knows it for as long as it lives
+  NeedWatch first;  // outlives the profile, whose replay points to it
   Reading reading = options.reading;
   reading.heap = HeapReading::kNone;
   Profile profile(path, progress, &first, reading);

@@ -8,15 +8,15 @@
 namespace gpupeak::collector {
 namespace {
 
-/// What the driver has on a card that nobody uses, at most (3.2 MiB on an H200): where it is not
-/// told what of the memory in use at the start was other processes'.
+/// The most that the driver has on a card that nobody uses (3.2 MiB on an H200). It is used if it
+/// is not told which memory in use at the start was other processes'.
 constexpr uint64_t kIdleCard = 16u << 20;
 
 uint64_t positive(int64_t bytes) {
   return static_cast<uint64_t>(std::max<int64_t>(bytes, 0));
 }
 
-/// What of the memory that was in use before the first context is this process's.
+/// How much of the memory that was in use before the first context is this process's.
 uint64_t own_start(uint64_t start, const std::optional<uint64_t>& others) {
   return others ? start - std::min(start, *others) : std::min(start, kIdleCard);
 }
@@ -27,15 +27,16 @@ uint64_t physical(const LedgerSnapshot& now) {
          tracked.pool_reserved + tracked.vmm + tracked.array + tracked.graph + tracked.others;
 }
 
-/// Without what was there before the first context. `own_bytes`: what NVML says of the process, if
-/// this reading has it; a snapshot keeps that of an earlier one.
+/// What the driver has taken for itself, without what was there before the first context.
+/// `own_bytes`: what NVML says of the process, if this reading has it; a snapshot keeps that of an
+/// earlier one.
 NeedWatch::Beyond beyond_of(const LedgerSnapshot& now, const std::optional<uint64_t>& own_bytes) {
   int64_t causes = 0;
   for (const int64_t bytes : now.causes) causes += bytes;
   const int64_t managed = now.causes[GPUPEAK_LEDGER_MANAGED];
-  // Without a reading before the first context that row has other processes' memory in it.
+  // Without a reading before the first context, that row has other processes' memory in it.
   const int64_t with_others = now.start ? 0 : now.causes[GPUPEAK_LEDGER_CONTEXT];
-  // Managed memory moves to the host where there is no room for it.
+  // Managed memory moves to the host if there is no room for it.
   NeedWatch::Beyond beyond{
       positive(causes - managed - with_others + std::min<int64_t>(now.unexplained, 0)),
       positive(causes + std::max<int64_t>(now.unexplained, 0))};
@@ -109,8 +110,8 @@ void NeedWatch::on_arena_block(const ArenaBlockChange& change) {
   sizes_.insert(change.bytes);
 }
 
-/// An arena gives whole pieces where little would be left of them. With less memory it has other
-/// pieces: what it gave beyond the request is no need.
+/// An arena gives a whole piece if little of it would be left. With less memory it has other
+/// pieces, so what it gave beyond the request is not needed.
 void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) {
   for (ArenaRequests& arena : arena_of(alloc.arena))
     arena.given(alloc.address, alloc.bytes, alloc.asked, stack);
@@ -179,13 +180,13 @@ void NeedWatch::on_block_free(const DeviceBlock& block) {
   device.unclaimed.erase(unclaimed);
 }
 
-/// `bytes` more than what is in use.
+/// Notes that `bytes` more than what is in use were refused.
 void NeedWatch::refused(int32_t ordinal, uint64_t bytes) {
   if (ordinal < 0) return;
   Device& device = devices_[ordinal];
   look(ordinal, device);
-  // An arena's own refusal comes last, and its request is what was needed: the driver had been
-  // asked for a whole segment.
+  // An arena's own refusal comes last, and its request is what was needed: the driver was asked for
+  // a whole segment.
   device.sums.refused = device.in_use + device.last.least + bytes;
 }
 
@@ -267,8 +268,8 @@ void NeedWatch::read(const Event& event) {
   device.start = now.start;
   device.others_at_start = ledger.others_at_start();
   if (now.ticks != event.ticks) {
-    // Of an uncertain reading it is known that no more was in use: what another thread's call has
-    // taken is in it, and what one is about to give back.
+    // An uncertain reading shows that no more than this was in use: it has what another thread's
+    // call has taken, and what one is about to give back.
     const auto used =
         static_cast<int64_t>(reading.used - std::min(reading.used, now.start.value_or(0)));
     const int64_t own = used - now.external;
@@ -318,7 +319,7 @@ void NeedWatch::after(const Event& event) {
 std::map<int32_t, NeedWatch::Sums> NeedWatch::finish() {
   std::map<int32_t, Sums> all;
   for (auto& [ordinal, device] : devices_) {
-    // Readings that were never followed by a certain one: the largest of them bounds the rest.
+    // Uncertain readings without a certain one behind them: the largest bounds the rest.
     const Beyond last{device.last.least, std::max(device.last.most, device.uncertain_beyond)};
     settle(ordinal, device, last);
     Sums& sums = all[ordinal] = device.sums;

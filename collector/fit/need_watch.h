@@ -1,6 +1,7 @@
-// What a run needs of each device, between two bounds: what of it is in use at each instant, and
-// what it had taken from the driver, each with what the driver had taken for itself then. A largest
-// sum of both, not the sum at one peak: arenas may hold the most when the least of it is in use.
+// What a run needs of each device, between two bounds. At each instant one is what is in use, the
+// other what was taken from the driver, each with what the driver had taken for itself then. Each
+// bound is the largest such sum, not the sum at one peak: arenas may hold the most when the least
+// of it is in use.
 //
 //   at each instant            upper bound                    lower bound
 //   linear memory              its pages                      its pages, without the arenas' ones
@@ -10,7 +11,7 @@
 //   contexts, code …           the larger of the readings     the smaller of the readings
 //                              before and after
 //
-// need.h asks for it, with what an arena was asked for (arena_requests.h).
+// need.h uses it, with the requests to an arena (arena_requests.h).
 #pragma once
 
 #include <cstdint>
@@ -43,19 +44,20 @@ class NeedWatch : public ReplayObserver {
     /// As in_use and least, without the largest block in use at each instant: a library may have
     /// got it as a workspace only because there was room.
     uint64_t lean_in_use = 0, lean_least = 0;
-    /// Largest; what arenas' blocks had beyond what was asked for, which is in no lower bound.
-    /// None: of no block the log tells.
+    /// The largest sum of what arenas' blocks had beyond what was asked for, which is in no lower
+    /// bound. None: the log does not tell that of any block.
     std::optional<uint64_t> padding;
-    std::optional<Beyond> beyond;     ///< largest; none: no reading
-    uint64_t local_memory = 0;        ///< largest; part of `beyond`
-    uint64_t unexplained = 0;         ///< largest, in either direction
-    bool others_known = false;        ///< the driver told other processes' memory apart
-    std::optional<uint64_t> refused;  ///< asked for and in use, if nothing was handed out since
+    std::optional<Beyond> beyond;  ///< largest; none: no reading
+    uint64_t local_memory = 0;     ///< largest; part of `beyond`
+    uint64_t unexplained = 0;      ///< largest, in either direction
+    bool others_known = false;     ///< the driver told other processes' memory apart
+    /// Asked for plus in use at a refusal, if nothing was handed out since.
+    std::optional<uint64_t> refused;
   };
 
-  /// `shared_out`: blocks that arenas share out sooner or later. Until they do, such a block is as
-  /// idle as what they have not handed out; a first replay tells which. `arenas`: the rules of
-  /// those that alone share out their device's memory, by device; several: any of them.
+  /// `shared_out`: blocks that arenas share out sooner or later. Before that such a block counts as
+  /// idle, as what arenas have not handed out; a first replay finds them. `arenas`: by device, the
+  /// rules of arenas that alone share out their device's memory; several: by any of them.
   explicit NeedWatch(std::unordered_set<uint64_t> shared_out = {},
                      std::multimap<int32_t, std::unique_ptr<ArenaModel>> arenas = {});
 
@@ -70,10 +72,10 @@ class NeedWatch : public ReplayObserver {
   void on_arena_failed(const ArenaFailedEvent& failed, uint32_t stack) override;
   void after(const Event& event) override;
 
-  /// After the replay.
+  /// Call it after the replay.
   std::map<int32_t, Sums> finish();
-  /// Of the device's arena, after finish(), by the rules by which it went, or else by those by
-  /// which it went longest; nullptr: it was not asked for.
+  /// The history of the device's arena, after finish(), by the rules by which it went, or else by
+  /// those by which it went longest. nullptr: it was not watched.
   const ArenaRequests* arena(int32_t device) const;
 
  private:
@@ -82,7 +84,8 @@ class NeedWatch : public ReplayObserver {
     std::map<uint8_t, uint64_t> by_kind;  // live, as asked for
     PageCount pages, outside_pages;       // linear; without the arenas' blocks
     uint64_t outside_linear = 0;
-    std::unordered_map<uint64_t, uint64_t> unclaimed;  // arenas' blocks to be, with their bytes
+    // Blocks that arenas will share out, with their bytes.
+    std::unordered_map<uint64_t, uint64_t> unclaimed;
     uint64_t unclaimed_bytes = 0;
     uint64_t held = 0, in_use = 0, lean = 0;  // now
     // Since the last reading. What the driver has for itself is known with the next one.
@@ -94,9 +97,9 @@ class NeedWatch : public ReplayObserver {
 
   /// A block of an arena.
   struct Given {
-    int32_t device = -1;   ///< on which it counts; -1: on none
+    int32_t device = -1;   ///< the device on which it counts; -1: on none
     uint64_t needed = 0;   ///< bytes; at most those that it has
-    uint64_t padding = 0;  ///< the others
+    uint64_t padding = 0;  ///< the other bytes
   };
 
   Device& device_of(const DeviceBlock& block) {
@@ -107,7 +110,7 @@ class NeedWatch : public ReplayObserver {
   void read(const Event& event);
   void refused(int32_t ordinal, uint64_t bytes);
   void settle(int32_t ordinal, Device& device, const Beyond& now);
-  /// What the device's arena was asked for, by each of the rules that it may have. Empty: it is not
+  /// The histories of the device's arena, by each of the rules that it may have. Empty: it is not
   /// watched.
   std::span<ArenaRequests> arena_on(int32_t device);
   std::span<ArenaRequests> arena_of(uint64_t arena) {
@@ -119,8 +122,8 @@ class NeedWatch : public ReplayObserver {
   std::unordered_set<uint64_t> runs_;                     // open phases that are ONNX Runtime's run
   std::map<int32_t, std::vector<ArenaRequests>> arenas_;  // by device
   std::map<std::pair<uint64_t, uint64_t>, Given> given_;  // by arena and address
-  std::map<int32_t, uint64_t> padding_;                   // of these, by device
-  std::multiset<uint64_t> sizes_;  // of these, and of the driver's blocks outside of arenas
+  std::map<int32_t, uint64_t> padding_;                   // padding of these, by device
+  std::multiset<uint64_t> sizes_;  // sizes of these, and of the driver's blocks outside of arenas
 };
 
 }  // namespace gpupeak::collector

@@ -69,7 +69,7 @@ void SegmentPieces::take(Piece piece, uint64_t bytes, Kind kind) {
   set_idle(rest);
 }
 
-/// Both are idle now.
+/// Joins the piece with the next one. Both must be idle.
 void SegmentPieces::join_next(Piece piece) {
   const Piece next = pieces_[piece].after;
   pieces_[piece].bytes += pieces_[next].bytes;

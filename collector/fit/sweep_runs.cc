@@ -12,11 +12,11 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr int kSignalBase = 128;  // of a shell's exit codes
+constexpr int kSignalBase = 128;  // a shell's exit code for signal 0
 
 struct ReadLogs {
-  std::vector<LogNeeds> needs;  ///< of those that used a GPU
-  bool was_refused = false;     ///< memory of a GPU
+  std::vector<LogNeeds> needs;  ///< of logs that used a GPU
+  bool was_refused = false;     ///< a request for GPU memory was refused
 };
 
 ReadLogs read_logs(SweepRun& run, const std::vector<std::string>& logs, const Options& options) {
@@ -38,7 +38,7 @@ ReadLogs read_logs(SweepRun& run, const std::vector<std::string>& logs, const Op
   return read;
 }
 
-/// How it went; of a run that is left out why.
+/// Sets how the run went and, if it is left out, why.
 void set_status(SweepRun& run, bool saw_device, bool was_refused, bool says_out_of_memory) {
   const int code = run.exit_code.value_or(0);
   run.status = SweepStatus::kDone;
@@ -68,7 +68,7 @@ void set_bounds(SweepRun& run, const DeviceNeed& need, const Card* card) {
   if (!bounds.most && !need.no_most.empty()) run.why = need.no_most.front();
 }
 
-/// The tracked peak, of several processes the largest, and what it is for.
+/// Sets the tracked peak, of several processes the largest, and what it is for.
 void set_peak(SweepRun& run, const FitDevice& of, const std::vector<LogNeeds>& logs) {
   for (const size_t log : of.logs) {
     for (const DeviceSummary& device : logs[log].summary.devices) {
@@ -136,7 +136,7 @@ SweepOutlook::Check SweepOutlook::next_check() const {
   const bool known = std::any_of(runs_.begin(), runs_.end(), [&](const SweepRun* run) {
     return run->values.front() == text && run->status != SweepStatus::kNotRun;
   });
-  if (known) return {};  // it failed, or its log bounds nothing
+  if (known) return {};  // it failed, or its log gives no bound
   return {false, value, ""};
 }
 

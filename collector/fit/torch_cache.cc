@@ -5,7 +5,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kSmall = 1u << 20;  // the largest request of the small ones
+constexpr uint64_t kSmall = 1u << 20;  // the largest small request
 constexpr uint64_t kSmallSegment = 2u << 20, kLargeSegment = 20u << 20;
 constexpr uint64_t kLarge = 10u << 20;  // from here on a segment is for one request
 

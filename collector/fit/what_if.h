@@ -1,7 +1,7 @@
-// What a run's memory would have been with a change. A log is replayed once more: blocks of the
-// driver and of malloc have their changed sizes, which is exact; arenas of which the rules are
-// known and repeated the log's addresses (arena_requests.h) are asked by these rules again; of
-// others only bounds are known.
+// What a run's memory would have been with a change. A log is replayed once more. Blocks of the
+// driver and of malloc have their changed sizes, which is exact. Arenas whose rules are known and
+// repeated the log's addresses (arena_requests.h) go by these rules again. Of other arenas only
+// bounds are known.
 //
 //   arena                        reserved at least        reserved at most
 //   no change touches it         as recorded              as recorded
@@ -25,9 +25,9 @@ enum class WithCurves : uint8_t { kNo, kYes };
 WhatIf what_if(const std::string& path, const Changes& changes, const Options& options,
                const Progress& progress = {}, WithCurves curves = WithCurves::kNo);
 
-/// Changes that would lower the largest peak of a device by a hundredth or more: first settings of
-/// its pools, then each of its largest sites left out, which is what freeing it before the peak
-/// would gain. Of both the largest gain first. Each has one sum.
+/// Changes that would lower the largest peak of a device by a hundredth or more. First come
+/// settings of its pools, then each of its largest sites left out, which is what freeing it before
+/// the peak would gain; in both, the largest gain first. Each has one sum.
 std::vector<WhatIf> what_would_lower(const std::string& path, const Options& options,
                                      const Progress& progress = {},
                                      WithCurves curves = WithCurves::kNo);

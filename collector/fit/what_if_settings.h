@@ -1,4 +1,4 @@
-// Which settings of its pools a log could have had.
+// Finds which settings the arenas of a log could have had.
 #pragma once
 
 #include <vector>

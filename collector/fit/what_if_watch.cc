@@ -11,7 +11,7 @@ namespace {
 
 using Asked = ArenaForecast::Asked;
 
-/// Of each course.
+/// What each course assumes that was asked for.
 constexpr std::array kAsked{Asked::kLeast, Asked::kMost, Asked::kLikely, Asked::kMixed,
                             Asked::kMixed};
 
@@ -24,8 +24,8 @@ std::string key_of(int32_t device) {
   return (device == WhatIfWatch::kHost ? ScopeKey::host() : ScopeKey::device(device)).text();
 }
 
-/// What may have been asked for of a block: an arena gives a whole piece where the rest is not
-/// worth to be split off, and with a change it may find a smaller one.
+/// The least that may have been asked for a block: an arena gives a whole piece if the rest is not
+/// worth splitting off, and with a change it may find a smaller one.
 uint64_t least_asked(std::string_view arena, uint64_t bytes) {
   constexpr uint64_t kTorchRest = 1u << 20, kBfcRest = 128u << 20;
   if (arena == "PyTorch") return bytes > kTorchRest ? bytes - kTorchRest : bytes;
@@ -82,7 +82,8 @@ void WhatIfWatch::on_arena_block(const ArenaBlockChange& change) {
   const ArenaTable::Holder& holder = replay().arenas().holder(change.holder);
   const ArenaTable::Arena& info = replay().arenas().arenas()[holder.arena];
   if (change.in_use) last_use_ = arenas_.last_uses.of_arenas(arena_blocks_++);
-  // What lies in no segment, and what an arena cut out of the program's own block.
+  // Blocks in no segment, and of arenas that were cut out of the program's own block, do not count
+  // here.
   if (info.place < 0 || change.alone || info.largest_capacity_bytes > 0) return;
   Row& row = row_of(holder.arena);
   last_holder_ = change.holder;
@@ -238,17 +239,18 @@ WhatIfWatch::Row& WhatIfWatch::row_of(size_t number) {
   if (changes_.expandable_segments && name == "PyTorch") rules = Rules::kExpandableSegments;
   if (changes_.same_as_requested && name.starts_with("ONNX Runtime"))
     rules = Rules::kSameAsRequested;
-  // What is unmapped in the middle of a range may be mapped again there, or behind it.
+  // Memory that is unmapped in the middle of a range may be mapped again there, or behind it.
   if (rules == Rules::kExpandableSegments && gives_back(*history->second)) {
     entry->second.is_touched = true;
     return entry->second;
   }
   for (size_t course = 0; course < kCourses; ++course)
     entry->second.forecasts.emplace_back(*history->second, rules, kAsked[course], course);
-  // No course may be the true one then: the truth may be a step apart from all.
+  // Then no course may be the true one: the truth may be a step away from all.
   if (rules == Rules::kExpandableSegments && !history->second->knows_all_requests()) {
     entry->second.may_be_off = ArenaForecast::kGrowingStep;
-    group_of(replay_arena(number).place, Row::kIdle, number);  // where that is counted
+    // Makes the group in which that counts.
+    group_of(replay_arena(number).place, Row::kIdle, number);
   }
   return entry->second;
 }
@@ -376,7 +378,7 @@ void WhatIfWatch::set_idle(size_t number, Row& row) {
 
 void WhatIfWatch::set_unclaimed(int32_t device, uint64_t segments) {
   uint64_t claimed = 0;
-  // Where the rules are known they say when a segment is taken.
+  // If the rules are known, they tell when a segment is taken.
   bool by_the_log = !takes_less_in_advance(device) && !arenas_.histories.contains(device);
   const ArenaTable& table = replay().arenas();
   for (size_t number = 0; number < table.arenas().size(); ++number) {
@@ -443,7 +445,7 @@ uint64_t WhatIfWatch::beside(size_t course, int32_t device, Beside side) const {
 
 void WhatIfWatch::add_holders(size_t course, int32_t device, Beside side, size_t top,
                               WhatIfSum& sum) const {
-  if (top == 0) {  // no site need be named
+  if (top == 0) {  // no site has to be named
     sum.other_bytes = sum.most_bytes.value_or(sum.least_bytes);
     return;
   }

@@ -54,19 +54,19 @@ class WhatIfWatch : public ReplayObserver {
 
   void after(const Event& event) override;
 
-  /// From the begin on.
+  /// Call it before the replay: the curves of these devices are wanted.
   void draw(const std::vector<int32_t>& devices);
 
   void finish();
 
   WhatIfSum sum_of(int32_t device, size_t top) const;
-  /// Once.
+  /// The curve of a device. Call it once.
   std::vector<WhatIfPoint> take_curve(int32_t device);
   bool is_touched_without_forecast(int32_t device) const;
   const std::vector<uint64_t>& matched() const { return scales_.matched(); }
 
  private:
-  /// Of what the log leaves open, each course has another answer (kAsked).
+  /// What the log leaves open is answered in another way by each course (kAsked).
   static constexpr size_t kCourses = 5;
   static constexpr size_t kLow = 0, kHigh = 1;
   struct Row {
@@ -77,7 +77,7 @@ class WhatIfWatch : public ReplayObserver {
       uint64_t serial;  ///< number of the block among all blocks
       uint32_t number;  ///< number of the block in the forecasts
     };
-    std::vector<ArenaForecast> forecasts;  // empty: by the log's own figures
+    std::vector<ArenaForecast> forecasts;  // empty: the log's own figures are used
     std::unordered_map<uint64_t, Block> blocks;
     std::array<uint64_t, kCourses> in_use{}, idle{};
     uint32_t given = 0;  ///< blocks that the forecasts have given
@@ -114,7 +114,7 @@ class WhatIfWatch : public ReplayObserver {
 
   void apply(uint64_t ticks);
 
-  /// Now: what was recorded, and between what all courses lie.
+  /// What was recorded, and the bounds of all courses, now.
   WhatIfPoint point_of(int32_t device, Drawn& drawn) const;
 
   const ArenaTable::Arena& replay_arena(size_t row) const;
@@ -169,9 +169,9 @@ class WhatIfWatch : public ReplayObserver {
   std::map<int32_t, uint64_t> segments_, unclaimed_;
   std::map<int32_t, Drawn> drawn_;
   HolderId last_holder_{};
-  std::multimap<uint64_t, Due> due_;                  // by when
+  std::multimap<uint64_t, Due> due_;                  // by the tick at which they are due
   std::unordered_map<uint64_t, DeviceBlock> may_go_;  // by id
-  std::unordered_set<uint64_t> gone_;                 // before their time
+  std::unordered_set<uint64_t> gone_;                 // freed before their end in the log
   size_t driver_blocks_ = 0, arena_blocks_ = 0;
   uint64_t last_use_ = LastUseTimes::kNotKnown, serial_ = 0;
   bool is_changed_ = false;
