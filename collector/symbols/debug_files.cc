@@ -11,8 +11,8 @@
 
 #include "collector/files/own_file.h"
 #include "collector/symbols/elf_file.h"
+#include "collector/symbols/symbol_files.h"
 #include "collector/text/file_name.h"
-#include "collector/text/sanitize.h"
 #include "collector/text/system_library.h"
 
 namespace gpupeak::collector {
@@ -39,12 +39,6 @@ bool has_checksum(int fd, GElf_Word wanted) {
   for (ssize_t got; (got = pread(fd, buffer.data(), buffer.size(), at)) > 0; at += got)
     sum = crc32(sum, buffer.data(), static_cast<uInt>(got));
   return sum == wanted;
-}
-
-/// Where a debug file with this build-id lies below a folder of debug files.
-std::string build_id_path(const std::string& build_id) {
-  const std::string digits = hex_text(build_id);
-  return "/.build-id/" + digits.substr(0, 2) + "/" + digits.substr(2) + ".debug";
 }
 
 }  // namespace

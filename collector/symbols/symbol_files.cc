@@ -1,33 +1,22 @@
 #include "collector/symbols/symbol_files.h"
 
-#include <fmt/format.h>
-
 #include "collector/symbols/package_version.h"
 #include "collector/text/file_name.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
-namespace {
 
-/// "ab/cdef…": how debug files are named by build-id.
 std::string build_id_path(std::string_view build_id) {
-  std::string text;
-  for (const char byte : build_id) {
-    text += fmt::format("{:02x}", static_cast<uint8_t>(byte));
-    if (text.size() == 2) text += '/';
-  }
-  return text;
+  const std::string digits = hex_text(build_id);
+  return "/.build-id/" + digits.substr(0, 2) + "/" + digits.substr(2) + ".debug";
 }
-
-}  // namespace
 
 std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search) {
   std::vector<std::string> paths{search.sysroot + module.path};
   std::vector<std::string> folders = search.debug_dirs;
   folders.push_back(search.sysroot + std::string(kDefaultDebugDir));
   for (const std::string& folder : folders) {
-    if (!module.build_id.empty()) {
-      paths.push_back(folder + "/.build-id/" + build_id_path(module.build_id) + ".debug");
-    }
+    if (!module.build_id.empty()) paths.push_back(folder + build_id_path(module.build_id));
     paths.push_back(folder + module.path + ".debug");
   }
   for (const std::string& folder : search.debug_dirs) {  // a folder of binaries

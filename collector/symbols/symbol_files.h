@@ -12,6 +12,10 @@ namespace gpupeak::collector {
 
 inline constexpr std::string_view kDefaultDebugDir = "/usr/lib/debug";
 
+/// Where a debug file with this build-id lies below a folder of debug files:
+/// "/.build-id/ab/cdef….debug".
+std::string build_id_path(std::string_view build_id);
+
 /// The file itself, then debug files that have its symbols, too. They need not exist.
 std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search);
 
