@@ -105,7 +105,7 @@ SiteContext AllocationContext::context(const Event& event, uint8_t kind, int32_t
                                        uint32_t api) const {
   const std::vector<uint32_t>& tags = threads_[event.slot].tags;
   const uint32_t tag = tags.empty() ? 0 : tags.back();
-  return {kind, device, phases_.innermost(event.slot), event.tid, api, tag, false};
+  return {kind, device, phases_.innermost(event.slot), event.tid, api, tag, 0};
 }
 
 }  // namespace gpupeak::collector

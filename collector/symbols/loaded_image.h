@@ -67,7 +67,6 @@ class LoadedImage {
 
    private:
     friend class LoadedImage;
-    static constexpr uint64_t kWord = 8;
     void mark(uint64_t address) {
       const uint64_t word = (address - begin_) / kWord;
       if (address >= begin_ && address % kWord == 0 && word < marks_.size()) marks_[word] = true;
