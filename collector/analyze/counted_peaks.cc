@@ -47,7 +47,7 @@ void set_peak(Summary& summary, const std::string& scope, const std::string& kin
                                     [&](const Holder& other) { return other.bytes < rest.bytes; });
   peak->holders.insert(smaller, std::move(rest));
   peak->bytes = counted;
-  // Phase and trigger are those of the log's own peak.
+  // The log's phase and trigger are those of another peak.
   peak->counted = true;
   peak->phase.reset();
   peak->trigger.reset();

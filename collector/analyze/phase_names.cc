@@ -43,7 +43,7 @@ std::string pattern_of(const PhaseSummary& phase) {
 void join_metrics(Metrics& to, const Metrics& from) {
   for (const auto& [name, value] : from) {
     std::optional<uint64_t>& both = to[name];
-    if (name.ends_with(".start_bytes") || !value) continue;  // the first phase's counts
+    if (name.ends_with(".start_bytes") || !value) continue;  // the first phase's stays
     if (!both || name.ends_with(".end_bytes")) {
       both = value;
     } else {

@@ -36,8 +36,8 @@ struct Chunk {
   uint32_t tid = 0;
 };
 
-/// The event chunks of one writer, in program order. Heap events of a writer are in a second entry
-/// behind this one; times say which of the two comes first.
+/// The event chunks of one writer, in program order. Its heap's chunks are in a second entry behind
+/// this one: times say in which order events of the two happened.
 struct Slot {
   uint32_t number = 0;
   bool is_heap = false;

@@ -31,8 +31,8 @@ class SlotDecoder {
   uint32_t writer() const { return writer_; }
 
   /// Decodes the slot's next events and returns how many. Stops behind an event that is later than
-  /// `limit`, behind one that is no hot record, or when the room is full. 0 at the slot's end; do
-  /// not call it after that.
+  /// `limit`, at one that is no hot record, or when the room is full. 0 at the slot's end; do not
+  /// call it after that.
   size_t next(std::span<Event> events, uint64_t limit);
   /// Bytes of the chunks that have been decoded.
   uint64_t done_bytes() const { return done_bytes_; }

@@ -127,8 +127,8 @@ inline void GroupAccounts::find(Note& note) {
   }
 }
 
-/// A new group held nothing at the peaks until now. It begins with the peaks that find() has
-/// reached, though count() may be behind: nothing is stored for a group that holds nothing.
+/// A new group held nothing at the peaks until now. Peaks that ended in this batch are not counted
+/// yet. That does no harm, since nothing is stored for a group that holds nothing.
 void GroupAccounts::new_group(ScopeListId list) {
   Group& group = groups_.append();
   group.scope_list = list;
