@@ -1,7 +1,12 @@
 // EventMerger's queue: the slots of a log by the time of their next event, the earliest first. Two
 // slots play a match, the winners of two matches play the next one, and so on. When a slot's event
 // changes, only the matches on its own path are played again. The processor cannot guess who wins,
-// so each match is decided without a branch.
+// so each match is decided without a branch: the slot that comes from below stays in registers, and
+// the other one is in memory.
+//
+//   first                0 at 10               0's next event is at 20: it loses to 1 at 15,
+//   matches       0 at 10       2 at 12        who loses to 2 at 12
+//   slots     0 at 10  1 at 15  2 at 12  –
 #pragma once
 
 #include <algorithm>

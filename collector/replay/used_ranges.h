@@ -1,5 +1,7 @@
 // Which bytes of some addresses blocks have used so far. Ranges that touch become one, so there are
 // no more of them than gaps between used bytes.
+//
+//   add(10, 20) = 10    add(15, 30) = 10    remove(0, 12) = 2    {12..30}
 #pragma once
 
 #include <cstdint>
