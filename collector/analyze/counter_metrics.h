@@ -13,6 +13,7 @@
 
 namespace gpupeak::collector {
 
+/// Their names.
 std::vector<std::string> counter_metrics();
 bool is_device_metric(std::string_view metric);
 /// The GPUs that have had memory.

@@ -15,6 +15,7 @@ using LedgerItemName =
     std::function<std::string(uint8_t cause, uint32_t name, uint32_t api, uint32_t stack)>;
 using TicksToNs = std::function<int64_t(uint64_t ticks)>;
 
+/// The rows of one reading: they add up to its used bytes.
 LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns);
 /// A device's ledger; nullopt if there is no reading. `top`: how many items are listed.
 std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,

@@ -13,6 +13,7 @@ namespace gpupeak::collector {
 /// How the process ended, as far as its log says.
 RunEnd run_end(const gpupeak_counters_page& page);
 
+/// `symbol_warnings`: modules that could not be read.
 Quality assess_quality(const Replay& replay, const Coverage& coverage,
                        const std::vector<Warning>& symbol_warnings);
 

@@ -20,6 +20,7 @@ struct Coverage {
   bool host() const { return heap_events && mappings; }
 };
 
+/// Which figures a log with this header and these counters supports.
 Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
 inline Coverage coverage_of(const LogReader& log) {
   return coverage_of(log.header(), log.counters());

@@ -18,6 +18,7 @@ enum class LogState {
 };
 inline constexpr const char* kLogStates[] = {"running", "ended", "killed", "elsewhere"};
 
+/// The state of the log's process now.
 LogState state_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
 inline LogState state_of(const LogHead& head) {
   return state_of(head.header, head.counters);

@@ -13,6 +13,7 @@
 
 namespace gpupeak::collector {
 
+/// Whether a file with these first bytes is a package.
 bool is_packed(std::span<const uint8_t> file);
 
 /// A log taken out of its package.

@@ -4,6 +4,7 @@
 
 namespace gpupeak::collector {
 
+/// Asks for the cache line of `address`, which need not be readable.
 inline void prefetch_line(const void* address) {
   __builtin_prefetch(address);
   // Otherwise g++ takes a function that only prefetches as without effect, and drops it.

@@ -29,6 +29,7 @@ class RttiReader {
   std::unique_ptr<Steps> steps_;  ///< nullptr: there is nothing to read
 };
 
+/// Both steps at once. `elf` may be nullptr: the table is empty.
 RttiTable read_rtti(Elf* elf);
 
 }  // namespace gpupeak::collector

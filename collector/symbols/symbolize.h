@@ -21,6 +21,7 @@ struct Symbolized {
   std::vector<Warning> warnings;
 };
 
+/// Looks up each different address in the log's stacks once.
 Symbolized symbolize(const LogReader& log, const SymbolSearch& search, const NameRules& rules,
                      const Progress& progress = {});
 

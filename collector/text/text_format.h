@@ -73,6 +73,7 @@ std::vector<std::string> wrapped(std::string_view text, size_t width, size_t ind
 std::string left(std::string_view text, size_t width);
 std::string right(std::string_view text, size_t width);
 
+/// The text in a terminal's style, if style.color; else as it is.
 std::string bold(std::string_view text, const TextStyle& style);
 std::string alarm(std::string_view text, const TextStyle& style);
 std::string faint(std::string_view text, const TextStyle& style);

@@ -38,6 +38,7 @@ struct Held {
   bool is_peak() const { return moment.empty(); }
 };
 
+/// Who held the sum at its peak, from the profile's own replay.
 Held held_at_peak(const Profile& profile, ScopeId scope);
 /// The sum's peak, without holders.
 Held peak_of(const Profile& profile, ScopeId scope);
