@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMaxParts = 1;
 constexpr size_t kNameColumns = 36;
 
-/// " (300 MiB conv, 200 MiB relu)": the largest ones, by their innermost frames.
+/// " (300 MiB conv, 200 MiB relu)": the largest parts, by their innermost frames.
 std::string parts_text(const std::vector<ArenaSummary::Part>& parts, const TextStyle& style) {
   std::string text;
   for (size_t i = 0; i < std::min(parts.size(), kMaxParts); ++i) {
@@ -33,8 +33,8 @@ const ArenaSummary::Growth& largest_growth(const ArenaSummary& arena) {
                            [](auto& a, auto& b) { return a.bytes < b.bytes; });
 }
 
-/// The segment that was largest beside what it was taken for, where that says a good part of what
-/// is idle.
+/// The cause whose largest segment exceeds most what was asked for, if that is a good part of what
+/// is idle; else nullptr.
 const ArenaSummary::Cause* most_ahead(const ArenaSummary& arena) {
   const auto ahead = [](const ArenaSummary::Cause& cause) {
     return cause.largest_bytes - std::min(cause.largest_bytes, cause.largest_asked_bytes);
@@ -54,7 +54,7 @@ std::string advance_text(const ArenaSummary& arena, const ArenaSummary::Growth& 
                      parts_text(arena.parts, style));
 }
 
-/// What of it was idle at the device's peak, and why.
+/// How much of it was idle at the device's peak, and why.
 std::string idle_text(const ArenaSummary& arena, const TextStyle& style) {
   const uint64_t idle = arena.at_device_peak->idle_bytes();
   const uint64_t never_used = std::min(idle, arena.never_used_bytes);
@@ -68,7 +68,7 @@ std::string idle_text(const ArenaSummary& arena, const TextStyle& style) {
     return text + fmt::format(" (a request of {} had it take {} at {})",
                               size_text(cause->largest_asked_bytes, style),
                               size_text(cause->largest_bytes, style), instant(cause->time_ns));
-  // Worth saying where it is a good part of what is idle.
+  // Said only if it is a good part of what is idle.
   if (arena.idle_in_holes_bytes > idle / 4)
     text += fmt::format("; {} of it in holes beside blocks in use",
                         size_text(arena.idle_in_holes_bytes, style));

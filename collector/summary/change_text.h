@@ -10,7 +10,7 @@
 
 namespace gpupeak::collector {
 
-/// From the first run's figure to the second's.
+/// Stands between the first run's figure and the second's.
 constexpr std::string_view kChangeArrow = " → ";
 
 /// One line: "+512 MiB  (0 → 512 MiB)  site  [kind]".

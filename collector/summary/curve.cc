@@ -8,15 +8,15 @@
 namespace gpupeak::collector {
 namespace {
 
-/// A parabola must leave so much less of what a line leaves.
+/// A parabola is better if it leaves less than this part of a line's squared distances.
 constexpr double kClearlyBetter = 0.1;
-/// What a line leaves is rounding to pages, up to here.
+/// A line that is off by no more than this is off by rounding to pages alone.
 constexpr double kRounding = 2 << 20;
-/// A bend that is as many times its own uncertainty cannot be ruled out.
+/// A bend of more than this many times its own uncertainty cannot be ruled out.
 constexpr double kBend = 2;
 
-/// Student's t for 99.5 % on one side, by the points to spare; of one alone for 99 %, since it
-/// would leave nothing to say.
+/// Student's t for 99.5 % on one side, by the number of points to spare. For one point it is that
+/// of 99 %: 99.5 % would be too wide to say anything.
 double student(size_t free) {
   constexpr double kTable[] = {31.82, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17};
   return free <= std::size(kTable) ? kTable[free - 1] : 3.1;
@@ -24,7 +24,7 @@ double student(size_t free) {
 
 using Matrix = std::array<std::array<double, 3>, 3>;
 
-/// By elimination; false if the points do not determine it.
+/// By elimination; false if the points do not determine the curve.
 bool invert(Matrix matrix, size_t terms, Matrix& inverse) {
   inverse = {};
   for (size_t i = 0; i < terms; ++i) inverse[i][i] = 1;
@@ -122,7 +122,7 @@ std::optional<Curve> Curve::through(const std::vector<CurvePoint>& points) {
       line->error > kRounding && parabola->squares < kClearlyBetter * line->squares;
   if (clearly) {
     curve.chosen_ = *parabola;
-    // One that bends down would say that much more takes less.
+    // A parabola that bends down would say that much larger values take less.
     if (parabola->of[2] < 0) curve.other_ = *line;
     return curve;
   }

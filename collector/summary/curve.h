@@ -1,5 +1,5 @@
-// A line through measured points, or a parabola where that is clearly better, with how far off it
-// may be: for predictions that are to be on the safe side. `gpupeak sweep` asks for it.
+// A line through measured points, or a parabola where that is clearly better, and how far off it
+// may be. For predictions that must be on the safe side. `gpupeak sweep` calls it.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@ struct CurvePoint {
 
 class Curve {
  public:
-  /// None: fewer than two different x.
+  /// The curve through these points; none: they have fewer than two different x.
   static std::optional<Curve> through(const std::vector<CurvePoint>& points);
 
   double at(double x) const { return chosen_.at(x); }
-  /// What the next point there will not be above, or below. Of a line through two points nobody
-  /// knows how far off it is: infinitely.
+  /// The next point at `x` will not be above, or below, this. Infinite for a line through two
+  /// points, since nobody knows how far off it is.
   double upper(double x) const;
   double lower(double x) const;
 
@@ -29,12 +29,12 @@ class Curve {
   double constant() const { return chosen_.in_x[0]; }
   double slope() const { return chosen_.in_x[1]; }
   double square() const { return chosen_.in_x[2]; }
-  /// The largest distance of a point.
+  /// The largest distance of a point from the curve.
   double error() const { return chosen_.error; }
   size_t points() const { return points_; }
 
  private:
-  /// By least squares, in (x - middle) / spread, so that large x lose no digits.
+  /// Fitted by least squares, in (x - middle) / spread, so that large x lose no digits.
   struct Model {
     size_t terms = 0;
     std::array<double, 3> of{};
@@ -43,7 +43,7 @@ class Curve {
     double middle = 0, spread = 1;
     double squares = 0;  ///< sum of the squared distances
     double error = 0;
-    size_t free = 0;  ///< points beyond those that it takes to draw it
+    size_t free = 0;  ///< points beyond those that are needed to draw it
 
     double at(double x) const;
     double band(double x) const;
@@ -51,7 +51,7 @@ class Curve {
   static std::optional<Model> fit(const std::vector<CurvePoint>& points, size_t terms);
 
   Model chosen_;
-  std::optional<Model> other_;  ///< one that cannot be ruled out, for upper()
+  std::optional<Model> other_;  ///< another model that cannot be ruled out, for upper() and lower()
   size_t points_ = 0;
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kPeakSuffix = ".peak_bytes";
 
-/// "device" or "host" and the kind of a peak's metric: "device.kind.pool.peak_bytes" → device/pool.
+/// The scope of a peak's metric: "device.kind.pool.peak_bytes" → "device/pool".
 std::string plain_scope(std::string_view metric) {
   if (!metric.ends_with(kPeakSuffix)) return "";
   metric.remove_suffix(kPeakSuffix.size());
@@ -34,7 +34,7 @@ std::string plain_scope(std::string_view metric) {
   return scope + "/" + std::string(kind);
 }
 
-/// A scope that is not listed held nothing, unless it was not measured at all.
+/// A scope without a peak held nothing, unless it was not measured at all.
 std::optional<uint64_t> peak_bytes(const Summary& summary, const std::string& scope) {
   if (const Peak* peak = summary.find_peak(scope)) return peak->bytes;
   if (scope == "total") return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<uint64_t> peak_bytes(const Summary& summary, const std::string& sc
   return std::nullopt;
 }
 
-/// A frame without a function is named by its address, which another build has elsewhere.
+/// A frame without a function is named by its address, which is another one in another build.
 std::string without_addresses(std::string_view title) {
   std::string out;
   while (true) {
@@ -82,7 +82,7 @@ void add(SiteDiff& to, const SiteDiff& from) {
   to.b_count += from.b_count;
 }
 
-/// Puts rows with equal keys together; the last one gives the title.
+/// Makes one row of rows with equal keys, with the title of the last one.
 template <typename Key>
 Rows join(const Rows& rows, Key key) {
   std::map<std::string, size_t> places;
@@ -124,7 +124,8 @@ std::string function_title(const Row& row) {
                                              : site_title(without_lines(row.parts)));
 }
 
-/// A summary of an older gpupeak has titles alone, with the program's own line or with none.
+/// Matches by titles, since a summary of an older gpupeak has nothing else: with the line of the
+/// program's own frame, or without.
 Rows match_titles(const Rows& rows) {
   std::set<std::string> titles;
   for (const Row& row : rows) {
@@ -138,11 +139,12 @@ Rows match_titles(const Rows& rows) {
   });
 }
 
-/// Where the source was edited around them, sites of a function have other lines: as many as before
-/// are in the order that they were in; of more or fewer, which is which nobody knows, and they are
-/// one row. What has no names has other addresses in another build.
+/// Matches sites whose lines have moved, since the source was edited around them. If both sides
+/// have equally many sites of a function, they are matched in the order of their lines. Else nobody
+/// knows which is which, and they become one row. Frames without names match by their library,
+/// since their addresses are others in another build.
 Rows match_functions(Rows rows) {
-  std::map<std::string, std::array<std::vector<size_t>, 2>> moved;  // of A, of B
+  std::map<std::string, std::array<std::vector<size_t>, 2>> moved;  // rows of A, rows of B
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].one_sided()) continue;
     const std::string key = rows[i].parts.empty() ? function_title(rows[i])
@@ -179,7 +181,7 @@ Rows match_functions(Rows rows) {
   return join(rows, [&](const Row&) { return keys[next++]; });
 }
 
-/// Titles that are alike are of different sites.
+/// Equal titles here are of different sites, so they get longer.
 void tell_rows_apart(Rows& rows) {
   std::vector<Holder> titles(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -191,7 +193,7 @@ void tell_rows_apart(Rows& rows) {
   for (size_t i = 0; i < rows.size(); ++i) rows[i].site.title = titles[i].title;
 }
 
-/// A summary of an older gpupeak does not.
+/// Whether the peak has the parts of its sites: a summary of an older gpupeak does not.
 bool tells_parts(const Peak* peak) {
   return peak != nullptr && std::any_of(peak->holders.begin(), peak->holders.end(),
                                         [](const Holder& row) { return !row.parts.empty(); });
@@ -204,8 +206,8 @@ uint64_t nameless_bytes(const Peak* peak) {
   return bytes;
 }
 
-/// A side that lists only its largest sites may hold as much as its smallest row at any other: a
-/// site that is no larger on the other side need not have changed.
+/// A side that lists only its largest sites may have a site that is not listed, of up to the bytes
+/// of its smallest row. So a site that is no larger on the other side need not have changed.
 struct Unlisted {
   explicit Unlisted(const Peak* peak) {
     if (peak == nullptr || peak->other_bytes == 0) return;

@@ -1,6 +1,6 @@
 // What differs between two summaries: peaks by site, metrics, phases. Sites are matched by
 // functions and lines, then by functions alone, so that the runs may be of different builds.
-// `gpupeak diff` and the gates use it.
+// `gpupeak diff` and the gates call it.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,8 @@ struct SiteDiff {
   std::string kind;
   uint64_t a_bytes = 0, b_bytes = 0;
   uint64_t a_count = 0, b_count = 0;
-  bool unlisted = false;  ///< a JSON that lists only its largest sites may have left it out
+  /// the side without it lists only its largest sites, so that it may be there
+  bool unlisted = false;
   bool grew() const { return b_bytes > a_bytes; }
   uint64_t change() const { return grew() ? b_bytes - a_bytes : a_bytes - b_bytes; }
 };
@@ -25,14 +26,14 @@ struct PeakDiff {
   std::string scope;
   std::optional<uint64_t> a_bytes, b_bytes;  ///< none: not measured
   std::optional<std::string> a_phase, b_phase;
-  /// The largest change first. With those below they add up to the change of the peak.
+  /// The largest change first. With the bytes below they add up to the change of the peak.
   std::vector<SiteDiff> sites;
-  /// Of sites that a JSON does not list, and of those that the other side may have among them.
+  /// Bytes of sites that a side does not list, and of listed sites that may be among those.
   uint64_t a_other_bytes = 0, b_other_bytes = 0;
   uint64_t a_nameless_bytes = 0, b_nameless_bytes = 0;  ///< of sites known by addresses alone
 };
 
-/// Said before the sites where one side alone has names; else empty.
+/// The sentence before the sites, if only one side has names; else empty.
 std::string nameless_text(const PeakDiff& peak);
 
 struct MetricDiff {
@@ -49,16 +50,16 @@ struct PhaseDiff {
 struct Diff {
   std::vector<PeakDiff> peaks;  ///< by scope
   std::vector<MetricDiff> metrics;
-  std::vector<PhaseDiff> phases;  ///< in B's order, then those of A alone
+  std::vector<PhaseDiff> phases;  ///< in the order of B, then those of A alone
 };
 
 Diff diff(const Summary& a, const Summary& b);
 
-/// The change of one peak alone.
+/// The change of one peak.
 PeakDiff diff_peak(const Summary& a, const Summary& b, const std::string& scope);
 
-/// The scope whose peak a metric is ("device.kind.pool.peak_bytes": "device/pool"); empty if it is
-/// no peak's. Of a run on one device that is the device's own scope.
+/// The scope of the peak that a metric gives ("device.kind.pool.peak_bytes": "device/pool"); empty
+/// if it is no peak's. For a run on one device it is that device's scope.
 std::string scope_of_metric(const Summary& summary, const std::string& metric);
 
 }  // namespace gpupeak::collector

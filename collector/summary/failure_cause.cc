@@ -9,7 +9,7 @@ namespace {
 
 using Cause = OutOfMemory::Cause;
 
-/// What a program asks for may be near 2^64.
+/// Rounded up to driver pages. A program may ask for nearly 2^64 bytes, which rounding overflows.
 uint64_t in_pages(uint64_t bytes) {
   return std::max(bytes, whole_driver_pages(bytes));
 }
@@ -29,10 +29,10 @@ class Finder {
     if (!oom_.driver_free_bytes) return without_driver();
     const uint64_t needed = needed_of_driver(oom_), free = *oom_.driver_free_bytes;
     if (refused_alone()) {
-      // A limit is the arena's business where the card had room.
+      // Its own limit is the cause only if the card had room.
       if (needed <= free && is_beyond_limit()) name(FailureCause::kOwnLimit, free);
     } else if (needed <= free) {
-      return;  // as much was free, and yet it was refused: nothing here says why
+      return;  // as much was free, and yet the driver refused: nothing here says why
     }
     for (const Cause& one : gathered_) {
       if (enough(one.bytes)) oom_.causes.push_back(one);
@@ -47,8 +47,8 @@ class Finder {
       if (enough(sum)) return only(FailureCause::kTogether, sum);
     }
     oom_.parts.clear();
-    // What is neither this process's nor free is others' and the driver's own: without a ledger,
-    // all of it may be others'.
+    // The rest of the card is other processes' and the driver's own: without a ledger, all of it
+    // may be other processes'.
     if (!enough(sum + (others_bytes(oom_) ? 0 : beside()))) only(FailureCause::kFull, 0);
   }
 
@@ -63,8 +63,8 @@ class Finder {
       return a_limit != b_limit ? a_limit : a.bytes > b.bytes;
     });
   }
-  /// Of an arena that tells its limit; of others not having asked the driver is the proof, unless
-  /// it may be addresses that it is short of.
+  /// An arena that tells its limit is compared with it. For others, the proof is that the driver
+  /// was not asked, unless the arena may lack addresses.
   bool is_beyond_limit() const {
     if (!oom_.limit_bytes)
       return !oom_.refused_by->grows_in_place ||
@@ -73,13 +73,13 @@ class Finder {
   }
   bool refused_alone() const { return oom_.refused_by && oom_.driver_refusals == 0; }
 
-  /// Whether the request would have been served if so much more were free, in one piece.
+  /// Whether the request would have been served if so many more bytes were free in one piece.
   bool enough(uint64_t more) const {
     if (!refused_alone() && *oom_.driver_free_bytes + more >= needed_of_driver(oom_)) return true;
     return oom_.refused_by && idle_serves_ && more >= oom_.requested_bytes;
   }
 
-  /// Used by nobody that is seen: the driver's own, and other processes'.
+  /// Bytes that nobody seen uses: the driver's own, and other processes'.
   uint64_t beside() const {
     const uint64_t total = oom_.driver_total_bytes.value_or(0);
     const uint64_t known = *oom_.driver_free_bytes + oom_.live_bytes;
@@ -103,7 +103,7 @@ class Finder {
       if (!oom_.refused_by || arena.name != oom_.refused_by->name)
         idle += arena.idle_bytes() + arena.graph_idle_bytes;
     }
-    // Of its own reserve a pool of the driver's has given back what was whole: the rest has
+    // A memory pool gives back whole pieces of its own reserve before it refuses: the rest has
     // holes.
     if (oom_.of_driver_pool) add(FailureCause::kFragmented, oom_.pool_slack_bytes);
     add(FailureCause::kIdleInArena, idle + (oom_.of_driver_pool ? 0 : oom_.pool_slack_bytes));
@@ -112,8 +112,8 @@ class Finder {
     if (oom_.growth) add(FailureCause::kGrowth, oom_.growth->grown_bytes);
   }
 
-  /// Then only what lies within the arena can be proved: its idle memory would have been enough by
-  /// itself, or the driver was not asked.
+  /// Without the driver's figures only causes within the arena can be proved: its memory would have
+  /// been enough by itself, or the driver was not asked.
   void without_driver() {
     if (refused_alone() && is_beyond_limit()) name(FailureCause::kOwnLimit, 0);
     for (const Cause& one : gathered_) {
@@ -126,8 +126,8 @@ class Finder {
     largest_first(oom_.causes);
   }
 
-  /// A context, code: what the driver needs for them, it does not say. If this process holds
-  /// nothing, it is not what is in the way.
+  /// For a context or code the driver does not say how much it needs. If this process holds
+  /// nothing, it is not in the way.
   void without_amount() {
     const uint64_t others = others_bytes(oom_).value_or(0);
     if (oom_.live_bytes == 0 && others > 0) name(FailureCause::kOtherProcess, others);
@@ -157,7 +157,8 @@ std::optional<uint64_t> others_bytes(const OutOfMemory& oom) {
   for (const LedgerRow& row : oom.ledger->rows) {
     if (row.cause == "start" || row.cause == "external") bytes = bytes.value_or(0) + row.bytes;
   }
-  // Without a reading from before the first context, what was there is one row with that.
+  // Without a reading from before the first context, one row has both what was in use before and
+  // the context.
   const bool apart =
       std::none_of(oom.ledger->rows.begin(), oom.ledger->rows.end(),
                    [](const LedgerRow& row) { return row.cause == "start_and_context"; });
@@ -166,7 +167,7 @@ std::optional<uint64_t> others_bytes(const OutOfMemory& oom) {
 }
 
 uint64_t needed_of_driver(const OutOfMemory& oom) {
-  // One that maps page by page has asked for one of them.
+  // An arena that maps page by page has asked for one page only.
   const bool by_pages = oom.refused_by && oom.refused_by->grows_in_place;
   const uint64_t asked =
       by_pages ? oom.requested_bytes : std::max(oom.requested_bytes, oom.driver_asked_bytes);

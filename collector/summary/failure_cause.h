@@ -1,6 +1,6 @@
-// Why a request for memory was refused, from the figures of that moment alone. A cause is one
+// Why a request for memory was refused, from the figures of that moment alone. A cause is something
 // without which the request would have been served; where the figures prove none, none is named.
-// analyze() calls it; verdict, report and JSON print what failure_text says of it.
+// analyze() calls it; verdict, report and JSON print it in the words of failure_text.h.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace gpupeak::collector {
 
-/// The result of a request that found no memory; others have another reason.
+/// The result of a request for which there was no memory. Other results have other reasons.
 inline constexpr std::string_view kOutOfMemory = "CUDA_ERROR_OUT_OF_MEMORY";
-/// The same of the machine.
+/// The same for the machine's memory.
 inline constexpr std::string_view kNoHostMemory = "ENOMEM";
 inline bool found_no_memory(const OutOfMemory& oom) {
   return oom.result == kOutOfMemory || oom.result == kNoHostMemory;
@@ -20,9 +20,10 @@ inline bool found_no_memory(const OutOfMemory& oom) {
 
 /// Fills `oom.causes` and `oom.parts` from its other fields.
 void find_causes(OutOfMemory& oom);
-/// What other processes had of the card then; nullopt: not known.
+/// Bytes of the card that other processes had then; nullopt: not known.
 std::optional<uint64_t> others_bytes(const OutOfMemory& oom);
-/// What the driver was short of, in its own pages: of an arena that asked it, what that asked for.
+/// The bytes that the driver lacked, in whole pages of its own. If an arena asked it, this counts
+/// what the arena asked for.
 uint64_t needed_of_driver(const OutOfMemory& oom);
 
 }  // namespace gpupeak::collector

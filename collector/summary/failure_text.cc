@@ -13,7 +13,7 @@ using Cause = OutOfMemory::Cause;
 
 constexpr uint64_t kWorthSaying = 10;  ///< a tenth of the request
 
-/// One word with its article for what PyTorch, ONNX Runtime and others call theirs.
+/// "PyTorch's pool": for arenas of any kind.
 std::string arena_name(const ArenaSnapshot& arena) {
   return arena.name + "'s pool";
 }
@@ -123,7 +123,7 @@ class Teller {
                        size(oom_.driver_total_bytes));
   }
 
-  /// Of a cause that is not the largest.
+  /// Names a cause that is not the largest.
   std::string short_clause(const Cause& cause) const {
     switch (cause.cause) {
       case FailureCause::kFragmented:
@@ -180,7 +180,7 @@ class Teller {
     } else {
       text = fmt::format("{}'s own limit{}: it has {} and did not ask the driver for more",
                          arena.name, whose, size(arena.reserved_bytes));
-      // What it has and what was asked for go beyond it: that bounds it.
+      // The limit is less than what it has and what was asked for together.
       const uint64_t below = arena.reserved_bytes + oom_.requested_bytes;
       if (oom_.driver_total_bytes && below <= *oom_.driver_total_bytes)
         text += fmt::format(", so the limit is below {} ({} % of the card)", size(below),
@@ -249,7 +249,7 @@ class Teller {
                        holding());
   }
 
-  /// What would have fitted.
+  /// The largest request that would have fitted.
   std::string room() const {
     const bool told = oom_.causes.front().cause == FailureCause::kLargerThanCard ||
                       oom_.causes.front().cause == FailureCause::kFull;

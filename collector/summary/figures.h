@@ -22,8 +22,8 @@ enum class ExitKind { kUnknown, kExit, kSignal };
 /// How a process ended.
 struct RunEnd {
   ExitKind kind = ExitKind::kUnknown;
-  int32_t code = 0;  ///< or the signal
-  /// Else its figures are those of a part of what it was to do.
+  int32_t code = 0;  ///< the exit code or the signal
+  /// If not, its figures are of a part of its work.
   bool in_order() const { return kind == ExitKind::kExit && code == 0; }
 };
 

@@ -13,7 +13,7 @@ using Bytes = std::optional<uint64_t>;
 Bytes sum(Bytes a, Bytes b) {
   return a && b ? Bytes(*a + *b) : std::nullopt;
 }
-/// Of two lower bounds that both hold.
+/// The higher one of two lower bounds that both hold.
 Bytes higher(Bytes a, Bytes b) {
   return a && b ? std::max(a, b) : a ? a : b;
 }
@@ -27,7 +27,7 @@ void add_new(std::vector<std::string>& to, const std::vector<std::string>& from)
   }
 }
 
-/// As recorded where there was no simulation.
+/// The ranges with which the run fails; without a simulation, everything below the upper bound.
 std::vector<FitRange> fails_of(const DeviceNeed& need) {
   return need.fails.empty() ? std::vector{FitRange{0, need.most_bytes.value_or(0)}} : need.fails;
 }
@@ -69,7 +69,7 @@ DeviceNeed together(const std::vector<DeviceNeed>& needs) {
     all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
     all.held_bytes += one.held_bytes;
     all.most_bytes = sum(all.most_bytes, one.most_bytes);
-    // What one of them gives back another may not get: arenas fill what room there is.
+    // An arena may not get what another process gives back, since arenas fill what room there is.
     all.fails.clear();
     all.no_simulation = "several processes share the card, and one takes what another gave back";
     all.beyond_bytes = sum(all.beyond_bytes, one.beyond_bytes);
@@ -146,10 +146,10 @@ FitBounds fit_bounds(const DeviceNeed& need, bool same_kind) {
   if (same_kind) {
     bounds.least = higher(need.least_bytes, need.refused_bytes);
   } else {
-    // How much of the driver's own there would be at least, nobody knows.
+    // Nobody knows how much the driver would need for itself at least.
     bounds.least = need.in_use_bytes;
     const uint64_t beyond = need.beyond_bytes.value_or(0);
-    // What ended the run it asks for on another card, too.
+    // It would ask for what ended the run on another card, too.
     if (need.beyond_bytes && need.refused_bytes && *need.refused_bytes > beyond)
       bounds.least = higher(bounds.least, *need.refused_bytes - beyond);
     const uint64_t local = std::min(need.local_memory_bytes, beyond);
@@ -173,7 +173,7 @@ FitAnswer fit_into(const FitBounds& bounds, uint64_t least_capacity, uint64_t mo
   FitAnswer answer{.bounds = bounds, .capacity = least_capacity};
   if (bounds.least && *bounds.least > most_capacity) {
     answer.fit = Fit::kDoesNotFit;
-    answer.capacity = most_capacity;  // what is missing is missing in the best case
+    answer.capacity = most_capacity;  // the best case: no more than this is missing
     answer.missing = *bounds.least - most_capacity;
     return answer;
   }
@@ -182,7 +182,7 @@ FitAnswer fit_into(const FitBounds& bounds, uint64_t least_capacity, uint64_t mo
   if (!bounds.most) return answer;
   std::vector<FitRange> unsure = bounds.unsure;
   if (unsure.empty()) unsure.push_back({0, *bounds.most});
-  uint64_t from = 0;  // it fits from here on, until the next one
+  uint64_t from = 0;  // it fits from here to the next range
   for (const FitRange& range : unsure) {
     if (range.begin > most_capacity) break;
     from = range.end;

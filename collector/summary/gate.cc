@@ -87,8 +87,8 @@ std::string figure(const Gate& gate, const std::optional<uint64_t>& value) {
   return fmt::format("{} ({} bytes)", size_text(*value), grouped(*value));
 }
 
-/// Where a gate's figure stands: several if phases have the same name, none if there is no such
-/// device or phase.
+/// The metrics in which a gate's figure is: several if phases have the same name, none if there is
+/// no such device or phase.
 std::vector<const Metrics*> metrics_of(const Summary& summary, const std::string& where) {
   if (where.empty()) return {&summary.metrics};
   std::vector<const Metrics*> found;
@@ -109,7 +109,7 @@ std::optional<uint64_t> largest(const std::vector<const Metrics*>& places,
   return value;
 }
 
-/// The devices or the phases that there are, whichever is meant.
+/// The devices or the phases that the summary has, whichever is meant.
 std::vector<std::string> places_of(const Summary& summary, const std::string& where) {
   std::vector<std::string> places;
   if (where.starts_with(kDevice)) {
@@ -144,7 +144,7 @@ std::optional<uint64_t> figure_of(const Gate& gate, const Summary& summary) {
   return largest(places, gate.metric);
 }
 
-/// What a baseline does not know was not measured in it.
+/// A figure that the baseline does not have was not measured in it.
 std::optional<uint64_t> baseline_of(const Gate& gate, const Summary& baseline) {
   return largest(metrics_of(baseline, gate.where), gate.metric);
 }
@@ -195,7 +195,7 @@ bool lacks_device(const Gate& gate, const Summary& summary) {
   return gate.metric.starts_with("device.") && summary.devices.empty();
 }
 
-/// Of a run of several processes: what a figure is of.
+/// For a run of several processes: which of them a figure is of.
 std::string whose(const Gate& gate, const Summary& summary, const std::optional<uint64_t>& value) {
   if (!summary.whole_run || !summary.whole_run->has_several() || !value || is_count(gate))
     return "";
@@ -210,7 +210,7 @@ std::string whose(const Gate& gate, const Summary& summary, const std::optional<
   return "";
 }
 
-/// Why a figure is less than what the run took, or may be; empty: nothing is known to be missing.
+/// Why a figure is, or may be, less than what the run took; empty: nothing is known to be missing.
 std::string why_incomplete(const Gate& gate, const Summary& summary) {
   if (!summary.whole_run || !gate.metric.starts_with("device.") || is_count(gate) ||
       !lacks_device_memory(*summary.whole_run))
@@ -219,8 +219,8 @@ std::string why_incomplete(const Gate& gate, const Summary& summary) {
   return missing.empty() ? "not every process of the run was recorded" : missing.front();
 }
 
-/// Whether the figure holds where events are missing: the library counts it beside the log, or it
-/// is the kernel's.
+/// Whether the figure is right although events are missing: the library counts it beside the log,
+/// or the kernel does.
 bool holds_without_events(const Gate& gate, const Summary& summary) {
   if (gate.metric == "host.rss.peak_bytes") return true;
   if (gate.where.starts_with(kPhase) || !gate.metric.ends_with(".peak_bytes")) return false;
@@ -229,11 +229,11 @@ bool holds_without_events(const Gate& gate, const Summary& summary) {
   const bool is_device =
       gate.metric == "device.peak_bytes" || gate.metric.starts_with("device.kind.") ||
       gate.metric.starts_with("device.managed.") || gate.metric.starts_with("device.imported.");
-  // What several held at the same instant only events tell.
+  // Only events tell what several processes held at the same instant.
   return is_device && !several && (!gate.where.empty() || summary.devices.size() == 1);
 }
 
-/// Of an attached program a figure is of what came since: what it had before may make it more.
+/// For an attached program: why the figure may be too low, since the program held memory before.
 std::string why_before(const Gate& gate, const Summary& summary) {
   const auto& warnings = summary.quality.warnings;
   const bool attached = std::any_of(warnings.begin(), warnings.end(), [](const Warning& warning) {
@@ -265,7 +265,7 @@ void fail_without_device(GateResult& result) {
       result.gate.shown);
 }
 
-/// "± 0.4 %, by a sample"; empty: the figure is exact.
+/// " ± 0.4 %, by a sample"; empty: the figure is exact.
 std::string error_text(const GateResult& result) {
   return result.error_bytes
              ? " " + error_percent(*result.error_bytes, *result.value) + ", by a sample"
@@ -325,7 +325,7 @@ uint64_t parse_size(const std::string& text) {
         "GiB, TiB (1024s)",
         escape(text)));
   }
-  uint64_t whole = 0;  // exact where there is no fraction
+  uint64_t whole = 0;  // the exact value, if there is no fraction
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
   const bool fraction = error != std::errc() || *end == '.';
   const double bytes = *number * unit->bytes;

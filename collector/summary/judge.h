@@ -1,4 +1,4 @@
-// How verdict_of() comes to its sentences, one step after the other. For verdict*.cc alone.
+// How verdict_of() finds its sentences, one step after the other. Only verdict*.cc use it.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ class Judge {
 
   void find_device();
 
-  /// What ended the run for want of memory, and which of its processes no figure has; of an
-  /// attached program that no figure has what was there before.
+  /// Says what no figure has: memory from before an attach, what was killed for want of memory, and
+  /// processes that were not recorded.
   void not_seen();
   void growth_since();
 
   void losses();
 
-  /// That the card was to look smaller is said before what came of it.
+  /// Says that the card was made to look smaller; this comes before the failures.
   void run_limits();
 
   const DeviceSummary* device(std::optional<int32_t> ordinal) const;
@@ -41,51 +41,52 @@ class Judge {
 
   static bool is_of_memory(const FailureGroup& group) { return found_no_memory(*group.last); }
 
-  /// A program may ask for what this driver or card does not have, only to see whether it does.
-  /// So may it ask the machine for more than it has, and do with less.
+  /// A program may ask for what this driver or card does not have, only to see whether it is there.
+  /// It may also ask the machine for more than it has, and do with less.
   bool was_a_probe(const FailureGroup& group) const;
 
-  /// Those that were probes, or those that were not.
+  /// The groups that were probes, or those that were not.
   std::vector<FailureGroup> failure_groups(bool probes) const;
 
   void failures();
 
   void probes();
 
-  /// Where there is no sum of it.
+  /// Why there is no sum of the host's memory.
   std::string what_of_host() const;
 
-  /// Whether the host's figures are those since a fork.
+  /// Whether the host's figures begin at a fork.
   bool is_of_fork() const;
 
-  /// Of a child that was counted before it was recorded the sites' peak lacks what came before.
+  /// The heap's peak of a child that was counted before it was recorded, bytes: the peak by sites
+  /// lacks what came before. 0: it was no such child, or the verdict is about a device.
   uint64_t heap_of_counted_child() const;
 
-  /// Whom of several processes a sentence is about.
+  /// Which of several processes a sentence is about; empty: there is one.
   std::string by_whom() const;
 
-  /// Of the host: where more of what was resident lay beside what was handed out than in it, that
-  /// comes first ("786 MiB of it kept by malloc"). Else empty.
+  /// The beginning of the host's sentence if more was resident beside what was handed out than the
+  /// peak has: "peak 900 MiB resident, 786 MiB of it kept by malloc; ". Else empty.
   std::string mostly_resident() const;
 
-  /// Of the peak that the verdict is about. `forked`: it is what came since a fork.
+  /// The sentence about the peak. `forked`: the peak counts from a fork on.
   std::string peak_text(bool forked) const;
 
   void peaks();
 
-  /// What is idle in an arena has no holder who could answer: when it was taken, and for whom.
+  /// Says when an arena took what is idle in it, and for whom, since idle memory has no holder.
   void arena_growth();
 
-  /// Where the device's memory is the host's, or both are within each other's reach, no figure of
-  /// one side alone says what is left.
+  /// Said if the device's memory is the host's, or if each of the two can use the other's: no
+  /// figure of one side alone says then what is left.
   void one_memory();
 
   void other_devices();
 
   void add_part(std::string name, int64_t bytes, uint64_t& left);
 
-  /// The frame by which a holder differs from the others that the bar shows: the first, if no other
-  /// begins with it.
+  /// The frame by which a holder differs from the other holders in the bar: its first frame, if no
+  /// other title begins with it.
   std::string telling_frame(size_t number) const;
 
   void bar();
@@ -94,21 +95,22 @@ class Judge {
 
   void hints();
 
-  /// Said where the program ended by itself with more than half as much live as at the peak. What
-  /// lies idle in a pool is not live: the pool keeps it.
+  /// Said if the program ended by itself with more than half as much live as at the peak. Idle
+  /// memory of a pool is not live: the pool keeps it.
   void live_at_end();
 
-  /// By cause, where it was looked at; those of a few percent are left out.
+  /// Resident memory by cause, if somebody looked at that. Causes of a fiftieth or less are left
+  /// out.
   void resident_by_cause(uint64_t peak);
 
-  /// Where what was resident is far from what was asked for, whichever is larger: of the whole run,
-  /// whose largest RSS is known.
+  /// Said if resident memory was far more, or far less, than what was asked for. Only for a whole
+  /// run, whose largest RSS is known.
   void resident();
 
-  /// Unless it is told as the reason of a failure.
+  /// Not said if it is told as the reason of a failure.
   void growth();
 
-  /// Which library it is, and what gives its functions names.
+  /// Which library has no names, and what would give its functions names.
   std::string what_names(const std::map<std::string, uint64_t>& by_module, uint64_t unnamed) const;
 
   void step(std::string_view verb, std::string why);

@@ -1,4 +1,4 @@
-// What was resident, by cause, as its metrics have it.
+// Resident memory by cause, from its metrics.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct ResidentCause {
   uint64_t bytes = 0;
 };
 
-/// The largest first, without those of nothing; together they are host.resident.total_bytes. Empty:
-/// nobody looked, or not all of it can be told apart.
+/// Largest first, without causes of 0 bytes; they add up to host.resident.total_bytes. Empty:
+/// nobody looked, or not all of it has a cause that is told apart.
 std::vector<ResidentCause> resident_causes(const Metrics& metrics);
 
-/// Whether the largest RSS was clearly more than what there was at the last look.
+/// Whether the largest RSS was clearly more than what was resident at the last look.
 bool is_seen_late(uint64_t looked_at_bytes, uint64_t rss_bytes);
 
 }  // namespace gpupeak::collector

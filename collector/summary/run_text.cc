@@ -128,14 +128,14 @@ namespace {
 
 constexpr uint64_t kWorthARow = 64;  ///< a 64th of what the heaviest node has
 
-/// Of its own allocations, what one site held at most: instances that are folded no longer tell how
-/// high each rose.
+/// The most that one of its own sites held: instances that are folded no longer tell how high each
+/// rose.
 uint64_t weight(const PhaseSummary& phase) {
   const auto of = [](const std::optional<Holder>& site) { return site ? site->bytes : 0; };
   return std::max(of(phase.biggest_new_device_site), of(phase.biggest_new_host_site));
 }
 
-/// The first instances are those that fill pools.
+/// The instances that rose furthest, on average: often the first ones, which fill pools.
 const PhaseInstances* highest(const PhaseSummary& phase) {
   const auto rise = [](const PhaseInstances& instances) {
     const auto of = [](const PhaseInstanceSide& side) {

@@ -18,24 +18,24 @@ std::string signal_name(int signal);
 std::string exit_text(const RunEnd& end);
 /// "2 964 device + 61 204 host events".
 std::string events_text(const Quality& quality);
-/// "no record lost", or what was.
+/// "no record lost", or what was lost.
 std::string losses_text(const Quality& quality);
 /// "GPU 0 (H200)".
 std::string device_text(const DeviceSummary& device);
-/// The heap's peak as it was counted: exact where it was recorded from the start, else in usable
+/// The heap's peak as it was counted: exact if the heap was recorded from the start, else in usable
 /// bytes; 0: not measured.
 uint64_t heap_peak_bytes(const Metrics& metrics);
-/// The heap that was there before call sites were recorded (a counted child, a window), bytes; 0
-/// where none was, or so little of its peak that nothing reads otherwise for it.
+/// Bytes of the heap from before call sites were recorded (a counted child, a window). 0: none, or
+/// no more than a twentieth of the heap's peak, which changes nothing that is said.
 uint64_t heap_without_sites(const Metrics& metrics);
 /// Whether the process had any memory on this device.
 bool was_used(const DeviceSummary& device);
 
-/// "run", "run[1]", "run[2..100]"; with "#2" where it is of the second session.
+/// "run", "run[1]", "run[2..100]"; with " #2" for the second session of ONNX Runtime.
 std::string instances_text(const PhaseSummary& phase, const PhaseInstances& instances);
 
-/// Of each phase by call and each side with memory a line: how many calls, how much more is live at
-/// each end than at the one before, and which call rose furthest above its start.
+/// A line for each phase by call and each side with memory: how many calls, how much more is live
+/// at each end than at the end before, and which call rose furthest above its start.
 std::vector<std::string> calls_lines(const Summary& summary, const TextStyle& style);
 inline constexpr std::string_view kCallsNote = "as far as stacks tell calls apart: docs/rules.md";
 

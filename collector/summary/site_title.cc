@@ -17,7 +17,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// The last so many names of a path.
+/// The last `names` names of a path.
 std::string_view path_end(std::string_view path, size_t names) {
   size_t at = path.size();
   for (; names > 0 && at != std::string_view::npos; --names)
@@ -121,7 +121,7 @@ std::vector<std::string> titles_apart(const std::vector<const Frame*>& frames) {
       const Frame& frame = *frames[group[i]];
       if (!frame.function.empty()) texts[group[i]] = title_text(frame, names[i], 1);
     }
-    // Then by as much of the file's path, then by the library.
+    // Then by more of the file's path, then by the library.
     constexpr size_t kMostFolders = 8;
     for (size_t path = 2; path <= kMostFolders; ++path) {
       for (const std::vector<size_t>& still : alike(texts, same)) {
@@ -144,7 +144,7 @@ std::vector<std::string> titles_apart(const std::vector<const Frame*>& frames) {
 
 void tell_apart(std::vector<Holder>& rows) {
   std::map<std::pair<std::string, std::string>, std::vector<size_t>> by_title;
-  std::vector<std::vector<std::string>> texts(rows.size());  // of the parts of each row
+  std::vector<std::vector<std::string>> texts(rows.size());  // by row: of its parts
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].parts.empty()) continue;
     rows[i].title = site_title(rows[i].parts);
@@ -169,7 +169,7 @@ void tell_apart(std::vector<Holder>& rows) {
     for (const size_t row : group)
       rows[row].title = fmt::format("{}", fmt::join(texts[row], kArrow));
   }
-  // A row's last part is the person's own code: where it tells the row apart, it is what stays.
+  // A row's last part is the user's own code: if it tells the row apart, it is the telling part.
   std::map<std::string, size_t> beginnings, ends;
   const auto end_of = [&](size_t row) {
     return fmt::format("{}\n{}\n{}", rows[row].kind, texts[row].front(), texts[row].back());

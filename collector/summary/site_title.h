@@ -13,44 +13,46 @@ namespace gpupeak::collector {
 /// The title of blocks without a stack.
 inline constexpr std::string_view kNoStack = "(no stack)";
 
-/// The whole name of the function; of a Python frame with its file. Where no name is known, module
-/// and offset.
+/// The whole name of the function; for a Python frame, with its file. Without a name: module and
+/// offset, or the address.
 std::string frame_name(const Frame& frame);
-/// The same, short.
+/// The same with a shortened function.
 std::string short_frame_name(const Frame& frame);
-/// " file.cc:12", ":12" of a Python frame, whose name has the file; empty: no line is known.
+/// " file.cc:12"; ":12" for a Python frame, whose name has the file. Empty: no line is known.
 std::string frame_place(const Frame& frame);
 /// short_frame_name() and frame_place().
 std::string frame_title(const Frame& frame);
 
-/// `libx.so+0x1234 (4 frames)` where the address is all there is, else `libx.so (4 frames)`.
+/// The title of a frame, or of a run of frames: `libx.so+0x1234 (4 frames)` if they are known by
+/// their address, `libx.so (4 frames)` if by their library.
 std::string part_title(const SitePart& part);
-/// "A ← B ← C"; kNoStack of nothing.
+/// "A ← B ← C"; kNoStack if there are no parts.
 std::string site_title(const std::vector<SitePart>& parts);
 
-/// How many blocks a row has: "145 006"; "≥1 280" where some stand for others, as in a sample.
+/// How many blocks a row has: "145 006"; "≥1 280" if some stand for others, as in a sample.
 std::string count_text(const Holder& holder);
 
-/// What makes two sites one.
+/// By what two sites are the same.
 enum class SiteKey {
-  kPaths,      ///< whole names, whole paths, lines: within one run
-  kLines,      ///< names of files without their folders: in builds in different places
-  kFunctions,  ///< nor lines, nor addresses: when the source was edited around the site
+  kPaths,  ///< whole names, whole paths, lines: for one run
+  kLines,  ///< names of files without their folders: for builds in different places
+  /// Without lines and addresses as well: for a source that was edited around the site.
+  kFunctions,
 };
-/// Equal for equal sites, and for no others, whatever a title leaves out.
+/// Equal for equal sites and for no others, even where a title leaves something out.
 std::string site_key(const std::vector<SitePart>& parts, SiteKey by);
 
-/// Of a row: kind, title and site_key() by paths.
+/// A row's kind, title and site_key() by paths.
 std::string row_key(const Holder& row);
 
 std::vector<SitePart> without_lines(std::vector<SitePart> parts);
 
-/// A text for each, in the same order: frame_title(), and as much more of names, folders and
-/// modules as tells those apart that would look alike and are not the same.
+/// A text for each frame, in the same order: frame_title(). Frames that differ but would look alike
+/// get as much more of their names, folders and modules as tells them apart.
 std::vector<std::string> titles_apart(const std::vector<const Frame*>& frames);
 
-/// Rows of one kind whose titles are alike get longer ones, and each row is told the part by which
-/// it differs from those that begin alike.
+/// Gives longer titles to rows of one kind that would have the same title, and sets each row's
+/// telling_part.
 void tell_apart(std::vector<Holder>& rows);
 
 }  // namespace gpupeak::collector

@@ -11,7 +11,7 @@ bool Holder::has_no_name() const {
 }
 
 std::optional<uint64_t> error_of(const Summary& summary, std::string_view metric) {
-  // The heap's own peak is the exact counter's where the heap was sampled.
+  // If the heap was sampled, an exact counter still gives the heap's own peak.
   if (summary.quality.heap_sample_bytes == 0 || metric != "host.peak_bytes") return std::nullopt;
   const Peak* peak = summary.find_peak("host");
   return peak != nullptr ? peak->error_bytes : std::nullopt;

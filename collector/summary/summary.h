@@ -8,7 +8,7 @@
 //   ├ peaks        a scope each ("device:0", "host/heap"); holders and the rest add up to the peak
 //   ├ phases, growth, arenas, marks, oom, live_at_exit, temporaries
 //   ├ quality      what was lost: warnings
-//   └ whole_run    the other processes of the run
+//   └ whole_run    all processes of the run together, and what was not seen of it
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@ namespace gpupeak::collector {
 struct Warning {
   WarningCode code = WarningCode::kNone;
   std::string message;
-  /// Of warnings about a module its file's name without its folder; of LogCouldNotGrow
-  /// from when to when, if recording went on; else empty.
+  /// For a warning about a module: the module's file name without its folder. For LogCouldNotGrow:
+  /// from when to when, if recording went on. Else empty.
   std::string about;
 };
 
 struct Frame {
   uint64_t address = 0;  ///< return address in the process
-  std::string module;    ///< file name without its folder; empty: none known
+  std::string module;    ///< file name without its folder; empty: not known
   uint64_t offset = 0;   ///< ELF address in the module, or 0
   std::string function;  ///< demangled; empty: not known
   std::string file;
@@ -49,8 +49,8 @@ struct Frame {
 /// One part of a site: a frame, or a run of frames of one library that have no names.
 struct SitePart {
   Frame frame;
-  uint32_t run = 0;         ///< frames that it stands for; 0: one that has a name
-  bool of_library = false;  ///< a run that goes by its library and length, not by its address
+  uint32_t run = 0;  ///< how many frames without a name it stands for; 0: a frame with a name
+  bool of_library = false;  ///< the run is known by its library and length, not by an address
 };
 
 /// Who holds bytes, or has allocated them: one row of a table.
@@ -65,18 +65,18 @@ struct Holder {
   std::optional<uint32_t> thread_id;  ///< none: several
   std::vector<Frame> stack;           ///< innermost first: the stack that holds most of the row
   bool temporary = false;             ///< every block was freed soon after
-  int64_t longest_life_ns = 0;        ///< of the blocks freed; device kinds only
-  /// Of an estimate from a sample: 95 % lie this near, or nearer.
+  int64_t longest_life_ns = 0;        ///< of the freed blocks; device kinds only
+  /// If `bytes` is an estimate from a sample: 95 % of such estimates are off by so much or less.
   std::optional<uint64_t> error_bytes;
-  std::vector<SitePart> parts;  ///< what the title is made of; empty: the row is no code's
-  uint32_t telling_part = 0;    ///< by which it differs from the rows beside it that begin alike
+  std::vector<SitePart> parts;  ///< what the title is made of; empty: the row stands for no code
+  uint32_t telling_part = 0;  ///< index of the part by which it differs from rows that begin alike
 
-  /// Whether the code is known by nothing but addresses. By where its names came from: a title may
-  /// look as it likes.
+  /// Whether the code is known by addresses alone. Decided by where its names came from, since a
+  /// title may look like anything.
   bool has_no_name() const;
 };
 
-/// A part of a peak by what it is for.
+/// What one tag has of a peak.
 struct TagShare {
   std::string name;
   uint64_t bytes = 0;
@@ -93,19 +93,20 @@ struct Peak {
   uint64_t other_bytes = 0;
   uint64_t other_sites = 0;
   std::optional<uint64_t> error_bytes;  ///< as Holder's
-  bool counted = false;  ///< the counters' figure, which the log falls short of: when is not known
-  /// Largest first, what no rule or tag names last; they add up to bytes. Empty: nothing is tagged,
-  /// or the scope is one of a kind.
+  /// The figure is the counters', larger than the log's; its instant is not known.
+  bool counted = false;
+  /// Largest first; what no rule or tag names comes last. They add up to bytes. Empty: nothing is
+  /// tagged, or the scope is that of one kind.
   std::vector<TagShare> tags;
 };
 
-/// Instances of a phase that are alike, on one side.
+/// One side (device or host) of instances of a phase that are alike.
 struct PhaseInstanceSide {
-  uint64_t start_bytes = 0;             ///< of the first
-  uint64_t peak_bytes = 0;              ///< the largest
-  uint64_t end_bytes = 0;               ///< of the last
-  std::optional<int64_t> kept_bytes;    ///< of all together; none: a range
-  std::optional<uint64_t> alloc_count;  ///< of all together; none: a range
+  uint64_t start_bytes = 0;             ///< of the first instance
+  uint64_t peak_bytes = 0;              ///< the largest of any instance
+  uint64_t end_bytes = 0;               ///< of the last instance
+  std::optional<int64_t> kept_bytes;    ///< of all instances together; none: a range
+  std::optional<uint64_t> alloc_count;  ///< of all instances together; none: a range
 };
 
 struct PhaseInstances {
@@ -113,22 +114,23 @@ struct PhaseInstances {
   uint64_t count = 0;
   int64_t begin_ns = 0;
   std::optional<int64_t> end_ns;  ///< none: the log ends inside
-  int64_t open_ns = 0;            ///< of all together
-  bool alike = true;              ///< false: there were too many different ones
+  int64_t open_ns = 0;            ///< time within, of all instances together
+  bool alike = true;              ///< false: they differ, and were too many to be listed apart
   PhaseInstanceSide device;
   std::optional<PhaseInstanceSide> host;  ///< none: not measured
 };
 
-/// The calls of a phase by call, on one side.
+/// One side (device or host) of the calls of a phase.
 struct PhaseCallsSide {
-  int64_t grown_bytes = 0;  ///< from the end of the first to that of the last
-  std::optional<int64_t> least_growth, most_growth;  ///< from one end to the next; none: one call
+  int64_t grown_bytes = 0;  ///< from the end of the first call to the end of the last
+  /// From one call's end to the next; none: there was one call.
+  std::optional<int64_t> least_growth, most_growth;
   uint64_t largest = 0;             ///< number of the call that rose furthest above its start
-  uint64_t largest_rise_bytes = 0;  ///< so far
-  uint64_t largest_peak_bytes = 0;  ///< its peak, with what was live before
+  uint64_t largest_rise_bytes = 0;  ///< by how much it rose
+  uint64_t largest_peak_bytes = 0;  ///< the peak of that call, with what was live before it
 };
 
-/// Of a phase that each call of a function is (rules).
+/// For a phase that a rule makes of each call of a function (docs/rules.md).
 struct PhaseCalls {
   uint64_t ended = 0;  ///< calls whose end is known
   PhaseCallsSide device;
@@ -141,31 +143,33 @@ struct PhaseSummary {
   bool of_library = false;  ///< a library's mark of its own insides, not the program's
   std::optional<std::string> parent;
   int depth = 0;
-  uint64_t session = 0;  ///< of ONNX Runtime, from 1 on; 0: of none
+  uint64_t session = 0;  ///< number of the ONNX Runtime session, from 1 on; 0: none
   uint64_t count = 0;
-  uint64_t name_count = 1;  ///< of names that differ in numbers alone, or that are of one library
+  /// Names in this row: they differ in numbers alone, or are one library's.
+  uint64_t name_count = 1;
   int64_t begin_ns = 0;
   std::optional<int64_t> end_ns;  ///< none: the log ends inside it
   int64_t open_ns = 0;            ///< time within, of all instances together
   Metrics metrics;
-  std::vector<PhaseInstances> instances;  ///< folded; of a phase that came once there is one
-  std::optional<PhaseCalls> calls;        ///< none: not by call, or several names in one row
-  /// Among the phase's own allocations the site that held most at once.
+  /// Alike ones are one entry; a phase that came once has one entry.
+  std::vector<PhaseInstances> instances;
+  std::optional<PhaseCalls> calls;  ///< none: not by call, or several names in one row
+  /// The site that held most at once among the phase's own allocations.
   std::optional<Holder> biggest_new_device_site, biggest_new_host_site;
 };
 
 struct MarkSummary {
   std::string name;
   std::string source;
-  std::string domain;    ///< of NVTX; empty: the default one, or none
+  std::string domain;    ///< of NVTX; empty: the default domain, or none
   std::string category;  ///< empty: none
   int64_t time_ns = 0;
-  std::optional<uint32_t> thread_id;                 ///< none: from outside
+  std::optional<uint32_t> thread_id;                 ///< none: the mark came from outside
   std::optional<uint64_t> device_bytes, host_bytes;  ///< live then
 };
 
-/// Sub-allocators of one name in one place: what they had in use of the memory that they manage. In
-/// no other sum.
+/// The arenas of one name in one place: what they had in use of the memory that they manage. No
+/// other sum counts this.
 struct ArenaSummary {
   /// At one instant: in use + idle = reserved.
   struct Level {
@@ -177,45 +181,49 @@ struct ArenaSummary {
     uint64_t bytes = 0;
     uint64_t count = 0;
   };
-  /// When it became larger than ever: which request made it take how much.
+  /// A moment at which it became larger than ever: which request made it take how much.
   struct Growth {
     std::string title;  ///< the site of the request
     int64_t time_ns = 0;
     uint64_t bytes = 0, asked_bytes = 0;
     uint64_t in_use_bytes = 0, reserved_bytes = 0;  ///< in use before, reserved after
   };
-  /// When it had reserved more than ever, and who was in it then.
+  /// The moment at which it had reserved most, and who was in it then.
   struct Largest {
     int64_t time_ns = 0;
     uint64_t in_use_bytes = 0;
     std::vector<Part> parts;  ///< largest first; with other_bytes they add up to in_use_bytes
     uint64_t other_bytes = 0;
   };
-  /// Whose requests made it take the segments that it had when it was largest.
+  /// A site whose requests made it take segments that it had when it was largest.
   struct Cause {
     std::string title;
     uint64_t bytes = 0;
     uint64_t segments = 0;
-    uint64_t largest_bytes = 0, largest_asked_bytes = 0;  ///< of its segments, ever
-    uint64_t in_use_bytes = 0;                            ///< of the arena when that was taken
-    int64_t time_ns = 0;                                  ///< then
+    /// The largest segment that it ever took for this site, and the request for it.
+    uint64_t largest_bytes = 0, largest_asked_bytes = 0;
+    uint64_t in_use_bytes = 0;  ///< of the arena, when it took that segment
+    int64_t time_ns = 0;        ///< when it took that segment
   };
   std::string name;
-  std::optional<int32_t> device;        ///< whose memory it is
-  bool on_host = false;                 ///< neither: it lies in nothing that the log knows
-  Level at_peak;                        ///< when most was in use
-  uint64_t largest_idle_bytes = 0;      ///< then
-  std::optional<Level> at_device_peak;  ///< when the driver had handed out most
-  uint64_t reserved_peak_bytes = 0, reserved_bytes = 0;  ///< the most; at the end
+  std::optional<int32_t> device;    ///< whose memory it manages
+  bool on_host = false;             ///< if neither is set, it lies in nothing that the log knows
+  Level at_peak;                    ///< when most was in use
+  uint64_t largest_idle_bytes = 0;  ///< the largest idle piece then
+  std::optional<Level> at_device_peak;                   ///< when the driver had handed out most
+  uint64_t reserved_peak_bytes = 0, reserved_bytes = 0;  ///< the most that it reserved; at the end
   uint64_t failed_count = 0;                             ///< requests that it refused
-  uint64_t checks = 0, contradictions = 0;               ///< with what the allocator itself says
-  uint64_t count = 0;                                    ///< arenas of this name
-  std::optional<uint64_t> capacity_bytes;  ///< the most that they managed at once; none: not said
-  /// Of an attached program, where it had handed out blocks before or shares out memory from
-  /// before: all is of what it has handed out since, and what it has reserved and idle is not
-  /// known.
+  /// Comparisons with the allocator's own figures; those that differed.
+  uint64_t checks = 0, contradictions = 0;
+  uint64_t count = 0;  ///< arenas of this name
+  /// The most that they managed at once; none: they do not say.
+  std::optional<uint64_t> capacity_bytes;
+  /// Set for an attached program, if the arena had handed out blocks before the attach or shares
+  /// out memory from before it. All figures are then of what it has handed out since, and what is
+  /// reserved and idle is not known.
   struct Older {
-    /// Of its blocks from before, at the end, by its own word.
+    /// What its blocks from before have in use at the end, as it says itself; none: it does not
+    /// say.
     std::optional<uint64_t> in_use_bytes;
   };
   std::optional<Older> older;
@@ -225,19 +233,21 @@ struct ArenaSummary {
   uint64_t alloc_count = 0;
   std::vector<Part> parts;  ///< at the peak, largest first; with other_bytes they add up to it
   uint64_t other_bytes = 0;
-  /// Of what was idle at the device's peak, what no block had used so far. With at_device_peak.
+  /// The part of the idle bytes at the device's peak that no block had used until then. Only with
+  /// at_device_peak.
   uint64_t never_used_bytes = 0;
   Largest largest;
-  std::vector<Growth> growths;  ///< in the order of time: the largest ones; others in no row
-  std::vector<Cause> causes;    ///< largest first; with other_cause_bytes: reserved_peak_bytes
+  std::vector<Growth> growths;  ///< the largest ones, in the order of time; others are left out
+  /// Largest first; with other_cause_bytes they add up to reserved_peak_bytes.
+  std::vector<Cause> causes;
   uint64_t other_cause_bytes = 0;
-  /// Of what was idle at the device's peak: in segments with blocks in use, and in what is kept for
-  /// CUDA graphs. The rest lies in segments of which all is idle. With at_device_peak.
+  /// Parts of the idle bytes at the device's peak: in segments with blocks in use, and kept for
+  /// CUDA graphs. The rest lies in segments that are all idle. Only with at_device_peak.
   uint64_t idle_in_holes_bytes = 0, idle_for_graphs_bytes = 0;
 };
 
-/// The driver's memory pools (cudaMallocAsync) of a device together, as far as it was read what
-/// they had reserved.
+/// The driver's memory pools (cudaMallocAsync) of one device together, as far as their reserved
+/// bytes were read.
 struct DriverPoolsSummary {
   int32_t device = 0;
   uint64_t reserved_peak_bytes = 0;           ///< the most
@@ -245,14 +255,15 @@ struct DriverPoolsSummary {
   uint64_t in_use_bytes = 0;                  ///< then
   uint64_t reserved_bytes = 0;                ///< at the end
   std::vector<ArenaSummary::Growth> growths;  ///< as an arena's
-  std::vector<ArenaSummary::Cause> causes;    ///< with other_cause_bytes: reserved_peak_bytes
+  /// With other_cause_bytes they add up to reserved_peak_bytes.
+  std::vector<ArenaSummary::Cause> causes;
   uint64_t other_cause_bytes = 0;
 };
 
-/// The rules that phases and tags were made by; docs/rules.md.
+/// The rules by which phases and tags were made (docs/rules.md).
 struct RulesSummary {
   std::vector<std::string> sets;
-  bool automatic = false;  ///< chosen by the modules that the log has
+  bool automatic = false;  ///< gpupeak chose them by the modules in the log
 };
 
 /// A part of what the driver says is in use.
@@ -261,37 +272,38 @@ struct LedgerRow {
   int64_t bytes = 0;
 };
 
-/// What the driver said at one instant, taken apart.
+/// What the driver said was in use at one instant, split by causes.
 struct LedgerView {
   int64_t time_ns = 0;
-  uint64_t used_bytes = 0;      ///< of the device, by all processes, as nvidia-smi shows it
+  uint64_t used_bytes = 0;      ///< in use on the device by all processes, as nvidia-smi shows it
   uint64_t tracked_bytes = 0;   ///< of it, handed out by calls that were seen
   std::vector<LedgerRow> rows;  ///< with tracked_bytes they add up to used_bytes
   bool by_failed_call = false;  ///< said by the driver when an allocation failed
 };
 
-/// An arena when memory ran out: idle is what it has and nobody uses. What it took while a CUDA
-/// graph was captured it keeps for that graph, so that is apart.
+/// An arena when memory ran out. Idle is what it has and nobody uses. What it took while a CUDA
+/// graph was captured it keeps for that graph; this is counted apart.
 struct ArenaSnapshot {
   std::string name;
   uint64_t in_use_bytes = 0, reserved_bytes = 0;
-  uint64_t largest_idle_bytes = 0, idle_pieces = 0;  ///< without the graphs'
+  uint64_t largest_idle_bytes = 0, idle_pieces = 0;  ///< without those kept for graphs
   uint64_t graph_idle_bytes = 0, largest_graph_idle_bytes = 0;
   bool grows_in_place = false;  ///< maps memory behind what it has, as expandable segments do
   uint64_t idle_bytes() const { return reserved_bytes - in_use_bytes - graph_idle_bytes; }
 };
 
-/// One site's memory that was more at each end of a repeated phase than at the one before.
+/// One site's memory that was more at each end of a repeated phase than at the end before.
 struct GrowthSummary {
   std::string phase;
   std::string source;  ///< of the phase
   std::string side;    ///< "device", "host"
   std::optional<int32_t> device;
   std::string title;
-  uint64_t first = 0, last = 0;      ///< instances: from the end of the one to that of the other
-  uint64_t grown_bytes = 0;          ///< meanwhile
-  bool same_each_time = false;       ///< to the byte
-  int64_t begin_ns = 0, end_ns = 0;  ///< these ends
+  /// Numbers of instances: from the end of `first` to the end of `last`.
+  uint64_t first = 0, last = 0;
+  uint64_t grown_bytes = 0;          ///< between these two ends
+  bool same_each_time = false;       ///< it grew by the same bytes each time
+  int64_t begin_ns = 0, end_ns = 0;  ///< when these two instances ended
   bool to_the_last = false;          ///< the phase has no later instance that ended
   uint64_t steps() const { return last - first; }
   uint64_t bytes_each() const { return grown_bytes / steps(); }
@@ -301,16 +313,16 @@ struct GrowthSummary {
 /// served.
 enum class FailureCause {
   kLargerThanCard,  ///< asked for more than the card has
-  kOwnLimit,        ///< the arena refused by itself: it did not ask the driver
+  kOwnLimit,        ///< the arena did not ask the driver, or a limit of the machine was reached
   kFragmented,      ///< free, but not in one piece
-  kGraphArena,      ///< idle in what an arena keeps for CUDA graphs
-  kSetApart,        ///< idle in one piece, which the arena did not use: another stream's, for one
-  kIdleInArena,     ///< idle in an arena that the request went past
+  kGraphArena,      ///< idle in memory that an arena keeps for CUDA graphs
+  kSetApart,        ///< idle in one piece that the arena did not use, for instance another stream's
+  kIdleInArena,     ///< idle in an arena that the request was not made to
   kPagesOfSmallBlocks,  ///< in the driver's pages, which small blocks fill in part
   kOtherProcess,
   kGrowth,    ///< taken step by step by a site that never gives back
   kTogether,  ///< none of the above alone would have been enough, all of them would
-  kFull,      ///< nor would all of them: what is in use and what was asked exceed the card
+  kFull,      ///< even all of them would not be: what is in use and was asked for exceeds the card
 };
 /// As JSON has them: "larger_than_card" …
 std::string_view cause_name(FailureCause cause);
@@ -324,35 +336,40 @@ struct OutOfMemory {
   uint64_t live_bytes = 0;
   std::optional<uint64_t> driver_free_bytes;
   std::optional<uint64_t> driver_total_bytes;
-  uint64_t pool_slack_bytes = 0;  ///< reserved by pools and not handed out: theirs alone to give
-  uint64_t page_slack_bytes = 0;  ///< in the 2 MiB pages of linear blocks
-  uint64_t unmapped_address_bytes = 0;  ///< reserved addresses without memory of cuMemCreate's
+  /// Reserved by memory pools and not handed out: only they can hand it out.
+  uint64_t pool_slack_bytes = 0;
+  uint64_t page_slack_bytes = 0;  ///< unused in the 2 MiB pages of linear blocks
+  /// Reserved addresses to which no memory of cuMemCreate is mapped.
+  uint64_t unmapped_address_bytes = 0;
   /// The largest request that the driver's free memory still had room for: whole pages of 2 MiB.
   std::optional<uint64_t> largest_fit_bytes;
   std::optional<std::string> phase;
   std::string title;
   std::vector<Holder> holders;
   std::optional<LedgerView> ledger;  ///< what was in use at that instant; none: not known
-  // Of an arena that refused.
+  // If an arena refused:
   std::optional<ArenaSnapshot> refused_by;
   std::optional<uint64_t> limit_bytes;  ///< what it may take at most, if it says so
-  uint64_t driver_refusals = 0;         ///< of the same request, before
-  uint64_t driver_asked_bytes = 0;      ///< in the last of them
-  /// The driver's refusal of a request that its arena refused too: told there.
+  /// How often the driver had refused this request to the arena before.
+  uint64_t driver_refusals = 0;
+  /// What the arena asked of the driver in the last of these refusals.
+  uint64_t driver_asked_bytes = 0;
+  /// The driver refused it to an arena, which then refused too: the arena's entry tells of it.
   bool told_by_arena = false;
   bool refused_by_run_limit = false;  ///< by `gpupeak run --limit`: the card had room
 
   bool on_host = false;  ///< the host's memory was asked for, not the card's
-  // Of a request that the machine refused (result ENOMEM): the limit that it would have passed, in
-  // words, its bytes and what was used of it. Empty: none is known.
+  // If the machine refused (result ENOMEM): the limit that the request would have exceeded, in
+  // words, the limit's bytes and the bytes used of it. Empty: no limit is known.
   std::string host_limit;
   uint64_t host_limit_bytes = 0, host_limit_used_bytes = 0;
-  bool only_addresses = false;          ///< addresses were asked for, not memory
-  bool for_driver = false;              ///< the driver's own need: how much, nobody says
-  bool figures_are_whole = true;        ///< false: one of many, of which not all is kept
+  bool only_addresses = false;  ///< addresses were asked for, not memory
+  bool for_driver = false;      ///< the driver needed it for itself; how much is not known
+  /// False: there were many failures, and not all is kept of this one.
+  bool figures_are_whole = true;
   bool of_driver_pool = false;          ///< asked of one of the driver's memory pools
   std::vector<ArenaSnapshot> arenas;    ///< of the device
-  std::optional<GrowthSummary> growth;  ///< of what was in use, the largest
+  std::optional<GrowthSummary> growth;  ///< the largest growth in what was in use
   /// What each cause would have made free, largest first; the first one is told as the cause.
   /// Empty: the figures prove none.
   struct Cause {
@@ -360,7 +377,7 @@ struct OutOfMemory {
     uint64_t bytes = 0;
   };
   std::vector<Cause> causes;
-  /// Of kTogether, what is put together.
+  /// For kTogether: the causes that are put together.
   std::vector<Cause> parts;
 };
 
@@ -376,14 +393,14 @@ struct DeviceLedgerSummary {
   std::string source;  ///< "nvml" or "cuMemGetInfo"
   LedgerView at_peak;  ///< the reading nearest to the peak: that with most tracked
   LedgerView at_exit;
-  uint64_t overlaps = 0;            ///< causes of several threads at the same time
-  uint64_t uncertain_readings = 0;  ///< while another thread allocated or read: not used
+  uint64_t overlaps = 0;            ///< causes that several threads had at the same time
+  uint64_t uncertain_readings = 0;  ///< not used, since another thread allocated or read meanwhile
   std::vector<LedgerItem> items;    ///< largest first
   /// Time (ns) and bytes in use: the observed curve.
   std::vector<std::pair<int64_t, uint64_t>> readings;
 };
 
-/// What the driver says of how the device's memory and the host's are one.
+/// What the driver says about how the device's and the host's memory are one.
 struct DeviceMemory {
   bool integrated = false;          ///< the device has none of its own: its memory is the host's
   bool pageable_access = false;     ///< kernels may use what malloc and mmap give
@@ -395,7 +412,7 @@ struct DeviceMemory {
 struct CardLimit {
   uint64_t bytes = 0;       ///< what the program saw as the card's memory
   uint64_t real_bytes = 0;  ///< what the card has
-  std::string card;         ///< that it stands for; empty: none was named
+  std::string card;         ///< the card that it stands for; empty: none was named
 };
 
 struct DeviceSummary {
@@ -406,7 +423,7 @@ struct DeviceSummary {
   Metrics metrics;
   std::optional<DeviceLedgerSummary> ledger;  ///< none: the driver was not asked
   std::optional<DeviceMemory> memory;         ///< none: not known
-  std::optional<CardLimit> limit;             ///< none: it has what it has
+  std::optional<CardLimit> limit;             ///< none: it looks as large as it is
   bool is_integrated() const { return memory && memory->integrated; }
 };
 
@@ -422,22 +439,23 @@ struct RunSummary {
   std::map<std::string, std::string> labels;
 };
 
-/// Whether a log has an end, and which.
+/// How a log ends.
 enum class LogEnd {
   kInOrder,  ///< the process ended, or somebody saw it end by itself
-  kKilled,   ///< by a signal, in the midst of what it did
-  kRunning,  ///< it has none yet
+  kKilled,   ///< a signal ended the process in the midst of what it did
+  kRunning,  ///< it has no end yet: the process runs
   kUnknown,
 };
 
 struct Quality {
   bool exact = true;               ///< figures that are given are exact, or say their error
-  bool only_heap_inexact = false;  ///< all but those that the heap is a part of
-  bool events_lost = false;  ///< what no counter tells may be more, or less where frees were lost
+  bool only_heap_inexact = false;  ///< only figures that the heap is a part of are inexact
+  /// The true figure may be more than one that no counter tells, or less if frees were lost.
+  bool events_lost = false;
   bool log_complete = true;  ///< the process ended by itself and nothing of its log is missing
   LogEnd log_end = LogEnd::kInOrder;
   uint64_t events = 0;         ///< records that were read
-  uint64_t device_events = 0;  ///< of them the driver's
+  uint64_t device_events = 0;  ///< those of the driver
   uint64_t host_events = 0;    ///< the heap's calls, recorded or counted, and mappings
   uint64_t dropped_events = 0;
   uint64_t truncated_stacks = 0;
@@ -446,20 +464,21 @@ struct Quality {
   uint64_t repairs = 0;
   std::vector<std::string> hooks_missing;
   std::vector<Warning> warnings;
-  bool slow_clock = false;     ///< time stamps were taken by a system call's way: dearer, as exact
-  bool heap_not_read = false;  ///< its figures are those that the library has counted
-  /// Of small heap blocks a sample was recorded, at the end one in so many bytes; 0: all were. What
-  /// follows from it has its error beside it.
+  /// Time stamps came from a system call, not from the TSC: dearer, but as exact.
+  bool slow_clock = false;
+  bool heap_not_read = false;  ///< the heap's figures are those that the library counted
+  /// If only a sample of the small heap blocks was recorded: one in so many bytes, at the end; 0:
+  /// all were recorded. Figures that follow from the sample have their error beside them.
   uint64_t heap_sample_bytes = 0;
 };
 
 struct Summary {
   std::string log_path;
   bool confidential = false;          ///< the log's texts are hashes
-  bool names_were_looked_for = true;  ///< in the libraries' files
+  bool names_were_looked_for = true;  ///< names were looked for in the libraries' files
   bool has_uses = false;              ///< the log says when device memory was used
   uint64_t log_bytes = 0;
-  std::string tool_version;  ///< that wrote the log
+  std::string tool_version;  ///< of the gpupeak that wrote the log
   uint32_t log_format = 0;
   RunSummary run;
   std::vector<DeviceSummary> devices;
@@ -475,7 +494,8 @@ struct Summary {
   std::vector<OutOfMemory> oom;
   uint64_t oom_count = 0;            ///< failures in all; oom lists the first ones
   std::vector<Holder> live_at_exit;  ///< device and host, largest first
-  std::vector<Holder> temporaries;   ///< count: blocks freed at once; most first
+  /// Most first; their `count` is of blocks that were freed at once.
+  std::vector<Holder> temporaries;
   Quality quality;
   std::optional<Lowering> lowering;              ///< none: not asked for, or the log cannot tell
   std::optional<WholeRun> whole_run;             ///< none: it is of this process alone
@@ -489,8 +509,8 @@ struct Summary {
   }
 };
 
-/// How far a metric may be off that is an estimate from a sample of the heap; none: it is exact, or
-/// not there.
+/// The error of a metric that is an estimate from a sample of the heap; none: it is exact, or not
+/// there.
 std::optional<uint64_t> error_of(const Summary& summary, std::string_view metric);
 
 }  // namespace gpupeak::collector

@@ -10,7 +10,7 @@
 namespace gpupeak::collector {
 
 std::string pack_summary(const Summary& summary);
-/// nullopt for bytes that are no summary, whole.
+/// nullopt if the bytes are not one whole summary.
 std::optional<Summary> unpack_summary(std::string_view bytes);
 
 }  // namespace gpupeak::collector

@@ -1,9 +1,10 @@
-// The fields of a Summary and of all that it consists of, in the order of their declaration: what
-// packs, writes and reads them asks here. `io` is one of those; it gets the names, then the fields.
+// The fields of a Summary and of all its parts, in the order of their declaration. Everything that
+// packs, writes or reads them asks here. `io` packs, writes or reads; it gets the names, then the
+// fields.
 //
 //   each_field(io, tag_share)   io("name, bytes, count", name, bytes, count)
 //
-// JSON has these names (summary_json.h says where it is otherwise).
+// JSON has these names, unless summary_json.h says otherwise.
 #pragma once
 
 #include <concepts>
@@ -14,11 +15,12 @@
 
 namespace gpupeak::collector {
 
-/// To write a value its fields are read, to read one they are written: one list of them for both.
+/// T is Of, const or not: a writer reads the fields of a value, a reader sets them, and one list
+/// serves both.
 template <typename T, typename Of>
 concept Any = std::same_as<std::remove_const_t<T>, Of>;
 
-/// "name, bytes, count" one by one.
+/// Gives the names in "name, bytes, count" one by one.
 class FieldNames {
  public:
   explicit constexpr FieldNames(std::string_view names) : rest_(names) {}
@@ -32,8 +34,8 @@ class FieldNames {
   std::string_view rest_;
 };
 
-// A structured binding names all fields of a class, so that one that is added later must be added
-// here, or nothing compiles.
+// A structured binding names all fields of a class: a field that is added later must be added here,
+// or nothing compiles.
 #define GPUPEAK_FIELDS(Class, ...)                    \
   void each_field(auto& io, Any<Class> auto& value) { \
     auto& [__VA_ARGS__] = value;                      \
@@ -110,7 +112,7 @@ void each_field(auto& io, Any<Summary> auto& value) {
          log_format, run, devices, metrics, grouped_by, peaks, phases, growth, arenas, marks,
          mark_count, rules, oom, oom_count, live_at_exit, temporaries, quality, lowering, whole_run,
          driver_pools] = value;
-  static_cast<void>(whole_run);  // other logs' as well: it is made anew
+  static_cast<void>(whole_run);  // it is of other logs as well, and is made anew
   io("", log_path, confidential, names_were_looked_for, has_uses, log_bytes, tool_version,
      log_format, run, devices, metrics, grouped_by, peaks, phases, growth, arenas, marks,
      mark_count, rules, oom, oom_count, live_at_exit, temporaries, quality, lowering, driver_pools);

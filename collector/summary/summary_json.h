@@ -1,14 +1,15 @@
-// What JSON has of a Summary, described once for its writer (collector/write/write_json.cc) and its
-// reader (collector/analyze/load_summary.cc). docs/summary.schema.json says what each key means.
+// Which fields of a Summary JSON has, described once for its writer (collector/write/write_json.cc)
+// and its reader (collector/analyze/load_summary.cc). docs/summary.schema.json says what each key
+// means.
 //
-// A class without a json_fields() of its own has all its fields, by their names (summary_fields.h).
+// A class without a json_fields() has all its fields in JSON, by their names (summary_fields.h).
 // `io` is the writer or the reader:
 //
 //   io("bytes, count", bytes, count)   keys and fields; an optional without a value is null
-//   io.if_any("api", api)              no key for what is empty, zero, false or none
-//   io.or_null("module", module)       null for what is empty, or where the last argument says so
+//   io.if_any("api", api)              no key if it is empty, zero, false or none
+//   io.or_null("module", module)       null if it is empty, or if the last argument is true
 //   io.in("tool", fields)              an object of its own
-//   io.only_written(fields)            nothing that compares summaries needs it
+//   io.only_written(fields)            not read, since nothing that compares summaries needs it
 #pragma once
 
 #include <map>
@@ -197,7 +198,7 @@ void json_fields(auto& io, const OutOfMemory& oom) {
   io("pools", oom.arenas);
 }
 
-/// A row of a Lowering, which says of what it is one.
+/// A row of a Lowering, and the Lowering that it belongs to.
 struct LoweringRow {
   const Lowering& of;
   const Lowering::Row& row;
@@ -211,7 +212,7 @@ void json_fields(auto& io, const LoweringRow& value) {
      exact ? std::optional(row.least_bytes) : std::nullopt, row.least_bytes, row.most_bytes,
      row.time_ns);
 }
-/// None: nothing was tried.
+/// nullopt: nothing was tried.
 inline std::optional<std::vector<LoweringRow>> rows_of(const std::optional<Lowering>& lowering) {
   if (!lowering || lowering->untried_requests > 0) return std::nullopt;
   std::vector<LoweringRow> rows;
@@ -270,7 +271,7 @@ void json_fields(auto& io, const WholeRun::MemoryKill& kill) {
   io("kills, started_process, likely", kill.kills, kill.started_process, kill.likely);
 }
 
-/// `summary`: what `run` is a part of.
+/// `summary`: the one that `run` is a part of.
 void whole_run_fields(auto& io, Any<WholeRun> auto& run, const Summary& summary) {
   io("log", run.log);
   io.only_written(
@@ -287,7 +288,7 @@ void json_fields(auto& io, const ResidentCause& cause) {
   io("cause, bytes", cause.text, cause.bytes);
 }
 
-/// Of the metrics that are estimates.
+/// The errors of the metrics that are estimates, bytes.
 inline std::map<std::string, uint64_t> metric_errors(const Summary& summary) {
   std::map<std::string, uint64_t> errors;
   for (const auto& [name, value] : summary.metrics) {

@@ -14,7 +14,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMostRuns = 10'000;
-/// How far a curve is followed.
+/// A curve is followed for so many steps.
 constexpr size_t kMostSteps = 100'000;
 constexpr size_t kLeastPoints = 3;
 constexpr double kRounding = 2 << 20;
@@ -35,7 +35,7 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-/// The least difference of two values that follow each other.
+/// The least difference of neighboring values; 0: not all are numbers.
 double step_of(const std::vector<std::string>& values) {
   std::set<double> numbers;
   for (const std::string& value : values) {
@@ -64,12 +64,13 @@ bool fits_into(const SweepRun& run, const SweepCapacity& capacity) {
   return fit_into(bounds, capacity.least, capacity.most).fit == Fit::kFits;
 }
 
-/// How much beyond the lower bound is counted with, as a multiple of the most that was seen. Of 114
-/// random trainings at 522 capacities no value was too large with 1, and eight with 0.8.
+/// How much more than the most that was seen beyond the lower bound is reckoned with. Of 114 random
+/// trainings at 522 capacities no value was too large with 1, and eight with 0.8.
 constexpr double kBeyondSeen = 1.25;
 
-/// Where PyTorch's pool was simulated in all runs: what they need beyond the lower bound, as a part
-/// of it. That scatters, since it goes by which block lies where, but hardly grows.
+/// If PyTorch's pool was simulated in all runs: what they need beyond the lower bound, as a part of
+/// that bound. It depends on which block lies where, so it scatters, but it hardly grows with the
+/// value.
 std::optional<double> excess_of(const std::vector<const SweepRun*>& runs) {
   double excess = 0;
   for (const SweepRun* run : runs) {
@@ -82,8 +83,8 @@ std::optional<double> excess_of(const std::vector<const SweepRun*>& runs) {
   return kBeyondSeen * excess;
 }
 
-/// By more than it scatters, and at the last value still. Else its slope is what pages were rounded
-/// by, and would lead to values that nobody meant.
+/// Whether it grows by more than it scatters, and still does at the last value. Else its slope
+/// comes from rounding to pages, and would lead to absurd values.
 bool grows(const Curve& curve, double first, double last) {
   const double least = std::max(kRounding, 2 * curve.error());
   return curve.at(last) - curve.at(first) > least && curve.slope() + 2 * curve.square() * last > 0;
@@ -282,13 +283,13 @@ SweepPrediction predict(const std::vector<const SweepRun*>& runs, double step,
     return prediction;
   }
   std::optional<double> first, too_large;
-  std::set<double> fits, above;  // of those that were run
+  std::set<double> fits, above;  // values of runs that fit, and of runs that do not
   double largest_run = 0;
   for (const SweepRun* run : runs) {
     const double x = first_number(*run);
-    // What ran out of memory on this card says nothing of a larger one.
+    // A run out of memory on this card says nothing about a larger card.
     const bool here = run->card_bytes == 0 || capacity.most <= run->card_bytes;
-    // One that was refused memory and went on fits for want of any better.
+    // A run that was refused memory and went on with less counts as too large as well.
     const bool ran_out =
         run->status == SweepStatus::kOutOfMemory || run->status == SweepStatus::kRefused;
     const bool too_much = is_measured(*run) ? !fits_into(*run, capacity) : ran_out && here;
@@ -305,7 +306,7 @@ SweepPrediction predict(const std::vector<const SweepRun*>& runs, double step,
     prediction.why = "no run was measured";
     return prediction;
   }
-  // One that fits beyond one that does not is not believed.
+  // A run that fits above one that does not is not believed.
   const double end = too_large.value_or(HUGE_VAL);
   for (const double x : fits) {
     if (x < end) prediction.largest = x;

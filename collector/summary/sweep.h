@@ -1,5 +1,6 @@
-// Runs of one program with different values of its parameters: what each needed of a GPU, the curve
-// of that, and the largest value that a capacity is enough for. `gpupeak sweep` makes the runs.
+// Runs of one program with different values of its parameters: what each run needed of a GPU, a
+// curve through these needs, and the largest value that fits a capacity. `gpupeak sweep` makes the
+// runs.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,17 @@
 
 namespace gpupeak::collector {
 
-/// One of -P: its name and its values as they are typed.
+/// A parameter (-P): its name, and its values as they are typed.
 struct SweepParameter {
   std::string name;
   std::vector<std::string> values;
-  double step = 0;  ///< between values that are asked about; 0: not all values are numbers
+  double step = 0;  ///< between the values of a prediction; 0: not all values are numbers
 };
 /// "batch=1,2,4,8", "batch=8:64:8" (both ends), "batch=1:4". Throws UsageError.
 SweepParameter parse_parameter(const std::string& text);
-/// The number that a value is; none: it is none.
+/// The value as a number; none: it is not a number.
 std::optional<double> number_of(const std::string& value);
-/// As it is typed.
+/// The number as one types it.
 std::string number_text(double number);
 
 /// A value for each parameter, in their order.
@@ -34,20 +35,20 @@ using SweepValues = std::vector<std::string>;
 std::vector<SweepValues> combinations(const std::vector<SweepParameter>& parameters);
 /// "batch=4, length=128".
 std::string values_text(const std::vector<SweepParameter>& parameters, const SweepValues& values);
-/// The command with {name} replaced. Throws UsageError if a parameter is in no word.
+/// The command with {name} replaced. Throws UsageError if no word has one of the parameters.
 std::vector<std::string> command_for(const std::vector<std::string>& command,
                                      const std::vector<SweepParameter>& parameters,
                                      const SweepValues& values);
-/// Whether `values` are at least as large as `other` in each parameter, and equal where that is no
-/// number: what did not fit there does not fit here.
+/// Whether `values` are at least as large as `other` in each parameter, and equal where it is no
+/// number. Then what did not fit with `other` does not fit with `values`.
 bool is_no_smaller(const SweepValues& values, const SweepValues& other);
 
 enum class SweepStatus {
   kDone,
   kOutOfMemory,
-  kRefused,  ///< went on with less than it had asked for
+  kRefused,  ///< it was refused memory and went on with less
   kFailed,
-  kNotRun,  ///< no smaller than one that ran out of memory
+  kNotRun,  ///< its values are no smaller than those of a run that was out of memory
 };
 /// As JSON has them: "done", "out_of_memory" …
 std::string_view sweep_status_name(SweepStatus status);
@@ -56,18 +57,18 @@ struct SweepRun {
   static constexpr int32_t kHostMemory = -1;
   SweepValues values;
   SweepStatus status = SweepStatus::kNotRun;
-  bool from_before = false;  ///< its log was there
+  bool from_before = false;  ///< its log was there before this sweep
   bool for_check = false;    ///< made by --verify
   std::optional<int> exit_code;
-  std::string why;          ///< of what is left out
+  std::string why;          ///< why it is left out, was not run or has no upper bound
   std::string log, output;  ///< files; empty: none
-  int32_t device = 0;       ///< of several the one that needs most; kHostMemory: it is about that
+  int32_t device = 0;       ///< of several devices the one that needs most; or kHostMemory
   std::string device_name;
-  uint64_t card_bytes = 0;  ///< of the card, or what there is of the host's; 0: not known
+  uint64_t card_bytes = 0;  ///< of the card, or of the host; 0: not known
   uint64_t peak_bytes = 0;  ///< tracked
-  /// Bounds of what it needs (fit.h), without and with a margin for the capacity that is asked for.
+  /// Bounds of what it needs (fit.h), the upper one with the margin for the card that is asked for.
   std::optional<uint64_t> least_bytes, most_bytes;
-  std::vector<FitRange> unsure;  ///< FitBounds'; others fit
+  std::vector<FitRange> unsure;  ///< capacities as in FitBounds: others fit
   std::vector<TagShare> tags;    ///< of the peak
   double seconds = 0;
 };
@@ -82,27 +83,27 @@ std::vector<SweepGroup> groups_of(const std::vector<SweepRun>& runs);
 std::vector<const SweepRun*> runs_of(const std::vector<SweepRun>& runs, const SweepGroup& group);
 
 struct SweepCapacity {
-  uint64_t least = 0, most = 0;  ///< as Card has them; one figure: equal
+  uint64_t least = 0, most = 0;  ///< as in Card; equal if one figure was asked for
   std::string name;              ///< "T4", "24 GiB"
 };
 
 struct SweepPrediction {
-  std::optional<double> largest;  ///< fits
-  bool was_run = false;           ///< at `largest`: it is no prediction any more
-  bool next_was_run = false;      ///< one step above: does not fit, or not surely
-  /// Between `largest` and this a run would tell: the pools might do with less.
+  std::optional<double> largest;  ///< the largest value that fits
+  bool was_run = false;           ///< there was a run with `largest`: it is no prediction
+  bool next_was_run = false;  ///< there was a run one step above: it does not fit, or not surely
+  /// Values from `largest` to this may fit, since the pools might do with less: a run would tell.
   std::optional<double> may_fit;
-  bool beyond = false;  ///< more than was looked at
-  std::string why;      ///< nothing is predicted, or not beyond what was run
+  bool beyond = false;  ///< larger values may fit as well: nothing is predicted beyond the runs
+  std::string why;      ///< why nothing is predicted, or nothing beyond the runs
 };
-/// On the safe side: `largest` goes by the upper end of the curve's error.
+/// On the safe side: `largest` follows the upper end of the curve's error.
 SweepPrediction predict(const std::vector<const SweepRun*>& runs, double step,
                         const SweepCapacity& capacity);
 
-/// A curve for each tag and for the whole, by name; "" is the peak. Tags that are not in all runs
-/// count as 0 there.
+/// A curve for each tag, by name; "" is the curve of the whole peak. A tag counts as 0 in runs that
+/// do not have it.
 std::map<std::string, Curve> tag_curves(const std::vector<const SweepRun*>& runs);
-/// The curve of what the runs need at most.
+/// The curve of the upper bounds of what the runs need.
 std::optional<Curve> need_curve(const std::vector<const SweepRun*>& runs);
 
 }  // namespace gpupeak::collector

@@ -68,7 +68,7 @@ void Judge::not_seen() {
   verdict_.rows = process_rows(run, kMaxProcesses, style_);
 }
 
-/// Since an attach, or within the windows in which the heap was recorded.
+/// Says what has grown since an attach, or within the windows in which the heap was recorded.
 void Judge::growth_since() {
   const std::optional<uint64_t> device = metric(summary_.metrics, "device.growth_bytes"),
                                 most = metric(summary_.metrics, "device.growth_peak_bytes"),
@@ -135,7 +135,7 @@ std::vector<FailureGroup> Judge::failure_groups(bool probes) const {
 void Judge::failures() {
   const std::vector<FailureGroup> groups = failure_groups(false);
   if (groups.empty()) return;
-  // The one that the program could not live with is the last.
+  // The last one is the failure that the program could not live with.
   const FailureGroup& group = groups.back();
   const OutOfMemory& oom = *group.last;
   const DeviceSummary* where = device(oom.device);
@@ -156,7 +156,7 @@ void Judge::failures() {
   say(std::move(text), true);
   if (!of_memory) return;
   say("why: " + why_text(oom, style_));
-  // What everybody knows need not be said on the first screen.
+  // The first screen does not say what everybody knows.
   const bool plain =
       !oom.causes.empty() && (oom.causes.front().cause == FailureCause::kFull ||
                               oom.causes.front().cause == FailureCause::kLargerThanCard);
@@ -247,11 +247,11 @@ std::vector<FailureGroup> fold_failures(const Summary& summary) {
     uint64_t count = 1;
     if (known != groups.end()) {
       count += known->count;
-      groups.erase(known);  // the order is that of the last ones
+      groups.erase(known);  // the order is that of the last failures
     }
     groups.push_back({&oom, count});
   }
-  // The last ones are told first: what found no memory before what asked for nonsense.
+  // The last group is told first: failures for want of memory come before senseless requests.
   std::stable_partition(groups.begin(), groups.end(),
                         [](const FailureGroup& group) { return !found_no_memory(*group.last); });
   return groups;

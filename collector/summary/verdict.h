@@ -1,5 +1,5 @@
 // What came of a run, in a few sentences: how much, who, why, what next. The first screen, the
-// report and the page begin with it.
+// report and the page begin with them.
 //
 // in    a Summary
 // out   "peak 70.0 GiB of 80.0 GiB on GPU 0 at +3.20 s, in step"
@@ -15,12 +15,13 @@
 
 namespace gpupeak::collector {
 
-/// Failed allocations that are alike: a program that asks again after it has given memory back
-/// (PyTorch does) is told of once, with the last of them.
+/// Failed allocations that are alike. A program may ask again after it has given memory back
+/// (PyTorch does): this is told once, by the last failure.
 struct FailureGroup {
   const OutOfMemory* last;
   uint64_t count;
 };
+/// By their last failures, in the order of time; those for want of memory come last.
 std::vector<FailureGroup> fold_failures(const Summary& summary);
 
 struct Verdict {
@@ -28,8 +29,8 @@ struct Verdict {
     std::string text;
     bool alarm = false;
   };
-  /// A part of the card. What it holds comes first, then what the driver and others have, then what
-  /// is free.
+  /// A part of the card's memory. What the peak holds comes first, then what the driver and others
+  /// have, then what is free.
   struct Part {
     std::string name;
     uint64_t bytes;
@@ -38,25 +39,26 @@ struct Verdict {
   struct Step {
     std::string command;
     std::string why;    ///< "by layer"; empty: the command says it
-    bool page = false;  ///< not to be offered where the command was built without the page
+    bool page = false;  ///< offered only if the command was built with the page
   };
 
   std::vector<Sentence> sentences;  ///< losses and failures first
-  std::vector<std::string> rows;    ///< of a run of several processes: who they were
-  const DeviceSummary* device;      ///< the one that it is about: that with the largest peak
-  std::vector<Part> bar;            ///< adds up to the card's memory; empty: that is not known
-  std::vector<std::string> hints;   ///< what the log says of the peak beyond its holders
+  std::vector<std::string> rows;    ///< the processes, if the run had several
+  /// The verdict is about this one: that with the largest peak; nullptr: none was used.
+  const DeviceSummary* device;
+  std::vector<Part> bar;           ///< adds up to the card's memory; empty: this is not known
+  std::vector<std::string> hints;  ///< what the log says of the peak beyond its holders
   std::vector<Step> next;
   std::string facts;     ///< of the run: how long, how it ended, what was recorded
   std::string warnings;  ///< "2 warnings: GP007, GP023"; empty: none
 };
 
-/// What it points to lives in `summary`.
+/// The verdict points into `summary`.
 Verdict verdict_of(const Summary& summary, const TextStyle& style);
-/// A path for a shell to take back.
+/// The path as a shell takes it.
 std::string quoted(const std::string& path);
 inline constexpr size_t kBarColumns = 32;
-/// The bar's parts in `columns` characters, each that is not empty in one at least.
+/// The bar's parts in `columns` characters; each part that is not empty has at least one.
 std::string bar_text(const std::vector<Verdict::Part>& parts, size_t columns);
 /// "weights 456 MiB · context and code 620 MiB · free 77.5 GiB".
 std::string bar_legend(const std::vector<Verdict::Part>& parts, const TextStyle& style);

@@ -106,7 +106,7 @@ std::string bar_text(const std::vector<Verdict::Part>& parts, size_t columns) {
   size_t used = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const double share = static_cast<double>(parts[i].bytes) / static_cast<double>(whole);
-    const size_t later = parts.size() - 1 - i;  // each needs a place
+    const size_t later = parts.size() - 1 - i;  // each of the later parts needs a place
     size_t cells =
         std::max<size_t>(1, static_cast<size_t>(share * static_cast<double>(columns) + 0.5));
     const size_t room = columns > used + later ? columns - used - later : 1;

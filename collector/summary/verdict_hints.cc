@@ -24,7 +24,7 @@ void Judge::hints() {
   uint64_t temporary = 0;
   int64_t longest = 0;
   uint64_t listed = 0, unnamed = 0;
-  std::map<std::string, uint64_t> by_module;  // of what has no names
+  std::map<std::string, uint64_t> by_module;  // of code without names
   for (const Holder& holder : peak_->holders) {
     listed += holder.bytes;
     if (holder.has_no_name()) {

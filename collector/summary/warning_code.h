@@ -10,7 +10,7 @@
 
 namespace gpupeak::collector {
 
-/// 7 of "GP007"; 0: it is no code.
+/// 7 for "GP007"; 0: the text is no code.
 constexpr uint16_t warning_number(std::string_view text) {
   constexpr size_t kDigits = 3;
   if (text.size() != 2 + kDigits || !text.starts_with("GP")) return 0;
@@ -22,7 +22,7 @@ constexpr uint16_t warning_number(std::string_view text) {
   return static_cast<uint16_t>(number);
 }
 
-/// May have a number that is in no row: a newer gpupeak wrote the report that it is read from.
+/// A code may be in no row: a newer gpupeak wrote the report from which it is read.
 enum class WarningCode : uint16_t {
   kNone = 0,
 #define GPUPEAK_WARNING(code, name, inexact, no_bound) k##name = warning_number(#code),
@@ -34,8 +34,7 @@ enum class WarningCode : uint16_t {
 enum class Inexact : uint8_t { kNone, kHeap, kAll, kLost };
 Inexact inexact_by(WarningCode code);
 
-/// Whether what a device needs is at least, or at most, what its bounds say: both do without a
-/// warning.
+/// Whether the lower, or the upper, bound of what a device needs still holds with this warning.
 bool keeps_lower_bound(WarningCode code);
 bool keeps_upper_bound(WarningCode code);
 

@@ -1,4 +1,4 @@
-// What a change is called, and what a peak would be with it, for people and for JSON.
+// What a change is called, and what a peak would be with the change, for people and for JSON.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ std::string_view setting_text(PoolSetting setting);
 /// "without 'Conv*', PyTorch with expandable segments".
 std::string changes_text(const Changes& changes);
 
-/// "1.12 GiB to 1.14 GiB"; one figure where it is exact, "about" that where the two read alike.
+/// "1.12 GiB to 1.14 GiB"; one figure if it is exact; "about" and one figure if both read alike.
 /// `most`: none: not known.
 std::string bounds_text(uint64_t least, const std::optional<uint64_t>& most,
                         const TextStyle& style);
-/// What it gains: "−11.2 %", by the larger bound.
+/// The change of the peak: "−11.2 %", by the larger bound.
 std::string gain_text(uint64_t before, uint64_t least, const std::optional<uint64_t>& most);
 
 }  // namespace gpupeak::collector

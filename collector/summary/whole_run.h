@@ -14,14 +14,15 @@ namespace gpupeak::collector {
 struct WholeRun {
   /// What the run's processes held at once.
   struct Sum {
-    std::string node;                    ///< whose; empty: the run was on one
+    std::string node;                    ///< where it was; empty: the run was on one node
     std::string name;                    ///< for people: "GPU 0 (H200)", "all GPUs", "host"
     std::string uuid;                    ///< of a GPU; empty: not known
-    std::optional<int32_t> ordinal;      ///< of a GPU: as the first process numbers it that uses it
+    std::optional<int32_t> ordinal;      ///< of a GPU: its number in the first process that uses it
     uint64_t total_bytes = 0;            ///< of the GPU; 0: not known
     std::optional<uint64_t> peak_bytes;  ///< none: not measured of all
-    std::optional<uint64_t> error_bytes;         ///< so much less it may have been; none: not known
-    std::optional<uint64_t> sum_of_peaks_bytes;  ///< of the processes' own
+    /// The peak may have been less by so much; none: not known.
+    std::optional<uint64_t> error_bytes;
+    std::optional<uint64_t> sum_of_peaks_bytes;  ///< the sum of the processes' own peaks
     int64_t peak_time_ns = 0;                    ///< since the first process's start
   };
   /// What a process held of a GPU.
@@ -29,10 +30,10 @@ struct WholeRun {
     size_t device = 0;  ///< index into devices
     uint64_t peak_bytes = 0;
     std::optional<uint64_t> at_peak_bytes;  ///< when the run held most of it; none: not known
-    Metrics metrics;                        ///< its own of this GPU
+    Metrics metrics;                        ///< the process's own, of this GPU
   };
   struct Process {
-    std::string log;  ///< as any verb takes it
+    std::string log;  ///< as a verb takes it
     uint32_t pid = 0;
     std::optional<int32_t> rank;
     std::string program;   ///< file name; empty: not known
@@ -42,9 +43,10 @@ struct WholeRun {
     std::vector<OfDevice> devices;
     std::optional<uint64_t> device_peak_bytes;  ///< of all its GPUs together; none: it used none
     std::optional<uint64_t> host_peak_bytes, rss_peak_bytes;  ///< none: not measured
-    std::optional<uint64_t> heap_peak_bytes;  ///< usable, as it counted itself; none: it did not
-    bool forked = false;                      ///< then these are what came since the fork
-    std::string holder;                       ///< of the most at its peak; empty: nobody looked
+    /// Usable bytes, as it counted itself; none: it did not.
+    std::optional<uint64_t> heap_peak_bytes;
+    bool forked = false;  ///< the host's figures are of what came since the fork
+    std::string holder;   ///< the site that held most at its peak; empty: nobody looked
     uint64_t holder_bytes = 0;
     bool exact = true, events_lost = false, complete = true;  ///< as Quality has them
     std::string losses;                                       ///< as losses_text() says
@@ -70,34 +72,36 @@ struct WholeRun {
     uint32_t pid = 0;
     std::string program;
     std::string log;                    ///< as any verb takes it; empty: it has none so far
-    std::string why;                    ///< it will never have one; empty: not known
+    std::string why;                    ///< why it will never have one; empty: not known
     std::optional<uint64_t> rss_bytes;  ///< when the report was made
   };
   struct MemoryKill {
-    bool likely = false;       ///< by signs alone
-    uint64_t limit_bytes = 0;  ///< 0: of the node
+    bool likely = false;       ///< concluded from signs alone
+    uint64_t limit_bytes = 0;  ///< of the cgroup; 0: of the node, or of a cgroup above
     std::string cgroup;        ///< empty: the node
     uint64_t kills = 0;
     bool started_process = false;
   };
 
-  std::string log;                 ///< of the started process, which stands for the run
-  std::vector<Process> processes;  ///< by what they held of GPUs, then of the host; `started` last
-  size_t lead = 0;                 ///< whose Summary this is a part of
+  std::string log;  ///< of the started process, which stands for the run
+  /// By what they held of GPUs, then of the host; a started one without a GPU last.
+  std::vector<Process> processes;
+  size_t lead = 0;  ///< index of the process whose Summary this is a part of
   std::vector<Sum> devices;
-  std::optional<Sum> all_devices;         ///< none: there is one at most, or several nodes
+  std::optional<Sum> all_devices;         ///< none: there is one GPU at most, or several nodes
   std::optional<Sum> host;                ///< none: nobody looked
   std::vector<NotRecorded> not_recorded;  ///< those that used a GPU first
-  /// Of a process that had ended before anybody saw what it held; none: there is no such.
+  /// The RSS of a process that ended before anybody saw what it held; none: there is none.
   std::optional<uint64_t> unseen_rss_bytes;
   std::vector<StillRunning> still_running;
   std::optional<MemoryKill> memory_kill;
-  /// The run's: peaks of the sums above, counts added up, and of what has no sum the largest
-  /// process's. Where not every process was read in full: what was seen from outside alone.
+  /// The metrics of the run: the peaks of the sums above, counts added up, and where there is no
+  /// sum the figure of the largest process. If not every process was read in full: only what was
+  /// seen from outside.
   Metrics metrics;
-  size_t lost_logs = 0;      ///< that the record names and that are not there
-  bool is_recorded = false;  ///< `run` has told what it saw; else nobody looked for others
-  bool watched = false;      ///< it looked for processes without a log
+  size_t lost_logs = 0;      ///< logs that the run's record names and that are not there
+  bool is_recorded = false;  ///< `run` has written what it saw; else nobody looked for others
+  bool watched = false;      ///< `run` looked for processes without a log
 
   bool has_several() const { return processes.size() > 1; }
   size_t gpu_processes() const {

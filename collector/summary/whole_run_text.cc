@@ -10,7 +10,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Of a process without a log and without a GPU: as much as this is worth a word.
+/// A process without a log and a GPU is mentioned if it had this many bytes.
 constexpr uint64_t kWorthWords = 16 << 20;
 constexpr size_t kMostNamed = 4;
 
@@ -55,17 +55,17 @@ uint64_t mapped_bytes(const WholeRun::Process& process) {
   return metric(process.metrics, "host.kind.mmap_anon.peak_bytes").value_or(0);
 }
 
-/// Of its heap and its mappings what was resident, where that is known: what is only reserved heads
-/// no list.
+/// What was resident of its heap and mappings, if that is known: reserved memory alone does not
+/// bring a process to the top of a list.
 uint64_t held_bytes(const WholeRun::Process& process) {
   const uint64_t asked_for = process.heap_peak_bytes.value_or(0) + mapped_bytes(process);
   return std::min(asked_for, process.rss_peak_bytes.value_or(asked_for));
 }
 
-/// What a process has in its heap, as it counted itself, and in mappings where that is worth words.
+/// A process's heap, as it counted itself, and its mappings if they are worth words.
 std::string heap_text(const WholeRun::Process& process, const TextStyle& style) {
   const uint64_t heap = process.heap_peak_bytes.value_or(0), mapped = mapped_bytes(process);
-  constexpr uint64_t kNothing = 64;  // beside the other, as a part of it
+  constexpr uint64_t kNothing = 64;  // a 64th of the other is not worth words
   std::string text;
   if (mapped < kWorthWords || heap > mapped / kNothing) text = size_text(heap, style) + " of heap";
   if (mapped >= kWorthWords || mapped > heap)
@@ -76,7 +76,7 @@ std::string heap_text(const WholeRun::Process& process, const TextStyle& style) 
   return text;
 }
 
-/// Of processes that go on, where what they record from here on is read.
+/// Which processes still run, and where their logs can be read.
 std::vector<std::string> running_lines(const WholeRun& run, const TextStyle& style) {
   std::vector<std::string> lines;
   for (const WholeRun::StillRunning& process : run.still_running) {
@@ -95,7 +95,8 @@ bool is_still_running(const WholeRun& run, uint32_t pid) {
                      [pid](const auto& process) { return process.pid == pid; });
 }
 
-/// Of a run without a GPU: those that held what is worth words, next to the largest.
+/// For a run without a GPU: processes that held a good part of what the largest one did, largest
+/// first.
 std::vector<const WholeRun::Process*> largest_of_host(const WholeRun& run) {
   constexpr uint64_t kShare = 8;
   std::vector<const WholeRun::Process*> order;
@@ -109,7 +110,7 @@ std::vector<const WholeRun::Process*> largest_of_host(const WholeRun& run) {
   return order;
 }
 
-/// What the processes had resident together, at least: one of them may have had more when nobody
+/// What the processes had resident together, at least: one process may have had more when nobody
 /// looked at all of them. None: nobody looked.
 std::optional<uint64_t> resident_together(const WholeRun& run) {
   std::optional<uint64_t> bytes = metric(run.metrics, "host.pss.peak_bytes");
@@ -128,7 +129,7 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
     return a->rss_peak_bytes > b->rss_peak_bytes;
   });
   std::string text = "host: ";
-  // What a parent has freed or left behind by its end no curve has, while a child still holds it.
+  // No curve has what a parent freed, or left at its end, while a child still held it.
   const bool forked = std::any_of(run.processes.begin(), run.processes.end(),
                                   [](const auto& process) { return process.forked; });
   if (run.host && run.host->peak_bytes)
@@ -151,7 +152,7 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
   return text;
 }
 
-/// Where what it records is read.
+/// Where its log can be read, or why there is none.
 std::string log_text(const WholeRun::StillRunning& process) {
   if (!process.log.empty())
     return "its log goes on, and is read by gpupeak report " + quoted(process.log);
@@ -257,7 +258,7 @@ std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
   uint64_t largest = 0;
   for (const WholeRun::Process& process : run.processes)
     largest = std::max(largest, held_bytes(process));
-  // Of processes that were gone before anybody looked, what was seen is no answer.
+  // For processes that were gone before anybody looked, what was seen is no answer.
   if (users == 0 && run.has_several() && pss.value_or(0) > largest / 2) {
     return fmt::format("peak {} or more resident, of {} processes together, shared pages once",
                        size_text(*resident_together(run), style), grouped(run.processes.size()));
