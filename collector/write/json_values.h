@@ -22,8 +22,8 @@ inline Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
-/// A run's labels. Keys are appended without a search for equal ones, which would take time with
-/// the square of their number.
+/// A run's labels. Keys are appended without a search for equal ones, which would take quadratic
+/// time.
 inline Json labels_json(const std::map<std::string, std::string>& labels) {
   Json json = Json::object();
   auto& entries = json.get_ref<Json::object_t&>();
@@ -32,7 +32,7 @@ inline Json labels_json(const std::map<std::string, std::string>& labels) {
 }
 
 Json frame_json(const Frame& frame);
-/// What a site's title is made of.
+/// The parts of a site's title.
 Json parts_json(const std::vector<SitePart>& parts);
 Json holder_json(const Holder& holder);
 Json holders_json(const std::vector<Holder>& holders);

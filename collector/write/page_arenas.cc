@@ -108,8 +108,9 @@ class PageArenas {
     return flat;
   }
 
-  /// Of each block that blocks() has: -1: not known; 0: not seen used; else 1, and when: first,
-  /// since the block's first step, then last and the longest while without use, since the first.
+  /// For each block in blocks(): -1 (not known), 0 (not seen used), or 1 and four times in ns: the
+  /// first use since the block's first step; since the first use, the last one and the begin of the
+  /// longest while without use; the length of that while.
   Json uses() const {
     Json flat = Json::array();
     for (size_t i = 0; i < history_.blocks.size(); ++i) {

@@ -1,4 +1,4 @@
-// The inside of arenas, as a page has it.
+// The inside of arenas over time, as JSON for a page.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@
 namespace gpupeak::collector {
 
 /// null without arenas. Each list is one row of numbers: the fields below, then those of the next
-/// piece. Steps and times are differences from the one before, addresses are relative to `base`.
+/// entry. Steps and times are differences from the entry before, addresses are relative to `base`.
 ///
 ///   segments   arena, address, bytes, captured, first step, steps
 ///   blocks     segment (-1 - arena: in none), address in it, bytes, row, first step, steps
+///   uses       for each block: -1 (not known), 0 (not seen used), or 1 and four times in ns
 ///   several    step, arena, address, span, bytes, count
 ///   holes      step, arena, largest, below the largest block, below the largest refused request,
 ///              segments left out, their bytes
 ///   levels     step, arena, in use, reserved (both: difference from the level before)
 ///
-/// `string`: gives a text's number.
+/// `string` gives the number of a text.
 Json page_arenas(const ArenaHistory& history, const TimeSeries& times,
                  const std::function<uint32_t(const std::string&)>& string);
 

@@ -17,8 +17,8 @@ namespace {
 constexpr int kLinesAround = 4;
 constexpr size_t kMostFiles = 100, kMostText = 256 << 10;
 
-/// Whether the log was made here: a file of another machine or container may have another file's
-/// name here.
+/// Whether the log was made here: on another machine or in another container this name may be of
+/// another file.
 bool is_of_this_machine(const Profile& profile) {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
@@ -80,7 +80,7 @@ const PageSource::Place* PageSource::place_of(const Call& call) const {
   return places_[call.place].line > 0 ? &places_[call.place] : nullptr;
 }
 
-/// A stack counts once for a line, however many of its frames are there.
+/// A stack counts once for a line, however many of its frames are on that line.
 std::vector<uint64_t> PageSource::bytes_of_places(const std::vector<Contribution>& held) const {
   std::vector<uint64_t> bytes(places_.size());
   std::vector<size_t> last(places_.size());
@@ -94,7 +94,8 @@ std::vector<uint64_t> PageSource::bytes_of_places(const std::vector<Contribution
   return bytes;
 }
 
-/// When these modules were last written; none: one of them is not here any more as it ran.
+/// The earliest time at which modules of this name were written; none: one of them is not here as
+/// it ran.
 std::optional<int64_t> PageSource::written_ns(const std::string& module) const {
   std::optional<int64_t> first;
   const std::vector<Module>& modules = profile_.definitions().modules();
@@ -107,8 +108,8 @@ std::optional<int64_t> PageSource::written_ns(const std::string& module) const {
   return first;
 }
 
-/// The time until which the file had the lines that the program was made of; none: not known. A log
-/// that does not begin with its process may begin after Python has read the file.
+/// The time until which the file had the lines of which the program was made; none: not known. A
+/// log that does not begin with its process may begin after Python has read the file.
 std::optional<int64_t> PageSource::known_until_ns(const File& file) const {
   const gpupeak_file_header& header = profile_.log().header();
   const bool from_start = (header.flags & (GPUPEAK_FLAG_FORKED | GPUPEAK_FLAG_ATTACHED)) == 0;
@@ -127,7 +128,7 @@ void PageSource::read(File& file, size_t& text_left) const {
   if (text_left == 0) return;
   const std::optional<int64_t> until = known_until_ns(file);
   if (!until || file.path.find('\\') != std::string::npos)
-    return;  // the name was changed to be shown, so that it names no file
+    return;  // the name was escaped to be shown, so it names no file
   const SourceFile source = read_source(profile_.symbolizer().root(), file.path, *until);
   const int count = static_cast<int>(source.lines.size());
   file.changed =

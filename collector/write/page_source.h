@@ -1,6 +1,6 @@
 // The lines of source that a page shows beside its calls, with what each line held at the peaks.
-// Lines are shown only if the file is as it was when the program was built, or run. Of other files
-// the page says that they have changed.
+// Lines are shown only if the file is as it was when the program was built (Python: when it ran).
+// Of other files the page says that they have changed.
 #pragma once
 
 #include <cstddef>
@@ -23,21 +23,21 @@ class PageSource {
   /// Reads the files whose lines held most of the `scopes`' peaks; none for a confidential report.
   PageSource(Profile& profile, const std::vector<ScopeId>& scopes);
 
-  /// The number of a call's file; none if neither its line is shown nor the file has changed.
+  /// The number of a call's file; none if its line is not shown and the file has not changed.
   std::optional<uint32_t> file_of(const Frame& frame) const;
-  /// For each file [path, piece, piece…]; a piece is the number of its first line, then the lines.
+  /// For each file [path, piece, piece…]. A piece is the number of its first line, then its lines.
   /// Paths and lines are numbers of texts. A file without pieces has changed; one with path -1 is
   /// not shown.
   Json files_json(const std::function<uint32_t(const std::string&)>& string) const;
-  /// [file, line, bytes…]: what each line that is shown held of a sum, with all that it called.
+  /// [file, line, bytes…]: what each shown line held of a sum, with all that it called.
   Json bytes_json(const std::vector<Contribution>& held) const;
 
  private:
   struct File {
     std::string path;
     bool is_python = false;
-    std::set<std::string> modules;  ///< that have code of this file
-    std::map<int, uint64_t> held;   ///< by line: the most of any scope
+    std::set<std::string> modules;  ///< modules that have code of this file
+    std::map<int, uint64_t> held;   ///< by line: the most that it held in any scope
     bool changed = false;
     std::map<int, std::string> lines;  ///< text of the lines that are shown, by number
   };

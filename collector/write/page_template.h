@@ -1,4 +1,4 @@
-// The page as the build made it from collector/page.
+// The page as the build makes it from collector/page.
 #pragma once
 
 #include <string_view>

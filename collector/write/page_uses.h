@@ -1,5 +1,5 @@
-// For the page: when what was live at each device's peak was used, and the words for uses at any
-// instant.
+// For the page: when the blocks that were live at each device's peak were used, and the words for
+// uses at any instant.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace gpupeak::collector {
 
-/// `string`: the number of a text in the page.
+/// `string` gives the number of a text in the page.
 ///
-///   names    [name, of the peak, of an instant] of each use; other lists go by its place here
-///   note     of a column of uses
-///   notes    what is not seen
+///   names    for each use [name, text at the peak, text at an instant]; other lists have its index
+///   note     stands below a column of uses
+///   notes    what a use is, and what is not seen
 ///   devices  by scope: bytes [of each use], idle_bytes; rows [use, title, kind, bytes, blocks,
 ///            shortest ns, longest ns …], largest first; other_bytes, other_rows
 Json page_uses(Profile& profile, const LastUses& uses, size_t top,

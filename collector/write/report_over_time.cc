@@ -1,4 +1,4 @@
-// The report's sections of what came one after the other: phases, calls, growth, pools and marks.
+// The report's sections that follow time: phases, calls, growth, pools and marks.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -108,7 +108,7 @@ ReportSections::Lines ReportSections::growth(size_t rows) const {
   return lines;
 }
 
-/// The driver's memory pools. Only what they had reserved is known.
+/// The driver's memory pools: what they had reserved, which was read now and then.
 void ReportSections::add_driver_pools(Lines& lines) const {
   for (const DriverPoolsSummary& pools : summary_.driver_pools) {
     lines.push_back(line(fmt::format(
@@ -138,7 +138,7 @@ ReportSections::Lines ReportSections::arenas(size_t rows) const {
     lines.push_back(
         line(fmt::format("  {}{}  {}", arena.name, where, arena_peak_text(arena, style_))));
     lines.push_back(line("    " + arena_end_text(arena, style_)));
-    // On one screen the verdict says it of the arena that matters.
+    // On one screen the verdict says this about the arena that matters.
     if (in_full) {
       for (const std::string& one :
            wrapped(arena_growth_text(arena, style_), width_ - 4, 2, style_))

@@ -26,7 +26,7 @@ constexpr size_t kCommandColumns = 12;
 constexpr size_t kMaxFailureHolders = 3;
 constexpr size_t kBoundsColumns = 22, kGainColumns = 8;
 
-/// The error bar of an estimate, if it is one.
+/// The error of an estimate; empty if it is exact.
 std::string error_text(const std::optional<uint64_t>& bytes, std::string_view before,
                        const TextStyle& style) {
   return bytes ? fmt::format("{}± {}", before, size_text(*bytes, style)) : "";

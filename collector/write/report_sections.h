@@ -14,7 +14,7 @@
 
 namespace gpupeak::collector {
 
-/// For sections that are shown whole.
+/// As `rows`: the section is shown whole.
 inline constexpr size_t kAllReportRows = SIZE_MAX;
 
 class ReportSections {
@@ -23,10 +23,11 @@ class ReportSections {
 
   ReportSections(const Summary& summary, const TextStyle& style);
 
-  // Each is empty where there is nothing to say, and begins with an empty line and its heading.
+  // Each section begins with an empty line and its heading, and is empty if there is nothing to
+  // say.
   /// `full`: also the warnings' texts and facts about the run.
   Lines verdict(bool full) const;
-  /// A group of failures alike is one row of several lines.
+  /// Failures that are alike are one row of several lines.
   Lines failures(size_t rows) const;
   Lines tags(size_t rows) const;
   Lines devices(size_t rows) const;
@@ -39,10 +40,11 @@ class ReportSections {
   Lines kinds() const;
   /// Resident memory of the host, by cause.
   Lines resident() const;
-  /// Phases. Unless `full`, those that every process has are left out.
+  /// The phases. Without `full`, those that every process has, and libraries' own, are left out.
   Lines phases(bool of_device, bool full, size_t rows) const;
-  /// Memory that grew at each step.
+  /// Phases by call: how many calls, and how they grew.
   Lines calls() const;
+  /// Memory that grew at each step of a phase.
   Lines growth(size_t rows) const;
   Lines arenas(size_t rows) const;
   Lines marks(size_t rows) const;

@@ -1,5 +1,4 @@
-// What is said of when a block was used, at an instant: one source of words for all views, and for
-// the page.
+// The words for when a block was used, at an instant: one source for all views and the page.
 #pragma once
 
 #include <array>
@@ -15,8 +14,8 @@ namespace gpupeak::collector {
 struct UseName {
   UseAtPeak use;
   std::string_view name;  ///< in JSON
-  std::string_view text;  ///< of the peak
-  std::string_view when;  ///< of some blocks at an instant; {}: how long
+  std::string_view text;  ///< for the peak
+  std::string_view when;  ///< for blocks at an instant; {}: how long
 };
 /// In the order in which they are shown.
 inline constexpr std::array<UseName, 6> kUses{{
@@ -27,18 +26,18 @@ inline constexpr std::array<UseName, 6> kUses{{
     {UseAtPeak::kInUse, "in_use", "used before and after", "in use"},
     {UseAtPeak::kNotKnown, "not_known", "not known", "not known"},
 }};
-/// Below a table with a column of uses.
+/// Stands below a table with a column of uses.
 inline constexpr std::string_view kUsedNote =
     "used: of most of a site's bytes, when they were last seen used before then, or first after it";
 
 const UseName& use_name(UseAtPeak use);
-/// "last 1.2 s to 3.4 s before".
+/// For some blocks at an instant: "last 1.2 s to 3.4 s before".
 std::string when_used(UseAtPeak use, int64_t shortest_ns, int64_t longest_ns);
-/// What uses are, and what of them the log does not have.
+/// What a use is, and what the log does not have of them.
 std::vector<std::string> use_notes(const LastUses& uses);
-/// Whether it could have been elsewhere then.
+/// Whether the block could have been elsewhere at that instant.
 bool may_be_moved(UseAtPeak use);
-/// Whether the words are of a time.
+/// Whether UseName::when has a time in it.
 inline bool has_time(UseAtPeak use) {
   return may_be_moved(use) && use != UseAtPeak::kNever;
 }

@@ -13,7 +13,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint32_t kMaxScriptLines = 8;  // one a GPU, as write_short
+constexpr uint32_t kMaxScriptLines = 8;  // a line for each GPU, as in write_short.cc
 
 class Counters {
  public:

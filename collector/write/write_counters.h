@@ -1,5 +1,5 @@
-// The figures that the library has counted itself, which need no replay. `run` and `report --short`
-// show them where the log cannot be read.
+// The figures that the library counted itself, which need no replay. `run` and `report --short`
+// show them if the log cannot be read.
 #pragma once
 
 #include <ostream>
@@ -10,7 +10,7 @@
 
 namespace gpupeak::collector {
 
-/// `path`: what the log is called, as it is to be shown.
+/// `path`: the log's name as it is shown.
 void write_counters(const LogHead& log, const std::string& path, std::ostream& out,
                     const TextStyle& style);
 

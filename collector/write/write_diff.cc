@@ -66,7 +66,7 @@ class TextDiff {
          << '\n';
   }
 
-  /// Sums of one kind are left out: they repeat rows of the whole. JSON has them.
+  /// Scopes of one kind are left out, since they repeat rows of the whole. JSON has them.
   bool shown(const std::string& scope) const {
     return scope.find('/') == std::string::npos && scope != "total";
   }

@@ -8,7 +8,7 @@
 
 namespace gpupeak::collector {
 
-/// `top`: rows of each table. A last row has what the others add up to.
+/// `top`: rows of each table; a last row has the sum of the others.
 void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
                 const TextStyle& style = {});
 void write_diff_json(const Summary& a, const Summary& b, std::ostream& out);

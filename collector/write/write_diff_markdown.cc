@@ -11,7 +11,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// As code, so that no name is taken for Markdown or HTML.
+/// The text as code, so that no name is taken for Markdown or HTML.
 std::string as_code(const std::string& text) {
   std::string fence = "`";
   while (text.find(fence) != std::string::npos) fence += '`';
@@ -24,7 +24,8 @@ std::string as_code(const std::string& text) {
   return fence + (needs_space ? " " : "") + shown + (needs_space ? " " : "") + fence;
 }
 
-/// Whether the scope is one device or the host. Their kinds are not shown, since they repeat them.
+/// Whether the scope is one device or the host. Scopes of a kind are not shown, since they repeat
+/// rows of the whole.
 bool is_main(const std::string& scope) {
   return scope.find('/') == std::string::npos && scope != "total";
 }

@@ -135,16 +135,16 @@ class Dump {
     out_.write(text_.data(), static_cast<std::streamsize>(text_.size()));
     text_.clear();
   }
-  /// A time that is so many ticks before the event.
+  /// The time `ago` ticks before the event.
   std::string time(uint64_t ago) const {
     const int64_t ns = log_.clock().to_ns(ticks_ - std::min(ago, ticks_));
     return fmt::format("+{:.9f}", static_cast<double>(ns) / 1e9);
   }
-  /// A figure that the log has plus 1; 0: not known.
+  /// A figure that the log has plus 1; 0 there means that it is not known.
   static std::string known(uint64_t plus_1) {
     return plus_1 > 0 ? fmt::format("{}", plus_1 - 1) : "?";
   }
-  /// Figures that the sub-allocator itself gave.
+  /// The figures that the arena gave of itself.
   template <class Told>
   static std::string totals(const Told& told) {
     if (told.in_use_plus_1 == 0) return "";
@@ -180,7 +180,7 @@ class Dump {
           static_cast<int64_t>(event.size) + event.slack, event.stack);
   }
 
-  // One overload for each extended record: what follows its name.
+  // One overload for each extended record prints what follows its name.
   void fields(const ThreadEvent& e) { print(" {} {}", e.tid, log_.definitions().shown(e.name)); }
   void fields(const MapEvent& e) {
     print(" {:#x} bytes {} prot {} kind {} stack {}", e.address, e.bytes, e.prot, kind_path(e.kind),

@@ -1,5 +1,5 @@
-// A log in readable form, one definition or event a line, in the order in which they are replayed.
-// For looking at a log when its report surprises. `gpupeak dump` calls it.
+// A log in readable form, one definition or event a line, in the order in which they are replayed:
+// for looking at a log with a surprising report. `gpupeak dump` calls it.
 #pragma once
 
 #include <ostream>

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNsPerSecond = 1e9;
 
-/// A text within <code> in a table's cell: a bar would end the cell; nothing else is markup there.
+/// A text within <code> in a table's cell. A bar would end the cell; nothing else is markup there.
 std::string code(std::string_view text) {
   std::string out = "<code>";
   for (const char c : xml_text(text)) {

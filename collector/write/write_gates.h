@@ -1,5 +1,5 @@
-// The results of gates for people and for what runs them: text, JUnit's XML, Markdown. `gpupeak
-// check` calls it.
+// The results of gates, for people and for CI: text, JSON, JUnit's XML, Markdown. `gpupeak check`
+// calls it.
 #pragma once
 
 #include <ostream>
@@ -17,9 +17,9 @@ void write_gates(const Summary& summary, const std::vector<GateResult>& results,
 /// Schema gpupeak.check/1 (docs/json.md).
 void write_gates_json(const Summary& summary, const std::vector<GateResult>& results,
                       std::ostream& out);
-/// One test case a gate.
+/// Each gate is a test case.
 void write_junit(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out);
-/// A section with a table, as GitHub renders it; names are escaped.
+/// A section with a table, as GitHub shows it; names are escaped.
 void write_markdown(const Summary& summary, const std::vector<GateResult>& results,
                     std::ostream& out);
 

@@ -27,13 +27,13 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMaxLanes = 12;
-/// Rows of the sums that one looks at first, and of the others.
+/// Rows of main scopes (is_main()), and of the others.
 constexpr size_t kMainRows = 400, kOtherRows = 100;
 constexpr size_t kMainCalls = 4000, kOtherCalls = 1000;
 constexpr size_t kListRows = 200;
 constexpr size_t kHoldersOfInstant = 10;
 
-/// Texts by number: names repeat a lot.
+/// Texts by number, since names repeat a lot.
 class Strings {
  public:
   uint32_t id(const std::string& text) {
@@ -41,8 +41,8 @@ class Strings {
     if (added) list_.push_back(text);
     return entry->second;
   }
-  /// The number of a call's place. Places on different lines of source are two, also where their
-  /// texts are equal.
+  /// The number of a call's place. Places on different lines of source have different numbers, even
+  /// if their texts are equal.
   uint32_t place_id(const std::string& text, uint32_t file, int line) {
     const auto [entry, added] =
         place_ids_.try_emplace({file, line, text}, static_cast<uint32_t>(list_.size()));
@@ -50,7 +50,7 @@ class Strings {
     return entry->second;
   }
   Json json() const { return list_; }
-  /// Each place as [text, file, line…].
+  /// For each place [number of its text, file, line…].
   Json places_json() const {
     Json all = Json::array();
     for (const auto& [place, id] : place_ids_) {
@@ -80,7 +80,7 @@ class PageData {
         complete_(complete),
         source_(profile, with_source ? sums(profile) : std::vector<ScopeId>()) {
     for (const Grouping& grouping : kGroupings) {
-      if (grouping.by == GroupBy::kIp) continue;  // the flame graph has the instructions
+      if (grouping.by == GroupBy::kIp) continue;  // the flame graph shows instructions
       attributions_.emplace_back(profile.replay(), profile.titles(), grouping.by,
                                  &profile.tagger());
     }
@@ -96,7 +96,7 @@ class PageData {
     if (run_) summary.quality = run_->quality;
     const Json verdict = verdict_json(run_ ? *run_ : summary);
     const std::vector<Holder> temporaries = std::move(summary.temporaries);
-    summary.peaks.clear();  // "scopes" below has them
+    summary.peaks.clear();  // the key "scopes" has them
     summary.live_at_exit.clear();
     summary.temporaries.clear();
     Json json;
@@ -117,7 +117,7 @@ class PageData {
     json["temporaries"] = rows_json(temporaries);
     json["files"] = source_.files_json(string);
     json["places"] = strings_.places_json();
-    json["strings"] = strings_.json();  // last, since all others add texts
+    json["strings"] = strings_.json();  // last, since all other keys add texts
     return page_text(json);
   }
 
@@ -164,7 +164,7 @@ class PageData {
     return all;
   }
 
-  /// title, kind, bytes, count, module, phase, thread, api, flags, longest life; then the stack
+  /// Title, kind, bytes, count, module, phase, thread, api, flags, longest life; then the stack
   /// that holds most of the row, if it is known: name and place of each call, innermost first,
   /// numbered as in flame_json().
   Json row_json(const Holder& holder) {
@@ -250,7 +250,7 @@ class PageData {
     return is_main(info) && (info.device >= 0 || info.name == "host");
   }
 
-  /// Who allocated blocks that were freed at once: a flame graph of their number.
+  /// A flame graph of who allocated blocks that were freed at once, by their number.
   Json temporaries_json(ScopeId scope) {
     const Replay& replay = profile_.replay();
     std::vector<Contribution> freed;
@@ -266,8 +266,8 @@ class PageData {
                        [](const Holder& row) { return row.title == kOthers; });
   }
 
-  /// Nested [name, bytes, place, calls…] of the largest calls. A call's own bytes are `bytes` less
-  /// those of its calls.
+  /// The largest calls, nested: [name, bytes, place, calls…]. A call's own bytes are `bytes` less
+  /// the bytes of its calls.
   Json flame_json(const std::vector<Contribution>& held, size_t most) {
     const CallTree tree(profile_, held, CallTree::Order::kFromOutermost);
     std::vector<uint64_t> sizes;
@@ -311,7 +311,7 @@ class PageData {
   Json phases_json() const {
     Json all = Json::array();
     for (const PhaseBand& band : phase_bands(profile_, kMaxLanes)) {
-      Json instances = Json::array();  // begin and length of each
+      Json instances = Json::array();  // begin and length of each instance
       for (const auto& [begin_ns, end_ns] : band.instances) {
         instances.push_back(begin_ns);
         instances.push_back(end_ns - begin_ns);
@@ -326,8 +326,8 @@ class PageData {
     return all;
   }
 
-  /// How each scope was made up over time: names of parts, then for each moment [ns since the
-  /// moment before, change of each part's bytes…].
+  /// What each scope consisted of over time: the names of its parts, then for each moment [ns since
+  /// the moment before, change of each part's bytes…].
   Json stacked_json() {
     Json all = Json::object();
     for (const Stacked& sum : instants_.stacked) {
@@ -355,7 +355,7 @@ class PageData {
   }
 
   /// rows: [title, kind, module]. kinds: [device, kind, [row, bytes, count…], other bytes, other
-  /// rows]. calls: caller, name, place of each. list: [ns, reason, kinds, [place, bytes…]].
+  /// rows]. calls: caller, name and place of each. list: [ns, reason, kinds, [place, bytes…]].
   Json instants_json() {
     Json rows = Json::array();
     for (const Holder& row : instants_.rows) {
@@ -398,14 +398,14 @@ class PageData {
             {"device", changes_json(instants_.device_changes)},
             {"host", changes_json(instants_.host_changes)}};
   }
-  /// [ns since the step before, place, bytes, count…]; -1 ns: a further part of the same step.
-  /// null: there are too many changes.
+  /// [ns since the step before, place, bytes, count…]; -1 ns: another part of the same step. null:
+  /// there are too many changes.
   static Json changes_json(const std::optional<PlaceChanges>& changes) {
     if (!changes) return nullptr;
     Json flat = Json::array();
     int64_t last = 0;
     for (const PlaceChange& change : *changes) {
-      // In a damaged log times may run backwards.
+      // Times in a damaged log may run backwards.
       flat.push_back(change.begins_step ? std::max<int64_t>(0, change.time_ns - last) : -1);
       flat.push_back(change.place);
       flat.push_back(change.bytes);

@@ -1,6 +1,6 @@
 // One self-contained page about one log or several: it opens from a mail, without a network. The
-// page itself, with the libraries that draw its charts, is made by the build from collector/page
-// and lies in this program; here it is given its data.
+// build makes the page from collector/page, with the libraries that draw its charts, and puts it
+// into this program. Here it gets its data.
 #pragma once
 
 #include <optional>
@@ -19,19 +19,19 @@
 
 namespace gpupeak::collector {
 
-/// What is read of a log for its page.
+/// What a page needs of a log besides the profile.
 struct PageLog {
   Instants instants;
   ArenaHistory arenas;
-  std::optional<LastUses> uses;  ///< none: the log has none
-  /// As the terminal has it, if the log stands for a whole run: the page begins with what is said
-  /// of all its processes.
+  std::optional<LastUses> uses;  ///< none: the log has no uses
+  /// The summary that the terminal shows, if the log stands for a whole run: the page begins with
+  /// what is said of all its processes.
   std::optional<Summary> run = {};
 };
-/// Replays the log some more times.
+/// Replays the log several times more.
 PageLog read_for_page(Profile& profile, const TimeSeries& times, const Progress& progress = {});
 
-/// Everything that a page shows of one log, as JSON. `with_source`: with lines of source.
+/// Everything that a page shows of one log, as JSON. `with_source`: also lines of source.
 /// `complete`: as in Options.
 std::string page_data(Profile& profile, const TimeSeries& times, const PageLog& log,
                       bool with_source, Complete complete = nullptr);
@@ -41,11 +41,11 @@ std::string page_data(Profile& profile, const TimeSeries& times, const PageLog& 
 void write_html(const std::vector<std::string>& runs, const std::string& tool_version,
                 std::ostream& out);
 
-/// A page of another kind. `list`: the key under which its data have the `items`, each of them JSON
+/// Writes a page of another kind. Its data have the `items` under the key `list`; each item is JSON
 /// made by page_text(). Throws as write_html() does.
 void write_page(std::string_view list, const std::vector<std::string>& items,
                 const std::string& tool_version, std::ostream& out);
-/// The JSON as one line. Bytes that are no UTF-8 are replaced.
+/// The JSON as one line. Bytes that are not UTF-8 are replaced.
 std::string page_text(const Json& json);
 
 /// Whether this program was built with the page.

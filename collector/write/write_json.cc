@@ -18,7 +18,7 @@ std::string_view text_of(LogEnd end) {
   return kEnds[static_cast<size_t>(end)];
 }
 
-/// Makes an object of what summary_json.h describes.
+/// Makes a JSON object of the fields that summary_json.h describes.
 class JsonFields {
  public:
   template <typename T>
@@ -98,8 +98,7 @@ class JsonFields {
     else
       return static_cast<bool>(value);
   }
-  /// Keys are appended without a search for equal ones, which would take time with the square of
-  /// their number.
+  /// Keys are appended without a search for equal ones, which would take quadratic time.
   void add(std::string_view name, Json value) {
     json_.get_ref<Json::object_t&>().emplace_back(std::string(name), std::move(value));
   }

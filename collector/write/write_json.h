@@ -8,7 +8,7 @@
 
 namespace gpupeak::collector {
 
-/// The whole of it.
+/// The whole summary.
 nlohmann::ordered_json summary_json(const Summary& summary);
 void write_json(const Summary& summary, std::ostream& out);
 

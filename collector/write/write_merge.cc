@@ -11,12 +11,12 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kAllProcesses = 8;  ///< up to so many processes, each is listed
-constexpr size_t kMostLosses = 4;    ///< of more processes only those with losses, up to so many
+constexpr size_t kAllProcesses = 8;  ///< up to this many processes, each is listed
+constexpr size_t kMostLosses = 4;    ///< if there are more: only those with losses, up to this many
 constexpr size_t kMostOutliers = 6;
 constexpr size_t kMostNodes = 8;
 constexpr size_t kMostRanks = 5;
-constexpr size_t kMostSumLines = 30;  ///< else a line for each sum
+constexpr size_t kMostSumLines = 30;  ///< if there are more: one line for each sum
 
 class MergeText {
  public:
@@ -155,7 +155,8 @@ class MergeText {
     return fmt::format("{:+.0f} % ({})", percent, more);
   }
 
-  /// By which tag and at which site it has more; if neither is known, how much more in all.
+  /// By which tag and at which site this process has more than others; if neither is known, how
+  /// much more in all.
   std::string outlier_text(const std::vector<const Outlier*>& of_process) const {
     const auto largest = [&](std::string_view by) -> const Outlier* {
       for (const Outlier* outlier : of_process) {

@@ -1,5 +1,5 @@
-// Several processes taken together, for people and as JSON (docs/merge.md). `gpupeak merge` calls
-// it.
+// What several processes had together, for people and as JSON (docs/merge.md). `gpupeak merge`
+// calls it.
 #pragma once
 
 #include <ostream>
@@ -9,9 +9,9 @@
 
 namespace gpupeak::collector {
 
-/// One screen, however many processes there are: the largest of each kind.
+/// One screen for any number of processes: the largest of each kind.
 void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style = {});
-/// All of it, as JSON.
+/// Everything, as JSON.
 void write_merge_json(const Merged& merged, std::ostream& out);
 
 }  // namespace gpupeak::collector

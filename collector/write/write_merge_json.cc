@@ -107,7 +107,7 @@ Json end_json(const JobEnd& end) {
           {"without_end", end.without_end}};
 }
 
-/// `items`, one at a time, as an array of the object that is being written: a thousand processes
+/// Writes `items` one by one, as an array in the object that is being written. A thousand processes
 /// as one value would take several times the memory of their text.
 template <class Items, class ToJson>
 void write_each(std::ostream& out, const char* name, const Items& items, ToJson to_json) {

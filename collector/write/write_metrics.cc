@@ -33,7 +33,7 @@ class MetricsWriter {
     }
   }
 
-  /// One line a run.
+  /// One line for each run.
   void jsonl() {
     for (const Summary& run : runs_) {
       Json json;
@@ -66,7 +66,7 @@ class MetricsWriter {
     put(json);
   }
 
-  /// github-action-benchmark's customSmallerIsBetter.
+  /// The form customSmallerIsBetter of github-action-benchmark.
   void github() {
     Json json = Json::array();
     for (const Summary& run : runs_) {
@@ -81,7 +81,7 @@ class MetricsWriter {
     put(json);
   }
 
-  /// Google Benchmark's JSON: a benchmark a run, the metrics as its counters.
+  /// Google Benchmark's JSON: each run is a benchmark, and the metrics are its counters.
   void google() {
     Json json;
     json["context"] = {
@@ -111,7 +111,8 @@ class MetricsWriter {
     put(json);
   }
 
-  /// The body of MLflow's runs/log-batch, a line a run. The label run_id is its field.
+  /// The body of MLflow's runs/log-batch, one line for each run. The label run_id becomes its
+  /// field.
   void mlflow() {
     for (const Summary& run : runs_) {
       std::map<std::string, std::string> labels = labels_of(run);
@@ -135,7 +136,7 @@ class MetricsWriter {
     }
   }
 
-  /// A flat object a line, for a run's summary or its log().
+  /// A flat object on each line, for a run's summary or its log().
   void wandb() {
     for (const Summary& run : runs_) {
       Json json;
@@ -149,7 +150,8 @@ class MetricsWriter {
     }
   }
 
-  /// An ExportMetricsServiceRequest of OpenTelemetry, in protobuf's JSON: 64-bit numbers are texts.
+  /// An ExportMetricsServiceRequest of OpenTelemetry, in protobuf's JSON, where 64-bit numbers are
+  /// texts.
   void otlp() {
     Json resources = Json::array();
     for (const Summary& run : runs_) {
@@ -181,8 +183,8 @@ class MetricsWriter {
     line(Json{{"resourceMetrics", std::move(resources)}});
   }
 
-  /// All runs' samples of a family stand together, as the format asks for. Without time stamps,
-  /// which a Pushgateway refuses.
+  /// The samples of a family stand together for all runs, as the format demands. They have no time
+  /// stamps, since a Pushgateway refuses these.
   void openmetrics() {
     std::map<std::string, std::vector<std::pair<const Summary*, uint64_t>>> families;
     for (const Summary& run : runs_) {
@@ -213,7 +215,7 @@ class MetricsWriter {
     return labels;
   }
 
-  /// Nanoseconds since 1970, to the second; 0: the summary has no time.
+  /// Nanoseconds since 1970, rounded down to seconds; 0: the summary has no time.
   static int64_t start_ns(const Summary& run) {
     tm time{};
     if (strptime(run.run.start_time.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return 0;
@@ -221,7 +223,7 @@ class MetricsWriter {
   }
   static int64_t end_ns(const Summary& run) { return start_ns(run) + run.run.duration_ns; }
 
-  /// Names that differ from those of `serve`, and that have no ending of another metric type.
+  /// Names that differ from those of `serve`, without the ending of another metric type.
   static std::string openmetrics_name(std::string metric) {
     if (metric.ends_with("_count")) metric.replace(metric.size() - 6, 6, "s");
     return "gpupeak_run_" + label_name(metric);
@@ -273,7 +275,7 @@ class MetricsWriter {
     return run.run.rank ? fmt::format("{}/rank:{}", name, *run.run.rank) : name;
   }
 
-  /// A name for the run: runs of one program are told apart by their ranks, else by their numbers.
+  /// A name for the run. Runs of one program are told apart by ranks, else by numbers.
   std::string benchmark(const Summary& run) const {
     const std::string name = name_and_rank(run);
     const auto same = [&](const Summary& other) { return name_and_rank(other) == name; };

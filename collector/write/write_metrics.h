@@ -1,4 +1,4 @@
-// The figures of runs alone, in the forms that CI services and dashboards read. `gpupeak metrics`
+// The metrics of runs alone, in the forms that CI services and dashboards read. `gpupeak metrics`
 // calls it; docs/ci.md says which program reads which form.
 #pragma once
 
@@ -30,12 +30,12 @@ struct MetricsChoice {
   std::map<std::string, std::string> labels;  ///< added to those of the run
 };
 
-/// What was not measured is null in JSON lines; formats without a null leave it out. Throws
+/// A metric that was not measured is null in JSON lines; formats without null leave it out. Throws
 /// UsageError for a name that a run does not have.
 void write_metrics(const std::vector<Summary>& runs, MetricsFormat format,
                    const MetricsChoice& choice, std::ostream& out);
 
-/// The program's name without its folder; the log's name if the log does not tell the program's.
+/// The program's name without its folder, or the log's name if the log has no command.
 std::string program_of(const Summary& summary);
 
 }  // namespace gpupeak::collector

@@ -68,7 +68,7 @@ class PhaseTable {
     return (device_ > 0 ? "  " + device : "") + (host_ > 0 ? "  " + host : "");
   }
 
-  /// Drops figures, from the end of the list, until a line fits the width.
+  /// Drops figures from the end of the list until a line fits the width.
   void choose_figures() {
     const size_t sides = (device_ > 0) + (host_ > 0);
     const auto width = static_cast<size_t>(style_.width);
@@ -134,8 +134,8 @@ class PhaseTable {
          << sides(side(instances.device, ended), side(instances.host, ended)) << '\n';
   }
 
-  /// What was allocated outside of all phases. Together with it the outermost phases add up to what
-  /// was live in the end.
+  /// What was allocated outside of all phases. With it the outermost phases add up to what was live
+  /// at the end.
   void outside() {
     const auto text = [&](const char* name) {
       return size_text(metric(summary_.metrics, name), style_);

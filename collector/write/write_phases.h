@@ -11,7 +11,7 @@ namespace gpupeak::collector {
 void write_phases(const Summary& summary, std::ostream& out, const TextStyle& style);
 /// The summary's phases, schema gpupeak.phases/1.
 void write_phases_json(const Summary& summary, std::ostream& out);
-/// A row for instances that are alike; bytes and nanoseconds, empty where not measured.
+/// Alike instances are one row; bytes and nanoseconds, empty if not measured.
 void write_phases_csv(const Summary& summary, std::ostream& out);
 
 }  // namespace gpupeak::collector

@@ -16,7 +16,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kMaxScriptLines = 8;  // one a GPU
+constexpr size_t kMaxScriptLines = 8;  // one for each GPU
 constexpr size_t kMaxSites = 3;
 constexpr size_t kMaxPhases = 6;
 constexpr size_t kMaxHints = 2;
@@ -37,7 +37,7 @@ class ShortSummary {
     std::vector<std::string> head = sentences();
     std::vector<std::string> tail = script_lines();
     tail.push_back(next_line());
-    // Shown in this order. If there are too many lines, the last ones are dropped.
+    // In the order in which they are shown. If there are too many lines, the last ones are dropped.
     std::vector<std::string> body;
     const auto add = [&](const std::vector<std::string>& lines) {
       body.insert(body.end(), lines.begin(), lines.end());
@@ -129,7 +129,7 @@ class ShortSummary {
                    width_, 4, style_);
   }
 
-  /// The heap's figure comes from the library's counter, since not every block was read.
+  /// Whether the heap's figure is the library's counter, since not every block was read.
   bool heap_is_counted() const {
     return summary_.quality.heap_not_read || summary_.quality.heap_sample_bytes > 0;
   }
@@ -177,8 +177,8 @@ class ShortSummary {
     return {cut("  phase peaks   " + line, width_, style_)};
   }
 
-  /// Of a run each GPU by its place among those that were used, and of the host the largest
-  /// process, so that nobody takes that for the sum.
+  /// For a run of several processes: each GPU, and the host heap of one process, whose pid stands
+  /// there so that nobody takes the figure for a sum.
   std::vector<std::string> script_lines_of_run(const WholeRun& run) const {
     std::vector<std::string> lines;
     for (size_t i = 0; i < std::min(run.devices.size(), kMaxScriptLines); ++i) {
@@ -194,7 +194,8 @@ class ShortSummary {
     return lines;
   }
 
-  /// The number that the program has for the GPU, unless two GPUs of the run have the same one.
+  /// The number that the program gives the GPU; if two GPUs of the run have the same number, the
+  /// place in the list.
   static size_t gpu_number(const WholeRun& run, size_t i) {
     for (size_t other = 0; other < run.devices.size(); ++other) {
       if (other != i && run.devices[other].ordinal == run.devices[i].ordinal) return i;

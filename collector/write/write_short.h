@@ -1,6 +1,6 @@
-// The few lines at the end of a run: at most kShortLines, and one more for each further GPU and
-// each row of a run of several processes. `gpupeak run` prints them, and the preload through
-// `gpupeak report --short` when it was used bare.
+// The few lines at the end of a run: at most kShortLines, one more for each further GPU, and one
+// for each row of a run of several processes. `gpupeak run` prints them; if the library was
+// preloaded without it, the library does, through `gpupeak report --short`.
 #pragma once
 
 #include <ostream>
@@ -12,8 +12,9 @@ namespace gpupeak::collector {
 
 inline constexpr size_t kShortLines = 14;
 
-/// Holds the two lines that scripts look for: "Peak device memory (GPU N): B bytes", one a device
-/// that was used, and "Peak host heap: B bytes" if it was measured.
+/// Contains the lines that scripts look for: "Peak device memory (GPU N): B bytes" for each device
+/// that was used, and "Peak host heap: B bytes" if it was measured ("Peak host heap (usable): …" if
+/// it was only counted).
 void write_short(const Summary& summary, std::ostream& out, const TextStyle& style = {});
 
 }  // namespace gpupeak::collector

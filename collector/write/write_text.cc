@@ -17,8 +17,8 @@ using Lines = ReportSections::Lines;
 
 constexpr size_t kMaxMarks = 20;
 
-/// A section of the one screen: how many rows it has at first, how many it keeps if others need the
-/// lines more, and to how many it goes down if nothing else helps.
+/// A section of the one screen: how many rows it has at first, how many it keeps while other
+/// sections have rows to spare, and how many remain if nothing else helps.
 struct Section {
   size_t rows, least;
   std::function<Lines(size_t rows)> lines;
@@ -41,8 +41,8 @@ struct Composition {
   std::string scope, what;
 };
 
-/// Kinds that count into no sum, if there is much of them: managed memory, since nobody tells where
-/// it lies, and imported memory, since it is another process's.
+/// Kinds that count into no sum, if there is much of them: managed memory, since it may lie on
+/// either side, and imported memory, since it is another process's.
 std::vector<Composition> beyond_the_sum(const Summary& summary, const DeviceSummary& device) {
   constexpr uint64_t kMuch = 16 << 20, kShare = 10;
   const uint64_t peak = metric(device.metrics, "device.peak_bytes").value_or(0);
@@ -57,7 +57,7 @@ std::vector<Composition> beyond_the_sum(const Summary& summary, const DeviceSumm
   return found;
 }
 
-/// Takes rows from the section that has most to spare until all fit.
+/// Takes rows from the section that has most to spare, until everything fits.
 void write_one_screen(const Summary& summary, const ReportSections& report, std::ostream& out) {
   const DeviceSummary* device = report.the_verdict().device;
   const auto host = [&](size_t rows) {

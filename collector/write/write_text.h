@@ -1,5 +1,5 @@
-// The report as text: by default one screen, kReportLines at most, or all of it. `gpupeak report`
-// calls it. Like all writers of this folder it formats, and finds nothing out.
+// The report as text: by default one screen, at most kReportLines, or all of it. `gpupeak report`
+// calls it. Like all writers of this folder it only formats, and computes nothing.
 //
 // in    a Summary: plain values, and the size of each
 // out   lines, no wider than the terminal
