@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kCapitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 constexpr std::string_view kSmall = "abcdefghijklmnopqrstuvwxyz";
-/// Of the 256-colour palette; black text can be read on each.
+/// From the 256-colour palette; black text can be read on each.
 constexpr int kSiteColors[] = {215, 117, 150, 222, 183, 209, 80, 180, 174, 145};
 
 std::string painted(std::string_view text, size_t row, const TextStyle& style) {

@@ -1,5 +1,5 @@
-// Who holds what of an arena, by site, and a segment of it as a line of letters, one a site.
-// `gpupeak arenas` draws it.
+// Who holds what of an arena, by site, and a segment of it as a line of letters, one letter for a
+// site. `gpupeak arenas` draws it.
 #pragma once
 
 #include <map>
@@ -23,22 +23,23 @@ class ArenaMap {
       uint64_t bytes = 0;
       int64_t shortest_ns = 0, longest_ns = 0;
     };
-    std::map<UseAtPeak, Use> uses = {};  ///< of its blocks
+    std::map<UseAtPeak, Use> uses = {};  ///< of the row's blocks
 
-    /// What is said of most of its bytes, and of how many, where not of all.
+    /// The words for the use that most of its bytes had, and the percentage of these bytes if not
+    /// all had it.
     std::string when_used() const;
   };
-  /// `blocks`: by address; they must outlive the map. The first `top` rows have a letter each,
-  /// until the alphabet ends.
+  /// `blocks`: by address; they must outlive the map. The first `top` rows get a letter each, as
+  /// far as the alphabet goes.
   ArenaMap(Profile& profile, const std::vector<ArenaBlock>& blocks, size_t top);
 
-  /// The largest first.
+  /// Largest first.
   const std::vector<Row>& rows() const { return rows_; }
   /// The row's letter; a space if it has none.
   std::string letter(size_t row, const TextStyle& style) const;
   /// Each column stands for an equal part of the segment. It shows the letter of the row that holds
-  /// most of that part: a capital if none of the part is idle, else a small one. A dot: all is
-  /// idle.
+  /// most of that part: a capital if no byte of the part is idle, else a small letter. For a row
+  /// without a letter a full or a grey box; a dot if the whole part is idle.
   std::string line(const ArenaTable::Segment& segment, size_t columns,
                    const TextStyle& style) const;
 

@@ -20,8 +20,8 @@ constexpr size_t kMapColumns = 64;
 constexpr size_t kAddressColumns = 14;
 constexpr size_t kUseColumns = 34;
 
-/// Takes what was there after so many events, or in the end; what follows says when that was used,
-/// and keeps the sums whole.
+/// Takes the arenas' state after so many events, or at the end. It also follows the later events,
+/// which say when the blocks were used next.
 class Snapshot : public ReplayObserver {
  public:
   Snapshot(const Profile& profile, uint64_t at, std::vector<ArenaState>& states)
@@ -83,7 +83,7 @@ class Snapshot : public ReplayObserver {
   const uint64_t at_;
   std::vector<ArenaState>& states_;
   uint64_t events_ = 0, ticks_ = 0, taken_ticks_ = 0;
-  std::vector<std::pair<ArenaBlock*, uint64_t>> taken_;  // with their numbers
+  std::vector<std::pair<ArenaBlock*, uint64_t>> taken_;  // the blocks with their numbers
 };
 
 std::string place_text(int32_t place) {
@@ -102,7 +102,7 @@ uint64_t bytes_of(const std::vector<ArenaTable::Segment>& pieces) {
       [](uint64_t sum, const auto& piece) { return sum + piece.end - piece.begin; });
 }
 
-/// How much of the idle memory could not serve the arena's largest requests.
+/// How much of the idle memory is in holes that are too small for the arena's largest requests.
 std::string fragmentation_text(const ArenaState& state, const ArenaTable::Arena& info,
                                const TextStyle& style) {
   std::string text;
@@ -146,7 +146,7 @@ void write_whole(const ArenaTable& table, size_t arena, const ArenaState& state,
                 out, style);
 }
 
-/// An arena that is older than the attach: what it has reserved is not known, nor what is idle.
+/// For an arena that is older than the attach: what it has reserved and what is idle is not known.
 void write_older(const ArenaTable& table, size_t arena, const ArenaState& state, std::ostream& out,
                  const TextStyle& style) {
   const ArenaTable::Arena& info = table.arenas()[arena];
@@ -243,7 +243,8 @@ std::vector<ArenaState> arenas_at(Profile& profile, const ArenaInstant& instant,
     profile.replay_again(snapshot, progress);
     snapshot.finish();
   }
-  states.resize(profile.replay().arenas().arenas().size());  // arenas of later have nothing yet
+  // Arenas that come later have nothing yet.
+  states.resize(profile.replay().arenas().arenas().size());
   return states;
 }
 

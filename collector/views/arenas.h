@@ -1,5 +1,5 @@
-// `gpupeak arenas`: what sub-allocators shared out, on two levels: the segments that they took, and
-// in them the blocks in use and the holes, at any instant; and how much each had in use at each
+// `gpupeak arenas`: what arenas shared out, on two levels: the segments that they took, and the
+// blocks in use and the holes in these, at any instant. Also how much each arena had in use at each
 // mark.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace gpupeak::collector {
 
-/// An instant of a log: a number of the events before it.
+/// An instant of a log, given by the number of events before it.
 struct ArenaInstant {
   static constexpr uint64_t kEnd = UINT64_MAX;
   uint64_t events = kEnd;
@@ -25,7 +25,7 @@ struct ArenaBlock {
   uint64_t address = 0, bytes = 0;
   uint32_t name = 0, stack = 0;
   bool alone = false;  ///< in no segment
-  // Of a log with uses: how they stand to the instant, and by how long.
+  // For a log with uses: how the block's uses stand to the instant, and by how long.
   UseAtPeak use = UseAtPeak::kNotKnown;
   int64_t use_ns = 0;
 };
@@ -44,14 +44,14 @@ struct ArenaState {
   uint64_t alone_bytes() const;
 };
 
-/// Watches the first replay: marks, and when each arena's peak was.
+/// Watches the first replay: notes marks, and when each arena's peak was.
 class ArenaMoments : public ReplayObserver {
  public:
   struct AtMark {
     uint64_t events = 0;
     uint64_t ticks = 0;
     uint32_t name = 0;                      ///< Replay::name()
-    std::vector<ArenaTable::Level> levels;  ///< of the arenas that there were
+    std::vector<ArenaTable::Level> levels;  ///< of the arenas that existed then
   };
   void after(const Event& event) override;
 
@@ -68,8 +68,8 @@ class ArenaMoments : public ReplayObserver {
   std::vector<std::pair<uint64_t, uint64_t>> peaks_;  // bytes, events
 };
 
-/// `at`: "peak" (when the largest arena had most in use), else as find_moment() takes it. Throws
-/// UsageError if the log has no such instant.
+/// `at`: "peak" (when the arena with the largest peak had most in use), else as find_moment() takes
+/// it. Throws UsageError if the log has no such instant.
 ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
                            const std::string& at);
 /// The state of each arena at that instant, by the arena's number. Replays the log once more.

@@ -29,7 +29,7 @@ struct TimeTable {
   size_t other_rows = 0;
 };
 
-/// In bytes times seconds.
+/// In bytes × seconds.
 double byte_seconds(ByteTime time) {
   return static_cast<double>(time) / static_cast<double>(kNsOfSecond);
 }
@@ -71,7 +71,7 @@ class TimeRows {
       row.allocations += profile_.replay().peaks().group(taker.group).alloc_count;
       first.emplace(number, taker.group);
     }
-    // In one table, so that titles which begin alike are told apart.
+    // All in one table, so that titles that begin alike are told apart.
     std::vector<Contribution> each;
     each.reserve(first.size());
     for (const auto& [number, group] : first) each.push_back({group, each.size() + 1, 1});
@@ -108,7 +108,7 @@ class TimeRows {
   Attribution by_;
 };
 
-/// Why the log does not tell byte-seconds of the scope; empty: it does.
+/// Why the log does not tell the byte-seconds of the scope; empty: it does.
 std::string_view why_no_time(const Profile& profile, const Quality& quality, ScopeId scope) {
   if (quality.events_lost) return "events were lost";
   if (profile.scope_info(scope).device < 0 && quality.heap_sample_bytes > 0)

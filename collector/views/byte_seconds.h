@@ -1,4 +1,4 @@
-// `gpupeak report --byte-seconds`: what each site held, times for how long.
+// `gpupeak report --byte-seconds`: what each site held, multiplied by how long.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace gpupeak::collector {
 
-/// A table for each sum; its rows, the last one for all others included, add up to the sum. In
-/// tables by site the blocks of pools are rows of their own.
+/// A table for each sum. Its rows add up to the sum; the last one is for all others. In tables by
+/// site the blocks of pools are rows of their own.
 void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, GroupBy by, size_t top,
                         std::ostream& out, const TextStyle& style);
 void write_byte_seconds_json(Profile& profile, const std::vector<HeldTime>& held, GroupBy by,

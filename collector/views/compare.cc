@@ -19,13 +19,13 @@ namespace {
 
 constexpr size_t kNarrowestTitle = 20;
 constexpr size_t kPercentColumns = 9;
-/// In front of a lower bound.
+/// Stands before a lower bound.
 constexpr std::string_view kAtLeast = "≥ ";
 
 /// One figure for each run; none: the run does not have it.
 struct Row {
   std::string title;
-  std::string kind;  ///< of memory; of rows of sites
+  std::string kind;  ///< of memory; only for rows of sites
   std::vector<std::optional<uint64_t>> values;
   uint64_t largest() const {
     uint64_t largest = 0;
@@ -50,7 +50,7 @@ std::optional<ScopeId> find_scope(const Profile& run, const std::string& name) {
 class Rows {
  public:
   explicit Rows(size_t runs) : runs_(runs) {}
-  /// Several values of one run in one row: their sum with `add`, else the largest.
+  /// If a run has several values for one row: their sum if `add`, else the largest.
   void put(const std::string& title, const std::string& kind, size_t run, uint64_t value,
            bool add) {
     const auto [known, added] = index_.try_emplace({title, kind}, rows_.size());
@@ -76,7 +76,7 @@ std::vector<Row> compare_peaks(const Profiles& runs) {
   });
   for (size_t i = 0; i < runs.size(); ++i) {
     for (const ScopeId id : runs[i]->scopes()) {
-      // Without devices the total is the host's.
+      // Without devices the total is the host's sum.
       if (runs[i]->scope_info(id).name == "total" && !devices) continue;
       rows.put(runs[i]->scope_info(id).name, "", i, runs[i]->sum(id).peak, false);
     }
@@ -127,9 +127,9 @@ Comparison compare(const Profiles& runs, const std::string& scope, size_t top) {
   return result;
 }
 
-/// One column for each run, and behind it how it differs from the base: the first run that ended in
-/// order. The peaks of a run that did not end in order are lower bounds: they are marked, not
-/// compared with the base, and never shown as the best.
+/// One column for each run, followed by the difference from the base, which is the first run that
+/// ended in order. The peaks of a run that did not end in order are lower bounds: they are marked,
+/// not compared with the base, and never shown as the best.
 class CompareText {
  public:
   CompareText(const Profiles& runs, std::ostream& out, const TextStyle& style)

@@ -14,8 +14,8 @@ namespace gpupeak::collector {
 
 using Profiles = std::vector<std::unique_ptr<Profile>>;
 
-/// `scope`: whose phases and sites are shown; empty: the scope that a view of the first run shows
-/// by default. Throws UsageError if no run has it.
+/// `scope`: the phases and sites of this scope are shown; empty: the scope that a view of the first
+/// run shows by default. Throws UsageError if no run has the scope.
 void write_compare(const Profiles& runs, const std::string& scope, size_t top, std::ostream& out,
                    const TextStyle& style);
 void write_compare_json(const Profiles& runs, const std::string& scope, size_t top,

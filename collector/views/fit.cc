@@ -93,7 +93,7 @@ std::string compared_text(const DeviceNeed& need, const FitAnswer& answer, const
   return fmt::format("\"{}\" and a margin of {}", upper_bound_name(need), margin);
 }
 
-/// Memory that is in neither bound: how much, why, and who holds it.
+/// Memory that neither bound counts: how much, why, and who holds it.
 void write_left_out(const LeftOut& left_out, std::ostream& out, const TextStyle& style) {
   constexpr size_t kRows = 3;
   write_wrapped(fmt::format("  {} of {} memory is left out: {}", size_text(left_out.bytes, style),

@@ -1,4 +1,5 @@
-// `gpupeak fit`: what a run needs of each GPU, whether a card has it, and what would make it less.
+// `gpupeak fit`: what a run needs of each GPU, whether a card has that, and what would make it
+// less.
 #pragma once
 
 #include <ostream>

@@ -5,7 +5,7 @@
 
 namespace gpupeak::collector {
 
-/// A call is as wide as its part of the peak; one that is narrower than a column is not shown.
+/// A call is as wide as its part of the peak. A call that is narrower than a column is not shown.
 void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
                  const TextStyle& style);
 /// The graph as d3-flame-graph reads it: name, value, children.

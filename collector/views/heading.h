@@ -1,9 +1,8 @@
-// What every view begins with: first the warnings about what was lost, then which peak or moment
-// the view shows; in text and in JSON. It also says which calls the two views of a call tree leave
-// out.
+// What every view begins with, in text and in JSON: first the warnings about what was lost, then
+// which peak or moment the view shows. Also which calls the two views of a call tree leave out.
 //
 // in    a Profile: a replayed log with its symbols; a scope, and a moment or the scope's peak
-// out   two lines, such as
+// out   lines such as
 //
 //   GP023  1 stack deeper than 256 frames: the outer frames are missing
 //   PEAK  host memory, heap: 44.0 MiB at +0.84 s, phase decode
@@ -26,8 +25,8 @@ inline constexpr int kNarrow = 80;
 /// Writes the text with line breaks at the style's width.
 void write_wrapped(const std::string& text, std::ostream& out, const TextStyle& style);
 
-/// Calls below `min_percent` of the whole, or more than `depth` calls down, are not shown one by
-/// one.
+/// Calls with less than `min_percent` of the whole, or more than `depth` calls down, are not shown
+/// one by one.
 struct TreeCut {
   double min_percent = 1.0;
   uint32_t depth = 0;  ///< 0: all
@@ -44,12 +43,12 @@ void write_losses(const Quality& quality, std::ostream& out, const TextStyle& st
 /// another moment "LIVE  GPU 0 (H200), device memory: 3 100.0 MiB at +7.20 s, mark warm-up done".
 void write_heading(const Profile& profile, const Held& held, std::ostream& out,
                    const TextStyle& style);
-/// Rows of MiB, percent, count and site, with a last row for what was cut off: they add up.
+/// Rows of size, percent, count and site; a last row has what was cut off, so that they add up.
 void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
                  const TextStyle& style);
-/// What the JSON of every view begins with. `schema`: such as "gpupeak.tree/1".
+/// What the JSON of every view begins with. `schema`: for instance "gpupeak.tree/1".
 Json view_json(const Profile& profile, std::string_view schema);
-/// The same, and which peak or other moment the view shows.
+/// The same, with the peak or the moment that the view shows.
 Json held_view_json(const Profile& profile, const Held& held, std::string_view schema);
 void write_line(const Json& json, std::ostream& out);
 

@@ -6,7 +6,7 @@
 
 namespace gpupeak::collector {
 
-/// A table of sites for each moment; each adds up to what was live then.
+/// A table of sites for each moment; its rows add up to what was live then.
 void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& moments, size_t top,
                 std::ostream& out, const TextStyle& style);
 void write_held_json(Profile& profile, ScopeId scope, const std::vector<Moment>& moments,

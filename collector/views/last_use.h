@@ -1,4 +1,4 @@
-// `gpupeak report --last-use`: when what was live at the peak was used.
+// `gpupeak report --last-use`: when the blocks that were live at the peak were used.
 #pragma once
 
 #include "collector/timeline/last_use.h"
@@ -6,11 +6,11 @@
 
 namespace gpupeak::collector {
 
-/// For each device its sums by use, then the sites whose blocks were not in use around the peak,
+/// For each device the bytes by use, then the sites whose blocks were not in use around the peak,
 /// largest first.
 void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ostream& out,
                     const TextStyle& style);
-/// gpupeak.last_use/1; docs/json.md. All rows add up to the peak with what is idle in pools.
+/// gpupeak.last_use/1 (docs/json.md). All rows and the idle memory of pools add up to the peak.
 void write_last_use_json(Profile& profile, const LastUses& uses, size_t top, std::ostream& out);
 
 }  // namespace gpupeak::collector

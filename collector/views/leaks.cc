@@ -11,7 +11,7 @@ struct Leaks {
   HolderTable table;
 };
 
-/// Every device, then managed memory, which counts into no device's sum, then the host.
+/// Every device, managed memory (which counts into no device's sum) and the host.
 bool shown_unasked(const ScopeInfo& info) {
   if (info.kind != 0) return info.name == "device/managed";
   return info.device >= 0 || info.name == "host";

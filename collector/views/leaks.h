@@ -5,7 +5,8 @@
 
 namespace gpupeak::collector {
 
-/// A table of `top` rows for `scope`; if that is empty, one for every device and one for the host.
+/// A table of `top` rows for `scope`. Empty: one for each device, for managed memory and for the
+/// host.
 void write_leaks(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
                  const TextStyle& style);
 void write_leaks_json(Profile& profile, const std::string& scope, size_t top, std::ostream& out);

@@ -13,7 +13,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Makes the rows of a table: holders, added up by what the user asked for.
+/// Makes the rows of a table: holders, added up by the key that the user asked for.
 class HolderRows {
  public:
   HolderRows(Profile& profile, GroupBy by)
@@ -26,7 +26,7 @@ class HolderRows {
     return {std::move(peak.holders), peak.other_bytes, peak.other_sites, peak.error_bytes};
   }
 
-  /// visit(Holder) for each part alone, so that its title does not depend on the other rows.
+  /// Calls visit(Holder) for each part alone, so that its title does not depend on the other rows.
   template <class Visit>
   void visit(const Held& held, const Visit& visit) {
     const bool inside = by_.by() == GroupBy::kSite;
@@ -59,7 +59,7 @@ constexpr std::array<std::pair<const char*, const char*>, kFates> kFateNames{
 
 struct Between {
   std::array<std::vector<Move>, kFates> moves;  ///< most bytes first
-  uint64_t kept_bytes = 0;                      ///< of rows that have as much as before
+  uint64_t kept_bytes = 0;  ///< of rows that have the same bytes at both moments
 };
 
 Between between(HolderRows& rows, const Held& a, const Held& b) {

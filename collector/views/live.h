@@ -1,5 +1,5 @@
 // `gpupeak report --at MOMENT` and `gpupeak diff LOG --at A --at B`: who held the memory of each
-// device and of the host at a moment, and what came, went, grew and shrank between two.
+// device and of the host at a moment, and what came, went, grew and shrank between two moments.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace gpupeak::collector {
 /// The scopes of each device's memory and of the host's that the log has.
 std::vector<ScopeId> sides(const Profile& profile);
 
-/// A table for each scope; its rows, the last one for all others included, add up to what was live.
+/// A table for each scope. Its rows add up to what was live; the last one is for all others.
 void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
                 std::ostream& out, const TextStyle& style);
 void write_live_json(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
                      std::ostream& out);
 
-/// `a` and `b`: of the same scopes in the same order. In tables by site the blocks of pools are
+/// `a` and `b` have the same scopes in the same order. In tables by site the blocks of pools are
 /// rows of their own.
 void write_between(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
                    GroupBy by, size_t top, std::ostream& out, const TextStyle& style);

@@ -12,11 +12,11 @@
 namespace gpupeak::collector {
 namespace {
 
-/// What tags are drawn with, the largest first; the last is for all others.
+/// The shades of the tags, the largest tag first; the last shade is for all others.
 constexpr std::string_view kShades[] = {"█", "▓", "▒", "░", "·"};
 constexpr size_t kMostTags = std::size(kShades) - 1;
 
-/// A row of the plot: as long as the peak, each tag in its shade.
+/// A row of the plot: as long as the peak, with each tag in its shade.
 std::string bar(const SweepRun& run, const std::vector<std::string>& tags, double scale,
                 size_t columns) {
   std::string text;
@@ -72,7 +72,7 @@ void write_table(const SweepReport& report, const SweepRuns& runs, std::ostream&
   if (!legend.empty()) write_wrapped(legend, out, style);
 }
 
-/// Peak by tag against the parameter, as many tags as there is room for.
+/// The peak by tag for each value of the parameter, with as many tags as there is room for.
 void write_tags(const SweepReport& report, const SweepRuns& runs, std::ostream& out,
                 const TextStyle& style) {
   const std::vector<std::string> tags = largest_tags(runs);

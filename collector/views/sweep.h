@@ -1,5 +1,5 @@
-// `gpupeak sweep`: a table and a plot of what runs with different values of a parameter needed, the
-// curves through that, and the largest value that fits.
+// `gpupeak sweep`: a table and a plot of what runs with different values of a parameter needed,
+// curves through these needs, and the largest value that fits.
 #pragma once
 
 #include <ostream>
@@ -16,7 +16,7 @@ struct SweepReport {
   std::vector<std::string> command;  ///< as given, with {names} of parameters
   std::string folder;
   std::vector<SweepRun> runs;
-  /// In the order of groups_of(runs); empty name: not known.
+  /// In the order of groups_of(runs); an empty name: not known.
   std::vector<SweepCapacity> capacities;
   std::vector<SweepPrediction> predictions;  ///< in the same order
   bool interrupted = false;

@@ -1,5 +1,5 @@
-// A sweep as a page of its own: for each group a drawing and a table. Nothing is fetched; colours
-// follow the viewer's light or dark theme.
+// A sweep as a page of its own: a drawing and a table for each group. The page fetches nothing; its
+// colours follow the viewer's light or dark theme.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::string html_text(const std::string& text) {
   return xml_text(escape(text));
 }
 
-/// The peak over the first parameter: bars by tag, and the upper bounds as dots with their curve.
+/// The peak over the first parameter: bars by tag, and upper bounds as dots with their curve.
 class Plot {
  public:
   Plot(const SweepReport& report, size_t group, const SweepRuns& runs, std::ostream& out)

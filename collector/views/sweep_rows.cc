@@ -9,7 +9,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// A smaller term is none: it is what floating point leaves of zero.
+/// A smaller term (bytes) counts as 0: it is what floating point leaves of zero.
 constexpr double kNothing = 64;
 
 }  // namespace

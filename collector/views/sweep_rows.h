@@ -1,5 +1,5 @@
-// What the text and the page of `gpupeak sweep` have in common: runs of one group, tags by size,
-// curves and predictions in words.
+// What the text and the page of `gpupeak sweep` share: tags by size, and curves, runs and
+// predictions in words.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace gpupeak::collector {
 
 using SweepRuns = std::vector<const SweepRun*>;
 
-/// Whether the run was measured, also if the curve leaves it out.
+/// Whether the run was measured. The curve may leave it out all the same.
 bool has_figures(const SweepRun& run);
 uint64_t bytes_of(const SweepRun& run, const std::string& tag);
-/// Tags, those first of which some run has the most bytes.
+/// Tags by the most bytes that a run has of them, the largest first.
 std::vector<std::string> largest_tags(const SweepRuns& runs);
 /// "300 MiB + 37.0 MiB × batch".
 std::string curve_text(const Curve& curve, const std::string& name, const TextStyle& style);
-/// Why the run is left out or has no upper bound; empty: neither is so.
+/// Why the run is left out, was not run or has no upper bound; empty: nothing of that.
 std::string status_text(const SweepRun& run);
 std::string prediction_text(const SweepReport& report, const SweepCapacity& capacity,
                             const SweepPrediction& prediction);

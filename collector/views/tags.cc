@@ -29,16 +29,16 @@ struct Entry {
   uint64_t bytes = 0, count = 0;
 };
 
-/// Which sort of phases the memory was allocated in.
+/// In which sort of phases the memory was allocated.
 enum class Stretches {
-  kProcess,  ///< those of every process alone: start, main, exit
+  kProcess,  ///< only phases that every process has: start, main, exit
   kPhases,   ///< calls of libraries, and phases by rules
   kLayers    ///< phases that the program or its framework names: layers, nodes, ranges
 };
 
 struct TagTables {
   Stretches stretches = Stretches::kProcess;
-  std::vector<Share> layers, tags;  ///< largest first, what has no name last
+  std::vector<Share> layers, tags;  ///< largest first; what has no name comes last
   std::vector<Entry> entries;       ///< largest first
   bool driver_counts_it = false;    ///< the driver has a figure for this scope
   std::optional<uint64_t> untrackable_bytes;
@@ -60,8 +60,8 @@ std::vector<Share> shares(const std::map<std::string, Share>& by_name, std::stri
   return rows;
 }
 
-/// What the driver had in use beyond the peak: its largest reading, less what other processes held
-/// at the start, less the peak. For a scope of several devices the sum over those with readings.
+/// What the driver had in use beyond the peak: its largest reading, minus what other processes held
+/// at the start, minus the peak. For a scope of several devices: the sum over those with readings.
 std::optional<uint64_t> untrackable(const Profile& profile, ScopeId scope) {
   const int32_t device = profile.scope_info(scope).device;
   std::optional<uint64_t> used;
@@ -74,8 +74,8 @@ std::optional<uint64_t> untrackable(const Profile& profile, ScopeId scope) {
   return *used - std::min(*used, profile.sum(scope).peak);
 }
 
-/// Whether the program or its framework names phases of this source: layers, nodes, ranges. Calls
-/// of libraries are none.
+/// Whether phases of this source are named by the program or its framework: layers, nodes, ranges.
+/// Calls of libraries are not.
 bool is_layer(uint8_t source) {
   return source == GPUPEAK_PHASE_API || source == GPUPEAK_PHASE_NVTX || source == kPhaseNode;
 }
@@ -146,7 +146,7 @@ class TagsText {
         beside_(style.width >= kNarrow),
         names_((beside_ ? (width_ - kGap) / 2 : width_) - size_ - kPercent - 2) {}
 
-  /// One view alone if all of it is in the process's own phases.
+  /// Only one view if all memory was allocated in the process's own phases.
   void two_views(const TagTables& tables) {
     size_t longest = 0;
     for (const auto* shares : {&tables.layers, &tables.tags}) {
@@ -234,7 +234,7 @@ class TagsText {
   const size_t size_;
   const bool beside_;  ///< whether the two views stand beside each other
   const size_t name_ = beside_ ? kName : kNarrowName;
-  size_t names_;  ///< what a column of names takes
+  size_t names_;  ///< width of a column of names
 };
 
 Json shares_json(const std::vector<Share>& shares) {

@@ -8,8 +8,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Temporary blocks and all blocks of one table's rows. Holder::bytes counts the temporary ones, so
-/// that the table puts the most first.
+/// Temporary blocks and all blocks of a table's rows. Holder::bytes has the number of temporary
+/// blocks, so that the table puts the rows with most first.
 struct Temporaries {
   HolderTable table;
   uint64_t temporary = 0, allocations = 0;
@@ -28,8 +28,8 @@ Temporaries find_temporaries(Profile& profile, const std::string& scope, size_t 
     found.temporary += group.temporary_count;
     parts.push_back({id, group.temporary_count, group.alloc_count});
   }
-  // All rows are made first: those without a temporary block, which come last, must not count as
-  // "others".
+  // All rows are made first, since those without a temporary block, which come last, must not count
+  // as "others".
   std::vector<Holder> rows = profile.sites().table(parts, SIZE_MAX, false).rows;
   for (Holder& row : rows) {
     if (row.bytes == 0) break;

@@ -1,4 +1,4 @@
-// `gpupeak temporary`: sites whose blocks were freed at once; docs/metrics.md says when that is.
+// `gpupeak temporary`: sites whose blocks were freed at once; docs/metrics.md says how soon.
 #pragma once
 
 #include "collector/views/heading.h"

@@ -50,13 +50,13 @@ class Chart {
 
  private:
   size_t column(int64_t ns) const {
-    // The times of a damaged log may lie anywhere.
+    // A damaged log may have any times.
     const double part =
         std::clamp(static_cast<double>(ns) / static_cast<double>(end_ns_), 0.0, 1.0);
     return std::min(columns_ - 1, static_cast<size_t>(part * static_cast<double>(columns_)));
   }
 
-  /// The largest value of each column's time.
+  /// The largest value in each column's time.
   std::vector<uint64_t> maxima(ScopeId scope) const {
     std::vector<uint64_t> maxima(columns_);
     const Series* series = times_.find(profile_.scope_info(scope).name);

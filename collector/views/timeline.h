@@ -1,4 +1,4 @@
-// Memory over time, one chart a sum, in block characters; the same as JSON and as SVG.
+// Memory over time, a chart for each sum, in block characters; also as JSON and as SVG.
 #pragma once
 
 #include <ostream>
@@ -11,10 +11,10 @@
 
 namespace gpupeak::collector {
 
-/// The sums that a timeline shows for `scope`; if that is empty, every device that was used, and
-/// the host. Throws UsageError if the log has nothing of the scope.
+/// The sums that a timeline shows for `scope`. Empty: every device that was used, and the host.
+/// Throws UsageError if the log has nothing of the scope.
 std::vector<ScopeId> timeline_scopes(const Profile& profile, const std::string& scope);
-/// The parts of a sum that get a line each: its kinds, if there are several.
+/// The parts of a sum with a line of their own: its kinds, if there are several.
 std::vector<ScopeId> timeline_kinds(const Profile& profile, ScopeId sum);
 
 /// `height`: rows of a chart.
@@ -25,13 +25,13 @@ void write_timeline_json(const Profile& profile, const TimeSeries& times, const 
 void write_timeline_svg(const Profile& profile, const TimeSeries& times, const std::string& scope,
                         std::ostream& out);
 
-/// The unit for times up to `end_ns`.
+/// The unit for times up to `end_ns`, and its length in ns.
 struct TimeUnit {
   double ns;
   std::string_view name;
 };
 TimeUnit time_unit(int64_t end_ns);
-/// Round steps for an axis from 0 to `end`, at most `most` of them.
+/// A round step for an axis from 0 to `end`, with `most` steps at most.
 double axis_step(double end, size_t most);
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,5 @@
-// The timeline as a drawing: an area a sum, a line a kind, phases as bands. Colours follow the
-// viewer's light or dark theme where the SVG is shown by a browser.
+// The timeline as a drawing: an area for each sum, a line for each kind, phases as bands. If a
+// browser shows the SVG, colours follow the viewer's light or dark theme.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ class Drawing {
 
  private:
   double x(int64_t ns) const {
-    // The times of a damaged log may lie anywhere.
+    // A damaged log may have any times.
     const double part = static_cast<double>(ns) / static_cast<double>(end_ns_);
     return kPlotLeft + (kWidth - kPlotLeft - kPlotRight) * std::clamp(part, 0.0, 1.0);
   }
@@ -90,7 +90,7 @@ class Drawing {
     return fmt::format("{:.4g} {}", static_cast<double>(ns) / unit.ns, unit.name);
   }
 
-  /// A step line through each bucket's largest value; a bucket is as wide as its time.
+  /// A step line through each bucket's largest value. A bucket is as wide as its time.
   std::string path(const Series& series, double bottom, uint64_t whole) const {
     std::string d;
     uint64_t last = UINT64_MAX;

@@ -7,7 +7,7 @@
 namespace gpupeak::collector {
 namespace {
 
-/// What stands below a call: the calls shown, and the rest in one sum.
+/// What is below a call: the calls that are shown, and the rest in one sum.
 struct Below {
   std::vector<const CallTree::Node*> shown;
   uint64_t rest_bytes = 0, rest_count = 0, rest_calls = 0;

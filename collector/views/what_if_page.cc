@@ -1,5 +1,4 @@
-// What a change would have made of a run, as a page of its own (collector/page/what_if.js draws
-// it).
+// What a change would have made of a run, as a page of its own. collector/page/what_if.js draws it.
 #include "collector/summary/what_if_text.h"
 #include "collector/views/what_if.h"
 #include "collector/write/write_html.h"
@@ -7,8 +6,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Each point as [ns since the point before, bytes as recorded, at least with the change, at most
-/// with it]. The last one is left out where it equals the one before it.
+/// Each point as [ns since the point before, bytes as recorded, lower bound with the change, upper
+/// bound with the change]. The upper bound is left out if it equals the lower one.
 Json curve_json(const WhatIfSum& sum) {
   Json points = Json::array();
   int64_t last = 0;

@@ -27,7 +27,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMaxLanes = 12;
-/// Rows of main scopes (is_main()), and of the others.
+/// Rows of scopes of all kinds together (is_main()), and of scopes of one kind.
 constexpr size_t kMainRows = 400, kOtherRows = 100;
 constexpr size_t kMainCalls = 4000, kOtherCalls = 1000;
 constexpr size_t kListRows = 200;
