@@ -1,6 +1,6 @@
-// Trace-event JSON, which Perfetto and chrome://tracing open: a counter a sum, phases as slices of
-// their threads, every block of the driver's as an asynchronous slice from its allocation to its
-// free, since such blocks do not nest. Written as the events come.
+// Trace-event JSON, which Perfetto and chrome://tracing open: a counter for each sum, phases as
+// slices of their threads, and every block of the driver as an asynchronous slice from its
+// allocation to its free, since such blocks do not nest. Written as the events come.
 #include <fmt/format.h>
 
 #include "collector/export/export.h"
@@ -13,10 +13,10 @@
 namespace gpupeak::collector {
 namespace {
 
-/// The run is cut into so many equal parts. Each counter has its largest and its last value of
-/// each.
+/// The run is cut into so many equal parts. A counter shows its largest and its last value in each
+/// part.
 constexpr uint64_t kCounterParts = 10'000;
-/// Threads have smaller numbers (PID_MAX_LIMIT).
+/// Thread ids are smaller (PID_MAX_LIMIT).
 constexpr uint32_t kProcessTrackTid = (1 << 22) + 1;
 
 std::string json_text(std::string_view text) {
@@ -102,8 +102,8 @@ class Chrome : public PhaseSlices {
     if (!counter.any) return;
     counter.any = false;
     value(counter.scope, counter.max, counter.max_ticks);
-    // The last value may have the time of the largest: in a log of one thread many events share
-    // one.
+    // The last value may have the time of the largest one: in a log of one thread many events share
+    // a time.
     if (counter.last_ticks != counter.max_ticks || counter.last != counter.max) {
       value(counter.scope, counter.last, counter.last_ticks);
     }

@@ -1,4 +1,4 @@
-// A row a site with all that is known of it, for spreadsheets and data frames.
+// A row for each site with all that is known about it, for spreadsheets and data frames.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -7,14 +7,14 @@
 namespace gpupeak::collector {
 
 Database::Database(const std::string& path) : path_(path) {
-  // Only one thread uses it, so that it needs no locks.
+  // Only one thread uses it, so it needs no locks.
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   if (sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr) != SQLITE_OK) {
     const std::string reason = sqlite3_errmsg(handle_);
     sqlite3_close(handle_);
     throw std::runtime_error(fmt::format("cannot write {}: {}", path, reason));
   }
-  // The file is thrown away unless it is finished, so that no journal is needed.
+  // An unfinished file is thrown away, so it needs no journal.
   run("PRAGMA journal_mode = OFF");
   run("PRAGMA synchronous = OFF");
   run("PRAGMA locking_mode = EXCLUSIVE");

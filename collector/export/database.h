@@ -1,5 +1,4 @@
-// A thin layer over SQLite: statements that are prepared once and whose failures throw. Made for
-// sqlite.cc.
+// A thin layer over SQLite: statements are prepared once, and failures throw. Made for sqlite.cc.
 #pragma once
 
 #include <sqlite3.h>
@@ -17,7 +16,8 @@ namespace gpupeak::collector {
 
 class Database {
  public:
-  /// Makes a new file; nothing of it is safe until finish(). Throws std::runtime_error, as all do.
+  /// Makes a new file; it is only safe after finish(). Throws std::runtime_error, as all functions
+  /// do.
   explicit Database(const std::string& path);
   ~Database();
   Database(const Database&) = delete;
@@ -33,7 +33,7 @@ class Database {
   sqlite3* handle_ = nullptr;
 };
 
-/// An INSERT: the columns of its rows are bound in turn, then it runs.
+/// An INSERT: the values of its columns are bound, then it runs.
 class Insert {
  public:
   Insert(Database& database, std::string_view table, size_t columns, size_t rows = 1);
@@ -41,7 +41,7 @@ class Insert {
   Insert(const Insert&) = delete;
   Insert& operator=(const Insert&) = delete;
 
-  /// Of one row.
+  /// Binds the values of one row and runs.
   template <class... Values>
   void operator()(const Values&... values) {
     int column = 0;
@@ -49,7 +49,7 @@ class Insert {
     step();
   }
 
-  /// A bound value stays for the next run(). A text must last until then.
+  /// A bound value stays for the next step(). A text must last until then.
   void bind(int column, int64_t value);
   void bind(int column, uint64_t value) { bind(column, static_cast<int64_t>(value)); }
   void bind(int column, uint32_t value) { bind(column, static_cast<int64_t>(value)); }
@@ -73,9 +73,9 @@ class Insert {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-/// Rows of a table by the million: an INSERT writes many, since to begin and end one takes longer
-/// than a row does, and only what differs from the row that had its place before is bound. Texts
-/// must last until finish().
+/// Writes a table of millions of rows. One INSERT writes many rows, since to begin and end one
+/// takes longer than a row. Only values that differ from the last ones in the same place are bound.
+/// Texts must last until finish().
 template <class... Columns>
 class Rows {
  public:
@@ -94,7 +94,7 @@ class Rows {
     many_.step();
     count_ = 0;
   }
-  /// After the last one.
+  /// Call it after the last row.
   void finish() {
     for (size_t i = 0; i < count_; ++i) std::apply(one_, rows_[i]);
     count_ = 0;

@@ -1,4 +1,4 @@
-// The formats of other tools: one file and one function each, and the list of them. `gpupeak
+// The formats of other tools: one file and one function for each, and the list of them. `gpupeak
 // export` calls them; docs/export.md says what each holds.
 //
 // in    a Profile: a replayed log with its symbols; a scope
@@ -17,11 +17,12 @@
 namespace gpupeak::collector {
 
 struct ExportOptions {
-  std::string scope;  ///< which memory; empty: Profile::scope chooses
-  Progress progress;  ///< told by formats that replay the events once more
-  /// The run's name, from which logs_of_run() knows more of the process; empty: none.
+  std::string scope;  ///< which memory; empty: Profile::scope() chooses
+  Progress progress;  ///< called by formats that replay the events once more
+  /// The run's name, by which logs_of_run() finds more about the process; empty: none.
   std::string run = {};
-  std::string at = {};  ///< a moment as held_at() takes it, if `has_moment`; empty: the peak
+  /// A moment as held_at() takes it, for formats with `has_moment`; empty: the peak.
+  std::string at = {};
 };
 
 void export_massif(Profile& profile, const ExportOptions& options, std::ostream& out);
@@ -33,18 +34,19 @@ void export_folded(Profile& profile, const ExportOptions& options, std::ostream&
 void export_torch_snapshot(Profile& profile, const ExportOptions& options, std::ostream& out);
 void export_mxnet_csv(Profile& profile, const ExportOptions& options, std::ostream& out);
 void export_csv(Profile& profile, const ExportOptions& options, std::ostream& out);
-/// Makes the file `path`, which must not be there. Throws std::runtime_error.
+/// Makes the file `path`, which must not exist. Throws std::runtime_error.
 void export_sqlite(Profile& profile, const ExportOptions& options, const std::string& path);
 
 struct ExportFormat {
   std::string_view name;
   std::string_view description;
-  bool binary;  ///< not to be written to a terminal
+  bool binary;  ///< it must not go to a terminal
   void (*write)(Profile&, const ExportOptions&, std::ostream&);
-  void (*write_file)(Profile&, const ExportOptions&, const std::string&);  ///< if not `write`
-  std::string_view alias = {};                                             ///< another name for it
-  bool packed = false;      ///< the format itself is compressed
-  bool has_moment = false;  ///< it shows who held the peak, or another moment
+  /// If there is no `write`.
+  void (*write_file)(Profile&, const ExportOptions&, const std::string&);
+  std::string_view alias = {};  ///< another name of the format
+  bool packed = false;          ///< the format itself is compressed
+  bool has_moment = false;      ///< it shows who held memory at the peak, or at another moment
 };
 
 std::span<const ExportFormat> export_formats();

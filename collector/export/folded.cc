@@ -1,4 +1,4 @@
-// Folded stacks: a line a stack, root first, its bytes at the end.
+// Folded stacks: one line for each stack, root first, its bytes at the end.
 #include <algorithm>
 #include <map>
 
@@ -10,7 +10,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Each line has the names of all its calls, and all lines are kept to be put in order.
+/// The text is limited: each line has the names of all its calls, and all lines are kept to be
+/// sorted.
 constexpr uint64_t kAlwaysAllowedText = 256 << 20, kMostTextRatio = 64;
 
 }  // namespace
@@ -25,7 +26,7 @@ void export_folded(Profile& profile, const ExportOptions& options, std::ostream&
     std::string line;
     for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
       std::string name = frame_name(*call->frame);
-      std::replace(name.begin(), name.end(), ';', ':');  // since ';' stands between frames
+      std::replace(name.begin(), name.end(), ';', ':');  // ';' stands between frames
       line += (line.empty() ? "" : ";") + name;
     }
     if (line.size() > text_left) profile.refuse_stacks();

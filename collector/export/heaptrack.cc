@@ -1,5 +1,5 @@
-// What heaptrack's interpreter writes: strings, instructions and traces once, then every event.
-// All numbers are hexadecimal, indices count from 1 except those of allocations.
+// What heaptrack's interpreter writes: strings, instructions and traces once, then every event. All
+// numbers are hexadecimal. Indices count from 1, those of allocations from 0.
 #include <fmt/compile.h>
 #include <fmt/format.h>
 
@@ -19,10 +19,10 @@ namespace gpupeak::collector {
 namespace {
 
 /// Numbers the different pairs of size and stack in the order in which they come. A log has
-/// millions of pairs, and looks them up in no order.
+/// millions of pairs, which are looked up in no order.
 class Allocations {
  public:
-  /// The number of the pair. A new pair gets the next one, which was count() before the call.
+  /// The number of the pair. A new pair gets the next number, which is count() before the call.
   uint32_t number(uint64_t bytes, uint32_t stack) {
     if (size_t{2} * count_ >= size()) grow();
     Entry& entry = find(bytes, stack);
@@ -78,13 +78,13 @@ class Heaptrack : public ReplayObserver {
       if (key == "arg")
         command += (command.empty() ? "" : " ") + profile.definitions().shown(value);
     }
-    // The version of heaptrack that would write this, and of its format.
+    // The version of heaptrack that would write this, and the version of its format.
     write("v 10400 2\nX {}\nI {:x} 0\n", command, kPageBytes);
   }
 
   void finish() {
     write_changes();
-    // The samples miss the peak; the kernel has counted it.
+    // The samples may miss the peak, but the kernel has counted it.
     const uint64_t peak = profile_.log().counters().rss_peak_bytes;
     if (peak > rss_peak_) write("R {:x}\n", peak / kPageBytes);
     write("c {:x}\n", std::max<int64_t>(ms_of(profile_.replay().last_ticks()), 0));
@@ -126,7 +126,7 @@ class Heaptrack : public ReplayObserver {
     }
   }
 
-  /// Writes events some later than they come, so that the cache lines for their numbers have
+  /// Writes events some time after they come, so that the cache lines for their numbers have
   /// arrived.
   void write_changes() {
     for (size_t i = 0; i < change_count_; ++i) {
@@ -155,15 +155,15 @@ class Heaptrack : public ReplayObserver {
     return number;
   }
 
-  /// Frames to leave out: our own code; the interpreter's if the log has Python's frames.
+  /// Frames to leave out: our own code, and the interpreter's if the log has Python's frames.
   bool is_left_out(uint32_t node) {
     const ResolvedAddress& resolved = profile_.symbolizer().resolve(node);
     return resolved.frames.front().module.starts_with(kOwnModule) ||
            (has_python_ && resolved.is_interpreter());
   }
 
-  /// Callers are defined before what they call. Without recursion, since a damaged log's stack may
-  /// be of any depth.
+  /// Defines callers before the calls that they make. Works without recursion, since a damaged
+  /// log's stack may be of any depth.
   size_t trace(uint32_t stack) {
     if (traces_[stack] != 0) return traces_[stack];
     const std::vector<StackNode>& nodes = profile_.definitions().nodes();

@@ -1,5 +1,5 @@
-// massif.out: a hundred snapshots over the run, of which the peak and the last have the tree of
-// their callers, innermost call first.
+// massif.out: a hundred snapshots over the run. The peak and the last one have a tree of their
+// callers, innermost call first.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Snapshot {
   uint64_t ticks = 0;
 };
 
-/// The largest value within each of a hundred equal parts of the run.
+/// The largest value in each of a hundred equal parts of the run.
 class Series : public ReplayObserver {
  public:
   Series(const Profile& profile, ScopeId scope)

@@ -1,5 +1,5 @@
-// MXNet's memory profiler: "tag,MiB", a line a tag, which its scripts add up by keywords. Every
-// byte of the peak is in one tag: that of the rules, else the module's name and the kind.
+// MXNet's memory profiler: "tag,MiB", one line for each tag; its scripts add these up by keywords.
+// Every byte of the peak is in one tag: that of the rules, else the module's name and the kind.
 #include <fmt/format.h>
 
 #include <algorithm>

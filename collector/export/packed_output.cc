@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kPiece = 64 << 10;
 
-/// A stream buffer that collects what is written, and hands it to the compressor in large pieces:
+/// A stream buffer that collects what is written and gives it to the compressor in large pieces, by
 /// `Packer::add(bytes, count, last)`.
 template <typename Packer>
 class PackingBuffer : public std::streambuf {

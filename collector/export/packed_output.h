@@ -1,4 +1,4 @@
-// An export that is compressed as it is written: by the file's name, as `.gz` and `.zst`.
+// Compresses an export while it is written, if the file's name ends in `.gz` or `.zst`.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@ namespace gpupeak::collector {
 
 enum class OutputPacking { kNone, kGzip, kZstd };
 
-/// By the ending of the path: `.gz`, `.zst`; else kNone.
+/// The packing for the ending of the path: `.gz`, `.zst`; else kNone.
 OutputPacking packing_of(std::string_view path);
 
-/// Calls `write` with a stream, and writes to `out` what that gets, compressed. Throws
+/// Calls `write` with a stream, and writes to `out` what the stream gets, compressed. Throws
 /// std::runtime_error if the compressor fails.
 void write_packed(OutputPacking packing, std::ostream& out,
                   const std::function<void(std::ostream&)>& write);

@@ -1,5 +1,5 @@
-// Open phases as slices that nest, which is all that trace viewers know: one that ends below others
-// has these end and begin again.
+// Open phases as nested slices, which is all that trace viewers know. If a phase ends while others
+// that began later are open, their slices end and begin again.
 //
 //   phases   |== load ======|              slices   |== load ======|
 //               |= copy =======|                       |= copy ====|= copy =|
@@ -25,7 +25,7 @@ class PhaseSlices : public ReplayObserver {
 
  private:
   /// How many slices may begin again. Their number grows with the square of the phases that
-  /// overlap, so that without a limit the export of a small log could fill a disk.
+  /// overlap: without a limit the export of a small log could fill a disk.
   static constexpr uint64_t kMostAgain = UINT64_C(1) << 22;
 
   void on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,
@@ -35,7 +35,7 @@ class PhaseSlices : public ReplayObserver {
     return track.of_process ? of_process_ : of_slots_[track.slot];
   }
 
-  std::map<uint64_t, std::string> of_process_;  // names by number, the innermost last
+  std::map<uint64_t, std::string> of_process_;  // names by number; the innermost phase is last
   std::unordered_map<uint32_t, std::map<uint64_t, std::string>> of_slots_;
   uint64_t again_ = 0;
 };

@@ -1,5 +1,5 @@
-// Writes Python's pickle format, protocol 2, as far as plain data goes, with the instructions that
-// PyTorch's memory_viz page knows too. Made for torch_snapshot.cc.
+// Writes Python's pickle format, protocol 2, for plain data, with only those instructions that
+// PyTorch's memory_viz page knows. Made for torch_snapshot.cc.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ class Pickle {
  public:
   explicit Pickle(std::ostream& out) : out_(out) { out_ << '\x80' << '\x02'; }
 
-  // A container's items come between its begin and its end; of a dict key and value in turn.
+  // A container's items come between its begin and its end; in a dict, keys and values alternate.
   void begin_dict() { out_ << "}("; }
   void end_dict() { out_ << 'u'; }
   void begin_list() { out_ << "]("; }
@@ -44,7 +44,7 @@ class Pickle {
     integer(value);
   }
 
-  /// Remembers the value before it under this number, and puts it in again.
+  /// remember() keeps the value before it under this number, recall() writes it again.
   void remember(uint32_t number) {
     out_ << 'r';
     little_endian(number, 4);

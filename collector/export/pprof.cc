@@ -1,6 +1,7 @@
 // pprof's profile.proto, compressed. Field numbers are those of
-// https://github.com/google/pprof/blob/main/proto/profile.proto. A sample's locations run from the
-// leaf to the root, a location's lines from the inlined function to the one it was inlined into.
+// https://github.com/google/pprof/blob/main/proto/profile.proto. A sample's locations go from the
+// leaf to the root; a location's lines go from the inlined function to the function into which it
+// was inlined.
 #include <algorithm>
 #include <map>
 #include <protozero/pbf_writer.hpp>
@@ -64,8 +65,8 @@ namespace function_field {
 enum : protozero::pbf_tag_type { kId = 1, kName = 2, kSystemName = 3, kFilename = 4 };
 }
 
-/// Allocation functions (drop_frames): readers leave them, and what they call, out of their graphs,
-/// so that a leaf is whoever asked for the memory.
+/// Allocation functions (drop_frames). Readers leave these, and what they call, out of their
+/// graphs, so that a leaf is the function that asked for the memory.
 constexpr std::string_view kDropFrames =
     "(__libc_)?(malloc|calloc|realloc|reallocarray|memalign|valloc|pvalloc|aligned_alloc|"
     "posix_memalign|mmap(64)?)|operator new.*|cu(da)?(Mem|Malloc|HostAlloc|MemAlloc).*";
@@ -208,7 +209,7 @@ class Pprof {
     mapping.add_int64(mapping_field::kFilename, string(profile_.definitions().shown(module.path)));
     mapping.add_int64(mapping_field::kBuildId,
                       string(profile_.definitions().sanitizer().id(module.build_id)));
-    // The profile has all names and lines, so that readers need not look for the files.
+    // The profile has all names and lines, so readers need not look for the files.
     mapping.add_bool(mapping_field::kHasFunctions, true);
     mapping.add_bool(mapping_field::kHasFilenames, true);
     mapping.add_bool(mapping_field::kHasLineNumbers, true);

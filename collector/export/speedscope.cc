@@ -1,6 +1,7 @@
 // speedscope's file format: frames once, then profiles of stacks with weights, root first. The
-// browser that reads it grows slow with hundreds of thousands of stacks, of which most hold next to
-// nothing: those below a ten-thousandth of a profile are one, and the profile's name says so.
+// browser that reads it becomes slow with hundreds of thousands of stacks, most of which hold next
+// to nothing. So stacks below a ten-thousandth of a profile are one, and the profile's name says
+// so.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// A database with the tables, columns and numbers that Nsight Systems' export has, as far as they
-// have a place for what is known, so that SQL written for it runs; and GPUPEAK_ tables for the
-// rest. Rows are written as the events come.
+// A database with the tables, columns and numbers of Nsight Systems' export, as far as they fit
+// what is known, so that SQL for that export runs here. The rest is in GPUPEAK_ tables. Rows are
+// written as the events come.
 #include <unordered_map>
 
 #include "collector/analyze/analyze.h"
@@ -113,7 +113,8 @@ class Tables : public PhaseSlices {
     Insert gpus(database, "TARGET_INFO_GPU", 4);
     uint64_t row = 0;
     for (const DeviceInfo& device : profile_.definitions().devices()) {
-      if (row++ != device.ordinal) continue;  // a damaged log has one twice, or out of order
+      // A damaged log may have a device twice, or out of order.
+      if (row++ != device.ordinal) continue;
       gpus(device.ordinal, escape(device.name), device.total_bytes,
            profile_.definitions().sanitizer().id(device.uuid));
     }
@@ -142,13 +143,13 @@ class Tables : public PhaseSlices {
     }
   }
 
-  /// After the last event and the last peak.
+  /// Call it after the last event and the last peak.
   void finish_rows() {
     chains_.finish();
     changes_.finish();
   }
 
-  /// `run_name`: as ExportOptions::run.
+  /// `run_name`: ExportOptions::run.
   void write_summary(Database& database, const std::string& run_name) {
     Options options;
     options.stacks = false;  // only figures are needed
@@ -172,7 +173,7 @@ class Tables : public PhaseSlices {
   /// Nsight's globalPid is pid << 24; its globalTid is globalPid plus the thread's id.
   static constexpr unsigned kPidShift = 24;
   struct FrameNames {
-    int64_t function = 0, module = 0;  ///< their ids
+    int64_t function = 0, module = 0;  ///< ids of their texts
   };
   struct Phase {
     int64_t begin_ns;
@@ -224,7 +225,7 @@ class Tables : public PhaseSlices {
     return ordinal < 0 ? std::nullopt : std::optional<int64_t>(ordinal);
   }
 
-  /// A stack's rows are written when it is first met.
+  /// The rows of a stack are written when it comes for the first time.
   std::optional<uint32_t> chain(uint32_t stack) {
     if (stack == 0) return std::nullopt;
     if (known_chains_[stack]) return stack;
@@ -234,7 +235,7 @@ class Tables : public PhaseSlices {
       const Frame& frame = *call.frame;
       const auto [names, added] = frame_names_.try_emplace(&frame);
       if (added) {
-        names->second.function = string(frame_name(frame));  // numbered in this order
+        names->second.function = string(frame_name(frame));  // ids are given in this order
         names->second.module = string(frame.module);
       }
       chains_(stack, names->second.function, names->second.module, frame.function.empty(),

@@ -40,7 +40,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-/// The device with the highest peak, the first of several; nullptr: the run used none.
+/// The device with the highest peak; of several, the first. nullptr: the run used none.
 const DeviceSummary* fullest(const Summary& summary) {
   const DeviceSummary* most = nullptr;
   const auto peak = [](const DeviceSummary& device) {
@@ -211,7 +211,7 @@ class RunTables {
   }
 
  private:
-  /// Names may be any bytes; those that are no UTF-8 are replaced.
+  /// Names may be any bytes; bytes that are not UTF-8 are replaced.
   static void put(std::string& rows, const Json& row) {
     rows += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
@@ -221,7 +221,8 @@ class RunTables {
             {"log", summary.log_path},
             {"rank", known(summary.run.rank)}};
   }
-  /// Numbers rows that are equal in all other columns, so that run and number are a key.
+  /// Gives numbers to rows that may be equal in all other columns, so that run and number are a
+  /// key.
   Json numbered(const Summary& summary, uint64_t& last) const {
     return with(of(summary), {{"number", ++last}});
   }

@@ -1,5 +1,5 @@
-// What an engine for tables is given of runs: rows of seven tables, with columns that are the same
-// for every run. `gpupeak tables` writes them; docs/fleet.md describes them.
+// What a table engine gets of runs: rows of seven tables, with the same columns for every run.
+// `gpupeak tables` writes them; docs/fleet.md describes them.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ struct TableColumn {
 struct Table {
   const char* name;
   std::vector<TableColumn> columns;
-  /// Each row as one line, a JSON object; what was not measured is null. It has the columns, and
-  /// `day`, which Parquet files have in the name of their folder.
+  /// Each row is one line, a JSON object with the columns; what was not measured is null. It also
+  /// has `day`, which Parquet files have in the name of their folder.
   std::string rows;
 };
 
-/// The logs of a run, or of a part of it, such as one node's.
+/// A run, or a part of it, such as the logs of one node.
 struct TablesRun {
   std::string name;
   std::string part;  ///< name of the part; empty: the whole run

@@ -6,7 +6,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Blocks without an address get one from here on. JavaScript's numbers hold it exactly.
+/// Blocks without an address get one from here on. JavaScript's numbers hold such an address
+/// exactly.
 constexpr uint64_t kNoAddress = UINT64_C(1) << 48;
 constexpr unsigned kNoAddressShift = 24;
 
@@ -35,7 +36,7 @@ TorchSegments::Pieces::iterator TorchSegments::remove(Pieces::iterator found) {
     on_event({"free_requested", address, piece.bytes, piece.stack});
     on_event({"free_completed", address, piece.bytes, piece.stack});
   }
-  // Blocks of an arena that lie there end with it.
+  // Blocks of an arena that lie in the piece end with it.
   auto block = piece.shared ? blocks_.lower_bound(address) : blocks_.end();
   while (block != blocks_.end() && block->first < address + piece.bytes) block = take(block);
   on_event({piece.mapped ? "segment_unmap" : "segment_free", address, piece.bytes, piece.stack});
@@ -99,7 +100,7 @@ void TorchSegments::given(const ArenaAllocEvent& given, uint32_t stack) {
   const auto piece = around(given.address);
   if (piece == pieces_.end()) return;
   if (const auto known = blocks_.find(given.address); known != blocks_.end()) take(known);
-  // A damaged log has blocks that do not fit into the piece; they are left out.
+  // A damaged log has blocks that do not fit into the piece: they are left out.
   const auto next = blocks_.upper_bound(given.address);
   const bool overlaps = (next != blocks_.end() && next->first < given.address + given.bytes) ||
                         (next != blocks_.begin() &&

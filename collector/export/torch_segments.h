@@ -1,8 +1,8 @@
-// One device's memory as PyTorch's snapshots have it: segments, which the driver handed out, in
-// them blocks, and the events that led there. An arena's memory has the arena's blocks, wherever
-// they begin and end; all else is a segment with one block, since who took it uses it. Created
-// memory (cuMemCreate) that an arena shares out is a segment where it is mapped. torch_snapshot.cc
-// writes it.
+// One device's memory as PyTorch's snapshots have it: segments, which the driver handed out, the
+// blocks in them, and the events that led there. Memory of an arena has the arena's blocks,
+// wherever they begin and end. All other memory is a segment with one block, since whoever took it
+// uses it. Created memory (cuMemCreate) that an arena shares out is a segment where it is mapped.
+// torch_snapshot.cc writes all this.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace gpupeak::collector {
 
-/// What happened, by PyTorch's names.
+/// An event, by PyTorch's names.
 struct TorchEvent {
   std::string_view action;  ///< "segment_alloc", "alloc" …
-  uint64_t address = 0;     ///< in "oom": the bytes that the driver has free
+  uint64_t address = 0;     ///< for "oom": the bytes that the driver has free
   uint64_t bytes = 0;
   uint32_t stack = 0;
 };
@@ -38,7 +38,7 @@ struct TorchSegment {
 
 class TorchSegments {
  public:
-  /// `shared_out`: ids of those blocks of the driver that arenas share out.
+  /// `shared_out`: ids of the driver's blocks that arenas share out.
   explicit TorchSegments(const std::unordered_set<uint64_t>& shared_out)
       : shared_out_(shared_out) {}
   virtual ~TorchSegments() = default;
@@ -48,14 +48,15 @@ class TorchSegments {
   void freed(const DeviceBlock& block);
   void mapped(const DeviceMappedEvent& mapped);
   void unmapped(const DeviceUnmappedEvent& unmapped);
-  // Events of arenas' blocks. Those that lie in no segment are passed over.
+  // Events of arenas' blocks. Blocks that lie in no segment are ignored.
   void given(const ArenaAllocEvent& given, uint32_t stack);
   void taken(const ArenaFreeEvent& taken);
-  /// The arena has gone, or all that it gave is free.
+  /// The arena is gone, or all of its blocks are free.
   void emptied(uint64_t arena);
   void refused(const ArenaFailedEvent& refused, uint32_t stack);
 
-  /// The segments now, by address. Mapped pieces without a gap between them are one segment.
+  /// The segments at this moment, by address. Mapped pieces without a gap between them are one
+  /// segment.
   std::vector<TorchSegment> segments() const;
 
  protected:
@@ -84,14 +85,14 @@ class TorchSegments {
   void add(uint64_t address, const Piece& piece, std::string_view action);
   Pieces::iterator remove(Pieces::iterator piece);
   Blocks::iterator take(Blocks::iterator block);
-  /// The piece of an arena that contains the address; end(): none.
+  /// The piece of an arena that contains the address; end(): none does.
   Pieces::const_iterator around(uint64_t address) const;
 
   const std::unordered_set<uint64_t>& shared_out_;
   Pieces pieces_;                         // by address
-  std::map<uint64_t, uint64_t> places_;   // by the driver's id
-  std::map<uint64_t, Created> unmapped_;  // the same
-  Blocks blocks_;                         // of arenas, by address
+  std::map<uint64_t, uint64_t> places_;   // addresses by the driver's id
+  std::map<uint64_t, Created> unmapped_;  // by the driver's id
+  Blocks blocks_;                         // blocks of arenas, by address
 };
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,5 @@
 // PyTorch's memory snapshot, as torch.cuda.memory._snapshot() gives it. Pickled as the events come,
-// one walk a device.
+// with one replay for each device.
 #include <map>
 #include <utility>
 #include <vector>
@@ -18,7 +18,7 @@ class FramePickler {
  public:
   FramePickler(Profile& profile, Pickle& pickle) : profile_(profile), pickle_(pickle) {}
 
-  /// A stack is written once, then referred to.
+  /// A stack is written once, and referred to from then on.
   void write(uint32_t stack) {
     const auto [known, added] = lists_.try_emplace(stack, next_);
     if (!added) return pickle_.recall(known->second);
@@ -121,7 +121,7 @@ void write_block(Pickle& pickle, FramePickler& frames, const TorchSegment::Block
 
 void write_segment(Pickle& pickle, FramePickler& frames, int32_t device,
                    const TorchSegment& segment) {
-  constexpr uint64_t kSmallSegment = 2 << 20;  // PyTorch's, for blocks of up to 1 MiB
+  constexpr uint64_t kSmallSegment = 2 << 20;  // PyTorch's limit, for blocks of up to 1 MiB
   const auto active = static_cast<int64_t>(segment.active_bytes());
   pickle.begin_dict();
   pickle.item("device", device);
@@ -147,7 +147,7 @@ void write_segment(Pickle& pickle, FramePickler& frames, int32_t device,
   pickle.end_dict();
 }
 
-/// By ordinal; devices without memory have none.
+/// The scopes of devices, by ordinal; devices without memory have none.
 std::map<int32_t, ScopeId> device_scopes(const Profile& profile, const std::string& wanted) {
   std::map<int32_t, ScopeId> scopes;
   const ScopeInfo* only = wanted.empty() ? nullptr : &profile.scope_info(profile.scope(wanted));
@@ -159,7 +159,7 @@ std::map<int32_t, ScopeId> device_scopes(const Profile& profile, const std::stri
     const uint8_t kind = only != nullptr ? only->kind : 0;
     const int32_t device = only != nullptr && only->device >= 0 ? only->device : info.device;
     if (info.device < 0 || info.device != device || info.kind != kind) continue;
-    // The preload counts no more devices; a damaged log may name others.
+    // The preload counts only so many devices; a damaged log may name others.
     if (info.device < static_cast<int32_t>(GPUPEAK_LOG_MAX_DEVICES)) scopes[info.device] = id;
   }
   return scopes;
