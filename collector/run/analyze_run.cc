@@ -39,17 +39,17 @@ std::optional<uint64_t> unless_zero(uint64_t value) {
   return value == 0 ? std::nullopt : std::optional(value);
 }
 
-/// Whether it is the process that `run` started.
+/// Whether `run` started this process.
 bool is_started(const RunLog& log) {
   return log.head.header.run_pid != 0 && log.head.header.run_pid == log.head.header.pid;
 }
 
-/// Whether the signal asks a process to end, as opposed to a fault or SIGKILL, which cut it short.
+/// Whether the signal asks a process to end. A fault or SIGKILL cuts it short.
 bool asks_to_end(int signal) {
   return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGPIPE;
 }
 
-/// A process of which only the first pages of its log are read.
+/// The record of a process of whose log only the first pages are read.
 ProcessRecord counted_process(const RunLog& log, const Sanitizer& sanitizer) {
   const gpupeak_file_header& header = log.head.header;
   const LogReader reader(log.path, sanitizer);
@@ -87,7 +87,7 @@ class RunAnalysis {
  public:
   RunAnalysis(const RunLogs& run, const Options& options, RunDepth depth, const Progress& progress)
       : run_(run), options_(options), progress_(progress), lead_(run.lead()) {
-    // The processes of a run load the same libraries: each is read once.
+    // The processes of a run load the same libraries, so each library is read once.
     if (!options_.reading.search.cache)
       options_.reading.search.cache = std::make_shared<ModuleCache>();
     for (const RunLog& log : run.logs) gpu_processes_ += uses_gpu(log);
@@ -131,7 +131,7 @@ class RunAnalysis {
   /// What a summary has beyond a ProcessRecord.
   struct Facts {
     Metrics metrics;
-    std::vector<DeviceSummary> devices;  ///< with their metrics alone
+    std::vector<DeviceSummary> devices;  ///< with nothing but number, UUID and metrics
     std::string holder;
     uint64_t holder_bytes = 0;
   };
@@ -155,16 +155,16 @@ class RunAnalysis {
     return facts;
   }
 
-  /// For a run without a GPU: a process that holds less than this is not read.
+  /// For a run without a GPU: a process that held less than this is not read.
   uint64_t least_worth_reading() const {
-    constexpr size_t kMost = 8;  // as many as the first screen has rows
+    constexpr size_t kMost = 8;  // the number of rows on the first screen
     std::vector<uint64_t> held;
     for (const RunLog& log : run_.logs) held.push_back(run_.host_bytes(log));
     std::sort(held.rbegin(), held.rend());
     return std::max<uint64_t>(held[std::min(kMost, held.size()) - 1], 1);
   }
 
-  /// Which processes are read; of the others only their counters are taken.
+  /// Whether a process is read; of others only the counters are taken.
   bool is_read(const RunLog& log) const {
     return all_ || (gpu_processes_ > 1 && uses_gpu(log)) || run_.host_bytes(log) >= least_read_;
   }
@@ -192,10 +192,10 @@ class RunAnalysis {
     return records;
   }
 
-  /// The run has ended, so this process has too, and its log is whole, since the kernel keeps a
-  /// log's pages. So it counts as one that ended in order if nobody saw its end, or if a signal
-  /// asked it to end, as a pool does with its workers. Not the started process: its end is the
-  /// run's.
+  /// The run has ended, so this process has ended too, and its log is whole, since the kernel keeps
+  /// a log's pages. So it counts as ended in order if nobody saw its end, or if a signal asked it
+  /// to end, as a pool does with its workers. That is not so for the started process: its end is
+  /// the run's.
   void note_gone(Quality& quality, const RunEnd& end, const RunLog& log) const {
     const bool was_asked =
         quality.log_end == LogEnd::kKilled && asks_to_end(end.code) && !is_started(log);
@@ -254,7 +254,7 @@ class RunAnalysis {
     WholeRun::Process process;
     process.log = shown(log.path);
     process.pid = record.run.pid;
-    // The name alone means the run.
+    // The name without a process id means the whole run.
     if (log.path == run_.name && run_.logs.size() > 1)
       process.log += fmt::format("#{}", process.pid);
     process.rank = record.run.rank;
@@ -266,7 +266,7 @@ class RunAnalysis {
         unless_zero(std::max(page.rss_peak_bytes, seen_resident_bytes(run_, process.pid)));
     process.heap_peak_bytes = unless_zero(page.heap.peak);
     process.forked = (log.head.header.flags & GPUPEAK_FLAG_FORKED) != 0;
-    // An estimate of the heap, or counters alone, are no loss.
+    // If the heap is only estimated or counted, nothing was lost.
     process.exact = record.quality.exact ||
                     (record.quality.only_heap_inexact && record.quality.dropped_events == 0);
     process.events_lost = record.quality.events_lost;
@@ -291,7 +291,7 @@ class RunAnalysis {
     add_own_devices(lead_summary_, 0, whole, process);
   }
 
-  /// Only one process used GPUs: what it held is what the run held.
+  /// If only one process used GPUs: what it held is what the run held.
   static void add_own_devices(const Summary& summary, int64_t begin_ns, WholeRun& whole,
                               WholeRun::Process& process) {
     for (const DeviceSummary& device : summary.devices) {
@@ -389,8 +389,8 @@ class RunAnalysis {
     whole.devices.push_back(std::move(sum));
   }
 
-  /// Each process numbers the GPUs that it sees (CUDA_VISIBLE_DEVICES). If two GPUs of the run have
-  /// the same number, the number names neither of them.
+  /// Each process has its own numbers for GPUs (CUDA_VISIBLE_DEVICES). If two GPUs of the run have
+  /// the same number, both are named by their UUIDs.
   static void tell_apart(WholeRun& whole) {
     std::map<std::string, size_t> named;
     for (const WholeRun::Sum& device : whole.devices) ++named[device.node + "\n" + device.name];
@@ -432,7 +432,8 @@ class RunAnalysis {
     }
   }
 
-  /// A process that has ended since then has left a log that says so, or none.
+  /// Adds a process that `run` left behind, if it still runs. If it has ended since, its log says
+  /// so, or it left none.
   void add_left(const RunRecord::LeftRunning& left, WholeRun& whole) const {
     const auto known = std::find_if(run_.logs.begin(), run_.logs.end(), [&](const RunLog& log) {
       return log.head.header.pid == left.pid &&
@@ -460,7 +461,7 @@ class RunAnalysis {
     return fmt::format("GPU {}", device.index);
   }
 
-  /// Those that held most first; the launcher last.
+  /// Processes that held most come first, a launcher (started, without a GPU) last.
   void order(WholeRun& whole) const {
     const uint32_t lead = run_.logs[lead_].head.header.pid;
     const auto key = [](const WholeRun::Process& process) {

@@ -15,8 +15,7 @@ void name_inherited(const RunRecord::Resident& seen, Metrics& metrics) {
   metrics["host.resident.unexplained_bytes"] = *unexplained - inherited;
 }
 
-/// `forked`: it still runs its parent's program, so that the pages which it shares are its
-/// parent's.
+/// `forked`: the process still runs its parent's program, so pages that it shares are its parent's.
 void add_look(const RunRecord::Resident& seen, bool forked, Metrics& metrics) {
   const auto known = [&](const char* name) { return metric(metrics, name); };
   if (known("host.resident.total_bytes").value_or(0) >= seen.rss_bytes) {
@@ -27,8 +26,8 @@ void add_look(const RunRecord::Resident& seen, bool forked, Metrics& metrics) {
   const auto mapped_at_most = known("host.kind.mmap_anon.peak_bytes");
   const bool heap_known =
       heap_in_use && mapped_at_most && known("host.kind.heap.usable_peak_bytes");
-  // The kernel does not say whose anonymous memory is. It counts as kept by malloc only where
-  // malloc puts its blocks. What another process shares was there before the fork.
+  // The kernel does not say to whom anonymous memory belongs. It counts as kept by malloc only
+  // where malloc puts its blocks. What another process shares was there before the fork.
   uint64_t left = seen.malloc_bytes + seen.anonymous_bytes;
   const auto take = [&left](uint64_t wanted) {
     const uint64_t taken = std::min(left, wanted);

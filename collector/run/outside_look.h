@@ -1,4 +1,4 @@
-// Resident memory of a process as `gpupeak run` saw it from outside, as metrics.
+// A process's resident memory, as `gpupeak run` saw it from outside, as metrics.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace gpupeak::collector {
 
-/// What was resident in the log's process, by cause, if `run` saw more from outside than the
+/// Adds what was resident in the log's process, by cause, if `run` saw more from outside than the
 /// process saw itself. The causes add up to the total.
 void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics);
 
-/// The most that `run` saw resident of a process; 0: it did not look.
+/// The largest resident memory that `run` saw of a process; 0: it did not look.
 uint64_t seen_resident_bytes(const RunLogs& run, uint32_t pid);
 
 }  // namespace gpupeak::collector

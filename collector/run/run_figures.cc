@@ -8,8 +8,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Counts of several processes add up. A figure whose sum at one instant is not known is the
-/// largest of the processes': no process was above it.
+/// Counts of several processes are added up. If the sum of a figure at one instant is not known,
+/// the largest process's figure stands for it: no process was above.
 void fold(const Metrics& from, Metrics& into) {
   for (const auto& [name, value] : from) {
     const auto [entry, added] = into.try_emplace(name, value);

@@ -8,8 +8,8 @@ namespace gpupeak::collector {
 /// Fills WholeRun::metrics from the metrics of the processes and from the sums.
 void add_run_metrics(WholeRun& run);
 
-/// Puts the run's metrics, GPUs and quality in place of the lead's. Does nothing for a process
-/// alone.
+/// The lead's Summary with the run's metrics, GPUs and quality in place of the lead's; unchanged
+/// for a process alone.
 Summary figures_of_run(Summary lead);
 
 }  // namespace gpupeak::collector

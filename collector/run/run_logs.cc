@@ -22,9 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBeside = 10'000;  ///< files that are looked at where no record names them
+constexpr size_t kMostBeside = 10'000;  ///< so many files are looked at if no record names the logs
 
-/// Reads regular files alone: to open a pipe that a record names would wait.
+/// Reads regular files only: opening a pipe that a record names would wait.
 std::optional<LogHead> head_of(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
@@ -53,7 +53,7 @@ void add_recorded(RunLogs& run) {
 }
 
 /// Whether `other` is of the same run. Anybody who may write into the folder can put a log there
-/// that claims to be: so it must have the run's secret number and belong to the same user.
+/// that claims to be. So it must have the run's secret number, and belong to the same user.
 bool is_of_run(const LogHead& of_main, const LogHead& of_other) {
   const gpupeak_file_header &main = of_main.header, &other = of_other.header;
   return other.run_id == main.run_id && of_other.owner == of_main.owner &&
@@ -70,7 +70,7 @@ bool is_known(const RunLogs& run, const LogHead& head) {
 }
 
 /// Looks for logs where `run` puts those of children. Needed if the run goes on, if `run` ended
-/// before it, or if it has left processes behind, which may begin logs later.
+/// before the run, or if it left processes behind, which may begin logs later.
 void add_beside(RunLogs& run) {
   const RunLog main = run.logs.front();
   const std::string stem = fs::path(main.path).stem().string();
@@ -159,14 +159,14 @@ RunLogs logs_of_run(const std::string& name) {
   run.name = name;
   if (part_name(name).number != 0) {
     if (std::optional<RunLogs> process = named_process(name)) return *std::move(process);
-    // A part of a log; for anything else the reader says what is wrong.
+    // A part of a log. For anything else the reader throws what is wrong.
     const LogReader part(name);
     run.logs.push_back({name, {part.header(), part.counters(), part.used_bytes()}});
     return run;
   }
   std::optional<LogHead> head = head_of(name);
   if (!head) {
-    const LogReader log(name);  // which tells what is wrong with it
+    const LogReader log(name);  // throws what is wrong with it
     head = {log.header(), log.counters(), log.used_bytes()};
   }
   run.logs.push_back({name, *head});

@@ -1,7 +1,7 @@
-// Which logs a name stands for that a verb is given. The log of the process that `gpupeak run`
-// started stands for the run. The logs of the run's other processes are found by the record in it.
-// If there is no record (the run goes on, or `run` was killed), they are looked for where `run`
-// would have put them.
+// Finds the logs for which a name stands that a verb is given. The log of the process that `gpupeak
+// run` started stands for the run; the record in it names the logs of the run's other processes. If
+// there is no record (the run goes on, or `run` was killed), they are looked for where `run` would
+// have put them.
 //
 //   run.gplog          the whole run
 //   run.gplog#4711     process 4711 of it
@@ -24,16 +24,16 @@ struct RunLog {
 };
 
 struct RunLogs {
-  std::string name;                 ///< as it was given
-  std::vector<RunLog> logs;         ///< that of the started process first, where there is one
-  std::optional<RunRecord> record;  ///< none: `run` did not see its end
+  std::string name;                 ///< as the verb was given it
+  std::vector<RunLog> logs;         ///< the log of the started process first, if there is one
+  std::optional<RunRecord> record;  ///< none: `run` did not see the run's end
   size_t lost = 0;                  ///< logs that the record names and that are not there
-  std::vector<RunRecord::Resident> resident = {};  ///< as `run` saw it of the run's processes
+  std::vector<RunRecord::Resident> resident = {};  ///< of the run's processes, as `run` saw it
 
   /// What a process held of the host, as far as that is known without reading its log: what was
-  /// resident; if nobody has looked, its heap, which may be only reserved.
+  /// resident, or, if nobody looked, its heap, which may be only reserved.
   uint64_t host_bytes(const RunLog& log) const;
-  /// The process that held the most of a GPU, else the most of the host.
+  /// Index of the process that held the most of a GPU; if none used one, the most of the host.
   size_t lead() const;
 };
 
@@ -41,13 +41,12 @@ struct RunLogs {
 /// Throws LogError if there is none.
 RunLogs logs_of_run(const std::string& name);
 
-/// The logs of a folder. Logs of one run are put together. Logs that no record names, such as those
-/// of ranks that were recorded without `run`, are put together too. What cannot be read is left
-/// out.
+/// The logs of a folder, by runs. Logs that no record names, such as those of ranks that were
+/// recorded without `run`, are together, too. Files that cannot be read are left out.
 std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std::string>& paths);
 
 /// The log of one process: "rank:1", a process id or a program's name. Throws UsageError if no
-/// process has it, or several have.
+/// process, or more than one, has it.
 const RunLog& process_of_run(const RunLogs& run, const std::string& process);
 
 }  // namespace gpupeak::collector
