@@ -24,8 +24,10 @@ class Database {
   Database& operator=(const Database&) = delete;
 
   void run(const char* sql);
+  /// Commits: the file is whole then.
   void finish();
   sqlite3* handle() { return handle_; }
+  /// Throws what SQLite says of the last failure.
   [[noreturn]] void fail() const;
 
  private:

@@ -42,7 +42,7 @@ struct RunLogs {
 RunLogs logs_of_run(const std::string& name);
 
 /// The logs of a folder, by runs. Logs that no record names, such as those of ranks that were
-/// recorded without `run`, are together, too. Files that cannot be read are left out.
+/// recorded without `run`, are one entry. Files that cannot be read are left out.
 std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std::string>& paths);
 
 /// The log of one process: "rank:1", a process id or a program's name. Throws UsageError if no

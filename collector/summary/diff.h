@@ -16,7 +16,7 @@ struct SiteDiff {
   std::string kind;
   uint64_t a_bytes = 0, b_bytes = 0;
   uint64_t a_count = 0, b_count = 0;
-  /// the side without it lists only its largest sites, so that it may be there
+  /// The side without it lists only its largest sites, so that it may be there.
   bool unlisted = false;
   bool grew() const { return b_bytes > a_bytes; }
   uint64_t change() const { return grew() ? b_bytes - a_bytes : a_bytes - b_bytes; }

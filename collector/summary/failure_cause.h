@@ -22,8 +22,8 @@ inline bool found_no_memory(const OutOfMemory& oom) {
 void find_causes(OutOfMemory& oom);
 /// Bytes of the card that other processes had then; nullopt: not known.
 std::optional<uint64_t> others_bytes(const OutOfMemory& oom);
-/// The bytes that the driver lacked, in whole pages of its own. If an arena asked it, this counts
-/// what the arena asked for.
+/// The bytes that the driver had to find, in whole pages of its own. If an arena asked the driver:
+/// the bytes of that request.
 uint64_t needed_of_driver(const OutOfMemory& oom);
 
 }  // namespace gpupeak::collector

@@ -77,8 +77,8 @@ class Judge {
   /// Says when an arena took what is idle in it, and for whom, since idle memory has no holder.
   void arena_growth();
 
-  /// Said if the device's memory is the host's, or if each of the two can use the other's: no
-  /// figure of one side alone says then what is left.
+  /// Said if the device's memory is the host's, or if each of the two can use the other's: then no
+  /// figure of one side alone says what is left.
   void one_memory();
 
   void other_devices();

@@ -16,7 +16,7 @@ inline constexpr std::string_view kNoStack = "(no stack)";
 /// The whole name of the function; for a Python frame, with its file. Without a name: module and
 /// offset, or the address.
 std::string frame_name(const Frame& frame);
-/// The same with a shortened function.
+/// The same with the function's name shortened.
 std::string short_frame_name(const Frame& frame);
 /// " file.cc:12"; ":12" for a Python frame, whose name has the file. Empty: no line is known.
 std::string frame_place(const Frame& frame);

@@ -322,7 +322,7 @@ enum class FailureCause {
   kOtherProcess,
   kGrowth,    ///< taken step by step by a site that never gives back
   kTogether,  ///< none of the above alone would have been enough, all of them would
-  kFull,      ///< even all of them would not be: what is in use and was asked for exceeds the card
+  kFull,  ///< even all of them are too little: what is in use and was asked for exceeds the card
 };
 /// As JSON has them: "larger_than_card" …
 std::string_view cause_name(FailureCause cause);
@@ -450,7 +450,7 @@ enum class LogEnd {
 struct Quality {
   bool exact = true;               ///< figures that are given are exact, or say their error
   bool only_heap_inexact = false;  ///< only figures that the heap is a part of are inexact
-  /// The true figure may be more than one that no counter tells, or less if frees were lost.
+  /// Figures that no counter tells may be too low, or too high if frees were lost.
   bool events_lost = false;
   bool log_complete = true;  ///< the process ended by itself and nothing of its log is missing
   LogEnd log_end = LogEnd::kInOrder;

@@ -35,7 +35,7 @@ using SweepValues = std::vector<std::string>;
 std::vector<SweepValues> combinations(const std::vector<SweepParameter>& parameters);
 /// "batch=4, length=128".
 std::string values_text(const std::vector<SweepParameter>& parameters, const SweepValues& values);
-/// The command with {name} replaced. Throws UsageError if no word has one of the parameters.
+/// The command with {name} replaced. Throws UsageError for a parameter that no word has.
 std::vector<std::string> command_for(const std::vector<std::string>& command,
                                      const std::vector<SweepParameter>& parameters,
                                      const SweepValues& values);

@@ -23,8 +23,8 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
 /// Whether a figure of GPUs may be less than what the run held.
 bool lacks_device_memory(const WholeRun& run);
 
-/// Resident bytes without a known cause, if they are more than a fiftieth; 0: all has a cause, or
-/// nobody looked.
+/// Resident bytes without a known cause, if they are 16 MiB or more and more than a fiftieth. 0:
+/// they are less, or nobody looked.
 uint64_t unexplained_resident_bytes(const Summary& summary);
 /// Whether every process was recorded and nothing was lost, somebody looked for other processes,
 /// and what was resident has known causes.
@@ -33,7 +33,7 @@ bool is_complete(const Summary& summary);
 /// "killed for memory: cgroup limit 400 MiB"; empty: nobody was killed.
 std::string memory_kill_text(const WholeRun& run, const TextStyle& style);
 
-/// The first sentence if several processes used GPUs: what they held at once. If none did: what
+/// The verdict's sentence if several processes used GPUs: what they held at once. If none did: what
 /// several processes had resident together. Else empty.
 std::string peak_at_once_text(const WholeRun& run, const TextStyle& style);
 

@@ -20,7 +20,8 @@ namespace gpupeak::collector {
 
 class PageSource {
  public:
-  /// Reads the files whose lines held most of the `scopes`' peaks; none for a confidential report.
+  /// Reads the files whose lines held most of the `scopes`' peaks. Reads none for a confidential
+  /// report, nor for a log of another machine or container without a root for its files.
   PageSource(Profile& profile, const std::vector<ScopeId>& scopes);
 
   /// The number of a call's file; none if its line is not shown and the file has not changed.

@@ -23,8 +23,8 @@ class ReportSections {
 
   ReportSections(const Summary& summary, const TextStyle& style);
 
-  // Each section begins with an empty line and its heading, and is empty if there is nothing to
-  // say.
+  // Each section but the verdict begins with an empty line and its heading, and is empty if there
+  // is nothing to say.
   /// `full`: also the warnings' texts and facts about the run.
   Lines verdict(bool full) const;
   /// Failures that are alike are one row of several lines.
@@ -44,7 +44,7 @@ class ReportSections {
   Lines phases(bool of_device, bool full, size_t rows) const;
   /// Phases by call: how many calls, and how they grew.
   Lines calls() const;
-  /// Memory that grew at each step of a phase.
+  /// Memory that was more at each end of a repeated phase.
   Lines growth(size_t rows) const;
   Lines arenas(size_t rows) const;
   Lines marks(size_t rows) const;
