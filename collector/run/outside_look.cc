@@ -6,7 +6,8 @@
 namespace gpupeak::collector {
 namespace {
 
-/// Also for what the process saw itself: from within nobody knows which pages are shared.
+/// Applies also to what the process saw itself: only from outside is it known which pages are
+/// shared.
 void name_inherited(const RunRecord::Resident& seen, Metrics& metrics) {
   const auto unexplained = metric(metrics, "host.resident.unexplained_bytes");
   if (!unexplained) return;

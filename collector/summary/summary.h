@@ -42,7 +42,7 @@ struct Frame {
   std::string function;  ///< demangled; empty: not known
   std::string file;
   int line = 0;            ///< 0: not known
-  bool is_python = false;  ///< a frame of the Python interpreter; `module` is its file
+  bool is_python = false;  ///< a function in Python; `module` is its file
   NameSource name_source = NameSource::kNone;
 };
 
@@ -250,11 +250,11 @@ struct ArenaSummary {
 /// bytes were read.
 struct DriverPoolsSummary {
   int32_t device = 0;
-  uint64_t reserved_peak_bytes = 0;           ///< the most
-  int64_t time_ns = 0;                        ///< when they had most
-  uint64_t in_use_bytes = 0;                  ///< then
-  uint64_t reserved_bytes = 0;                ///< at the end
-  std::vector<ArenaSummary::Growth> growths;  ///< as an arena's
+  uint64_t reserved_peak_bytes = 0;           ///< the most that they had reserved
+  int64_t time_ns = 0;                        ///< when they had reserved most
+  uint64_t in_use_bytes = 0;                  ///< at that time
+  uint64_t reserved_bytes = 0;                ///< reserved at the end
+  std::vector<ArenaSummary::Growth> growths;  ///< as of an arena
   /// With other_cause_bytes they add up to reserved_peak_bytes.
   std::vector<ArenaSummary::Cause> causes;
   uint64_t other_cause_bytes = 0;
@@ -276,7 +276,7 @@ struct LedgerRow {
 struct LedgerView {
   int64_t time_ns = 0;
   uint64_t used_bytes = 0;      ///< in use on the device by all processes, as nvidia-smi shows it
-  uint64_t tracked_bytes = 0;   ///< of it, handed out by calls that were seen
+  uint64_t tracked_bytes = 0;   ///< the part of that which seen calls handed out
   std::vector<LedgerRow> rows;  ///< with tracked_bytes they add up to used_bytes
   bool by_failed_call = false;  ///< said by the driver when an allocation failed
 };
@@ -404,7 +404,7 @@ struct DeviceLedgerSummary {
 struct DeviceMemory {
   bool integrated = false;          ///< the device has none of its own: its memory is the host's
   bool pageable_access = false;     ///< kernels may use what malloc and mmap give
-  bool host_page_tables = false;    ///< … by the host's page tables
+  bool host_page_tables = false;    ///< kernels reach that by the host's page tables
   bool concurrent_managed = false;  ///< both may use managed memory at the same time
 };
 

@@ -2,7 +2,7 @@
 // write_text puts them in order and makes them fit the screen.
 //
 // in    a Summary, and how many rows a section may have
-// out   "PEAK COMPOSITION …", "PHASES …", "WARNINGS …": lines of text
+// out   "FAILED ALLOCATIONS …", "PEAK COMPOSITION …", "PHASES …": lines of text
 #pragma once
 
 #include <string>
