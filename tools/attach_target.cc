@@ -113,7 +113,7 @@ void require_loader(pid_t pid) {
     refuse(pid, "has not loaded glibc: it is linked statically, or not by a C library");
 }
 
-/// Whose it is, and where it runs.
+/// Checks whose process it is, whether it runs, and where.
 void require_own_target(pid_t pid) {
   const auto status = status_of(pid);
   if (status.empty()) throw UsageError(fmt::format("there is no process {}", pid));
@@ -189,8 +189,8 @@ std::string loaded_library(pid_t pid, const std::string& file_name) {
 
 namespace {
 
-/// Debugging information is not looked for: what says how to unwind is in the files themselves, and
-/// to look might ask servers for it.
+/// Finds no debugging information: the tables for unwinding are in the files themselves, and a
+/// search might ask servers.
 int no_debug_information(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*,
                          GElf_Word, char**) {
   return -1;

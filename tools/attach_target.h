@@ -1,4 +1,4 @@
-// The program that `attach` is to record: whether that can be done without harm, and where its
+// The program that `attach` is to record: whether it can be attached to without harm, and where its
 // libraries and their functions lie.
 #pragma once
 
@@ -13,21 +13,23 @@
 
 namespace gpupeak::tools {
 
-/// Throws UsageError if nothing can be done in the process; it says why. Changes nothing there.
+/// Throws UsageError, which says why, if the process cannot be attached to. Changes nothing in the
+/// process.
 void require_attachable(pid_t pid);
 
-/// Its threads, the first one first.
+/// The process's threads, its first thread first.
 std::vector<pid_t> threads_of(pid_t pid);
-/// Bytes that it has resident; 0: not known.
+/// Resident memory of the process, in bytes; 0: not known.
 uint64_t resident_bytes_of(pid_t pid);
 /// The path of the loaded library with this file name; empty: none is loaded.
 std::string loaded_library(pid_t pid, const std::string& file_name);
 
-/// Its modules and their symbols, as they were when this was made.
+/// The modules of a process and their symbols, as they were when this object was made.
 class TargetModules {
  public:
   explicit TargetModules(pid_t pid);
-  /// The address of a function that a module exports whose file name begins so; 0: there is none.
+  /// The address of the function `name` in a module whose file name begins with `module`; 0: there
+  /// is none.
   uint64_t function(const std::string& module, const std::string& name) const;
   Dwfl* get() const { return dwfl_.get(); }
 

@@ -1,4 +1,4 @@
-// `attach` and `detach`: a program that runs already is recorded from now on, and left again.
+// `attach` begins to record a program that runs already; `detach` ends that.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
@@ -47,7 +47,7 @@ const std::map<std::string, uint32_t> kModes{{"auto", GPUPEAK_HOST_AUTO},
                                              {"counters", GPUPEAK_HOST_COUNTERS}};
 constexpr const char* kLibrary = "libgpupeak.so";
 
-/// Signals that would end this command are held back until the program's thread is where it was.
+/// Holds back signals that would end this command until the program's thread is back where it was.
 class SignalsLater {
  public:
   SignalsLater() {
@@ -112,8 +112,8 @@ class Visit {
     thread_->read(place, &call, sizeof call);
   }
 
-  /// Whether every other thread was seen outside of the library's hooks, one after the other. As
-  /// nothing is hooked and recorded any more, a thread that is outside does not get in again.
+  /// Whether every other thread was seen outside of the library's hooks, one after the other.
+  /// Nothing is hooked and recorded any more, so a thread that is outside does not get in again.
   bool all_are_outside(const gpupeak_attach_call& look) const {
     for (const pid_t thread : threads_of(pid_)) {
       if (thread != thread_->id() && !is_seen_outside(thread, look)) return false;
@@ -235,7 +235,7 @@ void add_fact(gpupeak_attach_call& call, size_t& at, const std::string& name,
   at += value.size() + 1;
 }
 
-/// What can be found out about the time before the attach without disturbing the program.
+/// Adds what can be found out about the time before the attach without disturbing the program.
 void add_facts_of_before(int pid, gpupeak_attach_call& call) {
   size_t at = 0;
   add_fact(call, at, "attach.resident", std::to_string(resident_bytes_of(pid)));

@@ -1,5 +1,5 @@
-// `attach` and `detach` where they do not work: to call a function in another program takes code of
-// its own for each processor.
+// `attach` and `detach` on processors for which they do not work: calling a function in another
+// program needs code for each kind of processor.
 #include <string>
 
 #include "collector/text/error.h"

@@ -20,8 +20,8 @@ namespace gpupeak::tools {
 namespace {
 
 struct CheckOptions {
-  std::string log;       ///< or JSON that `report --json` wrote
-  std::string baseline;  ///< likewise; empty: none
+  std::string log;       ///< a log, or JSON that `report --json` wrote
+  std::string baseline;  ///< a log or JSON; empty: none
   std::vector<std::string> max, max_increase;
   std::string junit, markdown;  ///< files; empty: none
   std::string out;              ///< file; empty: standard output

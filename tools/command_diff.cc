@@ -18,7 +18,7 @@
 namespace gpupeak::tools {
 namespace {
 
-constexpr size_t kMarkdownRows = 3;  // as many as a comment's reader looks at
+constexpr size_t kMarkdownRows = 3;  // more of them nobody reads in a comment
 
 struct DiffOptions {
   /// Two moments of `a`'s run, as collector::find_moment() takes them.

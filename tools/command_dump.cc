@@ -17,7 +17,7 @@ struct DumpOptions {
 };
 
 int dump(const DumpOptions& options) {
-  // No progress bar if the events go to the terminal: it would be among them.
+  // If the events go to the terminal there is no progress bar: it would appear among them.
   require_output(options.out, {options.log});
   ProgressBar bar;
   const collector::Progress progress =

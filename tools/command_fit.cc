@@ -69,7 +69,8 @@ std::string not_recorded_text(const std::vector<std::string>& names) {
   return text.substr(0, text.size() - std::min<size_t>(text.size(), 2));
 }
 
-/// What they took comes on top of everything that is known.
+/// Takes the upper bounds away: the memory of processes that were not recorded comes on top of all
+/// that is known. `why`: which processes.
 void take_upper_bounds(const std::string& why, std::vector<collector::LogNeeds>& needs) {
   for (collector::LogNeeds& of_log : needs) {
     for (collector::DeviceNeed& need : of_log.devices) {

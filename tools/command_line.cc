@@ -21,7 +21,7 @@ collector::Sanitizer confidential() {
   return collector::Sanitizer(key != nullptr ? key : "");
 }
 
-/// Checks that the path exists: if it were misspelt, names would be missing without a word.
+/// Checks that the folder exists: a misspelt path would leave names out without a word.
 CLI::Validator existing_folder() {
   return CLI::Validator(
       [](std::string& value) {

@@ -1,6 +1,5 @@
-// The command line. Each command_x.cc adds its verb: its options and what it does. Options that
-// several verbs have are added by the functions here, so that they read and mean the same
-// everywhere.
+// The command line. Each command_x.cc adds its verb: its options and what it does. The functions
+// here add options that several verbs have, so that these read and mean the same everywhere.
 //
 //   int report(const ReportOptions&);                           command_report.cc
 //   auto [verb, options] = line.add("report", "…", report);     a verb, and its options' values
@@ -21,12 +20,12 @@ namespace gpupeak::tools {
 template <typename Options>
 struct Verb {
   CLI::App& app;
-  Options& options;  ///< live as long as the command line
+  Options& options;  ///< they live as long as the command line
 };
 
 struct CommandLine {
   CLI::App app;
-  std::function<int()> action;  ///< what it asks for; returns the exit code. Set by parsing
+  std::function<int()> action;  ///< runs the verb, returns the exit code. Set by parsing
 
   template <typename Options>
   Verb<Options> add(const char* name, const char* description, int (*run)(const Options&)) {
@@ -50,7 +49,7 @@ CLI::Validator one_of(const std::vector<std::string>& values);
 /// A number from `low` to `high`, both included.
 CLI::Validator between(double low, double high);
 
-/// What --by takes.
+/// The values that --by takes.
 std::vector<std::string> grouping_names();
 
 void add_log(CLI::App& verb, std::string& log);
@@ -58,7 +57,7 @@ void add_logs(CLI::App& verb, std::vector<std::string>& logs);
 void add_scope(CLI::App& verb, std::string& scope);
 void add_top(CLI::App& verb, size_t& top, const char* rows);
 void add_strict(CLI::App& verb, bool& strict);
-/// Options of pages.
+/// --no-source, for verbs that write a page.
 void add_no_source(CLI::App& verb, bool& no_source);
 void add_out(CLI::App& verb, std::string& out);
 void add_text_options(CLI::App& verb, TextOptions& text);

@@ -1,6 +1,7 @@
-// `gpupeak mcp`: the Model Context Protocol over standard input and output, a JSON-RPC message a
-// line. A tool's call starts this command's own verb in a process of its own, so that a log which
-// cannot be read ends one call and not the conversation; what the verb says of losses comes first.
+// `gpupeak mcp`: the Model Context Protocol over standard input and output, one JSON-RPC message a
+// line. A tool's call runs a verb of this command in a process of its own, so that a log which
+// cannot be read ends one call and not the conversation. In the structured answer, what was lost
+// (the caveats) comes before the figures.
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -264,7 +265,8 @@ void add_caveat(std::string what, Json& caveats) {
     caveats.push_back(std::move(what));
 }
 
-/// Adds what the verb's JSON says of the quality of its figures. False: it says nothing.
+/// Adds what the verb's JSON says of the quality of its figures. False: the JSON says nothing of
+/// it.
 bool add_losses(const Json& json, Json& caveats) {
   const Json& first = json.is_array() && !json.empty() ? json.front() : json;
   if (!first.is_object() || !first.contains("quality")) return false;

@@ -35,7 +35,7 @@ struct ReportOptions {
   std::vector<std::string> logs;
   std::string process;          ///< of a run; empty: the run
   std::string format = "text";  ///< text, short, json, csv
-  std::string html;             ///< file of a page, instead of the format
+  std::string html;             ///< file of a page, which is then written instead
   std::string out;              ///< file; empty: standard output
   std::string by = "site";
   TextOptions text;

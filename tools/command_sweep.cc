@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs that a check may take: above, below and beside of what was predicted.
+/// Runs that --verify may make for one group: at, above and below the predicted value.
 constexpr int kMostChecks = 10;
 constexpr size_t kOutputTail = 64 << 10;
 
@@ -42,7 +42,7 @@ struct SweepOptions {
   collector::Reading reading;
 };
 
-/// What the program said last.
+/// Whether the end of the program's output says that memory ran out.
 bool says_out_of_memory(const std::string& output) {
   std::ifstream file(output, std::ios::binary | std::ios::ate);
   if (!file) return false;
@@ -88,7 +88,7 @@ class Sweep {
     }
     report_.command = options.command;
     all_ = collector::combinations(report_.parameters);
-    // Before anything runs: is every parameter in the command?
+    // Throws if a parameter is not in the command, before anything runs.
     collector::command_for(options.command, report_.parameters, all_.front());
     folder_ = options.folder;
     if (folder_.empty()) {
@@ -152,7 +152,8 @@ class Sweep {
     }
   }
 
-  /// False: interrupted, or the program cannot be run at all, which `failure` then says.
+  /// Makes the run of these values, and adds it to the report. False: it was interrupted, or the
+  /// program cannot be run at all; `failure` is the exit code then.
   bool make(SweepFolder& folder, const collector::SweepValues& values, bool for_check,
             int& failure) {
     const std::string name = collector::values_text(report_.parameters, values);
@@ -194,8 +195,8 @@ class Sweep {
         run.from_before ? " (from before)" : "");
   }
 
-  /// Runs at the predicted value and the step above, and again where that shows another one. False:
-  /// it could not be shown for all groups.
+  /// Runs at the predicted value and at the step above it, and again if the runs show another
+  /// value. False: the prediction could not be shown for all groups.
   bool verify(SweepFolder& folder, int& failure) {
     bool all = true;
     for (const collector::SweepGroup& group : collector::groups_of(report_.runs)) {
@@ -234,8 +235,7 @@ class Sweep {
     }
   }
 
-  /// Hides names as --confidential asks; the parameters' values stay, since the sweep is about
-  /// them.
+  /// Hides names, as --confidential asks. The parameters' values stay: the sweep is about them.
   void hide() {
     const collector::Sanitizer& sanitizer = options_.reading.sanitizer;
     if (!sanitizer.is_confidential()) return;
@@ -266,7 +266,7 @@ class Sweep {
   std::string folder_;
   std::vector<collector::SweepValues> all_;
   collector::SweepCapacity capacity_;
-  collector::SweepCapacity there_;  ///< of the host
+  collector::SweepCapacity there_;  ///< the host's
   const collector::Card* card_ = nullptr;
   collector::SweepReport report_;
 };

@@ -43,7 +43,7 @@ std::string beside(const std::string& log, const char* suffix) {
   return log.substr(0, log.size() - (plain ? kLogSuffix.size() : 0)) + suffix;
 }
 
-/// Symbols of a log as JSON. Says on standard error which modules have none.
+/// The symbols of a log as JSON. Says on standard error which modules have none.
 std::string resolve(const collector::LogReader& log, const PackOptions& options) {
   ProgressBar bar("resolving");
   const collector::Symbolized symbols =
@@ -114,7 +114,7 @@ void write_log(const collector::MappedFile& log, std::ostream& out,
   }
 }
 
-/// Whatever a verb would say of the log: so much of it may be packed that none reads it.
+/// Unpacks the log without looking into it, since the package may hold more than verbs read.
 int undo(const PackOptions& options) {
   const std::string path = options.out.empty() ? name_of_log(options.log) : options.out;
   const std::string symbols_path = path + collector::kSymbolsSuffix;

@@ -34,9 +34,9 @@ using collector::Table;
 struct TablesOptions {
   std::string folder;
   std::vector<std::string> logs;
-  std::string run;      ///< whose ranks the logs are; empty: each is a run of its own
-  std::string partial;  ///< which part of the run they are; empty: all of it
-  uint64_t ranks = 0;   ///< that the whole run has; 0: not said
+  std::string run;      ///< the run whose ranks the logs are; empty: each log is a run of its own
+  std::string partial;  ///< which part of the run the logs are; empty: all of it
+  uint64_t ranks = 0;   ///< how many the whole run has; 0: not said
   std::vector<std::string> labels;
   std::string duckdb, format = "auto";
   size_t top = 100;
@@ -100,7 +100,7 @@ class Writer {
     for (const Table& table : tables) {
       const collector::Descriptor folder =
           collector::inner_folder(options_.folder, std::string(table.name) + "/" + day);
-      // Until it is whole the file has a name that no engine's pattern matches.
+      // Until a file is whole it has a name that no engine's pattern matches.
       const std::string file =
           collector::path_in(folder, run + (duckdb_ != nullptr ? ".parquet" : ".ndjson.zst"));
       if (duckdb_ == nullptr) {
@@ -156,7 +156,7 @@ int tables(const TablesOptions& options) {
   for (const std::string& path : options.logs) {
     const collector::LogReader log(path, options.reading.sanitizer, options.reading.heap);
     ranks.push_back(collector::analyze(log, path, analysis, bar.callback()));
-    // Nodes may have logs of the same name.
+    // Parts of a run come from several nodes, whose logs may have the same names.
     ranks.back().log_path = options.reading.sanitizer.text(part.empty() ? path : part + ":" + path);
     if (!options.run.empty()) continue;
     run.name = fmt::format("{:016x}", log.header().cookie);

@@ -39,7 +39,7 @@ struct TopOptions {
 };
 
 constexpr size_t kWholePage = 60;                     ///< lines of --once
-constexpr std::chrono::milliseconds kOnceApart{500};  // between two looks, from which rates come
+constexpr std::chrono::milliseconds kOnceApart{500};  // between the two looks of --once, for rates
 
 std::string place_of(const std::string& target) {
   std::error_code error;
@@ -94,7 +94,7 @@ class Top {
   }
 
  private:
-  /// Whether one can walk in the log: its program has ended.
+  /// Says how to look around in the log, now that its program has ended.
   void say_view() const {
     std::cout << "  to walk in it: gpupeak view " << collector::quoted(open_) << '\n';
   }
@@ -140,7 +140,7 @@ class Top {
     }
     const TopProgram* program = programs_.find(open_);
     if (program == nullptr) return;
-    // When it has ended, and its end has been read, nothing new comes.
+    // If the program has ended and its log was replayed to the end, nothing new comes.
     const TopFindings* found = program->findings();
     const bool is_read = found != nullptr && !program->log().is_live() && !wants_replay_ &&
                          found->log_bytes >= program->log().head.counters.file_bytes;
@@ -271,7 +271,7 @@ class Top {
   TopPrograms programs_;
   TopReplay replay_;
   TopView view_;
-  std::string open_;  // path of the log that is shown by itself; empty: the list is
+  std::string open_;  // path of the log that is shown by itself; empty: the list is shown
   bool is_frozen_ = false, is_typing_ = false, is_over_ = false, wants_replay_ = false;
 };
 

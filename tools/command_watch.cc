@@ -88,7 +88,7 @@ class Watch {
     gates_.push_back(std::move(gate));
   }
 
-  /// Waits for the log: the program may be about to start.
+  /// The log's head. Waits for the log, since the program may be about to start.
   LogHead first_head() {
     const Clock::time_point until =
         Clock::now() +
@@ -103,7 +103,7 @@ class Watch {
     }
   }
 
-  /// One GPU, or each that has memory.
+  /// The devices that a gate is about: one GPU, or each that has memory; -1: the host.
   std::vector<int32_t> places_of(const Gate& gate, const LogHead& head) const {
     if (!collector::is_device_metric(gate.metric)) return {-1};
     std::vector<int32_t> devices = collector::counted_devices(head.counters);
@@ -139,7 +139,7 @@ class Watch {
   }
 
   /// Whether the process is gone without an end in its log, and nothing has come for a while. It
-  /// was killed, or it has another number in its own PID namespace and cannot be found by ours.
+  /// was killed, or it has another number in its own PID namespace and is not found in ours.
   bool is_abandoned(const LogHead& head) {
     const auto now = Clock::now();
     const uint64_t sign = head.counters.file_bytes + head.counters.device_events +

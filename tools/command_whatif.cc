@@ -28,7 +28,7 @@ struct WhatIfOptions {
   collector::Reading reading;
 };
 
-/// "Conv*=0.5".
+/// Parses "Conv*=0.5".
 collector::Changes::Scale parse_scale(const std::string& text) {
   const size_t equals = text.rfind('=');
   double factor = -1;
@@ -57,7 +57,7 @@ int show_page(const std::vector<collector::WhatIf>& answers, const std::string& 
   return kOk;
 }
 
-/// No change was given: shows which changes there are, and what each gains.
+/// If no change was given: shows which changes there are, and what each gains.
 int lowering(const WhatIfOptions& options, const collector::Options& analysis) {
   std::vector<std::vector<collector::WhatIf>> answers;
   {

@@ -1,4 +1,4 @@
-// `start` and `stop`: the recording of the heap begins and ends while the program runs.
+// `start` and `stop`: begin and end the recording of the heap while the program runs.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -105,7 +105,7 @@ uint64_t number_of(uint64_t word) {
   return word >> 8;
 }
 
-/// Puts the request into the page, after the last one, and returns it.
+/// Puts a request into the page, with the next number, and returns it.
 uint64_t ask(gpupeak_counters_page& page, uint64_t what) {
   std::atomic_ref<uint64_t> word(page.window_request);
   uint64_t before = word.load();
@@ -115,7 +115,7 @@ uint64_t ask(gpupeak_counters_page& page, uint64_t what) {
   }
 }
 
-/// The answer to the request; none: there was none within the time.
+/// The answer to the request; none: it did not come in time.
 std::optional<uint64_t> wait_for(const SharedCounters& log, uint64_t request, double seconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::atomic_ref<uint64_t> word(log.page().window_answer);
@@ -154,8 +154,8 @@ int end_of(uint64_t answer, const std::string& target) {
   }
 }
 
-/// Puts the request, waits for the answer, and says what came of it. Takes a request back that
-/// nobody answers.
+/// Puts a request, waits for the answer, and says what came of it. Takes the request back if nobody
+/// answers.
 int ask_and_wait(const WindowOptions& options, uint64_t what) {
   const SharedCounters log(log_of_own_target(options.target));
   const uint64_t request = ask(log.page(), what);

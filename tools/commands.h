@@ -1,5 +1,5 @@
-// The verbs: each function adds one to the command line, or several that are alike, and stands in
-// the command_x.cc of its name.
+// The verbs. Each function adds one verb, or several similar ones, to the command line, and is
+// defined in the command_x.cc of its verb; add_start() and add_stop() are in command_window.cc.
 #pragma once
 
 namespace gpupeak::tools {
@@ -22,7 +22,7 @@ void add_top_verb(CommandLine& line);  ///< add_top() adds the option --top
 void add_tables(CommandLine& line);
 void add_sweep(CommandLine& line);
 void add_serve(CommandLine& line);
-void add_symbolize(CommandLine& line);  ///< and bundle, compress
+void add_symbolize(CommandLine& line);  ///< also adds bundle and compress
 void add_tree(CommandLine& line);
 void add_held(CommandLine& line);
 void add_whatif(CommandLine& line);

@@ -10,7 +10,7 @@
 namespace gpupeak::tools {
 namespace {
 
-/// The declarations of duckdb.h that are used: its stable interface.
+/// The declarations of DuckDB's duckdb.h that are used. They are of its stable interface.
 struct Result {
   uint64_t column_count, row_count, rows_changed;
   void *columns, *error_message, *internal_data;

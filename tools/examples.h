@@ -1,4 +1,4 @@
-// Examples: what --help of the command and of each verb ends with.
+// The examples with which --help ends, of the command and of each verb.
 #pragma once
 
 #include <string>
@@ -110,7 +110,7 @@ inline constexpr VerbExamples kVerbExamples[] = {
     {"dump", R"(  gpupeak dump bert.gplog | grep device_alloc)"},
 };
 
-/// The examples of a verb; "": of the command. Without those that this build cannot run.
+/// The examples of a verb; "": of the command. Leaves out examples that this build cannot run.
 std::string examples_of(std::string_view verb);
 
 }  // namespace gpupeak::tools

@@ -6,7 +6,8 @@
 
 namespace gpupeak::tools {
 
-/// The words, then nullptr. They must outlive it; they are not changed.
+/// Pointers to the words, then nullptr. The words must outlive the result. exec does not change
+/// them.
 inline std::vector<char*> exec_arguments(const std::vector<std::string>& words) {
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);

@@ -22,7 +22,7 @@ std::string row(const std::string& left, const std::string& description) {
   return text + "\n";
 }
 
-/// The verbs by the question that they answer; the first that are shown are asked most.
+/// The verbs by the question that they answer. Questions that are asked most come first.
 struct Question {
   const char* text;
   std::vector<std::string_view> verbs;
@@ -86,7 +86,7 @@ std::string HelpText::make_help(const CLI::App* app, std::string name,
     text += found;
     if (!found.empty() && group != groups.back()) text += "\n";
   }
-  // Groups of which one option at most may be given.
+  // Groups without a name, of which at most one option may be given.
   for (const CLI::App* group : app->get_subcommands({})) {
     if (is_named(group)) continue;
     text += rows("At most one of", group->get_options([&](const CLI::Option* option) {

@@ -1,5 +1,5 @@
-// What --help prints, in one form by every release of CLI11: since 2.5 its own breaks lines and
-// words headings otherwise. Examples, completions and the manual rely on the form.
+// What --help prints. The form is the same with every release of CLI11: CLI11's own form has other
+// line breaks and headings since 2.5. Examples, completions and the manual rely on our form.
 #pragma once
 
 #include <CLI/CLI.hpp>

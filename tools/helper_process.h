@@ -1,4 +1,4 @@
-// How a process begins that the command forks for its own work.
+// The first steps of a helper: a process that the command forks for its own work.
 #pragma once
 
 #include <sys/prctl.h>
@@ -8,18 +8,20 @@
 
 namespace gpupeak::tools {
 
-/// Sets the handler of the signals by which a terminal, or whoever started the command, ends it.
+/// Sets the handler of the signals with which a terminal, or the command's caller, ends the
+/// command.
 inline void set_end_signals(void (*handler)(int)) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, handler);
 }
 
-/// The helper ends when its parent does: nobody waits for its work any more.
+/// To be called in the helper. The helper ends when its parent ends, since nobody waits for its
+/// work any more.
 inline void begin_helper(void (*on_end_signals)(int) = SIG_DFL) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   set_end_signals(on_end_signals);
 }
 
-/// If memory runs out, the kernel is to end the helper first.
+/// To be called in the helper: the kernel ends this process first if memory runs out.
 inline void be_spared_first() {
   std::ofstream("/proc/self/oom_score_adj") << 1000;
 }

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDeepest = 8;  // a folder for each job, host, day …
+constexpr int kDeepest = 8;  // folders may be nested by job, host, day …
 
 bool is_named_as_log(const fs::path& path) {
   const std::string ending = path.extension();
@@ -46,7 +46,7 @@ bool LogFolder::Identity::operator==(const Identity& other) const {
 LogFolder::LogFolder(fs::path folder, size_t most) : folder_(std::move(folder)), most_(most) {}
 
 void LogFolder::refresh(Known& known, const std::string& path, const Identity& identity) const {
-  // The counters of a log that is being written change without a sign on the file.
+  // The counters of a log that is being written change, while size and time of the file may not.
   const bool may_change = known.log && known.log->is_live();
   const bool is_same = identity == known.identity;
   if (is_same && !may_change) return;

@@ -1,6 +1,6 @@
-// The logs below a folder, of runs that go on and of runs that have ended. Only the first pages of
-// each are read. `serve` and `top` look again and again: what cannot have changed is not read
-// again.
+// The logs below a folder, of programs that run and of programs that have ended. Only the first
+// pages of each log are read. `serve` and `top` look again and again; a log is read again only if
+// its file has changed or its program may still run.
 #pragma once
 
 #include <sys/types.h>
@@ -38,7 +38,7 @@ struct FolderLog {
   }
 };
 
-/// Order of the list: logs whose program may run come first, then those that began last.
+/// Logs whose program may still run come first. Within both parts the log that began last is first.
 struct FolderView {
   std::vector<FolderLog> logs;
   size_t left_out = 0;    ///< older logs, beyond `most`
@@ -47,8 +47,8 @@ struct FolderView {
 
 class LogFolder {
  public:
-  /// Logs in folders below are found, too. If `folder` is a file, that is the only log. `most`: the
-  /// number of logs that a look returns.
+  /// Logs in folders below are found, too. If `folder` is a file, that is the only log. `most`: at
+  /// most how many logs look() returns.
   LogFolder(std::filesystem::path folder, size_t most);
   /// The folder as it is now. A folder that cannot be read has no logs.
   FolderView look();
@@ -73,7 +73,7 @@ class LogFolder {
   std::map<std::string, Known> known_;
 };
 
-/// Files with this ending in the folder and in those below it, sorted by name.
+/// Files with this ending in the folder and in folders below it, sorted by path.
 std::vector<std::string> files_named(const std::filesystem::path& folder, std::string_view ending);
 
 }  // namespace gpupeak::tools

@@ -71,7 +71,7 @@ void LogWalk::use(std::vector<collector::Contribution> held, uint64_t bytes, int
   }
   titles_.resize(parents_.size());
   expanded_.clear();
-  // The way to the largest holder is open.
+  // The path to the largest holder is expanded.
   for (uint32_t node = 0; !tree_->node(node).children.empty();
        node = tree_->node(node).children.front()) {
     expanded_.insert(node);
@@ -96,7 +96,7 @@ void LogWalk::list_tree() {
 }
 
 void LogWalk::list_tree(uint32_t node, uint32_t indent) {
-  // Calls that only make the next one stand in one column; by a loop, since stacks are deep.
+  // A call with only one callee does not indent it. A loop goes down, since stacks are deep.
   for (;;) {
     tree_rows_.push_back({node, indent});
     const std::vector<uint32_t>& children = tree_->node(node).children;

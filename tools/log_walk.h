@@ -1,5 +1,5 @@
-// A finished log to walk in: call tree, flame graph, table of sites and curve, each as a frame of
-// text, and what keys do there. `gpupeak view` draws the frames.
+// The pages of `gpupeak view` for a finished log: call tree, flame graph, table of sites and curve,
+// each as a frame of text, and what keys do on each page. command_view.cc draws the frames.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,11 @@ class LogWalk {
   LogWalk(const std::string& log, const std::string& scope, const collector::Progress& progress,
           const collector::Reading& reading);
 
-  /// A frame of so many lines.
+  /// The current page as a frame of `rows` lines.
   TopLines text(size_t rows, const collector::TextStyle& style);
   std::string footer() const;
-  /// False: it ends. A moment that is chosen is replayed, which takes as long as the log is.
+  /// Handles a key. Returns false if the view ends. Choosing a moment replays the log, which takes
+  /// longer for a longer log.
   bool press(const TopInput& input, size_t rows);
 
  private:
@@ -98,7 +99,7 @@ class LogWalk {
 
   bool is_typing_ = false;
   std::string search_;
-  std::string note_;  ///< the footer says it once
+  std::string note_;  ///< a message that the footer shows until the next key
 };
 
 }  // namespace gpupeak::tools

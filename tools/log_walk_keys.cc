@@ -1,4 +1,4 @@
-// What a key does on each page of a walk.
+// What keys do on each page of `gpupeak view`.
 #include <algorithm>
 
 #include "log_walk.h"
@@ -90,7 +90,7 @@ void LogWalk::press_tree(TopKey key, size_t rows) {
     expanded_.erase(node);
     list_tree();
   } else if (key == TopKey::kRight && !tree_->node(node).children.empty()) {
-    tree_at_ = std::min(tree_at_ + 1, tree_rows_.size() - 1);  // the first of what it calls
+    tree_at_ = std::min(tree_at_ + 1, tree_rows_.size() - 1);  // the first function that it calls
   } else if (key == TopKey::kLeft) {
     for (size_t row = 0; row < tree_rows_.size(); ++row) {
       if (tree_rows_[row].node == parents_[node]) tree_at_ = row;

@@ -1,4 +1,4 @@
-// The screen of a walk, page by page.
+// The text of each page of `gpupeak view`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr size_t kHoldersUnderCurve = 6;
 constexpr std::array<std::string_view, 9> kEighths{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 constexpr std::array<const char*, 4> kNames{"tree", "flame", "table", "curve"};
 
-/// The first line to be shown, so that line `at` is among the `rows` lines.
+/// The first line to show, so that line `at` is among the `rows` lines shown.
 size_t first_shown(size_t at, size_t rows) {
   return rows == 0 || at < rows ? 0 : at - rows + 1;
 }

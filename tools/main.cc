@@ -1,4 +1,4 @@
-// The command `gpupeak`: parses, calls a verb, turns what is thrown into exit codes.
+// The command `gpupeak`: parses, calls a verb, and turns exceptions into exit codes.
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>

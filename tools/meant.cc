@@ -45,7 +45,7 @@ Words option_names(const CLI::App& verb) {
   return names;
 }
 
-/// The words as `a b "c d"`, for a shell.
+/// The words as `a b 'c d'`, for a shell.
 std::string pasteable(const Words& words) {
   std::string line;
   for (const std::string& word : words) {
@@ -56,8 +56,8 @@ std::string pasteable(const Words& words) {
   return line;
 }
 
-/// Whether the kernel would run the file, by its first bytes: on some file systems all files have
-/// the permission to be run.
+/// Whether the kernel would run the file. Its first bytes count too, since on some file systems all
+/// files have the permission to be run.
 bool is_program_file(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error) || access(path.c_str(), X_OK) != 0) return false;
@@ -84,7 +84,7 @@ std::string record_it(const Words& words) {
   return fmt::format("to record a program: `gpupeak run -- {}`", pasteable(words));
 }
 
-/// An argument that the verb needs and that is missing.
+/// The message about an argument that the verb needs and that is missing; empty: none is.
 std::string unnamed(const CLI::App& verb) {
   for (const CLI::Option* option : options_of(verb)) {
     if (option->get_positional() && option->get_required() && option->results().empty()) {
@@ -94,7 +94,7 @@ std::string unnamed(const CLI::App& verb) {
   return "";
 }
 
-/// An argument of which there must be several.
+/// The message about an argument that was not given often enough; empty: there is none.
 std::string too_few(const CLI::App& verb) {
   for (const CLI::Option* option : options_of(verb)) {
     const size_t given = option->results().size();
@@ -106,7 +106,7 @@ std::string too_few(const CLI::App& verb) {
   return "";
 }
 
-/// `--html LOG`: the option has taken the log for the file that it writes.
+/// The message about `--html LOG`, where the option takes the log as the file that it writes.
 std::string swallowed_log(const CLI::App& verb) {
   std::error_code error;
   for (const CLI::Option* option : options_of(verb)) {

@@ -25,10 +25,10 @@ std::optional<std::string> answer_to_program(const Words& words);
 /// The answer to an option in front of the verb; `words` begins with it.
 std::string answer_to_early_option(const CLI::App& app, const Words& words);
 
-/// The text for what the parser threw because of a verb's words.
+/// The message for an error that the parser threw because of a verb's words.
 std::string answer_to(const CLI::ParseError& error, const CLI::App& verb);
 
-/// The answer to a log that is not there, if the name of another one is much like it.
+/// The answer to a log that does not exist, if another log has a similar name.
 std::optional<std::string> answer_to_missing_log(const CLI::App& verb);
 
 }  // namespace gpupeak::tools

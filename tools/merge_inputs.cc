@@ -53,7 +53,7 @@ MergeInputs find_merge_inputs(const std::vector<std::string>& paths) {
       inputs.logs.push_back(path);
   }
   inputs.logs = all_logs(inputs.logs);
-  // Whether a log was named, or a folder that it is in, makes no difference to its name.
+  // A log has the same name whether itself or its folder was named.
   for (std::string& log : inputs.logs) log = std::filesystem::path(log).lexically_normal();
   return inputs;
 }

@@ -1,4 +1,4 @@
-// What `merge` is given: logs, partial results, folders of both.
+// The inputs of `merge`: logs, partial results, and folders of both.
 #pragma once
 
 #include <string>

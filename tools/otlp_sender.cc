@@ -10,7 +10,7 @@
 namespace gpupeak::tools {
 namespace {
 
-constexpr long kDefaultTimeoutMs = 10'000;  // as OpenTelemetry's own exporters have it
+constexpr long kDefaultTimeoutMs = 10'000;  // as in OpenTelemetry's own exporters
 
 std::string variable(const char* of_metrics, const char* of_all) {
   for (const char* name : {of_metrics, of_all}) {

@@ -1,5 +1,4 @@
-// Sends requests of OTLP by HTTP. gpupeak_serve alone uses it, where libcurl was there when it was
-// built.
+// Sends OTLP requests by HTTP. Only gpupeak_serve uses it, and only if it was built with libcurl.
 #pragma once
 
 #include <string>
@@ -16,8 +15,8 @@ class OtlpSender {
   OtlpSender(const OtlpSender&) = delete;
   OtlpSender& operator=(const OtlpSender&) = delete;
   ~OtlpSender();
-  /// Whether the receiver took it. Says what is wrong; the same fault once, until it has been right
-  /// again.
+  /// Returns whether the receiver took the request. If not, says why on standard error. The same
+  /// fault is not said twice in a row.
   bool send(const std::string& request);
 
  private:

@@ -26,8 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether there is something at `path` that no file may take the place of: a device, a pipe, a
-/// descriptor of ours (/dev/stdout, also where that is a file).
+/// Whether `path` must not be replaced by a new file: it is a device, a pipe, or a descriptor of
+/// ours
+/// (/dev/stdout, even if that is a file).
 bool is_special(const std::string& path) {
   if (path.starts_with("/proc/")) return true;
   struct stat status {};
@@ -46,7 +47,7 @@ uint64_t first_bytes(const std::string& path) {
   return file.read(reinterpret_cast<char*>(&bytes), sizeof bytes) ? bytes : 0;
 }
 
-/// To what is there and is no file.
+/// Appends to `to`, which is no regular file, in place of replacing it.
 void copy_into(const std::string& from, const std::string& to) {
   collector::append_to(to, [&from](std::ostream& out) {
     std::ifstream in(from, std::ios::binary);
@@ -54,7 +55,7 @@ void copy_into(const std::string& from, const std::string& to) {
   });
 }
 
-/// Has `write` make a file in a folder of its own, and passes on what is in it.
+/// Has `write` make a file in a temporary folder, and copies its content to `path`.
 void write_through(const std::string& path, const std::function<void(const std::string&)>& write) {
   std::string folder = (fs::temp_directory_path() / "gpupeak-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) collector::cannot_write(folder);
@@ -125,7 +126,7 @@ void write_output(const std::string& path, const std::function<void(std::ostream
 
 void say_written(const std::string& path) {
   if (is_standard_output(path) || isatty(STDERR_FILENO) == 0) return;
-  say_text("\r\033[K");  // a bar may still stand there
+  say_text("\r\033[K");  // removes a progress bar that may still be there
   say("wrote {}", collector::escape(path));
 }
 

@@ -32,8 +32,8 @@ void say_written(const std::string& path);
 /// Appends to the file, as step summaries of CI services are written. Throws std::runtime_error.
 void append_output(const std::string& path, const std::function<void(std::ostream&)>& write);
 
-/// As write_output(), for a function that makes the file itself: it gets the path `fresh`, which
-/// does not exist yet.
+/// As write_output(), for a function that makes the file itself, at the path `fresh`, which does
+/// not exist yet.
 void replace_file(const std::string& path,
                   const std::function<void(const std::string& fresh)>& write);
 

@@ -34,7 +34,7 @@ void close_on_exec(int descriptor) {
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }
 
-/// False if nobody reads there any more.
+/// Writes all bytes. False if nobody reads them any more.
 bool write_all(int to, const char* bytes, size_t count) {
   while (count > 0) {
     const ssize_t written = write(to, bytes, count);
@@ -89,7 +89,7 @@ std::vector<const OutputPhase*> LineMatcher::add(std::string_view bytes) {
 OutputPhases::OutputPhases(const std::vector<std::string>& options) {
   for (const std::string& option : options) phases_.push_back(parse_output_phase(option));
   ends_[STDOUT_FILENO] = channel_to(STDOUT_FILENO);
-  // Of one pipe, file or terminal the order of the two must stay.
+  // If both outputs are the same pipe, file or terminal, their order must stay.
   ends_[STDERR_FILENO] =
       same_file(STDOUT_FILENO, STDERR_FILENO) ? ends_[STDOUT_FILENO] : channel_to(STDERR_FILENO);
 }
@@ -100,7 +100,8 @@ OutputPhases::~OutputPhases() {
   }
 }
 
-/// The program's end of a pipe, or of a terminal, whose other end is a stream of ours.
+/// Makes a pipe or a pseudo-terminal, and returns the program's end. The other end becomes a
+/// stream.
 int OutputPhases::channel_to(int target) {
   int ends[2];
   const bool is_terminal = isatty(target) == 1;
@@ -109,7 +110,7 @@ int OutputPhases::channel_to(int target) {
     winsize size{};
     if (tcgetattr(target, &modes) != 0) fail("cannot read the terminal's modes");
     ioctl(target, TIOCGWINSZ, &size);
-    modes.c_oflag &= ~static_cast<tcflag_t>(OPOST);  // the real terminal does that
+    modes.c_oflag &= ~static_cast<tcflag_t>(OPOST);  // the real terminal processes output
     if (openpty(&ends[0], &ends[1], nullptr, &modes, &size) != 0) fail("cannot make a terminal");
   } else if (pipe(ends) != 0) {
     fail("cannot make a pipe");
@@ -152,13 +153,13 @@ void OutputPhases::forward(Stream& stream, pid_t child, bool& ended) {
   char bytes[16 << 10];
   const ssize_t count = read(stream.from, bytes, sizeof bytes);
   if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (count <= 0) {  // a terminal says EIO when its last user has gone
+  if (count <= 0) {  // a terminal fails with EIO when its last user has gone
     ended = true;
     return;
   }
   const std::string_view text(bytes, static_cast<size_t>(count));
   for (const OutputPhase* phase : stream.lines.add(text)) begin(*phase, child);
-  if (!write_all(stream.to, bytes, text.size())) ended = true;  // so the program sees it too
+  if (!write_all(stream.to, bytes, text.size())) ended = true;  // closed, so the program sees it
 }
 
 void OutputPhases::pump(pid_t child) {
@@ -170,7 +171,7 @@ void OutputPhases::pump(pid_t child) {
     for (const Stream& stream : streams_) waiting.push_back({stream.from, POLLIN, 0});
     if (poll(waiting.data(), waiting.size(), -1) < 0) {
       if (errno != EINTR) return;
-      copy_window_size();  // SIGWINCH, perhaps
+      copy_window_size();  // the signal may be SIGWINCH
       continue;
     }
     for (size_t i = 0; i < streams_.size(); ++i) {

@@ -1,6 +1,6 @@
-// `run --phase-on-output`: phases that begin when the program prints a certain line. It stands
-// between the program and its standard output, passes every byte on, and notes the phase in the
-// program's log.
+// `run --phase-on-output`: phases that begin when the program prints a certain line. `run` reads
+// the program's standard output and standard error, passes every byte on, and notes the phase in
+// the program's log.
 //
 //   program ──"Epoch 2"──► OutputPhases ──"Epoch 2"──► terminal
 //                              └ log: phase "Epoch 2" begins
@@ -17,11 +17,12 @@
 
 namespace gpupeak::tools {
 
-/// Parses "NAME=TEXT", or TEXT, which is the name as well then.
+/// A phase that begins at each line that contains `text`.
 struct OutputPhase {
   std::string name;
   std::string text;
 };
+/// Parses "NAME=TEXT", or "TEXT", which is then the name, too.
 OutputPhase parse_output_phase(const std::string& option);
 
 /// Finds lines that contain a text in output that comes in pieces. A carriage return ends a line
@@ -41,7 +42,8 @@ class LineMatcher {
 
 class OutputPhases {
  public:
-  /// Makes the pipes, or a terminal where the output is one. Throws std::system_error.
+  /// Makes a pipe for each output, or a pseudo-terminal if the output is a terminal. Throws
+  /// std::system_error.
   explicit OutputPhases(const std::vector<std::string>& options);
   ~OutputPhases();
   OutputPhases(const OutputPhases&) = delete;
@@ -55,8 +57,8 @@ class OutputPhases {
 
  private:
   struct Stream {
-    int from;  ///< our end
-    int to;    ///< where the output was to go
+    int from;  ///< our end of the pipe
+    int to;    ///< where the output goes on to
     LineMatcher lines;
     bool is_terminal;
   };
@@ -68,7 +70,7 @@ class OutputPhases {
 
   std::vector<OutputPhase> phases_;
   std::vector<Stream> streams_;
-  int ends_[3] = {-1, -1, -1};  // the program's, by number of its descriptor
+  int ends_[3] = {-1, -1, -1};  // the program's ends, by number of the descriptor
   std::unique_ptr<collector::LogAppender> log_;
   bool failed_ = false;  ///< the log cannot be written; that was said
 };

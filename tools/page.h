@@ -12,16 +12,16 @@ namespace gpupeak::tools {
 
 struct PageTab {
   std::string log;
-  /// If the log stands for a run, as that of the process that held the most does: the page says of
-  /// it what `report` says of the run.
+  /// The run that the log stands for, as the log of the process that held the most does. The page
+  /// then says what `report` says of the run.
   std::optional<collector::RunLogs> run = {};
 };
 
-/// The lead of each run, and its other processes that used a GPU.
+/// For each run: the process that held the most, then the other processes that used a GPU.
 std::vector<PageTab> tabs_of(const std::vector<std::string>& names, const std::string& process);
 
-/// Reads the logs one after the other and writes the page to `path`. `with_source`: with the lines
-/// of source that its calls are at. Returns whether the runs are whole, as strict.h has it.
+/// Reads the logs one after the other and writes the page to `path`. `with_source`: the page has
+/// the source lines of its calls. Returns whether the runs are whole (strict.h).
 bool write_page(const std::vector<PageTab>& tabs, const collector::Reading& reading,
                 bool with_source, const std::string& path);
 

@@ -11,7 +11,8 @@
 namespace gpupeak::tools {
 namespace {
 
-/// `gpupeak help report`, `gpupeak version`, `gpupeak LOG`. Else an unknown verb stays as it is.
+/// Turns `gpupeak help report`, `gpupeak version` and `gpupeak LOG` into what is meant. Any other
+/// unknown verb stays as it is.
 void understand(Words& words, const Words& verbs) {
   if (words.empty()) return;
   const std::string first = words.front();
@@ -56,7 +57,7 @@ std::optional<int> parse(CommandLine& line, int argc, char** argv) {
   const bool is_verb = contains(verbs, first);
   if (!is_verb && !first.starts_with('-')) return fail(answer_to_no_verb(line.app, words), "");
   const Words given = words;
-  std::reverse(words.begin(), words.end());  // as the parser takes them
+  std::reverse(words.begin(), words.end());  // CLI11 takes the words in reverse order
   try {
     line.app.parse(words);
     const CLI::App& verb = *line.app.get_subcommand(first);

@@ -1,5 +1,5 @@
-// From words to a verb: what people write instead of it is understood, and what cannot be is
-// answered with what they most likely meant.
+// Finds the verb that a command line asks for. Common ways to leave the verb out are understood, as
+// in `gpupeak LOG`. Other errors are answered with what was most likely meant.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace gpupeak::tools {
 
-/// Sets line.action. Returns the exit code if there is nothing more to do: help was asked for, or
-/// the words make no sense, which has been said.
+/// Sets line.action. Returns the exit code if there is nothing more to do: help was printed, or the
+/// words make no sense, and the message about it was printed.
 std::optional<int> parse(CommandLine& line, int argc, char** argv);
 
 }  // namespace gpupeak::tools

@@ -14,7 +14,7 @@
 namespace gpupeak::tools {
 namespace {
 
-/// The exit code; -1 if there is no such command.
+/// Runs a command. Returns its exit code; -1 if there is no such command.
 int run(const std::array<const char*, 6>& words) {
   pid_t child = 0;
   std::array<char*, 6> arguments{};

@@ -1,4 +1,5 @@
-// Pictures as PNG, through librsvg's command: linking it would triple what an installation holds.
+// Pictures as PNG, through librsvg's command: linking librsvg would triple the size of an
+// installation.
 #pragma once
 
 #include <functional>
@@ -7,8 +8,8 @@
 
 namespace gpupeak::tools {
 
-/// Has `rsvg-convert` turn what `svg` writes into a PNG. Throws std::runtime_error, which says what
-/// to install if the command is missing.
+/// Has `rsvg-convert` turn the SVG that `svg` writes into a PNG. Throws std::runtime_error, which
+/// says what to install if the command is missing.
 void write_png(const std::string& path, const std::function<void(std::ostream&)>& svg);
 
 }  // namespace gpupeak::tools

@@ -19,7 +19,7 @@ bool can_be_preloaded(const fs::path& path) {
   return path.string().find_first_of(" :") == std::string::npos;
 }
 
-/// A folder of ours that nobody else can change. Made if it is not there.
+/// Whether `folder` is ours and nobody else can change it. Makes the folder if it is not there.
 bool is_own_folder(const fs::path& folder) {
   struct stat status {};
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return false;
@@ -27,7 +27,7 @@ bool is_own_folder(const fs::path& folder) {
          status.st_uid == geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/// Where links may lie: the user's cache, else beside other temporary files.
+/// The folders for links, best first: in the user's cache, else among temporary files.
 std::vector<fs::path> places() {
   std::vector<fs::path> all;
   const char* cache = getenv("XDG_CACHE_HOME");

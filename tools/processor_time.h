@@ -1,5 +1,5 @@
-// Processor time of this thread. Unlike the clock it does not go on while the thread waits on a
-// busy machine.
+// Processor time of this thread. Unlike a clock it stands still while the thread waits for a
+// processor on a busy machine.
 #pragma once
 
 #include <chrono>

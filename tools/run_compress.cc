@@ -22,8 +22,8 @@ namespace gpupeak::tools {
 namespace {
 
 constexpr uint64_t kLargeBytes = 64 << 20;
-/// Chosen by measurements (docs/performance.md): with level 9 files are a twentieth smaller, and
-/// one waits three times as long.
+/// Chosen by measurements (docs/performance.md): with level 9 files are a twentieth smaller, and it
+/// takes three times as long.
 constexpr int kLevel = 3;
 struct Stopped {};
 

@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 
 using Unrecorded = collector::RunRecord::Unrecorded;
 
-/// To look may take a two-hundredth of one processor, and this much more at the start: a process is
-/// dear the first time it is looked at, and in a short run nearly all are new.
+/// Looking may take a two-hundredth of one processor, and kCredit more at the start: the first look
+/// at a process takes long, and in a short run nearly all processes are new.
 constexpr int kShare = 200;
 constexpr std::chrono::milliseconds kCredit{10};
 
@@ -43,7 +43,7 @@ std::string link_of(const std::string& path) {
   return fs::read_symlink(path, error).string();
 }
 
-/// A variable's value in an environment as /proc/PID/environ has it.
+/// A variable's value in the content of /proc/PID/environ.
 std::optional<std::string> variable_of(const std::string& environment, const std::string& name) {
   for (size_t at = 0; at < environment.size();) {
     const char* entry = environment.c_str() + at;
@@ -63,8 +63,8 @@ bool has_loader(pid_t process) {
          });
 }
 
-/// Why a process has not loaded the library; none: it may be about to. `is_new`: its program may
-/// have begun just now, so that its environment is not there yet.
+/// Why a process has not loaded the library; none: it may be about to load it. `is_new`: its
+/// program may have begun just now, so that its environment is not there yet.
 std::optional<std::string> why_missing(pid_t process, const std::string& library, bool is_new) {
   const auto environment = content(fmt::format("/proc/{}/environ", process));
   if (!environment) return "it runs as another user";
@@ -81,7 +81,7 @@ std::optional<std::string> why_missing(pid_t process, const std::string& library
   return std::nullopt;
 }
 
-/// Whether the process runs as another user than we do: then a log of it would not be believed.
+/// Whether the process runs as another user than we do. Its log would not be trusted.
 bool is_of_another_user(pid_t process) {
   std::ifstream status(fmt::format("/proc/{}/status", process));
   std::string word;
@@ -106,8 +106,8 @@ Maps maps_of(pid_t process, const std::string& library) {
   return maps;
 }
 
-/// Whether a process has given up its memory, as it does at its end while its pid still exists.
-/// What was read of its maps is cut short or empty then, and says nothing.
+/// Whether a process has given up its memory, which happens at its end while its pid still exists.
+/// Its maps, if they were read before this call, may then be incomplete, and tell nothing.
 bool is_ending(pid_t process) {
   const int file = open(fmt::format("/proc/{}/maps", process).c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return errno != EACCES && errno != EPERM;
@@ -148,7 +148,7 @@ Descendants::Descendants(pid_t program, std::string library, MemoryKills& memory
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     thread_ = std::thread([this] { watch(); });
-  } catch (const std::system_error&) {  // no thread to be had: nobody looks
+  } catch (const std::system_error&) {  // no thread can be made: nobody looks
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -176,7 +176,7 @@ void Descendants::watch() {
       look();
       spent += processor_time() - began - resident_cost_;  // run_resident has a limit of its own
       find_orphans(std::chrono::milliseconds(50));
-    } catch (const std::exception&) {  // no memory: try again at the next look
+    } catch (const std::exception&) {  // out of memory: try again at the next look
     }
     const Clock::duration owed = kShare * (spent - kCredit) - (Clock::now() - first);
     wait = std::max<Clock::duration>(std::min<Clock::duration>(2 * wait, kLongestWait), owed);
@@ -216,8 +216,8 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   seen.state = stat->state;
   seen.rss_bytes = std::max(seen.rss_bytes, rss);
   const std::string program = link_of(fmt::format("/proc/{}/exe", process));
-  // It is new, or runs another program, perhaps of the same file. (A child of vfork shows its
-  // parent's program until its exec.)
+  // is_other: the process is new, or runs another program, perhaps of the same file. (A child of
+  // vfork shows its parent's program until its exec.)
   const bool has_moved = stat->arguments != 0 && seen.arguments != stat->arguments;
   const bool is_other = seen.program != program || has_moved;
   if (seen.name != stat->name || is_other) {
@@ -235,7 +235,7 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   add_children(process, stat->threads, next);
 }
 
-/// A process has gone: keeps what is worth telling of it.
+/// Removes a process that has gone, and keeps what is worth telling of it.
 void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
   const Seen& seen = gone->second;
   if (seen.library == Library::kLoaded && seen.rss_bytes >= kWorthWords)
@@ -256,8 +256,8 @@ Unrecorded Descendants::told(pid_t process, const Seen& seen) {
   return one;
 }
 
-/// Checks whether the process has loaded the library. One that has just begun may still be about
-/// to.
+/// Checks whether the process has loaded the library. A process that has just begun may still be
+/// about to load it.
 void Descendants::check(pid_t process, Seen& seen) {
   constexpr std::chrono::seconds kLongest{1};
   constexpr int kSeveral = 4;
@@ -282,7 +282,7 @@ void Descendants::check(pid_t process, Seen& seen) {
   seen.why = why.value_or("it does not load it");
 }
 
-/// Finds daemons whose parent had gone before a look. Their environment tells whose they are. This
+/// Finds daemons whose parent had gone before a look: their environment has the run's pid. This
 /// goes over all processes, so it is done less often.
 void Descendants::find_orphans(std::chrono::milliseconds most) {
   constexpr std::chrono::seconds kApart{1};
@@ -319,7 +319,8 @@ void Descendants::ask_nvml() {
 }
 
 /// Waits for helpers that end when they see that the program has ended, such as multiprocessing's
-/// resource tracker; longer as long as they get no processor. A process that sleeps means to stay.
+/// resource tracker. It waits longer while they are not asleep, since they may not get a processor.
+/// A process that sleeps is expected to stay.
 void Descendants::wait_for_last() {
   constexpr std::chrono::milliseconds kApart{10}, kLeast{100}, kMost{1000};
   const auto began = Clock::now();
@@ -341,10 +342,10 @@ void Descendants::finish(collector::RunRecord& record) {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   try {
-    next_orphans_ = {};  // look at once, for what the program has left behind
+    next_orphans_ = {};  // look now for processes that the program has left behind
     find_orphans(std::chrono::milliseconds(500));
     wait_for_last();
-  } catch (const std::exception&) {  // of no memory
+  } catch (const std::exception&) {  // out of memory
   }
   for (const auto& [process, seen] : seen_) {
     record.left_running.push_back({static_cast<uint32_t>(process), seen.start_time, seen.name,

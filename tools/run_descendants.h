@@ -51,7 +51,7 @@ class Descendants {
   enum class Library { kNotKnown, kLoaded, kMissing };
   struct Seen {
     uint64_t start_time = 0;
-    uint64_t arguments = 0;  ///< their address; another one after an exec
+    uint64_t arguments = 0;  ///< their address; it changes with an exec
     char state = 0;
     std::string name, program;  ///< program: the path that /proc/PID/exe leads to
     Library library = Library::kNotKnown;
@@ -70,7 +70,7 @@ class Descendants {
   void check(pid_t process, Seen& seen);
   void forget(std::map<pid_t, Seen>::iterator gone);
   static collector::RunRecord::Unrecorded told(pid_t process, const Seen& seen);
-  void find_orphans(std::chrono::milliseconds most);  ///< of processor time
+  void find_orphans(std::chrono::milliseconds most);  ///< `most`: processor time
   void wait_for_last();
   void ask_nvml();
 

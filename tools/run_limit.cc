@@ -14,7 +14,7 @@
 namespace gpupeak::tools {
 namespace {
 
-/// "24GiB" in bytes, as the library reads it.
+/// "24GiB" as a number of bytes, which is what the library reads.
 std::string size_entry(const std::string& text) {
   const uint64_t bytes = collector::parse_size(text);
   if (bytes == 0) throw collector::UsageError("--limit: no card has 0 bytes");
@@ -26,7 +26,8 @@ std::string card_entry(const std::string& name) {
   return fmt::format("{}:{}", card.least_bytes, card.name.substr(0, card.name.find(',')));
 }
 
-/// The entries of "0=A,1=B" by device; a text without devices is one entry for all.
+/// "0=A,1=B" with A and B replaced by entry(A) and entry(B). A text without devices is one entry
+/// for all devices.
 template <typename Entry>
 std::string entries(const std::string& text, const char* option, Entry entry) {
   if (text.find('=') == std::string::npos) return entry(text);

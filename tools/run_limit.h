@@ -5,9 +5,9 @@
 
 namespace gpupeak::tools {
 
-/// What GPUPEAK_LIMIT has to be. `limit`: "24GiB" for each GPU, or "0=24GiB,1=16GiB"; `gpu`: cards by
-/// their names in the same way, of which each gives the least that was seen of it. One of them is
-/// empty; both: so is the result. Throws UsageError.
+/// The value for GPUPEAK_LIMIT. `limit`: "24GiB" for each GPU, or "0=24GiB,1=16GiB". `gpu`: names
+/// of cards, written in the same way; a card's limit is the least capacity that was seen of such a
+/// card. At most one of the two is given; if both are empty, so is the result. Throws UsageError.
 std::string limit_variable(const std::string& limit, const std::string& gpu);
 
 }  // namespace gpupeak::tools

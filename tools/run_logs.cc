@@ -30,13 +30,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A log that is opened to be read and changed. Never through a link, since it may lead to any
-/// file.
+/// A log that is opened to be read or changed. It is not opened through a link, which may lead to
+/// any file.
 class File {
  public:
   File(const std::string& path, int flags)
       : file_(collector::open_regular(path, flags | O_NOFOLLOW, status_)) {}
-  /// The one that was looked at before, or none.
+  /// Opens the very file that was looked at before. Opens none if the path has another file now.
   File(const RunLog& log, int flags) : File(log.path, flags) {
     if (status_.st_dev != log.device || status_.st_ino != log.inode)
       file_ = collector::Descriptor();
@@ -76,7 +76,7 @@ bool read_counters(const File& file, const gpupeak_file_header& header,
   return file.read_at(header.counters_offset, counters, counters_bytes(header));
 }
 
-/// By an earlier run, when its process had ended.
+/// Whether an earlier run has compressed the log in place, after the end of its process.
 bool is_packed_in_place(const File& file) {
   gpupeak_packed_mark mark{};
   return file.read_at(0, mark) && mark.magic == GPUPEAK_PACKED_MAGIC &&
@@ -91,15 +91,15 @@ bool remove_log(const RunLog& log) {
   return collector::is_still_at(log.path, file) && unlink(log.path.c_str()) == 0;
 }
 
-/// Which names the library gives to the logs of a pattern. A folder may have a million other files:
-/// none of them is opened.
+/// The names that the library gives to the logs of a pattern. A folder may have a million other
+/// files: none of them is opened.
 class LogNames {
  public:
   explicit LogNames(const std::string& pattern) {
     const std::string name = fs::path(pattern).filename();
     if (name.ends_with(kEnding)) ending_ = kEnding;
     begin_ = name.substr(0, std::min(name.find('%'), name.size() - ending_.size()));
-    if (begin_.ends_with('.')) begin_.pop_back();  // %r takes the dot before it away
+    if (begin_.ends_with('.')) begin_.pop_back();  // %r may remove the dot in front of it
   }
   bool may_be(const std::string& name) const {
     return name.starts_with(begin_) && name.ends_with(ending_);
@@ -117,7 +117,7 @@ std::optional<RunLog> read_log(const std::string& path, const RunName& run) {
   gpupeak_counters_page counters{};
   if (!read_header(file, header) || header.start_realtime_ns < run.began_ns) return std::nullopt;
   if (!read_counters(file, header, counters)) return std::nullopt;
-  // The folder may be that of other runs, and of other users, too.
+  // Other runs and other users may use the same folder.
   if (header.run_id != run.id || counters.run_id != run.id || !file.is_own(path))
     return std::nullopt;
   return RunLog{path,
@@ -148,7 +148,7 @@ bool is_same_process(const RunLog& a, const RunLog& b) {
 /// Renames without replacing a file, also one that appears meanwhile.
 bool rename_unless_taken(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
-  if (errno != EINVAL && errno != ENOSYS) return false;  // else the file system cannot do that
+  if (errno != EINVAL && errno != ENOSYS) return false;  // these: the file system cannot do that
   return link(from.c_str(), to.c_str()) == 0 && unlink(from.c_str()) == 0;
 }
 
@@ -284,7 +284,7 @@ void note_exit(const RunLog& log, const ProcessExit& exit) {
 
 namespace {
 
-/// All zero if they cannot be read.
+/// The counters of a log; all zero if they cannot be read.
 gpupeak_counters_page counters_of(const std::string& path) {
   const File file(path, O_RDONLY);
   gpupeak_file_header header{};
@@ -315,7 +315,7 @@ void add_killed_children(const std::string& path, std::vector<ChildKilled>& kill
           child.signal > 0 && child.signal <= SIGRTMAX)
         killed.push_back(child);
     }
-  } catch (const collector::LogError&) {  // the report tells what is wrong with it
+  } catch (const collector::LogError&) {  // the report tells what is wrong with the log
   }
 }
 

@@ -31,12 +31,12 @@ struct RunLog {
   size_t parts = 0;  ///< logs of other programs of the process that join_programs() put into it
 };
 
-/// The run's logs in the folders of `patterns`, by names that these give. The one to report comes
-/// first: the started process's. If that has several, since it went on with other programs by exec,
-/// the one that used a GPU, else the last.
+/// The run's logs in the folders of `patterns` whose names fit a pattern. The log to report comes
+/// first: that of the started process. If the process has several logs, since it went on with other
+/// programs by exec, the log of a program that used a GPU comes first, else the last log.
 std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, const RunName& run);
 
-/// Whether its process runs, or may run on another machine.
+/// Whether the log's process runs, or may run on another machine.
 bool is_running(const RunLog& log);
 
 enum class OldLog { kNone, kRemoved, kInUse, kOfOthers };
@@ -49,8 +49,8 @@ OldLog remove_old_log(const std::string& path);
 void drop_short_images(std::vector<RunLog>& logs);
 
 /// Joins the logs of each process that went on with other programs by exec and has ended. The log
-/// of the program that used a GPU last stays, else that of the last program. The others become
-/// parts of it (log_parts.h). The started process's gets the name `wanted`, unless that is a
+/// of the program that used a GPU last stays, else that of the last program. The other logs become
+/// parts of it (log_parts.h). The started process's log gets the name `wanted`, unless that is a
 /// pattern.
 void join_programs(std::vector<RunLog>& logs, const std::string& wanted);
 
@@ -67,13 +67,13 @@ struct ProcessExit {
   uint64_t monotonic_ns = 0;    ///< when it had ended
   uint64_t rss_peak_bytes = 0;  ///< 0: not known
 };
-/// Writes it into a log's counters page; the peak only where the log has none of its own.
+/// Writes the exit into a log's counters page. The peak is written only if the log has none.
 void note_exit(const RunLog& log, const ProcessExit& exit);
 
 /// note_exit() for each process that a signal ended, as its parent's log says.
 void note_killed_children(const std::vector<RunLog>& logs);
 
-/// The most that was resident of a log's process, as its counters have it; 0: not known.
+/// The peak of resident memory of the log's process, in bytes, by the log's counters; 0: not known.
 uint64_t rss_peak_of(const std::string& path);
 
 /// Whether the log's process has written that it ends.

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A value beside its name, as memory.events and /proc/vmstat have them; 0: there is none.
+/// The value beside a name in a file such as memory.events and /proc/vmstat; 0: there is none.
 uint64_t value_of(const std::string& file, const std::string& name) {
   std::ifstream lines(file);
   std::string key;
@@ -25,7 +25,7 @@ uint64_t value_of(const std::string& file, const std::string& name) {
   return 0;
 }
 
-/// A limit; 0: none. v1 has a very large number for that, v2 a word.
+/// The limit in a file; 0: there is none. v1 writes a very large number for that, v2 a word.
 uint64_t limit_in(const std::string& file) {
   constexpr uint64_t kNone = UINT64_C(1) << 60;
   std::ifstream in(file);
@@ -53,7 +53,7 @@ std::optional<Mount> mount_of(const std::string& table, bool v2) {
   return std::nullopt;
 }
 
-/// As /proc/PID/cgroup has it; empty: it is in none of this kind.
+/// The process's cgroup, as /proc/PID/cgroup has it; empty: the process is in none of this version.
 std::string path_of(pid_t process, bool v2) {
   std::ifstream lines(fmt::format("/proc/{}/cgroup", process));
   for (std::string line; std::getline(lines, line);) {
@@ -128,11 +128,11 @@ std::optional<collector::RunRecord::MemoryKill> MemoryKills::since(bool killed) 
   collector::RunRecord::MemoryKill kill;
   kill.started_process = killed;
   const Group* counted = nullptr;
-  const Group* refused = nullptr;  // the one whose limit was reached: the innermost
+  const Group* refused = nullptr;  // the innermost cgroup whose limit was reached
   for (const Group& before : before_) {
     Group now = before;
     read(now);
-    if (now.kills <= before.kills) continue;  // or it is gone
+    if (now.kills <= before.kills) continue;  // no kill, or the cgroup is gone
     kill.kills = std::max(kill.kills, now.kills - before.kills);
     if (counted == nullptr) counted = &before;
     if (refused == nullptr && now.refusals > before.refusals && now.limit > 0) {

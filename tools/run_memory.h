@@ -20,15 +20,15 @@ class MemoryKills {
   /// To be made before the program starts; reads the counters of this process's cgroup. `mounts`:
   /// the table that tells where the hierarchies are mounted.
   explicit MemoryKills(std::string mounts = "/proc/self/mountinfo");
-  /// A process of the run. If it is in another cgroup, that one's counters count from now on. With
-  /// v1 the cgroup of a process that has ended is not known any more.
+  /// Notes a process of the run. If it is in a new cgroup, that cgroup's counters are compared from
+  /// now on. To be called while the process runs: with v1 its cgroup is not known after its end.
   void note(pid_t process);
 
   /// The smallest of the limits when they were read, in bytes; 0: there is none.
   uint64_t limit() const;
 
-  /// What the counters say since then; none: no process was killed. `killed`: the started process
-  /// was ended by SIGKILL.
+  /// What the counters say of the time since they were read; none: no process was killed. `killed`:
+  /// SIGKILL ended the started process.
   std::optional<collector::RunRecord::MemoryKill> since(bool killed) const;
 
  private:
@@ -46,7 +46,7 @@ class MemoryKills {
 
   std::string mounts_;
   std::set<std::string> noted_;  ///< texts of /proc/PID/cgroup
-  std::vector<Group> before_;    ///< for each process its innermost cgroup first
+  std::vector<Group> before_;    ///< as first read; for each process its innermost cgroup first
   uint64_t node_kills_ = 0;
 };
 

@@ -8,7 +8,7 @@
 namespace gpupeak::tools {
 namespace {
 
-// The part of nvml.h that is used here: it is not in every toolkit.
+// The part of nvml.h that is used here, since not every toolkit has that header.
 constexpr int kSuccess = 0, kTooSmall = 7;
 constexpr uint64_t kNotAvailable = UINT64_MAX;
 constexpr unsigned kMostProcesses = 1024;
@@ -69,7 +69,7 @@ std::vector<NvmlHeld> RunNvml::all() {
     auto count = static_cast<unsigned>(list.size());
     const int result = processes(devices_[i].handle, &count, list.data());
     if (result != kSuccess && result != kTooSmall) continue;
-    // On an instance of a GPU a process may stand there once for each.
+    // A process may be listed once for each instance of a GPU (MIG).
     std::map<unsigned, uint64_t> sums;
     for (unsigned p = 0; result == kSuccess && p < count; ++p) {
       if (list[p].used != kNotAvailable) sums[list[p].pid] += list[p].used;

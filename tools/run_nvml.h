@@ -1,4 +1,5 @@
-// How much memory of GPUs processes have, by NVML. `run` asks for processes that left no log.
+// How much GPU memory each process has, by NVML. `run` asks for processes that left no log,
+// `attach` for the time before the attach.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +19,8 @@ struct NvmlHeld {
 
 class RunNvml {
  public:
-  /// Loads NVML at the first call. Empty if there is none, or if it does not tell.
+  /// All processes on all GPUs. Loads NVML at the first call. Empty if there is no NVML, or if it
+  /// does not tell.
   std::vector<NvmlHeld> all();
 
  private:

@@ -40,7 +40,7 @@ std::string absolute_pattern(const std::string& out) {
   std::error_code error;
   if (pattern.ends_with('/') || fs::is_directory(pattern, error))
     pattern = fs::path(pattern) / kDefaultPattern;
-  const fs::path absolute = fs::absolute(pattern, error);  // fails where our folder was removed
+  const fs::path absolute = fs::absolute(pattern, error);  // fails if our folder was removed
   return error ? pattern : absolute.lexically_normal().string();
 }
 
@@ -52,7 +52,7 @@ std::string children_pattern(const std::string& pattern) {
                                       : path.stem().string() + ".children";
   fs::path folder = path.parent_path() / name;
   struct stat there {};
-  // What somebody else has made, or may write into, is left alone.
+  // A folder that somebody else has made, or may write into, is not used.
   if (lstat(folder.c_str(), &there) == 0 && !collector::is_own_folder(folder.string()))
     folder = path.parent_path() / fmt::format("{}.{}", name, collector::unguessable_text());
   return folder / kChildPattern;

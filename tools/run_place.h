@@ -7,15 +7,17 @@ namespace gpupeak::tools {
 
 /// `out`: name or pattern, as -o has it; empty: GPUPEAK_OUT, else the default.
 std::string absolute_pattern(const std::string& out);
-/// Where child processes' logs go. A name that tells processes apart is meant for all of them; else
-/// they have a folder of their own, however many they are.
+/// The pattern of child processes' logs. A pattern that the user gave is for all processes. If
+/// there is only a name, or the default, all child processes' logs go into one folder of their own.
 std::string children_pattern(const std::string& pattern);
-/// Says why no log can be written there. The library would say so, too.
+/// Whether logs can be written there; if not, says why, unless `quiet`. The library would say so,
+/// too.
 bool can_be_written(const std::string& pattern, bool quiet);
 /// To be called before the program starts. Removes an earlier log of this name: if this run records
 /// nothing, the old log must not be taken for its own.
 void prepare_place(const std::string& pattern, bool quiet);
-/// What is known of the log's name before the program is there: of a pattern its folder.
+/// "to FILE", or "into FOLDER" for a pattern: what is known of the log's name before the program
+/// runs.
 std::string where_recorded(const std::string& pattern);
 
 }  // namespace gpupeak::tools

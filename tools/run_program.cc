@@ -22,8 +22,8 @@ void set_unless_empty(const char* name, const std::string& value) {
   if (!value.empty()) setenv(name, value.c_str(), 1);
 }
 
-/// A library that the loader audits by has a C library of its own, which takes of the room that
-/// glibc keeps for the thread-local storage of libraries opened later: as much more is asked for.
+/// Asks glibc for more room for thread-local storage of libraries that are opened later. An audit
+/// library has a C library of its own, which takes some of this room.
 void make_up_for_audit() {
   const std::string name = "glibc.rtld.optional_static_tls";
   const char* others = getenv("GLIBC_TUNABLES");
@@ -77,7 +77,7 @@ void make_up_for_audit() {
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
   if (options.last_use) setenv("GPUPEAK_LAST_USE", "1", 1);
   if (options.ort_nodes) setenv("GPUPEAK_ORT_NODES", "1", 1);
-  // So that what comes from outside falls between the right events.
+  // Every event gets a time, so that phases from outside begin between the right events.
   if (!options.phases_on_output.empty()) setenv("GPUPEAK_STAMP_ALL", "1", 1);
   become(options.command, failure);
 }

@@ -1,4 +1,4 @@
-// The process that `run` starts becomes the program, which is to be recorded.
+// How the process that `run` forks becomes the program that is to be recorded.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct RunOptions {
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
   std::string limit, gpu;                     ///< as run_limit.h
   std::string arena_rules;     ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
-  bool last_use = false;       ///< when device memory was last seen used
+  bool last_use = false;       ///< record when device memory was last used
   bool ort_nodes = false;      ///< ONNX Runtime's sessions write a profile
   bool torch_modules = false;  ///< run_torch.h
   bool dormant = false;        ///< counters alone, until `gpupeak start`
@@ -29,7 +29,7 @@ struct RunOptions {
   bool quiet = false;
 };
 
-/// Becomes the program. Writes errno to `failure` if that fails.
+/// Becomes the program. If that fails, writes errno to the descriptor `failure`.
 [[noreturn]] void become(const std::vector<std::string>& command, int failure);
 /// In the child: becomes the program, to be recorded.
 [[noreturn]] void exec_program(const RunOptions& options, const std::filesystem::path& library,

@@ -23,7 +23,7 @@ struct HowFar {
   uint64_t done, total;
 };
 
-/// Until somebody says that the log is what it stays; false: nobody will.
+/// Waits for the word that the log will not change any more; false: the word will not come.
 bool wait_for_word(int pipe) {
   char word = 0;
   ssize_t got;
@@ -32,7 +32,7 @@ bool wait_for_word(int pipe) {
   return got == sizeof word;
 }
 
-/// As `report` and `report --json` will ask for it. Whether it is kept.
+/// Makes the summary that `report` and `report --json` will ask for. Returns whether it is kept.
 bool make_summary(const std::string& path, int word, int news) {
   const collector::Options options;
   collector::KeptSummary kept(path, options);
@@ -40,7 +40,7 @@ bool make_summary(const std::string& path, int word, int news) {
   if (!kept.can_keep(log)) return false;
   const auto tell = [news](uint64_t done, uint64_t total) {
     const HowFar how_far{done, total};
-    // While nobody reads, what does not fit is left out.
+    // If nobody reads and the pipe is full, this step is left out.
     [[maybe_unused]] const ssize_t written = write(news, &how_far, sizeof how_far);
   };
   const collector::Summary summary = collector::analyze(log, path, options, tell);
@@ -85,7 +85,7 @@ SummaryBeside::~SummaryBeside() {
   }
   if (child_ <= 0) return;
   kill(child_, SIGKILL);
-  waitpid(child_, nullptr, WNOHANG);  // to free its memory takes time, too: not ours
+  waitpid(child_, nullptr, WNOHANG);  // freeing its memory takes time: do not wait for that
 }
 
 bool SummaryBeside::keep(std::chrono::duration<double> most, const volatile sig_atomic_t& stop) {
@@ -100,7 +100,7 @@ bool SummaryBeside::keep(std::chrono::duration<double> most, const volatile sig_
     if (poll(&wanted, 1, kLookAgainMs) <= 0) continue;
     HowFar how_far{};
     const ssize_t got = read(news_, &how_far, sizeof how_far);
-    if (got == 0) {  // it has ended
+    if (got == 0) {  // the child has ended
       int status = 0;
       waitpid(child_, &status, 0);
       child_ = -1;

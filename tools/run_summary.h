@@ -1,5 +1,5 @@
-// Makes the summary of a run's log while the log is compressed, if processors are idle then. So the
-// first report is there at once.
+// Makes the summary of a run's log while the log is compressed, if there are processors for both.
+// So the first report is there at once.
 #pragma once
 
 #include <sys/types.h>
@@ -12,12 +12,12 @@ namespace gpupeak::tools {
 
 class SummaryBeside {
  public:
-  /// Begins in a process of its own, which can be killed at any time; does nothing if there are no
-  /// idle processors.
+  /// Begins in a process of its own, which can be killed at any time. Does nothing if there are not
+  /// enough processors for compression and replay at the same time.
   explicit SummaryBeside(const std::string& log);
   SummaryBeside(const SummaryBeside&) = delete;
   SummaryBeside& operator=(const SummaryBeside&) = delete;
-  /// Gives it up.
+  /// Ends the process if the summary is not kept yet.
   ~SummaryBeside();
 
   /// To be called when the log has become the compressed file, which has the same content. Waits

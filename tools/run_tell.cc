@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Never throws: what is wrong with a log is said, and the program's exit code stays ours.
+/// The first screen of a log. Never throws: it says what is wrong with a log, so that `run` still
+/// ends with the program's exit code.
 std::string screen_of(const std::string& log, ScreenAhead* ahead) {
   try {
     return first_screen(log, {}, style_for(STDERR_FILENO, {}), ahead);
@@ -34,14 +35,15 @@ std::string screen_of(const std::string& log, ScreenAhead* ahead) {
 
 uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
                           const std::vector<RunLog>& logs, const collector::RunRecord& seen) {
-  constexpr uint64_t kNearly = 16;  // parts
+  constexpr uint64_t kNearly = 16;  // nearly as much: at most 1/16 less
   for (const RunLog& log : logs) {
-    if (!has_end(log.path)) return 0;  // it may be this one, whose peak nobody has written down
+    if (!has_end(log.path)) return 0;  // it may be this process: its last peak is not in the log
     known_bytes = std::max(known_bytes, rss_peak_of(log.path));
   }
   for (const auto& process : seen.unrecorded)
     known_bytes = std::max(known_bytes, process.rss_bytes.value_or(0));
-  // Where much of it is the process's own, one that is not among those above was not recorded.
+  // A process that was seen counts as known only if little of this memory is its own. If much is,
+  // and the process is not among those above, it was not recorded.
   for (const auto& process : seen.resident) {
     if (bytes_of_its_own(process) < kWorthWords)
       known_bytes = std::max(known_bytes, process.rss_bytes);
@@ -52,7 +54,7 @@ uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
 
 void note_last_program(const RunLog& log, const std::string& command, const std::string& name,
                        std::vector<collector::RunRecord::Unrecorded>& unrecorded) {
-  constexpr size_t kLongest = 15;  // the kernel's names
+  constexpr size_t kLongest = 15;  // the kernel cuts names of processes
   const std::string first = fs::path(command).filename().string();
   if (name.empty() || name == first.substr(0, kLongest) || has_end(log.path)) return;
   const auto known = std::find_if(unrecorded.begin(), unrecorded.end(), [&](const auto& process) {

@@ -12,9 +12,10 @@
 
 namespace gpupeak::tools {
 
-/// `largest_bytes` (resident of the run's largest process, by the kernel's account at its end)
-/// where it is worth a word and nobody knows what it was: no log, no process in `seen` and not the
-/// command itself (`known_bytes`) had nearly as much. Else 0.
+/// Returns `largest_bytes` if a large process of the run is not known, else 0. `largest_bytes`:
+/// resident memory of the run's largest process, which the kernel tells when the run has ended. The
+/// process is known if a log, a process in `seen`, or the command itself (`known_bytes`) had nearly
+/// as much.
 uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
                           const std::vector<RunLog>& logs, const collector::RunRecord& seen);
 /// Adds the started process to `unrecorded` if it went on with a program that does not load the

@@ -19,13 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What all processes have said, a line each; preload/python has the words.
+/// What all processes have written, in one line each time; preload/python defines the words.
 struct Told {
   bool python = false, parallel = false, compiled = false;
-  std::string torch, failure;  ///< its version; why there are no names; empty: neither
-  uint64_t processes = 0;      ///< with PyTorch
-  uint64_t ended = 0;          ///< of them, that have said what it took
-  uint64_t modules = 0;        ///< of the process with the most
+  std::string torch, failure;  ///< PyTorch's version; why there are no names; empty: not said
+  uint64_t processes = 0;      ///< processes with PyTorch
+  uint64_t ended = 0;          ///< how many of them have said what it cost
+  uint64_t modules = 0;        ///< of the process with the most modules
   uint64_t calls = 0;
   int64_t time_ns = 0;
 };

@@ -29,7 +29,7 @@ bool is_folder(const std::string& name) {
   return std::filesystem::is_directory(name, error);
 }
 
-/// As if that process's log alone had been given.
+/// Reduces the run to one process, as if only the log of that process had been given.
 void choose(collector::RunLogs& run, const std::string& process) {
   collector::RunLog chosen = collector::process_of_run(run, process);
   run = collector::RunLogs{chosen.path, {chosen}, std::nullopt, 0};

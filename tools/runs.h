@@ -12,10 +12,10 @@ namespace gpupeak::tools {
 
 void add_process(CLI::App& verb, std::string& process);
 
-/// None of them is a folder.
+/// Whether none of the names is a folder.
 bool are_files(const std::vector<std::string>& names);
 
-/// Throws UsageError and LogError.
+/// The runs that the names mean, in order. Throws UsageError and LogError.
 std::vector<collector::RunLogs> runs_of(const std::vector<std::string>& names,
                                         const std::string& process);
 

@@ -13,8 +13,8 @@
 namespace gpupeak::tools {
 namespace {
 
-/// Of the C library: where threads wait without a lock of the loader's, of malloc's or of the
-/// library's lists of threads.
+/// Functions of the C library in which threads wait without holding a lock of the loader, of
+/// malloc, or of the C library's lists of threads.
 constexpr std::array<std::string_view, 47> kWaits{"read",
                                                   "readv",
                                                   "recv",
@@ -62,13 +62,13 @@ constexpr std::array<std::string_view, 47> kWaits{"read",
                                                   "getdelim",
                                                   "fread",
                                                   "syscall"};
-/// And in which all threads begin.
+/// Functions of the C library in which threads begin.
 constexpr std::array<std::string_view, 3> kBegins{"start_thread", "clone", "clone3"};
 
 struct Frame {
   std::string module;           ///< file name; empty: code that no module has
   std::string function;         ///< empty: not known
-  bool is_interrupted = false;  ///< a signal handler has begun here
+  bool is_interrupted = false;  ///< a signal has interrupted the thread here
 };
 
 bool is_libc(const Frame& frame) {
@@ -95,7 +95,7 @@ int add_frame(Dwfl_Frame* state, void* data) {
   GElf_Sym symbol{};
   const char* const name =
       dwfl_module_addrinfo(module, pc, &offset, &symbol, nullptr, nullptr, nullptr);
-  // The nearest symbol is not the function's where that has none.
+  // If the function has no symbol, the nearest symbol is that of another function.
   if (name != nullptr && offset < symbol.st_size) {
     const std::string_view full = name;
     frame.function = full.substr(0, full.find('@'));
@@ -108,7 +108,7 @@ bool is_one_of(const std::array<std::string_view, kCount>& names, const std::str
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// The C library's functions have several names each.
+/// The name without the prefixes under which the C library has its functions once more.
 std::string plain_name(std::string_view name) {
   for (const std::string_view prefix : {"__libc_", "_IO_", "__"}) {
     if (name.starts_with(prefix)) return std::string(name.substr(prefix.size()));
@@ -120,7 +120,8 @@ std::string shown(const Frame& frame) {
   return frame.function.empty() ? "a function without a name" : frame.function;
 }
 
-/// The frames of the C library up to the program's own, innermost first: [0, end).
+/// Why the thread is not safe in the frames [0, end), the C library's, innermost first; the
+/// program's own follow. Empty: it is safe.
 std::string unsafe_wait(const std::vector<Frame>& frames, size_t end) {
   if (end == 0) return {};
   if (end == frames.size()) return "it is a thread of the C library's";
@@ -131,7 +132,7 @@ std::string unsafe_wait(const std::vector<Frame>& frames, size_t end) {
 }
 
 std::string unsafe_frame(std::vector<Frame> frames) {
-  // The program's _start, by which its first thread begins.
+  // The outermost frame of the first thread is the program's _start.
   const size_t count = frames.size();
   if (count > 1 && frames[count - 2].function.starts_with("__libc_start_main")) frames.pop_back();
   size_t inner = 0;

@@ -1,7 +1,7 @@
-// Whether a stopped thread of another program stands where it may be made to call into the loader
-// and the allocator: in a system call that waits and was made by the program itself, or in the
-// program's own code; nowhere within the loader, an allocator, a fork, an exit or a signal handler.
-// What cannot be told is not safe.
+// Whether a stopped thread of another program is at a safe point: a place where it may be made to
+// call into the loader and the allocator. Safe are the program's own code, and a system call that
+// waits and was made by the program itself. Not safe are the loader, an allocator, a fork, an exit
+// and a signal handler. A place that is not known is not safe.
 #pragma once
 
 #include <elfutils/libdwfl.h>

@@ -19,7 +19,7 @@ void say_text(std::string_view text) {
 void occupy_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) {
-      // The lowest number that is free, which is this one.
+      // open() takes the lowest free number, which is this one.
       if (open("/dev/null", O_RDWR | O_CLOEXEC) < 0) return;
     }
   }

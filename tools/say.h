@@ -1,5 +1,5 @@
-// What `run` tells the user, on standard error, which is the program's as well. If it is closed,
-// full, or has no reader any more, nothing is said, and the run goes on.
+// What `run` tells the user on standard error, which is the program's as well. If standard error is
+// closed, full, or has no reader any more, nothing is said, and the run goes on.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,8 +18,8 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
   say_text("gpupeak: " + fmt::format(format, std::forward<Args>(args)...) + "\n");
 }
 
-/// Opens /dev/null, in this process alone, as those of the descriptors 0, 1 and 2 that are closed.
-/// Else the next file of ours would get such a number, and output would go there.
+/// Opens /dev/null as each of the descriptors 0, 1 and 2 that is closed, in this process alone.
+/// Else the next file that we open would get such a number, and output would go into it.
 void occupy_standard_descriptors();
 
 }  // namespace gpupeak::tools

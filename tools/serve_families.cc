@@ -47,7 +47,8 @@ class Family {
     family_.help = help;
     family_.type = type;
   }
-  /// Prometheus refuses all that it is told if one label is no UTF-8, or two samples have the same.
+  /// Prometheus refuses the whole answer if one label is no UTF-8, or if two samples of a family
+  /// have the same labels.
   void add(Labels labels, double value) {
     std::string all;
     for (ClientMetric::Label& label : labels) {
@@ -75,7 +76,7 @@ Labels of_log(const FolderLog& log, Labels more = {}) {
   return more;
 }
 
-/// Families of one sample a log, each.
+/// Makes families that have one sample for each log, or for each device of a log.
 class OfLogs {
  public:
   OfLogs(const FolderView& view, std::vector<MetricFamily>& out) : view_(view), out_(out) {}
@@ -88,7 +89,7 @@ class OfLogs {
     add(name, help, MetricType::Counter, value);
   }
   using DeviceValue = std::function<std::optional<uint64_t>(const gpupeak_device_counters&)>;
-  /// Only of devices that had memory.
+  /// One sample for each device that had memory.
   void device(const char* name, const char* help, MetricType type, bool live,
               const DeviceValue& value) const {
     Family family(name, help, type);
@@ -98,7 +99,7 @@ class OfLogs {
     });
     out_.push_back(family.take());
   }
-  /// By kind; of those that the program never had there is no sample.
+  /// One sample for each kind. A kind that the program never had has no sample.
   void kinds(const char* name, const char* help, bool in_sum, bool live) const {
     Family family(name, help);
     each_device(live, [&](const FolderLog& log, uint32_t number) {
@@ -281,7 +282,7 @@ void add_states(const FolderView& view, const Pods& pods, std::vector<MetricFami
     for (const collector::DeviceInfo& of : log.facts.devices) {
       const std::string number = std::to_string(of.ordinal);
       Labels which = {{"device", number}, {"name", of.name}};
-      // As dcgm-exporter calls them, so that its series can be joined with ours.
+      // Label names of dcgm-exporter, so that its series can be joined with ours.
       which.push_back({"gpu", number});
       if (of.uuid.size() == kUuidBytes) which.push_back({"UUID", uuid_text(of.uuid, of.name)});
       if (!log.facts.host.empty()) which.push_back({"Hostname", log.facts.host});

@@ -1,5 +1,6 @@
-// What Prometheus is told of the logs of a folder: names and labels by its conventions, values from
-// the counters pages. docs/fleet.md lists them. What was not measured has no sample, never 0.
+// The metrics of a folder's logs for Prometheus: names and labels by its conventions, values from
+// the counters pages. docs/fleet.md lists them. A value that was not measured has no sample; it is
+// never 0.
 #pragma once
 
 #include <prometheus/metric_family.h>

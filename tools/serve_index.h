@@ -1,5 +1,5 @@
-// What a person sees who opens the server in a browser, or by curl: what there is, and the
-// programs.
+// The page at the root of the server, for a person with a browser or curl: the server's addresses,
+// and the programs.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gpupeak::tools {
 
-/// A page of HTML that loads nothing. `folder`: whose logs these are.
+/// A page of HTML that loads nothing else. `folder`: the name of the logs' folder.
 std::string index_page(const FolderView& view, const std::string& folder);
 
 }  // namespace gpupeak::tools

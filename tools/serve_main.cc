@@ -1,7 +1,8 @@
-// gpupeak_serve: what `gpupeak serve` becomes. A program of its own, since the libraries of
-// prometheus-cpp are shared ones, which the command, that moves between machines, must not need.
-// usage: gpupeak_serve FOLDER LISTEN TEXTFILE EVERY_SECONDS MOST PROCFS OTLP   (a text of "" is
-// none; TEXTFILE "-": prints once)
+// gpupeak_serve: the program that `gpupeak serve` becomes. It is a program of its own, since
+// prometheus-cpp's libraries are shared. The command must not need these: it is copied between
+// machines.
+// usage: gpupeak_serve FOLDER LISTEN TEXTFILE EVERY_SECONDS MOST PROCFS OTLP   ("": not used;
+// TEXTFILE "-": prints once)
 #include <CivetServer.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
@@ -30,7 +31,7 @@ namespace {
 
 constexpr int kFailed = 125;
 
-/// Looks at the folder when it is asked; two may ask at once.
+/// Looks at the folder at each request. Two requests may come at once.
 class Logs : public prometheus::Collectable {
  public:
   Logs(const char* folder, size_t most, const char* procfs)
@@ -57,7 +58,8 @@ void print(const Logs& logs, std::ostream& out) {
   prometheus::TextSerializer().Serialize(out, logs.Collect());
 }
 
-/// Who reads it finds the old content or the new one, whole.
+/// Writes the metrics to the file. A reader finds either the whole old content or the whole new
+/// one.
 bool replace(const Logs& logs, const std::string& path) {
   try {
     collector::write_fresh(collector::followed(path), [&](std::ostream& out) { print(logs, out); });
@@ -84,9 +86,9 @@ int serve_text(const Logs& logs, const std::string& path, time_t every_seconds) 
   return 0;
 }
 
-const Logs* shown_at_root = nullptr;  // a callback of the HTTP server gets no pointer of ours
+const Logs* shown_at_root = nullptr;  // global: the HTTP server passes callbacks no pointer of ours
 
-/// What `/` answers; all else is left to the server.
+/// Answers a request for `/`. Other requests are left to the server.
 int answer_root(mg_connection* connection) {
   const mg_request_info* request = mg_get_request_info(connection);
   if (request->local_uri == nullptr || std::strcmp(request->local_uri, "/") != 0) return 0;
@@ -104,7 +106,7 @@ int answer_root(mg_connection* connection) {
 }
 
 #ifdef GPUPEAK_HAS_CURL
-/// Once more when it is told to end, so that the ends of programs that ended before are not lost.
+/// Sends again and again, and once more when told to end: so the ends of programs are not lost.
 int send_otlp(const Logs& logs, const std::string& given, time_t every_seconds) {
   const std::string url = otlp_endpoint(given);
   if (url.empty()) {
@@ -138,7 +140,7 @@ int serve_http(const std::shared_ptr<Logs>& logs, const std::string& listen) {
     shown_at_root = logs.get();
     CivetCallbacks callbacks;
     callbacks.begin_request = answer_root;
-    // Who asks for half a page is not waited for long, and not by those who answer others.
+    // Many threads and a short timeout: a client whose request stays incomplete holds nobody up.
     prometheus::Exposer exposer({"listening_ports", listen, "num_threads", "32",
                                  "request_timeout_ms", "5000", "enable_keep_alive", "no"},
                                 &callbacks);

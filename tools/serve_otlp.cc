@@ -59,7 +59,8 @@ constexpr int kCumulative = 2;
 constexpr double kNsPerSecond = 1e9;
 constexpr const char* kCapacity = "gpupeak_device_capacity_bytes";
 
-/// Of a log_info's label, by the semantic conventions where they have one.
+/// The attribute for a label of log_info. Its name is that of the semantic conventions, if they
+/// have one.
 struct Convention {
   std::string_view label, attribute;
   bool is_number = false;
@@ -89,15 +90,15 @@ void add_attribute(pbf_writer& to, protozero::pbf_tag_type tag, std::string_view
     any.add_string(field::kString, value);
 }
 
-/// gpupeak_device_kind_live_bytes is gpupeak.device.kind_live in By: what makes Prometheus' names
-/// of OTLP's makes ours of these.
+/// gpupeak_device_kind_live_bytes is gpupeak.device.kind_live in By. The rule by which Prometheus
+/// names OTLP's metrics turns these names back into ours.
 struct Name {
   std::string text;
   const char* unit = "1";
 };
 
 Name name_of(const MetricFamily& family) {
-  // The card's, whoever uses it: this the conventions have.
+  // The card's capacity is not about a program; the conventions have a name for it.
   if (family.name == kCapacity) return {"hw.gpu.memory.limit", "By"};
   std::string text = family.name;
   const char* unit = "1";
@@ -126,7 +127,8 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-/// "name=value,name=value", of who runs the service: OpenTelemetry's own variable.
+/// Attributes that the operator has set: "name=value,name=value" in OpenTelemetry's own variable,
+/// and the job.
 Attributes of_environment() {
   Attributes all;
   const std::string text = variable("OTEL_RESOURCE_ATTRIBUTES");
@@ -137,7 +139,7 @@ Attributes of_environment() {
       all.push_back({text.substr(at, equals - at), text.substr(equals + 1, end - equals - 1)});
     at = end + 1;
   }
-  // The launcher's or the pod's job; of the service, which stands beside the programs.
+  // The job of the launcher or the pod. It is this service's job, which runs beside the programs.
   constexpr std::pair<const char*, const char*> kJobs[] = {{"SLURM_JOB_ID", "gpupeak.job"},
                                                            {"JOB_NAME", "k8s.job.name"}};
   for (const auto& [from, attribute] : kJobs)
@@ -196,7 +198,8 @@ class Request {
     uint64_t start_ns = 0;
   };
 
-  /// As who runs it says, else the program, as of `metrics --format otlp-json`.
+  /// The service's name: as the operator has set it, else the program, as in `metrics --format
+  /// otlp-json`.
   static std::string service(const OfLog& of, const Attributes& environment) {
     if (const std::string name = variable("OTEL_SERVICE_NAME"); !name.empty()) return name;
     for (const auto& [name, value] : environment)
@@ -269,7 +272,7 @@ class Request {
   }
 
   const uint64_t time_ns_;
-  std::map<std::string, OfLog> logs_;  ///< "": of the folder
+  std::map<std::string, OfLog> logs_;  ///< by log; "": the folder
   std::string out_;
 };
 

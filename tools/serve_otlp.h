@@ -1,5 +1,6 @@
-// The same metrics in OpenTelemetry's protocol (OTLP over HTTP, in protobuf): what `serve --otlp`
-// sends. gpupeak_serve alone uses it. Field numbers are those of opentelemetry-proto 1.x.
+// The metrics of serve_families.h in OpenTelemetry's protocol (OTLP over HTTP, in protobuf), which
+// `serve --otlp` sends. Only gpupeak_serve uses it. Field numbers are those of opentelemetry-proto
+// 1.x.
 #pragma once
 
 #include <prometheus/metric_family.h>
@@ -11,8 +12,8 @@
 namespace gpupeak::tools {
 
 /// An ExportMetricsServiceRequest: a resource for each log, with its process, host, rank, pod and
-/// job as attributes, and one for what is of the folder. `time_ns`: since 1970, when the values
-/// were read.
+/// job as attributes, and one resource for the folder. `time_ns`: when the values were read, in
+/// nanoseconds since 1970.
 std::string otlp_request(const std::vector<prometheus::MetricFamily>& families, uint64_t time_ns);
 
 }  // namespace gpupeak::tools

@@ -33,14 +33,14 @@ std::string content(int file) {
   return text;
 }
 
-/// Of the kernel's files; "" where there is none.
+/// The content of a file of the kernel; "" if there is none.
 std::string content(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   return file < 0 ? "" : content(file);
 }
 
-/// Of a file of a process's own, which may be made to hurt: its links stay within the process's
-/// root, and what is no plain file is not read. Before Linux 5.6 there is none.
+/// The content of a file of a process, which may try to harm us: links stay within the process's
+/// root, and only a plain file is read. "" if there is none, and before Linux 5.6.
 std::string content_within(const std::string& process, const std::string& path) {
   const int root = open((process + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root < 0) return "";
@@ -56,7 +56,8 @@ std::string content_within(const std::string& process, const std::string& path) 
   return "";
 }
 
-/// Kubernetes' names are DNS's; what is none came from elsewhere.
+/// Whether the text is a DNS name, as all names of Kubernetes are. Any other text came from
+/// elsewhere.
 bool is_name(std::string_view text) {
   constexpr size_t kLongest = 253;
   return !text.empty() && text.size() <= kLongest &&
@@ -70,8 +71,8 @@ void add_name(PodLabels& labels, const char* label, std::string_view value) {
   if (is_name(value)) labels.emplace(label, value);
 }
 
-/// What the downward API told a process, by variables or by files. Without a pod's name they may be
-/// anybody's.
+/// The labels that the downward API gave a process, by variables or by files. Without a pod's name
+/// there are none: the variables may be of anybody.
 PodLabels told(const std::string& process) {
   constexpr std::pair<std::string_view, const char*> kVariables[] = {
       {"POD_NAME=", "pod"},   {"POD_NAMESPACE=", "namespace"}, {"CONTAINER_NAME=", "container"},
@@ -93,7 +94,7 @@ PodLabels told(const std::string& process) {
   return labels;
 }
 
-/// The number in "pid:[4026531836]"; 0: not to be read.
+/// The number in "pid:[4026531836]"; 0: it cannot be read.
 uint64_t pid_namespace_of(const std::string& process) {
   char text[64] = {};
   const ssize_t length = readlink((process + "/ns/pid").c_str(), text, sizeof text - 1);
@@ -105,7 +106,7 @@ uint64_t pid_namespace_of(const std::string& process) {
   return number;
 }
 
-/// Its number in its own namespace, the last of NSpid; 0: not to be read.
+/// The process's pid in its own namespace, the last number of NSpid; 0: it cannot be read.
 uint64_t inner_pid_of(const std::string& process) {
   std::istringstream lines(content(process + "/status"));
   for (std::string line; std::getline(lines, line);) {
@@ -121,7 +122,7 @@ uint64_t inner_pid_of(const std::string& process) {
 }  // namespace
 
 PodLabels pod_of_cgroup(std::string_view cgroup) {
-  // kubepods-burstable-pod1234_….slice, /kubepods/pod1234-…/, and of static pods a hash.
+  // kubepods-burstable-pod1234_….slice, /kubepods/pod1234-…/; static pods have a hash.
   static const std::regex pod(
       "(?:^|[/-])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-f])");
   // docker-ID.scope, cri-containerd-ID.scope, crio-ID.scope, libpod-ID.scope, …:cri-containerd:ID,
@@ -207,8 +208,8 @@ PodLabels Pods::labels_of(const FolderLog& log) const {
   if (const auto found = found_.find(log.head.header.cookie); found != found_.end())
     labels = found->second;
   if (labels.contains("pod") || own_.empty()) return labels;
-  // Ours are also those of the programs beside us. Containers of one pod share the host's name, and
-  // who is in another pod's cgroup is not beside us.
+  // Programs in our own pod have our labels. Containers of one pod share the host's name; a program
+  // in another pod's cgroup is not in our pod.
   const bool is_other_host = !log.facts.host.empty() && log.facts.host != host_;
   const auto uid = std::as_const(labels).find("pod_uid"), own = own_.find("pod_uid");
   const bool is_other_pod =

@@ -1,5 +1,6 @@
-// In which pod and container the programs of logs run, while they run: by /proc and by what the
-// downward API gave them. A name that is not known, or may be another's, is left out.
+// In which pod and container the programs of logs run. It is found out while they run, from /proc
+// and from the variables and files that the downward API gave them. A name that is not known, or
+// may be another program's, is left out.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +15,20 @@
 
 namespace gpupeak::tools {
 
-/// namespace, pod, container, node, pod_uid, container_id, as labels: by name.
+/// Labels by name: namespace, pod, container, node, pod_uid, container_id.
 using PodLabels = std::map<std::string, std::string>;
 
-/// pod_uid and container_id of /proc/PID/cgroup, version 1 or 2, as Kubernetes, docker, containerd,
-/// CRI-O and podman name them; of containers within containers the innermost.
+/// pod_uid and container_id, from the content of /proc/PID/cgroup (version 1 or 2), as Kubernetes,
+/// docker, containerd, CRI-O and podman name them. Of nested containers the innermost counts.
 PodLabels pod_of_cgroup(std::string_view cgroup);
 
 class Pods {
  public:
-  /// `procfs`: /proc, or where a container has the machine's.
+  /// `procfs`: /proc, or where a container has the machine's /proc.
   explicit Pods(std::string procfs);
 
-  /// To be called when the folder was looked at. What was found of a program stays known after its
-  /// end.
+  /// To be called after each look at the folder. What was found out about a program stays known
+  /// after its end.
   void look(const FolderView& view);
   PodLabels labels_of(const FolderLog& log) const;
 

@@ -8,12 +8,13 @@
 namespace gpupeak::tools {
 
 /// Whether every figure is exact and the run was recorded to its end. If it was killed, nobody
-/// knows what it would have taken.
+/// knows how much memory it would have taken.
 inline bool is_whole(const collector::Quality& quality) {
   return quality.exact && quality.log_complete;
 }
 
-/// The same for all processes of a run. Also, none still runs, and none that used a GPU is missing.
+/// The same for all processes of a run. Also, no process still runs, none went on with a program
+/// that was not recorded, and none that used a GPU is missing.
 inline bool is_whole(const collector::Summary& summary) {
   if (!is_whole(summary.quality)) return false;
   const auto& run = summary.whole_run;

@@ -31,13 +31,14 @@ namespace fs = std::filesystem;
 volatile sig_atomic_t g_child = 0;
 volatile sig_atomic_t g_stopped = 0;
 
-/// What the terminal sends reaches the program by itself, since it is in our process group.
+/// Passes a signal on to the program. A signal of the terminal reaches the program by itself, since
+/// it is in our process group.
 void stop(int signal, siginfo_t* info, void*) {
   g_stopped = 1;
   if (g_child > 0 && info->si_code != SI_KERNEL) kill(static_cast<pid_t>(g_child), signal);
 }
 
-/// Nothing of another user's, who may be of the folder's group.
+/// The content of a file; none if another user made it, who may be in the folder's group.
 std::optional<std::string> text_of(const std::string& path) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0 || !collector::is_own(status, collector::folder_of(path))) {
@@ -64,9 +65,9 @@ void write_text(const std::string& path, const std::string& text) {
   _exit(kOwnFailure);
 }
 
-/// The exit code of `gpupeak run`, which is the program's.
+/// Runs `gpupeak run`. Returns its exit code, which is the program's.
 int run_words(const std::vector<std::string>& words, const std::string& output) {
-  // A signal between the fork and the child's number being known would miss the child.
+  // Signals wait, since between the fork and the next line they would not reach the child.
   sigset_t all, before;
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, &before);
@@ -112,7 +113,7 @@ SweepFolder::SweepFolder(std::string folder,
     throw collector::UsageError(fmt::format("--out {}: {}", collector::escape(folder_),
                                             error ? error.message() : "is no folder"));
   }
-  // What is in there is believed, and removed before a run.
+  // Its content is trusted, and removed before a run.
   if (!collector::is_own_folder(fs::canonical(folder_))) {
     throw collector::UsageError(
         fmt::format("--out {}: it is another user's folder, or all may write there",
@@ -169,7 +170,7 @@ std::optional<EndedRun> SweepFolder::run(const collector::SweepValues& values,
     }
   }
   std::error_code error;
-  // What an earlier run left is not to be taken for this one's.
+  // Files of an earlier run must not be taken for this run's.
   for (const char* old : {"ended", "run.gplog", "run.children"}) {
     fs::remove_all(fs::path(folder) / old, error);
   }

@@ -1,9 +1,9 @@
-// The folder of a sweep: for each value a folder with the log, what the program printed, and, once
-// the run has ended, how. By these a later sweep goes on where one was interrupted.
+// The folder of a sweep. For each value it has a folder with the log, the program's output, and,
+// once the run has ended, how it ended. So a later sweep goes on where one was interrupted.
 //   gpupeak.sweep.train/batch=4/command   the words that were run
 //                              /run.gplog, run.children/*.gplog
 //                              /output.txt
-//                              /ended     "exit 0\nseconds 12.5"; the run is whole
+//                              /ended     "exit 0\nseconds 12.5"; written when the run has ended
 #pragma once
 
 #include <optional>
@@ -26,8 +26,9 @@ class SweepFolder {
               std::string host);
 
   const std::string& path() const { return folder_; }
-  /// Runs the command, or takes what an earlier sweep left of the same command. None: interrupted
-  /// meanwhile. Throws std::runtime_error.
+  /// Runs the command, or takes the run of the same command that an earlier sweep left, unless
+  /// `again`. None: a signal interrupted the sweep. Throws std::runtime_error, and UsageError if
+  /// the folder has a run of another command.
   std::optional<EndedRun> run(const collector::SweepValues& values,
                               const std::vector<std::string>& command, bool again);
   /// The logs of a run: the program's, then those of its children.
@@ -41,7 +42,7 @@ class SweepFolder {
   const std::vector<collector::SweepParameter>& parameters_;
 };
 
-/// Ctrl-C and its kin end the program that runs, then the sweep.
+/// Ctrl-C and the other signals that end a command end the program that runs, then the sweep.
 void stop_on_signals();
 bool was_stopped();
 

@@ -15,8 +15,8 @@ namespace {
 using collector::HostNeed;
 using collector::WholeRun;
 
-/// At the same moment they had the largest's at least, and all of them together at most: pages that
-/// they share count once for each.
+/// Adds a process's peak. The processes had at least the largest of these peaks at one moment, and
+/// at most their sum: shared pages count once for each process.
 void add(HostNeed& need, const std::optional<uint64_t>& resident, const std::string& name) {
   if (!resident) {
     need.no_most = fmt::format("what was resident of {} is not known", name);

@@ -1,4 +1,4 @@
-// What a run of a sweep needed of the host's memory: what was resident of its processes.
+// How much host memory a run of a sweep needed: the resident memory of its processes.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gpupeak::tools {
 
-/// By the run's logs, the started process's first. Throws LogError.
+/// `logs`: the run's logs, the started process's first. Throws LogError.
 collector::HostNeed host_need_of(const std::vector<std::string>& logs,
                                  const collector::Reading& reading);
 

@@ -24,7 +24,7 @@ collector::TextStyle style_for(int fd, const TextOptions& options) {
   style.color = options.color == "always" ||
                 (options.color == "auto" && terminal && (no_color == nullptr || *no_color == 0));
   winsize size{};
-  // What the user says comes before what the terminal says.
+  // The user's width comes before the terminal's.
   const char* columns = getenv("COLUMNS");
   if (const int said = columns != nullptr ? atoi(columns) : 0; said > 0) {
     style.width = std::clamp(said, kNarrowest, kWidest);
@@ -39,7 +39,7 @@ collector::TextStyle style_for(int fd, const TextOptions& options) {
 collector::Progress ProgressBar::callback() {
   if (isatty(STDERR_FILENO) == 0) return {};
   return [this](uint64_t done, uint64_t total) {
-    // Short waits stay quiet; a call each few milliseconds would cost more than what it shows.
+    // Short waits show nothing. Drawing every few milliseconds would cost more than it tells.
     const auto now = std::chrono::steady_clock::now();
     if (now - began_ < kPatience || (shown_ && now - drawn_ < kRedraw)) return;
     drawn_ = now;

@@ -1,4 +1,4 @@
-// What is known of the terminal, and the progress bar.
+// The terminal's properties, and the progress bar.
 #pragma once
 
 #include <chrono>

@@ -26,7 +26,7 @@ TopLines curve_text(const TopCurve& curve, const collector::TextStyle& style) {
     const double part = end > begin ? (point.seconds - begin) / (end - begin) : 0;
     const auto column =
         static_cast<size_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(columns));
-    // Till the next point it stays as it was.
+    // The value stays as it was until the next point.
     while (at < std::min(columns - 1, column)) values[++at] = current;
     current = point.bytes;
     values[at] = std::max(values[at], current);

@@ -6,11 +6,11 @@
 
 namespace gpupeak::tools {
 
-/// What stands before each line of a program's page.
+/// Width of the label in front of each line of a program's page.
 inline constexpr size_t kTopLabelColumns = 11;
 
-/// As wide as `style` says; each column shows the largest value of its time. Nothing if there are
-/// less than two points.
+/// The curve, as wide as `style` says. Each column shows the largest value of its time. Empty if
+/// there are fewer than two points.
 TopLines curve_text(const TopCurve& curve, const collector::TextStyle& style);
 
 }  // namespace gpupeak::tools

@@ -168,7 +168,8 @@ class Page {
     resident();
   }
 
-  /// As the log tells: at its highest, as far as that was looked at.
+  /// The largest resident memory, with its causes where they were looked at. From the log's
+  /// metrics.
   void resident() {
     constexpr size_t kMostCauses = 5;
     if (findings() == nullptr) return;

@@ -12,9 +12,9 @@ namespace {
 
 constexpr double kGrowthSeconds = 60, kLeastGrowthSeconds = 3;
 constexpr size_t kGrowthPoints = 60, kMostPoints = 4096;
-constexpr double kEventSeconds = 5;  // their rate is that of the last so many
+constexpr double kEventSeconds = 5;  // the rate of events is that of the last 5 seconds
 
-/// Of many, every second one goes: the older half of a long run is drawn as coarsely.
+/// Adds a point. If there are too many, every second point of the older half is removed.
 void add(TopCurve& curve, CurvePoint point) {
   if (!curve.empty() && point.seconds <= curve.back().seconds) return;
   curve.push_back(point);
@@ -22,7 +22,7 @@ void add(TopCurve& curve, CurvePoint point) {
   TopCurve thinned;
   const size_t old = curve.size() / 2;
   for (size_t i = 0; i < old; i += 2) {
-    const bool second = curve[i + 1].bytes > curve[i].bytes;  // no peak is lost
+    const bool second = curve[i + 1].bytes > curve[i].bytes;  // the larger stays: no peak is lost
     thinned.push_back(curve[second ? i + 1 : i]);
   }
   thinned.insert(thinned.end(), curve.begin() + static_cast<ptrdiff_t>(old), curve.end());
@@ -33,13 +33,13 @@ uint64_t event_count(const gpupeak_counters_page& page) {
   return page.device_events + page.heap_alloc_count + page.heap_free_count;
 }
 
-/// What was replayed, and then what was looked at.
+/// The curve of the replay, and behind it the curve of the looks.
 TopCurve joined(const TopCurve* before, const TopCurve* seen) {
   TopCurve curve;
   if (before != nullptr) curve = *before;
   const double end = curve.empty() ? -1 : curve.back().seconds;
   if (seen == nullptr) return curve;
-  // An older replay knows more of the time before the first look, a look more of what came then.
+  // The replay knows the time before the first look; from then on the looks know more.
   const double begin = seen->empty() ? end : seen->front().seconds;
   std::erase_if(curve, [begin](const CurvePoint& point) { return point.seconds >= begin; });
   curve.insert(curve.end(), seen->begin(), seen->end());
@@ -107,7 +107,7 @@ TopCurve TopProgram::curve(int32_t device) const {
 }
 
 TopCurve TopProgram::heap_curve() const {
-  // Usable bytes here and bytes asked for there: the one or the other.
+  // The looks count usable bytes, a replay requested bytes: these must not be mixed in one curve.
   if (heap_seen_.size() > 2 || !findings_) return heap_seen_;
   return findings_->heap;
 }
@@ -125,10 +125,10 @@ std::optional<double> TopProgram::growth(int32_t device) const {
   const TopCurve all = curve(device);
   if (all.size() < 3) return std::nullopt;
   const double end = all.back().seconds;
-  // Of a young program no more than the younger half: what it takes at its start is no growth.
+  // Of a young program only the second half counts: memory taken at the start is no growth.
   const double begin = std::max({all.front().seconds, end - kGrowthSeconds, end / 2});
   if (end - begin < kLeastGrowthSeconds) return std::nullopt;
-  // A replay gives many points where much happened, the looks one each.
+  // Points at equal distances, since a replay gives many points where much happened.
   std::array<double, kGrowthPoints> values{};
   size_t at = 0;
   for (size_t i = 0; i < kGrowthPoints; ++i) {
@@ -162,10 +162,10 @@ std::optional<double> TopProgram::seconds_to_full(int32_t device) const {
   const std::optional<double> growth = this->growth(device);
   const collector::DeviceInfo* card = info(device);
   if (!growth || card == nullptr || card->total_bytes == 0) return std::nullopt;
-  // The host takes of the same memory.
+  // An integrated GPU's memory is also the host's, which takes some of it.
   if ((card->memory & GPUPEAK_MEMORY_INTEGRATED) != 0) return std::nullopt;
   const uint64_t live = used(device).value_or(this->device(device).total.live);
-  // Slower than this it takes longer than anybody waits.
+  // At a slower growth it takes longer than anybody waits.
   constexpr double kLeast = 1024;
   if (*growth < kLeast || live > card->total_bytes) return std::nullopt;
   return static_cast<double>(card->total_bytes - live) / *growth;

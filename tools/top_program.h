@@ -1,5 +1,5 @@
-// One program as `top` knows it. At each look: the counters page of its log. Less often: what a
-// replay of the log has found.
+// One program as `top` knows it: by the counters page of its log, which is read at each look, and
+// by replays of the log, which are less frequent.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class TopProgram {
   uint64_t device_peak() const;
   bool has_heap() const;
 
-  /// By the replay, and by the looks since then.
+  /// Memory over time, by the last replay and by the looks since then.
   TopCurve curve(int32_t device) const;
   TopCurve heap_curve() const;
   /// Recorded events a second; none before the second look.
@@ -72,7 +72,7 @@ class TopProgram {
   double now_ = 0;
   std::map<int32_t, TopCurve> seen_;
   TopCurve heap_seen_;
-  std::vector<CurvePoint> events_;  // "bytes" are counts
+  std::vector<CurvePoint> events_;  // `bytes` is a count of events here
   std::shared_ptr<const TopFindings> findings_;
 };
 

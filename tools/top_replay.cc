@@ -13,7 +13,7 @@
 namespace gpupeak::tools {
 namespace {
 
-/// The part of a processor that replays may take, and what they may take at first.
+/// The part of a processor that replays may take, and the seconds that they may take at the start.
 constexpr double kShare = 0.006, kAtFirst = 0.25;
 constexpr double kBytesPerSecond = 50e6;
 constexpr size_t kRows = 100;
@@ -76,7 +76,7 @@ TopReplay::~TopReplay() {
 double TopReplay::estimate(uint64_t log_bytes, const TopFindings* before) {
   const uint64_t known = before != nullptr ? before->log_bytes : 0;
   const uint64_t added = log_bytes - std::min(log_bytes, known);
-  // To find the names takes as long as it did.
+  // Finding the names takes as long as last time.
   return (before != nullptr ? before->cpu_seconds : 0) +
          static_cast<double>(added) / kBytesPerSecond;
 }

@@ -1,6 +1,6 @@
-// Replays logs for `top` in the background, one after the other. Holders, phases, pools and the
-// ledger are in the events alone. It pauses between replays, so that it stays below its share of a
-// processor.
+// Replays logs for `top` in the background, one after the other, since only the events of a log
+// tell holders, phases, pools and the ledger. It pauses between replays to stay below its share of
+// a processor.
 #pragma once
 
 #include <atomic>
@@ -28,9 +28,9 @@ class TopReplay {
   TopReplay(const TopReplay&) = delete;
   TopReplay& operator=(const TopReplay&) = delete;
 
-  /// Begins a replay, unless one is under way, or it would take more processor time than it may.
-  /// `asked`: a user asked for it, so that it may take any time. `before`: what the last replay
-  /// found.
+  /// Begins a replay, unless one is under way or it would take more processor time than its share.
+  /// `asked`: a user asked for it, so it may take any time. `before`: what the last replay of this
+  /// log found.
   void want(const std::string& path, uint64_t log_bytes, const TopFindings* before, bool asked);
   bool is_busy() const { return job_.valid(); }
   /// Which log is being replayed.

@@ -61,7 +61,7 @@ std::vector<const collector::Holder*> holders_of(const TopProgram& program, cons
   } else {
     take(found->summary.live_at_exit);
   }
-  // The GPU's first: that is what runs out.
+  // The GPU's rows come first: its memory is what runs out.
   std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
     const bool device_a = a->kind.starts_with("device"), device_b = b->kind.starts_with("device");
     return device_a != device_b ? device_a : a->bytes > b->bytes;

@@ -17,7 +17,7 @@ namespace gpupeak::tools {
 namespace {
 
 constexpr short kAlarmColour = 1;
-constexpr int kEscapeMilliseconds = 25;  // longer than the bytes of a key take, shorter than a wait
+constexpr int kEscapeMilliseconds = 25;  // a key's bytes come sooner; a user does not notice it
 constexpr int kControlC = 3, kEscape = 27, kDelete = 127, kBackspace = 8;
 
 attr_t attributes(TopLine::Look look) {
@@ -36,8 +36,8 @@ attr_t attributes(TopLine::Look look) {
   return A_NORMAL;
 }
 
-/// From a terminal that was closed no key comes and nobody waits: without this it would be asked
-/// again at once, for ever.
+/// Whether the terminal was closed. Waiting for a key then returns at once: without this check we
+/// would ask again for ever.
 bool is_gone() {
   pollfd terminal{STDIN_FILENO, POLLIN, 0};
   return poll(&terminal, 1, 0) > 0 && (terminal.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
@@ -46,13 +46,13 @@ bool is_gone() {
 }  // namespace
 
 TopScreen::TopScreen() {
-  // Block characters need UTF-8, which a machine without locales has by this name.
+  // Block characters need UTF-8. A machine without other locales has it as C.UTF-8.
   const char* locale = setlocale(LC_CTYPE, "");
   if (locale == nullptr || strcmp(locale, "C") == 0 || strcmp(locale, "POSIX") == 0)
     setlocale(LC_CTYPE, "C.UTF-8");
   if (newterm(nullptr, stdout, stdin) == nullptr)
     throw collector::UsageError("this terminal is not known (TERM); --once prints one frame");
-  raw();  // Ctrl-C is a key, after which the terminal is put in order
+  raw();  // Ctrl-C comes as a key, so that the terminal is restored before we end
   noecho();
   keypad(stdscr, TRUE);
   curs_set(0);

@@ -40,11 +40,11 @@ class TopScreen {
   TopScreen& operator=(const TopScreen&) = delete;
 
   int columns() const;
-  /// Below the frame is one more line, the footer.
+  /// Lines of the frame. The footer has one more line, below the frame.
   size_t rows() const;
   /// The lines from `first` on, as many as there is room for.
   void draw(const TopLines& lines, size_t first, const std::string& footer);
-  /// Waits at most so long for a key.
+  /// Waits at most so long for a key. kNone: no key came; kGone: the terminal was closed.
   TopInput wait(int milliseconds);
 };
 

@@ -25,14 +25,14 @@ inline constexpr const char* kTopSorts[] = {"memory", "peak", "growth", "events"
 struct TopView {
   TopSort sort = TopSort::kMemory;
   std::string filter;  ///< only rows that contain this text are shown
-  /// Show the other holders. While a program runs these are the peak's, in place of those now; when
-  /// it has ended, those at its end, in place of the peak's.
+  /// Show the other holders. While a program runs: those at the peak instead of those now. When it
+  /// has ended: those at its end instead of those at the peak.
   bool shows_other = false;
-  bool has_choice = false;   ///< a row is chosen, by hand
-  size_t chosen = 0;         ///< a row
+  bool has_choice = false;   ///< the user has chosen a row
+  size_t chosen = 0;         ///< index of that row
   bool shows_stack = false;  ///< whether the stack of the chosen holder is shown
   bool is_replaying = false;
-  double replay_seconds = 0;  ///< that it would take
+  double replay_seconds = 0;  ///< how long the replay takes, as estimated
 };
 
 /// The programs that pass the filter, in the order in which they are shown.
@@ -49,7 +49,7 @@ inline bool are_of_peak(const TopProgram& program, const TopView& view) {
 }
 /// The rows of holders that pass the filter; empty as long as nothing is known.
 std::vector<const collector::Holder*> holders_of(const TopProgram& program, const TopView& view);
-/// At most `rows` lines; holders take those that the other parts leave.
+/// At most `rows` lines; holders get the lines that the other parts leave.
 TopLines program_text(const TopProgram& program, const TopView& view, size_t rows,
                       const collector::TextStyle& style);
 

@@ -27,7 +27,7 @@ constexpr uint64_t kStackBytes = 512 << 10, kPlaceBytes = 64 << 10, kPage = 4096
 constexpr uint64_t kCode = 0xccd0ff;
 constexpr uint64_t kTrapBytes = 3;
 constexpr double kStopSeconds = 2;
-/// A thread that is asked to stop while it waits for a disk.
+/// For a thread that waits for a disk while it is asked to stop.
 constexpr double kLastSeconds = 120;
 
 [[noreturn]] void fail(const std::string& what) {
@@ -38,7 +38,7 @@ std::string last_error() {
   return strerror(errno);
 }
 
-/// Signals that a fault raises would end the program if they were blocked; all others wait.
+/// Blocks all signals, except those that a fault raises: if blocked, these would end the program.
 uint64_t mask_of_call() {
   uint64_t mask = ~uint64_t{0};
   for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS})
@@ -60,7 +60,7 @@ TracedThread::TracedThread(pid_t thread) : thread_(thread) {
   }
   const int status = wait_for_stop(kStopSeconds);
   if (status < 0) fail(fmt::format("thread {} has ended", thread_));
-  // Else a signal was on its way, and stays so.
+  // Any other stop means that a signal is being delivered: pass it on.
   if (status >> 16 != PTRACE_EVENT_STOP || WSTOPSIG(status) != SIGTRAP) {
     const int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
     ptrace(PTRACE_DETACH, thread_, nullptr, signal);
@@ -84,15 +84,15 @@ TracedThread::~TracedThread() {
   if (memory_ != 0) {
     try {
       system_call(SYS_munmap, {memory_, kPage + kPlaceBytes + kStackBytes});
-    } catch (const LogError&) {  // it stays: addresses alone
+    } catch (const LogError&) {  // the memory stays mapped: that takes only addresses
     }
   }
   restore();
   let_go();
 }
 
-/// The status with which it has stopped; -1: it has ended. Asks it to stop where it has not in
-/// time.
+/// The status with which the thread has stopped; -1: it has ended. Asks the thread to stop if it
+/// has not stopped in time.
 int TracedThread::wait_for_stop(double seconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (auto pause = std::chrono::microseconds(20);;
@@ -128,7 +128,7 @@ uint64_t TracedThread::system_call(long number, const std::vector<uint64_t>& arg
   user_regs_struct registers = saved_;
   registers.rip = system_call_at_;
   registers.rax = static_cast<uint64_t>(number);
-  registers.orig_rax = ~uint64_t{0};  // none is under way, so none is begun anew
+  registers.orig_rax = ~uint64_t{0};  // no system call is in progress, so none is restarted
   unsigned long long* const places[] = {&registers.rdi, &registers.rsi, &registers.rdx,
                                         &registers.r10, &registers.r8,  &registers.r9};
   for (size_t i = 0; i < arguments.size(); ++i) *places[i] = arguments[i];
@@ -190,7 +190,7 @@ std::string TracedThread::read_text(uint64_t at) const {
   return text;
 }
 
-/// Stopped in a system call by which it waits for a lock.
+/// Whether the thread has stopped in a system call that waits for a lock.
 bool TracedThread::is_waiting_for_lock() {
   user_regs_struct now{};
   iovec registers{&now, sizeof now};
@@ -238,8 +238,8 @@ uint64_t TracedThread::call(uint64_t function, const std::vector<uint64_t>& argu
     if (status >> 16 == 0 && signal != SIGTRAP && signal != SIGSTOP)
       fail(fmt::format("the call raised signal {} ({}): the program goes on without it", signal,
                        strsignal(signal)));
-    // Who waits for a lock has changed nothing that would have to be finished. Else it gets as long
-    // again.
+    // A thread that waits for a lock has changed nothing that it would have to finish. Any other
+    // thread gets as long again.
     if (asked_to_stop && (is_waiting_for_lock() || spent() > 2 * seconds)) {
       fail(
           fmt::format("the call did not return within {:g} s: it waits for a lock that another "

@@ -1,6 +1,6 @@
-// A thread of another program that stands still for us, and calls functions of its program when
-// told to, on a stack of its own. Whatever happens it goes on where it stood, with the same
-// registers and signal mask. x86-64.
+// Stops a thread of another program and makes it call functions of that program, on a stack that is
+// mapped for the calls. Whatever happens, the thread then goes on where it was, with the same
+// registers and signal mask. x86-64 only.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ class TracedThread {
  public:
   /// Stops the thread. Throws LogError if that is not allowed, or if the thread does not stop.
   explicit TracedThread(pid_t thread);
-  /// Lets the thread go on where it was.
+  /// Lets the thread continue where it was.
   ~TracedThread();
   TracedThread(const TracedThread&) = delete;
   TracedThread& operator=(const TracedThread&) = delete;
@@ -28,7 +28,7 @@ class TracedThread {
   /// Maps memory in the program for a stack, code and arguments. `system_call`: address of a system
   /// call instruction in the program.
   void prepare(uint64_t system_call);
-  /// Where `bytes` of arguments lie, for write() and read().
+  /// The address of `bytes` new bytes for arguments, for write() and read().
   uint64_t place(size_t bytes);
   void write(uint64_t at, const void* from, size_t bytes) const;
   void read(uint64_t at, void* to, size_t bytes) const;

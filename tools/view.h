@@ -1,4 +1,4 @@
-// What the verbs that show a view of a log share.
+// What the verbs that show a view of a log have in common.
 #pragma once
 
 #include <functional>
@@ -65,7 +65,7 @@ int show_views(
     const ViewOptions& options,
     const std::function<LogView(const std::string& log, const collector::Progress&)>& read);
 
-/// The same for what needs no more than each log's profile.
+/// The same for views that need only each log's profile.
 int show_view(const ViewOptions& options,
               const std::function<void(collector::Profile&, std::ostream&,
                                        const collector::TextStyle&)>& text,
