@@ -23,7 +23,8 @@ void* map(void* wish, uint64_t bytes) {
   return mmap(wish, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
-/// Where a device's memory is, also under valgrind, which gives out low addresses first.
+/// Maps at addresses where a device's memory is, also under valgrind, which gives out low addresses
+/// first.
 void* map_high(uint64_t bytes) {
   static std::atomic<uint64_t> wish{uint64_t{1} << 46};
   void* const found = map(nullptr, bytes);
@@ -32,7 +33,7 @@ void* map_high(uint64_t bytes) {
   return map(reinterpret_cast<void*>(wish.fetch_add(round_up(bytes, kHighStep))), bytes);
 }
 
-/// Below 4 GiB. Not every architecture has MAP_32BIT.
+/// Maps below 4 GiB. Not every architecture has MAP_32BIT.
 void* map_low(uint64_t bytes) {
   constexpr uint64_t kFirst = 64 << 20, kEnd = uint64_t{1} << 32, kStride = 16 << 20;
   for (uint64_t wish = kFirst; wish + bytes <= kEnd; wish += kStride) {

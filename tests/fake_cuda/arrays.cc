@@ -1,5 +1,5 @@
-// Arrays: accounted at width x height x depth x channels x bytes of a channel, taken in steps of 64
-// KiB.
+// Arrays. They are accounted as width x height x depth x channels x bytes of a channel, and take
+// memory in steps of 64 KiB.
 #include <algorithm>
 
 #include "export.h"
@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kArrayStep = 64 << 10;
 constexpr unsigned kNoMemoryYet = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
 
-/// 0 for the formats that are not simulated.
+/// Bytes of a channel; 0 for formats that are not simulated.
 uint64_t channel_bytes(CUarray_format format) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -52,7 +52,7 @@ CUresult create_with(void** out, const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned leve
   return CUDA_SUCCESS;
 }
 
-/// Of either ABI, with or without a depth.
+/// Creates an array from a descriptor of either ABI, with or without a depth.
 template <typename Descriptor>
 CUresult create(CUarray* out, const Descriptor* d) {
   if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -105,7 +105,7 @@ CUresult describe(CUDA_ARRAY_DESCRIPTOR* out, CUarray handle) {
   return result;
 }
 
-/// Of the first ABI.
+/// The descriptor of the first ABI.
 struct Descriptor32 {
   unsigned Width, Height;
   CUarray_format Format;

@@ -54,7 +54,7 @@ Config read_config() {
 }
 
 struct Failure {
-  uint64_t call;  ///< which one, from 1
+  uint64_t call;  ///< which call fails, counted from 1
   int result;
 };
 

@@ -1,4 +1,4 @@
-// What the environment says about the simulated machine.
+// The simulated machine, as environment variables describe it.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@ namespace fake_cuda {
 struct Config {
   int devices = 1;                      ///< FAKE_CUDA_DEVICES
   uint64_t memory_bytes = 80ull << 30;  ///< FAKE_CUDA_MEMORY, of each device: 80GiB, 512MiB, bytes
-  /// FAKE_CUDA_UNIFIED. `integrated`: devices have no memory of their own, as Jetson's; the process's
-  /// host memory takes of the same. `coherent`: they have, and use the host's by its page tables, as
-  /// Grace Hopper's.
+  /// FAKE_CUDA_UNIFIED. `integrated`: devices have no memory of their own, as on Jetson; the
+  /// process's host memory takes of the same memory. `coherent`: devices have memory, and also use
+  /// the host's by its page tables, as on Grace Hopper.
   bool integrated = false, coherent = false;
   bool costs = false;                   ///< FAKE_CUDA_COSTS=on: see costs.h
   uint64_t others_bytes = 0;  ///< FAKE_CUDA_OTHERS: in use by other processes at the start
-  uint64_t joining_bytes = 0;  ///< FAKE_CUDA_JOINING: others take it while the first context is made
+  /// FAKE_CUDA_JOINING: other processes take it while the first context is made
+  uint64_t joining_bytes = 0;
   std::string ledger_path;    ///< FAKE_CUDA_LEDGER: written at exit; %p becomes the pid
 };
 
-/// Read once.
+/// The configuration, read once.
 const Config& config();
 
 /// FAKE_CUDA_FAIL="cuMemAlloc:3:2,…": the third call of that base name fails with CUresult 2.

@@ -1,4 +1,4 @@
-// Contexts: a thread's stack of them, the primary ones, and what dies with one.
+// Contexts: a thread's stack of contexts, primary contexts, and what ends with a context.
 #include <vector>
 
 #include "costs.h"
@@ -74,8 +74,8 @@ CUresult destroy(CUcontext handle) {
   return CUDA_SUCCESS;
 }
 
-/// A green context is a part of the device's primary one: memory that is allocated in it outlives
-/// it.
+/// A green context is a part of the device's primary context. So memory that is allocated in a
+/// green context outlives it.
 CUresult create_green(void** out, CUdevice ordinal) {
   Device* const device = device_of(ordinal);
   if (out == nullptr || device == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -15,7 +15,7 @@ CUresult fill_async(CUdeviceptr at, unsigned char value, size_t count, CUstream 
 
 }  // namespace
 
-// The legacy variant, and the one for the per-thread default stream, which is of version 7000.
+// The legacy variant, and the variant for the per-thread default stream, which has version 7000.
 #define COPY(name, suffix, base, version, parameters)                                         \
   FAKE_CUDA_DEFINE(fake_##name, #name, registered_##name, base, version, kLegacyStream, true, \
                    succeed, parameters, ())                                                   \

@@ -26,7 +26,7 @@ struct Costs {
   std::array<int64_t, kCosts> of{};
   std::map<const void*, std::vector<std::pair<Cost, uint64_t>>> by_context;
   std::map<const void*, int> streams;
-  std::set<std::pair<const void*, const void*>> launched;  ///< context, function or module
+  std::set<std::pair<const void*, const void*>> launched;  ///< (context, function or module)
   int local_bytes = 1024;
 };
 

@@ -1,7 +1,7 @@
-// A stand-in for libcudart: a few of its functions, on the driver that it reaches as the real one
-// does. It asks dlsym for cuGetProcAddress_v2 only, that for itself, and then for 440 functions;
-// without it (or with FAKE_CUDART_DLSYM=1) it asks dlsym for 440 names. What it was given then, it
-// uses for good.
+// A stand-in for libcudart: a few of its functions. It reaches the driver as the real libcudart
+// does. It asks dlsym for cuGetProcAddress_v2 only; it asks that function for itself, and then for
+// 440 functions. If there is no such function (or with FAKE_CUDART_DLSYM=1) it asks dlsym for 440
+// names. It asks once, and keeps what it was given.
 #include "cudart.h"
 
 #include <cuda.h>
@@ -108,7 +108,8 @@ Runtime& runtime() {
 
 thread_local int t_device = 0;
 
-/// The primary context of the thread's device, retained once, again after a reset.
+/// Makes the primary context of the thread's device current. Retains it once, and again after a
+/// reset.
 Result use_device() {
   static std::mutex lock;
   static std::map<int, CUcontext> contexts;

@@ -19,7 +19,7 @@ int cudaFreeHost(void* at);
 int cudaHostRegister(void* at, size_t bytes, unsigned flags);
 int cudaHostUnregister(void* at);
 int cudaMallocManaged(void** out, size_t bytes, unsigned flags);
-// Of a plain array of floats: the real cudaMalloc3DArray takes more.
+// Makes a plain array of floats. The real cudaMalloc3DArray takes more arguments.
 int cudaMalloc3DArrayOfFloats(CUarray* out, size_t width, size_t height, size_t depth);
 int cudaFreeArray(CUarray array);
 int cudaMemGetInfo(size_t* free_bytes, size_t* total);

@@ -1,4 +1,4 @@
-// Devices: what they are called and how much they hold.
+// Devices: their names and their memory.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -25,7 +25,7 @@ CUresult device_get(CUdevice* out, int ordinal) {
 
 CUresult device_name(char* out, int bytes, CUdevice device) {
   if (device_of(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  // By way of the heap, as the real driver answers some questions.
+  // This allocates from the heap, as the real driver does for some questions.
   const std::string name = "Simulated GPU, number " + std::to_string(device);
   snprintf(out, static_cast<size_t>(bytes), "%s", name.c_str());
   return CUDA_SUCCESS;
@@ -46,7 +46,7 @@ CUresult total_memory(Size* out, CUdevice device) {
 
 CUresult attribute(int* out, CUdevice_attribute which, CUdevice device) {
   if (device_of(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  errno = EAGAIN;  // the real driver, too, leaves there what it likes
+  errno = EAGAIN;  // the real driver changes errno, too
   switch (which) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       *out = 9;
@@ -139,7 +139,7 @@ unsigned long long fake_cuda_used_by_others(int device) {
   const Device* const found = device_of(device);
   return found != nullptr ? found->others : config().others_bytes;
 }
-/// Another process takes or gives back.
+/// Another process takes memory or gives it back.
 void fake_cuda_set_others(int device, unsigned long long bytes) {
   const std::lock_guard guard(driver().lock);
   Device& found = *device_of(device);

@@ -43,7 +43,7 @@ Device* device_of(CUdevice ordinal) {
 
 namespace {
 
-/// Only a process that used the driver has a ledger, and not its forked children.
+/// Only a process that used the driver writes a ledger. Its forked children do not.
 __attribute__((destructor)) void at_exit() {
   if (!driver().initialised || driver().pid != getpid()) return;
   const std::lock_guard guard(driver().lock);

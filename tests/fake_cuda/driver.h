@@ -1,5 +1,5 @@
-// The simulated driver's state: plain data under one lock. Each family of calls has a file of its
-// own.
+// The simulated driver's state: plain data under one lock. Each family of calls has a .cc file of
+// its own.
 #pragma once
 
 #include <cuda.h>
@@ -20,7 +20,7 @@ namespace fake_cuda {
 struct Context {
   int device = 0;
   bool primary = false;
-  bool active = true;  ///< a primary context outlives its release as a handle
+  bool active = true;  ///< false: a primary context that was released; its handle stays known
   unsigned flags = 0;
 };
 
@@ -29,26 +29,27 @@ struct Pool {
   bool is_default = false;
   bool destroyed = false;  ///< lives on until its last block is freed
   uint64_t threshold = 0;
-  uint64_t used = 0, used_high = 0, reserved_high = 0;  ///< used: in steps of the arena's
+  uint64_t used = 0, used_high = 0, reserved_high = 0;  ///< bytes; used: in the arena's steps
   uint64_t blocks = 0;
   std::map<CUmemPool_attribute, int> switches;  ///< the reuse attributes
   ChunkArena arena{32 * kMiB};
 };
 
-/// Work that a graph does when it is launched. Parameters of a kernel are the graph's own copies.
+/// Work that a graph does when it is launched. A kernel's parameters are copies that the graph
+/// owns.
 struct Node {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   CUfunction function = nullptr;
   std::vector<std::vector<char>> parameters{};
-  std::vector<void*> pointers{};  ///< to them
+  std::vector<void*> pointers{};  ///< to the parameters
   CUDA_MEMCPY3D copy{};
   CUDA_MEMSET_NODE_PARAMS fill{};
   struct Graph* child = nullptr;
-  std::vector<CUgraph> bodies{};  ///< of a conditional node
+  std::vector<CUgraph> bodies{};  ///< a conditional node's
 };
 
 struct Graph {
-  std::map<CUdeviceptr, uint64_t> allocations;  ///< of captured cuMemAllocAsync
+  std::map<CUdeviceptr, uint64_t> allocations;  ///< address to bytes, of captured cuMemAllocAsync
   std::vector<Node*> nodes;
 };
 
@@ -81,43 +82,43 @@ struct Array {
 };
 
 struct Module {
-  Context* context = nullptr;  ///< nullptr: a library, which each context loads for itself
+  Context* context = nullptr;  ///< nullptr: a library, which each context loads separately
 };
 
-/// Of a module, or a kernel of a library.
+/// A function of a module, or a kernel of a library.
 struct Function {
   Module* module = nullptr;
   std::string name;
-  int local_bytes = 0;                    ///< a thread: N of a name "…local_N"
-  bool is_kernel = false;                 ///< of a library, and launched by its own handle
-  std::vector<size_t> parameter_bytes{};  ///< those of a name "…takes_8_24_4"
+  int local_bytes = 0;                    ///< for each thread: N of a name "…local_N"
+  bool is_kernel = false;                 ///< a library's kernel, launched by its own handle
+  std::vector<size_t> parameter_bytes{};  ///< sizes, as in a name "…takes_8_24_4"
 };
 
-/// Where a function's parameter lies among all: aligned to its size, of structures to 8 bytes, and
-/// to 64 bytes where it has room for a tensor map.
+/// The offset of a function's parameter. A parameter is aligned to its size, a structure to 8
+/// bytes, and to 64 bytes if it has room for a tensor map.
 size_t parameter_offset(const Function& function, size_t index);
-/// By cuGraphAddNode: conditional nodes, and one of a kind that nobody knows.
+/// For cuGraphAddNode: adds a conditional node, or a node of a kind that nobody knows.
 CUresult add_other_node(CUgraphNode* out, CUgraph graph, int type, void* parameters);
-/// The stream is captured: the launch becomes a node of its graph. False: it is not.
+/// If the stream is captured, the launch becomes a node of its graph. False: it is not captured.
 bool capture_launch(CUstream stream, CUfunction function, void** parameters);
 bool capture_fill(CUstream stream, const CUDA_MEMSET_NODE_PARAMS& fill);
 
-/// Behind a device pointer.
+/// The memory behind a device pointer.
 struct Block {
   enum class Owner { linear, managed, pool, graph, imported, unseen };
   Owner owner = Owner::linear;
   uint64_t bytes = 0;     ///< as accounted
-  uint64_t physical = 0;  ///< whole pages of its own; 0 when it lies in a chunk
+  uint64_t physical = 0;  ///< bytes of the pages that it has for itself; 0 if it lies in a chunk
   ChunkArena* arena = nullptr;
   int device = 0;
   Context* context = nullptr;
   Pool* pool = nullptr;
-  uint64_t resident = 0;  ///< of managed memory, since the GPU touched it
+  uint64_t resident = 0;  ///< bytes on the GPU, of managed memory that the GPU has touched
 };
 
 struct HostBlock {
   uint64_t bytes = 0;
-  uint64_t mapped = 0;  ///< 0: registered, not ours
+  uint64_t mapped = 0;  ///< 0: registered memory, which the program has mapped
   Context* context = nullptr;
   unsigned flags = 0;
 };
@@ -125,7 +126,7 @@ struct HostBlock {
 struct Device {
   int ordinal = 0;
   uint64_t taken = 0;   ///< physical bytes
-  uint64_t others = 0;  ///< of it, of other processes
+  uint64_t others = 0;  ///< the part of `taken` that other processes have
   bool had_context = false;
   Context primary;
   int primary_references = 0;
@@ -136,7 +137,7 @@ struct Device {
   ChunkArena low_blocks{kPage, true};
 };
 
-/// Live objects by handle, so that a wild handle is an error and not a crash.
+/// Live objects by handle. A handle that is none is an error and not a crash.
 template <typename T>
 class Registry {
  public:
@@ -188,41 +189,43 @@ struct Driver {
 /// Never destroyed: programs call it from their exit handlers.
 Driver& driver();
 
-/// Of the device; no more than it has.
+/// Takes memory of the device. False if the device has not so much.
 [[nodiscard]] bool take_memory(int device, uint64_t bytes);
-/// With what the process has of it as host memory, where devices have none of their own.
+/// Bytes in use on the device. If devices have no memory of their own, this includes the process's
+/// host memory.
 uint64_t in_use(const Device& device);
 void give_memory(int device, uint64_t bytes);
 
-/// Null if the ordinal is none.
+/// Null if there is no device of that ordinal.
 Device* device_of(CUdevice ordinal);
-/// The thread's; null if it has none or the one that it has is gone.
+/// The thread's context; null if it has none, or if its context is gone.
 Context* current_context();
 /// Why there is no current context.
 CUresult no_context();
-/// Live and valid, or null.
+/// The context if it is live and valid, else null.
 Context* context_of(CUcontext handle);
 inline CUcontext handle_of(Context* context) {
   return reinterpret_cast<CUcontext>(context);
 }
 
-/// What dies with a context: linear, managed, pinned and registered memory, arrays, streams,
-/// modules.
+// What ends with a context: linear, managed, pinned and registered memory, arrays, streams,
+// modules.
 void free_blocks_of(Context* context);
 void free_host_of(Context* context);
 void free_arrays_of(Context* context);
 
-/// What a sparse array was mapped to is let go.
+/// Unmaps the memory that is mapped to a sparse array.
 void unmap_tiles_of(const Array* array);
 
-/// A stream or synchronise call of that device: its pools give back what exceeds their thresholds.
+/// The device's pools give back what exceeds their thresholds. For calls that synchronise.
 void pools_give_back(int device);
 Pool* default_pool(Device& device);
 void remove_pool_block(CUdeviceptr at, const Block& block);
-/// The pool that an address belongs to, its offset ignored.
+/// Frees the block that begins at the address, of any kind.
 CUresult free_pointer(CUdeviceptr at);
 
-/// The default streams and those created; null if unknown. `default_stream` is set for the former.
+/// The stream of a handle; null for a default stream, which sets `default_stream`, and for an
+/// unknown handle.
 Stream* stream_of(CUstream handle, bool& default_stream);
 bool any_stream_captures(CUstreamCaptureMode mode);
 

@@ -1,4 +1,4 @@
-// Names of errors, and the tables that only NVIDIA's own libraries know how to use.
+// Names of errors, and private tables that only NVIDIA's own libraries can use.
 #include "export.h"
 
 namespace fake_cuda {

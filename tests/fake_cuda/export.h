@@ -7,7 +7,7 @@
 
 namespace fake_cuda {
 
-/// The stream that a variant takes for the null stream, as the flags of cuGetProcAddress have it.
+// Which stream a variant takes as the null stream: values of the flags of cuGetProcAddress.
 constexpr int kLegacyStream = 0;
 constexpr int kPerThreadStream = 2;
 
@@ -19,16 +19,18 @@ struct Export {
   void* address;
 };
 
-/// True, so that a constant can be initialised with it.
+/// Returns true, so that a constant can be initialised with the call.
 bool register_export(const Export& entry);
 
-/// The end of a call, when the lock is given back: what fake_cuda_on_return() was given is called.
+/// The end of a call, after the lock was released: calls the function that fake_cuda_on_return()
+/// got.
 struct CallEnd {
   const char* base_name;
   ~CallEnd();
 };
 
-/// Open while a call runs: holds the lock. It is refused by injected failures and without cuInit.
+/// Lives while a call runs, and holds the lock. refusal(): why the call must fail at once, for an
+/// injected failure or a missing cuInit.
 class Call {
  public:
   explicit Call(const char* base_name, bool needs_init = true);
@@ -42,8 +44,9 @@ class Call {
 
 }  // namespace fake_cuda
 
-// Exports `function` under the name `name`. cuda.h has macros and other declarations of these
-// names: so the name is pasted before it can be expanded, and ours are named by assembler labels.
+// Exports `function` under the name `export_name`. cuda.h has macros and other declarations of
+// these names. So the macros below paste the name before it can be expanded, and an assembler label
+// names our function.
 #define FAKE_CUDA_DEFINE(symbol, export_name, entry, base, version, stream, needs_init, function, \
                          parameters, arguments)                                                   \
   extern "C" __attribute__((visibility("default"))) CUresult symbol parameters asm(export_name);  \
@@ -58,7 +61,7 @@ class Call {
   FAKE_CUDA_DEFINE(fake_##name, #name, registered_##name, base, version,       \
                    ::fake_cuda::kLegacyStream, true, function, parameters, arguments)
 
-// For what works before cuInit.
+// For functions that work before cuInit.
 #define FAKE_CUDA_EXPORT_EARLY(name, base, version, function, parameters, arguments) \
   FAKE_CUDA_DEFINE(fake_##name, #name, registered_##name, base, version,             \
                    ::fake_cuda::kLegacyStream, false, function, parameters, arguments)
@@ -68,7 +71,7 @@ class Call {
   FAKE_CUDA_DEFINE(fake_##name##suffix, #name #suffix, registered_##name##suffix, base, version,  \
                    ::fake_cuda::kPerThreadStream, true, function, parameters, arguments)
 
-// Both variants, which here do the same.
+// Both variants, which do the same here.
 #define FAKE_CUDA_EXPORT_BOTH(name, base, version, function, parameters, arguments)            \
   FAKE_CUDA_DEFINE(fake_##name, #name, registered_##name, base, version,                       \
                    ::fake_cuda::kLegacyStream, true, function, parameters, arguments)          \

@@ -1,4 +1,4 @@
-// What graphs do: nodes that were added or captured, and the questions about them.
+// The nodes of graphs: how they are added or captured, and calls that ask about them.
 #include <algorithm>
 #include <cstring>
 
@@ -7,7 +7,7 @@
 namespace fake_cuda {
 namespace {
 
-/// CUDA_KERNEL_NODE_PARAMS, of version 2; version 1 is its beginning.
+/// CUDA_KERNEL_NODE_PARAMS of version 2. Version 1 is its first part.
 struct KernelParameters {
   CUfunction function;
   unsigned grid[3], block[3], shared_bytes;
@@ -76,7 +76,7 @@ CUresult nodes_of(CUgraph handle, CUgraphNode* out, size_t* count) {
   return CUDA_SUCCESS;
 }
 
-/// Asks a node of that type.
+/// Calls answer(node) if the handle is a node of that type.
 template <typename Answer>
 CUresult ask(CUgraphNode handle, CUgraphNodeType type, Answer answer) {
   Node* const node = driver().nodes.find(handle);

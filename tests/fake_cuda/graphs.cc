@@ -1,5 +1,5 @@
-// Graphs as far as memory goes: captured allocations take addresses at capture and memory at the
-// first launch, in steps of 32 MiB, kept after the executable graph is destroyed until
+// The memory of graphs. A captured allocation takes addresses at capture, and memory at the first
+// launch, in steps of 32 MiB. The memory is kept when the executable graph is destroyed, until
 // cuDeviceGraphMemTrim.
 #include <algorithm>
 
@@ -25,7 +25,7 @@ CUresult add_alloc_node(CUgraphNode* out, CUgraph handle, CUDA_MEM_ALLOC_NODE_PA
   return CUDA_SUCCESS;
 }
 
-/// The beginning of CUgraphNodeParams, which headers before CUDA 12.2 lack.
+/// The first part of CUgraphNodeParams, which headers before CUDA 12.2 lack.
 struct NodeParameters {
   CUgraphNodeType type;
   int reserved[3];

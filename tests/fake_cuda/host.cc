@@ -1,4 +1,4 @@
-// Host memory: pinned (the driver's own mapping) and registered (the program's).
+// Host memory: pinned (mapped by the driver) and registered (mapped by the program).
 #include <sys/mman.h>
 
 #include "export.h"

@@ -1,5 +1,5 @@
 // Memory that somebody else owns: IPC handles (here also within one process), pointers of shared
-// pools, and external memory. It takes addresses and no memory.
+// pools, and external memory. An import takes addresses and no memory.
 #include <cstring>
 
 #include "export.h"
@@ -7,7 +7,7 @@
 namespace fake_cuda {
 namespace {
 
-/// What an IPC handle or a pool's export data holds.
+/// The content of an IPC handle, and of a pool's export data.
 struct Shared {
   CUdeviceptr at;
   uint64_t bytes;
@@ -18,7 +18,7 @@ struct Opened {
   uint64_t times = 0;
 };
 
-/// By the exporter's address: opened again, it has the same address.
+/// Opened handles by the exporter's address. A handle that is opened again has the same address.
 std::map<CUdeviceptr, Opened>& opened() {
   static auto* const instance = new std::map<CUdeviceptr, Opened>;
   return *instance;
@@ -80,7 +80,7 @@ CUresult import_pool_pointer(CUdeviceptr* out, CUmemoryPool pool, CUmemPoolPtrEx
   return import(out, shared.bytes);
 }
 
-/// The handle says nothing that matters here.
+/// The handle's description does not matter here.
 CUresult import_external(CUexternalMemory* out) {
   *out = reinterpret_cast<CUexternalMemory>(new char);
   return CUDA_SUCCESS;

@@ -32,7 +32,8 @@ constexpr const char* kNames[kKinds] = {"linear",         "pool_used",     "vmm"
 
 constexpr int kHost = -1;
 
-/// By device; the host's, where managed and addresses are summed over all devices, under kHost.
+/// Gauges by device. The host's are under kHost; there `managed` and `addresses` are sums over all
+/// devices.
 std::map<int, Gauges>& ledger() {
   static auto* const instance = new std::map<int, Gauges>;
   return *instance;

@@ -1,5 +1,6 @@
-// The ground truth that tests compare with: what the simulated driver itself knows to be live, and
-// the largest it ever was. Counts by its own rules, with no code of the tool under test.
+// The ground truth that tests compare with: the bytes that the simulated driver itself knows to be
+// live, and their largest value. It counts by rules of its own, without code of the tool under
+// test.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 namespace fake_cuda {
 
 enum class Kind {
-  // of a device; the first five make up its total
+  // of a device; the first five add up to its total
   linear,
   pool_used,
   vmm,
@@ -19,7 +20,7 @@ enum class Kind {
   imported,   ///< the exporter owns the bytes
   addresses,  ///< cuMemAddressReserve
   device_total,
-  // of the host, whatever the device; the first two make up its total
+  // of the host, for all devices; the first two add up to its total
   pinned,
   host_vmm,  ///< cuMemCreate and pools with a host location
   registered,
@@ -27,15 +28,15 @@ enum class Kind {
   limit
 };
 
-/// `device` is ignored for the kinds of the host. Needs the driver's lock, as all here.
+/// `device` is ignored for the kinds of the host. All functions here need the driver's lock.
 void ledger_add(int device, Kind kind, uint64_t bytes);
 void ledger_remove(int device, Kind kind, uint64_t bytes);
 
-/// To FAKE_CUDA_LEDGER, as JSON.
+/// Writes the ledger to FAKE_CUDA_LEDGER, as JSON.
 void write_ledger();
 
 }  // namespace fake_cuda
 
-/// For programs under test: kind as in the JSON file, which is "live" or "peak"; device -1 is the
+/// For programs under test. `kind`: as in the JSON file; `which`: "live" or "peak"; device -1: the
 /// host.
 extern "C" unsigned long long fake_cuda_ledger(int device, const char* kind, const char* which);

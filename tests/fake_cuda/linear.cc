@@ -1,5 +1,5 @@
-// cuMemAlloc and its relatives: up to 1 MiB out of shared 2 MiB chunks, else whole 2 MiB pages;
-// managed memory takes addresses only, since nothing ever touches it here.
+// cuMemAlloc and similar calls. A block of up to 1 MiB lies in a shared 2 MiB chunk, a larger one
+// has whole 2 MiB pages. Managed memory takes only addresses, until fake_cuda_touch().
 #include <algorithm>
 #include <limits>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kLargestSmallBlock = kMiB;
 constexpr uint64_t kPitchStep = 512;
 
-/// Physical memory and addresses of a linear block; false if there is none.
+/// Takes physical memory and addresses for a linear block; false if there is none.
 bool place(Block& block, uint64_t bytes, CUdeviceptr& at, bool low) {
   Device& device = *device_of(block.device);
   if (bytes <= kLargestSmallBlock) {
@@ -84,7 +84,7 @@ CUresult mem_alloc_managed(CUdeviceptr* out, size_t bytes, unsigned flags) {
 
 void give_back(CUdeviceptr at, const Block& block) {
   if (block.owner == Block::Owner::pool) return remove_pool_block(at, block);
-  if (block.owner == Block::Owner::graph) return;  // the graph's own
+  if (block.owner == Block::Owner::graph) return;  // the graph keeps its memory
   if (block.owner == Block::Owner::linear) ledger_remove(block.device, Kind::linear, block.bytes);
   if (block.owner == Block::Owner::imported) {
     ledger_remove(block.device, Kind::imported, block.bytes);
@@ -175,7 +175,7 @@ FAKE_CUDA_EXPORT(cuMemGetAddressRange, "cuMemGetAddressRange", 2000, address_ran
 FAKE_CUDA_EXPORT(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, address_range,
                  (CUdeviceptr * base, size_t* bytes, CUdeviceptr at), (base, bytes, at))
 
-// The GPU touches managed memory, as a kernel would: then it takes pages of the device.
+// The GPU touches managed memory, as a kernel would. From then on it takes pages of the device.
 extern "C" __attribute__((visibility("default"))) void fake_cuda_touch(unsigned long long at);
 void fake_cuda_touch(unsigned long long at) {
   const std::lock_guard guard(driver().lock);
@@ -188,8 +188,8 @@ void fake_cuda_touch(unsigned long long at) {
     block.resident = bytes;
 }
 
-// A block that no hook sees begin, as private entry points of a real driver make them: for tests of
-// frees of pointers never seen. It is in no ledger.
+// Makes a block that no hook sees, as private entry points of a real driver do. For tests of frees
+// of pointers that were never seen. The block is in no ledger.
 extern "C" __attribute__((visibility("default"))) unsigned long long fake_cuda_alloc_unseen(
     unsigned long long bytes);
 unsigned long long fake_cuda_alloc_unseen(unsigned long long bytes) {

@@ -1,4 +1,4 @@
-// cuGetProcAddress: from a base name, a version and flags to the function of that ABI.
+// cuGetProcAddress: finds the function of an ABI by base name, version and flags.
 #include <unistd.h>
 
 #include <atomic>
@@ -9,7 +9,7 @@
 #include "config.h"
 #include "export.h"
 
-/// What stands for functions that are not simulated.
+/// Stands for all functions that are not simulated.
 extern "C" int fake_cuda_unsupported();
 
 namespace fake_cuda {
@@ -31,12 +31,12 @@ constexpr Request kRequests[] = {
 };
 
 struct Found {
-  bool known = false;  ///< the name exists, perhaps only later than the version asked for
+  bool known = false;  ///< the name exists, perhaps only in a later version than was asked for
   int version = 0;
   void* address = nullptr;
 };
 
-/// The newest ABI that is not newer than `version`, among those of that stream.
+/// The newest ABI for that stream that is not newer than `version`.
 Found newest(const char* name, int version, int stream) {
   Found best;
   const auto consider = [&](const char* base, int entry_version, int entry_stream, void* address) {
@@ -57,8 +57,8 @@ Found newest(const char* name, int version, int stream) {
 
 enum Status { kFound = 0, kNotFound = 1, kVersionTooLow = 2 };  // CUdriverProcAddressQueryResult
 
-/// A driver cannot be called before its constructors have run: nor can its C library, if it has one
-/// of its own.
+/// A driver cannot be called before its constructors have run, since its C library may not be ready
+/// either, if it has one of its own.
 constinit bool g_constructed = false;
 __attribute__((constructor)) void constructed() {
   g_constructed = true;
@@ -139,8 +139,8 @@ FAKE_CUDA_EXPORT_EARLY(cuGetProcAddress_v2, "cuGetProcAddress", 12000, find_func
 
 }  // namespace fake_cuda
 
-/// Calls `on_return(base_name)` after each call, on its thread, as if others were quicker than its
-/// return.
+/// Calls `on_return(base_name)` after each call, on its thread: so a test can act between the end
+/// of the call and its return.
 extern "C" __attribute__((visibility("default"))) void fake_cuda_on_return(
     void (*on_return)(const char* base_name)) {
   fake_cuda::g_on_return = on_return;

@@ -1,4 +1,4 @@
-// Modules, libraries and launches: they succeed and do nothing, but for the memory that they take.
+// Modules, libraries and launches: they succeed and only take memory.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -33,7 +33,7 @@ CUresult unload(Handle handle) {
   return CUDA_SUCCESS;
 }
 
-/// A module is itself in every context.
+/// The module of a library, which is the same in every context.
 CUresult module_of(CUmodule* out, CUlibrary library) {
   if (driver().modules.find(library) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *out = reinterpret_cast<CUmodule>(library);
@@ -64,7 +64,8 @@ CUresult function_of(Out* out, Handle handle, const char* name) {
   return CUDA_SUCCESS;
 }
 
-/// Of a function, or of a kernel of a library: as the real driver, each by its own question alone.
+/// A parameter of a function, or of a kernel of a library. As with the real driver, each of the two
+/// has a call of its own, which refuses the other.
 CUresult parameter_info(bool of_kernel, const void* handle, size_t index, size_t* offset,
                         size_t* bytes) {
   const Function* const function = driver().functions.find(handle);

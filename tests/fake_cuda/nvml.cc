@@ -1,7 +1,8 @@
-// The part of NVML that tells of memory, over the simulated driver: libnvidia-ml.so.1 in this
-// folder of the build. FAKE_NVML=off: it is there and does not work. FAKE_NVML_PROCESSES names a
-// file with a line "DEVICE PID BYTES" for each process that uses a device: a simulated driver knows
-// its own process alone. Once it has told of one, there is a file of that name and ".told".
+// The part of NVML that tells of memory, on top of the simulated driver: libnvidia-ml.so.1 in this
+// folder of the build. FAKE_NVML=off: NVML is there and does not work. FAKE_NVML_PROCESSES names a
+// file with a line "DEVICE PID BYTES" for each process that uses a device, since a simulated driver
+// knows only its own process. Once NVML has told of such a process, a file of that name and ".told"
+// exists.
 #include <unistd.h>
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 #include <ctime>
 #include <string>
 
-// Of the simulated driver; see costs and config there. All processes' use of a device.
+// Functions of the simulated driver. They tell of all processes' use of a device.
 extern "C" unsigned long long fake_cuda_used(int device);
 extern "C" unsigned long long fake_cuda_total(int device);
 extern "C" unsigned long long fake_cuda_used_by_others(int device);
@@ -42,7 +43,7 @@ bool is_off() {
   return value != nullptr && strcmp(value, "off") == 0;
 }
 
-/// The figure is on its way for up to FAKE_NVML_DELAY_US microseconds, and things go on meanwhile.
+/// Takes up to FAKE_NVML_DELAY_US microseconds: in this time other threads go on.
 void dawdle() {
   static const char* const longest = getenv("FAKE_NVML_DELAY_US");
   if (longest == nullptr) return;
@@ -114,7 +115,7 @@ int nvmlDeviceGetName(void* device, char* out, unsigned bytes) {
   return 0;
 }
 
-/// Of the simulated devices only the last byte differs.
+/// UUIDs of simulated devices differ only in the last byte.
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** out) {
   const size_t length = strlen(uuid);
   if (strncmp(uuid, "GPU-", 4) != 0 || length < 2) return kInvalidArgument;
@@ -124,7 +125,7 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** out) {
   return 0;
 }
 
-/// The first form counts the reserve as used.
+/// The first version of this call counts the reserved memory as used.
 int nvmlDeviceGetMemoryInfo(void* device, Memory* out) {
   MemoryV2 info{.version = sizeof(MemoryV2) | (2u << 24), .total = 0, .reserved = 0, .free = 0, .used = 0};
   const int result = nvmlDeviceGetMemoryInfo_v2(device, &info);

@@ -1,4 +1,4 @@
-// What is behind an address.
+// Calls that ask what is behind an address.
 #include "export.h"
 
 namespace fake_cuda {
@@ -54,13 +54,13 @@ CUresult get_one(void* out, CUpointer_attribute which, CUdeviceptr at) {
   return block != nullptr ? attribute_of(out, which, *block, base) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// Unlike its singular, succeeds for unknown addresses and leaves zeros.
+/// Unlike the call for one attribute, this succeeds for unknown addresses and leaves zeros.
 CUresult get_many(unsigned count, CUpointer_attribute* which, void** out, CUdeviceptr at) {
   CUdeviceptr base = 0;
   const Block* const block = block_at(at, base);
   if (block == nullptr) base = 0;
   Block none;
-  none.device = -2;  // no device is
+  none.device = -2;  // no device has this number
   for (unsigned i = 0; i < count; ++i)
     attribute_of(out[i], which[i], block != nullptr ? *block : none, base);
   return CUDA_SUCCESS;

@@ -1,6 +1,6 @@
-// Stream-ordered pools: memory is reserved in steps of 32 MiB, freed blocks stay reserved until a
-// trim, or a synchronise while more is reserved than the threshold. Work takes no time here: what
-// is freed is free.
+// Stream-ordered pools. Memory is reserved in steps of 32 MiB. The memory of freed blocks stays
+// reserved until a trim, or until a synchronise while more is reserved than the threshold. Work
+// takes no time here, so a freed block is free at once.
 #include <algorithm>
 
 #include "export.h"
@@ -66,7 +66,7 @@ CUresult allocate(CUdeviceptr* out, uint64_t bytes, Pool* pool) {
   return CUDA_SUCCESS;
 }
 
-/// A captured call: addresses for the graph, memory only when it is launched.
+/// A captured call takes addresses for the graph; the graph takes memory when it is launched.
 CUresult capture_alloc(CUdeviceptr* out, uint64_t bytes, Stream& stream) {
   const CUdeviceptr at = reserve_addresses(round_up(bytes, kPage));
   if (at == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -179,7 +179,7 @@ CUresult set_attribute(CUmemoryPool handle, CUmemPool_attribute which, void* in)
   if (pool == nullptr || in == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool high =
       which == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || which == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
-  if (high) {  // can be reset only
+  if (high) {  // a high-water mark can only be reset
     if (*static_cast<cuuint64_t*>(in) != 0) return CUDA_ERROR_INVALID_VALUE;
     if (which == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
       pool->used_high = pool->used;

@@ -1,4 +1,5 @@
-// Streams, events and capture. Work takes no time: a synchronise only makes the pools give back.
+// Streams, events and capture. Work takes no time, so a synchronise only has pools give memory
+// back.
 #include "costs.h"
 #include "export.h"
 
@@ -91,7 +92,7 @@ CUresult capture_info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t
   bool default_stream = false;
   const Stream* const stream = stream_of(handle, default_stream);
   if (stream == nullptr && !default_stream) return CUDA_ERROR_INVALID_HANDLE;
-  // The legacy stream synchronises with a capturing one: even asking is an error.
+  // The legacy stream synchronises with a capturing stream, so even a question is an error.
   if (default_stream && any_stream_captures(CU_STREAM_CAPTURE_MODE_GLOBAL)) {
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }

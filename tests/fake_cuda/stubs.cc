@@ -1,6 +1,6 @@
-// A function for each name that libcudart asks for and that is not simulated. Weak: where another
-// file defines the name, that one wins. cuda.h is not included here, since it declares the same
-// names.
+// A weak function for each name that libcudart asks for: it counts only if no other file defines
+// the name, that is, if the name is not simulated. cuda.h is not included here, since it declares
+// the same names.
 #pragma GCC visibility push(default)
 
 extern "C" {

@@ -1,5 +1,5 @@
-// Tensor maps: 128 bytes that only the driver can read. Ours hold the address where nobody would look
-// for it, turned around.
+// Tensor maps: 128 bytes that only the driver can read. Ours hold words that are computed from the
+// address, so that nobody can find the address itself there.
 #include <cstring>
 
 #include "export.h"

@@ -1,4 +1,4 @@
-// Virtual memory management: physical memory lives while handles refer to it or it is mapped.
+// Virtual memory management. Physical memory lives while a handle refers to it or it is mapped.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,11 +15,11 @@ namespace {
 struct Physical {
   int device = 0;  ///< -1: host
   uint64_t bytes = 0;
-  uint64_t owners = 0;  ///< handle objects that stand for it
+  uint64_t owners = 0;  ///< handle objects that refer to it
   uint64_t mappings = 0;
 };
 
-/// Imported memory has a handle of its own; the creator's handles account the bytes.
+/// Imported memory has a handle of its own. Its bytes are accounted by the creator's handles.
 struct Handle {
   Physical* physical = nullptr;  ///< null: a multicast object, which has no memory of its own
   CUmemAllocationProp properties{};
@@ -39,7 +39,7 @@ struct Range {
   int device = 0;  ///< of the context that reserved it, for the ledger
 };
 
-/// Where in which sparse array: level, layer, x, y, z; a mip tail is at level -1.
+/// A place in a sparse array: level, layer, x, y, z. A mip tail has level -1.
 struct Tile {
   const void* array = nullptr;
   std::array<int64_t, 5> at{};
@@ -63,7 +63,7 @@ CUmemGenericAllocationHandle value_of(Handle* handle) {
   return static_cast<CUmemGenericAllocationHandle>(reinterpret_cast<uintptr_t>(handle));
 }
 
-/// Null for a handle whose references are all released, even while it is mapped.
+/// Null if all references of the handle were released, even if its memory is still mapped.
 Handle* live_handle(CUmemGenericAllocationHandle value) {
   Handle* const handle = vmm().handles.find(static_cast<uintptr_t>(value));
   return handle != nullptr && handle->references > 0 ? handle : nullptr;
@@ -137,7 +137,7 @@ CUresult map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocation
   return CUDA_SUCCESS;
 }
 
-/// One call may undo many mappings, each of them whole.
+/// One call may remove several mappings, but only whole ones.
 CUresult unmap(CUdeviceptr at, size_t bytes) {
   auto& mappings = vmm().mappings;
   const auto first = mappings.find(at);
@@ -212,7 +212,7 @@ CUresult properties_of(CUmemAllocationProp* out, CUmemGenericAllocationHandle va
   return CUDA_SUCCESS;
 }
 
-/// The descriptor's file holds which physical memory it stands for: good within one process.
+/// The exported descriptor is a file that names the physical memory. This works within one process.
 CUresult export_handle(void* out, CUmemGenericAllocationHandle value,
                        CUmemAllocationHandleType type, unsigned long long) {
   const Handle* const handle = live_handle(value);
@@ -286,7 +286,7 @@ CUresult map_tiles(CUarrayMapInfo* list, unsigned count) {
   return CUDA_SUCCESS;
 }
 
-/// Devices share an address range: no memory, and cuMemRelease ends it.
+/// A multicast object: devices share an address range. It has no memory, and cuMemRelease ends it.
 CUresult create_multicast(CUmemGenericAllocationHandle* out, const void* properties) {
   struct Properties {
     unsigned devices;
