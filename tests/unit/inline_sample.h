@@ -1,5 +1,5 @@
-// A function with another one inlined into it, for test_symbolizer.cc. Compiled with debug
-// information whatever the build type.
+// A function with another function inlined into it, for test_symbolizer.cc. It is compiled with
+// debug information in every build type.
 #pragma once
 
 namespace gpupeak::testing {

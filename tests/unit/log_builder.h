@@ -1,5 +1,5 @@
-// Writes valid logs for tests and benchmarks: what the preload would have written, without a
-// program that ran. Times are nanoseconds since the log's start; the clock ticks in nanoseconds.
+// Writes valid logs for tests and benchmarks, as the preload would write them, without a program.
+// Times are nanoseconds since the log's start; a tick is a nanosecond.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace gpupeak::testing {
 
-/// A reading of what the driver says is in use; names are ids of strings.
+/// A reading of the memory that the driver says is in use. `api` and `name` are ids of strings.
 struct DriverReading {
   uint64_t used = 0;
   gpupeak_ledger_cause cause = GPUPEAK_LEDGER_NONE;
@@ -47,8 +47,8 @@ class LogBuilder {
   gpupeak_file_header& header() { return header_; }
   gpupeak_counters_page& counters() { return counters_; }
   void set_chunk_bytes(size_t bytes) { chunk_bytes_ = bytes; }
-  /// Heap events in chunks of their own, as logs have them since 2026-11-25. Of one slot a heap
-  /// event and another one must not have the same time then.
+  /// Heap events in chunks of their own, as logs have them since 2026-11-25. Then a heap event of a
+  /// slot must not have the same time as another event of that slot.
   void set_heap_apart(bool apart) { heap_is_apart_ = apart; }
 
   // Definitions; each returns its id.
@@ -59,7 +59,7 @@ class LogBuilder {
   void unload(uint32_t module);
   void python_frame(uint32_t function, uint32_t file, uint64_t line);
   void fact(std::string_view key, std::string_view value);
-  /// `memory`: GPUPEAK_MEMORY_*; none: as logs were before there was that field.
+  /// `memory`: GPUPEAK_MEMORY_*; none: as in logs from before there was that field.
   void device(uint64_t ordinal, uint64_t total_bytes, std::string_view uuid, std::string_view name,
               std::optional<uint64_t> memory = {});
 
@@ -71,7 +71,7 @@ class LogBuilder {
   void realloc_end(uint32_t slot, uint64_t time, uint64_t address, uint64_t size,
                    uint32_t stack = 0, int64_t slack = 0);
   void realloc_failed(uint32_t slot, uint64_t time, uint64_t address);
-  /// Without a time stamp: at the time of the record before.
+  /// Has no time stamp: its time is that of the record before.
   void alloc_unstamped(uint32_t slot, uint64_t address, uint64_t size, uint32_t stack = 0);
   void event(uint32_t slot, uint64_t time, uint8_t tag, const Fields& fields);
   void map(uint32_t slot, uint64_t time, uint64_t address, uint64_t bytes, uint32_t prot,
@@ -85,17 +85,18 @@ class LogBuilder {
                     uint64_t bytes, uint32_t api = 0, uint32_t stack = 0, uint64_t context = 0);
   void device_free(uint32_t slot, uint64_t time, uint64_t id);
   void device_event(uint32_t slot, uint64_t time, uint8_t tag, const Fields& after_sequence);
-  /// When the block was seen used, as its record at `time` says: so often, from `first` to `last`,
-  /// and longest not between the last two. `arena`: 0: a block of the driver.
+  /// The record at `time` says when the block was seen used: `count` times, from `first` to `last`,
+  /// and for the longest time not used from `idle_from` to `idle_to`. `arena` 0: a block of the
+  /// driver.
   void used(uint32_t slot, uint64_t time, uint64_t arena, uint64_t block, uint64_t count,
             uint64_t first, uint64_t last, uint64_t idle_from = 0, uint64_t idle_to = 0);
   void driver_reading(uint32_t slot, uint64_t time, const DriverReading& reading);
   /// The next device event gets this number.
   void set_sequence(uint64_t sequence) { sequence_ = sequence; }
 
-  /// The whole file as it would lie on disk.
+  /// The whole file as it would be on disk.
   std::vector<uint8_t> bytes();
-  /// bytes() in a file; returns `path`.
+  /// Writes bytes() to a file; returns `path`.
   std::string save(const std::string& path);
 
  private:
@@ -117,7 +118,7 @@ class LogBuilder {
   gpupeak_counters_page counters_{};
   size_t chunk_bytes_ = 64 << 10;
   bool heap_is_apart_ = false;
-  std::map<std::pair<uint32_t, bool>, Slot> slots_;  // by number, and whether they are the heap's
+  std::map<std::pair<uint32_t, bool>, Slot> slots_;  // by number, and whether it is the heap's
   Slot definitions_;
   uint64_t last_ip_ = 0;
   uint32_t nodes_ = 0, strings_ = 0, modules_ = 0;
@@ -125,7 +126,7 @@ class LogBuilder {
   uint64_t last_time_ = 0;
 };
 
-/// A file in the test's own folder that is removed again.
+/// A file that is removed with this object.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& ending = "");

@@ -1,4 +1,4 @@
-// A folder that goes with the test.
+// A folder that is removed with its object, at the end of the test.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// The test program itself as a module of a log: its functions have names.
+// The test program itself, to be used as a module of a log whose functions have names.
 #pragma once
 
 #include <cstdint>
