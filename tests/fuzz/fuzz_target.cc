@@ -1,4 +1,4 @@
-// libFuzzer's entry: the input is a log, and GPUPEAK_FUZZ_WRITER names what is to be made of it.
+// libFuzzer's entry. The input is a log, and GPUPEAK_FUZZ_WRITER names the writer that reads it.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using gpupeak::testing::Writer;
 
-/// Output is made and thrown away.
+/// Throws the output away.
 class Nothing : public std::streambuf {
   int overflow(int c) override { return c; }
   std::streamsize xsputn(const char*, std::streamsize n) override { return n; }

@@ -1,4 +1,4 @@
-// Writes the sample logs into a folder, for the fuzzers to start from, and prints the names of the
+// Writes the sample logs into a folder, as the fuzzers' first inputs, and prints the names of the
 // writers.
 #include <cstdio>
 #include <filesystem>

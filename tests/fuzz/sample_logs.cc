@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kAttack =
     "<script>alert(1)</script>\x1b[31m\x1b]0;x\a\"',;|`&\\\n\r\t\xff\xc0\x80\xe2\x80\xae=cmd()";
 
-/// Every record once or more; all names are `name` and a number.
+/// A log with every record once or more. All its names are `name` and a number.
 LogBuilder every_record(const std::string& name) {
   LogBuilder log;
   int number = 0;
@@ -123,14 +123,14 @@ LogBuilder every_record(const std::string& name) {
   log.event(0, 31, GPUPEAK_REC_WINDOW, Fields().u(0).u(1).u(1).u(90).u(60).u(20).u(2).u(10));
   log.event(0, 31, GPUPEAK_REC_SAMPLING, Fields().u(4096));
   log.alloc(0, 31, 0x5000, 30, stack);
-  log.event(0, 32, 0xff, Fields().u(1).s(next_name()));  // of a newer writer
+  log.event(0, 32, 0xff, Fields().u(1).s(next_name()));  // a record of a newer gpupeak
   log.phase_pop(0, 33, false);
   log.phase_pop(0, 34, true);
   log.event(0, 35, GPUPEAK_REC_USES_END, Fields().u(1).u(2));
   return log;
 }
 
-/// PyTorch's pool by its rules, so that `fit` simulates it: also with what damage makes of it.
+/// A pool that follows PyTorch's rules, so that `fit` simulates it, also when it is damaged.
 LogBuilder torch_arena() {
   constexpr uint64_t kMiB = 1 << 20;
   LogBuilder log(GPUPEAK_HOST_OFF);
@@ -165,15 +165,15 @@ LogBuilder torch_arena() {
   return log;
 }
 
-/// Two of a list's members are read as all are. Each byte of the text is damaged and the whole then
-/// read, so that its length counts twice.
+/// Cuts every list to two members, which are read as all members are. The test damages each byte
+/// and then reads the whole text, so its time grows with the square of the length.
 void shorten(nlohmann::json& value) {
   if (value.is_array() && value.size() > 2) value.erase(value.begin() + 2, value.end());
   if (!value.is_structured()) return;
   for (nlohmann::json& member : value) shorten(member);
 }
 
-/// `log` with another one as a part of it.
+/// `log` with another log as a part of it.
 std::vector<uint8_t> with_part(const std::vector<uint8_t>& log, const std::string& program) {
   LogBuilder other;
   other.alloc(0, 1, 0x1000, 10);

@@ -1,5 +1,5 @@
-// Small logs that hold every kind of record between them: what the fuzzers start from and what the
-// test that damages every byte damages.
+// Small logs that together hold every kind of record. They are the fuzzers' first inputs, and the
+// inputs of the test that damages every byte.
 #pragma once
 
 #include <cstdint>

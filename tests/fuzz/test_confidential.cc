@@ -1,4 +1,4 @@
-// --confidential is of the whole process, so this has a process of its own.
+// No name of a log is in any output that was made with --confidential.
 #include <zlib.h>
 
 #include <sstream>
@@ -17,7 +17,7 @@ using namespace gpupeak::testing;
 
 namespace {
 
-/// What a reader of the output sees.
+/// The output as its reader sees it: unpacked.
 std::string unpacked(const std::string& output) {
   constexpr int kGzip = 16 + MAX_WBITS;
   if (!output.starts_with("\x1f\x8b")) return output;
@@ -39,7 +39,7 @@ std::string unpacked(const std::string& output) {
 
 TEST_CASE("confidential: no writer shows a text of the log, and figures stay", "[fuzz]") {
   const std::string secret = "Sesame";
-  constexpr const char* kIdDigits = "30313233";  // the GPU's UUID and the build-id begin so
+  constexpr const char* kIdDigits = "30313233";  // the GPU's UUID and the build-id begin with this
   const TemporaryFile file;
   file.write(secret_log(secret).bytes);
   const Summary open = analyze(file.path());
@@ -47,7 +47,7 @@ TEST_CASE("confidential: no writer shows a text of the log, and figures stay", "
   confidential.reading.sanitizer = Sanitizer("key");
   for (const Writer& writer : writers()) {
     if (writer.name == "bundle" || writer.name == "summary_json")
-      continue;  // the log itself; no log
+      continue;  // these write the log itself, or read no log
     std::ostringstream out;
     writer.write(file.path(), confidential.reading, out);
     const std::string text = unpacked(out.str());

@@ -1,5 +1,5 @@
-// Writers, by turns, on every damage of one byte, on every cut, and on names that attack what shows
-// them.
+// Writers, by turns, on logs with each byte damaged, on logs cut at each byte, and on a log whose
+// names are attacks on the programs that show them.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -19,7 +19,7 @@ using gpupeak::collector::UsageError;
 
 namespace {
 
-/// What it wrote; nothing if the log was refused with a clear error.
+/// The writer's output; empty if the log was refused with a clear error.
 std::string run(const Writer& writer, const std::string& path) {
   std::ostringstream out;
   try {
@@ -32,7 +32,7 @@ std::string run(const Writer& writer, const std::string& path) {
   return out.str();
 }
 
-/// Where it says something: zeros between are padding, of which the first and the last will do.
+/// The places to damage. Runs of zeros are padding: only the first and the last zero are damaged.
 std::vector<size_t> places(const std::vector<uint8_t>& bytes) {
   std::vector<size_t> found;
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -43,7 +43,8 @@ std::vector<size_t> places(const std::vector<uint8_t>& bytes) {
   return found;
 }
 
-/// Unpacking is the same for all writers, JSON is read by one, and a pool simulated by one.
+/// Whether the writer is tried on this sample. Unpacking is the same for all writers, one writer
+/// reads JSON, and one simulates a pool.
 bool reads(const Writer& writer, const SampleLog& log) {
   if (log.name == "summary") return writer.name == "summary_json";
   if (log.name == "parts") return writer.name == "part" || writer.name == "text";
@@ -52,9 +53,10 @@ bool reads(const Writer& writer, const SampleLog& log) {
   return writer.name != "summary_json";
 }
 
-/// Writers share the reader and the replay, which all bytes go through: each place is shown to some
-/// of them, by turns, so that all of them see every kind of damage to each kind of record. The number
-/// of turns has no factor in common with that of kinds of flips: else a writer would see one kind.
+/// Writers share the reader and the replay, through which all bytes go. So each place is tried on
+/// some writers, by turns: every writer still sees every kind of damage to each kind of record. The
+/// number of turns has no common factor with the number of kinds of flips: else a writer would see
+/// only one kind.
 bool has_turn(size_t writer, size_t place) {
   constexpr size_t kTurns = 7;
   return writer % kTurns == place % kTurns;

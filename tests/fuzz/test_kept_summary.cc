@@ -1,5 +1,5 @@
-// A summary that was kept is the one that would be made: with all its parts, and as long as nothing
-// that it was made of has changed.
+// A kept summary equals one that is made now, in all its parts, and is used only while nothing that
+// it was made of has changed.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -61,7 +61,7 @@ class Place {
     return entry->path().string();
   }
 
-  /// Whether it was kept. What `meanwhile` does happens while the log is read.
+  /// Makes the summary, and returns whether it was kept. `meanwhile` is called while it is made.
   bool keep(const std::function<void()>& meanwhile = [] {}) {
     KeptSummary kept(log(), options_, 1);
     const LogReader reader(log());
@@ -274,7 +274,7 @@ TEST_CASE("kept summary: nothing is kept that may be wrong later", "[collector]"
   SECTION("of a log whose process may not quite have ended") {
     save([](LogBuilder& log) { log.counters().ended = 1; });
     CHECK_FALSE(place.keep());
-    touch(place.log());  // it was long ago
+    touch(place.log());  // gives the log an old time
     CHECK(place.keep());
   }
   SECTION("with files of ONNX Runtime's, which are not looked at") {

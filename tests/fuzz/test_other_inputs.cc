@@ -1,6 +1,7 @@
-// What is read besides logs, damaged in a thousand ways each: bundles, partial results, symbols,
-// rules, and libraries with their debug information. Each is read or refused, in a bounded number
-// of steps; the count of what came through whole says that the damage is not all at the front.
+// The other inputs, damaged in a thousand ways each: bundles, partial results, symbols, rules, and
+// libraries with their debug information. Each is read or refused, in a bounded number of steps.
+// Some tests count the damaged inputs that are read to the end: if there were none, all damage
+// would be at the front.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -41,7 +42,7 @@ Bytes sample(const std::string& name) {
   return found->bytes;
 }
 
-/// Some bytes are others, a piece is gone, or is there twice.
+/// The input with some bytes changed, and with a piece removed or doubled.
 Bytes damaged(Bytes bytes, std::mt19937& chance) {
   const auto below = [&](size_t end) {
     return std::uniform_int_distribution<size_t>(0, end > 0 ? end - 1 : 0)(chance);
@@ -70,10 +71,10 @@ Bytes damaged(Bytes bytes, std::mt19937& chance) {
   return bytes;
 }
 
-/// How many of so many are read.
+/// Damages the input `times` times; returns how many of these could be read.
 size_t read_damaged(const Bytes& whole, int times, const std::function<void(const Bytes&)>& read) {
   std::mt19937 chance(20261125);
-  read(whole);  // what is not damaged is no error
+  read(whole);  // without damage there is no error
   size_t through = 0;
   for (int i = 0; i < times; ++i) {
     try {

@@ -73,7 +73,7 @@ Writer of_profile(std::string name, ProfileWriter write) {
           }};
 }
 
-/// SQLite and the like write a file themselves.
+/// For formats such as SQLite's, whose exporter makes the file itself.
 void export_to_file(const ExportFormat& format, Profile& profile, std::ostream& out) {
   const std::string path = "/tmp/gpupeak-fuzz." + std::to_string(getpid());
   struct Remover {
@@ -103,7 +103,7 @@ std::vector<Writer> make_writers() {
     write_phases(s, o, style);
     write_phases_csv(s, o);
   }));
-  // Rules look at every frame of every stack.
+  // These rules look at every frame of every stack.
   all.push_back(
       {"rules", [=](const std::string& path, const Reading& reading, std::ostream& out) {
          Options options;
@@ -140,7 +140,7 @@ std::vector<Writer> make_writers() {
                    const Merged merged = merge_logs({path}, reading);
                    write_merge(merged, out, style);
                    write_merge_json(merged, out);
-                   // What any log leaves in a partial result can be read back.
+                   // The partial result of any log can be read back.
                    const std::string record = record_text(merged.processes.front());
                    if (record_text(record_of(record)) != record) abort();
                    out << record;
@@ -166,7 +166,7 @@ std::vector<Writer> make_writers() {
                    } catch (const TooUniform&) {
                    }
                  }});
-  // What read --json wrote, and what symbolize wrote, may be damaged as well.
+  // Output of `report --json` and of `symbolize` is input, too, and may be damaged.
   all.push_back(
       {"summary_json", [=](const std::string& path, const Reading& reading, std::ostream& out) {
          Options options;

@@ -1,5 +1,5 @@
-// Everything that turns a log into output, in one table: the fuzz targets and the test that damages
-// every byte go through it. A new verb or format gets a row; exports come by themselves.
+// One table of everything that turns a log into output. The fuzz targets and the test that damages
+// every byte use it. A new verb or format gets a row; exports are added by themselves.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace gpupeak::testing {
 
 struct Writer {
   std::string name;
-  /// Throws LogError for what cannot be read, UsageError for what the log has nothing of.
+  /// Throws LogError if the log cannot be read, UsageError if the log lacks what the writer needs.
   std::function<void(const std::string& path, const collector::Reading& reading, std::ostream& out)>
       write;
 };
