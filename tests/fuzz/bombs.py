@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Small files that are made to take long or much: what each costs, as seconds and bytes for a byte of input, and that it ends within the
-bounds that docs/reliability.md states.
+"""Small files that are made to take much time or memory. Prints what each costs, also for each byte of input, and checks that it stays
+within the bounds that docs/reliability.md states.
 
-Each case is a line: its name, the bytes of the inputs, seconds, MiB, microseconds and bytes for a byte of input, the exit code.
+Each case prints a line: its name, the bytes of the inputs, seconds, MiB, microseconds and bytes for a byte of input, the exit code.
 
 usage: bombs.py GPUPEAK CASE|all
 """
@@ -20,7 +20,7 @@ import zlib
 from crafted_log import Log, write_symbols
 
 GPUPEAK, CASE = sys.argv[1:3]
-MOST_SECONDS, MOST_BYTES = 10, 1 << 30  # of a processor; resident
+MOST_SECONDS, MOST_BYTES = 10, 1 << 30  # processor time; resident memory
 SKIPPED = 77
 
 
@@ -35,7 +35,7 @@ def need(*tools):
 
 
 def refused(said):
-    """Of a case that is refused, however little it takes of this size: what is said then."""
+    """Marks a case that must be refused, even if an input of this size costs little. `said`: the message."""
     def mark(case):
         case.said = said
         return case
@@ -45,11 +45,11 @@ def refused(said):
 def limits():
     resource.setrlimit(resource.RLIMIT_CPU, (3 * MOST_SECONDS, 3 * MOST_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (4 * MOST_BYTES, 4 * MOST_BYTES))  # what is not bounded takes all that there is
+    resource.setrlimit(resource.RLIMIT_AS, (4 * MOST_BYTES, 4 * MOST_BYTES))  # a case without bounds would take all memory
 
 
 def cost(arguments, inputs):
-    """(exit code, output, seconds, bytes, bytes of the inputs)."""
+    """Runs the command. Returns (exit code, output, seconds, resident bytes, bytes of the inputs)."""
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen([GPUPEAK, *arguments], stdout=output, stderr=output, stdin=subprocess.DEVNULL, preexec_fn=limits,
                                  env=dict(os.environ, XDG_CACHE_HOME=os.path.dirname(inputs[0]) + "/cache", DEBUGINFOD_URLS=""))
@@ -90,13 +90,13 @@ def case_doubling_name(folder):
 
 
 def case_pack_name(folder):
-    """A pack is looked for in a type that doubles: nothing is printed meanwhile."""
+    """The demangler looks for a pack in a type that doubles with each level, and prints nothing meanwhile."""
     return named_log(folder, ["_Z1fI" + name_bomb(k, "1AIiiE") + "EvDpT_" for k in (14, 18, 30, 60)] * 40)
 
 
 @refused("many times as long as it is")
 def case_long_text_often(folder):
-    """Calls by the ten thousand, a few hundred an address, that all have one long name."""
+    """Tens of thousands of calls, a few hundred at each address, that all have one long name."""
     return named_log(folder, ["f" * 700_000], [[0x4FF + 16 * i] + [0, 1, 7] * 500 for i in range(100)])
 
 
@@ -125,13 +125,13 @@ def packed(folder, content):
 
 
 def packed_log(folder, log):
-    """Of a megabyte, whatever it has."""
+    """A packed log of a megabyte, whatever its content: the rest is a frame that readers skip."""
     package = zstd(folder, log.build())
     return packed(folder, package + skippable(os.urandom(max(0, (1 << 20) - len(package))), 0x184D2A5F))
 
 
 def fill(log, megabytes, *tags_and_fields):
-    """So much of the same few events."""
+    """Fills the log with so many MiB of the same few events."""
     for tag, *fields in tags_and_fields:
         log.event(tag, *fields) if tag else log.alloc(16)
     record = b"".join(log.events)
@@ -148,7 +148,7 @@ def case_packed_far(folder):
 
 
 def case_packed_phases(folder):
-    """As much as is read of a megabyte, and all of it phases within each other."""
+    """The most that is read of a megabyte, and all of it are phases within each other."""
     log = Log()
     name = log.string("phase")
     fill(log, 36, (0x86, 0, 5, name, 0, 0, ""), (0,))
@@ -156,7 +156,7 @@ def case_packed_phases(folder):
 
 
 def case_packed_ranges(folder):
-    """The same of ranges that never end."""
+    """The same with ranges that never end."""
     log = Log()
     name = log.string("range")
     fill(log, 36, (0xA1, 1, 1, name, 0, 0, ""))
@@ -165,13 +165,13 @@ def case_packed_ranges(folder):
 
 @refused("many times what it has (of the log that")
 def case_packed_folded(folder):
-    """The next one, each place with a line of all of them."""
+    """case_packed_stacks(), exported with one line for each place, which has all frames."""
     (_, _, path), inputs = case_packed_stacks(folder)
     return ["export", "folded", path, "-o", os.path.join(folder, "a.out")], inputs
 
 
 def case_packed_stacks(folder):
-    """Of a megabyte: half a million places below one stack of two thousand frames."""
+    """A megabyte that holds half a million places below one stack of two thousand frames."""
     log = Log()
     log.module("/nowhere/x.so", build_id=b"\xaa" * 20)
     deepest = 0
@@ -200,7 +200,7 @@ def case_symbols(folder):
 
 
 def bundle(folder, symbols):
-    """Of a megabyte, whatever it has, with these symbols."""
+    """A bundle of a megabyte, whatever its content, with these symbols."""
     with open(small_log(folder), "rb") as file:
         log = file.read()
     return packed(folder, zstd(folder, log) + skippable(os.urandom(1 << 20), 0x184D2A5F) + skippable(b"gpupeak.symbols/1") + zstd(folder, symbols))
@@ -208,7 +208,7 @@ def bundle(folder, symbols):
 
 @refused("lie within each other")
 def case_deep_symbols(folder):
-    """Symbols whose values lie within each other by the million."""
+    """Symbols in which millions of lists are nested."""
     return bundle(folder, b'{"schema":"gpupeak.symbols/1","log":"1122334455667788","modules":[],"strings":' + b"[" * 15_500_000 + b"]" * 15_500_000 +
                   b"}")
 
@@ -232,7 +232,7 @@ def case_unload(folder):
 
 @refused("cannot be read")
 def case_profiles(folder):
-    """One large file, by thousands of names; and one that is no profile by its name."""
+    """One large file under thousands of names, and a file whose name is not that of a profile."""
     target = os.path.join(folder, "large.json")
     with open(target, "wb") as file:
         file.write(b"nonsense\n" * 200_000)
@@ -259,7 +259,7 @@ def case_refusals(folder):
 
 
 def case_phases(folder):
-    """Phases of the process, one inside the other by the thousand, while several threads allocate."""
+    """Thousands of phases of the process, one inside the other, while several threads allocate."""
     log = Log()
     names = [log.string(f"phase {i}") for i in range(300)]
     for i in range(30_000):
@@ -270,7 +270,7 @@ def case_phases(folder):
 
 
 def case_long_phase(folder):
-    """One long name, of thousands of phases, one inside the other."""
+    """Thousands of phases, one inside the other, that have one long name."""
     log = Log()
     name = log.string("p" * 500_000)
     for _ in range(5000):
@@ -281,7 +281,7 @@ def case_long_phase(folder):
 
 
 def case_own_phases(folder):
-    """The same of one thread, all left open, then many blocks."""
+    """Thousands of phases of one thread that stay open, then many blocks."""
     log = Log()
     for i in range(20_000):
         log.event(0x86, 0, 5, 0, 0, 0, f"phase {i}")
@@ -292,13 +292,13 @@ def case_own_phases(folder):
 
 
 def open_phases(log, count):
-    """Of one thread, each with an instance of its own."""
+    """Opens phases of one thread, each with an instance of its own."""
     for i in range(count):
         log.event(0x86, 0, 1, 0, i + 1, 0, "p")
 
 
 def case_phases_in_turn(folder):
-    """Tens of thousands of one thread's phases that end in the order in which they began, so each below all others."""
+    """Tens of thousands of phases of one thread that end in the order in which they began, so that each ends below all others."""
     log = Log()
     open_phases(log, 40_000)
     for i in range(40_000):
@@ -310,7 +310,7 @@ def case_phases_in_turn(folder):
 
 @refused("too many phases end below others")
 def case_slices(folder):
-    """The same in an export whose slices nest: each end would have all others end and begin again."""
+    """The same in an export whose slices nest: at each end all other slices would have to end and begin again."""
     (_, _, path), inputs = case_phases_in_turn(folder)
     return ["export", "chrome", path, "-o", os.path.join(folder, "a.json")], inputs
 
@@ -327,7 +327,8 @@ def case_unmatched_pops(folder):
 
 
 def case_massif(folder, kind="massif"):
-    """Sixty thousand places below one stack of two thousand frames: of a tree from the innermost call, each has all of them."""
+    """Sixty thousand places below one stack of two thousand frames. In a tree that begins at the innermost call, each place has all
+    these frames."""
     log = Log()
     log.module("/nowhere/x.so", build_id=b"\xaa" * 20)
     deepest = 0
@@ -341,7 +342,7 @@ def case_massif(folder, kind="massif"):
 
 @refused("many times what it has")
 def case_folded(folder):
-    """The same where each place has a line with all of them."""
+    """The same in a format in which each place has a line with all frames."""
     return case_massif(folder, "folded")
 
 
@@ -364,8 +365,8 @@ def case_host_refusals(folder):
 
 
 def case_collisions(folder):
-    """A packed log of blocks at addresses that all belong to one place of a hash table, by the inverse of how collector/replay/key_table.h
-    spreads them."""
+    """A packed log of blocks whose addresses all belong to one place of the hash table: they are made by the inverse of the function with
+    which collector/replay/key_table.h spreads addresses."""
     log, last, blocks, number = Log(), 0, 0, 0
     inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
     while blocks < 200_000:
@@ -417,7 +418,7 @@ def case_deep_stacks(folder):
 
 
 def case_call_tree(folder):
-    """Twenty thousand callers of an address that a thousand calls were inlined into: from the outermost call they share nothing."""
+    """Twenty thousand callers of an address into which a thousand calls were inlined. Seen from the outermost call they share nothing."""
     log = Log()
     log.module("/nowhere/x.so", build_id=b"\xaa" * 20)
     callers, inlined = 20_000, 1000
@@ -485,7 +486,7 @@ def case_shared_ranges(folder):
 
 
 def library_log(folder, library, first=0x100):
-    """Twenty blocks whose sites lie in the library, from that offset on."""
+    """A log of twenty blocks whose sites are in the library, from this offset on."""
     log = Log()
     log.module(library, bias=0x10000000, segments=((0x10000000, 0x100000, 0),))
     for i in range(20):
@@ -523,7 +524,7 @@ def case_packed_debug(folder):
 
 
 def case_packed_library(folder):
-    """libdw unpacks what has the name of a library, as it does with kernels."""
+    """A compressed file with a library's name, which libdw would unpack, as it does with kernels."""
     library = os.path.join(folder, "x.so")
     members = [gzip.compress(content, 1) for content in (b"\x7fELF\x02\x01\x01", bytes(1 << 20))]
     with open(library, "wb") as file:
@@ -532,7 +533,7 @@ def case_packed_library(folder):
 
 
 def is_bounded(name, case):
-    """Whether it ends within the bounds, as it should; prints what it costs."""
+    """Whether the case ends within the bounds, as it should. Prints what it costs."""
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "secret.txt"), "w", encoding="ascii") as file:
             file.write("nonsense secret\n")

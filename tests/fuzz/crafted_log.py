@@ -1,4 +1,4 @@
-"""Logs written by hand, as nothing but malice writes them. docs/log-format.md has the layout."""
+"""Writes logs by hand, also such as only an attacker would write. docs/log-format.md has the layout."""
 import json
 import struct
 
@@ -96,7 +96,7 @@ class Log:
 
 
 def write_symbols(log, strings, frames, module="/nowhere/x.so", build_id="aa" * 20):
-    """Beside the log. frames: [address, function, file, line …]."""
+    """Writes LOG.symbols. frames: [address, function, file, line …]."""
     content = {"schema": "gpupeak.symbols/1", "log": f"{COOKIE:016x}", "strings": strings,
                "modules": [{"path": module, "build_id": build_id, "frames": frames, "sources": []}]}
     with open(log + ".symbols", "w", encoding="utf-8") as file:

@@ -58,7 +58,7 @@ def pack(folder, fuzzer, to):
 class Fuzzing:
     def __init__(self, folder, fuzzer, crashes):
         self.folder, self.crashes = folder, os.path.join(crashes, "")
-        # With its own C library and loader, so that it runs on any Linux.
+        # It has its own C library and loader, so that it runs on any Linux.
         packed = os.path.join(folder, "lib")
         self.command = [os.path.join(packed, LOADER), "--library-path", packed, fuzzer] if os.path.isdir(packed) else [fuzzer]
         self.total, self.failed = 0, []
@@ -66,14 +66,14 @@ class Fuzzing:
 
     @staticmethod
     def environment(writer):
-        # Short stacks of where memory came from, and little of what was freed kept: half as fast otherwise.
+        # Stacks of allocations are short, and little freed memory is kept: otherwise fuzzing is half as fast.
         asan = "allocator_may_return_null=0:malloc_context_size=3:quarantine_size_mb=16"
         return os.environ | {"GPUPEAK_FUZZ_WRITER": writer, "ASAN_OPTIONS": asan, "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
 
     def one(self, writer, limits):
         corpus = os.path.join(self.folder, "corpus", writer)
         os.makedirs(corpus, exist_ok=True)
-        # Entropic weighs every input anew at each execution, which with this many features takes longer than the execution.
+        # -entropic computes a new weight of every input at each execution. With so many features that takes longer than the execution.
         done = subprocess.run([*self.command, *limits, "-entropic=0", "-timeout=20", "-rss_limit_mb=4096", "-max_len=65536",
                                "-print_final_stats=1", f"-artifact_prefix={self.crashes}{writer}-", corpus,
                                os.path.join(self.folder, "samples")],
@@ -83,7 +83,7 @@ class Fuzzing:
         return writer, done.returncode, facts, text
 
     def all(self, work, jobs):
-        """`work`: pairs of a writer and its limits."""
+        """Fuzzes. `work`: pairs of a writer and its limits."""
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             for writer, code, facts, text in pool.map(lambda one: self.one(*one), work):
                 runs = int(facts.get("stat::number_of_executed_units", 0))
