@@ -1,4 +1,4 @@
-"""What the tests of attaching share."""
+"""Functions that the tests of attaching share."""
 import os
 import struct
 
@@ -6,7 +6,7 @@ from common import expect
 
 
 def data_end(path):
-    """How far behind its begin the data of an ELF file ends in memory."""
+    """Bytes from the begin of an ELF file's memory to the end of its data."""
     with open(path, "rb") as file:
         head = file.read(64)
         if head[:4] != b"\x7fELF":
@@ -20,7 +20,7 @@ def data_end(path):
 
 
 def content(memory, pid, low, high):
-    """Of a mapping; empty: it has gone meanwhile, as that of a library which the program loads and unloads all the time."""
+    """The content of a mapping; empty: the mapping has gone, as with a library which the program loads and unloads all the time."""
     for _ in range(100):
         memory.seek(low)
         try:
@@ -32,7 +32,8 @@ def content(memory, pid, low, high):
 
 
 def expect_nothing_leads_into_library(pid):
-    """No word of the data of any file but the library's; but for its three handlers of fork, which the C library keeps."""
+    """No word in the data of a mapped file is an address in the library's code. Two files are excepted: the library's own, and the C
+    library, which keeps three of our fork handlers."""
     lines = [line.split() for line in open(f"/proc/{pid}/maps")]
     code = [tuple(int(x, 16) for x in w[0].split("-")) for w in lines if len(w) > 5 and w[5].endswith("/libgpupeak.so") and "x" in w[1]]
     expect(len(code) == 1, f"{code}")
@@ -42,12 +43,12 @@ def expect_nothing_leads_into_library(pid):
     with open(f"/proc/{pid}/mem", "rb", 0) as memory:
         for words in lines:
             low, high = (int(x, 16) for x in words[0].split("-"))
-            if len(words) > 5 or low != behind:  # else what of its data is in no file
+            if len(words) > 5 or low != behind:  # else it is the part of a file's data that is not in the file
                 file = words[5] if len(words) > 5 else ""
                 if file.startswith("/") and int(words[2], 16) == 0 and os.path.exists(file):
                     ends = low + data_end(file)
             behind = high
-            if len(words) <= 5:  # others' memory may lie right behind it
+            if len(words) <= 5:  # other memory may follow at once
                 high = min(high, ends)
             if high <= low:
                 continue

@@ -8,7 +8,7 @@ VERSION = "26.7.3-stable.1"
 
 
 def library(work):
-    """The path of libchdb.so; None if it cannot be had."""
+    """The path of libchdb.so; None if it cannot be fetched."""
     return npm_library(work, "@chdb/lib-linux-x64-gnu", VERSION, "libchdb.so")
 
 
@@ -17,7 +17,7 @@ class Failure(Exception):
 
 
 class ClickHouse:
-    """A server of one process; its tables lie in the folder."""
+    """A server within this process. Its tables are in the folder."""
 
     def __init__(self, path, folder):
         self.api = ctypes.CDLL(path)
@@ -42,7 +42,7 @@ class ClickHouse:
         return text
 
     def rows(self, sql):
-        """As JSON has them; 64-bit numbers too."""
+        """The rows as JSON has them. 64-bit numbers are numbers, too."""
         return [json.loads(line) for line in self.run(sql.strip().rstrip(";")).splitlines()]
 
     def close(self):

@@ -29,7 +29,7 @@ def find_programs():
 
 
 class ClickHouseServer:
-    """As a context. `within`: stands before each command; `addresses`: of all servers of the cluster, its own among them."""
+    """A server, as a context. `within`: words in front of each command. `addresses`: of all servers of the cluster, with its own."""
 
     def __init__(self, folder, address, addresses, within=()):
         self.folder, self.address, self.within = folder, address, list(within)
@@ -69,7 +69,7 @@ class ClickHouseServer:
             self.client("-n", *words, stdin=file)
 
     def rows(self, sql, database="gpupeak"):
-        """As JSON has them; 64-bit numbers too."""
+        """The rows as JSON has them. 64-bit numbers are numbers, too."""
         done = self.client("-d", database, "--output_format_json_quote_64bit_integers=0", "-q", sql.strip().rstrip(";") + " FORMAT JSONEachRow")
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -1,4 +1,4 @@
-"""What the end-to-end and the hazard tests share. argv: LIBGPUPEAK GPUPEAK …"""
+"""Functions that the end-to-end and the hazard tests share. argv: LIBGPUPEAK GPUPEAK …"""
 import glob
 import json
 import os
@@ -15,7 +15,7 @@ class Failed(Exception):
 
 
 class Skipped(Exception):
-    """What the test needs is not here."""
+    """Something that the test needs is not here."""
 
 
 def expect(condition, message):
@@ -24,7 +24,7 @@ def expect(condition, message):
 
 
 def run_checks(main):
-    """Calls it and exits: with 1 where a check failed, with 77, which ctest takes for skipped, where one cannot run."""
+    """Calls main() and exits: with 1 if a check failed; with 77, which means skipped to ctest, if a check cannot run."""
     try:
         main()
     except Skipped as skipped:
@@ -36,7 +36,7 @@ def run_checks(main):
 
 
 def run_case(case):
-    """As run_checks(): calls it with a folder of its own."""
+    """As run_checks(), for case(folder): the folder is temporary."""
     def in_folder():
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             case(folder)
@@ -53,7 +53,8 @@ def environment(folder, preload, **more):
 
 
 def record(log, *command, options=(), code=0, **more):
-    """`gpupeak run -q -o LOG OPTIONS -- COMMAND`, in an environment without anything of gpupeak's but `more`. Its standard output."""
+    """Runs `gpupeak run -q -o LOG OPTIONS -- COMMAND` in an environment that has no variables of gpupeak except `more`. Returns the
+    standard output."""
     clean = environment(os.path.dirname(log), False) | {name: str(value) for name, value in more.items()}
     done = subprocess.run([GPUPEAK, "run", "-q", "-o", log, *options, "--", *command], env=clean, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
@@ -62,7 +63,7 @@ def record(log, *command, options=(), code=0, **more):
 
 
 class Program:
-    """A program that begins with "ready", does a step for each line that it is told, and answers with one."""
+    """A program that begins by printing "ready", and then does a step for each line of input, and answers with a line."""
 
     def __init__(self, log, command, env):
         self.log = log
@@ -85,13 +86,13 @@ class Program:
 
 
 def gpupeak(*command, **more):
-    """The command's exit code, and all that it says."""
+    """Runs the command. Returns its exit code and all its output."""
     done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
     return done.returncode, done.stdout
 
 
 def windows_of(log):
-    """What the log says at the begin and the end of each window: ("begin", {…}), ("end", {…}) …"""
+    """The log's records of the begin and the end of each window: ("begin", {…}), ("end", {…}) …"""
     found = []
     dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in dump.stdout:
@@ -121,7 +122,7 @@ def logs(folder):
 
 
 def expect_phases_add_up(summary):
-    """What the outermost phases' allocations hold in the end, and those of no phase, is what is live."""
+    """The live bytes of the outermost phases, and those outside of phases, add up to all live bytes."""
     for side in ("device", "host"):
         live = summary["metrics"][side + ".live_bytes"]
         if live is None:
@@ -135,7 +136,7 @@ def expect_phases_add_up(summary):
 
 
 def report(log, *options):
-    """The summary, whose holders add up to each peak, as do its phases, and which is as the schema says."""
+    """The summary of a log. Checks that the holders add up to each peak, that phases add up, and that the summary follows the schema."""
     done = subprocess.run([GPUPEAK, "report", "--json", *options, log], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     expect(done.returncode == 0, f"report of {log} gives {done.returncode}: {done.stderr.decode()}")
     summary = json.loads(done.stdout)
@@ -143,14 +144,15 @@ def report(log, *options):
         held = sum(h["bytes"] for h in peak["holders"]) + peak["other_bytes"]
         expect(held == peak["bytes"], f"holders of {peak['scope']} sum to {held}, the peak is {peak['bytes']}")
     expect_phases_add_up(summary)
-    import jsonschema  # Debian: python3-jsonschema; it takes three times as long to load as all else here
+    import jsonschema  # Debian: python3-jsonschema; loading it takes three times as long as all other modules here
     with open(SCHEMA) as file:
         jsonschema.validate(summary, json.load(file))
     return summary
 
 
 def expect_heap_is_what_events_leave(log, summary):
-    """Heap bytes live at exit, from the log's text form: at each address what was allocated last and not freed."""
+    """Checks the heap bytes that are live at exit by the log's text form: at each address the last allocation counts, if it was not freed.
+    Returns these bytes."""
     left, last = {}, {}
     dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in dump.stdout:

@@ -1,9 +1,9 @@
-"""The counters page of a log, for the tests' scripts: the one place beside log_format.h that says where what lies in it."""
+"""The counters page of a log, for the tests' scripts. Only this file and log_format.h know its layout."""
 import struct
 
 MAGIC = 0x31474F4C4B505047
 FIRST_DEVICE_KIND, MAX_DEVICES = 16, 24
-FIRST_KINDS, DEVICE_KINDS = 8, 16  # whose gauges stand beside their device's total; all
+FIRST_KINDS, DEVICE_KINDS = 8, 16  # kinds whose gauges follow their device's total; all kinds
 COUNTS = ("quality", "dropped_events", "reentrant_calls", "truncated_stacks", "early_calls", "unmatched_frees", "device_events",
           "verified_stacks", "wrong_stacks", "file_bytes", "heap_alloc_count", "heap_free_count")
 GAUGES = ("heap", "pinned", "registered", "managed")
@@ -11,7 +11,7 @@ GAUGE = struct.Struct("<QQ")  # live, peak
 
 
 def read(path):
-    """All of it by name. devices: for each total, and kinds by their number."""
+    """The whole page by name. devices: for each device its total, and its kinds by number."""
     with open(path, "rb") as file:
         data = file.read(4 * 4096)
     magic, _, _, _, begin, end = struct.unpack_from("<QIIQQQ", data)
@@ -40,7 +40,7 @@ def read(path):
 
 
 def set_file_bytes(path, size):
-    """As if the log's last chunk ended there."""
+    """Sets the page's file_bytes, as if the log's last chunk ended there."""
     with open(path, "r+b") as file:
         (begin,) = struct.unpack_from("<Q", file.read(32), 24)
         file.seek(begin + 8 * COUNTS.index("file_bytes"))

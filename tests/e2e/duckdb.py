@@ -10,7 +10,7 @@ VERSION = "1.5.6-r.1"
 
 
 def library(work):
-    """The path of libduckdb.so; None if it cannot be had."""
+    """The path of libduckdb.so; None if it cannot be fetched."""
     return npm_library(work, "@duckdb/node-bindings-linux-x64", VERSION, "libduckdb.so")
 
 

@@ -7,7 +7,7 @@ from common import Skipped
 
 
 class Hosts:
-    """As a context. Everything that is started in a host ends before it."""
+    """The machines, as a context. Everything that was started on a machine must end before the context."""
 
     def __init__(self, names):
         self.tag = f"gp{os.getpid()}"
@@ -39,7 +39,7 @@ class Hosts:
         return f"{self.tag}-{name}"
 
     def within(self, name):
-        """What stands before a command that runs there."""
+        """The words in front of a command that run it on this machine."""
         return ["ip", "netns", "exec", self.space(name), "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name]
 
     def cut(self, name, off=True):

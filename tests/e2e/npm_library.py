@@ -1,4 +1,4 @@
-"""What npm has, each fetched once."""
+"""Libraries and packages from npm, each fetched once."""
 import glob
 import os
 import shutil
@@ -7,7 +7,7 @@ import tempfile
 
 
 def npm_library(work, package, version, library):
-    """The path of `library` (libduckdb.so), which lies at the top of the package; None if it cannot be had."""
+    """The path of `library` (such as libduckdb.so), which is at the top of the package; None if it cannot be fetched."""
     place = os.path.join(work, f"{os.path.splitext(library)[0].removeprefix('lib')}-{version}")
     found = os.path.join(place, library)
     if os.path.exists(found):
@@ -26,7 +26,7 @@ def npm_library(work, package, version, library):
 
 
 def npm_modules(work, package, version):
-    """A folder whose node_modules has the package and what it needs; None if they cannot be had. Nothing of theirs is run."""
+    """A folder whose node_modules has the package and its dependencies; None if they cannot be fetched. None of their scripts is run."""
     place = os.path.join(work, f"{package.strip('@').replace('/', '-')}-{version}")
     if os.path.isdir(place):
         return place

@@ -8,7 +8,7 @@ import tempfile
 from common import LIBRARY
 
 with open(LIBRARY, "rb") as elf:
-    BINARIES = "linux/arm64" if elf.read(20)[18:] == b"\xb7\0" else "linux/x64"  # of the kind that is tested
+    BINARIES = "linux/arm64" if elf.read(20)[18:] == b"\xb7\0" else "linux/x64"  # for the processor that is tested
 
 
 def fetch(version, work):
@@ -33,5 +33,5 @@ def fetch(version, work):
 
 
 def library(place):
-    """Its libonnxruntime, under whichever name this release has it."""
+    """The package's libonnxruntime. Its name differs between releases."""
     return glob.glob(os.path.join(place, f"node_modules/onnxruntime-node/bin/napi-v*/{BINARIES}/libonnxruntime.so.1*"))[0]

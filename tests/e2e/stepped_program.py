@@ -4,8 +4,8 @@ import sys
 
 from common import Program, environment, expect
 
-# A step for each line that it reads: "N" allocates N MiB of GPU 0, "free" gives the last one back, "host N" N MiB of the heap, "touch N" likewise and writes there,
-# "loop N" allocates and frees N times 64 bytes of the heap.
+# It does a step for each line that it reads: "N" allocates N MiB of GPU 0, "free" frees the last of these blocks, "host N" allocates
+# N MiB of the heap, "touch N" does the same and writes to them, "loop N" allocates and frees 64 bytes of the heap, N times.
 CLIENT = """
 import ctypes, sys
 cuda, libc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""A program with one thread: when large blocks came and went, though little else happens."""
+"""The times of large blocks' allocations and frees are right in a program with one thread, though few other events happen."""
 import os
 import subprocess
 import tempfile
@@ -28,7 +28,7 @@ int main() {
 
 
 def times(log):
-    """Of the allocations and frees of large blocks, in seconds: by the block's MiB; a free has 0 less it."""
+    """Seconds of the allocations and frees of large blocks, by the block's MiB. A free has the negative number."""
     sizes, found = {}, {}
     for line in subprocess.run([GPUPEAK, "dump", log], capture_output=True, text=True, check=True).stdout.splitlines():
         words = line.split()
