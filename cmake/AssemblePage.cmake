@@ -1,4 +1,4 @@
-# Puts the bundled style and script into the page. Run by the build: -DSOURCE= -DBUNDLE= -DPAGE=
+# Puts the bundled style and script into the page. The build runs it with -DSOURCE= -DBUNDLE= -DPAGE=
 file(READ ${SOURCE} page)
 file(READ ${BUNDLE}/page.css style)
 file(READ ${BUNDLE}/page.js script)

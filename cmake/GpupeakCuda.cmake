@@ -1,5 +1,5 @@
-# gpupeak_cuda_headers: cuda.h and cudaTypedefs.h of a CUDA toolkit, 11.8 to 13.x. Headers only: neither
-# a GPU nor libcuda is needed to build.
+# gpupeak_cuda_headers: cuda.h and cudaTypedefs.h of a CUDA toolkit, 11.8 to 13.x. Only headers are used: a build
+# needs neither a GPU nor libcuda.
 set(GPUPEAK_OLDEST_CUDA 11080)
 set(GPUPEAK_CUDA_INCLUDE_DIR "" CACHE PATH "A CUDA toolkit's include folder (holds cuda.h and cudaTypedefs.h)")
 if(NOT GPUPEAK_CUDA_INCLUDE_DIR)

@@ -1,5 +1,5 @@
-# What the collector, the command and the tests are built on. All missing packages are named at once.
-if(GPUPEAK_STATIC)  # GpupeakStatic.cmake has them
+# The libraries that the collector, the command and the tests need. All missing packages are named in one message.
+if(GPUPEAK_STATIC)  # GpupeakStatic.cmake finds them
   set(fmt_FOUND ON)
   set(spdlog_FOUND ON)
 else()
@@ -19,7 +19,7 @@ find_library(GPUPEAK_LIBELF elf)
 find_path(GPUPEAK_LZMA_INCLUDE lzma.h)
 find_library(GPUPEAK_LZMA lzma)
 find_path(GPUPEAK_ZSTD_INCLUDE zstd.h)
-find_library(GPUPEAK_ZSTD NAMES libzstd.a zstd)  # static where there is one: the command moves between machines
+find_library(GPUPEAK_ZSTD NAMES libzstd.a zstd)  # static if there is one: the command is copied between machines
 find_path(GPUPEAK_LIBMD_INCLUDE sha2.h)
 find_library(GPUPEAK_LIBMD NAMES libmd.a md)
 find_path(GPUPEAK_UTF8PROC_INCLUDE utf8proc.h)
@@ -96,7 +96,7 @@ target_include_directories(gpupeak_utf8proc SYSTEM INTERFACE ${GPUPEAK_UTF8PROC_
 target_link_libraries(gpupeak_utf8proc INTERFACE ${GPUPEAK_UTF8PROC})
 add_library(gpupeak_tomlplusplus INTERFACE)
 target_include_directories(gpupeak_tomlplusplus SYSTEM INTERFACE ${GPUPEAK_TOMLPLUSPLUS_INCLUDE})
-# Not needed: the live screen of `top` is left out without it. Static where it can be: the command moves between machines.
+# Optional: without it the live screen of `top` is left out. Static if possible: the command is copied between machines.
 find_path(GPUPEAK_NCURSES_INCLUDE NAMES curses.h PATH_SUFFIXES ncursesw)
 find_library(GPUPEAK_NCURSES NAMES libncursesw.a ncursesw)
 find_library(GPUPEAK_TINFO NAMES libtinfo.a tinfo)
@@ -107,13 +107,13 @@ if(GPUPEAK_NCURSES_INCLUDE AND GPUPEAK_NCURSES AND GPUPEAK_TINFO)
   target_include_directories(gpupeak_ncurses SYSTEM INTERFACE ${GPUPEAK_NCURSES_INCLUDE})
   target_link_libraries(gpupeak_ncurses INTERFACE ${GPUPEAK_NCURSES} ${GPUPEAK_TINFO})
 endif()
-# Not needed: `serve` (a program of its own) is left out without it. Distributions have it as shared libraries alone, so a static
-# build goes without.
+# Optional: without it `serve` (a program of its own) is left out. Distributions have only shared libraries of it, so a static
+# build does not use it.
 find_path(GPUPEAK_PROMETHEUS_INCLUDE prometheus/exposer.h)
 find_library(GPUPEAK_PROMETHEUS_CORE prometheus-cpp-core)
 find_library(GPUPEAK_PROMETHEUS_PULL prometheus-cpp-pull)
 find_path(GPUPEAK_CIVETWEB_INCLUDE CivetServer.h)
-find_library(GPUPEAK_CIVETWEB civetweb)  # its HTTP server, which answers / as well
+find_library(GPUPEAK_CIVETWEB civetweb)  # the HTTP server of prometheus-cpp, which also answers / for us
 find_library(GPUPEAK_CIVETWEB_CPP civetweb-cpp)
 set(GPUPEAK_HAS_PROMETHEUS OFF)
 if(GPUPEAK_PROMETHEUS_INCLUDE AND GPUPEAK_PROMETHEUS_CORE AND GPUPEAK_PROMETHEUS_PULL AND GPUPEAK_CIVETWEB_INCLUDE AND GPUPEAK_CIVETWEB AND
@@ -124,14 +124,14 @@ if(GPUPEAK_PROMETHEUS_INCLUDE AND GPUPEAK_PROMETHEUS_CORE AND GPUPEAK_PROMETHEUS
   target_link_libraries(gpupeak_prometheus INTERFACE ${GPUPEAK_PROMETHEUS_PULL} ${GPUPEAK_PROMETHEUS_CORE} ${GPUPEAK_CIVETWEB_CPP}
                         ${GPUPEAK_CIVETWEB})
 endif()
-# Not needed: `serve --otlp` is left out without it.
+# Optional: without it `serve --otlp` is left out.
 find_package(CURL QUIET)
 set(GPUPEAK_HAS_CURL OFF)
 if(GPUPEAK_HAS_PROMETHEUS AND TARGET CURL::libcurl)
   set(GPUPEAK_HAS_CURL ON)
 endif()
-# Not needed: names of Rust stay mangled without it. Before the middle of 2022 its recursion had no bound, and a damaged log could
-# overflow the stack: such a one is not used, which is told by what the header has since then. There is no shared one.
+# Optional: without it names of Rust stay mangled. Before the middle of 2022 its recursion had no bound, so that a damaged log could
+# overflow the stack. Such an old libiberty is not used: its header lacks DEMANGLE_COMPONENT_MODULE_INIT. There is no shared libiberty.
 find_path(GPUPEAK_LIBIBERTY_INCLUDE demangle.h PATH_SUFFIXES libiberty)
 find_library(GPUPEAK_LIBIBERTY libiberty.a)
 set(GPUPEAK_HAS_LIBIBERTY OFF)

@@ -1,5 +1,5 @@
-# gpupeak_page(TARGET): builds the page of `report --html` from collector/page and the npm packages that
-# tools/bootstrap.sh fetches, as one file, and embeds it. Without them all else is built.
+# gpupeak_page(TARGET): builds the page of `report --html` as one file, from collector/page and the npm packages that
+# tools/bootstrap.sh fetches, and embeds it. Without these packages everything else is built.
 set(GPUPEAK_PAGE_MODULES ${PROJECT_SOURCE_DIR}/build/page/node_modules CACHE PATH
     "npm packages that the page is made of (collector/page/package.json names them)")
 set(GPUPEAK_PAGE_SOURCE ${PROJECT_SOURCE_DIR}/collector/page)
@@ -24,7 +24,7 @@ function(gpupeak_page target)
   set_source_files_properties(write/page_template.cc PROPERTIES
     COMPILE_DEFINITIONS GPUPEAK_PAGE_FILE="${page}" OBJECT_DEPENDS ${page})
   target_sources(${target} PRIVATE ${page})
-  # Their licences ask to be passed on.
+  # The packages' licences require that they are passed on.
   file(GLOB licences ${GPUPEAK_PAGE_MODULES}/uplot/LICENSE ${GPUPEAK_PAGE_MODULES}/d3-*/LICENSE
        ${GPUPEAK_PAGE_MODULES}/internmap/LICENSE)
   foreach(licence IN LISTS licences)

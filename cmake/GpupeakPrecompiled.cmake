@@ -1,5 +1,5 @@
-# Under the sanitizers' presets the collector and its tests are built with precompiled headers, in about half the time.
-# Everywhere else each file is compiled with its own includes, and fails if it lacks one.
+# With the sanitizers' presets the collector and its tests are built with precompiled headers, in about half the time.
+# In all other builds each file is compiled with its own includes, and fails if it lacks one.
 option(GPUPEAK_PRECOMPILE "Precompile the headers that most files include" OFF)
 if(NOT GPUPEAK_PRECOMPILE)
   return()
@@ -16,7 +16,7 @@ get_property(gpupeak_rooms DIRECTORY collector PROPERTY BUILDSYSTEM_TARGETS)
 foreach(room IN LISTS gpupeak_rooms)
   get_target_property(type ${room} TYPE)
   if(type STREQUAL STATIC_LIBRARY)
-    target_link_libraries(${room} PRIVATE fmt::fmt)  # its definitions are part of what was precompiled
+    target_link_libraries(${room} PRIVATE fmt::fmt)  # the headers were precompiled with its definitions
     target_precompile_headers(${room} REUSE_FROM gpupeak_precompiled)
   endif()
 endforeach()

@@ -1,5 +1,5 @@
-# gpupeak_options: warnings for all our targets. gpupeak_sanitize: what the asan and tsan presets add to
-# everything but the preload, which must not depend on a sanitizer's run-time library.
+# gpupeak_options: warnings for all our targets. gpupeak_sanitize: the options that the asan and tsan presets add, for all
+# targets but the preload, which must not depend on a sanitizer's run-time library.
 option(GPUPEAK_WERROR "Warnings are errors" OFF)
 set(GPUPEAK_SANITIZE "" CACHE STRING "Sanitizers for all but the preload, as -fsanitize= takes them")
 add_library(gpupeak_options INTERFACE)

@@ -1,6 +1,6 @@
 # Builds for aarch64 on another machine: cmake --toolchain cmake/aarch64.cmake [-DGPUPEAK_AARCH64_ROOT=FOLDER] …
-# The folder has what a machine of that kind has in /; tests/package/aarch64.sh makes one. Without it there is what comes with
-# the compiler: the C and C++ libraries, for what is loaded into programs. Tests run by qemu-user.
+# The folder has the files that such a machine has in /; tests/package/aarch64.sh makes one. Without it only the compiler's own C
+# and C++ libraries are there: enough for the libraries that are loaded into programs. Tests run with qemu-user.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)

@@ -8,7 +8,7 @@ add_executable(gpupeak_unit_tests
 if(GPUPEAK_HAS_LIBIBERTY)
   target_sources(gpupeak_unit_tests PRIVATE test_rust_names.cc)
 endif()
-# To optimize them takes longer than they do; g++ warns of designated initializers, of which the rest is meant to be empty.
+# Optimizing the tests takes longer than running them. g++ warns of designated initializers that leave members out, which we do on purpose.
 target_compile_options(gpupeak_unit_tests PRIVATE -O0 -g1 -Wno-missing-field-initializers)
 target_compile_definitions(gpupeak_unit_tests PRIVATE
   GPUPEAK_GOLDEN_FOLDER="${CMAKE_CURRENT_SOURCE_DIR}/../golden")
