@@ -1,5 +1,5 @@
-// Finds the verb that a command line asks for. Common ways to leave the verb out are understood, as
-// in `gpupeak LOG`. Other errors are answered with what was most likely meant.
+// Finds the verb that a command line asks for. Common other spellings are understood, such as
+// `gpupeak LOG` and `gpupeak help VERB`. Errors are answered with what was most likely meant.
 #pragma once
 
 #include <optional>

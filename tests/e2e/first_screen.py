@@ -1,4 +1,4 @@
-"""The lines that a run ends with: complete, from what the device's own records say, however much the host has done.
+"""The lines that a run ends with are complete, from the device's records alone, however much the host has done.
 
 usage: first_screen.py LIBGPUPEAK GPUPEAK MALLOCS_THEN_DEVICE FOLDER_OF_THE_DRIVER MUCH SLOW_OPEN USE_GPU MANY_PROCESSORS CASE
 """
@@ -33,12 +33,12 @@ def run(folder, *command, code=0, prepare=None, **more):
 
 
 def screen(said):
-    """Without the line that says what takes a while: on a busy machine that may be anything."""
+    """The text without the line that says what takes long, since that differs on a busy machine."""
     return "".join(line for line in said.splitlines(keepends=True) if not line.startswith("gpupeak: reading "))
 
 
 def expect_whole_story(said, mallocs):
-    """Of MALLOCS_THEN_DEVICE: what failed, the peak, who held it, in which phase, the driver's figure; and how little was read for it."""
+    """The screen of MALLOCS_THEN_DEVICE names what failed, the peak, its holder and phase, and the driver's figure; few records were read."""
     for part in ("OUT OF MEMORY on GPU 0", "200 GiB asked", "why: ", "peak 36.0 MiB of", "in training", "100.0 %  ", "build_model",
                  "nvidia-smi shows", "Peak device memory (GPU 0): 37748736 bytes\n", "host heap in usable bytes"):
         expect(part in said, f"'{part}' is missing: {said}")
@@ -46,7 +46,7 @@ def expect_whole_story(said, mallocs):
     done = WORK.search(said)
     expect(done, f"no word of the work: {said}")
     records, names, files, scans = map(int, done.groups())
-    # Ten calls, their readings, mappings, the phases and samples of resident memory: no malloc.
+    # The records are ten calls, their readings, mappings, the phases and samples of resident memory; no malloc.
     expect(10 <= records < mallocs // 1000, f"{records} records were decoded for ten calls of the driver")
     expect(1 <= names < 60 and files < 12, f"{names} addresses were looked up in {files} files")
     expect(scans == 0, f"{scans} files were read whole")
@@ -61,8 +61,8 @@ def expect_same_events(said, whole):
 
 
 def case_device_first():
-    """Millions of mallocs do not keep the device's story waiting: by `run`, by the library alone, of a log on the disk, and with an empty cache as
-    with a warm one."""
+    """Millions of mallocs do not delay the screen about the device: with `run`, with the library alone, for a log on the disk, and with an empty
+    and a warm cache."""
     mallocs = 4_000_000
     with tempfile.TemporaryDirectory() as folder:
         cold = dict(XDG_CACHE_HOME=os.path.join(folder, "none"), GPUPEAK_WORK="1", LD_LIBRARY_PATH=DRIVER, GPUPEAK_HOST="full")
@@ -91,7 +91,7 @@ def case_device_first():
 
 
 def case_sampled():
-    """What is said of how much happened does not depend on what was recorded of it, nor on what is read."""
+    """The counts of what happened do not depend on how much of it was recorded, nor on how much is read."""
     with tempfile.TemporaryDirectory() as folder:
         log = run(folder, PROGRAM, "400", code=7, LD_LIBRARY_PATH=DRIVER, GPUPEAK_HOST="sampled")
         whole = report(log)
@@ -100,7 +100,7 @@ def case_sampled():
 
 
 def case_waits():
-    """Where symbols are slow to read, a line says once what is being read, also in a pipe; then comes the same screen."""
+    """If symbols are slow to read, a line says once what is being read, also in a pipe. Then the same screen follows."""
     with tempfile.TemporaryDirectory() as folder:
         log = run(folder, PROGRAM, "1", code=7, LD_LIBRARY_PATH=DRIVER)
         at_once = text("report", "--short", log)
@@ -111,7 +111,7 @@ def case_waits():
 
 
 def case_died():
-    """Who reads the names may die of them: `run` ends as the program did, and tells all but the names."""
+    """The process that reads names may die of them: `run` still ends as the program did, and tells everything but the names."""
     with tempfile.TemporaryDirectory() as folder:
         said = text("run", "-o", os.path.join(folder, "x.gplog"), "--", MUCH, code=9, LD_PRELOAD=SLOW_OPEN,
                     SLOW_FILE=os.path.basename(MUCH), OPEN_KILLS="1")
@@ -119,7 +119,7 @@ def case_died():
 
 
 def case_other_files():
-    """The folder of the log may be full of other files: none is opened that cannot be a log of the run."""
+    """The folder of the log may be full of other files: a file that cannot be a log of the run is not opened."""
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "photo"), "w") as file:
             file.write("of a cat")
@@ -130,14 +130,14 @@ def case_other_files():
 
 
 def counted(log, why=COUNTED):
-    """The screen of a log that kills whoever reads it."""
+    """The screen of a log that kills any process that reads it."""
     said = text("report", "--short", log, LD_PRELOAD=SLOW_OPEN, SLOW_FILE=os.path.basename(log), OPEN_KILLS="child")
     expect(why in said, f"it was read: {said}")
     return said
 
 
 def case_counted():
-    """Where the log cannot be read, what is counted is what is replayed; what was lost, and that there is no end, is said first."""
+    """If the log cannot be read, the screen has the counters, which equal the replay; losses and a missing end are said first."""
     with tempfile.TemporaryDirectory() as folder:
         log = run(folder, PROGRAM, "20", code=7, LD_LIBRARY_PATH=DRIVER, GPUPEAK_HOST="full")
         summary = report(log)
@@ -175,13 +175,13 @@ def ended(process):
 
 
 def same(said):
-    """What does not differ from run to run: no clock's readings, and not when the driver was asked."""
+    """The lines that are the same in each run: without times, and without the readings of the driver."""
     lines = [line for line in said.splitlines() if not any(word in line for word in ("work:", "reading ", "█", "nvidia-smi", "RSS"))]
     return [re.sub(r"[+]?[0-9.]+ ?(ms|s|us|MiB|KiB|%)|pid \d+|\w+\.gplog|\d+ (bytes|host events|events)", "N", line) for line in lines]
 
 
 def ahead_of(run):
-    """The process that reads names beside the program, which is there when the program's own is no more the command."""
+    """The process that reads names beside the program. It exists once the other child of `run` has become the program."""
     for _ in range(1000):
         children = {}
         for entry in filter(str.isdigit, os.listdir("/proc")):
@@ -197,11 +197,11 @@ def ahead_of(run):
 
 
 def case_ahead():
-    """Where processors are to spare the names are known when the program ends, and the screen is the same, also without who has read them."""
+    """If there are processors to spare, the names are known when the program ends. The screen is the same, also if the process that read them died."""
     with tempfile.TemporaryDirectory() as folder:
         alone = ended(start_with_ahead(folder, "alone.gplog", 10))
         expect(int(WORK.search(alone)[3]) > 0, f"without it no file is read: {alone}")
-        # What reads ahead has a processor only where nobody else wants it: on a busy machine it comes late, or not at all.
+        # The process that reads ahead gets a processor only if nobody else wants it: on a busy machine late, or not at all.
         for milliseconds in (1000, 3000, 9000):
             said = ended(start_with_ahead(folder, "x.gplog", milliseconds, LD_PRELOAD=MANY_PROCESSORS))
             expect(same(said) == same(alone), f"another screen:\n{said}\n{alone}")
@@ -215,7 +215,7 @@ def case_ahead():
         said = ended(killed)
         expect(same(said) == same(alone), f"another screen:\n{said}\n{alone}")
 
-        # A symbol file that kills who reads it: as without, the names are missing.
+        # A symbol file kills the process that reads it: then the names are missing.
         dies = start_with_ahead(folder, "dies.gplog", 1000, LD_PRELOAD=f"{MANY_PROCESSORS}:{SLOW_OPEN}", SLOW_FILE=os.path.basename(USE_GPU), OPEN_KILLS="1")
         out, said = dies.communicate(timeout=100)
         expect(dies.returncode == 7 and "peak 3.00 MiB" in said and COUNTED not in said, f"{dies.returncode}: {out}{said}")

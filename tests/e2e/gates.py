@@ -1,4 +1,4 @@
-"""diff and check on runs whose memory is known: what grew is named, and each exit code is the promised one."""
+"""diff and check on runs whose memory is known: they name what grew, and each exit code is as promised."""
 import json
 import os
 import re
@@ -21,8 +21,8 @@ def gpupeak(*arguments, code=0, **env):
 
 
 def record(folder, name, mebibytes, host="full", **env):
-    """Without random hashes, and arenas of Python's whose map depends on where they lie: else its own memory differs from run to
-    run by 128 KiB. And without a sample."""
+    """A run without random hashes and without Python's own arenas, whose map depends on their addresses: with these Python's memory would
+    differ from run to run by 128 KiB. Nothing is sampled."""
     log = os.path.join(folder, name)
     gpupeak("run", "-q", "--host", host, "-o", log, "--", "/usr/bin/python3", "-c", f"x = bytearray({mebibytes * MIB})",
             PYTHONHASHSEED="0", PYTHONMALLOC="malloc", **env)
@@ -32,7 +32,7 @@ def record(folder, name, mebibytes, host="full", **env):
 def what_grew(small, large):
     diff = json.loads(gpupeak("diff", "--json", small, large)[0])
     host = next(peak for peak in diff["peaks"] if peak["scope"] == "host")
-    other = 64 << 10  # of Python's own, whose tables are ordered by addresses
+    other = 64 << 10  # Python's own memory differs: its tables are ordered by addresses
     expect(abs(host["change_bytes"] - 50 * MIB) < other, f"the host's peak changed by {host['change_bytes']}")
     expect(sum(site["change_bytes"] for site in host["sites"]) == host["change_bytes"], "sites do not add up")
     largest = host["sites"][0]
@@ -55,7 +55,7 @@ def exit_codes(folder, small, large, peak):
     gpupeak("check", os.path.join(folder, "none.gplog"), limit, code=3)
     gpupeak("check", small, "--baseline", "/dev/null", "--max-increase", "host.peak_bytes=1%", code=3)
     sampled = record(folder, "sampled.gplog", 10, "sampled")
-    gpupeak("check", "--strict", "--max", "host.peak_bytes=1TiB", sampled)  # by design: an estimate has its error beside it
+    gpupeak("check", "--strict", "--max", "host.peak_bytes=1TiB", sampled)  # passes by design: an estimate has its error beside it
     counters = record(folder, "counters.gplog", 10, "counters")
     gpupeak("check", "--strict", "--max", "device.peak_bytes=1TiB", "--allow-no-device", counters, code=4)
     off = record(folder, "off.gplog", 10, "off")
@@ -108,7 +108,7 @@ def metrics(folder, small, large):
 
 
 def special_files(folder, small):
-    """What is no file is written to, not replaced by one."""
+    """A pipe or a device is written to, and not replaced by a file."""
     pipe = os.path.join(folder, "pipe")
     os.mkfifo(pipe)
     reader = subprocess.Popen(["timeout", "10", "cat", pipe], stdout=subprocess.PIPE)
@@ -118,7 +118,7 @@ def special_files(folder, small):
 
 
 def merged(folder):
-    """Two children hold 40 MiB each at once, a third 50 MiB when they are gone."""
+    """Two children hold 40 MiB each at the same time, a third holds 50 MiB after their end."""
     child = "import time; x = bytearray({}); time.sleep({})"
     script = f"p() {{ /usr/bin/python3 -c \"$1\" & }}; p '{child.format(40 * MIB, 1.5)}'; p '{child.format(40 * MIB, 1.5)}'; wait; " \
              f"/usr/bin/python3 -c '{child.format(50 * MIB, 0)}'; true"

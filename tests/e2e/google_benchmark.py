@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Google Benchmark's memory figures by gpupeak's counters.
+"""Google Benchmark's memory figures come from gpupeak's counters.
 
 usage: google_benchmark.py LIBGPUPEAK GPUPEAK PROGRAM
 """
@@ -23,7 +23,7 @@ def main():
         phases = {phase["name"]: phase for phase in report(logs(folder)[0])["phases"]}
         for bytes_used in (1 << 20, 8 << 20):
             row = rows[f"BM_Fill/{bytes_used}"]
-            # Usable bytes: malloc rounds up; Google Benchmark's own few hundred bytes beside it.
+            # The figure is in usable bytes, which malloc rounds up, and includes a few hundred bytes of Google Benchmark.
             expect(bytes_used <= row["max_bytes_used"] < bytes_used + 65536, f"{row}")
             expect(row["allocs_per_iter"] >= 1, f"{row}")
             expect(phases[f"BM_Fill/{bytes_used}"]["metrics"]["host.peak_bytes"] >= bytes_used, "phase")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Files and clients that would make the command wait, end, or say nothing more.
+"""Files and clients that try to make the command wait, end, or stop answering.
 
 usage: hostile_files.py LIBGPUPEAK GPUPEAK pipes|debug_files|labels|half_questions|cut
 """
@@ -14,7 +14,7 @@ import tempfile
 from common import GPUPEAK, Skipped, environment, expect, run_checks
 
 CASE = sys.argv[3]
-WAIT = 60  # for what would otherwise never come
+WAIT = 60  # seconds for an answer that would otherwise never come
 
 
 def record(folder, name="a.gplog", command=("/bin/sh", "-c", ":")):
@@ -32,7 +32,7 @@ def gpupeak(*arguments):
 
 
 def case_pipes(folder):
-    """A FIFO, or a device without end, wherever a file is read."""
+    """A FIFO, or a device without end, in each place in which a file is read."""
     log = record(folder)
     pipe = os.path.join(folder, "pipe.gplog")
     os.mkfifo(pipe)
@@ -53,7 +53,7 @@ def case_pipes(folder):
 
 
 def case_debug_files(folder):
-    """What a library's debug information names is a FIFO: its link, the file in common, a .dwo."""
+    """Each file that a library's debug information names is a FIFO: its link, the common file, a .dwo."""
     tools = [shutil.which(tool) for tool in ("gcc", "objcopy")]
     if not all(tools):
         raise Skipped("needs gcc and objcopy")
@@ -112,7 +112,7 @@ class Serving:
 
 
 def case_half_questions(folder):
-    """Who begins to ask and says no more, or a little at a time, keeps nobody else from an answer."""
+    """A client that sends only the begin of a request, or a little at a time, keeps no other client from an answer."""
     record(folder)
     serving = Serving(folder)
     halves = [serving.connect(b"GET ") for _ in range(8)]
@@ -120,7 +120,7 @@ def case_half_questions(folder):
     for _ in range(3):
         for connection in slow:
             connection.sendall(b"X: a\r\n")
-        # The others are not waited for: they are still there when the answer has come.
+        # Nobody waited for the slow clients: they are still connected when the answer has come.
         expect(b"gpupeak_" in serving.ask(), "no answer beside half questions")
     for connection in halves:
         connection.settimeout(0)
@@ -133,21 +133,21 @@ def case_half_questions(folder):
 
 
 def case_labels(folder):
-    """Names that are no UTF-8, or turn the text around: all that is told is still to be read, and each sample once."""
+    """Names that are no UTF-8, or that turn the direction of text: the answer can still be read, and has each sample once."""
     log = record(folder)
     for name in (b"\xff\xfe.gplog", "a\u202eb.gplog".encode(), b"x\n.gplog", b"\xff.gplog", b"\\xff.gplog"):
         shutil.copy(log.encode(), os.path.join(folder.encode(), name))
     out = subprocess.run([GPUPEAK, "serve", "--textfile", "-", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if out.returncode != 0 and b"without" in out.stderr:
         raise Skipped("no serve here")
-    text = out.stdout.decode("utf-8")  # throws for what is none
+    text = out.stdout.decode("utf-8")  # throws if it is no UTF-8
     samples = [line.rsplit(" ", 1)[0] for line in text.splitlines() if line and not line.startswith("#")]
     expect(len(samples) == len(set(samples)), "a sample is told twice")
     expect("a.gplog" in text and "\u202e" not in text and "\\\\xff\\\\xfe.gplog" in text, text[:1000])
 
 
 def case_cut(folder):
-    """Logs, packed and not, that somebody cuts while they are served."""
+    """Logs, packed and plain, that are cut while they are served."""
     log = record(folder)
     subprocess.run([GPUPEAK, "compress", log, "-o", os.path.join(folder, "b.gpz")], stderr=subprocess.DEVNULL, check=False)
     serving = Serving(folder)

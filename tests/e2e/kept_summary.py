@@ -1,4 +1,4 @@
-"""The summary of a large log is kept: the next report of it is there at once, says the same, and is made anew as soon as names can be others.
+"""The summary of a large log is kept: the next report comes at once and says the same. It is made anew if names may have changed.
 
 usage: kept_summary.py LIBGPUPEAK GPUPEAK MUCH MANY_PROCESSORS CASE
 """
@@ -39,7 +39,7 @@ class Place:
         return self.report(*options, cache="/proc/no such folder")
 
     def kept(self):
-        """File -> when it was last used, written or read."""
+        """Kept files, each with the time of its last use (a read or a write)."""
         folder = os.path.join(self.cache, "gpupeak", "summaries")
         names = os.listdir(folder) if os.path.isdir(folder) else []
         return {name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in names}
@@ -80,7 +80,7 @@ def begin_beside(place, end, **variables):
 
 
 def read_all(source):
-    """Until nobody writes any more."""
+    """Reads until nobody writes any more."""
     said = b""
     try:
         while piece := os.read(source, 4096):
@@ -92,7 +92,7 @@ def read_all(source):
 
 
 def case_beside():
-    """Where processors are idle while the log is compressed, it is made meanwhile: who asks for it afterwards, a person or a script, need not wait."""
+    """If processors are idle while the log is compressed, the summary is made meanwhile. Afterwards neither a person nor a script has to wait for it."""
     for ends in (pty.openpty, os.pipe):
         with tempfile.TemporaryDirectory() as folder:
             place = Place(folder)
@@ -110,7 +110,7 @@ def case_beside():
 
 
 def processes_of(folder):
-    """Those whose command names the folder."""
+    """Processes whose command line names the folder."""
     found = []
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -118,12 +118,12 @@ def processes_of(folder):
                 if folder.encode() in file.read():
                     found.append(int(process))
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
     return found
 
 
 def case_killed():
-    """Whoever kills `run` meanwhile leaves no process behind."""
+    """If `run` is killed meanwhile, no process stays behind."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(folder)
         terminal, end = pty.openpty()

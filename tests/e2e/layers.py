@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The example with layers on the simulated driver: its two views, its CSV and its phases are what it says itself.
+"""The example with layers on the simulated driver: its two views, its CSV and its phases equal the figures that it prints.
 
 usage: layers.py LIBGPUPEAK GPUPEAK LAYERS DRIVER_FOLDER
 """
@@ -61,7 +61,7 @@ def main():
         untagged = json.loads(gpupeak("tags", "--json", "--rules", "none", log))
         expect([t["name"] for t in untagged["tags"]] == ["Others"], f"without rules: {untagged['tags']}")
 
-        # The same by the options alone, and the steps as phases of a rule.
+        # The same with options in place of the rule file, and the steps as phases of a rule.
         asked = json.loads(gpupeak("tags", "--json", "--rules", "none", "--tag", "W=layers!layers::allocate_w*", log))
         found = {t["name"]: t["bytes"] for t in asked["tags"]}
         expect(found["W"] == truth["tag"]["Weights"] + truth["tag"]["Workspace"], f"one rule: {found}")

@@ -1,5 +1,5 @@
-"""Lines and names are those of the source: programs built in many ways, each block against the program's own book of where it was asked for, each
-frame against addr2line's and llvm-symbolizer's answer. Prints how many were compared.
+"""Lines and names are those of the source, for programs built in many ways. Each block is compared with the program's own account of where it was
+asked for, each frame with the answers of addr2line and llvm-symbolizer. Prints how many were compared.
 
 usage: lines.py LIBGPUPEAK GPUPEAK SOURCES CASE
 """
@@ -37,7 +37,7 @@ def run(*command, **options):
 
 
 def build(folder, name, compiler, flags):
-    """None: this compiler cannot."""
+    """Builds a program; None: this compiler cannot."""
     program = os.path.join(folder, name)
     sources = [os.path.join(SOURCES, file) for file in ("program.cc", "other.cc")]
     done = subprocess.run([compiler, *flags.split(), "-Wl,--build-id=sha1", "-fno-optimize-sibling-calls", "-o", program, *sources], cwd=folder,
@@ -48,7 +48,7 @@ def build(folder, name, compiler, flags):
     way = name.split("_", 1)[1]
     linked = way.endswith("debug_link")
     if way in ("zstd", "zstd_debug_link", "dwz", "mini"):
-        shutil.copy(program, program + ".whole")  # for the tools that are asked, which do not read these forms
+        shutil.copy(program, program + ".whole")  # for the other tools, which do not read these forms
     if linked:
         run("objcopy", "--only-keep-debug", program, program + ".debug")
         run("strip", program)
@@ -70,7 +70,7 @@ def build(folder, name, compiler, flags):
 
 
 def keep_mini(program):
-    """As Fedora does it: all that is left is a table of functions in a section, packed by xz."""
+    """Strips as Fedora does: only a table of functions is left, in a section that is packed by xz."""
     dynamic = set(run("nm", "-D", "--format=posix", "--defined-only", program).split("\n"))
     functions = {line.split()[0] for line in run("nm", "--format=posix", "--defined-only", program).splitlines() if line.split()[1] in "tT"}
     keep, table = program + ".keep", program + ".table"
@@ -86,7 +86,7 @@ def keep_mini(program):
 
 
 def check_mini(folder, name, program):
-    """Functions alone, each the one that the whole program has there; nothing is said to have no names."""
+    """The report has functions without lines, each the same as in the whole program. No module is said to have no names."""
     log = os.path.join(folder, name + ".gplog")
     record(log, program, GPUPEAK_HOST="full")
     summary = json.loads(run(GPUPEAK, "report", "--json", "--top", "1000", log))
@@ -101,7 +101,7 @@ def check_mini(folder, name, program):
 
 
 def base(name):
-    """The function's own name: tools differ in whether they know its scope and parameters."""
+    """The function's name without scope and parameters, which not all tools know."""
     name = re.sub(r"\(anonymous namespace\)::", "", name)
     lambdas = re.findall(r"\{lambda\([^{}]*\)#\d+\}|\$_\d+|'lambda\d*'", name)
     if lambdas and "operator()" in name:

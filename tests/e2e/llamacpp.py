@@ -70,7 +70,7 @@ def main():
                                          stdout=subprocess.PIPE, check=True).stdout)
         expect("llamacpp" in view["rules"]["sets"], f"rules {view['rules']}")
         expect(sum(t["bytes"] for t in view["tags"]) == view["bytes"], "the tags do not add up")
-        # What backends hand out; beside it there are small objects of C++.
+        # Buffers that backends hand out. Besides these there are small objects of C++.
         buffers = {}
         for entry in view["entries"]:
             if entry["site"].startswith("ggml_aligned_malloc ← ggml_backend_cpu_buffer_type_alloc_buffer"):
@@ -81,17 +81,17 @@ def main():
         expect(buffers.get("KV cache") == kv_cache, f"the KV cache should have {kv_cache}")
         expect(kv_cache + buffers.get("compute buffers", 0) == of_context, "the context is not what llama.cpp says")
         by_tag = {t["name"]: t["bytes"] for t in view["tags"]}
-        # Of its small blocks a sample is recorded, which may have none that is live at the peak.
+        # Of llama.cpp's small blocks only a sample is recorded, which may have no block that is live at the peak.
         expect(by_tag.get("llama.cpp", 0) < by_tag["KV cache"] / 4, f"much of llama.cpp has no tag of its own: {by_tag}")
 
         phases = {p["name"]: p for p in json.loads(subprocess.run(
             [GPUPEAK, "report", "--json", "--rules", "llamacpp", log], stdout=subprocess.PIPE,
             check=True).stdout)["phases"] if p["source"] == "rule"}
         counts = {name: phase["count"] for name, phase in phases.items()}
-        # Of three calls; two that the same thread makes without any event in between cannot be told apart.
+        # There are three calls. Two calls of the same thread without an event between them cannot be told apart.
         decodes = counts.pop("decode", 0)
         expect(counts == {"load": 1, "context": 1} and 1 <= decodes <= 3, f"phases {counts}, decode {decodes}")
-        # Each call runs on a thread of Node's pool, which rests afterwards.
+        # Each call runs on a thread of Node's pool, which is idle afterwards.
         for name, least in (("load", of_model), ("context", of_context)):
             kept = phases[name]["metrics"]["host.kept_bytes"]
             expect(least <= kept < 2 * least + 24 * 2**20, f"{name} keeps {kept}, of buffers {least}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`gpupeak merge`: many ranks at once, in bounded memory; partial results, from which the same comes in whatever groups.
+"""`gpupeak merge`: many ranks at once, in bounded memory. Partial results give the same result, however they are grouped.
 
 usage: merge.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK DRIVER_FOLDER folder|partial|thousand [MAKE_RANKS]
 """
@@ -47,7 +47,7 @@ def folder(place):
     expect(merge("--json", place).stdout == merge("--json", *reversed(logs)).stdout, "of the folder and of its logs")
     one = os.path.dirname(logs[0])
     expect(merge(one, logs[-1]).stdout == merge(*logs[:8], logs[-1]).stdout, "a folder beside a log")
-    # What cannot be read is not passed over in silence.
+    # A file that cannot be read is named.
     for name in ("broken.gplog", "broken.gpmerge"):
         with open(os.path.join(one, name), "w", encoding="ascii") as file:
             file.write("no log")
@@ -68,7 +68,7 @@ def partial(place):
     wanted = outputs(place)
     processes = json.loads(merge("--json", place).stdout)["processes"]
     expect([process["rank"] for process in processes] == list(range(24)), "processes, by their ranks")
-    for process in (processes[0], processes[23]):  # of one that was read first, and of one whose libraries were read before
+    for process in (processes[0], processes[23]):  # one that was read first, and one whose libraries had been read before
         report = json.loads(subprocess.run([GPUPEAK, "report", "--json", "--top", "20", process["log"]], stdout=subprocess.PIPE, check=True).stdout)
         own = {peak["side"]: peak for peak in process["peaks"]}
         for side, scope in (("device", "device:0"), ("host", "host")):
@@ -80,7 +80,7 @@ def partial(place):
     for node in range(3):
         merge("--partial", os.path.join(partials, f"{node}.gpmerge"), os.path.join(place, f"node{node}"))
     expect(outputs(partials) == wanted, "a partial result of each node")
-    # In any order, beside logs, and merged once more.
+    # Partial results in any order, beside logs, and merged once more.
     several = os.path.join(place, "several")
     names = [os.path.join(partials, f"{node}.gpmerge") for node in (2, 0)]
     merge("--partial", several, *names)
@@ -88,17 +88,17 @@ def partial(place):
     said = merge(several, *names, os.path.join(partials, "1.gpmerge"))
     expect("16 logs came more than once" in said.stderr and said.stdout == merge(place).stdout, f"twice: {said.stderr}")
     expect("given twice" in merge(logs[0], logs[0], code=2).stderr, "a log given twice is a mistake")
-    # Where it is made, and of what it may take the place.
+    # Where a partial result is written, and which files it may replace.
     merge("--partial", os.path.join(place, "of.%h.%%"), logs[0])
     expect(os.path.exists(os.path.join(place, f"of.{os.uname().nodename}.%")), f"the host's name: {os.listdir(place)}")
     merge("--partial", logs[0], logs[1], code=2)
     merge("--partial", several, "--json", logs[1], code=2)
-    # Names in clear stay where they are.
+    # A partial result with names is refused under --confidential.
     expect("without --confidential" in merge("--confidential", several, code=2).stderr, "names that are in the file already")
     hidden = os.path.join(place, "hidden")
     merge("--confidential", "--partial", hidden, logs[0])
     expect(os.path.basename(BENCHMARK) not in outputs(hidden), "a name in spite of --confidential")
-    # Cut, damaged, newer.
+    # Partial results that are cut, damaged, or of a newer version.
     with open(several, "rb") as file:
         whole = file.read()
     for bytes_ in (whole[:-1], whole[:len(whole) // 2], whole[:100] + b"x" + whole[101:], whole + b"x"):
@@ -121,7 +121,7 @@ def partial(place):
 
 
 class Clock:
-    """What a step takes, and how much of a processor: the clock alone says what else the machine does."""
+    """The time of a step, and its processor time, since the clock also counts what else the machine does."""
 
     def __init__(self):
         self.began, self.used = time.monotonic(), self.processor()
@@ -145,7 +145,7 @@ def thousand(place):
     expect(len(result["processes"]) == 1000 and len(result["nodes"]) == 125, "what was generated")
     for node in result["nodes"]:
         (device,) = [sum for sum in node["sums"] if sum["scope"] == "device:0"]
-        # Eight ranks hold a million bytes each, and for a moment, each at its own time, 500,000 more.
+        # Eight ranks hold a million bytes each. Each holds 500,000 more for a moment, all at different times.
         wanted = 8_500_000 + (279_000 if node["name"] == "node52" else 0)
         expect(device["peak_bytes"] == wanted and device["error_bytes"] == 0, f"{device}")
     (worst,) = {result["processes"][outlier["process"]]["rank"] for outlier in result["outliers"]}

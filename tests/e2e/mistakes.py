@@ -1,5 +1,5 @@
-"""Mistakes that a person makes at the command line, and what each gets: an exit code and words that help. docs/mistakes.md shows
-them all, as they are answered; `mistakes.py LIBGPUPEAK GPUPEAK --write` renews it.
+"""Mistakes that a person makes at the command line: each gets an exit code and words that help. docs/mistakes.md shows all of them with
+their answers; `mistakes.py LIBGPUPEAK GPUPEAK --write` renews that page.
 """
 import difflib
 import os
@@ -11,7 +11,7 @@ import tempfile
 from common import GPUPEAK, expect, run_checks
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/mistakes.md")
-# What is typed behind `gpupeak` · the exit code · words that must be said. LOG, OTHER: logs; TEXT: no log; FOLDER; PROGRAM.
+# The words behind `gpupeak` · the exit code · words of the answer. LOG, OTHER: logs; TEXT: no log; FOLDER; PROGRAM.
 MISTAKES = {
     "The verb": [
         ("", 2, "gpupeak report LOG"),
@@ -115,7 +115,7 @@ MISTAKES = {
         ("run -q -- --json", 127, "--json"),
     ],
 }
-# What is no mistake: other ways to say it.
+# These are no mistakes, but other ways to say the same.
 MEANT = [("help", "Subcommands:"), ("help report", "Who held the memory"), ("version", "gpupeak "), ("-V", "gpupeak "), ("--version", "gpupeak "),
          ("LOG", "host"), ("help nonsense", "Subcommands:"), ("report --help", "gpupeak report --by module"), ("check --help", "gpupeak check --max")]
 
@@ -141,7 +141,7 @@ def make_files(folder):
 
 
 def row(line, done, wanted):
-    """Of the page: the line that helps, without what is the same in all of them."""
+    """For the page: the line that helps, without the parts that all such lines have."""
     lines = (done.stderr or done.stdout).splitlines()
     says = next((text for text in lines if wanted in text), lines[0]).removeprefix("gpupeak: ")
     says = says.split(" (`gpupeak ")[0].replace("|", "\\|").replace("<", "&lt;")
@@ -170,7 +170,7 @@ def main():
                 wanted = words if words == "gpupeak report LOG" else named(words)
                 if done.returncode != code or wanted not in done.stdout + done.stderr:
                     wrong.append(f"`gpupeak {line}`: {done.returncode} instead of {code}, or no '{wanted}': {done.stdout}{done.stderr}")
-                # What is said is known for ours by its first word, wherever it ends up.
+                # Each line of ours begins with "gpupeak: ", so that it can be told from the program's.
                 elif not line.startswith("check") and not all(part.startswith(("gpupeak: ", " ")) for part in done.stderr.splitlines()):
                     wrong.append(f"`gpupeak {line}` says without our name: {done.stderr}")
                 page += row(named(line), done, wanted) + "\n"

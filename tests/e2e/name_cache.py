@@ -1,5 +1,5 @@
-"""Names that a report has looked up are kept for the next one, which does not read debug information again and says the same; as soon
-as one of the files that they came from, or might have come from, is another one, it does read again."""
+"""Names that a report has looked up are kept. The next report does not read debug information again, and says the same. It does read again
+as soon as a file has changed from which the names came, or might have come."""
 import glob
 import os
 import re
@@ -22,7 +22,7 @@ def run(*command):
 
 
 class Place:
-    """A program that is worth it by its size, its debug file apart from it, a log of it, and a cache of its own."""
+    """A program that is large enough to be kept, its separate debug file, a log of it, and a cache of its own."""
 
     def __init__(self, folder, strip):
         self.program, self.debug, self.cache = (os.path.join(folder, name) for name in ("program", "program.debug", "cache"))
@@ -36,7 +36,7 @@ class Place:
         record(self.log, self.program, options=["--names", "none"])
 
     def report(self, *options, cache=None):
-        """The text, and how many files' symbols were read for it."""
+        """The report's text, and the number of files whose symbols were read for it."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("DEBUGINFOD_")}
         env.update(XDG_CACHE_HOME=cache or self.cache, GPUPEAK_WORK="1")
         done = subprocess.run([GPUPEAK, "report", "--short", *options, self.log], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -55,7 +55,7 @@ def same_again(folder):
     expect(LINE.search(cold) and read > 0, f"{read} files read: {cold}")
     warm, again = place.report()
     expect(warm == cold, f"another text when names are kept:\n{cold}\n{warm}")
-    expect(again < read - 1, f"{again} files are read again, of {read}")  # small ones are
+    expect(again < read - 1, f"{again} files are read again, of {read}")  # small files are read again
     for path in place.kept():
         with open(path, "r+b") as file:
             content = bytearray(file.read())
@@ -67,7 +67,7 @@ def same_again(folder):
 
 
 def any_report(folder):
-    """One that shows all, and ends its process without taking apart what it read."""
+    """A text report keeps names, too, though it ends its process without freeing what it read."""
     place = Place(folder, "--strip-all")
     env = os.environ | {"XDG_CACHE_HOME": place.cache}
     whole = subprocess.run([GPUPEAK, "report", place.log], env=env, stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a run keeps of its programs' names: report, flame and diff read the same after the program was built anew in its place, or
-removed. Without the kept names diff and check say that a side has none.
+"""A run keeps names of its programs: so report, flame and diff say the same after the program was built anew in its place, or was
+removed. Without kept names diff and check say that one side has no names.
 
 usage: names.py LIBGPUPEAK GPUPEAK rebuilt|removed|no_build_id|compressed|choice
 """
@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
   return p == 0 || (argc > 1 && q == 0);
 }
 """
-# Other code at the addresses of the first one.
+# Other code at the addresses of the first program.
 REBUILT = PROGRAM.replace("load_model", "unpack_archive").replace("reserve_tables", "grow_cache").replace("\nint main", "\n\n\nint main")
 SITE = "rows program.c:3 ← reserve_tables program.c:4 ← load_model program.c:5"
 
@@ -50,7 +50,7 @@ def run(*command, code=0):
 
 
 def answers(log, other):
-    """All that is said of the log, and of it beside another one."""
+    """All output about the log, and about the log compared with another one."""
     full = json.loads(run("report", "--json", "--top", "100", log))
     return {"report": run("report", "--full", log), "rows": full["peaks"], "flame": run("flame", "--json", log),
             "tree": run("tree", log), "tags": run("report", "--by", "line", log), "codes": [w["code"] for w in full["quality"]["warnings"]],
@@ -64,7 +64,7 @@ def expect_same(before, now, how):
 
 
 def expect_said_of_nameless(log, other, how):
-    """Of a side without names a difference is none of the program."""
+    """If one side has no names, a difference is not said to be one of the program."""
     text = run("report", "--full", log)
     expect("reserve_tables" not in text and "grow_cache" not in text, f"{how}: names from nowhere: {text}")
     for sides in ((log, other), (other, log)):
@@ -104,7 +104,7 @@ def check_built_anew(folder, how):
     run("compress", "-q", "-o", packed, log)
     for file in (bundle, packed):
         expect(json.loads(run("report", "--json", "--top", "100", file))["peaks"] == before["rows"], f"{how}: {file} has other rows")
-    if how != "no_build_id":  # else nothing tells that the file is another
+    if how != "no_build_id":  # without a build-id nobody can tell that the file is another one
         expect_said_of_nameless(bare, other, how)
 
 
@@ -116,14 +116,14 @@ def check_choice(folder):
     for which in ("none", "own", "all"):
         record(log, program, options=("--names", which), GPUPEAK_HOST="full")
         os.rename(program, program + ".away")
-        # Below an empty folder nothing is: all names are those that were kept.
+        # With an empty folder as sysroot no file is found, so all names are kept ones.
         full = json.loads(run("report", "--json", "--top", "100", "--sysroot", nothing, log))
         os.rename(program + ".away", program)
         frames = [frame for peak in full["peaks"] for row in peak["holders"] for frame in row["stack"]]
         rows[which] = {frame["module"] for frame in frames if frame["function"]}
     name = os.path.basename(program)
     expect(not rows["none"], f"none: {rows['none']}")
-    expect(rows["own"] - {"libgpupeak.so"} == {name}, f"own: {rows['own']}")  # a build tree's is no package's
+    expect(rows["own"] - {"libgpupeak.so"} == {name}, f"own: {rows['own']}")  # the library of a build tree is not of a package
     expect(name in rows["all"] and any(module.startswith("libc.so") for module in rows["all"]), f"all: {rows['all']}")
 
 

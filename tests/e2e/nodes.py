@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The parts that nodes deliver when their job ends (examples/nodes, slurm, kubernetes, clickhouse/load.sh): delivered again they change nothing, a
-node that is cut off loses its own rows alone, and the job's row says so.
+"""The parts that nodes deliver when their job ends (examples/nodes, slurm, kubernetes, clickhouse/load.sh). A part that is delivered again changes
+nothing. If a node is cut off, only its own rows are missing, and the job's row says so.
 
 usage: nodes.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK DRIVER_FOLDER FOLDER_FOR_DUCKDB hosts|slurm|script|pre_stop
 """
@@ -27,7 +27,7 @@ PATH = os.path.dirname(GPUPEAK) + ":" + os.environ["PATH"]
 
 
 class Read:
-    """The files of a folder, as DuckDB reads them; views as docs/sql.md makes them are tables.py's."""
+    """The files of a folder, as DuckDB reads them. tables.py makes the views of docs/sql.md."""
 
     def __init__(self, folder):
         found = duckdb.library(WORK)
@@ -55,11 +55,11 @@ def hosts(folder):
             for number, node in enumerate(nodes):
                 os.makedirs(logs[node])
                 for local in range(2):
-                    # As in a container: the same names on each.
+                    # As in containers: the logs have the same names on each node.
                     log = os.path.join(logs[node], f"{local}.gplog")
                     env = dict(environment(folder, False), LD_LIBRARY_PATH=DRIVER, RANK=str(2 * number + local))
                     subprocess.run([*machines.within(node), GPUPEAK, "run", "-q", "-o", log, "--", BENCHMARK], env=env, stdout=subprocess.DEVNULL, check=True)
-            # So that all nodes' logs have the same paths: each mounts its own there.
+            # Each node mounts its own folder here, so that all nodes' logs have the same paths.
             common = os.path.join(folder, "here")
             os.mkdir(common)
 
@@ -69,7 +69,7 @@ def hosts(folder):
                 within = [*machines.within(node), "unshare", "--mount", "sh", "-c", script]
                 return subprocess.run(within, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
 
-            # The second node's network goes after two of its tables.
+            # The second node loses its network after two of its tables.
             wrapper = os.path.join(folder, "cut")
             os.mkdir(wrapper)
             with open(os.open(os.path.join(wrapper, "curl"), os.O_WRONLY | os.O_CREAT, 0o755), "w", encoding="ascii") as file:
@@ -77,7 +77,7 @@ def hosts(folder):
             for node in nodes:
                 done = deliver(node, f"{wrapper}:{PATH}" if node == "node2" else PATH)
                 expect((done.returncode == 0) == (node != "node2"), f"{node}: {done.stderr}")
-            # What is not taken is said.
+            # A part that the server refuses is named.
             refused = subprocess.run([*machines.within("node1"), LOAD, house.url, tables["node1"], "nobody"], stderr=subprocess.PIPE, text=True, check=False)
             expect(refused.returncode == 1 and "nobody" in refused.stderr, f"a database that is not there: {refused.returncode}, {refused.stderr}")
             (job,) = house.rows("SELECT * FROM runs")
@@ -87,14 +87,14 @@ def hosts(folder):
             expect([row["rank"] for row in without] == [0, 1, 4, 5], f"whose rows there are: {without}")
             peaks = {row["rank"]: row["bytes"] for row in house.rows("SELECT rank, bytes FROM peaks WHERE scope = 'device:0'")}
             expect(all(row["bytes"] == peaks[row["rank"]] for row in without), "the others' holders add up to their peaks")
-            # It is back, and everybody delivers once more.
+            # The node is back, and all nodes deliver once more.
             subprocess.run(["ip", "-n", machines.space("node2"), "link", "set", "eth0", "up"], check=True)
             for node in nodes:
                 done = deliver(node)
                 expect(done.returncode == 0, f"{node}: {done.stderr}")
             (job,) = house.rows("SELECT * FROM runs")
             expect((job["ranks"], job["complete"], job["failed_ranks"]) == (6, 1, 0), f"all of it: {job}")
-            # In the layout of an object store: all nodes' files in one folder, none over another's.
+            # As in an object store: all nodes' files are in one folder, and none replaces another's.
             bucket = os.path.join(folder, "bucket")
             for node in nodes * 2:
                 shutil.copytree(tables[node], bucket, dirs_exist_ok=True)
@@ -116,7 +116,7 @@ def given(row):
 
 
 def slurm(folder):
-    """A job whose programs know nothing of it: the cluster's TaskProlog records them, its Epilog writes the node's part."""
+    """A job whose programs do not know that they are recorded: the cluster's TaskProlog records them, its Epilog writes the node's part."""
     spool, tables, own = (os.path.join(folder, name) for name in ("spool", "tables", "own"))
     script = {}
     for name, of in (("prolog", "task_prolog.sh"), ("epilog", "epilog.sh")):  # as an administrator sets them up
@@ -126,7 +126,7 @@ def slurm(folder):
     os.mkdir(os.path.join(folder, "slurm"))
     with Slurm(os.path.join(folder, "slurm"), f"TaskProlog={script['prolog']}\nEpilog={script['epilog']}\n") as cluster:
         env = dict(cluster.environment, LD_LIBRARY_PATH=DRIVER, PATH=PATH, GPUPEAK_FOLDER=spool, GPUPEAK_TABLES=own)
-        # Of three tasks one is killed: its rows are there as far as it came.
+        # One of three tasks is killed: it has rows of the time before.
         task = 'echo $SLURM_JOB_ID; if [ $SLURM_PROCID = 2 ]; then kill -9 $$; else exec "$0"; fi'
         done = subprocess.run(["srun", "-n", "3", "--overcommit", f"--task-epilog={EXAMPLES}/slurm/task_epilog.sh", "sh", "-c", task, BENCHMARK],
                               env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
@@ -140,7 +140,7 @@ def slurm(folder):
     expect(set(of) == {0, 1} and all(row["complete"] for row in of.values()), f"ranks: {of}")
     told = Read(tables).job()
     expect(told["run"] == f"slurm-{job}" and told["expected_ranks"] == 3 and told["parts"] == 1, f"{told}")
-    # Each task's own epilogue: the same ranks, in parts of their own.
+    # With an epilogue for each task: the same ranks, each in its own part.
     by_task = Read(own)
     same = {row["rank"]: row for row in by_task.rows("ranks", "rank, device_peak_bytes, complete") if row["device_peak_bytes"]}
     expect(same == of and by_task.job()["expected_ranks"] == 3, f"by the tasks' own: {same}")
@@ -154,18 +154,18 @@ def script(folder):
         for local in range(2):
             os.makedirs(logs, exist_ok=True)
             record(os.path.join(logs, f"{local}.gplog"), BENCHMARK, LD_LIBRARY_PATH=DRIVER, RANK=2 * node + local)
-        for _ in range(2):  # it ends twice: an elastic agent's restart
+        for _ in range(2):  # the job ends twice, as when an elastic agent restarts it
             subprocess.run([PART, "job", logs, tables, "4"], env=dict(environment(folder, False), PATH=PATH, PART=f"node{node}"), check=True)
     read = Read(tables)
     expect(read.job() == {"ranks": 4, "expected_ranks": 4, "run": "job", "parts": 2}, f"{read.job()}")
     expect(sorted(row["rank"] for row in read.rows("ranks")) == [0, 1, 2, 3], "ranks")
-    # Nothing to deliver is no mistake.
+    # It is no error if there is nothing to deliver.
     os.mkdir(os.path.join(folder, "none"))
     subprocess.run([PART, "job", os.path.join(folder, "none"), tables], env=dict(environment(folder, False), PATH=PATH), check=True)
 
 
 def pre_stop(folder):
-    """It waits until the program of the pod has ended; where it may not wait longer, what there is counts as not complete."""
+    """The container waits until the pod's program has ended. If it may not wait longer, the part counts as not complete."""
     asked = subprocess.run([GPUPEAK, "serve", "--textfile", "-", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     if asked.returncode == 125:
         raise Skipped("built without prometheus-cpp")
@@ -177,7 +177,7 @@ def pre_stop(folder):
     expect({"POD_NAME", "JOB_NAME", "JOB_UID", "RANKS", "CLICKHOUSE"} <= given, f"what the hook needs, and the job gives: {given}")
     program = SteppedProgram(os.path.join(folder, "0.gplog"), DRIVER)
     program.step("200")
-    fake = os.path.join(folder, "bin")  # no server: what it would be sent
+    fake = os.path.join(folder, "bin")  # in place of a server: keeps what would be sent to it
     os.mkdir(fake)
     with open(os.open(os.path.join(fake, "curl"), os.O_WRONLY | os.O_CREAT, 0o755), "w", encoding="ascii") as file:
         file.write(f'#!/bin/sh\necho "$@" >>{folder}/sent\nprintf 200\n')

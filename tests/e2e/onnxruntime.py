@@ -22,7 +22,7 @@ model, clients, work = sys.argv[3:6]
 
 
 def plain_output(text):
-    """Without the lines that hold a time, and the time in warnings."""
+    """The output with times, dates and numbers replaced, which differ from run to run."""
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
     text = re.sub(r"\d{4}-\d\d-\d\d \S+", "TIME", text)
     return [re.sub(r"[\d.]+(e[-+]?\d+)?", "#", line) for line in text.splitlines()]
@@ -41,7 +41,7 @@ def heaptrack_peak(command, folder):
 
 
 def check_arena(summary, log):
-    """The arena on the CPU: each block compared with its own statistics, nothing left."""
+    """The arena on the CPU: its figures equal its own statistics after each block, and nothing is left at the end."""
     arenas = [a for a in summary["arenas"] if a["name"] == "ONNX Runtime"]
     expect(len(arenas) == 1, f"arenas {summary['arenas']}")
     arena = arenas[0]
@@ -55,7 +55,7 @@ def check_arena(summary, log):
 
 
 def check_activations(log):
-    """The one piece of memory that the last run asks for is shared out to what the first one asked for, to the byte."""
+    """The last run asks for one piece of memory. It is divided among the requests of the first run, to the byte."""
     dump = subprocess.run([GPUPEAK, "dump", log], capture_output=True, text=True, check=True).stdout.splitlines()
     last = max(i for i, line in enumerate(dump) if " phase_push " in line and " run instance " in line)
     asked = [re.match(r"(\+[\d.]+) .* arena_alloc \d+ \S+ bytes (\d+) ", line) for line in dump[last:]]
@@ -84,7 +84,7 @@ def check_without_arena(command, folder):
 
 
 def check_killed(command, folder):
-    """Killed in the middle of its runs: the weights are live, and create_session's."""
+    """The program is killed in the middle of its runs: the weights are live, and belong to create_session."""
     log = os.path.join(folder, "killed.gplog")
     forever = [word if word != "3" else "1000000" for word in command]
     with subprocess.Popen(forever, env=environment(folder, True, GPUPEAK_OUT=log, GPUPEAK_HOST="full"), stdout=subprocess.DEVNULL,
@@ -109,7 +109,7 @@ def check_killed(command, folder):
 
 
 def check_nodes(command, folder):
-    """The nodes of the program's own profile below its runs, and those of one that is asked for."""
+    """Nodes are phases below the runs: by the program's own profile, and by a profile that --ort-nodes asks for."""
     for how, options, arguments in (("own", [], ["-p", "own"]), ("asked for", ["--ort-nodes"], [])):
         log = os.path.join(folder, "nodes.gplog")
         ours = subprocess.run([GPUPEAK, "run", "-q", "-o", log, *options, "--", command[0], *arguments, *command[1:]],
@@ -139,7 +139,7 @@ def main():
         expect_nothing_dropped(summary)
         expect_heap_is_what_events_leave(logs(folder)[0], summary)
         phases = {p["name"]: p["count"] for p in summary["phases"] if p["source"] == "ort"}
-        # One run more than asked for: the program warms up.
+        # One run more than was asked for, since the program warms up.
         expect(phases == {"create_env": 1, "create_session": 1, "run": 4, "release_session": 1}, f"phases {phases}")
         create = next(p for p in summary["phases"] if p["name"] == "create_session")
         expect(create["metrics"]["host.kept_bytes"] > 50 * 2**20, "create_session keeps no weights")
@@ -152,7 +152,7 @@ def main():
         print(f"{model}: heap peak {peak}, heaptrack {theirs}")
         if theirs is not None:
             expect(abs(peak - theirs) <= 0.01 * theirs, "more than 1 % from heaptrack's")
-        if model == "resnet50":  # what is the same with any model is tried with the smaller one
+        if model == "resnet50":  # these checks do not depend on the model, so the smaller one is taken
             check_without_arena(command, folder)
             check_killed(command, folder)
             check_nodes(command, folder)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The CPU arena of a released ONNX Runtime: what the log says against the arena's own statistics; and its nodes.
+"""The CPU arena of a released ONNX Runtime: the log's figures equal the arena's own statistics. And its nodes as phases.
 
 usage: onnxruntime_arena.py LIBGPUPEAK GPUPEAK VERSION WORK_FOLDER CLIENTS_FOLDER CLIENT
-The model is SqueezeNet where the folder of clients is at hand, a tiny one of our own elsewhere.
-Exit code 77: without npm or the network.
+The model is SqueezeNet if the folder of clients is there, else a tiny one of our own.
+Exit code 77: npm or the network is missing.
 """
 import json
 import os
@@ -58,7 +58,7 @@ def main():
         expect(int(VERSION.split(".")[1]) < 23 or len(marks) == 7, f"{len(marks)} marks")
         ours = {m["name"]: m["pools"][0] for m in pools["marks"]}
         for name, in_use, total, most in marks:
-            # Small pieces that it reserves are rounded where they are taken from the heap.
+            # Small pieces that the arena reserves are rounded up by the heap.
             rounding = ours[name]["reserved_bytes"] - int(total)
             expect(ours[name]["in_use_bytes"] == int(in_use) and 0 <= rounding < 4096,
                    f"{name}: {ours[name]}, ONNX Runtime says {in_use} of {total}")
@@ -67,7 +67,7 @@ def main():
         print(f"{VERSION}: {pool['checks']} checks, {len(marks)} marks, peak {pool['peak']['in_use_bytes']:,}")
         text = subprocess.run([GPUPEAK, "report", log], check=True, capture_output=True, text=True).stdout
         expect("ONNX Runtime" in text, text)
-        # Without an arena, and with pools off, there is nothing to see, and nothing changes.
+        # Without an arena, and with pools off, the log has no blocks of arenas, and the output is the same.
         plain = run(folder, library, model, "no_arena", preload=False)
         output, pools, _, _ = run(folder, library, model, "no_arena")
         expect(output == plain and not any(p["alloc_count"] for p in pools["pools"]), f"without an arena: {pools['pools']}")

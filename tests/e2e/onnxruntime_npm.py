@@ -2,8 +2,8 @@
 """A released ONNX Runtime from npm under Node.js: the same result, and its calls as phases.
 
 usage: onnxruntime_npm.py LIBGPUPEAK GPUPEAK VERSION WORK_FOLDER CLIENTS_FOLDER
-The model is SqueezeNet where the folder of clients is at hand, a tiny one of our own elsewhere.
-Exit code 77: without node, npm or the network.
+The model is SqueezeNet if the folder of clients is there, else a tiny one of our own.
+Exit code 77: node, npm or the network is missing.
 """
 import os
 import shutil

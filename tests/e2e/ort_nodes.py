@@ -12,7 +12,7 @@ SHORT_US = 1  # shorter runs of nodes have no phase
 
 
 def runs_of_nodes(path):
-    """How often each node ran, as its phase is called; how often it was too short."""
+    """How often each node ran, by the name of its phase, and how often a run was too short for a phase."""
     with open(path) as file:
         events = json.load(file)
     counts = collections.Counter()
@@ -28,8 +28,8 @@ def runs_of_nodes(path):
 
 
 def expect_memory_as_in_profile(dump, folder, pattern):
-    """Behind each node the profile of 1.29 and later says what the arena had in use, and what of it had been requested. The log has
-    both, of each block: the pair must be one that it comes to. `dump`: of a log with one arena."""
+    """For each node, profiles of 1.29 and later give the arena's bytes in use after it, and how many of these had been requested. The log
+    has both figures for each block, so this pair must occur in it at some time. `dump`: the text of a log with one arena."""
     live, now, states = {}, (0, 0), {(0, 0)}
     for line in dump.splitlines():
         if match := re.search(r" arena_alloc \d+ (0x[0-9a-f]+) bytes (\d+) .* asked (\d+)$", line):
@@ -51,8 +51,8 @@ def expect_memory_as_in_profile(dump, folder, pattern):
 
 
 def kernel_of(site):
-    """The class whose Compute stands innermost in a site's title, such as Pool; None where none does. The kernel may have
-    been called through the thread pool, whose frames stand before it."""
+    """The class of the innermost Compute in a site's title, such as Pool; None if there is none. If the kernel was called through the
+    thread pool, that one's frames come first in the title."""
     for frame in site.split(" ← "):
         compute = re.match(r"(?:[\w:]*::)?(\w+)(?:<.*>)?::Compute\b", frame)
         if compute is not None:
@@ -68,7 +68,7 @@ def expect_as_in_profile(summary, folder, pattern):
     expect({name: node["count"] for name, node in nodes.items()} == dict(truth),
            f"{len(nodes)} nodes, in the profile {len(truth)}, short {short}: {summary['quality']['warnings']}")
     expect(all(node["parent"] == "run" for node in nodes.values()), "a node that is not below run")
-    # What stands in a kernel's own function stands in a node of that operator.
+    # A site in a kernel's function belongs to a node of that operator.
     named = 0
     for name, node in nodes.items():
         site = node["biggest_new_host_site"]

@@ -28,7 +28,7 @@ sys.stdin.read()
 stop.set()
 for t in threads: t.join()
 """
-# Speaks on both streams, in pieces of lines, with bytes of every value.
+# Writes to both streams, in pieces of lines, with bytes of every value.
 SPEAKER = r"""
 import os, sys, time
 out, err = sys.stdout.buffer, sys.stderr.buffer
@@ -68,7 +68,7 @@ def sound(summary):
 
 
 def case_marks(folder):
-    """Sixty at once, into a log that grows; each is there in the end."""
+    """Sixty marks into a log that grows, twenty at a time. Each of them is in the log at the end."""
     program = start(folder)
     for i in range(3):
         marks = [subprocess.Popen([GPUPEAK, "mark", str(program.pid), f"mark {i}.{k}"]) for k in range(20)]

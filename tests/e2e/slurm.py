@@ -44,7 +44,8 @@ def free_ports(count):
 
 
 class Slurm:
-    """As a context: srun works with `environment` then. `more`: of its configuration. Everything that it started has ended after it."""
+    """Slurm as a context, in which srun works with `environment`. `more`: further lines of the configuration. At the end of the context
+    everything that it has started has ended."""
 
     def __init__(self, folder, more=""):
         os.environ["PATH"] += ":/usr/sbin:/sbin"
@@ -64,7 +65,7 @@ class Slurm:
         try:
             for name in ("state", "spool"):
                 os.mkdir(os.path.join(self.folder, name))
-            os.chmod(self.folder, 0o755)  # munge's rule for where its socket lies
+            os.chmod(self.folder, 0o755)  # munge requires this of the folder of its socket
             key = os.path.join(self.folder, "munge.key")
             with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o400), "wb") as file:
                 file.write(os.urandom(1024))
