@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A program that runs already is recorded and left again: `gpupeak attach` and `detach`.
+"""`gpupeak attach` records a program that runs already, and `detach` leaves it again.
 
 usage: attach.py LIBGPUPEAK GPUPEAK THREADS_PROGRAM DEVICE_PROGRAM FORKS_PROGRAM PLUGIN FAKE_CUDA CASE [TIMES]
 """
@@ -49,7 +49,7 @@ def expect_consistent_from_there(summary):
 
 
 def heap(folder):
-    """What is kept since the attach is exact, by whom, too; frees of what was there before are no errors."""
+    """The memory since the attach, and its holders, are exact. Frees of older blocks are no errors."""
     program = Attached(folder, THREADS, "2")
     program.tell("hold")
     program.tell("keep 1000 100")
@@ -60,7 +60,7 @@ def heap(folder):
     code, text = gpupeak("report", program.pid)
     expect(code == 0 and "keep" in text and "attached at +0" in text, text)
     program.detach()
-    program.tell("keep 100 5000")  # nobody sees
+    program.tell("keep 100 5000")  # is not recorded
     program.tell("go")
     program.end()
     summary = report(program.log)
@@ -75,7 +75,7 @@ def heap(folder):
 
 
 def load(folder):
-    """Many times while eight threads allocate all the time: each log's sum is what its threads did, and nothing stays."""
+    """Attaches many times while eight threads allocate all the time. Each log's sum is what the threads did, and nothing stays in the program."""
     program = Attached(folder, THREADS, "8")
     for i in range(TIMES):
         program.log = os.path.join(folder, f"{i}.gplog")
@@ -98,7 +98,7 @@ def load(folder):
 
 
 def device(folder):
-    """By name and by a table that was filled before; left, the table holds what it held."""
+    """Calls by name, and through a table that was filled before the attach. After the detach the table is as it was."""
     program = Attached(folder, DEVICE, LD_LIBRARY_PATH=FAKE_CUDA)
     program.tell("table 10 1048576")
     program.attach()
@@ -132,7 +132,7 @@ def expect_gate(log, metric, limit, passes, said=""):
 
 
 def growth(folder):
-    """What has grown since the attach is what the program's own account says, and gates keep to it; who only replaces has not grown."""
+    """The growth since the attach equals the program's own account, and gates use it. A program that only replaces blocks has not grown."""
     metric = "host.kind.heap.growth_bytes"
     for number, host in enumerate(("full", "sampled", "counters")):
         program = Attached(folder, THREADS, "4")
@@ -146,7 +146,7 @@ def growth(folder):
         second = program.number("hold")
         program.detach()
         grown = report(program.log)["metrics"][metric]
-        slack = 6 * (64 << 10) if host == "counters" else 0  # of counters each thread has its own
+        slack = 6 * (64 << 10) if host == "counters" else 0  # each thread has counters of its own
         expect(abs(grown - (second - first)) <= slack and grown > 2_000_000, f"--host {host}: {grown}, the program has grown by {second - first}")
         expect_gate(program.log, metric, grown, True)
         expect_gate(program.log, metric, grown - 1, False, "over the limit")
@@ -163,7 +163,7 @@ def growth(folder):
 
 
 def device_growth(folder):
-    """The same of a GPU: what goes of before is known by the driver's word. No other gate believes an attached program."""
+    """The same for a GPU: frees of older memory are known from the driver's figures. Gates on other metrics fail for an attached program."""
     program = Attached(folder, DEVICE, LD_LIBRARY_PATH=FAKE_CUDA)
     program.tell("table 10 1048576")
     program.attach()
@@ -189,7 +189,7 @@ def device_growth(folder):
 
 
 def heap_table(folder):
-    """Calls through functions that the program keeps on its heap pass by: then no figure of growth is given, and it is said first."""
+    """Calls through pointers that the program keeps on its heap are not seen. Then no growth is given, and that is said first."""
     program = Attached(folder, DEVICE, LD_LIBRARY_PATH=FAKE_CUDA)
     program.tell("table 4 16777216")
     program.attach()
@@ -204,7 +204,7 @@ def heap_table(folder):
     expect_gate(program.log, "device.growth_bytes", "1GiB", False)
     program.log = os.path.join(folder, "frees.gplog")
     program.attach()
-    program.tell("free 9")  # all that there is, and nothing passes by
+    program.tell("free 9")  # frees all that there is; every free is seen
     program.tell("name 3 20971520")
     program.detach()
     program.end(3)
@@ -213,7 +213,7 @@ def heap_table(folder):
 
 
 def imported(folder):
-    """Memory of another interface that is freed is not the program's own, which cannot always be told: then growth is not known."""
+    """A free of memory that was imported through another interface frees no memory of the program. That is not always clear: then growth is not known."""
     program = Attached(folder, DEVICE, LD_LIBRARY_PATH=FAKE_CUDA)
     program.tell("import 16777216")  # too little for the driver's figure to show it
     program.attach()
@@ -262,7 +262,7 @@ def killed(folder):
 
 
 def exits(folder):
-    """It ends while it is attached: its output and its code are its own, and the log has its end."""
+    """The program ends while it is attached: its output and exit code are unchanged, and the log has its end."""
     program = Attached(folder, THREADS, "4")
     program.attach()
     program.tell("keep 500 2000")
@@ -303,7 +303,7 @@ def refused(folder):
 
 
 def built_otherwise(folder):
-    """Programs whose kind is refused: static, with a sanitizer, with a filter of system calls, traced."""
+    """Kinds of programs that are refused: static, with a sanitizer, with a filter of system calls, traced."""
     source = os.path.join(folder, "p.c")
     with open(source, "w") as file:
         file.write("#include <stdio.h>\n#include <linux/seccomp.h>\n#include <linux/filter.h>\n#include <sys/prctl.h>\n"
@@ -341,7 +341,7 @@ class Forks(Attached):
 
 
 def later_library(folder):
-    """A library that is loaded while the program is attached to calls through slots that lead to us, and is left as it was."""
+    """The slots of a library that is loaded while the program is attached to lead to us; after the detach they are as they were."""
     program = Forks(folder)
     program.attach()
     expect(program.number("load 1000000") == 1, "it is loaded")
@@ -368,7 +368,7 @@ def nvtx_2(folder):
 
 
 def forks(folder):
-    """Children that are forked while a thread's libraries are gone through load libraries of their own; they are not in the log."""
+    """Children that are forked while the program's libraries are gone through can load libraries of their own. They are not in the log."""
     program = Forks(folder)
     program.attach("--host", "counters")
     program.tell("churn")
@@ -381,7 +381,7 @@ def forks(folder):
 
 
 def attached_children(folder):
-    """And they can be attached to themselves, and left."""
+    """Such children can be attached to themselves, and left."""
     program = Forks(folder)
     program.attach("--host", "counters")
     program.tell("churn")

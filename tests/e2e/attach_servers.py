@@ -46,7 +46,7 @@ def children_of(pid):
 
 
 class Server:
-    """One that runs on a port. `user`: as whom it runs, and the command with it; None: as we."""
+    """A server on a port. `user`: the user as which it and the command run; None: our own."""
     code = 0
     user = None
     stop = signal.SIGTERM
@@ -74,7 +74,7 @@ class Server:
         return [self.process.pid]
 
     def close_clients(self):
-        """What a client of the test's holds open."""
+        """A connection that a client of the test holds open."""
 
     def end(self):
         self.close_clients()
@@ -122,7 +122,7 @@ class Redis(Server):
                 expect(self.talk(b"SET", b"large%d" % i, b"x" * 20_000) == b"+OK", "SET")
             grown = self.used() - before
         found = report(log)["metrics"]["host.kind.heap.growth_bytes"]
-        # The client's buffer of 40 KiB is given back when Redis' clock says so, before or after it was asked.
+        # Redis gives the client's buffer of 40 KiB back by a timer, before or after this question.
         expect(grown > 4_000_000 and abs(found - grown) <= 64 << 10, f"{found} recorded, Redis has grown by {grown}")
         return f"{found:,} bytes, by Redis {grown:,}"
 
@@ -168,7 +168,7 @@ class Nginx(HttpServer):
         return [self.process.pid, *children_of(self.process.pid)]
 
     def growth(self, record):
-        """Each connection that is open has a pool, whose size the configuration says. One worker accepts all while the other stands."""
+        """Each open connection has a pool, whose size is in the configuration. One worker accepts all while the other one is stopped."""
         first, other = children_of(self.process.pid)
         self.request(1)
         links = []
@@ -188,7 +188,7 @@ class Nginx(HttpServer):
         return f"{pools:,} bytes in pools of 8,192"
 
     def after(self):
-        """A worker that was forked from an attached master: it does not record, and can be attached to."""
+        """A worker that was forked from an attached master does not record, and can be attached to."""
         self.attach(self.process.pid, os.path.join(self.folder, "master.gplog"))
         before = children_of(self.process.pid)
         self.process.send_signal(signal.SIGHUP)
@@ -240,14 +240,14 @@ class Postgres(Server):
     def __init__(self, folder):
         self.bin = os.path.dirname(os.path.realpath(find("postgres", "/usr/lib/postgresql/*/bin/postgres")))
         self.session, self.data = None, os.path.join(folder, "data")
-        if os.geteuid() == 0:  # which it refuses
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             users = [entry.pw_name for entry in pwd.getpwall()]
             self.user = "postgres" if "postgres" in users else "nobody"
             os.chmod(folder, 0o777)
         subprocess.run([f"{self.bin}/initdb", "-D", self.data, "-U", "tester", "--auth", "trust", "-N"], user=self.user, cwd=folder,
                        stdout=subprocess.DEVNULL, check=True)
         super().__init__(folder)
-        if self.user is not None:  # who need not get at the folder in which they were built
+        if self.user is not None:  # this user may not be allowed to read the build folder
             for part, name in ((common.GPUPEAK, "bin"), (common.LIBRARY, "preload")):
                 os.mkdir(os.path.join(folder, name), 0o755)
                 shutil.copy(part, os.path.join(folder, name))
@@ -287,7 +287,7 @@ class Postgres(Server):
         return [self.process.pid, self.backend]
 
     def growth(self, record):
-        """PostgreSQL's own account of what its contexts have from malloc."""
+        """The memory that PostgreSQL's contexts have from malloc, by its own account."""
         ask = "select sum(total_bytes) from pg_backend_memory_contexts;"
         self.ask(ask)
         before = int(self.ask(ask))
@@ -306,7 +306,7 @@ class Postgres(Server):
 
 
 def under_load(server):
-    """Calls request() all the time in two threads until the returned function is called, which gives how often."""
+    """Calls request() all the time in two threads, until the returned function is called, which returns the number of calls."""
     ended, failures, counts = threading.Event(), [], [0, 0]
 
     def work(thread):

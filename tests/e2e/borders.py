@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Borders of phases and marks in a program of one thread, to the event: its own without any option, those from outside
-with a time on each event.
+"""Borders of phases and marks in a program of one thread are exact to the event: the program's own without any option, those from
+outside if each event has a time.
 
 usage: borders.py LIBGPUPEAK GPUPEAK PROGRAM own|outside
 """
@@ -15,7 +15,7 @@ PHASES, STEPS = 200, 40
 
 
 def run(folder, steps, **more):
-    """Lets the program make `steps` blocks, with a mark from outside after each."""
+    """Has the program make `steps` blocks, with a mark from outside after each."""
     program = subprocess.Popen([PROGRAM], env=environment(folder, True, **more), stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, bufsize=0)
     for i in range(steps):

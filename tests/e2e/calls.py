@@ -57,7 +57,7 @@ def calls_of(log, rule):
 
 
 def expect_ledger(phase, ledger):
-    """`ledger`: of each call the bytes at its start, at its peak and at its end."""
+    """`ledger`: for each call the bytes at its start, at its peak and at its end."""
     growths = [b[2] - a[2] for a, b in zip(ledger, ledger[1:])]
     rises = [peak - start for start, peak, _ in ledger]
     largest = rises.index(max(rises))
@@ -71,7 +71,7 @@ def expect_ledger(phase, ledger):
 
 
 def expect_texts(log, rule, calls):
-    """The report and `phases` say the same of them, and only where it was asked for."""
+    """The report and `phases` say the same about the calls, and only if a rule asks for them."""
     for verb in (["report", "--full"], ["phases"]):
         for asked, is_there in ((rule, True), (rule.rstrip("#"), False)):
             done = subprocess.run([GPUPEAK, *verb, "--rules", "none", "--phase", asked, log], stdout=subprocess.PIPE, text=True,
@@ -87,7 +87,7 @@ def expect_texts(log, rule, calls):
 
 
 def expect_refused(folder, log):
-    """What names no function has no calls, and a tag is no phase."""
+    """A rule that names no function has no calls, and a tag is no phase."""
     wrong = os.path.join(folder, "wrong.toml")
     for text in ('[[phase]]\nname = "a"\nfunction = "f"\nby_call = 3\n', '[[tag]]\nname = "a"\nfunction = "f"\nby_call = true\n'):
         with open(wrong, "w") as file:
@@ -102,13 +102,13 @@ def expect_refused(folder, log):
 def main(folder):
     log = os.path.join(folder, "x.gplog")
     command = [PROGRAM, CASE] if CASE != "python" else [sys.executable, "-c", PYTHON]
-    # Without the heap: what else would stand between two calls is the interpreter's own.
+    # Without the heap: otherwise events of the interpreter would be between two calls.
     output = record(log, *command, options=("--host", "off"), LD_LIBRARY_PATH=DRIVER)
     ledger = [tuple(map(int, line.split())) for line in output.splitlines()]
     expect(len(ledger) == 12, f"the program says {output}")
     phase = calls_of(log, "step=train_step#")
     if CASE == "in_a_row":
-        # Of calls from one place without an event between them a log has no border: they are one.
+        # Calls from one place without an event between them have no border in the log: they are one call.
         ledger = [(ledger[0][0], max(peak for _, peak, _ in ledger), ledger[-1][2])]
     expect_ledger(phase, ledger)
     expect_texts(log, "step=train_step#", len(ledger))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What pools had reserved is the sum of the requests that made them take it: in real programs' logs.
+"""In real programs' logs, the memory that pools had reserved is the sum of what the requests made them take.
 
 usage: causes.py LIBGPUPEAK GPUPEAK LOG…
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which processes of a run are recorded, and how. argv: … STARTER SAYER SAYER_STATIC CUDA_BENCHMARK FOLDER_OF_THE_DRIVER CASE"""
+"""Which processes of a run are recorded, and how much of each. argv: … STARTER SAYER SAYER_STATIC CUDA_BENCHMARK FOLDER_OF_THE_DRIVER CASE"""
 import json
 import os
 import re
@@ -48,7 +48,7 @@ def started(output, expected):
 
 
 def kept(folder):
-    """A launcher that replaces LD_PRELOAD and cleans the environment: ours is kept beside what it sets, in each way of starting."""
+    """A launcher replaces LD_PRELOAD and cleans the environment. Our variables are kept beside those that it sets, in each way of starting."""
     started(run(folder, STARTER, SAYER), "recorded")
 
 
@@ -57,7 +57,7 @@ def kept_off(folder):
 
 
 def kept_not_by_hand(folder):
-    """Without `gpupeak run` a launcher's word is the last."""
+    """Without `gpupeak run` the launcher's variables hold."""
     done = subprocess.run([STARTER, SAYER], env=dict(os.environ, LD_PRELOAD=sys.argv[1], GPUPEAK_SUMMARY="off"), cwd=folder,
                           capture_output=True, text=True, check=True)
     started(done.stdout, "not recorded")
@@ -82,7 +82,7 @@ def kept_by_env(folder):
 
 
 def held_by(child, frame):
-    """What the host's peak has of sites with a frame of that beginning."""
+    """Bytes at the host's peak of sites with a frame that begins like this."""
     return sum(h["bytes"] for p in child["peaks"] if p["scope"] == "host" for h in p["holders"] if frame in h["site"])
 
 
@@ -99,7 +99,7 @@ def large_is_counted(folder):
 
 
 def mapped_is_counted(folder):
-    """So is one whose memory are mappings, those from before its log included."""
+    """The same for a child whose memory are mappings. Mappings from before its log count, too."""
     script = "import mmap; a = mmap.mmap(-1, 10 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); b = mmap.mmap(-1, 40 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)"
     run(folder, "sh", "-c", f"{sys.executable} -c '{script}'; :")
     (child,) = children(folder)
@@ -109,7 +109,7 @@ def mapped_is_counted(folder):
 
 
 def reserved_is_counted(folder):
-    """What a program reserves counts once it may be written, as the heap of a runtime does: 5 MiB at once, then 30 of 64."""
+    """Reserved addresses count when they become writable, as the heap of a runtime does: 5 MiB at once, then 30 MiB of 64."""
     script = ("import ctypes; c = ctypes.CDLL(None); c.mmap.restype = ctypes.c_void_p; size = ctypes.c_size_t; "
               "a, b = (c.mmap(None, size(m << 20), 0, 34, -1, 0) for m in (5, 64)); "
               "assert not c.mprotect(ctypes.c_void_p(a), size(5 << 20), 3) and not c.mprotect(ctypes.c_void_p(b + (4 << 20)), size(30 << 20), 3)")
@@ -130,7 +130,7 @@ def none(folder):
 
 
 def gpu(folder):
-    """The old name of it goes on to be understood."""
+    """The option's old name is still understood."""
     for word in ("gpu", "cuda"):
         place = tempfile.mkdtemp(dir=folder)
         run(place, "sh", "-c", f"{BENCHMARK}; :", options=["--children", word])
@@ -186,10 +186,10 @@ os.wait()
 
 
 def crossing(folder):
-    """What was held before the recording is told to the byte, and not counted again; freeing it is no error."""
+    """Memory from before the recording is given to the byte, and is not counted again. Freeing it is no error."""
     for way in ("malloc", "realloc"):
         place = tempfile.mkdtemp(dir=folder)
-        # A shell between them: what a recorded process forks gets its log sooner.
+        # With a shell between them: a process that a recorded process forks gets its log sooner.
         before = int(run(place, "sh", "-c", f"{sys.executable} -c '{CROSSING}' {way}; :"))
         (child,) = children(place)
         (message,) = [w["message"] for w in child["quality"]["warnings"] if w["code"] == "GP053"]
@@ -219,7 +219,7 @@ def as_bytes(text):
 
 
 def rows_and_heap_agree(folder):
-    """What stands in a process's row of its heap is in the row of its holder, or is said to be in none."""
+    """The heap of a process's row is in the rows of its holders, or is said to be in none."""
     forked, started_ = (run_screen(tempfile.mkdtemp(dir=folder), *command) for command in
                         ((sys.executable, "-c", HOLDS, "forked"), ("sh", "-c", f"{sys.executable} -c '{HOLDS}' started; :")))
     row = re.search(r"\+([0-9.]+) MiB of heap since the fork  ([0-9.]+) MiB \S*hold", forked)
@@ -232,7 +232,7 @@ def rows_and_heap_agree(folder):
 
 
 def forked_recorded(folder):
-    """With --children all the holders since the fork are known, and the sum is that of what came since."""
+    """With --children all, the holders since the fork are known, and their sum is the memory since the fork."""
     run(folder, sys.executable, "-c", FORKS, options=["--children", "all"])
     found = children(folder)
     expect(len(found) == 3, f"{len(found)} children")

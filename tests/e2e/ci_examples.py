@@ -41,7 +41,7 @@ def write(folder, name, text):
 
 def ci_environment(folder, **more):
     path = os.path.dirname(GPUPEAK) + ":" + os.path.dirname(CMAKE) + ":" + os.environ["PATH"]
-    # Its own choice of a generator is no part of the example, and a machine with ninja need not have make.
+    # The project's generator is not a part of the example, and a machine with ninja need not have make.
     generator = {"CMAKE_GENERATOR": "Ninja"} if shutil.which("ninja") else {}
     return {**environment(folder, False), **generator, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **more}
 
@@ -74,7 +74,7 @@ def workflow(folder):
         expect(("run" in step) != ("uses" in step), f"a step runs or uses: {step}")
         expect("uses" not in step or step["uses"].startswith("actions/"), f"an action of others: {step}")
     make_project(folder)
-    # The gate is of device memory, which this program has none of: the host's stands for it, through the same commands.
+    # The gate is on device memory, but this program has none: host memory takes its place, with the same commands.
     commands = [step["run"].replace("device.peak_bytes", "host.peak_bytes") for step in steps if "run" in step]
     expect(len(commands) == 3, f"build, run, compare: {commands}")
     summary = os.path.join(folder, "summary.md")
@@ -83,7 +83,7 @@ def workflow(folder):
     os.makedirs(os.path.join(folder, "benchmarks"))
     with open(os.path.join(EXAMPLES, "github-workflow.yml"), encoding="utf-8") as file:
         renew = next(line.strip("# \n") for line in file if "gpupeak report --json" in line)
-    sh(renew, folder)  # as the comment at its head says
+    sh(renew, folder)  # the command in the comment at its head
     sh(commands[2], folder, GITHUB_STEP_SUMMARY=summary)
     sh(commands[0], folder, MEBIBYTES="30")
     sh(commands[1], folder)

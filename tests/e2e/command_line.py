@@ -27,7 +27,7 @@ def verbs():
 
 
 def options(verb):
-    """Long name → the values that it takes, if they are a list; else None."""
+    """Long names of options, each with the list of its values; None if there is no list."""
     found = {}
     for line in help_of(verb).splitlines():
         entry = re.match(r" +(?:-\w,)?(--[\w-]+)(?: \S*?\{([^}]*)\})?", line)
@@ -37,7 +37,7 @@ def options(verb):
 
 
 def completed(*words):
-    """What is offered for the last of the words."""
+    """The completions that are offered for the last word."""
     script = f"source {COMPLETION}; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); compopt() {{ :; }}; _gpupeak; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     done = subprocess.run(["bash", "-c", script, "bash", "gpupeak", *words], stdout=subprocess.PIPE, text=True, check=True,
                           cwd="/proc/self/fdinfo")  # no files to offer
@@ -75,7 +75,7 @@ def check_logs_without_extglob():
 
 
 def check_made_completions():
-    """Those for zsh and fish are made from the help: nothing of it is missing, and their shells can read them."""
+    """The completions for zsh and fish are made from the help: nothing is missing in them, and the shells can read them."""
     with tempfile.TemporaryDirectory() as made:
         subprocess.run([sys.executable, os.path.join(os.path.dirname(COMPLETION), "make.py"), made, GPUPEAK], check=True)
         text = {}
@@ -132,7 +132,7 @@ def check_documentation():
     for path in glob.glob(os.path.join(ROOT, "collector/**/*.cc"), recursive=True):
         with open(path, encoding="utf-8") as file:
             schemas |= set(re.findall(r"gpupeak\.\w+/\d", file.read()))
-    for schema in schemas - {"gpupeak.page/1"}:  # the page's own
+    for schema in schemas - {"gpupeak.page/1"}:  # only the page uses it
         expect(schema in text, f"docs do not describe {schema}")
 
 

@@ -1,4 +1,4 @@
-"""`gpupeak run` compresses the log in its place: it says the same as before, and whatever goes wrong leaves it as it was.
+"""`gpupeak run` compresses the log in place: verbs say the same of it as before. If anything goes wrong, the log stays as it was.
 
 usage: compress.py LIBGPUPEAK GPUPEAK MUCH LOG_LIMIT SAME_PAIRS CASE
 """
@@ -35,7 +35,7 @@ def nothing_beside(folder):
 
 
 def case_same():
-    """Every verb says the same of both; the log is kept by a second name, under which it stays as it was written."""
+    """Every verb says the same of the plain and the packed log. A second link keeps the plain log as it was written."""
     with tempfile.TemporaryDirectory() as folder:
         log, kept = os.path.join(folder, LOG), os.path.join(folder, "kept", LOG)
         os.mkdir(os.path.dirname(kept))
@@ -64,7 +64,7 @@ def case_same():
 
 
 def case_holes():
-    """Of children that have left without an end, in which no hole is taken for something large to be compressed."""
+    """Logs of children that have left without an end: the hole at a log's end does not count as data that is worth compressing."""
     with tempfile.TemporaryDirectory() as folder:
         done = run(folder, "--children", "all", program=("/usr/bin/python3", "-c", "import os\nfor i in range(3):\n"
                                                          "  if os.fork() == 0: os.kill(os.getpid(), 9)\n  os.wait()"))
@@ -93,7 +93,7 @@ def case_exit_code():
 
 
 def case_replaced():
-    """The next run of that name replaces it, as it would replace the log; what somebody else has packed it does not."""
+    """The next run with that name replaces the packed log, as it would replace a log, but not a package that somebody else has made."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, LOG)
         for again in (run, lambda folder: subprocess.run([MUCH], env=environment(folder, True, GPUPEAK_OUT=log), check=False, text=True,
@@ -140,7 +140,7 @@ def case_full_disk():
 
 
 def case_interrupted():
-    """Whoever ends it while it compresses has the log as it was, at once, and the program's exit code."""
+    """If `run` is ended while it compresses, the log is as it was, at once, and the exit code is the program's."""
     for stop in (signal.SIGINT, signal.SIGTERM):
         for _ in range(10):
             with tempfile.TemporaryDirectory() as folder:
@@ -153,7 +153,7 @@ def case_interrupted():
                 expect(running.returncode == MUCH_CODE and said == b"", f"exit {running.returncode}: {said}")
                 nothing_beside(folder)
                 log = os.path.join(folder, LOG)
-                if is_packed(log):  # it was faster
+                if is_packed(log):  # it was packed before the signal
                     report(log)
                     continue
                 unpacked_and_whole(log)
@@ -163,7 +163,7 @@ def case_interrupted():
 
 
 def case_damaged():
-    """Whatever stands in the columns, it is read or refused, and quickly."""
+    """Whatever the columns hold, they are read or refused, and quickly."""
     if shutil.which("zstd") is None:
         raise Skipped("no zstd to make damaged ones with")
     with tempfile.TemporaryDirectory() as folder:
@@ -189,7 +189,7 @@ def case_damaged():
                 del damaged[chance.randrange(len(damaged)):]
             else:
                 for _ in range(chance.randrange(1, 20)):
-                    place = chance.randrange(52 if i % 3 == 1 else len(damaged))  # the sizes of stretch and columns, or anything
+                    place = chance.randrange(52 if i % 3 == 1 else len(damaged))  # damages the sizes of stretch and columns, or any byte
                     damaged[place] = chance.randrange(256)
             path = os.path.join(folder, "damaged.gplog")
             with open(path, "wb") as file:
@@ -201,7 +201,7 @@ def case_damaged():
 
 
 def case_no_room_to_read():
-    """A packed log is read where only its own folder has room for what is in it."""
+    """A packed log is read if only its own folder has room for its content."""
     if os.geteuid() != 0:
         raise Skipped("mounting a small tmpfs needs root")
     with tempfile.TemporaryDirectory() as folder:
@@ -230,7 +230,7 @@ def bytes_of(path):
 
 
 def case_undo():
-    """The log that is in a compressed one, in a bundle with its symbols, and in one that `run` has packed in its place."""
+    """`compress --undo` writes the log of a compressed log, of a bundle with its symbols, and of a log that `run` has packed in place."""
     with tempfile.TemporaryDirectory() as folder:
         run(folder, "--compress", "always")
         packed, plain = os.path.join(folder, LOG), os.path.join(folder, "x.plain.gplog")
@@ -251,7 +251,7 @@ def case_undo():
 
 
 def case_uniform():
-    """A log that would shrink so far that no verb would read it stays as it is; what somebody else has packed so is not read, but unpacked."""
+    """A log stays as it is if it would shrink so far that no verb would read it. Such a package of somebody else is not read, but can be unpacked."""
     if shutil.which("zstd") is None:
         raise Skipped("no zstd to pack it with")
     with tempfile.TemporaryDirectory() as folder:
@@ -261,7 +261,7 @@ def case_uniform():
         nothing_beside(folder)
         expect(not is_packed(log) and report(log)["quality"]["log_complete"], "the log is packed, or not whole")
         with open(log, "ab") as file:
-            file.truncate(os.path.getsize(log) + (64 << 20))  # pages that nobody has written
+            file.truncate(os.path.getsize(log) + (64 << 20))  # a hole
         gpupeak("compress", log, code=2, says="is not compressed: it is too uniform")
         gpupeak("bundle", "-q", log, code=2, says="is not compressed: it is too uniform")
         nothing_beside(folder)

@@ -16,7 +16,7 @@ from common import Skipped, expect, report, run_checks
 
 BENCHMARK, DRIVER, BUILD, CMAKE = sys.argv[3:7]
 NOBODY = "65534"
-# The shell is the container's first process only until it becomes the program. All is read-only but the folder of the logs.
+# The shell is the container's first process until it becomes the program. Everything is read-only but the folder of the logs.
 SETUP = r"""
 set -e
 mount --make-rprivate /
@@ -80,7 +80,8 @@ def main():
         expect("Peak device memory (GPU 0): 795344896 bytes" in said, f"no summary: {said}")
         expect_exact(log)
 
-        # One name in one folder, process 1 in each: both at the same time, then once more. None takes another running one's place.
+        # Two containers with one name in one folder, each with process 1: at the same time, then once more. No log replaces that of a running
+        # program.
         os.unlink(log)
         boxes = [start(folder, "same.gplog") for _ in range(2)]
         for box in boxes:

@@ -1,4 +1,4 @@
-"""Debug information that is there and cannot be read is told of, once and with what it lacks; where it can be read nobody hears of it.
+"""If debug information is there and cannot be read, that is said once, with what is missing. If it can be read, nothing is said.
 
 usage: debug_info.py LIBGPUPEAK GPUPEAK SOURCES
 """
@@ -30,7 +30,7 @@ def build(folder, name, flags):
 
 
 def report(program):
-    """The warnings about debug information, and how many rows of the program's own have a line."""
+    """The warnings about debug information, and the number of the program's rows that have a line."""
     log = program + ".gplog"
     record(log, program, options=("--names", "none"), GPUPEAK_HOST="full")
     summary = json.loads(run(GPUPEAK, "report", "--json", "--top", "1000", log))
@@ -64,7 +64,7 @@ def patch(file, at, data):
 
 
 def section(program, name):
-    """Where it lies in the file."""
+    """The section's offset in the file."""
     for line in run("readelf", "-SW", program).splitlines():
         words = line.replace("[ ", "[").split()
         if len(words) > 4 and words[1] == name:
@@ -133,7 +133,7 @@ def damage(folder):
 
 
 def apart(folder):
-    """Its debug information is another file's."""
+    """The debug information belongs to another file."""
     program = build(folder, "apart", "-O1 -g -gz=zlib")
     run("objcopy", "--only-keep-debug", program, program + ".debug")
     run("strip", program)

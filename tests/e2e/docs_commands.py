@@ -34,12 +34,12 @@ PAGES = ["README.md", *sorted(os.path.relpath(p, ROOT) for p in glob.glob(os.pat
          "examples/adoption.md"]
 PAGES.remove("docs/mistakes.md")  # e2e.mistakes types those
 
-# Not run, since they install, build, test or clean for minutes: their scripts must be there and be scripts; everything else of
-# their lines is not looked at.
+# These commands are not run, since they install, build, test or clean for minutes. Their scripts must be there and be scripts; the rest
+# of such a line is not looked at.
 NOT_RUN = ("ctest ", "tools/demo.sh", "tools/bootstrap.sh", "tests/run.sh", "tests/soak.sh", "tests/gpu/run.sh", "cmake", "cpack", "sudo")
-# A block of commands, not of what a program prints, begins with one of these.
+# A block of commands begins with one of these words; any other block is a program's output.
 COMMANDS = (*NOT_RUN, "gpupeak", "LD_PRELOAD", "mpirun", "torchrun", "srun", "docker", "export")
-# Programs that bring their own ranks or boxes: they start what follows their options.
+# In place of programs that start ranks or containers: starts the command that follows the options.
 LAUNCHER = """#!/bin/bash
 ranks=1
 while [ $# -gt 0 ]; do
@@ -54,21 +54,21 @@ while [ $# -gt 0 ]; do
 done
 for ((rank = 0; rank < ranks; ++rank)); do RANK=$rank "$@" || exit; done
 """
-# Takes what it is given, as a viewer would.
+# In place of a viewer: accepts any file.
 VIEWER = "#!/bin/sh\n[ -t 0 ] || cat >/dev/null\n"
 LAUNCHERS = ("mpirun", "torchrun", "srun", "docker")
 VIEWERS = ("ms_print", "heaptrack_print", "pprof", "flamegraph.pl", "speedscope", "scp", "ssh", "jq", "sqlite3", "curl")
 MEASURED = ("onnxruntime_perf_test", "trtexec", "llama-bench", "python3", "PROGRAM", "cuda_benchmark", "my_benchmark", "bench", "layers",
             "script.sh", "app", "vllm")
 OUTPUTS = ("-o", "--out", "--html", "--svg", "--png", "--junit", "--markdown", ">", ">>")
-LOGS = 3  # that are recorded, to be copied
+LOGS = 3  # recorded logs, which are copied
 LOG_ENDINGS = (".gplog", ".gpz", ".gpbundle")
 
 Command = collections.namedtuple("Command", "page line text")
 
 
 def join_lines(lines):
-    """One command from its lines: a backslash or an open quote at the end goes on in the next one."""
+    """Joins the lines of each command: after a backslash or an open quote at the end of a line the command goes on."""
     text = lines.pop(0)
     while lines:
         if text.endswith("\\"):
@@ -103,7 +103,7 @@ def commands_of_block(page, number, lines):
 
 
 def commands_of(page, text):
-    """Of the fenced blocks without a language, and of `gpupeak …` in the prose between them."""
+    """The commands of fenced blocks without a language, and of `gpupeak …` in the prose between these."""
     block, language, begin = None, "", 0
     prose = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -172,7 +172,7 @@ class Place:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         source = {".toml": "rules.toml", ".json": "baseline.json", ".gpz": "bundle", ".gpbundle": "bundle"}.get(os.path.splitext(name)[1])
         if source is None:
-            source = f"{self.logs % LOGS}.gplog"  # not the same one twice: merge takes each process once
+            source = f"{self.logs % LOGS}.gplog"  # a different log each time, since merge takes each process once
             self.logs += 1
         shutil.copy(os.path.join(self.models, source), path)
 
@@ -207,31 +207,31 @@ class Place:
 
 
 def spelt_out(text):
-    """What stands for something else in what is printed."""
+    """Replaces placeholders in a printed command."""
     text = re.sub(r"[^\s=]*/libgpupeak\.so", "$LIBGPUPEAK", text)
     text = re.sub(r"\bGPUPEAK_OUT=/logs/", "GPUPEAK_OUT=logs/", text)
     text = text.replace("https://…", "http://127.0.0.1:9")
     text = re.sub(r"\bgpupeak help VERB\b", "gpupeak help report", text)
     text = re.sub(r"\bgpupeak VERB\b", "gpupeak report", text)
     text = re.sub(r"\bexport FORMAT\b", "export csv", text)
-    text = re.sub(r"\bgpupeak serve (?:--textfile \S+ )?", "gpupeak serve --textfile - ", text)  # which ends
-    text = re.sub(r"\bgpupeak view (?!--once)", "gpupeak view --once ", text)  # here is no terminal
+    text = re.sub(r"\bgpupeak serve (?:--textfile \S+ )?", "gpupeak serve --textfile - ", text)  # this form ends
+    text = re.sub(r"\bgpupeak view (?!--once)", "gpupeak view --once ", text)  # there is no terminal here
     return text
 
 
 def check(command, place, verbose=False):
-    """None, or what is wrong."""
+    """Runs a command. Returns what is wrong; None: nothing."""
     if command.text.startswith(NOT_RUN):
         script = command.text.split()[0]
         if "/" in script and not os.access(os.path.join(ROOT, script), os.X_OK):
             return f"there is no {script}"
         return None
     if re.search(r"\[-|\[FORMAT|\[FOLDER|\.\.\.\]|\|JSON", command.text):
-        return check_synopsis(command)  # the lines that such grammar goes on in belong to it
+        return check_synopsis(command)  # with all lines of the grammar
     text = spelt_out(command.text)
     if text.startswith(("export ", "echo $?", "cd ")):
         return None
-    words = shlex.split(re.sub(r"(?<=\S)#", "\\\\#", text), comments=True)  # within a word it begins no comment
+    words = shlex.split(re.sub(r"(?<=\S)#", "\\\\#", text), comments=True)  # within a word # begins no comment
     if "gpupeak" in words:
         place.prepare(words[words.index("gpupeak") + 1:] or ["--help"])
     if re.search(r"\bgpupeak (mark|start|stop|attach|detach)\b.* PID\b", text):
@@ -239,7 +239,7 @@ def check(command, place, verbose=False):
     if re.fullmatch(r"gpupeak \w+", text) and words[1] in VERBS - {"rules"}:
         return None  # the verb's name alone, in prose
     if re.fullmatch(r"gpupeak run( --?[\w-]+( \w+)?)*", text):
-        text += " -- PROGRAM"  # named in prose with its options alone
+        text += " -- PROGRAM"  # prose names the verb with its options alone
     elif words[0] == "gpupeak" and len(words) > 1 and words[1] in VERBS and words[1] not in ("run", "rules", "mcp") and not has_file(words[2:]):
         text += " a.gplog"
         place.put("a.gplog")
@@ -247,7 +247,7 @@ def check(command, place, verbose=False):
     said = done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
     if verbose:
         print(f"{command.page}:{command.line}: {done.returncode}  {text}")
-    # Whether a limit is kept, or a run fits, depends on the log.
+    # Whether a limit is kept, or a run fits, depends on the log: exit code 1 is not an error.
     wanted = (0, 1) if re.search(r"gpupeak (check|watch|fit)", text) else (0,)
     if "built without the page" in said or re.search(r"gpupeak: (--[\w -]+: the log has no|'\S+' matches no block)", said):
         return None
@@ -261,7 +261,7 @@ def has_file(words):
 
 
 def while_it_runs(text, place):
-    """Of a process that runs dormant, or without us where it is attached to, and allocates now and then."""
+    """A process that allocates now and then. It runs dormant, or without the library for `attach` and `detach`."""
     log = os.path.join(place.folder, "running.gplog")
     program = "import time\nprint(flush=True)\nwhile True:\n    bytearray(100000)\n    time.sleep(0.01)"
     dormant = {"LD_PRELOAD": LIBRARY, "GPUPEAK_OUT": log, "GPUPEAK_SUMMARY": "off", "GPUPEAK_HOST": "counters"}
@@ -283,13 +283,13 @@ def make_models(folder):
     for number in reversed(range(LOGS)):
         log = os.path.join(folder, f"{number}.gplog")
         subprocess.run([GPUPEAK, "run", "-q", "--last-use", "-o", log, "--", BENCHMARK], env=env, stdout=subprocess.DEVNULL, check=True)
-    # A wrapper that took more than a second: it stays as a part of the program's log.
+    # A wrapper that takes more than a second, so that its log stays as a part of the program's log.
     subprocess.run([GPUPEAK, "run", "-q", "-o", os.path.join(folder, "part.gplog"), "--", "sh", "-c", f"sleep 1.2; exec {BENCHMARK}"],
                    env=env, stdout=subprocess.DEVNULL, check=True)
     for arguments, name in ((("report", "--json", "--top", "1000", log), "baseline.json"), (("rules", "onnxruntime"), "rules.toml")):
         with open(os.path.join(folder, name), "wb") as file:
             subprocess.run([GPUPEAK, *arguments], stdout=file, check=True)
-    # Those have no pool.
+    # The other logs have no pool.
     llamacpp = subprocess.run([GPUPEAK, "rules", "llamacpp"], stdout=subprocess.PIPE, check=True).stdout
     with open(os.path.join(folder, "rules.toml"), "ab") as file:
         file.write(b"\n" + llamacpp[llamacpp.index(b"[[pool]]"):])
@@ -309,7 +309,7 @@ def check_page(page, text, models, verbose=False):
 
 
 def check_links(page, text):
-    """Files and chapters that a page points to."""
+    """Files and chapters to which a page links exist."""
     wrong = []
     for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)):
         path, _, chapter = target.partition("#")
@@ -327,7 +327,7 @@ def check_links(page, text):
 
 
 def check_source():
-    """Pages of docs that comments and messages name."""
+    """Pages of docs that comments and messages name exist."""
     wrong = []
     for room in ("preload", "collector", "tools", "rules", "tests", "examples"):
         for path in glob.glob(os.path.join(ROOT, room, "**/*.*"), recursive=True):
@@ -341,7 +341,7 @@ def check_source():
 
 
 def check_files(page, text):
-    """What a page gives to be put into a file can be read as that."""
+    """Text that a page gives for a file can be read as such a file."""
     wrong = []
     for language, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.S | re.M):
         try:
@@ -372,7 +372,7 @@ def main():
     wrong, count = check_chapters() + check_source(), 0
     with tempfile.TemporaryDirectory() as models:
         make_models(models)
-        # First what must be found wrong: a misspelt option and verb, in a block, in prose and in grammar; a program that is not here.
+        # First the errors that must be found: a misspelt option and verb, in a block, in prose and in grammar; a program that is not here.
         for text in ("```\n$ gpupeak report --jsno LOG\n```\n", "```\ngpupeak exprot csv LOG\n```\n", "see `gpupeak tags --rulse none LOG`\n",
                      "```\ngpupeak diff [--by WHAT] [--tpo N] A B\n```\n", "```\ngpupeak run -o x.gplog -- no_such_program\n```\n",
                      "```\ngpupeak run --hots off -- PROGRAM\n```\n"):

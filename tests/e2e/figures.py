@@ -20,7 +20,7 @@ def read(name):
 
 
 def costs(performance):
-    """The table of what programs cost, as it stands there."""
+    """The table of programs' costs, as the page has it."""
     tables = re.findall(r"^(?:\|.*\n)+", performance, re.M)
     (table,) = [t for t in tables if t.startswith("| what it costs |")]
     return table
@@ -38,7 +38,7 @@ def blocks(text):
 
 
 def missing_line(excerpt, whole):
-    """The first line that the whole has not, behind those before it, with its number; None: it has all."""
+    """The first line, with its number, that `whole` does not have behind the lines before it; None: it has all lines in this order."""
     at = 0
     for number, line in enumerate(excerpt):
         if line.strip() in ("", "…") or line.startswith("$ gpupeak run"):
@@ -50,7 +50,7 @@ def missing_line(excerpt, whole):
 
 
 def check_excerpts(page, text, gallery):
-    """Each block that shows a GPU of the gallery's is part of one of its blocks."""
+    """Each block that shows a GPU of the gallery is a part of a block of the gallery."""
     wholes = blocks(gallery)
     for excerpt in blocks(text):
         if not any("(H200)" in line for line in excerpt):
@@ -69,13 +69,13 @@ def main():
             file.write(expected)
         readme = expected
     expect(readme == expected, "README's costs are not those of docs/performance.md: tests/e2e/figures.py --write renews them")
-    # No other figure of cost in prose, where nobody would renew it.
+    # No figure of cost may be in prose, where nobody would renew it.
     costs_chapter = readme.split("## What it costs\n")[1].split("\n## ")[0].replace(table, "")
     expect(not re.search(r"\d ?%|\d×", costs_chapter), f"README says a cost in prose: {costs_chapter}")
     gallery = read("docs/gallery.md")
     for page in PAGES_WITH_EXCERPTS:
         check_excerpts(page, read(page), gallery)
-    # What the checks must find.
+    # Errors that the checks must find.
     expect(missing_line(["a", "c"], ["a", "b", "c"]) is None and missing_line(["c", "a"], ["a", "b", "c"]) == (1, "a"), "lines out of order pass")
     expect(with_costs(readme, table.replace("1.", "2.", 1)) != readme, "another figure passes")
 

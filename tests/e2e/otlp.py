@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`gpupeak serve --otlp`: what a receiver gets, read by OpenTelemetry's own classes of the protocol, is what Prometheus is told.
+"""`gpupeak serve --otlp`: a receiver gets the same figures as Prometheus. OpenTelemetry's own classes of the protocol read them.
 
 usage: otlp.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER FOLDER_FOR_NPM
 """
@@ -19,7 +19,7 @@ from stepped_program import SteppedProgram
 
 DRIVER, WORK = sys.argv[3:5]
 MIB = 1 << 20
-TRANSFORMER = "@opentelemetry/otlp-transformer@0.207.0"  # the last ones have no classes of the requests
+TRANSFORMER = "@opentelemetry/otlp-transformer@0.207.0"  # later releases have no classes of the requests
 READ = """
 const {opentelemetry} = require("@opentelemetry/otlp-transformer/build/src/generated/root.js");
 const request = opentelemetry.proto.collector.metrics.v1.ExportMetricsServiceRequest;
@@ -31,7 +31,7 @@ process.stdout.write(JSON.stringify({same, read: request.toObject(read, {longs: 
 
 
 def parser():
-    """A folder in which node finds the protocol."""
+    """A folder in which node finds the protocol's classes."""
     place = os.path.join(WORK, TRANSFORMER.replace("@", "").replace("/", "-"))
     if not os.path.exists(os.path.join(place, "node_modules")):
         if not shutil.which("npm") or not shutil.which("node"):
@@ -47,7 +47,7 @@ def parser():
 
 
 class Receiver:
-    """Takes requests; the first it has no time for."""
+    """Takes requests. It refuses the first one as if it were busy."""
 
     def __init__(self):
         received = self.received = queue.Queue()
@@ -81,7 +81,7 @@ def attributes(of):
 
 
 class Told:
-    """What is said of one resource: name → [(labels, point, metric)]."""
+    """The metrics of one resource: name → [(labels, point, metric)]."""
 
     def __init__(self, resource_metrics):
         self.resource = attributes(resource_metrics["resource"])
@@ -98,7 +98,7 @@ class Told:
 
 
 def prometheus_name(metric):
-    """As OpenTelemetry's exporters and Prometheus' own receiver name it: compatibility/prometheus_and_openmetrics.md."""
+    """The metric's name as OpenTelemetry's exporters and Prometheus' own receiver make it: compatibility/prometheus_and_openmetrics.md."""
     name = metric["name"].replace(".", "_") + {"By": "_bytes", "s": "_seconds"}.get(metric["unit"], "")
     return name + ("_total" if metric.get("sum", {}).get("isMonotonic") else "")
 
@@ -117,7 +117,7 @@ def main(folder):
         path, headers, first = receiver.received.get(timeout=20)
         expect(path == "/v1/metrics" and headers["Content-Type"] == "application/x-protobuf", f"{path}, {headers}")
         expect(headers["x-key"] == "abc" and headers["x-tenant"] == "gpu", f"{headers}")
-        second = receiver.received.get(timeout=20)[2]  # although the first was not taken
+        second = receiver.received.get(timeout=20)[2]  # comes although the first was refused
         program.end()
         while not receiver.received.empty():
             receiver.received.get()
@@ -151,14 +151,14 @@ def main(folder):
     run = next(of for of in map(Told, read(place, last)) if "gpupeak.log" in of.resource)
     expect(run.value("gpupeak.run.state", state="ended") == 1, "the last one has the end")
     expect(run.value("gpupeak.device.live", device="0") is None and run.value("gpupeak.device.peak", device="0") == 200 * MIB, "at the end")
-    # Through Prometheus it has the names that `serve` has.
+    # With Prometheus' naming, metrics have the names that `serve` gives them.
     text = subprocess.run([GPUPEAK, "serve", "--textfile", "-", folder], stdout=subprocess.PIPE, text=True, check=True).stdout
     names = {line.split("{")[0].split()[0] for line in text.splitlines() if not line.startswith("#")}
     got = {prometheus_name(metric) for of in map(Told, read(place, last)) for points in of.points.values() for _, _, metric in points}
     left = {"gpupeak_log_info", "gpupeak_device_info", "gpupeak_build_info", "gpupeak_device_capacity_bytes"}
     expect(got - {"hw_gpu_memory_limit_bytes"} == names - left, f"{got ^ names}")
     print(f"{len(last)} bytes for a log and the folder")
-    # What cannot be sent is said, and what is missing.
+    # If a request cannot be sent, or an address is missing, that is said.
     for options, more, words in (["--otlp", "env"], {}, "OTEL_EXPORTER_OTLP_ENDPOINT"), (["--otlp", "http://127.0.0.1:1/v1/metrics"], {}, "does not take the metrics"):
         server = subprocess.Popen([GPUPEAK, "serve", *options, folder], env=clean | more, stderr=subprocess.PIPE, text=True)
         line = server.stderr.readline()

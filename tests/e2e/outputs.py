@@ -1,4 +1,4 @@
-"""No gate passes on nothing, and nothing is overwritten that nobody meant. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER"""
+"""No gate passes without figures, and no file is overwritten by mistake. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER"""
 import json
 import os
 import re
@@ -43,7 +43,7 @@ def gates(folder):
 
 
 def in_turn(folder):
-    """Verbs that show a log show several in turn; their JSON is an array, and one log's is as ever."""
+    """Verbs that show a log show several in turn. The JSON of several logs is an array, that of one log is not."""
     logs = [record(folder, f"turn{i}.gplog", BENCHMARK) for i in range(2)]
     for verb in ("report", "phases", "tree", "flame", "leaks", "temporary", "tags", "timeline", "pools"):
         one = json.loads(gpupeak(verb, "--json", logs[0]))
@@ -64,7 +64,7 @@ def in_turn(folder):
 
 
 def compared(folder):
-    """A run that died is compared with nothing; of those that ended in order the difference is said."""
+    """A run that died is not compared. For runs that ended in order the difference is given."""
     small, large = (record(folder, f"{n}.gplog", "/usr/bin/python3", "-c", f"x = bytearray({n} << 20)") for n in (10, 20))
     died = record(folder, "died.gplog", "/usr/bin/python3", "-c", "import os; x = bytearray(30 << 20); os.kill(os.getpid(), 9)", code=128 + 9)
     values = json.loads(gpupeak("compare", "--json", small, large))
@@ -81,7 +81,7 @@ def compared(folder):
 
 
 def strict(folder):
-    """One rule for all verbs: a run that was killed is not whole, though every figure of it is exact."""
+    """All verbs have one rule: a run that was killed is not whole, though every figure of it is exact."""
     killed = record(folder, "killed.gplog", "/bin/bash", "-c", "kill -9 $$", code=128 + 9)
     whole = record(folder, "whole.gplog", "/bin/true")
     saved = os.path.join(folder, "killed.json")
@@ -139,7 +139,7 @@ def overwriting(folder):
         gpupeak(*verb, folder, log, code=2, says="is a folder")
     for path, bytes_before in content.items():
         expect(read(path) == bytes_before, f"{path} was changed")
-    beside = os.path.join(folder, "mine.txt.tmp")  # a name that is somebody's
+    beside = os.path.join(folder, "mine.txt.tmp")  # a file of the user that must stay
     with open(beside, "w") as file:
         file.write("mine")
     gpupeak("metrics", "-o", os.path.join(folder, "mine.txt"), log)
@@ -173,7 +173,7 @@ def special(folder):
         os.mknod(null, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         read(null)
     except OSError:
-        null = "/dev/null" if os.getuid() else None  # never the real one as root, should this fail
+        null = "/dev/null" if os.getuid() else None  # not as root: a failure would replace the real /dev/null
     if null:
         for verb in (["export", "sqlite", log, "-o"], ["export", "csv", log, "-o"], ["metrics", log, "-o"], ["symbolize", log, "-o"],
                      ["bundle", log, "-o"]):
@@ -193,7 +193,7 @@ def special(folder):
 
 
 def bombs(folder):
-    """A package of zeros is refused by its size, and where there is no room that is an error, not a SIGBUS."""
+    """A package of zeros is refused for its size. If there is no room for a package's content, that is an error, not a SIGBUS."""
     if not shutil.which("zstd") or not shutil.which("unshare"):
         raise Skipped("no zstd or no unshare")
     log = record(folder, "a.gplog", "/bin/true")
@@ -211,8 +211,8 @@ def bombs(folder):
 
 
 def sampled(folder):
-    """The estimate of a sample is never above what the counters, which see every block, had at most."""
-    # Few large blocks that live for a moment each: seldom seen, and then each stands for many.
+    """The estimate of a sample is never above the peak of the counters, which count every block."""
+    # A few large blocks that each live for a moment: seldom sampled, and then each stands for many.
     script = "import ctypes; c = ctypes.CDLL(None); c.malloc.restype = ctypes.c_void_p; c.free.argtypes = [ctypes.c_void_p]\n" \
              "for i in range(20000): c.free(c.malloc(3000))\nx = [c.malloc(40000) for _ in range(8)]"
     for seed in range(3):

@@ -1,5 +1,5 @@
-"""What a Python program's report is about are its own lines: the interpreter's code, NumPy's core and stripped modules are in no view and no export.
-And exports: compressed by their name, by the name that their reader has, with what readers of pprof are to leave out.
+"""The report of a Python program shows the program's own lines: the interpreter's code, NumPy's core and stripped modules are in no view and no export.
+And exports: the ending of a file's name tells its compression, formats have their readers' names, and pprof gets the frames to leave out.
 
 usage: plumbing.py LIBGPUPEAK GPUPEAK CASE
 """
@@ -58,13 +58,13 @@ def case_numpy():
             text = run(GPUPEAK, *view, log)
             text = gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text
             expect(b"train.py" in text, f"{view} has not the script's file")
-            if view[0] != "export" or view[1] == "folded":  # the others tell of stacks without Python's frames, too
+            if view[0] != "export" or view[1] == "folded":  # the other exports also have stacks without Python's frames
                 lines = [line for line in text.decode().splitlines() if "train.py" in line]
                 expect(not any(PLUMBING.search(line) for line in lines), f"{view} has plumbing: {lines[:3]}")
 
 
 def fields(message):
-    """Of a protobuf message: number and value of each."""
+    """The number and the value of each field of a protobuf message."""
     at = 0
 
     def varint():
@@ -104,7 +104,7 @@ def case_exports():
         path = os.path.join(folder, "x.pb.gz")
         run(GPUPEAK, "export", "pprof", log, "-o", path)
         with open(path, "rb") as file:
-            profile = list(fields(gzip.decompress(file.read())))  # once, though its name ends so
+            profile = list(fields(gzip.decompress(file.read())))  # it is compressed once, though its name ends with .gz
         strings = [value.decode() for number, value in profile if number == 6]
         dropped = [strings[value] for number, value in profile if number == 7]
         expect(len(dropped) == 1, f"drop_frames: {dropped}")

@@ -45,7 +45,7 @@ def holders(summary, scope):
 
 
 def expect_line(log, scope, function, at_least, options=()):
-    """The scope's peak is held by that function, nearly all of it."""
+    """This function holds nearly all of the scope's peak."""
     summary = report(log, *options)
     expect_nothing_dropped(summary)
     rows = [(h["site"], h["bytes"]) for h in holders(summary, scope)]
@@ -73,7 +73,7 @@ def workers(folder):
 
 
 def arenas(folder):
-    """What the interpreter shares out among small objects: where a native stack has asked for some of it."""
+    """The interpreter's memory for small objects is named by a line of Python, also where a native stack has asked for some of it."""
     log = os.path.join(folder, "o.gplog")
     record(log, sys.executable, script(folder, "objects.py", OBJECTS))
     expect_line(log, "host/mmap_anon", "fill objects.py:5", 100 << 20)

@@ -45,7 +45,7 @@ def main():
         image = 4 * 64 * 112 * 112 * 4
         expect(tags.get("gradients", 0) >= image, "no gradient of an activation")
         expect(tags.get("activations", 0) + tags.get("convolutions", 0) >= image, "activations are missing")
-        # By Python's lines, which large blocks have: weights of the second convolution and of both linear layers.
+        # Large blocks have lines of Python: here the weights of the second convolution and of both linear layers.
         large = 4 * (64 * 64 * 9 + 1024 * 2048 + 2048 * 10)
         expect(tags.get("parameters") == tags.get("optimizer state") == large, f"weights and their momentum are {large} each")
         expect(tags.get("operator registry", 0) > 2**20, "no operators")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ranks that a real launcher starts on this machine: one log each, what they held at once, which of them ended the job, and
-partial results that the launcher itself has made.
+"""Ranks that a real launcher starts on this machine: one log for each, the memory that they held at once, which rank ended the job, and
+partial results that were made under the launcher.
 
 usage: ranks.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER mpirun|srun|torchrun
 """
@@ -18,7 +18,7 @@ DRIVER, CASE = sys.argv[3:5]
 RANKS, MIB = 4, 1 << 20
 WAIT_S = 60
 
-# 64 MiB each, rank 1 32 MiB more; all at once, since nobody goes on before all have them. Then as its argument says.
+# Each rank allocates 64 MiB, rank 1 32 MiB more. All hold these at the same time, since nobody goes on before. Then they do what the argument says.
 PROGRAM = """
 import ctypes, os, signal, sys, time
 folder, what = sys.argv[1:3]
@@ -55,7 +55,7 @@ def gpupeak(*arguments):
 
 
 class Job:
-    """What is measured under a launcher, in a folder of its own."""
+    """Jobs under a launcher, each with a folder of its own."""
 
     def __init__(self, launch, launch_once, place, **more):
         self.launch, self.launch_once, self.place = launch, launch_once, place
@@ -65,7 +65,7 @@ class Job:
             file.write(PROGRAM)
 
     def run(self, what, bare=False):
-        """The logs, by their ranks; the job's exit code is what `what` makes it."""
+        """The logs by rank. The job's exit code must be the one that `what` causes."""
         folder = os.path.join(self.place, what + str(bare))
         os.mkdir(folder)
         logs = os.path.join(folder, "logs")
@@ -97,7 +97,7 @@ class Job:
             (most,) = {merged["processes"][outlier["process"]]["rank"] for outlier in merged["outliers"] if outlier["side"] == "device"}
             expect(most == 1, f"outliers: {merged['outliers']}")
             expect(merged["end"]["casualties"] == [] and merged["end"]["not_said" if bare else "in_order"] == RANKS, f"{merged['end']}")
-        # Reduced by the launcher, where the logs are.
+        # The launcher makes partial results where the logs are.
         partial = os.path.join(self.place, "of.%h.gpmerge")
         subprocess.run([*self.launch_once, GPUPEAK, "merge", "--partial", partial, logs], env=self.environment, stdin=subprocess.DEVNULL, check=True)
         expect(gpupeak("merge", partial.replace("%h", os.uname().nodename)) == gpupeak("merge", logs), "by the launcher's partial result")
@@ -113,7 +113,7 @@ class Job:
         expect(process["rank"] == 2 and casualties[0]["how"] == how and process["exit"] == ended, said)
         if what == "refused":
             expect(process["refusal"]["requested_bytes"] == 1 << 40, said)
-        # The launcher ended the others, by signals that can be told from their own doing.
+        # The launcher ended the other ranks by signals; these ends can be told from a rank's own failure.
         expect(len(casualties) + merged["end"]["without_end"] == RANKS, said)
         expect(all(casualty["how"] == "signalled" for casualty in casualties[1:]), said)
         text = gpupeak("merge", logs)
@@ -138,9 +138,9 @@ def srun(place):
 def torchrun(place):
     if not shutil.which("torchrun"):
         raise Skipped("no torchrun (PyTorch)")
-    launch = ["torchrun", "--no_python", "--nproc_per_node"]  # as releases before 2.0 want it, too
+    launch = ["torchrun", "--no_python", "--nproc_per_node"]  # releases before 2.0 also understand this form
     if subprocess.run([*launch, "1", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        raise Skipped("this torchrun cannot start anything")  # 1.13 with Python 3.11
+        raise Skipped("this torchrun cannot start anything")  # such as 1.13 with Python 3.11
     Job([*launch, str(RANKS)], [*launch, "1"], place).check_all()
 
 

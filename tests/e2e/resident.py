@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Resident memory is this process's largest: not what is left at its end, not its children's.
+"""Resident memory is the process's largest value: not the value at its end, and not its children's.
 
 usage: resident.py LIBGPUPEAK GPUPEAK CASE
 """
@@ -21,7 +21,7 @@ KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
 def resident(folder):
-    """Of the process that was started: its log by itself means the run's, of which a child may have most."""
+    """The log of the started process alone: its name would mean the whole run, in which a child may have the most."""
     (log,) = glob.glob(os.path.join(folder, "*.gplog"))
     found = report(log)
     for process in found.get("whole_run", {}).get("processes", []):
@@ -42,7 +42,7 @@ def below_run(folder, program):
 
 
 def case_freed(folder):
-    """What was given back before the end counts, with and without the command."""
+    """Memory that was given back before the end counts, with and without the command."""
     for name, runs in (("bare", bare), ("run", below_run)):
         inner = os.path.join(folder, name)
         os.mkdir(inner)
@@ -56,7 +56,7 @@ def case_child(folder):
 
 
 def case_unrecorded(folder):
-    """That a child was larger than what the first screen speaks of is said, unless it has a log of its own."""
+    """The first screen says that a child was larger than the process of the screen, unless the child has a log of its own."""
     for options, told in ((("--children", "none"), True), ((), False), (("--children", "all"), False)):
         done = subprocess.run([GPUPEAK, "run", *options, "-o", os.path.join(folder, "a.gplog"), "--", PYTHON, "-c", CHILD], cwd=folder,
                               env=environment(folder, False), stderr=subprocess.PIPE, text=True, check=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rules asked of the log of a program that says nothing itself: Python's own functions as phases and tags.
+"""Rules for the log of a program that names no phases itself: Python's own functions become phases and tags.
 
 usage: rules.py LIBGPUPEAK GPUPEAK
 """
@@ -35,7 +35,7 @@ def output_of(*arguments):
 
 
 def check_other_verbs(folder, log, asked, held):
-    """Every verb that shows a phase or a tag takes the rules and shows theirs."""
+    """Every verb that shows a phase or a tag takes the rules and shows the rules' names."""
     for view in ("tree", "flame"):
         found = json.loads(output_of(view, "--json", "--scope", "host/heap", *asked, log))
         expect(found["phase"] == "work", f"{view}: the peak is in phase {found['phase']}")
@@ -47,7 +47,7 @@ def check_other_verbs(folder, log, asked, held):
     other = os.path.join(folder, "other.json")
     with open(other, "w") as file:
         file.write(output_of("report", "--json", "--by", "tag", *asked, log))
-    # JSON keeps the rules with which it was made.
+    # A JSON report holds the rules with which it was made.
     for asked_of_log, equal in ((asked, True), (["--rules", "none"], False)):
         text = output_of("diff", "--by", "tag", *asked_of_log, log, other)
         expect(("[new]" not in text and "PHASES" not in text) == equal, f"diff with {asked_of_log}: {text}")

@@ -1,4 +1,4 @@
-"""What is resident of a run's processes, as `run` sees it from outside. argv: … CASE"""
+"""The resident memory of a run's processes, as `run` sees it from outside. argv: … CASE"""
 import json
 import os
 import re
@@ -16,7 +16,7 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("GPUPEAK
 
 
 def run(folder, *command, options=(), **more):
-    """Its output, what gpupeak said, and the run's summary."""
+    """Runs the program. Returns its output, gpupeak's messages, and the run's summary."""
     log = os.path.join(folder, "a.gplog")
     done = subprocess.run([GPUPEAK, "run", *options, "-o", log, "--", *command], env=ENVIRONMENT, cwd=folder, capture_output=True, text=True,
                           check=False, **more)
@@ -31,7 +31,7 @@ def summary(log):
 
 
 def causes(metrics):
-    """By name, in bytes; together they are the total."""
+    """The causes by name, in bytes. Their sum is the total."""
     found = {name.removeprefix("host.resident."): bytes_ for name, bytes_ in metrics.items() if name.startswith("host.resident.")}
     total = found.pop("total_bytes")
     expect(total is not None and sum(bytes_ for bytes_ in found.values() if bytes_) == total, f"{found} are not {total}")
@@ -45,7 +45,7 @@ def compiled(folder, source, *options):
 
 
 def thread_stacks(folder):
-    """Stacks that threads have touched: no call of theirs is seen, and at a thread's end its stack is gone."""
+    """Stacks that threads have touched. No call for them is seen, and at a thread's end its stack is gone."""
     program = compiled(folder, """
         #include <pthread.h>
         #include <unistd.h>
@@ -73,7 +73,7 @@ def thread_stacks(folder):
 
 
 def static_data(folder):
-    """Variables that begin as zeros, of the program and of a library: no call takes them. The program's own mapping may lie right behind."""
+    """Variables that begin as zeros, of the program and of a library. No call allocates them. A mapping of the program may lie right behind them."""
     library = os.path.join(folder, "libtable.so")
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], check=True,
                    input=b"static char table[80 << 20]; char* fill_table(void) { for (unsigned i = 0; i < sizeof table; i += 4096) table[i] = 1; return table + sizeof table; }")
@@ -106,7 +106,7 @@ def static_data(folder):
 
 
 def no_cause(folder):
-    """Memory that the program takes from the kernel by itself, past all that is watched: the run is not complete, and says of how much."""
+    """Memory that the program takes from the kernel by system calls that nobody sees. The run is said to be incomplete, and by how much."""
     program = compiled(folder, """
         #include <string.h>
         #include <sys/mman.h>
@@ -129,7 +129,7 @@ def no_cause(folder):
 
 
 def reserved(folder):
-    """Of two programs of a run one asks for more and touches little: the screen is about the other one, in its rows and below."""
+    """One of two programs of a run asks for more and touches little. The screen is about the other one, in its rows and below."""
     program = compiled(folder, """
         #include <stdlib.h>
         #include <string.h>
@@ -148,7 +148,7 @@ def reserved(folder):
 
 
 def only_touched(folder):
-    """Memory that is touched long after it was mapped, by a program that is killed then."""
+    """Memory that a program touches long after it was mapped. Then the program is killed."""
     script = "import mmap, os, signal, time\nm = mmap.mmap(-1, 300 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor i in range(0, 200 << 20, 4096): m[i] = 1\ntime.sleep(5)\nos.kill(os.getpid(), signal.SIGKILL)"
     log = os.path.join(folder, "a.gplog")
     subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", sys.executable, "-c", script], env=ENVIRONMENT, check=False)
@@ -161,8 +161,8 @@ def only_touched(folder):
 
 
 def aligned_mapping(folder):
-    """Mappings of the program's that begin where an arena of malloc's could, one of them no larger than an arena. Where the program is
-    killed `run` alone has seen them."""
+    """Mappings of the program at addresses at which an arena of malloc could begin, one of them no larger than an arena. If the program is
+    killed, only `run` has seen them."""
     program = compiled(folder, """
         #include <signal.h>
         #include <string.h>
@@ -187,7 +187,7 @@ def aligned_mapping(folder):
 
 
 def forked_workers(folder):
-    """Pages that a parent shares with its workers count once in the run's sum; each worker's own are told as since the fork."""
+    """Pages that a parent shares with its workers count once in the run's sum. Each worker's own pages are given as memory since the fork."""
     script = textwrap.dedent("""
         import multiprocessing, re, os, time
         big = bytearray(b"x") * (200 << 20)
@@ -225,7 +225,7 @@ def forked_workers(folder):
 
 
 def shared_batches(folder):
-    """A worker that puts its batches into shared memory, as a DataLoader's does: they are a cause of their own, in the worker and its parent."""
+    """A worker puts its batches into shared memory, as a DataLoader's worker does. They are a cause of their own, in the worker and its parent."""
     script = textwrap.dedent("""
         import multiprocessing, sys, time
         from multiprocessing import shared_memory
@@ -260,7 +260,7 @@ def shared_batches(folder):
     expect(seen < sum(both) - 50 * MIB, f"together {seen}, each {both}")
 
 
-# Each holds what it has until its output is read, or for a while.
+# Each program holds its memory until its output is read, or for a while.
 def real_programs(folder):
     text = os.path.join(folder, "text")
     with open(text, "w", encoding="utf-8") as file:
@@ -286,7 +286,7 @@ def real_programs(folder):
 
 
 def kernel_says(process):
-    """Rss of it and of what it started, by smaps_rollup."""
+    """The RSS of a process and of its descendants, by smaps_rollup."""
     try:
         with open(f"/proc/{process}/smaps_rollup", encoding="utf-8") as file:
             return int(re.search(r"^Rss:\s+(\d+)", file.read(), re.M)[1]) << 10
@@ -295,7 +295,7 @@ def kernel_says(process):
 
 
 def look_at_program(folder, name, command):
-    """Whether more of its resident memory has no cause than two per cent, or than a MiB of small programs."""
+    """Whether more than two per cent of the program's resident memory has no cause; in small programs more than a MiB."""
     log = os.path.join(folder, "a.gplog")
     process = subprocess.Popen([GPUPEAK, "run", "-q", "-o", log, "--", *command], env=ENVIRONMENT, stdout=subprocess.PIPE, cwd=folder)
     most, end = 0, time.monotonic() + 1.5
@@ -315,12 +315,12 @@ def look_at_program(folder, name, command):
 
 
 def programs(folder):
-    """The causes of real programs' resident memory: their sum is the kernel's figure, and next to nothing is left over."""
+    """The causes of real programs' resident memory add up to the kernel's figure, and nearly all of it has a cause."""
     seen, left_over = 0, []
     for name, command in real_programs(folder).items():
         if not shutil.which(command[0]) or (name == "numpy" and subprocess.run(["python3", "-c", "import numpy"], capture_output=True, check=False).returncode):
             continue
-        # A program that was read while it grew has more without a cause: beside other work that happens.
+        # If a program is read while it grows, more has no cause. That happens on a busy machine.
         if all(look_at_program(folder, name, command) for _ in range(3)):
             left_over.append(name)
         seen += 1

@@ -16,7 +16,7 @@ BENCHMARK_PEAK = 795344896
 GIB = 1 << 30
 ENVIRONMENT = dict({k: v for k, v in os.environ.items() if not k.startswith("GPUPEAK_")}, LD_LIBRARY_PATH=DRIVER)
 
-# A process that holds so much of a GPU for so long, by way of ctypes; then what its arguments say.
+# A process that holds so much of a GPU for so long, through ctypes.
 USE_GPU = textwrap.dedent("""
     import ctypes, os, sys, time
     def use_gpu(size, device=0, seconds=0.0, until=None):
@@ -98,7 +98,7 @@ def launcher(folder):
 
 
 def at_once(folder):
-    """Two processes on one GPU and a third on another: the sum at once, to the byte; each process is within it."""
+    """Two processes on one GPU and a third on another: the sum of what they held at once is exact to the byte, with each process's part."""
     worker = write(folder, "worker.py", WORKER)
     script = write(folder, "launcher.py", textwrap.dedent("""
         import subprocess, sys
@@ -131,7 +131,7 @@ def at_once(folder):
 
 
 def many(folder):
-    """A record that is longer than its place in the log's first page, of logs that are compressed; a damaged one is none."""
+    """A run record that is longer than its place in the log's first page, in compressed logs. A damaged record counts as none."""
     count = 60
     script = write(folder, "forks.py", USE_GPU + textwrap.dedent(f"""
         import os
@@ -151,7 +151,7 @@ def many(folder):
     expect(len(whole["processes"]) == count + 1 and whole["complete"], f"{len(whole['processes'])}, {whole['missing']}")
     expect(whole["devices"][0]["sum_of_peaks_bytes"] == count << 20, str(whole["devices"]))
     run(folder, sys.executable, script, options=["--compress", "never"])
-    with open(log, "r+b") as file:  # where the record is, and how long
+    with open(log, "r+b") as file:  # at 2048: the record's place and length
         file.seek(2048)
         offset = int.from_bytes(file.read(8), "little")
         expect(offset > 4096, f"the record lies at {offset}")
@@ -167,7 +167,7 @@ def many(folder):
 
 
 def ending(folder):
-    """A process that is ending has no memory map, or half of one, for a moment: whoever looks then learns nothing of it."""
+    """A process that is ending has no memory map, or half of one, for a moment. A look at that moment must not conclude anything."""
     script = write(folder, "forks.py", USE_GPU + textwrap.dedent("""
         import os
         workers = []
@@ -188,7 +188,7 @@ def ending(folder):
 
 
 def pool(folder):
-    """Workers without a GPU that their pool kills at its end: each has its row and its holder, and none is an alarm."""
+    """A pool kills its workers without a GPU at its end. Each worker has its row and its holder, and none is reported as a failure."""
     script = write(folder, "pool.py", textwrap.dedent("""
         import multiprocessing, time
         def work(mebibytes):
@@ -207,7 +207,7 @@ def pool(folder):
 
 
 def short_lived(folder):
-    """What was seen of the parent alone is not told as the run's peak: the child touches nothing of what it has and is gone at once."""
+    """If only the parent was seen, its memory is not given as the run's peak. The child touches none of its memory and is gone at once."""
     script = write(folder, "parent.py", textwrap.dedent("""
         import subprocess, sys, time
         own = bytearray(b"x") * (20 << 20)
@@ -219,11 +219,12 @@ def short_lived(folder):
 
 
 def killed(folder):
-    """Who is killed by SIGKILL is named so, by its parent's wait, also where the parent has no log; who is asked to end has ended."""
+    """A process that SIGKILL ended is said to be killed, by its parent's wait, also if the parent has no log. If SIGTERM ended
+    it, the run is complete."""
     worker = write(folder, "worker.py", "import os, sys\nown = bytearray(b'x') * (40 << 20)\nos.kill(os.getpid(), int(sys.argv[1]))\n")
     start = f"{sys.executable} {worker}"
     for signal, name in ((9, "SIGKILL"), (15, "SIGTERM")):
-        # `sh` is a small child: it gets a log for the one that it loses.
+        # `sh` is a small child: it gets a log since its own child was killed.
         said = run(folder, "sh", "-c", f"sh -c '{start} {signal}; exit 0'; {start} {signal}; exit 0")
         whole = summary(os.path.join(folder, "d.gplog"))["whole_run"]
         ends = [process["exit"] for process in whole["processes"] if process["heap_peak_bytes"] and process["heap_peak_bytes"] > 40 << 20]
@@ -240,7 +241,7 @@ def wait_for(condition, what):
 
 
 def left_behind(folder):
-    """A daemon goes on when `run` has ended: that is said, with the command that reads its log, and the run is complete once it is."""
+    """A daemon goes on when `run` has ended. That is said, with the command that reads its log. The run is complete once the daemon has ended."""
     log, pid_file, go = (os.path.join(folder, name) for name in ("d.gplog", "pid", "go"))
     script = write(folder, "daemon.py", USE_GPU + textwrap.dedent("""
         import os
@@ -293,7 +294,7 @@ def left_behind(folder):
 
 
 def left_without_log(folder):
-    """A daemon that records nothing, as one that is static, is said all the same: what it is, what it has, and why it will have no log."""
+    """A daemon that records nothing, such as a static one, is named, too: with its memory, and why it will have no log."""
     source = textwrap.dedent("""
         #include <stdlib.h>
         #include <string.h>
@@ -318,7 +319,7 @@ def left_without_log(folder):
 
 
 def kinds_of_memory(folder):
-    """Each process above 16 MiB has a row, or is said, whatever its memory is: also a short one in the background."""
+    """Each process above 16 MiB has a row or is named, for every kind of memory, also a short process in the background."""
     source = textwrap.dedent("""
         #include <stdlib.h>
         #include <string.h>
@@ -354,7 +355,7 @@ def kinds_of_memory(folder):
         expect("holds 40.0 MiB of mappings 40.0 MiB mapped" in said and "complete" in said, said)
     said = said_of("b")
     expect("holds 10.0 MiB of heap" in said and "resident, of 2 processes together" in said, said)
-    # Of the last two nobody sees anything, unless by chance: the kernel's account at the end has them.
+    # The last two are seen only by chance, but the kernel's account at the end of the run includes them.
     for kind in ("d", "k", "d briefly", "k briefly"):
         said = said_of(kind)
         whole = summary(os.path.join(folder, "d.gplog"))["whole_run"]
@@ -367,7 +368,7 @@ def kinds_of_memory(folder):
 
 
 def lost_log(folder):
-    """A log of the run that is gone is said, and no gate passes without it."""
+    """If a log of the run is gone, that is said, and no gate passes."""
     launcher(folder)
     for name in os.listdir(os.path.join(folder, "d.children")):
         os.unlink(os.path.join(folder, "d.children", name))
@@ -378,7 +379,7 @@ def lost_log(folder):
 
 
 def not_recorded(folder):
-    """What lost the preload is found: by whom, why, and how much NVML says that it held."""
+    """A process that lost the preload is found, with the reason, and with the GPU memory that it held by NVML."""
     held = os.path.join(folder, "nvml.txt")
     script = write(folder, "replaces.py", USE_GPU + textwrap.dedent("""
         import os, subprocess
@@ -417,7 +418,7 @@ def not_recorded(folder):
 
 
 def static_launcher(folder):
-    """A launcher that can have no log: the worker's has its name, and is the run's."""
+    """The launcher can have no log. So the worker's log gets the launcher's name, and stands for the run."""
     source = "#include <unistd.h>\nint main(int c, char** v) { (void)c; return execv(v[1], v + 1); }\n"
     fork = "#include <sys/wait.h>\n" + source.replace("return execv", "int s; if (fork()) { wait(&s); return s >> 8; } return execv")
     launcher_path = os.path.join(folder, "static")
@@ -430,7 +431,7 @@ def static_launcher(folder):
 
 
 def memory_limit(folder):
-    """Who the kernel ends for memory is named with the limit, by the cgroup's own counters."""
+    """A process that the kernel killed for want of memory is named with the limit, by the cgroup's counters."""
     source = "#include <stdlib.h>\n#include <string.h>\nint main() { for (;;) memset(malloc(10 << 20), 1, 10 << 20); }\n"
     program = os.path.join(folder, "grows")
     subprocess.run(["cc", "-O0", "-x", "c", "-", "-o", program], input=source.encode(), check=True)
@@ -463,7 +464,7 @@ def make_cgroup():
 
 
 def ends(folder):
-    """Who left without passing the exit handlers has ended all the same, and who was killed is named by the signal."""
+    """A process that left without its exit handlers has ended in order; a process that was killed is named with the signal."""
     source = "#include <unistd.h>\n#include <sys/syscall.h>\n#include <stdlib.h>\nint main() { malloc(100); return syscall(SYS_exit_group, 0); }\n"
     program = os.path.join(folder, "leaves")
     subprocess.run(["cc", "-O0", "-x", "c", "-", "-o", program], input=source.encode(), check=True)

@@ -15,7 +15,7 @@ import tempfile
 
 from common import GPUPEAK, Skipped, expect, run_checks
 
-# The functions print what Rust calls them, and how much they have asked for.
+# The functions print their names in Rust, and how much they have asked for.
 PROGRAM = r"""
 use std::any::type_name_of_val;
 use std::collections::HashMap;
@@ -72,14 +72,14 @@ def build(folder, mangling, options):
     program = os.path.join(folder, "store")
     with open(program + ".rs", "w") as file:
         file.write(PROGRAM)
-    # Only an unstable option asks for the legacy one, which is the default up to some release.
+    # The legacy mangling is the default up to some release; later only an unstable option asks for it.
     run(rustc(), "--edition", "2021", "-Z", "unstable-options", "-C", f"symbol-mangling-version={mangling}", *options, "-o", program,
         program + ".rs")
     return program
 
 
 def without_lines(titles):
-    """Builds with -g have them."""
+    """Builds with -g have lines."""
     return re.sub(r" \S+\.rs:\d+", "", titles)
 
 
@@ -90,13 +90,13 @@ def check_names(folder, mangling, options):
     grow = "store::Store<u64>::grow"
     expect(set(asked_for) == {grow, "store::spell", "store::main"}, f"Rust's own names: {asked_for}")
     shown = [row.split("%  ")[1] for row in screen.splitlines() if "%  " in row]
-    generic = grow if mangling == "v0" else "store::Store<T>::grow"  # the legacy one does not know of what
+    generic = grow if mangling == "v0" else "store::Store<T>::grow"  # the legacy mangling does not have the type
     space = " " if mangling == "v0" else ""
     titles = [without_lines(title) for title in shown]
     for title in (f"{generic} ← store::main", "store::spell ← store::main",
                   f"<HashMap<u64,{space}[u64; 15]> as Fill>::fill ← store::main"):
         expect(title in titles, f"{options}: nothing is named {title}: {screen}")
-    # A function's rows are told apart by their lines: Rust counts a function whole.
+    # Rows of one function differ by their lines, but the program counts by functions: so they are added up.
     found = json.loads(run(GPUPEAK, "report", "--json", "--by", "function", log)[0])
     by_function = {holder["site"]: holder["bytes"] for peak in found["peaks"] if peak["scope"] == "host" for holder in peak["holders"]}
     for name, size in ((generic, asked_for[grow]), ("store::spell", asked_for["store::spell"])):
@@ -121,7 +121,7 @@ def check_panic(folder):
     message = "10000 words, 65536 rows"
     expect(message in native and message in screen, f"what the program says is lost: {screen}")
     expect("exit 101" in screen and "as Fill>::fill ← store::main" in without_lines(screen), f"who held what at a panic: {screen}")
-    # Rust reads debug information for its backtrace: that this is not the program's own doing is said.
+    # Rust reads debug information for its backtrace. The report says that this memory is not the program's.
     found = run(GPUPEAK, "report", "--full", log)[0].decode()
     expect("← std::panicking::default_hook" in found, f"what a panic's backtrace takes is not said: {found}")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`gpupeak serve`: what Prometheus is told of programs that run and that have ended, and that it is the truth.
+"""`gpupeak serve`: Prometheus gets true figures of programs that run and that have ended.
 
 usage: serve.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER values|textfile|absent|files|prometheus|many
 Of `many`, GPUPEAK_TEST_SERVES is how many servers there are; 200 are those of docs/fleet.md.
@@ -68,7 +68,7 @@ class Server:
     def __init__(self, *arguments):
         self.process = subprocess.Popen([GPUPEAK, "serve", "--listen", "127.0.0.1:0", *arguments], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
-        atexit.register(self.process.kill)  # where a check fails it would serve for ever
+        atexit.register(self.process.kill)  # if a check fails the server would run for ever
         line = self.process.stdout.readline()
         if not line and "not in this build" in self.process.stderr.read():
             raise Skipped("built without prometheus-cpp")
@@ -119,7 +119,7 @@ def values():
         expect(info and info[0]["pid"] == program.pid and info[0]["program"].startswith("python"), f"info: {info}")
         program.step("100")
         expect(server.ask().value("gpupeak_device_live_bytes", **device) == 250 * MIB, "it does not follow")
-        # Not measured is absent, not 0.
+        # A figure that was not measured is absent, not 0.
         silent = SteppedProgram(path[off], DRIVER, GPUPEAK_HOST="off")
         silent.step("10")
         told = server.ask()
@@ -135,14 +135,14 @@ def values():
             file.write("no log")
         told = server.ask()
         expect((told.state(log), told.state(off), told.state(dead)) == ("ended", "ended", "killed"), "states at the end")
-        for name in (log, off, dead):  # their memory is no longer held
+        for name in (log, off, dead):  # these programs have ended
             expect(told.value("gpupeak_device_live_bytes", log=name, device="0") is None, f"live memory of {name}, which has ended")
             expect(told.value("gpupeak_device_peak_bytes", log=name, device="0") == metric(path[name], "device.peak_bytes"), f"peak of {name}")
         expect(told.value("gpupeak_run_duration_seconds", log=log) > 0, "how long it ran")
         expect(told.value("gpupeak_run_duration_seconds", log=dead) is None, "how long it ran, of one that has no end")
         expect(told.value("gpupeak_run_exit_code", log=log) is None, "an exit code that nobody saw")
         expect(told.value("gpupeak_logs_unreadable") == 1, "what cannot be read")
-        # Packed in its place, by `run`: the same figures.
+        # A log that `run` has packed in place has the same figures.
         subprocess.run([GPUPEAK, "run", "-q", "--compress", "always", "-o", os.path.join(folder, "r.gplog"), "--", "sh", "-c", "exit 3"],
                        check=False)
         subprocess.run([GPUPEAK, "compress", "-q", "-o", path[log] + ".zst", path[log]], check=True)
@@ -151,7 +151,7 @@ def values():
         expect(open(os.path.join(folder, "r.gplog"), "rb").read(4) != b"GPPK", "it was not packed")
         expect(told.value("gpupeak_device_peak_bytes", log=log + ".zst", device="0") ==
                before.value("gpupeak_device_peak_bytes", **device), "the peak of a compressed log")
-        # Bounded, and what is left out is said.
+        # The number of logs is bounded, and the number that is left out is given.
         server.end()
         shutil.copyfile(os.path.join(folder, "r.gplog"), os.path.join(folder, "<b>.gplog"))  # of the newest
         server = Server("--logs", "2", folder)
@@ -175,18 +175,18 @@ def values():
 
 UID, ID = "01234567-89ab-cdef-0123-456789abcdef", "0123456789abcdef" * 4
 SLICE = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice"
-# What /proc/PID/cgroup says, by who made the container → the pod's UID, the container's ID.
+# The content of /proc/PID/cgroup with several makers of containers → the pod's UID, the container's ID.
 CGROUPS = (
     ("0::/\n", None, None),  # in a cgroup namespace of its own
     ("0::/user.slice/user-0.slice/session-1.scope\n", None, None),
     (f"0::{SLICE}/cri-containerd-{ID}.scope\n", UID, ID),
     (f"0::{SLICE}/crio-{ID}.scope\n", UID, ID),
-    (f"0::{SLICE}/crio-conmon-{ID}.scope\n", UID, None),  # its monitor is outside
+    (f"0::{SLICE}/crio-conmon-{ID}.scope\n", UID, None),  # the container's monitor is outside of it
     (f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope\n", UID, ID),
     (f"0::/../../kubepods-besteffort-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope\n", UID, ID),
     (f"12:memory:/kubepods/burstable/pod{UID}/{ID}\n11:cpu,cpuacct:/kubepods/burstable/pod{UID}/{ID}\n0::/\n", UID, ID),
     (f"5:devices:/system.slice/containerd.service/kubepods-besteffort-pod{UID.replace('-', '_')}.slice:cri-containerd:{ID}\n", UID, ID),
-    (f"0::/kubepods/pod{'ab' * 16}/{ID}\n", "ab" * 16, ID),  # of a file on the node
+    (f"0::/kubepods/pod{'ab' * 16}/{ID}\n", "ab" * 16, ID),  # a static pod, of a file on the node
     (f"12:pids:/docker/{ID}\n1:name=systemd:/docker/{ID}\n", None, ID),
     (f"0::/system.slice/docker-{ID}.scope\n", None, ID),
     (f"0::/docker/{'f' * 64}/kubelet/kubepods/pod{UID}/{ID}\n", UID, ID),  # a node that is a container itself
@@ -197,7 +197,7 @@ CGROUPS = (
 
 
 def made_up_process(folder, pid, real, cgroup, variables="", files=()):
-    """A folder of /proc: of the process `real`, as a machine sees it whose number for it is `pid`."""
+    """A folder as in /proc: of the process `real`, on a machine on which its number is `pid`."""
     process = os.path.join(folder, str(pid))
     shutil.rmtree(process, ignore_errors=True)
     os.makedirs(os.path.join(process, "ns"))
@@ -211,7 +211,7 @@ def made_up_process(folder, pid, real, cgroup, variables="", files=()):
 
 
 def pods(folder, pid):
-    """Labels of the pod and the container: by the downward API of the program and of the server, and by cgroups."""
+    """Labels of the pod and the container: from the downward API of the program and of the server, and from cgroups."""
     names = ("namespace", "pod", "container", "node", "pod_uid", "container_id")
     env = {k: v for k, v in os.environ.items() if k not in ("POD_NAME", "POD_NAMESPACE", "CONTAINER_NAME", "NODE_NAME", "POD_UID")}
 
@@ -240,7 +240,7 @@ def pods(folder, pid):
         expect(told("--procfs", proc) == whole, "the program's variables")
         made_up_process(proc, 4711, pid, cgroup, "A=B\0", (("name", "train-2\n"), ("namespace", "team\n")))
         expect(told("--procfs", proc) == {"pod": "train-2", "namespace": "team", **by_cgroup}, "the program's files")
-        # As the kubelet lays them, by links; a link that leads out of the process's root, or no plain file, is not followed.
+        # Files as the kubelet makes them, with links. A link that leads out of the process's root, or to no plain file, is not followed.
         podinfo = os.path.join(proc, "4711/root/etc/podinfo")
         os.mkdir(os.path.join(podinfo, "..data"))
         os.rename(os.path.join(podinfo, "name"), os.path.join(podinfo, "..data/name"))
@@ -255,13 +255,13 @@ def pods(folder, pid):
         os.remove(os.path.join(podinfo, "name"))
         os.mkfifo(os.path.join(podinfo, "name"))
         expect(told("--procfs", proc) == by_cgroup, "a pipe")
-        # The server's own: of programs beside it in its pod, not of those in another.
+        # The server's own labels are those of programs in its pod, not of programs in another pod.
         made_up_process(proc, 4711, pid, "0::/../crio-" + ID + ".scope\n")
         made_up_process(proc, "self", "self", "0::/\n", "POD_NAME=serve\0POD_NAMESPACE=team\0")
         expect(told("--procfs", proc) == {"pod": "serve", "namespace": "team", "container_id": ID}, "beside the server")
         made_up_process(proc, 4711, pid, cgroup)
         expect(told("--procfs", proc) == by_cgroup, "a program of another pod has the server's name")
-        # Another process of that number, or one that began at another time, is not the program.
+        # Another process with that pid, or one that began at another time, is not the program.
         os.remove(os.path.join(proc, "self/environ"))
         with open(os.path.join(proc, "4711/stat"), encoding="ascii") as file:
             words = file.read().rsplit(")", 1)
@@ -275,7 +275,7 @@ def pods(folder, pid):
 
 
 def index(server, folder):
-    """What a person sees at /."""
+    """The page that a person sees at /."""
     page = get(server.url.removesuffix("metrics"))
     for text in ("<a href=\"/metrics\">", "gpupeak serve 0.", folder, "late.gplog<td>running<td>python", "GPU 0: 40.0 MiB", "GPU 0: 50.0 MiB",
                  "cannot be read: 1.", "&lt;b&gt;.gplog", "left out (<code>--logs</code>): 5."):
@@ -305,7 +305,7 @@ def textfile():
             if os.path.exists(place):
                 with open(place, encoding="utf-8") as file:
                     text = file.read()
-                # Whole whenever it is read.
+                # The file is whole whenever it is read.
                 expect(text.rstrip().splitlines()[-1].startswith("gpupeak_build_info"), f"cut: {text[-200:]!r}")
                 value = Told(text).value("gpupeak_device_live_bytes", log="a.gplog", device="0")
                 if value not in seen:
@@ -340,7 +340,7 @@ def expressions():
 
 
 def files():
-    """The rules are what promtool takes, fire when they should, and ask for metrics that there are; likewise the dashboard."""
+    """promtool accepts the alert rules, they fire when they should, and their metrics exist. So do the dashboard's metrics."""
     if not shutil.which("promtool"):
         raise Skipped("no promtool")
     for command in (["check", "rules", "gpupeak.rules.yml"], ["test", "rules", "gpupeak.rules.test.yml"], ["check", "rules", "gpupeak.recording.yml"],
@@ -381,7 +381,7 @@ class Prometheus:
         self.url = f"http://127.0.0.1:{port}/api/v1/query?"
 
     def query(self, expression):
-        """[(labels, value)]; None while it cannot be asked."""
+        """The answer as [(labels, value)]; None while Prometheus does not answer."""
         try:
             answer = json.loads(get(self.url + urllib.parse.urlencode({"query": expression})))
         except urllib.error.HTTPError as error:
@@ -450,18 +450,18 @@ def processor_s(pid):
 
 
 def mib(pid):
-    """Of its own: the libraries' pages are shared by all servers."""
+    """A server's own resident memory: all servers share the libraries' pages."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
         return sum(int(line.split()[1]) for line in file if line.startswith("Private_")) / 1024
 
 
 def many():
-    """A server beside each of many nodes' programs, and one Prometheus: what a program costs it is bounded, and its sums are right."""
+    """Servers on many nodes and one Prometheus: the cost of a program for Prometheus is bounded, and its sums are right."""
     if not shutil.which("prometheus"):
         raise Skipped("no prometheus")
     count, logs, scrapes = int(os.environ.get("GPUPEAK_TEST_SERVES", "12")), 8, 3
     with tempfile.TemporaryDirectory() as place:
-        # Eight programs that run; each node has their logs, since a log may have several names.
+        # Eight programs run. Each node has links to their logs.
         own = os.path.join(place, "own")
         os.mkdir(own)
         programs = [SteppedProgram(os.path.join(own, f"{number}.gplog"), DRIVER) for number in range(logs)]
@@ -497,7 +497,7 @@ def many():
         finally:
             prometheus.end()
             for server in servers:
-                server.process.send_signal(signal.SIGTERM)  # each takes a second
+                server.process.send_signal(signal.SIGTERM)  # each takes a second to end
             for server in servers:
                 server.end()
             for program in programs:

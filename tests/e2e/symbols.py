@@ -1,5 +1,5 @@
-"""Functions of a program whose files are gone, moved or another build's: from LOG.symbols, a bundle, --sysroot, --debug-dir
-and a debuginfod server. What is not the file that ran is never used."""
+"""Functions of a program whose files are gone, moved or of another build: their names come from LOG.symbols, a bundle, --sysroot,
+--debug-dir and a debuginfod server. A file that is not the one that ran is never used."""
 import functools
 import http.server
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`gpupeak tables`: its figures are the report's, in Parquet and in newline JSON; the questions of docs/sql.md are answered
-over 100,000 runs.
+"""`gpupeak tables`: its figures are the report's, in Parquet and in newline JSON. The queries of docs/sql.md work on 100,000
+runs.
 
 usage: tables.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK DRIVER_FOLDER FOLDER_FOR_DUCKDB written|absent|questions|clickhouse|server
 Of `server`, GPUPEAK_TEST_RUNS is how many runs there are; 100000 are those of docs/sql.md.
@@ -50,7 +50,7 @@ def report(log):
 
 
 def expect_figures(rows, log, summary):
-    """`rows`: of a table."""
+    """`rows`: a function that returns the rows of a table."""
     expect([row["device_peak_bytes"] for row in rows("runs")] == [summary["metrics"]["device.peak_bytes"]], "runs")
     rank = rows("ranks")[0]
     expect(rank["log"] == log and rank["pid"] == summary["run"]["pid"] and rank["exit_kind"] == "exit" and rank["exit_code"] == 0, f"rank: {rank}")
@@ -81,11 +81,11 @@ def written():
         expect_figures(rows, log, summary)
         expect(rows("runs")[0]["labels"] == {"commit": "1a2b3c"} or {"key": "commit", "value": "1a2b3c"} in rows("runs")[0]["labels"], "labels")
         expect(rows("runs")[0]["day"] == rows("runs")[0]["started"][:10], "the day")
-        for table in ("pools", "failures"):  # nothing of it: a file with columns and without rows
+        for table in ("pools", "failures"):  # no rows: the file still has the columns
             expect(rows(table) == [], table)
         files = [name for _, _, names in os.walk(tables) for name in names]
         expect(len(files) == len(TABLES) and not any(name.startswith(".") for name in files), f"files: {files}")
-        # Written again it takes the place of what was there; another run comes beside it.
+        # A run that is written again replaces its earlier files. Files of another run come beside them.
         gpupeak("tables", "-q", tables, log, GPUPEAK_DUCKDB=library())
         expect(len(rows("runs")) == 1, "a run written twice")
         off = os.path.join(folder, "off.gplog")
@@ -128,7 +128,7 @@ def absent():
 
 
 def generate(engine, real, folder, runs):
-    """Runs of many programs, commits and days in columns that are those of a real run's: as they are put together, a file a day."""
+    """Runs of many programs, commits and days, with the columns of a real run. There is one file for each day, as after compaction."""
     numbers = f"range({runs}) AS numbers(i)"
     started = "TIMESTAMP '2026-08-15' + INTERVAL (i * 86) SECOND"  # a hundred days
     run = "CASE WHEN i % 1000 = 0 THEN printf('job%d', 4711 + i // 1000) ELSE printf('%016x', i) END"
@@ -156,7 +156,7 @@ def generate(engine, real, folder, runs):
         for name in given:
             expect(name == "day" or name in [of["column_name"] for of in schema], f"{table} has no {name}")
         select = ", ".join(f"({given.get(of['column_name'], 'NULL')})::{of['column_type']} AS {of['column_name']}" for of in schema)
-        # A job has eight ranks, another run one; a hundredth of the runs failed.
+        # A job has eight ranks, any other run one. A hundredth of the runs failed.
         ranks = "range(CASE WHEN i % 1000 = 0 THEN 8 ELSE 1 END)" if table != "runs" else "range(1)"
         where = "WHERE hash(i) % 100 = 0" if table == "failures" else ""
         engine.run(f"COPY (SELECT {select}, {given['day']} AS day FROM {numbers}, {ranks} AS ranks(rank), range({more.get(table, 1)}) AS parts(k) {where}) "
@@ -164,7 +164,7 @@ def generate(engine, real, folder, runs):
 
 
 def page():
-    """The questions of the page, and the view that it makes of each table."""
+    """The queries of the page, and the view that it makes of each table."""
     with open(DOCS, encoding="utf-8") as file:
         text = file.read()
     asked = re.findall(r"^\*\*(.+?)\*\*[^\n]*\n```sql\n(.*?)^```", text, re.S | re.M)
@@ -186,7 +186,7 @@ def many_runs(engine, folder, runs=RUNS):
 
 
 def make_views(engine, of, folder):
-    """As the page makes them: of `ranks`, which stands for all tables without a view of their own there, and of `runs`."""
+    """The views of the page: of `ranks`, which stands for all tables for which the page has no view, and of `runs`."""
     views = re.search(rf"^```sql\n({of})^```", page()[0], re.S | re.M)[1].split(";")
     for table in TABLES[1:]:
         engine.run(views[0].replace("history/ranks", f"{folder}/{table}").replace("VIEW ranks", f"VIEW {table}"))
@@ -204,7 +204,7 @@ def ask(engine, asked, spelt=lambda sql: sql):
 
 
 def clickhouse():
-    """The same words to ClickHouse's engine: over the Parquet files, and over tables that they were loaded into, twice."""
+    """The same queries with ClickHouse's engine: on the Parquet files, and on tables into which these were loaded twice."""
     found = chdb.library(WORK)
     if found is None:
         raise Skipped("no chdb (ClickHouse as a library): npm cannot bring it")
@@ -228,16 +228,16 @@ def clickhouse():
         for table in TABLES:
             counts = [engine.rows(f"SELECT count(*)::BIGINT AS n FROM {table}")[0]["n"] for engine in (duck, house)]
             expect(int(counts[0]) == int(counts[1]) > 0, f"{table}: {counts}")
-        # A run that is written again says another thing: the new row counts alone.
+        # A run is written again with another value: only the new row counts.
         house.run("INSERT INTO gpupeak.runs_rows SELECT * REPLACE ('again' AS program) FROM gpupeak.runs_rows FINAL WHERE run = 'job4711'")
         expect(house.rows("SELECT program FROM runs WHERE run = 'job4711'") == [{"program": "again"}], "a run that is written again")
         house.close()
     sys.stdout.flush()
-    os._exit(0)  # its own end sometimes waits for ever
+    os._exit(0)  # the engine's exit handlers sometimes wait for ever
 
 
 def server():
-    """Debian's servers, two of them, each on a machine of its own: each alone, and both as one database."""
+    """Two of Debian's servers, each on a machine of its own: each alone, and both as one database."""
     find_programs()
     duck = duckdb.DuckDb(library())
     _, asked = page()
@@ -270,12 +270,12 @@ def server():
             counts = [int(house.rows("SELECT count(*) AS n FROM ranks")[0]["n"]) for house in (first, second)]
             expect(min(counts) > sum(counts) / 3 and sum(counts) == duck.rows("SELECT count(*) AS n FROM ranks")[0]["n"], f"on each: {counts}")
             expect_same(wanted, *ask_server(first, own, "gpupeak_all"), duck_took, "two servers' tables")
-            # All of it on one.
+            # Everything on one server.
             for table in TABLES:
                 first.client("-q", f"TRUNCATE TABLE gpupeak.{table}_rows")
             subprocess.run([*hosts.within("two"), os.path.join(EXAMPLES, "load.sh"), first.url, lines], check=True)
             expect_same(wanted, *ask_server(first, own, "gpupeak"), duck_took, "a server's tables")
-            # What is old goes.
+            # Old rows are removed.
             day = first.rows("SELECT min(day) AS day FROM runs")[0]["day"]
             age = first.rows(f"SELECT today() - toDate('{day}') AS n")[0]["n"]
             before = first.rows("SELECT uniqExact(day) AS n FROM holders")[0]["n"]
@@ -303,7 +303,7 @@ def questions():
     engine = duckdb.DuckDb(library())
     text, asked = page()
     with tempfile.TemporaryDirectory() as folder:
-        runs = RUNS // 10  # all of them are `clickhouse`'s, which asks DuckDB, too
+        runs = RUNS // 10  # the case `clickhouse` takes all runs, and asks DuckDB, too
         real, _ = many_runs(engine, folder, runs)
         expect(engine.rows("SELECT count(*) AS n FROM runs")[0]["n"] == runs, "runs")
         answers, took = ask(engine, asked)
@@ -312,7 +312,7 @@ def questions():
             expect(rows, f"no answer to: {question}")
         outlier = answers[next(q for q in answers if q.startswith("Outliers"))][0]
         expect(outlier["rank"] == 3 and outlier["bytes"] > 1.5e9, f"the outlier: {outlier}")
-        # The same over the files as they are written, a real run's, put together as the page says.
+        # The same on a real run's files, compacted as the page says.
         compact = re.search(r'duckdb -c "(COPY.*?)"\n', text)[1]
         os.makedirs(folder + "/compact/holders")
         engine.run(compact.replace("history/", real + "/").replace("'compact/", f"'{folder}/compact/"))

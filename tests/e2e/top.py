@@ -38,7 +38,7 @@ def line_of(text, begin):
 
 
 class Screen:
-    """A terminal of its own; what is on it is known after a redraw of the whole."""
+    """A terminal for `top`. Its content is known after a redraw of the whole screen."""
 
     def __init__(self, *arguments):
         self.ours, self.theirs = pty.openpty()
@@ -54,7 +54,7 @@ class Screen:
         fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", self.rows, 110, 0, 0))
 
     def read(self, seconds):
-        until = time.monotonic() + seconds  # it writes all the time
+        until = time.monotonic() + seconds  # `top` writes all the time
         while (left := until - time.monotonic()) > 0 and select.select([self.ours], [], [], left)[0]:
             try:
                 piece = os.read(self.ours, 65536)
@@ -90,7 +90,7 @@ class Screen:
         os.write(self.ours, keys.encode())
 
     def end(self):
-        """What it said last, the terminal being as it was."""
+        """Waits for the end. Returns the last output; the terminal must be as it was."""
         deadline = time.monotonic() + 60
         while self.child.poll() is None:
             self.read(0.1)
@@ -126,7 +126,7 @@ def once():
         text = frame("--filter", "device.linear", log)
         expect("device.linear" in text and "host.heap" not in text and "filter: device.linear" in text, text)
         expect("157 286 400" not in frame(log) and "157286400" in frame("--bytes", log), "--bytes")
-        # It grows: by how much, and when the card would be full.
+        # The program grows: `top` says how fast, and when the card would be full.
         for _ in range(14):
             program.step("500")
             time.sleep(0.6)
@@ -136,7 +136,7 @@ def once():
         text = frame(log)
         expect("killed" in text and "/s" not in text.split("log ")[0] and "full in" not in text, text)
         expect("who held it at the peak" in text, text)
-        # Not measured is not shown as nothing.
+        # A figure that was not measured is not shown as 0.
         off = os.path.join(folder, "off.gplog")
         program = SteppedProgram(off, DRIVER, GPUPEAK_HOST="off")
         text = frame(off)
@@ -190,7 +190,7 @@ def screen():
         top.wait_for("FROZEN", "350 MiB", without=["450 MiB"])
         top.press(" ")
         top.wait_for("450 MiB", without=["FROZEN"])
-        top.press("r")  # the log anew
+        top.press("r")  # replays the log again
         top.wait_for("450 MiB", "who holds it")
         top.press("/linear\r")
         top.wait_for("filter: linear", without=["host.heap"])
@@ -204,7 +204,7 @@ def screen():
         program.end()
         said = top.end()
         expect("peak 450 MiB" in said and "gpupeak report" in said, f"it ends with: {said}")
-        # Of one that ended before it was looked at, the summary; a key ends it while the program runs.
+        # For a program that ended before, `top` prints the summary. While a program runs, a key ends `top`.
         first = Screen(log)
         while first.child.poll() is None:
             first.read(0.1)
@@ -235,7 +235,7 @@ def folder_screen():
         top.wait_for("70.0 MiB of", "Esc: list", without=["100 MiB"])
         top.press("\x1b")
         top.wait_for("one.gplog", "two.gplog")
-        late = SteppedProgram(os.path.join(folder, "late.gplog"), DRIVER)  # comes in by itself
+        late = SteppedProgram(os.path.join(folder, "late.gplog"), DRIVER)  # `top` shows it by itself
         top.wait_for("late.gplog", "3 of running programs")
         one.end()
         top.wait_for("2 of running programs")
@@ -246,7 +246,7 @@ def folder_screen():
 
 
 def gone():
-    """A terminal that is closed without a signal: it ends, and does not go on asking it."""
+    """The terminal is closed without a signal: `top` ends, and does not go on asking for keys."""
     with tempfile.TemporaryDirectory() as folder:
         program = SteppedProgram(os.path.join(folder, "a.gplog"), DRIVER)
         top = Screen(folder)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run --torch-modules: what modules hold adds up to the peak, the program is as without, and whoever cannot be reached is said.
+"""run --torch-modules: the modules' memory adds up to the peak, the program behaves as without it, and modules that cannot be named are reported.
 
 usage: torch_modules.py LIBGPUPEAK GPUPEAK CASE
   fake     a PyTorch of a few lines, whose modules say themselves what they hold
@@ -80,7 +80,7 @@ for _ in range(3):
 
 
 def run(folder, *command, env=None, options=("--torch-modules", "--host", "full")):
-    """(what run says, standard output, the log)"""
+    """Returns (the messages of `run`, standard output, the log)."""
     log = os.path.join(folder, "a.gplog")
     done = subprocess.run([GPUPEAK, "run", *options, "-o", log, "--", *command], env={**environment(folder, False), **(env or {})},
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)

@@ -50,7 +50,7 @@ def main():
         time.sleep(0.3)
         for watcher in (early, tight, live, other):
             expect(watcher.poll() is None, "it ends within the limit")
-        # Up and down between two looks: the high-water mark has it, what is live has not.
+        # Memory goes up and down between two looks: the peak includes that, the live bytes do not.
         os.kill(live.pid, signal.SIGSTOP)
         program.step("100")
         program.step("free")
@@ -63,7 +63,7 @@ def main():
         expect("device.peak_bytes of GPU 0 is 350 MiB" in said and "within the limit" in said, said)
         finished(live, 0)
         expect("no memory of that GPU" in finished(other, 0), "a GPU without memory")
-        # What the library counted is what the replay finds, whichever metric.
+        # The library's counters equal the results of the replay, for every metric.
         for name in ("host.kind.pinned.peak_bytes", "host.rss.peak_bytes", "device.peak_bytes", "device.live_bytes", "device.kind.linear.peak_bytes", "device.kind.pool.peak_bytes",
                      "device.managed.peak_bytes"):
             value = metric(log, name)
@@ -71,17 +71,17 @@ def main():
             if value > 0:
                 finished(watch("--max", f"{name}={value - 1}", log), 1)
         expect(metric(log, "device.peak_bytes") == 350 * MIB, "the peak")
-        # What is resident: while it runs, and by the kernel's account.
+        # Resident memory: while the program runs, and by the kernel's account.
         resident = os.path.join(folder, "resident.gplog")
         program = SteppedProgram(resident, DRIVER)
         wide, narrow = (watch("--max", f"host.rss.peak_bytes={size}", resident) for size in ("1GiB", "300MiB"))
         program.step("touch 400")
         said = finished(narrow, 1)
-        (seen,) = re.findall(r"host.rss.peak_bytes is (\d+)", said)  # while it still touches more
+        (seen,) = re.findall(r"host.rss.peak_bytes is (\d+)", said)  # the program is still touching memory
         expect(300 <= int(seen) < 500 and "runs on" in said, said)
         program.end()
         finished(wide, 0)
-        # Killed: no end, which --strict says; a compressed log is read as well.
+        # A killed program's log has no end, which --strict reports. A compressed log is read, too.
         killed = os.path.join(folder, "killed.gplog")
         program = SteppedProgram(killed, DRIVER)
         program.step("10")

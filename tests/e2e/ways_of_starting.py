@@ -1,5 +1,5 @@
-"""Ways in which programs start programs: for each, who of the run is recorded, what its first line says, and that output and exit code are the
-program's. argv: … USE_GPU START_PROGRAMS FOLDER_OF_THE_DRIVER [WAY…]
+"""Ways in which programs start programs: for each, which processes of the run are recorded, what the first line says, and that output and exit code
+are the program's. argv: … USE_GPU START_PROGRAMS FOLDER_OF_THE_DRIVER [WAY…]
 
 Each way starts use_gpu, which holds 3 MiB of GPU 0, once or several times. It is "recorded" where the run's sum has it, "found" where it can have
 no log and the first line says so."""
@@ -67,7 +67,7 @@ def ways(folder):
     shell_script = file("script.sh", f"#!/bin/sh\n{USE_GPU}\n", 0o755)
     loader = next((p for p in ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1") if os.path.exists(p)), "")
     held = " ".join([USE_GPU, *HOLD])
-    static = os.path.join(folder, "static")  # where there is a static C library
+    static = os.path.join(folder, "static")  # made if there is a static C library
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start_programs.c")
     subprocess.run(["cc", "-static", "-pthread", source, "-o", static], stderr=subprocess.DEVNULL, check=False)
     return {
@@ -133,7 +133,7 @@ def without_pids(text):
 
 
 def check(folder, name, command, expected):
-    """What is wrong, or what came of it."""
+    """Tries one way. Returns what is wrong, or the result."""
     native = subprocess.run(command, env=ENVIRONMENT, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if "used" not in native.stdout:
         return None, f"it does not work here: {(native.stderr or native.stdout).strip()[-80:]}"

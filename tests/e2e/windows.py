@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recording of the heap that begins and ends while the program runs: `run --dormant`, `start`, `stop`, `report PID`.
+"""The recording of the heap begins and ends while the program runs: `run --dormant`, `start`, `stop`, `report PID`.
 
 usage: windows.py LIBGPUPEAK GPUPEAK PROGRAM CASE [WINDOWS]
 """
@@ -26,7 +26,7 @@ class Windowed(Program):
         return answer if line in ("poke", "go") else int(answer.split()[-1])
 
     def while_poked(self, *command):
-        """The command, to a program whose threads stand still: one call of its first thread answers it."""
+        """Runs the command for a program whose threads wait: one call of its first thread answers the request."""
         asked = subprocess.Popen([GPUPEAK, *command], stderr=subprocess.PIPE, text=True)
         while asked.poll() is None:
             self.tell("poke")
@@ -38,7 +38,7 @@ def kept_at_peak(summary):
 
 
 def held(folder):
-    """Threads stand still at each border: all sums are those of the program's own account."""
+    """Threads wait at each border of a window: all sums equal the program's own account."""
     program = Windowed(folder, 8)
     program.tell("keep 1000 100")
     first = program.tell("hold")
@@ -50,7 +50,7 @@ def held(folder):
     expect(code == 0 and "keep" in text and "were held before" in text, text)
     program.while_poked("stop", program.pid)
     expect(kept_at_peak(report(program.log)) == 1_000_000, "at the first window's peak")
-    program.tell("keep 10000 64")  # nobody sees
+    program.tell("keep 10000 64")  # is not recorded
     program.tell("drop 10200")     # all these, and 200 that the log has
     second = program.tell("hold")
     program.while_poked("start", program.pid)
@@ -82,7 +82,7 @@ def held(folder):
 
 
 def load(folder):
-    """Begins and ends many times while eight threads allocate; then they stand still, and all adds up."""
+    """Windows begin and end many times while eight threads allocate. Then the threads wait, and all sums are right."""
     program = Windowed(folder, 8)
     first = program.tell("hold")
     program.while_poked("start", program.pid)
@@ -124,7 +124,7 @@ def refused(folder):
     program = Windowed(folder, 0)
     asked = subprocess.run([GPUPEAK, "start", "--wait", "0.2", program.pid], stderr=subprocess.PIPE, text=True, check=False)
     expect(asked.returncode == 2 and "made no such call within 0.2 s" in asked.stderr, asked.stderr)
-    program.tell("poke")  # what was withdrawn does not begin
+    program.tell("poke")  # the request was withdrawn, so no recording begins
     for command, why in ((["stop"], "records no heap"), (["start"], ""), (["start"], "records its heap already"), (["stop"], "")):
         waits = subprocess.Popen([GPUPEAK, *command, program.pid], stderr=subprocess.PIPE, text=True)
         while waits.poll() is None:

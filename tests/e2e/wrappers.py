@@ -1,4 +1,4 @@
-"""One program, one log: `run -o FILE -- wrapper … program` leaves the program's, or none. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER CASE"""
+"""One program, one log: `run -o FILE -- wrapper … program` leaves the program's log, or none. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER CASE"""
 import json
 import os
 import shlex
@@ -16,7 +16,7 @@ ENVIRONMENT = dict(os.environ, LD_LIBRARY_PATH=DRIVER)
 
 
 def run(folder, *command, code=0, options=(), out="d.gplog", **more):
-    """What is in the folder afterwards, and what was said."""
+    """Runs it. Returns the files that are in the folder afterwards, and the messages."""
     env = dict(ENVIRONMENT, **more.pop("env", {}))
     done = subprocess.run([GPUPEAK, "run", *options, "-o", os.path.join(folder, out), "--", *command], env=env, cwd=folder,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, **more)
@@ -42,7 +42,7 @@ def expected_peak(folder):
 
 def exec_away(folder):
     peak = expected_peak(folder)
-    shim = os.path.join(folder, "shim")  # as pyenv's: shells that look for the program and become it
+    shim = os.path.join(folder, "shim")  # a shim as pyenv's: a shell that looks for the program and becomes it
     os.mkdir(shim)
     for i in range(6):
         following = os.path.join(shim, str(i + 1)) if i < 5 else BENCHMARK
@@ -55,7 +55,7 @@ def exec_away(folder):
         if not shutil.which(wrapper[0]):
             continue
         place = tempfile.mkdtemp(dir=folder)
-        names, _ = run(place, *wrapper, BENCHMARK)  # one that took a second is not dropped, but a part of this
+        names, _ = run(place, *wrapper, BENCHMARK)  # a wrapper that took a second is not dropped, but becomes a part of this log
         expect(names == ["d.gplog"], f"{wrapper} leaves {names}")
         found = summary(place)
         expect(found["metrics"]["device.peak_bytes"] == peak, f"{wrapper}: {found['metrics']['device.peak_bytes']}, not {peak}")
@@ -67,7 +67,7 @@ def programs_before(found):
 
 
 def slow_wrapper(folder):
-    """What took more than a second is a part of the program's log."""
+    """The log of a wrapper that took more than a second is a part of the program's log."""
     for out, left in (("d.gplog", "d.gplog"), ("%n.gplog", os.path.basename(BENCHMARK) + ".gplog"), ("own/", None)):
         place = tempfile.mkdtemp(dir=folder)
         os.mkdir(os.path.join(place, "own"))
@@ -98,7 +98,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def wrapper_with_gpu(folder):
-    """The program's log has the name also where the wrapper used the GPU; so has that of a program which ends as another one."""
+    """The program's log has the wanted name, also if the wrapper used the GPU. So has the log of a program that goes on as another one."""
     peak = expected_peak(folder)
     before, after = os.path.join(folder, "before"), os.path.join(folder, "after")
     os.mkdir(before)
@@ -115,7 +115,7 @@ def wrapper_with_gpu(folder):
     found = summary(after)
     expect(found["metrics"]["device.peak_bytes"] == 3 << 20 and found["run"]["exit"]["code"] == 6, str(found["run"]))
     expect("after this program the process ran" in programs_before(found)[0], str(programs_before(found)))
-    # A part survives what is done to logs, and is a log itself.
+    # A part stays in compressed and bundled logs, and is a log itself.
     for verb in ("compress", "bundle"):
         packed = os.path.join(before, "packed." + verb)
         subprocess.run([GPUPEAK, verb, "-q", os.path.join(before, "d.gplog"), "-o", packed], check=True)
@@ -126,7 +126,7 @@ def wrapper_with_gpu(folder):
 
 
 def old_log(folder):
-    """Nothing recorded earlier is taken for this run's, and the program's code is kept where nothing is measured."""
+    """No earlier log is taken for this run's. If nothing is measured, the exit code is still the program's."""
     static = os.path.join(folder, "static")
     source = "int main(void) { return 7; }"
     if subprocess.run(["cc", "-static", "-x", "c", "-", "-o", static], input=source.encode(), stderr=subprocess.PIPE, check=False).returncode:
@@ -176,7 +176,7 @@ def children(folder):
 
 
 def other_run(folder):
-    """What another run leaves in the folder meanwhile is not taken for this one's."""
+    """A log that another run leaves in the folder meanwhile is not taken for this run's."""
     running = subprocess.Popen([GPUPEAK, "run", "-o", os.path.join(folder, "d.gplog"), "--", "/bin/sh", "-c", "echo; read x"], cwd=folder,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     running.stdout.readline()
@@ -186,14 +186,14 @@ def other_run(folder):
 
 
 def left_early(folder):
-    """A run that leaves without an end is as long as it was, not as the time of its last event."""
+    """The duration of a run without an end is its true duration, not the time of its last event."""
     run(folder, "/usr/bin/python3", "-c", "import os, time; time.sleep(1.1); os.kill(os.getpid(), 9)", code=137)
     found = summary(folder)
     expect(not found["quality"]["log_complete"] and found["run"]["duration_ns"] > 1_000_000_000, str(found["run"]))
 
 
 def killed_launcher(folder):
-    """Who kills `run` means the program: its standard output is closed at once, and so nobody waits for its end."""
+    """A kill of `run` is meant for the program: the standard output is closed at once, so that nobody waits for its end."""
     running = subprocess.Popen([GPUPEAK, "run", "-q", "-o", os.path.join(folder, "d.gplog"), "--", "sh", "-c", "echo; exec sleep 30"],
                                stdout=subprocess.PIPE)
     running.stdout.readline()
@@ -206,7 +206,7 @@ def killed_launcher(folder):
 
 
 def signals(folder):
-    """A signal that would end the program reaches it when it is sent to `run`."""
+    """A signal that is sent to `run`, and would end the program, reaches the program."""
     program = "import signal, sys, time\nfor s in map(int, sys.argv[1:]):\n signal.signal(s, lambda n, _: sys.exit(n))\n" \
               "print(flush=True)\nfor _ in range(300): time.sleep(0.1)"
     for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGXCPU, signal.SIGPROF, signal.SIGRTMIN, signal.SIGRTMAX):
@@ -219,7 +219,7 @@ def signals(folder):
 
 
 def past_handlers(folder):
-    """_exit, by which dash and os._exit leave, is an end, but not that of the process which a vfork child shares its memory with."""
+    """_exit(), with which dash and os._exit leave, is an end. But the _exit() of a vfork child is not the end of the parent, whose memory it shares."""
     run(folder, "/usr/bin/python3", "-c", "import os; os._exit(5)", code=5)
     found = summary(folder)
     expect(found["quality"]["log_complete"] and found["run"]["exit"]["code"] == 5, str(found["quality"]))
@@ -230,7 +230,7 @@ def past_handlers(folder):
 
 
 def odd_names(folder):
-    """No name reaches the terminal as more than text."""
+    """Names reach the terminal only as text, not as control sequences."""
     odd = os.path.join(folder, "a\x1b[31m\nb")
     os.mkdir(odd)
     for command, code in (("/bin/true", 0), (os.path.join(odd, "absent"), 127), ("/bin/bash -c 'true; sleep 1.2; exec true'", 0)):
@@ -239,7 +239,7 @@ def odd_names(folder):
 
 
 def becomes_unrecorded(folder):
-    """Whose process goes on with a program that does not load the library is told so, and of which."""
+    """If the process goes on with a program that does not load the library, that is said, with the program's name."""
     _, said = run(folder, "env", "-i", "true", env={"GPUPEAK_KEEP_PRELOAD": "off"})
     expect("not recorded: pid " in said and " true, as it was called in the end" in said, said)
     for command in (("env", "true"), ("true",), ("sh", "-c", "exec true")):
@@ -248,7 +248,7 @@ def becomes_unrecorded(folder):
 
 
 def no_place(folder):
-    """Where no log can be written, that is the reason which is told, and no other."""
+    """If no log can be written, this reason is given, and no other."""
     _, said = run(folder, "/bin/true", out="nowhere/d.gplog")
     expect("Nothing will be recorded" in said and "recording " not in said and "statically linked" not in said, said)
     disk = os.path.join(folder, "disk")
@@ -278,7 +278,7 @@ def bad_stderr(folder):
     done = subprocess.run([GPUPEAK, "run", "-o", out, "--", *program], cwd=folder, stderr=writer, check=False)
     os.close(writer)
     expect(done.returncode == 3 and os.path.exists(os.path.join(folder, "ran")), f"the reader is gone: {done.returncode}")
-    # And it finds its descriptors and its signals as it would have.
+    # The program finds its descriptors and signals as without gpupeak.
     look = "ls /proc/self/fd | tr '\\n' ' '; grep SigIgn /proc/self/status"
     for redirection in ("", "2>&-", "<&-"):
         for trap in ("", "trap '' PIPE; "):
