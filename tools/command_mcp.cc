@@ -265,8 +265,7 @@ void add_caveat(std::string what, Json& caveats) {
     caveats.push_back(std::move(what));
 }
 
-/// Adds what the verb's JSON says of the quality of its figures. False: the JSON says nothing of
-/// it.
+/// Adds what the verb's JSON says of its figures' quality. False: the JSON says nothing of it.
 bool add_losses(const Json& json, Json& caveats) {
   const Json& first = json.is_array() && !json.empty() ? json.front() : json;
   if (!first.is_object() || !first.contains("quality")) return false;

@@ -53,7 +53,7 @@ MergeInputs find_merge_inputs(const std::vector<std::string>& paths) {
       inputs.logs.push_back(path);
   }
   inputs.logs = all_logs(inputs.logs);
-  // A log has the same name whether itself or its folder was named.
+  // A log has the same name, whether the log or its folder was given.
   for (std::string& log : inputs.logs) log = std::filesystem::path(log).lexically_normal();
   return inputs;
 }

@@ -27,8 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Whether `path` must not be replaced by a new file: it is a device, a pipe, or a descriptor of
-/// ours
-/// (/dev/stdout, even if that is a file).
+/// ours (/dev/stdout, even if that is a file).
 bool is_special(const std::string& path) {
   if (path.starts_with("/proc/")) return true;
   struct stat status {};

@@ -54,7 +54,7 @@ uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
 
 void note_last_program(const RunLog& log, const std::string& command, const std::string& name,
                        std::vector<collector::RunRecord::Unrecorded>& unrecorded) {
-  constexpr size_t kLongest = 15;  // the kernel cuts names of processes
+  constexpr size_t kLongest = 15;  // the kernel cuts names to so many bytes
   const std::string first = fs::path(command).filename().string();
   if (name.empty() || name == first.substr(0, kLongest) || has_end(log.path)) return;
   const auto known = std::find_if(unrecorded.begin(), unrecorded.end(), [&](const auto& process) {

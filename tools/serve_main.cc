@@ -58,8 +58,7 @@ void print(const Logs& logs, std::ostream& out) {
   prometheus::TextSerializer().Serialize(out, logs.Collect());
 }
 
-/// Writes the metrics to the file. A reader finds either the whole old content or the whole new
-/// one.
+/// Writes the metrics to the file. A reader finds the old content or the new one, always whole.
 bool replace(const Logs& logs, const std::string& path) {
   try {
     collector::write_fresh(collector::followed(path), [&](std::ostream& out) { print(logs, out); });

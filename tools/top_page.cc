@@ -168,8 +168,7 @@ class Page {
     resident();
   }
 
-  /// The largest resident memory, with its causes where they were looked at. From the log's
-  /// metrics.
+  /// The largest resident memory, with its causes where they were looked at, by the log's metrics.
   void resident() {
     constexpr size_t kMostCauses = 5;
     if (findings() == nullptr) return;
