@@ -16,7 +16,7 @@ extern "C" {
 /* A sub-allocator of the program's; 0: not recorded. */
 typedef uint64_t gpupeak_arena;
 
-/* What gpupeak_usage() is asked for. Device kinds add up to GPUPEAK_DEVICE, but for MANAGED. */
+/* What gpupeak_get_usage() is asked for. Device kinds add up to GPUPEAK_DEVICE, but for MANAGED. */
 enum gpupeak_what {
   GPUPEAK_HEAP = 0, /* of malloc & co., usable bytes; other threads' last 64 KiB may be missing */
   GPUPEAK_PINNED = 1,
@@ -36,7 +36,7 @@ struct gpupeak_usage {
   uint64_t alloc_count;       /* HEAP and DEVICE, else 0 */
 };
 
-/* The functions themselves. Call those below, which ask first whether these are there. */
+/* The library's own functions. Call those below, which first check that the library is there. */
 __attribute__((weak)) void gpupeak_api_phase_push(const char* name);
 __attribute__((weak)) void gpupeak_api_phase_pop(void);
 __attribute__((weak)) void gpupeak_api_mark(const char* name);
@@ -77,8 +77,8 @@ static inline void gpupeak_tag_pop(void) {
 }
 
 /* Declares a sub-allocator, which hands out parts of memory that it got elsewhere. The report shows
- * what it has in use within that; it counts towards no other sum. `address` and `bytes`: the memory
- * it manages; NULL and 0 if that is in several pieces or grows. */
+ * how much of that memory it has in use; this counts towards no other sum. `address` and `bytes`:
+ * the memory that it manages; NULL and 0 if that is in several pieces or grows. */
 static inline gpupeak_arena gpupeak_arena_create(const char* name, const void* address,
                                                  size_t bytes) {
   return gpupeak_api_arena_create ? gpupeak_api_arena_create(name, address, bytes) : 0;
@@ -86,12 +86,12 @@ static inline gpupeak_arena gpupeak_arena_create(const char* name, const void* a
 static inline void gpupeak_arena_destroy(gpupeak_arena arena) {
   if (gpupeak_api_arena_destroy) gpupeak_api_arena_destroy(arena);
 }
-/* All that the arena has handed out is free again. */
+/* Says that all that the arena has handed out is free again. */
 static inline void gpupeak_arena_reset(gpupeak_arena arena) {
   if (gpupeak_api_arena_reset) gpupeak_api_arena_reset(arena);
 }
-/* Call it after the arena has handed out `bytes` at `address`. Again for an address that is in use:
- * it has this size and name now. `name` may be NULL. */
+/* Call it after the arena has handed out `bytes` at `address`. If the address is in use already,
+ * its size and name are replaced. `name` may be NULL. */
 static inline void gpupeak_arena_alloc(gpupeak_arena arena, const void* address, size_t bytes,
                                        const char* name) {
   if (gpupeak_api_arena_alloc) gpupeak_api_arena_alloc(arena, address, bytes, name);
@@ -101,14 +101,14 @@ static inline void gpupeak_arena_free(gpupeak_arena arena, const void* address) 
   if (gpupeak_api_arena_free) gpupeak_api_arena_free(arena, address);
 }
 
-/* Reads a counter; `device` counts only for the device kinds. Returns 1, or 0 with zeros if it is
- * not measured. */
+/* Reads a counter. `device` matters for the device kinds alone. Returns 1; or 0, with zeros, if the
+ * counter is not measured. */
 static inline int gpupeak_get_usage(enum gpupeak_what what, int device,
                                     struct gpupeak_usage* usage) {
   usage->live_bytes = usage->peak_bytes = usage->window_peak_bytes = usage->alloc_count = 0;
   return gpupeak_api_usage ? gpupeak_api_usage((int)what, device, usage) : 0;
 }
-/* Begins a new window: all window peaks are what is live now. The peaks of the run stay. */
+/* Begins a new window: window peaks start from what is live now. The peaks of the run stay. */
 static inline void gpupeak_reset_window(void) {
   if (gpupeak_api_reset_window) gpupeak_api_reset_window();
 }

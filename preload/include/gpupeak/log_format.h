@@ -49,8 +49,8 @@ enum gpupeak_clock {
   GPUPEAK_CLOCK_TSC = 1,   /* one count of the processor's own counter */
   GPUPEAK_CLOCK_TSC_16 = 2 /* GPUPEAK_CYCLES_OF_TICK of them */
 };
-/* Less than one thread takes to hand something to another. What is finer is noise, which nothing
- * compresses. */
+/* A tick is less than one thread takes to hand something to another. A finer stamp has noise alone,
+ * which does not compress. */
 #define GPUPEAK_CYCLES_OF_TICK 16u
 
 /* FileHeader.host_mode */
@@ -64,13 +64,14 @@ enum gpupeak_host_mode {
 
 /* FileHeader.flags */
 #define GPUPEAK_FLAG_LATE_START 1u /* opened after the process had run a while: earlier host blocks unseen */
-#define GPUPEAK_FLAG_COUNTED 4u    /* a child that was only counted at first: its heap's counters are whole, mappings
-                                      from before are in MAP records without a stack */
-#define GPUPEAK_FLAG_ATTACHED 8u   /* opened by `gpupeak attach`: what was held before is unseen, and so is what is
-                                      freed of it; facts attach.* say what is known */
+#define GPUPEAK_FLAG_COUNTED 4u    /* a child that was only counted at first: its heap's counters
+                                      are whole, earlier mappings are in MAP records without a
+                                      stack */
+#define GPUPEAK_FLAG_ATTACHED 8u   /* opened by `gpupeak attach`: earlier blocks are unseen, and so
+                                      are their frees; facts attach.* say what is known */
 #define GPUPEAK_FLAG_FORKED 2u     /* a forked child's own log: blocks inherited from the parent unseen */
 
-/* CountersPage.quality: a bit a kind of degradation; the reader turns each into a warning. */
+/* CountersPage.quality: one bit for each kind of degradation; the reader makes warnings of them. */
 #define GPUPEAK_Q_NO_LIBUNWIND (1u << 0)      /* libunwind not loadable: libgcc's unwinder used */
 #define GPUPEAK_Q_NO_UNWINDER (1u << 1)       /* none at all: call sites are one frame deep */
 #define GPUPEAK_Q_FOREIGN_MALLOC (1u << 2)    /* the program defines malloc itself: its heap is unseen */
@@ -104,13 +105,16 @@ typedef struct gpupeak_file_header {
   uint32_t flags;              /* GPUPEAK_FLAG_* */
   uint64_t process_start_time; /* /proc/self/stat field 22: with pid, names one process for good */
   uint64_t sample_bytes;       /* mean of the Poisson sampling; 0 unless sampled */
-  uint64_t initial_brk_bytes;  /* unused address of brk at start, for the brk growth in samples */
+  uint64_t initial_brk_bytes;  /* the address of brk at start, from which samples count
+                                  brk_growth */
   char tool_version[32];       /* nul-terminated */
   uint8_t boot_id[16];         /* of the machine's boot, random; zeros: not known */
   uint64_t pid_namespace;      /* inode of /proc/self/ns/pid: where pid is a name; 0: not known */
-  uint32_t run_pid;            /* the process that was asked for, which this one descends from or is; 0: not said */
+  uint32_t run_pid;            /* what `gpupeak run` started: this process or an ancestor; 0: not
+                                  said */
   uint32_t reserved;
-  uint64_t run_id;             /* random, of all processes of one run (GPUPEAK_RUN_ID): a secret of theirs; 0: not said */
+  uint64_t run_id;             /* random, a secret of one run's processes (GPUPEAK_RUN_ID); 0: not
+                                  said */
 } gpupeak_file_header;
 
 /* ---- counters page: rewritten in place, each field atomically ------------------------------ */
@@ -125,7 +129,8 @@ enum gpupeak_kind {
 };
 #define GPUPEAK_FIRST_DEVICE_KIND 16u
 #define GPUPEAK_DEVICE_KINDS 16u
-#define GPUPEAK_FIRST_KINDS 8u /* whose gauges stand beside their device's total */
+#define GPUPEAK_FIRST_KINDS 8u /* their gauges stand beside their device's total; the others':
+                                  more_kinds */
 
 typedef struct gpupeak_gauge {
   uint64_t live, peak; /* bytes */
@@ -159,10 +164,10 @@ typedef struct gpupeak_counters_page {
   uint64_t unmatched_frees;    /* device frees of pointers never seen */
   uint64_t device_events;
   uint64_t verified_stacks;    /* GPUPEAK_VERIFY_STACKS=1: stacks that a full unwinding confirmed */
-  uint64_t wrong_stacks;       /* … and that it did not */
+  uint64_t wrong_stacks;       /* … and that it did not confirm */
   uint64_t file_bytes;         /* end of the last chunk handed out */
-  uint64_t heap_alloc_count, heap_free_count; /* with the slack of heap.live */
-  gpupeak_gauge heap;          /* usable bytes; each thread adds in steps of 64 KiB (the slack) */
+  uint64_t heap_alloc_count, heap_free_count; /* as exact as heap.live */
+  gpupeak_gauge heap;          /* usable bytes; each thread adds in steps of 64 KiB */
   gpupeak_gauge pinned, registered, managed; /* all devices */
   uint64_t end_ticks, end_monotonic_ns;      /* last refresh of the pair; 0: none yet */
   uint32_t ended;              /* 1: the process passed its exit handlers */
@@ -170,19 +175,19 @@ typedef struct gpupeak_counters_page {
   int32_t exit_code;           /* exit code, or the signal */
   uint32_t device_count;       /* devices seen */
   uint64_t self_bytes;         /* what the preload has mapped for itself, log chunks included */
-  uint64_t rss_peak_bytes;     /* VmHWM at exit; where there is no end, ru_maxrss by `gpupeak run`; 0: not known */
+  uint64_t rss_peak_bytes;     /* VmHWM at exit; else ru_maxrss by `gpupeak run`; 0: not known */
   gpupeak_device_counters device[GPUPEAK_LOG_MAX_DEVICES];
-  uint64_t unread_python_stacks; /* device events without the Python frames that there were */
+  uint64_t unread_python_stacks; /* device events whose Python frames could not be read */
   uint64_t exit_monotonic_ns;    /* when `gpupeak run` had waited for its end; 0: it did not */
-  /* Not in logs whose chunks begin one page behind the counters: zeros. */
+  /* Zeros in older logs, whose chunks begin one page behind the counters. */
   gpupeak_gauge more_kinds[GPUPEAK_LOG_MAX_DEVICES][GPUPEAK_DEVICE_KINDS - GPUPEAK_FIRST_KINDS];
   uint64_t run_id; /* as in the header */
-  /* What is asked of the process from outside, in cache lines that nothing else is written to. A word
-   * is a number, which counts up, and a low byte: enum gpupeak_host_mode in which to record the heap
-   * from now on, COUNTERS to end that, OFF: nothing any more. */
+  /* Requests from outside, in cache lines that nothing else is written to. A request's low byte is
+   * an enum gpupeak_host_mode: how to record the heap from now on; COUNTERS: end that; OFF: the
+   * request is taken back. The bits above it count requests. */
   uint64_t unused[3];
   uint64_t window_request; /* by `gpupeak start` and `stop`, compared and exchanged */
-  uint64_t window_answer;  /* by the process: the request's number; enum gpupeak_window_answer */
+  uint64_t window_answer;  /* by the process: the request's number, enum gpupeak_window_answer */
   uint64_t window_answer_ns; /* when, CLOCK_MONOTONIC */
   uint64_t window_count;     /* windows begun */
   uint32_t window_listens;   /* 1: the process looks at window_request */
@@ -194,8 +199,8 @@ enum gpupeak_chunk_kind {
   GPUPEAK_CHUNK_EVENTS = 1,
   GPUPEAK_CHUNK_DEFINITIONS = 2,
   GPUPEAK_CHUNK_PART = 3, /* the log of another program of this process; made by `gpupeak run` */
-  GPUPEAK_CHUNK_HEAP = 4, /* a slot's hot records, in chunks apart from its EVENTS: who asks for devices
-                             does not read them. Older logs have them among its events */
+  GPUPEAK_CHUNK_HEAP = 4, /* a slot's hot records, apart from its EVENTS, so that who asks for
+                             devices need not read them. Older logs have them among the events */
   GPUPEAK_CHUNK_RUN = 5,  /* the record of the run, where it is too long for the header's page */
   GPUPEAK_CHUNK_NAMES = 6 /* names of functions that `gpupeak run` has kept, packed: collector/log/kept_names.h */
 };
@@ -208,34 +213,35 @@ typedef struct gpupeak_chunk_header {
   uint32_t bytes;              /* of the chunk, this header included */
   uint64_t check;              /* FileHeader.cookie ^ offset of this chunk in the file */
   uint32_t kind;               /* enum gpupeak_chunk_kind */
-  uint32_t slot;               /* the writer: events of one slot are in program order, by their times
-                                  where they are of different kinds of chunks */
-  uint64_t sequence;           /* 0, 1, 2 … within the slot's chunks of this kind (within the definitions) */
+  uint32_t slot;               /* the writer. Events of one slot are in program order; those in its
+                                  two kinds of chunks are ordered by their times */
+  uint64_t sequence;           /* 0, 1, 2 … of the slot's chunks of this kind; of the definitions */
   uint64_t start_ticks;
   uint64_t start_monotonic_ns; /* taken with start_ticks */
   uint32_t tid;                /* the thread that holds the slot at the chunk's start */
   uint32_t reserved[3];
 } gpupeak_chunk_header;
 
-/* Behind the header of a GPUPEAK_CHUNK_PART. The other log, whole, begins at the chunk's second page. */
+/* Behind the header of a GPUPEAK_CHUNK_PART. The whole other log begins at the second page. */
 typedef struct gpupeak_log_part {
   uint64_t bytes;     /* of that log: whole pages */
   char program[256];  /* file name, nul-terminated */
 } gpupeak_log_part;
 
 /* ---- the record of the run ------------------------------------------------------------------------
- * At GPUPEAK_RUN_RECORD_OFFSET of the log of the process that `gpupeak run` started, written by `run` when that
- * process had ended: JSON that names the run's other logs and what left none (docs/log-format.md). The text
- * lies at `offset`: behind this in the same page, or in a GPUPEAK_CHUNK_RUN, behind the chunk's header. */
+ * At GPUPEAK_RUN_RECORD_OFFSET of the log of the process that `gpupeak run` started. `run` writes
+ * it when that process has ended: JSON that names the run's other logs and the processes that left
+ * none (docs/log-format.md). The text lies at `offset`: behind this in the same page, or in a
+ * GPUPEAK_CHUNK_RUN, behind the chunk's header. */
 #define GPUPEAK_RUN_RECORD_OFFSET 2048u
 typedef struct gpupeak_run_record {
   uint64_t offset, bytes; /* 0: there is none */
 } gpupeak_run_record;
 
 /* ---- packed logs -------------------------------------------------------------------------------
- * A log may be compressed with zstd as a whole. One that `gpupeak run` has packed in its place, after its
- * process had ended, begins with this skippable frame, so that the next run may replace it as it would
- * replace the log. */
+ * A log may be compressed with zstd as a whole. If `gpupeak run` packed it in its place, after its
+ * process had ended, it begins with this skippable frame: by that the next run knows that
+ * it may replace the file, as it may replace a log. */
 #define GPUPEAK_PACKED_MAGIC 0x184d2a50u /* of a skippable frame, by zstd's own format */
 #define GPUPEAK_PACKED_TEXT "gpupeak.packed/1"
 typedef struct gpupeak_packed_mark {
@@ -260,8 +266,8 @@ typedef struct gpupeak_packed_mark {
  *
  *     01 02 64 08 07       ALLOC, address + 1 · 16 (zigzag 2), size 100, slack 4 (zigzag 8), stack 7
  *
- *   dt       only with GPUPEAK_TAG_TIMED: ticks since the slot's running time (else: same time as the
- *            record before; of a thread that alone logs for a while, only some are stamped)
+ *   dt       only with GPUPEAK_TAG_TIMED: ticks since the slot's running time. Without it: the time
+ *            of the record before. While one thread logs alone, only some records are stamped
  *   address  zigzag delta to the running address, in units of 16 bytes, or of 1 with
  *            GPUPEAK_TAG_UNALIGNED. The running address is kept in bytes: with units of 16 the delta
  *            is between (address >> 4) and (running >> 4).
@@ -299,7 +305,8 @@ enum gpupeak_hot_record {
  *     87 04 0a 00 02 00    PHASE_POP, four bytes: dt 10, scope 0 (this thread), source 2, instance 0
  *
  * Three kernels had device block 5 among their arguments, all in one stream: the first 300 ticks
- * before this record, the last 20. Between two of them lay 200 ticks, from 250 ticks before it on:
+ * before this record, the last 20. The longest gap between two was 200 ticks, and began 250 ticks
+ * before this record:
  *
  *     b1 0c 0a 00 05 03 ac 02 14 c8 01 fa 01 01
  *                          USED, twelve bytes: dt 10, arena 0, block 5, count 3, first 300, last 20,
@@ -311,14 +318,15 @@ enum gpupeak_hot_record {
  * device: ordinal + 1, 0 = host or unknown. free/total: value + 1, 0 = not known.
  */
 enum gpupeak_extended_record {
-  GPUPEAK_REC_THREAD = 0x81, /* dt tid s:name: from here on the slot belongs to this thread. In both kinds of
-                                chunks, where these have begun */
+  GPUPEAK_REC_THREAD = 0x81, /* dt tid s:name: from here on the slot belongs to this thread. In both
+                                of the slot's kinds of chunks, if they have begun */
   GPUPEAK_REC_MAP = 0x82,    /* dt address bytes prot kind stack; logged after the real call. Replaces
                                 what was mapped there. kind: MMAP_ANON, MMAP_FILE, BACKING, DRIVER */
   GPUPEAK_REC_UNMAP = 0x83,  /* dt address bytes; logged before; may split mappings */
   GPUPEAK_REC_PROTECT = 0x84, /* dt address bytes prot; with prot 0 a mapping is addresses only */
-  GPUPEAK_REC_REMAP = 0x85,  /* dt old_address old_bytes new_address new_bytes stack; logged after the
-                                real call. old_bytes 0: what lies there stays too (MREMAP_DONTUNMAP) */
+  GPUPEAK_REC_REMAP = 0x85,  /* dt old_address old_bytes new_address new_bytes stack; logged after
+                                the real call. old_bytes 0: the old mapping stays too
+                                (MREMAP_DONTUNMAP) */
   GPUPEAK_REC_PHASE_PUSH = 0x86, /* dt scope source name(string) instance category(string) s:text;
                                     scope 0 this thread, 1 the process; text: the name, if name is 0 */
   GPUPEAK_REC_PHASE_POP = 0x87,  /* dt scope source instance: closes the scope's innermost open phase of
@@ -332,82 +340,97 @@ enum gpupeak_extended_record {
                                        by_limit: an allocation that failed; result: the CUresult; live:
                                        the device's tracked bytes then. kind 0, bytes 0: for the
                                        driver's own use. by_limit: 1 = by a limit of the run's */
-  GPUPEAK_REC_DEVICE_UNKNOWN = 0x8c, /* dt seq address api(string) stack gives_back: free of a pointer never seen.
-                                        gives_back: value + 1, bytes by which the devices' sum is less, by the
-                                        driver's word; 0 = not known */
+  GPUPEAK_REC_DEVICE_UNKNOWN = 0x8c, /* dt seq address api(string) stack gives_back: free of a
+                                        pointer never seen. gives_back: value + 1, the bytes by
+                                        which the devices' sum is less, by the driver's word; 0 =
+                                        not known */
   GPUPEAK_REC_POOL = 0x8d,    /* dt seq pool device reserved used event; event: enum gpupeak_pool_event */
   GPUPEAK_REC_CONTEXT = 0x8e, /* dt seq context device event; event: enum gpupeak_context_event */
-  GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth pss: bytes, of this process. pss: its share, pages that it
-                                 has together with others divided by their number; value + 1, 0 = not read */
-  GPUPEAK_REC_DRIVER_READING = 0x90, /* dt device used source cause reserved own others overlaps uncertain
-                                 api name stack. used: bytes of the device in use by the driver's own
-                                 account, by all processes, without `reserved`. cause: who moved it
-                                 since the reading before (NONE: a reading only). reserved, own (this
-                                 process), others: value + 1, 0 = not known. overlaps: brackets
-                                 opened inside another since the last reading. uncertain: 1 = a
-                                 call that allocates or frees was under way, whose event may stand on
-                                 the other side of this reading. api, name: strings;
-                                 name: the function or file behind the cause, 0 = none. Written under
-                                 the lock that numbers device events: in order with them */
+  GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth pss: bytes, of this process. pss: its
+                                 share; a page that n processes share counts for 1/n; value + 1, 0 =
+                                 not read */
+  GPUPEAK_REC_DRIVER_READING = 0x90, /* dt device used source cause reserved own others overlaps
+                                        uncertain api name stack. used: bytes of the device in use
+                                        by all processes, by the driver's own account, without
+                                        `reserved`. cause: what moved this since the reading before
+                                        (NONE: a reading only). reserved, own (this process),
+                                        others: value + 1, 0 = not known. overlaps: brackets opened
+                                        inside another since the last reading. uncertain: 1 = a call
+                                        that allocates or frees was running; its event may stand on
+                                        the other side of this reading. api, name: strings; name:
+                                        the function or file behind the cause, 0 = none. Written
+                                        under the lock that numbers device events: in order with
+                                        them */
   GPUPEAK_REC_MARK = 0xa0,    /* dt source name(string) instance category(string) s:text: an instant */
   GPUPEAK_REC_RANGE_BEGIN = 0xa1, /* dt id source name(string) instance category(string) s:text: a phase
                                      that any thread may end, and that overlaps others freely */
   GPUPEAK_REC_RANGE_END = 0xa2,   /* dt id */
-  GPUPEAK_REC_TAG_PUSH = 0xa3,    /* dt name(string) s:text: from here on this thread works for it */
+  GPUPEAK_REC_TAG_PUSH = 0xa3,    /* dt name(string) s:text: from here on this thread allocates for
+                                     this tag */
   GPUPEAK_REC_TAG_POP = 0xa4,     /* dt */
-  GPUPEAK_REC_ARENA = 0xa5,       /* dt arena event name(string) address bytes s:text device;
-                                     event: enum gpupeak_arena_event; device: 0 = where its blocks lie */
-  GPUPEAK_REC_ARENA_ALLOC = 0xa6, /* dt arena address bytes name(string) stack in_use reserved asked: a
-                                     sub-allocator handed out bytes of memory that is counted
-                                     elsewhere. Of an address in use: it has this size and, if not 0,
-                                     name now. in_use, reserved: value + 1, what the allocator itself
-                                     then says; 0 = nothing. asked: bytes that were asked for, which
-                                     may be fewer; 0 or not there = not known */
-  GPUPEAK_REC_ARENA_FREE = 0xa7,  /* dt arena address bytes in_use reserved used first last idle idle_since
-                                     streams; logged before the memory can be handed out again. bytes: as the
-                                     allocator says, 0 = nothing. used: count + 1, and with what follows as USED
-                                     has it; 0 or not there = it says nothing of that */
-  GPUPEAK_REC_SAMPLING = 0xa8,    /* dt sample_bytes whole_bytes: this slot's heap blocks are a Poisson sample
-                                     from here on, with this mean; those of whole_bytes and more (0, or not
-                                     there: none) are all logged. Of blocks before, all frees follow */
+  GPUPEAK_REC_ARENA = 0xa5,       /* dt arena event name(string) address bytes s:text device; event:
+                                     enum gpupeak_arena_event; device: 0 = that of its blocks */
+  GPUPEAK_REC_ARENA_ALLOC = 0xa6, /* dt arena address bytes name(string) stack in_use reserved
+                                     asked: a sub-allocator handed out bytes of memory that is
+                                     counted elsewhere. If the address is in use, its size is
+                                     replaced, and its name if this one is not 0. in_use, reserved:
+                                     value + 1, what the allocator itself says then; 0 = nothing.
+                                     asked: bytes that were asked for, which may be fewer; 0 or not
+                                     there = not known */
+  GPUPEAK_REC_ARENA_FREE = 0xa7,  /* dt arena address bytes in_use reserved used first last idle
+                                     idle_since streams; logged before the memory can be handed out
+                                     again. bytes: as the allocator says, 0 = nothing. used: count +
+                                     1; it and the fields behind it are as in USED; 0 or not there =
+                                     not said */
+  GPUPEAK_REC_SAMPLING = 0xa8,    /* dt sample_bytes whole_bytes: from here on, this slot's heap
+                                     blocks are a Poisson sample with this mean. Blocks of
+                                     whole_bytes and more are all logged (0, or not there: none
+                                     are). All frees of blocks from before are logged */
   GPUPEAK_REC_ARENA_FAILED = 0xa9, /* dt arena bytes in_use reserved stack device free total limit: a
                                       request that the sub-allocator refused. free, total: what the
                                       driver says of `device` then. limit: value + 1, what the
                                       sub-allocator may take at most; 0 = it does not say */
   GPUPEAK_REC_DEVICE_MAPPED = 0xaa, /* dt address bytes id: the device block `id`, of kind VMM, can be
                                        used at these addresses too */
-  GPUPEAK_REC_DEVICE_UNMAPPED = 0xab, /* dt address bytes; logged before the real call. Addresses alone:
-                                         that a block ends is said by DEVICE_FREE */
-  GPUPEAK_REC_REMAP_BEGIN = 0xac, /* dt address bytes; before a mremap, which may give the addresses to
-                                     others before it is logged: what lies there is counted on, but
-                                     lies nowhere till the same slot's next REMAP … */
-  GPUPEAK_REC_REMAP_FAILED = 0xad, /* dt address bytes; … or this, by which it lies there again */
-  GPUPEAK_REC_RESIDENT = 0xaf, /* dt rss files shared driver stacks anonymous log own free_in_malloc heap static_data: bytes,
-                                  what was resident when there was more than ever before. files: code and other
-                                  files; shared: shm, memfd; driver: mappings of its devices; anonymous: brk, too,
-                                  without stacks; log: gpupeak's own log; own: mapped by gpupeak for itself;
-                                  free_in_malloc: value + 1, what malloc keeps beyond the blocks in use, 0 = not
-                                  known; heap: usable bytes in use, by the counters; static_data: of anonymous,
-                                  variables of modules that begin as zeros (.bss) */
-  GPUPEAK_REC_WINDOW = 0xb0, /* dt event number mode live recorded freed frees below: the heap's recording begins
-                                (event 0) or ends (1), in a log of GPUPEAK_HOST_COUNTERS. mode: enum
-                                gpupeak_host_mode. live: usable bytes of the heap then; recorded: those
-                                that the log has. freed, frees: bytes and number of blocks that the log
-                                does not have and that were freed in windows so far. below: of an attached
-                                program, whose heap has so many bytes less than when it was attached to */
-  GPUPEAK_REC_USED = 0xb1, /* dt arena block count first last idle idle_since streams: work that was given to a device
-                              had an address of the block in its arguments, `count` times since this block's
-                              record before, or its beginning. arena 0: `block` is the id of a device block; else
-                              an address that the arena gave. first, last: ticks before this record; idle: the
-                              longest while between two, which began idle_since ticks before it; 0 or not there =
-                              from first to last. streams: 2 = several. Before the record of the block's end, and
-                              at the process's end */
-  GPUPEAK_REC_USES_END = 0xb2, /* dt left_out unread: the process's end: USED has been said of all live blocks.
-                                  left_out: blocks of which it never is; unread: launches whose parameters
-                                  could not be read */
-  GPUPEAK_REC_HOST_FAILED = 0xae /* dt kind bytes errno limit limit_bytes used api(string) stack: a request for
-                                    the host's memory that was refused. limit: enum gpupeak_host_limit, which it
-                                    would have passed; used: what the process (COMMIT: the machine) had of it */
+  GPUPEAK_REC_DEVICE_UNMAPPED = 0xab, /* dt address bytes; logged before the real call. Ends the
+                                         addresses alone: the block ends with DEVICE_FREE */
+  GPUPEAK_REC_REMAP_BEGIN = 0xac, /* dt address bytes; logged before a mremap, since another thread
+                                     may get the addresses before REMAP is logged. What lies there
+                                     is counted on, but has no addresses till the same slot's next
+                                     REMAP … */
+  GPUPEAK_REC_REMAP_FAILED = 0xad, /* dt address bytes; … or this, after which it lies there
+                                      again */
+  GPUPEAK_REC_RESIDENT = 0xaf, /* dt rss files shared driver stacks anonymous log own free_in_malloc
+                                  heap static_data: bytes that were resident when resident memory
+                                  was larger than ever before. files: code and other files; shared:
+                                  shm, memfd; driver: mappings of its devices; anonymous: brk, too,
+                                  without stacks; log: gpupeak's own log; own: mapped by gpupeak for
+                                  itself; free_in_malloc: value + 1, what malloc keeps beyond the
+                                  blocks in use, 0 = not known; heap: usable bytes in use, by the
+                                  counters; static_data: the part of anonymous that is variables of
+                                  modules that begin as zeros (.bss) */
+  GPUPEAK_REC_WINDOW = 0xb0, /* dt event number mode live recorded freed frees below: the heap's
+                                recording begins (event 0) or ends (1), in a log of
+                                GPUPEAK_HOST_COUNTERS. mode: enum gpupeak_host_mode. live: usable
+                                bytes of the heap then; recorded: those that the log has. freed,
+                                frees: bytes and number of the blocks that the log does not have and
+                                that were freed in windows so far. below: of an attached program: by
+                                how many bytes its heap is smaller than when it was attached to */
+  GPUPEAK_REC_USED = 0xb1, /* dt arena block count first last idle idle_since streams: work that was
+                              given to a device had an address of the block in its arguments,
+                              `count` times since the block's last USED, or its beginning. arena 0:
+                              `block` is the id of a device block; else an address that the arena
+                              gave. first, last: ticks before this record; idle: the longest gap
+                              between two, which began idle_since ticks before this record; 0 or not
+                              there = from first to last. streams: 2 = several. Logged before the
+                              record of the block's end, and at the process's end */
+  GPUPEAK_REC_USES_END = 0xb2, /* dt left_out unread: the process's end. All live blocks have had
+                                  their last USED. left_out: blocks that never get one; unread:
+                                  launches whose parameters could not be read */
+  GPUPEAK_REC_HOST_FAILED = 0xae /* dt kind bytes errno limit limit_bytes used api(string) stack: a
+                                    request for the host's memory that was refused. limit: the limit
+                                    that the request would have passed (enum gpupeak_host_limit);
+                                    used: what the process (COMMIT: the machine) had of it */
 };
 enum gpupeak_host_limit {
   GPUPEAK_LIMIT_NONE = 0,      /* none that is known */
@@ -417,7 +440,7 @@ enum gpupeak_host_limit {
 };
 enum gpupeak_arena_event {
   GPUPEAK_ARENA_CREATED = 0,
-  GPUPEAK_ARENA_DESTROYED = 1, /* all that it had handed out has gone with it */
+  GPUPEAK_ARENA_DESTROYED = 1, /* all that it had handed out ends with it */
   GPUPEAK_ARENA_RESET = 2     /* all that it had handed out is free, the arena stays */
 };
 enum gpupeak_pool_event { GPUPEAK_POOL_CREATED = 0, GPUPEAK_POOL_DESTROYED = 1, GPUPEAK_POOL_READ = 2 };
@@ -473,11 +496,12 @@ enum gpupeak_definition {
                                      GPUPEAK_PYTHON_IP + n is the n-th of these, counted from 1: a frame
                                      of the Python interpreter that its caller, native code, runs */
 };
-/* DEF_DEVICE.memory: what the driver says of how device and host memory are one; 0: it was not asked, or said nothing. */
+/* DEF_DEVICE.memory: how device and host memory are one, as the driver says; 0: it was not asked,
+ * or said nothing. */
 #define GPUPEAK_MEMORY_KNOWN 1u              /* it was asked; the other bits mean what they say */
 #define GPUPEAK_MEMORY_INTEGRATED 2u         /* the device's memory is the host's */
 #define GPUPEAK_MEMORY_PAGEABLE 4u           /* kernels may use what malloc and mmap give */
-#define GPUPEAK_MEMORY_HOST_PAGE_TABLES 8u   /* … by the host's page tables */
+#define GPUPEAK_MEMORY_HOST_PAGE_TABLES 8u   /* … through the host's page tables */
 #define GPUPEAK_MEMORY_CONCURRENT_MANAGED 16u /* both sides may use managed memory at the same time */
 #define GPUPEAK_PYTHON_IP (UINT64_C(1) << 62) /* no x86-64 address */
 

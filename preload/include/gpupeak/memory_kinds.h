@@ -1,5 +1,5 @@
-// What is true of each kind of memory (memory_kinds.def), for both sides. The rule of the sum
-// stands here alone: a device's total is the sum of the kinds on a device that are in_sum.
+// The properties of each kind of memory (memory_kinds.def), for both sides. The rule of sums is
+// here alone: a device's total is the sum of its kinds that are in_sum.
 //
 //   a block of kind VMM on GPU 0     → scope "device:0/vmm" and, since it is in_sum, "device:0"
 //   a block of kind IMPORTED there   → scope "device:0/imported" alone
@@ -39,7 +39,7 @@ struct Table {
   MemoryKind rows[GPUPEAK_KIND_LIMIT]{};
 };
 
-// A number below 16 is on the host, any other one on a device: the two sides' path says the same.
+// Kinds below 16 are the host's, all others a device's. A kind's path begins with its side's name.
 #define GPUPEAK_SIDE_Host "host."
 #define GPUPEAK_SIDE_Device "device."
 constexpr Table make_table() {
@@ -68,7 +68,7 @@ constexpr uint32_t bits_of_sum() {
 }
 inline constexpr uint32_t kInSum = bits_of_sum();
 
-/// Apart from the rows, since those have pointers, which a loader has to fill in.
+/// In a table of its own: the rows have pointers, which the loader has to fill in.
 struct Counters {
   MemoryKind::Counter of[GPUPEAK_KIND_LIMIT]{};
 };
@@ -80,8 +80,8 @@ constexpr Counters make_counters() {
 }
 inline constexpr Counters kCounters = make_counters();
 
-/// Kinds that move the gauge of their kind and their device's sum, and nothing else: nearly all
-/// events. A device's kind that is in the sum and none of these has no path (tests/abi).
+/// Kinds that move the gauge of their kind and their device's sum, and nothing else. Nearly all
+/// events are of these kinds. tests/abi checks that a device has no other kind in its sum.
 constexpr uint32_t plain_bits() {
   uint32_t bits = 0;
   for (uint32_t kind = GPUPEAK_FIRST_DEVICE_KIND; kind < GPUPEAK_KIND_LIMIT; ++kind) {
@@ -97,20 +97,21 @@ constexpr bool is_plain(uint32_t kind) {
 
 }  // namespace memory_kinds
 
-/// Of a number that names no kind: one without a path, in no sum and with no gauge.
+/// A number that names no kind gives a row without a path, in no sum and with no gauge.
 constexpr const MemoryKind& memory_kind(uint64_t number) {
   return memory_kinds::kTable.rows[number < GPUPEAK_KIND_LIMIT ? number : 0];
 }
 constexpr bool is_device_kind(uint64_t kind) {
   return kind >= GPUPEAK_FIRST_DEVICE_KIND && kind < GPUPEAK_KIND_LIMIT;
 }
-/// Counts into its device's peak, or into the host's; the others are gauges of their own.
+/// Whether a kind counts into the peak of its device, or of the host. Other kinds are gauges of
+/// their own.
 constexpr bool counts_into_sum(uint64_t kind) {
   return kind < GPUPEAK_KIND_LIMIT && (memory_kinds::kInSum >> kind & 1) != 0;
 }
 
-/// The gauge of a kind on a device, in a page that has both. `device` < GPUPEAK_LOG_MAX_DEVICES,
-/// `kind` one of a device. The page is const or not, and so is the gauge.
+/// The gauge of a device's kind in a counters page. `device` < GPUPEAK_LOG_MAX_DEVICES; `kind` is a
+/// device's. The gauge is const if the page is.
 template <typename Page>
 constexpr auto& device_gauge(Page& page, uint32_t device, uint32_t kind) {
   static_assert(std::is_same_v<std::remove_const_t<Page>, gpupeak_counters_page>);
@@ -119,8 +120,8 @@ constexpr auto& device_gauge(Page& page, uint32_t device, uint32_t kind) {
                                      : page.more_kinds[device][place - GPUPEAK_FIRST_KINDS];
 }
 
-/// How much of the counters page a log has: those of before there was more_kinds end before it.
-/// What is read of it goes into a page of zeros.
+/// How many bytes of the counters page a log has. Older logs end before more_kinds: read them into
+/// a page of zeros.
 constexpr size_t counters_bytes(const gpupeak_file_header& header) {
   const uint64_t room = header.chunks_offset - header.counters_offset;
   const bool is_short = room >= GPUPEAK_LOG_PAGE && room < sizeof(gpupeak_counters_page);

@@ -6,10 +6,10 @@
 namespace gpupeak {
 
 constexpr uint64_t kPageBytes = 4096;
-/// The driver takes memory of a device in these.
+/// The driver takes a device's memory in pages of this size.
 constexpr uint64_t kDriverPageBytes = 2u << 20;
 
-/// The next multiple of a page's size; 0 where 64 bits cannot say it.
+/// The next multiple of a page's size; 0 if 64 bits cannot hold it.
 constexpr uint64_t whole_pages(uint64_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }

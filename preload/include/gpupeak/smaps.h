@@ -1,5 +1,5 @@
-// What a mapping is, by the kernel's list of a process's mappings (/proc/PID/smaps): the library
-// reads its own process's, `run` those of the programs that it watches. HOOK-SAFE.
+// Says what each mapping of a process is for, from the kernel's list (/proc/PID/smaps). The library
+// reads the list of its own process, `run` those of the programs that it watches. HOOK-SAFE.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace gpupeak {
 struct Mapping {
   uint64_t begin = 0, end = 0;
   bool is_readable = false, is_writable = false;
-  std::string_view name;  ///< of the line; empty: anonymous
+  std::string_view name;  ///< the last field of the line; empty: anonymous
 };
 
 enum class ResidentKind : uint8_t { kFiles, kShared, kDriver, kStacks, kMalloc, kAnonymous };
 
 namespace smaps {
 
-/// string_view's own would bring in libstdc++'s exceptions.
+/// The member of string_view would bring in libstdc++'s exceptions.
 constexpr bool starts_with(std::string_view text, std::string_view with) {
   if (text.size() < with.size()) return false;
   for (size_t i = 0; i < with.size(); ++i)
@@ -39,7 +39,7 @@ inline uint64_t hex_at(const char*& at) {
   }
 }
 
-/// "7f00-7f01 rw-p 00000000 00:00 0    name". False: another line.
+/// Reads a line as "7f00-7f01 rw-p 00000000 00:00 0    name"; false for any other line.
 inline bool parse_mapping(const char* line, Mapping& mapping) {
   const char* at = line;
   mapping.begin = hex_at(at);
@@ -57,12 +57,12 @@ inline bool parse_mapping(const char* line, Mapping& mapping) {
   return true;
 }
 
-/// An arena of malloc's begins at a multiple of so many bytes, and takes no more; arenas that are
-/// full and lie side by side are one mapping.
+/// An arena of malloc begins at a multiple of this, and is at most this large. Full arenas that lie
+/// side by side are one mapping.
 constexpr uint64_t kArena = 64 << 20;
 
-/// The mapping before a thread's stack is its guard. An arena of malloc's may follow the rest of
-/// another one.
+/// The mapping before a thread's stack is its guard. Where a mapping begins at a multiple of
+/// kArena, it may be an arena of malloc behind the unused rest of another arena.
 inline bool is_stack(const Mapping& mapping, const Mapping& before) {
   constexpr uint64_t kMostGuard = 64 << 10;
   return mapping.name.empty() && mapping.is_writable && mapping.begin % kArena != 0 &&
@@ -70,16 +70,16 @@ inline bool is_stack(const Mapping& mapping, const Mapping& before) {
          before.end - before.begin <= kMostGuard;
 }
 
-/// Whether an arena's first word can be this: malloc has there where the arena's state lies, near
-/// the beginning of one.
+/// Whether this can be the first word of an arena: malloc has the address of the arena's state
+/// there, which lies near the beginning of an arena.
 constexpr bool is_arena_state(uint64_t word) {
   constexpr uint64_t kNear = 4096;
   return word >= kArena && word % kArena > 0 && word % kArena < kNear;
 }
 
-/// By chance other mappings begin there, too: one in 32 of those of 2 MiB and more, which newer
-/// kernels let begin at a multiple of 2 MiB. The first word tells; where nobody may read it, the
-/// size, which one arena does not exceed. `read(address, word)` is false there.
+/// Whether a mapping is an arena of malloc. Other mappings may begin at a multiple of kArena by
+/// chance: newer kernels align those of 2 MiB and more to 2 MiB, so one in 32 does. The first word
+/// decides. If `read(address, word)` is false, the size decides: one arena is at most kArena.
 template <typename Read>
 bool is_arena(const Mapping& mapping, Read read) {
   if (mapping.begin % kArena != 0) return false;
