@@ -1,5 +1,6 @@
-// What depends on the processor: registers, the stack pointer, page sizes, machine code. There is a
-// file for each architecture, and all of them declare the same functions. Include this file alone.
+// The parts that depend on the processor: registers, the stack pointer, page sizes, machine code.
+// Each architecture has a file, and all of these files declare the same functions. Include this one
+// alone.
 #pragma once
 
 #if defined(__x86_64__)

@@ -27,9 +27,9 @@ inline long system_call(long number, long a, long b, long c, long d, long e, lon
   return x0;
 }
 
-/// The counter may be read out of order. dsb waits until all loads before it have their values, isb
-/// keeps the reading behind that; the load whose address depends on the reading comes after it, and
-/// dmb keeps what follows behind that load: docs/design.md, "Order".
+/// The processor may read the counter out of order. dsb waits until all loads before it have their
+/// values; isb keeps the reading behind it. The load whose address depends on the reading comes
+/// after the reading; dmb keeps all that follows behind that load: docs/design.md, "Order".
 inline __attribute__((always_inline)) uint64_t counter() {
   uint64_t now, zero;
   asm volatile(
@@ -42,22 +42,23 @@ inline __attribute__((always_inline)) uint64_t counter() {
       : "=&r"(now), "=&r"(zero)::"memory");
   return now;
 }
-/// What a tick of it is.
+/// The unit of counter().
 constexpr gpupeak_clock kCounter = GPUPEAK_CLOCK_TSC;
-/// Whether a reading of counter() takes longer than it stands still: machines count by 1 GHz and by
-/// 25 MHz. There is one counter for all processors.
+/// Whether reading counter() takes longer than one of its counts. Machines count at 1 GHz, or at 25
+/// MHz. There is one counter for all processors.
 bool counter_can_be_trusted();
-/// The kernel's clock counts by the same counter: where that is slow, two readings of which one
-/// depends on the other may be the same.
+/// The kernel's clock counts by the same counter. Where that is slow, two readings may be equal
+/// even if one depends on the other.
 constexpr bool kKernelClockMayStandStill = true;
 
-/// How a slot is filled in through which a function is called, and one that holds its address.
+/// How the loader fills in a slot: one through which a function is called, and one that holds an
+/// address.
 constexpr uint32_t kCallRelocation = R_AARCH64_JUMP_SLOT;
 constexpr uint32_t kAddressRelocation = R_AARCH64_GLOB_DAT;
 constexpr uint32_t kPointerRelocation = R_AARCH64_ABS64;
 
-/// What this thread loads or stores next it loads or stores after what it loaded so far; what it
-/// stores next others see after what it stored so far.
+/// order_loads(): this thread's later loads and stores come after its earlier loads.
+/// order_stores(): others see this thread's later stores after its earlier ones.
 inline void order_loads() {
   asm volatile("dmb ishld" ::: "memory");
 }
@@ -72,8 +73,8 @@ inline __attribute__((always_inline)) uintptr_t stack_pointer() {
   return at;
 }
 
-/// What pthread_self() returns. It lies below the thread pointer, at a distance that glibc's
-/// releases differ in.
+/// What pthread_self() returns. It lies below the thread pointer, at a distance that differs
+/// between glibc's releases.
 uint64_t thread_id();
 
 inline void pause() {
@@ -83,16 +84,16 @@ inline __attribute__((always_inline)) void prefetch(const char* at) {
   asm volatile("prfm pldl1keep, [%0]" : : "r"(at));
 }
 
-/// Of the kernel: 4, 16 or 64 KiB. The largest where it does not say.
+/// The kernel's page size: 4, 16 or 64 KiB. If the kernel does not say, the largest of these.
 inline size_t page_bytes() {
   const unsigned long bytes = getauxval(AT_PAGESZ);
   return bytes != 0 ? bytes : 65536;
 }
 
-/// Memory may have tags, by which what lies beside a block must not be read by the block's address.
+/// Memory may have tags: then bytes beside a block must not be read through the block's address.
 constexpr bool kPlainAddresses = false;
 
-/// More than 256 bytes; for fewer there are quicker ways.
+/// For more than 256 bytes; for fewer there are quicker ways.
 inline void copy_bytes(uint8_t* to, const uint8_t* from, size_t bytes) {
   struct Block {
     uint64_t words[8];
@@ -113,8 +114,8 @@ inline void fill_bytes(uint8_t* at, int value, size_t bytes) {
   for (; bytes > 0; --bytes) *at++ = static_cast<uint8_t>(value);
 }
 
-/// Asks the resolver of an indirect function (STT_GNU_IFUNC) as glibc does: with what the processor
-/// can do.
+/// Asks the resolver of an indirect function (STT_GNU_IFUNC) as glibc does: it passes what the
+/// processor can do.
 inline void* resolved(uintptr_t resolver) {
   const struct {
     unsigned long bytes, hwcap, hwcap2;

@@ -22,28 +22,31 @@ inline long system_call(long number, long a, long b, long c, long d, long e, lon
   return result;
 }
 
-/// rdtscp reads the time when all loads before it have their values, so never before the load that
-/// told this thread what another one has done; and what this thread stores afterwards others see
-/// only when the time has been read. rdtsc does neither.
+/// rdtscp reads the time after all loads before it have their values, so never before the load that
+/// told this thread what another thread has done. Others see this thread's later stores only after
+/// the time was read. rdtsc does neither.
 inline __attribute__((always_inline)) uint64_t counter() {
   uint32_t low, high;
   asm volatile("rdtscp" : "=a"(low), "=d"(high)::"rcx", "memory");
   return ((static_cast<uint64_t>(high) << 32) | low) / GPUPEAK_CYCLES_OF_TICK;
 }
-/// What a tick of it is.
+/// The unit of counter().
 constexpr gpupeak_clock kCounter = GPUPEAK_CLOCK_TSC_16;
-/// Whether counter() is there, ticks evenly, and is in step over all processors.
+/// Whether counter() exists, ticks evenly, and is in step on all processors.
 bool counter_can_be_trusted();
-/// The kernel's clock counts this counter's cycles, or is read for longer than it stands still.
+/// The kernel's clock counts this counter's cycles, or its reading takes longer than one of its
+/// counts.
 constexpr bool kKernelClockMayStandStill = false;
 
-/// How a slot is filled in through which a function is called, and one that holds its address.
+/// How the loader fills in a slot: one through which a function is called, and one that holds an
+/// address.
 constexpr uint32_t kCallRelocation = R_X86_64_JUMP_SLOT;
 constexpr uint32_t kAddressRelocation = R_X86_64_GLOB_DAT;
 constexpr uint32_t kPointerRelocation = R_X86_64_64;
 
-/// What this thread loads or stores next it loads or stores after what it loaded so far; what it
-/// stores next others see after what it stored so far. x86 does so by itself.
+/// order_loads(): this thread's later loads and stores come after its earlier loads.
+/// order_stores(): others see this thread's later stores after its earlier ones. x86 does both by
+/// itself.
 inline void order_loads() {
   asm volatile("" ::: "memory");
 }
@@ -72,15 +75,15 @@ inline __attribute__((always_inline)) void prefetch(const char* at) {
   asm volatile("prefetcht0 %0" : : "m"(*at));  // as a builtin it is dropped
 }
 
-/// Of the kernel; of other sizes there are none.
+/// The kernel's page size; it has no other.
 constexpr size_t page_bytes() {
   return 4096;
 }
 
-/// Memory has no tags, so that what lies beside a block may be read by the block's address.
+/// Memory has no tags: bytes beside a block may be read through the block's address.
 constexpr bool kPlainAddresses = true;
 
-/// More than 256 bytes; for fewer there are quicker ways.
+/// For more than 256 bytes; for fewer there are quicker ways.
 inline void copy_bytes(uint8_t* to, const uint8_t* from, size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes)::"memory");
 }

@@ -1,5 +1,7 @@
-// What the allocator keeps for a block: malloc_usable_size(), without the call where it is glibc's.
-// Every recorded malloc and free asks. HOOK-SAFE.
+// How many bytes the allocator keeps for a block: malloc_usable_size(), but without the call if the
+// allocator is glibc's. Every recorded malloc and free asks. HOOK-SAFE.
+//
+//   malloc(100) of glibc: the word before the block is 113 = 112 + a flag  →  112 - 8 = 104 bytes
 #pragma once
 
 #include <atomic>
@@ -10,21 +12,22 @@
 
 namespace gpupeak::preload {
 
-/// glibc has a block's size in the word before it, and flags in its lowest bits, which free() reads
-/// in any case; malloc_usable_size() looks at the block behind as well, to see that this one is in
-/// use, and that is in no cache. Whether the word says what malloc_usable_size() says is seen from
-/// the first blocks of this process: until then, and for all other allocators, it is asked.
+/// glibc has a block's size in the word before it, with flags in the lowest bits; free() reads this
+/// word in any case. malloc_usable_size() also looks at the block behind, to see that this one is
+/// in use, and that one is in no cache. Whether the word agrees with malloc_usable_size() is seen
+/// from the first blocks of this process. Until then, and with all other allocators,
+/// malloc_usable_size() is asked.
 class BlockSize {
  public:
   using UsableSize = size_t (*)(void*);
 
-  /// Before all else. `is_glibc`: malloc, free and `usable_size` are those of glibc.
+  /// Call it before all else. `is_glibc`: malloc, free and `usable_size` are those of glibc.
   void init(UsableSize usable_size, bool is_glibc) {
     ask_ = usable_size;
     if (is_glibc) to_compare_.store(kCompared, std::memory_order_relaxed);
   }
 
-  /// Usable bytes of a live block; 0 where the allocator cannot say.
+  /// Usable bytes of a live block; 0 if the allocator cannot say.
   __attribute__((always_inline)) size_t operator()(void* block) {
     if (__builtin_expect(reads_word_.load(std::memory_order_relaxed), 1)) {
       const size_t word = word_before(block);
@@ -59,7 +62,7 @@ class BlockSize {
   }
 
   std::atomic<bool> reads_word_{false};
-  std::atomic<uint32_t> to_compare_{0};  ///< blocks; 0: decided
+  std::atomic<uint32_t> to_compare_{0};  ///< blocks still to compare; 0: decided
   UsableSize ask_ = nullptr;
 };
 

@@ -30,7 +30,7 @@ struct Call {
   uint64_t arguments[4] = {};
 };
 constexpr uint64_t kHere = static_cast<uint64_t>(AT_FDCWD);
-/// Those of a thread's first record, of a chunk that is full, of locks and of the end.
+/// The calls of a thread's first record, of a full chunk, of locks and of the end.
 constexpr Call kCalls[] = {
     {SYS_getpid},
     {SYS_gettid},
@@ -64,8 +64,8 @@ constexpr Call kCallsOfLookups[] = {
     {SYS_prlimit64}, {SYS_faccessat, {kHere, 0, X_OK}}, {SYS_pread64}, {SYS_fgetxattr}};
 constinit bool g_gave_up_lookups = false;
 
-/// What the filter says of a call: the kernel's interpreter of these programs, for what it lets in.
-/// 0, which is to kill, where it makes no sense.
+/// The filter's verdict on a call. This does what the kernel's interpreter does, for the programs
+/// that the kernel accepts. 0, which means kill, if the program makes no sense.
 uint32_t verdict_on(const sock_fprog& filter, const seccomp_data& data) {
   uint32_t a = 0, x = 0, memory[BPF_MEMWORDS] = {};
   for (size_t at = 0; at < filter.len; ++at) {
@@ -185,7 +185,8 @@ bool ends_any(const sock_fprog& filter, const Call (&calls)[kCount]) {
   return false;
 }
 
-/// The kernel copies a set of signals before it finds that there is nothing to be done with it.
+/// The kernel copies a signal set before it looks at an unknown `how`, so only EFAULT means
+/// unreadable.
 bool can_copy(uintptr_t at) {
   constexpr int kNothing = -1;
   return sys::sigprocmask(kNothing, reinterpret_cast<const uint64_t*>(at), nullptr) != -EFAULT;

@@ -27,22 +27,22 @@ Conversion g_conversion;
 uint64_t g_start_ns = 0;  // when the TSC was g_start_ticks
 uint64_t g_start_ticks = 0;
 
-/// What a clock that stands still for longer than threads need to hand something over cannot tell:
-/// later than all that was stamped before, in this thread and others.
+/// A time later than all that was stamped before, in this thread and others. A clock that stands
+/// still for longer than threads need to hand something over cannot give this by itself.
 uint64_t later_than_all(uint64_t now) {
   static constinit std::atomic<uint64_t> latest{0};
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // behind what this thread has seen
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // after what this thread has seen
   uint64_t before = latest.load(std::memory_order_relaxed), stamp;
   do {
     stamp = now > before ? now : before + 1;
   } while (!latest.compare_exchange_weak(before, stamp, std::memory_order_relaxed));
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // before what it shows
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before what this thread shows
   return stamp;
 }
 
 uint64_t clock_ns(clockid_t clock) {
   timespec now{};
-  if (__builtin_expect(g_tsc_faults, 0)) {  // the vDSO reads it too
+  if (__builtin_expect(g_tsc_faults, 0)) {  // the vDSO reads the TSC too
     sys::clock_gettime(clock, &now);
   } else {
     clock_gettime(clock, &now);  // vDSO: async-signal-safe, no lock; cannot fail for these clocks
@@ -50,7 +50,8 @@ uint64_t clock_ns(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// The program may have asked for a signal in place of the time (PR_SET_TSC), also before exec.
+/// Whether the program has asked for a signal in place of the time (PR_SET_TSC), perhaps before
+/// exec.
 bool tsc_faults() {
   int mode = PR_TSC_ENABLE;
   sys::prctl(PR_GET_TSC, &mode);
@@ -60,7 +61,7 @@ bool tsc_faults() {
 }  // namespace
 
 uint32_t init_clock() {
-  g_tsc_faults = g_tsc_faults || tsc_faults();  // if for one thread, then perhaps for others
+  g_tsc_faults = g_tsc_faults || tsc_faults();  // if one thread faults, others may too
   g_use_tsc = !g_tsc_faults && arch::counter_can_be_trusted();
   g_conversion = {};
   if (g_use_tsc) {
@@ -70,9 +71,10 @@ uint32_t init_clock() {
   return g_use_tsc ? arch::kCounter : GPUPEAK_CLOCK_MONOTONIC_NS;
 }
 
-// Another thread may read the TSC once more if it has just looked at g_use_tsc. What is stamped
-// without it is stamped no earlier, since the nanoseconds are read first here; so what comes after
-// such an event has a later stamp, and one that such an event comes after was seen here first.
+// Another thread may read the TSC once more, if it has just looked at g_use_tsc. The nanoseconds
+// are read before the TSC here, so a stamp without the TSC is never earlier than the TSC's: an
+// event after that last reading has a later stamp. That reading cannot come after an event that was
+// stamped without the TSC: its thread would have seen the new g_use_tsc too.
 void leave_tsc() {
   if (g_use_tsc) {
     constexpr uint64_t kShortestNs = 1'000'000;  // to know the ratio to some 1e-5

@@ -5,9 +5,9 @@
 namespace gpupeak::preload {
 namespace {
 
-/// Copies the pieces one behind the other to `to`; the bytes copied before the first that cannot be
-/// read, or -errno. It is a write to ourselves: the kernel reads the caller's side piece by piece,
-/// at some ns each, where it would pin the pages of each piece of the other side.
+/// Copies the pieces to `to`, one behind the other. Returns the bytes copied before the first piece
+/// that cannot be read, or -errno. It is a write to ourselves: the kernel reads the caller's pieces
+/// one by one, at some ns each; of the other side it would pin the pages of each piece.
 long copy(const iovec* pieces, uint32_t count, uint8_t* to, size_t bytes) {
   const iovec target{to, bytes};
   return sys::process_vm_writev(sys::getpid(), pieces, count, &target, 1);
@@ -40,8 +40,8 @@ uint32_t CopiedMemory::find(uintptr_t address, size_t bytes) const {
   }
 }
 
-/// Keeps the ranges that were used. One that follows the one before it in memory, as contents do
-/// their head, does so in the buffer too, so that both are one piece.
+/// Keeps the ranges that were used. If a range follows the one before it in memory, as contents
+/// follow their head, it follows in the buffer too, so that both are one piece.
 void CopiedMemory::lay_out() {
   if (++table_ == 0) {
     memset(slots_, 0, sizeof slots_);
@@ -105,7 +105,7 @@ bool CopiedMemory::begin() {
   used_ = 0;
   for (uint32_t i = 0; i < count_; ++i) ranges_[i].used = false;
   if (!settled || !complete_ || memcmp(data_[0], data_[1], end_) != 0) return false;
-  // As good as read.
+  // These count as read.
   for (uint32_t i = 0; i < count_; ++i) ranges_[i].used = true;
   used_ = count_;
   return true;

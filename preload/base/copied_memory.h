@@ -1,7 +1,7 @@
 // Reads memory that may be gone: the kernel copies it, so that a stale pointer gives an error and
-// never a fault. Reads come in sessions: when one begins, everything that the last one read is
-// copied again by one system call, since most sessions read the same places. HOOK-SAFE; one thread
-// at a time.
+// never a fault. Reads come in sessions. When a session begins, one system call copies again all
+// that the last session read, since most sessions read the same places. HOOK-SAFE; one thread at a
+// time.
 #pragma once
 
 #include <sys/uio.h>
@@ -12,23 +12,23 @@
 
 namespace gpupeak::preload {
 
-/// One word; false if it cannot be read. Callable by any thread.
+/// Reads one word; false if it cannot be read. Any thread may call it.
 bool copy_word(uintptr_t address, uint64_t& word);
 
 class CopiedMemory {
  public:
-  /// Begins a session: nothing that was read before is believed any more. True if all that the last
-  /// session read still reads the same, so that reading it again would lead to the same.
+  /// Begins a session: earlier copies are not valid any more. True if all that the last session
+  /// read still reads the same, so that reading it again would find the same.
   bool begin();
 
-  /// The same, without copying what the last session read.
+  /// Begins a session too, but without copying what the last session read.
   void begin_anew();
 
   /// A copy of [address, address + bytes) as it was in this session, valid until the next begin();
   /// nullptr if it cannot be read or there is no more room.
   const uint8_t* read(uintptr_t address, size_t bytes);
 
-  /// The same for a value; false if it cannot be read.
+  /// Reads a value; false if it cannot be read.
   template <typename T>
   bool load(uintptr_t address, T& value) {
     const uint8_t* copy = read(address, sizeof value);
@@ -36,21 +36,21 @@ class CopiedMemory {
     return copy != nullptr;
   }
 
-  /// Whether the kernel lets us copy at all; seccomp filters may forbid it.
+  /// Whether the kernel lets us copy at all; a seccomp filter may forbid it.
   static bool is_allowed();
 
  private:
   static constexpr uint32_t kRanges = 8192;
   static constexpr uint32_t kSlots = 2 * kRanges;
   static constexpr uint32_t kBytes = 1 << 20;
-  static constexpr uint32_t kMaxGap = 32;      ///< bytes that are copied along rather than left out
+  static constexpr uint32_t kMaxGap = 32;      ///< a gap of at most so many bytes is copied too
   static constexpr uint32_t kMaxPieces = 256;  ///< in one system call
 
   struct Range {
     uintptr_t address;
     uint32_t bytes;
-    uint32_t offset;    ///< of the copy in its buffer
-    bool begins_piece;  ///< what lies before it in the buffer is not before it in memory
+    uint32_t offset;    ///< where the copy is in its buffer
+    bool begins_piece;  ///< the range before it in the buffer is not the one before it in memory
     bool valid;         ///< the copy is of this session
     bool used;          ///< asked for in this session
   };
@@ -61,18 +61,18 @@ class CopiedMemory {
   void index(uint32_t range);
 
   uint32_t count_ = 0;
-  uint32_t end_ = 0;       ///< of what the buffer holds
+  uint32_t end_ = 0;       ///< how many bytes of the buffer are in use
   uint32_t laid_out_ = 0;  ///< ranges that were there when the session began
-  uint32_t used_ = 0;      ///< of these, those asked for
+  uint32_t used_ = 0;      ///< how many of these were asked for
   bool complete_ = false;  ///< nothing of the last session failed
-  uint32_t table_ = 0;     ///< number of the layout: slots_ of others are empty
+  uint32_t table_ = 0;     ///< number of the layout; entries of slots_ with another one are empty
   uint32_t current_ = 0;
   Range ranges_[kRanges];
   struct {
     uint32_t table, range;
   } slots_[kSlots];           ///< ranges by address
   iovec pieces_[kMaxPieces];  ///< scratch: hooks may run on small stacks
-  uint8_t data_[2][kBytes];   ///< this session's, and the last one's
+  uint8_t data_[2][kBytes];   ///< of this session and of the last one
 };
 
 }  // namespace gpupeak::preload

@@ -4,8 +4,8 @@
 
 namespace gpupeak::preload {
 
-/// A counter of 25 MHz stands still for some hundred cycles: then two of these readings are the
-/// same. What depends on another thread's event is read at least that much later.
+/// A counter of 25 MHz stands still for some hundred cycles, so two of these readings are equal. An
+/// event that depends on another thread's event is read at least that much later.
 bool arch::counter_can_be_trusted() {
   constexpr int kReadings = 256;
   uint64_t last = counter();

@@ -19,13 +19,13 @@ bool has(unsigned leaf, unsigned bit) {
 bool has_rdtscp() {
   return has(0x80000001, 27);
 }
-/// That it ticks evenly and through sleep states.
+/// Whether the TSC ticks evenly, and in sleep states too.
 bool tsc_is_invariant() {
   return has(0x80000007, 8);
 }
 
-/// By which clock the kernel keeps time: it watches whether TSCs are in step over all processors,
-/// and leaves them if not.
+/// Whether the kernel keeps time by this clock. The kernel watches whether the TSCs of all
+/// processors are in step, and leaves the TSC if not.
 bool kernel_goes_by(std::string_view clock) {
   char name[16];
   const size_t bytes = read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -33,9 +33,9 @@ bool kernel_goes_by(std::string_view clock) {
   return bytes == clock.size() + 1 && memcmp(name, clock.data(), clock.size()) == 0;
 }
 
-/// Whether clock_gettime answers without the kernel. Of the time that either way takes the shortest
-/// of some tries counts: what disturbs one makes it longer, and a call of the kernel from within
-/// clock_gettime is never quicker than one made directly.
+/// Whether clock_gettime answers without the kernel. The shortest time of some tries counts, since
+/// disturbances only make a try longer; and if clock_gettime calls the kernel, it is never quicker
+/// than a direct call.
 bool reads_time_itself() {
   constexpr int kTries = 16;
   uint64_t library = UINT64_MAX, kernel = UINT64_MAX;
@@ -53,10 +53,10 @@ bool reads_time_itself() {
   return library < kernel / 2;
 }
 
-/// A guest's clock that its hypervisor gives the TSC's parameters for. The hypervisor says beside
-/// them (PVCLOCK_TSC_STABLE_BIT) whether the TSCs of all virtual processors are in step; only then
-/// does the library go by them, and by one set of parameters for all: so what the kernel's clock
-/// orders, the TSC does.
+/// kvm-clock is a guest's clock for which the hypervisor gives the TSC's parameters. With them it
+/// says (PVCLOCK_TSC_STABLE_BIT) whether the TSCs of all virtual processors are in step. Only then
+/// does the library use them, one set for all processors: so what the kernel's clock orders, the
+/// TSC orders too.
 bool hypervisor_trusts_tsc() {
   return kernel_goes_by("kvm-clock") && reads_time_itself();
 }

@@ -42,7 +42,7 @@ bool named(const dl_phdr_info& object, const char* library) {
   return strncmp(file_name(object), library, strlen(library)) == 0;
 }
 
-/// The name by which others need this object; empty: it has none.
+/// The name by which other objects need this one; empty: it has none.
 const char* soname(const SymbolTable& table) {
   for (const ElfW(Dyn)* entry = table.dynamic; entry != nullptr && entry->d_tag != DT_NULL;
        ++entry) {
@@ -62,9 +62,9 @@ bool needs(const SymbolTable& user, const dl_phdr_info& object, const SymbolTabl
   return false;
 }
 
-/// Programs ask for the C library's functions by their first versions. A library that takes their
-/// place may have that version alone, and not by default (glibc's libc_malloc_debug); in the C
-/// library itself such are older functions.
+/// Programs ask for the C library's functions by their first versions. A library that replaces such
+/// functions may have that version alone, and not as the default (glibc's libc_malloc_debug). In
+/// the C library itself, versions that are not the default are older functions.
 void* find_next_in(const dl_phdr_info& object, const SymbolTable& table, const char* name) {
   if (void* found = find_in_table(table, name)) return found;
   return named(object, "libc.so.6") ? nullptr
@@ -88,7 +88,7 @@ bool is_ourselves(const dl_phdr_info& object) {
   return holds(object, reinterpret_cast<const void*>(&module_path));
 }
 
-/// Before any constructor that looks for functions.
+/// Runs before any constructor that looks for functions.
 __attribute__((constructor(101))) void look_whether_late() {
   for_each_object([](const dl_phdr_info& object) {
     g_came_late = named(object, "libc.so.6");
@@ -138,7 +138,7 @@ void find_next(std::initializer_list<NextFunction> wanted) {
 
 namespace {
 
-/// Those come behind us in load order and before all that the program itself needs.
+/// Preloaded libraries come behind us in load order, and before all that the program itself needs.
 template <typename Visit>
 void for_each_preloaded(Visit visit) {
   if (came_late()) return;

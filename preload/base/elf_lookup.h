@@ -1,5 +1,8 @@
-// Finds functions in the loaded libraries by reading their symbol tables: what dlsym does, without
-// dlsym (which we hook, which allocates, and which older glibc keeps in a library of its own).
+// Finds functions in the loaded libraries by their symbol tables, as dlsym does. We do not call
+// dlsym: we hook it, it allocates, and older glibc keeps it in a library of its own.
+//
+//   find_next("malloc")          → malloc of the next library in load order that has one: glibc's
+//   find_in("libc.so.6", "free") → free of that library
 #pragma once
 
 #include <link.h>
@@ -12,14 +15,14 @@
 
 namespace gpupeak::preload {
 
-/// Whether this library was loaded into a program that ran already (`gpupeak attach`), and not
-/// before the C library. Known from our first constructor on. In such a program no hook is called
+/// Whether this library was loaded into a program that already ran (`gpupeak attach`), and not
+/// before the C library. Known from our first constructor on; in such a program no hook is called
 /// before that.
 bool came_late();
 
-/// The definition of `name` that would be used if this library were not there: searched in load
-/// order, after ourselves (as RTLD_NEXT); where we came late, in all but ourselves. nullptr if
-/// there is none. HOOK-SAFE: takes only the loader's own lock, allocates nothing.
+/// The definition of `name` that would be used without this library: the first in load order after
+/// ourselves (as RTLD_NEXT), or, if we came late, in any library but ourselves. nullptr if there is
+/// none. HOOK-SAFE: takes only the loader's own lock, allocates nothing.
 void* find_next(const char* name);
 
 /// A function's name, and the variable that takes its address.
@@ -31,33 +34,34 @@ struct NextFunction {
   const char* name;
   void* address;
 };
-/// The same for several, at most 16, in one pass over the libraries: each process does this as it
-/// starts. The variables are written in order, once all is found.
+/// The same for at most 16 functions, in one pass over the libraries, since each process does this
+/// as it starts. The variables are written in order, after all functions were found.
 void find_next(std::initializer_list<NextFunction> wanted);
 
 /// The definition of `name` in the loaded library whose file name starts with `library`
 /// ("libc.so.6", "libcuda.so"); nullptr if either is missing. HOOK-SAFE.
 void* find_in(const char* library, const char* name);
 
-/// The same in one object, loaded at `bias`, by its dynamic section: for those in namespaces of
+/// The same in one object, loaded at `bias`, by its dynamic section: for objects in namespaces of
 /// their own, which the loader does not show. HOOK-SAFE.
 void* find_in_image(uintptr_t bias, const void* dynamic, const char* name);
 
-/// What a name stands for in one object that the loader shows; {nullptr, 0} if it does not define
-/// it. HOOK-SAFE.
+/// What `name` stands for in one object that the loader shows; {nullptr, 0} if the object does not
+/// define it. HOOK-SAFE.
 struct Symbol {
   void* at = nullptr;
   size_t bytes = 0;
 };
 Symbol find_symbol(const dl_phdr_info& object, const char* name);
-/// Calls `visit(name)` for each function that the loaded library defines.
+/// Calls `visit(name)` for each function that the loaded library exports.
 void for_each_export(const char* library, void (*visit)(const char* name));
 
-/// The function `name` of the first library that was preloaded behind this one and has one: another
-/// interposer, which the program would call without us. nullptr if there is none. HOOK-SAFE.
+/// The function `name` of the first library that was preloaded behind this one and has that
+/// function: another interposer, which the program would call without us. nullptr if there is none.
+/// HOOK-SAFE.
 void* find_preloaded(const char* name);
-/// The libraries that were preloaded behind this one and have one of the functions name_of(0) …
-/// name_of(count - 1): calls `visit` for the memory of each. They are the same as long as the
+/// Calls `visit` with the memory of each library that was preloaded behind this one and has one of
+/// the functions name_of(0) … name_of(count - 1). These libraries stay the same as long as the
 /// process lives. HOOK-SAFE.
 void for_each_preloaded_with(const char* (*name_of)(int), int count, void (*visit)(AddressRange));
 
@@ -68,16 +72,16 @@ bool is_in(const void* address, const char* library);
 /// The definition of `name` that the program itself binds to (the first in load order).
 void* find_first(const char* name);
 
-/// The path under which the loader knows the module around `address`; empty if there is none.
-/// Callable anywhere.
+/// The path by which the loader knows the module around `address`; empty if there is none. Callable
+/// anywhere.
 const char* module_path(const void* address);
 
-/// The definition that the code at `caller` would bind to if this library were not there: its own
-/// module's, that of a library which it names as needed, else find_next(). HOOK-SAFE.
+/// The definition to which the code at `caller` would bind without this library: its own module's,
+/// or that of a library which the module needs (DT_NEEDED), else find_next(). HOOK-SAFE.
 void* find_for(const void* caller, const char* name);
 
-/// The end of the loaded data around `address`: of the part of its module that is read-only once
-/// relocated if it lies there, else of its segment; nullptr if it is in no module. HOOK-SAFE.
+/// The end of the loaded data around `address`: the end of its module's RELRO part if the address
+/// lies there, else of its segment; nullptr if it is in no module. HOOK-SAFE.
 const void* data_end(const void* address);
 
 }  // namespace gpupeak::preload

@@ -8,7 +8,7 @@
 namespace gpupeak::preload {
 namespace {
 
-// Nothing but zeros until it is read, so that no page of the library's file is copied for it.
+// Only zeros until it is read, so that no page of the library's file is copied for it.
 constinit union Kept {
   char nothing_yet;
   Environment environment;
@@ -62,7 +62,7 @@ bool parse_size(std::string_view text, uint64_t& bytes) {
   return true;
 }
 
-/// Digits of a base that is a power of two, up to 16.
+/// Digits in base 2, 4, 8 or 16.
 bool parse_digits(std::string_view text, int base, uint64_t most, uint64_t& value) {
   value = 0;
   for (char c : text) {
@@ -97,7 +97,7 @@ void read_host_mode() {
 
 void read_children() {
   const std::string_view value = variable("GPUPEAK_CHILDREN");
-  if (value.empty() || value == "gpu" || value == "cuda") return;  // cuda: its name of before
+  if (value.empty() || value == "gpu" || value == "cuda") return;  // cuda: the old name of gpu
   if (value == "all")
     g_environment.children = Children::kAll;
   else if (value == "none")
@@ -168,7 +168,7 @@ void read_log_mode() {
     complain("GPUPEAK_LOG_MODE", value, "a file mode such as 0640, with 0600 in it");
 }
 
-/// Of the first `c`, or npos. (string_view::find would call memchr.)
+/// Where the first `c` is, or npos. (string_view::find would call memchr.)
 size_t position(std::string_view text, char c) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == c) return i;
@@ -185,7 +185,7 @@ bool parse_limit(std::string_view text, CardLimit& limit) {
   return true;
 }
 
-/// "24GiB", or "0=24GiB,1=16GiB". Understood as a whole or not at all.
+/// "24GiB", or "0=24GiB,1=16GiB". If one part is not understood, no limit is set.
 void read_limits() {
   const std::string_view value = variable("GPUPEAK_LIMIT");
   if (value.empty()) return;
@@ -233,7 +233,7 @@ const Environment& environment() {
 std::string_view variable(std::string_view name) {
   if (environ == nullptr) return {};
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    // Each process looks some twenty times: most entries are told apart by their first byte.
+    // Each process looks for some twenty variables: most entries differ in their first byte.
     if (**entry == name[0] && strncmp(*entry, name.data(), name.size()) == 0 &&
         (*entry)[name.size()] == '=') {
       return *entry + name.size() + 1;

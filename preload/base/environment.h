@@ -1,4 +1,4 @@
-// What GPUPEAK_* variables say. Read once, when the process decides whether to record.
+// The settings in GPUPEAK_* variables. Read once, when the process decides whether to record.
 #pragma once
 
 #include <cstdint>
@@ -12,42 +12,42 @@ namespace gpupeak::preload {
 
 enum class Children : uint8_t { kGpu, kAll, kNone };
 
-/// Of a device that is to look smaller than it is.
+/// The limit of a device that is to look smaller than it is.
 struct CardLimit {
   uint64_t bytes = 0;  ///< 0: none
-  Text<48> name;       ///< of the card that it stands for; empty: none
+  Text<48> name;       ///< the card that the device is to look like; empty: none
 };
 
-/// What does not take much room.
+/// The settings that take little room.
 struct Settings {
   uint32_t host_mode = GPUPEAK_HOST_AUTO;  ///< GPUPEAK_HOST, enum gpupeak_host_mode
-  uint64_t sample_bytes = 0;               ///< GPUPEAK_SAMPLE; 0: as host_mode has it
-  uint64_t log_max_bytes = 1 << 30;        ///< GPUPEAK_LOG_MAX; off: as if the log had no end
+  uint64_t sample_bytes = 0;               ///< GPUPEAK_SAMPLE; 0: the default of host_mode
+  uint64_t log_max_bytes = 1 << 30;        ///< GPUPEAK_LOG_MAX; off: the largest number
   Children children = Children::kGpu;      ///< GPUPEAK_CHILDREN
-  /// GPUPEAK_KEEP_PRELOAD=off: a program that is started without the library is left so.
+  /// GPUPEAK_KEEP_PRELOAD=off: a program that is started without the library does not get it.
   bool keep_preload = true;
   bool ledger = true;          ///< GPUPEAK_LEDGER=off: the driver is not asked for its figures
   uint32_t ledger_hz = 10;     ///< GPUPEAK_LEDGER_HZ: readings between the causes; 0: none
   bool verify_stacks = false;  ///< GPUPEAK_VERIFY_STACKS=1: check each cached stack by unwinding
   bool python = true;          ///< GPUPEAK_PYTHON=off: no Python frames
   bool quiet = false;          ///< GPUPEAK_QUIET=1: no line on stderr, ever
-  bool nvtx = true;            ///< GPUPEAK_NVTX=off: not NVTX's tool
+  bool nvtx = true;            ///< GPUPEAK_NVTX=off: the library is not NVTX's tool
   bool arenas = true;          ///< GPUPEAK_POOLS=off: frameworks' allocators are left alone
   bool last_use = false;       ///< GPUPEAK_LAST_USE=1: when device memory was last seen used
   bool ort_nodes = false;      ///< GPUPEAK_ORT_NODES=1: sessions of ONNX Runtime write a profile
   bool stamp_all = false;      ///< GPUPEAK_STAMP_ALL=1: a time on each event, with one thread too
   bool summary = true;         ///< GPUPEAK_SUMMARY=off: none at exit
-  uint64_t run_id = 0;         ///< GPUPEAK_RUN_ID: what the processes of a run alone know; 0: none
+  uint64_t run_id = 0;         ///< GPUPEAK_RUN_ID: a secret of one run's processes; 0: none
   uint32_t log_mode = 0600;    ///< GPUPEAK_LOG_MODE: who may read logs, which hold arguments
-  CardLimit limit;             ///< GPUPEAK_LIMIT=24GiB: of each device that has none of its own
+  CardLimit limit;             ///< GPUPEAK_LIMIT=24GiB: of each device without a limit of its own
   CardLimit device_limits[GPUPEAK_LOG_MAX_DEVICES];  ///< GPUPEAK_LIMIT=0=24GiB,1=16GiB
-  int run_pid = 0;      ///< GPUPEAK_RUN_PID: the process that was asked for; 0: not said
+  int run_pid = 0;      ///< GPUPEAK_RUN_PID: what `gpupeak run` started; 0: not said
   int rank = -1;        ///< of the MPI or torchrun launcher
   Text<512> complaint;  ///< variables that were not understood; empty: none
 };
 
 struct Environment : Settings {
-  // Of what is long only the beginning is touched.
+  // These are long; only their beginnings are touched.
   Path children_pattern;  ///< GPUPEAK_CHILDREN_OUT; empty: as out_pattern
   Path out_pattern;       ///< GPUPEAK_OUT
 };
@@ -57,9 +57,9 @@ const Environment& environment();
 extern constinit GPUPEAK_OWN bool g_has_limits;
 /// Reads the variables; false while libc has none yet (very early in the process's life).
 bool read_environment();
-/// For a program that ran before we were loaded (`gpupeak attach`). Its variables are not meant for
-/// us. Recorded is only what was asked for from outside; we print nothing and leave its children
-/// alone.
+/// Sets the environment for a program that ran before we were loaded (`gpupeak attach`). Its
+/// variables are not meant for us. We record only what was asked for from outside, print nothing
+/// and leave its children alone.
 void set_environment_of_attached(std::string_view out_pattern);
 /// The value of `name`, or empty. Never through getenv, which a program may define.
 std::string_view variable(std::string_view name);

@@ -6,7 +6,7 @@
 
 namespace gpupeak::preload {
 
-/// "libc.so.6" of "/lib/libc.so.6", and of "libc.so.6".
+/// "libc.so.6" for "/lib/libc.so.6", and for "libc.so.6".
 inline const char* file_name(const char* path) {
   const char* const slash = strrchr(path, '/');
   return slash != nullptr ? slash + 1 : path;

@@ -14,13 +14,13 @@ namespace {
 
 constexpr uint64_t kMostBytes = 256 << 20;  // of symbols and of names
 
-/// Whether it has a symbol table, by reads: a mapping costs more than all of them, and most
-/// programs are stripped.
+/// Whether the file has a symbol table. Found by reads: a mapping costs more than all of these, and
+/// most programs are stripped.
 bool has_symbols(int fd) {
   ElfW(Ehdr) header;
   if (sys::pread(fd, &header, sizeof header, 0) != static_cast<long>(sizeof header)) return false;
   for (size_t first = 0; first < header.e_shnum;) {
-    ElfW(Shdr) sections[40];  // of most programs all
+    ElfW(Shdr) sections[40];  // all sections of most programs
     const long bytes = sys::pread(fd, sections, sizeof sections,
                                   static_cast<int64_t>(header.e_shoff + first * sizeof *sections));
     if (bytes < static_cast<long>(sizeof *sections)) return false;
@@ -37,7 +37,7 @@ bool has_symbols(int fd) {
 class File {
  public:
   explicit File(const char* path) {
-    // The name may be a pipe's by now: O_NONBLOCK, so that opening it does not wait.
+    // The name may be a pipe's by now: with O_NONBLOCK, opening it does not wait.
     const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (sys::failed(fd)) return;
     struct stat info;
@@ -56,7 +56,7 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  /// nullptr: the file ends before.
+  /// nullptr: the file ends before this.
   template <typename T>
   const T* at(uint64_t offset, uint64_t count) const {
     const bool fits = at_ != nullptr && offset <= bytes_ && offset % alignof(T) == 0 &&

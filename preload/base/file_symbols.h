@@ -1,5 +1,5 @@
-// The functions that a program's file names, also those that it does not export: its symbol table,
-// which `strip` takes away. HOOK-SAFE, but slow: it reads the file.
+// The functions that a program's file names, with those that it does not export. They are in its
+// symbol table, which `strip` removes. HOOK-SAFE, but slow: it reads the file.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace gpupeak::preload {
 
-/// Calls `visit(name, address, bytes)` for each function of the file, as ELF addresses; nothing
-/// where it has no such table, or one of hundreds of MiB.
+/// Calls `visit(name, address, bytes)` for each function of the file, with ELF addresses. Calls
+/// nothing if the file has no such table, or one of hundreds of MiB.
 void for_each_file_symbol(const char* path,
                           void (*visit)(const char* name, uint64_t address, size_t bytes, void*),
                           void* data);

@@ -14,7 +14,7 @@ namespace gpupeak::preload {
 template <typename Value>
 class FlatMap {
  public:
-  /// nullptr if there is none. Valid until the next insert or erase.
+  /// nullptr if the key is not there. Valid until the next insert or erase.
   Value* find(uint64_t key) {
     if (capacity_ == 0 || key == 0) return nullptr;
     for (size_t i = home(key);; i = (i + 1) & (capacity_ - 1)) {
@@ -32,8 +32,8 @@ class FlatMap {
     return place != nullptr;
   }
 
-  /// The key's value; if it `is_new`, one to be written and then to enter(). nullptr if no memory
-  /// could be had, or for key 0.
+  /// The key's value. If `is_new`: room for a value, which the caller writes and then passes to
+  /// enter(). nullptr if no memory could be had, or for key 0.
   __attribute__((always_inline)) Value* room_for(uint64_t key, bool& is_new) {
     is_new = false;
     if (key == 0) return nullptr;
@@ -45,9 +45,9 @@ class FlatMap {
     is_new = true;
     return &entries_[i].value;
   }
-  /// What room_for() has just given.
+  /// Adds the key whose room room_for() has just given.
   void enter(uint64_t key, Value* value) {
-    in_order();  // a jump out of here leaves no key that has another one's value
+    in_order();  // a handler that jumps out of here leaves no key with another key's value
     reinterpret_cast<Entry*>(reinterpret_cast<char*>(value) - offsetof(Entry, value))->key = key;
     ++count_;
   }
@@ -56,7 +56,7 @@ class FlatMap {
     if (Value* value = find(key)) erase(value);
   }
 
-  /// What find() has just given.
+  /// Removes what find() has just given.
   void erase(const Value* value) {
     const auto offset = reinterpret_cast<const char*>(value) - reinterpret_cast<char*>(entries_);
     size_t hole = static_cast<size_t>(offset) / sizeof(Entry);
@@ -83,7 +83,7 @@ class FlatMap {
   }
 
   size_t size() const { return count_; }
-  /// In a forked child. The pages stay, for another use they are too rare to matter.
+  /// For a forked child. Its pages are not given back: this is too rare to matter.
   void forget() {
     entries_ = nullptr;
     capacity_ = count_ = 0;
@@ -121,7 +121,7 @@ class FlatMap {
       if (old[i].key != 0) place(entries, capacity, old[i].key, old[i].value);
     }
     entries_ = entries;
-    in_order();  // a jump out of here leaves a table that can be read
+    in_order();  // a handler that jumps out of here leaves a table that can be read
     capacity_ = capacity;
     if (old != nullptr) unmap_pages(old, pages(old_capacity));
     return true;

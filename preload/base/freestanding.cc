@@ -1,12 +1,12 @@
-// The C library's functions on bytes and strings that the compiler calls and we call: our own,
-// which hide those of the library. A program may define strcmp or strlen, or a sanitizer's runtime
-// may stand in their place before it can run; and a store into the log must be made by our own code
-// (log/cut_guard.h). HOOK-SAFE.
+// The C library's functions on bytes and strings that the compiler and our code call: our own ones
+// hide those of the library. A program may define strcmp or strlen, or a sanitizer's runtime may
+// replace them and be called before it can run. And a store into the log must be made by our own
+// code (log/cut_guard.h). HOOK-SAFE.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-#ifndef __clang__  // it must not see a memset in memset
+#ifndef __clang__  // otherwise memset's loop would become a call of memset
 #pragma GCC optimize("no-tree-loop-distribute-patterns")
 #endif
 
@@ -14,7 +14,8 @@
 
 namespace {
 
-/// Overlapping copies of a fixed size, which the compiler makes in place: both ends of [16, 32].
+/// Copies both ends of a block whose size is, say, in [16, 32], so that the copies overlap. Their
+/// size is fixed, so the compiler makes them in place.
 template <size_t kBytes>
 inline void copy_both_ends(uint8_t* to, const uint8_t* from, size_t bytes) {
   uint8_t first[kBytes], last[kBytes];
@@ -57,7 +58,7 @@ void* memcpy(void* __restrict to, const void* __restrict from, size_t bytes) {
   return to;
 }
 
-/// What lies on top of each other is copied from the end that the other one does not reach.
+/// If the two overlap, copies from the end that the target does not overwrite first.
 void* memmove(void* to, const void* from, size_t bytes) {
   auto* target = static_cast<uint8_t*>(to);
   const auto* source = static_cast<const uint8_t*>(from);

@@ -30,7 +30,7 @@ bool protect(uintptr_t begin, uintptr_t end, int protection) {
 
 bool CodeRoom::open(const void* function) {
   const auto wanted = reinterpret_cast<uintptr_t>(function);
-  // Below it first: behind a program begins its heap.
+  // Below the function first: a program's heap begins behind the program.
   for (const intptr_t step : {-0x100000, -0x1000000, -0x4000000, 0x1000000, 0x4000000}) {
     for (int i = 1; i <= 8; ++i) {
       const uintptr_t hint = (wanted + static_cast<uintptr_t>(step * i)) & ~uintptr_t{0xffff};

@@ -1,6 +1,6 @@
-// Has a function of another library go to one of ours first, by a jump at its entry. For functions
-// that are called in ways no symbol lookup sees: by their own library, by a program that they are
-// linked into, by address. HOOK-SAFE.
+// Makes a function of another library jump to one of ours at its entry. This is for functions that
+// are called in ways which no symbol lookup sees: by their own library, by a program that they are
+// linked into, or by address. HOOK-SAFE.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace gpupeak::preload {
 
-/// Code is written here: a page or more near enough to a function for a direct jump. Writable
-/// until close() makes it code.
+/// Room for code: a page or more, near enough to a function for a direct jump. It is writable until
+/// close() makes it executable.
 class CodeRoom {
  public:
-  /// Maps room within reach of `function`. False: there is none.
+  /// Maps room within reach of `function`. False if there is none.
   bool open(const void* function);
-  /// What has been written is code from now on.
+  /// Makes what was written executable.
   bool close();
   uint8_t* at() const { return at_; }
   size_t left() const { return static_cast<size_t>(end_ - at_); }
@@ -31,16 +31,16 @@ struct FunctionEntry {
   uint8_t* at = nullptr;          ///< where the jump is written
   uint8_t jump[kMostBytes] = {};  ///< its bytes
   size_t jump_bytes = 0;
-  const void* original = nullptr;  ///< does what the function did, once `room` is code
+  const void* original = nullptr;  ///< does what the function did, after room.close()
 };
 
-/// Writes into `room` what the entry needs. `bytes`: of the function. False if its first
-/// instructions cannot be moved with certainty: a branch leads among them, or they are not known.
+/// Writes into `room` the code that the entry needs. `bytes`: of the function. False if its first
+/// instructions cannot be moved with certainty: a branch leads among them, or one is not known.
 bool prepare_entry(const void* function, size_t bytes, const void* replacement, CodeRoom& room,
                    FunctionEntry& entry);
 
-/// Writes the jump. Only while the process has one thread, and this is not within the bytes that
-/// change. False if the page does not allow it: nothing has changed then.
+/// Writes the jump. Call it only while the process has one thread, and this thread does not run the
+/// bytes that change. False if the page does not allow it: then nothing has changed.
 bool replace_entry(const FunctionEntry& entry);
 
 }  // namespace gpupeak::preload

@@ -19,7 +19,7 @@ constexpr uint64_t kNapNs = 10'000'000;
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 
 /// Whether the calling thread's priority is worth lending. Sandboxes that allow the plain futex
-/// kill for this one, so not where calls are filtered.
+/// calls kill the process for FUTEX_LOCK_PI, so a thread whose calls are filtered does not lend.
 bool may_lend_priority() {
   const long policy = sys::sched_getscheduler(0);
   constexpr long kDeadline = 6;
@@ -36,7 +36,7 @@ bool wait_lending(std::atomic<uint32_t>& word) {
 
 }  // namespace
 
-/// Kept for the next time, but not by a vfork child, whose flags are its parent's.
+/// Remembers the id for the next time, but not in a vfork child: its flags are its parent's.
 uint32_t FutexLock::ask_own_thread() {
   const auto thread = static_cast<uint32_t>(sys::gettid());
   if (sys::getpid() == g_process->pid) t_flags.thread = thread;
@@ -49,14 +49,15 @@ bool FutexLock::try_lock() {
          word_.compare_exchange_strong(nobody, own_thread());
 }
 
-/// For a nap, or until an unlock; `naps` become fewer by a whole one. True: the lock is ours.
+/// Sleeps for a nap, or until an unlock. A whole nap reduces `naps` by one. True: the lock is ours.
 bool FutexLock::sleep(int& naps) {
   sleepers_.store(1);
-  if (try_lock()) return true;  // unlocked just before it could see that we are here
+  if (try_lock()) return true;  // unlocked just before unlock() could see that we are here
   const timespec nap{0, kNapNs};
   if (sys::futex(&sleepers_, FUTEX_WAIT, 1, &nap) != -ETIMEDOUT) return false;
   if (naps > 0) --naps;
-  // A thread that a jump took out of the lock, and that ended before its next hook.
+  // The holder may be a thread that a jump took out of the lock, and that ended before its next
+  // hook.
   uint32_t held = word_.load(std::memory_order_relaxed);
   const auto holder = static_cast<int>(held & kThread);
   return holder != 0 && sys::tkill(holder, 0) == -ESRCH &&
@@ -77,9 +78,9 @@ bool FutexLock::wait(int naps) {
   return try_lock();
 }
 
-/// In naps, so that a process that was stopped meanwhile has waited for one of them only. Where
-/// another has waited in vain for the same holder one must do: a stopped world need not stand for
-/// seconds at each call.
+/// Waits in naps: if the process is stopped meanwhile, that counts as one nap only. If another
+/// thread has waited in vain for the same holder, one nap must do: where all other threads are
+/// stopped, each call would wait for seconds.
 bool FutexLock::wait_in_time() {
   constexpr int kTwoSeconds = 200;
   const uint32_t holder = word_.load(std::memory_order_relaxed) & kThread;
@@ -90,10 +91,10 @@ bool FutexLock::wait_in_time() {
   return ours;
 }
 
-/// Real-time threads wait in the kernel: it makes one of them the holder.
+/// Real-time threads wait in the kernel; the kernel makes one of them the holder.
 void FutexLock::hand_over() {
-  // A vfork child has its parent's id in our flags, and the kernel refuses: they wake by
-  // themselves.
+  // In a vfork child, our flags have its parent's id, and the kernel refuses. Then the waiters wake
+  // by themselves.
   if (sys::failed(sys::futex(&word_, FUTEX_UNLOCK_PI, 0))) word_.store(0);
 }
 

@@ -1,8 +1,8 @@
-// A lock that needs no initialisation and no allocator, for the preload's rare shared paths: spins
+// A lock for the preload's rare shared paths; it needs no initialisation and no allocator. It spins
 // for a moment, then sleeps, so that a holder of lower priority can go on; a real-time thread lends
-// the holder its priority. HOOK-SAFE. Held only inside a HookScope, so that a signal handler of the
-// same thread never waits for it; and never over a call into the loader, whose own lock may be held
-// while one of ours is taken.
+// the holder its priority. HOOK-SAFE. Hold it only inside a HookScope, so that a signal handler of
+// the same thread never waits for it. Never hold it over a call into the loader: the loader's own
+// lock may be held while one of ours is taken.
 //
 // Runtimes stop all their threads by a signal, and wait until each handler has begun. If the holder
 // of a lock is stopped in its handler, a waiter with blocked signals would wait for good. So a lock
@@ -26,7 +26,7 @@ class FutexLock {
     uint32_t nobody = 0;
     if (!word_.compare_exchange_strong(nobody, own_thread())) wait(kForGood);
   }
-  /// False: its holder has not gone on for seconds.
+  /// False if the holder has not gone on for seconds.
   bool lock_in_time() {
     uint32_t nobody = 0;
     return __builtin_expect(word_.compare_exchange_strong(nobody, own_thread()), 1) ||
@@ -61,15 +61,15 @@ class FutexLock {
   void hand_over();
   void wake();
 
-  /// 0: free; else the holder's thread id, in the kernel's form: FUTEX_WAITERS is set while
-  /// real-time threads wait in it.
+  /// 0: free. Else the holder's thread id, in the kernel's form: FUTEX_WAITERS is set while
+  /// real-time threads wait in the kernel.
   std::atomic<uint32_t> word_{0};
   std::atomic<uint32_t> sleepers_{0};  ///< 1: others may sleep here
-  std::atomic<uint32_t> stalled_{0};   ///< the holder for whom somebody has waited in vain
+  std::atomic<uint32_t> stalled_{0};   ///< a holder for whom somebody has waited in vain
 };
 
-/// Notes the lock in the thread's flags before it is taken, so that one that a jump left can be
-/// released.
+/// Notes the lock in the thread's flags before it is taken, so that a lock can be released if a
+/// jump has left its guard.
 class NotedLock {
  public:
   explicit NotedLock(FutexLock& lock) : place_(t_flags.lock_count) {
@@ -88,7 +88,7 @@ class NotedLock {
   const uint32_t place_;
 };
 
-/// Of a lock that the hooks of malloc and mmap need too. Two system calls, so not on hot paths.
+/// For a lock that the hooks of malloc and mmap need too. Two system calls, so not for hot paths.
 class LockGuard {
  public:
   explicit LockGuard(FutexLock& lock) : noted_(lock), lock_(lock) { lock_.lock(); }

@@ -11,7 +11,7 @@
 namespace gpupeak::preload {
 namespace {
 
-/// The relocations of an object that may fill such slots in.
+/// The relocations of an object that may fill in such slots.
 struct Relocations {
   const ElfW(Rela) * calls = nullptr;  // of the procedure linkage table
   const ElfW(Rela) * data = nullptr;
@@ -67,11 +67,12 @@ void for_each_import(const dl_phdr_info& object, const ImportVisitor& visitor) {
     const uintptr_t at = table.bias + entry.r_offset;
     auto* const slot = reinterpret_cast<uintptr_t*>(at);
     const uint32_t type = ELF64_R_TYPE(entry.r_info);
-    // In a table of functions it is at once what it will be; in code it could not be written.
+    // A slot in a table of functions has its final value at once. A slot in code could not be
+    // written.
     const bool in_table = type == arch::kPointerRelocation;
     if (at % sizeof *slot != 0 || (in_table && (entry.r_addend != 0 || is_code_of(object, at))))
       return;
-    // Until it is filled in it leads to the object's own code, which asks the loader.
+    // Until it is filled in, the slot leads to the object's own code, which asks the loader.
     const bool own = symbol.st_shndx != SHN_UNDEF && *slot == table.bias + symbol.st_value;
     const bool bound = in_table || own || !is_code_of(object, *slot);
     visitor.visit(what, {slot, read_only.holds(at), bound}, visitor.data);

@@ -1,6 +1,6 @@
-// The slots through which a loaded object calls a function of another one, or an exported one of
-// its own: what the loader has filled in, or will at the first call, and tables of functions in its
-// data. HOOK-SAFE.
+// The slots through which a loaded object calls a function of another object, or an exported one of
+// its own: those that the loader has filled in, or fills in at the first call, and tables of
+// functions in the object's data. HOOK-SAFE.
 #pragma once
 
 #include <link.h>
@@ -13,12 +13,12 @@ namespace gpupeak::preload {
 /// Where an object has the address of a function that it calls.
 struct ImportSlot {
   uintptr_t* at;
-  bool read_only;  ///< its page has been made so since it was filled in
-  bool bound;      ///< filled in: else the first call does it
+  bool read_only;  ///< the loader has made its page read-only after filling it in
+  bool bound;      ///< it is filled in; if not, the first call does it
 };
 
-/// Calls `visit(slot)` for each of one object's. What a program has itself stored since is not
-/// among them.
+/// Calls `visit(slot)` for each slot of one object that leads to `name`. A pointer that the program
+/// has stored itself is not among them.
 template <typename Visit>
 void for_each_import(const dl_phdr_info& object, const char* name, Visit visit) {
   for_each_import(
@@ -28,8 +28,8 @@ void for_each_import(const dl_phdr_info& object, const char* name, Visit visit) 
 void for_each_import(const dl_phdr_info& object, const char* name,
                      void (*visit)(const ImportSlot& slot, void* data), void* data);
 
-/// The same for all names of which `wants` says so, in one pass: what it gives is handed to
-/// `visit`; 0: not wanted.
+/// The same for many names in one pass. `wants` says what to hand to `visit` as `what` for a name;
+/// 0: the name is not wanted.
 struct ImportVisitor {
   size_t (*wants)(const char* name, void* data);
   void (*visit)(size_t what, const ImportSlot& slot, void* data);

@@ -3,8 +3,8 @@
 
 namespace gpupeak::preload {
 
-/// A handler that leaves by a jump leaves what stands before this without what stands behind it,
-/// never the other way round.
+/// If a signal handler leaves by a jump, the writes above this may have happened without those
+/// below it, but never those below without those above.
 inline __attribute__((always_inline)) void in_order() {
   asm volatile("" ::: "memory");
 }

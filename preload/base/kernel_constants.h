@@ -1,4 +1,4 @@
-// Names of the kernel's that the headers of older systems do not have.
+// Constants of the kernel that the headers of older systems do not have.
 #pragma once
 
 #include <sys/mman.h>

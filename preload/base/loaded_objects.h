@@ -16,7 +16,7 @@
 
 namespace gpupeak::preload {
 
-/// The same with how many bytes of its description this loader knows.
+/// The same, and `visit` also gets how many bytes of `object` this loader fills in.
 template <typename Visit>
 void for_each_described_object(Visit visit) {
   struct Visitor {
@@ -43,7 +43,7 @@ struct AddressRange {
   bool holds(uintptr_t at) const { return at >= begin && at < end; }
 };
 
-/// From its first byte to its last.
+/// The object's memory, from its first byte to its last.
 inline AddressRange memory_of(const dl_phdr_info& object) {
   AddressRange all{UINTPTR_MAX, 0};
   for (int i = 0; i < object.dlpi_phnum; ++i) {
@@ -79,7 +79,7 @@ inline bool is_code_of(const dl_phdr_info& object, uintptr_t at) {
   return false;
 }
 
-/// Without its folder; empty for the program itself.
+/// The object's file name without its folder; empty for the program itself.
 inline const char* file_name(const dl_phdr_info& object) {
   return object.dlpi_name != nullptr ? file_name(object.dlpi_name) : "";
 }

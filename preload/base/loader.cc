@@ -16,8 +16,8 @@ namespace {
 using Dlopen = void* (*)(const char*, int);
 using Dlsym = void* (*)(void*, const char*);
 
-/// glibc before 2.34 has them in libdl. Where a program has not loaded it, libc's own are what it
-/// loads libraries with itself, for iconv and names of users; later ones have them no more.
+/// glibc before 2.34 has dlopen and dlsym in libdl. If a program has not loaded libdl, we use the
+/// functions by which libc itself loads libraries, for iconv and user names; later glibc has none.
 void* find_in_libc(const char* name) {
   for (const char* library : {"libc.so.6", "libdl.so.2"}) {
     if (void* found = find_in(library, name)) return found;
@@ -25,7 +25,7 @@ void* find_in_libc(const char* name) {
   return nullptr;
 }
 
-/// What libdl's dlopen adds to a mode before it asks libc (glibc's __RTLD_DLOPEN).
+/// The bit that libdl's dlopen adds to the mode when it calls libc (glibc's __RTLD_DLOPEN).
 constexpr unsigned kFromDlopen = 0x80000000;
 
 }  // namespace

@@ -5,18 +5,19 @@
 
 namespace gpupeak::preload {
 
-/// dlopen(name, RTLD_NOW | RTLD_LOCAL); nullptr if there is none. Local, so that no symbol of it
-/// takes the place of one of the program's. Takes the loader's lock and allocates: never from
-/// within an allocator hook.
+/// dlopen(name, RTLD_NOW | RTLD_LOCAL); nullptr if there is no such library. Local, so that none of
+/// its symbols takes the place of one of the program's. Takes the loader's lock and allocates:
+/// never call it from within an allocator hook.
 void* load_library(const char* name);
 
-/// A function of a library that load_library gave; nullptr if it has none of that name.
+/// A function of a library that load_library gave; nullptr if it does not have it.
 void* find_symbol(void* library, const char* name);
 
-/// Whether the loader is removing libraries now, as it tells debuggers; asked without its lock.
+/// Whether the loader is removing libraries now, by the state that it keeps for debuggers. Takes no
+/// lock.
 bool loader_is_removing();
 
-/// The loader's lock-free answer to whether it has loaded the code at `ip`; glibc before 2.35 has
+/// Whether the loader has loaded the code at `ip`, by its lock-free answer; glibc before 2.35 has
 /// none.
 enum class IsLoaded { kNo, kYes, kNotKnown };
 IsLoaded loader_has_code(uintptr_t ip);

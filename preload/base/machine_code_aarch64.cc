@@ -24,8 +24,9 @@ bool is_landing(uint32_t instruction) {
          instruction == 0xd503237f;
 }
 
-/// Whether what it does depends on where it lies, or it does not go on to the next one: branches,
-/// exceptions and system calls; addresses and loads that are relative to it.
+/// Whether an instruction cannot be moved, because its effect depends on its address, or because
+/// the next instruction does not follow: branches, exceptions and system calls, relative addresses
+/// and loads.
 bool is_bound(uint32_t instruction) {
   const bool is_branch = (instruction & 0x1c000000) == 0x14000000 && !is_landing(instruction) &&
                          (instruction & 0xfffff01f) != 0xd503201f &&
@@ -45,11 +46,12 @@ size_t landing_bytes(const uint8_t* code, size_t bytes) {
   return bytes >= kBytes && is_landing(read(code)) ? kBytes : 0;
 }
 
-/// One instruction makes room; only what leads to itself could lead there.
+/// One instruction makes room for the jump. Only a branch to the instruction itself could lead
+/// there.
 bool move_code(const uint8_t* code, const uint8_t* end, uint8_t* to, MovedCode& moved) {
   if (static_cast<size_t>(end - code) < 2 * kBytes || is_bound(read(code))) return false;
   write(to, read(code));
-  // Directly: an indirect jump may only land where code is marked for it.
+  // A direct jump: an indirect one may only land where code is marked for it.
   uint8_t back[kBytes];
   if (write_near_jump(back, to + kBytes, code + kBytes) == 0) return false;
   memcpy(to + kBytes, back, kBytes);

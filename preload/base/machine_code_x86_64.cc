@@ -10,22 +10,22 @@ namespace {
 constexpr size_t kJumpBytes = 5;  // e9, distance
 
 enum class Flow : uint8_t {
-  kNext,       ///< the instruction behind it
-  kCondition,  ///< that or another one
+  kNext,       ///< the next instruction follows
+  kCondition,  ///< the next one or another one follows
   kJump,
   kCall,
-  kElsewhere  ///< it returns, jumps to what a register says, or stops
+  kElsewhere  ///< it returns, jumps to the address in a register, or stops
 };
 
 struct Instruction {
   size_t bytes = 0;
-  size_t relative_at = 0;  ///< of a distance to data, in bytes from its start; 0: none
+  size_t relative_at = 0;  ///< where a distance to data is, in bytes from the start; 0: none
   Flow flow = Flow::kNext;
   uint8_t condition = 0;            ///< of kCondition
   const uint8_t* target = nullptr;  ///< of kCondition, kJump and kCall
 };
 
-/// What follows an opcode.
+/// What the bytes behind an opcode are.
 struct Operands {
   bool known = false;
   bool has_modrm = false;
@@ -106,7 +106,7 @@ int32_t read_distance(const uint8_t* at) {
   return distance;
 }
 
-/// Branches by a distance. False: it is none.
+/// Decodes a branch by a distance. False: it is none.
 bool decode_branch(const uint8_t* code, const uint8_t* opcode, const uint8_t* end,
                    Instruction& instruction) {
   const bool is_second = *opcode == 0x0f;
@@ -135,8 +135,8 @@ bool decode_branch(const uint8_t* code, const uint8_t* opcode, const uint8_t* en
   return true;
 }
 
-/// False: it is none that compilers begin functions with. In the manuals' words (Intel 64, volume
-/// 2, chapter 2): prefixes, opcode, ModRM, SIB, displacement, immediate.
+/// False: compilers begin no function with this instruction. The words are those of the manual
+/// (Intel 64, volume 2, chapter 2): prefixes, opcode, ModRM, SIB, displacement, immediate.
 bool decode(const uint8_t* code, const uint8_t* end, Instruction& instruction) {
   constexpr size_t kMostBytes = 15;
   if (static_cast<size_t>(end - code) > kMostBytes) end = code + kMostBytes;
@@ -157,7 +157,7 @@ bool decode(const uint8_t* code, const uint8_t* end, Instruction& instruction) {
     instruction.bytes = static_cast<size_t>(at - code);
     return true;
   }
-  if (at >= end) {  // of a push, say, nothing follows
+  if (at >= end) {  // a push, for instance, has nothing behind it
     instruction.bytes = static_cast<size_t>(at - code);
     const Operands operands = operands_of(opcode, 0, wide, word);
     return operands.known && !operands.has_modrm && operands.immediate_bytes == 0;
@@ -197,8 +197,8 @@ bool decode(const uint8_t* code, const uint8_t* end, Instruction& instruction) {
   return at <= end;
 }
 
-/// Whether an instruction of the function may lead among those that are moved. What cannot be
-/// decoded might.
+/// Whether a branch of the function may lead among the moved instructions. Bytes that cannot be
+/// decoded may be branches.
 bool leads_among(const uint8_t* code, const uint8_t* end, const uint8_t* moved_end) {
   for (const uint8_t* at = code; at < end;) {
     Instruction instruction;
@@ -230,7 +230,7 @@ class Writer {
   size_t written() const { return static_cast<size_t>(at_ - begin_); }
   /// jmp *(the next eight bytes)
   void jump(const void* target) { at_ += arch::write_far_jump(at_, target); }
-  /// Has the call return to where it would have: moved code is in no table of frames.
+  /// Makes the call return to its old return address: moved code is in no unwind table.
   void call(const uint8_t* target, const uint8_t* back) {
     const auto address = reinterpret_cast<uintptr_t>(back);
     const auto low = static_cast<uint32_t>(address), high = static_cast<uint32_t>(address >> 32);
@@ -246,8 +246,8 @@ class Writer {
   uint8_t *begin_, *at_;
 };
 
-/// A stack of return addresses that the processor keeps, too, would not know the address that a
-/// moved call pushes.
+/// If the processor also keeps return addresses in a shadow stack, the one that a moved call pushes
+/// would not be in it.
 bool has_shadow_stack() {
   uint64_t features = 0;
   return !sys::failed(sys::arch_prctl(ARCH_SHSTK_STATUS, &features)) && (features & 1) != 0;
@@ -267,7 +267,7 @@ bool move(const uint8_t* from, const Instruction& instruction, Writer& to) {
       return true;
     case Flow::kCondition: {
       constexpr uint8_t kFarJumpBytes = 14;
-      to.byte(static_cast<uint8_t>(0x70 | (instruction.condition ^ 1)));  // the opposite: past it
+      to.byte(static_cast<uint8_t>(0x70 | (instruction.condition ^ 1)));  // if not, past the jump
       to.byte(kFarJumpBytes);
       to.jump(instruction.target);
       return true;
@@ -303,7 +303,7 @@ bool move_code(const uint8_t* code, const uint8_t* end, uint8_t* to, MovedCode& 
   while (at < code + kJumpBytes) {
     Instruction instruction;
     if (!goes_on || at >= end || !decode(at, end, instruction)) return false;
-    // A moved call returns into the function: not into what the jump has replaced.
+    // A moved call returns into the function, so not into bytes that the jump has replaced.
     if (instruction.flow == Flow::kCall && at + instruction.bytes < code + kJumpBytes) return false;
     if (!move(at, instruction, writer)) return false;
     goes_on = instruction.flow != Flow::kJump;

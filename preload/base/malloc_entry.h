@@ -1,5 +1,5 @@
-// What hooks/malloc_entry_*.S read at each malloc and free, and nearly all calls behind them need:
-// one cache line. HOOK-SAFE.
+// The one cache line that hooks/malloc_entry_*.S read at each malloc and free, and that nearly all
+// calls behind them need. HOOK-SAFE.
 #pragma once
 
 #include <cstddef>

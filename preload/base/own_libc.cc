@@ -1,7 +1,7 @@
-// The C library's own functions of these names, whatever the program or a sanitizer's runtime has
-// defined in their place (Seastar has a dl_iterate_phdr, bash a getenv): theirs may not be ready
-// when we need them, may allocate, or may tell another time. Callers write the plain name, which
-// binds to what is here. HOOK-SAFE.
+// Calls the C library's own functions of these names, even if the program or a sanitizer's runtime
+// defines others (Seastar has a dl_iterate_phdr, bash a getenv). Those may not be ready when we
+// need them, may allocate, or may tell another time. Callers write the plain name, which binds to
+// the functions here. HOOK-SAFE.
 #include <elf.h>
 #include <link.h>
 #include <pthread.h>
@@ -18,9 +18,9 @@
 #include "base/file_name.h"
 #include "base/syscalls.h"
 
-#pragma weak _r_debug  // glibc's loader has it …
+#pragma weak _r_debug  // glibc's loader has this …
 extern "C" {
-extern r_debug* _dl_debug_addr __attribute__((weak));  // … and musl's this
+extern r_debug* _dl_debug_addr __attribute__((weak));  // … and musl's has this
 extern void* __dso_handle __attribute__((visibility("hidden")));
 int __register_atfork(void (*)(), void (*)(), void (*)(), void*) __attribute__((weak));
 }
@@ -31,8 +31,8 @@ namespace {
 using Visit = int (*)(dl_phdr_info*, size_t, void*);
 using Iterate = int (*)(Visit, void*);
 
-/// Reads the loader's list, which is there before any code runs. Called at the process's start
-/// alone: later another thread could change the list meanwhile.
+/// Reads the loader's list, which exists before any code runs. Called only at the process's start:
+/// later another thread could change the list meanwhile.
 Iterate find_iterate() {
   const r_debug* loader = nullptr;
   if (&_r_debug != nullptr) loader = &_r_debug;
@@ -47,7 +47,7 @@ Iterate find_iterate() {
   return nullptr;
 }
 
-/// Looked up once; threads that do it at the same time find the same.
+/// Looked up once; if several threads do it at the same time, they find the same.
 template <typename Function>
 Function from_libc(std::atomic<Function>& known, const char* name) {
   Function function = known.load(std::memory_order_relaxed);
@@ -88,14 +88,14 @@ unsigned long getauxval(unsigned long type) noexcept {
   return function != nullptr ? function(type) : 0;
 }
 
-/// aarch64 has it nowhere else.
+/// On aarch64 there is no other way to get it.
 pthread_t pthread_self() noexcept {
   static constinit std::atomic<pthread_t (*)()> known{nullptr};
   const auto function = from_libc(known, "pthread_self");
   return function != nullptr ? function() : 0;
 }
 
-/// Without what may follow the four.
+/// Without the arguments that may follow these four.
 int clone(int (*run)(void*), void* stack, int flags, void* data, ...) noexcept {
   using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
   static constinit std::atomic<Clone> known{nullptr};

@@ -1,7 +1,7 @@
 // Rounds addresses and sizes to the kernel's pages, which are 4, 16 or 64 KiB. Example, with 4 KiB:
 // page_begin(0x1234) is 0x1000, page_end(0x1234) is 0x2000. HOOK-SAFE.
 //
-// gpupeak/pages.h has the pages that figures are rounded to: those do not depend on the kernel.
+// gpupeak/pages.h has the page sizes that figures are rounded to: they do not depend on the kernel.
 #pragma once
 
 #include <cstdint>

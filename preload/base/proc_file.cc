@@ -19,8 +19,9 @@ uint64_t number_at(const char* text) {
 }
 
 size_t read_file(const char* path, char* to, size_t capacity) {
-  const SignalsHeld held;  // a handler might leave by a jump, and the descriptor stay open
-  // A FIFO has nothing, and none is waited for: the file may be one that the environment names.
+  const SignalsHeld held;  // a handler might leave by a jump, and leave the descriptor open
+  // The environment may name this file, so it may be a FIFO: that is empty, and we do not wait for
+  // it.
   const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
   if (sys::failed(fd)) return 0;
   size_t bytes = 0;
@@ -38,7 +39,7 @@ uint64_t process_start_time(int pid) {
   path.add("/proc/").add(static_cast<uint64_t>(pid)).add("/stat");
   char text[1024];
   text[read_file(path.c_str(), text, sizeof text - 1)] = 0;
-  const char* at = strrchr(text, ')');  // ends the name, which may hold anything
+  const char* at = strrchr(text, ')');  // ends the name, which may have any characters
   if (at == nullptr) return 0;
   int field = 2;
   for (; *at != 0 && field < 22; ++at) field += *at == ' ';

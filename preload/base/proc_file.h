@@ -9,19 +9,19 @@ namespace gpupeak::preload {
 /// Reads at most `capacity` bytes of a file; 0 if it cannot be opened.
 size_t read_file(const char* path, char* to, size_t capacity);
 
-/// The decimal number that a text begins with, spaces left out.
+/// The decimal number at the beginning of a text; spaces before it are skipped.
 uint64_t number_at(const char* text);
 
-/// When the process began, in clock ticks since boot: with the pid it names one process for good.
+/// When the process began, in clock ticks since boot. With its pid this names one process for good.
 /// 0: there is no such process.
 uint64_t process_start_time(int pid);
 
-/// The most that was resident at once of this process's memory since its last exec; 0: not known.
-/// Takes 2 KiB of stack.
+/// The most of this process's memory that was resident at once since its last exec, in bytes; 0:
+/// not known. Takes 2 KiB of stack.
 uint64_t peak_resident_bytes();
 
-/// How many filters of system calls the calling thread has put upon itself; -1: not to be found
-/// out, which a filter may be the reason for. Takes 2 KiB of stack.
+/// How many filters of system calls the calling thread has; -1: not known, perhaps because a filter
+/// forbids to ask. Takes 2 KiB of stack.
 int call_filters();
 
 }  // namespace gpupeak::preload

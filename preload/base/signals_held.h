@@ -1,7 +1,7 @@
-// As long as one of these lives, no signal handler interrupts its thread: none can leave by a jump,
-// and none can keep the thread from going on. Used where a lock of ours is held, where a descriptor
-// of ours is open, or where memory must be unmapped exactly once, on paths so rare that two system
-// calls do not matter; one within another costs none. HOOK-SAFE.
+// While one of these lives, no signal handler interrupts its thread: none can leave by a jump, and
+// none can keep the thread from going on. Used while a lock or a descriptor of ours is held, or
+// where memory must be unmapped exactly once. These paths are so rare that two system calls do not
+// matter; an inner SignalsHeld makes none. HOOK-SAFE.
 #pragma once
 
 #include <csignal>
@@ -17,7 +17,7 @@ class SignalsHeld {
  public:
   static constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
 
-  /// `but`: bits of those that are let through.
+  /// `but`: bits of signals that are let through.
   explicit SignalsHeld(uint64_t but = 0) {
     if (t_flags.signals_held == 0) block(but);
     in_order();
@@ -31,7 +31,7 @@ class SignalsHeld {
   SignalsHeld(const SignalsHeld&) = delete;
   SignalsHeld& operator=(const SignalsHeld&) = delete;
 
-  /// In this thread, or in a child that is about to call exec.
+  /// Restores the mask, in this thread or in a child that is about to call exec.
   void let_go() const {
     if (held_) set(SIG_SETMASK, &before_, nullptr);
   }

@@ -105,7 +105,7 @@ SymbolTable symbol_table(const dl_phdr_info& object) {
   return symbol_table(object.dlpi_addr, dynamic);
 }
 
-/// Entries of the symbol table: the tables themselves do not say how many.
+/// The symbol table does not say how many entries it has; the hash tables do.
 uint32_t symbol_count(const SymbolTable& table) {
   if (table.sysv_hash != nullptr) return table.sysv_hash[1];
   if (table.gnu_hash == nullptr) return 0;

@@ -18,15 +18,15 @@ struct SymbolTable {
   uintptr_t bias = 0;
 };
 
-/// Of an object that is loaded at `bias`.
+/// The table of an object that is loaded at `bias`.
 SymbolTable symbol_table(uintptr_t bias, const ElfW(Dyn) * dynamic);
 SymbolTable symbol_table(const dl_phdr_info& object);
 
-/// The entry that defines `name` by default; nullptr if none does.
+/// The entry that defines `name` as its default version; nullptr if there is none.
 const ElfW(Sym) * find_entry(const SymbolTable& table, const char* name);
-/// The first that defines it, by default or for those alone who ask for its version.
+/// The first entry that defines `name`, in whatever version.
 const ElfW(Sym) * find_entry_of_any_version(const SymbolTable& table, const char* name);
-/// Entries of the table.
+/// How many entries the table has.
 uint32_t symbol_count(const SymbolTable& table);
 
 }  // namespace gpupeak::preload

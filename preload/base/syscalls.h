@@ -1,6 +1,6 @@
-// Raw system calls: never through libc, which other preloads may hook, which may not be initialised
-// yet, and which sets errno. Called from every hook context. Results are -errno on failure. A file
-// that needs one more call adds it here, with the types that the kernel has.
+// Raw system calls, never through libc: other preloads may hook libc, it may not be initialised
+// yet, and it sets errno. Called from every hook context. Results are -errno on failure. A file
+// that needs one more call adds it here, with the kernel's types.
 #pragma once
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ inline bool failed(long result) {
   return result < 0 && result >= -4095;
 }
 
-/// As a register of a system call has it.
+/// A value as a system call's register holds it.
 template <typename Value>
 long as_word(Value value) {
   if constexpr (std::is_pointer_v<Value>)
@@ -53,7 +53,7 @@ inline long munmap(void* at, size_t bytes) {
 inline void* mremap(void* at, size_t bytes, size_t new_bytes, int flags) {
   return reinterpret_cast<void*>(call(SYS_mremap, at, bytes, new_bytes, flags));
 }
-/// To where another mapping of that size stands, whose place it takes at once.
+/// Moves a mapping to `to`, where another mapping of that size is. It replaces that one at once.
 inline void* move_mapping(void* from, size_t bytes, void* to) {
   constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED;
   return reinterpret_cast<void*>(call(SYS_mremap, from, bytes, bytes, kFlags, to));
@@ -67,7 +67,8 @@ inline long madvise(void* at, size_t bytes, int advice) {
 inline uintptr_t brk(uintptr_t at) {
   return static_cast<uintptr_t>(call(SYS_brk, at));
 }
-/// Between a process's memory and our own; the second list is of the other process.
+/// These two copy between another process's memory and our own. The second list is the other
+/// process's.
 inline long process_vm_readv(int pid, const iovec* to, size_t count, const iovec* from,
                              size_t from_count) {
   return call(SYS_process_vm_readv, pid, to, count, from, from_count, 0);
@@ -126,7 +127,7 @@ inline long lstat(const char* path, void* stat) {
 inline long fgetxattr(int fd, const char* name, void* to, size_t bytes) {
   return call(SYS_fgetxattr, fd, name, to, bytes);
 }
-/// As the process that asks now is, not as it was started.
+/// Checks with the real user and group ids, not with the effective ones.
 inline long access(const char* path, int mode) {
   return call(SYS_faccessat, AT_FDCWD, path, mode);
 }
@@ -143,7 +144,7 @@ inline long unlink(const char* path) {
 inline long mkdir(const char* path, long mode) {
   return call(SYS_mkdirat, AT_FDCWD, path, mode);
 }
-/// How many bytes the path has, its 0 included.
+/// Returns the bytes of the path, its 0 included.
 inline long getcwd(char* to, size_t bytes) {
   return call(SYS_getcwd, to, bytes);
 }
@@ -167,7 +168,7 @@ inline long execve(const char* path, const char* const* arguments, const char* c
 inline long wait4(int pid, int* status, int options) {
   return call(SYS_wait4, pid, status, options, 0);
 }
-/// Of this thread alone.
+/// Ends this thread alone.
 inline void exit(int code) {
   call(SYS_exit, code);
 }
@@ -193,7 +194,7 @@ inline long sched_getscheduler(int tid) {
 inline long membarrier(long command) {
   return call(SYS_membarrier, command, 0);
 }
-/// Of a word that only this process has. `time`: how long, or until when; nullptr: for good.
+/// For a word that only this process has. `time`: how long, or until when; nullptr: for good.
 inline long futex(const void* word, int operation, uint32_t value, const timespec* time = nullptr) {
   return call(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, time);
 }
@@ -208,11 +209,11 @@ inline long tkill(int tid, int signal) {
 inline long sigprocmask(int how, const uint64_t* set, uint64_t* before) {
   return call(SYS_rt_sigprocmask, how, set, before, sizeof(uint64_t));
 }
-/// `action`: the kernel's.
+/// `action`: the kernel's struct.
 inline long sigaction(int signal, const void* action) {
   return call(SYS_rt_sigaction, signal, action, 0, sizeof(uint64_t));
 }
-/// `stack`: a stack_t, the one that there is.
+/// Writes the current alternate stack to `stack`, a stack_t.
 inline long sigaltstack(void* stack) {
   return call(SYS_sigaltstack, 0, stack);
 }

@@ -24,7 +24,8 @@ FileIdentity identity_of(int fd) {
   return {true, status.st_dev, status.st_ino};
 }
 
-/// What a terminal would obey, in two bytes (C1) too: names and values of variables may have any.
+/// Whether a terminal would obey this byte, as a control character of one or two bytes (C1): names
+/// and values of variables may have such bytes.
 bool is_control(std::string_view text, size_t i) {
   const auto byte = static_cast<unsigned char>(text[i]);
   const auto before = static_cast<unsigned char>(i > 0 ? text[i - 1] : ' ');

@@ -7,8 +7,7 @@
 
 namespace gpupeak::preload {
 
-/// Parts of a text, cut to what there is: string_view::substr would bring in libstdc++'s
-/// exceptions.
+/// Parts of a text, cut to its length: string_view::substr would bring in libstdc++'s exceptions.
 constexpr std::string_view head(std::string_view text, size_t bytes) {
   return {text.data(), bytes < text.size() ? bytes : text.size()};
 }
@@ -17,7 +16,7 @@ constexpr std::string_view tail(std::string_view text, size_t from) {
   return {text.data() + skipped, text.size() - skipped};
 }
 
-/// A line that is cut where it would not fit; always terminated.
+/// A text of limited length: it is cut where it would not fit, and always terminated.
 template <size_t kCapacity>
 class Text {
  public:
@@ -61,8 +60,8 @@ using Path = Text<4096>;
 /// Remembers which file standard error is, so that say() never writes into a file that the program
 /// opened later under the same number.
 void remember_stderr();
-/// Writes "gpupeak: <line>\n" to standard error, unless that is closed, another file, or
-/// GPUPEAK_QUIET.
+/// Writes "gpupeak: <line>\n" to standard error, unless that is closed or another file by now, or
+/// with GPUPEAK_QUIET.
 void say(std::string_view line);
 /// Whether standard error is still what it was at the start.
 bool stderr_is_unchanged();

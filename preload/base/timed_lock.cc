@@ -16,7 +16,7 @@ constexpr timespec kNap{0, 50'000'000};
 
 bool TimedLock::wait(int naps) {
   for (int taken = 0; taken < naps;) {
-    // A thread that has slept takes the lock as kAwaited, since others may still sleep here.
+    // A thread that has slept takes the lock as kAwaited, since others may still sleep.
     if (word_.exchange(kAwaited) == kFree) return true;
     if (sys::futex(&word_, FUTEX_WAIT, kAwaited, &kNap) == -ETIMEDOUT) ++taken;
   }

@@ -1,6 +1,6 @@
-// A lock that may be held while a function of another library runs, where none of our other locks
-// may be. After some time a waiter goes on without it, so it stops no thread for good.
-// HOOK-SAFE; any thread may unlock.
+// A lock that may be held while a function of another library runs; none of our other locks may be.
+// After some time a waiter goes on without it, so it stops no thread for good. HOOK-SAFE; any
+// thread may unlock.
 #pragma once
 
 #include <atomic>
@@ -10,11 +10,10 @@ namespace gpupeak::preload {
 
 class TimedLock {
  public:
-  /// In naps of 50 ms, so that a process that was stopped meanwhile has waited for one of them
-  /// only.
+  /// Waits in naps of 50 ms: if the process is stopped meanwhile, that time counts as one nap only.
   static constexpr int kFourSeconds = 80;  ///< longer than any single allocation takes
 
-  /// False: the time has passed, and it is still held.
+  /// False: the time has passed, and the lock is still held.
   bool lock(int naps = kFourSeconds) {
     uint32_t state = kFree;
     return word_.compare_exchange_strong(state, kHeld) || wait(naps);

@@ -1,4 +1,4 @@
-// Characters to UTF-8, for names that come as wide characters: NVTX's and Python's. HOOK-SAFE.
+// Writes wide characters as UTF-8: for names of NVTX and Python. HOOK-SAFE.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace gpupeak::preload {
 
-/// Appends one character to `buffer`, of which `used` bytes are taken; false if it does not fit: a
-/// text ends before a character, never inside one. What is no character becomes U+FFFD; U+DC80 to
-/// U+DCFF, by which Python tells of bytes that it could not decode, become those bytes.
+/// Appends one character to `buffer`, of which `used` bytes are taken. False if it does not fit, so
+/// that a text never ends inside a character. What is no character becomes U+FFFD. U+DC80 to
+/// U+DCFF, by which Python stands for bytes that it could not decode, become those bytes.
 inline bool put_utf8(char* buffer, size_t capacity, size_t& used, uint32_t c) {
   const bool is_byte = c >= 0xdc80 && c <= 0xdcff;
   if (!is_byte && (c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))) c = 0xfffd;
