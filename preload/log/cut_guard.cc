@@ -23,16 +23,16 @@ namespace {
 using Handler = void (*)(int, siginfo_t*, void*);
 using Notice = void (*)();
 
-/// What the program wants for SIGBUS. Its mask lies in the kernel's copy.
+/// The program's action for SIGBUS. Its mask is in the kernel's copy.
 constinit std::atomic<Handler> g_handler{nullptr};  // nullptr is SIG_DFL
 constinit std::atomic<int> g_flags{0};
-/// The process whose actions these are; 0: none. A vfork child shares this memory, but has its own
-/// actions in the kernel: for a child they are set in the kernel alone.
+/// The process that has these actions; 0: none. A vfork child shares this memory, but has its own
+/// actions in the kernel, so a child's are set in the kernel alone.
 constinit std::atomic<int> g_guarded_process{0};
 constinit Notice g_on_cut = nullptr;
 
-/// Our own code writes into file mappings for the log alone. It reads many files of the program's,
-/// but only the log has the counters page, which it reads as well.
+/// Our own code writes to no other file mapping than the log. It reads many of the program's files;
+/// so of reads only those of the counters page count.
 bool is_of_the_log(const siginfo_t& info, const ucontext_t& context) {
   const auto at = reinterpret_cast<const char*>(code_at_fault(context));
   const bool is_ours = info.si_code == BUS_ADRERR && at >= __ehdr_start && at < etext;
@@ -48,8 +48,8 @@ bool put_page(void* address) {
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 }
 
-/// The signal ends the process as it would have without us: by the same instruction, run again, or
-/// as it was sent.
+/// Lets the signal end the process as it would without us: the same instruction runs again, or a
+/// signal that was sent is sent again.
 void take_default(const siginfo_t& info) {
   struct {
     void* handler;
@@ -104,8 +104,8 @@ int program_action(SetAction set, const struct sigaction* action, struct sigacti
   const int flags_before = g_flags.load(std::memory_order_relaxed);
   struct sigaction ours {};
   if (action != nullptr) ours = *action;
-  // Where it is ignored we stay away: that outlives exec, and a handler does not. Our own comes
-  // back from who learned of it by another way (a bare system call).
+  // We leave SIG_IGN alone: it outlives exec, and a handler does not. `action` may be our own
+  // handler, if the program learned of it in another way (a bare system call).
   if (is_ours && action != nullptr && action->sa_handler != SIG_IGN &&
       action->sa_sigaction != &on_bus_error) {
     const Handler handler = action->sa_sigaction;  // nullptr for SIG_DFL

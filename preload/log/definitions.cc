@@ -22,17 +22,17 @@ constexpr size_t kLargestChunkBytes = 256 << 10;
 struct Stream {
   struct Position {
     uint8_t* at = nullptr;
-    uint64_t nodes = 0;  ///< that were defined until there
+    uint64_t nodes = 0;  ///< defined up to there
   };
-  /// One is what holds, the other what will: a definition is whole by the store of `current`, also
-  /// if a signal handler's jump comes between.
+  /// One is the current position, the other the next one. The store to `current` makes a definition
+  /// whole, even if a signal handler's jump comes in between.
   Position positions[2];
   uint32_t current = 0;
   uint8_t* end = nullptr;
   Chunk chunk;
   uint64_t sequence = 0;
-  bool waits = false;  ///< in g_waiting
-  bool lost = false;   ///< a definition has found no place: those behind it would have its number
+  bool waits = false;  ///< the position is in g_waiting
+  bool lost = false;   ///< a definition has found no room: later ones would get its number
 
   uint8_t*& at() { return positions[current].at; }
   uint64_t nodes() const { return positions[current].nodes; }
@@ -52,10 +52,10 @@ struct Strings {
   char* text = nullptr;
   size_t bytes = 0;
   uint32_t count = 0;
-  FlatMap<Place> places;  ///< by hash; where two strings share one, by the next keys
+  FlatMap<Place> places;  ///< by hash; strings with the same hash have the next keys
 };
 
-/// Where some of them lie, by their hash: a name that comes again, as that of a phase, is found
+/// Where some strings are, by their hash: a name that comes again, such as a phase's, is found
 /// without the lock. Text is never changed or moved, and a place is written after its text.
 class RecentStrings {
  public:
@@ -77,12 +77,13 @@ constinit Stream g_stream;
 constinit Strings g_strings;
 constinit RecentStrings g_recent;
 
-/// Definitions for which the log has no room now: numbers follow from their order, so none may be
-/// left out. Behind a header's place, as in a chunk. No memory stands behind it until it is used.
+/// Definitions for which the log has no room now. None may be left out, since their order gives
+/// their numbers. They begin behind room for a header, as in a chunk. The array takes no memory
+/// until it is used.
 constexpr size_t kMostWaiting = 1 << 20;
 constinit uint8_t g_waiting[kMostWaiting];
 
-/// The next chunk, which begins with what waited.
+/// Begins the next chunk, with the definitions that waited.
 bool begin_chunk(size_t room) {
   constexpr size_t kHeader = sizeof(gpupeak_chunk_header);
   const size_t waited =
@@ -106,13 +107,14 @@ bool begin_chunk(size_t room) {
 }
 
 bool make_room(size_t bytes) {
-  // What is defined before is defined again when it opens. A forked child has none of its parent's.
+  // Definitions from before the log is open are made again when it opens. A forked child does not
+  // have its parent's log.
   if (log_path().empty() || g_stream.lost) return false;
   const auto has_room = [bytes] {
     return static_cast<size_t>(g_stream.end - g_stream.at()) >= bytes;
   };
   if (has_room() && !(g_stream.waits && !log_rests())) return true;
-  const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
+  const SignalsHeld held;  // else a jump might leave the old chunk, to be unmapped twice
   if (!g_stream.waits) {
     retire_chunk(g_stream.chunk);
     g_stream.chunk = {};
@@ -257,7 +259,7 @@ void restart_definitions() {
   g_lock.reset();
   g_stream = {};
   LockGuard guard(g_lock);
-  // Another thread may have been at work on these when the process was forked.
+  // Another thread may have been changing these when the process was forked.
   g_strings.places.forget();
   g_strings.count = 0;
   for (size_t at = 0; at < g_strings.bytes; at += strlen(g_strings.text + at) + 1) {

@@ -12,14 +12,14 @@ namespace gpupeak::preload {
 FutexLock& definitions_lock();
 /// define() for a caller that holds the lock.
 void define_locked(const Record& record);
-/// A NODE record; holds the lock. `distance` and `ip_delta` as in log_format.h.
+/// A NODE record, for a caller that holds the lock. `distance` and `ip_delta` as in log_format.h.
 void define_node_locked(uint32_t distance, int64_t ip_delta);
-/// How many define_node_locked() have come to their end, here or by a jump right after.
+/// How many nodes were defined whole, even if a jump came right after a definition.
 uint64_t defined_nodes_locked();
-/// The same without the lock: some may come or go meanwhile.
+/// The same without the lock; the number may change meanwhile.
 uint64_t defined_nodes();
 
-/// The log has ended, and another one may be opened: its last chunk is given back.
+/// Call it when the log has ended: gives its last chunk back, so that another log may be opened.
 void leave_definitions();
 /// In a forked child: starts the stream anew, with all strings defined again under their old ids.
 void restart_definitions();

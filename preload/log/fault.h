@@ -1,4 +1,4 @@
-// What the code that a signal has stopped was doing, a file for each architecture.
+// What the code was doing that a signal has stopped. Each architecture has a file.
 #pragma once
 
 #if defined(__x86_64__)

@@ -11,8 +11,8 @@ inline uintptr_t code_at_fault(const ucontext_t& context) {
   return context.uc_mcontext.pc;
 }
 
-/// By its class in the table "Loads and Stores" of the architecture's manual. The kernel tells the
-/// same by a record behind the registers; emulators leave that out.
+/// Decides by the instruction's class in the table "Loads and Stores" of the architecture's manual.
+/// The kernel says the same in a record behind the registers, but emulators leave that out.
 inline bool is_store(uint32_t instruction) {
   const auto has = [instruction](uint32_t mask, uint32_t bits) {
     return (instruction & mask) == bits;
@@ -27,7 +27,8 @@ inline bool is_store(uint32_t instruction) {
   return false;
 }
 
-/// Whether the instruction was about to store. Of our own code only: it is read.
+/// Whether the instruction was about to store. Only for our own code, since the instruction is
+/// read.
 inline bool stores_at_fault(const ucontext_t& context) {
   return is_store(*reinterpret_cast<const uint32_t*>(code_at_fault(context)));
 }

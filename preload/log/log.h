@@ -1,6 +1,5 @@
-// What everybody writes into the log beside events: definitions, and the counters page. A thread
-// writes its events by thread/emit.h. Every function is HOOK-SAFE and must be called inside a
-// HookScope.
+// Writes into the log what is beside events: definitions, and the counters page. A thread writes
+// its events by thread/emit.h. Every function is HOOK-SAFE and must be called inside a HookScope.
 //
 // in    a fact, a string, a stack's node, a library; a gauge that moves
 // out   a definition, written before the first event that uses it; a word of the counters page
@@ -22,10 +21,10 @@ namespace gpupeak::preload {
 /// Appends to the definitions. Takes the definitions' lock.
 void define(const Record& record);
 void define_fact(std::string_view key, std::string_view value);
-/// Where the log can grow again: defines the fact log.gap, of the time in which it could not. Not
-/// with the definitions' lock held.
+/// Call it when the log can grow again: defines the fact log.gap, the time in which it could not.
+/// The caller must not hold the definitions' lock.
 void say_log_gap(bool at_end = false);
-/// At the log's end: what waits for room in it.
+/// Call it at the log's end: writes the definitions that wait for room.
 void end_definitions();
 /// The id of `text` in the log's string table, defined at its first use; 0 if that failed.
 uint32_t intern_string(std::string_view text);

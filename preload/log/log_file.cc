@@ -27,7 +27,7 @@
 namespace gpupeak::preload {
 namespace {
 
-/// The format's, and what the kernel maps files by: chunks are multiples of the larger.
+/// The format's page and the kernel's: chunks are multiples of the larger one.
 constexpr uint64_t kFormatPage = GPUPEAK_LOG_PAGE;
 uint64_t page_bytes() {
   return arch::page_bytes();
@@ -36,16 +36,16 @@ uint64_t page_bytes() {
 uint64_t head_bytes() {
   return page_end(kFormatPage + GPUPEAK_COUNTERS_BYTES);
 }
-/// How much longer than its chunks the file is made, as a hole: what the program may still log once
-/// the file cannot be opened any more (other user, other root, folder gone).
+/// By how much the file is made longer than its chunks, as a hole: room for what the program logs
+/// after the file cannot be opened any more (other user, other root, folder gone).
 constexpr uint64_t kAheadBytes = 64 << 20;
 constexpr uint64_t kFirstAheadBytes = 1 << 20;
-/// From here on a chunk is written by its path first, which then is cheaper than to touch its
-/// pages.
+/// Chunks of this size and more are first written by the file's path: that is cheaper than touching
+/// their pages.
 constexpr size_t kWrittenBytes = 64 << 10;
 
-/// The file is longer than what is written, and its next page is mapped, as an address without
-/// access: mremap makes a chunk of that wherever the file goes on, with no descriptor.
+/// The file is longer than its written part. Its next page is mapped without access; mremap makes
+/// the next chunk of this mapping, so no descriptor is needed.
 struct LogFile {
   FutexLock lock;
   Path path;
@@ -57,9 +57,9 @@ struct LogFile {
   uint8_t* head = nullptr;               ///< header and counters page
   uint8_t* tail = nullptr;               ///< a page of addresses …
   uint64_t tail_offset = 0;              ///< … that stands for this one of the file
-  uint64_t rest_ns = 0;                  ///< after the next failure, no try for so long
+  uint64_t rest_ns = 0;                  ///< the last rest after a failure; the next one is longer
   std::atomic<uint64_t> rests_until{0};  ///< CLOCK_MONOTONIC
-  std::atomic<uint64_t> gap_began{0};    ///< likewise; 0: chunks can be had
+  std::atomic<uint64_t> gap_began{0};    ///< CLOCK_MONOTONIC; 0: chunks can be had
   std::atomic<bool> cut{false};          ///< by somebody else
 };
 
@@ -73,7 +73,7 @@ uint64_t file_size_limit() {
   return page_begin(limit.rlim_cur);
 }
 
-/// Makes the file as long as `end` and what lies ahead, by a hole where the file system has holes.
+/// Makes the file reach to `end` and some way ahead, by a hole if the file system has holes.
 void lengthen(int fd, uint64_t end) {
   const uint64_t limit = file_size_limit();
   struct stat status;
@@ -95,8 +95,8 @@ void lengthen(int fd, uint64_t end) {
     g_file.bytes = end;
 }
 
-/// Whether the file reaches to `end`; lengthens it in time where its path still leads to it. Holds
-/// the lock.
+/// Whether the file reaches to `end`. Lengthens it early, if its path still leads to it. The caller
+/// holds the lock.
 bool reaches(uint64_t end) {
   if (end + g_file.ahead / 2 > g_file.bytes) {
     struct stat status;
@@ -109,8 +109,8 @@ bool reaches(uint64_t end) {
   return !g_file.cut && end <= g_file.bytes;
 }
 
-/// The next `bytes` of the file, for this process or, as log_appender does it in the same way, for
-/// one that writes into it from outside. The counters page says how far others have got.
+/// Takes the next `bytes` of the file. Other processes may write into the log, too, and take ranges
+/// in the same way (log_appender): the counters page says how far all have got.
 bool take_range(size_t bytes, uint64_t& offset) {
   std::atomic_ref<uint64_t> taken(counters().file_bytes);
   uint64_t before = taken.load(std::memory_order_relaxed);
@@ -122,14 +122,15 @@ bool take_range(size_t bytes, uint64_t& offset) {
   return true;
 }
 
-/// What could not be had of a range: no hole is left in the log, which on a full tmpfs cannot even
-/// be read. If somebody else has gone on behind it, it stays.
+/// Gives back the part of a range that could not be had, so that the log has no hole: on a full
+/// tmpfs a hole cannot even be read. If somebody else has taken the range behind it, the hole
+/// stays.
 void give_back(uint64_t from, uint64_t end) {
   std::atomic_ref<uint64_t>(counters().file_bytes).compare_exchange_strong(end, from);
 }
 
-/// Of a range that was mapped before the tail only the first `usable` bytes stay; the next page is
-/// the tail again, so that the file goes on there. Holds the lock.
+/// Keeps the first `usable` bytes of a range that was mapped before the tail. The next page becomes
+/// the tail again, so that the file goes on there. The caller holds the lock.
 void keep_tail_at(uint8_t* at, size_t bytes, size_t usable, uint64_t offset) {
   const size_t page = page_bytes();
   if (sys::failed(sys::mprotect(at + usable, page, PROT_NONE))) {
@@ -141,7 +142,7 @@ void keep_tail_at(uint8_t* at, size_t bytes, size_t usable, uint64_t offset) {
   g_file.tail_offset = offset + usable;
 }
 
-/// Maps [offset, offset + bytes) of the file. Holds the lock.
+/// Maps [offset, offset + bytes) of the file. The caller holds the lock.
 uint8_t* map_range(uint64_t offset, size_t bytes) {
   const uint64_t skipped = offset - g_file.tail_offset;  // others' chunks
   void* moved =
@@ -160,9 +161,9 @@ uint8_t* map_range(uint64_t offset, size_t bytes) {
   return at;
 }
 
-/// Writes zeros through the mapping, as the kernel does it: where the disk is full or the file was
-/// cut, that is an error and no SIGBUS. For kernels before 5.14, where the path leads nowhere:
-/// sandboxes may kill for it.
+/// Writes zeros through the mapping by a system call: if the disk is full or the file was cut, that
+/// is an error and no SIGBUS. Only for kernels before 5.14, and if the path leads nowhere, since
+/// sandboxes may kill for this call.
 long write_through(uint8_t* at, size_t bytes) {
   static const uint8_t zeros[kFormatPage] = {};
   for (size_t done = 0; done < bytes; done += kFormatPage) {
@@ -173,8 +174,8 @@ long write_through(uint8_t* at, size_t bytes) {
   return 0;
 }
 
-/// The same into the file itself, in pieces as large as the page cache likes them: a page by itself
-/// costs the kernel several times as much, be it written or touched.
+/// Writes zeros into the file itself, in large pieces, as the page cache likes them: page by page
+/// it costs the kernel several times as much, be it by writing or by touching.
 long write_by_path(uint64_t offset, size_t bytes) {
   static uint8_t zeros[256 << 10];  // never written, so it takes no memory
   if (offset + bytes > file_size_limit()) return -EFBIG;
@@ -193,7 +194,8 @@ long write_by_path(uint64_t offset, size_t bytes) {
   return done == bytes ? 0 : -ENOSPC;
 }
 
-/// Real blocks and pages for a chunk. `written`: by its path it has them already.
+/// Gets disk blocks and pages for a chunk. `written`: it was written by its path, and has them
+/// already.
 bool populate(uint8_t* at, size_t bytes, uint64_t offset, bool written) {
   long result;
   int tries = 0;
@@ -257,8 +259,9 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
     g_file.path.clear();
     return result;
   }
-  // And so of every chunk: no page is read in ahead, in pieces of which each page's first write
-  // would take all; a child holds none of it. One that could not know keeps them all.
+  // Every chunk inherits this from the tail. MADV_RANDOM: no pages are read ahead, in pieces of
+  // which a page's first write would take all. MADV_DONTFORK: a forked child does not have the
+  // chunks; but it keeps them all if it could not know that it is a child.
   sys::madvise(tail, page_bytes(), MADV_RANDOM);
   if (g_children_know) sys::madvise(tail, page_bytes(), MADV_DONTFORK);
   add_self_bytes(static_cast<ptrdiff_t>(head_bytes()));
@@ -322,7 +325,8 @@ bool log_is_as_long_as_it_was() {
 
 namespace {
 
-/// The next `bytes` of the file, or fewer where the disk ends, and where in it they lie.
+/// The next `bytes` of the file, or fewer if the disk has no more. `offset`: where they are in the
+/// file.
 Chunk take_now(size_t bytes, uint64_t& offset) {
   const size_t page = page_bytes();
   for (bytes = page_end(bytes); bytes >= page; bytes = bytes / 2 / page * page) {
@@ -333,7 +337,7 @@ Chunk take_now(size_t bytes, uint64_t& offset) {
       give_back(offset, offset + bytes);
       continue;
     }
-    size_t usable = bytes;  // the disk's last pages too
+    size_t usable = bytes;  // the disk's last pages are used too
     while (usable >= page && !populate(at, usable, offset, written))
       usable = usable / 2 / page * page;
     if (usable < bytes) {
@@ -347,7 +351,7 @@ Chunk take_now(size_t bytes, uint64_t& offset) {
   return {};
 }
 
-/// The same; where none can be had, others need not find that out anew at each event.
+/// The same, with rests: if no chunk can be had, other threads do not try again at each event.
 Chunk take(size_t bytes, uint64_t& offset) {
   constexpr uint64_t kShortestRestNs = 2'000'000, kLongestRestNs = 1'000'000'000;
   LockGuard guard(g_file.lock);
@@ -416,9 +420,9 @@ void trim_log_file() {
   if (!write_refused_pages()) g_file.cut = true;
   struct stat status;
   const long opened = open_log_again(status);
-  if (sys::failed(opened)) return;  // left long: a reader goes by the counters page
+  if (sys::failed(opened)) return;  // the file stays long: a reader goes by the counters page
   const auto fd = static_cast<int>(opened);
-  // Who takes a page from outside holds this lock until it is written.
+  // Whoever takes a page from outside holds this lock until the page is written.
   long locked;
   int tries = 0;
   do {

@@ -22,49 +22,48 @@ struct Chunk {
 /// place and offsets. Returns 0, or -errno. `path` must be absolute: the program may change its
 /// folder.
 long open_log_file(std::string_view path, gpupeak_file_header header);
-/// The log opened anew for reading and writing, if it is still the file that we made, else -errno.
-/// `status`: what fstat says of it. Callable anywhere.
+/// Opens the log again for reading and writing, if its path still leads to the file that we made;
+/// else -errno. `status`: from fstat. Callable anywhere.
 long open_log_again(struct stat& status);
 /// The path of the open log; empty if none.
 std::string_view log_path();
 
-/// A fresh chunk with its header written; {nullptr} when the log cannot grow now (quality
-/// DISK_FULL; every record that finds no room is then counted as dropped). A disk, a quota, memory
-/// or the number of mappings may be short for a moment only: it is tried again, after rests of 2 ms
-/// to 1 s.
+/// A fresh chunk with its header written; {nullptr} if the log cannot grow now (quality DISK_FULL;
+/// every record that finds no room is then counted as dropped). A disk, a quota, memory or the
+/// number of mappings may be short for a moment only: we try again, after rests of 2 ms to 1 s.
 Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t sequence,
                 uint32_t tid);
-/// Whether no chunk could be had the last time. Callable anywhere, as what follows.
+/// Whether the last try to get a chunk failed. Callable anywhere, as the functions below.
 bool log_is_short();
-/// Whether that is so, and it is too early to try again: a look at the clock.
+/// Whether the last try failed, and it is too early for another one. Reads the clock.
 bool log_rests();
 /// From when to when no chunk could be had (CLOCK_MONOTONIC).
 struct LogGap {
   uint64_t begin_ns = 0, end_ns = 0;
 };
-/// Takes the gap that has just ended; each is given out once. With `at_end` also a gap that goes
-/// on.
+/// Takes the gap that has just ended; each gap is given out once. With `at_end`, also takes a gap
+/// that has not ended.
 bool take_log_gap(LogGap& gap, bool at_end = false);
 /// At the log's end: the next try to grow comes at once, without the usual rest.
 void end_log_rest();
-/// How large a next chunk is best, of `wanted` bytes at most: near GPUPEAK_LOG_MAX and behind it
-/// small, so that what threads have not filled does not add up.
+/// The best size of the next chunk, at most `wanted` bytes. It is small near GPUPEAK_LOG_MAX and
+/// beyond it, so that what threads do not fill of their chunks does not add up.
 size_t fitting_chunk_bytes(size_t wanted);
 
 /// Unmaps a full chunk. Its bytes stay in the file.
 void retire_chunk(const Chunk& chunk);
 
-/// A page of the file is gone: somebody else has cut it, or the file system would not have it
-/// written again, and it could not be kept (refused_pages.h). Nothing more is logged.
+/// Call it when a page of the file is gone: somebody has cut the file, or the file system refused
+/// to write the page again and it could not be kept (refused_pages.h). Nothing more is logged.
 void note_log_was_cut();
-/// Whether that has happened: what was logged since is lost.
+/// Whether that has happened: all that was logged since is lost.
 bool log_was_cut();
 /// After that: whether the file still has its length, so that it was not cut. A file system that
 /// copies what it writes (Btrfs) needs new room for each page, and a quota may refuse that.
 bool log_is_as_long_as_it_was();
 /// Gives back what was allocated ahead at the file's end. The log stays open.
 void trim_log_file();
-/// The log has ended, and another one may be opened.
+/// Call it when the log has ended, so that another one may be opened.
 void leave_log_file();
 /// In a forked child: forget the parent's file without touching it.
 void abandon_log_file();

@@ -19,8 +19,8 @@ constinit bool g_elsewhere = false;
 
 enum class Owner { kNobody, kOurselves, kLiveProcess };
 
-/// An image of this process that went on with another program by exec: a wrapper most often
-/// (taskset, env, a shell's `exec`), after which the program comes that is meant.
+/// A program that calls exec so soon is most often a wrapper (taskset, env, a shell's `exec`), and
+/// the program that is meant comes after it.
 constexpr uint64_t kShortImageNs = 1'000'000'000;
 
 struct Descriptor {
@@ -39,16 +39,16 @@ bool read_counter(int fd, size_t offset, Value& value) {
          static_cast<long>(sizeof value);
 }
 
-/// Begins with the folder of `path`, and a slash.
+/// The folder of `path`, with its slash.
 Path folder_of(std::string_view path) {
   Path folder;
   folder.add(head(path, path.rfind('/') + 1));
   return folder;
 }
 
-/// Whether a file beside `path` is this user's. On some file systems a new file gets another owner
-/// than the one that we run as (NFS makes root's files belong to `nobody`): so one is made there,
-/// and its owner is compared.
+/// Whether `file`, which is beside `path`, is this user's. On some file systems a new file has
+/// another owner than our user (NFS gives root's files to `nobody`): so a new file is made there,
+/// and the owners are compared.
 bool is_ours(const struct stat& file, std::string_view path) {
   if (file.st_uid == sys::geteuid()) return true;
   uint64_t name = 0;
@@ -83,8 +83,8 @@ bool used_device(int fd) {
   return read_counter(fd, offsetof(gpupeak_counters_page, device_events), events) && events != 0;
 }
 
-/// Makes room for the program that was meant where the image before has used no device: drops what
-/// that recorded in less than a second, and puts aside what took longer. False: it keeps the name.
+/// Frees the name for this program if the program before exec used no device: deletes that one's
+/// log if it recorded for less than a second, else puts it aside. False: that log keeps the name.
 bool yield_name(const char* path, int fd, const gpupeak_file_header& theirs,
                 const gpupeak_file_header& ours) {
   if (used_device(fd)) return false;
@@ -102,8 +102,8 @@ bool yield_name(const char* path, int fd, const gpupeak_file_header& theirs,
   return !sys::failed(sys::unlink(path));
 }
 
-/// Whose log it is: this very process's from before it called exec, another one's that still runs
-/// (two programs were given the same name), or one that may be replaced.
+/// Whose log it is: this process's, from before it called exec; that of another process that still
+/// runs (two programs were given the same name); or nobody's, so that it may be replaced.
 Owner owner_of(int fd, const gpupeak_file_header& theirs, const gpupeak_file_header& ours) {
   constexpr uint8_t kNotKnown[sizeof theirs.boot_id] = {};
   const bool is_old = __builtin_memcmp(theirs.boot_id, kNotKnown, sizeof kNotKnown) == 0;
@@ -135,8 +135,9 @@ bool is_still_at(const char* path, const struct stat& file) {
 
 enum class Place { kFree, kOurs, kTaken, kLookAgain };
 
-/// What is at the path, which is free afterwards if it may be: -errno if not. Of several that
-/// replace the same old log at once one does it; the others, who hold its lock after, look again.
+/// Finds out what is at the path, and frees the path if it may. -errno if that is not possible. If
+/// several processes replace the same old log at once, one does it. The others get the lock after
+/// it and look again.
 long make_free(const char* path, const gpupeak_file_header& ours, Place& place) {
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
   place = Place::kTaken;
@@ -151,7 +152,7 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
   if (const long result = sys::fstat(file.fd, &status); sys::failed(result)) return result;
   if (S_ISDIR(status.st_mode)) return -EISDIR;
   if (!S_ISREG(status.st_mode)) return -ENODEV;
-  if (!is_ours(status, path)) {  // put there since
+  if (!is_ours(status, path)) {  // somebody has put it there since
     place = Place::kTaken;
     return 0;
   }
@@ -184,7 +185,7 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
 
 constexpr int kPrivate = 0600;
 
-/// And opens the file to whom it is meant for.
+/// Writes the header and an empty counters page, then gives the file the mode that is wanted.
 long write_head(int fd, const gpupeak_file_header& header) {
   static uint8_t page[GPUPEAK_LOG_PAGE];  // hooks may run on small stacks; one caller at a time
   __builtin_memset(page, 0, sizeof page);
@@ -212,7 +213,7 @@ long create_unseen(const char* path, const gpupeak_file_header& header) {
   self.add("/proc/self/fd/").add(static_cast<uint64_t>(file.fd));
   result = sys::link(self.c_str(), path, AT_SYMLINK_FOLLOW);
   if (sys::failed(result)) return result;
-  // Opened by its name: as that it shall stand in /proc/PID/maps.
+  // Opened by its name, so that /proc/PID/maps has this name.
   struct stat ours, named;
   const long opened = sys::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
   if (sys::failed(opened)) return opened;

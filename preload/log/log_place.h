@@ -1,5 +1,5 @@
-// Where a log may lie: the name that it gets, and what stands there already. Nothing but an empty
-// file or a log whose process has ended is ever replaced. HOOK-SAFE.
+// Finds the name that a log gets, by what is there already. Nothing but an empty file or a log
+// whose process has ended is ever replaced. HOOK-SAFE.
 #pragma once
 
 #include <string_view>
@@ -9,20 +9,20 @@
 
 namespace gpupeak::preload {
 
-/// A new file with `header` and an empty counters page, which only this user may read unless
-/// GPUPEAK_LOG_MODE says otherwise, under `wanted` or a name beside it if another running program's
-/// log or another user's file is there: a.gplog, a.exec2.gplog for the program that the same
-/// process went on with, a.<pid>.gplog for another process. Returns a descriptor, open for reading
-/// and writing, or -errno: -EEXIST for a file that is no log, -ENODEV for what is no file,
-/// -ELOOP for a symbolic link. `path` is the name that it got.
+/// Creates a file with `header` and an empty counters page. Only this user may read it, unless
+/// GPUPEAK_LOG_MODE says otherwise. Its name is `wanted`, or one beside it if another running
+/// program's log or another user's file is there: a.gplog, a.exec2.gplog for the program that the
+/// same process went on with, a.<pid>.gplog for another process. `path`: the name that it got.
+/// Returns a descriptor, open for reading and writing, or -errno: -EEXIST for a file that is no
+/// log, -ENODEV for what is no file, -ELOOP for a symbolic link.
 long create_log(std::string_view wanted, const gpupeak_file_header& header, Path& path);
 
-/// Makes the folder of a file, unless it is there: 0, or -errno. What is there must be a folder of
-/// this user's, no link, that not everybody may write into: -EPERM.
+/// Makes the folder of a file if it is missing. Returns 0, or -errno. If there is one, it must be
+/// this user's folder, no link, and not writable for everybody; else -EPERM.
 long make_own_folder(std::string_view path);
 
-/// Whether the wanted name was left alone since a log lies there whose process, of another
-/// container or machine, may still run.
+/// Whether the wanted name was left alone because the log there is of another container or machine,
+/// and its process may still run.
 bool log_of_elsewhere_is_in_the_way();
 
 /// Notes in the header on which machine, since which boot and in which PID namespace we run.

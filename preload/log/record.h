@@ -1,8 +1,8 @@
 // Builds one extended record (log_format.h) on the stack, for rare events and definitions: it is
 // filled with fields and handed to emit() or define(). HOOK-SAFE.
 //
-// Varints are written by our own functions: protozero is made for std::string, which is not to be
-// had here, and most values of a log take a store or two without a branch (put_hot_varint()).
+// Varints are written by our own functions: protozero needs std::string, which we do not have here,
+// and most values of a log take a store or two without a branch (put_hot_varint()).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ inline uint8_t* put_varint(uint8_t* at, uint64_t value) {
   *at++ = static_cast<uint8_t>(value);
   return at;
 }
-/// For each place of a value's highest bit: the marks "goes on" of its bytes, and how many bytes
-/// there are.
+/// For each place of a value's highest bit: the marks "goes on" of its bytes, and the number of
+/// bytes.
 template <typename Word, size_t kBits>
 struct VarintTable {
   static constexpr size_t kMostBits = kBits;
@@ -37,13 +37,13 @@ struct VarintTable {
 inline constexpr VarintTable<uint32_t, 28> kHotVarints;
 inline constexpr VarintTable<uint64_t, 56> kWideVarints;
 
-/// Of a value that is not 0.
+/// `value` is not 0.
 inline uint32_t highest_bit_of(uint64_t value) {
   return 63 ^ static_cast<uint32_t>(__builtin_clzll(value));
 }
 
-/// The same for hot records: without a branch on the length, which is as good as random there, for
-/// all that is likely. Stores 4 bytes, zeros behind the value.
+/// put_varint() for hot records. There a length is as good as random, so likely values are written
+/// without a branch on it. Stores 4 bytes, zeros behind the value.
 inline __attribute__((always_inline)) uint8_t* put_hot_varint(uint8_t* at, uint64_t value) {
   const uint32_t highest_bit = highest_bit_of(value | 1);
   if (__builtin_expect(highest_bit >= kHotVarints.kMostBits, 0)) return put_varint(at, value);
@@ -54,8 +54,8 @@ inline __attribute__((always_inline)) uint8_t* put_hot_varint(uint8_t* at, uint6
   memcpy(at, &spread, sizeof spread);
   return at + kHotVarints.bytes[highest_bit];
 }
-/// The same for up to 56 bits, as addresses and totals of bytes have. Stores 1 or 8 bytes, zeros
-/// behind the value.
+/// The same for up to 56 bits, for addresses and totals of bytes. Stores 1 or 8 bytes, zeros behind
+/// the value.
 inline __attribute__((always_inline)) uint8_t* put_wide_varint(uint8_t* at, uint64_t value) {
   if (value < 0x80) {
     *at = static_cast<uint8_t>(value);

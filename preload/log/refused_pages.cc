@@ -20,11 +20,11 @@ struct Refused {
   uint8_t* memory = nullptr;
   uint64_t offset = 0;  ///< of the page in the file
 };
-/// What they may take of the program's memory: 4 MiB, in pages of 4 KiB.
+/// They take at most 4 MiB of the program's memory, in pages of 4 KiB.
 constexpr size_t kMost = 1024;
 constexpr uint64_t kNowhere = UINT64_MAX;
 
-constinit FutexLock g_lock;  // taken behind all others
+constinit FutexLock g_lock;  // taken after all other locks
 constinit Refused g_refused[kMost];
 constinit std::atomic<size_t> g_count{0};
 
@@ -46,7 +46,8 @@ uint64_t hex_at(const char*& at) {
   }
 }
 
-/// Of a line of /proc/self/maps, "begin-end rights offset …". kNowhere: another page's.
+/// The page's offset, from a line of /proc/self/maps: "begin-end rights offset …". kNowhere: the
+/// line is about other pages.
 uint64_t offset_in(const char* line, uint64_t page) {
   const uint64_t begin = hex_at(line);
   const uint64_t end = hex_at(++line);
@@ -56,7 +57,7 @@ uint64_t offset_in(const char* line, uint64_t page) {
   return hex_at(line) + (page - begin);
 }
 
-/// Where in its file a mapped page lies. Holds the lock.
+/// Where in its file a mapped page lies. The caller holds the lock.
 uint64_t file_offset_of(uint64_t page) {
   static char text[16 << 10];
   const long fd = sys::open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
@@ -100,7 +101,7 @@ bool keep_refused_page(void* address) {
       reinterpret_cast<uint8_t*>(reinterpret_cast<uintptr_t>(address) / bytes * bytes);
   const LockGuard guard(g_lock);
   if (is_kept(page)) return true;  // by another thread, just now
-  // Of a file that was cut it fails, and so before Linux 5.14.
+  // This fails if the file was cut, and before Linux 5.14.
   if (g_count == kMost || sys::failed(sys::madvise(page, bytes, MADV_POPULATE_READ))) return false;
   const uint64_t offset = file_offset_of(reinterpret_cast<uintptr_t>(page));
   uint8_t* const copy = offset != kNowhere ? copy_of(page) : nullptr;
