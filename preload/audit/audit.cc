@@ -1,8 +1,11 @@
-// libgpupeak_audit.so, the companion for clients that a preloaded library does not reach: those
-// that open their libraries with RTLD_DEEPBIND or in a namespace of their own (dlmopen). Set in
-// LD_AUDIT, the loader asks it at each binding of a symbol; where the driver's own function would
-// be bound, it gives libgpupeak.so's hook. It lives in a namespace of its own with its own libc,
-// and does nothing else.
+// libgpupeak_audit.so, for clients of the driver that a preloaded library does not reach: those
+// that open their libraries with RTLD_DEEPBIND, or in a namespace of their own (dlmopen). If
+// LD_AUDIT names it, the loader asks it at each binding of a symbol. If a client would be bound to
+// a function of the driver, it returns libgpupeak.so's hook:
+//
+//   a plugin opened with RTLD_DEEPBIND binds libcuda.so.1's cuMemAlloc_v2  →  our cuMemAlloc_v2
+//
+// It is in a namespace of its own, with its own libc, and does nothing else.
 #include <link.h>
 
 #include <cstring>
@@ -27,7 +30,7 @@ bool is_driver(const link_map* map) {
   return strncmp(file_name(map), "libcuda.so", 10) == 0;
 }
 
-/// A function of libgpupeak.so, which is loaded and not yet relocated when this is first asked.
+/// A function of libgpupeak.so, which is loaded but not yet relocated when this is called first.
 void* find(const link_map* map, const char* name) {
   const ElfW(Sym)* symbols = nullptr;
   const char* strings = nullptr;
@@ -66,7 +69,7 @@ AUDIT_EXPORT uintptr_t la_symbind64(Elf64_Sym* symbol, unsigned index, uintptr_t
 
 namespace {
 
-/// What the loader calls us back with for each object.
+/// What an object's cookie points to; the loader passes the cookie back to us.
 struct Object {
   const link_map* map;
   bool apart;  ///< in a namespace of its own
@@ -89,7 +92,7 @@ unsigned la_objopen(link_map* map, Lmid_t space, uintptr_t* cookie) {
   }
   size_t slot = 0;
   while (slot < g_count && g_objects[slot].map != nullptr) ++slot;
-  if (slot == kMostObjects) {  // no room to tell it apart: its symbols stay as they are
+  if (slot == kMostObjects) {  // no room to note it: its symbols stay as they are
     *cookie = 0;
     return 0;
   }
@@ -112,7 +115,7 @@ uintptr_t la_symbind64(Elf64_Sym* symbol, unsigned, uintptr_t* user, uintptr_t* 
   const auto* const from = reinterpret_cast<const Object*>(*user);
   const auto* const to = reinterpret_cast<const Object*>(*definer);
   const bool known = from != nullptr && to != nullptr && from->map != nullptr && to->map != nullptr;
-  // The driver's own look-ups stay, and so do libgpupeak's.
+  // Bindings of the driver itself and of libgpupeak stay as they are.
   if (g_choose == nullptr || !known || !is_driver(to->map) || is_driver(from->map) ||
       strncmp(file_name(from->map), "libgpupeak", 10) == 0) {
     return symbol->st_value;
