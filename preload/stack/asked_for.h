@@ -1,6 +1,6 @@
-// How much each native stack of a thread has asked for in small pieces: which of them are worth
-// their Python lines. Those of an import are many and ask for little each; what makes a peak asks
-// in the same place again and again. HOOK-SAFE; of one thread.
+// How many bytes each native stack of a thread has asked for in small blocks: this tells which
+// stacks are worth their Python lines. An import has many stacks that ask for little each; what
+// makes a peak asks in the same place again and again. HOOK-SAFE; of one thread.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace gpupeak::preload {
 
 class AskedFor {
  public:
-  /// Adds `bytes` to what the stack `node` has asked for. Whether that is `enough` by now. Of two
-  /// stacks in one place that which asks for more stays; the other is taken for new each time.
+  /// Adds `bytes` to what the stack `node` has asked for. True if that is `enough` by now. If two
+  /// stacks share a place, the one that asks for more stays; the other counts as new each time.
   bool comes_to(uint32_t node, uint64_t bytes, uint64_t enough) {
     Place& place = places_[(node * 0x9e3779b1u) >> (32 - kPlacesLog)];
     if (place.node != node) {

@@ -10,13 +10,14 @@ struct Walk {
   uint32_t count = 0;
   uint32_t kept = 0;
   bool complete = false;
-  const uintptr_t* end = nullptr;  ///< the return address of 0 that ended it; nullptr: a rule did
+  /// Where the return address 0 is that ended the walk; nullptr: a rule ended it.
+  const uintptr_t* end = nullptr;
 };
 
 /// The part of StackCache::unwound that is the program's.
 struct Unwound {
   int first = 0, count = 0;
-  bool is_real = false;  ///< false: there is no unwinder yet, the caller stands for all
+  bool is_real = false;  ///< false: there is no unwinder yet, the caller alone stands for the stack
 };
 
 /// What capture() leaves in the cache.

@@ -6,8 +6,8 @@
 
 namespace gpupeak::preload {
 
-/// The two highest bits of an instruction are the instruction, the others its operand; or they are
-/// 0, and all of it is the instruction.
+/// An instruction's two highest bits are its operation and the others its operand; if the two are
+/// 0, the whole byte is the operation.
 constexpr uint8_t kCfaPrimary = 0xc0, kCfaOperand = 0x3f;
 enum : uint8_t {
   DW_CFA_advance_loc = 0x40,

@@ -1,5 +1,5 @@
-// Where an architecture keeps what leads from a frame to its caller, a file for each. They declare
-// the same things.
+// Where an architecture keeps what leads from a frame to its caller. Each architecture has a file,
+// and all of them declare the same things.
 #pragma once
 
 #if defined(__x86_64__)

@@ -1,6 +1,6 @@
-// aarch64's stack frames: see frame_layout.h. A call leaves the return address in x30. Who calls
-// another function stores it, mostly beside x29, and may sign it first: where pointer
-// authentication is on, the upper bits of the stored word are a signature.
+// aarch64's stack frames: see frame_layout.h. A call leaves the return address in x30. A function
+// that calls another one stores x30, mostly beside x29, and may sign it first: with pointer
+// authentication, the upper bits of the stored word are a signature.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,19 @@ struct ReturnPlace {
 /// DWARF's numbers of x29, sp and x30.
 constexpr uint32_t kFpColumn = 29, kSpColumn = 31, kReturnColumn = 30;
 constexpr bool kCallStoresReturn = false;
-/// x29 leads to the caller's x29 and the return address, but not to where the frame ends: so of
-/// code without a table the caller's stack pointer cannot be known.
+/// x29 leads to the caller's x29 and the return address, but not to the frame's end. So for code
+/// without a table the caller's stack pointer cannot be known.
 constexpr bool kFramePointerEndsFrame = false;
 constexpr bool kSignsReturns = true;
 
-/// Without the signature. The instruction is one that older processors pass over.
+/// Removes the signature. Older processors pass over this instruction.
 inline uintptr_t code_address(uintptr_t word) {
   register uintptr_t x30 asm("x30") = word;
   asm("hint #7" : "+r"(x30));  // xpaclri
   return x30;
 }
 
-// How a rule is kept in few bits: by where the return address lies, and whether x29 lies right
-// below it.
+// A rule in few bits: where the return address lies, and whether x29 lies right below it.
 constexpr unsigned kCodeAddressBits = 48, kCodeAlignmentBits = 2, kFrameFormBits = 1;
 inline bool fold(int32_t fp_offset, ReturnPlace returns, int32_t& offset, uint64_t& form) {
   offset = returns.offset;
@@ -43,8 +42,9 @@ inline ReturnPlace unfold(int32_t offset, uint64_t form, int32_t& fp_offset) {
 
 }  // namespace gpupeak::preload
 
-/// In a function itself only: the registers that its caller will have when it returns. x29 points
-/// to the caller's, which lies somewhere within the function's frame.
+/// The registers that a function's caller will have when the function returns; to be used in the
+/// function itself. x29 points to the caller's x29, which lies somewhere within the function's
+/// frame.
 #define GPUPEAK_CALLER_FRAME                                       \
   ::gpupeak::preload::CallerFrame {                                \
     reinterpret_cast<uintptr_t>(__builtin_return_address(0)),      \

@@ -15,8 +15,8 @@ struct ReturnPlace {
 constexpr uint32_t kFpColumn = 6, kSpColumn = 7, kReturnColumn = 16;
 /// The return address lies on the stack whenever code runs.
 constexpr bool kCallStoresReturn = true;
-/// Of code without a table it may be guessed that it keeps a frame pointer, since what a frame
-/// pointer leads to ends the frame.
+/// For code without a table a frame pointer may be guessed, since what a frame pointer leads to
+/// ends the frame.
 constexpr bool kFramePointerEndsFrame = true;
 /// Whether a word that holds a return address may hold more than that.
 constexpr bool kSignsReturns = false;
@@ -25,9 +25,9 @@ inline uintptr_t code_address(uintptr_t word) {
   return word;
 }
 
-// How a rule is kept in few bits.
+// A rule in few bits.
 constexpr unsigned kCodeAddressBits = 47, kCodeAlignmentBits = 0, kFrameFormBits = 0;
-/// Both offsets as one, and a form of kFrameFormBits; false if it cannot be said like that.
+/// Puts both offsets into one, and a form of kFrameFormBits; false if they do not fit.
 inline bool fold(int32_t fp_offset, ReturnPlace, int32_t& offset, uint64_t& form) {
   offset = fp_offset;
   form = 0;
@@ -40,5 +40,6 @@ inline ReturnPlace unfold(int32_t offset, uint64_t, int32_t& fp_offset) {
 
 }  // namespace gpupeak::preload
 
-/// In a function itself only: the registers that its caller will have when it returns.
+/// The registers that a function's caller will have when the function returns; to be used in the
+/// function itself.
 #define GPUPEAK_CALLER_FRAME ::gpupeak::preload::CallerFrame::of(__builtin_frame_address(0))

@@ -1,6 +1,6 @@
-// A reader of our own, not libdw: it runs inside malloc, so it may neither allocate nor take a
-// lock, and the library needs libc alone. It knows what compilers write for nearly all code; all
-// else goes to libunwind.
+// A reader of our own, not libdw: it runs inside malloc, so it must neither allocate nor take a
+// lock, and the library needs libc alone. It knows what compilers write for nearly all code.
+// Everything else goes to libunwind.
 //
 // Source of the formats: the DWARF 4 standard, section 6.4, and the Linux Standard Base's
 // description of .eh_frame and .eh_frame_hdr.
@@ -18,7 +18,7 @@ constexpr uint8_t kPcRelativeInt32 = DW_EH_PE_pcrel | DW_EH_PE_sdata4,
                   kTableInt32 = DW_EH_PE_datarel | DW_EH_PE_sdata4, kUint32 = DW_EH_PE_udata4,
                   kAbsolute = DW_EH_PE_absptr, kPcRelativeInt64 = DW_EH_PE_pcrel | DW_EH_PE_sdata8;
 
-/// Reads a table's bytes in order; `ok` turns false at the first thing out of bounds.
+/// Reads a table's bytes in order; `ok` turns false at the first read out of bounds.
 struct Cursor {
   const uint8_t* at;
   const uint8_t* end;
@@ -114,7 +114,7 @@ struct Row {
   }
 };
 
-/// What holds before any instruction.
+/// The row before any instruction.
 constexpr Row kFirstRow{.cfa_offset = 0,
                         .fp_offset = 0,
                         .return_offset = kCallStoresReturn ? ReturnPlace{}.offset : 0,
@@ -203,14 +203,14 @@ void read_cfa_expression(Cursor& cursor, Row& row) {
   if (is_word && expression.at == expression.end) row.cfa = Row::kWordAtFp;
 }
 
-/// Whether the expression is the frame pointer's own word.
+/// Whether the expression is the place that the frame pointer points to.
 bool reads_fp_place(Cursor& cursor) {
   Cursor expression = expression_at(cursor);
   return expression.fixed<uint8_t>() == kFpPlus && expression.sleb() == 0 && expression.ok &&
          expression.at == expression.end;
 }
 
-/// Runs unwind instructions up to the row of `pc`. False for what a FrameRule cannot say.
+/// Runs unwind instructions up to the row of `pc`. False if a FrameRule cannot express it.
 bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t pc,
          const Row& initial, Row& row) {
   Row saved[8];
@@ -337,8 +337,8 @@ bool is_usual(const uint8_t* header) {
          header[3] == kTableInt32;
 }
 
-/// The frame description entry that covers `pc`, or the last before it, by the sorted table of
-/// .eh_frame_hdr; nullptr: all lie behind it.
+/// The frame description entry that covers `pc`, or the last one before `pc`, by the sorted table
+/// of .eh_frame_hdr; nullptr: all entries lie behind it.
 const uint8_t* find_entry(const uint8_t* header, uintptr_t pc) {
   uint32_t count;
   memcpy(&count, header + 8, sizeof count);

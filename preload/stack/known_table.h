@@ -1,20 +1,20 @@
-// What a thread has found out before, by hash: open addressing in place, in memory that begins as
-// zeros. Nothing is pushed out by a neighbour: where three quarters are used all is forgotten, and
-// what is still needed is soon found anew. HOOK-SAFE; of one thread.
+// A hash table of what a thread has found before: open addressing in place, in memory that begins
+// as zeros. No entry pushes another one out: when three quarters are used, all is forgotten, and
+// what is still needed is soon found again. HOOK-SAFE; of one thread.
 #pragma once
 
 #include <cstdint>
 
 namespace gpupeak::preload {
 
-/// `Entry` has is_used(), which is false of zeros. Fill an entry so that what is_used() looks at is
-/// written last: if a signal handler interrupts and leaves by a jump, no entry is half another one.
+/// `Entry` has is_used(), which is false for zeros. When you fill an entry, write last what
+/// is_used() looks at: then a signal handler that leaves by a jump leaves no half entry.
 template <typename Entry, uint32_t kEntries>
 class KnownTable {
   static_assert((kEntries & (kEntries - 1)) == 0);
 
  public:
-  /// nullptr: none.
+  /// The entry for which `is_it` is true; nullptr: there is none.
   template <typename IsIt>
   __attribute__((always_inline)) Entry* find(uint64_t key, IsIt is_it) {
     for (uint32_t i = home(key);; ++i) {
@@ -24,7 +24,7 @@ class KnownTable {
     }
   }
 
-  /// Room for one that is not known yet.
+  /// Room for an entry that is not in the table yet.
   Entry& add(uint64_t key) {
     if (++used_ > kEntries / 4 * 3) {
       forget();

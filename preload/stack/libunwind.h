@@ -1,4 +1,4 @@
-// How libunwind is asked, a file for each architecture.
+// How libunwind is called. Each architecture has a file.
 #pragma once
 
 #if defined(__x86_64__)

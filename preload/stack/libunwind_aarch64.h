@@ -13,8 +13,8 @@ namespace gpupeak::preload {
 constexpr int kUnwindCursorWords = 250;  // unw_cursor_t of libunwind.so.8
 constexpr int kUnwindIp = 30;            // UNW_REG_IP
 
-/// The registers of the function that this is written in: of those that a callee may change the
-/// values do not matter.
+/// Reads the registers of the function that calls this. Those that a callee may change do not
+/// matter.
 inline __attribute__((always_inline)) void read_registers(ucontext_t* context) {
   auto* registers = reinterpret_cast<uint64_t*>(context->uc_mcontext.regs);
   asm volatile(
@@ -34,7 +34,7 @@ inline __attribute__((always_inline)) void read_registers(ucontext_t* context) {
 }
 #define GPUPEAK_UNWIND_CONTEXT(context) read_registers(context)
 constexpr bool kUnwindHasContext = false;
-/// Its fast way, unw_backtrace, ends early (1.6.2: where a frame has no frame pointer).
+/// unw_backtrace, the fast way, ends early (1.6.2: where a frame has no frame pointer).
 constexpr bool kUnwindFastIsWhole = false;
 
 }  // namespace gpupeak::preload

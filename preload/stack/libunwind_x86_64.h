@@ -9,10 +9,10 @@ namespace gpupeak::preload {
 constexpr int kUnwindCursorWords = 127;  // unw_cursor_t of libunwind.so.8
 constexpr int kUnwindIp = 16;            // UNW_REG_IP
 
-/// The registers of the function that this is written in. An own function of libunwind's has them.
+/// Reads the registers of the function that uses this, by a function of libunwind.
 #define GPUPEAK_UNWIND_CONTEXT(context) g_libunwind.get_context(context)
 constexpr bool kUnwindHasContext = true;
-/// Its fast way, unw_backtrace, finds what single steps find.
+/// unw_backtrace, the fast way, finds what single steps find.
 constexpr bool kUnwindFastIsWhole = true;
 
 }  // namespace gpupeak::preload

@@ -55,12 +55,12 @@ struct Module {
 struct ModuleMap {
   FutexLock lock;  ///< taken inside the loader's lock, never around a call into the loader
   Module* modules = nullptr;
-  uint32_t count = 0;  ///< also the ids given out
+  uint32_t count = 0;  ///< also the number of ids given out
   static constexpr size_t kFound = 64;
-  uint32_t found[kFound] = {};  ///< where find_module() looks first, by pieces of addresses
+  uint32_t found[kFound] = {};  ///< where find_module() looks first: modules, by piece of addresses
   uint64_t scans = 0;           ///< begun so far; threads may scan at the same time
   unsigned long long loads = 0, unloads = 0;
-  uint32_t objects = 0;  ///< that the loader showed then, in the order in which they were loaded
+  uint32_t objects = 0;  ///< how many the loader showed then; it shows new ones last
   const char* own_path = "";
 };
 constinit ModuleMap g_map;
@@ -144,7 +144,7 @@ const char* path_of(const dl_phdr_info& object, bool is_program) {
 }
 
 /// The loaded module that holds `ip`, or nullptr. Modules never move or vanish, and one is whole
-/// before it is counted; without the lock, one may be unloaded meanwhile, as after any answer.
+/// before it is counted. Takes no lock: the module may be unloaded meanwhile, as after any answer.
 const Module* find_module(uintptr_t ip) {
   const auto holds = [ip](const Module& module) {
     return std::atomic_ref<bool>(const_cast<bool&>(module.loaded))
@@ -164,7 +164,7 @@ const Module* find_module(uintptr_t ip) {
   return nullptr;
 }
 
-/// Where the dynamic loader lies: a function that all its versions have says so.
+/// Finds where the dynamic loader lies, by a function that all its versions have.
 void find_loader() {
   MallocEntry& entry = gpupeak_malloc_entry;
   if (entry.loader_bytes != 0) return;
@@ -175,7 +175,7 @@ void find_loader() {
   }
 }
 
-/// What is gone is logged, and what is known of its code forgotten. Holds the lock.
+/// Logs that the module is gone, and forgets what is known of its code. The caller holds the lock.
 void drop(uint32_t index) {
   Module& module = g_map.modules[index];
   std::atomic_ref<bool>(module.loaded).store(false, std::memory_order_relaxed);
@@ -203,7 +203,7 @@ void meet(const dl_phdr_info& object, bool is_program) {
       return;
     }
     const bool apart = known.end <= module.begin || module.end <= known.begin;
-    if (known.loaded && !apart) drop(i);  // another one lies there: it is gone
+    if (known.loaded && !apart) drop(i);  // another one lies there, so this one is gone
   }
   if (g_map.count == kMaxModules) return;
   module.path = copy_text(path);
@@ -223,7 +223,7 @@ void meet(const dl_phdr_info& object, bool is_program) {
   }
 }
 
-/// Logs modules that the whole of scan `number` did not meet as unloaded.
+/// Logs as unloaded the modules that scan `number` did not meet; the scan was complete.
 void sweep(uint64_t number) {
   for (uint32_t i = 0; i < g_map.count; ++i) {
     LockGuard guard(g_map.lock);
@@ -249,8 +249,8 @@ LoaderState loader_state() {
   return state;
 }
 
-/// Meets what the loader has and we do not know; the scan's number if something may be gone, else
-/// 0.
+/// Meets modules that the loader has and we do not know. Returns the scan's number if a module may
+/// be gone, else 0.
 uint64_t scan() {
   if (g_map.modules == nullptr) {
     void* at = reserve_pages(kMaxModules * sizeof(Module));
@@ -274,7 +274,7 @@ uint64_t scan() {
   uint32_t objects = 0;
   bool none_gone = true;
   for_each_described_object([&](const dl_phdr_info& object, size_t bytes) {
-    // As long as none has gone new ones come behind those that we know.
+    // As long as no module has gone, new ones come behind those that we know.
     none_gone = none_gone && tells_unloads(bytes) && object.dlpi_subs == unloads;
     if (!none_gone || objects >= known) meet(object, objects == 0);
     ++objects;
@@ -289,8 +289,8 @@ uint64_t scan() {
   return number;
 }
 
-/// Enters the libraries that have come, and removes those that have gone, always both: each change
-/// is seen once.
+/// Enters libraries that have come and removes those that have gone. Always does both, since each
+/// change is seen only once.
 void rescan() {
   if (const uint64_t number = scan()) sweep(number);
 }

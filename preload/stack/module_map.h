@@ -18,30 +18,31 @@ struct UnwindTable {
 };
 /// The unwind table of the module that holds `ip`.
 UnwindTable unwind_table_of(uintptr_t ip);
-/// Whether libraries have gone since we last looked.
+/// Whether libraries were unloaded since we last looked.
 bool modules_were_unloaded();
-/// If so: logs what is gone, and forgets what is known of its code.
+/// If so, logs what is gone and forgets what is known of its code.
 void drop_unloaded_modules();
 
-/// The loader frees what it knew of a library right after it has unmapped it, before any other can
-/// take the place. That free is a hook of ours (hooks/malloc_entry_*.S), and the moment at which we
-/// notice: libraries go without dlclose's hook too (libc's own calls for gconv, those of a library
-/// that was opened with RTLD_DEEPBIND). Whether `ip` lies in the loader. Callable anywhere.
+/// Whether `ip` lies in the loader. Callable anywhere. Right after the loader has unmapped a
+/// library, before another one can take its place, it frees what it knew of the library. This free
+/// comes to our hook (hooks/malloc_entry_*.S), and by it we notice the unload. dlclose's hook does
+/// not see all: not libc's own calls for gconv, nor those of a library that was opened with
+/// RTLD_DEEPBIND.
 inline bool is_loader_code(uintptr_t ip) {
   return ip - gpupeak_malloc_entry.loader_begin < gpupeak_malloc_entry.loader_bytes;
 }
-/// Whether such frees reach us, which they do not where the program has a malloc of its own. While
-/// false, each stack that is walked asks the loader whether something is gone.
+/// Whether such frees reach us; they do not if the program has a malloc of its own. While false,
+/// each stack that is walked asks the loader whether something is gone.
 extern GPUPEAK_OWN std::atomic<bool> g_hears_loader;
-/// Where the known module that holds `address` ends; 0: none does. Callable anywhere.
+/// Where the known module that holds `address` ends; 0: no known module does. Callable anywhere.
 uintptr_t module_end_at(uintptr_t address);
-/// Our own code. Callable anywhere.
+/// Whether `ip` is our own code. Callable anywhere.
 bool is_own_code(uintptr_t ip);
 /// The path under which the loader knows this library.
 const char* own_path();
 
-/// Defines all modules in a new log, of a process that knew them before it had that log: a forked
-/// child (`forked`: no thread of it holds the lock), or a process that was only counted so far.
+/// Defines all modules in a new log, if the process knew them before it had that log: in a forked
+/// child (`forked`: no thread of it holds the lock), or in a process that was only counted so far.
 void redefine_modules(bool forked);
 
 }  // namespace gpupeak::preload

@@ -19,7 +19,7 @@ constexpr uintptr_t kCodeMask = ~uintptr_t{7};  // since 3.14 references are tag
 
 }  // namespace
 
-/// Each pointer is followed only where it is what it was.
+/// Each pointer is followed only if it is what it was.
 inline bool PythonStack::code_stands(const PythonRuntime& python, const PythonLink& link) {
   const PythonLayout& layout = python.layout();
   const uintptr_t at = link.at, code = link.code;
@@ -87,7 +87,7 @@ bool PythonStack::stands(const PythonChain& chain) {
 }
 
 uint32_t PythonStack::describe(PythonChain& chain, size_t room) {
-  // Frame objects lie elsewhere each time.
+  // Frame objects lie at other places each time.
   if (!was_in_place_ || known_python_->layout().frames < PythonFrames::kEntryFlag) return 0;
   in_place_ = true;
   const uint32_t links = list_links(chain, room);
@@ -95,7 +95,7 @@ uint32_t PythonStack::describe(PythonChain& chain, size_t room) {
   return links;
 }
 
-/// `last`: the frame as it was numbered; `now`: as it lies there.
+/// `last`: the frame as it was numbered; `now`: its bytes in memory.
 bool PythonStack::describe_code(const LastFrame& last, const uint8_t* now, PythonLink& link) {
   const PythonLayout& layout = known_python_->layout();
   const auto place = reinterpret_cast<uintptr_t>(now);

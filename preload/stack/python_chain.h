@@ -1,6 +1,6 @@
-// Chains of Python frames that a thread knows as they lie in memory, each with the native stack
-// that it stood in. Where all words of a chain are what they were, it is the same stack: nothing is
-// read, numbered or looked up. HOOK-SAFE, inside a HookScope; of one thread.
+// Chains of Python frames that a thread remembers by their places in memory, each with its native
+// stack. If all words of a chain are what they were, it is the same stack: then nothing is read,
+// numbered or looked up. HOOK-SAFE, inside a HookScope; of one thread.
 #pragma once
 
 #include <cstddef>
@@ -11,36 +11,37 @@
 
 namespace gpupeak::preload {
 
-/// A frame that runs code, and what the frame's number rests on; or one that marks where a call of
-/// the evaluation begins, since 3.12; or, behind the last frame of such a call, the CFrame of those
-/// further out: 3.11.
+/// One of these:
+/// - a frame that runs code, and the evidence for its number;
+/// - since 3.12, a frame that marks where a call of the evaluation function begins;
+/// - in 3.11, behind the last frame of such a call: the CFrame of the frames further out.
 struct PythonLink {
   uintptr_t at;    ///< 0: behind the outermost
   uintptr_t code;  ///< 0: it runs none
-  /// Of a code object that has a version, where its file's name lies; of others a
-  /// PythonSites::Known.
+  /// If the code object has a version: where its file's name lies. Else a PythonSites::Known.
   uint64_t evidence;
   uint32_t instruction;  ///< from the code object's address on
-  uint32_t version;      ///< 0: the code object has none; where there is no code the frame's owner
+  uint32_t version;      ///< 0: the code object has none; without code: the frame's owner
 };
 
-/// Innermost first, and one more link that has no frame.
+/// The links are innermost first; one more link, without a frame, ends them.
 struct PythonChain {
   const PythonRuntime* python;
-  uintptr_t state, cframe;  ///< the thread's, and what leads from there to the first frame, or 0
-  uint32_t native, node;    ///< of the native stack, and of that with the Python frames placed
+  uintptr_t state, cframe;  ///< of the thread; the CFrame leads to the first frame, or is 0
+  uint32_t native, node;    ///< of the native stack; of that stack with its Python frames
   static constexpr uint32_t kNext = 4;
-  uint32_t next[kNext];  ///< in PythonChains: those found after this one, the last one first
-  uint32_t alike;        ///< another one that is the same stack, at other places; 0: none
+  uint32_t next[kNext];  ///< offsets of chains that were found after this one, the last one first
+  uint32_t alike;        ///< offset of a chain of the same stack at other places; 0: none
   PythonLink links[1];
 };
 
-/// Programs repeat themselves: a stack is looked for among those that were found after the last one
-/// before. Where known stacks lie elsewhere nearly each time, nothing is looked for during the next
+/// Programs repeat themselves: a stack is looked for among those that came after the last one
+/// before. If known stacks are at other places nearly each time, none is looked for during the next
 /// kRest.
 class PythonChains {
  public:
-  /// The chain of this native stack that comes next, if `stands` says so of it; else nullptr.
+  /// The chain of this native stack that is expected next, if `stands` is true for it; else
+  /// nullptr.
   template <typename Stands>
   const PythonChain* expected(uint32_t native, Stands stands) {
     if (rest_ > 0) {
@@ -58,7 +59,7 @@ class PythonChains {
   }
 
   bool rests() const { return rest_ > 0; }
-  /// The same among `first` and those that are alike; true if it was there.
+  /// Looks among `first` and the chains that are alike; true if one of them stands.
   template <typename Stands>
   bool is_among(uint32_t first, Stands stands) {
     const bool has_any = first != 0;
@@ -74,14 +75,15 @@ class PythonChains {
     return false;
   }
 
-  /// Adds one, which `describe` fills; 0: it could not, or there is no room.
+  /// Adds a chain, which `describe` fills. Returns its offset; 0: `describe` could not, or there is
+  /// no room.
   template <typename Describe>
   uint32_t learn(uint32_t native, uint32_t node, uint32_t alike, Describe describe) {
     const uint32_t offset = used_;
     PythonChain* const chain = at(offset);
     const size_t room = sizeof bytes_ - offset * kUnit;
     if (room < sizeof(PythonChain)) return refuse();
-    used_ = static_cast<uint32_t>(sizeof bytes_ / kUnit);  // who interrupts takes none of it
+    used_ = static_cast<uint32_t>(sizeof bytes_ / kUnit);  // a signal handler takes none of it
     in_order();
     const size_t links = describe(*chain, (room - sizeof(PythonChain)) / sizeof(PythonLink));
     if (links == 0) {
@@ -116,7 +118,7 @@ class PythonChains {
   static constexpr int32_t kMostCredit = 256, kFirstCredit = 32, kCostOfMiss = 4;
   static constexpr uint32_t kFirst = (sizeof(PythonChain) + kUnit - 1) / kUnit;
 
-  /// At 0 lies one that is of no stack.
+  /// The chain at offset 0 is of no stack.
   PythonChain* at(uint32_t offset) {
     return reinterpret_cast<PythonChain*>(bytes_ + size_t{offset} * kUnit);
   }

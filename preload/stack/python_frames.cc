@@ -19,7 +19,7 @@ struct Frame {
 struct Frames {
   FutexLock lock;
   struct Known {
-    uint64_t check;  ///< another hash of the same
+    uint64_t check;  ///< another hash of the same frame
     uint32_t number;
   };
   FlatMap<Known> numbers;   ///< by hash

@@ -7,8 +7,9 @@
 
 namespace gpupeak::preload {
 
-/// The number of a frame, from 1 on, defined at its first sight; 0 if there is no more room. Told
-/// apart by what they say, never by where an object lies: addresses are used again.
+/// The number of a frame, from 1 on, defined at its first sight; 0 if there is no more room. Frames
+/// are told apart by function, file and line, never by an object's address: addresses are used
+/// again.
 uint32_t python_frame(std::string_view function, std::string_view file, uint32_t line);
 
 /// In a forked child: defines all frames again in the new log, under their old numbers.

@@ -41,7 +41,7 @@ constexpr PythonLayout k310{
     .ascii_bytes = 48,
     .compact_bytes = 72};
 
-// co_qualname from here on, in place of co_name.
+// From 3.11 on, `name` is co_qualname in place of co_name.
 constexpr PythonLayout k311{
     .frames = PythonFrames::kEntryFlag,
     .runtime_finalizing = 24,
@@ -60,7 +60,7 @@ constexpr PythonLayout k311{
     .ascii_bytes = 48,
     .compact_bytes = 72};
 
-// From 3.13 on versions of code begin anew with each interpreter.
+// From 3.13 on, each interpreter counts versions of code from the beginning: they are not used.
 constexpr PythonLayout k312{
     .frames = PythonFrames::kEntryFrame,
     .runtime_finalizing = 24,
@@ -79,7 +79,7 @@ constexpr PythonLayout k312{
     .ascii_bytes = 40,
     .compact_bytes = 56};
 
-/// Where _Py_DebugOffsets keeps what we use, as indices of 64-bit words.
+/// Where _Py_DebugOffsets has the offsets that we use, as indices of 64-bit words.
 struct Published {
   uint8_t runtime_size, runtime_finalizing, runtime_interpreters;
   uint8_t interpreter_size, interpreter_next, interpreter_threads;
@@ -181,7 +181,7 @@ const char* read_python_offsets(const uint8_t* published, uint32_t version, Pyth
     return "its published offsets are not where they should be";
   }
   if (word(2) != 0) return "it is free-threaded";
-  // Each within its structure, and what is the same in all versions as expected.
+  // Each offset must lie within its structure; those that all versions share must be as expected.
   const auto inside = [&](size_t index, size_t size, uint64_t bytes) {
     return word(index) <= 0xffff && word(index) + bytes <= word(size);
   };

@@ -9,19 +9,19 @@
 
 namespace gpupeak::preload {
 
-/// How the frames of one thread hang together.
+/// How the frames of one thread are linked.
 enum class PythonFrames : uint8_t {
   kObjects,          ///< 3.9: frame objects, one for each call of the evaluation function
   kObjectsByCFrame,  ///< 3.10: the same; each call has a CFrame on the C stack
   kEntryFlag,        ///< 3.11: calls run several frames; the outermost of each is marked
-  kEntryFrame,       ///< 3.12: on the C stack below them lies an entry frame
+  kEntryFrame,       ///< 3.12: each call has an entry frame below its frames, on the C stack
   kEntryFrameDirect  ///< 3.13, 3.14: the same, without CFrames
 };
 
 /// Offsets in bytes; what a version does not have is 0.
 struct PythonLayout {
   PythonFrames frames;
-  uint16_t runtime_finalizing;    ///< in _PyRuntime: who shuts the interpreter down
+  uint16_t runtime_finalizing;    ///< in _PyRuntime: the thread that shuts the interpreter down
   uint16_t runtime_interpreters;  ///< the list of interpreters …
   struct {
     uint16_t next;
@@ -38,7 +38,7 @@ struct PythonLayout {
   } cframe;
   struct {
     uint16_t code, previous;
-    uint16_t instruction;  ///< pointer to it; of frame objects, its index
+    uint16_t instruction;  ///< pointer to the instruction; in frame objects its index
     uint16_t owner;
     uint16_t is_entry;
   } frame;
@@ -46,13 +46,13 @@ struct PythonLayout {
     uint16_t filename, name, line_table, first_line;
     uint16_t instructions;     ///< inline, or the bytes object that holds them
     uint16_t first_traceable;  ///< where a frame begins to run code of its own
-    /// A number that no other code object of the process has; shortly before the file name.
+    /// A number that no other code object of the process has. It lies shortly before the file name.
     uint16_t version;
   } code;
-  uint16_t ascii_bytes, compact_bytes;  ///< of the heads of str
+  uint16_t ascii_bytes, compact_bytes;  ///< sizes of str's heads
 };
 
-/// Of all versions.
+/// The same in all versions.
 inline constexpr uint16_t kPythonObjectType = 8, kPythonTypeFlags = 168, kPythonStringLength = 16,
                           kPythonStringState = 32, kPythonBytesSize = 16, kPythonBytesData = 32;
 
@@ -61,7 +61,7 @@ const PythonLayout* known_python_layout(uint32_t version);
 
 /// The beginning of _PyRuntime since 3.13.
 inline constexpr size_t kPythonOffsetsBytes = 81 * 8;
-/// Reads published offsets. nullptr if they do, else why they cannot be used.
+/// Reads the published offsets. Returns nullptr, or why they cannot be used.
 const char* read_python_offsets(const uint8_t* published, uint32_t version, PythonLayout& layout);
 
 }  // namespace gpupeak::preload

@@ -7,7 +7,7 @@ int answer(int64_t line) {
   return line > 0 && line <= INT32_MAX ? static_cast<int>(line) : 0;
 }
 
-/// Pairs: bytes to go on, lines to go on; an instruction has the line of the last pair at or before
+/// Pairs: bytes to go on, lines to go on. An instruction has the line of the last pair at or before
 /// it.
 int from_lnotab(const uint8_t* table, size_t bytes, bool is_whole, int64_t line, uint32_t offset,
                 size_t& used) {
@@ -21,7 +21,7 @@ int from_lnotab(const uint8_t* table, size_t bytes, bool is_whole, int64_t line,
   return is_whole ? answer(line) : kPythonLineMore;
 }
 
-/// Pairs: bytes that have the line, lines from the entry before; -128: they have none.
+/// Pairs: bytes that have the line, lines to go on from the pair before; -128: they have no line.
 int from_line_table(const uint8_t* table, size_t bytes, bool is_whole, int64_t line,
                     uint32_t offset, size_t& used) {
   uint64_t end = 0;
@@ -35,8 +35,8 @@ int from_line_table(const uint8_t* table, size_t bytes, bool is_whole, int64_t l
   return is_whole ? 0 : kPythonLineMore;
 }
 
-/// Entries that begin with a byte that has the top bit set: kind and length in units of two bytes;
-/// further bytes do not.
+/// Entries begin with a byte that has the top bit set: it has the kind, and the length in units of
+/// two bytes. Their further bytes do not have the top bit set.
 int from_locations(const uint8_t* table, size_t bytes, bool is_whole, int64_t line, uint32_t offset,
                    size_t& used) {
   constexpr int kOneLine0 = 10, kOneLine2 = 12, kNoColumns = 13, kLong = 14, kNone = 15;

@@ -1,6 +1,6 @@
 // The line of an instruction, from a code object's line table. Pure functions on a copy of the
-// table, of which the beginning is enough. Sources: CPython's Objects/lnotab_notes.txt (3.9, 3.10)
-// and Objects/locations.md (since 3.11).
+// table; its beginning may be enough. Sources: CPython's Objects/lnotab_notes.txt (3.9, 3.10) and
+// Objects/locations.md (since 3.11).
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ namespace gpupeak::preload {
 
 enum class PythonLineTable : uint8_t { kLnotab, kLineTable, kLocations };
 
-/// 1 and more: the line. 0: there is none, or the table says nothing of this instruction.
-/// `offset` is in bytes. If the table goes on behind `bytes` and the answer lies there, kMore.
-/// `used`: of how many of the table's first bytes the answer was made.
+/// Returns the line (1 or more); 0: there is none, or the table does not have this instruction;
+/// kPythonLineMore: the answer lies in the part of the table behind `bytes`. `offset`: of the
+/// instruction, in bytes. `used`: how many of the table's first bytes the answer was made of.
 constexpr int kPythonLineMore = -1;
 int python_line(PythonLineTable kind, const uint8_t* table, size_t bytes, bool is_whole,
                 int first_line, uint32_t offset, size_t& used);

@@ -28,14 +28,14 @@ struct RunningPython {
   }
 };
 
-/// A native stack with the Python frames that are placed in it. Where they stand follows from the
-/// return addresses, which the native node stands for, and from the anchors: what an anchor is lies
-/// at a fixed place of its frame.
+/// A native stack with the Python frames that are placed in it. Their places follow from the return
+/// addresses, for which the native node stands, and from the anchors: an anchor lies at a fixed
+/// place of its native frame.
 struct MergedStack {
   uint32_t native, node;
   PythonStack::Signature python;
-  uint32_t chain;    ///< the last of those that are this stack; 0: none yet
-  uint32_t learned;  ///< how often it was to be one more
+  uint32_t chain;    ///< the last chain of this stack; 0: none yet
+  uint32_t learned;  ///< how often one more chain was learned, or tried
 
   bool is_used() const { return node != 0; }
 };
@@ -50,8 +50,8 @@ struct PythonScratch {
     uintptr_t ip;
     uintptr_t sp;                               ///< 0: not known
   } native[GPUPEAK_MAX_FRAMES];                 ///< innermost first
-  uint16_t native_of[PythonStack::kMaxFrames];  ///< beside the Python frames: which one runs it
-  uint64_t trie_generation;                     ///< of the nodes in what follows
+  uint16_t native_of[PythonStack::kMaxFrames];  ///< by Python frame: which one runs it
+  uint64_t trie_generation;                     ///< of the nodes below
   KnownTable<RunningPython, kRemembered> running;
   KnownTable<MergedStack, kRemembered> merged;
   PythonChains chains;
@@ -60,7 +60,7 @@ struct PythonScratch {
     return running.find(captured,
                         [captured](const RunningPython& it) { return it.node == captured; });
   }
-  /// Of the Python frames that were read last.
+  /// The stack with the Python frames that were read last.
   MergedStack* merged_with(uint32_t captured) {
     const PythonStack::Signature& now = stack.signature();
     return merged.find(now.a ^ captured, [captured, &now](const MergedStack& it) {
@@ -68,14 +68,15 @@ struct PythonScratch {
     });
   }
 
-  /// The node of the stack whose Python frames lie as they lay when it stood before, in the place
-  /// where it is expected; 0: not known.
+  /// The node of the stack that is expected next, if its Python frames lie where they lay before;
+  /// 0: not known.
   uint32_t standing_chain(uint32_t captured) {
     const PythonChain* const chain = chains.expected(
         captured, [this](const PythonChain& expected) { return stack.stands(expected); });
     return chain != nullptr ? chain->node : 0;
   }
-  /// The frames that were read last are those of `met`, which was known before.
+  /// Learns the chain of the frames that were read last; they are those of `met`, which was known
+  /// before.
   void keep_chain(MergedStack& met) {
     if (chains.rests()) return;
     const auto stands = [this](const PythonChain& known) { return stack.stands(known); };
@@ -108,7 +109,7 @@ void list_native_frames(const StackCache& cache, const Captured& captured, Pytho
       python.native[n++] = {cache.last[i].ip, cache.last[i].sp};
     }
   } else {
-    // The walk knows where the inner frames lie, as far as it came.
+    // The walk knows where the inner frames lie, as far as the walk came.
     bool same = true;
     for (int i = captured.unwound.first; i < captured.unwound.count; ++i, ++n) {
       const auto ip = reinterpret_cast<uintptr_t>(cache.unwound[i]);
@@ -119,8 +120,8 @@ void list_native_frames(const StackCache& cache, const Captured& captured, Pytho
   python.native_count = n;
 }
 
-/// The native frame that runs a Python frame, from `begin` on outwards: that which holds its
-/// anchor, or the next in the evaluation function. native_count: none of those that are known.
+/// The native frame that runs a Python frame, from `begin` on outwards: the one that holds its
+/// anchor, or else the next one in the evaluation function. native_count: none of the known frames.
 uint32_t native_frame_of(const PythonRuntime& runtime, const PythonScratch& python,
                          uintptr_t anchor, uint32_t begin) {
   const uint32_t count = python.native_count;
@@ -192,7 +193,7 @@ void know_merged(PythonScratch& python, uint32_t native, uint32_t node) {
   merged.node = node;
 }
 
-/// What the thread's tables are in. nullptr: no interpreter is loaded, or there is no memory.
+/// The thread's tables. nullptr: no interpreter is loaded, or there is no memory.
 PythonScratch* scratch_of(StackCache& cache) {
   if (cache.python == nullptr) {
     if (!python_is_met()) return nullptr;

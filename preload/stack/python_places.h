@@ -9,10 +9,10 @@
 
 namespace gpupeak::preload {
 
-/// The node of the stack `node`, which stands as it did, with the Python frames that it has now; 0
-/// if where they stand is not known, so that it has to be captured.
+/// `node` is a native stack that is known and unchanged. Returns its node with the Python frames
+/// that it has now; 0 if their places are not known, so that the stack has to be captured.
 uint32_t known_call_site(StackCache& cache, uint32_t node);
-/// The node of the captured stack, `node`, with its Python frames; `node` itself if it has none.
+/// The node of the captured stack `node` with its Python frames; `node` itself if it has none.
 uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_t node);
 
 }  // namespace gpupeak::preload

@@ -87,7 +87,7 @@ uint32_t PythonRuntime::read_version(CopiedMemory& memory) const {
     return memory.load(version_number_, number) ? static_cast<uint32_t>(number) : 0;
   }
   if (get_version_ == nullptr) return 0;
-  // "3.9.18 (main, …": before Py_Version there was only the text.
+  // "3.9.18 (main, …": before Py_Version there was the text alone.
   char text[16] = {};
   if (!memory.load(reinterpret_cast<uintptr_t>(get_version_()), text)) return 0;
   uint32_t parts[3] = {};
@@ -167,7 +167,7 @@ bool PythonRuntime::stands(uintptr_t state) const {
       read_.load(std::memory_order_relaxed) == 0 || layout_.runtime_finalizing == 0) {
     return false;
   }
-  // New ones come to the front of their lists.
+  // New interpreters and threads come to the front of their lists.
   const uintptr_t interpreter = word(runtime_ + layout_.runtime_interpreters);
   return word(runtime_ + layout_.runtime_finalizing) == 0 && interpreter != 0 &&
          word(interpreter + layout_.interpreter.next) == 0 &&

@@ -21,10 +21,10 @@ class PythonRuntime {
   /// Whether `ip` is in _PyEval_EvalFrameDefault, but for parts that a compiler moved elsewhere.
   bool evaluates(uintptr_t ip) const { return ip - evaluate_ < evaluate_bytes_; }
 
-  /// True if frames can be read; finds that out at the first call. If not, says why in the log.
+  /// True if frames can be read. The first call finds that out; if not, it says why in the log.
   bool is_usable(CopiedMemory& memory);
-  /// Counts a stack that was read, or whose structures were not as they should be. If none ever
-  /// was, the interpreter is not what it says and is_usable() turns false.
+  /// Counts a stack: `read`, or else its structures were not as they should be. If no stack was
+  /// ever read, the interpreter is not what it says, and is_usable() turns false.
   void note_stack(bool read);
 
   /// Whether stacks were read before, and only the calling thread could end the interpreter: it is
@@ -35,7 +35,7 @@ class PythonRuntime {
   /// Valid once usable.
   const PythonLayout& layout() const { return layout_; }
   PythonLineTable line_table() const;
-  /// Of _PyRuntime.
+  /// The address of _PyRuntime.
   uintptr_t address() const { return runtime_; }
   uintptr_t code_type() const { return code_type_; }
   uintptr_t frame_type() const { return frame_type_; }
@@ -62,7 +62,7 @@ class PythonRuntime {
   uintptr_t begin_ = 0, end_ = 0;
   uintptr_t runtime_ = 0, evaluate_ = 0, evaluate_bytes_ = 0;
   uintptr_t code_type_ = 0, frame_type_ = 0, string_type_ = 0, bytes_type_ = 0;
-  uintptr_t version_number_ = 0;  ///< of Py_Version, since 3.11
+  uintptr_t version_number_ = 0;  ///< the address of Py_Version, since 3.11
   const char* (*get_version_)() = nullptr;
   void* (*this_thread_state_)() = nullptr;
   PythonLayout layout_{};
@@ -77,7 +77,7 @@ PythonRuntime* python_runtime_at(uintptr_t ip);
 void meet_python(const dl_phdr_info& object, uintptr_t begin, uintptr_t end);
 /// A module was unloaded.
 void forget_python(uintptr_t begin, uintptr_t end);
-/// In a forked child: says again in the new log what is known of them.
+/// In a forked child, or a new log: says again in the log what is known of the interpreters.
 void redefine_python_runtimes(bool forked);
 
 }  // namespace gpupeak::preload

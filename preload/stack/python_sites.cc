@@ -33,7 +33,7 @@ bool is_same(const uint8_t* a, const uint8_t* b, uint32_t bytes) {
 
 }  // namespace
 
-/// From the first piece on, so that a pointer is followed only where it is what it was.
+/// Compares from the first piece on, so that a pointer is followed only if it is what it was.
 bool PythonSites::prove(Code& code) const {
   for (uint32_t i = 0; i < code.count; ++i) {
     const Piece& piece = code.pieces[i];
@@ -52,17 +52,17 @@ const PythonSites::Site* PythonSites::find(uintptr_t code, uint64_t instruction)
   return site != nullptr && stands(site->known) ? site : nullptr;
 }
 
-/// The code object with its evidence; nullptr if that is too much to keep.
+/// Keeps the code object with its evidence; nullptr if that is too much to keep.
 PythonSites::Code* PythonSites::keep(uintptr_t code, const PythonEvidence& evidence) {
   Code* known = codes_.find(code, [code](const Code& other) { return other.code == code; });
-  // Of the same object only the line table can have been read further.
+  // Of an unchanged object, only the line table can have been read further.
   const bool same =
       known != nullptr && known->serial != 0 && (known->proved == stack_ || prove(*known));
   const PythonEvidence::Piece& last = evidence.pieces[evidence.count - 1];
   if (same && known->end >= last.at + last.bytes) return known;
   uint32_t bytes = kLine;
   for (uint32_t i = 0; i < evidence.count; ++i) bytes += evidence.pieces[i].bytes + kGap;
-  if (bytes > kBytes / 4) return nullptr;  // a whole line table, as far as one is read
+  if (bytes > kBytes / 4) return nullptr;  // e.g. a whole line table, as far as one is read
   if (bytes > kBytes - end_) {
     forget();
     return keep(code, evidence);
@@ -79,8 +79,8 @@ PythonSites::Code* PythonSites::keep(uintptr_t code, const PythonEvidence& evide
   return known;
 }
 
-/// What lies in a small gap between two pieces of one object is compared along, which costs less
-/// than another piece. If it changes, the code object is read again.
+/// The bytes in a small gap between two pieces of one object are compared too, which costs less
+/// than another piece. If they change, the code object is read again.
 void PythonSites::add(Code& code, const PythonEvidence::Piece& piece, bool same_object) {
   if (same_object) {
     Piece& before = code.pieces[code.count - 1];
@@ -120,7 +120,7 @@ PythonSites::Known PythonSites::learn(uintptr_t code, uint64_t instruction, uint
   return known;
 }
 
-/// Serials go on, so that no site is of what comes to lie in its code object's slot.
+/// Serials go on, so that no old site fits the next code object in its slot.
 void PythonSites::forget() {
   codes_.forget();
   sites_.forget();

@@ -1,7 +1,7 @@
-// What a thread has read of Python's code objects: the number of the frame for an instruction, and
-// the bytes that it rests on. Nothing is known by address, since code objects are freed and others
-// lie where they lay: a number is given only where all those bytes are still there, compared anew
-// for each stack. HOOK-SAFE, inside a HookScope; of one thread.
+// What a thread has read of Python's code objects: for an instruction the number of its frame, and
+// the bytes from which that number was made. An address alone proves nothing, since code objects
+// are freed and others take their places. So a number is given only if all of these bytes are
+// unchanged; they are compared for each stack. HOOK-SAFE, inside a HookScope; of one thread.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,9 @@ struct PythonEvidence {
     is_complete = true;
     is_enough = false;
   }
-  /// What comes cannot have changed where these pieces have not.
+  /// What is added from here on is not kept: it cannot have changed if these pieces have not.
   void suffices() { is_enough = true; }
-  /// A part of an object of which `copy` is a copy from its beginning on.
+  /// Adds a part of an object; `copy` is a copy of the object from its beginning on.
   void add(uintptr_t object, const uint8_t* copy, size_t offset, size_t bytes) {
     add_copied(object, object + offset, copy + offset, bytes);
   }
@@ -38,7 +38,7 @@ struct PythonEvidence {
     if (count == kMaxPieces) is_complete = false;
     if (is_complete) pieces[count++] = {object, at, copy, static_cast<uint32_t>(bytes)};
   }
-  /// It rests on more than is kept.
+  /// The number rests on more than is kept.
   void give_up() { is_complete = false; }
 
   Piece pieces[kMaxPieces];
@@ -57,21 +57,22 @@ class PythonSites {
       return {static_cast<uint32_t>(word >> 32), static_cast<uint32_t>(word)};
     }
   };
-  /// What a frame with this instruction of a code object is called.
+  /// The number of a frame that is at this instruction of a code object.
   struct Site {
     uintptr_t code;
-    uint32_t instruction;  ///< less the code object's address, or what distinguishes it as well
+    /// Less the code object's address; that tells apart offsets (of frame objects), too.
+    uint32_t instruction;
     Known known;
     uint32_t number;  ///< 0: none
 
     bool is_used() const { return number != 0; }
   };
 
-  /// Begins a stack. No code object counts as being what it was.
+  /// Begins a stack: each code object has to be compared again.
   void begin() { ++stack_; }
 
-  /// nullptr: not known. Reads the code object and its strings in place, so they must stand: they
-  /// do as long as the frame does that runs them. Valid until the next learn().
+  /// nullptr: not known. Reads the code object and its strings in place, so they must stand; they
+  /// do as long as the frame that runs them. The result is valid until the next learn().
   const Site* find(uintptr_t code, uint64_t instruction);
   /// Whether the code object is still what it was; reads as find().
   bool stands(Known known) {
@@ -96,8 +97,8 @@ class PythonSites {
     uint32_t offset;  ///< of the copy in bytes_
     uint32_t bytes;
   };
-  /// Where a version tells all, what has to be looked at fills one cache line, and its copy
-  /// another.
+  /// If a version tells all, what has to be compared fills one cache line, and its copy another
+  /// one.
   struct alignas(kLine) Code {
     uintptr_t code;
     uint64_t proved;  ///< the stack for which the pieces were last compared

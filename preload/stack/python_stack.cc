@@ -11,12 +11,12 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr uint32_t kPrefetched = 112;  // in the midst of what is read of a code object
-constexpr uint32_t kMaxSteps = 4 * PythonStack::kMaxFrames;  // also of frames that are not kept
+constexpr uint32_t kPrefetched = 112;  // in the middle of what is read of a code object
+constexpr uint32_t kMaxSteps = 4 * PythonStack::kMaxFrames;  // counts frames that are not kept, too
 constexpr uint8_t kOwnedByGenerator = 1;
 constexpr uint64_t kStringSubclass = 1 << 28;  // in a type's flags
-/// Of its beginning: no more is kept as evidence, so what lies further on would be looked for anew at
-/// each call, for a millisecond. One code object of a hundred thousand has more.
+/// Of the beginning of a line table: no more is kept as evidence, so the rest would be searched
+/// again at each call, for a millisecond. One code object of a hundred thousand has more.
 constexpr uint64_t kLineTableRead = 128 << 10;
 
 template <typename T>
@@ -113,7 +113,7 @@ const uint8_t* PythonStack::read_object(uintptr_t object, size_t bytes) {
 bool PythonStack::read_frames(const PythonRuntime& python) {
   uintptr_t states[kMaxStates];
   const uint32_t count = find_states(python, states);
-  // Without anchors it cannot be told which one called the other.
+  // Without anchors we cannot tell which interpreter called the other.
   if (count > 1 && python.layout().frames == PythonFrames::kObjects) return false;
   for (uint32_t i = 0; i < count; ++i) {
     if (!read_state(python, states[i])) return false;
@@ -123,8 +123,8 @@ bool PythonStack::read_frames(const PythonRuntime& python) {
 }
 
 /// The thread's states: one in each interpreter that it has called. Nearly always there is but one
-/// interpreter, and nothing to look for. Other threads change the lists meanwhile; what they make
-/// unreadable is left out.
+/// interpreter, and nothing to look for. Other threads may change the lists meanwhile; what cannot
+/// be read because of that is left out.
 uint32_t PythonStack::find_states(const PythonRuntime& python, uintptr_t (&states)[kMaxStates]) {
   const PythonLayout& layout = python.layout();
   if (!in_place_) last_state_ = python.thread_state();
@@ -154,7 +154,7 @@ uint32_t PythonStack::find_states(const PythonRuntime& python, uintptr_t (&state
   return count;
 }
 
-/// Interpreters call each other: their frames interleave as their calls do on the C stack.
+/// Interpreters call each other: their frames interleave, as their calls do on the C stack.
 void PythonStack::sort_by_anchor() {
   for (uint32_t i = 1; i < count_; ++i) {
     const Frame frame = frames_[i];
@@ -264,12 +264,12 @@ bool PythonStack::read_chain(const PythonRuntime& python, uintptr_t frame) {
 
 void PythonStack::add(uintptr_t code, uint64_t instruction, bool may_be_incomplete,
                       uintptr_t anchor) {
-  // Soon compared with what it was.
+  // It is soon compared.
   if (in_place_) arch::prefetch(reinterpret_cast<const char*>(code) + kPrefetched);
   frames_[count_++] = {code, instruction, anchor, 0, may_be_incomplete};
 }
 
-/// From the outermost on, since those are mostly the last stack's.
+/// From the outermost frame on, since outer frames are mostly those of the last stack.
 bool PythonStack::number_frames(const PythonRuntime& python) {
   Signature sum;
   for (uint32_t depth = 0; depth < count_; ++depth) {
@@ -324,8 +324,8 @@ bool PythonStack::read_number(const PythonRuntime& python, Frame& frame,
   if (copy == nullptr || at<uintptr_t>(copy, kPythonObjectType) != python.code_type()) return false;
   evidence_.begin();
   evidence_.add(code, copy, kPythonObjectType, sizeof(uintptr_t));
-  // Where no other code object has ever had this version, its strings and its table are those that
-  // it was made with.
+  // If no other code object has ever had this version, its strings and its table are those that it
+  // was made with.
   const bool is_unique = offsets.version != 0 && at<uint32_t>(copy, offsets.version) != 0;
   const size_t begin = is_unique ? offsets.version : offsets.filename;
   evidence_.add(code, copy, begin, offsets.line_table + sizeof(uintptr_t) - begin);
@@ -333,12 +333,12 @@ bool PythonStack::read_number(const PythonRuntime& python, Frame& frame,
   evidence_.add(code, copy, offsets.first_line, sizeof(int32_t));
   if (is_inline) evidence_.add(code, copy, offsets.first_traceable, sizeof(int32_t));
   if (is_inline) {
-    // An interpreter's pointer to the instruction that it has not begun may lie before the first.
+    // An interpreter's pointer to an instruction that has not begun may lie before the first one.
     const auto offset = static_cast<int64_t>(instruction - (code + offsets.instructions));
     if (offset < -2 || offset > INT32_MAX) return false;
     const int64_t first = int64_t{at<int32_t>(copy, offsets.first_traceable)} * 2;
-    if (frame.may_be_incomplete && offset < first) return true;  // as tracebacks have it
-    if (offset < first) evidence_.give_up();  // another's frame would not be shown
+    if (frame.may_be_incomplete && offset < first) return true;  // as tracebacks do
+    if (offset < first) evidence_.give_up();  // an incomplete frame is not shown here
     instruction = offset < 0 ? 0 : static_cast<uint64_t>(offset);
   }
   std::string_view function, file;
@@ -355,7 +355,7 @@ bool PythonStack::read_number(const PythonRuntime& python, Frame& frame,
   return true;
 }
 
-/// A str, as UTF-8, cut where it is longer than a string of the log can be. The text lies in the
+/// A str as UTF-8, cut where it is longer than a string of the log can be. The text lies in the
 /// copied memory or in `buffer`.
 bool PythonStack::read_text(const PythonRuntime& python, uintptr_t object, char* buffer,
                             std::string_view& text) {
@@ -419,7 +419,7 @@ bool PythonStack::read_line(const PythonRuntime& python, uintptr_t table, int fi
   const auto size = at<uint64_t>(head, kPythonBytesSize);
   evidence_.add(table, head, kPythonObjectType, 2 * sizeof(uint64_t));  // and the size
   line = 0;
-  // Mostly its first bytes tell.
+  // Mostly the first bytes are enough.
   for (uint64_t limit = 256; size > 0; limit *= 8) {
     const bool is_whole = limit >= size;
     const size_t bytes = is_whole ? size : limit;

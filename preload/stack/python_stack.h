@@ -1,7 +1,7 @@
-// The calling thread's own Python frames. It is inside a call that they made, so that they stand
-// still; they are read as memory, without the GIL and without running any of the interpreter's code
-// but for one lookup of a thread-specific value. Each structure is checked, and a stack that cannot
-// be read or does not fit is given up. HOOK-SAFE, inside a HookScope.
+// The calling thread's own Python frames. The thread is inside a call that they made, so they stand
+// still. They are read as memory, without the GIL, and without running any of the interpreter's
+// code but for one lookup of a thread-specific value. Each structure is checked; a stack that
+// cannot be read or does not fit is given up. HOOK-SAFE, inside a HookScope.
 //
 // in    the calling thread, in numpy.empty, called by load, called by <module>
 // out   load loader.py:12 ← <module> train.py:3
@@ -28,9 +28,9 @@ class PythonStack {
   /// The anchor lies beyond the frames that were looked at.
   static constexpr uintptr_t kFarAnchor = UINTPTR_MAX;
 
-  /// Reads the frames anew. If anything is not as it should be, there are none; also counted if
-  /// there are none though the native stack `evaluates` Python code. `verify`: what was read in
-  /// place is compared with copies, and agreement counted.
+  /// Reads the frames anew. There are none if anything is not as it should be. That is counted; so
+  /// is a stack without frames though the native stack `evaluates` Python code. `verify`: compares
+  /// what was read in place with copies, and counts whether they agree.
   void read(PythonRuntime& python, bool evaluates, bool verify);
 
   /// Innermost first; at most kMaxFrames.
@@ -41,7 +41,7 @@ class PythonStack {
   /// An address in the native frame of the evaluation function that runs the frame; the same for
   /// all frames that one call runs. 0: not known (3.9), each frame has a call of its own.
   uintptr_t anchor(uint32_t i) const { return frames_[i].anchor; }
-  /// Of all numbers and anchors: two hashes, each of sums, so that no frame waits for another.
+  /// Two hashes of all numbers and anchors. Each is a sum, so that no frame waits for another one.
   struct Signature {
     uint64_t a = 0, b = 0;
 
@@ -53,10 +53,10 @@ class PythonStack {
   };
   const Signature& signature() const { return signature_; }
 
-  /// Whether the thread's frames are those of the chain, and lie as they lay; reads them in place.
+  /// Whether the thread's frames are those of the chain, at the same places. Reads them in place.
   bool stands(const PythonChain& chain);
-  /// Writes down how the frames that read() has just read lie. Returns how many links, at most
-  /// `room`; 0: they cannot be known again by that.
+  /// Writes down where the frames lie that read() has just read. Returns how many links, at most
+  /// `room`; 0: the frames cannot be known again by their places.
   uint32_t describe(PythonChain& chain, size_t room);
 
  private:
@@ -68,7 +68,7 @@ class PythonStack {
   void read_copies(PythonRuntime& python, bool evaluates);
   void verify_with_copies(PythonRuntime& python, bool evaluates);
 
-  /// Of memory that stands where `in_place_`, else as CopiedMemory has it.
+  /// Memory in place if `in_place_`, else a copy by CopiedMemory.
   const uint8_t* read(uintptr_t address, size_t bytes) {
     const uintptr_t last = address + bytes - 1, page = number_of_page(address);
     const bool on_known = page == page_ || page == other_page_;
@@ -116,8 +116,8 @@ class PythonStack {
     uint32_t number;
     bool may_be_incomplete;
   };
-  /// The frame that had this distance from the outermost one in the last stack, if it is known what
-  /// it rests on.
+  /// The frame that had this distance from the outermost one in the last stack, if its evidence is
+  /// known.
   struct LastFrame {
     uintptr_t code;
     uint64_t instruction;
@@ -159,7 +159,7 @@ class PythonStack {
   Frame frames_[kMaxFrames];
   Signature signature_;
   CopiedMemory memory_;
-  bool in_place_;                ///< of this stack frames are read in place
+  bool in_place_;                ///< frames of this stack are read in place
   bool was_in_place_;            ///< the last read() could
   bool session_;                 ///< memory_ has begun for this stack
   uintptr_t page_, other_page_;  ///< known pages: frames lie on two stacks, Python's and C's

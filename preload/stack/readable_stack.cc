@@ -13,19 +13,19 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr uintptr_t kLargestGap = 64 * kPageBytes;  // that is probed to join what is known
+constexpr uintptr_t kLargestGap = 64 * kPageBytes;  // that is probed, to join it to what is known
 
 constinit std::atomic<bool> g_by_copies{false};
 
-/// As if the word were another process's.
+/// Reads the word as if it were another process's.
 bool is_copied(uintptr_t address) {
   uint32_t word;
   const iovec to{&word, sizeof word}, from{reinterpret_cast<void*>(address), sizeof word};
   return sys::process_vm_readv(sys::getpid(), &to, 1, &from, 1) == sizeof word;
 }
 
-/// The kernel reads the word before it finds that there is nothing to wait for: it has another
-/// value most often, and else the wait is over at once. `address`: of a word.
+/// The kernel reads the word before it finds that there is nothing to wait for: mostly the word has
+/// another value, and if not, the wait ends at once. `address`: of a word.
 bool is_readable(uintptr_t address) {
   constexpr uint32_t kNobodysValue = 0x51a7c0de;
   if (__builtin_expect(g_by_copies.load(std::memory_order_relaxed), 0)) return is_copied(address);
@@ -34,13 +34,13 @@ bool is_readable(uintptr_t address) {
          -EFAULT;
 }
 
-/// The page that is looked at: no larger than the kernel's.
+/// The page that is looked at; it is no larger than the kernel's.
 constexpr uintptr_t page_of(uintptr_t at) {
   return at & ~(kPageBytes - 1);
 }
 
-/// Up to where, from the page of `at`, all pages are readable; not beyond `limit`. Of the first
-/// page nothing below `at` is touched: what lies below the stack's end is nobody's (valgrind).
+/// Up to where all pages from that of `at` are readable; not beyond `limit`. Nothing below `at` is
+/// touched: memory below the stack's end is nobody's (valgrind).
 uintptr_t probe(uintptr_t at, uintptr_t limit) {
   while (at < limit && is_readable(at)) at = page_of(at) + kPageBytes;
   return at < limit ? page_of(at) : at;
@@ -51,7 +51,7 @@ uintptr_t lowest_word(uintptr_t sp) {
   return sp & ~uintptr_t{7};
 }
 
-constexpr uintptr_t kMostUnseen = 4 << 20;  // of its own stack that a thread looks at in one go
+constexpr uintptr_t kMostUnseen = 4 << 20;  // of its own stack that a thread probes in one go
 
 }  // namespace
 
@@ -68,8 +68,8 @@ bool OwnStack::begins_at(uintptr_t sp, uintptr_t top) {
 }
 
 bool OwnStack::reaches(uintptr_t sp, uintptr_t end) {
-  // glibc keeps what is the thread's at the top of its stack; above the first thread's lie the
-  // program's arguments, and its name.
+  // glibc keeps the thread's own data at the top of its stack. Above the first thread's stack lie
+  // the program's arguments and its name.
   const bool begins =
       end_ != 0 ? sp < begin_ && begins_at(sp, begin_)
                 : begins_at(sp, reinterpret_cast<uintptr_t>(__builtin_thread_pointer())) ||
@@ -84,7 +84,7 @@ bool ReadableStack::extend(uintptr_t sp, uintptr_t end) {
   if (!joins) known_begin = known_end = first;
   if (first < known_begin) {
     const uintptr_t reached = probe(lowest_word(sp), known_begin);
-    if (reached < known_begin) known_end = reached;  // a gap: another stack lies above it
+    if (reached < known_begin) known_end = reached;  // a gap: what is above it is another stack
     known_begin = first;
   }
   if (known_end < end) known_end = probe(known_end < sp ? lowest_word(sp) : known_end, end);

@@ -8,8 +8,8 @@
 
 namespace gpupeak::preload {
 
-/// Valgrind complains of a word without a value that the kernel compares, not of one that it copies
-/// out of a process.
+/// For Valgrind: it complains of a word without a value if the kernel compares the word, but not if
+/// the kernel copies it out of a process.
 void probe_by_copies();
 
 /// Pages in one piece that were found readable, page by page, and are still mapped: munmap and its
@@ -18,8 +18,9 @@ class ReadableStack {
  public:
   /// Whether all from `sp`, where the thread's stack is in use, up to `end` can be read.
   bool reaches(uintptr_t sp, uintptr_t end) { return has(sp, end) || extend(sp, end); }
-  /// Whether it has pages of [begin, end). Callable from any thread.
+  /// Whether all from `sp` up to `end` is known to be readable. Callable from any thread.
   bool has(uintptr_t sp, uintptr_t end) const { return begin() <= sp && end <= this->end(); }
+  /// Whether it has pages of [begin, end). Callable from any thread.
   bool overlaps(uintptr_t begin, uintptr_t end) const {
     return begin < this->end() && this->begin() < end;
   }
@@ -42,7 +43,7 @@ class ReadableStack {
 class OwnStack {
  public:
   bool has(uintptr_t sp, uintptr_t end) const { return begin_ <= sp && end <= end_; }
-  /// The same, after a look at what lies between. False: it is another stack, or none.
+  /// The same, after a look at what lies between. False: this is another stack, or none.
   bool reaches(uintptr_t sp, uintptr_t end);
   void forget() { begin_ = end_ = 0; }
 

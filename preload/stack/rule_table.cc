@@ -15,7 +15,7 @@ constexpr int32_t kWord = 8;
 constexpr int32_t kLargestOffset = static_cast<int32_t>(kOffsetMask) * kWord;
 
 constinit std::atomic<uint64_t> g_entries[1u << kIndexBits];
-constinit std::atomic<bool> g_used{false};  ///< has an entry
+constinit std::atomic<bool> g_used{false};  ///< there is an entry
 
 std::atomic<uint64_t>& entry_for(uintptr_t ip) {
   return g_entries[ip >> kCodeAlignmentBits & ((1u << kIndexBits) - 1)];
@@ -25,13 +25,13 @@ uint64_t tag_of(uintptr_t ip) {
 }
 constexpr uint64_t kRuleMask = (uint64_t{1} << kRuleBits) - 1;
 
-/// Below the frame pointer, or above a register.
+/// The canonical frame address is below the frame pointer, or else above a register.
 int32_t sign_of_cfa(uint32_t base) {
   return base == FrameRule::kRealigned ? -1 : 1;
 }
 
-/// Of a usual frame; that of code without a table is quick to find, and may be of code that
-/// changes.
+/// The rule as an entry, if it is of a usual frame. The rule of code without a table is quick to
+/// find, and that code may change.
 std::optional<uint64_t> packed(const FrameRule& rule) {
   const bool usual = rule.base == FrameRule::kFromSp || rule.base == FrameRule::kFromFp ||
                      rule.base == FrameRule::kOutermost || rule.base == FrameRule::kRealigned;

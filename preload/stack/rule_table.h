@@ -10,7 +10,7 @@ namespace gpupeak::preload {
 
 /// read_frame_rule(), out of the table if any thread has met `ip` before.
 FrameRule frame_rule(uintptr_t ip);
-/// Code has been loaded or unloaded: what the table says may be of other code.
+/// Call it when code was loaded or unloaded: the table may be about other code.
 void forget_frame_rules();
 
 }  // namespace gpupeak::preload

@@ -21,7 +21,7 @@ namespace gpupeak::preload {
 namespace {
 
 constexpr uintptr_t kLargestFrameBytes = 16 << 20;
-constexpr uintptr_t kLargestGuessedBytes = 16 + (16 << 10);  // as libunwind has it
+constexpr uintptr_t kLargestGuessedBytes = 16 + (16 << 10);  // as in libunwind
 
 __attribute__((noinline)) void forget_code(StackCache& cache, uint64_t generation) {
   static constexpr uintptr_t kNever = 0;
@@ -32,19 +32,19 @@ __attribute__((noinline)) void forget_code(StackCache& cache, uint64_t generatio
   cache.depth = 0;
   cache.guessed = false;
   cache.readable.forget();
-  if (fresh) return;  // all zero, and not yet in memory
+  if (fresh) return;  // all zeros, and not yet in memory
   for (StackCache::Edge& edge : cache.edges) edge = {};
   for (FrameRule& rule : cache.rules) rule = {};
   cache.traces.forget();
 }
 
-/// Drops what the cache knows of code that has been unloaded since.
+/// Drops what the cache knows of code that was unloaded since.
 inline void refresh(StackCache& cache) {
   const uint64_t generation = trie_generation();
   if (__builtin_expect(cache.trie_generation != generation, 0)) forget_code(cache, generation);
 }
 
-/// A signal handler that leaves by a jump leaves no rule that is half another one.
+/// A signal handler that leaves by a jump leaves no half rule.
 void replace_rule(FrameRule& old, const FrameRule& rule) {
   old.ip = 0;
   in_order();
@@ -56,7 +56,7 @@ void replace_rule(FrameRule& old, const FrameRule& rule) {
   old.ip = rule.ip;
 }
 
-/// A rule lies in one of two places beside each other.
+/// A rule lies in one of two places side by side.
 const FrameRule& rule_for(StackCache& cache, uintptr_t ip) {
   FrameRule* rules = &cache.rules[(ip * 0x9e3779b97f4a7c15u >> 40) & (StackCache::kRules - 2)];
   if (rules[0].ip == ip) return rules[0];
@@ -78,7 +78,7 @@ uintptr_t moved(uintptr_t address, int32_t offset) {
   return address + static_cast<uintptr_t>(static_cast<intptr_t>(offset));
 }
 
-/// The frame that the word leads from, not further in than last[index].
+/// The frame that the word leads from; at most `index`.
 uint32_t frame_of(const StackCache& cache, const StackWord* word, uint32_t index) {
   const auto changed = static_cast<uint32_t>(word - cache.words);
   while (index > 0 && cache.last[index - 1].words >= changed) --index;
@@ -91,14 +91,14 @@ void begin_guessing(StackCache& cache) {
   g_guessing.store(true, std::memory_order_relaxed);
 }
 
-/// Whether a frame keeps its caller's fp in itself.
+/// Whether a frame keeps its caller's frame pointer within itself.
 bool keeps_fp_inside(uintptr_t sp, uintptr_t cfa, int32_t fp_offset) {
   return fp_offset == FrameRule::kFpUnchanged ||
          (fp_offset <= -8 && moved(cfa, fp_offset) - sp < cfa - sp);
 }
 
-/// Not the thread's own stack, but for where it is in use deeper than before. What is known of
-/// others lasts until they are unmapped.
+/// For a stack that is not the thread's own, or is the thread's own and in use deeper than before.
+/// What is known of another stack is valid until that is unmapped.
 __attribute__((noinline)) bool is_readable_elsewhere(StackCache& cache, uintptr_t sp,
                                                      uintptr_t end) {
   const bool watched = host_recording();  // else unmaps are not seen
@@ -111,7 +111,7 @@ __attribute__((noinline)) bool is_readable_elsewhere(StackCache& cache, uintptr_
   return cache.readable.reaches(sp, end);
 }
 
-/// Whether what lies between can be read.
+/// Whether all from `sp` up to `end` can be read.
 bool is_readable(StackCache& cache, uintptr_t sp, uintptr_t end) {
   return __builtin_expect(cache.own.has(sp, end), 1) || is_readable_elsewhere(cache, sp, end);
 }
@@ -119,8 +119,8 @@ bool is_readable(StackCache& cache, uintptr_t sp, uintptr_t end) {
 Walk walk(StackCache& cache, const CallerFrame& caller) {
   Walk result;
   uintptr_t ip = caller.ip, sp = caller.sp, fp = caller.fp;
-  bool guessed = false;              // from there on registers may be anything
-  uint32_t candidate = cache.depth;  // last[candidate - 1] is the next that can be where we are
+  bool guessed = false;              // from there on registers may have any values
+  uint32_t candidate = cache.depth;  // last[candidate - 1] is the next frame at which we can be
   while (result.count < GPUPEAK_MAX_FRAMES) {
     while (candidate > 0 && cache.last[candidate - 1].sp < sp) --candidate;
     if (candidate > 0) {
@@ -133,7 +133,7 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
           result.complete = true;
           return result;
         }
-        candidate = frame_of(cache, changed, candidate - 1);  // those inside of it are not the same
+        candidate = frame_of(cache, changed, candidate - 1);  // frames inside of it have changed
       }
     }
     const FrameRule& rule = rule_for(cache, ip);
@@ -175,23 +175,24 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     }
     const uintptr_t returns = moved(cfa, rule.returns.offset);
     ip = code_address(word_at(returns));
-    // Without a branch, which would be as good as random: the return address is there in any case.
+    // Without a branch, which would be as good as random: the return address can be read in any
+    // case.
     const bool fp_unchanged = fresh.fp_offset == FrameRule::kFpUnchanged;
     const uintptr_t saved_fp = word_at(fp_unchanged ? returns : moved(cfa, fresh.fp_offset));
     fp = fp_unchanged ? fp : saved_fp;
     sp = cfa;
     if (ip == 0) {
       result.end = pointer_to(returns);
-      result.complete = fresh.cfa_word == 0;  // else there is no caller for that to be checked with
+      result.complete = fresh.cfa_word == 0;  // else no caller to check that word with
       return result;
     }
   }
   return result;
 }
 
-/// The frame as last[depth]: what leads from it to last[depth - 1] goes to the words. The return
-/// address comes last, so that it is the first to be compared; behind it only what tells where it
-/// lies.
+/// The frame as last[depth]. The words that lead from it to last[depth - 1] are added to the words:
+/// the return address last, so that it is compared first; behind it only the word that tells where
+/// it lies.
 CachedFrame join(StackCache& cache, uint32_t depth, const FreshFrame& fresh, uint32_t node,
                  const uintptr_t* end) {
   CachedFrame frame{fresh.ip, fresh.sp,      fresh.fp,      node,
@@ -242,7 +243,7 @@ uint32_t adopt(StackCache& cache, const Walk& found) {
     cache.last[depth] = join(cache, depth, fresh, id, found.end);
     ++depth;
   };
-  uint32_t left = found.count;  // in cache.fresh, the outermost last
+  uint32_t left = found.count;  // of cache.fresh, whose last one is the outermost
   for (; left > 0; --left) {
     const FreshFrame& fresh = cache.fresh[left - 1];
     const uint32_t known = known_child(cache, node, fresh.ip, cache.paths[depth]);
@@ -266,8 +267,9 @@ uint32_t adopt(StackCache& cache, const Walk& found) {
   return node;
 }
 
-/// The words of the thread's last stack in the order in which a walk depends on them: that by which
-/// a frame's fp was restored comes when a frame uses it, since until then it makes no difference.
+/// The words of the thread's last stack in the order in which a walk depends on them. The word by
+/// which a frame's fp was restored comes when a frame uses fp, since until then it makes no
+/// difference.
 void list_steps(StackCache& cache, const CallerFrame& caller) {
   StackSteps& stack = cache.steps;
   stack.count = stack.tail_count = 0;
@@ -295,7 +297,7 @@ void list_steps(StackCache& cache, const CallerFrame& caller) {
   stack.kept_tails = cache.depth / StackSteps::kTailFrames;
 }
 
-/// Keeps the thread's last stack whole if it was met before: many are met once only.
+/// Remembers the thread's last stack if it was met before: many stacks are met only once.
 void remember(StackCache& cache, const CallerFrame& caller) {
   const uint32_t node = cache.last[cache.depth - 1].node, bit = node % StackCache::kSeen;
   const auto mask = static_cast<uint8_t>(1u << bit % 8);
@@ -317,8 +319,8 @@ uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
   return path.node;
 }
 
-/// By libunwind, from here. `caller` stands for the whole stack if there is no unwinder, or no room
-/// for it.
+/// Unwinds from here, by libunwind. `caller` stands for the whole stack if there is no unwinder, or
+/// no room for it on the stack.
 uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   const int saved_errno = errno;
   constexpr int kCapacity = sizeof cache.unwound / sizeof cache.unwound[0];
@@ -338,8 +340,8 @@ uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   } else if (count == kCapacity) {
     gpupeak::preload::count(&gpupeak_counters_page::truncated_stacks);
   }
-  // libunwind 1.3's fast way gives the byte before each return address, in place of it. Below a
-  // signal's frame it gives the address itself, which is then one byte too far.
+  // libunwind 1.3's fast way gives the byte before each return address. Below a signal's frame it
+  // gives the address itself: adding one is then one byte too far.
   if (reinterpret_cast<uintptr_t>(cache.unwound[first]) + 1 ==
       reinterpret_cast<uintptr_t>(caller)) {
     for (int i = first; i < count; ++i) {
@@ -377,7 +379,7 @@ uint32_t capture_stack(StackCache& cache, const CallerFrame& caller) {
   return capture(cache, caller, captured);
 }
 
-/// Apart, so that what stands need not make room for what is captured.
+/// A function of its own, so that a known stack need not make room for what is captured.
 static __attribute__((noinline)) uint32_t captured_call_site(StackCache& cache,
                                                              const CallerFrame& caller,
                                                              bool python) {

@@ -39,8 +39,8 @@ namespace gpupeak::preload {
 
 struct PythonScratch;
 
-/// A frame of the thread's last stack. The frame pointer is part of it only where the frame or one
-/// further out is found by it: elsewhere the register holds whatever the compiler put there.
+/// A frame of the thread's last stack. The frame pointer is part of it only if this frame or one
+/// further out is found by it: otherwise the register holds whatever the compiler put there.
 struct CachedFrame {
   uintptr_t ip, sp;  ///< registers in this frame, as its callee will leave them
   uintptr_t fp;
@@ -100,27 +100,26 @@ struct StackCache {
     traces.begin_thread();
   }
 
-  /// Where the stack is not as it was: each frame led to its caller by words on the stack (return
-  /// address, saved frame pointer) that are compared here, inner ones first, so that a word is read
-  /// only where the frame that it belongs to is known to stand. If all are the same, so is what a
-  /// walk would find. Returns the first word from inside that differs: the outermost, which always
-  /// does, if no other.
+  /// Compares the words on the stack (return address, saved frame pointer) by which each frame led
+  /// to its caller. Inner words come first, so that a word is read only if its frame is known to
+  /// stand. If all are the same, so is what a walk would find. Returns the innermost word that
+  /// differs; words[0], the last one to be compared, always does.
   static const StackWord* changed_word(const StackWord* word) {
     while (*word->at == word->value) --word;
     return word;
   }
 
-  /// The stack's node if it is one of those that are known whole, and stands as it did; else 0: it
-  /// has to be walked.
+  /// The stack's node if the whole stack is remembered and is unchanged; else 0: it has to be
+  /// walked.
   uint32_t known_stack(const CallerFrame& caller) { return is_current() ? traces.find(caller) : 0; }
-  /// The same, but none where every stack is to be unwound as well.
+  /// The same, but always 0 if every stack is to be unwound as well.
   uint32_t trusted_stack(const CallerFrame& caller) { return verify ? 0 : known_stack(caller); }
 
-  /// trusted_stack() in two halves: if it is the one that came after the last one the last time …
+  /// trusted_stack() in two halves: the first finds the stack that is expected after the last …
   __attribute__((always_inline)) uint32_t expected_stack(const CallerFrame& caller) {
     return __builtin_expect(is_current() && !verify, 1) ? traces.find_expected(caller) : 0;
   }
-  /// … and if not. None of either if that has to be walked to be verified.
+  /// … and the second any other one. Do not call the second if `verify`.
   uint32_t unexpected_stack(const CallerFrame& caller) {
     return is_current() ? traces.find_otherwise(caller) : 0;
   }
@@ -130,8 +129,8 @@ struct StackCache {
   bool is_current() const { return trie_generation == gpupeak::preload::trie_generation(); }
 };
 
-/// As capture_stack() if the stack is known whole, else 0. Where the loader's frees do not reach us
-/// none is: only a walk asks the loader whether code has gone.
+/// As capture_stack() if the whole stack is remembered, else 0. Always 0 if the loader's frees do
+/// not reach us: only a walk asks the loader whether code has gone.
 inline __attribute__((always_inline)) uint32_t standing_stack(StackCache& cache,
                                                               const CallerFrame& caller) {
   const bool hears = g_hears_loader.load(std::memory_order_relaxed);

@@ -23,8 +23,8 @@ uintptr_t address_of(const StackWord& step) {
   return reinterpret_cast<uintptr_t>(step.at);
 }
 
-/// `bytes` of memory that begin with what `arena` holds, in its place. A tree of that size is read
-/// here and there: in small pages each of them is a walk of the page table, too.
+/// `bytes` of memory, in place of `arena`, that begin with the arena's contents. A tree of large
+/// pages is read here and there: with small pages each read is a walk of the page table, too.
 void* moved_arena(void* arena, size_t before, size_t bytes) {
   if (before == 0) return reserve_pages(bytes);
   if (bytes % kLargePageBytes != 0) {
@@ -40,7 +40,7 @@ void* moved_arena(void* arena, size_t before, size_t bytes) {
 
 }  // namespace
 
-/// Maps `bytes` in place of what the arena has, if this thread and all together may have that many.
+/// Maps `bytes` in place of the arena, if this thread and all threads together may have that many.
 bool TraceTree::grow(size_t bytes) {
   const size_t before = capacity_ * sizeof(uint64_t);
   if (before == 0 && addresses_are_limited()) most_bytes_ = kMostWithFewAddresses;
@@ -52,7 +52,7 @@ bool TraceTree::grow(size_t bytes) {
   }
   if (at == nullptr) {
     g_all_bytes.fetch_sub(more, std::memory_order_relaxed);
-    most_bytes_ = before;  // not to be asked for at each stack
+    most_bytes_ = before;  // so that it is not tried again at each stack
     return false;
   }
   if (mask_ > 0) table_ = static_cast<uint32_t*>(at) + (table_ - entries_at(0));
@@ -62,7 +62,7 @@ bool TraceTree::grow(size_t bytes) {
   return true;
 }
 
-/// Makes a table of that many entries, behind what the arena holds.
+/// Makes a table of that many entries, behind the arena's contents.
 bool TraceTree::make_table(uint32_t entries) {
   const uint32_t words = entries * sizeof(uint32_t) / sizeof(uint64_t);
   if (!has_words(words)) return false;
@@ -124,8 +124,7 @@ void TraceTree::begin_thread() {
   g_all_bytes.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-/// Writes what comes after the key: steps[begin … end), and what comes after those. Returns the
-/// end.
+/// Writes what comes after the key: steps[begin … end), then kEnd or the tail. Returns the end.
 uint64_t* TraceTree::put(Record* record, const StackSteps& stack, uint32_t begin, uint32_t end,
                          uint32_t tail) {
   uintptr_t base = UINTPTR_MAX;
@@ -146,7 +145,7 @@ uint64_t* TraceTree::put(Record* record, const StackSteps& stack, uint32_t begin
   }
   uint64_t* word = record->words;
   uint64_t* const body_end = word + record->count + (record->count + 3) / 4;
-  body_end[-1] = 0;  // the whole of it is compared
+  body_end[-1] = 0;  // since all words are compared
   auto* place = const_cast<uint16_t*>(record->places());
   uint16_t last = 0;
   for (uint32_t i = begin; i < end; ++i) {
@@ -167,8 +166,8 @@ uint64_t* TraceTree::put(Record* record, const StackSteps& stack, uint32_t begin
   return body_end;
 }
 
-/// Takes room at the arena's end before it is written: a signal handler that interrupts takes other
-/// room.
+/// Takes room at the arena's end before that is written: a signal handler that interrupts takes
+/// other room.
 TraceTree::Record* TraceTree::claim(uint32_t steps) {
   auto* record = reinterpret_cast<Record*>(arena_ + used_);
   used_ += kHeadWords + 2 + steps * kMostWordsOfStep;
@@ -176,7 +175,8 @@ TraceTree::Record* TraceTree::claim(uint32_t steps) {
   return record;
 }
 
-/// Gives back what `record`, claimed last, does not need, and makes it known to look_up().
+/// Gives back what `record`, the last one claimed, does not need, and makes it visible to
+/// look_up().
 void TraceTree::publish(Record* record, const uint64_t* end) {
   used_ = offset_of(end);
   ++records_;
@@ -184,7 +184,7 @@ void TraceTree::publish(Record* record, const uint64_t* end) {
   enter(const_cast<uint32_t*>(table_), mask_, record);
 }
 
-/// The record of a tail, which goes on with that of the next outer one.
+/// The record of a tail, which goes on with the next outer one's.
 uint32_t TraceTree::put_tail(const StackSteps& stack, uint32_t number, uint32_t outer) {
   const uint32_t begin = stack.tails[number].begin;
   const uint32_t end = number > 0 ? stack.tails[number - 1].begin : stack.count;
@@ -233,7 +233,7 @@ GPUPEAK_HOT uint32_t TraceTree::find_expected(const CallerFrame& caller) {
   }
 }
 
-/// From there on find_otherwise() goes on.
+/// find_otherwise() goes on from there.
 GPUPEAK_HOT uint32_t TraceTree::leave_expected(Key key, uint32_t hop) {
   sought_ = key;
   sought_hop_ = hop;
@@ -273,7 +273,7 @@ void TraceTree::learn(const CallerFrame& caller, StackSteps& stack, uint32_t nod
           alike = alike && passed < stack.count && place == stack.steps[passed].at;
           ++passed;
         });
-    // Known already; or what a walk found did not follow from the words before.
+    // It is known already; or a walk's result did not follow from the words before.
     if (*word == kEnd || !alike || there != stack.steps[passed - 1].value) return;
     key = branch(record, word, there);
   }

@@ -16,17 +16,18 @@ namespace {
 
 constexpr uint32_t kDead = UINT32_MAX;
 constexpr uint32_t kFirstBuckets = 4096;
-constexpr uint32_t kFewNodes = 1 << 18;  ///< as many as there are addresses for if those are few
+constexpr uint32_t kFewNodes = 1 << 18;  ///< there are addresses for as many if addresses are few
 
 struct Node {
   uintptr_t ip;
   uint32_t parent;
-  /// The next node in its bucket. It always has a smaller id, so that a walk ends whatever happens
+  /// The next node in its bucket. Its id is always smaller, so that a walk ends whatever happens
   /// meanwhile.
   uint32_t next;
 };
 
-/// Addresses for many, pages only for those in use. Nodes and buckets never move.
+/// Reserves addresses for many nodes, and pages only for those in use. Nodes and buckets never
+/// move.
 struct Trie {
   Node* nodes = nullptr;
   uint32_t* buckets = nullptr;
@@ -34,7 +35,7 @@ struct Trie {
   uint32_t mask = 0;   ///< buckets in use - 1; grows by doubling within the reservation
   uint32_t count = 0;  ///< nodes; ids 1 … count
   uintptr_t last_ip = 0;
-  uint32_t pending = 0;  ///< a node that is being inserted; stays if a jump leaves that
+  uint32_t pending = 0;  ///< a node that is being inserted; stays if a jump leaves the insertion
   uint64_t pending_path = 0;
   uint64_t defined_before = 0;
 };
@@ -55,19 +56,19 @@ void link(uint32_t id, uint64_t path) {
   bucket.store(id, std::memory_order_release);
 }
 
-/// Makes room for `buckets` buckets and twice as many nodes, more than there will be before the
-/// next doubling.
+/// Makes room for `buckets` buckets and twice as many nodes, which is more than there will be
+/// before the next doubling.
 bool commit(void* nodes, void* bucket_array, uint32_t buckets) {
   return commit_pages(bucket_array, buckets * sizeof(uint32_t)) &&
          commit_pages(nodes, size_t{buckets} * 2 * sizeof(Node));
 }
 
-/// Holds the definitions' lock. A reader that walks meanwhile may miss a node; it then looks again
+/// The caller holds the definitions' lock. A reader may miss a node meanwhile; then it looks again
 /// under the lock. False if there is no more room.
 bool double_buckets() {
   const uint32_t mask = g_trie.mask * 2 + 1;
   if (mask >= g_trie.capacity / 2 || !commit(g_trie.nodes, g_trie.buckets, mask + 1)) return false;
-  const SignalsHeld held;  // else a jump might leave nodes that nothing leads to
+  const SignalsHeld held;  // else a jump might leave nodes that are in no bucket
   const size_t paths_bytes = (size_t{g_trie.count} + 1) * sizeof(uint64_t);
   auto* paths = static_cast<uint64_t*>(reserve_pages(paths_bytes));
   if (paths == nullptr) return false;
@@ -105,7 +106,7 @@ bool reserve() {
   return false;
 }
 
-/// What is left to do once a node has been defined.
+/// What remains to be done once a node has been defined.
 void complete(uint32_t id, uint64_t path) {
   Node& node = g_trie.nodes[id];
   g_trie.count = id;
@@ -116,7 +117,7 @@ void complete(uint32_t id, uint64_t path) {
   g_trie.pending = 0;
 }
 
-/// A signal handler's jump may have left an insertion: the log has the node then, or it has not.
+/// A signal handler's jump may have left an insertion: then the log has the node, or not.
 void complete_what_was_left() {
   if (__builtin_expect(g_trie.pending == 0, 1)) return;
   if (defined_nodes_locked() != g_trie.defined_before) {

@@ -12,29 +12,31 @@
 
 namespace gpupeak::preload {
 
-/// What stands for a return address in the node of a Python frame; no address can be this.
+/// Stands for a return address in the node of a Python frame; no address can be this.
 inline uintptr_t python_ip(uint32_t number) {
   return GPUPEAK_PYTHON_IP | number;
 }
 
-/// A hash of all return addresses of a stack, outermost first: path_hash(path_hash(0, a), b) is that
-/// of b called from a. Of addresses alone, so that all nodes of a stack can be looked for at once.
+/// A hash of all return addresses of a stack, outermost first: path_hash(path_hash(0, a), b) is
+/// that of b called from a. It needs addresses alone, so that all nodes of a stack can be looked
+/// for at once.
 inline uint64_t path_hash(uint64_t caller, uintptr_t ip) {
   const uint64_t mixed = (caller ^ ip) * 0x9e3779b97f4a7c15u;
   return mixed ^ mixed >> 32;
 }
-/// For a trie_node() of each soon.
+/// Call it some time before find_node() is called for each path.
 void prefetch_trie(const uint64_t* paths, uint32_t count);
-/// The node for `ip` called from `parent` (0: outermost); 0: there is none yet. `path`: of the stack
-/// up to and with `ip`.
+/// The node for `ip` called from `parent` (0: outermost); 0: there is none yet. `path`: of the
+/// stack up to and with `ip`.
 uint32_t find_node(uint32_t parent, uintptr_t ip, uint64_t path);
-/// Before a node for `ip` is made: its module is in the log. May call into the loader.
+/// Call it before a node for `ip` is made: puts the module of `ip` into the log. May call into the
+/// loader.
 void cover_node(uintptr_t ip);
-/// Makes nodes. One for all new frames of a stack, since its lock costs two system calls.
+/// Makes nodes. Use one NodeMaker for all new frames of a stack: its lock costs two system calls.
 class NodeMaker {
  public:
   NodeMaker();
-  /// As find_node(), defined if there is none; 0 when full. `ip` is covered.
+  /// As find_node(), but makes the node if there is none; 0 when full. Call cover_node(ip) before.
   uint32_t node(uint32_t parent, uintptr_t ip, uint64_t path);
 
  private:
@@ -51,8 +53,9 @@ inline uint64_t trie_generation() {
 void drop_cached_stacks();
 /// Code in [begin, end) was unloaded: its nodes are not used again, though they keep their meaning.
 void forget_nodes(uintptr_t begin, uintptr_t end);
-/// Keeps addresses for one doubling of the nodes at hand, or for as many as are reserved where
-/// addresses are few. The definitions' lock is held, unless this process does not record.
+/// Gives spare addresses back. Keeps enough for one doubling of the present nodes, and at least as
+/// many as are reserved where addresses are few. The caller holds the definitions' lock, unless
+/// this process does not record.
 void give_back_spare_nodes();
 /// In a forked child: defines all nodes again in the new log, under their old ids.
 void redefine_nodes();

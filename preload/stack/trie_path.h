@@ -10,7 +10,7 @@
 
 namespace gpupeak::preload {
 
-/// Keeps what was found or made in a small table of the thread's own.
+/// Keeps a node that was found or made in a small table of the thread's own.
 inline uint32_t keep_edge(StackCache& cache, uint32_t parent, uintptr_t ip, uint64_t path,
                           uint32_t node) {
   StackCache::Edge& edge = cache.edges[(path >> 32) & (StackCache::kEdges - 1)];
@@ -24,7 +24,7 @@ inline uint32_t keep_edge(StackCache& cache, uint32_t parent, uintptr_t ip, uint
   return node;
 }
 
-/// find_node() behind that table: no shared cache line for what it met before.
+/// find_node() behind that table: a node that the thread has met before needs no shared cache line.
 inline __attribute__((always_inline)) uint32_t known_child(StackCache& cache, uint32_t parent,
                                                            uintptr_t ip, uint64_t path) {
   const StackCache::Edge& edge = cache.edges[(path >> 32) & (StackCache::kEdges - 1)];
@@ -33,14 +33,14 @@ inline __attribute__((always_inline)) uint32_t known_child(StackCache& cache, ui
   return node != 0 ? keep_edge(cache, parent, ip, path, node) : 0;
 }
 
-/// The same, made at its first sight. 0 when full.
+/// The same, but makes the node if there is none. 0 when full.
 inline uint32_t child(StackCache& cache, uint32_t parent, uintptr_t ip, uint64_t path) {
   if (const uint32_t known = known_child(cache, parent, ip, path)) return known;
   cover_node(ip);
   return keep_edge(cache, parent, ip, path, NodeMaker().node(parent, ip, path));
 }
 
-/// Where one has come to in the trie, from the outermost frame on.
+/// A place in the trie, on the way from the outermost frame on.
 struct TriePath {
   uint32_t node = 0;  ///< 0: at its root, or the trie is full
   uint64_t hash = 0;

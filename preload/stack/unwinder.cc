@@ -17,11 +17,11 @@ using Backtrace = int (*)(UnwindScratch& scratch, void** frames, int capacity);
 constinit std::atomic<Backtrace> g_backtrace{nullptr};
 constinit std::atomic<bool> g_does_without{false};
 
-// The part of libunwind's interface that we use, so as not to link to it.
+// The functions of libunwind that we use; we do not link to it.
 struct Libunwind {
-  /// Fast, and never forgets what it has seen at an address.
+  /// Fast, but never forgets what it has seen at an address.
   int (*backtrace)(void** frames, int capacity);
-  // The slow way, of which it can be told to forget.
+  // The slow way, which can be told to forget.
   void (*flush_cache)(void* address_space, uintptr_t begin, uintptr_t end);
   void** local_address_space;
   int (*get_context)(ucontext_t* context);
@@ -43,13 +43,13 @@ int backtrace_with_steps(UnwindScratch& scratch, void** frames, int capacity) {
     uintptr_t ip = 0;
     if (g_libunwind.get_register(scratch.cursor, kUnwindIp, &ip) < 0 || ip == 0) break;
     frames[count++] = reinterpret_cast<void*>(code_address(ip));
-    // A libunwind that knows nothing of signatures would stay here until the capacity is reached.
+    // A libunwind that does not know signatures would stay here until the capacity is reached.
     if (code_address(ip) != ip) break;
   } while (count < capacity && g_libunwind.step(scratch.cursor) > 0);
   return count;
 }
 
-// The part of libgcc's interface that we use, so as not to link to it.
+// The functions of libgcc that we use; we do not link to it.
 using UnwindStep = int (*)(void* context, void* data);
 int (*g_libgcc_backtrace)(UnwindStep, void*) = nullptr;
 uintptr_t (*g_libgcc_get_ip)(void*) = nullptr;
@@ -99,7 +99,7 @@ Backtrace load_libunwind() {
   if (const char* slash = strrchr(own, '/')) {
     beside.add(std::string_view(own, static_cast<size_t>(slash - own))).add("/libunwind.so.8");
   }
-  // By its whole path: the program's current folder may be in LD_LIBRARY_PATH.
+  // By whole paths: the program's current folder may be in LD_LIBRARY_PATH.
   for (const char* name : {beside.c_str(), kSystemLibunwind[0], kSystemLibunwind[1],
                            kSystemLibunwind[2], kSystemLibunwind[3]}) {
     if (name[0] == '/' && find_libunwind(load_library(name), g_libunwind)) {

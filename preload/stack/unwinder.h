@@ -21,13 +21,13 @@ struct UnwindScratch {
 /// the program has its own. Sets the quality bit if libunwind is missing.
 void load_unwinder();
 
-/// It is not to be loaded for now: a process that is only counted needs none, and to load it takes
-/// as long as all else at the start. Until load_unwinder() a call site that unwind rules do not
-/// describe is one frame deep, and the quality bit says so.
+/// Say that no unwinder is to be loaded for now: a process that is only counted needs none, and
+/// loading one takes as long as all else at the start. Until load_unwinder() a call site that
+/// unwind rules do not describe is one frame deep, and the quality bit says so.
 void do_without_unwinder();
 
-/// Code has been unloaded: what the unwinder remembers of it need not hold for what comes to lie
-/// there. libunwind's fast way cannot be told so, and is not taken again.
+/// Call it when code was unloaded: what the unwinder remembers of it may not hold for code that
+/// comes to its place. libunwind's fast way cannot be told so, and is not used any more.
 void forget_unwound_code();
 
 /// Return addresses of the calling thread, innermost first, at most `capacity`. 0: no unwinder yet.
