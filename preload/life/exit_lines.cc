@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kMaxEnvironment = 4096;
 constinit bool g_leave_out_command = false;
 
-/// Whether only root or this process's own user can have put the file or folder there.
+/// Whether only root or this process's own user can have put this file or folder there.
 bool is_trustworthy(const char* path) {
   struct stat status;
   if (sys::failed(sys::stat(path, &status))) return false;
@@ -34,8 +34,8 @@ bool is_trustworthy(const char* path) {
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/// The command, where an installation (lib/gpupeak/ and bin/) or a build folder (preload/ and
-/// tools/) has it.
+/// Finds the command in an installation (lib/gpupeak/ and bin/) or a build folder (preload/ and
+/// tools/).
 bool find_command(Path& command) {
   const std::string_view own = own_path();
   const size_t slash = own.rfind('/');
@@ -71,8 +71,8 @@ bool run_command(const char* command) {
   const char* arguments[] = {command, "report", "--short", "--", log_path().data(), nullptr};
   char** variables = bare_environment();
   alignas(16) static char stack[64 << 10];
-  // No handler of the program's expects to run after its end for as long as this takes, least of
-  // all a timer's. Who wants to end or stop us can.
+  // The program's handlers do not expect to run after its end, and for so long; a timer's least of
+  // all. The signals by which somebody ends or stops us are let through.
   const SignalsHeld held(SignalsHeld::bit(SIGINT) | SignalsHeld::bit(SIGTERM) |
                          SignalsHeld::bit(SIGHUP) | SignalsHeld::bit(SIGQUIT) |
                          SignalsHeld::bit(SIGTSTP));

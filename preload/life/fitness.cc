@@ -7,7 +7,7 @@
 #include "base/elf_lookup.h"
 #include "stack/module_map.h"
 
-// What only a sanitizer's runtime defines, and what musl's C library does not.
+// Symbols that only a sanitizer's runtime defines, and one that musl's C library does not define.
 extern "C" {
 void __asan_init() __attribute__((weak));
 void __hwasan_init() __attribute__((weak));
@@ -21,7 +21,7 @@ const char* gnu_get_libc_version() __attribute__((weak));
 namespace gpupeak::preload {
 namespace {
 
-/// A sanitizer takes the places that we need, and has a shadow of all memory that ours is not in.
+/// A sanitizer takes the places that we need, and its shadow of all memory does not have ours.
 bool has_sanitizer() {
   return &__asan_init != nullptr || &__hwasan_init != nullptr || &__lsan_init != nullptr ||
          &__lsan_do_leak_check != nullptr || &__msan_init != nullptr || &__tsan_init != nullptr;

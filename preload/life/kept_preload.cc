@@ -25,16 +25,16 @@ namespace {
 
 constexpr std::string_view kPreload = "LD_PRELOAD=", kOurs = "GPUPEAK_";
 constexpr size_t kMostVariables = 64;
-/// More are left as they are: the list lies on the caller's stack.
+/// Larger lists are left as they are: the list lies on the caller's stack.
 constexpr size_t kMostEntries = 4096, kMostPreloadBytes = 16 << 10;
 
 constinit char g_text[12 << 10] = {};  // copies: setproctitle() writes over the first environment
 constinit size_t g_text_bytes = 0;
 constinit char* g_variables[kMostVariables] = {};
 constinit size_t g_variable_count = 0;
-constinit const char* g_library = nullptr;  // as the loader knows it; nullptr: nothing is kept
+constinit const char* g_library = nullptr;  // as the loader knows it; nullptr: we are not kept
 
-/// How many characters before the first of `ends`, or the text's end.
+/// The number of characters before the first of `ends`, or before the text's end.
 size_t length_before(const char* text, const char* ends) {
   size_t bytes = 0;
   while (text[bytes] != 0 && strchr(ends, text[bytes]) == nullptr) ++bytes;
@@ -58,7 +58,7 @@ char* keep(const char* text) {
   return copy;
 }
 
-/// Whether the value of LD_PRELOAD has our library, under whatever path.
+/// Whether LD_PRELOAD's value has our library, by whatever path.
 bool names_us(const char* value) {
   const std::string_view ours = file_name(g_library);
   while (*value != 0) {
@@ -99,7 +99,7 @@ long open_at(int folder, const char* path) {
   return sys::openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
-/// As execvp() finds it. Of several that may not be run the first is meant, which does not matter.
+/// Finds a program as execvp() does, but passes over files that may not be run.
 long open_in_path(const char* name) {
   std::string_view folders = variable("PATH");
   if (folders.empty()) folders = "/bin:/usr/bin";
@@ -121,7 +121,7 @@ long open_in_path(const char* name) {
   }
 }
 
-/// A program that gets its owner's rights, or those that its file has.
+/// Whether the program gets its owner's rights, or rights that its file has.
 bool gains_privileges(int fd, const struct stat& info) {
   if ((info.st_mode & (S_ISUID | S_ISGID)) != 0) return true;
   char capabilities[64];
@@ -150,7 +150,7 @@ constexpr uint16_t kMachine = EM_X86_64;
 constexpr uint16_t kMachine = EM_AARCH64;
 #endif
 
-/// Whether the program could have our library, and may.
+/// Whether the program could have our library, and is allowed to.
 bool can_have_us(long opened, int depth = 0) {
   constexpr int kMostInterpreters = 4;  // the kernel's limit
   if (sys::failed(opened)) return false;
@@ -171,7 +171,7 @@ bool can_have_us(long opened, int depth = 0) {
   }
   if (bytes < static_cast<long>(sizeof begin.elf) ||
       memcmp(begin.elf.e_ident, ELFMAG, SELFMAG) != 0) {
-    return false;  // a script without a first line: the shell that runs it is another exec
+    return false;  // a script without a first line: the shell that runs it comes by another exec
   }
   return begin.elf.e_ident[EI_CLASS] == ELFCLASS64 && begin.elf.e_machine == kMachine &&
          !gains_privileges(file.fd(), info) && uses_glibc(file.fd(), begin.elf);
@@ -179,7 +179,7 @@ bool can_have_us(long opened, int depth = 0) {
 
 bool can_have_us(const StartedProgram& program) {
   if (program.path[0] == 0) {
-    // What an open descriptor names: a descriptor of our own reads it from its begin.
+    // The program is an open file: opened again, it is read from its beginning.
     Text<64> path;
     path.add("/proc/self/fd/").add(static_cast<uint64_t>(program.folder));
     return can_have_us(open_at(AT_FDCWD, path.c_str()));
@@ -192,7 +192,7 @@ bool can_have_us(const StartedProgram& program) {
 
 void remember_own_variables() {
   const Environment& e = environment();
-  // Below `gpupeak run` alone: with LD_PRELOAD set by hand, a program may be left out on purpose.
+  // Only below `gpupeak run`: if LD_PRELOAD was set by hand, a program may be left out on purpose.
   if (!e.keep_preload || e.children_pattern.view().empty() || e.run_pid == 0 || environ == nullptr)
     return;
   const char* const path = module_path(reinterpret_cast<const void*>(&remember_own_variables));

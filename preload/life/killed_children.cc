@@ -15,7 +15,7 @@
 namespace gpupeak::preload {
 namespace {
 
-/// A server may lose children for years.
+/// A limit, since a server may lose children for years.
 constexpr uint32_t kMostNoted = 1000;
 constinit std::atomic<uint32_t> g_noted{0};
 
@@ -26,7 +26,7 @@ void note_killed_child(int child, int signal) {
   if (!recording() && !counting) return;
   const int saved_errno = errno;
   const HookScope scope;
-  // A vfork child has its parent's memory, and no children that are the parent's.
+  // A vfork child shares its parent's memory, but the parent's children are not its own.
   if (scope.entered() && sys::getpid() == g_process->pid &&
       g_noted.fetch_add(1, std::memory_order_relaxed) < kMostNoted) {
     if (!recording()) open_counted_log(0);

@@ -23,7 +23,7 @@ void define_facts() {
   const long cwd = sys::getcwd(buffer, sizeof buffer);
   if (cwd > 1) define_fact("cwd", {buffer, static_cast<size_t>(cwd) - 1});
   define_fact("host", host_name());
-  // Logs of one boot share their monotonic clock, also those of different containers.
+  // Logs of one boot have the same monotonic clock, even in different containers.
   const size_t boot = read_file("/proc/sys/kernel/random/boot_id", buffer, sizeof buffer);
   if (boot > 1) define_fact("boot", {buffer, boot - 1});
 }

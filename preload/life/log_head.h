@@ -5,12 +5,12 @@
 
 namespace gpupeak::preload {
 
-/// What a log's start may find.
+/// Why a log begins.
 enum class Reason { kProgramStart, kFirstCudaCall, kCountedEnough, kAttached };
 
 /// `forked`: its parent had been recorded, or could have been.
 gpupeak_file_header describe_process(Reason reason, bool forked);
-/// Arguments, folder, machine.
+/// Defines the arguments, the folder and the machine.
 void define_facts();
 
 }  // namespace gpupeak::preload

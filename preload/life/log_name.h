@@ -9,15 +9,16 @@
 namespace gpupeak::preload {
 
 std::string_view host_name();
-/// Whether this process has its log among those of the children: `run` started another one.
+/// Whether this process's log goes among those of the children: `run` has started another process.
 bool is_filed_as_child();
-/// Which the first of them makes. A pattern that is meant for all processes has no such folder.
+/// Whether those logs have a folder, which the first child makes. A pattern that is meant for all
+/// processes has none.
 bool has_folder_of_children();
-/// What the processes of a run have in common. `run` gives it to the first; without it the first
-/// that records makes it up.
+/// The same number in all processes of a run. `run` gives it to the first process; without `run`,
+/// the first one that records makes it up.
 uint64_t run_id();
-/// GPUPEAK_OUT with %n name, %p pid, %r rank (none: its dot goes too), %h host, %% expanded;
-/// absolute.
+/// GPUPEAK_OUT, or GPUPEAK_CHILDREN_OUT if is_filed_as_child(), as an absolute path. Expands %n
+/// name, %p pid, %r rank (if there is none, its dot goes too), %h host, %%.
 void expand_out_pattern(Path& path);
 
 }  // namespace gpupeak::preload

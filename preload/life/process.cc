@@ -54,10 +54,10 @@ constinit bool g_log_was_opened = false;      // in this process or the one it w
 constinit bool g_forked = false;              // of this process
 constinit int g_start_pid = 0;
 constinit uint64_t g_generation = 0;
-constinit bool g_sees_programs_malloc = false;  // which it defines itself
+constinit bool g_sees_programs_malloc = false;  // the program defines it itself
 
-/// A page that a forked child finds wiped. Without the kernel's help (before Linux 4.14) an
-/// ordinary one: hooks/process.cc's fork handler then clears it.
+/// A page that the kernel wipes in a forked child. Before Linux 4.14 the kernel cannot: then it is
+/// an ordinary page, which hooks/process.cc's fork handler clears.
 ProcessPage* new_process_page() {
   void* at = map_pages(kPageBytes);
   if (at == nullptr) return nullptr;
@@ -65,7 +65,7 @@ ProcessPage* new_process_page() {
   return static_cast<ProcessPage*>(at);
 }
 
-/// What track/ knows of a process whose log is not the next one's.
+/// Forgets what track/ knows of the process, since another log begins.
 void forget_tracked() {
   forget_device_memory();
   forget_uses();
@@ -76,7 +76,7 @@ void forget_tracked() {
   forget_resident_memory();
 }
 
-/// This process was forked from one that recorded: nothing of that log is ours.
+/// For a process that was forked from one that recorded: nothing of that log is ours.
 void forget_parent() {
   abandon_log_file();
   abandon_slots();
@@ -86,18 +86,18 @@ void forget_parent() {
   g_generation += 1;
 }
 
-/// This process has written a log before and was left (detach_process); no thread is in a hook. But
-/// one may be within an arena's call, and hold that arena's lock.
+/// For a process that has written a log before and was left (detach_process). No thread is in a
+/// hook, but one may be within an arena's call, and hold that arena's lock.
 void forget_last_log() {
   leave_definitions();
   leave_log_file();
   empty_slots();
   forget_tracked();
-  drop_cached_stacks();  // what has been unmapped meanwhile nobody has seen
+  drop_cached_stacks();  // nobody has seen what was unmapped meanwhile
 }
 
-/// The C library's, or that of a library before it. Looked for before the start lock is taken: the
-/// loader is asked.
+/// The real sigaction: the C library's, or that of a library before it. Call it before the start
+/// lock is taken, since it asks the loader.
 SetAction find_set_action() {
   return reinterpret_cast<SetAction>(find_next("sigaction"));
 }
@@ -108,14 +108,15 @@ void begin_generation(ProcessPage& page) {
   page.generation = ++g_generation;
 }
 
-/// Once, where the heap is recorded or counted. The loader is asked: without the start lock.
+/// Done once, if the heap is recorded or counted. Call it without the start lock, since it asks the
+/// loader.
 void look_for_allocators() {
   static constinit std::atomic<bool> looked{false};
   if (g_process->host_recording != 0 && !looked.exchange(true))
     g_sees_programs_malloc = take_over_allocators();
 }
 
-/// Opens the log and switches the hooks on. Holds the start lock, inside a HookScope.
+/// Opens the log and switches the hooks on. The caller holds the start lock, inside a HookScope.
 void open_log(Reason reason, SetAction set_action) {
   const bool again = reason == Reason::kAttached && g_log_was_opened && !g_forked;
   const bool forked = g_log_was_opened && !again;
@@ -155,7 +156,7 @@ void open_log(Reason reason, SetAction set_action) {
   if (was_counted) log_counted_mappings();
 }
 
-/// No log yet: the process may turn out to be of interest, and then what it has is known.
+/// Counts without a log: should the process turn out to be of interest, what it holds is known.
 void begin_counting() {
   if (environment().host_mode == GPUPEAK_HOST_OFF) return;
   if (g_forked) {
@@ -176,7 +177,7 @@ bool is_asked_for() {
   return e.children == Children::kAll || e.run_pid == 0 || e.run_pid == sys::getpid();
 }
 
-/// Called with the lock held when nothing is decided: at the start, and in a forked child.
+/// Called with the lock held while nothing is decided: at the start, and in a forked child.
 void decide(SetAction set_action) {
   if (g_process == &g_first_page) {
     ProcessPage* page = new_process_page();
@@ -238,7 +239,7 @@ void say_what_is_wrong() {
   }
 }
 
-/// What the counters page says of an end, and the log's own.
+/// Writes what the log and the counters page say at the end.
 void close_books() {
   log_all_uses();
   flush_own_slot();
@@ -258,7 +259,7 @@ bool is_stopped_for_filter() {
 }
 
 void start() {
-  if (g_stopped_for_filter) {  // in a child: to ask for its number may end it
+  if (g_stopped_for_filter) {  // a child's getpid() might end it
     g_process->decided = 1;
     return;
   }
@@ -327,7 +328,7 @@ void open_counted_log(size_t pending_bytes) {
       remember_stderr();
       open_log(Reason::kCountedEnough, set_action);
       if (recording()) begin_window(*g_process, environment().host_mode, pending_bytes);
-      g_process->counting = 0;  // also where it cannot be opened: nobody asks again
+      g_process->counting = 0;  // even if the log cannot be opened: nobody asks again
     }
   }
   errno = saved_errno;
@@ -350,10 +351,10 @@ void finish_start() {
   }
   if (!recording()) return;
   if (environment().run_pid == 0) mark_children();
-  // The program's own malloc may not be ready before main, and the loader would call it. The
-  // unwinder, which device calls need most, is then loaded at the first of them.
+  // The program's own malloc may not be ready before main, and the loader would call it. Then the
+  // unwinder is loaded at the first device call; device calls need it most.
   if (owns_malloc()) {
-    g_hears_loader.store(true, std::memory_order_relaxed);  // it takes the first there is, too
+    g_hears_loader.store(true, std::memory_order_relaxed);  // the loader takes the first one, too
     load_unwinder();
   } else if (!g_sees_programs_malloc) {
     set_quality(GPUPEAK_Q_FOREIGN_MALLOC);
@@ -421,7 +422,7 @@ bool was_attached_before() {
 }
 
 void end_process_at_once() {
-  if (!recording() || sys::getpid() != g_process->pid) return;  // a vfork child, in our memory
+  if (!recording() || sys::getpid() != g_process->pid) return;  // a vfork child shares our memory
   HookScope scope;
   if (!scope.entered() || counters().ended != 0) return;
   counters().ended = 1;

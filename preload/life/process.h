@@ -1,5 +1,5 @@
-// Begin and end of the process, as this library sees them: it decides whether the process records,
-// opens the log, and closes it at the exit. What it has decided stands in base/process_state.h.
+// Begin and end of the process, as this library sees them. Decides whether the process records,
+// opens the log, and closes it at the exit. The decision is kept in base/process_state.h.
 //
 //   first hook that is called   start()                decides; opens the log, or does not
 //   library's constructor       finish_start()         what may not happen inside malloc
@@ -16,36 +16,36 @@
 
 namespace gpupeak::preload {
 
-/// Whether it records, or will once it uses CUDA.
+/// Whether the process records, or will record once it uses CUDA.
 bool may_record();
 
-/// Has calls of other allocators come to hooks, once, when the heap is recorded. True: the program
-/// has a malloc of its own, and its calls are seen. In a program that ran before us, at each attach:
-/// whether its malloc's calls can be seen, whosever it is. Defined in hooks/allocators.cc, by a
-/// fixed name for the reason that start() has.
+/// Makes calls of other allocators come to our hooks; done once, when the heap is recorded. True:
+/// the program has a malloc of its own, and its calls are seen. In a program that ran before us it
+/// is done at each attach; there true means that malloc's calls can be seen, whoever defines
+/// malloc. Defined in hooks/allocators.cc, by a fixed name for the same reason as start().
 bool take_over_allocators();
 
-/// From the library's constructor: everything that may not happen inside an allocator call.
+/// Called by the library's constructor: does all that may not happen inside an allocator call.
 void finish_start();
-/// From the library's destructor.
+/// Called by the library's destructor.
 void end_process();
-/// By `gpupeak attach`: opens the log of a process that has run without us, inside which no thread
-/// is in a hook of ours. The functions are not hooked yet.
+/// Called by `gpupeak attach`: opens the log of a process that has run without us. No thread is in
+/// a hook of ours, and the functions are not hooked yet.
 enum class AttachResult { kDone, kPreloaded, kAlready, kUnfit, kOwnMalloc, kNoLog, kBusy };
 AttachResult attach_process(std::string_view out_pattern, long& error);
-/// Ends the log; from here on all passes through. False: it does not record.
+/// Ends the log; from here on all calls pass through. False: the process does not record.
 bool detach_process();
-/// Whether attach_process() has opened a log before, in this process or the one that it was forked
-/// from: a thread may still be in a hook.
+/// Whether attach_process() has opened a log before, in this process or in the one that it was
+/// forked from: then a thread may still be in a hook.
 bool was_attached_before();
 
-/// The process is about to leave past its exit handlers, perhaps from a signal handler: the log
-/// gets its end, and nothing is said.
+/// Call it when the process is about to end without its exit handlers, perhaps from a signal
+/// handler: ends the log, and prints nothing.
 void end_process_at_once();
-/// The program is about to put a filter of system calls upon itself which ends it for one that
-/// recording takes: nothing is recorded from here on, nor in what it forks.
+/// Call it when the program is about to install a filter of system calls that would end it for a
+/// call that recording needs: from here on nothing is recorded, nor in forked children.
 void stop_for_filter();
-/// Whether it has.
+/// Whether stop_for_filter() was called, in this process or the one that it was forked from.
 bool is_stopped_for_filter();
 
 }  // namespace gpupeak::preload
