@@ -1,6 +1,5 @@
-// The parts that depend on the processor: registers, the stack pointer, page sizes, machine code.
-// Each architecture has a file, and all of these files declare the same functions. Include this one
-// alone.
+// All that depends on the processor: registers, the stack pointer, page sizes, machine code. Each
+// architecture has a file, and all of these declare the same functions. Include this file alone.
 #pragma once
 
 #if defined(__x86_64__)

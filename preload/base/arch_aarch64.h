@@ -51,8 +51,8 @@ bool counter_can_be_trusted();
 /// even if one depends on the other.
 constexpr bool kKernelClockMayStandStill = true;
 
-/// How the loader fills in a slot: one through which a function is called, and one that holds an
-/// address.
+/// How the loader fills in a slot: for a function's calls, for its address, and for a pointer in
+/// data.
 constexpr uint32_t kCallRelocation = R_AARCH64_JUMP_SLOT;
 constexpr uint32_t kAddressRelocation = R_AARCH64_GLOB_DAT;
 constexpr uint32_t kPointerRelocation = R_AARCH64_ABS64;

@@ -34,12 +34,11 @@ inline __attribute__((always_inline)) uint64_t counter() {
 constexpr gpupeak_clock kCounter = GPUPEAK_CLOCK_TSC_16;
 /// Whether counter() exists, ticks evenly, and is in step on all processors.
 bool counter_can_be_trusted();
-/// The kernel's clock counts this counter's cycles, or its reading takes longer than one of its
-/// counts.
+/// The kernel's clock counts this counter's cycles, or reading it takes longer than one count.
 constexpr bool kKernelClockMayStandStill = false;
 
-/// How the loader fills in a slot: one through which a function is called, and one that holds an
-/// address.
+/// How the loader fills in a slot: for a function's calls, for its address, and for a pointer in
+/// data.
 constexpr uint32_t kCallRelocation = R_X86_64_JUMP_SLOT;
 constexpr uint32_t kAddressRelocation = R_X86_64_GLOB_DAT;
 constexpr uint32_t kPointerRelocation = R_X86_64_64;

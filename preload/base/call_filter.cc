@@ -185,8 +185,7 @@ bool ends_any(const sock_fprog& filter, const Call (&calls)[kCount]) {
   return false;
 }
 
-/// The kernel copies a signal set before it looks at an unknown `how`, so only EFAULT means
-/// unreadable.
+/// The kernel copies a signal set before it finds `how` unknown: only EFAULT means unreadable.
 bool can_copy(uintptr_t at) {
   constexpr int kNothing = -1;
   return sys::sigprocmask(kNothing, reinterpret_cast<const uint64_t*>(at), nullptr) != -EFAULT;

@@ -1,6 +1,5 @@
 // Says whether a filter of system calls (seccomp) that the program is about to install would hurt
-// our own calls. It is looked at before it holds, since asking may be forbidden afterwards.
-// HOOK-SAFE.
+// our own calls. We look at it before it holds, since asking may be forbidden later. HOOK-SAFE.
 #pragma once
 
 #include <linux/filter.h>

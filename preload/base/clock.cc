@@ -50,8 +50,7 @@ uint64_t clock_ns(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// Whether the program has asked for a signal in place of the time (PR_SET_TSC), perhaps before
-/// exec.
+/// Whether the program asked for a signal in place of the time (PR_SET_TSC), even before exec.
 bool tsc_faults() {
   int mode = PR_TSC_ENABLE;
   sys::prctl(PR_GET_TSC, &mode);

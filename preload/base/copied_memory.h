@@ -1,7 +1,6 @@
 // Reads memory that may be gone: the kernel copies it, so that a stale pointer gives an error and
 // never a fault. Reads come in sessions. When a session begins, one system call copies again all
-// that the last session read, since most sessions read the same places. HOOK-SAFE; one thread at a
-// time.
+// that the last session read, since most read the same places. HOOK-SAFE; one thread at a time.
 #pragma once
 
 #include <sys/uio.h>

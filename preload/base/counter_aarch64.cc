@@ -5,7 +5,7 @@
 namespace gpupeak::preload {
 
 /// A counter of 25 MHz stands still for some hundred cycles, so two of these readings are equal. An
-/// event that depends on another thread's event is read at least that much later.
+/// event that depends on another thread's event comes at least that much later.
 bool arch::counter_can_be_trusted() {
   constexpr int kReadings = 256;
   uint64_t last = counter();

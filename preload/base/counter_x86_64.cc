@@ -55,8 +55,8 @@ bool reads_time_itself() {
 
 /// kvm-clock is a guest's clock for which the hypervisor gives the TSC's parameters. With them it
 /// says (PVCLOCK_TSC_STABLE_BIT) whether the TSCs of all virtual processors are in step. Only then
-/// does the library use them, one set for all processors: so what the kernel's clock orders, the
-/// TSC orders too.
+/// does clock_gettime answer by them, by one set for all processors: so what the kernel's clock
+/// orders, the TSC orders too.
 bool hypervisor_trusts_tsc() {
   return kernel_goes_by("kvm-clock") && reads_time_itself();
 }

@@ -72,8 +72,7 @@ bool is_in(const void* address, const char* library);
 /// The definition of `name` that the program itself binds to (the first in load order).
 void* find_first(const char* name);
 
-/// The path by which the loader knows the module around `address`; empty if there is none. Callable
-/// anywhere.
+/// The loader's path for the module around `address`; empty if there is none. Callable anywhere.
 const char* module_path(const void* address);
 
 /// The definition to which the code at `caller` would bind without this library: its own module's,

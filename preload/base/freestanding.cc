@@ -58,7 +58,7 @@ void* memcpy(void* __restrict to, const void* __restrict from, size_t bytes) {
   return to;
 }
 
-/// If the two overlap, copies from the end that the target does not overwrite first.
+/// If the two overlap, begins at the end where no byte is overwritten that is still to be read.
 void* memmove(void* to, const void* from, size_t bytes) {
   auto* target = static_cast<uint8_t*>(to);
   const auto* source = static_cast<const uint8_t*>(from);

@@ -56,8 +56,8 @@ bool FutexLock::sleep(int& naps) {
   const timespec nap{0, kNapNs};
   if (sys::futex(&sleepers_, FUTEX_WAIT, 1, &nap) != -ETIMEDOUT) return false;
   if (naps > 0) --naps;
-  // The holder may be a thread that a jump took out of the lock, and that ended before its next
-  // hook.
+  // The holder may be a thread that a jump took out of the lock, and that has ended before its
+  // next hook.
   uint32_t held = word_.load(std::memory_order_relaxed);
   const auto holder = static_cast<int>(held & kThread);
   return holder != 0 && sys::tkill(holder, 0) == -ESRCH &&
@@ -79,8 +79,8 @@ bool FutexLock::wait(int naps) {
 }
 
 /// Waits in naps: if the process is stopped meanwhile, that counts as one nap only. If another
-/// thread has waited in vain for the same holder, one nap must do: where all other threads are
-/// stopped, each call would wait for seconds.
+/// thread has waited in vain for the same holder, one nap must do: otherwise each call would wait
+/// for seconds while all other threads are stopped.
 bool FutexLock::wait_in_time() {
   constexpr int kTwoSeconds = 200;
   const uint32_t holder = word_.load(std::memory_order_relaxed) & kThread;

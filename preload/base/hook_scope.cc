@@ -10,7 +10,7 @@ namespace gpupeak::preload {
 constinit thread_local ThreadFlags t_flags __attribute__((tls_model("initial-exec")));
 
 bool was_left_by_longjmp(uintptr_t opened, uintptr_t here) {
-  if (here <= opened) return false;  // deeper in the same stack: nested
+  if (here <= opened) return false;  // deeper in the same stack: truly nested
   stack_t alternate{};
   sys::sigaltstack(&alternate);
   return (alternate.ss_flags & SS_ONSTACK) == 0;

@@ -4,8 +4,7 @@
 #pragma once
 
 /// For a function. (malloc and free, in hooks/malloc_entry_*.S, lie there too.) Each one begins a
-/// cache line, so that other code cannot move it to a bad place: node took 4 % longer with such
-/// places.
+/// cache line, so that other code cannot move it to a bad place: that made node 4 % slower.
 #define GPUPEAK_HOT __attribute__((hot, aligned(64)))
 /// For a variable that another file defines. It is this library's own, so its address is known and
 /// need not be loaded.

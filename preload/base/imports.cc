@@ -67,8 +67,7 @@ void for_each_import(const dl_phdr_info& object, const ImportVisitor& visitor) {
     const uintptr_t at = table.bias + entry.r_offset;
     auto* const slot = reinterpret_cast<uintptr_t*>(at);
     const uint32_t type = ELF64_R_TYPE(entry.r_info);
-    // A slot in a table of functions has its final value at once. A slot in code could not be
-    // written.
+    // A slot in a table of functions has its final value at once; one in code cannot be written.
     const bool in_table = type == arch::kPointerRelocation;
     if (at % sizeof *slot != 0 || (in_table && (entry.r_addend != 0 || is_code_of(object, at))))
       return;

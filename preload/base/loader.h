@@ -13,8 +13,7 @@ void* load_library(const char* name);
 /// A function of a library that load_library gave; nullptr if it does not have it.
 void* find_symbol(void* library, const char* name);
 
-/// Whether the loader is removing libraries now, by the state that it keeps for debuggers. Takes no
-/// lock.
+/// Whether the loader is removing libraries now, by its state for debuggers. Takes no lock.
 bool loader_is_removing();
 
 /// Whether the loader has loaded the code at `ip`, by its lock-free answer; glibc before 2.35 has

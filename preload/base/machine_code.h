@@ -27,10 +27,9 @@ size_t landing_bytes(const uint8_t* code, size_t bytes);
 /// the function, or is the target of a branch of the function, which ends at `end`.
 bool move_code(const uint8_t* code, const uint8_t* end, uint8_t* to, MovedCode& moved);
 
-/// Writes a jump to anywhere. It changes no register that an argument may be in. Returns its bytes.
+/// Writes a jump to anywhere. It changes no register that an argument may be in. Returns its size.
 size_t write_far_jump(uint8_t* to, const void* target);
-/// Writes to `bytes` the jump that leads from `at` to `target`. Returns its bytes; 0: it is too
-/// far.
+/// Writes to `bytes` the jump from `at` to `target`. Returns its size; 0: it is too far.
 size_t write_near_jump(uint8_t* bytes, const uint8_t* at, const uint8_t* target);
 
 /// Makes stored code visible to processors whose instruction caches do not see stores.

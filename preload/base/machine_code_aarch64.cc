@@ -46,8 +46,7 @@ size_t landing_bytes(const uint8_t* code, size_t bytes) {
   return bytes >= kBytes && is_landing(read(code)) ? kBytes : 0;
 }
 
-/// One instruction makes room for the jump. Only a branch to the instruction itself could lead
-/// there.
+/// One instruction makes room for the jump. Only a branch to itself could lead there.
 bool move_code(const uint8_t* code, const uint8_t* end, uint8_t* to, MovedCode& moved) {
   if (static_cast<size_t>(end - code) < 2 * kBytes || is_bound(read(code))) return false;
   write(to, read(code));

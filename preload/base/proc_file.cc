@@ -20,8 +20,7 @@ uint64_t number_at(const char* text) {
 
 size_t read_file(const char* path, char* to, size_t capacity) {
   const SignalsHeld held;  // a handler might leave by a jump, and leave the descriptor open
-  // The environment may name this file, so it may be a FIFO: that is empty, and we do not wait for
-  // it.
+  // The environment may name this file. If it is a FIFO, it has nothing, and we do not wait.
   const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
   if (sys::failed(fd)) return 0;
   size_t bytes = 0;

@@ -67,8 +67,7 @@ inline long madvise(void* at, size_t bytes, int advice) {
 inline uintptr_t brk(uintptr_t at) {
   return static_cast<uintptr_t>(call(SYS_brk, at));
 }
-/// These two copy between another process's memory and our own. The second list is the other
-/// process's.
+/// These two copy between another process's memory (the second list) and our own.
 inline long process_vm_readv(int pid, const iovec* to, size_t count, const iovec* from,
                              size_t from_count) {
   return call(SYS_process_vm_readv, pid, to, count, from, from_count, 0);

@@ -10,8 +10,7 @@ namespace gpupeak::preload {
 /// Runs the `gpupeak` command of this library's own installation, and no other. Prints nothing with
 /// GPUPEAK_SUMMARY=off or GPUPEAK_QUIET=1.
 void print_exit_lines();
-/// From here on the lines are the counters alone: a filter of system calls forbids running the
-/// command.
+/// From here on the lines are the counters alone: a filter of system calls forbids the command.
 void leave_out_command();
 
 }  // namespace gpupeak::preload

@@ -8,8 +8,7 @@
 
 namespace gpupeak::preload {
 
-/// Call it at the process's start: remembers what its environment says of us, since that may
-/// change.
+/// At the process's start: remembers what its environment says of us, since that may change.
 void remember_own_variables();
 /// Tells the programs that this process will start that they are children, and of which run. Does
 /// what setenv does, but without malloc: the program's own malloc may not be ready before main.

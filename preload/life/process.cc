@@ -354,7 +354,7 @@ void finish_start() {
   // The program's own malloc may not be ready before main, and the loader would call it. Then the
   // unwinder is loaded at the first device call; device calls need it most.
   if (owns_malloc()) {
-    g_hears_loader.store(true, std::memory_order_relaxed);  // the loader takes the first one, too
+    g_hears_loader.store(true, std::memory_order_relaxed);  // the loader takes the first malloc too
     load_unwinder();
   } else if (!g_sees_programs_malloc) {
     set_quality(GPUPEAK_Q_FOREIGN_MALLOC);

@@ -29,8 +29,7 @@ inline uint64_t& window_peak_of(const gpupeak_gauge& gauge) {
 void count(uint64_t gpupeak_counters_page::*counter, uint64_t by = 1);
 void set_quality(uint64_t bit);
 
-/// live += bytes, peak = max: exact at once if only one caller adds at a time, as in the device
-/// tracker.
+/// live += bytes, peak = max: exact at once if one caller adds at a time, as the device tracker.
 void gauge_add(gpupeak_gauge& gauge, int64_t bytes);
 /// The same for what a thread has added up since its last call; in between, the sum was at most
 /// `high`. The peak is exact as long as no other thread adds.

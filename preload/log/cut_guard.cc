@@ -31,8 +31,8 @@ constinit std::atomic<int> g_flags{0};
 constinit std::atomic<int> g_guarded_process{0};
 constinit Notice g_on_cut = nullptr;
 
-/// Our own code writes to no other file mapping than the log. It reads many of the program's files;
-/// so of reads only those of the counters page count.
+/// Our own code writes to no other file mapping than the log. It reads many of the program's files,
+/// so a fault of a read is the log's only in the counters page.
 bool is_of_the_log(const siginfo_t& info, const ucontext_t& context) {
   const auto at = reinterpret_cast<const char*>(code_at_fault(context));
   const bool is_ours = info.si_code == BUS_ADRERR && at >= __ehdr_start && at < etext;

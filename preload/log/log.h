@@ -1,4 +1,4 @@
-// Writes into the log what is beside events: definitions, and the counters page. A thread writes
+// Writes all of the log but events: definitions, and the counters page. A thread writes
 // its events by thread/emit.h. Every function is HOOK-SAFE and must be called inside a HookScope.
 //
 // in    a fact, a string, a stack's node, a library; a gauge that moves

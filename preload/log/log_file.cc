@@ -40,8 +40,7 @@ uint64_t head_bytes() {
 /// after the file cannot be opened any more (other user, other root, folder gone).
 constexpr uint64_t kAheadBytes = 64 << 20;
 constexpr uint64_t kFirstAheadBytes = 1 << 20;
-/// Chunks of this size and more are first written by the file's path: that is cheaper than touching
-/// their pages.
+/// Chunks of this size and more are first written by path: cheaper than touching their pages.
 constexpr size_t kWrittenBytes = 64 << 10;
 
 /// The file is longer than its written part. Its next page is mapped without access; mremap makes
@@ -194,8 +193,7 @@ long write_by_path(uint64_t offset, size_t bytes) {
   return done == bytes ? 0 : -ENOSPC;
 }
 
-/// Gets disk blocks and pages for a chunk. `written`: it was written by its path, and has them
-/// already.
+/// Gets disk blocks and pages for a chunk. `written`: writing by its path has brought them.
 bool populate(uint8_t* at, size_t bytes, uint64_t offset, bool written) {
   long result;
   int tries = 0;
@@ -325,8 +323,7 @@ bool log_is_as_long_as_it_was() {
 
 namespace {
 
-/// The next `bytes` of the file, or fewer if the disk has no more. `offset`: where they are in the
-/// file.
+/// The next `bytes` of the file, or fewer if the disk has no more. `offset`: where they are.
 Chunk take_now(size_t bytes, uint64_t& offset) {
   const size_t page = page_bytes();
   for (bytes = page_end(bytes); bytes >= page; bytes = bytes / 2 / page * page) {

@@ -1,5 +1,6 @@
-// Finds the name that a log gets, by what is there already. Nothing but an empty file or a log
-// whose process has ended is ever replaced. HOOK-SAFE.
+// Finds the name that a log gets, by what is there already. Nothing is ever replaced but an empty
+// file, a log whose process has ended, and a log of this process from before exec that has no
+// device events and is of less than a second. HOOK-SAFE.
 #pragma once
 
 #include <string_view>

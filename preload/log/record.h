@@ -19,8 +19,7 @@ inline uint8_t* put_varint(uint8_t* at, uint64_t value) {
   *at++ = static_cast<uint8_t>(value);
   return at;
 }
-/// For each place of a value's highest bit: the marks "goes on" of its bytes, and the number of
-/// bytes.
+/// For each place of a value's highest bit: the marks "goes on" of its bytes, and their number.
 template <typename Word, size_t kBits>
 struct VarintTable {
   static constexpr size_t kMostBits = kBits;

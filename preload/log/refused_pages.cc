@@ -20,7 +20,7 @@ struct Refused {
   uint8_t* memory = nullptr;
   uint64_t offset = 0;  ///< of the page in the file
 };
-/// They take at most 4 MiB of the program's memory, in pages of 4 KiB.
+/// Refused pages take at most 4 MiB of the program's memory, with pages of 4 KiB.
 constexpr size_t kMost = 1024;
 constexpr uint64_t kNowhere = UINT64_MAX;
 

@@ -13,8 +13,7 @@ namespace gpupeak::preload {
 constexpr int kUnwindCursorWords = 250;  // unw_cursor_t of libunwind.so.8
 constexpr int kUnwindIp = 30;            // UNW_REG_IP
 
-/// Reads the registers of the function that calls this. Those that a callee may change do not
-/// matter.
+/// Reads the registers of the function that calls this; those that a callee may change are unused.
 inline __attribute__((always_inline)) void read_registers(ucontext_t* context) {
   auto* registers = reinterpret_cast<uint64_t*>(context->uc_mcontext.regs);
   asm volatile(

@@ -40,8 +40,7 @@ struct PythonChain {
 /// kRest.
 class PythonChains {
  public:
-  /// The chain of this native stack that is expected next, if `stands` is true for it; else
-  /// nullptr.
+  /// The chain of this native stack that is expected next, if it `stands`; else nullptr.
   template <typename Stands>
   const PythonChain* expected(uint32_t native, Stands stands) {
     if (rest_ > 0) {

@@ -68,8 +68,7 @@ struct PythonScratch {
     });
   }
 
-  /// The node of the stack that is expected next, if its Python frames lie where they lay before;
-  /// 0: not known.
+  /// The node of the stack that is expected next, if its Python frames lie where they did; else 0.
   uint32_t standing_chain(uint32_t captured) {
     const PythonChain* const chain = chains.expected(
         captured, [this](const PythonChain& expected) { return stack.stands(expected); });

@@ -175,8 +175,7 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     }
     const uintptr_t returns = moved(cfa, rule.returns.offset);
     ip = code_address(word_at(returns));
-    // Without a branch, which would be as good as random: the return address can be read in any
-    // case.
+    // No branch, since that would be as good as random: the return address can always be read.
     const bool fp_unchanged = fresh.fp_offset == FrameRule::kFpUnchanged;
     const uintptr_t saved_fp = word_at(fp_unchanged ? returns : moved(cfa, fresh.fp_offset));
     fp = fp_unchanged ? fp : saved_fp;

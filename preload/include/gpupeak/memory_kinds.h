@@ -104,8 +104,7 @@ constexpr const MemoryKind& memory_kind(uint64_t number) {
 constexpr bool is_device_kind(uint64_t kind) {
   return kind >= GPUPEAK_FIRST_DEVICE_KIND && kind < GPUPEAK_KIND_LIMIT;
 }
-/// Whether a kind counts into the peak of its device, or of the host. Other kinds are gauges of
-/// their own.
+/// Whether a kind counts into its device's peak, or the host's. Others are gauges of their own.
 constexpr bool counts_into_sum(uint64_t kind) {
   return kind < GPUPEAK_KIND_LIMIT && (memory_kinds::kInSum >> kind & 1) != 0;
 }
