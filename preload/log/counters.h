@@ -44,7 +44,7 @@ void raise_peak(uint64_t& peak, uint64_t live);
 
 /// Call it when the log is open: its page counts from now on, and begins with the counts so far.
 void move_counters_to(gpupeak_counters_page* page);
-/// In a forked child: the parent's page is not ours.
+/// In a forked child, where the parent's page is not ours, or when the log has ended.
 void forget_counters();
 /// Usable bytes of the heap that were live when counters were forgotten: the child has them, too.
 int64_t inherited_heap_bytes();

@@ -21,7 +21,8 @@ uint64_t defined_nodes();
 
 /// Call it when the log has ended: gives its last chunk back, so that another log may be opened.
 void leave_definitions();
-/// In a forked child: starts the stream anew, with all strings defined again under their old ids.
+/// In a log that was just opened: starts the stream anew. All strings that were known before (from
+/// a forked child's parent, or from the log before) are defined again, under their old ids.
 void restart_definitions();
 
 }  // namespace gpupeak::preload

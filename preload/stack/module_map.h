@@ -42,7 +42,8 @@ bool is_own_code(uintptr_t ip);
 const char* own_path();
 
 /// Defines all modules in a new log, if the process knew them before it had that log: in a forked
-/// child (`forked`: no thread of it holds the lock), or in a process that was only counted so far.
+/// child (`forked`: no thread of it holds the lock), in a process that was only counted so far, or
+/// in a program that is attached to again.
 void redefine_modules(bool forked);
 
 }  // namespace gpupeak::preload

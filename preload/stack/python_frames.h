@@ -12,7 +12,8 @@ namespace gpupeak::preload {
 /// again.
 uint32_t python_frame(std::string_view function, std::string_view file, uint32_t line);
 
-/// In a forked child: defines all frames again in the new log, under their old numbers.
+/// In the new log of a forked child, or of a program that is attached to again: defines all frames
+/// again, under their old numbers.
 void redefine_python_frames();
 
 }  // namespace gpupeak::preload

@@ -25,7 +25,7 @@ uint64_t tag_of(uintptr_t ip) {
 }
 constexpr uint64_t kRuleMask = (uint64_t{1} << kRuleBits) - 1;
 
-/// The canonical frame address is below the frame pointer, or else above a register.
+/// Of cfa_offset: kRealigned has a word below the frame pointer, others are above a register.
 int32_t sign_of_cfa(uint32_t base) {
   return base == FrameRule::kRealigned ? -1 : 1;
 }

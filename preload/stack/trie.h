@@ -57,7 +57,8 @@ void forget_nodes(uintptr_t begin, uintptr_t end);
 /// many as are reserved where addresses are few. The caller holds the definitions' lock, unless
 /// this process does not record.
 void give_back_spare_nodes();
-/// In a forked child: defines all nodes again in the new log, under their old ids.
+/// In the new log of a forked child, or of a program that is attached to again: defines all nodes
+/// again, under their old ids.
 void redefine_nodes();
 
 }  // namespace gpupeak::preload

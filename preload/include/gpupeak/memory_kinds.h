@@ -81,7 +81,8 @@ constexpr Counters make_counters() {
 inline constexpr Counters kCounters = make_counters();
 
 /// Kinds that move the gauge of their kind and their device's sum, and nothing else. Nearly all
-/// events are of these kinds. tests/abi checks that a device has no other kind in its sum.
+/// events are of these kinds. A device's kind in the sum must be one of them, since no other moves
+/// the sum; tests/unit/test_memory_kinds.cc checks that its counter is Device.
 constexpr uint32_t plain_bits() {
   uint32_t bits = 0;
   for (uint32_t kind = GPUPEAK_FIRST_DEVICE_KIND; kind < GPUPEAK_KIND_LIMIT; ++kind) {
