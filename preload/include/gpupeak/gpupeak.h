@@ -22,7 +22,7 @@ enum gpupeak_what {
   GPUPEAK_PINNED = 1,
   GPUPEAK_REGISTERED = 2,
   GPUPEAK_MANAGED = 3, /* of all devices */
-  GPUPEAK_DEVICE = 16, /* handed out by the driver, all kinds */
+  GPUPEAK_DEVICE = 16, /* handed out by the driver, all kinds below */
   GPUPEAK_DEVICE_LINEAR = 17,
   GPUPEAK_DEVICE_POOL = 18,
   GPUPEAK_DEVICE_VMM = 19,
