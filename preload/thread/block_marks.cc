@@ -15,7 +15,8 @@ namespace {
 constexpr uint64_t kLeafBytes = kLeafAddresses / 8 / 8;
 constexpr uint64_t kLeaves = kMarkedAddresses / kLeafAddresses;
 
-/// The byte of `address`; nullptr if nothing near is marked and, with `make`, there is no memory.
+/// The byte of `address`. Its leaf is made if `make`. nullptr: there is no leaf, or no memory for
+/// one.
 std::atomic<uint8_t>* byte_of(uint64_t address, bool make) {
   std::atomic<MarkLeaf>& place = g_mark_leaves[(address & (kMarkedAddresses - 1)) / kLeafAddresses];
   MarkLeaf leaf = place.load(std::memory_order_acquire);

@@ -1,5 +1,6 @@
-// A bit for each 8 bytes of addresses, so that of each live block one thing is known whatever thread
-// frees it: whether the log has it, or that it has not (ProcessPage::marked). Lock-free. HOOK-SAFE.
+// A bit for each 8 bytes of addresses: a live heap block has a mark, or has none. So any thread
+// that frees the block knows whether it is in the log. ProcessPage::marked says which blocks have
+// marks: those that the log has, or those that it does not have. Lock-free. HOOK-SAFE.
 #pragma once
 
 #include <atomic>
@@ -9,19 +10,19 @@
 
 namespace gpupeak::preload {
 
-/// All addresses that a program can have are so many, in leaves that exist only where blocks have
-/// been marked: also under `ulimit -v` there are addresses for those that are used.
+/// The table covers all addresses that a program can have. A leaf exists only where a block has
+/// been marked, so that the table fits under `ulimit -v`.
 constexpr uint64_t kMarkedAddresses = uint64_t{1} << 47;
 constexpr uint64_t kLeafAddresses = 256 << 20;
 using MarkLeaf = std::atomic<uint8_t>*;
 extern GPUPEAK_OWN std::atomic<MarkLeaf>* g_mark_leaves;
 
-/// Makes room, with no block marked: in a forked child the parent's are forgotten. False without
+/// Makes the table, with no block marked: a forked child forgets its parent's marks. False: no
 /// memory.
 bool begin_marks();
-/// Counts a dropped event where there is no memory for the mark.
+/// Counts a dropped event if there is no memory for the mark.
 void mark_block(const void* block);
-/// True if the block was marked; it is not from here on.
+/// Takes the mark away. True if the block had one.
 bool unmark_block(const void* block);
 
 inline __attribute__((always_inline)) bool is_marked(const void* block) {

@@ -17,10 +17,10 @@
 namespace gpupeak::preload {
 namespace {
 
-/// Ranges of windows have numbers that no other has.
+/// Ids of the windows' ranges begin here, so that no other range has the same id.
 constexpr uint64_t kFirstRange = uint64_t{1} << 63;
-/// How often a thread is waited for that is just handing on what it has counted: each time is a
-/// call of some thread later.
+/// How often the sums are read again if a thread was in flush_slot(). answer_in_scope() tries once
+/// in each call of any thread.
 constexpr uint32_t kMostTries = 1000;
 enum : uint64_t { kBegun = 0, kEnded = 1 };
 
@@ -100,13 +100,13 @@ void begin_window(ProcessPage& process, uint32_t mode, size_t pending_bytes) {
 
 namespace {
 
-/// Others that have been asked the same come first.
+/// Waits until no other thread begins or ends a window.
 void take_turn(ProcessPage& process) {
   constexpr timespec kPause{0, 1'000'000};
   while (__atomic_exchange_n(&process.answering, 1, __ATOMIC_ACQUIRE) != 0) sys::nanosleep(&kPause);
 }
 
-/// What the threads have counted, once none is just handing it on.
+/// What the threads have counted; exact, unless at each of kMostTries a thread was in flush_slot().
 HeapTotals totals_now() {
   HeapTotals totals;
   for (uint32_t i = 0; i < kMostTries; ++i) {
@@ -135,7 +135,7 @@ void answer_in_scope(ProcessPage& process) {
   if (!recording() || __atomic_load_n(&process.answering, __ATOMIC_RELAXED) != 0) return;
   const uint64_t* const word = process.window_request;
   if (word == nullptr) return;
-  const SignalsHeld held;  // else a jump might leave `answering` behind
+  const SignalsHeld held;  // else a jump out of here might leave `answering` set
   if (__atomic_exchange_n(&process.answering, 1, __ATOMIC_ACQUIRE) != 0) return;
   const uint64_t request = __atomic_load_n(word, __ATOMIC_ACQUIRE);
   HeapTotals totals;
@@ -164,7 +164,7 @@ void enter_window(ProcessPage& process, ThreadSlot& slot) {
   const uint32_t window = __atomic_load_n(&process.window, __ATOMIC_ACQUIRE);
   if (slot.window == window) return;
   slot.window = window;
-  slot.bytes_to_sample = 0;  // the next block decides anew
+  slot.bytes_to_sample = 0;  // so that the next block is decided anew
   if (window != 0) begin_stream_of_window(slot);
 }
 

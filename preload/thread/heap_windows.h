@@ -1,6 +1,6 @@
-// The heap's recording while the program runs: it begins and ends when somebody asks for it from
-// outside, by a word in the log's counters page (`gpupeak start` and `stop`). What lies between is a
-// window. docs/design.md, "Dormant". HOOK-SAFE, inside a HookScope.
+// Begins and ends the recording of the heap while the program runs. `gpupeak start` and `stop` ask
+// for it from outside, by a word in the log's counters page. A window is the time from such a begin
+// to its end. docs/design.md, "Dormant". HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,27 @@
 
 namespace gpupeak::preload {
 
-/// As the log opens: whether it may be asked, which is so where the heap is only counted.
+/// Call it as the log opens. The process listens to requests only if the heap is only counted.
 void begin_listening(ProcessPage& process);
-/// The first window, which the process itself begins. `pending_bytes`: of blocks that are counted
-/// already and will be recorded. Only where it listens.
+/// The first window, which the process itself begins; nothing happens if it does not listen.
+/// `pending_bytes`: of blocks that are counted already and will be recorded.
 void begin_window(ProcessPage& process, uint32_t mode, size_t pending_bytes);
-/// From outside, by a thread of the process that is in no hook: a window of that mode begins, or the
-/// open one ends. In a HookScope. False: no memory for the marks.
+/// Begins a window of `mode`, or ends the open one. Called by a thread of this process that is in
+/// no hook, and that has opened a HookScope. open_window() returns false if no window began: one is
+/// open already, the log cannot grow now, or there is no memory for the marks.
 bool open_window(ProcessPage& process, uint32_t mode);
 void close_window(ProcessPage& process);
-/// Does what is asked for, if anything is.
+/// Answers the request in the counters page, if there is a new one.
 void answer_in_scope(ProcessPage& process);
 inline void look_at_request(ProcessPage& process) {
   if (is_window_asked_for(process)) answer_in_scope(process);
 }
-/// Before a thread's heap event in a window: its stream says how its blocks were chosen.
+/// Call it before a thread's heap event in a window: the thread's stream then says how its blocks
+/// are chosen.
 void enter_window(ProcessPage& process, ThreadSlot& slot);
 
-/// What a slot knows of blocks by whether the log has them. In a log that may have windows.
+/// These two keep a slot's sums of blocks that the log has and of blocks that it does not have. For
+/// logs that may have windows.
 inline void note_logged(ThreadSlot& slot, size_t usable_bytes) {
   slot.logged_bytes += static_cast<int64_t>(usable_bytes);
 }

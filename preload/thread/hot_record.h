@@ -1,5 +1,5 @@
-// Heap events as they lie in the log, written straight into the thread's chunk. The caller has made
-// sure that there is room: ThreadSlot::ready(). HOOK-SAFE, inside a HookScope.
+// Writes heap events straight into the thread's chunk of the log. The caller has made sure that
+// there is room: ThreadSlot::ready(). HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace gpupeak::preload {
 
 using Clock = uint64_t (*)();
 
-/// Writes a record's begin: whether and when it was, and the address. Returns where the next field
-/// goes; the tag is complete but not yet stored.
+/// Writes a record's time, if it has one, and the address. Returns where the next field goes. `tag`
+/// is complete then, but not yet stored.
 inline __attribute__((always_inline)) uint8_t* begin_record(ProcessPage& process, ThreadSlot& slot,
                                                             uint8_t& tag, const void* block,
                                                             Clock clock) {
@@ -41,7 +41,8 @@ inline __attribute__((always_inline)) uint8_t* begin_record(ProcessPage& process
   return to;
 }
 
-/// `at`: of the slot's heap or events.
+/// Stores the tag last, so that a reader sees the whole record or none. `at`: the next byte to
+/// write of the slot's heap or events chunk; it moves on to `end`.
 inline void end_record(uint8_t*& at, uint8_t tag, uint8_t* end) {
   std::atomic_ref<uint8_t>(*at).store(tag, std::memory_order_release);
   at = end;
@@ -59,14 +60,14 @@ inline __attribute__((always_inline)) void put_block(ProcessPage& process, Threa
                                                      Clock clock) {
   uint8_t* to = begin_record(process, slot, tag, block.address, clock);
   to = put_hot_varint(to, block.bytes);
-  // Nearly always one byte.
+  // The slack is nearly always one byte.
   to = put_varint(to, zigzag(static_cast<int64_t>(block.usable_bytes - block.bytes)));
   to = put_hot_varint(to, block.node);
   end_record(slot.at, tag, to);
 }
 
-/// glibc maps large blocks alone, two words behind a page's begin. By chance a small one lies
-/// there.
+/// glibc gives a large block a mapping of its own, and the block begins two words behind a page's
+/// begin. A small block can lie there by chance.
 inline bool may_be_mapped_alone(const void* block) {
   return reinterpret_cast<uintptr_t>(block) % kPageBytes == 16;
 }

@@ -1,5 +1,5 @@
-// The calling thread's stack as a node of the log's trie, for events that are not so frequent that
-// they have the thread's slot at hand. HOOK-SAFE, inside a HookScope.
+// The calling thread's stack as a node of the log's trie. For callers that do not have the thread's
+// slot at hand; the most frequent events have it. HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,13 @@
 
 namespace gpupeak::preload {
 
-/// As those of stack/stack.h; 0 also if there was no memory for a slot.
+/// They do what the functions of the same name in stack/stack.h do. 0 also if there was no memory
+/// for a slot.
 uint32_t capture_stack(const CallerFrame& caller);
 uint32_t capture_call_site(const CallerFrame& caller);
 
-/// Memory in [begin, end) is about to be unmapped, or cannot be read any more.
+/// Call it when memory in [begin, end) is about to be unmapped, or cannot be read any more: stacks
+/// must not be read there.
 void forget_stack_memory(uintptr_t begin, uintptr_t end);
 
 }  // namespace gpupeak::preload

@@ -1,6 +1,6 @@
 // Writes an extended record (log_format.h) of a few numbers straight into the thread's chunk. For
-// events that are frequent, but not of the heap: a block of an asynchronous pair, for one. Heap
-// events are hot records (hot_record.h); rarer and longer records are built on the stack and copied
+// frequent events that are not the heap's, as those of cuMemAllocAsync and cuMemFreeAsync. Heap
+// events are hot records (hot_record.h). Rarer and longer records are built on the stack and copied
 // (log/record.h, emit.h). HOOK-SAFE, inside a HookScope.
 //
 //   chunk   … records │ tag │ length │ dt │ id │ bytes │ stack │ …room
@@ -19,8 +19,8 @@ namespace gpupeak::preload {
 
 class RecordInPlace {
  public:
-  /// The calling thread's slot with room for one; nullptr, and counted as dropped, if there is
-  /// none.
+  /// The calling thread's slot, with room for one record. nullptr if there is no slot or no room;
+  /// then the event is counted as dropped.
   static __attribute__((always_inline)) ThreadSlot* find_slot() {
     ThreadSlot* const slot = thread_slot();
     if (__builtin_expect(slot == nullptr, 0)) {
@@ -31,14 +31,15 @@ class RecordInPlace {
     return has_room || slot->refill_events(kRoom) ? slot : nullptr;
   }
 
-  /// Stamped now.
+  /// The record's time is now.
   __attribute__((always_inline)) explicit RecordInPlace(ThreadSlot& slot)
       : slot_(slot),
         time_(slot.event_stamp(*g_process)),
         to_(put_hot_varint(slot.events.at + kHead, time_ - slot.events.time)) {}
 
-  /// A dozen numbers at most, in the order that log_format.h gives. What is as likely to be large
-  /// as small, like an id: below 1 << 28 without a branch.
+  /// id() and u() add the next number, in the order that log_format.h gives; a dozen at most. id()
+  /// is for numbers that are as likely to be large as small, like an id: those below 1 << 28 take
+  /// no branch.
   __attribute__((always_inline)) RecordInPlace& id(uint64_t value) {
     to_ = put_hot_varint(to_, value);
     return *this;
@@ -48,23 +49,24 @@ class RecordInPlace {
     return *this;
   }
 
-  /// The stamp.
+  /// The record's time, ticks.
   uint64_t time() const { return time_; }
 
-  /// It counts from here on: a jump out of it before has left nothing.
+  /// Readers see the record from here on. A jump out of the code before this leaves no record.
   __attribute__((always_inline)) void end(uint8_t tag) {
     uint8_t*& at = slot_.events.at;
     at[1] = static_cast<uint8_t>(to_ - (at + kHead));
     slot_.note_event(time_);
     end_record(at, tag, to_);
-    // Who unlocks behind a record waits for its stores: the next ones' place is brought in ahead.
+    // An unlock behind a record waits for the record's stores. So the place of the next records is
+    // fetched into the cache ahead.
     arch::prefetch(reinterpret_cast<const char*>(to_) + 128);
   }
 
  private:
-  static constexpr size_t kHead = 2;                  ///< tag and length, which so takes one byte
-  static constexpr size_t kMost = 0x7f;               ///< of the length
-  static constexpr size_t kRoom = kHead + kMost + 8;  ///< and put_wide_varint()'s zeros
+  static constexpr size_t kHead = 2;                  ///< the tag, and a length of one byte
+  static constexpr size_t kMost = 0x7f;               ///< the largest length of one byte
+  static constexpr size_t kRoom = kHead + kMost + 8;  ///< with the zeros of put_wide_varint()
 
   ThreadSlot& slot_;
   const uint64_t time_;

@@ -16,7 +16,7 @@
 namespace gpupeak::preload {
 namespace {
 
-/// The next decimal number in [at, end), leaving `at` behind it.
+/// The next decimal number in [at, end). `at` moves behind the number.
 uint64_t next_number(const char*& at, const char* end) {
   while (at < end && (*at < '0' || *at > '9')) ++at;
   uint64_t value = 0;
@@ -26,7 +26,7 @@ uint64_t next_number(const char*& at, const char* end) {
 }
 
 constinit std::atomic<uint64_t> g_last_sample_ns{0};
-constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< of the last one
+constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< what the last sample took
 
 constinit bool g_shares_pages = false;
 
@@ -37,7 +37,8 @@ void share_pages() {
 }
 
 void sample_at_border() {
-  // An inference of a millisecond is a phase: of its time no more than that part goes to samples.
+  // A phase may be an inference of a millisecond. At most one part in kPart of its time goes to
+  // samples.
   constexpr uint64_t kShortestNs = 1'000'000, kPart = 256;
   const uint64_t cost = g_sample_cost_ns.load(std::memory_order_relaxed);
   const uint64_t shortest = cost * kPart > kShortestNs ? cost * kPart : kShortestNs;

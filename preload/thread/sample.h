@@ -1,19 +1,19 @@
-// What cannot be hooked, read now and then: resident memory and the growth of brk. HOOK-SAFE.
+// Reads now and then what cannot be hooked: resident memory and the growth of brk. HOOK-SAFE.
 #pragma once
 
 #include <cstddef>
 
 namespace gpupeak::preload {
 
-/// Logs a SAMPLE of this process. Some 10 us: only where a chunk is full, the process's phase
-/// changes.
+/// Logs a SAMPLE of this process. It takes some 10 us, so it is called only where a chunk is full,
+/// where the process's phase changes, and by sample_at_border().
 void sample_process();
-/// The same where a thread's phase begins or ends: not if the last one is younger than a
-/// millisecond.
+/// Logs a SAMPLE where a thread's phase begins or ends, unless the last one is younger than a
+/// millisecond, or than 256 times what that one took.
 void sample_at_border();
-/// Where so many bytes are about to go, a sample before tells what was resident with them.
+/// If so many bytes are about to be freed, a sample before shows what was resident with them.
 constexpr size_t kWorthASample = 1 << 20;
-/// This process shares pages with a child or its parent: samples say its proportional part, too.
+/// This process shares pages with a child or its parent: samples have its proportional share, too.
 void share_pages();
 
 }  // namespace gpupeak::preload

@@ -24,40 +24,43 @@ namespace {
 constexpr size_t kFirstChunkBytes = 4096;
 constexpr size_t kLargestChunkBytes = 256 << 10;
 constexpr size_t kLookBytes = 8 << 10;
-/// Of a slot that a vfork child has made, for the thread whose memory it is in: it has another id.
+/// The tid of a slot that a vfork child has made. The slot is for the parent's thread, whose memory
+/// the child uses, but the child has another thread id.
 constexpr int kUnknownThread = 0;
-/// Of a slot that a thread is about to take over.
+/// The tid of a slot that a thread is just taking over.
 constexpr int kBeingTaken = -1;
-/// Of one whose thread may live, but has to take a slot anew.
+/// The tid of a slot after empty_slots(): its thread may live, but has to take a slot anew.
 constexpr int kNobody = -2;
 
-/// Slots are added in front and never removed: who reads the list needs no lock.
+/// Slots are added in front and never removed, so that reading the list needs no lock.
 constinit std::atomic<ThreadSlot*> g_slots{nullptr};
-constinit std::atomic<ThreadSlot*> g_look{
-    nullptr};  // where take_free_slot() goes on; nullptr: at g_slots
+/// Where take_free_slot() goes on; nullptr: at g_slots.
+constinit std::atomic<ThreadSlot*> g_look{nullptr};
 constinit std::atomic<uint32_t> g_slot_count{0};
+/// Whether threads may become the only writer.
 constinit std::atomic<bool> g_may_claim{false};
-constinit int g_call_filters = 0;  // when claims were allowed
+/// call_filters() when claims were allowed.
+constinit int g_call_filters = 0;
 
-/// Whether the process has no such thread; asked by the log's process id, since a vfork child has
+/// Whether the process has no such thread. Asks with the log's process id, since a vfork child has
 /// another one.
 bool is_gone(int tid) {
   return sys::tgkill(g_process->pid, tid, 0) == -ESRCH;
 }
 
-/// Whether the slot's thread has ended; then it is `tid`'s now.
+/// Gives the slot to `tid` if the slot's thread has ended; else false.
 bool take_over(ThreadSlot& slot, int tid) {
   int owner = slot.tid.load(std::memory_order_relaxed);
   const auto is_free = [&] { return owner == tid || owner == kNobody || is_gone(owner); };
   if (owner == kUnknownThread || owner == kBeingTaken || !is_free()) return false;
   if (!slot.tid.compare_exchange_strong(owner, kBeingTaken)) return false;
-  const bool free = is_free();  // else a new thread of the same number was faster
+  const bool free = is_free();  // false: a new thread with the old thread's id was faster
   slot.tid.store(free ? tid : owner, std::memory_order_relaxed);
   return free;
 }
 
-/// A slot whose thread has ended, if one of the next few is such: looking at all would cost each
-/// new thread a system call for each that lives.
+/// A slot whose thread has ended, if one of the next few slots is such a slot; else nullptr. To
+/// look at all slots would cost a new thread one system call for each thread that lives.
 ThreadSlot* take_free_slot(int tid) {
   constexpr uint32_t kLooks = 8;
   const uint32_t slots = g_slot_count.load(std::memory_order_relaxed);
@@ -82,12 +85,13 @@ ThreadSlot* add_slot(int tid) {
   slot->next = g_slots.load(std::memory_order_relaxed);
   while (!g_slots.compare_exchange_weak(slot->next, slot, std::memory_order_release)) {
   }
-  // Before its first stamp: claim_only_writer() sees the slot, or its thread the claim.
+  // Before the slot's first stamp: either claim_only_writer() sees the slot, or this thread sees
+  // the claim.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return slot;
 }
 
-/// Whether one of the slots is such.
+/// Whether `is` holds for one of the slots.
 template <typename Is>
 bool any_slot(Is is) {
   const ThreadSlot* slot = g_slots.load(std::memory_order_acquire);
@@ -105,9 +109,10 @@ uint64_t start_ticks_of(const Chunk& chunk) {
   return reinterpret_cast<const gpupeak_chunk_header*>(chunk.begin)->start_ticks;
 }
 
-/// Returns behind the record, whose tag is still to be stored: bytes from `at` on.
+/// Writes the record from `at` on, but not its tag. Returns the place behind the record.
 uint8_t* put_record(uint8_t* at, const Record& record, uint64_t dt) {
-  // The length stands before dt: of most records it takes one byte, else dt moves on by another.
+  // The length stands before dt. In most records the length takes one byte; if it takes two, dt is
+  // written again, one byte further on.
   uint8_t* body = at + 2;
   uint8_t* to = put_wide_varint(body, dt);
   const size_t bytes = static_cast<size_t>(to - body) + record.bytes();
@@ -138,13 +143,13 @@ ThreadSlot* make_thread_slot() {
   }
   t_flags.slot = slot;
   t_flags.process_generation = g_process->generation;
-  if (tid == kUnknownThread || !recording()) return slot;  // the latter: counted alone
+  if (tid == kUnknownThread || !recording()) return slot;  // not recording: only counted
   Text<32> name;
   read_thread_name(name);
   Record record(GPUPEAK_REC_THREAD);
   record.u(static_cast<uint64_t>(tid)).s(name.view());
   slot->write(record);
-  if (slot->at != nullptr) slot->write_to_heap(record);  // of the thread before
+  if (slot->at != nullptr) slot->write_to_heap(record);  // the chunk is the earlier thread's
   return slot;
 }
 
@@ -160,13 +165,13 @@ void allow_only_writer(bool allowed) {
 }
 
 void stamp_every_event() {
-  g_may_claim = false;  // who claims looks at this after
+  g_may_claim = false;  // claim_only_writer() reads this after its claim
   std::atomic_ref<uint32_t>(g_process->only_writer).store(0);
 }
 
-/// Becomes the only writer, if no other thread has logged since `quiet_since`. Another thread may
-/// be about to log: then either it sees the claim and ends it, or its `stamping` is seen here,
-/// since the barrier is one for all threads.
+/// Makes this thread the only writer, if no other thread has logged since `quiet_since`. Another
+/// thread may be about to log. Then either that thread sees the claim and ends it, or this function
+/// sees that thread's `stamping`: membarrier() is a barrier in all threads.
 void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
   constexpr long kPrivateExpedited = 1 << 3;
   if (!g_may_claim.load(std::memory_order_relaxed)) return;
@@ -183,13 +188,13 @@ void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
   const auto is_any = [](const ThreadSlot&) { return true; };
   const bool alone = !any_other(is_any);
   if (!alone && is_short_of_stack()) return;
-  if (!alone && call_filters() != g_call_filters) {  // a filter since might kill for membarrier
+  if (!alone && call_filters() != g_call_filters) {  // a new filter might kill for membarrier
     g_may_claim = false;
     return;
   }
   uint32_t nobody = 0, ourselves = index + 1;
   if (!only_writer.compare_exchange_strong(nobody, ourselves)) return;
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // add_slot() has the other
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the fence in add_slot()
   const bool is_ours = alone ? !any_other(is_any)
                              : !sys::failed(sys::membarrier(kPrivateExpedited)) &&
                                    !any_other([](const ThreadSlot& other) {
@@ -199,10 +204,11 @@ void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
     only_writer.compare_exchange_strong(ourselves, 0);
     return;
   }
-  unstamped = kStampEvery;  // the next record has a stamp, taken after this
+  unstamped = kStampEvery;  // the next record has a stamp that is taken after this
 }
 
-/// Now and then, with room for `room` bytes: takes the next stretch of the chunk.
+/// Called every kLookBytes bytes. Does what is done now and then, and takes the next stretch of the
+/// chunk, with room for at least `room` bytes.
 void ThreadSlot::look_around(size_t room) {
   keep_to_budget(*g_process, static_cast<size_t>(at - looked_at));
   looked_at = at;
@@ -213,7 +219,7 @@ void ThreadSlot::look_around(size_t room) {
   looked = earliest;
 }
 
-/// In the place of the one that is full. False, and counted as dropped, if there is none.
+/// Replaces the row's full chunk by a new one. False (counted as dropped) if there is none.
 bool ThreadSlot::begin_chunk(ChunkRow& row, gpupeak_chunk_kind kind, size_t room) {
   if (tid.load(std::memory_order_relaxed) == kUnknownThread && sys::getpid() == g_process->pid)
     tid.store(sys::gettid(), std::memory_order_relaxed);
@@ -236,13 +242,13 @@ bool ThreadSlot::refill(size_t room) {
     look_around(room);
     return true;
   }
-  // A look at the clock costs as much as all else that is done for an event then.
+  // log_rests() reads the clock, which costs as much as all else that is done for a lost event.
   constexpr uint32_t kLostBetweenLooks = 16;
   if (log_is_short() && (lost++ % kLostBetweenLooks != 0 || log_rests())) {
     count(&gpupeak_counters_page::dropped_events);
     return false;
   }
-  const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
+  const SignalsHeld held;  // else after a jump the old chunk might be unmapped a second time
   const size_t full = heap.chunk.bytes;
   at = end = nullptr;
   if (!begin_chunk(heap, GPUPEAK_CHUNK_HEAP, room)) return false;
@@ -253,7 +259,7 @@ bool ThreadSlot::refill(size_t room) {
   if (time > earliest) earliest = time;
   flush_slot(*this);
   say_log_gap();
-  // Chunks have grown as large as they get.
+  // True once chunks are as large as they get.
   if (heap.chunk.bytes <= full && !is_short_of_stack()) sample_process();
   look_around(room);
   return static_cast<size_t>(end - at) >= room;
@@ -297,7 +303,7 @@ bool ThreadSlot::write_to_heap(const Record& record) {
 }
 
 GPUPEAK_HOT void emit(const Record& record) {
-  if (!recording()) return;  // counted alone
+  if (!recording()) return;  // the process only counts
   if (ThreadSlot* slot = thread_slot()) {
     slot->write(record);
   } else {
@@ -306,7 +312,8 @@ GPUPEAK_HOT void emit(const Record& record) {
 }
 
 void flush_slot(ThreadSlot& slot) {
-  // A large block is about to go: a sample finds it resident, and in use.
+  // A large block is about to be freed. A sample now shows it as resident, and the counters page
+  // still has it as live.
   if (slot.heap_delta <= -static_cast<int64_t>(kWorthASample) && recording()) {
     const int64_t going = slot.heap_delta;
     slot.heap_delta = 0;
