@@ -9,7 +9,7 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr uint32_t kBeginsAtOnce = 16;  // reserved; most of one's pages are never touched
+constexpr uint32_t kBeginsAtOnce = 16;  // reserved at once; most of their pages are never touched
 
 uint32_t highest_bit(uint64_t word) {
   return 63 - static_cast<uint32_t>(__builtin_clzll(word));
@@ -26,7 +26,7 @@ uint64_t bits_above(uint32_t bit) {
 
 }  // namespace
 
-/// The number of the last block that begins in a granule before; `before`, if none does.
+/// The number of the last block that begins in an earlier granule; `before` if there is none.
 inline uint32_t AddressIndex::Begins::last_before(uint32_t granule) const {
   uint32_t word = granule / 64;
   uint64_t found = bits[word] & bits_below(granule);
@@ -43,7 +43,7 @@ inline uint32_t AddressIndex::Begins::last_before(uint32_t granule) const {
   return last_of[word * 64 + highest_bit(found)];
 }
 
-/// The first granule in which blocks begin, behind this one. -1: none.
+/// The first granule behind this one in which a block begins; -1: none.
 inline int AddressIndex::Begins::first_behind(uint32_t granule) const {
   uint32_t word = granule / 64;
   uint64_t found = bits[word] & bits_above(granule);
@@ -66,7 +66,7 @@ inline bool AddressIndex::Begins::is_empty() const {
   return any == 0;
 }
 
-/// The number of the last block that begins at the address or before; 0: none does.
+/// The number of the last block that begins at the address or before; 0: none.
 inline uint32_t AddressIndex::last_until(const Begins& begins, uint64_t address) const {
   const uint32_t granule = granule_of(address);
   if ((begins.bits[granule / 64] >> granule % 64 & 1) != 0) {
@@ -88,7 +88,7 @@ Use* AddressIndex::find(uint64_t address) const {
   return block->holds(address) ? block : nullptr;
 }
 
-/// A reader between the two stores sees too much, which find() puts right.
+/// A reader between the two stores sees bounds that are too wide. find() still answers right.
 __attribute__((noinline)) void AddressIndex::widen(uint64_t begin, uint64_t end) {
   const uint64_t highest = std::max(lowest_ + span_, end);
   const uint64_t lowest = span_ == 0 ? begin : std::min(lowest_, begin);
@@ -97,7 +97,7 @@ __attribute__((noinline)) void AddressIndex::widen(uint64_t begin, uint64_t end)
   __atomic_store_n(&lowest_, lowest, __ATOMIC_RELAXED);
 }
 
-/// nullptr: no memory.
+/// The entry of the address's page; nullptr: no memory.
 inline uint64_t* AddressIndex::entry_at(uint64_t address) {
   std::atomic<Pages*>& top = top_[address >> kTopShift];
   Pages* pages = top.load(std::memory_order_acquire);
@@ -122,14 +122,15 @@ AddressIndex::Begins* AddressIndex::take_begins() {
   return fresh_ + --fresh_count_;
 }
 
-/// Nothing is left in it. It is as it was when it was fresh, but for numbers that have no bit.
+/// Gives back `begins`, which is empty: as when it was fresh, but for values in `last_of`, which do
+/// not count without their bit.
 void AddressIndex::drop(uint64_t& entry, Begins& begins) {
   __atomic_store_n(&entry, 0, __ATOMIC_RELAXED);
   begins.next_free = free_;
   free_ = &begins;
 }
 
-/// Whether no block is between the two addresses of its page.
+/// Whether no block lies in [begin, end), which is in the page of `begins`.
 inline bool AddressIndex::is_free(const Begins& begins, uint64_t begin, uint64_t end) const {
   const uint32_t granule = granule_of(begin);
   if (__builtin_expect((begins.bits[granule / 64] >> granule % 64 & 1) != 0, 0))
@@ -140,7 +141,7 @@ inline bool AddressIndex::is_free(const Begins& begins, uint64_t begin, uint64_t
   return behind == last && is_free_slowly(begins, begin, end);
 }
 
-/// The same where blocks begin in the first granule, or in the last one.
+/// The same if a block begins in the first granule or in the last one.
 bool AddressIndex::is_free_slowly(const Begins& begins, uint64_t begin, uint64_t end) const {
   if (all_[last_until(begins, begin)].end > begin) return false;
   const auto begins_there = [&](uint32_t granule) {
@@ -156,7 +157,7 @@ bool AddressIndex::is_free_slowly(const Begins& begins, uint64_t begin, uint64_t
   return behind < 0 || behind >= static_cast<int>(last);
 }
 
-/// Of the page in which the block begins.
+/// Enters the block in the page in which it begins. False: no room, or another block overlaps.
 inline bool AddressIndex::begin_in(uint64_t& entry, Use& block) {
   const uint32_t number = number_of(block);
   const uint64_t page = block.begin & ~(kPage - 1);
@@ -176,8 +177,10 @@ inline bool AddressIndex::begin_in(uint64_t& entry, Use& block) {
     while (*place != 0 && all_[*place].begin > block.begin) place = &all_[*place].next_in_index;
   }
   block.next_in_index = *place;
-  in_order();  // a jump out of here leaves a list that ends, and no word is said to have bits that
-  *place = number;  // has none
+  // The order of the stores is such that after a jump out of here the list has an end, and `words`
+  // has no bit for a word without bits.
+  in_order();
+  *place = number;
   begins->bits[word] |= bit;
   in_order();
   begins->words[word / 64] |= uint64_t{1} << word % 64;
@@ -185,7 +188,7 @@ inline bool AddressIndex::begin_in(uint64_t& entry, Use& block) {
   return true;
 }
 
-/// Of a page that the block covers whole, or whose beginning it covers.
+/// Enters the block in a page that it covers whole, or of which it covers the beginning.
 bool AddressIndex::cover(uint64_t& entry, const Use& block, uint64_t page) {
   const uint32_t number = number_of(block);
   if (block.end - page >= kPage) {
@@ -254,7 +257,7 @@ void AddressIndex::remove(const Use& block) {
   uncover_until(block, block.end);
 }
 
-/// But for the page in which it begins.
+/// Takes the block out of its pages up to `end`, but not out of the page in which it begins.
 inline void AddressIndex::uncover_until(const Use& block, uint64_t end) {
   for (uint64_t page = (block.begin & ~(kPage - 1)) + kPage; page < end; page += kPage) {
     if (uint64_t* const entry = entry_at(page)) uncover(*entry, block);

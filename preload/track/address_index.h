@@ -1,14 +1,14 @@
-// Which block an address lies in. Blocks do not overlap; the caller's lock covers all but
-// may_hold(). HOOK-SAFE.
+// Finds the block that an address lies in. Blocks do not overlap. The caller holds a lock for all
+// but may_hold() and bounds(). HOOK-SAFE.
 //
 //   address → page of 16 MiB ┬ nothing
 //                            ├ one block, which covers it whole
 //                            └ the blocks that begin in it: a bit and a number a granule of 512
 //                              bytes, and the block that covers its beginning
 //
-// The block of an address is the last one that begins at it or before. To add one or to remove it
-// takes the same few steps, however many there are: most come and go between two launches. If a
-// signal handler jumps out of a change, the index can still be read.
+// The block of an address is the last one that begins at it or before. To add or to remove a block
+// takes the same few steps, however many blocks there are: most come and go between two launches.
+// If a signal handler jumps out of a change, the index can still be read.
 #pragma once
 
 #include <atomic>
@@ -20,30 +20,32 @@ namespace gpupeak::preload {
 
 class AddressIndex {
  public:
-  /// Between which addresses all blocks were that there ever were. Without the lock.
+  /// All blocks that the index ever had lie in [lowest, lowest + span).
   struct Bounds {
     uint64_t lowest, span;
     bool contain(uint64_t address) const { return address - lowest < span; }
-    /// The same of addresses' upper halves: `upper - (lowest >> 32) <= span_of_uppers()`.
+    /// For the upper half of an address: `upper - (lowest >> 32) <= span_of_uppers()` if it may be
+    /// within the bounds.
     uint64_t span_of_uppers() const { return ((lowest + span) >> 32) - (lowest >> 32); }
   };
+  /// Needs no lock.
   Bounds bounds() const {
     return {__atomic_load_n(&lowest_, __ATOMIC_RELAXED), __atomic_load_n(&span_, __ATOMIC_RELAXED)};
   }
-  /// Whether a block may lie at the address. Without the lock.
+  /// Whether a block may lie at the address. Needs no lock.
   bool may_hold(uint64_t address) const {
     return bounds().contain(address) && entry_of(address) != 0;
   }
 
-  /// Blocks are known by their places in `all`, of which 0 is none. To be called first.
+  /// Call it first. A block's number is its place in `all`; 0 is no block.
   void begin(Use* all) { all_ = all; }
-  /// nullptr: none.
+  /// The block that the address lies in; nullptr: none.
   Use* find(uint64_t address) const;
-  /// False: there is no room, or another one overlaps.
+  /// False: there is no room, or another block overlaps.
   bool add(Use& block);
-  /// What add() was given.
+  /// Removes a block that add() took.
   void remove(const Use& block);
-  /// In a forked child. The pages stay.
+  /// In a forked child. The memory stays mapped.
   void forget();
 
  private:
@@ -52,24 +54,25 @@ class AddressIndex {
   static constexpr uint64_t kPage = uint64_t{1} << kPageShift;
   static constexpr uint64_t kPagesOfTop = uint64_t{1} << (kTopShift - kPageShift);
   static constexpr uint32_t kGranules = uint32_t{1} << (kPageShift - kGranuleShift);
-  static constexpr uint64_t kWhole = 1;  ///< in an entry: a block's number behind it, no address
+  /// The lowest bit of an entry: the other bits are a block's number, not an address.
+  static constexpr uint64_t kWhole = 1;
 
-  /// Of a page's blocks. A granule's are a list from the last one on.
+  /// Where a page's blocks begin. The blocks of a granule are a list, the last one first.
   struct Begins {
     static constexpr uint32_t kWords = kGranules / 64;
 
-    uint64_t words[kWords / 64];  ///< which of `bits` are not 0
-    uint64_t bits[kWords];
-    uint32_t before;  ///< that begins before the page, and covers its beginning
+    uint64_t words[kWords / 64];  ///< a bit for each word of `bits`: it is not 0
+    uint64_t bits[kWords];        ///< a bit for each granule: a block begins in it
+    uint32_t before;              ///< the block that covers the page's beginning; 0: none
     Begins* next_free;
-    uint32_t last_of[kGranules];  ///< where the granule's bit is set
+    uint32_t last_of[kGranules];  ///< the granule's last block; valid if the granule's bit is set
 
     uint32_t last_before(uint32_t granule) const;
     int first_behind(uint32_t granule) const;
     bool is_empty() const;
   };
   struct Pages {
-    uint64_t entries[kPagesOfTop];  ///< 0, a block's number and kWhole, or Begins
+    uint64_t entries[kPagesOfTop];  ///< 0, a block's number << 1 | kWhole, or a Begins*
   };
 
   static uint32_t granule_of(uint64_t address) {

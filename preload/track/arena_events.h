@@ -1,6 +1,5 @@
-// A block of an arena comes or goes: in the log, and among those whose uses are recorded. Inlined,
-// since PyTorch's come and go as often as kernels are launched. HOOK-SAFE, inside a HookScope of a
-// process that records.
+// Logs that an arena hands out a block, or takes it back. Inlined, since PyTorch does so as often
+// as kernels are launched. HOOK-SAFE, inside a HookScope of a process that records.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +10,13 @@
 
 namespace gpupeak::preload {
 
-/// What an arena says of a block. Value + 1; 0: nothing.
+/// The arena's own sums after a block came or went, in bytes. Value + 1; 0: the arena does not say.
 struct ArenaSays {
   uint64_t in_use_plus_1 = 0, reserved_plus_1 = 0;
 };
 
-/// `name`, `asked`: 0: none. Its uses are recorded from what follows it on.
+/// Logs a block of `bytes`, for a request of `asked` bytes. `name`: string id. 0: no name, or
+/// `asked` is not known. To record the block's uses, call arena_use_began() after it.
 __attribute__((always_inline)) inline void log_arena_block(uint64_t arena, uint64_t address,
                                                            uint64_t bytes, uint32_t name,
                                                            uint32_t stack, const ArenaSays& says,
@@ -28,8 +28,8 @@ __attribute__((always_inline)) inline void log_arena_block(uint64_t arena, uint6
   }
 }
 
-/// Before the arena may hand the memory out again. `bytes`: 0: it does not say. `use_ended`:
-/// arena_use_ended(), or the like.
+/// Call it before the arena may hand the memory out again. `bytes`: 0 if the arena does not say.
+/// `use_ended`: arena_use_ended() or torch_use_ended().
 __attribute__((always_inline)) inline void log_arena_free(
     uint64_t arena, uint64_t address, uint64_t bytes, const ArenaSays& says,
     SeenUses (*use_ended)(uint64_t arena, uint64_t address) = arena_use_ended) {

@@ -19,13 +19,14 @@ namespace {
 constexpr size_t kMostArenas = 256;  // a power of two
 constexpr uint64_t kFree = 0, kGone = 1;
 
-/// By object, looked up without a lock: an entry that is gone stays one to go on from.
+/// By object. The look-up takes no lock, so an entry that is gone is marked kGone, and the look-up
+/// goes on behind it.
 constinit ArenaObject g_arenas[kMostArenas];
-constinit FutexLock g_lock;  // who adds and removes
+constinit FutexLock g_lock;  // for adding and removing
 constinit std::atomic<bool> g_were_too_many{false};
 
 constexpr size_t kMostMakers = 32;
-constinit ArenaMaker* g_makers[kMostMakers];  // of which something was taken over
+constinit ArenaMaker* g_makers[kMostMakers];  // makers that were taken over: arenas_on()
 constinit ArenaFact g_off;
 
 uint64_t generation() {
@@ -46,7 +47,8 @@ ArenaObject* find(uint64_t object) {
   return nullptr;
 }
 
-/// The lowest that no arena has, so that those that follow each other share one.
+/// The lowest ordinal that no arena of the maker has, so that arenas that follow each other have
+/// the same name.
 uint32_t free_ordinal(const ArenaMaker& maker) {
   for (uint32_t ordinal = 1;; ++ordinal) {
     bool taken = false;
@@ -112,7 +114,8 @@ bool is_known(const ArenaObject& arena) {
          !arena.given_up.load(std::memory_order_relaxed);
 }
 
-/// `block`: of one that has memory from before this log, in which the log finds no place; 0: none.
+/// Logs the arena. `block`: an address in one of its blocks, to ask the driver for the device. The
+/// log cannot tell the device if the arena's memory is from before it. 0: do not ask.
 void make_known(ArenaObject& arena, uint64_t block) {
   if (arena.given_up.load(std::memory_order_relaxed) || !recording()) return;
   say_arenas();
@@ -145,8 +148,8 @@ uint32_t arena_call_site(const CallerFrame& caller) {
 
 void arena_requested(ArenaObject& arena, const ArenaTotals& now) {
   if (is_known(arena) && now.requests < arena.requests && now.in_use == 0) {
-    // Another object, where one was that went without its destructor being called through its
-    // table (or one whose statistics were cleared).
+    // The old object went without a call of its destructor through its table, and another object is
+    // there now. (Or its statistics were cleared.)
     arena_event(arena.number, GPUPEAK_ARENA_DESTROYED);
     arena.number = 0;
   }
@@ -162,7 +165,8 @@ void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes, uin
   if (!is_known(arena)) make_known(arena, address);
   HookScope hook;
   if (!is_known(arena) || !hook.entered() || !recording()) return;
-  // Where not all of the heap is in the log, the host's arenas lie in blocks that it does not know.
+  // If the log does not have all of the heap, the host's arenas may lie in blocks that are not in
+  // the log. Then `reserved` cannot be compared.
   const HostMode mode = g_process->host_mode;
   const bool compares = mode == HostMode::kFull || mode == HostMode::kOff;
   ArenaSays says;

@@ -11,7 +11,7 @@
 namespace gpupeak::preload {
 namespace {
 
-/// The arena of a device, and in which log it is: a forked child's is another one.
+/// The arena of a device, and the generation of its log: a forked child has another log.
 struct DeviceArena {
   std::atomic<uint64_t> arena{0};
   std::atomic<uint64_t> generation{0};
@@ -28,8 +28,8 @@ __attribute__((noinline)) uint64_t make_arena(int device, uint64_t generation) {
   return arena;
 }
 
-/// 0: not recording, or a device that the log has no place for. Of one device no two threads are
-/// here at once, since they hold its allocator's lock.
+/// The device's arena; 0: not recording, or the log has no place for the device. No two threads are
+/// here for one device at once, since the caller holds the allocator's lock.
 inline uint64_t arena_of(int device) {
   if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return 0;
   const DeviceArena& known = g_arenas[device];

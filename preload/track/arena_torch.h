@@ -1,6 +1,6 @@
-// What PyTorch's caching allocator hands out, as one arena for each device. HOOK-SAFE, outside any
-// HookScope; the caller holds the allocator's own lock, so that a device's events come in the order
-// in which they happened.
+// Logs what PyTorch's caching allocator hands out, as one arena for each device. The caller holds
+// the allocator's own lock, so that a device's events are in the order in which they happened.
+// HOOK-SAFE, outside any HookScope.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace gpupeak::preload {
 
-/// `bytes` as the allocator rounded them; `says`: its own totals after it.
+/// `bytes`: as the allocator rounded them. `says`: its own totals after the event.
 void torch_block_given(int device, uint64_t address, uint64_t bytes, const ArenaSays& says,
                        const CallerFrame& caller);
 void torch_block_taken(int device, uint64_t address, uint64_t bytes, const ArenaSays& says);
-/// A request that it could not serve.
+/// The allocator could not serve a request.
 void torch_failed(int device, uint64_t bytes, const ArenaSays& says, const CallerFrame& caller);
 
 }  // namespace gpupeak::preload

@@ -56,7 +56,7 @@ void arena_freed(uint64_t arena, uint64_t address) {
 }
 
 void arena_refused(uint64_t arena, uint64_t bytes, const Refusal& refusal, uint32_t stack) {
-  // cuMemGetInfo breaks no capture (docs/driver-behaviour.md), and needs a context.
+  // cuMemGetInfo breaks no capture (docs/driver-behaviour.md), but needs a context.
   const int program_errno = errno;
   const int current = recording() && refusal.ask_driver ? current_device() : kNoDevice;
   uint64_t free_bytes = 0, total_bytes = 0;

@@ -1,6 +1,6 @@
-// A block of device memory comes or goes: in the table (device_book.h), in the counters page, in
-// the log. Inlined, since that is most of what cuMemAllocAsync and cuMemFreeAsync cost. HOOK-SAFE,
-// inside a HookScope, with the table's lock held.
+// Adds a block of device memory, or takes it away: in the table (device_book.h), in the counters
+// page and in the log. Inlined, since that is most of what cuMemAllocAsync and cuMemFreeAsync cost.
+// HOOK-SAFE, inside a HookScope, with the table's lock held.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,15 @@
 
 namespace gpupeak::preload {
 
-/// The lock makes us the only writer of these: others read, so that whole stores are enough.
+/// The lock makes us the only writer of these numbers. Others only read them, so a store that is
+/// not torn is enough.
 inline void store(uint64_t& to, uint64_t value) {
   __atomic_store_n(&to, value, __ATOMIC_RELAXED);
 }
 
-/// A window's peak is never above the gauge's own, so that one comparison does for both.
-/// begin_window() makes it what is live: that is stored last, since it may be a new peak.
+/// Adds `bytes` to a gauge. The window's peak is never above the gauge's own peak, so that one
+/// comparison does for both. `live` is stored last: begin_window() takes it as the window's peak,
+/// so the gauge's peak must be up to date before.
 inline void move(gpupeak_gauge& gauge, int64_t bytes) {
   const uint64_t live = gauge.live + static_cast<uint64_t>(bytes);
   if (bytes > 0) {
@@ -38,7 +40,7 @@ inline bool has_counters(int device) {
   return static_cast<unsigned>(device) < GPUPEAK_LOG_MAX_DEVICES;
 }
 
-/// Of kinds with gauges of all devices.
+/// Moves the gauges that some kinds have for all devices together.
 inline void move_common_gauge(MemoryKind::Counter counter, int64_t bytes) {
   using Counter = MemoryKind::Counter;
   gpupeak_counters_page& page = counters();
@@ -47,7 +49,7 @@ inline void move_common_gauge(MemoryKind::Counter counter, int64_t bytes) {
   if (counter == Counter::Managed) move(page.managed, bytes);
 }
 
-/// A block's bytes come (> 0) or go, in the counters page.
+/// Adds a block's bytes (> 0), or takes them away, in the counters page.
 __attribute__((always_inline)) inline void move_gauges(const DeviceBlock& block, int64_t bytes) {
   gpupeak_counters_page& page = counters();
   const auto device = static_cast<uint32_t>(block.device);
@@ -64,23 +66,23 @@ __attribute__((always_inline)) inline void move_gauges(const DeviceBlock& block,
   if (bytes > 0) note_tracked_bytes(block.device, total.live);
 }
 
-/// Of an event that is logged at once.
+/// The number of a device event. The caller logs the event at once.
 inline uint64_t next_number() {
   store(counters().device_events, counters().device_events + 1);
   return g_book.next_seq++;
 }
 
-/// For what is already there: `block` takes the place of `stale`, whose end was not seen; imported
-/// memory is only opened once more. `stale` nullptr: the table is full. True: `block` is in the
-/// table.
+/// For a key that the table has already: `block` takes the place of `stale`, whose end was not
+/// seen. Imported memory is only opened once more. `stale` nullptr: the table is full. True:
+/// `block` is in the table.
 bool replace_block(DeviceBlock* stale, DeviceBlock block, uint32_t api, uint32_t stack);
-/// Its uses are recorded from here on: of a block in the table that lies at its key.
+/// Records the uses of a block from here on. It is in the table, with its address as the key.
 void follow_use(uint64_t address, const DeviceBlock& block);
-/// A block whose free failed after it was logged lives on.
+/// Makes a block live again whose free failed after it was logged.
 void put_back_block(uint64_t key, const DeviceBlock& block);
 
-/// Puts a block into the table, and nothing else. False if it was there already, or if there is no
-/// room.
+/// Puts a block into the table, without counting or logging it. False if it is not in the table:
+/// see replace_block().
 __attribute__((always_inline)) inline bool keep_block(uint64_t key, const DeviceBlock& block,
                                                       uint32_t api, uint32_t stack) {
   bool is_new;
@@ -91,7 +93,7 @@ __attribute__((always_inline)) inline bool keep_block(uint64_t key, const Device
   return true;
 }
 
-/// A new block: into the table, counted and logged.
+/// Puts a new block into the table, counts it and logs it.
 __attribute__((always_inline)) inline void add_block(KeySpace space, uint64_t value,
                                                      DeviceBlock block, uint32_t api,
                                                      uint32_t stack) {
@@ -113,7 +115,7 @@ __attribute__((always_inline)) inline void add_block(KeySpace space, uint64_t va
   record.u(allocates_for_capture() ? 1 : 0).end(GPUPEAK_REC_DEVICE_ALLOC);
 }
 
-/// The end of a block is counted and logged; in the table it stays.
+/// Counts and logs the end of a block. The block stays in the table.
 __attribute__((always_inline)) inline void log_free(const DeviceBlock& block, uint32_t api,
                                                     uint32_t stack) {
   if (block.id == 0) return;
@@ -126,9 +128,9 @@ __attribute__((always_inline)) inline void log_free(const DeviceBlock& block, ui
   record.id(number).id(block.id).u(api).id(stack).end(GPUPEAK_REC_DEVICE_FREE);
 }
 
-/// A block that is about to be freed, `known` as the table has it: taken out, its end counted and
-/// logged. False for nullptr. Two kinds stay in the table: device_freeing() in device_memory.h says
-/// which.
+/// Takes a block that is about to be freed out of the table, and counts and logs its end. `known`:
+/// its place in the table; nullptr: returns false. `block` becomes what the table had. Two sorts of
+/// blocks stay in the table: device_freeing() in device_memory.h says which.
 __attribute__((always_inline)) inline bool take_block(DeviceBlock* known, DeviceBlock& block,
                                                       uint32_t api, uint32_t stack) {
   if (known == nullptr) return false;

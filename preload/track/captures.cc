@@ -7,18 +7,19 @@
 namespace gpupeak::preload {
 namespace {
 
-/// A stream that is captured, and by which thread; 0: any.
+/// A stream that is being captured, and the thread that takes memory for the capture; 0: any
+/// thread.
 struct Capture {
   std::atomic<uintptr_t> stream{0};  ///< + 1, since the default stream is null; 0: free
   std::atomic<uintptr_t> thread{0};
 };
-constexpr size_t kMostCaptures = 16;  // of more, blocks are not marked
+constexpr size_t kMostCaptures = 16;  // blocks of further captures have no mark
 constinit Capture g_captures[kMostCaptures];
 
 uintptr_t key_of(CUstream stream) {
   return reinterpret_cast<uintptr_t>(stream) + 1;
 }
-/// Told apart by where its flags lie.
+/// A number that no other live thread has: the address of its flags.
 uintptr_t this_thread() {
   return reinterpret_cast<uintptr_t>(&t_flags);
 }

@@ -1,5 +1,5 @@
-// Which streams are being captured into graphs. What an allocator takes from the driver meanwhile
-// it keeps for that graph alone, so device blocks are marked with it. HOOK-SAFE.
+// Which streams are being captured into graphs. Memory that an allocator takes from the driver
+// during a capture is kept for that graph alone, so such blocks have a mark in the log. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -11,15 +11,15 @@
 
 namespace gpupeak::preload {
 
-/// A capture of `stream` has begun. `of_all_threads`: it forbids all threads to allocate but those
-/// that work for it; else the calling thread is the only one.
+/// A capture of `stream` has begun. `of_all_threads`: only threads that work for the capture may
+/// allocate, so what any thread takes is for it. Else only the calling thread takes memory for it.
 void capture_began(CUstream stream, bool of_all_threads);
-/// It is over, be it by failing.
+/// The capture has ended or failed.
 void capture_ended(CUstream stream);
 extern constinit GPUPEAK_OWN std::atomic<uint32_t> g_open_captures;
 bool is_captured_here();
-/// Whether what this thread takes from the driver now is taken for a graph. One load where nothing
-/// is captured.
+/// Whether this thread takes memory from the driver for a graph now. One load if nothing is
+/// captured.
 inline bool allocates_for_capture() {
   return __builtin_expect(g_open_captures.load(std::memory_order_acquire) != 0, 0) &&
          is_captured_here();

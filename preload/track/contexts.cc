@@ -14,7 +14,7 @@
 namespace gpupeak::preload {
 namespace {
 
-// To their devices; under the book's lock.
+// From contexts to their devices; under the book's lock.
 constinit FlatMap<int> g_contexts;
 constinit FlatMap<int> g_green_contexts;
 
@@ -54,7 +54,7 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
   const BookGuard guard;
   if (!guard) return;
   for (;;) {
-    uint64_t keys[64];  // a batch at a time: erasing moves entries
+    uint64_t keys[64];  // a batch at a time, since erasing moves entries
     size_t n = 0;
     g_book.blocks.for_each([&](uint64_t key, const DeviceBlock& block) {
       if (n < 64 && block.context == context && ends_with_context(block.kind)) keys[n++] = key;

@@ -1,5 +1,5 @@
-// Contexts: which device each is on, and what ends with it. HOOK-SAFE; called by calls/ inside a
-// DriverScope, outside any HookScope.
+// Keeps which device each context is on, and frees what ends with a context. HOOK-SAFE; called by
+// calls/ inside a DriverScope, outside any HookScope.
 #pragma once
 
 #include <cuda.h>
@@ -9,13 +9,14 @@
 
 namespace gpupeak::preload {
 
-/// A context has ended: what it owned is free (linear, managed, pinned, registered, arrays).
+/// A context has ended: blocks of the kinds that end with their context are free (linear, managed,
+/// pinned, registered, arrays; memory_kinds.def).
 void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event event);
 void context_began(CUcontext context, int device);
 
 /// The device of a context that is alive; kNoDevice if it was never seen.
 int device_of_context(CUcontext context);
-/// Green contexts end no memory: only their device is kept, from creation to destruction.
+/// The end of a green context frees nothing. Only its device is kept, from creation to destruction.
 void green_context_began(const void* green, int device);
 int device_of_green_context(const void* green);
 void green_context_ended(const void* green);

@@ -18,7 +18,7 @@ struct Mapping {
   bool counts() const { return kind == GPUPEAK_KIND_MMAP_ANON && (prot & PROT_WRITE) != 0; }
 };
 
-/// Most processes have a few dozen mappings. Those beyond kMost are left out.
+/// Most processes have a few dozen mappings. Mappings beyond kMost are left out.
 constexpr size_t kMost = 512;
 constinit Mapping g_mappings[kMost] = {};
 constinit size_t g_count = 0;

@@ -1,5 +1,5 @@
-// The mappings of a process that is only counted. If it gets a log later, the log begins with the
-// mappings that are there. HOOK-SAFE, inside a HookScope.
+// The mappings of a process that is only counted. If the process gets a log later, the log begins
+// with the mappings of then. HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace gpupeak::preload {
 
-/// Returns how many bytes of anonymous memory that can be written are mapped now.
+/// Notes a new mapping. Returns counted_mapping_bytes().
 uint64_t note_counted_mapping(uint64_t at, uint64_t bytes, int prot, gpupeak_kind kind);
-/// The same, without a change.
+/// How many bytes of writable anonymous memory are mapped now.
 uint64_t counted_mapping_bytes();
-/// The same of a part of what is mapped, which may now be used otherwise.
+/// A part of the mappings has another protection now. Returns counted_mapping_bytes().
 uint64_t reprotect_counted_mapping(uint64_t at, uint64_t bytes, int prot);
-/// The range is gone, or has become another mapping's.
+/// The range is unmapped, or belongs to another mapping now.
 void forget_counted_mapping(uint64_t at, uint64_t bytes);
-/// Writes MAP records of all, when the log is open.
+/// Writes a MAP record for each mapping, once the log is open, and forgets the mappings.
 void log_counted_mappings();
 /// In a forked child.
 void reset_counted_mappings();

@@ -90,7 +90,7 @@ void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t 
                    CUresult result) {
   const bool by_limit = t_flags.refused_by_limit && device != kNoDevice;
   t_flags.refused_by_limit = false;
-  // Other errors may come from a capture that forbids the call: ask the driver nothing then.
+  // Another error may come from a capture that forbids the call. Then the driver is not asked.
   uint64_t free_bytes = 0, total_bytes = 0;
   const bool of_current = kind != GPUPEAK_KIND_NONE || current_device() == device;
   const bool known = result == CUDA_ERROR_OUT_OF_MEMORY && of_current &&
@@ -111,7 +111,7 @@ void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t 
 }
 
 void forget_device_memory() {
-  g_book.lock.reset();  // and nobody takes it: the process does not record yet
+  g_book.lock.reset();  // nobody takes it now, since the process does not record yet
   g_book.blocks.forget();
   g_book.next_id = g_book.next_seq = 1;
   forget_pools();

@@ -1,5 +1,5 @@
-// All live device memory, and the events that change it. calls/ calls it inside a DriverScope,
-// outside any HookScope. HOOK-SAFE.
+// Keeps account of all live device memory. calls/ calls it inside a DriverScope, outside any
+// HookScope. HOOK-SAFE.
 //
 // in    what a driver call did: "cuMemAlloc gave 1 MiB at 0x7f…, on GPU 0"
 // out   the table of live blocks, the gauges of the counters page, and a numbered record in the log
@@ -22,8 +22,9 @@
 
 namespace gpupeak::preload {
 
-/// Where a key is unique: pointers, array handles, registered ranges, reserved addresses, VMM
-/// handles.
+/// Which sort of value a block is found by: a pointer, an array handle, a registered range,
+/// reserved addresses, a VMM handle, or a device's growth of graph memory. Values of two sorts may
+/// be equal.
 enum class KeySpace : uint64_t {
   kPointer = 0,
   kArray = 1,
@@ -39,38 +40,37 @@ inline uint64_t key_of(KeySpace space, uint64_t value) {
 struct DeviceBlock {
   uint64_t id = 0;  ///< 0: known but not counted, and not in the log (memory of a captured graph)
   uint64_t bytes = 0;
-  CUcontext context = nullptr;  ///< whose end frees it; nullptr: none
+  CUcontext context = nullptr;  ///< the context whose end frees it; nullptr: none
   CUmemoryPool pool = nullptr;
   int device = -1;
   gpupeak_kind kind = GPUPEAK_KIND_NONE;
-  uint32_t opens = 1;  ///< of imported memory: how often; each needs its own close
-  uint32_t use = 0;    ///< track/last_use's number for it
+  uint32_t opens = 1;  ///< how often imported memory was opened; each needs its own close
+  uint32_t use = 0;    ///< its number in track/last_use; 0: its uses are not recorded
 };
 
-/// A successful allocation: counts and logs it. `block.id` is given here.
+/// Counts and logs a successful allocation. `block.id` is given here.
 void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock block);
-/// The same for a block that is not to be counted.
+/// Makes a block known that is neither counted nor logged.
 void device_noted(KeySpace space, uint64_t value, DeviceBlock block);
 
-/// The block is about to be freed: taken out, counted and logged as free. False if it was never
-/// seen. Memory of a captured graph stays known, since each launch makes it anew; and so does what
-/// was opened more than once. `under_way` begins, unless it is of a pool.
+/// A block is about to be freed: takes it out of the table, and counts and logs it as free. False
+/// if it was never seen. Memory of a captured graph stays known, since each launch makes it anew.
+/// Imported memory stays until its last close. `under_way` begins, unless the block is a pool's.
 bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock& block,
                     DeviceCall& under_way);
 /// The real free failed after all: the block lives on.
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block);
 /// What is known of a block; false if nothing.
 bool device_find(KeySpace space, uint64_t value, DeviceBlock& block);
-/// The real free of a pointer that was never seen succeeded.
-/// `gives_back_plus_1`: see driver.h.
+/// The real free of a pointer that was never seen succeeded. `gives_back_plus_1`: see driver.h.
 void device_unknown_freed(const ApiCall& call, uint64_t value, uint64_t gives_back_plus_1);
 
-/// An allocation failed with `result`. Kind NONE and no bytes: a call that takes memory for the
+/// An allocation failed with `result`. Kind NONE and 0 bytes: the call takes memory for the
 /// driver's own use.
 void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes,
                    CUresult result);
 
-/// Whether it has made managed memory.
+/// Whether the process has made managed memory.
 inline bool has_managed_memory() {
   return counters().managed.peak > 0;
 }

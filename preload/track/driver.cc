@@ -12,7 +12,8 @@ namespace {
 
 constinit DriverLookup g_lookup = nullptr;
 
-/// What was answered last, and before which change: in one word, so that no lock is needed.
+/// The pool that the driver last gave for each device, with the number of changes at that time.
+/// Both are in one word, so that no lock is needed.
 struct DevicePools {
   static constexpr int kPointerBits = 48;
   static constexpr uint64_t kPointer = (uint64_t{1} << kPointerBits) - 1;
@@ -127,8 +128,8 @@ bool ask_if_capturing(CUstream stream, bool per_thread_default) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   auto& ask =
       per_thread_default && g_is_capturing_ptsz.exists() ? g_is_capturing_ptsz : g_is_capturing;
-  // An error means that the legacy stream was asked about while another one captures: not capturing
-  // itself.
+  // An error means that the question was about the legacy stream while another stream is being
+  // captured. Then the legacy stream itself is not.
   return ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -142,13 +143,13 @@ int device_count() {
 int ask_for_stream_device(CUstream stream, bool per_thread_default) {
   if (device_count() == 1) return 0;
   CUdevice device = kNoDevice;
-  // Before CUDA 12.8 there is no such question; a stream's calls are then made in its own context
-  // by all frameworks, since most others would fail.
+  // Drivers before CUDA 12.8 lack this function. All frameworks make a stream's calls in the
+  // stream's own context, since most calls would fail in another one.
   auto& ask = per_thread_default ? g_stream_device_ptsz : g_stream_device;
   return ask(stream, &device) == CUDA_SUCCESS ? device : current_device();
 }
 
-/// Before the change that `tag` says.
+/// Asks the driver, and keeps the answer as valid until the next change after `tag`.
 static __attribute__((noinline)) CUmemoryPool ask_for_device_pool(int device, uint64_t tag) {
   CUmemoryPool pool = nullptr;
   if (g_device_pool(&pool, device) != CUDA_SUCCESS) return nullptr;
@@ -195,8 +196,8 @@ uint64_t gives_back_plus_1(CUdeviceptr at) {
       g_pointer_attribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at) != CUDA_SUCCESS)
     return 0;
   if (managed != 0 || type == CU_MEMORYTYPE_HOST) return 1;
-  // Memory of another process or interface that is mapped here cannot be passed on, as the
-  // process's own can but for that of pools. Where nothing can be passed on, they look alike.
+  // Memory of another process or interface cannot be passed on. The process's own memory can, but
+  // for that of pools. If nothing can be passed on, the two look alike, and the size is not known.
   unsigned can_be_passed_on = 0;
   CUmemoryPool pool = nullptr;
   if (g_pointer_attribute(&can_be_passed_on, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at) ==
@@ -226,7 +227,7 @@ bool primary_context_is_active(CUdevice device) {
 }
 
 CUcontext& primary_context(CUdevice device) {
-  static CUcontext contexts[GPUPEAK_LOG_MAX_DEVICES + 1];  // the last for devices beyond
+  static CUcontext contexts[GPUPEAK_LOG_MAX_DEVICES + 1];  // the last is for all further devices
   return contexts[device >= 0 && device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)
                       ? device
                       : GPUPEAK_LOG_MAX_DEVICES];
@@ -245,7 +246,7 @@ bool device_uuid(int ordinal, char* uuid) {
   return true;
 }
 
-/// GPUPEAK_MEMORY_*. A driver that does not know an attribute says so: the device lacks it then.
+/// A sum of GPUPEAK_MEMORY_*. If the driver does not know an attribute, the device lacks it.
 static uint64_t memory_of(int ordinal) {
   struct {
     CUdevice_attribute attribute;

@@ -1,8 +1,8 @@
-// What the tracker asks the real CUDA driver, none of which changes the driver's state. Called
-// inside a DriverScope. Allowed while a stream is captured, in every mode (tried on driver 580):
-// all but pool_attribute() and stream_device(), which break the capture as an allocation would.
-// Those two are asked only after a call of the program's that breaks a capture too, and so has
-// shown that there is none.
+// Questions of the tracker to the real CUDA driver. None changes the driver's state, but for
+// take_physical_memory() and give_physical_memory(). Called inside a DriverScope. All are allowed
+// while a stream is captured, in every mode (tried on driver 580), but for pool_attribute() and
+// stream_device(), which break a capture as an allocation would. These two are asked only after a
+// call of the program that breaks a capture, too: its success shows that there is none.
 #pragma once
 
 #include <cuda.h>
@@ -16,15 +16,15 @@
 
 namespace gpupeak::preload {
 
-/// Gives the tracker a way to the driver's own functions; set by hooks/cuda before the first call.
+/// Finds the driver's own functions for the tracker. hooks/cuda sets it before the first call.
 using DriverLookup = void* (*)(const char* export_name);
 void set_driver_lookup(DriverLookup lookup);
 
-/// The real function behind an export name, or nullptr: this driver is too old, or there is none.
+/// The real function with this export name; nullptr: this driver is too old, or none is loaded.
 void* driver_function(const char* export_name);
-/// Counts the drivers that have been loaded: addresses found in an earlier one are void.
+/// Changes when the driver is unloaded: addresses from an earlier generation are void.
 extern GPUPEAK_OWN uint32_t g_driver_generation;
-/// A question to the driver, which may allocate. CUDA_ERROR_NOT_FOUND if it has no such function.
+/// A function of the driver, which may allocate. CUDA_ERROR_NOT_FOUND if the driver lacks it.
 template <typename Function>
 class DriverFunction;
 template <typename... Arguments>
@@ -54,7 +54,7 @@ class DriverFunction<CUresult (*)(Arguments...)> {
 
   const char* name_;
   Function function_ = nullptr;
-  uint32_t generation_ = 0;  ///< in which function_ was looked up, be it in vain
+  uint32_t generation_ = 0;  ///< when function_ was last looked up, found or not
 };
 /// The driver was unloaded.
 void forget_driver_functions();
@@ -64,58 +64,64 @@ constexpr int kNoDevice = -1;
 CUcontext current_context();
 /// Ordinal of the current context's device; kNoDevice without one.
 int current_device();
-/// Of the real card, whose limit track/limit.h has. False if the driver does not say.
+/// Free and total bytes of the current device's real card, without the limit of track/limit.h.
+/// False if the driver does not say.
 bool real_memory_info(uint64_t& free_bytes, uint64_t& total_bytes);
-/// Of the real card; 0 if the driver does not say.
+/// Total bytes of the real card; 0 if the driver does not say.
 uint64_t real_device_total(int ordinal);
 /// Whether the device's memory is the host's.
 bool is_integrated(int ordinal);
-/// Physical memory of the device, without an address; false if there is none, or no such call.
+/// Takes physical memory of the device, without an address. False if there is not enough, or if the
+/// driver lacks cuMemCreate.
 bool take_physical_memory(int ordinal, uint64_t bytes, CUmemGenericAllocationHandle& handle);
 void give_physical_memory(CUmemGenericAllocationHandle handle);
 bool ask_if_capturing(CUstream stream, bool per_thread_default);
 extern constinit GPUPEAK_OWN std::atomic<bool> g_captures_begun;
-/// The driver is asked only once a capture has begun in this process: most never capture.
+/// Whether a stream is being captured. Asks the driver only once a capture has begun in this
+/// process, since most processes never capture.
 inline bool is_capturing(CUstream stream, bool per_thread_default) {
   return __builtin_expect(g_captures_begun.load(std::memory_order_relaxed), 0) &&
          ask_if_capturing(stream, per_thread_default);
 }
+/// A capture begins in this process.
 void captures_begin();
 /// 0: the driver is not loaded, or not initialised.
 int device_count();
 int ask_for_stream_device(CUstream stream, bool per_thread_default);
 extern constinit GPUPEAK_OWN std::atomic<int> g_device_count;  ///< 0: not known yet
-/// The device that a stream belongs to; kNoDevice if the driver does not say. Not for a capturing
-/// stream. Asked only where there are several.
+/// The device that a stream belongs to; kNoDevice if the driver does not say. Not for a stream that
+/// is being captured. The driver is asked only if there are several devices.
 inline int stream_device(CUstream stream, bool per_thread_default) {
   return g_device_count.load(std::memory_order_relaxed) == 1
              ? 0
              : ask_for_stream_device(stream, per_thread_default);
 }
-/// The pool that cuMemAllocAsync takes from on this device now; nullptr if the driver does not say.
-/// Asked once, and again after forget_device_pools().
+/// The memory pool that cuMemAllocAsync takes from on this device now; nullptr if the driver does
+/// not say. The driver is asked once, and again after forget_device_pools().
 CUmemoryPool device_pool(int device);
-/// The program has set another one, or destroyed one.
+/// The program has set another pool for a device, or destroyed one.
 void forget_device_pools();
 uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute);
-/// Bytes that graphs' memory takes of a device.
+/// Bytes of a device that are reserved for graphs' memory.
 uint64_t graph_reserve(CUdevice device);
-/// Of the allocation around an address; 0 if the driver does not say.
+/// The size of the allocation around an address; 0 if the driver does not say.
 uint64_t bytes_at(CUdeviceptr at);
-/// Bytes by which the devices' sum is less once the memory at this address is freed, + 1: of
-/// managed memory and of the host's 0 bytes. 0: the driver does not say.
+/// Bytes that the devices get back when the memory at this address is freed, + 1. Managed and host
+/// memory give back 0 bytes. 0: the driver does not say.
 uint64_t gives_back_plus_1(CUdeviceptr at);
-/// Whose memory is at this address; kNoDevice: no device's, or the driver does not say.
+/// The device whose memory is at this address; kNoDevice: no device's, or the driver does not say.
 int device_at(CUdeviceptr at);
 bool primary_context_is_active(CUdevice device);
-/// The device's primary context as the last retain gave it; the driver keeps its handle over
-/// resets.
+/// The device's primary context as the last retain gave it. The driver keeps its handle when the
+/// context is reset.
 CUcontext& primary_context(CUdevice device);
-/// 16 bytes; of a MIG instance where the device is one. False if the driver does not say.
+/// Writes the 16 bytes of the device's UUID; a MIG instance has its own. False if the driver does
+/// not say.
 bool device_uuid(int ordinal, char* uuid);
 void introduce_new_device(int ordinal);
-extern constinit GPUPEAK_OWN std::atomic<uint32_t> g_introduced;  ///< a bit a device
-/// Logs name, UUID and size of a device at its first sight, and whether its memory is the host's.
+extern constinit GPUPEAK_OWN std::atomic<uint32_t> g_introduced;  ///< a bit for each device
+/// Logs name, UUID and size of a device when it is first seen, and whether its memory is the
+/// host's.
 inline void introduce_device(int ordinal) {
   if (ordinal < 0 || ordinal >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
   if ((g_introduced.load(std::memory_order_relaxed) >> ordinal & 1) == 0)

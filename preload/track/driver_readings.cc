@@ -27,7 +27,7 @@ void log_driver_reading(const DriverReading& reading) {
   const uint64_t live = counters().device[reading.device].total.live;
   if (live > read_at) read_at = live;
   g_unread_peaks &= ~(1u << reading.device);
-  // Another thread's reading that came in between may be the newer one.
+  // If another thread's reading was logged in between, that one may be the newer.
   const bool overtaken = g_logged[reading.device]++ != reading.earlier_readings;
   const bool uncertain = overtaken || DeviceCall::begun() != reading.quiet_since;
   Record record(GPUPEAK_REC_DRIVER_READING);

@@ -1,5 +1,5 @@
-// Readings of how much of a device's memory the driver says is in use, as they go to the log, and
-// whether each can be trusted. track/ledger takes the readings. HOOK-SAFE.
+// Logs readings, which say how much of a device's memory is in use as the driver sees it, and
+// whether each reading can be trusted. track/ledger takes the readings. HOOK-SAFE.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace gpupeak::preload {
 
-/// What the driver says is in use of a device; fields as in log_format.h.
+/// How much of a device is in use, as the driver says; fields as in log_format.h.
 struct DriverReading {
   int device = -1;
   gpupeak_reading_source source = GPUPEAK_READING_CUDA;
@@ -20,13 +20,14 @@ struct DriverReading {
   uint64_t used = 0;
   uint64_t reserved_plus_1 = 0, own_plus_1 = 0, others_plus_1 = 0;
   uint32_t overlaps = 0;
-  uint64_t quiet_since = 0;       ///< DeviceCall's, from before the driver was asked
-  uint32_t earlier_readings = 0;  ///< readings_logged() then
-  uint32_t name = 0;              ///< string in the log
-  const ApiCall* call = nullptr;  ///< that moved it; nullptr: none
+  uint64_t quiet_since = 0;       ///< DeviceCall::quiet_since() before the driver was asked
+  uint32_t earlier_readings = 0;  ///< readings_logged() before the driver was asked
+  uint32_t name = 0;              ///< string id in the log
+  const ApiCall* call = nullptr;  ///< the call that changed it; nullptr: none
 };
-/// A call that allocates or frees is under way: between its effect and its event a reading is not
-/// to be trusted. Calls from pools do not count: they are many, and what pools hold seldom moves.
+/// Lives while a call that allocates or frees is under way. Between the call's effect and its event
+/// a reading cannot be trusted. Calls from pools do not count: they are many, and what pools hold
+/// seldom changes.
 class DeviceCall {
  public:
   enum NotYet { kNotYet };
@@ -46,18 +47,20 @@ class DeviceCall {
   DeviceCall(const DeviceCall&) = delete;
   DeviceCall& operator=(const DeviceCall&) = delete;
 
-  /// How many have begun, if none is under way; else a number that never comes again.
+  /// How many calls have begun, if none is under way; else a number that never comes up as such.
   static uint64_t quiet_since() {
     const uint64_t ended = ended_.load(std::memory_order_acquire);
     return begun_.load(std::memory_order_acquire) == ended ? ended : ~uint64_t{0};
   }
-  /// Of a thread that is in no driver call: a jump has left those that are open.
+  /// Call it in a thread that is in no driver call: its open calls were left by a jump, and end
+  /// here.
   static void end_left() {
     ended_.fetch_add(t_flags.device_calls, std::memory_order_acq_rel);
     t_flags.device_calls = 0;
   }
   /// In a forked child, where the calls that other threads were in never end.
   static void forget() { begun_ = ended_ = 0; }
+  /// How many calls have begun.
   static uint64_t begun() { return begun_.load(std::memory_order_acquire); }
 
  private:
@@ -67,15 +70,14 @@ class DeviceCall {
 
 /// Inside a HookScope.
 void log_driver_reading(const DriverReading& reading);
-/// How many of the device's readings are in the log.
+/// How many readings of the device have been logged.
 uint32_t readings_logged(int device);
-/// A bit for each device whose tracked bytes have risen to a peak that no reading has met. A rise
-/// of less than a thousandth is let pass, so that a slowly growing program is not read at each
-/// step.
+/// A bit for each device whose tracked bytes have a new peak without a reading. A rise of less than
+/// a thousandth does not count, so that a slowly growing program is not read at each step.
 extern GPUPEAK_OWN std::atomic<uint32_t> g_unread_peaks;
-/// Tracked bytes at the highest reading; under the book's lock.
+/// The most tracked bytes at a reading; under the book's lock.
 extern GPUPEAK_OWN uint64_t g_read_at[GPUPEAK_LOG_MAX_DEVICES];
-/// The driver cannot be asked about this device now.
+/// The driver cannot be asked about this device now: its peak stays without a reading.
 void peak_is_not_readable(int device);
 /// `live` bytes of a device are tracked now. Holds the book's lock.
 inline void note_tracked_bytes(int device, uint64_t live) {

@@ -14,9 +14,9 @@ namespace gpupeak::preload {
 namespace {
 
 struct Reserve {
-  uint64_t turn = 0;  ///< of the latest reading that was booked
-  uint64_t bytes = 0;
-  uint32_t blocks = 0;  ///< numbered from 1; the latest is given back first
+  uint64_t turn = 0;    ///< turn of the latest reading that was entered here
+  uint64_t bytes = 0;   ///< as read then
+  uint32_t blocks = 0;  ///< numbered from 1; the last one is freed first
 };
 constinit Reserve g_reserves[GPUPEAK_LOG_MAX_DEVICES];  // under the book's lock
 constinit std::atomic<uint64_t> g_turns{0};             // readings begun
@@ -26,7 +26,7 @@ uint64_t graph_block(int device, uint32_t number) {
   return static_cast<uint64_t>(device) << 32 | number;
 }
 
-/// Notes the turn of a reading that says nothing new, since no stack is needed for that.
+/// Whether a reading has a new figure. If not, only its turn is noted, which needs no stack.
 bool is_news(Reserve& reserve, uint64_t turn, uint64_t bytes) {
   const BookGuard guard;
   if (!guard) return false;
@@ -46,8 +46,9 @@ void graph_reserve_read(const ApiCall& call, int device) {
   HookScope scope;
   if (!scope.entered() || device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
   introduce_device(device);
-  // Who grew or shrank it reads it afterwards: so the reading that began last has seen all, and an
-  // earlier one that is booked later is dropped. Driver and loader are asked without the lock.
+  // Each call that changes the reserve reads it afterwards. So the reading that began last has seen
+  // all changes, and an earlier reading that comes here later is dropped. The driver is asked, and
+  // the stack captured (which may ask the loader), without the lock.
   const uint64_t turn = g_turns.fetch_add(1, std::memory_order_acq_rel) + 1;
   const uint64_t reserved_bytes = graph_reserve(device);
   Reserve& reserve = g_reserves[device];

@@ -16,13 +16,13 @@
 namespace gpupeak::preload {
 namespace {
 
-/// CUDA_KERNEL_NODE_PARAMS of version 2, whose beginning is version 1's.
+/// CUDA_KERNEL_NODE_PARAMS of version 2. It begins with the fields of version 1.
 struct KernelNode {
   const void* function;
   unsigned grid[3], block[3], shared_bytes;
   void** parameters;
   void** extra;
-  const void* kernel;  ///< if there is no function
+  const void* kernel;  ///< used if `function` is null
   CUcontext context;
 };
 /// CUDA_BATCH_MEM_OP_NODE_PARAMS, which older headers lack.
@@ -32,8 +32,9 @@ struct MemoryOperations {
   const CUstreamBatchMemOpParams* list;
   unsigned flags;
 };
-constexpr int kMemoryOperations = 12;  // CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, likewise
-constexpr int kDeepest = 16;           // graphs inside of graphs
+/// CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, which older headers lack, too.
+constexpr int kMemoryOperations = 12;
+constexpr int kDeepest = 16;  // levels of graphs inside graphs
 
 template <typename Answer>
 using AskNode = DriverFunction<CUresult (*)(CUgraphNode, Answer*)>;
@@ -47,28 +48,28 @@ constinit AskNode<CUDA_MEMSET_NODE_PARAMS> g_fill("cuGraphMemsetNodeGetParams");
 constinit AskNode<MemoryOperations> g_operations("cuGraphBatchMemOpNodeGetParams");
 constinit AskNode<CUgraph> g_child("cuGraphChildGraphNodeGetGraph");
 
-/// Words of one executable graph's nodes, one node's behind the other's, in pages of their own.
+/// The words of an executable graph, node by node, in pages of their own.
 struct Kept {
-  /// kNoWord: none any more; kUnread: something of the node is not known.
+  /// kNoWord: the node has no word here any more; kUnread: something of the node is not known.
   uint64_t* words = nullptr;
-  uint64_t* nodes = nullptr;  ///< whose; 0: nobody's any more
+  uint64_t* nodes = nullptr;  ///< the node of each word; 0: none any more
   uint64_t* each = nullptr;   ///< each word once, if `is_tidy`
   size_t count = 0, each_count = 0, capacity = 0;
-  size_t next = 0;  ///< nodes are mostly changed in the order in which they stand here
+  size_t next = 0;  ///< where to look first: nodes are mostly changed in their order here
   bool is_tidy = false;
-  bool was_launched = false;  ///< as it is now
-  bool has_unknown = false;   ///< nodes that nobody knows
-  bool is_unread = false;     ///< if it `was_launched`: of nodes that are known something is not
+  bool was_launched = false;  ///< since its words last changed
+  bool has_unknown = false;   ///< it has nodes that are not known
+  bool is_unread = false;     ///< if `was_launched`: something of a known node is not known
 };
-constexpr uint64_t kNoWord = 0, kUnread = 1;  // no block lies there
-constinit FlatMap<Kept> g_kept;               // under the book's lock
+constexpr uint64_t kNoWord = 0, kUnread = 1;  // no block has these addresses
+constinit FlatMap<Kept> g_kept;               // by exec; under the book's lock
 
-/// Graphs inside of a conditional node, by the node: only when it is added the driver tells them.
+/// The graphs inside a conditional node. The driver gives them only when the node is added.
 struct Bodies {
   const CUgraph* graphs = nullptr;
   unsigned count = 0;
 };
-constinit FlatMap<Bodies> g_bodies;  // under the book's lock
+constinit FlatMap<Bodies> g_bodies;  // by node; under the book's lock
 
 size_t bytes_of(size_t capacity) {
   return whole_pages(3 * capacity * sizeof(uint64_t));
@@ -105,7 +106,7 @@ void in_book(Visit visit) {
   if (!guard) return;
   visit();
 }
-/// Calls `visit(kept)` with what is kept of `exec`, under the lock.
+/// Calls `visit(kept)` with the words of `exec`, under the lock.
 template <typename Visit>
 void with_kept(CUgraphExec exec, Visit visit) {
   in_book([&] {
@@ -113,7 +114,7 @@ void with_kept(CUgraphExec exec, Visit visit) {
   });
 }
 
-/// Where the words of one node stand, while new ones take their place.
+/// Replaces the words of one node. A destroyed Place has cleared the old words that are left.
 class Place {
  public:
   /// `is_new`: it has no words yet.
@@ -129,7 +130,7 @@ class Place {
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
 
-  /// SeenWords' taker: those that are addresses of blocks are the node's.
+  /// A SeenWords::Taker. Keeps the words that are addresses of blocks.
   static void take(void* place, const uint64_t* words, size_t count) {
     auto& it = *static_cast<Place*>(place);
     with_kept(it.exec_, [&](Kept& kept) {
@@ -167,7 +168,7 @@ class Place {
       kept.has_unknown = true;
       return;
     }
-    if (at_ != kept.count) {  // there is no room behind it: all of it moves to the end
+    if (at_ != kept.count) {  // no room behind the node's words: they all move to the end
       for (size_t i = at_ - put_; i < at_; ++i) {
         kept.words[kept.count + i - (at_ - put_)] = kept.words[i];
         kept.nodes[kept.count + i - (at_ - put_)] = node_;
@@ -185,11 +186,11 @@ class Place {
 
   const CUgraphExec exec_;
   const uint64_t node_;
-  size_t at_ = 0, left_ = 0;  ///< where the next word goes, and how many old ones stand there
-  size_t put_ = 0;
+  size_t at_ = 0, left_ = 0;  ///< where the next word goes; how many old words are left from there
+  size_t put_ = 0;            ///< new words so far
 };
 
-/// The words of one node of an executable graph, in place of those that it had.
+/// Collects the new words of one node of an executable graph, in place of its old ones.
 class NodeWords {
  public:
   NodeWords(CUgraphExec exec, CUgraphNode node, bool is_new = false)
@@ -200,10 +201,10 @@ class NodeWords {
 
  private:
   Place place_;
-  SeenWords seen_;  // hands over what it has before the place is left
+  SeenWords seen_;  // destroyed before place_, to which it hands its words then
 };
 
-/// Each word once.
+/// Fills `each` with each word once.
 void tidy(Kept& kept) {
   kept.is_tidy = true;
   kept.each_count = 0;
@@ -236,7 +237,7 @@ bool for_each_node(CUgraph graph, Visit visit) {
   return is_known;
 }
 
-/// Calls `visit(graph)` for the graphs inside of the node. False: they are not known.
+/// Calls `visit(graph)` for the graphs inside the node. False: they are not known.
 template <typename Visit>
 bool for_each_inner(CUgraphNode node, CUgraphNodeType type, Visit visit) {
   if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
@@ -256,8 +257,8 @@ bool for_each_inner(CUgraphNode node, CUgraphNodeType type, Visit visit) {
 bool has_graphs(CUgraphNodeType type) {
   return type == CU_GRAPH_NODE_TYPE_GRAPH || static_cast<int>(type) == kConditionalNode;
 }
-/// Host functions, events, semaphores, memory that the graph takes or gives back: no memory of
-/// ours.
+/// Whether nodes of this type use no block: host functions, events, semaphores, and memory that the
+/// graph itself takes or gives back.
 bool uses_no_block(CUgraphNodeType type) {
   return type == CU_GRAPH_NODE_TYPE_HOST ||
          (type > CU_GRAPH_NODE_TYPE_GRAPH && static_cast<int>(type) < kMemoryOperations);
@@ -286,8 +287,8 @@ void look_at_node(CUgraphNode node, CUgraphNodeType type, NodeWords& words) {
   if (!is_known) words.are_not_all();
 }
 
-/// Calls `visit(node, type)` for the graph's nodes, and for those of the graphs inside of it, to
-/// whom they belong. `lost()`: there are nodes that are not known.
+/// Calls `visit(node, type)` for the graph's nodes and for the nodes of the graphs inside it. Calls
+/// `lost()` if there are nodes that are not known.
 template <typename Visit, typename Lost>
 void for_all_nodes(CUgraph graph, int depth, Visit visit, Lost lost) {
   const bool are_known =
@@ -301,7 +302,7 @@ void for_all_nodes(CUgraph graph, int depth, Visit visit, Lost lost) {
   if (!are_known) lost();
 }
 
-/// The driver is asked, whose errno is not the program's.
+/// Calls `look`, which asks the driver, and gives the program its own errno back.
 template <typename Look>
 void keeping_errno(Look look) {
   const int program_errno = errno;
@@ -350,7 +351,7 @@ void graph_kernel_node_changed(CUgraphExec exec, CUgraphNode node, const void* p
 
 void graph_child_changed(CUgraphExec exec, CUgraphNode node, CUgraph child) {
   keeping_errno([&] {
-    // What the nodes of the graph inside had is no more.
+    // The nodes of the old inner graph lose their words.
     CUgraph before = nullptr;
     if (g_child(node, &before) == CUDA_SUCCESS) {
       const auto forget = [&](CUgraphNode inner, CUgraphNodeType) { NodeWords(exec, inner); };
@@ -379,7 +380,7 @@ void conditional_node_added(CUgraphNode node, const void* parameters) {
 void graph_was_launched(CUgraphExec exec, CUstream stream) {
   bool is_unread = true;
   with_kept(exec, [&](Kept& kept) {
-    // Words of nodes that are changed before each launch are not worth being put in order.
+    // It does not pay to tidy the words if nodes are changed before each launch.
     if (kept.was_launched) {
       if (!kept.is_tidy) tidy(kept);
       use_in_book(stream, kept.each, kept.each_count);

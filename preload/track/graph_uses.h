@@ -1,13 +1,13 @@
-// What executable graphs use: a launch of one says nothing of its kernels' arguments, so the words
-// of its nodes are kept from when it was made. Captured and explicit nodes are alike then: the
-// driver is asked for each node's parameters. HOOK-SAFE, outside any HookScope, inside a
-// DriverScope.
+// Which blocks executable graphs use. The launch of a graph does not have its kernels' arguments.
+// So the words of its nodes' parameters are kept when the graph is made executable. The driver is
+// asked for each node's parameters, so captured and explicit nodes are alike. HOOK-SAFE, outside
+// any HookScope, inside a DriverScope.
 //
-//   cuGraphInstantiate(graph)          its nodes' words that are addresses of blocks, kept
-//   cuGraphExecKernelNodeSetParams …   others take the place of that node's
-//   cuGraphLaunch(exec)                blocks that lie there now were used now
+//   cuGraphInstantiate(graph)          keeps the words of its nodes that are addresses of blocks
+//   cuGraphExecKernelNodeSetParams …   replaces that node's words
+//   cuGraphLaunch(exec)                the blocks that lie at these addresses now are used now
 //
-// A launch of a graph of which something is not known is one whose parameters were not read.
+// If something of a graph is not known, its launch counts as one whose parameters were not read.
 #pragma once
 
 #include <cuda.h>
@@ -20,16 +20,17 @@ namespace gpupeak::preload {
 /// CU_GRAPH_NODE_TYPE_CONDITIONAL, which older headers lack.
 constexpr int kConditionalNode = 13;
 
-/// `exec` was made of `graph`, or has now its nodes' parameters.
+/// `exec` was made of `graph`, or was updated to its nodes' parameters.
 void graph_was_made(CUgraphExec exec, CUgraph graph);
-/// A node of it has parameters of which these may be addresses; what it had before it has no more.
+/// A node of `exec` has new parameters: the `bytes` at `at`, of which words may be addresses.
 void graph_node_changed(CUgraphExec exec, CUgraphNode node, const void* at, size_t bytes);
-/// `has_kernel`: they are of version 2.
+/// The same for a kernel node. `parameters`: CUDA_KERNEL_NODE_PARAMS; `has_kernel`: of version 2.
 void graph_kernel_node_changed(CUgraphExec exec, CUgraphNode node, const void* parameters,
                                bool has_kernel);
-/// A graph inside of it has now the parameters of `child`.
+/// The graph inside `node` of `exec` now has the parameters of `child`.
 void graph_child_changed(CUgraphExec exec, CUgraphNode node, CUgraph child);
-/// Of a graph that is yet to be made executable. `parameters`: CUDA_CONDITIONAL_NODE_PARAMS.
+/// A conditional node was added to a graph that is not executable yet. `parameters`:
+/// CUDA_CONDITIONAL_NODE_PARAMS.
 void conditional_node_added(CUgraphNode node, const void* parameters);
 void graph_was_launched(CUgraphExec exec, CUstream stream);
 void graph_is_gone(CUgraphExec exec);

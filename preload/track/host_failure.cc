@@ -21,12 +21,12 @@
 namespace gpupeak::preload {
 namespace {
 
-/// A program may try for as long as it likes.
+/// There is a limit, since a program may try again and again.
 constexpr uint32_t kMostRecorded = 1000;
 constinit std::atomic<uint32_t> g_recorded{0};
 constinit uint64_t g_generation = 0;
 
-/// What bounds the process, and what it has of that.
+/// A limit of the process, and how much of it is used.
 struct Limit {
   gpupeak_host_limit kind = GPUPEAK_LIMIT_NONE;
   uint64_t bytes = 0, used = 0;
@@ -42,13 +42,13 @@ uint64_t soft_limit(int resource) {
   return sys::failed(result) ? RLIM64_INFINITY : limit.rlim_cur;
 }
 
-/// "CommitLimit:  123 kB" of /proc/meminfo.
+/// A value of /proc/meminfo, for instance of the line "CommitLimit:  123 kB".
 uint64_t meminfo_bytes(const char* text, const char* name) {
   const char* at = strstr(text, name);
   return at != nullptr ? number_at(at + strlen(name)) << 10 : 0;
 }
 
-/// By the machine's bookkeeping, where that is strict (vm.overcommit_memory is 2).
+/// The machine's commit limit, if the kernel keeps it strictly (vm.overcommit_memory is 2).
 Limit commit_limit() {
   char text[2048];
   text[read_file("/proc/sys/vm/overcommit_memory", text, sizeof text - 1)] = 0;
@@ -58,7 +58,7 @@ Limit commit_limit() {
           meminfo_bytes(text, "\nCommitted_AS:")};
 }
 
-/// The limit that so many bytes more would have passed.
+/// The limit that a request of so many bytes would have passed.
 Limit limit_for(size_t bytes) {
   char text[128];
   text[read_file("/proc/self/statm", text, sizeof text - 1)] = 0;
@@ -86,7 +86,7 @@ void host_allocation_failed(gpupeak_kind kind, const char* api, size_t bytes, in
   if (error != ENOMEM || bytes == 0) return;
   HookScope scope;
   if (!scope.entered() || !recording()) return;
-  if (g_generation != g_process->generation) {  // a forked child's own
+  if (g_generation != g_process->generation) {  // a forked child counts anew
     g_generation = g_process->generation;
     g_recorded.store(0, std::memory_order_relaxed);
   }

@@ -1,5 +1,5 @@
-// A request for the host's memory that was refused. HOOK-SAFE, outside any HookScope; errno is left
-// alone.
+// Records requests for the host's memory that were refused. HOOK-SAFE, outside any HookScope; errno
+// is left alone.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace gpupeak::preload {
 
-/// `api`: the function that was called; `error`: why it failed, an errno. Recorded if that is
-/// ENOMEM, with the limit that the request would have passed, as long as there are few of them.
+/// `api`: the function that was called. `error`: the errno with which it failed. The request is
+/// recorded if `error` is ENOMEM, with the limit that it would have passed; at most 1000 of them.
 void host_allocation_failed(gpupeak_kind kind, const char* api, size_t bytes, int error,
                             const CallerFrame& caller);
 

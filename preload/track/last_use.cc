@@ -17,9 +17,10 @@ namespace gpupeak::preload {
 namespace {
 
 struct Uses {
-  Use* all = nullptr;  ///< reserved; 0 is none
+  Use* all = nullptr;  ///< reserved for kMostBlocks; place 0 is no block
+  /// The largest number used so far; the number of the first free Use, 0: none.
   uint32_t made = 0, free = 0;
-  uint64_t left_out = 0;  ///< blocks that are not followed
+  uint64_t left_out = 0;  ///< blocks whose uses are not recorded
   std::atomic<uint64_t> unread_launches{0};
 };
 
@@ -27,9 +28,9 @@ constexpr uint32_t kMostBlocks = 1 << 20;
 
 // Under the book's lock.
 constinit Uses g_uses;
-constinit WaitingIndex g_shared_out;  // what arenas gave
-/// Which block an address lay in when it was looked up before, by a hash: most come again and
-/// again. What it says is compared with the block, so nothing has to be taken out.
+constinit WaitingIndex g_shared_out;  // blocks that arenas gave
+/// By a hash of the address, the block that it lay in when last looked up: most addresses come
+/// again and again. A guess is checked against the block, so that no entry has to be removed.
 constexpr int kGuessBits = 12;
 constinit uint32_t g_guesses[1 << kGuessBits];
 
@@ -57,7 +58,8 @@ void give_back(Use& use) {
   g_uses.free = number_of(use);
 }
 
-/// nullptr: another one overlaps, or there is no room. `add`: to its index.
+/// Follows a new block. nullptr: another block overlaps, or there is no room. `add` adds it to its
+/// index.
 template <typename Add>
 inline Use* enter(uint64_t address, uint64_t bytes, uint64_t arena, uint64_t id, Add add) {
   Use* const use = take_use();
@@ -83,7 +85,7 @@ void leave_out(Use& use) {
   ++g_uses.left_out;
   give_back(use);
 }
-/// Of the driver's. nullptr: it is not followed.
+/// Follows a block of the driver's. nullptr: its uses are not recorded.
 Use* follow(uint64_t address, uint64_t bytes, uint64_t id) {
   Use* const use =
       enter(address, bytes, 0, id, [](Use& fresh) { return g_given_addresses.add(fresh); });
@@ -94,7 +96,7 @@ Use* follow(uint64_t address, uint64_t bytes, uint64_t id) {
 inline SeenUses seen_of(const Use& use) {
   return {true, use.of_several_streams, use.count, use.first, use.last, use.idle_since, use.idle};
 }
-/// What has been seen since its record before; times count from there on.
+/// Logs the uses since the block's last record.
 void log_use(Use& use) {
   ThreadSlot* const slot = RecordInPlace::find_slot();
   if (slot == nullptr) return;
@@ -128,7 +130,7 @@ inline Use* innermost_at(Use* all, uint64_t address) {
   const bool fits = guess.holds(address) && (guess.arena != 0 || !g_shared_out.may_hold(address));
   return __builtin_expect(fits, 1) ? &guess : look_up(address);
 }
-/// Of the arena, and begins at the address.
+/// The arena's block that begins at the address; nullptr: none.
 inline Use* shared_out_at(uint64_t arena, uint64_t address) {
   const auto fits = [&](const Use& use) { return use.begin == address && use.arena == arena; };
   Use* const guess = &g_uses.all[guess_of(address)];
@@ -137,7 +139,8 @@ inline Use* shared_out_at(uint64_t arena, uint64_t address) {
   return found != nullptr && fits(*found) ? found : nullptr;
 }
 
-/// Once a call, whose words all have its time.
+/// Counts a use at the time `now`. All words of a call have the same time, so a block that has more
+/// than one of them counts once.
 inline __attribute__((always_inline)) void see(Use& use, uint64_t now, CUstream stream) {
   if (use.count == 0) {
     use.first = now;
@@ -205,10 +208,10 @@ void mapped_use_ended(uint64_t address) {
 
 namespace {
 
-/// Where a block of the arena is known already.
+/// A block begins, but the arena already has one there, or there was no room.
 __attribute__((noinline)) void began_again(uint64_t arena, uint64_t address, uint64_t bytes) {
   Use* const known = shared_out_at(arena, address);
-  if (known != nullptr && known->end == address + bytes) return;  // it only has another name now
+  if (known != nullptr && known->end == address + bytes) return;  // it only got another name
   if (known != nullptr) end_use(g_shared_out, *known);
   if (known == nullptr || enter_at_once(address, bytes, arena) == nullptr) ++g_uses.left_out;
 }
@@ -216,7 +219,7 @@ __attribute__((noinline)) void began_again(uint64_t arena, uint64_t address, uin
 }  // namespace
 
 void arena_use_began(uint64_t arena, uint64_t address, uint64_t bytes) {
-  if (!g_given_addresses.may_hold(address)) return;  // it is of the host
+  if (!g_given_addresses.may_hold(address)) return;  // host memory
   const BookGuard guard;
   if (!guard) return;
   if (enter_at_once(address, bytes, arena) == nullptr) began_again(arena, address, bytes);
@@ -226,7 +229,7 @@ GPUPEAK_HOT void torch_use_began(uint64_t arena, uint64_t address, uint64_t byte
   const BookGuard guard;
   if (!guard) return;
   const Use& guess = g_uses.all[guess_of(address)];
-  if (__builtin_expect(guess.begin == address && guess.arena != 0, 0))  // its end was not seen
+  if (__builtin_expect(guess.begin == address && guess.arena != 0, 0))  // that one's end was missed
     return began_again(arena, address, bytes);
   const auto add = [](Use& use) { return g_shared_out.add_later(use); };
   if (enter(address, bytes, arena, 0, add) == nullptr) began_again(arena, address, bytes);

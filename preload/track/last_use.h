@@ -1,14 +1,14 @@
-// When a block was last seen used: its address, or one inside of it, stood in the arguments of a
-// kernel's launch, a copy, a fill or a memory operation. The launch's time counts, not the
-// kernel's. Of each live block the first and the last such time are kept, how often it was seen,
-// and the longest while without; they go into the log when the block ends. What a kernel reads from
-// memory (arrays of pointers) is not seen. HOOK-SAFE.
+// When a block was last used. A use is a kernel's launch, a copy, a fill or a memory operation with
+// an address in the block among its arguments. The launch's time counts, not the kernel's. For each
+// live block these are kept: its first and its last use, their number, and the longest time between
+// two. They go into the log when the block ends. Addresses that a kernel reads from memory (arrays
+// of pointers) are not seen. HOOK-SAFE.
 //
 //   in    a launch with the words 0x7f40002000, 3, 0x7f…
 //   out   block 5: first +1.20 s, last +3.40 s, 218 times; at its end the record USED
 //
-// Two indexes: what the driver gave, and what arenas gave of it. An address counts for the
-// innermost.
+// There are two indexes: blocks that the driver gave, and blocks that arenas gave out of these. An
+// address is a use of the innermost block alone.
 #pragma once
 
 #include <cuda.h>
@@ -29,61 +29,62 @@ extern constinit GPUPEAK_OWN std::atomic<bool> g_watches_uses;
 inline bool watches_uses() {
   return __builtin_expect(g_watches_uses.load(std::memory_order_relaxed), 0);
 }
-/// Of what the driver gave.
+/// The index of the blocks that the driver gave.
 extern constinit GPUPEAK_OWN AddressIndex g_given_addresses;
-/// The log has begun: says that uses are recorded, or why they are not.
+/// Call it when the log begins. The log then says that uses are recorded, or why they are not.
 void begin_watching_uses();
 /// In a forked child, or before a next log.
 void forget_uses();
 
-// With the book's lock held.
+// The caller of these holds the book's lock.
 
-/// A block of the driver's, by its id in the log. 0: it is not followed.
+/// A block of the driver's begins; `id` as in the log. Returns its number here; 0: its uses are not
+/// recorded.
 uint32_t use_began(uint64_t address, uint64_t bytes, uint64_t id);
-/// Into the log; before the record of the block's end. 0 is none.
+/// Logs the uses of a block; call it before the record of the block's end. Number 0 is no block.
 void use_ended(uint32_t number);
-/// Blocks that lie there are used now, by work that was given to the stream.
+/// Blocks that lie at the addresses `words` are used now, by work that was given to the stream.
 void use_in_book(CUstream stream, const uint64_t* words, size_t count);
-/// What was mapped at the addresses is that block's.
+/// The block `id` was mapped at these addresses.
 void mapped_use_began(uint64_t address, uint64_t bytes, uint64_t id);
 void mapped_use_ended(uint64_t address);
 
-// Inside a HookScope, without the lock.
+// These are called inside a HookScope, without the lock.
 
-/// What has been seen of a block since its last record.
+/// The uses of a block since its last record.
 struct SeenUses {
   bool is_known = false;
   bool of_several_streams = false;
   uint64_t count = 0, first = 0, last = 0;
   uint64_t idle_since = 0, idle = 0;
 
-  /// Of one that was used: as log_format.h has it, with times that count from the record's on.
+  /// Call it if `count` > 0. Writes the times as log_format.h has them: as ticks before the record.
   __attribute__((always_inline)) void put_times(RecordInPlace& record) const {
     const uint64_t now = record.time();
     record.id(now - first).id(now - last);
     const bool is_from_first_to_last = idle == last - first && (idle == 0 || idle_since == first);
-    if (is_from_first_to_last && !of_several_streams) return;  // as of most, which are used twice
+    if (is_from_first_to_last && !of_several_streams) return;  // most blocks are used twice
     record.id(idle).id(idle > 0 ? now - idle_since : 0).u(of_several_streams ? 2 : 1);
   }
 };
-/// What an arena gave: after its record.
+/// An arena gave a block. Call it after the record of that.
 void arena_use_began(uint64_t arena, uint64_t address, uint64_t bytes);
-/// Before its record, which says it.
+/// The block goes. Call it before the record of that, which has the uses.
 SeenUses arena_use_ended(uint64_t arena, uint64_t address);
-/// The same of PyTorch's, whose memory is a device's.
+/// The same for PyTorch's arenas, whose memory is always a device's.
 void torch_use_began(uint64_t arena, uint64_t address, uint64_t bytes);
 SeenUses torch_use_ended(uint64_t arena, uint64_t address);
-/// All of an arena.
+/// All blocks of an arena go: logs their uses.
 void arena_uses_ended(uint64_t arena);
 
-/// The process ends: what is live goes into the log, and so far it is complete.
+/// The process ends: logs the uses of all live blocks, and that the log has the uses of all blocks.
 void log_all_uses();
 
-/// Collects, of the arguments of a call that gives work to a device, the words that may be
-/// addresses of blocks. Outside any HookScope.
+/// Collects the words that may be addresses of blocks, from the arguments of a call that gives work
+/// to a device. Used outside any HookScope.
 class SeenWords {
  public:
-  /// Whom they are handed to, some at a time.
+  /// Gets the words, some at a time.
   using Taker = void (*)(void* whose, const uint64_t* words, size_t count);
 
   SeenWords(Taker taker, void* whose)
@@ -97,7 +98,7 @@ class SeenWords {
   __attribute__((always_inline)) void look_at(uint64_t word) {
     if (__builtin_expect(bounds_.contain(word), 0)) add(word);
   }
-  /// Each aligned word of what lies there, as a structure is aligned.
+  /// Looks at each word of the structure at `at`; it is aligned to words.
   __attribute__((always_inline)) void look_at_all(const void* at, size_t bytes) {
     const char* place = static_cast<const char*>(at);
     if (bytes >= kStretch) {
@@ -118,9 +119,9 @@ class SeenWords {
   using SignedHalves = int32_t __attribute__((vector_size(16)));
   using Words = uint64_t __attribute__((vector_size(16)));
 
-  /// Whether one of a stretch's words may be in the bounds. Structures are long, and most of their
-  /// words are sizes and strides. Compares the upper halves, as signed numbers, for which each
-  /// processor has instructions.
+  /// Finds out fast whether a word of a stretch may be in the bounds: structures are long, and most
+  /// of their words are sizes and strides. Compares the words' upper halves. It compares them as
+  /// signed numbers, since all processors have instructions for that.
   class Uppers {
    public:
     explicit Uppers(const AddressIndex::Bounds& bounds)
@@ -164,13 +165,14 @@ class SeenWords {
 
   const Taker taker_;
   void* const whose_;
-  const AddressIndex::Bounds bounds_;  ///< of most words all that has to be known
+  const AddressIndex::Bounds bounds_;  ///< most words are outside, and need no more than this
   size_t count_ = 0;
   uint64_t words_[kMost];
 };
-/// A Taker: they are used now, by work that was given to the stream (CUstream) `stream`.
+/// A SeenWords::Taker. Blocks at the addresses `words` are used now, by work that was given to
+/// `stream` (a CUstream).
 void use_now(void* stream, const uint64_t* words, size_t count);
-/// A launch whose parameters could not be read.
+/// Counts a launch whose parameters could not be read.
 void note_unread_launch();
 
 }  // namespace gpupeak::preload

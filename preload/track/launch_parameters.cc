@@ -19,17 +19,17 @@ constinit DriverFunction<ParameterInfo> g_of_kernel("cuKernelGetParamInfo");
 
 /// A parameter that has room for an address.
 struct Piece {
-  uint16_t index;  ///< of the parameter
-  uint16_t skip;   ///< bytes to its first aligned word
-  uint16_t words;
-  uint16_t map_skip;  ///< bytes to where its first tensor map may lie; kNoMap: none has room
+  uint16_t index;     ///< of the parameter
+  uint16_t skip;      ///< bytes to its first aligned word
+  uint16_t words;     ///< aligned words in it
+  uint16_t map_skip;  ///< bytes to the first place for a tensor map; kNoMap: there is none
 
   bool is_one_word() const { return words == 1 && skip == 0; }
 };
 constexpr uint16_t kNoMap = UINT16_MAX;
-/// Its pieces lie behind it, first those of one word, as most parameters are. Never changed: a
-/// place that was cleared may be another function's by the time that a reader comes to its layout,
-/// which says so.
+/// A function's pieces lie behind its Layout, first those of one word, as most parameters are. A
+/// Layout never changes. An Entry may be cleared and used for another function before a reader
+/// comes to its layout; so the Layout says which function it is for.
 struct Layout {
   uint64_t function;
   uint32_t one_word_count, count;
@@ -38,7 +38,7 @@ struct Layout {
 };
 constexpr size_t kMostPieces = 512;
 
-/// What the driver has said, by function: read without a lock, as a SeenSet is.
+/// The known layouts by function. Read without a lock, as a SeenSet is.
 struct Layouts {
   static constexpr size_t kCapacity = 1 << 15, kMost = kCapacity * 3 / 4;
   struct Entry {
@@ -70,7 +70,7 @@ const Layout* find_layout(uint64_t function) {
   }
 }
 
-/// What the driver says of a function's parameters. False: nothing; it is too old.
+/// Asks the driver for a function's parameters. ask() is false if the driver is too old.
 class AskedPieces {
  public:
   bool ask(const void* function) {
@@ -87,7 +87,7 @@ class AskedPieces {
     CUresult result;
     while ((result = ask(function, index, &offset, &bytes)) == CUDA_SUCCESS)
       add(index++, offset, bytes);
-    // Behind the last parameter, which may be none.
+    // This error says that there is no parameter with this index.
     return result == CUDA_ERROR_INVALID_VALUE;
   }
   void add(size_t index, size_t offset, size_t bytes) {
@@ -105,7 +105,7 @@ class AskedPieces {
   Piece pieces_[kMostPieces];
 };
 
-/// nullptr: no memory. With the book's lock held.
+/// Room for a Layout and its pieces; nullptr: no memory. The caller holds the book's lock.
 Layout* make_room_for(size_t pieces) {
   const size_t bytes = (sizeof(Layout) + pieces * sizeof(Piece) + 7) / 8 * 8;
   if (g_layouts.room_bytes < bytes) {
@@ -158,7 +158,7 @@ const Layout* learn_layout(const void* function) {
   return is_known ? keep(reinterpret_cast<uint64_t>(function), asked) : nullptr;
 }
 
-/// A launch may be given its parameters in one buffer. False: it was not.
+/// Looks at the buffer, if the launch was given its parameters in one. False: it was not.
 bool look_at_buffer(void* const* extra, SeenWords& seen) {
   const void* buffer = nullptr;
   size_t bytes = 0;

@@ -22,28 +22,29 @@ namespace {
 
 constexpr int kDevices = static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
-/// Phases may be thousands a second: their borders are read this often at most.
+/// There may be thousands of phases a second, so devices are read at their borders this often at
+/// most.
 constexpr uint64_t kBorderNs = 1'000'000;
 
 constexpr uint64_t kNever = ~uint64_t{0};
 
 struct Ledger {
   struct Device {
-    std::atomic<int> open{0};           ///< brackets
-    std::atomic<uint32_t> opened{0};    ///< brackets, since the start
-    std::atomic<uint8_t> open_cause{};  ///< of the latest of them
+    std::atomic<int> open{0};           ///< brackets that are open
+    std::atomic<uint32_t> opened{0};    ///< brackets opened since the start
+    std::atomic<uint8_t> open_cause{};  ///< cause of the bracket that was opened last
     std::atomic<uint32_t> overlaps{0};  ///< brackets opened inside another since the last reading
-    std::atomic<uint64_t> last_used{kNever};
-    std::atomic<uint64_t> last_quiet_since{kNever};  ///< of the last reading
+    std::atomic<uint64_t> last_used{kNever};         ///< `used` of the last reading
+    std::atomic<uint64_t> last_quiet_since{kNever};  ///< `quiet_since` of the last reading
     std::atomic<bool> asked_nvml{false};
     void* nvml = nullptr;
     std::atomic<bool> in_use{false};
-    std::atomic<uint32_t> largest_local_bytes{0};  ///< of the functions launched
+    std::atomic<uint32_t> largest_local_bytes{0};  ///< a thread, of the functions launched so far
   } devices[kDevices];
   SeenSet used, graphs;
   std::atomic<uint64_t> last_sample_ns{0};
   std::atomic<bool> exit_is_hooked{false};
-  std::atomic<CUcontext> only_context{nullptr};  ///< while launches were seen in one only
+  std::atomic<CUcontext> only_context{nullptr};  ///< the first context in which launches were seen
 };
 constinit Ledger g_ledger;
 
@@ -72,7 +73,7 @@ void* nvml_of(Ledger::Device& ledger, int device) {
   return ledger.nvml;
 }
 
-/// What the driver says now; false if there is no way to ask about this device.
+/// Asks how much is in use now; false if there is no way to ask about this device.
 bool read(int device, DriverReading& reading) {
   reading.quiet_since = DeviceCall::quiet_since();
   reading.earlier_readings = readings_logged(device);
@@ -105,21 +106,22 @@ void log(DriverReading& reading, Ledger::Device& ledger) {
   log_driver_reading(reading);
 }
 
-/// Whether the driver holds what it held at the last reading, for the same blocks: what one
-/// thread's call takes another one may just have freed.
+/// Whether the driver has in use what it had at the last reading, and no call allocated or freed
+/// since. Equal bytes alone do not say so: one thread may take what another has just freed.
 bool is_as_before(const Ledger::Device& ledger, const DriverReading& reading) {
   return reading.used == ledger.last_used.load(std::memory_order_relaxed) &&
          reading.quiet_since != kNever &&
          reading.quiet_since == ledger.last_quiet_since.load(std::memory_order_relaxed);
 }
 
-/// A reading for its own sake: what moved since the last one belongs to a bracket that is open.
+/// The cause for a reading that ends no bracket: changes since the last reading belong to an open
+/// bracket.
 gpupeak_ledger_cause cause_of_reading(const Ledger::Device& ledger) {
   if (ledger.open.load(std::memory_order_acquire) == 0) return GPUPEAK_LEDGER_NONE;
   return static_cast<gpupeak_ledger_cause>(ledger.open_cause.load(std::memory_order_relaxed));
 }
 
-/// What each process holds: not for every reading, since it takes four times as long.
+/// Adds what each process holds. Not for every reading, since it takes four times as long.
 void add_processes(const Ledger::Device& ledger, DriverReading& reading) {
   NvmlProcesses processes;
   uint64_t ballast = 0;
@@ -151,7 +153,7 @@ void sample(uint64_t interval_ns) {
   uint64_t last = g_ledger.last_sample_ns.load(std::memory_order_relaxed);
   if (now - last < interval_ns) return;
   HookScope scope;
-  // One thread takes it; signals are not held, since the driver's locks are waited for.
+  // One thread takes the reading. Signals are not held, since this may wait for the driver's locks.
   if (scope.entered() && g_ledger.last_sample_ns.compare_exchange_strong(last, now))
     read_devices_in_use();
 }
@@ -160,8 +162,8 @@ void read_at_exit(void*) {
   if (recording()) sample(1);
 }
 
-/// Registered after the driver's own exit handler, so that ours runs first, the contexts being
-/// there.
+/// Our exit handler is registered after the driver's, so that it runs first, while contexts are
+/// still there.
 void hook_exit() {
   if (g_ledger.exit_is_hooked.exchange(true)) return;
   const LibraryScope inside;  // it may allocate
@@ -175,7 +177,7 @@ std::string_view name_of(CUfunction function) {
   return {};
 }
 
-/// Bytes a thread; of a function, or of a kernel that was launched in its place.
+/// Local memory in bytes a thread. `function` may be a kernel's handle.
 uint32_t local_bytes_of(CUfunction function, int device) {
   constexpr auto kLocalBytes = CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
   int bytes = 0;
@@ -185,7 +187,8 @@ uint32_t local_bytes_of(CUfunction function, int device) {
   return 0;
 }
 
-/// More local memory a thread than any function before: then the driver's memory for it has grown.
+/// Whether the function needs more local memory a thread than any before. If so, the driver's
+/// memory for it has grown.
 bool needs_more_local_memory(Ledger::Device& ledger, CUfunction function, int device) {
   const uint32_t local = local_bytes_of(function, device);
   uint32_t largest = ledger.largest_local_bytes.load(std::memory_order_relaxed);
@@ -195,7 +198,7 @@ bool needs_more_local_memory(Ledger::Device& ledger, CUfunction function, int de
   return false;
 }
 
-/// Called for what has not been seen in the only context so far.
+/// Called for a handle that has not been seen: finds out whether there are several contexts.
 void note_context() {
   const CUcontext current = current_context();
   CUcontext only = nullptr;
@@ -229,7 +232,7 @@ void LedgerBracket::open(const ApiCall& call, gpupeak_ledger_cause cause, int de
   }
   DriverReading reading{.device = device};
   if (!read(device, reading)) return;
-  // Another thread's bracket that was opened meanwhile may have moved what was read.
+  // If another thread opened a bracket meanwhile, its call may have changed what was read.
   if (ledger->opened.load(std::memory_order_acquire) != opened)
     reading.cause = cause_of_reading(*ledger);
   log(reading, *ledger);
@@ -240,11 +243,11 @@ void LedgerBracket::close() {
   HookScope scope;
   if (scope.entered()) {
     DriverReading reading{.device = device_};
-    // Arrays are estimated: what the driver took may be less, too.
+    // Bytes of arrays are estimates: what the driver took may be less, too.
     const bool is_estimate = cause_ == GPUPEAK_LEDGER_ARRAYS;
     if (read(device_, reading) && (is_estimate || !is_as_before(ledger, reading))) {
       reading.cause = cause_;
-      // It takes a tenth of a second and more, in which other processes take memory, too.
+      // A context takes a tenth of a second and more; other processes take memory meanwhile, too.
       if (cause_ == GPUPEAK_LEDGER_CONTEXT) add_processes(ledger, reading);
       std::string_view name;
       if (function_ != nullptr) {
@@ -266,7 +269,7 @@ void LedgerBracket::close() {
 constinit Launches g_launches;
 
 uint64_t Launches::key_in_current_context(uint64_t handle) {
-  // Handles and contexts are near to each other on the heap: plain differences would meet.
+  // Both are pointers into the heap, near each other: a simpler mix would give equal keys.
   return handle * 0x9e3779b97f4a7c15u ^
          reinterpret_cast<uint64_t>(current_context()) * 0xc2b2ae3d27d4eb4fu;
 }

@@ -1,9 +1,9 @@
-// The ledger: readings of how much of a device's memory the driver itself says is in use, and which
-// call changed that. Only rare calls are bracketed by two readings (contexts, code, a function's
-// first launch, streams, limits …); the collector subtracts the change of tracked memory from the
-// difference, and the rest belongs to the bracket's cause. Each byte has one owner: if brackets of
-// several threads overlap on a device, each one that closes owns what has changed since the reading
-// before. Overlaps are counted. docs/design.md, "The ledger". HOOK-SAFE, called inside a
+// The ledger: readings of how much of a device's memory the driver says is in use, and which call
+// changed that. A rare call (contexts, code, a function's first launch, streams, limits …) is
+// bracketed by two readings. The collector subtracts the change of tracked memory from their
+// difference; the rest belongs to the bracket's cause. Each byte has one owner: if brackets of
+// several threads overlap on a device, each bracket that closes owns what changed since the last
+// reading. Overlaps are counted. docs/design.md, "The ledger". HOOK-SAFE, called inside a
 // DriverScope.
 #pragma once
 
@@ -34,9 +34,9 @@ class LedgerBracket {
   LedgerBracket& operator=(const LedgerBracket&) = delete;
 
   void open(const ApiCall& call, gpupeak_ledger_cause cause, int device);
-  /// The bracket is of this function's first launch. What it grew by is then code or local memory.
+  /// The bracket is around this function's first launch. What grows is then code or local memory.
   void of_function(CUfunction function) { function_ = function; }
-  /// Of the file that is loaded.
+  /// The bracket is around the loading of this file.
   void of_file(const char* path) { file_ = path; }
 
  private:
@@ -49,8 +49,8 @@ class LedgerBracket {
   const char* file_ = nullptr;
 };
 
-/// What has been launched, in which context: a function is loaded into each of its own. To ask
-/// which one is current costs a driver call, which programs with one context are spared.
+/// What has been launched in which context: a function is loaded into each context anew. The
+/// current context is asked for only if there are several, since that is a driver call.
 struct Launches {
   SeenSet seen;
   std::atomic<bool> several_contexts{false};
@@ -68,34 +68,35 @@ struct Launches {
 };
 extern GPUPEAK_OWN Launches g_launches;
 
-/// Whether a launch must be bracketed: the first one of this function in its context.
-/// g_launches.before() is the fast path of every launch.
+/// Whether a launch must be bracketed: it is this function's first in its context. Every launch
+/// first asks g_launches.before(), which is faster.
 bool is_first_launch(const void* launched);
 /// The same for calls that may load the function without launching it.
 bool is_first_use(const void* function);
 
-/// The same of a graph. After forget_graph_launches() each is a first one again: a new graph may
-/// have the handle of one that was destroyed.
+/// The same for a graph.
 bool is_first_graph_launch(const void* graph);
+/// The next launch of each graph is a first one again: a new graph may have the handle of one that
+/// was destroyed.
 void forget_graph_launches();
-/// After an unload each function's next launch is a first one again.
+/// After an unload: the next launch of each function is a first one again.
 void forget_launches();
 
-/// Before memory is given back: where a device stands at a peak whose reading is missing, takes it.
+/// Call it before memory is freed. Reads each device that is at a peak without a reading.
 void read_unread_peaks_slowly();
 inline void read_unread_peaks() {
   if (__builtin_expect(g_unread_peaks.load(std::memory_order_relaxed) != 0, 0))
     read_unread_peaks_slowly();
 }
 
-/// A reading, if the last one is older than GPUPEAK_LEDGER_HZ allows; of all devices in use.
+/// Reads all devices in use, at most GPUPEAK_LEDGER_HZ times a second.
 void sample_driver_memory();
-/// The same at a phase's border, more often.
+/// The same at a phase's begin or end, at most once a millisecond.
 void sample_driver_memory_at_border();
 
-/// Of a program that is attached to: a reading of all devices that it has a context of, before
-/// anything is counted, and one before it is left. What they differ by beyond what was counted
-/// passed by.
+/// For an attached program: read all devices with a context, at the attach before anything is
+/// counted, and again before the detach. If the readings differ by more than what was counted, the
+/// rest was not seen.
 void read_devices_at_attach();
 void read_devices_at_detach();
 

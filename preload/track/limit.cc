@@ -15,35 +15,35 @@ namespace gpupeak::preload {
 namespace {
 
 constexpr int kDevices = static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
-/// Nearer to the limit than this, beyond what a call may take, the driver is made to decide.
+/// If after a call less than this could be left below the limit, the driver must decide.
 constexpr uint64_t kMargin = 64 << 20;
-/// No request takes more of a device than this, and sums of some stay in range.
+/// No request takes more of a device than this. Sums of some requests stay in range.
 constexpr uint64_t kMostNeed = uint64_t{1} << 46;
-/// So long what was free may be counted on: other processes take of it unseen.
+/// How long an answer about free memory counts: other processes take memory that we do not see.
 constexpr uint64_t kFreshNs = 100'000'000;
-/// So long the ballast stays after the last call that needed it: to take it costs milliseconds.
+/// How long the ballast stays after the last call that needed it: to take it costs milliseconds.
 constexpr uint64_t kRestNs = 1'000'000'000;
 
 enum class State : uint8_t { kUnknown, kNoLimit, kLimited };
 
 struct Limited {
-  TimedLock lock;  ///< over all that follows; held while the driver answers
+  TimedLock lock;  ///< for changes of the ballast; held while the driver answers
   std::atomic<State> state{State::kUnknown};
-  uint64_t total = 0, bytes = 0;  ///< of the real card, and of the one that it stands for
+  uint64_t total = 0, bytes = 0;  ///< of the real card, and of the card that it is to look like
   std::atomic<uint64_t> ballast{0};
   std::atomic<uint32_t> changes{0};
   std::atomic<uint32_t> users{0};  ///< calls under way that rely on the ballast
-  std::atomic<int64_t> budget{
-      0};  ///< free beyond the margin when last asked, less what was let go since
-  std::atomic<uint64_t> asked_ns{0};   ///< when; 0: never
-  std::atomic<uint64_t> in_flight{0};  ///< bytes of calls under way that were let go by the budget
+  /// What was free beyond the margin when last asked, less the calls that passed since.
+  std::atomic<int64_t> budget{0};
+  std::atomic<uint64_t> asked_ns{0};   ///< when the driver was last asked; 0: never
+  std::atomic<uint64_t> in_flight{0};  ///< bytes of calls under way that passed by the budget
   std::atomic<uint64_t> needed_ns{0};  ///< when the ballast was needed last
   CUmemGenericAllocationHandle handle = 0;
   void* nvml = nullptr;
   bool asked_nvml = false;
 
   uint64_t hidden() const { return total - bytes; }
-  /// Whole pages, and never less than what is hidden.
+  /// The ballast that hides all of hidden(), in whole pages.
   uint64_t whole_ballast() const { return whole_driver_pages(hidden()); }
 };
 constinit Limited g_limited[kDevices];
@@ -55,7 +55,7 @@ const CardLimit& asked_limit(int device) {
   return has_own ? e.device_limits[device] : e.limit;
 }
 
-/// nullptr: the device has none.
+/// nullptr: the device has no limit.
 Limited* limited(int device) {
   if (device < 0 || device >= kDevices) return nullptr;
   Limited& it = g_limited[device];
@@ -66,14 +66,14 @@ Limited* limited(int device) {
     if (total == 0) return nullptr;  // the driver is not ready
     state =
         asked == 0 || asked >= total || is_integrated(device) ? State::kNoLimit : State::kLimited;
-    it.total = total;  // whoever else comes here writes the same
+    it.total = total;  // another thread here writes the same
     it.bytes = state == State::kLimited ? asked : total;
     it.state.store(state, std::memory_order_release);
   }
   return state == State::kLimited ? &it : nullptr;
 }
 
-/// Loads NVML at the first call, so not with a lock held.
+/// Loads NVML at the first call, so no lock may be held.
 void* nvml_of(Limited& it, int device) {
   if (!__atomic_load_n(&it.asked_nvml, __ATOMIC_ACQUIRE)) {
     char uuid[16];
@@ -83,7 +83,7 @@ void* nvml_of(Limited& it, int device) {
   return it.nvml;
 }
 
-/// What is free of the real card now.
+/// Asks how much of the real card is free now.
 bool ask_free(const Limited& it, int device, uint64_t& free_bytes) {
   uint64_t total = 0;
   if (current_device() == device && real_memory_info(free_bytes, total)) return true;
@@ -93,8 +93,8 @@ bool ask_free(const Limited& it, int device, uint64_t& free_bytes) {
   return true;
 }
 
-/// Of that, what is free below the limit. The rest of the card is hidden, by the ballast or
-/// without.
+/// How much is free below the limit. The rest of the card is hidden, whether there is a ballast or
+/// not.
 uint64_t room(const Limited& it, uint64_t free_bytes) {
   const uint64_t with_ballast = free_bytes + it.ballast.load(std::memory_order_relaxed);
   return with_ballast - std::min(with_ballast, it.hidden());
@@ -109,10 +109,10 @@ void drop_ballast(Limited& it) {
   g_ballasts.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// False if the driver does not give it. Where more is in use than the limit all that is free is
-/// taken: then every request is one too much.
+/// False if the driver does not give the ballast. If more is in use than the limit, all free memory
+/// is taken: then every request fails.
 bool take_ballast(Limited& it, int device, uint64_t free_bytes) {
-  constexpr int kAttempts = 3;  // others take and give back meanwhile
+  constexpr int kAttempts = 3;  // others take and give back memory meanwhile
   for (int i = 0; i < kAttempts; ++i) {
     const uint64_t wanted =
         std::min(it.whole_ballast(), free_bytes / kDriverPageBytes * kDriverPageBytes);
@@ -137,7 +137,7 @@ bool is_rested(const Limited& it, uint64_t now) {
 
 enum class Decision { kPass, kPassByBudget, kDriver, kRefuse };
 
-/// With the lock held. Whether the driver is to decide, and whether it can.
+/// Whether the driver is to decide, and whether it can. The caller holds the lock.
 Decision decide(Limited& it, int device, uint64_t bytes, uint64_t need, uint64_t now) {
   uint64_t free_bytes = 0;
   const bool has_whole = it.ballast.load(std::memory_order_relaxed) == it.whole_ballast();
@@ -152,7 +152,7 @@ Decision decide(Limited& it, int device, uint64_t bytes, uint64_t need, uint64_t
   if (has_whole && (is_near || !is_rested(it, now))) return Decision::kDriver;
   if (it.ballast.load(std::memory_order_relaxed) > 0 &&
       it.users.load(std::memory_order_acquire) > 0)
-    return Decision::kDriver;  // a part, which others rely on
+    return Decision::kDriver;  // only a part of the ballast is there, but others rely on it
   drop_ballast(it);
   if (!is_near) {
     it.in_flight.fetch_add(need, std::memory_order_acq_rel);
@@ -248,7 +248,7 @@ uint64_t limit_of(int device, uint64_t real_total) {
   if (device != kNoDevice) return g_limited[device].bytes;
   const Environment& e = environment();
   for (const CardLimit& own : e.device_limits) {
-    if (own.bytes > 0) return real_total;  // which of the limits is this card's is not known
+    if (own.bytes > 0) return real_total;  // it is not known which limit is this card's
   }
   return e.limit.bytes > 0 ? std::min(e.limit.bytes, real_total) : real_total;
 }

@@ -1,14 +1,14 @@
-// A device that is to look smaller than it is (GPUPEAK_LIMIT). The driver alone knows what a
-// request takes: pages, a pool's growth, local memory, what it can take back of its reserves. So it
-// is the driver that refuses: where a call could go beyond the limit, the rest of the card is
-// really taken first, as physical memory without an address (the ballast), and given back when
-// nothing was short for a second.
+// Makes a device look smaller than it is (GPUPEAK_LIMIT). The driver alone knows how much memory a
+// request takes: pages, a pool's growth, local memory, what it can take back of its reserves. So
+// the driver must refuse. If a call could go beyond the limit, we first take the rest of the card,
+// as physical memory without an address (the ballast). The ballast is given back when it was not
+// needed for a second.
 //
 //   80 GiB, limit 24 GiB:   |  in use 23 GiB  | 1 GiB free |  ballast 56 GiB  |
 //
-// Far from the limit nothing is taken, and nothing asked but once in a while how much is free.
+// Far from the limit nothing is taken, and the driver is only asked now and then how much is free.
 // docs/design.md, "A smaller card". HOOK-SAFE, called inside a DriverScope, outside any HookScope
-// where not said otherwise.
+// if not said otherwise.
 #pragma once
 
 #include <cuda.h>
@@ -26,7 +26,7 @@ inline bool has_limits() {
   return __builtin_expect(g_has_limits, 0);
 }
 
-/// How much a call may take whose size is not known: a context, code, local memory.
+/// What a call of unknown size is taken to need at most: a context, code, local memory.
 constexpr uint64_t kUnknownNeed = uint64_t{8} << 30;
 
 /// Open around a call that may take up to `bytes` of the device, rounded up to pages.
@@ -36,19 +36,19 @@ class LimitScope {
   ~LimitScope();
   LimitScope(const LimitScope&) = delete;
   LimitScope& operator=(const LimitScope&) = delete;
-  /// The ballast could not be had, and by what the driver says the request goes beyond the limit.
+  /// The ballast could not be had, and the request goes beyond the limit by the driver's figures.
   bool refuses() const { return refuses_; }
   /// After the call: notes whether it failed by the limit.
   void ended(CUresult result) const;
 
  private:
   int device_ = -1;         ///< -1: no limit
-  uint64_t in_flight_ = 0;  ///< let go by what was known to be free
-  bool counted_ = false;    ///< relies on the ballast
+  uint64_t in_flight_ = 0;  ///< bytes, if the call passed since enough was known to be free
+  bool counted_ = false;    ///< the call relies on the ballast
   bool refuses_ = false;
 };
 
-/// Runs a call that may take as much of the device that `device_of` tells.
+/// Runs a call that may take up to `bytes` of the device that `device_of` returns.
 template <typename Scope, typename DeviceOf, typename Run>
 CUresult within_limit(const Scope& scope, DeviceOf device_of, uint64_t bytes, Run run) {
   if (!has_limits() || !scope.is_outermost()) return run();
@@ -58,35 +58,36 @@ CUresult within_limit(const Scope& scope, DeviceOf device_of, uint64_t bytes, Ru
   return result;
 }
 
-/// For a call by which the driver takes an unknown amount of the current device for itself.
+/// Runs a call by which the driver takes an unknown amount of the current device for itself.
 template <typename Scope, typename Run>
 CUresult within_limit(const Scope& scope, Run run) {
   return within_limit(scope, current_device, kUnknownNeed, run);
 }
 
-/// Where memory is given back or waited for: lets the ballast go if it has not been needed lately.
+/// Called where memory is freed or waited for: gives the ballast back if it was not needed lately.
 void rest_limits_slowly();
 inline void rest_limits() {
   if (has_limits()) rest_limits_slowly();
 }
 
-/// What the program is to see of its current device; false if the driver does not say.
+/// Free and total bytes of the current device as the program is to see them; false if the driver
+/// does not say.
 bool visible_memory_info(uint64_t& free_bytes, uint64_t& total_bytes);
-/// Of any device; 0 if the driver does not say.
+/// Total bytes of any device as the program is to see them; 0 if the driver does not say.
 uint64_t visible_device_total(int device);
-/// The device of a handle of NVML's; kNoDevice if it is none that this process's CUDA has. Not
-/// inside a HookScope: may load NVML.
+/// The device with a limit that NVML's `handle` stands for; kNoDevice: none of this process's CUDA.
+/// Not inside a HookScope: may load NVML.
 int device_of_nvml(void* handle);
-/// What a card with `real_total` is to have; kNoDevice: a card that the program may not use, or not
-/// yet.
+/// The bytes that a card with `real_total` is to show. kNoDevice: a card that the program may not
+/// use, or has not used yet.
 uint64_t limit_of(int device, uint64_t real_total);
-/// Bytes that the ballast has of a device now.
+/// Bytes of a device that are ballast now.
 uint64_t ballast_of(int device);
 
-/// Counts its comings and goings; odd while it is on its way.
+/// Counts the changes of the ballast; odd during a change.
 uint32_t ballast_changes(int device);
-/// Runs `ask`, which asks for what is in use, while the ballast stays as it is, and says how large
-/// it is. False if `ask` gives false, or the ballast does not come to rest.
+/// Runs `ask`, which asks for what is in use, until the ballast did not change meanwhile; `ballast`
+/// is its size then. False if `ask` returns false, or if the ballast keeps changing.
 template <typename Ask>
 bool with_steady_ballast(int device, Ask ask, uint64_t& ballast) {
   ballast = 0;
@@ -105,7 +106,7 @@ bool with_steady_ballast(int device, Ask ask, uint64_t& ballast) {
 
 /// Logs a device's limit. Inside a HookScope.
 void log_limit(int device);
-/// In a forked child, whose parent's ballast is not its own.
+/// In a forked child, which does not have its parent's ballast.
 void forget_limits();
 
 }  // namespace gpupeak::preload

@@ -20,8 +20,8 @@
 namespace gpupeak::preload {
 namespace {
 
-/// One owner a byte: memory that an allocator maps is counted as its heap, what the driver maps is
-/// its own.
+/// Each byte has one owner. Memory that an allocator maps is counted as heap; memory that the
+/// driver maps is the driver's.
 gpupeak_kind kind_of(int flags) {
   if (t_flags.in_driver != 0 && !was_left_by_longjmp(t_flags.in_driver, arch::stack_pointer()))
     return GPUPEAK_KIND_DRIVER;
@@ -36,9 +36,9 @@ void forget_memory(void* at, size_t bytes) {
   forget_stack_memory(address_of(at), address_of(at) + whole_pages(bytes));
 }
 
-/// What an interpreter's allocator maps it shares out itself: the line tells who came when it was
-/// empty. That is chance while they are few, and a sample where one native stack has asked for
-/// some.
+/// For a mapping of an interpreter's allocator, which hands out parts of it. A Python line only
+/// says who asked when the allocator was empty. For few mappings that is chance. Once one native
+/// stack has mapped kSome bytes, the lines are a sample.
 uint32_t site_of_shared_out(uint64_t bytes, const CallerFrame& caller) {
   constexpr uint64_t kSome = 4 << 20;
   const uint32_t node = capture_stack(caller);
@@ -47,7 +47,7 @@ uint32_t site_of_shared_out(uint64_t bytes, const CallerFrame& caller) {
   return is_some ? capture_call_site(slot->stacks, caller) : node;
 }
 
-/// The program's own mappings have their Python lines, as large blocks do.
+/// The program's own mappings get their Python lines, as large blocks do.
 uint32_t site_of(gpupeak_kind kind, uint64_t bytes, const CallerFrame& caller) {
   const bool is_programs = kind == GPUPEAK_KIND_MMAP_ANON || kind == GPUPEAK_KIND_MMAP_FILE;
   if (!is_programs) return capture_stack(caller);
@@ -55,18 +55,19 @@ uint32_t site_of(gpupeak_kind kind, uint64_t bytes, const CallerFrame& caller) {
   return capture_call_site(caller);
 }
 
-/// Opens a HookScope and passes on the record that `make` builds, unless this is a nested call.
+/// Opens a HookScope and calls `make`, unless this is a nested call.
 template <typename Make>
 void log(Make make) {
   HookScope scope;
-  if (!scope.entered()) return;  // our own mappings, and libunwind's
+  if (!scope.entered()) return;  // mappings of our own and of libunwind
   if (!recording()) return;
   look_at_request(*g_process);
   make();
 }
 
-/// What a process that is only counted has mapped: told to the log if there comes to be one. The
-/// mapping that makes it hold enough is the first to be recorded: false for that one.
+/// Counts a mapping of a process that is only counted. The log has it if there is a log later. The
+/// mapping with which the process holds enough for a log is the first that is recorded: then this
+/// returns false.
 bool count_mapped(void* at, size_t bytes, int prot, int flags) {
   HookScope scope;
   if (!scope.entered()) return true;
@@ -77,7 +78,8 @@ bool count_mapped(void* at, size_t bytes, int prot, int flags) {
   open_counted_log(0);
   return !recording();
 }
-/// What was reserved before counts once it can be written. A log that begins here has it so.
+/// A mapping that was reserved before counts once it can be written. A log that begins here has it
+/// with its new protection.
 void count_reprotected(void* at, size_t bytes, int prot) {
   HookScope scope;
   if (!scope.entered()) return;

@@ -32,8 +32,8 @@ void log_pool(const PoolPlace& place, uint64_t reserved_bytes, uint64_t used_byt
            .u(event));
 }
 
-/// Asks and logs, if it has moved. Holds the lock over the question, so that no pool is destroyed
-/// before it is asked, and no answer is logged after a newer one.
+/// Asks what the pool reserves, and logs it if it has changed. The caller holds the lock meanwhile,
+/// so that no pool is destroyed before it is asked, and no answer is logged after a newer one.
 void read_reserve(PoolState& state) {
   const uint64_t reserved = pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
   if (reserved == state.reserved_bytes) return;

@@ -11,7 +11,7 @@
 namespace gpupeak::preload {
 namespace {
 
-// The part of nvml.h that is used here: it is not in every toolkit.
+// The part of nvml.h that is used here, since not every toolkit has that header.
 constexpr int kSuccess = 0;
 constexpr uint64_t kNotAvailable = ~uint64_t{0};
 struct MemoryV2 {
@@ -36,7 +36,7 @@ constinit State g_state = State::kUntried;
 
 constinit std::atomic<bool> g_list_in_use{false};
 
-/// Claims what the flag guards. A second thread does not get it, and never waits.
+/// Claims what the flag guards. A second thread does not get it, and does not wait.
 class InUse {
  public:
   explicit InUse(std::atomic<bool>& flag) : flag_(flag), is_ours_(!flag.exchange(true)) {}
@@ -115,9 +115,9 @@ bool nvml_processes(void* device, NvmlProcesses& processes) {
 }
 
 void forget_nvml() {
-  // Never asked in the parent: the child may load it for itself.
+  // If the parent never loaded the library, the child may.
   if (g_state != State::kUntried) g_state = State::kMissing;
-  g_list_in_use = false;  // whoever held it is not in the child
+  g_list_in_use = false;  // the thread that held it is not in the child
 }
 
 }  // namespace gpupeak::preload

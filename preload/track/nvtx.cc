@@ -15,17 +15,17 @@ struct Region {
 };
 
 constinit FutexLock g_lock;
-constinit FlatMap<uint32_t> g_categories;  // string id by key_of(domain, category)
-constinit FlatMap<uint32_t> g_schemas;     // likewise by key_of(domain, schema)
+constinit FlatMap<uint32_t> g_categories;  // string ids by key_of(domain, category)
+constinit FlatMap<uint32_t> g_schemas;     // string ids by key_of(domain, schema)
 constinit FlatMap<uint64_t> g_arenas;      // by heap + 1
 constinit FlatMap<Region> g_regions;       // by address
 
-/// Domains, categories and numbers that clients give to schemas have 32 bits.
+/// Domains, categories and a client's own numbers of schemas have 32 bits.
 uint64_t key_of(uint64_t domain, uint64_t number) {
   return ((domain << 32) | number) + 1;
 }
 
-/// Calls `work` with the lock held; false in a nested call, which leaves no trace.
+/// Calls `work` with the lock held. A nested call does nothing and returns false.
 template <typename Work>
 bool locked(Work work) {
   HookScope hook;
@@ -43,7 +43,7 @@ uint64_t arena_of(uint64_t heap) {
   return arena;
 }
 
-/// The heap of the whole process, which exists without being registered.
+/// The arena of heap 0, the whole process, which no client registers.
 uint64_t arena_of_process() {
   if (const uint64_t known = arena_of(0)) return known;
   nvtx_heap_registered(0, "process", 0, 0);
@@ -61,7 +61,7 @@ bool take_region(uint64_t address, Region& region) {
   return found;
 }
 
-/// All regions of the heap go, as do their addresses.
+/// Forgets all regions of the heap.
 void forget_regions(uint64_t heap) {
   locked([&] {
     for (bool again = true; again;) {

@@ -1,5 +1,6 @@
-// What NVTX's objects are to us: domains, registered strings and categories are ids of the log's
-// strings; heaps are arenas, regions what they hand out. HOOK-SAFE, outside any HookScope.
+// What NVTX's objects are in the log. Domains, registered strings and categories are string ids.
+// Heaps are arenas, and regions are the blocks that they hand out. HOOK-SAFE, outside any
+// HookScope.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +11,19 @@
 
 namespace gpupeak::preload {
 
-/// Of a domain's name or a registered string: what the client keeps as its handle. 0: failed.
+/// The string id of a domain's name or of a registered string. The client keeps it as the handle.
+/// 0: failed.
 uint32_t nvtx_string(std::string_view text);
 void nvtx_name_category(uint64_t domain, uint32_t category, std::string_view name);
 /// The string id of a category's name; 0: it has none.
 uint32_t nvtx_category(uint64_t domain, uint32_t category);
 
-/// The name of a payload's schema with a number of the client's own.
+/// Names a payload's schema. `schema`: a number that the client chose; `name`: string id.
 void nvtx_name_schema(uint64_t domain, uint64_t schema, uint32_t name);
-/// The string id of the name; 0: it has none.
+/// The string id of a schema's name; 0: it has none.
 uint32_t nvtx_schema(uint64_t domain, uint64_t schema);
 
-/// A heap's handle is what the client is given for it; 0 is all of the process's memory.
+/// `heap`: the handle that the client is given; 0 stands for all of the process's memory.
 void nvtx_heap_registered(uint64_t heap, const Name& name, uint64_t address, uint64_t bytes);
 void nvtx_heap_unregistered(uint64_t heap);
 void nvtx_heap_reset(uint64_t heap);

@@ -17,7 +17,7 @@ namespace gpupeak::preload {
 namespace {
 
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
-/// Files' times advance by the kernel's tick, 10 ms at most.
+/// How much older a file's time may look: file times advance by the kernel's tick, 10 ms at most.
 constexpr uint64_t kFileTimeNs = 20'000'000;
 constexpr int kMostDescriptors = 4096;
 
@@ -31,9 +31,9 @@ bool starts_with(std::string_view text, std::string_view begin) {
   return text.size() >= begin.size() && std::string_view(text.data(), begin.size()) == begin;
 }
 
-/// The one file that is open, still empty, named *.json, and was made or emptied right before the
-/// profile began. Several sessions made at once have several: those that we asked for say whose
-/// they are, others cannot be told.
+/// Finds the profile's file: it is open, still empty, named *.json, and was made or emptied right
+/// before the profile began. Sessions that are made at once have several such files. Names that we
+/// asked for have the session's number; of other files there must be only one.
 bool find_file(uint64_t session, uint64_t began_realtime_ns, Path& path) {
   bool found = false;
   Path asked_for, own;
@@ -91,8 +91,8 @@ void ort_session_profiled(uint64_t session, uint64_t start_ns, uint64_t called_n
   HookScope hook;
   if (!hook.entered() || !recording()) return;
   const Instant now = now_by_all_clocks();
-  // std::chrono::high_resolution_clock is the real time's clock in libstdc++, the monotonic one in
-  // libc++. The right one has the profile begin while the session was made.
+  // std::chrono::high_resolution_clock is CLOCK_REALTIME in libstdc++ and CLOCK_MONOTONIC in
+  // libc++. With the right one the profile begins while the session was made.
   const bool is_monotonic = start_ns >= called_ns && start_ns <= now.monotonic_ns;
   const uint64_t age_ns = is_monotonic ? now.monotonic_ns - start_ns : now.realtime_ns - start_ns;
   const uint64_t zero_ns = now.monotonic_ns - age_ns;

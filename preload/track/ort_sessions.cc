@@ -79,7 +79,7 @@ OrtAsyncRun* new_ort_async_run() {
 
 void free_ort_async_run(OrtAsyncRun* run) {
   HookScope hook;
-  if (!hook.entered()) return;  // lost, 32 bytes
+  if (!hook.entered()) return;  // then 32 bytes are lost
   LockGuard guard(g_lock);
   run->next = g_free_runs;
   g_free_runs = run;

@@ -7,21 +7,22 @@
 
 namespace gpupeak::preload {
 
-/// The number of the session that is about to be created from `model`, which goes into the log.
+/// Gives a number to the session that is about to be created, and logs it with `model`. 0: not
+/// recording.
 uint64_t number_ort_session(std::string_view model);
 void ort_session_created(const void* session, uint64_t number);
 void ort_session_released(const void* session);
-/// 0: created before recording began.
+/// The session's number; 0: it was created before recording began, or nothing is recorded.
 uint64_t ort_session_number(const void* session);
 
-/// What ONNX Runtime is given in place of the program's callback and its argument.
+/// ONNX Runtime gets this in place of the program's callback and its argument.
 struct OrtAsyncRun {
   void (*callback)(void* user_data, void* outputs, uint64_t output_count, void* status);
   void* user_data;
-  uint64_t range;     ///< to end when the run has
-  OrtAsyncRun* next;  ///< while it is free
+  uint64_t range;     ///< the range that ends when the run ends
+  OrtAsyncRun* next;  ///< the next free one, while this one is free
 };
-/// nullptr if no memory could be had.
+/// nullptr: no memory, or not recording.
 OrtAsyncRun* new_ort_async_run();
 void free_ort_async_run(OrtAsyncRun* run);
 

@@ -16,11 +16,11 @@ namespace {
 constexpr uint64_t kThisThread = 0;
 constexpr uint64_t kProcess = 1;
 
-/// The calls that a thread has open, outermost first. Deeper ones are not recorded.
+/// The open calls of a thread, outermost first. Calls deeper than kMost are not recorded.
 struct OpenCalls {
   static constexpr uint32_t kMost = 16;
   struct Call {
-    uintptr_t frame;  ///< of the wrapper: what it calls lies below
+    uintptr_t frame;  ///< the wrapper's; the frames of its callees lie below
     uint64_t generation;
     uint64_t instance;
     gpupeak_phase_source source;
@@ -51,11 +51,11 @@ void pop(uint64_t scope, gpupeak_phase_source source, uint64_t instance) {
 
 void close_call() {
   const OpenCalls::Call& call = t_calls.calls[--t_calls.count];
-  // Those that a forked child took over are in its parent's log.
+  // The calls that were open at a fork are in the parent's log.
   if (call.generation == g_process->generation) pop(kThisThread, call.source, call.instance);
 }
 
-/// Closes the calls that were left without a return: those at or below `frame`.
+/// Closes the calls at or below `frame`: they were left without a return.
 void close_left_calls(const void* frame) {
   const auto here = reinterpret_cast<uintptr_t>(frame);
   while (t_calls.count > 0 &&
@@ -158,7 +158,7 @@ CallPhase::~CallPhase() {
   HookScope hook;
   if (!hook.entered()) return;
   if (t_calls.count > index_) sample_at_border();
-  while (t_calls.count > index_) close_call();  // with those inside it that were left
+  while (t_calls.count > index_) close_call();  // and calls inside it that were left by a jump
 }
 
 }  // namespace gpupeak::preload

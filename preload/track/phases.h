@@ -1,4 +1,4 @@
-// Where phases, ranges and marks begin and end. HOOK-SAFE, outside any HookScope.
+// Logs phases, ranges, marks and tags. HOOK-SAFE, outside any HookScope.
 #pragma once
 
 #include <cstdint>
@@ -19,36 +19,35 @@ struct Name {
   explicit Name(uint32_t of) : id(of) {}
 };
 
-/// 0: it is empty, or the table is full. Inside a HookScope.
+/// The name's string id; 0: the name is empty, or the table of strings is full. Inside a HookScope.
 uint32_t id_of(const Name& name);
 
-/// What a phase, a range or a mark is called, and whose it is.
+/// The name of a phase, a range or a mark, and where it comes from.
 struct Label {
   gpupeak_phase_source source;
   Name name;
-  uint64_t instance = 0;  ///< tells apart what has the same name: a session, a domain
+  uint64_t instance = 0;  ///< which session or domain; a pop closes a phase of the same instance
   Name category{};        ///< empty: none
 };
 
-/// On the calling thread. A pop closes the innermost phase with this source and instance. `frame`:
-/// the exported function's own __builtin_frame_address(0).
+/// A phase of the calling thread begins or ends. A pop closes the innermost phase with this source
+/// and instance. `frame`: __builtin_frame_address(0) of the exported function.
 void phase_push(const Label& label, const void* frame);
 void phase_pop(gpupeak_phase_source source, uint64_t instance, const void* frame);
-/// The process as a whole goes on to `name`: start, main, exit.
+/// The whole process enters the phase `name`: start, main or exit.
 void enter_process_phase(std::string_view name);
-/// A phase that overlaps others freely and that any thread may end, by the id returned; 0: not
-/// recording.
+/// A range may overlap others. Any thread may end it by the id returned; 0: not recording.
 uint64_t range_begin(const Label& label);
 void range_end(uint64_t id);
-/// An instant.
+/// Logs a named instant.
 void mark(const Label& label);
-/// What the calling thread allocates from here on is for `name`.
+/// Blocks that the calling thread allocates from here on have the tag `name`.
 void tag_push(const Name& name);
 void tag_pop();
 
-/// A call that we wrap, as a phase of its thread. If the call is left by longjmp or by an
-/// exception, so that the destructor never runs, its phase is closed when the thread next comes
-/// here from no deeper in the stack. `frame` as above, of the wrapper.
+/// Makes a call that we wrap a phase of its thread. If a longjmp or an exception leaves the call,
+/// the destructor never runs. Then the phase is closed when the thread next begins or ends a phase
+/// from no deeper in the stack. `frame`: __builtin_frame_address(0) of the wrapper.
 class CallPhase {
  public:
   CallPhase(const Label& label, const void* frame);

@@ -10,14 +10,14 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr size_t kMaps = 1 << 12;  // the last one of a place stays
+constexpr size_t kMaps = 1 << 12;  // if two maps have one place, the later one stays
 constexpr size_t kWords = kTensorMapBytes / sizeof(uint64_t);
 
 struct KnownMap {
   uint64_t address = 0;  ///< 0: none
   uint64_t words[kWords];
 };
-constinit std::atomic<KnownMap*> g_maps{nullptr};  // its entries are changed under the book's lock
+constinit std::atomic<KnownMap*> g_maps{nullptr};  // entries are changed under the book's lock
 
 void read(const void* at, uint64_t* words) {
   memcpy(words, at, kTensorMapBytes);
@@ -52,7 +52,8 @@ void note_tensor_map(const void* map, uint64_t address) {
   known.address = address;
 }
 
-/// Read without the lock: one that is changed meanwhile does not compare equal, or is the new one.
+/// Reads without the lock. An entry that changes meanwhile either does not compare equal, or is the
+/// new map.
 void look_for_tensor_maps(const void* at, size_t bytes, SeenWords& seen) {
   const KnownMap* const maps = g_maps.load(std::memory_order_acquire);
   if (maps == nullptr) return;

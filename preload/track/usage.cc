@@ -17,7 +17,7 @@ uint64_t load(uint64_t& value) {
   return std::atomic_ref<uint64_t>(value).load(std::memory_order_relaxed);
 }
 
-/// The gauge of a gpupeak_what, or nullptr.
+/// The gauge that `what` (enum gpupeak_what) names; nullptr: none.
 gpupeak_gauge* gauge_of(int what, int device) {
   gpupeak_counters_page& page = counters();
   switch (what) {
@@ -63,7 +63,7 @@ void reset_window() {
   HookScope hook;
   if (!hook.entered() || !recording()) return;
   flush_own_slot();
-  const BookGuard guard;  // who counts device and pinned memory
+  const BookGuard guard;  // its holder alone counts device and pinned memory
   if (!guard) return;
   for (const int what : {GPUPEAK_HEAP, GPUPEAK_PINNED, GPUPEAK_REGISTERED, GPUPEAK_MANAGED}) {
     if (gpupeak_gauge* gauge = gauge_of(what, 0)) begin_window(*gauge);

@@ -17,24 +17,23 @@ namespace {
 struct Handle {
   uint32_t references = 0;
   uint32_t mappings = 0;
-  bool freed = false;  ///< logged as free; kept until the real call is known to have succeeded
-  DeviceBlock block;   ///< as it was when freed
+  bool freed = false;  ///< logged as free; kept in case the real call fails
+  DeviceBlock block;   ///< the block when it was freed
 };
 
 struct Mapping {
   uint64_t bytes = 0;
   CUmemGenericAllocationHandle handle = 0;
-  bool unmapping = false;  ///< taken back already, the real cuMemUnmap has not returned yet
+  bool unmapping = false;  ///< logged as unmapped; the real cuMemUnmap has not returned yet
 };
 
-/// Of the granularities that drivers have, the smallest: how far to look for a range's next
-/// mapping.
+/// The smallest granularity of all drivers: the step in which a range's next mapping is looked for.
 constexpr uint64_t kSmallestGranularity = 64 << 10;
 
 struct Tile {
   uint64_t array = 0;
   CUmemGenericAllocationHandle handle = 0;
-  bool leaving = false;  ///< given up already, the real call has not returned yet
+  bool leaving = false;  ///< counted as gone; the real call has not returned yet
 };
 
 /// Under the book's lock.
@@ -45,7 +44,7 @@ struct VirtualMemory {
 };
 constinit VirtualMemory g_vmm;
 
-/// The driver may give handles the value 0 … n; keys must not be 0.
+/// The driver may count handles from 0, but a key must not be 0.
 uint64_t handle_key(CUmemGenericAllocationHandle handle) {
   return static_cast<uint64_t>(handle) + 1;
 }
@@ -53,14 +52,15 @@ uint64_t block_key(CUmemGenericAllocationHandle handle) {
   return key_of(KeySpace::kHandle, handle_key(handle));
 }
 
-/// Who changes the book, as its records have it. Captured before the lock is taken: that may call
-/// into the loader.
+/// The call and its stack, as records have them. Captured before the lock is taken, since this may
+/// call into the loader.
 struct Site {
   uint32_t api, stack;
   explicit Site(const ApiCall& call) : api(api_of(call)), stack(capture_stack(call.caller)) {}
 };
 
-/// Calls `change(arguments…)` with the book's lock held; a nested call changes nothing.
+/// Calls `change()` or `change(site)` with the book's lock held. A nested call changes nothing, and
+/// is counted as dropped.
 template <typename Change>
 void in_book(Change change) {
   HookScope scope;
@@ -85,7 +85,7 @@ void free_if_unused(const Site& site, CUmemGenericAllocationHandle handle, Handl
   state.freed = take_block(known, state.block, site.api, site.stack);
 }
 
-/// A mapping of the handle's memory is taken away.
+/// Takes away one mapping of the handle's memory.
 void leave(const Site& site, CUmemGenericAllocationHandle handle) {
   Handle* state = g_vmm.handles.find(handle_key(handle));
   if (state == nullptr || state->mappings == 0) return;
@@ -99,7 +99,7 @@ void revive(CUmemGenericAllocationHandle handle, Handle& state) {
   state.freed = false;
 }
 
-/// It stays after all.
+/// Puts back a mapping that leave() took away, since the real call failed.
 void stay(CUmemGenericAllocationHandle handle) {
   Handle* state = g_vmm.handles.find(handle_key(handle));
   if (state == nullptr) return;
@@ -107,8 +107,8 @@ void stay(CUmemGenericAllocationHandle handle) {
   revive(handle, *state);
 }
 
-/// Calls `visit(address, mapping)` for the mappings that begin in the range: step by step, or
-/// looking at all, whichever is less. It must not insert or erase.
+/// Calls `visit(address, mapping)` for the mappings that begin in the range. Looks step by step, or
+/// at all mappings, whichever is less work. `visit` must not insert or erase.
 template <typename Visit>
 void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
   if (bytes / kSmallestGranularity > g_vmm.mappings.size()) {
@@ -124,7 +124,8 @@ void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
   }
 }
 
-/// Erases what `for_each(add)` adds, a batch at a time: erasing moves entries.
+/// Erases the keys for which `for_each(add)` calls `add`, a batch at a time, since erasing moves
+/// entries.
 template <typename Value, typename ForEach>
 void erase_all(FlatMap<Value>& map, ForEach for_each) {
   constexpr size_t kBatch = 128;
@@ -138,7 +139,7 @@ void erase_all(FlatMap<Value>& map, ForEach for_each) {
   }
 }
 
-/// Where a block can be used: what pools hand out lies there, not at the handle.
+/// Logs where a block can be used. What arenas hand out of it lies at these addresses.
 void log_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle) {
   const DeviceBlock* block = g_book.blocks.find(block_key(handle));
   if (block == nullptr || block->id == 0) return;
@@ -153,7 +154,7 @@ void log_unmapped(CUdeviceptr at, uint64_t bytes) {
   emit(record.u(at).u(bytes));
 }
 
-/// What is mapped there is given up, but still known until the call has succeeded.
+/// Counts the tile's mapping as gone. The tile stays known until the real call has succeeded.
 void leave_tile(const Site& site, Tile& tile) {
   if (tile.leaving) return;
   tile.leaving = true;
@@ -266,7 +267,7 @@ void vmm_tile_leaving(const ApiCall& call, uint64_t key) {
 void vmm_tile_mapped(const ApiCall& call, uint64_t key, uint64_t array,
                      CUmemGenericAllocationHandle handle) {
   in_book(call, [&](const Site& site) {
-    if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);  // twice in one list
+    if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);  // one list may map it twice
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return g_vmm.tiles.erase(key);
     ++state->mappings;
@@ -298,7 +299,7 @@ void vmm_array_leaving(const ApiCall& call, uint64_t array) {
 void vmm_array_gone(uint64_t array) {
   in_book([&] {
     erase_all(g_vmm.tiles, [&](auto add) {
-      // Those that are not leaving are of another array, which has been given the handle meanwhile.
+      // A tile that is not leaving belongs to another array, which got the handle meanwhile.
       g_vmm.tiles.for_each([&](uint64_t key, const Tile& tile) {
         if (tile.array == array && tile.leaving) add(key);
       });

@@ -1,5 +1,5 @@
-// Memory of cuMemCreate. It lives as long as its handle has references or it is mapped anywhere,
-// whichever ends last; a context's end does not free it. HOOK-SAFE; see device_memory.h.
+// Memory of cuMemCreate. It lives as long as its handle has references or it is mapped anywhere.
+// The end of a context does not free it. HOOK-SAFE; see device_memory.h.
 #pragma once
 
 #include "track/device_memory.h"
@@ -11,27 +11,27 @@ void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupe
                  int device, uint64_t bytes);
 /// cuMemRetainAllocationHandle gave one more reference.
 void vmm_retained(CUmemGenericAllocationHandle handle);
-/// Before cuMemRelease: true if a reference was known and is taken away, to be put back by
-/// vmm_not_released if the real call fails (a program may release once too often).
+/// Call it before cuMemRelease. True if a reference was known and is taken away; then, if the real
+/// call fails, vmm_not_released() puts it back. A program may release once too often.
 bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle);
 void vmm_not_released(CUmemGenericAllocationHandle handle);
 
 void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle);
-/// Before cuMemUnmap of a range that may hold several mappings, and holes; then exactly one of the
-/// others.
+/// Call it before cuMemUnmap of a range, which may have several mappings and holes. Then call
+/// exactly one of the next two.
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes);
 void vmm_unmapped(CUdeviceptr at, uint64_t bytes);
 void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes);
-/// A tile of a sparse array is a mapping too; `tile`: a hash of the array and of the place in it.
-/// Before cuMemMapArrayAsync maps or unmaps it, which takes what is mapped there now away; then
-/// exactly one of the others.
+/// A tile of a sparse array is a mapping, too. `tile`: a hash of the array and of the place in it.
+/// Call it before cuMemMapArrayAsync maps or unmaps a tile: the old mapping goes in either case.
+/// Then call exactly one of the next three.
 void vmm_tile_leaving(const ApiCall& call, uint64_t tile);
 void vmm_tile_mapped(const ApiCall& call, uint64_t tile, uint64_t array,
                      CUmemGenericAllocationHandle handle);
 void vmm_tile_unmapped(const ApiCall& call, uint64_t tile);
 void vmm_tile_stays(uint64_t tile);
-/// Before an array is destroyed, and all its tiles with it: another thread may be given its handle
-/// before the call returns. Then exactly one of the others.
+/// Call it before an array is destroyed, and all its tiles with it: another thread may get its
+/// handle before the call returns. Then call exactly one of the next two.
 void vmm_array_leaving(const ApiCall& call, uint64_t array);
 void vmm_array_gone(uint64_t array);
 void vmm_array_stays(uint64_t array);

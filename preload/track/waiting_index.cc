@@ -2,7 +2,8 @@
 
 namespace gpupeak::preload {
 
-/// A jump out of a change may have left a number twice, or one of a block that has gone.
+/// After a jump out of a change `numbers_` may have a number twice, or the number of a block that
+/// is gone: then `waits_as` does not fit.
 __attribute__((noinline)) void WaitingIndex::enter_those_that_wait() {
   for (uint32_t place = 0; place < count_; ++place) {
     Use& block = all_[numbers_[place]];

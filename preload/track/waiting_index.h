@@ -1,10 +1,10 @@
-// An AddressIndex of blocks that come and go between two launches: those of PyTorch's allocator.
-// They wait outside of it until somebody asks for an address of which no more is known than that it
-// may lie in one of them. Most are found by a guess, are gone before, and never enter. Under the
-// caller's lock. HOOK-SAFE.
+// An AddressIndex for blocks that come and go between two launches: those of PyTorch's allocator.
+// New blocks wait outside of the index until find() or add() is called, or until too many wait.
+// Most blocks are found by the caller's guess and freed before that, so they never enter the index.
+// The caller holds a lock. HOOK-SAFE.
 //
-// Who enters later than he came might be taken for free addresses meanwhile. So blocks of one kind
-// only may wait, which never overlap each other, and only while none of another kind is there.
+// While a block waits, the index does not know that its addresses are taken. So blocks may wait
+// only if they never overlap each other, and only while no block of another kind is there.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace gpupeak::preload {
 
 class WaitingIndex {
  public:
-  /// Who is told of a block that waited, and that the index does not take.
+  /// Called for a block that waited and that the index then does not take.
   using Refused = void (*)(Use& block);
 
   void begin(Use* all, Refused refused) {
@@ -25,7 +25,7 @@ class WaitingIndex {
     refused_ = refused;
     index_.begin(all);
   }
-  /// False: there is no room, or another one overlaps.
+  /// Adds a block that may not wait. False: there is no room, or another block overlaps.
   bool add(Use& block) {
     enter_all();
     if (!index_.add(block)) return false;
@@ -33,7 +33,7 @@ class WaitingIndex {
     ++others_;
     return true;
   }
-  /// The same of one that may wait.
+  /// Adds a block that may wait.
   bool add_later(Use& block) {
     if (__builtin_expect(others_ > 0 || count_ == kMost, 0)) {
       enter_all();
@@ -49,7 +49,7 @@ class WaitingIndex {
   }
   void remove(Use& block) {
     const auto number = static_cast<uint32_t>(&block - all_);
-    const uint32_t place = block.waits_as;  // what a jump out of a change left may be none
+    const uint32_t place = block.waits_as;  // may be no place, after a jump out of a change
     block.waits_as = 0;
     if (__builtin_expect(place - 1 < count_ && numbers_[place - 1] == number, 1)) {
       const uint32_t last = numbers_[--count_];
@@ -86,10 +86,10 @@ class WaitingIndex {
   AddressIndex index_;
   Use* all_ = nullptr;
   Refused refused_ = nullptr;
-  uint32_t others_ = 0;                         ///< blocks in it that may not wait
-  uint32_t count_ = 0;                          ///< of those that wait
-  uint64_t lowest_ = UINT64_MAX, highest_ = 0;  ///< between which they lie
-  uint32_t numbers_[kMost] = {};
+  uint32_t others_ = 0;                         ///< blocks in the index that may not wait
+  uint32_t count_ = 0;                          ///< blocks that wait
+  uint64_t lowest_ = UINT64_MAX, highest_ = 0;  ///< the blocks that wait lie between these
+  uint32_t numbers_[kMost] = {};                ///< the blocks that wait
 };
 
 }  // namespace gpupeak::preload

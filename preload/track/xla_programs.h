@@ -1,4 +1,4 @@
-// What XLA's compiled programs are called. HOOK-SAFE, outside any HookScope.
+// The names of XLA's compiled programs. HOOK-SAFE, outside any HookScope.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace gpupeak::preload {
 
-/// Of the loaded program; empty: not known in this log.
+/// The name of a loaded program; empty: not known in this log.
 Name xla_program_name(uint64_t program);
-/// The name as it is to be used from now on.
+/// Gives a name to a program, and returns the name with its id in this log.
 Name name_xla_program(uint64_t program, std::string_view name);
 void xla_program_gone(uint64_t program);
 
