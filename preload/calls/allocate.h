@@ -1,7 +1,6 @@
-// What the driver calls of all families have in common: run the real function, then tell track/
-// what it gave or took. Templates, since the ABI versions of a call differ only in the width of
-// integers.
-// HOOK-SAFE.
+// The common part of the driver calls of all families: run the real function, then tell track/ what
+// was allocated or freed. Templates, since the ABI versions of a call differ only in the width of
+// integers. HOOK-SAFE.
 //
 //   mem_alloc(call, real, out, bytes)      one line in linear.h, for cuMemAlloc and cuMemAlloc_v2
 //     └ allocate(…)                        DriverScope → real(out, bytes) → device_allocated(…)
@@ -30,9 +29,10 @@ inline uint64_t value_of(uint64_t pointer) {
   return pointer;
 }
 
-/// Short of memory, the driver takes back what pools and graphs hold in reserve. Logged before the
-/// failure, so that what is known of that moment is what was left. Pools may be asked only after a
-/// call that breaks a capture as an allocation does (driver.h), graphs' reserves always.
+/// If memory is short, the driver takes back what pools and graphs hold in reserve. This reads the
+/// reserves. It is called before the failure is logged, so that the log has what was left then.
+/// Pools may be asked only after a call that breaks a capture as an allocation does (driver.h).
+/// Graphs' reserves may always be asked for.
 inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, CUresult result) {
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return;
   if (kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_POOL) read_all_pools();
@@ -40,13 +40,14 @@ inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, 
   if (device != kNoDevice) graph_reserve_read(call, device);
 }
 
-/// Whether blocks of this kind are the device's own memory from their allocation on: managed
-/// memory's pages come when they are touched, and go when there is no room.
+/// Whether an allocation of this kind takes the device's memory at once. Managed memory does not:
+/// its pages come when they are touched, and go when there is no room.
 constexpr bool takes_device_memory(gpupeak_kind kind) {
   return kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_ARRAY;
 }
 
-/// The common shape: run `real`, then account what it gave, or that it failed.
+/// The common shape of an allocation: calls `run`, then counts and logs the block, or the failure.
+/// `value()`: the new block's address or handle.
 template <typename Run, typename Value>
 CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value,
                   uint64_t bytes) {
@@ -64,19 +65,20 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
         call, space, value(),
         {.bytes = bytes, .context = current_context(), .device = device, .kind = kind});
     if (kind == GPUPEAK_KIND_LINEAR)
-      read_all_pools();  // it may have taken from what they held in reserve
+      read_all_pools();  // the driver may have taken from their reserves
     sample_driver_memory();
   }
   return result;
 }
 
-/// Asked only where any was ever made.
+/// Whether the block is managed memory. Looks it up only if the process has made managed memory.
 inline bool is_managed(KeySpace space, uint64_t value, DeviceBlock& block) {
   return has_managed_memory() && space == KeySpace::kPointer && device_find(space, value, block) &&
          block.kind == GPUPEAK_KIND_MANAGED;
 }
 
-/// Of memory that a program had before it was attached to: what its free gives back, + 1.
+/// Bytes that the free of an unknown block gives back, + 1; 0: not known. Only of an attached
+/// program, whose memory from before the attach is not known.
 inline uint64_t ask_what_goes(KeySpace space, uint64_t value) {
   if (!came_late()) return 0;
   if (space == KeySpace::kPointer) return gives_back_plus_1(value);
@@ -84,8 +86,9 @@ inline uint64_t ask_what_goes(KeySpace space, uint64_t value) {
 }
 
 enum class Frees : uint8_t { kOwn, kImported };
-/// The common shape of a free: taken out before the real call, since another thread may be given
-/// the same address before it returns; put back if it fails.
+/// The common shape of a free. The block is taken out of the table before the real call, since
+/// another thread may get the same address before the call returns. If the call fails, the block is
+/// put back.
 template <typename Run>
 CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run,
                  Frees frees = Frees::kOwn) {

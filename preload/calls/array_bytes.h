@@ -1,5 +1,5 @@
-// How much memory an array takes, as its description says: an estimate, since the driver pads and
-// tiles.
+// Estimates how much memory an array takes, from its descriptor. The driver pads and tiles, so it
+// may take more.
 #pragma once
 
 #include <cuda.h>
@@ -8,14 +8,14 @@
 
 namespace gpupeak::preload {
 
-/// Bits of one channel of a texel, or of a whole texel for block-compressed and packed formats
-/// (then the number of channels does not multiply). 8 for formats that this table does not know.
+/// Bits of one channel of a texel. `whole`: bits of a whole texel, for block-compressed and packed
+/// formats, so that the number of channels does not multiply. 8 bits a channel for unknown formats.
 struct TexelBits {
   uint32_t bits;
   bool whole;
 };
 
-/// By the values of CUarray_format, since older headers do not name the newer ones.
+/// `format`: a CUarray_format, compared by value, since older headers do not name newer formats.
 inline TexelBits texel_bits(unsigned format) {
   // clang-format off
   switch (format) {
@@ -53,7 +53,7 @@ constexpr uint64_t at_least_one(uint64_t value) {
   return value == 0 ? 1 : value;
 }
 
-/// Flags under which memory is attached later, by cuMemMapArrayAsync.
+/// With one of these flags, memory is attached only later, by cuMemMapArrayAsync.
 constexpr unsigned kNoMemoryYet = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
 
 template <typename Descriptor>

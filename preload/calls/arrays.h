@@ -1,6 +1,6 @@
-// Driver calls for arrays, mipmapped and sparse ones too. hooks/cuda.cc instantiates them for the
-// rows of cuda_table.def: each is given the real function and its arguments, and always returns the
-// real function's result. HOOK-SAFE.
+// Driver calls for arrays, also for mipmapped and sparse ones. hooks/cuda.cc instantiates them for
+// the rows of cuda_table.def. Each gets the real function and its arguments, and returns its
+// result; beyond a limit (track/limit.h), also out of memory. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -14,13 +14,14 @@
 
 namespace gpupeak::preload::calls {
 
-/// Their bytes are an estimate: what the driver takes beyond it is bracketed.
+/// A LedgerBracket around an array's call: the array's bytes are an estimate, and the bracket shows
+/// what the driver takes beyond them.
 class ArrayBracket {
  public:
   explicit ArrayBracket(const ApiCall& call) {
     if (accounts()) bracket_.open(call, GPUPEAK_LEDGER_ARRAYS, current_device());
   }
-  /// On the device that it was made on, whichever is current.
+  /// For an array that exists: on its own device, which need not be current.
   ArrayBracket(const ApiCall& call, uint64_t array) {
     DeviceBlock block;
     if (accounts() && device_find(KeySpace::kArray, array, block))
@@ -50,7 +51,7 @@ CUresult mipmapped_create(const ApiCall& call, Real real, CUmipmappedArray* out,
       descriptor != nullptr ? mipmapped_bytes(*descriptor, levels) : 0);
 }
 
-/// Which tile of which array: the padding of the unions takes no part.
+/// A hash of the array and of the tile's place in it, without the padding of the unions.
 inline uint64_t tile_key(const CUarrayMapInfo& tile) {
   uint64_t key = 0xcbf29ce484222325u;
   const auto add = [&key](uint64_t value) { key = (key ^ value) * 0x9e3779b97f4a7c15u; };
@@ -84,7 +85,7 @@ CUresult array_destroy(const ApiCall& call, Real real, Array array) {
   });
 }
 
-/// Tiles of sparse arrays, each a mapping of cuMemCreate's memory.
+/// Maps or unmaps tiles of sparse arrays. Each tile is a mapping of cuMemCreate's memory.
 template <typename Real>
 CUresult map_array_async(const ApiCall& call, Real real, CUarrayMapInfo* list, unsigned count,
                          CUstream stream) {
@@ -108,7 +109,7 @@ CUresult map_array_async(const ApiCall& call, Real real, CUarrayMapInfo* list, u
   return result;
 }
 
-/// An array over imported memory: the exporter owns the bytes.
+/// An array in imported memory, whose exporter owns the bytes.
 template <typename Real, typename Descriptor>
 CUresult external_mipmapped(const ApiCall& call, Real real, CUmipmappedArray* out,
                             CUexternalMemory memory, const Descriptor* descriptor) {

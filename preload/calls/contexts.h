@@ -1,6 +1,6 @@
-// Driver calls for contexts, primary and green ones too. hooks/cuda.cc instantiates them for the
-// rows of cuda_table.def: each is given the real function and its arguments, and always returns the
-// real function's result. HOOK-SAFE.
+// Driver calls for contexts, also for primary and green ones. hooks/cuda.cc instantiates them for
+// the rows of cuda_table.def. Each gets the real function and its arguments, and returns its
+// result; beyond a limit (track/limit.h), also out of memory. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -16,7 +16,7 @@
 
 namespace gpupeak::preload::calls {
 
-/// All forms of cuCtxCreate: `out` comes first, the device last.
+/// The common part of all forms of cuCtxCreate.
 template <typename Run>
 CUresult context_create(const ApiCall& call, CUcontext* out, CUdevice device, Run run) {
   DriverScope scope;
@@ -107,7 +107,8 @@ CUresult primary_retain(const ApiCall& call, Real real, CUcontext* out, CUdevice
   return scope.accounts() ? note_shortage(call, device, result) : result;
 }
 
-/// Release and Reset: the context is gone only when the driver says that it is inactive.
+/// Release and reset of a primary context. The context has ended only if the driver says that it is
+/// inactive.
 template <typename Real>
 CUresult primary_end(const ApiCall& call, Real real, CUdevice device, gpupeak_context_event event) {
   DriverScope scope;

@@ -1,5 +1,5 @@
-// Open while a thread is in a driver call. Only the outermost call is recorded: the driver calls
-// its own entry points, and then our hooks run again below it. HOOK-SAFE.
+// A scope that is open while a thread is in a driver call. Only the outermost call is recorded: the
+// driver calls its own entry points, and then our hooks run again inside. HOOK-SAFE.
 #pragma once
 
 #include "base/hook_scope.h"
@@ -25,8 +25,9 @@ class DriverScope {
   /// Whether this call is the outermost and the process records.
   bool accounts() const { return accounts_; }
   bool is_outermost() const { return outermost_; }
-  /// Whether the thread is in a driver call. One that a jump has left, from a callback, lay where
-  /// we are now or deeper; a call inside of it would lie deeper still.
+  /// Whether the thread is in a driver call. `here`: the stack pointer. If a jump out of a callback
+  /// has left the call, its frame lay at `here` or deeper in the stack. A call inside the open one
+  /// would have its frame deeper still.
   static bool is_open(uintptr_t here) {
     const uintptr_t opened = t_flags.in_driver;
     return opened != 0 && here != opened && !was_left_by_longjmp(opened, here);

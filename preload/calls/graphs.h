@@ -1,6 +1,6 @@
 // Driver calls for graphs and captures. hooks/cuda.cc instantiates them for the rows of
-// cuda_table.def: each is given the real function and its arguments, and always returns the real
-// function's result. HOOK-SAFE.
+// cuda_table.def. Each gets the real function and its arguments, and returns its result; beyond a
+// limit (track/limit.h), also out of memory. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -13,7 +13,7 @@
 
 namespace gpupeak::preload::calls {
 
-/// The last argument, if it is the mode; the first form has none, and is global.
+/// The last argument, if that is the mode. The first form of the call has no mode, and is global.
 inline CUstreamCaptureMode capture_mode() {
   return CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
@@ -34,7 +34,7 @@ CUresult begin_capture(const ApiCall&, Real real, CUstream stream, Arguments... 
   return result;
 }
 
-/// Whatever the result: a capture that was broken is over, too.
+/// The capture is over whatever the result is, since a broken one is over, too.
 template <typename Real>
 CUresult end_capture(const ApiCall&, Real real, CUstream stream, CUgraph* graph) {
   const CUresult result = real(stream, graph);
@@ -42,7 +42,7 @@ CUresult end_capture(const ApiCall&, Real real, CUstream stream, CUgraph* graph)
   return result;
 }
 
-/// A node that allocates: addresses now, memory when the graph runs.
+/// A node that allocates has its addresses now, and its memory when the graph runs.
 inline void note_graph_node(const CUDA_MEM_ALLOC_NODE_PARAMS* node) {
   device_noted(KeySpace::kPointer, node->dptr,
                {.bytes = node->bytesize, .kind = GPUPEAK_KIND_GRAPH});
@@ -62,7 +62,7 @@ CUresult graph_add_alloc_node(const ApiCall&, Real real, CUgraphNode* out, CUgra
 struct GraphNode {
   CUgraphNodeType type;
   int reserved[3];
-  CUDA_MEM_ALLOC_NODE_PARAMS allocation;  ///< if the type says so
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation;  ///< if `type` is CU_GRAPH_NODE_TYPE_MEM_ALLOC
 };
 
 template <typename Run>
@@ -89,10 +89,10 @@ CUresult graph_add_node_with_edges(const ApiCall&, Real real, CUgraphNode* out, 
   return add_graph_node(out, node, [&] { return real(out, graph, after, edges, count, node); });
 }
 
-/// Where the memory behind graphs comes and goes.
+/// Runs a call at which graphs' memory may grow or shrink, and reads their reserve afterwards.
 template <typename Run>
 CUresult run_graph_call(const ApiCall& call, const DriverScope& scope, Run run) {
-  // What its nodes take the driver reserves at the launch.
+  // The driver reserves the memory of a graph's nodes at the launch.
   const bool may_take = has_graph_memory() || !scope.accounts();
   const CUresult result = may_take ? within_limit(scope, run) : run();
   if (result == CUDA_ERROR_OUT_OF_MEMORY && scope.accounts()) {
@@ -104,7 +104,7 @@ CUresult run_graph_call(const ApiCall& call, const DriverScope& scope, Run run) 
   return result;
 }
 
-/// Instantiate, upload, destroy.
+/// Instantiates, uploads or destroys an executable graph.
 template <typename Real, typename... Arguments>
 CUresult graph_call(const ApiCall& call, Real real, Arguments... arguments) {
   DriverScope scope;

@@ -1,6 +1,6 @@
-// Driver calls that hand out no memory and yet take some: code, launches, streams, limits, peers,
-// graphics. hooks/cuda.cc instantiates them for the rows of cuda_table.def; each always returns the
-// real function's result. HOOK-SAFE.
+// Driver calls by which the driver takes memory for itself: code, launches, streams, limits, peers,
+// graphics. hooks/cuda.cc instantiates them for the rows of cuda_table.def. Each returns the real
+// function's result; beyond a limit (track/limit.h), also out of memory. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -14,14 +14,14 @@
 
 namespace gpupeak::preload::calls {
 
-/// The driver had no room for what it needs itself.
+/// Logs the failure if the driver had no room for what it needs itself. Returns `result`.
 inline CUresult note_shortage(const ApiCall& call, int device, CUresult result) {
   if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0))
     device_failed(call, GPUPEAK_KIND_NONE, device, 0, result);
   return result;
 }
 
-/// Any rare call: what the driver's figure moves by belongs to `kCause`.
+/// Any rare call: the change of the driver's figure belongs to `kCause`.
 template <gpupeak_ledger_cause kCause, typename Real, typename... Arguments>
 CUresult bracketed(const ApiCall& call, Real real, Arguments... arguments) {
   DriverScope scope;
@@ -46,7 +46,7 @@ CUresult load_file(const ApiCall& call, Real real, void** out, const char* path,
   return note_shortage(call, device, run());
 }
 
-/// Functions are gone, and their addresses may come again.
+/// Functions are unloaded: others may get their addresses.
 template <typename Real, typename Handle>
 CUresult unload(const ApiCall& call, Real real, Handle handle) {
   DriverScope scope;
@@ -60,7 +60,7 @@ CUresult unload(const ApiCall& call, Real real, Handle handle) {
   return result;
 }
 
-/// Stack size is local memory, the other limits are buffers of their own.
+/// The stack size is for local memory. The other limits are for buffers of their own.
 template <typename Real>
 CUresult set_limit(const ApiCall& call, Real real, CUlimit limit, size_t value) {
   DriverScope scope;
@@ -78,7 +78,7 @@ CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
   const auto launch = [&] {
     const CUresult result = within_limit(scope, run);
     if (has_limits() && result != CUDA_SUCCESS)
-      forget_launches();  // the next one is a first one, too
+      forget_launches();  // then the next launch is a first one again
     return result;
   };
   if (!scope.accounts()) return launch();
@@ -88,8 +88,8 @@ CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
   return note_shortage(call, device, launch());
 }
 
-/// Whether a launch with these arguments is of what was launched before. (Asked of launches alone;
-/// the last is for all other calls to compile.)
+/// Whether the function that these arguments launch was launched before. Only called for launches;
+/// the last form is there so that all other calls compile.
 template <typename... Arguments>
 bool launched_before(void* function, Arguments...) {
   return g_launches.before(function);
@@ -102,8 +102,7 @@ bool launched_before(Arguments...) {
   return false;
 }
 
-/// A launch whose first argument is the function. All but a function's first one go straight
-/// through.
+/// A launch whose first argument is the function. Only a function's first launch is bracketed.
 template <typename Real, typename... Arguments>
 CUresult launch(const ApiCall& call, Real real, void* function, Arguments... arguments) {
   if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
@@ -135,8 +134,8 @@ CUresult launch_configured(const ApiCall& call, Real real, const void* configura
   return result;
 }
 
-/// A question about a function, which loads it if nothing has yet: the function is the second
-/// argument.
+/// A question about a function, which is the second argument. It loads the function if that is not
+/// loaded yet.
 template <typename Real, typename First, typename... Arguments>
 CUresult use_function(const ApiCall& call, Real real, First first, void* function,
                       Arguments... arguments) {

@@ -1,6 +1,6 @@
 // Driver calls for linear, pinned, managed and registered memory. hooks/cuda.cc instantiates them
-// for the rows of cuda_table.def: each is given the real function and its arguments, and always
-// returns the real function's result. HOOK-SAFE.
+// for the rows of cuda_table.def. Each gets the real function and its arguments, and returns its
+// result; beyond a limit (track/limit.h), also out of memory. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -23,7 +23,7 @@ CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pit
                          Size height, unsigned element_bytes) {
   DriverScope scope;
   const DeviceCall under_way;
-  // The driver rounds rows up: to 512 bytes, by what is known.
+  // The driver rounds rows up, to 512 bytes as far as is known.
   const uint64_t most = (static_cast<uint64_t>(width) + 4096) * height;
   const CUresult result = within_limit(scope, current_device, most, [&] {
     return real(out, pitch, width, height, element_bytes);

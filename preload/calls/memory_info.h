@@ -1,6 +1,6 @@
-// Driver calls that say how much memory a device has: less, where it has a limit. hooks/cuda.cc
-// instantiates them for the rows of cuda_table.def: each is given the real function and its
-// arguments, and always returns the real function's result. HOOK-SAFE.
+// Driver calls that say how much memory a device has; with a limit they say less. hooks/cuda.cc
+// instantiates them for the rows of cuda_table.def. Each gets the real function and its arguments,
+// and always returns the real function's result. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -12,7 +12,8 @@
 
 namespace gpupeak::preload::calls {
 
-/// What the first ABI says of more than 32 bits hold.
+/// `bytes` as the call's integers hold it. In the first ABI they have 32 bits: then the largest
+/// number stands for more.
 template <typename Size>
 Size narrowed(uint64_t bytes) {
   constexpr uint64_t kMost = static_cast<Size>(-1);

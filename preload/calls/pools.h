@@ -1,6 +1,6 @@
-// Driver calls for memory pools and what is allocated in the order of a stream. hooks/cuda.cc
-// instantiates them for the rows of cuda_table.def: each is given the real function and its
-// arguments, and always returns the real function's result. HOOK-SAFE.
+// Driver calls for memory pools and for allocations in the order of a stream. hooks/cuda.cc
+// instantiates them for the rows of cuda_table.def. Each gets the real function and its arguments,
+// and returns its result; beyond a limit (track/limit.h), also out of memory. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -13,7 +13,8 @@ namespace gpupeak::preload::calls {
 
 constexpr bool kPerThread = true;
 
-/// A captured call gives addresses and no memory. `find_pool` tells which pool the call takes from.
+/// `find_pool` finds the pool that the call takes from. A captured call gives addresses, but no
+/// memory.
 template <typename FindPool, typename Run>
 CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, CUdeviceptr* out,
                         uint64_t bytes, FindPool find_pool, Run run) {
@@ -43,7 +44,7 @@ CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, C
   return result;
 }
 
-/// From the pool that is current on the stream's device, whatever context is current.
+/// Takes from the current pool of the stream's device, whatever context is current.
 template <bool kPtsz, typename Real>
 CUresult mem_alloc_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
                          CUstream stream) {
@@ -67,7 +68,7 @@ CUresult mem_alloc_from_pool_async(const ApiCall& call, Real real, CUdeviceptr* 
 
 template <bool kPtsz, typename Real>
 CUresult mem_free_async(const ApiCall& call, Real real, CUdeviceptr at, CUstream stream) {
-  // Captured, it may free a graph's memory only: that stays known, and nothing of it is counted
+  // A captured call may only free a graph's memory. That memory stays known, and is not counted
   // here.
   return release(call, KeySpace::kPointer, at, [&] { return real(at, stream); });
 }
@@ -91,7 +92,7 @@ CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out,
   return result;
 }
 
-/// Which pool a device's allocations come from, from now on.
+/// Sets the pool that a device's allocations come from.
 template <typename Real, typename... Arguments>
 CUresult set_device_pool(const ApiCall&, Real real, Arguments... arguments) {
   const CUresult result = real(arguments...);
@@ -114,8 +115,8 @@ CUresult pool_destroy(const ApiCall&, Real real, CUmemoryPool pool) {
   return result;
 }
 
-/// A synchronise of a stream, an event or a context. Having succeeded, it shows that no capture
-/// forbids to ask.
+/// A synchronise of a stream, an event or a context. Its success shows that no capture forbids
+/// questions to the driver.
 template <typename Real, typename... Arguments>
 CUresult synchronise(const ApiCall&, Real real, Arguments... arguments) {
   DriverScope scope;

@@ -1,9 +1,9 @@
-// Driver calls that use device memory, and launches: what their arguments show goes to
-// track/last_use, after the real call has succeeded. hooks/cuda.cc instantiates them for the rows
-// of cuda_uses.def; each always returns the real function's result. HOOK-SAFE.
+// Driver calls that use device memory, and launches. After the real call has succeeded, the
+// addresses among its arguments go to track/last_use. hooks/cuda.cc instantiates the templates for
+// the rows of cuda_uses.def. Each always returns the real function's result. HOOK-SAFE.
 //
-// An argument, or a word of a structure, counts as an address when a block lies there: sizes,
-// counts and handles never look so.
+// An argument, or a word of a structure, is taken for an address if a block lies there. Sizes,
+// counts and handles never have such values.
 #pragma once
 
 #include <cuda.h>
@@ -22,7 +22,7 @@
 
 namespace gpupeak::preload::calls {
 
-/// The stream among a call's arguments; the default one, if none is.
+/// The stream among a call's arguments; the default stream if there is none.
 inline CUstream stream_in() {
   return nullptr;
 }
@@ -34,11 +34,13 @@ CUstream stream_in(First first, Rest... rest) {
     return stream_in(rest...);
 }
 
-/// Whether work of the stream is captured for a graph, not done: uses are the graph's.
+/// Whether the stream is being captured: then its work is not done now, and its uses are the
+/// graph's.
 inline bool is_captured(CUstream stream) {
   return g_open_captures.load(std::memory_order_relaxed) != 0 && is_capturing(stream, false);
 }
 
+/// Calls `look(seen)` if the program's own call succeeded, and its work was not captured.
 template <typename Look>
 __attribute__((always_inline)) inline void look_if_done(CUresult result, CUstream stream,
                                                         Look look) {
@@ -73,7 +75,7 @@ CUresult sees_arguments(const ApiCall&, Real real, Arguments... arguments) {
   return result;
 }
 
-/// The first argument points to a structure.
+/// The first argument points to a `Structure`, which has the addresses.
 template <typename Structure, typename Real, typename... Arguments>
 CUresult sees_structure(const ApiCall&, Real real, const void* at, Arguments... arguments) {
   const CUresult result = real(at, arguments...);
@@ -82,7 +84,7 @@ CUresult sees_structure(const ApiCall&, Real real, const void* at, Arguments... 
   return result;
 }
 
-/// Lists of addresses.
+/// The first two arguments are lists of addresses.
 template <typename Real, typename... Arguments>
 CUresult sees_lists(const ApiCall&, Real real, CUdeviceptr* to, CUdeviceptr* from, size_t* bytes,
                     size_t count, Arguments... arguments) {
@@ -94,7 +96,7 @@ CUresult sees_lists(const ApiCall&, Real real, CUdeviceptr* to, CUdeviceptr* fro
   return result;
 }
 
-/// CUDA_MEMCPY3D_BATCH_OP, which headers before CUDA 12.8 lack.
+/// The size of CUDA_MEMCPY3D_BATCH_OP, which headers before CUDA 12.8 lack.
 constexpr size_t kCopyOperationBytes = 112;
 
 template <typename Real, typename... Arguments>
@@ -153,7 +155,7 @@ CUresult sees_kernel_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNo
   return change_graph(real(exec, node, parameters),
                       [&] { graph_kernel_node_changed(exec, node, parameters, true); });
 }
-/// Of version 1, which has only functions.
+/// The same with parameters of version 1, which has no kernels, only functions.
 template <typename Real>
 CUresult sees_function_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
                             const void* parameters) {
@@ -174,8 +176,8 @@ CUresult sees_child_graph(const ApiCall&, Real real, CUgraphExec exec, CUgraphNo
   return change_graph(real(exec, node, child), [&] { graph_child_changed(exec, node, child); });
 }
 
-/// CUgraphNodeParams, which headers before CUDA 12.2 lack: of a kernel its parameters follow, of
-/// all others what follows is looked at as it is.
+/// CUgraphNodeParams, which headers before CUDA 12.2 lack. `words`: a kernel node's or a child
+/// graph's parameters; of all other nodes each word is looked at.
 struct AnyNode {
   int type;
   int reserved[3];
@@ -196,7 +198,7 @@ CUresult sees_any_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode 
   });
 }
 
-/// Of CUDA_LAUNCH_PARAMS.
+/// One element of a list of CUDA_LAUNCH_PARAMS.
 struct OneLaunch {
   void* function;
   unsigned sizes[7];
@@ -215,7 +217,7 @@ CUresult sees_launches(const ApiCall&, Real real, const void* list, unsigned cou
   return result;
 }
 
-/// A launch that was made with these arguments, as the rows of launches have them.
+/// A launch was made with these arguments, as the rows of launches have them.
 inline void launched(CUresult result, void* function, unsigned, unsigned, unsigned, unsigned,
                      unsigned, unsigned, unsigned, CUstream stream, void** parameters,
                      void** extra) {
@@ -235,8 +237,8 @@ inline void launched(CUresult result, const void* configuration, void* function,
   const CUstream stream = static_cast<const LaunchConfiguration*>(configuration)->stream;
   look_at_launch(result, function, stream, parameters, extra);
 }
-/// Of the first ABI, whose parameters were set by calls of their own. (And for all other calls to
-/// compile.)
+/// A launch of the first ABI, whose parameters were set by earlier calls. It is also there so that
+/// all other calls compile.
 template <typename... Arguments>
 void launched(CUresult result, Arguments...) {
   if (result == CUDA_SUCCESS) note_unread_launch();

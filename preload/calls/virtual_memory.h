@@ -1,6 +1,7 @@
-// Driver calls for memory that is created and mapped apart, or comes from elsewhere. hooks/cuda.cc
-// instantiates them for the rows of cuda_table.def: each is given the real function and its
-// arguments, and always returns the real function's result. HOOK-SAFE.
+// Driver calls for memory that is created and mapped by separate calls, and for memory of another
+// process or interface. hooks/cuda.cc instantiates them for the rows of cuda_table.def. Each gets
+// the real function and its arguments, and returns its result; beyond a limit (track/limit.h), also
+// out of memory. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -104,7 +105,7 @@ CUresult address_free(const ApiCall& call, Real real, CUdeviceptr at, size_t byt
   return release(call, KeySpace::kAddresses, at, [&] { return real(at, bytes); });
 }
 
-/// A buffer of imported memory; its end is a cuMemFree.
+/// A buffer in imported memory. cuMemFree ends it.
 template <typename Real>
 CUresult external_buffer(const ApiCall& call, Real real, CUdeviceptr* out, CUexternalMemory memory,
                          const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* descriptor) {
@@ -114,7 +115,8 @@ CUresult external_buffer(const ApiCall& call, Real real, CUdeviceptr* out, CUext
       descriptor != nullptr ? descriptor->size : 0);
 }
 
-/// Memory of another process, or of one of its pools. Opened again, it is counted again.
+/// Opens memory of another process, or of one of its pools. If it is opened again, its bytes count
+/// once, and each open needs its own close.
 template <typename Run>
 CUresult import_pointer(const ApiCall& call, CUdeviceptr* out, Run run) {
   DriverScope scope;
