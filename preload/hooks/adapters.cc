@@ -21,22 +21,22 @@ namespace {
 
 struct Adapter {
   const char* of;
-  bool (*wants)(const char* name) = nullptr;  ///< of dlsym
+  bool (*wants)(const char* name) = nullptr;  ///< a name that dlsym looks up
   void* (*replace)(Dlsym real, void* handle, const char* name) = nullptr;
-  const char* (*variable)(const char* name) = nullptr;  ///< of the environment, without a value
-  void (*look)(const void* handle) = nullptr;           ///< at each dlsym; nullptr: at the start
+  const char* (*variable)(const char* name) = nullptr;  ///< a variable without a value
+  void (*look)(const void* handle) = nullptr;  ///< at each dlsym; at the start with nullptr
   void (*forget_unloaded)() = nullptr;
   void (*leave_jump)(uintptr_t target) = nullptr;
   void (*reset_in_child)() = nullptr;
   void (*put_back)() = nullptr;
-  // Of a program that ran before us.
-  const char* entry = nullptr;  ///< a function that its library exports
+  // For an attached program.
+  const char* entry = nullptr;  ///< a function that the adapter's library exports
   void (*take_over_loaded)(void* entry) = nullptr;
-  bool calls_it = false;  ///< by code that needs what the library's constructors do
-  void (*take_over_in_place)() = nullptr;  ///< what is known by no entry
+  bool calls_it = false;  ///< take_over_loaded calls code that needs the library's constructors
+  void (*take_over_in_place)() = nullptr;  ///< for what is found without an entry
 };
 
-/// What the program would find without us: it does not call our export.
+/// What the program would find without us, so never our own export.
 void* behind_us(Dlsym real, void* handle, const char* name) {
   void* const found = real(handle, name);
   const bool is_ours = found != nullptr && is_own_code(reinterpret_cast<uintptr_t>(found));
@@ -64,8 +64,8 @@ void* by_rule(Dlsym real, void* handle, const char* name) {
   return rule_arena_entry_for(real(handle, name));
 }
 
-/// Without the real library the program must not find our export in its place. Searched again from
-/// behind us, so that dlerror() says what it would say without us.
+/// Without the real library the program must not find our export in its place. Then the name is
+/// looked up again from behind us, so that dlerror() says what it would say without us.
 void* ort(Dlsym real, void* handle, const char* name) {
   void* const found = real(handle, name);
   if (found == nullptr) return nullptr;
@@ -127,7 +127,7 @@ constexpr Adapter kAdapters[] = {
 std::optional<void*> adapters_replace(Dlsym real, void* handle, const char* name) {
   for (const Adapter& adapter : kAdapters) {
     if (adapter.look != nullptr) adapter.look(handle);
-    // RTLD_NEXT means "after the caller", so that the real dlsym must see the caller itself.
+    // RTLD_NEXT means "after the caller", so the program itself must call the real dlsym.
     if (handle != RTLD_NEXT && adapter.wants != nullptr && adapter.wants(name))
       return adapter.replace(real, handle, name);
   }

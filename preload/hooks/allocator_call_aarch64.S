@@ -1,4 +1,4 @@
-// allocator_call_x86_64.S says what this is; here for aarch64.
+// The same as allocator_call_x86_64.S, for aarch64.
         .text
         .globl  gpupeak_allocator_call
         .hidden gpupeak_allocator_call, gpupeak_allocator_left

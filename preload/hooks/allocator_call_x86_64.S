@@ -1,6 +1,6 @@
 // uintptr_t gpupeak_allocator_call(void* function, const uintptr_t arguments[6])
-// Calls an allocator's function. An exception that leaves it (operator new's std::bad_alloc) passes this frame, which
-// tells gpupeak_allocator_left.
+// Calls an allocator's function. An exception that leaves the function (operator new's
+// std::bad_alloc) passes this frame, and gpupeak_allocator_left is called.
         .text
         .globl  gpupeak_allocator_call
         .hidden gpupeak_allocator_call, gpupeak_allocator_left

@@ -1,5 +1,5 @@
-// What stands in the place of the functions of other allocators: the call is made, and told to
-// track/heap, unless one of them calls another.
+// The hooks in place of other allocators' functions. Each makes the call and tells track/heap of
+// it, unless one of these functions calls another.
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -15,9 +15,9 @@
 namespace gpupeak::preload {
 
 extern "C" {
-/// allocator_call_*.S.
+/// Calls `function`; in allocator_call_*.S.
 uintptr_t gpupeak_allocator_call(const void* function, const uintptr_t arguments[6]);
-/// Its personality routine, as C++ says: an exception leaves the call.
+/// The personality routine of gpupeak_allocator_call: an exception leaves the call.
 int gpupeak_allocator_left(int version, int actions, uint64_t exception_class, void* exception,
                            void* context);
 }
@@ -110,7 +110,7 @@ uintptr_t reallocate(const AllocatorFunction& function, const ReplacedFunction& 
   return result;
 }
 
-/// The calls whose end may be an exception, innermost first.
+/// A call that an exception may end.
 struct OpenCall {
   const AllocatorFunction& function;
   const Arguments& arguments;
@@ -144,7 +144,8 @@ bool is_inside_allocator() {
          !was_left_by_longjmp(t_flags.in_allocator, arch::stack_pointer());
 }
 
-/// More arguments than a function has do no harm: they are in registers.
+/// It passes on more arguments than a function may have. They are in registers, so that does no
+/// harm.
 template <size_t kRow>
 uintptr_t hook(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f) {
   if (!host_recording() || is_inside_allocator()) {
@@ -179,7 +180,7 @@ const void* allocator_hook(size_t row) {
   return reinterpret_cast<const void*>(kHooks[row]);
 }
 
-/// Only what opened the scope is called by gpupeak_allocator_call.
+/// gpupeak_allocator_call is only called inside an AllocatorScope, which the exception leaves, too.
 int gpupeak_allocator_left(int /*version*/, int actions, uint64_t /*exception_class*/,
                            void* /*exception*/, void* /*context*/) {
   constexpr int kCleanup = 2, kGoOn = 8;  // _UA_CLEANUP_PHASE, _URC_CONTINUE_UNWIND
@@ -187,8 +188,8 @@ int gpupeak_allocator_left(int /*version*/, int actions, uint64_t /*exception_cl
   t_flags.in_allocator = 0;
   const OpenCall* const call = t_call;
   t_call = nullptr;
-  // operator new has no other way to say that there is no memory. The frames that the call has
-  // lie above this one until it has returned.
+  // operator new says only by an exception that there is no memory. What `call` refers to lies in
+  // frames that are still there: they are unwound after this.
   if (call != nullptr) note_failure(call->function, call->arguments, ENOMEM, call->caller);
   return kGoOn;
 }

@@ -17,14 +17,13 @@
 namespace gpupeak::preload {
 namespace {
 
-/// An allocator, by two functions that only it has. What it hands out its function says the size
-/// of.
+/// An allocator, and the names of its functions.
 struct Family {
-  const char* prefix;  ///< of its functions' names
-  const char* mark;
-  const char* usable_size;
-  const char* plain_malloc;  ///< where malloc is this function, malloc is the allocator's
-  const char* plain_new;     ///< the same of C++'s operator new
+  const char* prefix;        ///< its functions' names begin with it
+  const char* mark;          ///< a function that only it has
+  const char* usable_size;   ///< its function for the size of a block
+  const char* plain_malloc;  ///< if malloc has this function's address, malloc is the allocator's
+  const char* plain_new;     ///< the same for C++'s operator new
 };
 constexpr Family kFamilies[] = {
     {"tc_", "tc_version", "tc_malloc_size", "tc_malloc", "tc_new"},
@@ -32,16 +31,16 @@ constexpr Family kFamilies[] = {
     {"je_", "je_mallctl", "je_malloc_usable_size", "je_malloc", nullptr},
     {"_rjem_", "_rjem_mallctl", "_rjem_malloc_usable_size", "_rjem_malloc", nullptr},
     {"scalable_", "scalable_malloc", "scalable_msize", nullptr, nullptr},
-    // Without a prefix: jemalloc as it comes, and oneTBB's library that passes on.
+    // Without a prefix: jemalloc as it is built by default, and oneTBB's proxy library.
     {"", "mallctl", "malloc_usable_size", "malloc", nullptr},
     {"", "__TBB_malloc_proxy", "malloc_usable_size", "malloc", nullptr},
 };
 constexpr size_t kFamilyCount = sizeof kFamilies / sizeof *kFamilies;
 constexpr size_t kMostFunctions = 256;
 
-/// What a library or the program defines of what is looked for.
+/// The functions of allocators that a library or the program defines.
 struct Allocator {
-  bool is_noted = false;  ///< anything in what follows
+  bool is_noted = false;  ///< something was found
   bool is_marked[kFamilyCount] = {};
   void* usable_size[kFamilyCount] = {};
   const void* plain_malloc[kFamilyCount] = {};
@@ -77,7 +76,7 @@ bool begins(const char* name, const char* with) {
   return strncmp(name, with, strlen(with)) == 0;
 }
 
-/// Quick, for the names of a program's every function.
+/// A fast test, since it is made for the name of each function of the program.
 bool may_be_of_interest(const char* name) {
   if (name[0] == '_' && name[1] == 'Z' && name[2] != 'n' && name[2] != 'd') return false;
   for (const char* with :
@@ -109,7 +108,7 @@ void read_exports(const dl_phdr_info& object, Allocator& allocator) {
 
 void read_program(const dl_phdr_info& object, Allocator& allocator) {
   for_each_file_symbol("/proc/self/exe", [&](const char* name, uint64_t address, size_t bytes) {
-    // jemalloc_cpp.cc's own.
+    // A function of jemalloc_cpp.cc.
     if (begins(name, "_ZL9handleOOM")) allocator.has_jemallocs_new = true;
     if (!may_be_of_interest(name)) return;
     allocator.note(name, {reinterpret_cast<void*>(object.dlpi_addr + address), bytes});
@@ -128,8 +127,8 @@ bool holds(const dl_phdr_info& object, const void* address) {
   return false;
 }
 
-/// Of malloc's family under its own names. Calls of these come to our hooks first, but where the
-/// program or what was preloaded before us has them.
+/// Whether the row is one of malloc's family under its own name. Calls of these come to our hooks
+/// first, unless the program or a library preloaded before us defines them.
 bool is_plain_name(size_t row) {
   constexpr const char* kPlain[] = {"malloc",
                                     "calloc",
@@ -161,8 +160,8 @@ bool is_plain_new(size_t row) {
   return begins(allocator_function(row).name, "_Z");
 }
 
-/// Whose function the row is, in a library or program that has it; kFamilyCount: not one's that is
-/// known. A program may have an operator new of its own, whose blocks are no allocator's.
+/// The family that the row's function belongs to in this library or program; kFamilyCount: no known
+/// one. A program may have an operator new of its own; its blocks are no allocator's.
 size_t family_of(const Allocator& allocator, size_t row) {
   const void* const at = allocator.functions[row].at;
   const char* const name = allocator_function(row).name;
@@ -196,7 +195,7 @@ bool takes_back(size_t row) {
          allocator_function(row).call != AllocatorCall::kStore;
 }
 
-/// One thread may not change code that another one runs.
+/// Code may only be changed while no other thread can run it.
 bool has_one_thread() {
   struct stat tasks;
   return !sys::failed(sys::stat("/proc/self/task", &tasks)) && tasks.st_nlink == 3;
@@ -212,7 +211,8 @@ bool is_replaced(const void* entry) {
 constinit FunctionEntry g_entries[kMostFunctions] = {};
 constinit size_t g_family[kMostFunctions] = {};
 
-/// Writes what the entries need. False: of this allocator some calls would not be seen.
+/// Prepares the functions' new entries. False: some calls of this allocator would not be seen.
+/// `usable` becomes false if the allocator must be left alone.
 bool prepare(const Allocator& allocator, bool with_plain_names, CodeRoom& room, bool& usable) {
   bool complete = true;
   for (size_t row = 0; row < allocator_function_count(); ++row) {
@@ -221,7 +221,7 @@ bool prepare(const Allocator& allocator, bool with_plain_names, CodeRoom& room, 
     const Symbol& symbol = allocator.functions[row];
     if (g_family[row] == kFamilyCount || (is_plain_name(row) && !with_plain_names)) continue;
     bool known = replaced_function(row).entry != nullptr || is_replaced(symbol.at);
-    for (size_t other = 0; other < row; ++other)  // under another name
+    for (size_t other = 0; other < row; ++other)  // the same function under another name
       known |= g_entries[other].at != nullptr && allocator.functions[other].at == symbol.at;
     if (known) continue;
     if ((room.is_open() || room.open(symbol.at)) &&
@@ -230,13 +230,13 @@ bool prepare(const Allocator& allocator, bool with_plain_names, CodeRoom& room, 
     }
     g_entries[row] = {};
     complete = false;
-    // What is handed out and never taken back would be a leak.
+    // If blocks were seen handed out but not taken back, they would look like leaks.
     if (takes_back(row)) usable = false;
   }
   return complete;
 }
 
-/// False: of this allocator some calls are not seen.
+/// Replaces the allocator's functions. False: some calls of this allocator are not seen.
 bool replace(const Allocator& allocator, bool with_plain_names) {
   CodeRoom room;
   bool usable = true;
@@ -260,7 +260,7 @@ bool replace(const Allocator& allocator, bool with_plain_names) {
   return complete;
 }
 
-/// What hooks of slots call: the functions themselves.
+/// Notes the functions themselves, which the hooks in slots call.
 void note_functions(const Allocator& allocator) {
   for (size_t row = 0; row < allocator_function_count(); ++row) {
     const size_t family = family_of(allocator, row);
@@ -292,7 +292,8 @@ void for_each_allocator(Look look) {
   });
 }
 
-/// In a program that runs its code stays as it is: what was changed could not be put back.
+/// For an attached program: notes its allocators, and changes no code, which could not be put back.
+/// True if calls of malloc are seen.
 bool find_allocators() {
   const void* const parts[] = {find_next("malloc"), find_next("free"),
                                find_next("malloc_usable_size")};
@@ -329,7 +330,7 @@ bool take_over_allocators() {
     const bool with_plain_names = holds(object, used_malloc);
     const bool complete = replace(allocator, with_plain_names);
     if (!complete) set_quality(GPUPEAK_Q_SECOND_MALLOC);
-    // By whichever row it is that malloc has become.
+    // malloc's function may be known under another row's name.
     if (with_plain_names && complete) g_sees_programs_malloc = is_replaced(used_malloc);
   });
   return g_sees_programs_malloc;

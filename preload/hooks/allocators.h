@@ -1,9 +1,9 @@
-// Allocators beside the C library's (tcmalloc, mimalloc, jemalloc, oneTBB's), preloaded, linked, or
-// part of the program: their operator new and delete, and their own functions, which go past the
-// names of malloc's family. A library or program that has one is found by a function that only such
-// have; then each function of allocator_table.def that it defines is replaced at its entry. In a
-// program that ran before this library came no code is replaced: slots that lead to a library which
-// is an allocator are (attach_slots).
+// Follows allocators beside the C library's (tcmalloc, mimalloc, jemalloc, oneTBB's), whether they
+// are preloaded, linked, or part of the program. Their operator new and delete and their own
+// functions do not call malloc's family, which we hook. A library or program with such an allocator
+// is known by a function that only that allocator has. Then each function of allocator_table.def
+// that it defines is replaced at its entry. In an attached program no code is replaced. There the
+// slots that lead to an allocator's library are (attach_slots).
 #pragma once
 
 #include <link.h>
@@ -19,28 +19,28 @@ enum class AllocatorCall : uint8_t { kAllocate, kStore, kReallocate, kResize, kF
 
 /// A row of allocator_table.def.
 struct AllocatorFunction {
-  static constexpr uint8_t kNone = 6;  ///< arguments in registers; of more than six none is asked
+  static constexpr uint8_t kNone = 6;  ///< only the first six arguments are read: in registers
   const char* name;
   AllocatorCall call;
-  uint8_t block, bytes, count;  ///< which arguments; see the table
+  uint8_t block, bytes, count;  ///< numbers of arguments; see the table
 };
 
-/// What became of one. Only what has been replaced is ever called.
+/// A function that was replaced.
 struct ReplacedFunction {
-  const void* entry = nullptr;     ///< the function; nullptr: no library has it
-  const void* original = nullptr;  ///< does what it did
+  const void* entry = nullptr;     ///< the function; nullptr: it was not replaced
+  const void* original = nullptr;  ///< code that does what the function did
   BlockSize* usable_bytes = nullptr;
 };
 
-/// How many rows the table has, the rows, what became of them, and what stands in their place.
+/// The number of rows of the table; each row, its function, and the hook in that function's place.
 size_t allocator_function_count();
 const AllocatorFunction& allocator_function(size_t row);
 ReplacedFunction& replaced_function(size_t row);
 const void* allocator_hook(size_t row);
 
-/// A library that is an allocator and nothing else: who calls it does so through a slot of his own.
+/// Whether a library is an allocator and nothing else. All its callers call it through slots.
 bool is_allocator_library(const dl_phdr_info& object);
-/// In a program that ran before: it has an allocator beside malloc that no slot leads to.
+/// Whether an attached program has an allocator beside malloc that no slot leads to.
 bool leaves_allocator_out();
 
 }  // namespace gpupeak::preload

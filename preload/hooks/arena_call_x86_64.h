@@ -1,4 +1,5 @@
-// What the thunks of arena_thunks_x86_64.S save: the caller's registers, where its frame ends.
+// What the thunks of arena_thunks_x86_64.S save: the caller's registers. It lies right below the
+// caller's frame on the stack.
 #pragma once
 
 #include <cstdint>

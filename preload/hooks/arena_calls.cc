@@ -1,9 +1,10 @@
-// Calls of arenas, as the thunks of arena_thunks_*.S report them. The size of a block is what its
-// arena's own statistics grow by, since an arena rounds, and may hand out more; so that this holds
-// with several threads, an arena's calls are made one after the other, as its own lock has them be
-// anyway. XLA's may wait with that lock released until another thread gives a block back: calls
-// that come meanwhile soon go on apart, and what statistics say then is not asked. Of an arena
-// without statistics the size is what was asked for, or what it writes beside the block.
+// Notes calls of arenas, as the thunks of arena_thunks_*.S report them. An arena rounds sizes, and
+// may hand out more than was asked for. So the size of a block is what the arena's own statistics
+// grow by. For that an arena's calls must be made one after the other, which the arena's own lock
+// makes them do anyway. XLA's arena may release that lock and wait until another thread gives a
+// block back. Calls that come meanwhile soon go on without our lock ("apart"), and statistics are
+// not read then. For an arena without statistics the size is what was asked for, or what it writes
+// beside the block.
 #include <cerrno>
 
 #include "base/copied_memory.h"
@@ -28,21 +29,21 @@ bool gives(uint64_t function) {
   return function <= kArenaReserve;
 }
 
-/// A thread's calls that are under way, innermost last. Not in the thunk's frame, which may be
-/// gone.
+/// A call of an arena that is under way. It does not lie in the thunk's frame, which may be gone.
 struct Call {
   const ArenaCall* at = nullptr;
   ArenaFunctions* table = nullptr;
   ArenaObject* arena = nullptr;
   uint64_t function = 0, object = 0;
   uint64_t argument = 0;  ///< bytes that are asked for, or the block that is given back
-  uint64_t given = 0;     ///< where the arena writes how many bytes it has handed out; 0: nowhere
+  uint64_t given = 0;     ///< where the arena writes how many bytes it handed out; 0: nowhere
   uint32_t stack = 0;
   ArenaTotals before{};
-  bool apart = false;        ///< without the arena's lock
-  uint64_t other_calls = 0;  ///< that went on apart until this one began
-  uint64_t block_bytes = 0;  ///< of the block that is given back, where it had to be asked for
+  bool apart = false;        ///< it goes on without ArenaObject::lock
+  uint64_t other_calls = 0;  ///< ArenaObject::apart_calls when this call began
+  uint64_t block_bytes = 0;  ///< size of the block that is given back, if the arena was asked
 };
+/// A thread's calls that are under way, innermost last.
 struct Calls {
   static constexpr uint32_t kMost = 4;
   uint32_t count = 0;
@@ -76,7 +77,7 @@ uint64_t block_bytes(const Call& call, uint64_t address) {
                                                                                   address);
 }
 
-/// The innermost call was left without a result, by an exception or a jump.
+/// Ends the innermost call, which an exception or a jump has left without a result.
 void leave_last(bool jumped) {
   const Call call = t_calls.open[--t_calls.count];
   t_flags.arena_calls = t_calls.count;
@@ -84,7 +85,7 @@ void leave_last(bool jumped) {
   finish(call);
 }
 
-/// Whether the innermost call was left without a hook of ours being told: then its frame lies at or
+/// Whether the innermost call was left without any hook of ours noticing: then its frame lies at or
 /// below the stack pointer.
 bool leaves_last(uintptr_t stack_pointer) {
   return t_calls.count > 0 &&
@@ -98,7 +99,8 @@ bool is_inside(uint64_t object) {
   return false;
 }
 
-/// What is taken for an arena's statistics may be anything, until a request has proved it.
+/// The statistics do not agree. Until a request has proved them, they may be something else: then
+/// all of this class is put back. Later only this arena is given up.
 void disbelieve(const Call& call) {
   constexpr const char* kWhy = "the statistics of an arena do not bear out what was seen of it";
   if (call.table->proven.load(std::memory_order_relaxed)) {
@@ -110,8 +112,8 @@ void disbelieve(const Call& call) {
   }
 }
 
-/// One request more, and as many bytes as it asked for at least; where an arena can be asked, as
-/// many as the block has.
+/// Whether the statistics agree with the call: one request more, and at least as many bytes as were
+/// asked for. If the arena can be asked for the block's size, exactly so many bytes.
 bool bears_out(const Call& call, const ArenaTotals& after, uint64_t address) {
   const int64_t grown = after.in_use - call.before.in_use;
   if (call.before.in_use < 0 || after.reserved < after.in_use ||
@@ -124,13 +126,13 @@ bool bears_out(const Call& call, const ArenaTotals& after, uint64_t address) {
   return requests >= 1 && requests <= 2;  // a reservation counts once or twice
 }
 
-/// Whether what an arena has written may be the size of what it gave.
+/// Whether a number that an arena has written may be the size of its block.
 bool is_size(uint64_t given, uint64_t asked) {
   constexpr uint64_t kMost = UINT64_C(1) << 40;  // an address is larger
   return given >= asked && given < kMost;
 }
 
-/// Of an arena without statistics.
+/// Notes a block of an arena without statistics.
 void note_plain_block(const Call& call, uint64_t address) {
   uint64_t bytes = call.argument;
   if (call.given != 0 && (!copy_word(call.given, bytes) || !is_size(bytes, call.argument)))
@@ -163,7 +165,7 @@ void note_return(const Call& call) {
                        static_cast<uint64_t>(call.before.in_use - after.in_use), &after);
 }
 
-/// False: it is not what it was taken for.
+/// False: the call is not noted.
 bool begin(Call& call) {
   if (!gives(call.function)) {
     if (!call.arena->has_older) {
@@ -189,7 +191,7 @@ bool begin(Call& call) {
   return true;
 }
 
-/// False: it is given up.
+/// Takes the arena's lock, or goes on without it. False: the arena was given up.
 bool enter(Call& call) {
   if (!keeps_statistics(*call.table)) return true;
   ArenaObject& arena = *call.arena;
@@ -198,7 +200,8 @@ bool enter(Call& call) {
     arena_object_give_up(arena, "a call of an arena kept another waiting for seconds");
     return false;
   }
-  // The holder waits for memory. The next call need not wait to find that out again.
+  // If the lock cannot be had, its holder waits for memory. Once a call knows that, the next calls
+  // need not wait for the lock.
   const bool others_went_on = arena.apart_now.load() > 0;
   call.apart = !arena.lock.lock(others_went_on ? 0 : 1);
   if (call.apart) {
@@ -209,14 +212,14 @@ bool enter(Call& call) {
   return true;
 }
 
-/// Whether the result is of interest.
+/// Whether the call is noted, so that its result is needed.
 bool begin(ArenaFunctions& table, uint64_t function, const ArenaCall* at) {
   if (!recording() || table.off.load(std::memory_order_relaxed)) return false;
   while (leaves_last(reinterpret_cast<uintptr_t>(at))) leave_last(true);
   const ArenaClass& of = *table.of;
   const uint64_t object = of.object_at == kNoArgument ? reinterpret_cast<uint64_t>(&table)
                                                       : at->arguments[of.object_at];
-  // One of these functions called by another is the same request.
+  // A call inside another call of the same arena belongs to the same request.
   if (is_inside(object) || t_calls.count == Calls::kMost) return false;
   if (function >= kArenaDestroy) {
     arena_object_gone(object);
@@ -261,7 +264,7 @@ ArenaStep gpupeak_arena_before(ArenaCall* call) {
 void gpupeak_arena_after(ArenaCall* at) {
   Calls& calls = t_calls;
   if (calls.count == 0 || calls.open[calls.count - 1].at != at)
-    return;  // taken for one that was left
+    return;  // the call was taken for one that was left
   const int program_errno = errno;
   const Call call = calls.open[--calls.count];
   t_flags.arena_calls = calls.count;

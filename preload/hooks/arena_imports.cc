@@ -16,14 +16,16 @@ constexpr size_t kMost = 4096;
 constinit Import g_imports[kMost];
 constinit size_t g_count = 0;
 
-/// A table of functions is the program's own to write, which it may do at this moment.
+/// Changes a slot if it holds `from`. The program may write a table of functions itself, even at
+/// this moment.
 bool write(const Import& import, uintptr_t from, uintptr_t to) {
   if (import.read_only) return replace_slot(import.slot, to);
   return __atomic_compare_exchange_n(import.slot, &from, to, false, __ATOMIC_RELEASE,
                                      __ATOMIC_RELAXED);
 }
 
-/// An unfilled slot leads to what the loader would find for it.
+/// Whether the slot leads to `real`. A slot that is not filled in yet leads to what the loader
+/// would find.
 bool leads_to(const ImportSlot& slot, const char* name, uintptr_t real) {
   if (slot.bound) return *slot.at == real;
   return reinterpret_cast<uintptr_t>(find_for(slot.at, name)) == real;

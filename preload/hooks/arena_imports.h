@@ -1,5 +1,5 @@
-// The slots of callers that lead to an arena's thunks in place of its exported functions.
-// HOOK-SAFE; by one thread at a time.
+// Makes slots of callers lead to an arena's thunks in place of its exported functions. HOOK-SAFE;
+// called by one thread at a time.
 #pragma once
 
 #include <link.h>
@@ -8,13 +8,13 @@
 
 namespace gpupeak::preload {
 
-/// Of one object, the slots through which it calls `name` where that is `real`. False: there are
-/// more than we have room for.
+/// Replaces the slots through which an object calls `name`, if they lead to `real`. False: there
+/// are more slots than we have room for.
 bool replace_imports(const dl_phdr_info& object, const char* name, uintptr_t real,
                      uintptr_t trampoline);
-/// All that lead to `trampoline`, as they were.
+/// Puts back all slots that lead to `trampoline`.
 void put_back_imports(uintptr_t trampoline);
-/// After a dlclose.
+/// Call it after a dlclose.
 void forget_unloaded_imports();
 
 }  // namespace gpupeak::preload

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/proc_file.h"
 
-// The rule files that are built in (preload/CMakeLists.txt), which the command has too.
+// The built-in rule files (preload/CMakeLists.txt). The command has them, too.
 __asm__(
     ".pushsection .rodata\n"
     "gpupeak_arena_rules_begin:\n"

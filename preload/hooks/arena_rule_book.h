@@ -1,5 +1,4 @@
-// The rules about arenas that apply in this process, and what has been replaced by each of them.
-// HOOK-SAFE.
+// The rules about arenas that apply in this process, and what each has replaced. HOOK-SAFE.
 #pragma once
 
 #include <atomic>
@@ -12,7 +11,7 @@
 
 namespace gpupeak::preload {
 
-/// A rule, and what was done by it.
+/// A rule, and what it has replaced.
 struct ArenaRuleState {
   static constexpr size_t kMostLibraries = 4;
 
@@ -20,9 +19,9 @@ struct ArenaRuleState {
   bool built_in = false;
   ArenaMaker maker{};
   ArenaClass of{};
-  uintptr_t libraries[kMostLibraries] = {};  ///< an address in each that was looked at; 0: none
-  uintptr_t real[kArenaFunctions] = {};      ///< of exported functions
-  std::atomic<const uintptr_t*> trampoline{nullptr};  ///< for these
+  uintptr_t libraries[kMostLibraries] = {};           ///< an address in each known library; 0: none
+  uintptr_t real[kArenaFunctions] = {};               ///< exported functions
+  std::atomic<const uintptr_t*> trampoline{nullptr};  ///< trampolines for `real`; nullptr: none
 
   bool exported() const { return says.type.view().empty(); }
 };
@@ -30,8 +29,8 @@ constexpr size_t kMostArenaRules = 16;
 extern ArenaRuleState g_arena_rules[kMostArenaRules];
 extern size_t g_arena_rule_count;
 
-/// Those of the user, then those that are built in: of two for one class the first one counts. What
-/// cannot be read is said in the log. By one thread, once.
+/// Reads the user's rules, then the built-in ones: of two rules for one class the first counts. The
+/// log says what cannot be read. Called once, by one thread.
 void read_arena_rules();
 
 }  // namespace gpupeak::preload

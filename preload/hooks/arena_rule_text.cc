@@ -9,7 +9,7 @@ constexpr bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
 
-/// string_view::find would ask libc's memchr, of which the program may have its own.
+/// string_view::find would call memchr, and the program may have a memchr of its own.
 size_t place_of(std::string_view text, char c) {
   size_t at = 0;
   while (at < text.size() && text[at] != c) ++at;
@@ -41,7 +41,7 @@ uint64_t line_number(std::string_view file, size_t at) {
   return number;
 }
 
-/// Behind a value only a comment may stand.
+/// Whether a line may end so: behind a value there may only be a comment.
 bool ends(std::string_view rest) {
   rest = trimmed(rest);
   return rest.empty() || rest.front() == '#';
@@ -102,7 +102,7 @@ bool mangle(std::string_view name, Text<512>& type) {
   return true;
 }
 
-/// nullptr: understood; else what is wrong.
+/// Reads one key into the rule. nullptr: it was understood; else what was expected.
 const char* read_key(std::string_view key, std::string_view value, ArenaRule& rule) {
   constexpr uint32_t kLastArgument = 5, kMostFunctions = 4096;
   if (key == "name") return read_text(value, rule.name) ? nullptr : "a name of 47 characters";
@@ -134,7 +134,7 @@ const char* read_key(std::string_view key, std::string_view value, ArenaRule& ru
   return "a key of [[pool]]";
 }
 
-/// nullptr: complete.
+/// What the rule lacks; nullptr: nothing.
 const char* lacks(const ArenaRule& rule) {
   if (rule.name.view().empty()) return "has no name";
   if (rule.library.view().empty()) return "has no library";
@@ -169,7 +169,7 @@ bool next_arena_rule(std::string_view file, size_t& at, ArenaRule& rule, Text<25
     const std::string_view line = trimmed(next_line(file, at));
     if (line.empty() || line.front() == '#') continue;
     if (line.front() == '[') {
-      at = line_at;  // the next part
+      at = line_at;  // the next part begins
       break;
     }
     const size_t sign = place_of(line, '=');
@@ -189,7 +189,7 @@ bool next_arena_rule(std::string_view file, size_t& at, ArenaRule& rule, Text<25
 }
 
 bool fits_glob(std::string_view glob, std::string_view text) {
-  // Where the last star stands, and how much of the text it takes so far.
+  // `star`: place of the last star in the glob. `taken`: up to where in the text it reaches so far.
   size_t g = 0, t = 0, star = std::string_view::npos, taken = 0;
   while (t < text.size()) {
     if (g < glob.size() && glob[g] == '*') {

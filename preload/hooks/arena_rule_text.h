@@ -1,5 +1,5 @@
-// Reads the [[pool]] parts of a rule file (docs/rules.md): which functions of which library hand
-// out memory of an arena. HOOK-SAFE: allocates nothing.
+// Reads the [[pool]] parts of a rule file (docs/rules.md), which say which functions of which
+// library hand out an arena's memory. HOOK-SAFE: allocates nothing.
 //
 // in    [[pool]]
 //       name = "C pool"
@@ -8,10 +8,11 @@
 //       …
 // out   an ArenaRule: name "C pool", library "libcpool.so*", allocate_name "cpool_alloc" …
 //
-// A reader of our own: GPUPEAK_POOL_RULES names a rule file beside a bare LD_PRELOAD too, where no
-// other process can read it first, and a TOML library allocates. It reads lines of `key = number`
-// and `key = "text"`, all that these parts need, and passes over all other parts. `gpupeak run
-// --pool-rules` checks the file by toml++ before the program starts.
+// This is a reader of our own, for two reasons: GPUPEAK_POOL_RULES also works with a bare
+// LD_PRELOAD, where no other process can read the file first; and a TOML library allocates. It
+// reads lines of `key = number` and `key = "text"`, which is all that these parts need, and passes
+// over all other parts. `gpupeak run --pool-rules` checks the file by toml++ before the program
+// starts.
 #pragma once
 
 #include <cstddef>
@@ -26,19 +27,19 @@ struct ArenaRule {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   Text<48> name;
-  Text<96> library;  ///< glob of the file's name
-  Text<512> type;    ///< of the class, as type_info::name() has it; empty: exported functions
-  uint32_t functions = kNone;                                   ///< virtual ones that the class has
-  uint32_t allocate = kNone, free = kNone, destructor = kNone;  ///< slots
+  Text<96> library;  ///< a glob for the file's name
+  Text<512> type;    ///< the class, as type_info::name() has it; empty: exported functions
+  uint32_t functions = kNone;                                   ///< number of virtual functions
+  uint32_t allocate = kNone, free = kNone, destructor = kNone;  ///< slots of virtual functions
   Text<256> allocate_name, free_name;                           ///< exported functions
-  uint32_t size = kNone, address = kNone, given = kNone, arena = kNone;  ///< arguments
+  uint32_t size = kNone, address = kNone, given = kNone, arena = kNone;  ///< numbers of arguments
 };
 
-/// The file's next rule, from `at` on; false: there is none, or it cannot be used. `at` goes on
-/// behind it, and `problem` then says what is wrong and in which line.
+/// Reads the file's next rule from `at` on, and moves `at` behind it. False: there is none, or it
+/// cannot be used; in the latter case `problem` says what is wrong and in which line.
 bool next_arena_rule(std::string_view file, size_t& at, ArenaRule& rule, Text<256>& problem);
 
-/// `*` stands for any text, `?` for a character.
+/// Whether `text` fits: `*` stands for any text, `?` for any one character.
 bool fits_glob(std::string_view glob, std::string_view text);
 
 }  // namespace gpupeak::preload

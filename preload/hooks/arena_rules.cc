@@ -24,13 +24,14 @@ namespace {
 using Rule = ArenaRuleState;
 constinit bool g_is_read = false;
 
-/// One thread looks, without waiting for another one: the loader may wait for a thread that waits
-/// for us.
+/// One thread looks at a time, and the others do not wait for it: the loader may wait for a thread
+/// that waits for us.
 constinit std::atomic<bool> g_looking{false};
 constinit uint64_t g_unloads_seen = 0;
-constinit size_t g_objects_seen = 0;  ///< whose calls were replaced, from the list's beginning on
+/// How many objects, from the beginning of the loader's list, have had their calls replaced.
+constinit size_t g_objects_seen = 0;
 
-/// The loader's list at one time.
+/// The loader's list at one time: how many libraries were ever unloaded, and its length.
 struct Loaded {
   uint64_t unloads = 0;
   size_t objects = 0;
@@ -38,7 +39,8 @@ struct Loaded {
 
 constexpr const char* kNoClass = "its class was not found";
 
-/// A library may be built without a class that a built-in rule is about.
+/// Logs why a rule is not used for a library. Says nothing if the library lacks the class of a
+/// built-in rule: it may be built without.
 void off(const Rule& rule, const char* library, const char* why) {
   if (rule.built_in && why == kNoClass) return;
   Text<512> text;
@@ -52,12 +54,12 @@ void on(Rule& rule, const char* library) {
   arenas_on(rule.maker, text.view());
 }
 
-/// An address within; 0: it has none.
+/// An address in the object; 0: it has none.
 uintptr_t begin_of(const dl_phdr_info& object) {
   return object.dlpi_phnum == 0 ? 0 : object.dlpi_addr + object.dlpi_phdr[0].p_vaddr;
 }
 
-/// A library of which a rule is, as it was when the loader's list was read.
+/// A library that a rule is about, as it was when the loader's list was read.
 struct Candidate {
   Rule* rule = nullptr;
   uintptr_t inside = 0;
@@ -81,7 +83,8 @@ const char* program_name() {
   return file_name(path);
 }
 
-/// Those that are built in are of libraries. Most programs need not be asked for their name.
+/// Whether a rule may be about the program itself. Built-in rules are about libraries, so the names
+/// of most programs need not be looked up.
 bool may_be_of_program() {
   for (size_t i = 0; i < g_arena_rule_count; ++i) {
     if (!g_arena_rules[i].built_in) return true;
@@ -124,7 +127,7 @@ void remember(Rule& rule, uintptr_t inside) {
   }
 }
 
-/// nullptr: taken over; else why not.
+/// Replaces functions of the rule's class. nullptr: done; else why not.
 const char* take_over_class(Rule& rule, uintptr_t inside) {
   const VirtualTable table =
       find_virtual_table(reinterpret_cast<const void*>(inside), rule.says.type.c_str());
@@ -135,7 +138,7 @@ const char* take_over_class(Rule& rule, uintptr_t inside) {
                                                     : "its table of functions cannot be written";
 }
 
-/// The same; callers are looked at later.
+/// The same for exported functions. Callers' slots are replaced later.
 const char* take_over_functions(Rule& rule, const dl_phdr_info& object) {
   if (rule.trampoline.load(std::memory_order_relaxed) != nullptr) return "a second copy of it";
   const auto find = [&](const Text<256>& name) {
@@ -148,11 +151,12 @@ const char* take_over_functions(Rule& rule, const dl_phdr_info& object) {
   const uintptr_t* const trampoline = trampolines_for(rule.of, rule.real);
   if (trampoline == nullptr) return "more pools than are followed";
   rule.trampoline.store(trampoline, std::memory_order_release);
-  g_objects_seen = 0;  // those that are there may call it
+  g_objects_seen = 0;  // objects that are loaded already may call it
   return nullptr;
 }
 
-/// While the loader's list cannot change, so that the library stays.
+/// Takes over a candidate. False: its library is gone. The loader's list cannot change meanwhile,
+/// so the library stays.
 bool take_over(const Candidate& found, const char*& why) {
   bool there = false;
   for_each_object([&](const dl_phdr_info& object) {
@@ -166,7 +170,7 @@ bool take_over(const Candidate& found, const char*& why) {
   return there;
 }
 
-/// Whether all calls are replaced that this object makes.
+/// Replaces an object's calls of the rule's functions. False: not all could be.
 bool replace_calls(const Rule& rule, const dl_phdr_info& object) {
   const uintptr_t* const trampoline = rule.trampoline.load(std::memory_order_relaxed);
   return trampoline == nullptr ||
@@ -183,7 +187,7 @@ void put_back(Rule& rule) {
   put_back_imports(trampoline[kArenaFree]);
 }
 
-/// Of the objects that are complete and were not there when we last looked.
+/// Replaces the calls of objects that are complete and that were not there when we last looked.
 void replace_new_calls(const Loaded& complete) {
   size_t number = 0;
   bool fits = true;
@@ -201,9 +205,9 @@ void replace_new_calls(const Loaded& complete) {
   if (!fits) arenas_off("functions of a pool are called from more places than are followed");
 }
 
-/// Handles of libraries that functions were asked of. Looking takes a lock of the loader's that a
-/// forked child may find taken, so it is done once for each. By the handle's bits: two that share a
-/// place are looked at again and again.
+/// Handles of libraries in which the program has looked up functions. To look at libraries takes a
+/// lock of the loader's, which a forked child may find taken. So it is done once for each handle. A
+/// hash of the handle gives its place; two handles with one place are looked at again and again.
 constexpr size_t kHandles = 1024;
 constinit std::atomic<uintptr_t> g_handles[kHandles];  // + 1; 0: none
 
@@ -212,8 +216,9 @@ bool was_seen(const void* handle) {
   return g_handles[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 54].exchange(key) == key;
 }
 
-/// The loader shows a library before it has written all that it writes into it, which it does under
-/// a lock that dladdr takes: what was shown before is complete afterwards.
+/// The loader lists a library before it has written all relocations into it. It does that under a
+/// lock that dladdr takes. So after a call of dladdr the libraries that were listed before are
+/// complete.
 bool wait_for_loader() {
   using Dladdr = int (*)(const void*, void*);
   static Dladdr dladdr = nullptr;
@@ -225,7 +230,7 @@ bool wait_for_loader() {
   return dladdr != nullptr && dladdr(reinterpret_cast<const void*>(&wait_for_loader), &found) != 0;
 }
 
-/// Then callers of all libraries matter.
+/// Whether a rule is about exported functions: then the calls of all libraries matter.
 bool has_exported() {
   for (size_t i = 0; i < g_arena_rule_count; ++i) {
     if (g_arena_rules[i].exported()) return true;
@@ -254,7 +259,7 @@ void look() {
   }
   if (loaded.unloads != g_unloads_seen) {
     g_unloads_seen = loaded.unloads;
-    g_objects_seen = 0;  // those behind what is gone have moved up
+    g_objects_seen = 0;  // objects behind one that is gone have moved up in the list
   }
   if (is_of_interest) replace_new_calls(loaded);
 }

@@ -13,20 +13,21 @@ constinit ArenaFunctions g_arena_tables[kMostArenaTables];
 
 namespace {
 
-constinit FutexLock g_writing;      // tables share pages
-constinit int g_call_filters = -1;  // when the first was taken over
+constinit FutexLock g_writing;      // one lock for all, since tables share pages
+constinit int g_call_filters = -1;  // call_filters() when a table was last taken over
 
 uintptr_t* slots_of(const ArenaFunctions& table) {
   return reinterpret_cast<uintptr_t*>(table.at.load(std::memory_order_acquire));
 }
 
-/// Whether the slots hold what we put there: a library that was loaded where another one was has
-/// its own functions there.
+/// Whether the slots hold our thunks. If another library is loaded there now, they hold that
+/// library's functions.
 bool is_taken(const ArenaFunctions& table, size_t place) {
   return slots_of(table)[table.of->slot[kArenaAlloc]] == gpupeak_arena_thunks[place][kArenaAlloc];
 }
 
-/// A sandbox that the program has gone into since might kill for making a page writable.
+/// Puts back the functions of one table; not if the program has a new filter of system calls, which
+/// might kill it for making a page writable.
 void put_back(ArenaFunctions& table) {
   uintptr_t* const slots = slots_of(table);
   if (slots == nullptr || !table.has_slots || call_filters() != g_call_filters) return;
@@ -36,7 +37,7 @@ void put_back(ArenaFunctions& table) {
   }
 }
 
-/// kMostArenaTables: none is there.
+/// The place of the table with this `at`; kMostArenaTables: none.
 size_t place_of(uintptr_t at) {
   size_t place = 0;
   while (place < kMostArenaTables &&
@@ -123,7 +124,7 @@ const uintptr_t* trampolines_for(const ArenaClass& of, const uintptr_t (&real)[k
 }
 
 void put_back_arena_table(ArenaFunctions& table) {
-  if (table.at.load(std::memory_order_acquire) == 0) return;  // nearly all, in nearly all programs
+  if (table.at.load(std::memory_order_acquire) == 0) return;  // so in most programs
   HookScope hook;
   if (!hook.entered()) return;
   LockGuard guard(g_writing);

@@ -1,6 +1,5 @@
-// The functions that were taken over, of each class of each loaded library: between
-// arena_tables.cc, which takes them over, arena_thunks_*.S, which stands in their place, and
-// arena_calls.cc, which notes the calls.
+// The replaced functions of each class of each loaded library. arena_tables.cc replaces them,
+// arena_thunks_*.S has the thunks in their place, and arena_calls.cc notes the calls.
 #pragma once
 
 #include <atomic>
@@ -12,32 +11,32 @@
 
 namespace gpupeak::preload {
 
-/// A table. Its place says which thunks are its own, so that a call finds its real function
-/// whatever it is called with.
+/// A table of functions. Its place in g_arena_tables says which thunks are its own, so that a call
+/// finds its real function whatever its arguments are.
 struct ArenaFunctions {
-  /// The slots of a class; of functions that have no class, the code of one. 0: this place is free.
+  /// The slots of a class, or the code of kArenaAlloc for functions of no class. 0: a free place.
   std::atomic<uintptr_t> at{0};
   bool has_slots = false;
   const ArenaClass* of = nullptr;
   uintptr_t real[kArenaFunctions] = {};
   uintptr_t statistics = 0, block_size = 0;
-  std::atomic<bool> proven{false};  ///< a request's statistics were as they must be
-  std::atomic<bool> off{false};     ///< they were not
+  std::atomic<bool> proven{false};  ///< the statistics agreed with a request
+  std::atomic<bool> off{false};     ///< they did not: its calls are not noted any more
 };
-constexpr size_t kMostArenaTables = 16;  // as many as arena_thunks_*.S has thunks for
+constexpr size_t kMostArenaTables = 16;  // arena_thunks_*.S has thunks for so many
 extern ArenaFunctions g_arena_tables[kMostArenaTables];
 extern "C" const uintptr_t gpupeak_arena_thunks[kMostArenaTables][kArenaFunctions];
 
-/// Puts all of one table back: what is taken for an arena's function is another one.
+/// Puts back all functions of a table, at our end, or if they turn out not to be an arena's.
 void put_back_arena_table(ArenaFunctions& table);
 
 struct ArenaStep {
   uintptr_t real;
-  uint64_t comes_back;  ///< 0: goes on to the real function as if it had been called itself
+  uint64_t comes_back;  ///< 0: the thunk jumps to the real function; else it calls that
 };
 extern "C" ArenaStep gpupeak_arena_before(ArenaCall* call);
 extern "C" void gpupeak_arena_after(ArenaCall* call);
-/// What C++ calls a personality routine: an exception passes the thunk.
+/// The thunks' personality routine (C++ calls it so): an exception passes the thunk.
 extern "C" int gpupeak_arena_left(int version, int actions, uint64_t exception_class,
                                   void* exception, void* context);
 

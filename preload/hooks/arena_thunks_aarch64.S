@@ -1,4 +1,4 @@
-// arena_thunks_x86_64.S says what this is; here for aarch64.
+// The same as arena_thunks_x86_64.S, for aarch64.
         .text
         .macro  load_arguments
         ldp     x0, x1, [sp]
@@ -72,7 +72,7 @@ gpupeak_arena_\table\()_\function:
         .cfi_offset x30, -8
         mov     x29, sp
         .cfi_def_cfa_register x29
-        sub     sp, sp, #224            // ArenaCall, whose end is the stored x29 and x30
+        sub     sp, sp, #224            // ArenaCall; its end is the stored x29 and x30
         stp     x0, x1, [sp]
         stp     x2, x3, [sp, #16]
         stp     x4, x5, [sp, #32]

@@ -1,7 +1,8 @@
-// What stands in the place of an arena's functions. It asks gpupeak_arena_before for the real function and either
-// goes on to it with nothing changed, or calls it with every register that can hold an argument and sixteen words of
-// those on the stack, notes the result, and gives back every register that can hold one. A function that is
-// not what it is taken for costs a figure and nothing else. Exceptions pass, and are noted.
+// The thunks in place of an arena's functions. A thunk asks gpupeak_arena_before for the real
+// function. Then it either jumps to that function with nothing changed; or it calls the function
+// with all registers that can hold an argument and with sixteen words of arguments on the stack,
+// notes the result, and returns all registers that can hold one. If the function is not what it is
+// taken for, a figure is wrong, and nothing else. Exceptions pass, and are noted.
         .text
         .macro  save_vectors
         .irp    n, 0, 1, 2, 3, 4, 5, 6, 7
@@ -75,7 +76,7 @@ gpupeak_arena_\table\()_\function:
         .cfi_offset %rbp, -16
         movq    %rsp, %rbp
         .cfi_def_cfa_register %rbp
-        subq    $192, %rsp              // ArenaCall, whose end is the pushed rbp and the return address
+        subq    $192, %rsp              // ArenaCall; its end is the pushed rbp and return address
         movq    %rdi, 0(%rsp)
         movq    %rsi, 8(%rsp)
         movq    %rdx, 16(%rsp)

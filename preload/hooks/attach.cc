@@ -1,5 +1,6 @@
-// What `gpupeak attach` and `detach` have a thread of the program call, at a moment when it is in
-// no allocator, loader or signal handler (tools/safe_point). The other threads go on meanwhile.
+// `gpupeak attach` and `detach` make a thread of the program call these functions, while that
+// thread is in no allocator, loader or signal handler (tools/safe_point). The other threads go on
+// meanwhile.
 #include "gpupeak/attach.h"
 
 #include <pthread.h>
@@ -46,8 +47,8 @@ gpupeak_attach_answer answer_of(AttachResult result) {
   return GPUPEAK_ATTACH_UNFIT;
 }
 
-/// The real functions are found now, by a thread that may ask the loader, and not in some thread's
-/// first call.
+/// Finds the real functions now, in a thread that may ask the loader, and not at the first call of
+/// any thread.
 void find_real_functions() {
   void* volatile block = malloc(1);
   free(block);
@@ -64,7 +65,7 @@ void define_given_facts(const gpupeak_attach_call& call) {
   }
 }
 
-/// Its clients call functions of a library that nobody has described.
+/// Clients of NVTX 2 call functions of a library that nobody has described, so they are not seen.
 void say_if_nvtx_2_is_there() {
   bool is_there = false;
   for_each_object([&is_there](const dl_phdr_info& object) {
@@ -75,7 +76,7 @@ void say_if_nvtx_2_is_there() {
   if (is_there) define_fact("attach.unseen", "marks of NVTX 2 (libnvToolsExt)");
 }
 
-/// Which log it is, and how many slots lead to it.
+/// Tells the caller the log's path, and how many slots lead to our hooks.
 void tell_log(gpupeak_attach_call& call) {
   const std::string_view path = log_path();
   memcpy(call.log, path.data(), path.size());
@@ -118,7 +119,7 @@ void answer(gpupeak_attach_call* call, Do what) {
 
 }  // namespace
 
-/// Changes nothing.
+/// Tells whether the process can be attached to. Changes nothing.
 GPUPEAK_EXPORT void gpupeak_api_attach_look(gpupeak_attach_call* call) {
   answer(call, [&] {
     call->flags_offset =

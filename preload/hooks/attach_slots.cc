@@ -24,8 +24,8 @@
 namespace gpupeak::preload {
 namespace {
 
-/// The hooks of exports.map that see memory, or that what they see depends on. Not hooked in a
-/// program that ran before: exec and posix_spawn (its children are left alone), wait.
+/// The hooks of exports.map that see memory, and those on which these depend. Not hooked in an
+/// attached program: exec and posix_spawn (its children are left alone), wait.
 constexpr const char* kNames[] = {
     "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",
     "memalign", "valloc", "pvalloc", "free_sized", "free_aligned_sized", "mmap", "mmap64", "munmap",
@@ -33,7 +33,7 @@ constexpr const char* kNames[] = {
     "bsd_signal", "ssignal", "sysv_signal", "__sysv_signal", "sigset", "prctl", "syscall",
     "setrlimit", "setrlimit64", "prlimit", "prlimit64", "dlclose", "dlsym", "_exit", "_Exit",
     "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk", "getenv",
-    // What PyTorch's allocator tells its profiler, in each of its forms.
+    // By which PyTorch's allocator tells its profiler of blocks, in all its forms.
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
     "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
     "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE",
@@ -42,7 +42,7 @@ constexpr const char* kNames[] = {
 constexpr size_t kNameCount = sizeof kNames / sizeof *kNames;
 constexpr size_t kHeapNames = 12;  // the first ones
 
-/// A function's hook, and what slots hold that would call it without us.
+/// A function's hook, and the real function, which slots hold without us.
 struct Hook {
   uintptr_t hook = 0, real = 0;
 };
@@ -57,12 +57,12 @@ constexpr size_t kMostSlots = 1 << 17;
 constinit Slot* g_slots = nullptr;
 constinit size_t g_slot_count = 0;
 constinit std::atomic<bool> g_hooked{false};
-constinit std::atomic<bool> g_busy{false};  // somebody goes through the libraries
-/// This thread is that, since it forks.
+constinit std::atomic<bool> g_busy{false};  // a thread goes through the libraries, or forks
+/// This thread has set g_busy, since it forks.
 constinit thread_local bool t_is_busy __attribute__((tls_model("initial-exec"))) = false;
 constinit unsigned long long g_loads_seen = 0;
 
-/// Libraries that were there, complete, before the pass that changes them.
+/// The libraries that were complete before the pass that changes them.
 constexpr size_t kMostObjects = 4096;
 constinit uintptr_t g_objects[kMostObjects] = {};
 constinit size_t g_object_count = 0;
@@ -79,7 +79,8 @@ bool is_ourselves(const dl_phdr_info& object) {
   return false;
 }
 
-/// The loader's own calls are paired among themselves, and made where we may ask it for something.
+/// Our own library, and the loader: its own allocations and frees match each other, and it makes
+/// them where we may ask the loader for something.
 bool is_left_alone(const dl_phdr_info& object) {
   const char* const name = file_name(object);
   return begins(name, "ld-linux") || begins(name, "linux-vdso") || begins(name, "linux-gate") ||
@@ -102,7 +103,8 @@ void hook_slot(uintptr_t* at, bool read_only, uintptr_t hook) {
   if (write(slot, slot.was, hook)) g_slots[g_slot_count++] = slot;
 }
 
-/// Names have numbers: kNames, the driver's functions, those of other allocators; 0: no such name.
+/// Numbers of names: first kNames from 1 on, then the driver's functions, then those of other
+/// allocators. 0: no such name.
 constexpr size_t kFirstOfDriver = kNameCount + 1;
 size_t first_of_allocators() {
   return kFirstOfDriver + static_cast<size_t>(kDriverRowCount);
@@ -127,7 +129,8 @@ size_t name_number(const char* name) {
   return 0;
 }
 
-/// In a library that is an allocator: what it takes from below, not what it hands to itself.
+/// The number for a slot of an allocator's library: calls by which it takes memory from below are
+/// hooked, calls of heap functions are its own.
 size_t name_number_in_allocator(const char* name) {
   const size_t number = name_number(name);
   return number > kHeapNames && number < first_of_allocators() ? number : 0;
@@ -153,7 +156,7 @@ Hook hook_of(size_t number) {
 void hook_import(size_t number, const ImportSlot& slot) {
   const Hook hook = hook_of(number);
   if (hook.hook == 0 || hook.real == 0 || *slot.at == hook.hook) return;
-  // An unfilled slot leads to what the loader would find for it.
+  // A slot that is not filled in yet leads to what the loader would find.
   const uintptr_t leads_to =
       slot.bound ? *slot.at : reinterpret_cast<uintptr_t>(find_for(slot.at, name_of(number)));
   if (leads_to == hook.real) hook_slot(slot.at, slot.read_only, hook.hook);
@@ -173,7 +176,7 @@ void for_each_word(const dl_phdr_info& object, Visit visit) {
   }
 }
 
-/// The driver's code.
+/// The range of addresses of the driver's functions.
 struct Code {
   uintptr_t begin = UINTPTR_MAX, end = 0;
   bool holds(uintptr_t at) const { return at - begin < end - begin && end > begin; }
@@ -195,8 +198,9 @@ Code driver_code() {
   return code;
 }
 
-/// What a client got of cuGetProcAddress or dlsym before, and keeps: CUDA's runtime has a table of
-/// them. A word that is such a function's address is nothing else.
+/// Hooks the driver's functions that a client got from cuGetProcAddress or dlsym before, and keeps
+/// in its data: CUDA's runtime has a table of them. A word with such a function's address is taken
+/// for that function.
 void hook_data(const dl_phdr_info& object, const Code& driver) {
   for_each_word(object, [&](uintptr_t* word, bool read_only) {
     if (!driver.holds(*word)) return;
@@ -205,7 +209,7 @@ void hook_data(const dl_phdr_info& object, const Code& driver) {
   });
 }
 
-/// And what it has got since: our hooks.
+/// Replaces our hooks in a client's data, also those that it got since, by the driver's functions.
 void put_back_data(const dl_phdr_info& object) {
   for_each_word(object, [](uintptr_t* word, bool read_only) {
     if (!is_own_code(*word)) return;
@@ -246,13 +250,13 @@ void find_hooks() {
   });
 }
 
-/// Each time: a library may have come, or gone.
+/// Finds the real functions; each time anew, since a library may have come or gone.
 void find_hooked_functions() {
   for (size_t i = 0; i < kNameCount; ++i)
     g_hooks[i].real = reinterpret_cast<uintptr_t>(find_next(kNames[i]));
 }
 
-/// A program that loads and unloads libraries all the time would use them all up.
+/// Makes room in g_slots, which a program that loads and unloads libraries all the time would fill.
 void forget_slots_of_unloaded() {
   if (g_slot_count < kMostSlots / 2) return;
   size_t kept = 0;
@@ -275,7 +279,7 @@ void hook_objects() {
   forget_slots_of_unloaded();
   list_complete_objects();
   find_hooked_functions();
-  has_driver();  // asks it for its functions, if it is there
+  has_driver();  // asks the driver for its functions, if it is loaded
   const Code driver = driver_code();
   const auto hook = [](size_t number, const ImportSlot& slot, void*) { hook_import(number, slot); };
   const ImportVisitor imports{[](const char* name, void*) { return name_number(name); }, hook,
@@ -292,8 +296,9 @@ void hook_objects() {
 
 }  // namespace
 
-/// The loader lists a library before it has written all its relocations, under a lock that dladdr
-/// takes: what was listed before dladdr has returned is complete.
+/// The loader lists a library before it has written all relocations into it. It does that under a
+/// lock that dladdr takes. So after a call of dladdr the libraries that were listed before are
+/// complete.
 bool wait_until_loaded() {
   using Dladdr = int (*)(const void*, Dl_info*);
   auto ask = reinterpret_cast<Dladdr>(find_in("libc.so.6", "dladdr"));
@@ -308,14 +313,14 @@ size_t put_back_known_slots() {
   size_t lost = 0;
   for (size_t i = 0; i < g_slot_count; ++i) {
     const Slot& slot = g_slots[i];
-    const bool is_there = data_end(slot.at) != nullptr;  // else its library is gone
+    const bool is_there = data_end(slot.at) != nullptr;  // false: its library is gone
     if (is_there && !write(slot, slot.hook, slot.was) && *slot.at != slot.was) ++lost;
   }
   g_slot_count = 0;
   return lost;
 }
 
-/// Not from within a hook of ours: arenas cannot be taken over there.
+/// Not inside a hook of ours, where arenas cannot be taken over.
 bool may_cover() {
   if (!g_hooked.load(std::memory_order_acquire) || !recording()) return false;
   const HookScope scope;
@@ -340,7 +345,8 @@ bool prepare_slots() {
 void hook_all_slots() {
   be_busy();
   hook_objects();
-  // A slot that its first call was just filling in has got the real function after all.
+  // Again, since the loader may have just filled in a slot with the real function, at its first
+  // call.
   hook_objects();
   adapters_take_over_loaded(Loaded::kWhole);
   g_hooked = true;
@@ -355,7 +361,7 @@ size_t put_back_slots() {
   be_busy();
   g_hooked = false;
   size_t lost = 0;
-  for_each_object([&lost](const dl_phdr_info&) {  // once: meanwhile no library goes
+  for_each_object([&lost](const dl_phdr_info&) {  // called once; no library is unloaded meanwhile
     lost = put_back_known_slots();
     return true;
   });
@@ -369,7 +375,7 @@ size_t put_back_slots() {
 }
 
 void hold_slots_over_fork() {
-  constexpr int kMostPauses = 100;  // whoever is busy may wait for a lock of this thread's
+  constexpr int kMostPauses = 100;  // the busy thread may wait for a lock of this thread's
   constexpr timespec kPause{0, 1'000'000};
   if (g_slots == nullptr) return;
   for (int i = 0; i < kMostPauses && !t_is_busy; ++i) {

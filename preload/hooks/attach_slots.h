@@ -1,7 +1,7 @@
-// The slots of all loaded libraries that lead to our hooks in a program that ran before this
-// library came (`gpupeak attach`): those through which they call functions by name, and what they
-// hold of the driver's functions in their data. Of a slot that is neither, or that leads elsewhere,
-// nothing is changed. By one thread at a time; takes the loader's lock.
+// In an attached program (`gpupeak attach`), slots of all loaded libraries lead to our hooks. Slots
+// are the places through which libraries call functions by name, and the places in their data that
+// hold addresses of the driver's functions. Nothing else is changed, and no slot that leads
+// elsewhere. Called by one thread at a time; takes the loader's lock.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +10,26 @@
 
 namespace gpupeak::preload {
 
-/// Makes room. False: there is no memory. Before hook_all_slots(), once.
+/// Makes room for slots. False: there is no memory. Call it once before hook_all_slots().
 bool prepare_slots();
-/// Frameworks' arenas, too. Libraries that are just being loaded are left out until they are asked
-/// for functions.
+/// Makes all slots lead to our hooks, and takes over frameworks' arenas. Libraries that are just
+/// being loaded are left out until the program looks up their functions.
 void hook_all_slots();
-/// How many lead to us now.
+/// How many slots lead to our hooks now.
 size_t hooked_slots();
-/// When this returns all libraries that were listed before are loaded whole. False: nobody to ask.
+/// Afterwards all libraries that were listed before are loaded whole. False: dladdr was not found.
 bool wait_until_loaded();
-/// Puts back what led there before; returns how many hold something else by now.
+/// Makes slots lead where they led before. Returns how many slots hold something else by now.
 size_t put_back_slots();
-/// Around a fork: it waits a while for whoever goes through the libraries, since the loader's lock
-/// for that is copied as it is, and no child releases it.
+/// Around a fork. Waits a while for a thread that goes through the libraries: it holds the loader's
+/// lock, which a child would get locked and nobody there would release.
 void hold_slots_over_fork();
 void release_slots_after_fork();
 /// In a forked child, whose other threads are gone.
 void reset_slots_in_child();
-/// From dlsym: libraries that have come since, while slots are hooked.
+/// Called in dlsym, while slots are hooked: hooks libraries that were loaded since.
 void cover_libraries_loaded_since();
-/// From dlsym: the arenas of a library whose entry the program asks for.
+/// Called in dlsym: takes over the arenas of a library whose entry the program looks up.
 void cover_library_asked_for(Dlsym real, void* handle, const char* name);
 
 }  // namespace gpupeak::preload

@@ -1,4 +1,5 @@
-// What libgpupeak_audit.so asks: the loader is about to bind a symbol to the driver's own function.
+// libgpupeak_audit.so calls these, when the loader is about to bind a symbol to the driver's own
+// function.
 #include <cstdint>
 
 #include "hooks/cuda_lookup.h"
@@ -6,7 +7,7 @@
 
 using namespace gpupeak::preload;
 
-/// The hook for it, or `found`. `apart`: that driver is in a namespace of its own, where
+/// The hook for the function, or `found`. `apart`: the driver is in a namespace of its own, where
 /// dl_iterate_phdr does not see it.
 GPUPEAK_EXPORT void* gpupeak_audit_symbol(const char* name, void* found, uintptr_t bias,
                                           const void* dynamic, int apart) {

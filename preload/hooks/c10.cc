@@ -36,19 +36,19 @@ constexpr const char* kNames[kEntries] = {
     "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE",
 };
 
-/// The real function by the place that called ours. Nothing is locked: an entry that two threads
-/// write at once fits no caller, since `check` is made of both words.
+/// The real function for a caller. There is no lock: if two threads write an entry at once, it fits
+/// no caller, since `check` is made of the key and of `real`.
 struct Known {
   std::atomic<uintptr_t> real{0};
   std::atomic<uintptr_t> check{0};
 };
 constexpr size_t kPlaces = 64;
-constexpr size_t kTries = 4;  // from a caller's own place on: two that share it do not take turns
+constexpr size_t kTries = 4;  // places to try: else two callers may displace each other in turn
 constinit Known g_known[kPlaces];
 constinit std::atomic<uintptr_t> g_generation{1};
 
-/// libc10 is loaded with RTLD_LOCAL, so it is not the next one in the program's scope: the caller's
-/// own library names it as needed.
+/// libc10 is loaded with RTLD_LOCAL, so the program's scope does not have it. The caller's own
+/// library names it as needed.
 void* find_real(const void* caller, Entry entry) {
   void* const real = find_for(caller, kNames[entry]);
   return real != nullptr ? real : find_in("libc10.so", kNames[entry]);
@@ -65,7 +65,7 @@ GPUPEAK_HOT uintptr_t real_for(const void* caller, Entry entry) {
     const uintptr_t real = known.real.load(std::memory_order_relaxed);
     const uintptr_t its_key = known.check.load(std::memory_order_relaxed) ^ real;
     if (its_key == key) return real;
-    if (its_key >> 56 != key >> 56) {  // none yet, or of what was loaded before
+    if (its_key >> 56 != key >> 56) {  // empty, or from before an unload
       free = &known;
       break;
     }

@@ -1,5 +1,6 @@
-// The driver's functions, each under the name that the driver exports: one wrapper a row of
-// cuda_table.def and cuda_uses.def. No logic: find the real function, pass both to calls/.
+// The hooks of the driver's functions, under the names that the driver exports: one wrapper for
+// each row of cuda_table.def and cuda_uses.def. There is no logic here: a wrapper finds the real
+// function, and passes that and the arguments to calls/.
 #include <cuda.h>
 
 #include <cerrno>
@@ -23,7 +24,7 @@
 
 namespace gpupeak::preload {
 
-/// Of the first ABI, with 32-bit extents.
+/// The descriptors of the first ABI, with 32-bit extents.
 struct ArrayDescriptor32 {
   unsigned Width, Height;
   CUarray_format Format;
@@ -54,8 +55,8 @@ void* hook_or_self(const ApiCall& call, const char* name, void* found) {
   return found;
 }
 
-/// cuGetProcAddress: the driver decides, and where it gives out a function of ours, we give out the
-/// hook.
+/// cuGetProcAddress. The driver answers; if the answer is a function that we hook, the program gets
+/// the hook.
 template <typename Real>
 CUresult proc_address(const ApiCall& call, Real real, const char* name, void** out, int version,
                       cuuint64_t flags) {
@@ -76,8 +77,8 @@ CUresult proc_address_with_status(const ApiCall& call, Real real, const char* na
 
 namespace {
 
-/// The real function. errno is its business alone: it finds the program's, and the program finds
-/// what it left, whatever we do before and after.
+/// The real function. It finds the program's errno, and the program finds the errno that it left,
+/// whatever we do before and after.
 template <typename... Arguments>
 struct DriverCall {
   CUresult (*function)(Arguments...);
@@ -93,7 +94,7 @@ struct DriverCall {
 template <typename... Arguments>
 DriverCall(CUresult (*)(Arguments...), int&) -> DriverCall<Arguments...>;
 
-/// Of the functions in calls/: those that do nothing unless uses are recorded.
+/// Whether a function of calls/ does nothing unless uses are recorded.
 constexpr bool only_sees(std::string_view function) {
   return function.starts_with("sees_");
 }
@@ -112,8 +113,7 @@ enum RowIndex : int {
 }  // namespace
 
 #define GPUPEAK_ARGUMENTS(...) __VA_OPT__(, ) __VA_ARGS__
-// cuda.h has other declarations of these names, or macros for them: so ours are named by assembler
-// labels.
+// cuda.h has other declarations or macros of these names, so ours have them as assembler labels.
 #define ROW(name, base, version, flags, function, parameters, arguments)                       \
   extern "C" __attribute__((visibility("default")))                                            \
   CUresult gpupeak_hook_##name parameters asm(#name);                                          \

@@ -16,7 +16,7 @@ Dlsym real_dlsym() {
   static Dlsym found = nullptr;
   Dlsym real = __atomic_load_n(&found, __ATOMIC_RELAXED);
   if (real == nullptr) {
-    real = reinterpret_cast<Dlsym>(find_next("dlsym"));  // another preloaded library's, perhaps
+    real = reinterpret_cast<Dlsym>(find_next("dlsym"));  // may be another preloaded library's
     if (real == nullptr) real = reinterpret_cast<Dlsym>(find_in("libdl.so.2", "dlsym"));
     __atomic_store_n(&found, real, __ATOMIC_RELAXED);
   }
@@ -32,8 +32,8 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
     cover_libraries_loaded_since();
     cover_library_asked_for(real, handle, name);
   }
-  // RTLD_NEXT means "after the caller", so the real dlsym must see the caller: it gets the call as
-  // it came. The driver itself may look up its own functions.
+  // Calls with RTLD_NEXT go to the real dlsym unchanged: it means "after the caller", so that dlsym
+  // must see the caller. So do calls of the driver, which may look up its own functions.
   if (!came_late()) {
     if (const std::optional<void*> found = adapters_replace(real, handle, name))
       return {*found, nullptr};
@@ -46,8 +46,8 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
   void* found = real(handle, name);
   if (found == nullptr) return {nullptr, nullptr};
   if (is_own_code(reinterpret_cast<uintptr_t>(found)) && !has_driver()) {
-    // Without the real library the program must not find our exports in its place. Searched again
-    // from behind us, so that dlerror() says what it would say without us.
+    // Without the real library the program must not find our exports in its place. The name is
+    // looked up again from behind us, so that dlerror() says what it would say without us.
     return {real(RTLD_NEXT, name), nullptr};
   }
   return {replace_symbol(name, found), nullptr};

@@ -1,9 +1,9 @@
-// dlsym: shared between its assembler entry (dlsym_*.S) and its C++ half.
+// dlsym's assembler entry (dlsym_*.S) and its C++ half share this.
 #pragma once
 
 namespace gpupeak::preload {
 
-/// In two registers: the answer, or the real dlsym to jump to.
+/// Returned in two registers: the answer, or the real dlsym to jump to.
 struct DlsymDecision {
   void* result;
   void* jump_to;  ///< not null: go there with the program's own arguments and return address

@@ -1,6 +1,7 @@
 // void* dlsym(void* handle, const char* name)
-// Asks gpupeak_decide_dlsym, then either returns its answer or jumps to the real dlsym with nothing changed:
-// not the arguments, not the stack, not the return address by which dlsym knows its caller.
+// Asks gpupeak_decide_dlsym. Then it either returns the answer, or jumps to the real dlsym with
+// nothing changed: not the arguments, not the stack, and not the return address, by which dlsym
+// knows its caller.
         .text
         .globl  dlsym
         .type   dlsym, @function

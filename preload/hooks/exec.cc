@@ -1,6 +1,6 @@
-// The exec family and posix_spawn: what they start gets what it takes to record it, where its
-// environment has lost it (life/kept_preload). Called in vfork children and signal handlers; the
-// caller's arguments and environment are left as they are.
+// The exec family and posix_spawn. If the environment of the started program lacks the variables
+// that it needs to be recorded, they are added (life/kept_preload). Called in vfork children and
+// signal handlers, too. The caller's arguments and environment are left as they are.
 #include <alloca.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -28,7 +28,7 @@ struct RealExec {
 };
 constinit RealExec g_real{};
 
-/// Before main: in a vfork child or a signal handler the loader's lock may be held.
+/// Called before main, since in a vfork child or a signal handler the loader's lock may be held.
 __attribute__((constructor)) void resolve_all() {
   if (g_real.execve != nullptr) return;
   find_next({{"execvpe", g_real.execvpe},
@@ -94,7 +94,7 @@ GPUPEAK_EXPORT int fexecve(int fd, Variables arguments, Variables variables) {
 
 GPUPEAK_EXPORT int execveat(int folder, const char* path, Variables arguments, Variables variables,
                             int flags) {
-  if (real().execveat == nullptr) {  // before glibc 2.34, where a program cannot have called it
+  if (real().execveat == nullptr) {  // glibc before 2.34 lacks it, so no program calls it there
     errno = ENOSYS;
     return -1;
   }
@@ -103,7 +103,8 @@ GPUPEAK_EXPORT int execveat(int folder, const char* path, Variables arguments, V
   });
 }
 
-// The arguments that follow, as the C library reads them: how many, then a list on the stack.
+// Makes a list on the stack of the arguments that follow, as the C library does: first it counts
+// them.
 #define GPUPEAK_LISTED_ARGUMENTS(list, first, rest)                             \
   va_list rest;                                                                 \
   va_start(rest, first);                                                        \

@@ -1,4 +1,4 @@
-// getenv: what has no value may be an adapter's to answer.
+// getenv. For a variable without a value, an adapter may have an answer.
 #include "base/elf_lookup.h"
 #include "hooks/adapters.h"
 #include "hooks/export.h"

@@ -8,9 +8,9 @@
 
 namespace gpupeak::preload {
 
-/// The stack pointer that a jmp_buf holds, as glibc keeps it: its fourteenth word, mangled by a
-/// word that the loader has. 0 where it has none (musl): nothing is known to be left then, and the
-/// thread's next hook finds it out.
+/// The stack pointer in a glibc jmp_buf: its fourteenth word, mangled by a word that the loader
+/// has. 0 if the loader has no such word (musl): then the thread's next hook finds out what the
+/// jump has left.
 inline uintptr_t jump_target(const void* buffer) {
   static constinit std::atomic<const uintptr_t*> known{nullptr};
   const uintptr_t* guard = known.load(std::memory_order_relaxed);

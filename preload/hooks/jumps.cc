@@ -1,5 +1,5 @@
-// longjmp and its family: who leaves a hook of ours, or a driver call, by them leaves no lock and
-// no scope behind.
+// longjmp and its family. A jump that leaves a hook of ours or a driver call leaves no lock and no
+// scope behind.
 #include <cstdint>
 
 #include "base/elf_lookup.h"
@@ -50,7 +50,7 @@ GPUPEAK_EXPORT __attribute__((noreturn)) void siglongjmp(void* buffer, int value
   g_siglongjmp.to(buffer, value);
 }
 
-/// What _FORTIFY_SOURCE calls.
+/// Programs built with _FORTIFY_SOURCE call this.
 GPUPEAK_EXPORT __attribute__((noreturn)) void __longjmp_chk(void* buffer, int value) {
   g_longjmp_chk.to(buffer, value);
 }

@@ -1,5 +1,5 @@
-// setrlimit and its family: a program that limits its own addresses (RLIMIT_AS). The kernel counts
-// ours, too: those that we keep for later are given back first.
+// setrlimit and its family. A program may limit its own addresses (RLIMIT_AS). The kernel counts
+// our addresses, too, so those that we have only reserved are given back first.
 #include <sys/resource.h>
 
 #include "base/elf_lookup.h"
@@ -19,18 +19,18 @@ using ProcessLimit = int (*)(pid_t, int, const struct rlimit*, struct rlimit*);
 constinit SetLimit g_setrlimit = nullptr;
 constinit ProcessLimit g_prlimit = nullptr;
 
-/// Before the program's first, as in signals.cc.
+/// Called before the program's first call, as in signals.cc.
 __attribute__((constructor)) void resolve() {
   if (g_prlimit != nullptr) return;
   find_next({{"setrlimit", g_setrlimit}, {"prlimit", g_prlimit}});
 }
 
 void give_back_addresses() {
-  if (is_stopped_for_filter()) return;  // of system calls: a call of ours may end the program
+  if (is_stopped_for_filter()) return;  // a system call of ours might end the program
   const HookScope scope;
   if (!scope.entered()) return;
   if (!recording()) return give_back_spare_nodes();
-  if (g_process->pid != sys::getpid()) return;  // a vfork child: they are its parent's
+  if (g_process->pid != sys::getpid()) return;  // a vfork child: the addresses are its parent's
   const LockGuard guard(definitions_lock());
   give_back_spare_nodes();
 }
@@ -41,7 +41,7 @@ void before_limit(int resource, const struct rlimit* limit) {
 }
 
 int set_limit(int resource, const struct rlimit* limit) {
-  if (g_prlimit == nullptr) resolve();  // a library's constructor, before ours
+  if (g_prlimit == nullptr) resolve();  // called by a library's constructor, before ours ran
   before_limit(resource, limit);
   return g_setrlimit(resource, limit);
 }
@@ -57,7 +57,7 @@ int process_limit(pid_t pid, int resource, const struct rlimit* limit, struct rl
 
 using namespace gpupeak::preload;
 
-// With and without 64 they are the same on 64-bit processors.
+// The functions with and without 64 in their names are the same on 64-bit processors.
 
 extern "C" __attribute__((visibility("default"))) int gpupeak_hook_setrlimit(
     int, const struct rlimit*) asm("setrlimit");

@@ -25,7 +25,7 @@ struct Missing {
 constinit Missing g_missing[kMost];
 constinit int g_count = 0;
 
-/// Names with an allocator's words that hand out no memory of the device's.
+/// Functions with names like an allocator's that hand out no memory of the device.
 constexpr const char* kHarmless[] = {"cuGraphMemAllocNodeGetParams",
                                      "cuMemGetAllocationGranularity",
                                      "cuMemGetAllocationPropertiesFromHandle",

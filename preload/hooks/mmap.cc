@@ -1,4 +1,4 @@
-// mmap and its family. No logic here: call the real one, tell track/mapping.
+// mmap and its family. Each hook calls the real function and tells track/mapping of it.
 #include <sys/mman.h>
 #include <sys/types.h>
 
@@ -44,9 +44,9 @@ inline RealMapping& real() {
   return g_real;
 }
 
-/// Whether a failure of this mmap is a refusal of memory. Not counted: addresses alone; large
-/// pages, since programs try those first and then ask for others. What an allocator asked for is
-/// counted for the function that fails by it (malloc).
+/// Whether a failure of this mmap is a refusal of memory. These are not: requests for addresses
+/// alone; requests for large pages, since programs try those first and then ask for others; and
+/// requests of an allocator, where the function that fails by it counts (malloc).
 bool is_refusal(int prot, int flags) {
   return (flags & MAP_ANONYMOUS) != 0 && (flags & MAP_HUGETLB) == 0 && prot != PROT_NONE &&
          t_flags.in_allocator == 0;
@@ -77,9 +77,9 @@ GPUPEAK_EXPORT void* mmap64(void* at, size_t bytes, int prot, int flags, int fd,
 }
 
 GPUPEAK_EXPORT int munmap(void* at, size_t bytes) {
-  // Logged first, so that another thread's mapping of the same addresses comes after. What the
-  // kernel would refuse is left out.
-  constexpr uintptr_t kMostAddress = uintptr_t{1} << 56;  // of a program, with five-level tables
+  // Logged before the call, so that another thread's mapping of the same addresses is logged after
+  // it. Calls that the kernel would refuse are not logged.
+  constexpr uintptr_t kMostAddress = uintptr_t{1} << 56;  // a program's, with five-level tables
   const auto begin = reinterpret_cast<uintptr_t>(at);
   const bool valid = bytes != 0 && begin % gpupeak::kPageBytes == 0 && begin < kMostAddress &&
                      bytes <= kMostAddress - begin;
@@ -118,7 +118,7 @@ GPUPEAK_EXPORT void* mremap(void* old_at, size_t old_bytes, size_t new_bytes, in
   return result;
 }
 
-// malloc of the C library calls neither of these two.
+// The C library's malloc calls neither of the next two.
 
 GPUPEAK_EXPORT int brk(void* end) {
   const int result = real().brk(end);

@@ -18,7 +18,7 @@ constexpr const char* kName = "nvmlDeviceGetMemoryInfo";
 constexpr const char* kName2 = "nvmlDeviceGetMemoryInfo_v2";
 constexpr int kSuccess = 0, kFunctionNotFound = 13;
 
-// Of nvml.h, which is not in every toolkit.
+// From nvml.h, which not every toolkit has.
 struct Memory {
   uint64_t total, free, used;
 };
@@ -36,8 +36,8 @@ Ask<Info> real_function(const char* name) {
   return reinterpret_cast<Ask<Info>>(find_in(kLibrary, name));
 }
 
-/// What programs can have of the real card: NVML's total has the driver's own reserve as well, which
-/// the first form of the call does not tell apart.
+/// The bytes of the real card that programs can have. NVML's total includes the driver's own
+/// reserve, which the first form of the call does not give.
 uint64_t usable(void*, const MemoryV2& info) {
   return info.total - info.reserved;
 }
@@ -53,7 +53,7 @@ int memory_info(const char* name, void* device, Info* info, const void* caller) 
   const auto real = real_function<Info>(name);
   errno = program_errno;
   if (real == nullptr) return kFunctionNotFound;
-  // NVML may call itself by the names that it exports.
+  // NVML may call its own functions by their exported names.
   if (!has_limits() || is_in(caller, kLibrary)) return real(device, info);
   const int ordinal = device_of_nvml(device);
   int result = kSuccess;

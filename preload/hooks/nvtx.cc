@@ -1,5 +1,6 @@
-// NVTX: this library is the injection library that its clients look for, unless the program or the
-// user names another one. Clients are the v2 library and each module that was built with v3.
+// NVTX as an adapter. Our library is the injection library that NVTX's clients look for, unless the
+// program or the user names another one. Clients are the v2 library and each module that was built
+// with v3.
 #include "hooks/nvtx.h"
 
 #include <cstdint>
@@ -21,12 +22,12 @@ namespace gpupeak::preload {
 namespace nvtx {
 namespace {
 
-/// What clients without a tool get for push and pop. They may print it, so it stays.
+/// What push and pop return in clients without a tool. Programs may print it, so we return it, too.
 constexpr int kNoTracking = -2;
 
 using Utf8 = Text<1024>;
 
-/// Cut where it does not fit, never inside a character.
+/// Adds the text as UTF-8. A text that is too long is cut, never inside a character.
 void add_utf8(Utf8& out, const wchar_t* text) {
   for (; *text != 0 && out.view().size() < 1000; ++text) {
     char bytes[4];
@@ -36,7 +37,7 @@ void add_utf8(Utf8& out, const wchar_t* text) {
   }
 }
 
-/// A message as a name; its text is the client's or `buffer`.
+/// A message as a name. The name's text is the client's, or lies in `buffer`.
 Name name_of(const char* text) {
   return text != nullptr ? text : "";
 }
@@ -126,7 +127,7 @@ void name_category_w(uint32_t category, const wchar_t* name) {
   nvtx_name_category(0, category, name_of(name, buffer).text);
 }
 
-// Of module core2: with a domain, which is the string id of its name.
+// The callbacks of module core2, with a domain: the string id of the domain's name.
 void domain_mark_ex(uint64_t domain, const EventAttributes* event) {
   Utf8 buffer;
   mark(label_of(domain, event, buffer));
@@ -169,7 +170,7 @@ uint64_t domain_create_w(const wchar_t* name) {
 }
 
 // The memory extension.
-/// The elements of a batch, which newer clients may make larger.
+/// Calls `visit(i, element)` for the elements of a batch. Elements of newer clients may be larger.
 template <typename Element, typename Batch, typename Visit>
 void for_each_element(const Batch* batch, Visit visit) {
   if (batch == nullptr || batch->elements == nullptr || batch->element_bytes < sizeof(Element))
@@ -190,7 +191,7 @@ uint64_t heap_register(uint64_t, const HeapDescription* heap) {
   const bool has_range = heap->type == kVirtualAddresses && heap->range != nullptr &&
                          heap->range_bytes >= sizeof *heap->range;
   const VirtualRange range = has_range ? *heap->range : VirtualRange{};
-  // A heap in virtual memory has its address as its handle, by NVTX's word.
+  // NVTX says that the handle of a heap in virtual memory is its address.
   const uint64_t handle = range.at != nullptr ? address_of(range.at) : address_of(heap);
   Utf8 buffer;
   const Name name = name_of(static_cast<int32_t>(heap->message_type), heap->message, buffer);
@@ -231,10 +232,10 @@ void regions_name(uint64_t, const RegionsName* batch) {
   });
 }
 
-// The payload extension: events that carry data, and no message of their own. A range that was
+// The payload extension: events that have data, and no message of their own. A range that was
 // pushed with a message may be popped with a payload.
 
-/// Schemas that the client does not number are numbered by the string id of their name.
+/// A schema without a number of the client's is numbered by the string id of its name.
 uint64_t schema_register(uint64_t domain, const SchemaAttributes* schema) {
   if (schema == nullptr) return 0;
   const bool has_name = (schema->fields & kSchemaHasName) != 0 && schema->name != nullptr;
@@ -243,7 +244,7 @@ uint64_t schema_register(uint64_t domain, const SchemaAttributes* schema) {
   nvtx_name_schema(domain, schema->schema, name);
   return schema->schema;
 }
-/// The schema's name is what there is to call an event.
+/// An event with a payload is named after the payload's schema.
 Label label_of(uint64_t domain, const PayloadData* payload, size_t count) {
   const uint64_t schema = payload != nullptr && count > 0 ? payload->schema : 0;
   const uint32_t name = schema >= kDynamicSchemas ? static_cast<uint32_t>(schema - kDynamicSchemas)
@@ -314,7 +315,7 @@ void attach(const Callbacks& callbacks) {
   core2.set(kDomainCreateW, &domain_create_w);
 }
 
-/// The slots of an extension's functions; there may be fewer than we know.
+/// The slots of an extension's functions. An older client may have fewer than we know.
 class Slots {
  public:
   explicit Slots(const Segment& segment) : segment_(segment) {}
@@ -375,7 +376,7 @@ GPUPEAK_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_tabl
 }
 
 GPUPEAK_EXPORT int InitializeInjectionNvtxExtension(nvtx::ExtensionModule* extension) {
-  // What a program that is attached to gives us nobody would take back.
+  // In an attached program nobody would take our functions out of these slots at a detach.
   if (came_late() || extension == nullptr || extension->struct_bytes < sizeof *extension ||
       extension->segment_count == 0) {
     return 0;

@@ -16,8 +16,8 @@ namespace {
 using nvtx::Function;
 using nvtx::FunctionTable;
 
-/// How a client's data begins (nvtxGlobals_t of nvtxImpl.h, since NVTX 3.0). Behind it stand the
-/// places of its callbacks, then tables that lead to these.
+/// The begin of a client's data (nvtxGlobals_t of nvtxImpl.h, since NVTX 3.0). Behind it are the
+/// places of the client's callbacks, then tables of pointers to these places.
 struct Client {
   uint32_t state, padding;
   nvtx::Callbacks callbacks;
@@ -36,7 +36,8 @@ bool is_client(const dl_phdr_info& object, const Client& at) {
          is_code_of(object, at.set_version);
 }
 
-/// Calls `visit(place)` for the place of each callback of ours. False: it is no client after all.
+/// Calls `visit(place)` for the place of each callback of a module. False: it is no client after
+/// all.
 template <typename Visit>
 bool for_each_callback(const Client& client, nvtx::Module module, Visit visit) {
   FunctionTable table = nullptr;

@@ -1,5 +1,6 @@
-// NVTX's injection protocol: what its clients hand to an injected library, and what they call
-// there. Ours, so that building needs no NVTX; tests/nvtx compares it with NVIDIA's headers.
+// NVTX's injection protocol: what clients hand to an injected library, and what they call there.
+// These types are our own, so that the build needs no NVTX. tests/nvtx compares them with NVIDIA's
+// headers.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 namespace gpupeak::preload::nvtx {
 
 using Function = void (*)();
-/// Of each callback the place in the client that holds its address.
+/// For each callback, the place in the client that holds its address.
 using FunctionTable = Function**;
 
 enum ExportTable : uint32_t { kCallbacks = 1 };
@@ -52,7 +53,7 @@ enum MessageType : int32_t { kNoMessage = 0, kAscii = 1, kUnicode = 2, kRegister
 union Message {
   const char* ascii;
   const wchar_t* unicode;
-  uintptr_t registered;  ///< what we gave out for it
+  uintptr_t registered;  ///< the handle that we gave for a registered string
 };
 struct EventAttributes {
   uint16_t version, bytes;
@@ -66,7 +67,7 @@ struct EventAttributes {
   Message message;
 };
 
-// Extensions: a module each, with slots for the addresses of its functions.
+// Each extension is a module, with slots for the addresses of its functions.
 struct Segment {
   size_t id, slot_count;
   intptr_t* slots;
@@ -105,7 +106,7 @@ struct PayloadData {
   const void* data;
 };
 struct SchemaAttributes {
-  uint64_t fields;  ///< which of the following are given
+  uint64_t fields;  ///< a bit for each of the following that is given
   const char* name;
   uint64_t type, flags;
   const void* entries;
@@ -113,7 +114,7 @@ struct SchemaAttributes {
   uint64_t schema;
 };
 constexpr uint64_t kSchemaHasName = 1 << 1, kSchemaHasId = 1 << 8;
-constexpr uint64_t kDynamicSchemas = uint64_t{1} << 32;  ///< those that the tool numbers
+constexpr uint64_t kDynamicSchemas = uint64_t{1} << 32;  ///< the tool's own numbers begin here
 
 constexpr uint32_t kVirtualAddresses = 1;  ///< the only memory type so far
 struct VirtualRange {
@@ -135,7 +136,7 @@ struct RegionsRegister {
   uintptr_t heap;
   size_t count, element_bytes;
   const void* elements;  ///< VirtualRange
-  uintptr_t* handles;    ///< out; or nullptr
+  uintptr_t* handles;    ///< output; may be nullptr
 };
 struct RegionsResize {
   uint16_t compatibility, struct_bytes;
@@ -147,7 +148,7 @@ struct RegionsUnregister {
   uint16_t compatibility, struct_bytes;
   uint32_t reference_type;
   size_t count, element_bytes;
-  const void* elements;  ///< addresses or handles, which are the same with us
+  const void* elements;  ///< addresses or handles; our handles are the addresses
 };
 struct RegionName {
   uint32_t reference_type, name_type;

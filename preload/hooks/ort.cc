@@ -1,6 +1,7 @@
-// ONNX Runtime: programs get a copy of its function table in which some functions are ours. The
-// table's size is nowhere said, and a program may call every slot that its library has; so all is
-// copied that follows in the library's own read-only data, a bound that holds for each version.
+// ONNX Runtime. Programs get a copy of its function table in which some functions are ours. The
+// table's size is not known, and a program may call every slot that its library has. So everything
+// behind the table's begin in the library's own read-only data is copied, which is enough for each
+// version.
 #include "hooks/ort.h"
 
 #include <atomic>
@@ -30,7 +31,7 @@ namespace {
 using Word = uintptr_t;
 using Table = const Word*;  ///< OrtApi: pointers to functions
 
-/// OrtApiBase, which by contract never changes.
+/// OrtApiBase. ONNX Runtime promises that it never changes.
 struct ApiBase {
   Table (*get_api)(uint32_t version);
   const char* (*get_version)();
@@ -49,8 +50,8 @@ constexpr Row kRows[] = {
 };
 constexpr size_t kRowCount = sizeof kRows / sizeof kRows[0];
 
-/// One loaded ONNX Runtime. Neither its functions nor ours get an argument that would tell which
-/// one is meant, so there is a set of ours for each. No lock: threads that fill one at the same
+/// One loaded ONNX Runtime. No argument of its functions says which library is meant, so there is a
+/// set of our functions for each library. There is no lock: threads that fill an entry at the same
 /// time write the same.
 struct Library {
   std::atomic<GetApiBase> get_base{nullptr};  ///< the real one; nullptr: this place is free
@@ -58,14 +59,14 @@ struct Library {
   ApiBase base{};
   std::atomic<Table> real_table{nullptr};
   std::atomic<Word*> table{nullptr};
-  int minor = -1;  ///< of release 1.x; before `table` is there
+  int minor = -1;  ///< minor version of release 1.x; written before `table`
   Word real[kRowCount] = {};
 };
 constexpr size_t kMostLibraries = 4;
 constinit Library g_libraries[kMostLibraries];
 
-/// The real function. It finds the program's errno and the program finds what it left, whatever we
-/// do before and after.
+/// The real function. It finds the program's errno, and the program finds the errno that it left,
+/// whatever we do before and after.
 template <size_t kRow, typename Function>
 struct RealCall {
   const Library& library;
@@ -106,7 +107,7 @@ Word make_session(const Real& real, Word env, Word model, const Word* rest,
   return real(env, model, rest[kIndex]...);
 }
 
-/// (env, path or data and its size, options, …, out): a status, null if it went well.
+/// Arguments: env, path (or data and its size), options, …, out. Returns a status, null on success.
 template <typename Real, typename... Arguments>
 Word create_session(const Real& real, Word env, Word model, Arguments... arguments) {
   constexpr auto kRest = std::make_index_sequence<sizeof...(arguments)>();
@@ -130,7 +131,7 @@ Word create_session(const Real& real, Word env, Word model, Arguments... argumen
   if (ours != 0) {
     ort_forget_options(api, ours, status);
     options = programs;
-    // A copy of options may lack the program's own operators.
+    // A copy of the options may lack the program's own operators, so the call may fail with it.
     if (status != 0) status = make_session(real, env, model, rest, kRest);
   }
   if (status == 0 && out != nullptr && *out != nullptr) {
@@ -156,7 +157,8 @@ void finish_async_run(void* closure, void* outputs, uint64_t output_count, void*
   own.callback(own.user_data, outputs, output_count, status);
 }
 
-/// The run goes on in another thread after the call has returned: a range, which our callback ends.
+/// The run goes on in another thread after the call has returned. So it is a range, which our
+/// callback ends.
 template <typename Real>
 Word run_async(const Real& real, Word session, Word options, Word input_names, Word inputs,
                Word input_count, Word output_names, Word output_count, Word outputs, Word callback,
@@ -174,7 +176,7 @@ Word run_async(const Real& real, Word session, Word options, Word input_names, W
   const Word status =
       real(session, options, input_names, inputs, input_count, output_names, output_count, outputs,
            reinterpret_cast<Word>(&finish_async_run), reinterpret_cast<Word>(run));
-  if (status != 0) {  // refused: nobody will call back
+  if (status != 0) {  // refused: the callback will not be called
     range_end(range);
     free_ort_async_run(run);
   }
@@ -186,13 +188,13 @@ Word release_session(const Real& real, Word session) {
   if (session == 0) return real(session);
   const void* const released = reinterpret_cast<void*>(session);
   CallPhase phase(real.label(ort_session_number(released)), real.frame);
-  ort_session_released(released);  // before: its address may be used again at once
+  ort_session_released(released);  // before the call: the address may be used again at once
   return real(session);
 }
 
 }  // namespace handlers
 
-// One wrapper a row and library.
+// One wrapper for each row and library.
 template <size_t>
 using AWord = Word;
 
@@ -236,7 +238,7 @@ void wrapper_addresses(Word (&addresses)[kRowCount]) {
 #undef ROW
 }
 
-/// The copy, or nullptr: the table's bound is not known, or there is no memory.
+/// The copy of the table up to `end`, with our wrappers in it; nullptr: no memory.
 Word* copy_table(Table real, const void* end, int minor, const Word (&wrappers)[kRowCount],
                  Library& library) {
   const size_t bytes =
@@ -262,7 +264,7 @@ template <size_t kLibrary>
 Table table_for(Table real) {
   Library& library = g_libraries[kLibrary];
   if (Word* copy = library.table.load(std::memory_order_acquire)) {
-    // Every release so far has one table for all the versions that it can be asked for.
+    // Every release so far has one table for all versions of the API.
     return library.real_table.load(std::memory_order_relaxed) == real ? copy : real;
   }
   const int minor = ort_minor_version(library.base.get_version());
@@ -275,7 +277,7 @@ Table table_for(Table real) {
   if (copy == nullptr) return real;
   library.minor = minor;
   library.real_table.store(real, std::memory_order_relaxed);
-  Word* first = nullptr;  // another thread's, perhaps; then this one's pages stay unused
+  Word* first = nullptr;  // if another thread was faster, the pages of `copy` stay unused
   return library.table.compare_exchange_strong(first, copy) ? copy : first;
 }
 
@@ -308,7 +310,7 @@ Entry entry_of(size_t library) {
   return entry_of(library, std::make_index_sequence<kMostLibraries>());
 }
 
-/// Our place for the library with this entry point, made if need be; kMostLibraries: there is none.
+/// Our place for the library with this entry point, taken if need be; kMostLibraries: none is free.
 size_t place_of(GetApiBase get_base) {
   size_t place = 0;
   for (; place < kMostLibraries; ++place) {
@@ -352,7 +354,7 @@ void forget_unloaded_ort() {
     const GetApiBase get_base = library.get_base.load(std::memory_order_acquire);
     if (get_base == nullptr || data_end(reinterpret_cast<const void*>(get_base)) != nullptr)
       continue;
-    library.table.store(nullptr, std::memory_order_relaxed);  // its pages stay
+    library.table.store(nullptr, std::memory_order_relaxed);  // the copy's pages stay mapped
     library.real_base.store(nullptr, std::memory_order_relaxed);
     library.get_base.store(nullptr, std::memory_order_release);
   }

@@ -14,9 +14,9 @@ namespace {
 
 constinit ArenaMaker g_maker{"ONNX Runtime", "pools.onnxruntime"};
 
-/// onnxruntime::AllocatorStats, which the function fills in: allocations, reservations, extensions,
+/// The function fills in onnxruntime::AllocatorStats: allocations, reservations, extensions,
 /// shrinkages and the bytes in use; since 1.28 or 1.29 also the bytes that were asked for; then the
-/// bytes taken from below, and three words more. How many words are written tells which it is.
+/// bytes taken from below, and three words more. The number of words written tells the version.
 ArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
   constexpr size_t kRoom = 64;  // for what later releases add
   constexpr int64_t kUnwritten = 0x5bd1e995a97c2d37;
@@ -29,12 +29,12 @@ ArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
   return {words[0] + words[1], words[4], words[written - 4], words[written - 1]};
 }
 
-/// Where the functions stand: by the classes' declarations in each release, and as found in the
+/// The places of the functions. Sources: the classes' declarations in each release, and the
 /// libraries of 1.15, 1.17, 1.20 to 1.27, 1.29 and 1.30.
 struct Layout {
   int first_minor, last_minor;
-  size_t least, most;  ///< functions of the table
-  const char* base;    ///< the class that the arena's is derived from
+  size_t least, most;  ///< number of functions in the table
+  const char* base;    ///< the base class of the arena's class
   ArenaClass of;
 };
 constexpr ArenaClass ort_class(size_t on_stream, size_t reserve, size_t free, size_t statistics) {
@@ -46,7 +46,7 @@ constexpr ArenaClass ort_class(size_t on_stream, size_t reserve, size_t free, si
           .totals = &totals_of};
 }
 constexpr Layout kLayouts[] = {
-    // What hands out on a stream is no virtual function yet.
+    // The function that allocates on a stream is not virtual yet.
     {15, 22, 7, 7, "N11onnxruntime10IAllocatorE", ort_class(kNoSlot, 4, 3, 5)},
     {23, 23, 8, 8, "N11onnxruntime10IAllocatorE", ort_class(4, 6, 5, 7)},
     {24, 30, 10, 12, "N11onnxruntime6IArenaE", ort_class(4, 6, 5, 7)},
@@ -65,7 +65,8 @@ const ArenaClass* class_of(int minor, const VirtualTable& table) {
   return nullptr;
 }
 
-/// The arena for streams has these functions of the other one, and its own for streams.
+/// Whether `derived` is the arena for streams: it has these functions of `arena`, and one of its
+/// own that allocates on a stream.
 bool is_stream_arena(const VirtualTable& derived, const VirtualTable& arena, const ArenaClass& of) {
   if (derived.slots == nullptr || derived.count < arena.count ||
       strcmp(derived.base, kArena) != 0) {
@@ -97,13 +98,13 @@ int ort_minor_version(const char* version) {
 
 void take_over_ort_arenas(const void* inside, const char* version) {
   if (!environment().arenas || !may_record() || has_arena_tables(inside)) return;
-  // Searched without a lock of ours, since the loader's is taken.
+  // No lock of ours is held while searching, since that takes the loader's lock.
   VirtualTable tables[2];
   tables[0] = find_virtual_table(inside, kArena);
   if (tables[0].slots == nullptr) return off(version, "the class of its arenas was not found");
   const ArenaClass* const of = class_of(ort_minor_version(version), tables[0]);
   if (of == nullptr) return off(version, "its arenas are not those of a release that is known");
-  // Before 1.23 those for streams hand out by a function that is not virtual: they are left alone.
+  // Before 1.23 arenas for streams allocate by a function that is not virtual. They are left alone.
   const bool for_streams = of->slot[kArenaAllocOther] != kNoSlot;
   if (for_streams) {
     tables[1] = find_virtual_table(inside, kStreamArena);

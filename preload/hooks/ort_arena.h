@@ -1,13 +1,13 @@
-// ONNX Runtime's arenas, one class for every provider. HOOK-SAFE, outside any HookScope.
+// Follows ONNX Runtime's arenas. All providers use one class. HOOK-SAFE, outside any HookScope.
 #pragma once
 
 namespace gpupeak::preload {
 
-/// 23 for "1.23.2"; -1 for what is not release 1.x, of which nothing is known.
+/// 23 for "1.23.2"; -1 if it is not a release 1.x, since nothing is known of others.
 int ort_minor_version(const char* version);
 
-/// `inside`: an address in the loaded library, which calls itself `version`. Before its first arena
-/// is made; again for the same library it does nothing.
+/// Call it before the library makes its first arena. A second call for the same library does
+/// nothing. `inside`: an address in the loaded library. `version`: as the library says.
 void take_over_ort_arenas(const void* inside, const char* version);
 
 }  // namespace gpupeak::preload

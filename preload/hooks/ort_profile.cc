@@ -5,7 +5,7 @@
 namespace gpupeak::preload {
 namespace {
 
-/// Of OrtApi, to which functions are only ever appended.
+/// Slots of OrtApi, which only ever grows at its end.
 enum Slot : size_t {
   kCreateSessionOptions = 10,
   kCloneSessionOptions = 12,
@@ -14,7 +14,8 @@ enum Slot : size_t {
   kReleaseSessionOptions = 100,
   kSessionGetProfilingStartTimeNs = 146,
 };
-/// The oldest release of which all of this was seen to work. Tables of much older ones are shorter.
+/// The oldest release with which all of this was seen to work. Much older releases have shorter
+/// tables.
 constexpr int kOldestMinor = 15;
 
 template <typename... Arguments>

@@ -20,12 +20,12 @@ std::string_view folder_of(std::string_view path) {
   return head(path, end > 0 ? end - 1 : 0);
 }
 
-/// What the package says of itself, as onnxruntime.__version__: `__version__ = "1.23.2"` at the
-/// begin of a line of the package's __init__.py, which Python is executing. Empty: it does not.
+/// The package's own version, onnxruntime.__version__: a line of the package's __init__.py, which
+/// Python is executing, begins with `__version__ = "1.23.2"`. Empty: there is no such line.
 Version package_version(std::string_view module) {
   Path path;
   path.add(folder_of(folder_of(module))).add("/__init__.py");
-  char text[4096];  // it stands right below the licence
+  char text[4096];  // the line is right below the licence
   text[read_file(path.c_str(), text, sizeof text - 1)] = 0;
   Version version;
   const char* at = strstr(text, "\n__version__ = ");

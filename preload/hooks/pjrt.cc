@@ -1,6 +1,6 @@
-// PJRT: programs get a copy of a plugin's function table in which some functions are ours. Unlike
-// ONNX Runtime's this table says how long it is, and each function has one argument, a pointer to
-// what it takes and gives.
+// PJRT. Programs get a copy of a plugin's function table in which some functions are ours. Unlike
+// ONNX Runtime's table, this one says how long it is. Each function has one argument, a pointer to
+// a structure with its input and output.
 #include "hooks/pjrt.h"
 
 #include <atomic>
@@ -22,11 +22,11 @@ namespace gpupeak::preload {
 namespace {
 
 using Word = uintptr_t;
-using Function = Word (*)(Word* arguments);  ///< gives an error, 0 if it went well
+using Function = Word (*)(Word* arguments);  ///< returns an error; 0: success
 using GetApi = const Word* (*)();
 
 /// Words of PJRT_Api: its size, extensions, its version (size, extensions, major and minor), then
-/// the functions. Source: pjrt_c_api.h, which only ever appends to it within version 0.
+/// the functions. Source: pjrt_c_api.h. Within version 0 the table only grows at its end.
 enum Slot : size_t {
   kSize = 0,
   kVersion = 4,
@@ -42,8 +42,8 @@ enum Slot : size_t {
 };
 constexpr size_t kMostSlots = 4096;
 
-/// One loaded plugin, as ort.cc's libraries. No lock: threads that fill one at the same time write
-/// the same.
+/// One loaded plugin, as ort.cc's libraries. There is no lock: threads that fill an entry at the
+/// same time write the same.
 struct Plugin {
   std::atomic<GetApi> get_api{nullptr};  ///< the real one; nullptr: this place is free
   std::atomic<const Word*> real{nullptr};
@@ -52,7 +52,8 @@ struct Plugin {
 constexpr size_t kMostPlugins = 4;
 constinit Plugin g_plugins[kMostPlugins];
 
-/// `arguments`: what the function takes, which begins with its size.
+/// Calls a function of the plugin. `arguments`: its structure, which begins with its own size.
+/// False: it failed.
 bool went_well(const Word* api, Slot slot, Word* arguments) {
   const Word error = reinterpret_cast<Function>(api[slot])(arguments);
   if (error == 0) return true;
@@ -61,7 +62,7 @@ bool went_well(const Word* api, Slot slot, Word* arguments) {
   return false;
 }
 
-/// Asked once for each program.
+/// Asks the plugin for the program's name, once for each program.
 Name ask_name(const Word* api, Word program) {
   Word of_program[] = {4 * sizeof(Word), 0, program, 0};
   if (!went_well(api, kExecutableOfProgram, of_program)) return {};
@@ -81,15 +82,16 @@ Name name_of(const Word* api, Word program) {
   return known.id != 0 ? known : ask_name(api, program);
 }
 
-// Arguments' third word is the client or the program.
+// The third word of each structure is the client or the program.
 
 template <size_t kPlugin>
 Function real_function(Slot slot) {
   return reinterpret_cast<Function>(g_plugins[kPlugin].real.load(std::memory_order_relaxed)[slot]);
 }
 
-/// A call that is a phase: a program's by its name, if it has one; any other is `compile`. The real
-/// function finds the program's errno and the program finds what it left.
+/// A call that is a phase. The phase of an execution has the XLA program's name, and is left out if
+/// there is none. Other phases are `compile`. The real function finds the caller's errno, and the
+/// caller finds the errno that it left.
 template <size_t kPlugin, Slot kSlot>
 Word call_as_phase(Word* arguments) {
   int program_errno = errno;
@@ -115,12 +117,12 @@ Word call_as_phase(Word* arguments) {
 template <size_t kPlugin>
 Word destroy_program(Word* arguments) {
   const int program_errno = errno;
-  xla_program_gone(arguments[2]);  // before: its address may be used again at once
+  xla_program_gone(arguments[2]);  // before the call: the address may be used again at once
   errno = program_errno;
   return real_function<kPlugin>(kDestroyProgram)(arguments);
 }
 
-/// Its minor version; -1: the table is not of a kind that is known.
+/// The table's minor version; -1: such a table is not known.
 int minor_of(const Word* table) {
   const size_t slots = table[kSize] / sizeof(Word);
   const bool known =
@@ -150,7 +152,7 @@ const Word* table_for(const Word* real) {
     if (copy[slot] != 0) copy[slot] = reinterpret_cast<Word>(function);
   }
   plugin.real.store(real, std::memory_order_relaxed);
-  Word* first = nullptr;  // another thread's, perhaps; then this one's pages stay unused
+  Word* first = nullptr;  // if another thread was faster, the pages of `copy` stay unused
   return plugin.copy.compare_exchange_strong(first, copy) ? copy : first;
 }
 
@@ -200,7 +202,7 @@ void forget_unloaded_pjrt() {
   for (Plugin& plugin : g_plugins) {
     const GetApi get_api = plugin.get_api.load(std::memory_order_acquire);
     if (get_api == nullptr || data_end(reinterpret_cast<const void*>(get_api)) != nullptr) continue;
-    plugin.copy.store(nullptr, std::memory_order_relaxed);  // its pages stay
+    plugin.copy.store(nullptr, std::memory_order_relaxed);  // the copy's pages stay mapped
     plugin.get_api.store(nullptr, std::memory_order_release);
   }
 }

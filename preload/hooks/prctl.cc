@@ -1,4 +1,4 @@
-// prctl and syscall: a thread that forbids itself to read the TSC, or system calls.
+// prctl and syscall, by which a thread may forbid itself to read the TSC or to make system calls.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -39,9 +39,9 @@ void do_without_tsc() {
   if (recording()) set_quality(GPUPEAK_Q_NO_TSC);
 }
 
-/// Read, write, exit and return from a signal are all that the kernel leaves such a thread, and no
-/// TSC. Its hooks pass through from here on, as if one were open for good: what they would have
-/// recorded is counted.
+/// Strict seccomp leaves a thread only read, write, exit and the return from a signal, and no TSC.
+/// From here on the thread's hooks record nothing, as if a hook were open for good. What they would
+/// have recorded is counted.
 void stay_silent_in_this_thread() {
   t_flags.in_hook = UINTPTR_MAX;
 }
@@ -57,7 +57,7 @@ void before_filter(unsigned long filter) {
 using Syscall = long (*)(long, long, long, long, long, long, long);
 constinit Syscall g_syscall = nullptr;
 
-/// Before the program's first, as in signals.cc.
+/// Called before the program's first call, as in signals.cc.
 __attribute__((constructor)) void resolve_syscall() {
   if (g_syscall == nullptr) g_syscall = reinterpret_cast<Syscall>(find_next("syscall"));
 }
@@ -86,13 +86,14 @@ GPUPEAK_EXPORT int prctl(int option, ...) {
   return result;
 }
 
-// libc's is variadic. It ends in a jump, so that a child of a bare clone returns as it would.
+// libc's syscall is variadic. Ours ends in a jump, so that the child of a bare clone returns as it
+// would without us.
 GPUPEAK_EXPORT long gpupeak_hook_syscall(long number, long a, long b, long c, long d, long e,
                                          long f) asm("syscall");
 long gpupeak_hook_syscall(long number, long a, long b, long c, long d, long e, long f) {
   if (g_syscall == nullptr) resolve_syscall();
   if (number == SYS_prctl) return prctl(static_cast<int>(a), b, c, d, e);
-  // With flags it fails, by which libseccomp finds out whether there is this call.
+  // A call with flags fails; libseccomp makes one to find out whether the system call exists.
   if (number == SYS_seccomp && a == SECCOMP_SET_MODE_STRICT && b == 0 && c == 0)
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
   if (number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER)

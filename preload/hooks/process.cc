@@ -1,14 +1,14 @@
-// The events of a process's life, each as the list of its steps in their order: it starts, forks,
-// becomes or starts another program, and exits. Libraries that are unloaded, too.
+// The events of a process's life, each as a list of its steps in their order: the process starts,
+// forks, becomes or starts another program, and exits. Also the unloading of libraries.
 //
 //   start   start()                       the first hook that is called (life/process)
-//           program_starts()              our constructor; each hook's own finds what it will call
+//           program_starts()              our constructor; hooks find real functions in their own
 //           main_with_phase()             main
 //   fork    forks(), forked()             in the parent
 //           child_starts()                in the child; its first hook calls start() again
 //   exec    another_program_starts()      before each exec and posix_spawn (exec.cc)
-//   exit    program_ends()                after main or exit; after quick_exit without the last
-//   step
+//   exit    program_ends()                after main or exit
+//           end_quickly()                 quick_exit
 //           program_ends_at_once()        _exit
 #include "hooks/process.h"
 
@@ -43,7 +43,7 @@ using StartMain = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(),
 
 constinit Main g_main = nullptr;
 
-/// Optimised into a jump: the program's stack shows nothing of us.
+/// The compiler makes its last call a jump, so that the program's stack shows nothing of us.
 int main_with_phase(int argc, char** argv, char** environment) {
   enter_process_phase("main");
   return g_main(argc, argv, environment);
@@ -58,7 +58,7 @@ void forked() {
   share_pages();
 }
 
-/// The process page is zero already, but on kernels without MADV_WIPEONFORK.
+/// The process page is zero already, except on kernels without MADV_WIPEONFORK.
 void child_starts() {
   if (is_stopped_for_filter()) return;
   abandon_log_file();
@@ -70,19 +70,19 @@ void child_starts() {
 using Leave = void (*)(int);
 constinit Leave g_leave = nullptr;
 
-/// _exit, which may be called from anywhere: it takes what was found before.
+/// For _exit, which may be called from anywhere, so the real function was looked up before.
 [[noreturn]] void program_ends_at_once(int code) {
   end_process_at_once();
   if (g_leave != nullptr) g_leave(code);
   for (;;) sys::exit_group(code);
 }
 
-/// quick_exit calls no destructors. Ours is the last of what it calls, since it is the first.
+/// quick_exit calls no destructors, but this. It was registered first, so it is called last.
 void end_quickly(void*) {
   end_process();
 }
 
-// The signals are held once, not for each lock by itself: a build has thousands of processes.
+// The signals are held once, not for each lock: a build has thousands of processes.
 __attribute__((constructor)) void program_starts() {
   const SignalsHeld held;
   g_leave = reinterpret_cast<Leave>(find_next("_exit"));
@@ -128,7 +128,7 @@ void forget_unloaded_libraries() {
 
 void loader_has_freed() {
   g_hears_loader.store(true, std::memory_order_relaxed);
-  // It frees something at the end of threads, too, where asking it is not worth its lock.
+  // The loader also frees memory at the end of threads. Then it is not worth its lock to ask it.
   if (loader_is_removing() && modules_were_unloaded()) forget_unloaded_libraries();
 }
 

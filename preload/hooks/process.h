@@ -1,4 +1,4 @@
-// What process.cc has for the hooks of the exec family.
+// What process.cc offers to the hooks of the exec family.
 #pragma once
 
 #include "life/kept_preload.h"
@@ -12,9 +12,9 @@ struct Exec {
   int (*call)(const Exec& self, Variables variables);
 };
 
-/// Calls it with `variables`, and with what they lack for the other program to be recorded. In
-/// vfork children and signal handlers: nothing is allocated, and the caller's list is left as it
-/// is.
+/// Calls `exec` with `variables`, and with those variables added that the other program needs to be
+/// recorded. Safe in vfork children and signal handlers: allocates nothing, and leaves the caller's
+/// list as it is.
 int another_program_starts(const StartedProgram& program, Variables variables, const Exec& exec);
 
 }  // namespace gpupeak::preload

@@ -1,5 +1,5 @@
-// sigaction and signal, with its other names: for SIGBUS alone, which log/cut_guard.h guards, they
-// set and tell the program's own action.
+// sigaction, and signal with its other names. For SIGBUS, which log/cut_guard.h guards, they set
+// and return the program's own action. Other signals pass through.
 #include <csignal>
 
 #include "base/elf_lookup.h"
@@ -15,8 +15,8 @@ constexpr int kOnce = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
 constinit SetAction g_sigaction = nullptr;
 constinit Signal g_signal = nullptr, g_sysv_signal = nullptr, g_sigset = nullptr;
 
-/// Before the program's first: a look at the loaded libraries is not for signal handlers, nor for a
-/// child forked while another thread had the loader's lock.
+/// Called before the program's first call. A signal handler must not look at the loaded libraries,
+/// nor may a child that was forked while another thread had the loader's lock.
 __attribute__((constructor)) void resolve() {
   if (g_sigset != nullptr) return;
   find_next({{"sigaction", g_sigaction},
@@ -25,11 +25,11 @@ __attribute__((constructor)) void resolve() {
              {"sigset", g_sigset}});
 }
 
-/// What `set` does, one of signal's kin: an action for SIGBUS with `flags`, masked while it runs or
-/// not.
+/// Does what `set` does, a function like signal(). For SIGBUS it sets an action with `flags`,
+/// during which SIGBUS is masked or not.
 sighandler_t set_handler(const Signal& set, int number, sighandler_t handler, int flags,
                          bool masked) {
-  if (g_sigset == nullptr) resolve();  // a library's constructor, before ours
+  if (g_sigset == nullptr) resolve();  // called by a library's constructor, before ours ran
   if (number != SIGBUS || handler == SIG_ERR) return set(number, handler);
   struct sigaction action {
   }, old{};
@@ -63,12 +63,13 @@ GPUPEAK_EXPORT sighandler_t sysv_signal(int number, sighandler_t handler) {
   return set_handler(g_sysv_signal, number, handler, kOnce, false);
 }
 
-/// What signal() is in a program that asks for the C standard alone.
+/// signal() in a program that asks for the C standard alone.
 GPUPEAK_EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler) {
   return set_handler(g_sysv_signal, number, handler, kOnce, false);
 }
 
-/// It moves the signal's mask as well: the C library does that, and only its answer may be wrong.
+/// sigset() also changes the signal mask. The C library does all of that; only its answer may be
+/// wrong for SIGBUS.
 GPUPEAK_EXPORT sighandler_t sigset(int number, sighandler_t handler) {
   if (g_sigset == nullptr) resolve();
   if (number != SIGBUS) return g_sigset(number, handler);

@@ -1,4 +1,4 @@
-// Calls after which less is resident: what there is before is noted.
+// malloc_trim and madvise, after which less memory is resident. So a sample is taken before.
 #include <malloc.h>
 #include <sys/mman.h>
 
@@ -16,7 +16,7 @@ using Advise = int (*)(void*, size_t, int);
 constinit Trim g_trim = nullptr;
 constinit Advise g_advise = nullptr;
 
-/// Before main, as in exec.cc.
+/// Called before main, as in exec.cc.
 __attribute__((constructor)) void resolve() {
   find_next({{"malloc_trim", g_trim}, {"madvise", g_advise}});
 }

@@ -1,6 +1,6 @@
-// The wait family, by which a program learns how its children ended. What a signal ended is noted:
-// a log whose process was killed cannot say so. `wait` itself is left alone, since libraries have
-// functions of that name which mean something else.
+// The wait family, by which a program learns how its children ended. A child that a signal ended is
+// noted, since the log of a killed process cannot say so. `wait` itself is left alone: libraries
+// have functions of that name that do something else.
 #include <sys/wait.h>
 
 #include "base/elf_lookup.h"
@@ -18,7 +18,7 @@ struct RealWait {
 };
 constinit RealWait g_real{};
 
-/// Before main: in a signal handler the loader's lock may be held.
+/// Called before main, since in a signal handler the loader's lock may be held.
 __attribute__((constructor)) void resolve_all() {
   if (g_real.waitid != nullptr) return;
   find_next({{"waitpid", g_real.waitpid},
@@ -32,7 +32,7 @@ inline RealWait& real() {
   return g_real;
 }
 
-/// Calls `wait(status)`, with a place for the status where the program has none.
+/// Calls `wait(status)`, with a place for the status even if the program gives none.
 template <typename Wait>
 pid_t wait_and_note(int* status, Wait wait) {
   int own_status = 0;

@@ -14,8 +14,8 @@ namespace {
 
 constinit ArenaMaker g_maker{"XLA", "pools.xla"};
 
-/// std::optional<tsl::AllocatorStats>, as the function returns it. Published headers have one word
-/// of `reserved` less; JAX 0.11.2's plugin writes these.
+/// std::optional<tsl::AllocatorStats>, as the function returns it. JAX 0.11.2's plugin writes this.
+/// Published headers have one word of `reserved` less.
 struct OptionalBytes {
   int64_t bytes;
   uint8_t known;
@@ -23,7 +23,7 @@ struct OptionalBytes {
 struct Statistics {
   int64_t requests, in_use, most_in_use, largest_request;
   OptionalBytes limit;
-  int64_t reserved[3];  // of what is set aside in it, not of what it took from below
+  int64_t reserved[3];  // what is set aside inside the arena, not what it took from below
   OptionalBytes most_reservable;
   int64_t largest_idle;
   OptionalBytes arena, most_pool;
@@ -46,12 +46,12 @@ ArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
       told.in_use > told.arena.bytes || told.in_use > told.most_in_use) {
     return {-1, 0, 0, 0};
   }
-  // Its count of requests may be set to 0 at any time (ClearStats).
+  // The count of requests is not used, since ClearStats may set it to 0 at any time.
   return {0, told.in_use, told.arena.bytes, told.limit.known ? told.limit.bytes : 0};
 }
 
-/// As tsl::Allocator declares them, and as found in JAX 0.11.2's plugin. Those of other numbers of
-/// functions were declared in another order.
+/// Slots as tsl::Allocator declares them, and as found in JAX 0.11.2's plugin. Releases with
+/// another number of functions declare them in another order.
 constexpr size_t kFunctions = 21;
 constexpr const char* kArena = "N3tsl12BFCAllocatorE";
 constexpr ArenaClass kClass{.maker = &g_maker,
@@ -61,7 +61,7 @@ constexpr ArenaClass kClass{.maker = &g_maker,
                             .statistics = /*GetStats*/ 16,
                             .totals = &totals_of,
                             .block_size = /*AllocatedSize*/ 13};
-/// The C API's versions around the one that this was seen with, 0.115.
+/// Versions of the C API around 0.115, with which this was seen.
 constexpr int kFirstMinor = 105, kLastMinor = 125;
 
 void off(int minor, const char* why) {
@@ -80,7 +80,7 @@ bool has_xla_arenas(const void* inside) {
 void take_over_xla_arenas(const void* inside, int minor) {
   if (!environment().arenas || !may_record()) return;
   const VirtualTable arena = find_virtual_table(inside, kArena);
-  if (arena.slots == nullptr) return;  // a plugin without one: of another maker, or for the CPU
+  if (arena.slots == nullptr) return;  // a plugin without arenas: another maker's, or for the CPU
   if (minor < kFirstMinor || minor > kLastMinor || arena.count != kFunctions ||
       strcmp(arena.base, "N3tsl9AllocatorE") != 0) {
     return off(minor, "its arenas are not those of a release that is known");

@@ -1,12 +1,12 @@
-// The arenas of XLA's plugins: tsl::BFCAllocator. HOOK-SAFE, outside any HookScope.
+// Follows the arenas of XLA's plugins: tsl::BFCAllocator. HOOK-SAFE, outside any HookScope.
 #pragma once
 
 namespace gpupeak::preload {
 
-/// `inside`: an address in the loaded plugin.
+/// Whether the plugin has arenas of this class. `inside`: an address in the loaded plugin.
 bool has_xla_arenas(const void* inside);
-/// The plugin's C API is 0.`minor`. Before its first arena is made, or by an attach; again for the
-/// same plugin it does nothing.
+/// Takes over the arenas of a plugin whose C API is 0.`minor`. Call it before the plugin makes its
+/// first arena, or at an attach. A second call for the same plugin does nothing.
 void take_over_xla_arenas(const void* inside, int minor);
 
 }  // namespace gpupeak::preload
