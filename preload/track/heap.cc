@@ -16,11 +16,11 @@
 namespace gpupeak::preload {
 namespace {
 
-/// A process that is counted alone looks each time that it has allocated so much.
+/// A process that is only counted looks whether it gets a log each time it has allocated so much.
 constexpr int64_t kCountedStep = 256 << 10;
 
-/// A process that is counted alone gets its log once it holds enough, of blocks and mappings
-/// together: with the block that is counted already, which is the first to be recorded.
+/// Opens the log of a process that is only counted, once its blocks and mappings together are
+/// enough. The block of `usable_bytes` is counted already, and is the first that is recorded.
 inline void look_at_counted(ThreadSlot& slot, size_t usable_bytes) {
   if (__builtin_expect(g_process->counting != 0, 0) &&
       counted_heap_bytes() + counted_mapping_bytes() >= g_process->counted_most) {
@@ -39,10 +39,10 @@ void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
   if (slot.ready()) put_address(*g_process, slot, tag, block, ticks);
 }
 
-/// Whether a heap call is recorded: an outermost one, or one that the unwinder or NVML makes (the
-/// loader may allocate or move its thread-local storage then). No record is half-written meanwhile,
-/// so that is safe. What a signal handler does in the middle of other work of ours is not recorded,
-/// and counted.
+/// Whether a heap call is recorded: an outermost call, or one inside a LibraryScope, as of the
+/// unwinder or NVML (the loader may allocate or move its thread-local storage then). No record is
+/// half-written in such a scope, so that is safe. Calls of a signal handler in the middle of other
+/// work of ours are not recorded, but counted.
 inline bool may_record(const HookScope& scope) {
   if (scope.entered() || t_flags.in_library) return true;
   count(&gpupeak_counters_page::reentrant_calls);
@@ -59,7 +59,7 @@ inline __attribute__((always_inline)) bool logs_all(const ProcessPage& process) 
   return __builtin_expect(t_flags.process_generation == process.whole_heap_generation, 1);
 }
 
-/// Python shares out itself what is no larger.
+/// Python's own allocator hands out blocks that are no larger.
 constexpr size_t kPythonsOwnBytes = 512;
 
 __attribute__((noinline)) uint32_t site_with_lines(ThreadSlot& slot, uint32_t node, size_t bytes,
@@ -71,16 +71,16 @@ __attribute__((noinline)) uint32_t site_with_lines(ThreadSlot& slot, uint32_t no
   return site;
 }
 
-/// The site of a small block whose native stack is `node`: with its Python lines once that stack
-/// has asked for as much as a large block has.
+/// The site of a small block with the native stack `node`. It has Python lines once that stack has
+/// asked for as many bytes as a large block has.
 inline uint32_t small_block_site(ThreadSlot& slot, uint32_t node, size_t bytes,
                                  const CallerFrame& caller) {
   if (__builtin_expect(bytes <= kPythonsOwnBytes, 1)) return node;
   return site_with_lines(slot, node, bytes, caller);
 }
 
-/// The stack of an outermost call; none for those libraries' own. `is_sample`: the block stands for
-/// others, and is worth its Python lines.
+/// The stack of an outermost call; 0 for a call inside a LibraryScope. `is_sample`: the block
+/// stands for others, and is worth its Python lines.
 inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, size_t bytes, bool is_sample,
                          const CallerFrame& caller) {
   if (!scope.entered()) return 0;
@@ -90,20 +90,21 @@ inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, size_t bytes,
   return small_block_site(slot, node, bytes, caller);
 }
 
-/// Writes the record of an allocation that is counted already, if it is to be in the log.
-/// `tag`: that of an allocation, or of a realloc's end. False if there is none.
+/// Writes the record of an allocation that is counted already, if it is to be in the log. `tag`: of
+/// an allocation or of a realloc's end. False: the block is not to be in the log.
 bool log_unless_left_out(const HookScope& scope, ThreadSlot& slot, uint8_t tag, void* block,
                          size_t bytes, size_t usable_bytes, const CallerFrame& caller) {
   ProcessPage& process = *g_process;
   const HostMode mode = process.host_mode;
   if (mode < HostMode::kSampled) {
-    // What is counted alone asks for no more, but now and then whether it is enough for a log.
+    // A block that is only counted needs no more. Now and then a process looks whether it gets a
+    // log.
     slot.bytes_to_sample = process.counting != 0 ? kCountedStep : INT64_MAX;
     return false;
   }
   const bool is_sample = mode == HostMode::kSampled;
   const bool joins = !is_sample || joins_sample(process, slot, bytes);
-  if (bytes >= kLargeBytes) slot.lost = 0;  // worth a look whether there is room again
+  if (bytes >= kLargeBytes) slot.lost = 0;  // so that this one looks whether there is room again
   const bool logs = joins && slot.ready();
   if (process.marked == (logs ? Marked::kLogged : Marked::kUnlogged)) mark_block(block);
   if (!logs) return joins;
@@ -114,18 +115,18 @@ bool log_unless_left_out(const HookScope& scope, ThreadSlot& slot, uint8_t tag, 
   return true;
 }
 
-/// Whether the log has the block, which is about to go.
+/// Whether the log has the block, which is about to be freed. Takes the block's mark away.
 inline bool was_logged(const void* block) {
   const ProcessPage& process = *g_process;
   const bool is_full = process.host_mode == HostMode::kFull;
   if (process.marked == Marked::kNothing) return is_full;
   const bool was_marked = unmark_block(block);
-  // Where there are windows, blocks from before one are not in the log.
+  // If there are windows, blocks from before a window are not in the log.
   if (is_full && process.window_request == nullptr) return true;
   return was_marked == (process.marked == Marked::kLogged);
 }
 
-/// The same, where it is asked once: the block goes.
+/// The same, and counts the block as freed for windows. Called once for a block.
 inline bool is_in_log_until_now(ThreadSlot& slot, const void* block, size_t usable_bytes) {
   const ProcessPage& process = *g_process;
   const bool logged = was_logged(block);
@@ -133,8 +134,8 @@ inline bool is_in_log_until_now(ThreadSlot& slot, const void* block, size_t usab
   return logged;
 }
 
-/// Answers a request to begin or end recording, in a log where the heap is recorded on request. A
-/// nested call does not answer: a library of ours may have made it, with a lock of ours held.
+/// Answers a request to begin or end recording, in a log whose heap is recorded on request. A
+/// nested call does not answer: it may be made inside a LibraryScope, with a lock of ours held.
 inline void look_at_windows(const HookScope& scope, ThreadSlot& slot) {
   ProcessPage& process = *g_process;
   if (process.window_request == nullptr || !recording()) return;
@@ -168,8 +169,7 @@ __attribute__((noinline)) void heap_freed_slow(void* block, BlockSize& size) {
     write_address(*slot, GPUPEAK_REC_FREE, block);
 }
 
-/// Of a large block, or where the stack is not the expected one, has to be walked, or is to be
-/// verified.
+/// Logs a large block, or one with a stack that is not the expected one or is to be verified.
 __attribute__((noinline)) GPUPEAK_HOT void log_unexpected(ThreadSlot& slot, void* block,
                                                           size_t bytes, size_t usable_bytes,
                                                           const CallerFrame& caller) {
@@ -188,7 +188,7 @@ __attribute__((noinline)) GPUPEAK_HOT void log_unexpected(ThreadSlot& slot, void
   if (g_process->marked == Marked::kLogged) mark_block(block);
 }
 
-// Arguments are in an order in which none need be moved on the way.
+// The arguments are in such an order that none need be moved to another register.
 
 __attribute__((noinline)) GPUPEAK_HOT void log_allocated(void* block, size_t bytes,
                                                          size_t usable_bytes,
@@ -219,8 +219,8 @@ __attribute__((noinline)) GPUPEAK_HOT void log_freed(void* block, BlockSize& siz
 
 }  // namespace
 
-// The common ways through these two are free of calls, so that few registers need be saved: what
-// they cost is what most programs pay.
+// The common ways through these two functions make no calls, so that few registers need be saved:
+// this is what most programs pay for.
 
 GPUPEAK_HOT void heap_allocated(void* block, size_t bytes, size_t usable_bytes,
                                 const CallerFrame& caller) {
@@ -270,15 +270,16 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, size
   look_at_counted(*slot, usable_bytes);
   const uint8_t tag = state.logged ? GPUPEAK_REC_REALLOC_END : GPUPEAK_REC_ALLOC;
   if (log_unless_left_out(scope, *slot, tag, block, bytes, usable_bytes, caller)) return;
-  // Only while the heap is recorded: later frees pass unseen, and another block may count there.
+  // Only while the heap is recorded: frees after that are not seen, and another block may be
+  // counted at this address.
   if (state.logged && __atomic_load_n(&g_process->host_recording, __ATOMIC_ACQUIRE) != 0) {
-    // the old block was in the sample, the new one is not
+    // The old block was in the log, the new one is not to be.
     write_block(*slot, GPUPEAK_REC_REALLOC_END, block, 0, 0, 0);
     write_address(*slot, GPUPEAK_REC_FREE, block);
   }
 }
 
-/// What heap_realloc_begin() has noted of a block that lives on.
+/// Takes back what heap_realloc_begin() has counted of a block that lives on.
 static void note_not_freed(const ProcessPage& process, ThreadSlot& slot,
                            const ReallocState& state) {
   if (state.logged) {
