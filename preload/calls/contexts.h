@@ -1,6 +1,6 @@
 // Driver calls for contexts, also for primary and green ones. hooks/cuda.cc instantiates them for
-// the rows of cuda_table.def. Each gets the real function and its arguments, and returns its
-// result; beyond a limit (track/limit.h), also out of memory. HOOK-SAFE.
+// the rows of cuda_table.def. Each gets the real function and its arguments, and returns the real
+// function's result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>

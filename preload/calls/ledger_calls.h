@@ -1,6 +1,6 @@
 // Driver calls by which the driver takes memory for itself: code, launches, streams, limits, peers,
 // graphics. hooks/cuda.cc instantiates them for the rows of cuda_table.def. Each returns the real
-// function's result; beyond a limit (track/limit.h), also out of memory. HOOK-SAFE.
+// function's result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>

@@ -1,6 +1,7 @@
 // Driver calls for memory pools and for allocations in the order of a stream. hooks/cuda.cc
 // instantiates them for the rows of cuda_table.def. Each gets the real function and its arguments,
-// and returns its result; beyond a limit (track/limit.h), also out of memory. HOOK-SAFE.
+// and returns the real function's result, or out of memory if a limit refuses the call
+// (track/limit.h). HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>

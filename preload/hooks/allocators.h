@@ -19,7 +19,7 @@ enum class AllocatorCall : uint8_t { kAllocate, kStore, kReallocate, kResize, kF
 
 /// A row of allocator_table.def.
 struct AllocatorFunction {
-  static constexpr uint8_t kNone = 6;  ///< only the first six arguments are read: in registers
+  static constexpr uint8_t kNone = 6;  ///< no argument: only six are read, in registers
   const char* name;
   AllocatorCall call;
   uint8_t block, bytes, count;  ///< numbers of arguments; see the table

@@ -34,11 +34,12 @@ struct ArenaClass {
   uint8_t address_at = 1;          ///< the argument with the block that is given back
   uint8_t given_at = kNoArgument;  ///< points to where it writes how many bytes it handed out
   uint8_t object_at = 0;           ///< the arena; kNoArgument: there is only one arena
-  // For classes whose statistics say how large blocks are.
+  // For classes whose statistics say how large blocks are: the slot of the function for statistics,
+  // and our function that calls it and reads the result.
   size_t statistics = kNoSlot;
   ArenaTotals (*totals)(uintptr_t statistics, uint64_t object) = nullptr;
-  /// The function for the size of a block, by its address. For classes with requests that may wait
-  /// until another thread gives a block back. kNoSlot: no request waits.
+  /// The slot of the function for the size of a block, by its address. For classes with requests
+  /// that may wait until another thread gives a block back. kNoSlot: no request waits.
   size_t block_size = kNoSlot;
 };
 
@@ -50,9 +51,8 @@ bool take_over_arena_tables(const ArenaClass& of, const VirtualTable* tables, si
 bool has_arena_tables(const void* inside);
 
 /// Trampolines for functions of no class, by ArenaFunction, to be called in place of `real` (0: no
-/// such function).
-/// nullptr: there is no room. A second call for the same functions returns the same. `of` must stay
-/// at its address.
+/// such function). nullptr: there is no room. A second call for the same functions returns the same.
+/// `of` must stay at its address.
 const uintptr_t* trampolines_for(const ArenaClass& of, const uintptr_t (&real)[kArenaFunctions]);
 
 /// Puts back all tables, at our end.

@@ -2,7 +2,7 @@
 // forks, becomes or starts another program, and exits. Also the unloading of libraries.
 //
 //   start   start()                       the first hook that is called (life/process)
-//           program_starts()              our constructor; hooks find real functions in their own
+//           program_starts()              our constructor; those of hooks find the real functions
 //           main_with_phase()             main
 //   fork    forks(), forked()             in the parent
 //           child_starts()                in the child; its first hook calls start() again

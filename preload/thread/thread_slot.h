@@ -62,7 +62,7 @@ struct alignas(64) ThreadSlot {
   uint64_t alloc_delta = 0;
   uint64_t free_delta = 0;
   StackCache stacks;
-  /// Heap events that found no room in the log: one in 16 looks whether there is room again.
+  /// Heap events that found no room in the log. refill() looks again only at some of them.
   uint32_t lost = 0;
   uint64_t looked = 0;           ///< `earliest` at the last look_around()
   uint8_t* looked_at = nullptr;  ///< `at` at the last look_around()

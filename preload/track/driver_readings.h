@@ -47,7 +47,7 @@ class DeviceCall {
   DeviceCall(const DeviceCall&) = delete;
   DeviceCall& operator=(const DeviceCall&) = delete;
 
-  /// How many calls have begun, if none is under way; else a number that never comes up as such.
+  /// How many calls have begun, if none is under way; else a number that is never such a count.
   static uint64_t quiet_since() {
     const uint64_t ended = ended_.load(std::memory_order_acquire);
     return begun_.load(std::memory_order_acquire) == ended ? ended : ~uint64_t{0};

@@ -114,7 +114,7 @@ void with_kept(CUgraphExec exec, Visit visit) {
   });
 }
 
-/// Replaces the words of one node. A destroyed Place has cleared the old words that are left.
+/// Replaces the words of one node. The destructor clears old words that are left.
 class Place {
  public:
   /// `is_new`: it has no words yet.
