@@ -51,8 +51,8 @@ bool take_over_arena_tables(const ArenaClass& of, const VirtualTable* tables, si
 bool has_arena_tables(const void* inside);
 
 /// Trampolines for functions of no class, by ArenaFunction, to be called in place of `real` (0: no
-/// such function). nullptr: there is no room. A second call for the same functions returns the same.
-/// `of` must stay at its address.
+/// such function). nullptr: there is no room. A second call for the same functions returns the
+/// same. `of` must stay at its address.
 const uintptr_t* trampolines_for(const ArenaClass& of, const uintptr_t (&real)[kArenaFunctions]);
 
 /// Puts back all tables, at our end.

@@ -1,7 +1,7 @@
 // Writes an extended record (log_format.h) of a few numbers straight into the thread's chunk. For
-// frequent events that are not the heap's, as those of cuMemAllocAsync and cuMemFreeAsync. Heap
-// events are hot records (hot_record.h). Rarer and longer records are built on the stack and copied
-// (log/record.h, emit.h). HOOK-SAFE, inside a HookScope.
+// frequent events that are not the heap's, such as those of cuMemAllocAsync. Heap events are hot
+// records (hot_record.h). Rarer and longer records are built on the stack and copied (log/record.h,
+// emit.h). HOOK-SAFE, inside a HookScope.
 //
 //   chunk   … records │ tag │ length │ dt │ id │ bytes │ stack │ …room
 //                       ▲ stored last, by end(): until then a reader sees filler there

@@ -16,7 +16,8 @@ struct ArenaSays {
 };
 
 /// Logs a block of `bytes`, for a request of `asked` bytes. `name`: string id. 0: no name, or
-/// `asked` is not known. To record the block's uses, call arena_use_began() after it.
+/// `asked` is not known. To record the block's uses, call arena_use_began() or torch_use_began()
+/// afterwards.
 __attribute__((always_inline)) inline void log_arena_block(uint64_t arena, uint64_t address,
                                                            uint64_t bytes, uint32_t name,
                                                            uint32_t stack, const ArenaSays& says,

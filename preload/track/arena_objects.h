@@ -64,8 +64,8 @@ void arena_block_taken(ArenaObject& arena, uint64_t address);
 /// block was taken back, still under the lock.
 void arena_block_returned(ArenaObject& arena, uint64_t address, uint64_t bytes,
                           const ArenaTotals* after);
-/// The arena refused a request. `before`: its totals before it; nullptr: not known. `jumped`: a
-/// jump or an exception has left the arena's function.
+/// The arena refused a request. `before`: its totals before the request; nullptr: not known.
+/// `jumped`: a jump has left the arena's function.
 void arena_request_failed(ArenaObject& arena, uint64_t bytes, const ArenaTotals* before,
                           uint32_t stack, bool jumped);
 /// The object is being destroyed. Needs no lock, since nobody uses the arena then.

@@ -10,7 +10,7 @@
 
 namespace gpupeak::preload {
 
-/// `bytes`: as the allocator rounded them. `says`: its own totals after the event.
+/// `bytes`: as the allocator rounded them. `says`: the allocator's own totals after the event.
 void torch_block_given(int device, uint64_t address, uint64_t bytes, const ArenaSays& says,
                        const CallerFrame& caller);
 void torch_block_taken(int device, uint64_t address, uint64_t bytes, const ArenaSays& says);

@@ -21,7 +21,7 @@
 namespace gpupeak::preload {
 namespace {
 
-/// There is a limit, since a program may try again and again.
+/// No more requests are recorded, since a program may try again and again.
 constexpr uint32_t kMostRecorded = 1000;
 constinit std::atomic<uint32_t> g_recorded{0};
 constinit uint64_t g_generation = 0;

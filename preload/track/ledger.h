@@ -74,7 +74,7 @@ bool is_first_launch(const void* launched);
 /// The same for calls that may load the function without launching it.
 bool is_first_use(const void* function);
 
-/// The same for a graph.
+/// Whether a launch of this graph must be bracketed: it is the graph's first.
 bool is_first_graph_launch(const void* graph);
 /// The next launch of each graph is a first one again: a new graph may have the handle of one that
 /// was destroyed.
