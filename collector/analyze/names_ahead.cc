@@ -1,10 +1,10 @@
 #include "collector/analyze/names_ahead.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <system_error>
 
 #include "collector/log/parallel.h"
+#include "collector/symbols/debug_files.h"
 
 namespace gpupeak::collector {
 
@@ -17,8 +17,7 @@ size_t NamesAhead::worth_threads(const LogReader& log) {
   const size_t processors = usable_processors();
   if (log.used_bytes() < kWorthBytes || processors <= kReplayThreads) return 0;
   // Servers of debug information are asked only for what is shown.
-  const char* servers = getenv("DEBUGINFOD_URLS");
-  if (servers != nullptr && *servers != 0) return 0;
+  if (!debug_servers().empty()) return 0;
   return std::min(kMost, processors - kReplayThreads);
 }
 

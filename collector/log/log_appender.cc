@@ -24,7 +24,6 @@ namespace {
 
 constexpr uint32_t kChunkBytes = GPUPEAK_LOG_PAGE;
 constexpr size_t kHeadBytes = 2 * GPUPEAK_LOG_PAGE;
-constexpr uint32_t kForeignSlot = 1u << 31;
 constexpr size_t kMaxNameBytes = 1024;
 
 /// Reads the counter that the process takes its time stamps from. No other event's time depends on
@@ -167,7 +166,7 @@ void LogAppender::new_chunk(uint64_t now) {
       reinterpret_cast<gpupeak_counters_page*>(static_cast<char*>(head_) + GPUPEAK_LOG_PAGE);
   chunk_ = std::atomic_ref<uint64_t>(counters->file_bytes).fetch_add(kChunkBytes);
   if (chunk_ % kChunkBytes != 0) fail("is damaged");
-  if (slot_ == 0) slot_ = kForeignSlot | static_cast<uint32_t>(chunk_ / GPUPEAK_LOG_PAGE);
+  if (slot_ == 0) slot_ = GPUPEAK_FOREIGN_SLOT | static_cast<uint32_t>(chunk_ / GPUPEAK_LOG_PAGE);
   std::array<char, kChunkBytes> page{};
   gpupeak_chunk_header header{};
   header.magic = GPUPEAK_CHUNK_MAGIC;

@@ -35,7 +35,6 @@ template <class HeaderAt>
 std::span<const uint8_t> names_chunk(std::span<const uint8_t> log, const HeaderAt& header_at) {
   constexpr uint64_t kPage = GPUPEAK_LOG_PAGE;
   constexpr uint64_t kMostBytes = 8 << 20;  // how far from the end it is looked for
-  constexpr uint32_t kForeignSlot = 1u << 31;
   const uint64_t end = log.size() / kPage * kPage;
   for (uint64_t at = end; at >= 2 * kPage && end - at <= kMostBytes; at -= kPage) {
     gpupeak_chunk_header header;
@@ -44,7 +43,8 @@ std::span<const uint8_t> names_chunk(std::span<const uint8_t> log, const HeaderA
       const auto chunk = log.subspan(at, std::min<uint64_t>(header.bytes, log.size() - at));
       return chunk.subspan(sizeof header);
     }
-    const bool is_of_others = header.kind == GPUPEAK_CHUNK_RUN || (header.slot & kForeignSlot) != 0;
+    const bool is_of_others =
+        header.kind == GPUPEAK_CHUNK_RUN || (header.slot & GPUPEAK_FOREIGN_SLOT) != 0;
     if (!is_of_others) break;
   }
   return {};

@@ -40,11 +40,6 @@ std::optional<std::string> model_file(const Definitions& definitions, std::strin
   return fmt::format("{}/{}", folder, fact);
 }
 
-/// The model's file in the folder of the log: both may have been copied together.
-std::string beside(const std::string& log, const std::string& file) {
-  return log.substr(0, log.rfind('/') + 1) + std::string(file_name(file));
-}
-
 /// Most of the file is values, which are not read.
 Tensors read_tensors_of(const std::string& path) {
   try {
@@ -216,7 +211,7 @@ ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
     const auto [model, added] = models.try_emplace(*file);
     if (!added) return;
     model->second.file = *file;
-    for (const std::string& place : {*file, beside(log.path(), *file)}) {
+    for (const std::string& place : {*file, path_beside(log.path(), *file)}) {
       files_.push_back(place);
       model->second.tensors = read_tensors_of(place);
       if (!model->second.tensors.empty()) break;

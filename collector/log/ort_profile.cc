@@ -206,11 +206,9 @@ bool is_named_as_profile(const std::string& path) {
   return path.starts_with('/') && path.ends_with(".json");
 }
 
-/// The path where the profile was written, or else the same name in the log's folder: both may have
-/// been copied together.
+/// The path where the profile was written, or else beside the log.
 std::string where_it_is(const LogReader& log, const std::string& written) {
-  if (access(written.c_str(), R_OK) == 0) return written;
-  return log.path().substr(0, log.path().rfind('/') + 1) + std::string(file_name(written));
+  return access(written.c_str(), R_OK) == 0 ? written : path_beside(log.path(), written);
 }
 
 /// Opens the files that a log names. Each file is read once, whatever names it has, and the bytes

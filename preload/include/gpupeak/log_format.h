@@ -39,6 +39,8 @@
 #define GPUPEAK_CHUNK_MAGIC UINT32_C(0x4b4e4843)       /* "CHNK" */
 #define GPUPEAK_LOG_PAGE 4096u
 #define GPUPEAK_LOG_MAX_DEVICES 24u
+/* In gpupeak_chunk_header.slot: the writer is another process, such as `gpupeak mark`. */
+#define GPUPEAK_FOREIGN_SLOT (1u << 31)
 #define GPUPEAK_COUNTERS_BYTES (2u * GPUPEAK_LOG_PAGE) /* one page in older logs */
 #define GPUPEAK_MAX_FRAMES 1024u
 
