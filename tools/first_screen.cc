@@ -104,7 +104,7 @@ std::string slow_text(const std::string& log, const collector::Reading& reading,
 std::string first_screen(const std::string& log, const collector::Reading& reading,
                          const collector::TextStyle& style, ScreenAhead* ahead) {
   if (collector::KeptSummary(log, screen_options(reading)).find())
-    return screen_lines(log, reading, style);
+    return screen_lines(log, screen_options(reading), style);
   const std::string slow = slow_text(log, reading, style);
   bool was_stopped = false;
   if (ahead != nullptr) {
@@ -115,7 +115,7 @@ std::string first_screen(const std::string& log, const collector::Reading& readi
   if (!was_stopped) {
     Attempt with_names(log, reading, style);
     if (auto text = with_names.wait(slow)) return *text;
-    if (with_names.failed()) return screen_lines(log, reading, style);  // says why
+    if (with_names.failed()) return screen_lines(log, screen_options(reading), style);  // says why
     was_stopped = with_names.was_stopped();
   }
   if (!was_stopped) {

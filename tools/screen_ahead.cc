@@ -99,7 +99,7 @@ class Looks {
   }
   void look(const std::string& log) const {
     try {
-      screen_lines(log, reading_, style_, [this](uint64_t, uint64_t) {
+      screen_lines(log, screen_options(reading_), style_, [this](uint64_t, uint64_t) {
         if (stop_) throw Stopped();
       });
     } catch (const std::exception&) {  // of a log that is being written; the last one tells

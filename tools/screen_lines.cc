@@ -28,14 +28,15 @@ collector::Options screen_options(const collector::Reading& reading) {
   options.reading = reading;
   options.reading.heap = collector::HeapReading::kIfFew;
   options.stacks = false;
+  options.library_phases = false;
   options.keep = false;  // the log may be compressed after this, and is then another file
   return options;
 }
 
-std::string screen_lines(const std::string& log, const collector::Reading& reading,
+std::string screen_lines(const std::string& log, const collector::Options& options,
                          const collector::TextStyle& style, const collector::Progress& progress) {
   const collector::Summary summary = collector::analyze_run(
-      collector::logs_of_run(log), screen_options(reading), collector::RunDepth::kGpus, progress);
+      collector::logs_of_run(log), options, collector::RunDepth::kGpus, progress);
   std::ostringstream text;
   collector::write_short(summary, text, style);
   return text.str();
@@ -44,7 +45,9 @@ std::string screen_lines(const std::string& log, const collector::Reading& readi
 void write_screen(int pipe, const std::string& log, const collector::Reading& reading,
                   const collector::TextStyle& style) {
   try {
-    const std::string text = screen_lines(log, reading, style);
+    collector::Options options = screen_options(reading);
+    options.process_ends = true;
+    const std::string text = screen_lines(log, options, style);
     say_work();
     for (size_t done = 0; done < text.size();) {
       const ssize_t written = write(pipe, text.data() + done, text.size() - done);

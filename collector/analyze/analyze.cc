@@ -110,7 +110,8 @@ class SummaryBuilder {
     list_devices(totals);
     list_peaks();
     summary_.phases =
-        summarize_phases(replay_, totals, by_site_, coverage_, summary_.run.duration_ns);
+        summarize_phases(replay_, totals, by_site_, coverage_,
+                         {summary_.run.duration_ns, options_.library_phases});
     summary_.growth = summarize_growth(replay_, by_site_, coverage_.host());
     list_arenas();
     list_marks();

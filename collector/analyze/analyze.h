@@ -34,6 +34,9 @@ struct Options {
   size_t top = 10;              ///< rows of each table
   GroupBy by = GroupBy::kSite;  ///< what the rows of peaks are
   bool stacks = true;           ///< fill Holder::stack, which the JSON shows
+  /// List phases that libraries mark for themselves. XLA marks tens of thousands, and the first
+  /// screen shows none of them.
+  bool library_phases = true;
   /// Keep a large log's summary for the next time (kept_summary.h).
   bool keep = true;
   /// The process ends when it has shown the summary, so memory that was used for it is not freed:

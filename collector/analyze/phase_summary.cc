@@ -13,12 +13,12 @@ namespace {
 class PhaseLister {
  public:
   PhaseLister(const Replay& replay, const GroupTotals& totals, Attribution& by_site,
-              const Coverage& coverage, int64_t run_duration_ns)
+              const Coverage& coverage, PhaseListing listing)
       : replay_(replay),
         totals_(totals),
         by_site_(by_site),
         coverage_(coverage),
-        run_duration_ns_(run_duration_ns) {}
+        listing_(listing) {}
 
   std::vector<PhaseSummary> list() {
     const std::vector<Phase>& phases = replay_.phases().phases();
@@ -27,12 +27,18 @@ class PhaseLister {
     const auto alloc_counts = phase_alloc_counts(replay_, totals_);
     const auto live = phase_live_bytes(replay_);
     std::vector<int> depths(phases.size());
+    // By phase: its place in the list; of one that is not listed, its parent's.
+    std::vector<uint32_t> places(phases.size(), ListedPhase::kNoParent);
     std::vector<ListedPhase> listed;
+    if (listing_.with_library) listed.reserve(phases.size());
     for (PhaseId id = 1; id < phases.size(); ++id) {
       const Phase& phase = phases[id];
       depths[id] = phase.parent == 0 ? 0 : depths[phase.parent] + 1;
+      places[id] = places[phase.parent];
+      if (!listing_.with_library && by_site_.is_of_library(id)) continue;
+      places[id] = static_cast<uint32_t>(listed.size());
       ListedPhase& entry = listed.emplace_back();
-      if (phase.parent != 0) entry.parent = phase.parent - 1;
+      entry.parent = places[phase.parent];
       if (phase.source == GPUPEAK_PHASE_NVTX) entry.domain = phase.instance;
       PhaseSummary& out = entry.phase;
       out.name = by_site_.phase_name(id).value_or("");
@@ -48,7 +54,7 @@ class PhaseLister {
       if (phase.open == 0) {
         out.end_ns = replay_.log().clock().to_ns(phase.end_ticks);
       } else if (ended_with_process) {
-        out.end_ns = run_duration_ns_;
+        out.end_ns = listing_.run_duration_ns;
       }
       out.open_ns = duration_ns(phase.open_ticks);
       out.metrics = phase_metrics(phase, alloc_counts[id], live[id],
@@ -150,7 +156,7 @@ class PhaseLister {
   const GroupTotals& totals_;
   Attribution& by_site_;
   const Coverage& coverage_;
-  const int64_t run_duration_ns_;
+  const PhaseListing listing_;
 };
 
 }  // namespace
@@ -178,8 +184,8 @@ std::string_view phase_source_name(uint8_t source) {
 
 std::vector<PhaseSummary> summarize_phases(const Replay& replay, const GroupTotals& totals,
                                            Attribution& by_site, const Coverage& coverage,
-                                           int64_t run_duration_ns) {
-  return PhaseLister(replay, totals, by_site, coverage, run_duration_ns).list();
+                                           PhaseListing listing) {
+  return PhaseLister(replay, totals, by_site, coverage, listing).list();
 }
 
 }  // namespace gpupeak::collector

@@ -17,10 +17,15 @@ namespace gpupeak::collector {
 /// The name of a GPUPEAK_PHASE_*: "auto", "nvtx", "ort", "rule", "mark", "node" or "api".
 std::string_view phase_source_name(uint8_t source);
 
-/// By their first begins, folded as phase_names.h says. A phase that was open when the process
-/// ended ends with the run, after `run_duration_ns`.
+struct PhaseListing {
+  /// A phase that was open when the process ended ends with the run, after this time.
+  int64_t run_duration_ns = 0;
+  bool with_library = true;  ///< list the phases that libraries mark for themselves
+};
+
+/// By their first begins, folded as phase_names.h says.
 std::vector<PhaseSummary> summarize_phases(const Replay& replay, const GroupTotals& totals,
                                            Attribution& by_site, const Coverage& coverage,
-                                           int64_t run_duration_ns);
+                                           PhaseListing listing);
 
 }  // namespace gpupeak::collector

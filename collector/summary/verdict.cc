@@ -183,14 +183,18 @@ void Judge::step(std::string_view verb, std::string why) {
 
 void Judge::steps() {
   const auto is_layer = [](const PhaseSummary& phase) {
-    return phase.source == "api" || phase.source == "nvtx" || phase.source == "node";
+    const bool names_layers =
+        phase.source == "api" || phase.source == "nvtx" || phase.source == "node";
+    return names_layers && !phase.of_library;
   };
   const bool has_layers = std::any_of(summary_.phases.begin(), summary_.phases.end(), is_layer);
   if (peak_ != nullptr && peak_->tags.size() > 1)
     step("tags", has_layers ? "by layer" : "by what it is for");
   const bool has_phases =
       std::any_of(summary_.phases.begin(), summary_.phases.end(),
-                  [](const PhaseSummary& phase) { return phase.source != "auto"; });
+                  [](const PhaseSummary& phase) {
+                    return phase.source != "auto" && !phase.of_library;
+                  });
   if (verdict_.next.empty() && has_phases) step("phases", "what each phase kept");
   step("report --html page.html", "a page to look around in");
   verdict_.next.back().page = true;

@@ -319,3 +319,32 @@ TEST_CASE("phases: a library's own mark is never the phase of a peak, a domain o
   CHECK(phase_of_peak("nccl") == "step");
   CHECK(phase_of_peak("Trainer") == "Trainer:pass");
 }
+
+TEST_CASE("phases: those of a library can be left out, what lies within them stays",
+          "[collector]") {
+  LogBuilder log;
+  const uint32_t step = log.string("step"), pass = log.string("pass"), user = log.string("user");
+  const uint32_t library = log.string("TSL"), program = log.string("Trainer");
+  const auto push = [&](uint64_t ticks, uint32_t name, uint32_t domain) {
+    log.event(0, ticks, GPUPEAK_REC_PHASE_PUSH,
+              Fields().u(0).u(GPUPEAK_PHASE_NVTX).u(name).u(domain));
+  };
+  log.phase_push(0, 1, false, step);
+  push(2, pass, library);
+  push(3, user, program);
+  log.device_alloc(0, 4, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  const Summary all = analyze_log(log);
+  const Summary few = analyze_log(log, {.library_phases = false});
+  const auto names = [](const Summary& summary) {
+    std::vector<std::string> found;
+    for (const PhaseSummary& phase : summary.phases)
+      found.push_back(phase.parent.value_or("") + "/" + phase.name);
+    return found;
+  };
+  CHECK(names(all) == std::vector<std::string>{"/step", "step/TSL:pass", "TSL:pass/Trainer:user"});
+  CHECK(names(few) == std::vector<std::string>{"/step", "step/Trainer:user"});
+  REQUIRE(all.phases.size() == 3);
+  REQUIRE(few.phases.size() == 2);
+  CHECK(few.phases[1].metrics == all.phases[2].metrics);
+  CHECK(few.find_peak("device:0")->phase == all.find_peak("device:0")->phase);
+}
