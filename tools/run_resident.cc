@@ -193,7 +193,7 @@ std::chrono::nanoseconds RunResident::look() {
 }
 
 std::chrono::nanoseconds RunResident::look_at_those(Budget& budget, bool are_large) {
-  constexpr int kShare = 64, kShareOfSmall = 400;
+  constexpr int kShareAtFirst = 16, kShareOfSmall = 400, kShareOfLarge = 64;
   constexpr std::chrono::milliseconds kFirst{20};
   const auto now = std::chrono::steady_clock::now();
   if (now < budget.next) return {};
@@ -208,7 +208,8 @@ std::chrono::nanoseconds RunResident::look_at_those(Budget& budget, bool are_lar
     look_at_all();
   const auto took = processor_time() - began;
   budget.spent += took;
-  budget.next = now + (are_large || budget.spent < kFirst ? kShare : kShareOfSmall) * took;
+  const int of_small = budget.spent < kFirst ? kShareAtFirst : kShareOfSmall;
+  budget.next = now + (are_large ? kShareOfLarge : of_small) * took;
   return took;
 }
 
