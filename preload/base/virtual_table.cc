@@ -49,6 +49,8 @@ struct Library {
 };
 
 bool read(const dl_phdr_info& object, Library& library) {
+  const AddressRange memory = memory_of(object);
+  library.all = {memory.begin, memory.end};
   bool fits = true;
   for (int i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object.dlpi_phdr[i];
@@ -59,8 +61,6 @@ bool read(const dl_phdr_info& object, Library& library) {
       library.relro = {(range.begin + kWord - 1) & ~(kWord - 1), page_begin(range.end)};
     }
     if (segment.p_type != PT_LOAD) continue;
-    if (library.all.end == 0) library.all.begin = range.begin;
-    if (range.end > library.all.end) library.all.end = range.end;
     if ((segment.p_flags & PF_X) != 0) fits = fits && library.code.add(range);
     if ((segment.p_flags & (PF_W | PF_R)) == PF_R) fits = fits && library.read_only.add(range);
   }

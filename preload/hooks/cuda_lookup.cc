@@ -147,7 +147,7 @@ bool resolve() {
   return true;
 }
 
-/// Libraries that were preloaded behind us and hook the driver, too. More than those are not known.
+/// Libraries that were preloaded behind us and hook the driver, too: the first 16 of them.
 struct Interposer {
   std::atomic<uintptr_t> begin, end;  ///< end 0: none
 };
