@@ -67,8 +67,8 @@ bool read(const dl_phdr_info& object, Library& library) {
   return fits && library.relro.end > library.relro.begin;
 }
 
-/// Whether `text` stands there. Its last word is compared first: names of classes begin alike, and
-/// a library has ten thousands of them.
+/// Whether `text` stands at `at`. The last word is compared first, since a library has thousands of
+/// class names that begin alike.
 bool is_text(const Library& library, uintptr_t at, const char* text, size_t bytes) {
   if (!library.read_only.hold(at, bytes)) return false;
   const auto last_word = [bytes](const char* of) {
@@ -81,17 +81,17 @@ bool is_text(const Library& library, uintptr_t at, const char* text, size_t byte
   return memcmp(there, text, bytes) == 0;
 }
 
-/// Whether a word may be the table of a class of the C++ library's: that lies in another library,
-/// or among this one's tables. What names and functions follow is none, and its text is not
-/// touched: each page of it would have to be brought in.
+/// Whether a word may point to a virtual table of the C++ library. Such a table lies in another
+/// library, or among this library's own tables. For other words no text is read: the kernel would
+/// have to bring in each page of it.
 bool may_be_table(const Library& library, uintptr_t word) {
   constexpr uintptr_t kLeast = 64 << 10;  // nothing is mapped below; numbers are
   return word >= kLeast && word % kWord == 0 &&
          (library.relro.holds(word, kWord) || !library.all.holds(word));
 }
 
-/// The class's type information: the table of a class of the C++ library's, then the name. 0: none,
-/// or several.
+/// The class's type information: a pointer to a virtual table of the C++ library, then the name. 0:
+/// there is none, or there are several.
 uintptr_t find_type(const Library& library, const char* name) {
   const size_t bytes = strlen(name) + 1;
   uintptr_t found = 0;

@@ -13,8 +13,9 @@ struct VirtualTable {
   const char* base = "";       ///< the type name of the one class that it is derived from
 };
 
-/// Of the class whose type is called so ("N2ns5ClassE"), in the library around `inside`: in the
-/// part of its data that is read-only once relocated. Some ms for a large library. HOOK-SAFE: takes
+/// The virtual functions of the class with this type name ("N2ns5ClassE") in the library around
+/// `inside`. Searches the part of its data that is read-only once relocated: some ms for a large
+/// library. HOOK-SAFE: takes
 /// the loader's lock, allocates nothing.
 VirtualTable find_virtual_table(const void* inside, const char* type_name);
 

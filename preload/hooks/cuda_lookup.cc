@@ -66,8 +66,8 @@ bool is_given_out(const DriverRow& row) {
   return !row.only_sees || environment().last_use;
 }
 
-/// From an address of the driver's to its row, once the rows' functions are known: each library of
-/// CUDA's asks for hundreds of functions as it is loaded.
+/// Finds a row by the address of its driver function, once the rows' functions are known. Each CUDA
+/// library asks for hundreds of functions while it is loaded.
 class RowsByAddress {
  public:
   /// Threads may do it at once: all enter the same in the same order.
