@@ -7,9 +7,9 @@
 
 namespace gpupeak::preload {
 
-/// Logs a RESIDENT record if `resident_bytes` is more than at the last one, by so much that it is
-/// worth a reading of the list: the kernel goes over each resident page for it, 1 ms for some 40
-/// MiB of small ones. At most one part in 256 of the process's time is spent so.
+/// Logs a RESIDENT record if `resident_bytes` is so much more than at the last one that reading the
+/// list is worth it: the kernel goes over each resident page for that. At most one part in 256 of
+/// the process's time is spent so.
 void note_resident_memory(uint64_t resident_bytes);
 
 /// This process's proportional share of what is resident: pages that others have, too, count in
