@@ -1,9 +1,9 @@
-#include "examples.h"
+#include "tools/examples.h"
 
 #include <sstream>
 
 #include "collector/write/write_html.h"
-#include "self.h"
+#include "tools/shared/self.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -75,9 +75,11 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak flame --depth 12 bert.gplog)"},
     {"leaks", R"(  gpupeak leaks bert.gplog
   gpupeak leaks --scope host/heap bert.gplog)"},
-    {"view", R"(  gpupeak view bert.gplog                    keys: 1 to 4, arrows, Enter, / to search, q
+    {"view",
+     R"(  gpupeak view bert.gplog                    keys: 1 to 4, arrows, Enter, / to search, q
   gpupeak view --scope host bert.gplog)"},
-    {"mcp", R"(  gpupeak mcp logs                           for a program that asks, over its stdin and stdout)"},
+    {"mcp",
+     R"(  gpupeak mcp logs                           for a program that asks, over its stdin and stdout)"},
     {"temporary", R"(  gpupeak temporary --top 5 bert.gplog)"},
     {"tags", R"(  gpupeak tags --tag 'weights=*SaveInitializedTensors' bert.gplog
   gpupeak tags --rules pytorch bert.gplog)"},

@@ -1,4 +1,4 @@
-#include "help_text.h"
+#include "tools/help_text.h"
 
 #include <algorithm>
 #include <set>

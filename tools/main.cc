@@ -4,14 +4,14 @@
 #include <spdlog/spdlog.h>
 
 #include "collector/text/error.h"
-#include "command_line.h"
-#include "commands.h"
-#include "examples.h"
-#include "exit_codes.h"
-#include "help_text.h"
-#include "parse.h"
-#include "say.h"
-#include "self.h"
+#include "tools/commands.h"
+#include "tools/examples.h"
+#include "tools/help_text.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/parse.h"
+#include "tools/shared/say.h"
+#include "tools/shared/self.h"
 
 int main(int argc, char** argv) {
   using namespace gpupeak;
@@ -35,9 +35,9 @@ int main(int argc, char** argv) {
         tools::add_temporary,  tools::add_tags,   tools::add_phases,   tools::add_arenas,
         tools::add_list_rules, tools::add_export, tools::add_timeline, tools::add_compare,
         tools::add_fit,        tools::add_sweep,  tools::add_serve,    tools::add_top_verb,
-         tools::add_tables,     tools::add_dump,   tools::add_held,     tools::add_whatif,
-         tools::add_mcp,        tools::add_view,   tools::add_start,    tools::add_stop,
-         tools::add_attach,     tools::add_detach}) {
+        tools::add_tables,     tools::add_dump,   tools::add_held,     tools::add_whatif,
+        tools::add_mcp,        tools::add_view,   tools::add_start,    tools::add_stop,
+        tools::add_attach,     tools::add_detach}) {
     add(line);
   }
   if (const std::optional<int> code = tools::parse(line, argc, argv)) return *code;

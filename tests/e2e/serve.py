@@ -352,7 +352,7 @@ def files():
         with open(os.path.join(EXAMPLES, name), encoding="utf-8") as file:
             wanted |= set(re.findall(r"(?<!:)\bgpupeak_\w+", file.read()))
     wanted |= {name for text in expressions() for name in re.findall(r"\bgpupeak_\w+", text)}
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/serve_families.cc")
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/serve/families.cc")
     with open(source, encoding="utf-8") as file:
         known = set(re.findall(r'"(gpupeak_\w+)"', file.read()))
     expect(wanted <= known, f"there is no {wanted - known}")

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "catch.h"
-#include "run_memory.h"
+#include "tools/run/memory.h"
 
 using gpupeak::tools::MemoryKills;
 

@@ -1,5 +1,5 @@
 #include "catch.h"
-#include "output_phases.h"
+#include "tools/report/output_phases.h"
 
 using namespace gpupeak::tools;
 

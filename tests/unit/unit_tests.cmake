@@ -1,6 +1,6 @@
 # The unit tests of the collector.
 add_executable(gpupeak_unit_tests
-  inline_sample.cc ../../tools/output_phases.cc ../../tools/run_memory.cc schema_check.cc test_block_matcher.cc test_byte_seconds.cc test_key_table.cc test_live_blocks.cc test_log_columns.cc test_damage.cc test_diff.cc
+  inline_sample.cc ../../tools/report/output_phases.cc ../../tools/run/memory.cc schema_check.cc test_block_matcher.cc test_byte_seconds.cc test_key_table.cc test_live_blocks.cc test_log_columns.cc test_damage.cc test_diff.cc
   test_exports.cc test_heap_reading.cc test_ledger.cc test_log_parts.cc test_machine_code.cc test_mapping_table.cc test_model_tensors.cc test_memory_kills.cc test_merge.cc test_moments.cc test_ranks.cc test_name_cache.cc test_names.cc test_node_phases.cc test_output_lines.cc test_packed.cc
   test_page.cc test_peak_finder.cc test_phase_fold.cc test_phase_tree.cc test_phases.cc test_python_frames.cc
   test_record.cc test_replay.cc test_rtti.cc test_rules.cc test_loser_tree.cc test_symbolizer.cc test_time_series.cc test_verdict.cc test_views.cc
@@ -14,6 +14,6 @@ target_compile_definitions(gpupeak_unit_tests PRIVATE
   GPUPEAK_GOLDEN_FOLDER="${CMAKE_CURRENT_SOURCE_DIR}/../golden")
 target_link_libraries(gpupeak_unit_tests PRIVATE gpupeak_collector gpupeak_log_builder gpupeak_options gpupeak_test_main
                       nlohmann_json::nlohmann_json SQLite::SQLite3 fmt::fmt util)
-target_include_directories(gpupeak_unit_tests PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/../../tools ${PROJECT_SOURCE_DIR}/preload)
+target_include_directories(gpupeak_unit_tests PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/preload)
 gpupeak_catch_tests(gpupeak_unit_tests unit)
 set_source_files_properties(inline_sample.cc PROPERTIES COMPILE_OPTIONS "-g;-O2" SKIP_PRECOMPILE_HEADERS ON)

@@ -1,0 +1,336 @@
+// `attach` begins to record a program that runs already; `detach` ends that.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "collector/text/error.h"
+#include "collector/text/file_name.h"
+#include "gpupeak/attach.h"
+#include "gpupeak/log_format.h"
+#include "tools/attach/safe_point.h"
+#include "tools/attach/target.h"
+#include "tools/attach/traced_thread.h"
+#include "tools/commands.h"
+#include "tools/run/nvml.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/self.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using collector::LogError;
+using collector::UsageError;
+
+struct AttachOptions {
+  int pid = 0;
+  std::string out = "gpupeak.%n.%p.%r.gplog";
+  std::string host = "full";
+  double seconds = 10;
+};
+
+const std::map<std::string, uint32_t> kModes{{"auto", GPUPEAK_HOST_AUTO},
+                                             {"full", GPUPEAK_HOST_FULL},
+                                             {"sampled", GPUPEAK_HOST_SAMPLED},
+                                             {"counters", GPUPEAK_HOST_COUNTERS}};
+constexpr const char* kLibrary = "libgpupeak.so";
+
+/// Holds back signals that would end this command until the program's thread is back where it was.
+class SignalsLater {
+ public:
+  SignalsLater() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, fault);
+    sigprocmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsLater() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsLater(const SignalsLater&) = delete;
+  SignalsLater& operator=(const SignalsLater&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+/// A thread of the program that is stopped at a safe point, ready to call functions.
+class Visit {
+ public:
+  Visit(pid_t pid, double seconds)
+      : pid_(pid), seconds_(seconds), modules_(std::make_unique<TargetModules>(pid)) {
+    find_thread();
+    const uint64_t near = modules_->function("libc.so", "read");
+    const uint64_t system_call = near != 0 ? find_system_call(pid_, near, near + 4096) : 0;
+    if (system_call == 0) throw LogError("no system call was found in the program's C library", 0);
+    thread_->prepare(system_call);
+  }
+
+  bool has_library() const { return modules_->function(kLibrary, "gpupeak_api_attach") != 0; }
+
+  void load(const std::string& library) {
+    uint64_t open = modules_->function("libc.so", "dlopen");
+    uint64_t error = modules_->function("libc.so", "dlerror");
+    if (open == 0) open = modules_->function("libdl.so", "dlopen");
+    if (error == 0) error = modules_->function("libdl.so", "dlerror");
+    if (open == 0 || error == 0)
+      throw UsageError(fmt::format(
+          "process {} cannot load libraries: its C library has no dlopen (before glibc 2.34 only "
+          "programs that are linked with libdl have it)",
+          pid_));
+    const uint64_t path = thread_->place(library.size() + 1);
+    thread_->write(path, library.c_str(), library.size() + 1);
+    constexpr uint64_t kNowAndLocal = 2;
+    if (thread_->call(open, {path, kNowAndLocal}, seconds_) == 0) {
+      const uint64_t text = thread_->call(error, {}, seconds_);
+      throw UsageError(fmt::format("process {} cannot load the library: {}", pid_,
+                                   text != 0 ? thread_->read_text(text) : "no reason was given"));
+    }
+    modules_ = std::make_unique<TargetModules>(pid_);
+    if (!has_library())
+      throw LogError(fmt::format("{} is not the library that this command needs", library), 0);
+  }
+
+  void call(const char* function, gpupeak_attach_call& call) {
+    const uint64_t at = modules_->function(kLibrary, function);
+    if (at == 0)
+      throw UsageError(fmt::format("process {} has a {} of another version", pid_, kLibrary));
+    const uint64_t place = thread_->place(sizeof call);
+    call.version = GPUPEAK_ATTACH_VERSION;
+    thread_->write(place, &call, sizeof call);
+    thread_->call(at, {place}, seconds_);
+    thread_->read(place, &call, sizeof call);
+  }
+
+  /// Whether every other thread was seen outside of the library's hooks, one after the other.
+  /// Nothing is hooked and recorded any more, so a thread that is outside does not get in again.
+  bool all_are_outside(const gpupeak_attach_call& look) const {
+    for (const pid_t thread : threads_of(pid_)) {
+      if (thread != thread_->id() && !is_seen_outside(thread, look)) return false;
+    }
+    return true;
+  }
+
+ private:
+  void find_thread() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_);
+    std::string why = "it has no thread";
+    for (auto pause = std::chrono::milliseconds(1);;
+         pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
+      for (const pid_t thread : threads_of(pid_)) {
+        if (take(thread, why)) return;
+      }
+      if (std::chrono::steady_clock::now() >= until) {
+        throw UsageError(fmt::format(
+            "no thread of process {} came to a safe point within {:g} s; of the last one: {}. "
+            "Nothing has changed; --wait SECONDS tries for longer",
+            pid_, seconds_, why));
+      }
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  bool take(pid_t thread, std::string& why) {
+    try {
+      auto stopped = std::make_unique<TracedThread>(thread);
+      why = unsafe_because(modules_->get(), thread);
+      if (!why.empty()) return false;
+      thread_ = std::move(stopped);
+      return true;
+    } catch (const LogError& error) {
+      why = error.what();
+      return false;
+    }
+  }
+
+  bool is_seen_outside(pid_t thread, const gpupeak_attach_call& look) const {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_);
+    for (;;) {
+      if (const auto outside = is_outside(thread, look); outside.value_or(true)) return true;
+      if (std::chrono::steady_clock::now() >= until) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  /// None: the thread has ended.
+  std::optional<bool> is_outside(pid_t thread, const gpupeak_attach_call& look) const {
+    try {
+      const TracedThread stopped(thread);
+      Dwfl_Module* const at = dwfl_addrmodule(modules_->get(), stopped.ip());
+      const char* const path = at != nullptr ? dwfl_module_info(at, nullptr, nullptr, nullptr,
+                                                                nullptr, nullptr, nullptr, nullptr)
+                                             : nullptr;
+      if (path != nullptr && collector::file_name(path) == kLibrary) return false;
+      uint64_t words[8] = {};
+      const uint32_t count = std::min<uint32_t>(look.flags_words, 8);
+      stopped.read(stopped.thread_pointer() + static_cast<uint64_t>(look.flags_offset), words,
+                   count * sizeof *words);
+      return std::all_of(words, words + count, [](uint64_t word) { return word == 0; });
+    } catch (const LogError&) {
+      const auto threads = threads_of(pid_);
+      if (std::find(threads.begin(), threads.end(), thread) == threads.end()) return std::nullopt;
+      return false;
+    }
+  }
+
+  const pid_t pid_;
+  const double seconds_;
+  std::unique_ptr<TargetModules> modules_;
+  std::unique_ptr<TracedThread> thread_;
+};
+
+[[noreturn]] void refuse(int pid, const gpupeak_attach_call& call) {
+  const auto say = [&](const std::string& why) {
+    throw UsageError(fmt::format("process {} {}", pid, why));
+  };
+  switch (call.answer) {
+    case GPUPEAK_ATTACH_PRELOADED:
+      say("was started with gpupeak: `gpupeak start` and `stop` record its heap, where it runs "
+          "dormant");
+      break;
+    case GPUPEAK_ATTACH_ALREADY:
+      say("is attached already (`gpupeak detach` ends that)");
+      break;
+    case GPUPEAK_ATTACH_NOT:
+      say("is not attached");
+      break;
+    case GPUPEAK_ATTACH_UNFIT:
+      say("has a sanitizer's runtime, gained privileges, or confines itself by a filter of system "
+          "calls");
+      break;
+    case GPUPEAK_ATTACH_OWN_MALLOC:
+      say("has a malloc of its own in place of the C library's: its heap could not be seen");
+      break;
+    case GPUPEAK_ATTACH_NO_LOG:
+      say(fmt::format("cannot write the log {}: {}", call.log, strerror(call.error)));
+      break;
+    case GPUPEAK_ATTACH_NO_MEMORY:
+      say("has no memory left for what is needed");
+      break;
+    case GPUPEAK_ATTACH_BUSY:
+      say("is just being attached to or left by another command");
+      break;
+    default:
+      say("has a libgpupeak.so of another version");
+  }
+  throw UsageError("");
+}
+
+void add_fact(gpupeak_attach_call& call, size_t& at, const std::string& name,
+              const std::string& value) {
+  if (at + name.size() + value.size() + 3 > sizeof call.facts) return;
+  memcpy(call.facts + at, name.c_str(), name.size() + 1);
+  at += name.size() + 1;
+  memcpy(call.facts + at, value.c_str(), value.size() + 1);
+  at += value.size() + 1;
+}
+
+/// Adds what can be found out about the time before the attach without disturbing the program.
+void add_facts_of_before(int pid, gpupeak_attach_call& call) {
+  size_t at = 0;
+  add_fact(call, at, "attach.resident", std::to_string(resident_bytes_of(pid)));
+  RunNvml nvml;
+  for (const NvmlHeld& held : nvml.all()) {
+    if (held.process == pid)
+      add_fact(call, at, "attach.held", fmt::format("{} {} {}", held.index, held.bytes, held.uuid));
+  }
+}
+
+std::string library_to_load() {
+  const fs::path library = preload_library();
+  if (library.empty()) throw LogError("libgpupeak.so is not beside this command", 0);
+  return fs::canonical(library).string();
+}
+
+void set_log(gpupeak_attach_call& call, const std::string& pattern) {
+  const std::string path = fs::absolute(pattern).string();
+  if (path.size() >= sizeof call.log) throw UsageError("the log's name is too long");
+  memcpy(call.log, path.c_str(), path.size() + 1);
+}
+
+int attach(const AttachOptions& options) {
+  require_attachable(options.pid);
+  const std::string library = library_to_load();
+  auto call = std::make_unique<gpupeak_attach_call>();
+  {
+    const SignalsLater later;
+    Visit visit(options.pid, options.seconds);
+    if (!visit.has_library()) visit.load(library);
+    visit.call("gpupeak_api_attach_look", *call);
+    if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid, *call);
+    if (call->was_attached != 0 && !visit.all_are_outside(*call)) {
+      throw UsageError(fmt::format(
+          "a thread of process {} is still in a call that was recorded before: try again later",
+          options.pid));
+    }
+    *call = {};
+    call->host_mode = kModes.at(options.host);
+    set_log(*call, options.out);
+    add_facts_of_before(options.pid, *call);
+    visit.call("gpupeak_api_attach", *call);
+  }
+  if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid, *call);
+  spdlog::info("process {} is recorded from now on in {} (`gpupeak detach {}` ends it)",
+               options.pid, call->log, options.pid);
+  return kOk;
+}
+
+int detach(const AttachOptions& options) {
+  require_attachable(options.pid);
+  auto call = std::make_unique<gpupeak_attach_call>();
+  if (loaded_library(options.pid, kLibrary).empty())
+    throw UsageError(fmt::format("process {} is not attached", options.pid));
+  {
+    const SignalsLater later;
+    Visit visit(options.pid, options.seconds);
+    visit.call("gpupeak_api_detach", *call);
+  }
+  if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid, *call);
+  spdlog::info("process {} is left: all passes through again. What was recorded is in {}",
+               options.pid, call->log);
+  if (call->lost_slots != 0) {
+    spdlog::warn("{} places hold something else than what was put there, and were left so",
+                 call->lost_slots);
+  }
+  return kOk;
+}
+
+void add_target(CLI::App& verb, AttachOptions& options) {
+  verb.add_option("process", options.pid, "Its process id")->required()->type_name("PID");
+  verb.add_option("--wait", options.seconds, "How long to look for a safe moment")
+      ->check(between(0, 1e6))
+      ->type_name("SECONDS")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_attach(CommandLine& line) {
+  auto [verb, options] = line.add(
+      "attach", "Record a program that runs already and was started without gpupeak", attach);
+  add_target(verb, options);
+  verb.add_option("-o,--out", options.out, "The log: %n program, %p process id, %h host")
+      ->type_name("LOG")
+      ->capture_default_str();
+  verb.add_option("--host", options.host, "What to record of its heap")
+      ->check(one_of({"full", "auto", "sampled", "counters"}))
+      ->capture_default_str();
+}
+
+void add_detach(CommandLine& line) {
+  auto [verb, options] =
+      line.add("detach", "Leave a program that was attached to; it runs on", detach);
+  add_target(verb, options);
+}
+
+}  // namespace gpupeak::tools

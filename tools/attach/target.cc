@@ -1,0 +1,246 @@
+#include "tools/attach/target.h"
+
+#include <elf.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "collector/text/error.h"
+#include "collector/text/file_name.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using collector::UsageError;
+
+std::string of_process(pid_t pid, const std::string& what) {
+  return fmt::format("/proc/{}/{}", pid, what);
+}
+
+[[noreturn]] void refuse(pid_t pid, const std::string& why) {
+  throw UsageError(fmt::format("process {} {}", pid, why));
+}
+
+std::string read_all(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// The fields of /proc/PID/status.
+std::map<std::string, std::string> status_of(pid_t pid) {
+  std::map<std::string, std::string> fields;
+  std::istringstream lines(read_all(of_process(pid, "status")));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t value = line.find_first_not_of(" \t", colon + 1);
+    fields[line.substr(0, colon)] = value == std::string::npos ? "" : line.substr(value);
+  }
+  return fields;
+}
+
+std::vector<std::string> mapped_files(pid_t pid) {
+  std::vector<std::string> files;
+  std::istringstream lines(read_all(of_process(pid, "maps")));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find('/');
+    if (at != std::string::npos && (files.empty() || files.back() != line.substr(at)))
+      files.push_back(line.substr(at));
+  }
+  return files;
+}
+
+bool is_in_our_namespace(pid_t pid, const char* name) {
+  struct stat theirs {
+  }, ours{};
+  return stat(of_process(pid, fmt::format("ns/{}", name)).c_str(), &theirs) == 0 &&
+         stat(fmt::format("/proc/self/ns/{}", name).c_str(), &ours) == 0 &&
+         theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
+}
+
+bool gained_privileges(pid_t pid) {
+  struct stat program {};
+  if (stat(of_process(pid, "exe").c_str(), &program) == 0 &&
+      (program.st_mode & (S_ISUID | S_ISGID)) != 0)
+    return true;
+  const std::string vector = read_all(of_process(pid, "auxv"));
+  Elf64_auxv_t entry;
+  for (size_t at = 0; at + sizeof entry <= vector.size(); at += sizeof entry) {
+    memcpy(&entry, vector.data() + at, sizeof entry);
+    if (entry.a_type == AT_SECURE) return entry.a_un.a_val != 0;
+  }
+  return false;
+}
+
+void require_architecture(pid_t pid) {
+  std::ifstream in(of_process(pid, "exe"), std::ios::binary);
+  Elf64_Ehdr header{};
+  in.read(reinterpret_cast<char*>(&header), sizeof header);
+  if (!in || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    refuse(pid, "has a program file that cannot be read");
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64)
+    refuse(pid, "is not a 64-bit x86 program: only such a one can be attached to");
+}
+
+void require_loader(pid_t pid) {
+  constexpr std::array kSanitizers = {"libasan.so",   "libtsan.so", "liblsan.so",
+                                      "libhwasan.so", "libmsan.so", "libclang_rt."};
+  bool has_libc = false;
+  for (const std::string& path : mapped_files(pid)) {
+    const std::string name(collector::file_name(path));
+    if (name.starts_with("ld-musl-")) refuse(pid, "runs with musl: its C library is not glibc");
+    for (const char* sanitizer : kSanitizers) {
+      if (name.starts_with(sanitizer)) refuse(pid, "has a sanitizer's runtime: " + name);
+    }
+    if (name.starts_with("libc.so.6") || name.starts_with("libc-2.")) {
+      has_libc = true;
+    }
+    const bool is_needed = name.starts_with("libc") || name.starts_with("libgpupeak.so");
+    if (is_needed && name.ends_with(" (deleted)"))
+      refuse(pid, "has a library that has been replaced on the disk since: " + name);
+  }
+  if (!has_libc)
+    refuse(pid, "has not loaded glibc: it is linked statically, or not by a C library");
+}
+
+/// Checks whose process it is, whether it runs, and where.
+void require_own_target(pid_t pid) {
+  const auto status = status_of(pid);
+  if (status.empty()) throw UsageError(fmt::format("there is no process {}", pid));
+  const auto field = [&](const char* name) {
+    const auto found = status.find(name);
+    return found != status.end() ? found->second : std::string();
+  };
+  if (field("Tgid") != std::to_string(pid))
+    refuse(pid, "is a thread of process " + field("Tgid") + ": name that");
+  if (pid == getpid()) refuse(pid, "is this command");
+  std::array<unsigned, 4> users{};
+  std::istringstream(field("Uid")) >> users[0] >> users[1] >> users[2] >> users[3];
+  if (std::any_of(users.begin(), users.end(), [](unsigned user) { return user != geteuid(); })) {
+    refuse(pid, fmt::format("is of user {}, you are user {}: only a program of your own is "
+                            "attached to",
+                            users[1], geteuid()));
+  }
+  if (const std::string state = field("State").substr(0, 1); state == "Z" || state == "X")
+    refuse(pid, "has ended");
+  else if (state == "T" || state == "t")
+    refuse(pid, "is stopped: let it go on first");
+  if (field("TracerPid") != "0")
+    refuse(pid, "is traced already, by process " + field("TracerPid") + " (a debugger, strace?)");
+  for (const char* name : {"user", "pid", "mnt"}) {
+    if (!is_in_our_namespace(pid, name))
+      refuse(pid,
+             "is in another container (another namespace of its kind), or may not be looked "
+             "at: run this command where it runs");
+  }
+  std::error_code error;
+  if (fs::read_symlink(of_process(pid, "root"), error) !=
+      fs::read_symlink("/proc/self/root", error))
+    refuse(pid, "has another root directory: run this command where it runs");
+  if (field("Seccomp") != "0")
+    refuse(pid, "confines itself by a filter of system calls, which may end it for one of ours");
+}
+
+}  // namespace
+
+void require_attachable(pid_t pid) {
+  require_own_target(pid);
+  if (gained_privileges(pid))
+    refuse(pid, "has gained privileges (set-user-id, set-group-id or capabilities)");
+  require_architecture(pid);
+  require_loader(pid);
+}
+
+std::vector<pid_t> threads_of(pid_t pid) {
+  std::vector<pid_t> threads;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(of_process(pid, "task"), error))
+    threads.push_back(static_cast<pid_t>(std::stoi(entry.path().filename().string())));
+  std::sort(threads.begin(), threads.end(),
+            [pid](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
+  return threads;
+}
+
+uint64_t resident_bytes_of(pid_t pid) {
+  const auto status = status_of(pid);
+  const auto found = status.find("VmRSS");
+  uint64_t kib = 0;
+  if (found != status.end()) std::istringstream(found->second) >> kib;
+  return kib << 10;
+}
+
+std::string loaded_library(pid_t pid, const std::string& file_name) {
+  for (const std::string& path : mapped_files(pid)) {
+    const std::string name(collector::file_name(path));
+    if (name == file_name || name == file_name + " (deleted)") return path;
+  }
+  return {};
+}
+
+namespace {
+
+/// Finds no debugging information: the tables for unwinding are in the files themselves, and a
+/// search might ask servers.
+int no_debug_information(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*,
+                         GElf_Word, char**) {
+  return -1;
+}
+
+constexpr Dwfl_Callbacks kCallbacks{.find_elf = dwfl_linux_proc_find_elf,
+                                    .find_debuginfo = no_debug_information,
+                                    .section_address = nullptr,
+                                    .debuginfo_path = nullptr};
+
+}  // namespace
+
+TargetModules::TargetModules(pid_t pid) : dwfl_(dwfl_begin(&kCallbacks)) {
+  if (dwfl_ == nullptr || dwfl_linux_proc_report(dwfl_.get(), pid) != 0 ||
+      dwfl_report_end(dwfl_.get(), nullptr, nullptr) != 0 ||
+      dwfl_linux_proc_attach(dwfl_.get(), pid, true) != 0)
+    refuse(pid, "may not be looked at: its memory map cannot be read");
+}
+
+uint64_t TargetModules::function(const std::string& module, const std::string& name) const {
+  struct Wanted {
+    const std::string &module, &name;
+    uint64_t found = 0;
+  } wanted{module, name};
+  dwfl_getmodules(
+      dwfl_.get(),
+      [](Dwfl_Module* of, void**, const char*, Dwarf_Addr, void* data) -> int {
+        auto& that = *static_cast<Wanted*>(data);
+        const char* path =
+            dwfl_module_info(of, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+        if (path == nullptr || !collector::file_name(path).starts_with(that.module))
+          return DWARF_CB_OK;
+        const int count = dwfl_module_getsymtab(of);
+        for (int i = 1; i < count; ++i) {
+          GElf_Sym symbol;
+          GElf_Addr address = 0;
+          const char* found =
+              dwfl_module_getsym_info(of, i, &symbol, &address, nullptr, nullptr, nullptr);
+          if (found == nullptr || symbol.st_shndx == SHN_UNDEF ||
+              GELF_ST_TYPE(symbol.st_info) != STT_FUNC)
+            continue;
+          const std::string_view full = found;
+          if (full.substr(0, full.find('@')) != that.name) continue;
+          that.found = address;
+          return DWARF_CB_ABORT;
+        }
+        return DWARF_CB_OK;
+      },
+      &wanted, 0);
+  return wanted.found;
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,326 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "collector/fit/sweep_runs.h"
+#include "collector/rules/cards.h"
+#include "collector/summary/gate.h"
+#include "collector/text/error.h"
+#include "collector/text/text_format.h"
+#include "collector/views/sweep.h"
+#include "tools/commands.h"
+#include "tools/fit/sweep_folder.h"
+#include "tools/fit/sweep_host.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/output.h"
+#include "tools/shared/say.h"
+#include "tools/shared/terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Runs that --verify may make for one group: at, above and below the predicted value.
+constexpr int kMostChecks = 10;
+constexpr size_t kOutputTail = 64 << 10;
+
+struct SweepOptions {
+  std::vector<std::string> parameters, command;
+  std::string capacity, gpu;  ///< empty: the card that it runs on
+  std::string folder;         ///< empty: by the program's name
+  std::string out;            ///< file; empty: standard output
+  std::string html;           ///< file of a page; empty: none
+  std::string host = "off";
+  std::string of = "gpu";  ///< whose memory is asked about; or "host"
+  bool verify = false, again = false, json = false, quiet = false;
+  TextOptions text;
+  collector::Reading reading;
+};
+
+/// Whether the end of the program's output says that memory ran out.
+bool says_out_of_memory(const std::string& output) {
+  std::ifstream file(output, std::ios::binary | std::ios::ate);
+  if (!file) return false;
+  const auto bytes = static_cast<size_t>(file.tellg());
+  std::string text(std::min(bytes, kOutputTail), '\0');
+  file.seekg(static_cast<std::streamoff>(bytes - text.size()));
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text.find("out of memory") != std::string::npos ||
+         text.find("outofmemory") != std::string::npos ||
+         text.find("resource_exhausted") != std::string::npos ||
+         text.find("memoryerror") != std::string::npos ||
+         text.find("bad_alloc") != std::string::npos ||
+         text.find("cannot allocate memory") != std::string::npos;
+}
+
+class Sweep {
+ public:
+  explicit Sweep(const SweepOptions& options) : options_(options) {
+    for (const std::string& text : options.parameters) {
+      report_.parameters.push_back(collector::parse_parameter(text));
+      for (size_t i = 0; i + 1 < report_.parameters.size(); ++i) {
+        if (report_.parameters[i].name == report_.parameters.back().name) {
+          throw collector::UsageError(
+              fmt::format("-P {}: given twice", report_.parameters.back().name));
+        }
+      }
+    }
+    if (!options.capacity.empty()) {
+      const uint64_t bytes = collector::parse_size(options.capacity);
+      if (bytes == 0) throw collector::UsageError("--capacity: 0 bytes are enough for nothing");
+      capacity_ = {bytes, bytes, collector::size_text(bytes)};
+    }
+    if (is_of_host() && !options.gpu.empty())
+      throw collector::UsageError("--gpu: a card has nothing of the host's memory; use --capacity");
+    if (is_of_host()) {
+      there_ = host_capacity();
+      if (capacity_.name.empty()) capacity_ = there_;
+    }
+    if (!options.gpu.empty()) {
+      card_ = &collector::find_card(options.gpu);
+      capacity_ = {card_->least_bytes, card_->most_bytes, card_->name};
+    }
+    report_.command = options.command;
+    all_ = collector::combinations(report_.parameters);
+    // Throws if a parameter is not in the command, before anything runs.
+    collector::command_for(options.command, report_.parameters, all_.front());
+    folder_ = options.folder;
+    if (folder_.empty()) {
+      folder_ = "gpupeak.sweep." + fs::path(options.command.front()).filename().string();
+    }
+    folder_ = fs::absolute(folder_).lexically_normal().string();
+    report_.folder = folder_;
+  }
+
+  int run() {
+    const bool counts = is_of_host() && options_.host == "off";
+    SweepFolder folder(folder_, report_.parameters, counts ? "counters" : options_.host);
+    stop_on_signals();
+    signal(SIGPIPE, SIG_IGN);
+    std::vector<collector::SweepValues> too_large;
+    int failure = 0;
+    for (const collector::SweepValues& values : all_) {
+      const auto smaller = std::find_if(
+          too_large.begin(), too_large.end(),
+          [&](const collector::SweepValues& of) { return collector::is_no_smaller(values, of); });
+      if (smaller != too_large.end()) {
+        collector::SweepRun& left = report_.runs.emplace_back();
+        left.values = values;
+        left.why = collector::values_text(report_.parameters, *smaller) + " ran out of memory";
+        continue;
+      }
+      if (!make(folder, values, false, failure)) break;
+      if (report_.runs.back().status == collector::SweepStatus::kOutOfMemory) {
+        too_large.push_back(values);
+      }
+    }
+    bool checked = true;
+    if (failure == 0 && !was_stopped() && options_.verify) checked = verify(folder, failure);
+    report_.interrupted = was_stopped();
+    predict_all();
+    if (failure != 0 && report_.runs.empty()) return failure;
+    hide();
+    write();
+    if (failure != 0) return failure;
+    if (report_.interrupted) return kSignalBase + SIGINT;
+    const bool any = std::any_of(report_.runs.begin(), report_.runs.end(), [](const auto& run) {
+      return run.status == collector::SweepStatus::kDone;
+    });
+    return any && checked ? kOk : kGateFailed;
+  }
+
+ private:
+  bool is_of_host() const { return options_.of == "host"; }
+
+  void read(collector::SweepRun& run, const std::vector<std::string>& logs, bool says_so,
+            const collector::Options& analysis) const {
+    if (!is_of_host()) return collector::read_run(run, logs, says_so, card_, analysis);
+    run.status = collector::SweepStatus::kFailed;
+    run.why = "it left no log";
+    if (logs.empty()) return;
+    try {
+      collector::read_host_run(run, host_need_of(logs, options_.reading), says_so, there_);
+      run.log = logs.front();
+    } catch (const collector::LogError& error) {
+      run.why = error.what();
+    }
+  }
+
+  /// Makes the run of these values, and adds it to the report. False: it was interrupted, or the
+  /// program cannot be run at all; `failure` is the exit code then.
+  bool make(SweepFolder& folder, const collector::SweepValues& values, bool for_check,
+            int& failure) {
+    const std::string name = collector::values_text(report_.parameters, values);
+    const std::vector<std::string> command =
+        collector::command_for(options_.command, report_.parameters, values);
+    const std::optional<EndedRun> ended = folder.run(values, command, options_.again);
+    if (!ended) return false;
+    if (ended->exit_code == kNotFound || ended->exit_code == kCannotExec ||
+        (ended->exit_code == kOwnFailure && folder.logs(values).empty())) {
+      failure = ended->exit_code;
+      say("{}: cannot be run; {} says why", collector::escape(name),
+          collector::escape(folder.output(values)));
+      return false;
+    }
+    collector::SweepRun run;
+    run.values = values;
+    run.for_check = for_check;
+    run.from_before = ended->from_before;
+    run.exit_code = ended->exit_code;
+    run.seconds = ended->seconds;
+    run.output = folder.output(values);
+    collector::Options analysis;
+    analysis.stacks = false;
+    analysis.reading = options_.reading;
+    const bool says_so = ended->exit_code != 0 && says_out_of_memory(run.output);
+    read(run, folder.logs(values), says_so, analysis);
+    if (!options_.quiet) say_run(name, run);
+    report_.runs.push_back(std::move(run));
+    return true;
+  }
+
+  void say_run(const std::string& name, const collector::SweepRun& run) const {
+    const bool done = run.status == collector::SweepStatus::kDone;
+    say("{}: {}{}", collector::escape(name),
+        done ? fmt::format("peak {}, {:.1f} s", collector::size_text(run.peak_bytes), run.seconds)
+        : run.status == collector::SweepStatus::kOutOfMemory
+            ? "out of memory; what is no smaller is not run"
+            : "left out: " + run.why,
+        run.from_before ? " (from before)" : "");
+  }
+
+  /// Runs at the predicted value and at the step above it, and again if the runs show another
+  /// value. False: the prediction could not be shown for all groups.
+  bool verify(SweepFolder& folder, int& failure) {
+    bool all = true;
+    for (const collector::SweepGroup& group : collector::groups_of(report_.runs)) {
+      all = verify_one(folder, group.others, failure) && all;
+      if (failure != 0 || was_stopped()) return false;
+    }
+    return all;
+  }
+
+  bool verify_one(SweepFolder& folder, const collector::SweepValues& others, int& failure) {
+    for (int i = 0; i < kMostChecks; ++i) {
+      const std::vector<collector::SweepGroup> groups = collector::groups_of(report_.runs);
+      const auto group = std::find_if(groups.begin(), groups.end(),
+                                      [&](const auto& of) { return of.others == others; });
+      const collector::SweepOutlook::Check check = outlook(*group).next_check();
+      if (!check.note.empty()) report_.notes.push_back(check.note);
+      if (!check.value) return check.is_shown;
+      collector::SweepValues values{collector::number_text(*check.value)};
+      values.insert(values.end(), others.begin(), others.end());
+      std::erase_if(report_.runs,
+                    [&](const collector::SweepRun& run) { return run.values == values; });
+      if (!make(folder, values, true, failure)) return false;
+    }
+    return false;
+  }
+
+  collector::SweepOutlook outlook(const collector::SweepGroup& group) const {
+    return {report_.runs, group, report_.parameters.front().step, capacity_};
+  }
+
+  void predict_all() {
+    for (const collector::SweepGroup& group : collector::groups_of(report_.runs)) {
+      const collector::SweepOutlook of = outlook(group);
+      report_.capacities.push_back(of.capacity());
+      report_.predictions.push_back(of.prediction());
+    }
+  }
+
+  /// Hides names, as --confidential asks. The parameters' values stay: the sweep is about them.
+  void hide() {
+    const collector::Sanitizer& sanitizer = options_.reading.sanitizer;
+    if (!sanitizer.is_confidential()) return;
+    for (std::string& word : report_.command) word = sanitizer.text(word);
+    report_.folder = sanitizer.text(report_.folder);
+    for (collector::SweepRun& run : report_.runs) {
+      if (!run.log.empty()) run.log = sanitizer.text(run.log);
+      if (!run.output.empty()) run.output = sanitizer.text(run.output);
+    }
+  }
+
+  void write() const {
+    const collector::TextStyle style = style_for(output_descriptor(options_.out), options_.text);
+    write_output(options_.out, [&](std::ostream& out) {
+      if (options_.json) {
+        collector::write_sweep_json(report_, out);
+      } else {
+        collector::write_sweep(report_, out, style);
+      }
+    });
+    if (options_.html.empty()) return;
+    write_output(options_.html,
+                 [&](std::ostream& out) { collector::write_sweep_page(report_, out); });
+    say_written(options_.html);
+  }
+
+  const SweepOptions& options_;
+  std::string folder_;
+  std::vector<collector::SweepValues> all_;
+  collector::SweepCapacity capacity_;
+  collector::SweepCapacity there_;  ///< the host's
+  const collector::Card* card_ = nullptr;
+  collector::SweepReport report_;
+};
+
+int sweep(const SweepOptions& options) {
+  Sweep sweep(options);
+  for (const std::string& out : {options.out, options.html}) require_output(out, {});
+  return sweep.run();
+}
+
+}  // namespace
+
+void add_sweep(CommandLine& line) {
+  auto [verb, options] = line.add(
+      "sweep", "Run a program with several values of a parameter: what each takes, what fits",
+      sweep);
+  verb.add_option("-P,--parameter", options.parameters,
+                  "Values for {NAME} in the command: batch=1,2,4,8 or batch=8:64:8; of several "
+                  "parameters all combinations")
+      ->required()
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUES");
+  verb.add_option("--of", options.of, "Whose memory is asked about")
+      ->check(one_of({"gpu", "host"}))
+      ->capture_default_str();
+  CLI::Option* capacity =
+      verb.add_option(
+              "--capacity", options.capacity,
+              "The largest value for so much of a card like this one, or of the host: 24GiB")
+          ->type_name("SIZE");
+  verb.add_option("--gpu", options.gpu, "The largest value for that card, such as T4")
+      ->type_name("NAME")
+      ->excludes(capacity);
+  verb.add_flag("--verify", options.verify,
+                "Run at the predicted value, too, and at the next one above");
+  verb.add_option("--out", options.folder,
+                  "Folder that keeps a log for each value (gpupeak.sweep.PROGRAM)")
+      ->type_name("FOLDER");
+  verb.add_flag("--again", options.again, "Also run what is there from before");
+  verb.add_option("--host", options.host, "What to record of host memory")
+      ->check(one_of({"auto", "full", "sampled", "counters", "off"}))
+      ->capture_default_str();
+  verb.add_flag("-q,--quiet", options.quiet, "No line for each run");
+  verb.add_flag("--json", options.json, "As JSON");
+  verb.add_option("-o,--export", options.out, "Write the result to a file")->type_name("FILE");
+  verb.add_option("--html", options.html, "Also write a page: the plot, with its tables")
+      ->type_name("FILE");
+  add_text_options(verb, options.text);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
+  verb.add_option("command", options.command, "The program and its arguments, with {NAME}")
+      ->required()
+      ->type_name("-- PROGRAM ...");
+  verb.positionals_at_end();
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,142 @@
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "collector/analyze/counter_metrics.h"
+#include "collector/run/analyze_run.h"
+#include "collector/summary/diff.h"
+#include "collector/text/error.h"
+#include "collector/write/write_gates.h"
+#include "tools/commands.h"
+#include "tools/gates/strict.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/output.h"
+#include "tools/shared/terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+struct CheckOptions {
+  std::string log;       ///< a log, or JSON that `report --json` wrote
+  std::string baseline;  ///< a log or JSON; empty: none
+  std::vector<std::string> max, max_increase;
+  std::string junit, markdown;  ///< files; empty: none
+  std::string out;              ///< file; empty: standard output
+  TextOptions text;
+  bool json = false;
+  bool strict = false;
+  bool allow_no_device = false;
+  collector::Reading reading;
+};
+
+std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
+  if (options.max_increase.empty() != options.baseline.empty()) {
+    throw collector::UsageError(
+        "--baseline and --max-increase go together, such as --baseline old.json --max-increase "
+        "device.peak_bytes=2%");
+  }
+  if (options.max.empty() && options.max_increase.empty()) {
+    throw collector::UsageError(
+        "nothing to check: give a limit, such as --max device.peak_bytes=8GiB");
+  }
+  std::vector<collector::Gate> gates;
+  for (const std::string& text : options.max)
+    gates.push_back(collector::parse_max(text, options.reading.sanitizer));
+  for (const std::string& text : options.max_increase)
+    gates.push_back(collector::parse_max_increase(text, options.reading.sanitizer));
+  return gates;
+}
+
+/// Sites can be compared only if both sides have names, or neither has.
+void say_nameless(const collector::Summary& baseline, const collector::Summary& summary) {
+  for (const collector::PeakDiff& peak : collector::diff(baseline, summary).peaks) {
+    const std::string text = collector::nameless_text(peak);
+    if (text.empty()) continue;
+    spdlog::warn("{}: {} (A: the baseline, B: this run)", peak.scope, text);
+    return;
+  }
+}
+
+int check(const CheckOptions& options) {
+  const std::vector<collector::Gate> gates = parse_gates(options);
+  for (const std::string& out : {options.out, options.junit, options.markdown})
+    require_output(out, {options.log, options.baseline});
+  collector::Options analysis;
+  analysis.top = collector::kAllRows;
+  analysis.stacks = false;
+  analysis.reading = options.reading;
+  const bool devices_only = std::all_of(
+      gates.begin(), gates.end(),
+      [](const collector::Gate& gate) { return collector::is_device_metric(gate.metric); });
+  if (devices_only && options.markdown.empty())  // Markdown shows the host's figures as well
+    analysis.reading.heap = collector::HeapReading::kNone;
+  ProgressBar bar;
+  const collector::Summary summary =
+      collector::load_run_figures(options.log, analysis, bar.callback());
+  std::optional<collector::Summary> baseline;
+  if (!options.baseline.empty()) {
+    baseline = collector::load_run_figures(options.baseline, analysis, bar.callback());
+  }
+  bar.clear();
+  if (baseline) say_nameless(*baseline, summary);
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+  const std::vector<collector::GateResult> results = collector::check_gates(
+      gates, summary, baseline ? &*baseline : nullptr,
+      options.allow_no_device ? collector::NoDevice::kIsZero : collector::NoDevice::kFails, style);
+  write_output(options.out, [&](std::ostream& out) {
+    if (options.json) {
+      collector::write_gates_json(summary, results, out);
+    } else {
+      collector::write_gates(summary, results, out, style);
+    }
+  });
+  if (!options.junit.empty()) {
+    write_output(options.junit,
+                 [&](std::ostream& out) { collector::write_junit(summary, results, out); });
+  }
+  if (!options.markdown.empty()) {
+    append_output(options.markdown,
+                  [&](std::ostream& out) { collector::write_markdown(summary, results, out); });
+  }
+  if (!collector::all_passed(results)) return kGateFailed;
+  return strict_code(options.strict, is_whole(summary) && (!baseline || is_whole(*baseline)));
+}
+
+}  // namespace
+
+void add_check(CommandLine& line) {
+  auto [verb, options] =
+      line.add("check", "Exit with 1 if a run does not keep its memory limits", check);
+  verb.add_option("log", options.log, "A log, or JSON that `report --json` wrote")
+      ->required()
+      ->type_name("FILE");
+  verb.add_option("--max", options.max,
+                  "A limit, such as device.peak_bytes=8GiB or "
+                  "device.peak_bytes@phase:load=2GiB (docs/check.md)")
+      ->allow_extra_args(false)
+      ->type_name("METRIC=SIZE");
+  verb.add_option("--baseline", options.baseline, "An earlier run: a log or JSON")
+      ->type_name("FILE");
+  verb.add_option("--max-increase", options.max_increase,
+                  "A limit over the baseline, such as device.peak_bytes=2% or =64MiB")
+      ->allow_extra_args(false)
+      ->type_name("METRIC=PERCENT|SIZE");
+  verb.add_option("--junit", options.junit, "Write the results as JUnit XML")->type_name("FILE");
+  verb.add_option("--markdown", options.markdown,
+                  "Append the results as Markdown, for instance to $GITHUB_STEP_SUMMARY")
+      ->type_name("FILE");
+  verb.add_flag("--json", options.json, "As JSON");
+  add_out(verb, options.out);
+  verb.add_flag("--strict", options.strict,
+                "Exit with 4 if all passed, but anything was lost, or the run has no end");
+  verb.add_flag("--allow-no-device", options.allow_no_device,
+                "A limit on device memory is kept if the run used no device");
+  add_text_options(verb, options.text);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
+}
+
+}  // namespace gpupeak::tools

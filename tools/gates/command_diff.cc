@@ -1,0 +1,123 @@
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "collector/run/analyze_run.h"
+#include "collector/text/error.h"
+#include "collector/views/live.h"
+#include "collector/write/write_diff.h"
+#include "collector/write/write_diff_markdown.h"
+#include "tools/commands.h"
+#include "tools/gates/strict.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/output.h"
+#include "tools/shared/terminal.h"
+#include "tools/views/view.h"
+
+namespace gpupeak::tools {
+namespace {
+
+constexpr size_t kMarkdownRows = 3;  // more of them nobody reads in a comment
+
+struct DiffOptions {
+  /// Two moments of `a`'s run, as collector::find_moment() takes them.
+  std::vector<std::string> at;
+  std::string a, b;      ///< logs, or JSON that `report --json` wrote
+  std::string out;       ///< file; empty: standard output
+  std::string markdown;  ///< file to append to; empty: none
+  std::string by = "site";
+  TextOptions text;
+  size_t top = 10;
+  bool json = false;
+  bool strict = false;
+  collector::Reading reading;
+};
+
+/// Two moments of one run.
+int diff_moments(const DiffOptions& options) {
+  if (options.at.size() != 2 || !options.b.empty() || !options.markdown.empty()) {
+    throw collector::UsageError(
+        "two moments of one log are compared: gpupeak diff LOG --at MOMENT --at MOMENT");
+  }
+  ViewOptions view;
+  view.logs = {options.a};
+  view.out = options.out;
+  view.text = options.text;
+  view.json = options.json;
+  view.strict = options.strict;
+  view.reading = options.reading;
+  const collector::GroupBy by = collector::parse_group_by(options.by);
+  return show_view(
+      view,
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        const auto held = live_at(profile, options.at);
+        collector::write_between(profile, held[0], held[1], by, options.top, out, style);
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        const auto held = live_at(profile, options.at);
+        collector::write_between_json(profile, held[0], held[1], by, out);
+      });
+}
+
+int diff(const DiffOptions& options) {
+  if (!options.at.empty()) return diff_moments(options);
+  if (options.b.empty()) {
+    throw collector::UsageError("no B is named, nor two moments of A by --at");
+  }
+  for (const std::string& out : {options.out, options.markdown})
+    require_output(out, {options.a, options.b});
+  collector::Options analysis;
+  analysis.by = collector::parse_group_by(options.by);
+  analysis.top = collector::kAllRows;
+  analysis.stacks = false;
+  analysis.reading = options.reading;
+  ProgressBar bar;
+  const collector::Summary a = collector::load_run_figures(options.a, analysis, bar.callback());
+  const collector::Summary b = collector::load_run_figures(options.b, analysis, bar.callback());
+  bar.clear();
+  if (!options.markdown.empty()) {
+    append_output(options.markdown, [&](std::ostream& out) {
+      collector::write_diff_markdown(a, b, std::min<size_t>(options.top, kMarkdownRows), out);
+    });
+  }
+  write_output(options.out, [&](std::ostream& out) {
+    if (options.json) {
+      collector::write_diff_json(a, b, out);
+    } else {
+      collector::write_diff(a, b, options.top, out,
+                            style_for(output_descriptor(options.out), options.text));
+    }
+  });
+  return strict_code(options.strict, is_whole(a) && is_whole(b));
+}
+
+}  // namespace
+
+void add_diff(CommandLine& line) {
+  auto [verb, options] = line.add("diff", "What grew from one run to another, by site", diff);
+  verb.add_option("A", options.a, "A log, or JSON that `report --json` wrote")
+      ->required()
+      ->type_name("FILE");
+  verb.add_option("B", options.b, "The later run")->type_name("FILE");
+  verb.add_option("--at", options.at,
+                  "Two moments of one run instead: +1.25s, a mark, a phase, PHASE.end, peak, end")
+      ->allow_extra_args(false)
+      ->type_name("MOMENT");
+  verb.add_option("--by", options.by, "What each row stands for")
+      ->check(one_of(grouping_names()))
+      ->capture_default_str();
+  add_top(verb, options.top, "Rows of each table");
+  verb.add_flag("--json", options.json, "As JSON, with all rows");
+  verb.add_option("--markdown", options.markdown,
+                  "Append the peaks and the three largest changes, for a comment or a step summary")
+      ->type_name("FILE");
+  verb.add_flag("--strict", options.strict,
+                "Exit with 4 if anything was lost in either run, or it has no end");
+  add_out(verb, options.out);
+  add_text_options(verb, options.text);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,107 @@
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "collector/merge/merge.h"
+#include "collector/merge/partial_file.h"
+#include "collector/symbols/module_cache.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "collector/write/write_merge.h"
+#include "tools/commands.h"
+#include "tools/gates/merge_inputs.h"
+#include "tools/gates/strict.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/output.h"
+#include "tools/shared/say.h"
+#include "tools/shared/terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+struct MergeOptions {
+  std::vector<std::string> paths;
+  std::string out;      ///< file; empty: standard output
+  std::string partial;  ///< file of a partial result; empty: text or JSON is written
+  TextOptions text;
+  bool json = false;
+  bool strict = false;
+  collector::Reading reading;
+};
+
+/// Partial results that were written with names cannot be made confidential any more.
+void require_hidden(const collector::ProcessRecord& record, const std::string& partial,
+                    const collector::Reading& reading) {
+  if (!reading.sanitizer.is_confidential() || record.confidential) return;
+  throw collector::UsageError(collector::escape(partial) +
+                              " was made without --confidential: make it anew with it");
+}
+
+std::vector<collector::ProcessRecord> read_all(const MergeInputs& inputs,
+                                               collector::Reading reading) {
+  collector::ProcessSet set;
+  ProgressBar bar;
+  reading.search.cache = std::make_shared<collector::ModuleCache>();
+  for (const std::string& log : inputs.logs) set.add_log(log, reading, bar.callback());
+  for (const std::string& partial : inputs.partials) {
+    for (collector::ProcessRecord& record : collector::read_partial(partial)) {
+      require_hidden(record, partial, reading);
+      set.add(std::move(record));
+    }
+  }
+  bar.clear();
+  if (set.repeated() > 0)
+    say("{} logs came more than once, in partial results; each counts once", set.repeated());
+  return set.take();
+}
+
+int merge(const MergeOptions& options) {
+  const MergeInputs inputs = find_merge_inputs(options.paths);
+  const std::string out = options.partial.empty() ? options.out : expand_host(options.partial);
+  require_output(out, inputs.all());
+  std::vector<collector::ProcessRecord> processes = read_all(inputs, options.reading);
+  if (processes.empty()) throw collector::UsageError("there are no logs in what was given");
+  const bool whole = inputs.unreadable == 0 &&
+                     std::all_of(processes.begin(), processes.end(),
+                                 [](const auto& process) { return is_whole(process.quality); });
+  if (!options.partial.empty()) {
+    write_output(out, [&](std::ostream& to) {
+      collector::write_partial(std::move(processes), GPUPEAK_VERSION, to);
+    });
+  } else {
+    const collector::Merged merged = collector::merge(std::move(processes));
+    write_output(out, [&](std::ostream& to) {
+      if (options.json) {
+        collector::write_merge_json(merged, to);
+      } else {
+        collector::write_merge(merged, to, style_for(output_descriptor(out), options.text));
+      }
+    });
+  }
+  if (inputs.unreadable > 0)
+    say("{} files named as logs cannot be read, and are left out", inputs.unreadable);
+  return strict_code(options.strict, whole);
+}
+
+}  // namespace
+
+void add_merge(CommandLine& line) {
+  auto [verb, options] = line.add(
+      "merge", "What several processes of one run, children or ranks, held at once", merge);
+  verb.add_option("log", options.paths, "Their logs, partial results, or folders of them")
+      ->required()
+      ->type_name("FILE ...");
+  auto* json = verb.add_flag("--json", options.json, "As JSON");
+  add_strict(verb, options.strict);
+  add_out(verb, options.out);
+  verb.add_option("--partial", options.partial,
+                  "Write a partial result, which merge takes in place of its logs; %h host")
+      ->type_name("FILE")
+      ->excludes(json)
+      ->excludes("--out");
+  add_text_options(verb, options.text);
+  add_reading(verb, options.reading);
+}
+
+}  // namespace gpupeak::tools

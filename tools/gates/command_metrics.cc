@@ -1,0 +1,116 @@
+#include <algorithm>
+
+#include "collector/analyze/counter_metrics.h"
+#include "collector/run/analyze_run.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "collector/write/write_metrics.h"
+#include "tools/commands.h"
+#include "tools/gates/strict.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/output.h"
+#include "tools/shared/terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+struct MetricsOptions {
+  std::vector<std::string> logs;  ///< or JSON that `report --json` wrote
+  std::string format = "text";    ///< one of kFormats
+  std::vector<std::string> names, labels;
+  std::string benchmark;  ///< empty: the program's name
+  std::string out;        ///< file; empty: standard output
+  bool strict = false;
+  collector::Reading reading;
+};
+
+using collector::MetricsFormat;
+
+constexpr std::pair<const char*, MetricsFormat> kFormats[] = {
+    {"text", MetricsFormat::kText},
+    {"jsonl", MetricsFormat::kJsonl},
+    {"bencher", MetricsFormat::kBencher},
+    {"github-benchmark", MetricsFormat::kGithubBenchmark},
+    {"google-benchmark", MetricsFormat::kGoogleBenchmark},
+    {"mlflow", MetricsFormat::kMlflow},
+    {"wandb", MetricsFormat::kWandb},
+    {"otlp-json", MetricsFormat::kOtlpJson},
+    {"openmetrics", MetricsFormat::kOpenMetrics}};
+
+MetricsFormat metrics_format_of(const std::string& name) {
+  for (const auto& [known, format] : kFormats) {
+    if (name == known) return format;
+  }
+  return MetricsFormat::kText;
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, format] : kFormats) names.emplace_back(name);
+  return names;
+}
+
+collector::MetricsChoice choice_of(const MetricsOptions& options) {
+  collector::MetricsChoice choice{options.names, options.benchmark, {}};
+  for (const std::string& label : options.labels) {
+    const size_t equals = label.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw collector::UsageError("--label " + collector::escape(label) + ": give NAME=VALUE");
+    }
+    const collector::Sanitizer& sanitizer = options.reading.sanitizer;
+    choice.labels[sanitizer.text(label.substr(0, equals))] =
+        sanitizer.text(label.substr(equals + 1));
+  }
+  return choice;
+}
+
+int metrics(const MetricsOptions& options) {
+  const collector::MetricsChoice choice = choice_of(options);
+  require_output(options.out, options.logs);
+  collector::Options analysis;
+  analysis.top = 0;  // the figures alone
+  analysis.reading = options.reading;
+  analysis.reading.search.files = false;
+  analysis.stacks = false;
+  if (!options.names.empty() &&
+      std::all_of(options.names.begin(), options.names.end(), collector::is_device_metric))
+    analysis.reading.heap = collector::HeapReading::kNone;
+  std::vector<collector::Summary> runs;
+  ProgressBar bar;
+  for (const std::string& log : options.logs) {
+    runs.push_back(collector::load_run_figures(log, analysis, bar.callback()));
+  }
+  bar.clear();
+  write_output(options.out, [&](std::ostream& out) {
+    collector::write_metrics(runs, metrics_format_of(options.format), choice, out);
+  });
+  return strict_code(options.strict, std::all_of(runs.begin(), runs.end(),
+                                                 [](const auto& run) { return is_whole(run); }));
+}
+
+}  // namespace
+
+void add_metrics(CommandLine& line) {
+  auto [verb, options] =
+      line.add("metrics", "The figures alone, for scripts, CI services and dashboards", metrics);
+  verb.add_option("log", options.logs, "Logs, or JSON that `report --json` wrote")
+      ->required()
+      ->type_name("FILE ...");
+  verb.add_option("--format", options.format, "Form of the output; docs/ci.md says who reads which")
+      ->check(one_of(format_names()))
+      ->capture_default_str();
+  verb.add_option("--metric", options.names, "Print this metric alone; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
+  verb.add_option("--label", options.labels, "Added to the figures; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUE");
+  verb.add_option("--benchmark", options.benchmark, "A name instead of the program's")
+      ->type_name("NAME");
+  add_strict(verb, options.strict);
+  add_out(verb, options.out);
+  add_reading(verb, options.reading);
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,213 @@
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "collector/analyze/counter_metrics.h"
+#include "collector/analyze/quality.h"
+#include "collector/log/log_head.h"
+#include "collector/summary/gate.h"
+#include "collector/summary/run_text.h"
+#include "collector/text/error.h"
+#include "collector/text/nearest.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/scope_key.h"
+#include "tools/attach/target_log.h"
+#include "tools/commands.h"
+#include "tools/gates/strict.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+using collector::Gate;
+using collector::LogHead;
+
+struct WatchOptions {
+  std::string target;  ///< a process id or a log
+  std::vector<std::string> max;
+  double every = 0.1, wait = 0;  ///< seconds
+  bool quiet = false, strict = false;
+  TextOptions text;
+};
+
+using Clock = std::chrono::steady_clock;
+
+void sleep_seconds(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+class Watch {
+ public:
+  Watch(const WatchOptions& options, std::string path)
+      : options_(options), path_(std::move(path)), style_(style_for(1, options.text)) {
+    for (const std::string& text : options.max) add_gate(text);
+    if (gates_.empty())
+      throw collector::UsageError(
+          "nothing to watch: give a limit, such as --max device.peak_bytes=8GiB");
+  }
+
+  int run() {
+    LogHead head = first_head();
+    for (;;) {
+      if (const std::optional<std::string> broken = first_broken(head)) {
+        std::cout << *broken << std::endl;
+        return kGateFailed;
+      }
+      const bool ended = has_ended(head);
+      if (ended || is_abandoned(head)) return report_end(head, ended);
+      sleep_seconds(options_.every);
+      head = collector::read_any_head(path_);
+    }
+  }
+
+ private:
+  void add_gate(const std::string& text) {
+    Gate gate = collector::parse_max(text);
+    const std::vector<std::string> known = collector::counter_metrics();
+    if (std::find(known.begin(), known.end(), gate.metric) == known.end()) {
+      throw collector::UsageError(fmt::format("'{}' cannot be watched while the program runs{}",
+                                              collector::escape(gate.metric),
+                                              collector::did_you_mean(gate.metric, known)));
+    }
+    const bool a_place = gate.where.empty() || (collector::is_device_metric(gate.metric) &&
+                                                collector::is_whole_device(gate.where));
+    if (!a_place) {
+      throw collector::UsageError(
+          fmt::format("'{}': only a metric of a GPU has a place, and that is device:N",
+                      collector::escape(text)));
+    }
+    gates_.push_back(std::move(gate));
+  }
+
+  /// The log's head. Waits for the log, since the program may be about to start.
+  LogHead first_head() {
+    const Clock::time_point until =
+        Clock::now() +
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.wait));
+    for (;;) {
+      try {
+        return collector::read_any_head(path_);
+      } catch (const collector::LogError&) {
+        if (Clock::now() >= until) throw;
+      }
+      sleep_seconds(options_.every);
+    }
+  }
+
+  /// The devices that a gate is about: one GPU, or each that has memory; -1: the host.
+  std::vector<int32_t> places_of(const Gate& gate, const LogHead& head) const {
+    if (!collector::is_device_metric(gate.metric)) return {-1};
+    std::vector<int32_t> devices = collector::counted_devices(head.counters);
+    std::erase_if(devices, [&](int32_t device) {
+      return !gate.where.empty() && gate.where != collector::ScopeKey::device(device).text();
+    });
+    return devices;
+  }
+
+  std::string value_text(const Gate& gate, int32_t device, uint64_t value) const {
+    return fmt::format("{}{} is {} ({} bytes)", gate.metric,
+                       device >= 0 ? fmt::format(" of GPU {}", device) : "",
+                       collector::size_text(value, style_), collector::grouped(value));
+  }
+
+  std::optional<std::string> first_broken(const LogHead& head) const {
+    for (const Gate& gate : gates_) {
+      for (const int32_t device : places_of(gate, head)) {
+        const std::optional<uint64_t> value = collector::counter_metric(head, gate.metric, device);
+        if (!value) return fmt::format("FAIL  {} was not measured in this run", gate.metric);
+        if (*value <= gate.limit) continue;
+        return fmt::format("FAIL  {}, over the limit of {}; process {} {}",
+                           value_text(gate, device, *value),
+                           collector::size_text(gate.limit, style_), head.header.pid,
+                           has_ended(head) ? "has ended" : "runs on");
+      }
+    }
+    return std::nullopt;
+  }
+
+  static bool has_ended(const LogHead& head) {
+    return head.counters.ended != 0 || head.counters.exit_kind != 0;
+  }
+
+  /// Whether the process is gone without an end in its log, and nothing has come for a while. It
+  /// was killed, or it has another number in its own PID namespace and is not found in ours.
+  bool is_abandoned(const LogHead& head) {
+    const auto now = Clock::now();
+    const uint64_t sign = head.counters.file_bytes + head.counters.device_events +
+                          head.counters.heap_alloc_count + head.counters.end_ticks;
+    if (sign != last_sign_) {
+      last_sign_ = sign;
+      last_change_ = now;
+    }
+    const bool alive = kill(static_cast<pid_t>(head.header.pid), 0) == 0 || errno == EPERM;
+    return !alive && now - last_change_ > std::chrono::seconds(2);
+  }
+
+  int report_end(const LogHead& head, bool ended) const {
+    if (!options_.quiet) {
+      for (const Gate& gate : gates_) {
+        const std::vector<int32_t> places = places_of(gate, head);
+        if (places.empty())
+          std::cout << "pass  " << gate.metric << ": no memory of that GPU was handed out\n";
+        for (const int32_t device : places) {
+          const uint64_t value = collector::counter_metric(head, gate.metric, device).value_or(0);
+          std::cout << fmt::format("pass  {}, within the limit of {}\n",
+                                   value_text(gate, device, value),
+                                   collector::size_text(gate.limit, style_));
+        }
+      }
+      const std::string how = collector::exit_text(collector::run_end(head.counters));
+      std::cout << (!ended        ? "the process is gone, its log has no end"
+                    : how.empty() ? "the program has ended"
+                                  : how)
+                << std::endl;
+    }
+    const bool whole = ended && head.counters.dropped_events == 0;
+    return strict_code(options_.strict, whole);
+  }
+
+  const WatchOptions& options_;
+  const std::string path_;
+  const collector::TextStyle style_;
+  std::vector<Gate> gates_;
+  uint64_t last_sign_ = 0;
+  Clock::time_point last_change_ = Clock::now();
+};
+
+int watch(const WatchOptions& options) {
+  return Watch(options, log_of_target(options.target)).run();
+}
+
+}  // namespace
+
+void add_watch(CommandLine& line) {
+  auto [verb, options] =
+      line.add("watch", "Wait for the end of a run, or for a limit that it passes", watch);
+  verb.add_option("process", options.target, "Its process id, or the log that it writes")
+      ->required()
+      ->type_name("PID|LOG");
+  verb.add_option("--max", options.max,
+                  "A limit, such as device.peak_bytes=8GiB or device.peak_bytes@device:1=8GiB "
+                  "(docs/check.md)")
+      ->allow_extra_args(false)
+      ->type_name("METRIC=SIZE");
+  verb.add_option("--every", options.every, "Look every so many seconds; no peak is missed between")
+      ->check(between(0.01, 3600))
+      ->capture_default_str();
+  verb.add_option("--wait", options.wait, "Wait so many seconds for the log to appear")
+      ->check(between(0, 86400));
+  verb.add_flag("-q,--quiet", options.quiet, "Print nothing but a limit that is passed");
+  add_strict(verb, options.strict);
+  add_text_options(verb, options.text);
+}
+
+}  // namespace gpupeak::tools

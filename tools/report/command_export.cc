@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "collector/export/export.h"
+#include "collector/export/packed_output.h"
+#include "collector/text/error.h"
+#include "tools/commands.h"
+#include "tools/gates/strict.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/output.h"
+#include "tools/shared/runs.h"
+#include "tools/shared/terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+struct ExportOptions {
+  std::string format;  ///< as collector::export_formats() names it
+  std::string log;
+  std::string process;  ///< of a run; empty: the one that held the most
+  std::string out;      ///< file; empty: standard output
+  std::string scope;    ///< as collector::Profile::scope() takes it
+  std::string at;       ///< as collector::held_at() takes it; empty: the peak
+  bool strict = false;
+  collector::Reading reading;
+};
+
+const collector::ExportFormat& format_of(const std::string& name) {
+  for (const collector::ExportFormat& format : collector::export_formats()) {
+    if (format.name == name || format.alias == name) return format;
+  }
+  throw collector::UsageError(fmt::format("there is no format '{}'", name));
+}
+
+void check_moment(const collector::ExportFormat& format, const std::string& at) {
+  if (at.empty() || format.has_moment) return;
+  std::string names;
+  for (const collector::ExportFormat& other : collector::export_formats()) {
+    if (other.has_moment) names += (names.empty() ? "" : ", ") + std::string(other.name);
+  }
+  throw collector::UsageError(
+      fmt::format("{} has the whole run: --at is for {}", format.name, names));
+}
+
+void check_output(const collector::ExportFormat& format, const std::string& out) {
+  if (!is_standard_output(out)) return;
+  if (format.write_file != nullptr) {
+    throw collector::UsageError(fmt::format("{} is a file: name it with -o FILE", format.name));
+  }
+  if (format.binary && isatty(STDOUT_FILENO) != 0) {
+    throw collector::UsageError(
+        fmt::format("{} is nothing for a terminal: name a file with -o FILE", format.name));
+  }
+}
+
+int export_log(const ExportOptions& options) {
+  const collector::ExportFormat& format = format_of(options.format);
+  check_moment(format, options.at);
+  check_output(format, options.out);
+  require_output(options.out, {options.log});
+  ProgressBar bar;
+  const std::string log = process_log(options.log, options.process);
+  collector::Profile profile(log, bar.callback(), nullptr, options.reading);
+  const collector::ExportOptions what{options.scope, bar.callback(),
+                                      options.process.empty() ? options.log : log, options.at};
+  if (format.write_file != nullptr) {
+    replace_file(options.out,
+                 [&](const std::string& fresh) { format.write_file(profile, what, fresh); });
+  } else {
+    const auto packing =
+        format.packed ? collector::OutputPacking::kNone : collector::packing_of(options.out);
+    write_output(options.out, [&](std::ostream& out) {
+      collector::write_packed(packing, out,
+                              [&](std::ostream& to) { format.write(profile, what, to); });
+    });
+  }
+  say_written(options.out);
+  const collector::Quality quality = profile.quality();
+  for (const collector::Warning& warning : quality.warnings) {
+    spdlog::warn("{} {}", code_text(warning.code), warning.message);
+  }
+  return strict_code(options.strict, is_whole(quality));
+}
+
+}  // namespace
+
+void add_export(CommandLine& line) {
+  auto [verb, options] = line.add("export", "Write a log in a format of other tools", export_log);
+  std::vector<std::string> names;
+  std::string formats = "Formats:";
+  for (const collector::ExportFormat& format : collector::export_formats()) {
+    names.emplace_back(format.name);
+    if (!format.alias.empty()) names.emplace_back(format.alias);
+    const std::string both =
+        std::string(format.name) + (format.alias.empty() ? "" : ", " + std::string(format.alias));
+    formats += fmt::format("\n  {:<16} {}", both, format.description);
+  }
+  verb.add_option("format", options.format, "One of those below")
+      ->required()
+      ->check(one_of(names))
+      ->type_name("FORMAT");
+  verb.add_option("log", options.log, "A log that `run` or the preloaded library wrote")
+      ->required()
+      ->type_name("LOG");
+  add_process(verb, options.process);
+  add_out(verb, options.out);
+  add_scope(verb, options.scope);
+  verb.add_option("--at", options.at,
+                  "Another moment than the peak: +1.25s, a mark, a phase, PHASE.end, end")
+      ->type_name("MOMENT");
+  add_strict(verb, options.strict);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
+  verb.footer(examples_of("export") + "\n" + formats);
+}
+
+}  // namespace gpupeak::tools

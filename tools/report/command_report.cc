@@ -1,0 +1,225 @@
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "collector/analyze/analyze.h"
+#include "collector/fit/what_if.h"
+#include "collector/text/error.h"
+#include "collector/views/byte_seconds.h"
+#include "collector/views/last_use.h"
+#include "collector/views/live.h"
+#include "collector/write/write_csv.h"
+#include "collector/write/write_html.h"
+#include "collector/write/write_json.h"
+#include "collector/write/write_short.h"
+#include "collector/write/write_text.h"
+#include "tools/attach/target_log.h"
+#include "tools/commands.h"
+#include "tools/gates/strict.h"
+#include "tools/report/page.h"
+#include "tools/run/first_screen.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/output.h"
+#include "tools/shared/runs.h"
+#include "tools/shared/several_logs.h"
+#include "tools/shared/terminal.h"
+#include "tools/views/view.h"
+
+namespace gpupeak::tools {
+namespace {
+
+constexpr size_t kUsualRows = 10;
+
+struct ReportOptions {
+  std::vector<std::string> logs;
+  std::string process;          ///< of a run; empty: the run
+  std::string format = "text";  ///< text, short, json, csv
+  std::string html;             ///< file of a page, which is then written instead
+  std::string out;              ///< file; empty: standard output
+  std::string by = "site";
+  TextOptions text;
+  std::string at;  ///< as collector::find_moment() takes it; empty: the whole run
+  size_t top = kUsualRows;
+  bool byte_seconds = false;
+  bool last_use = false;
+  bool full = false;
+  bool no_source = false;
+  bool strict = false;
+  collector::Reading reading;
+};
+
+void write_one(const collector::Summary& summary, const ReportOptions& options, std::ostream& out,
+               const collector::TextStyle& style) {
+  if (options.format == "json")
+    collector::write_json(summary, out);
+  else if (options.format == "csv")
+    collector::write_csv(summary, out);
+  else if (options.format == "short")
+    collector::write_short(summary, out, style);
+  else
+    collector::write_text(summary, out, style,
+                          options.full || options.top != kUsualRows
+                              ? collector::ReportLength::kFull
+                              : collector::ReportLength::kOneScreen);
+}
+
+int report_short(const ReportOptions& options) {
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+  write_output(options.out, [&](std::ostream& out) {
+    write_in_turn(out, options.logs.size(), false,
+                  [&](size_t i) { out << first_screen(options.logs[i], options.reading, style); });
+  });
+  return kOk;
+}
+
+ViewOptions view_of(const ReportOptions& options) {
+  ViewOptions view;
+  view.logs = options.logs;
+  view.process = options.process;
+  view.out = options.out;
+  view.text = options.text;
+  view.json = options.format == "json";
+  view.strict = options.strict;
+  view.reading = options.reading;
+  return view;
+}
+
+int report_at(const ReportOptions& options) {
+  if (!options.html.empty() || (options.format != "text" && options.format != "json"))
+    throw collector::UsageError("--at is for text and --json");
+  const collector::GroupBy by = collector::parse_group_by(options.by);
+  const size_t top = options.full ? collector::kAllRows : options.top;
+  const auto held = [&](const collector::Profile& profile) {
+    return live_at(profile, {options.at}).front();
+  };
+  return show_view(
+      view_of(options),
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        collector::write_live(profile, held(profile), by, top, out, style);
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        collector::write_live_json(profile, held(profile), by, top, out);
+      });
+}
+
+int report_byte_seconds(const ReportOptions& options) {
+  if (!options.html.empty() || options.format == "short")
+    throw collector::UsageError("--byte-seconds is for text, --json and --csv");
+  require_one_log_for_csv(options.format == "csv", options.logs);
+  const collector::GroupBy by = collector::parse_group_by(options.by);
+  const size_t top = options.full ? collector::kAllRows : options.top;
+  const auto held = [](const collector::Profile& profile) {
+    return collector::held_over_time(profile, collector::sides(profile));
+  };
+  return show_view(
+      view_of(options),
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        if (options.format == "csv") {
+          collector::write_byte_seconds_csv(profile, held(profile), by, top, out);
+        } else {
+          collector::write_byte_seconds(profile, held(profile), by, top, out, style);
+        }
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        collector::write_byte_seconds_json(profile, held(profile), by, top, out);
+      });
+}
+
+int report_last_use(const ReportOptions& options) {
+  if (!options.html.empty() || (options.format != "text" && options.format != "json"))
+    throw collector::UsageError("--last-use is for text and --json");
+  const size_t top = options.full ? collector::kAllRows : options.top;
+  return show_view(
+      view_of(options),
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        collector::write_last_use(profile, last_uses(profile), top, out, style);
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        collector::write_last_use_json(profile, last_uses(profile), top, out);
+      });
+}
+
+int report(const ReportOptions& asked) {
+  ReportOptions options = asked;
+  for (std::string& log : options.logs) log = log_meant_by(log);
+  if (options.byte_seconds) return report_byte_seconds(options);
+  if (options.last_use) return report_last_use(options);
+  if (!options.at.empty()) return report_at(options);
+  if (!options.html.empty()) {
+    return strict_code(options.strict,
+                       write_page(tabs_of(options.logs, options.process), options.reading,
+                                  !options.no_source, options.html));
+  }
+  require_output(options.out, options.logs);
+  if (options.format == "short" && !options.strict && options.process.empty() &&
+      are_files(options.logs))
+    return report_short(options);
+  collector::Options analysis;
+  analysis.by = collector::parse_group_by(options.by);
+  analysis.top = options.top;
+  analysis.reading = options.reading;
+  analysis.stacks = options.format == "json" || options.format == "csv";
+  if (options.format == "json" || options.format == "text")
+    analysis.complete = collector::add_lowering;
+  require_one_log_for_csv(options.format == "csv", options.logs);
+  const bool in_full = options.format == "json" || (options.format == "text" && options.full);
+  const std::vector<collector::Summary> summaries =
+      analyze_all(runs_of(options.logs, options.process), analysis,
+                  in_full ? collector::RunDepth::kAll : collector::RunDepth::kGpus);
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+  write_output(options.out, [&](std::ostream& out) {
+    write_in_turn(out, summaries.size(), options.format == "json",
+                  [&](size_t i) { write_one(summaries[i], options, out, style); });
+  });
+  return strict_code(options.strict, are_whole(summaries));
+}
+
+}  // namespace
+
+void add_report(CommandLine& line) {
+  auto [verb, options] =
+      line.add("report", "Who held the memory at the peak, in which phase", report);
+  add_logs(verb, options.logs);
+  add_process(verb, options.process);
+  auto* format = verb.add_option_group("format");
+  const auto add_format = [format, &chosen = options.format](const char* option, const char* name,
+                                                             const char* description) {
+    format->add_flag_callback(
+        option, [&chosen, name] { chosen = name; }, description);
+  };
+  add_format("--json", "json", "The summary as JSON (docs/summary.schema.json)");
+  add_format("--csv", "csv", "The holders at each peak as CSV");
+  add_format("--short", "short", "The lines that a run ends with");
+  format
+      ->add_option("--html", options.html,
+                   collector::has_page() ? "A page of one log or several, into this file"
+                                         : "A page (not in this build: tools/bootstrap.sh page)")
+      ->type_name("FILE");
+  format->require_option(0, 1);
+  verb.add_option("--by", options.by, "What each row stands for")
+      ->check(one_of(grouping_names()))
+      ->capture_default_str();
+  auto* at =
+      verb.add_option("--at", options.at,
+                      "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
+                      "PHASE.end, end")
+          ->type_name("MOMENT");
+  auto* byte_seconds = verb.add_flag("--byte-seconds", options.byte_seconds,
+                                     "What was held times for how long, over the whole run")
+                           ->excludes(at);
+  verb.add_flag("--last-use", options.last_use,
+                "When what was live at the peak was used (of a log by run --last-use)")
+      ->excludes(at)
+      ->excludes(byte_seconds);
+  add_no_source(verb, options.no_source);
+  verb.add_flag("--full", options.full, "Every section and row, not one screen");
+  add_top(verb, options.top, "Rows of each table; any other number implies --full");
+  add_strict(verb, options.strict);
+  add_out(verb, options.out);
+  add_text_options(verb, options.text);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
+}
+
+}  // namespace gpupeak::tools

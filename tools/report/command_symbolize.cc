@@ -1,0 +1,199 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "collector/log/kept_names.h"
+#include "collector/log/mapped_file.h"
+#include "collector/log/pack_log.h"
+#include "collector/log/packed_log.h"
+#include "collector/rules/rule_book.h"
+#include "collector/symbols/symbolize.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
+#include "gpupeak/log_format.h"
+#include "tools/commands.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/output.h"
+#include "tools/shared/terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+/// What `symbolize`, `bundle` and `compress` have in common.
+struct PackOptions {
+  std::string log;
+  std::string out;  ///< file; empty: beside the log
+  bool quiet = false;
+  bool undo = false;  ///< of `compress`
+  collector::SymbolSearch search;
+};
+
+constexpr std::string_view kLogSuffix = ".gplog";
+
+/// "x.gplog" → "x" + `suffix`.
+std::string beside(const std::string& log, const char* suffix) {
+  const bool plain = log.ends_with(kLogSuffix);
+  return log.substr(0, log.size() - (plain ? kLogSuffix.size() : 0)) + suffix;
+}
+
+/// The symbols of a log as JSON. Says on standard error which modules have none.
+std::string resolve(const collector::LogReader& log, const PackOptions& options) {
+  ProgressBar bar("resolving");
+  const collector::Symbolized symbols =
+      collector::symbolize(log, options.search, collector::builtin_name_rules(), bar.callback());
+  bar.clear();
+  for (const collector::Warning& warning : symbols.warnings) {
+    spdlog::warn("{}  {}", code_text(warning.code), warning.message);
+  }
+  if (!options.quiet) {
+    fmt::print(stderr, "gpupeak: {} of {} addresses have a function\n", symbols.named,
+               symbols.addresses);
+  }
+  return symbols.table.json(log.header().cookie);
+}
+
+/// Bytes of the log, without the hole at its end that a killed process leaves.
+uint64_t written_bytes(const collector::LogReader& log) {
+  return std::min(log.file_bytes(), std::max(log.used_bytes(), log.counters().file_bytes));
+}
+
+void pack(const collector::LogReader& log, const std::string& symbols, const PackOptions& options,
+          const std::string& path) {
+  ProgressBar bar("compressing");
+  try {
+    write_output(path, [&](std::ostream& out) {
+      collector::write_packed(std::span(log.data(), written_bytes(log)), symbols, out,
+                              bar.callback());
+    });
+  } catch (const collector::TooUniform& error) {
+    throw collector::UsageError(
+        fmt::format("{} is not compressed: {}", collector::escape(options.log), error.what()));
+  }
+}
+
+constexpr const char* kPackedSuffix = ".zst";
+constexpr const char* kBundleSuffix = ".gpbundle";
+
+/// The name of the plain log of a package. A package that `run` made in place has a log's name
+/// itself.
+std::string name_of_log(const std::string& package) {
+  for (const std::string_view suffix : {kPackedSuffix, kBundleSuffix}) {
+    if (!package.ends_with(suffix)) continue;
+    const std::string log = package.substr(0, package.size() - suffix.size());
+    return log.ends_with(kLogSuffix) ? log : log + std::string(kLogSuffix);
+  }
+  return beside(package, ".plain.gplog");
+}
+
+void require_packed_log(std::span<const uint8_t> file, const std::string& path) {
+  if (!collector::is_packed(file))
+    throw collector::UsageError(fmt::format("{} is not compressed", collector::escape(path)));
+  uint64_t magic = 0;
+  const std::vector<uint8_t> front = collector::unpack_front(file, path, sizeof magic);
+  memcpy(&magic, front.data(), front.size());
+  if (magic != GPUPEAK_LOG_MAGIC)
+    throw collector::LogError(collector::escape(path) + " is no compressed log", 0);
+}
+
+void write_log(const collector::MappedFile& log, std::ostream& out,
+               const collector::Progress& progress) {
+  constexpr uint64_t kStepBytes = 4 << 20;
+  for (uint64_t done = 0; done < log.bytes() && out;) {
+    const uint64_t step = std::min(kStepBytes, log.bytes() - done);
+    out.write(reinterpret_cast<const char*>(log.data()) + done, static_cast<std::streamsize>(step));
+    log.release(done, done + step);
+    done += step;
+    if (progress) progress(done, log.bytes());
+  }
+}
+
+/// Unpacks the log without looking into it, since the package may hold more than verbs read.
+int undo(const PackOptions& options) {
+  const std::string path = options.out.empty() ? name_of_log(options.log) : options.out;
+  const std::string symbols_path = path + collector::kSymbolsSuffix;
+  require_output(path, {options.log});
+  const collector::MappedFile package(options.log);
+  const std::span file(package.data(), package.bytes());
+  require_packed_log(file, options.log);
+  const collector::Unpacked unpacked =
+      collector::unpack(file, options.log, collector::Extent::kAll);
+  const collector::MappedFile log(unpacked.fd, options.log);
+  ProgressBar bar("writing");
+  write_output(path, [&](std::ostream& out) { write_log(log, out, bar.callback()); });
+  bar.clear();
+  if (!unpacked.symbols.empty() && !is_standard_output(path))
+    write_output(symbols_path, [&](std::ostream& out) { out << unpacked.symbols; });
+  if (!options.quiet && !is_standard_output(path)) {
+    fmt::print(stderr, "gpupeak: {}: {} of {}\n", collector::escape(path),
+               collector::size_text(log.bytes()), collector::size_text(package.bytes()));
+  }
+  return kOk;
+}
+
+int symbolize(const PackOptions& options) {
+  const std::string path =
+      options.out.empty() ? options.log + collector::kSymbolsSuffix : options.out;
+  require_output(path, {options.log});
+  const collector::LogReader log(options.log);
+  const std::string symbols = resolve(log, options);
+  write_output(path, [&](std::ostream& out) { out << symbols; });
+  return kOk;
+}
+
+int bundle(const PackOptions& options) {
+  const std::string path = options.out.empty() ? beside(options.log, kBundleSuffix) : options.out;
+  require_output(path, {options.log}, Replaces::kPackedLogs);
+  const collector::LogReader log(options.log);
+  pack(log, resolve(log, options), options, path);
+  return kOk;
+}
+
+int compress(const PackOptions& options) {
+  if (options.undo) return undo(options);
+  const std::string out = options.out.empty() ? options.log + kPackedSuffix : options.out;
+  require_output(out, {options.log}, Replaces::kPackedLogs);
+  const collector::LogReader log(options.log);
+  const std::string symbols =
+      log.symbols().empty() || collector::is_kept_table(log.symbols(), log.definitions())
+          ? ""
+          : log.symbols().json(log.header().cookie);  // a bundle keeps the symbols that it has
+  pack(log, symbols, options, out);
+  struct stat written {};
+  if (!options.quiet && stat(out.c_str(), &written) == 0 && S_ISREG(written.st_mode)) {
+    fmt::print(stderr, "gpupeak: {}: {} of {}\n", collector::escape(out),
+               collector::size_text(static_cast<uint64_t>(written.st_size)),
+               collector::size_text(written_bytes(log)));
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void add_symbolize(CommandLine& line) {
+  const auto add = [&](const char* name, const char* description, const char* out, auto run) {
+    auto [verb, options] = line.add<PackOptions>(name, description, run);
+    add_log(verb, options.log);
+    verb.add_option("-o,--out", options.out, std::string("File to write; default: ") + out)
+        ->type_name("FILE");
+    verb.add_flag("-q,--quiet", options.quiet, "Do not say what was found");
+    add_symbol_search(verb, options.search);
+    return Verb<PackOptions>{verb, options};
+  };
+  add("symbolize", "Write a log's functions and lines beside it", "LOG.symbols, which reports find",
+      symbolize);
+  add("bundle", "One compressed file with log and symbols, readable anywhere",
+      "the log's name with .gpbundle", bundle);
+  const auto [verb, options] =
+      add("compress", "Compress a log; every verb reads it", "LOG.zst", compress);
+  verb.add_flag("--undo", options.undo,
+                "Write the log that is in a compressed one or a bundle, however large");
+}
+
+}  // namespace gpupeak::tools

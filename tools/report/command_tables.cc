@@ -1,0 +1,216 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "collector/analyze/analyze.h"
+#include "collector/export/tables.h"
+#include "collector/files/fresh_file.h"
+#include "collector/log/log_reader.h"
+#include "collector/log/pack_log.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "tools/commands.h"
+#include "tools/gates/merge_inputs.h"
+#include "tools/report/duckdb.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/say.h"
+#include "tools/shared/terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using collector::Table;
+
+struct TablesOptions {
+  std::string folder;
+  std::vector<std::string> logs;
+  std::string run;      ///< the run whose ranks the logs are; empty: each log is a run of its own
+  std::string partial;  ///< which part of the run the logs are; empty: all of it
+  uint64_t ranks = 0;   ///< how many the whole run has; 0: not said
+  std::vector<std::string> labels;
+  std::string duckdb, format = "auto";
+  size_t top = 100;
+  bool quiet = false;
+  collector::Reading reading;
+};
+
+std::map<std::string, std::string> labels_of(const TablesOptions& options) {
+  std::map<std::string, std::string> labels;
+  const collector::Sanitizer& sanitizer = options.reading.sanitizer;
+  for (const std::string& label : options.labels) {
+    const size_t equals = label.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw collector::UsageError("--label " + collector::escape(label) + ": give NAME=VALUE");
+    labels[sanitizer.text(label.substr(0, equals))] = sanitizer.text(label.substr(equals + 1));
+  }
+  return labels;
+}
+
+/// Checks the run's name, which is a part of file names.
+void check_name(const std::string& option, const std::string& name) {
+  for (const char c : name) {
+    const bool fits =
+        std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+    if (!fits)
+      throw collector::UsageError(option + " " + collector::escape(name) +
+                                  ": letters, digits, '-', '_' and '.' alone");
+  }
+  if (name.starts_with('.')) throw collector::UsageError(option + " does not begin with a dot");
+}
+
+std::unique_ptr<DuckDb> engine(const TablesOptions& options) {
+  if (options.format == "ndjson") return nullptr;
+  const char* variable = getenv("GPUPEAK_DUCKDB");
+  const std::string library = !options.duckdb.empty() ? options.duckdb
+                              : variable != nullptr   ? variable
+                                                      : "";
+  auto found = DuckDb::load(library);
+  if (found != nullptr) return found;
+  if (!library.empty())
+    throw collector::UsageError(collector::escape(library) +
+                                " cannot be loaded as DuckDB's library");
+  if (options.format == "parquet")
+    throw collector::UsageError(
+        "Parquet takes DuckDB's library: give --duckdb FILE; npm's @duckdb/node-bindings-linux-x64 "
+        "has a libduckdb.so (docs/fleet.md)");
+  return nullptr;
+}
+
+/// Writes a file for each table, in place of earlier files of the same run.
+class Writer {
+ public:
+  Writer(const TablesOptions& options, DuckDb* duckdb) : options_(options), duckdb_(duckdb) {}
+
+  void write(const collector::TablesRun& whole, const std::vector<collector::Summary>& ranks) {
+    const std::string day = "day=" + collector::day_of(ranks);
+    const std::string run = whole.part.empty() ? whole.name : whole.name + "." + whole.part;
+    std::vector<Table> tables = collector::tables_of(whole, ranks);
+    // The table of runs comes last: if it has the run, the other tables have it, too.
+    std::rotate(tables.begin(), tables.begin() + 1, tables.end());
+    for (const Table& table : tables) {
+      const collector::Descriptor folder =
+          collector::inner_folder(options_.folder, std::string(table.name) + "/" + day);
+      // Until a file is whole it has a name that no engine's pattern matches.
+      const std::string file =
+          collector::path_in(folder, run + (duckdb_ != nullptr ? ".parquet" : ".ndjson.zst"));
+      if (duckdb_ == nullptr) {
+        collector::write_fresh(file, [&](std::ostream& out) { pack(table.rows, out); });
+        continue;
+      }
+      collector::write_fresh_by_name(file, [&](const std::string& fresh) {
+        const std::string rows = fresh + ".rows";
+        collector::write_fresh(rows, [&](std::ostream& out) { out << table.rows; });
+        duckdb_->run(copy(table, rows, fresh));
+      });
+    }
+  }
+
+ private:
+  static void pack(const std::string& rows, std::ostream& out) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(rows.data());
+    collector::write_packed({bytes, rows.size()}, "", out, {});
+  }
+  static std::string copy(const Table& table, const std::string& rows, const std::string& file) {
+    std::string columns;
+    for (const collector::TableColumn& column : table.columns)
+      columns += fmt::format("{}{}: '{}'", columns.empty() ? "" : ", ", column.name, column.type);
+    return fmt::format(
+        "COPY (FROM read_json({}, format = 'newline_delimited', hive_partitioning = false, "
+        "columns = {{{}}})) TO {} (FORMAT parquet, COMPRESSION zstd)",
+        sql_text(rows), columns, sql_text(file));
+  }
+
+  const TablesOptions& options_;
+  DuckDb* const duckdb_;
+};
+
+int tables(const TablesOptions& options) {
+  collector::TablesRun run{options.run, "", {}, labels_of(options)};
+  check_name("--run", options.run);
+  if (options.ranks > 0) run.expected_ranks = options.ranks;
+  const std::string part = expand_host(options.partial);
+  check_name("--partial", part);
+  run.part = options.reading.sanitizer.text(part);
+  std::error_code error;
+  if (fs::exists(options.folder, error) && !fs::is_directory(options.folder, error))
+    throw collector::UsageError(collector::escape(options.folder) +
+                                " is a file; the folder for the tables comes first");
+  const std::unique_ptr<DuckDb> duckdb = engine(options);
+  Writer writer(options, duckdb.get());
+  collector::Options analysis;
+  analysis.reading = options.reading;
+  analysis.top = options.top;
+  analysis.stacks = false;
+  ProgressBar bar;
+  std::vector<collector::Summary> ranks;
+  for (const std::string& path : options.logs) {
+    const collector::LogReader log(path, options.reading.sanitizer, options.reading.heap);
+    ranks.push_back(collector::analyze(log, path, analysis, bar.callback()));
+    // Parts of a run come from several nodes, whose logs may have the same names.
+    ranks.back().log_path = options.reading.sanitizer.text(part.empty() ? path : part + ":" + path);
+    if (!options.run.empty()) continue;
+    run.name = fmt::format("{:016x}", log.header().cookie);
+    writer.write(run, ranks);
+    ranks.clear();
+  }
+  if (!ranks.empty()) writer.write(run, ranks);
+  bar.clear();
+  if (options.quiet) return kOk;
+  say("{} {} in {}, as {}", options.run.empty() ? options.logs.size() : 1,
+      options.run.empty() && options.logs.size() > 1 ? "runs" : "run",
+      collector::escape(options.folder),
+      duckdb != nullptr ? "Parquet by DuckDB " + duckdb->version()
+                        : "newline JSON, compressed by zstd");
+  return kOk;
+}
+
+}  // namespace
+
+void add_tables(CommandLine& line) {
+  auto [verb, options] =
+      line.add("tables", "Runs as tables for DuckDB, ClickHouse, Spark and Trino", tables);
+  verb.add_option("folder", options.folder, "Where the tables are, or are to be")
+      ->required()
+      ->type_name("FOLDER");
+  verb.add_option("log", options.logs, "Logs, each of a run of its own")
+      ->required()
+      ->type_name("FILE ...");
+  verb.add_option("--run", options.run, "The logs are the ranks of one run, of this name")
+      ->type_name("NAME");
+  auto* whole = verb.get_option("--run");
+  verb.add_option(
+          "--partial", options.partial,
+          "They are a part of its ranks, of this name; others write theirs beside it; %h host")
+      ->needs(whole)
+      ->type_name("NAME");
+  verb.add_option("--ranks", options.ranks, "How many ranks the run has, on all its nodes")
+      ->check(between(1, 100'000'000))
+      ->needs(whole)
+      ->type_name("N");
+  verb.add_option("--label", options.labels, "Added to the runs; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUE");
+  verb.add_option("--format", options.format,
+                  "Parquet takes DuckDB's library; auto: if it is there")
+      ->check(one_of({"auto", "parquet", "ndjson"}))
+      ->capture_default_str();
+  verb.add_option("--duckdb", options.duckdb,
+                  "DuckDB's library; else GPUPEAK_DUCKDB, or the loader's")
+      ->type_name("FILE");
+  add_top(verb, options.top, "Holders of a peak that have a row each");
+  verb.add_flag("-q,--quiet", options.quiet, "Say nothing");
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
+}
+
+}  // namespace gpupeak::tools

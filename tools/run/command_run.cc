@@ -1,0 +1,424 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+#include <regex>
+#include <stdexcept>
+
+#include "collector/log/log_process.h"
+#include "collector/rules/rule_book.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "tools/commands.h"
+#include "tools/report/output_phases.h"
+#include "tools/run/compress.h"
+#include "tools/run/descendants.h"
+#include "tools/run/limit.h"
+#include "tools/run/logs.h"
+#include "tools/run/memory.h"
+#include "tools/run/names.h"
+#include "tools/run/place.h"
+#include "tools/run/preloadable.h"
+#include "tools/run/program.h"
+#include "tools/run/screen_ahead.h"
+#include "tools/run/tell.h"
+#include "tools/run/torch.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/process_stat.h"
+#include "tools/shared/say.h"
+#include "tools/shared/self.h"
+#include "tools/shared/terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+volatile sig_atomic_t g_child = 0;  // 0: none runs
+volatile sig_atomic_t g_stop = 0;   // the program has ended, and a signal asks us to end
+int g_exit_code = -1;               // of the program, once it has ended
+
+/// The settings that we were started with, of signals that we ignore. The program gets them back.
+sighandler_t g_on_pipe = SIG_DFL, g_on_file_limit = SIG_DFL;
+
+void ignore_signals() {
+  g_on_pipe = signal(SIGPIPE, SIG_IGN);  // the reader of our output may end first
+  g_on_file_limit = signal(SIGXFSZ, SIG_IGN);
+}
+void stop_ignoring_signals() {
+  signal(SIGPIPE, g_on_pipe);
+  signal(SIGXFSZ, g_on_file_limit);
+}
+
+/// Passes on to the program a signal that was sent to us alone. What the terminal sends reaches the
+/// program by itself, since it is in our process group; then the sender is the kernel.
+void forward_signal(int signal, siginfo_t* info, void*) {
+  if (g_child == 0) {
+    const bool ends =
+        signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+    if (ends) g_stop = 1;
+  } else if (info->si_code != SI_KERNEL) {
+    kill(static_cast<pid_t>(g_child), signal);
+  }
+}
+
+void forward_signals() {
+  struct sigaction action {};
+  action.sa_sigaction = forward_signal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM,
+                           SIGVTALRM, SIGPROF, SIGXCPU, SIGIO, SIGPWR, SIGSTKFLT}) {
+    sigaction(signal, &action, nullptr);
+  }
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaction(signal, &action, nullptr);
+}
+
+/// Called in the child: it is killed when we are, since SIGKILL cannot be passed on. Who sends that
+/// to us alone (subprocess.run with a timeout) means the program, which would go on and keep its
+/// GPU.
+void end_with_launcher(pid_t launcher) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) raise(SIGKILL);  // the launcher was killed before the call above
+}
+
+uint64_t now_ns(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+/// A secret number: only the run's processes know it, so a log that has it is theirs.
+uint64_t secret_of_run() {
+  uint64_t id = 0;
+  while (id == 0 && getrandom(&id, sizeof id, 0) == sizeof id) {
+  }
+  return id;
+}
+
+int exit_code(int status) {
+  return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/// Whether the process had children and has waited for them; true if that is not known. `end`: what
+/// the kernel said when it had ended.
+bool had_children(const std::optional<ProcessStat>& end) {
+  return !end || end->faults_of_children > 0;  // every process has some minor faults
+}
+
+/// Waits for the program's end, not for its stops: the shell that stopped us together will resume
+/// us together. What the kernel tells of it until it is waited for goes into `end`.
+int wait_for(pid_t child, rusage& usage, std::optional<ProcessStat>& end) {
+  siginfo_t ended{};
+  while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  end = stat_of(child);
+  int status = 0;
+  while (wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+/// Checks that the library will understand the size, so that a mistake shows before the program
+/// begins.
+std::string log_size(const std::string& text) {
+  static const std::regex size("[0-9]*[1-9][0-9]*(b|B|[kKmMgG](iB|B)?)?");
+  if (text == "off" || std::regex_match(text, size)) return "";
+  return fmt::format("'{}' is not a size such as 1GiB, or off", text);
+}
+
+std::string log_mode(const std::string& text) {
+  static const std::regex mode("0?6[0246][0246]");
+  if (std::regex_match(text, mode)) return "";
+  return fmt::format("'{}' is not a file mode such as 0640, with 0600 in it", text);
+}
+
+/// The steps of a run, in their order. Each leaves in the members what later steps need.
+class Run {
+ public:
+  explicit Run(const RunOptions& options) : options_(options) {}
+
+  int run() {
+    find_places();
+    prepare();
+    start();
+    wait();
+    if (exec_error_ != 0) {
+      say("cannot run {}: {}", collector::escape(options_.command[0]), strerror(exec_error_));
+      return exec_error_ == ENOENT ? kNotFound : kCannotExec;
+    }
+    finish_logs();
+    record();
+    NameKeeper names(logs_, names_of(options_.names),
+                     std::chrono::nanoseconds(now_ns(CLOCK_REALTIME) - name_.began_ns));
+    if (!options_.quiet) tell();
+    if (!names.wait(g_stop) && !options_.quiet) say_not_all_names();
+    compress_logs(logs_, compression(options_.compress), options_.quiet, g_stop);
+    return g_exit_code;
+  }
+
+ private:
+  /// Finds the library and the place of the logs. A mistake in the options shows here, before the
+  /// program begins.
+  void find_places() {
+    if (options_.out == "-")
+      throw collector::UsageError("-o: a log is a file; standard output is the program's own");
+    limit_variable(options_.limit, options_.gpu);
+    ignore_signals();
+    library_ = preload_library();
+    if (library_.empty()) {
+      throw std::runtime_error(
+          "libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)");
+    }
+    const std::string& rules = options_.arena_rules;
+    if (!rules.empty() && collector::read_rule_set(rules).arenas.empty())
+      throw collector::UsageError(
+          fmt::format("{} has no [[pool]]: docs/rules.md has one", collector::escape(rules)));
+    pattern_ = absolute_pattern(options_.out);
+    children_ = children_pattern(pattern_);
+    preload_ = preloadable_name(library_);
+    if (options_.torch_modules) torch_.emplace(preload_);
+  }
+
+  /// Sets up what must be there before the program, and says what is to be said before its output.
+  void prepare() {
+    if (pipe2(failure_, O_CLOEXEC) != 0) say("cannot make a pipe: {}", strerror(errno));
+    is_writable_ = can_be_written(pattern_, options_.quiet);
+    prepare_place(pattern_, options_.quiet);
+    if (is_writable_ && !options_.quiet)
+      say("recording {}   (-q to silence)", where_recorded(pattern_));
+    if (!options_.phases_on_output.empty()) output_.emplace(options_.phases_on_output);
+    name_ = {secret_of_run(), now_ns(CLOCK_REALTIME), 0};
+    memory_.emplace();
+  }
+
+  void start() {
+    const pid_t launcher = getpid();
+    const pid_t child = fork();
+    if (child < 0) throw std::runtime_error(fmt::format("cannot fork: {}", strerror(errno)));
+    if (child == 0) {
+      stop_ignoring_signals();
+      end_with_launcher(launcher);
+      if (output_) output_->redirect();
+      if (torch_) torch_->set_environment();
+      exec_program(options_, preload_, pattern_, children_, name_.id, failure_[1]);
+    }
+    g_child = name_.child = child;
+    rusage own{};
+    getrusage(RUSAGE_SELF, &own);
+    own_rss_bytes_ = static_cast<uint64_t>(own.ru_maxrss) * 1024;
+    if (!options_.quiet && is_writable_ && ScreenAhead::is_worth_it())
+      ahead_.emplace([this] { return log_by_now(); }, style_for(STDERR_FILENO, {}));
+    forward_signals();
+    close(failure_[1]);
+    int error = 0;
+    if (read(failure_[0], &error, sizeof error) == sizeof error) exec_error_ = error;
+    close(failure_[0]);
+    descendants_.emplace(child, library_.filename().string(), *memory_);
+  }
+
+  std::string log_by_now() const {
+    const std::vector<RunLog> logs = find_logs({pattern_, children_}, name_);
+    return logs.empty() ? "" : logs.front().path;
+  }
+
+  /// Waits for the program's end, and passes its output on meanwhile.
+  void wait() {
+    if (output_) output_->pump(name_.child);
+    rusage usage{};
+    status_ = wait_for(name_.child, usage, end_);
+    largest_rss_bytes_ = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+    ended_ns_ = now_ns(CLOCK_MONOTONIC);
+    g_child = 0;
+    g_exit_code = exit_code(status_);
+  }
+
+  /// Finds the logs that the run has left, joins those of one process, and writes its end into
+  /// each.
+  void finish_logs() {
+    logs_ = find_logs({pattern_, children_}, name_);
+    drop_short_images(logs_);
+    join_programs(logs_, pattern_);
+    take_name(logs_, pattern_);
+    for (const RunLog& log : logs_) {
+      if (log.of_child)
+        note_exit(log, {status_, ended_ns_, had_children(end_) ? 0 : largest_rss_bytes_});
+      cut_hole(log);
+    }
+    note_killed_children(logs_);
+  }
+
+  /// Writes into the run's log what was seen of the run from outside.
+  void record() {
+    collector::RunRecord seen;
+    descendants_->finish(seen);
+    if (options_.children == "none") {
+      descendants_->add_not_recorded("--children none", seen);
+    } else if (options_.children != "all") {
+      descendants_->add_not_recorded(
+          "little of it is heap or mappings, the rest static data, stacks or shared memory; "
+          "--children all has its causes",
+          seen);
+    }
+    // One that has become another user's since then has a log of ours.
+    std::erase_if(seen.unrecorded, [this](const auto& one) {
+      return std::any_of(logs_.begin(), logs_.end(), [&one](const RunLog& log) {
+        return log.pid == static_cast<pid_t>(one.pid);
+      });
+    });
+    seen.descendants_watched = descendants_->could_look();
+    if (had_children(end_))
+      seen.unseen_rss_bytes = unseen_rss_bytes(largest_rss_bytes_, own_rss_bytes_, logs_, seen);
+    seen.memory_kill = memory_->since(WIFSIGNALED(status_) && WTERMSIG(status_) == SIGKILL);
+    const bool was_ours = ahead_ && ahead_->was_killed();
+    if (was_ours && seen.memory_kill && !seen.memory_kill->likely && --seen.memory_kill->kills == 0)
+      seen.memory_kill.reset();
+    if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status_))
+      note_last_program(logs_.front(), options_.command[0], end_ ? end_->name : "",
+                        seen.unrecorded);
+    left_running_ = seen.left_running;
+    record_run(logs_, std::move(seen));
+  }
+
+  void tell() {
+    if (!logs_.empty()) {
+      tell_of_logs(logs_, fs::path(children_).parent_path().string(), ahead_ ? &*ahead_ : nullptr);
+      if (torch_) say_text(torch_->text());
+    } else if (is_writable_) {
+      say_why_there_is_no_log(options_.command[0], options_.children, left_running_);
+    }
+  }
+
+  void say_not_all_names() const {
+    say_text(fmt::format(
+        "  names: not all are kept for when programs are built anew, since that takes too "
+        "long or too much room; gpupeak symbolize {} keeps them\n",
+        collector::escape(logs_.front().path)));
+  }
+
+  const RunOptions& options_;
+  fs::path library_, preload_;      // the library; a name of it that LD_PRELOAD can hold
+  std::string pattern_, children_;  // patterns of the logs: the program's, its children's
+  bool is_writable_ = false;
+  int failure_[2] = {-1, -1};  // pipe for the errno of an exec that fails
+  int exec_error_ = 0;         // 0: the program began
+  std::optional<OutputPhases> output_;
+  std::optional<TorchModules> torch_;
+  RunName name_{};
+  std::optional<MemoryKills> memory_;
+  std::optional<ScreenAhead> ahead_;
+  std::optional<Descendants> descendants_;
+  int status_ = 0;
+  std::optional<ProcessStat> end_;
+  uint64_t ended_ns_ = 0, largest_rss_bytes_ = 0;  // of the program and its children
+  uint64_t own_rss_bytes_ = 0;  // when it forked: the kernel counts it as the program's, too
+  std::vector<RunLog> logs_;
+  std::vector<collector::RunRecord::LeftRunning> left_running_;
+};
+
+int run(const RunOptions& options) {
+  return Run(options).run();
+}
+
+/// The program runs whatever becomes of the recording, and its exit code is ours. If something of
+/// ours goes wrong, we only say so.
+int run_anyway(const RunOptions& options) {
+  try {
+    return run(options);
+  } catch (const collector::UsageError&) {
+    if (g_child == 0 && g_exit_code < 0) throw;
+  } catch (const std::exception& error) {
+    say("{}{}", error.what(),
+        g_child == 0 && g_exit_code < 0 ? ". The program runs without being recorded" : "");
+  }
+  if (g_exit_code >= 0) return g_exit_code;
+  if (g_child == 0) {
+    stop_ignoring_signals();
+    become(options.command, -1);
+  }
+  int status = 0;
+  while (waitpid(static_cast<pid_t>(g_child), &status, 0) < 0 && errno == EINTR) {
+  }
+  return exit_code(status);
+}
+
+}  // namespace
+
+void add_run(CommandLine& line) {
+  auto [verb, options] =
+      line.add("run", "Run a program and report the peak memory of its run", run_anyway);
+  verb.add_option("-o,--out", options.out, "Log file; %n program, %p process id, %r rank, %h host")
+      ->type_name("FILE");
+  verb.add_flag("-q,--quiet", options.quiet, "Say nothing; the log is written all the same");
+  verb.add_option("--host", options.host, "What to record of host memory")
+      ->check(one_of({"auto", "full", "sampled", "counters", "off"}));
+  verb.add_flag("--dormant", options.dormant,
+                "Count the heap, and record it only between `gpupeak start` and `gpupeak stop`")
+      ->excludes("--host");
+  verb.add_option("--log-max", options.log_max,
+                  "Once the log has this size (1GiB), go on with a sample of the heap; off: never")
+      ->type_name("SIZE")
+      ->check(log_size);
+  verb.add_option("--log-mode", options.log_mode,
+                  "Who may read the log, which holds arguments: a file mode such as 0640 (0600)")
+      ->type_name("MODE")
+      ->check(log_mode);
+  verb.add_option("--compress", options.compress,
+                  "Compress logs in their place in the end: those of 64 MiB and more, all, none")
+      ->check(one_of({"auto", "always", "never"}))
+      ->capture_default_str();
+  verb.add_option("--names", options.names,
+                  "Whose names are kept in the log for when programs are built anew: own code, "
+                  "all with the system's packages, none; auto: own code as far as it is cheap")
+      ->check(one_of({"auto", "own", "all", "none"}))
+      ->capture_default_str();
+  verb.add_option("--children", options.children, "Which child processes record too")
+      ->check(one_of({"gpu", "all", "none", "cuda"}));
+  verb.add_flag(
+      "--audit", options.audit,
+      "Also record libraries opened with RTLD_DEEPBIND or dlmopen, by the loader's auditing");
+  verb.add_option("--python", options.python, "Python frames in the call sites of device memory")
+      ->check(one_of({"auto", "off"}));
+  verb.add_option("--phase-on-output", options.phases_on_output,
+                  "A line of the program's output with this text begins a phase (may be repeated)")
+      ->type_name("[NAME=]TEXT")
+      ->allow_extra_args(false);
+  CLI::Option* const limit =
+      verb.add_option("--limit", options.limit,
+                      "As on cards of this size: requests beyond it fail as the driver's do")
+          ->type_name("SIZE|GPU=SIZE,…");
+  verb.add_option("--gpu", options.gpu, "As on this card, such as T4 (docs/fit.md lists them)")
+      ->type_name("NAME|GPU=NAME,…")
+      ->excludes(limit);
+  verb.add_option("--pool-rules", options.arena_rules,
+                  "Look into the allocators that the [[pool]] parts of this rule file describe")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+  verb.add_flag("--last-use", options.last_use,
+                "Record when device memory was last seen used (`gpupeak report --last-use`)");
+  verb.add_flag("--ort-nodes", options.ort_nodes,
+                "Have ONNX Runtime write its profile of each session, and make phases of its nodes "
+                "(costs time and host memory of its own: docs/phases.md)");
+  verb.add_flag("--torch-modules", options.torch_modules,
+                "Make phases of PyTorch's modules by their names, forward and backward "
+                "(docs/phases.md has what it costs)");
+  verb.add_option("command", options.command, "The program and its arguments")
+      ->required()
+      ->type_name("-- PROGRAM ...");
+  verb.positionals_at_end();
+}
+
+}  // namespace gpupeak::tools

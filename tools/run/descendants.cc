@@ -1,0 +1,372 @@
+#include "tools/run/descendants.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "tools/shared/process_stat.h"
+#include "tools/shared/processor_time.h"
+#include "tools/shared/program_headers.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Unrecorded = collector::RunRecord::Unrecorded;
+
+/// Looking may take a two-hundredth of one processor, and kCredit more at the start: the first look
+/// at a process takes long, and in a short run nearly all processes are new.
+constexpr int kShare = 200;
+constexpr std::chrono::milliseconds kCredit{10};
+
+std::optional<std::string> content(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return std::nullopt;
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  return text;
+}
+
+std::string link_of(const std::string& path) {
+  std::error_code error;
+  return fs::read_symlink(path, error).string();
+}
+
+/// A variable's value in the content of /proc/PID/environ.
+std::optional<std::string> variable_of(const std::string& environment, const std::string& name) {
+  for (size_t at = 0; at < environment.size();) {
+    const char* entry = environment.c_str() + at;
+    const size_t length = strlen(entry);
+    if (strncmp(entry, name.c_str(), name.size()) == 0 && entry[name.size()] == '=')
+      return std::string(entry + name.size() + 1);
+    at += length + 1;
+  }
+  return std::nullopt;
+}
+
+/// Whether a program asks for the loader, which loads what LD_PRELOAD names.
+bool has_loader(pid_t process) {
+  const auto headers = program_headers(fmt::format("/proc/{}/exe", process));
+  return headers.empty() || std::any_of(headers.begin(), headers.end(), [](const auto& segment) {
+           return segment.p_type == PT_INTERP;
+         });
+}
+
+/// Why a process has not loaded the library; none: it may be about to load it. `is_new`: its
+/// program may have begun just now, so that its environment is not there yet.
+std::optional<std::string> why_missing(pid_t process, const std::string& library, bool is_new) {
+  const auto environment = content(fmt::format("/proc/{}/environ", process));
+  if (!environment) return "it runs as another user";
+  if (environment->empty() && is_new) return std::nullopt;
+  struct stat status {};
+  const bool known = stat(fmt::format("/proc/{}/exe", process).c_str(), &status) == 0;
+  if (known && (status.st_mode & (S_ISUID | S_ISGID)) != 0)
+    return "it is set-user-id or set-group-id, which loads no library for others";
+  if (!has_loader(process)) return "it is statically linked";
+  const auto preload = variable_of(*environment, "LD_PRELOAD");
+  if (!preload || preload->empty()) return "its environment has no LD_PRELOAD";
+  if (preload->find(library) == std::string::npos)
+    return "its LD_PRELOAD was replaced by " + *preload;
+  return std::nullopt;
+}
+
+/// Whether the process runs as another user than we do. Its log would not be trusted.
+bool is_of_another_user(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  std::string word;
+  while (status >> word && word != "Uid:") {
+  }
+  uid_t real = 0, effective = 0, saved = 0, of_files = 0;
+  return status >> real >> effective >> saved >> of_files && of_files != geteuid();
+}
+
+/// A process's memory map, read once.
+struct Maps {
+  bool readable = false, has_library = false, has_driver = false;
+};
+
+Maps maps_of(pid_t process, const std::string& library) {
+  Maps maps;
+  const auto text = content(fmt::format("/proc/{}/maps", process));
+  maps.readable = text && !text->empty();
+  if (!maps.readable) return maps;
+  maps.has_library = text->find("/" + library) != std::string::npos;
+  maps.has_driver = text->find("/libcuda.so") != std::string::npos;
+  return maps;
+}
+
+/// Whether a process has given up its memory, which happens at its end while its pid still exists.
+/// Its maps, if they were read before this call, may then be incomplete, and tell nothing.
+bool is_ending(pid_t process) {
+  const int file = open(fmt::format("/proc/{}/maps", process).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return errno != EACCES && errno != EPERM;
+  char byte = 0;
+  const ssize_t got = read(file, &byte, 1);
+  close(file);
+  return got <= 0;
+}
+
+std::vector<pid_t> numbers_in(const std::string& folder) {
+  std::vector<pid_t> numbers;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name.find_first_not_of("0123456789") == std::string::npos)
+      numbers.push_back(static_cast<pid_t>(std::stol(name)));
+  }
+  return numbers;
+}
+
+void add_children(pid_t process, uint64_t threads, std::vector<pid_t>& next) {
+  const std::string tasks = fmt::format("/proc/{}/task", process);
+  const std::vector<pid_t> all = threads <= 1 ? std::vector<pid_t>{process} : numbers_in(tasks);
+  for (const pid_t thread : all) {
+    std::ifstream children(fmt::format("{}/{}/children", tasks, thread));
+    for (pid_t child = 0; children >> child;) next.push_back(child);
+  }
+}
+
+}  // namespace
+
+Descendants::Descendants(pid_t program, std::string library, MemoryKills& memory)
+    : program_(program), library_(std::move(library)), memory_(memory) {
+  if (const auto stat = stat_of(program)) first_start_ = stat->start_time;
+  sigset_t all, before;  // blocked, since the first thread is to pass signals on
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { watch(); });
+  } catch (const std::system_error&) {  // no thread can be made: nobody looks
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Descendants::~Descendants() {
+  {
+    const std::lock_guard guard(lock_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Descendants::watch() {
+  Clock::duration wait = kFirstLook;
+  const auto first = Clock::now();
+  auto spent = std::chrono::nanoseconds{};
+  for (;;) {
+    {
+      std::unique_lock guard(lock_);
+      if (wake_.wait_for(guard, wait, [this] { return ends_; })) return;
+    }
+    const auto began = processor_time();
+    try {
+      look();
+      spent += processor_time() - began - resident_cost_;  // run_resident has a limit of its own
+      find_orphans(std::chrono::milliseconds(50));
+    } catch (const std::exception&) {  // out of memory: try again at the next look
+    }
+    const Clock::duration owed = kShare * (spent - kCredit) - (Clock::now() - first);
+    wait = std::max<Clock::duration>(std::min<Clock::duration>(2 * wait, kLongestWait), owed);
+  }
+}
+
+void Descendants::look() {
+  std::vector<pid_t> next{program_};
+  for (const auto& [process, seen] : seen_) {
+    if (process != program_) next.push_back(process);
+  }
+  std::vector<pid_t> done;
+  while (!next.empty()) {
+    const pid_t process = next.back();
+    next.pop_back();
+    if (std::find(done.begin(), done.end(), process) != done.end()) continue;
+    done.push_back(process);
+    look_at(process, next);
+  }
+  resident_cost_ = resident_.look();
+  ask_nvml();
+}
+
+void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
+  const auto stat = stat_of(process);
+  const auto known = seen_.find(process);
+  if (!stat || stat->has_ended() ||
+      (known != seen_.end() && known->second.start_time != stat->start_time)) {
+    if (known != seen_.end()) forget(known);
+    return;
+  }
+  memory_.note(process);
+  const uint64_t rss = stat->rss_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  resident_.note(process, stat->start_time, rss);
+  Seen& seen = seen_[process];
+  seen.start_time = stat->start_time;
+  seen.state = stat->state;
+  seen.rss_bytes = std::max(seen.rss_bytes, rss);
+  const std::string program = link_of(fmt::format("/proc/{}/exe", process));
+  // is_other: the process is new, or runs another program, perhaps of the same file. (A child of
+  // vfork shows its parent's program until its exec.)
+  const bool has_moved = stat->arguments != 0 && seen.arguments != stat->arguments;
+  const bool is_other = seen.program != program || has_moved;
+  if (seen.name != stat->name || is_other) {
+    seen.name = stat->name;
+    if (has_moved) seen.arguments = stat->arguments;
+    if (is_other) {
+      seen.library = Library::kNotKnown;
+      seen.next_check = {};
+      seen.wait = kFirstLook;
+      seen.checks = 0;
+    }
+    seen.program = program;
+  }
+  if (seen.library != Library::kLoaded && Clock::now() >= seen.next_check) check(process, seen);
+  add_children(process, stat->threads, next);
+}
+
+/// Removes a process that has gone, and keeps what is worth telling of it.
+void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
+  const Seen& seen = gone->second;
+  if (seen.library == Library::kLoaded && seen.rss_bytes >= kWorthWords)
+    loaded_[gone->first] = seen.name;
+  if (seen.library == Library::kMissing && (seen.used_gpu || seen.rss_bytes >= kWorthWords))
+    missing_.push_back(told(gone->first, seen));
+  seen_.erase(gone);
+}
+
+Unrecorded Descendants::told(pid_t process, const Seen& seen) {
+  Unrecorded one;
+  one.pid = static_cast<uint32_t>(process);
+  one.name = seen.name;
+  one.why = seen.why;
+  one.used_gpu = seen.used_gpu;
+  one.rss_bytes = seen.rss_bytes;
+  for (const auto& [uuid, device] : seen.devices) one.devices.push_back(device);
+  return one;
+}
+
+/// Checks whether the process has loaded the library. A process that has just begun may still be
+/// about to load it.
+void Descendants::check(pid_t process, Seen& seen) {
+  constexpr std::chrono::seconds kLongest{1};
+  constexpr int kSeveral = 4;
+  seen.next_check = Clock::now() + seen.wait;
+  seen.wait = std::min<Clock::duration>(2 * seen.wait, kLongest);
+  ++seen.checks;
+  const Maps maps = maps_of(process, library_);
+  if (maps.has_library && !is_of_another_user(process)) {
+    seen.library = Library::kLoaded;
+    return;
+  }
+  seen.used_gpu |= maps.has_driver;
+  seen.may_use_gpu = maps.has_driver || !maps.readable;
+  if (seen.library == Library::kMissing) return;
+  const auto why =
+      maps.has_library
+          ? std::optional<std::string>("it runs as another user, whose log is not believed")
+          : why_missing(process, library_, seen.checks < kSeveral);
+  if (is_ending(process)) return;
+  if (!why && seen.checks < kSeveral) return;
+  seen.library = Library::kMissing;
+  seen.why = why.value_or("it does not load it");
+}
+
+/// Finds daemons whose parent had gone before a look: their environment has the run's pid. This
+/// goes over all processes, so it is done less often.
+void Descendants::find_orphans(std::chrono::milliseconds most) {
+  constexpr std::chrono::seconds kApart{1};
+  if (Clock::now() < next_orphans_ || first_start_ == 0) return;
+  const auto before = processor_time();
+  const std::string mark = fmt::format("GPUPEAK_RUN_PID={}", program_);
+  for (const pid_t process : numbers_in("/proc")) {
+    if (processor_time() - before > most) break;
+    if (seen_.contains(process)) continue;
+    const auto stat = stat_of(process);
+    if (!stat || stat->start_time < first_start_ || stat->has_ended()) continue;
+    const auto environment = content(fmt::format("/proc/{}/environ", process));
+    if (!environment || environment->find(mark) == std::string::npos) continue;
+    std::vector<pid_t> next;
+    look_at(process, next);
+  }
+  const auto took = processor_time() - before;
+  next_orphans_ = Clock::now() + std::max<Clock::duration>(kApart, kShare * took);
+}
+
+void Descendants::ask_nvml() {
+  const bool wanted = std::any_of(seen_.begin(), seen_.end(), [](const auto& entry) {
+    return entry.second.library == Library::kMissing && entry.second.may_use_gpu;
+  });
+  if (!wanted) return;
+  for (const NvmlHeld& held : nvml_.all()) {
+    const auto known = seen_.find(held.process);
+    if (known == seen_.end() || known->second.library != Library::kMissing || held.bytes == 0)
+      continue;
+    known->second.used_gpu = true;
+    auto& device = known->second.devices[held.uuid];
+    device = {held.uuid, held.name, held.index, std::max(device.bytes, held.bytes)};
+  }
+}
+
+/// Waits for helpers that end when they see that the program has ended, such as multiprocessing's
+/// resource tracker. It waits longer while they are not asleep, since they may not get a processor.
+/// A process that sleeps is expected to stay.
+void Descendants::wait_for_last() {
+  constexpr std::chrono::milliseconds kApart{10}, kLeast{100}, kMost{1000};
+  const auto began = Clock::now();
+  for (;; std::this_thread::sleep_for(kApart)) {
+    look();
+    const auto waited = Clock::now() - began;
+    const bool all_sleep = std::all_of(seen_.begin(), seen_.end(), [](const auto& entry) {
+      return entry.second.state == 'S' || entry.second.state == 'T';
+    });
+    if (seen_.empty() || waited >= kMost || (waited >= kLeast && all_sleep)) return;
+  }
+}
+
+void Descendants::finish(collector::RunRecord& record) {
+  {
+    const std::lock_guard guard(lock_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  try {
+    next_orphans_ = {};  // look now for processes that the program has left behind
+    find_orphans(std::chrono::milliseconds(500));
+    wait_for_last();
+  } catch (const std::exception&) {  // out of memory
+  }
+  for (const auto& [process, seen] : seen_) {
+    record.left_running.push_back({static_cast<uint32_t>(process), seen.start_time, seen.name,
+                                   seen.library == Library::kMissing ? seen.why : ""});
+  }
+  while (!seen_.empty()) forget(seen_.begin());
+  record.unrecorded = std::move(missing_);
+  resident_.add_to(record);
+}
+
+void Descendants::add_not_recorded(const char* why, collector::RunRecord& record) const {
+  for (const collector::RunRecord::Resident& seen : record.resident) {
+    const auto name = loaded_.find(static_cast<pid_t>(seen.pid));
+    if (name == loaded_.end() || bytes_of_its_own(seen) < kWorthWords) continue;
+    Unrecorded one;
+    one.pid = seen.pid;
+    one.name = name->second;
+    one.why = why;
+    one.rss_bytes = seen.rss_bytes;
+    record.unrecorded.push_back(one);
+  }
+}
+
+}  // namespace gpupeak::tools

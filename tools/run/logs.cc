@@ -1,0 +1,358 @@
+#include "tools/run/logs.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "collector/files/own_file.h"
+#include "collector/files/regular_file.h"
+#include "collector/log/log_parts.h"
+#include "collector/log/log_process.h"
+#include "collector/log/log_reader.h"
+#include "collector/text/error.h"
+#include "gpupeak/memory_kinds.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A log that is opened to be read or changed. It is not opened through a link, which may lead to
+/// any file.
+class File {
+ public:
+  File(const std::string& path, int flags)
+      : file_(collector::open_regular(path, flags | O_NOFOLLOW, status_)) {}
+  /// Opens the very file that was looked at before. Opens none if the path has another file now.
+  File(const RunLog& log, int flags) : File(log.path, flags) {
+    if (status_.st_dev != log.device || status_.st_ino != log.inode)
+      file_ = collector::Descriptor();
+  }
+  const struct stat& status() const { return status_; }
+  bool is_own(const std::string& path) const {
+    return file_ && collector::is_own(status_, collector::folder_of(path));
+  }
+  template <typename T>
+  bool read_at(uint64_t offset, T& value, size_t bytes = sizeof(T)) const {
+    return file_ && pread(file_.get(), &value, bytes, static_cast<off_t>(offset)) ==
+                        static_cast<ssize_t>(bytes);
+  }
+  template <typename T>
+  bool write_at(uint64_t offset, const T& value) const {
+    return file_ &&
+           pwrite(file_.get(), &value, sizeof value, static_cast<off_t>(offset)) == sizeof value;
+  }
+  void cut_to(uint64_t bytes) const {
+    if (file_ && status_.st_size > static_cast<off_t>(bytes)) {
+      [[maybe_unused]] const int result = ftruncate(file_.get(), static_cast<off_t>(bytes));
+    }
+  }
+
+ private:
+  struct stat status_ {};
+  collector::Descriptor file_;
+};
+
+bool read_header(const File& file, gpupeak_file_header& header) {
+  return file.read_at(0, header) && header.magic == GPUPEAK_LOG_MAGIC &&
+         header.version == GPUPEAK_LOG_VERSION;
+}
+
+bool read_counters(const File& file, const gpupeak_file_header& header,
+                   gpupeak_counters_page& counters) {
+  return file.read_at(header.counters_offset, counters, counters_bytes(header));
+}
+
+/// Whether an earlier run has compressed the log in place, after the end of its process.
+bool is_packed_in_place(const File& file) {
+  gpupeak_packed_mark mark{};
+  return file.read_at(0, mark) && mark.magic == GPUPEAK_PACKED_MAGIC &&
+         memcmp(mark.text, GPUPEAK_PACKED_TEXT, sizeof mark.text) == 0;
+}
+
+/// Removes the very file that was looked at, if the path still leads to it.
+bool remove_log(const RunLog& log) {
+  struct stat file {};
+  file.st_dev = log.device;
+  file.st_ino = log.inode;
+  return collector::is_still_at(log.path, file) && unlink(log.path.c_str()) == 0;
+}
+
+/// The names that the library gives to the logs of a pattern. A folder may have a million other
+/// files: none of them is opened.
+class LogNames {
+ public:
+  explicit LogNames(const std::string& pattern) {
+    const std::string name = fs::path(pattern).filename();
+    if (name.ends_with(kEnding)) ending_ = kEnding;
+    begin_ = name.substr(0, std::min(name.find('%'), name.size() - ending_.size()));
+    if (begin_.ends_with('.')) begin_.pop_back();  // %r may remove the dot in front of it
+  }
+  bool may_be(const std::string& name) const {
+    return name.starts_with(begin_) && name.ends_with(ending_);
+  }
+
+ private:
+  static constexpr std::string_view kEnding = ".gplog";
+  std::string begin_;
+  std::string_view ending_;
+};
+
+std::optional<RunLog> read_log(const std::string& path, const RunName& run) {
+  const File file(path, O_RDONLY);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  if (!read_header(file, header) || header.start_realtime_ns < run.began_ns) return std::nullopt;
+  if (!read_counters(file, header, counters)) return std::nullopt;
+  // Other runs and other users may use the same folder.
+  if (header.run_id != run.id || counters.run_id != run.id || !file.is_own(path))
+    return std::nullopt;
+  return RunLog{path,
+                header.cookie,
+                file.status().st_dev,
+                file.status().st_ino,
+                static_cast<pid_t>(header.pid),
+                header.process_start_time,
+                static_cast<pid_t>(header.pid) == run.child,
+                header.start_realtime_ns,
+                counters.device_events};
+}
+
+/// File name of the program whose log it is.
+std::string program_of(const std::string& path) {
+  try {
+    const std::string exe(collector::LogReader(path).definitions().fact("exe"));
+    return exe.substr(exe.rfind('/') + 1);
+  } catch (const collector::LogError&) {
+    return "";
+  }
+}
+
+bool is_same_process(const RunLog& a, const RunLog& b) {
+  return a.pid == b.pid && a.process_start_time == b.process_start_time;
+}
+
+/// Renames without replacing a file, also one that appears meanwhile.
+bool rename_unless_taken(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;  // these: the file system cannot do that
+  return link(from.c_str(), to.c_str()) == 0 && unlink(from.c_str()) == 0;
+}
+
+/// Puts `log` into the log of another program of the same process, and removes its file.
+bool move_into(RunLog& main, const RunLog& log) {
+  if (!collector::add_part(main.path, log.path, program_of(log.path))) return false;
+  ++main.parts;
+  return remove_log(log);
+}
+
+}  // namespace
+
+bool is_running(const RunLog& log) {
+  const File file(log, O_RDONLY);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  return !read_header(file, header) || !read_counters(file, header, counters) ||
+         collector::may_be_running(header, counters);
+}
+
+OldLog remove_old_log(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return OldLog::kNone;
+  const bool is_name_taken = S_ISREG(status.st_mode) || S_ISLNK(status.st_mode);
+  if (is_name_taken && !collector::is_own(status, collector::folder_of(path)))
+    return OldLog::kOfOthers;
+  if (!S_ISREG(status.st_mode)) return OldLog::kNone;
+  const File file(path, O_RDONLY);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  if (!is_packed_in_place(file)) {
+    if (!file.read_at(0, header) || header.magic != GPUPEAK_LOG_MAGIC) return OldLog::kNone;
+    read_counters(file, header, counters);
+    if (collector::may_be_running(header, counters)) return OldLog::kInUse;
+  }
+  const bool removed = collector::is_still_at(path, status) && unlink(path.c_str()) == 0;
+  return removed ? OldLog::kRemoved : OldLog::kNone;
+}
+
+std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, const RunName& run) {
+  std::vector<RunLog> logs;
+  std::set<fs::path> seen;
+  for (const std::string& pattern : patterns) {
+    const LogNames names(pattern);
+    std::error_code error;
+    for (fs::directory_iterator entry(fs::path(pattern).parent_path(), error), end;
+         !error && entry != end; entry.increment(error)) {
+      if (!names.may_be(entry->path().filename().native())) continue;
+      if (!seen.insert(entry->path()).second || !entry->is_regular_file(error)) continue;
+      if (auto log = read_log(entry->path().string(), run)) logs.push_back(*std::move(log));
+    }
+  }
+  std::sort(logs.begin(), logs.end(), [](const RunLog& a, const RunLog& b) {
+    if (a.of_child != b.of_child) return a.of_child;
+    if ((a.device_events > 0) != (b.device_events > 0)) return a.device_events > 0;
+    return a.start_realtime_ns > b.start_realtime_ns;
+  });
+  return logs;
+}
+
+void drop_short_images(std::vector<RunLog>& logs) {
+  constexpr uint64_t kShortNs = 1'000'000'000;
+  const std::vector<RunLog> all = logs;
+  std::erase_if(logs, [&all](const RunLog& log) {
+    const bool was_short = std::any_of(all.begin(), all.end(), [&](const RunLog& next) {
+      return next.pid == log.pid && next.process_start_time == log.process_start_time &&
+             next.start_realtime_ns > log.start_realtime_ns &&
+             next.start_realtime_ns - log.start_realtime_ns < kShortNs;
+    });
+    return was_short && log.device_events == 0 && remove_log(log);
+  });
+}
+
+void join_programs(std::vector<RunLog>& logs, const std::string& wanted) {
+  std::vector<RunLog> kept;
+  for (const RunLog& log : logs) {  // the main one of each process comes first
+    const bool is_other = std::any_of(
+        kept.begin(), kept.end(), [&](const RunLog& main) { return is_same_process(main, log); });
+    if (is_other) continue;
+    std::vector<RunLog> others;
+    for (const RunLog& other : logs) {
+      if (is_same_process(other, log) && other.path != log.path) others.push_back(other);
+    }
+    std::sort(others.begin(), others.end(), [](const RunLog& a, const RunLog& b) {
+      return a.start_realtime_ns < b.start_realtime_ns;
+    });
+    RunLog main = log;
+    const bool ended = !others.empty() && !is_running(log);
+    std::erase_if(others, [&](const RunLog& other) { return ended && move_into(main, other); });
+    const bool is_renamed = ended && main.of_child && wanted.find('%') == std::string::npos &&
+                            main.path != wanted && rename_unless_taken(main.path, wanted);
+    if (is_renamed) main.path = wanted;
+    kept.push_back(std::move(main));
+    kept.insert(kept.end(), others.begin(), others.end());
+  }
+  logs = std::move(kept);
+}
+
+void take_name(std::vector<RunLog>& logs, const std::string& wanted) {
+  if (logs.empty() || wanted.find('%') != std::string::npos || is_running(logs.front())) return;
+  RunLog& first = logs.front();
+  if (first.path != wanted && rename_unless_taken(first.path, wanted)) first.path = wanted;
+}
+
+void record_run(const std::vector<RunLog>& logs, collector::RunRecord seen) {
+  if (logs.empty() || is_running(logs.front())) return;
+  const fs::path folder = fs::path(logs.front().path).parent_path();
+  for (const RunLog& log : logs) {
+    const bool is_first = &log == &logs.front();
+    seen.logs.push_back({is_first ? "" : fs::path(log.path).lexically_relative(folder).string(),
+                         log.id, static_cast<uint32_t>(log.pid)});
+  }
+  collector::write_run_record(logs.front().path, seen);
+}
+
+void note_exit(const RunLog& log, const ProcessExit& exit) {
+  const File file(log, O_RDWR);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  if (!read_header(file, header) || !read_counters(file, header, counters)) return;
+  const bool signalled = WIFSIGNALED(exit.wait_status);
+  const uint32_t kind = signalled ? GPUPEAK_EXIT_SIGNAL : GPUPEAK_EXIT_CODE;
+  const int32_t code = signalled ? WTERMSIG(exit.wait_status) : WEXITSTATUS(exit.wait_status);
+  file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_kind), kind);
+  file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_code), code);
+  file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_monotonic_ns),
+                exit.monotonic_ns);
+  if (counters.rss_peak_bytes == 0 && exit.rss_peak_bytes != 0) {
+    file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, rss_peak_bytes),
+                  exit.rss_peak_bytes);
+  }
+}
+
+namespace {
+
+/// The counters of a log; all zero if they cannot be read.
+gpupeak_counters_page counters_of(const std::string& path) {
+  const File file(path, O_RDONLY);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  const bool known = read_header(file, header) && read_counters(file, header, counters);
+  return known ? counters : gpupeak_counters_page{};
+}
+
+uint64_t start_of(const RunLog& log) {
+  gpupeak_file_header header{};
+  return read_header(File(log, O_RDONLY), header) ? header.start_monotonic_ns : UINT64_MAX;
+}
+
+/// What a parent's log says of a child that a signal ended.
+struct ChildKilled {
+  pid_t pid = 0;
+  int signal = 0;
+  uint64_t monotonic_ns = 0;
+};
+
+void add_killed_children(const std::string& path, std::vector<ChildKilled>& killed) {
+  try {
+    const collector::LogReader log(path);
+    for (const auto& [key, value] : log.definitions().facts()) {
+      ChildKilled child;
+      std::istringstream fields(value);
+      if (key == "child.killed" && fields >> child.pid >> child.signal >> child.monotonic_ns &&
+          child.signal > 0 && child.signal <= SIGRTMAX)
+        killed.push_back(child);
+    }
+  } catch (const collector::LogError&) {  // the report tells what is wrong with the log
+  }
+}
+
+}  // namespace
+
+void note_killed_children(const std::vector<RunLog>& logs) {
+  const auto lacks_end = [](const RunLog& log) {
+    return !log.of_child && !has_end(log.path) && !is_running(log);
+  };
+  std::vector<RunLog> open;
+  std::copy_if(logs.begin(), logs.end(), std::back_inserter(open), lacks_end);
+  if (open.empty()) return;
+  std::vector<ChildKilled> killed;
+  for (const RunLog& log : logs) add_killed_children(log.path, killed);
+  for (const RunLog& log : open) {
+    const auto end = std::find_if(killed.begin(), killed.end(), [&](const ChildKilled& child) {
+      return child.pid == log.pid && child.monotonic_ns >= start_of(log);
+    });
+    if (end != killed.end()) note_exit(log, {end->signal, end->monotonic_ns, 0});
+  }
+}
+
+uint64_t rss_peak_of(const std::string& path) {
+  return counters_of(path).rss_peak_bytes;
+}
+
+bool has_end(const std::string& path) {
+  return counters_of(path).ended != 0;
+}
+
+void cut_hole(const RunLog& log) {
+  const File file(log, O_RDWR);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  if (!read_header(file, header) || !read_counters(file, header, counters)) return;
+  if (counters.file_bytes >= header.chunks_offset && !collector::may_be_running(header, counters))
+    file.cut_to(counters.file_bytes);
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,217 @@
+#include "tools/run/screen_ahead.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "collector/log/log_head.h"
+#include "collector/log/parallel.h"
+#include "collector/symbols/module_cache.h"
+#include "collector/text/work.h"
+#include "tools/run/screen_lines.h"
+#include "tools/shared/helper_process.h"
+
+namespace gpupeak::tools {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// How often the peaks are looked at: less and less often while they stay.
+constexpr Clock::duration kFirstWait = 100ms, kLongestWait = 2000ms;
+/// A look for each new peak, each followed by a rest of twice its time; none after one that took so
+/// long.
+constexpr Clock::duration kLongestLook = 2000ms;
+constexpr int kMostLooks = 8;
+/// How long a look may go on when the program has ended: what it reads is needed.
+constexpr Clock::duration kUntilLookEnds = 500ms;
+
+/// What the GPUs' peaks add up to so far; 0: no GPU was used.
+uint64_t device_peaks(const std::string& log) {
+  uint64_t sum = 0;
+  try {
+    const gpupeak_counters_page page = collector::read_any_head(log).counters;
+    for (uint32_t i = 0; i < page.device_count && i < GPUPEAK_LOG_MAX_DEVICES; ++i)
+      sum += page.device[i].total.peak;
+  } catch (const std::exception&) {  // its first page is being written
+  }
+  return sum;
+}
+
+struct Stopped {};
+
+/// Makes screens that nobody sees, so that the names in them are known.
+class Looks {
+ public:
+  Looks(const ScreenAhead::FindLog& find, const collector::Reading& reading,
+        const collector::TextStyle& style)
+      : find_(find), reading_(reading), style_(style), thread_([this] { work(); }) {}
+
+  /// False: it does not end, since others have all processors.
+  bool end() {
+    std::unique_lock lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+    return changed_.wait_for(lock, kUntilLookEnds, [this] { return has_ended_; });
+  }
+
+ private:
+  void work() {
+    const sched_param none{};
+    sched_setscheduler(0, SCHED_IDLE, &none);  // of this thread
+    try {
+      look_while_it_runs();
+    } catch (const Stopped&) {
+    }
+    const std::lock_guard lock(mutex_);
+    has_ended_ = true;
+    changed_.notify_all();
+  }
+
+  void look_while_it_runs() {
+    uint64_t peak = 0;
+    Clock::duration wait = kFirstWait;
+    for (int looks = 0; looks < kMostLooks && rest(wait);) {
+      wait = std::min(wait * 3 / 2, kLongestWait);
+      const std::string log = find_();
+      const uint64_t now = log.empty() ? 0 : device_peaks(log);
+      if (now == peak) continue;
+      peak = now;
+      wait = kFirstWait;
+      ++looks;
+      const auto began = Clock::now();
+      look(log);
+      const auto took = Clock::now() - began;
+      if (took > kLongestLook || !rest(2 * took)) return;
+    }
+  }
+  void look(const std::string& log) const {
+    try {
+      screen_lines(log, screen_options(reading_), style_, [this](uint64_t, uint64_t) {
+        if (stop_) throw Stopped();
+      });
+    } catch (const std::exception&) {  // of a log that is being written; the last one tells
+    }
+  }
+
+  /// False: it is to end.
+  bool rest(Clock::duration time) {
+    std::unique_lock lock(mutex_);
+    return !changed_.wait_for(lock, time, [this] { return stop_.load(); });
+  }
+
+  const ScreenAhead::FindLog& find_;
+  const collector::Reading& reading_;
+  const collector::TextStyle& style_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> stop_ = false;
+  bool has_ended_ = false;
+  std::jthread thread_;
+};
+
+/// Up to a zero byte. Empty: the other end was closed before. Other processes may have it open,
+/// too.
+std::string read_text(int pipe) {
+  std::string text;
+  for (;;) {
+    char byte = 0;
+    const ssize_t got = read(pipe, &byte, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return {};
+    if (byte == 0) return text;
+    text.push_back(byte);
+  }
+}
+
+[[noreturn]] void be_child(const ScreenAhead::FindLog& find, const collector::TextStyle& style,
+                           int word, int lines) {
+  begin_helper(SIG_IGN);  // a terminal's are the program's, until it has ended
+  be_spared_first();
+  collector::Reading reading;
+  reading.search.cache = std::make_shared<collector::ModuleCache>();
+  try {
+    Looks looks(find, reading, style);
+    const std::string log = read_text(word);
+    set_end_signals(SIG_DFL);
+    if (log.empty() || !looks.end()) _exit(1);
+    collector::forget_work();
+    write_screen(lines, log, reading, style);
+  } catch (...) {
+  }
+  _exit(1);
+}
+
+/// What the program's output and others wait for the end of is not kept open here.
+void close_all_but(int kept, int kept_too) {
+  const auto [first, second] = std::minmax(kept, kept_too);
+  constexpr unsigned kFirst = STDERR_FILENO + 1;
+  const auto close_between = [](unsigned from, unsigned to) {
+    if (from <= to) close_range(from, to, 0);
+  };
+  close_between(kFirst, static_cast<unsigned>(first) - 1);
+  close_between(static_cast<unsigned>(first) + 1, static_cast<unsigned>(second) - 1);
+  close_between(static_cast<unsigned>(second) + 1, ~0U);
+}
+
+}  // namespace
+
+bool ScreenAhead::is_worth_it() {
+  constexpr size_t kProgramAndDriver = 3;
+  return collector::usable_processors() > kProgramAndDriver;
+}
+
+ScreenAhead::ScreenAhead(const FindLog& find, const collector::TextStyle& style) {
+  int word[2], lines[2];
+  if (pipe2(word, O_CLOEXEC) != 0) return;
+  word_ = word[1];
+  if (pipe2(lines, O_CLOEXEC) == 0) {
+    child_ = {fork(), lines[0]};
+    if (child_.process == 0) {
+      close_all_but(word[0], lines[1]);
+      be_child(find, style, word[0], lines[1]);
+    }
+    close(lines[1]);
+  }
+  close(word[0]);
+}
+
+ScreenAhead::~ScreenAhead() {
+  if (word_ >= 0) close(word_);
+  if (child_.pipe >= 0) close(child_.pipe);
+  if (child_.process <= 0) return;
+  kill(child_.process, SIGKILL);
+  while (waitpid(child_.process, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+ScreenAhead::Child ScreenAhead::hand_over(const std::string& log) {
+  const auto bytes = static_cast<ssize_t>(log.size() + 1);
+  const bool is_told = child_.process > 0 && write(word_, log.c_str(), log.size() + 1) == bytes;
+  if (!is_told) return {};
+  close(word_);
+  word_ = -1;
+  return std::exchange(child_, {});
+}
+
+bool ScreenAhead::was_killed() {
+  int status = 0;
+  if (child_.process <= 0 || waitpid(child_.process, &status, WNOHANG) != child_.process)
+    return false;
+  child_.process = -1;
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,89 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "tools/commands.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exec_arguments.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/say.h"
+#include "tools/shared/self.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ServeOptions {
+  std::string folder, listen = "127.0.0.1:9464", textfile, otlp, procfs = "/proc";
+  double every = 15;
+  size_t most = 1000;
+};
+
+int serve(const ServeOptions& options) {
+  std::error_code error;
+  if (!fs::is_directory(options.folder, error))
+    throw collector::UsageError("there is no folder '" + collector::escape(options.folder) + "'");
+  if (options.listen.find(':') == std::string::npos)
+    throw collector::UsageError("--listen " + collector::escape(options.listen) +
+                                ": an address and a port, such as 127.0.0.1:9464");
+  const std::string program = server_program();
+  if (program.empty()) {
+    say("serve is not in this build: it needs prometheus-cpp. On Debian or Ubuntu: apt-get install "
+        "prometheus-cpp-dev, then build gpupeak from its source (docs/fleet.md)");
+    return kOwnFailure;
+  }
+  const std::vector<std::string> words = {program,
+                                          options.folder,
+                                          options.listen,
+                                          options.textfile,
+                                          std::to_string(static_cast<long>(options.every)),
+                                          std::to_string(options.most),
+                                          options.procfs,
+                                          options.otlp};
+  const std::vector<char*> arguments = exec_arguments(words);
+  execv(program.c_str(), arguments.data());
+  say("cannot start {}: {}", program, strerror(errno));
+  return kOwnFailure;
+}
+
+}  // namespace
+
+void add_serve(CommandLine& line) {
+  auto [verb, options] = line.add("serve",
+                                  server_program().empty()
+                                      ? "Metrics for Prometheus (not in this build: docs/fleet.md)"
+                                      : "Metrics of a folder's logs for Prometheus",
+                                  serve);
+  verb.add_option("folder", options.folder, "Where the logs are, in folders of it, too")
+      ->required()
+      ->type_name("FOLDER");
+  verb.add_option("--listen", options.listen, "Where Prometheus asks; port 0: any that is free")
+      ->type_name("ADDRESS:PORT")
+      ->capture_default_str();
+  verb.add_option("--textfile", options.textfile,
+                  "Write a file for node_exporter in place of listening; -: print it once")
+      ->type_name("FILE");
+  verb.add_option(
+          "--otlp", options.otlp,
+          "Send OTLP by HTTP in place of listening; env: where OTEL_EXPORTER_OTLP_ENDPOINT says")
+      ->type_name("URL");
+  verb.add_option("--every", options.every, "Write that file, or send, every so many seconds")
+      ->check(between(1, 86400))
+      ->capture_default_str();
+  verb.add_option("--procfs", options.procfs,
+                  "The machine's /proc, where a container has it elsewhere: tells whose pod it is")
+      ->type_name("DIR")
+      ->capture_default_str();
+  verb.add_option("--logs", options.most, "Show so many logs: those that run, then the newest")
+      ->check(between(1, 100'000))
+      ->capture_default_str();
+}
+
+}  // namespace gpupeak::tools

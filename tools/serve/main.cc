@@ -1,0 +1,178 @@
+// gpupeak_serve: the program that `gpupeak serve` becomes. It is a program of its own, since
+// prometheus-cpp's libraries are shared. The command must not need these: it is copied between
+// machines.
+// usage: gpupeak_serve FOLDER LISTEN TEXTFILE EVERY_SECONDS MOST PROCFS OTLP   ("": not used;
+// TEXTFILE "-": prints once)
+#include <CivetServer.h>
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+#include <prometheus/text_serializer.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+
+#include "collector/files/fresh_file.h"
+#include "tools/serve/families.h"
+#include "tools/serve/index.h"
+#include "tools/serve/pods.h"
+#ifdef GPUPEAK_HAS_CURL
+#include "tools/serve/otlp.h"
+#include "tools/serve/otlp_sender.h"
+#endif
+
+namespace gpupeak::tools {
+namespace {
+
+constexpr int kFailed = 125;
+
+/// Looks at the folder at each request. Two requests may come at once.
+class Logs : public prometheus::Collectable {
+ public:
+  Logs(const char* folder, size_t most, const char* procfs)
+      : name_(folder), folder_(folder, most), pods_(procfs) {}
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    const std::lock_guard lock(mutex_);
+    const FolderView view = folder_.look();
+    pods_.look(view);
+    return metric_families(view, pods_);
+  }
+  std::string page() const {
+    const std::lock_guard lock(mutex_);
+    return index_page(folder_.look(), name_);
+  }
+
+ private:
+  const std::string name_;
+  mutable std::mutex mutex_;
+  mutable LogFolder folder_;
+  mutable Pods pods_;
+};
+
+void print(const Logs& logs, std::ostream& out) {
+  prometheus::TextSerializer().Serialize(out, logs.Collect());
+}
+
+/// Writes the metrics to the file. A reader finds the old content or the new one, always whole.
+bool replace(const Logs& logs, const std::string& path) {
+  try {
+    collector::write_fresh(collector::followed(path), [&](std::ostream& out) { print(logs, out); });
+    return true;
+  } catch (const std::runtime_error& error) {
+    std::cerr << "gpupeak: " << error.what() << '\n';
+    return false;
+  }
+}
+
+sigset_t ends() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, number);
+  return set;
+}
+
+int serve_text(const Logs& logs, const std::string& path, time_t every_seconds) {
+  const sigset_t set = ends();
+  const timespec pause{every_seconds, 0};
+  do {
+    if (!replace(logs, path)) return kFailed;
+  } while (sigtimedwait(&set, nullptr, &pause) < 0);
+  return 0;
+}
+
+const Logs* shown_at_root = nullptr;  // global: the HTTP server passes callbacks no pointer of ours
+
+/// Answers a request for `/`. Other requests are left to the server.
+int answer_root(mg_connection* connection) {
+  const mg_request_info* request = mg_get_request_info(connection);
+  if (request->local_uri == nullptr || std::strcmp(request->local_uri, "/") != 0) return 0;
+  const bool is_head = std::strcmp(request->request_method, "HEAD") == 0;
+  if (!is_head && std::strcmp(request->request_method, "GET") != 0) return 0;
+  const std::string page = shown_at_root->page();
+  mg_printf(connection,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: %zu\r\n"
+            "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n"
+            "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+            page.size());
+  if (!is_head) mg_write(connection, page.data(), page.size());
+  constexpr int kAnswered = 200;
+  return kAnswered;
+}
+
+#ifdef GPUPEAK_HAS_CURL
+/// Sends again and again, and once more when told to end: so the ends of programs are not lost.
+int send_otlp(const Logs& logs, const std::string& given, time_t every_seconds) {
+  const std::string url = otlp_endpoint(given);
+  if (url.empty()) {
+    std::cerr << "gpupeak: --otlp env: set OTEL_EXPORTER_OTLP_ENDPOINT\n";
+    return kFailed;
+  }
+  OtlpSender sender(url);
+  const auto send = [&] {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    return sender.send(otlp_request(logs.Collect(), static_cast<uint64_t>(ns)));
+  };
+  const sigset_t set = ends();
+  const timespec pause{every_seconds, 0};
+  do {
+    send();
+  } while (sigtimedwait(&set, nullptr, &pause) < 0);
+  return send() ? 0 : kFailed;
+}
+#else
+int send_otlp(const Logs&, const std::string&, time_t) {
+  std::cerr
+      << "gpupeak: --otlp is not in this build: it needs libcurl. On Debian or Ubuntu: apt-get "
+         "install libcurl4-openssl-dev, then build gpupeak from its source\n";
+  return kFailed;
+}
+#endif
+
+int serve_http(const std::shared_ptr<Logs>& logs, const std::string& listen) {
+  try {
+    shown_at_root = logs.get();
+    CivetCallbacks callbacks;
+    callbacks.begin_request = answer_root;
+    // Many threads and a short timeout: a client whose request stays incomplete holds nobody up.
+    prometheus::Exposer exposer({"listening_ports", listen, "num_threads", "32",
+                                 "request_timeout_ms", "5000", "enable_keep_alive", "no"},
+                                &callbacks);
+    exposer.RegisterCollectable(logs);
+    const bool any_port = listen.ends_with(":0");
+    const std::string place = any_port ? listen.substr(0, listen.size() - 1) +
+                                             std::to_string(exposer.GetListeningPorts().front())
+                                       : listen;
+    std::cout << "gpupeak: http://" << place << "/metrics" << std::endl;
+    const sigset_t set = ends();
+    int number = 0;
+    sigwait(&set, &number);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "gpupeak: cannot listen at " << listen << ": " << error.what() << '\n';
+    return kFailed;
+  }
+}
+
+}  // namespace
+}  // namespace gpupeak::tools
+
+int main(int argc, char** argv) {
+  using namespace gpupeak::tools;
+  if (argc != 8) return kFailed;
+  const std::string listen = argv[2], text = argv[3], otlp = argv[7];
+  const sigset_t set = ends();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);  // also in the threads that answer
+  const auto logs = std::make_shared<Logs>(argv[1], std::stoul(argv[5]), argv[6]);
+  if (text == "-") {
+    print(*logs, std::cout);
+    return std::cout.flush() ? 0 : kFailed;
+  }
+  if (!otlp.empty()) return send_otlp(*logs, otlp, std::stol(argv[4]));
+  return text.empty() ? serve_http(logs, listen) : serve_text(*logs, text, std::stol(argv[4]));
+}

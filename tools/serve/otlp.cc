@@ -1,0 +1,285 @@
+#include "tools/serve/otlp.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <protozero/pbf_writer.hpp>
+#include <string_view>
+#include <utility>
+
+namespace gpupeak::tools {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using protozero::pbf_writer;
+using Attributes = std::vector<std::pair<std::string, std::string>>;
+
+namespace field {
+enum : protozero::pbf_tag_type {
+  // ExportMetricsServiceRequest
+  kResourceMetrics = 1,
+  // ResourceMetrics
+  kResource = 1,
+  kScopeMetrics = 2,
+  // Resource
+  kResourceAttributes = 1,
+  // ScopeMetrics
+  kScope = 1,
+  kMetrics = 2,
+  // InstrumentationScope
+  kScopeName = 1,
+  kScopeVersion = 2,
+  // Metric
+  kName = 1,
+  kDescription = 2,
+  kUnit = 3,
+  kGauge = 5,
+  kSum = 7,
+  // Gauge, Sum
+  kDataPoints = 1,
+  kTemporality = 2,
+  kIsMonotonic = 3,
+  // NumberDataPoint
+  kStartTime = 2,
+  kTime = 3,
+  kAsDouble = 4,
+  kAsInt = 6,
+  kPointAttributes = 7,
+  // KeyValue, AnyValue
+  kKey = 1,
+  kValue = 2,
+  kString = 1,
+  kInt = 3,
+};
+}  // namespace field
+
+constexpr int kCumulative = 2;
+constexpr double kNsPerSecond = 1e9;
+constexpr const char* kCapacity = "gpupeak_device_capacity_bytes";
+
+/// The attribute for a label of log_info. Its name is that of the semantic conventions, if they
+/// have one.
+struct Convention {
+  std::string_view label, attribute;
+  bool is_number = false;
+};
+constexpr Convention kResource[] = {
+    {"program", "process.executable.name"},
+    {"pid", "process.pid", true},
+    {"host", "host.name"},
+    {"pod", "k8s.pod.name"},
+    {"namespace", "k8s.namespace.name"},
+    {"container", "k8s.container.name"},
+    {"node", "k8s.node.name"},
+    {"pod_uid", "k8s.pod.uid"},
+    {"container_id", "container.id"},
+    {"rank", "gpupeak.rank", true},
+    {"log", "gpupeak.log"},
+};
+
+void add_attribute(pbf_writer& to, protozero::pbf_tag_type tag, std::string_view name,
+                   const std::string& value, bool is_number = false) {
+  pbf_writer pair(to, tag);
+  pair.add_string(field::kKey, name.data(), name.size());
+  pbf_writer any(pair, field::kValue);
+  if (is_number)
+    any.add_int64(field::kInt, std::atoll(value.c_str()));
+  else
+    any.add_string(field::kString, value);
+}
+
+/// gpupeak_device_kind_live_bytes is gpupeak.device.kind_live in By. The rule by which Prometheus
+/// names OTLP's metrics turns these names back into ours.
+struct Name {
+  std::string text;
+  const char* unit = "1";
+};
+
+Name name_of(const MetricFamily& family) {
+  // The card's capacity is not about a program; the conventions have a name for it.
+  if (family.name == kCapacity) return {"hw.gpu.memory.limit", "By"};
+  std::string text = family.name;
+  const char* unit = "1";
+  const auto cut = [&text](std::string_view ending) {
+    if (!text.ends_with(ending)) return false;
+    text.resize(text.size() - ending.size());
+    return true;
+  };
+  cut("_total");
+  if (cut("_bytes")) unit = "By";
+  if (cut("_seconds")) unit = "s";
+  text.replace(text.find('_'), 1, ".");
+  for (const std::string_view space : {"gpupeak.device", "gpupeak.host", "gpupeak.run"})
+    if (text.starts_with(space) && text[space.size()] == '_') text[space.size()] = '.';
+  return {text, unit};
+}
+
+const std::string* label(const ClientMetric& sample, std::string_view name) {
+  for (const ClientMetric::Label& of : sample.label)
+    if (of.name == name) return &of.value;
+  return nullptr;
+}
+
+std::string variable(const char* name) {
+  const char* value = getenv(name);
+  return value != nullptr ? value : "";
+}
+
+/// Attributes that the operator has set: "name=value,name=value" in OpenTelemetry's own variable,
+/// and the job.
+Attributes of_environment() {
+  Attributes all;
+  const std::string text = variable("OTEL_RESOURCE_ATTRIBUTES");
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const size_t equals = text.find('=', at);
+    if (equals < end)
+      all.push_back({text.substr(at, equals - at), text.substr(equals + 1, end - equals - 1)});
+    at = end + 1;
+  }
+  // The job of the launcher or the pod. It is this service's job, which runs beside the programs.
+  constexpr std::pair<const char*, const char*> kJobs[] = {{"SLURM_JOB_ID", "gpupeak.job"},
+                                                           {"JOB_NAME", "k8s.job.name"}};
+  for (const auto& [from, attribute] : kJobs)
+    if (const std::string value = variable(from); !value.empty()) all.push_back({attribute, value});
+  return all;
+}
+
+class Request {
+ public:
+  Request(const std::vector<MetricFamily>& families, uint64_t time_ns) : time_ns_(time_ns) {
+    for (const MetricFamily& family : families) {
+      for (const ClientMetric& sample : family.metric) {
+        const std::string* log = label(sample, "log");
+        const std::string key = log != nullptr ? *log : "";
+        if (family.name == "gpupeak_log_info") {
+          logs_[key].info = &sample;
+        } else if (family.name == "gpupeak_device_info") {
+          logs_[key].cards[*label(sample, "device")] = &sample;
+        } else if (family.name != "gpupeak_build_info") {
+          OfLog& of = logs_[key];
+          if (of.families.empty() || of.families.back().first != &family)
+            of.families.push_back({&family, {}});
+          of.families.back().second.push_back(&sample);
+          if (family.name == "gpupeak_run_start_time_seconds")
+            of.start_ns = static_cast<uint64_t>(sample.gauge.value * kNsPerSecond);
+        }
+      }
+    }
+  }
+
+  std::string take() {
+    pbf_writer request(out_);
+    const Attributes environment = of_environment();
+    for (const auto& [log, of] : logs_) {
+      pbf_writer resource_metrics(request, field::kResourceMetrics);
+      {
+        pbf_writer resource(resource_metrics, field::kResource);
+        add_resource(resource, log, of, environment);
+      }
+      pbf_writer scope_metrics(resource_metrics, field::kScopeMetrics);
+      {
+        pbf_writer scope(scope_metrics, field::kScope);
+        scope.add_string(field::kScopeName, "gpupeak");
+        scope.add_string(field::kScopeVersion, GPUPEAK_VERSION);
+      }
+      for (const auto& [family, samples] : of.families) add(scope_metrics, *family, samples, of);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  struct OfLog {
+    const ClientMetric* info = nullptr;
+    std::map<std::string, const ClientMetric*> cards;  ///< device_info, by device
+    std::vector<std::pair<const MetricFamily*, std::vector<const ClientMetric*>>> families;
+    uint64_t start_ns = 0;
+  };
+
+  /// The service's name: as the operator has set it, else the program, as in `metrics --format
+  /// otlp-json`.
+  static std::string service(const OfLog& of, const Attributes& environment) {
+    if (const std::string name = variable("OTEL_SERVICE_NAME"); !name.empty()) return name;
+    for (const auto& [name, value] : environment)
+      if (name == "service.name") return value;
+    const std::string* program = of.info != nullptr ? label(*of.info, "program") : nullptr;
+    return program != nullptr ? *program : "gpupeak";
+  }
+  static void add_resource(pbf_writer& resource, const std::string& log, const OfLog& of,
+                           const Attributes& environment) {
+    const auto add = [&resource](std::string_view name, const std::string& value, bool number) {
+      add_attribute(resource, field::kResourceAttributes, name, value, number);
+    };
+    add("service.name", service(of, environment), false);
+    if (!log.empty()) add("service.instance.id", log, false);
+    if (of.info != nullptr) {
+      for (const ClientMetric::Label& label : of.info->label) {
+        const Convention* found = nullptr;
+        for (const Convention& convention : kResource)
+          if (convention.label == label.name) found = &convention;
+        if (found != nullptr)
+          add(found->attribute, label.value, found->is_number);
+        else
+          add("gpupeak." + label.name, label.value, false);
+      }
+    }
+    for (const auto& [name, value] : environment)
+      if (name != "service.name") add(name, value, false);
+  }
+
+  void add(pbf_writer& scope_metrics, const MetricFamily& family,
+           const std::vector<const ClientMetric*>& samples, const OfLog& of) const {
+    const Name name = name_of(family);
+    pbf_writer metric(scope_metrics, field::kMetrics);
+    metric.add_string(field::kName, name.text);
+    metric.add_string(field::kDescription, family.help);
+    metric.add_string(field::kUnit, name.unit);
+    const bool is_counter = family.type == MetricType::Counter;
+    const bool is_sum = is_counter || family.name == kCapacity;
+    pbf_writer data(metric, is_sum ? field::kSum : field::kGauge);
+    for (const ClientMetric* sample : samples) {
+      pbf_writer point(data, field::kDataPoints);
+      if (is_sum && of.start_ns > 0) point.add_fixed64(field::kStartTime, of.start_ns);
+      point.add_fixed64(field::kTime, time_ns_);
+      const double value = is_counter ? sample->counter.value : sample->gauge.value;
+      if (std::string_view(name.unit) == "s")
+        point.add_double(field::kAsDouble, value);
+      else
+        point.add_sfixed64(field::kAsInt, static_cast<int64_t>(value));
+      add_labels(point, *sample, of);
+    }
+    if (is_sum) {
+      data.add_enum(field::kTemporality, kCumulative);
+      data.add_bool(field::kIsMonotonic, is_counter);
+    }
+  }
+
+  static void add_labels(pbf_writer& point, const ClientMetric& sample, const OfLog& of) {
+    for (const ClientMetric::Label& label : sample.label) {
+      if (label.name == "log") continue;
+      add_attribute(point, field::kPointAttributes, label.name, label.value);
+      if (label.name != "device") continue;
+      const auto card = of.cards.find(label.value);
+      if (card == of.cards.end()) continue;
+      constexpr std::pair<const char*, const char*> kCard[] = {{"UUID", "hw.id"},
+                                                               {"name", "hw.name"}};
+      for (const auto& [from, attribute] : kCard)
+        if (const std::string* value = gpupeak::tools::label(*card->second, from))
+          add_attribute(point, field::kPointAttributes, attribute, *value);
+    }
+  }
+
+  const uint64_t time_ns_;
+  std::map<std::string, OfLog> logs_;  ///< by log; "": the folder
+  std::string out_;
+};
+
+}  // namespace
+
+std::string otlp_request(const std::vector<MetricFamily>& families, uint64_t time_ns) {
+  return Request(families, time_ns).take();
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,153 @@
+#include "tools/shared/command_line.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+
+#include "collector/analyze/attribution.h"
+#include "collector/text/nearest.h"
+
+namespace gpupeak::tools {
+namespace {
+
+/// Without the key GPUPEAK_CONFIDENTIAL_KEY anybody could confirm a guessed name by its hash.
+collector::Sanitizer confidential() {
+  const char* key = getenv("GPUPEAK_CONFIDENTIAL_KEY");
+  return collector::Sanitizer(key != nullptr ? key : "");
+}
+
+/// Checks that the folder exists: a misspelt path would leave names out without a word.
+CLI::Validator existing_folder() {
+  return CLI::Validator(
+      [](std::string& value) {
+        std::error_code error;
+        return std::filesystem::is_directory(value, error)
+                   ? std::string()
+                   : fmt::format("there is no folder '{}'", value);
+      },
+      "");
+}
+
+}  // namespace
+
+CLI::Validator one_of(const std::vector<std::string>& values) {
+  return CLI::Validator(
+      [values](std::string& value) {
+        if (std::find(values.begin(), values.end(), value) != values.end()) return std::string();
+        std::error_code error;
+        if (std::filesystem::is_regular_file(value, error)) {
+          return fmt::format("'{}' is a file; one of these stands here: {}", value,
+                             fmt::join(values, ", "));
+        }
+        return fmt::format("there is no '{}'{}", value, collector::did_you_mean(value, values));
+      },
+      fmt::format("{{{}}}", fmt::join(values, ",")));
+}
+
+CLI::Validator between(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& value) {
+        double number = 0;
+        const char* const behind = value.data() + value.size();
+        const auto [end, error] = std::from_chars(value.data(), behind, number);
+        if (error == std::errc() && end == behind && number >= low && number <= high) {
+          return std::string();
+        }
+        return fmt::format("'{}' is no number from {} to {}", value, low, high);
+      },
+      fmt::format("{} to {}", low, high));
+}
+
+std::vector<std::string> grouping_names() {
+  std::vector<std::string> names;
+  names.reserve(std::size(collector::kGroupings));
+  for (const collector::Grouping& grouping : collector::kGroupings) {
+    names.emplace_back(grouping.name);
+  }
+  return names;
+}
+
+void add_log(CLI::App& verb, std::string& log) {
+  verb.add_option("log", log, "A log that `run` or the preloaded library wrote")
+      ->required()
+      ->type_name("FILE");
+}
+
+void add_logs(CLI::App& verb, std::vector<std::string>& logs) {
+  verb.add_option("log", logs, "Logs that `run` or the preloaded library wrote; shown in turn")
+      ->required()
+      ->type_name("FILE ...");
+}
+
+void add_scope(CLI::App& verb, std::string& scope) {
+  verb.add_option("--scope", scope,
+                  "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
+}
+
+void add_top(CLI::App& verb, size_t& top, const char* rows) {
+  verb.add_option("--top", top, rows)->check(between(1, 1'000'000))->capture_default_str();
+}
+
+void add_no_source(CLI::App& verb, bool& no_source) {
+  verb.add_flag("--no-source", no_source, "Of --html: without lines of source");
+}
+
+void add_strict(CLI::App& verb, bool& strict) {
+  verb.add_flag("--strict", strict, "Exit with 4 if anything was lost, or the run has no end");
+}
+
+void add_out(CLI::App& verb, std::string& out) {
+  verb.add_option("-o,--out", out, "Write to a file instead of standard output")->type_name("FILE");
+}
+
+void add_text_options(CLI::App& verb, TextOptions& text) {
+  verb.add_option("--color", text.color, "Colours in text")
+      ->check(one_of({"auto", "always", "never"}))
+      ->capture_default_str();
+  verb.add_flag("--bytes", text.bytes, "Sizes in text as plain bytes, to be pasted");
+}
+
+void add_rules(CLI::App& verb, collector::RuleChoice& rules) {
+  verb.add_option("--rules", rules.sets,
+                  "Rules that name phases and tags: a built-in set, a file, none; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME|FILE");
+  verb.add_option(
+          "--phase", rules.phases,
+          "A phase by a frame on the stack, such as 'load=llama_model_load*'; with # behind "
+          "it each call is one")
+      ->allow_extra_args(false)
+      ->type_name("NAME=[MODULE!]FUNCTION[#]");
+  verb.add_option("--tag", rules.tags,
+                  "A tag by a frame on the stack, such as 'weights=*SaveInitializedTensors'")
+      ->allow_extra_args(false)
+      ->type_name("NAME=[MODULE!]FUNCTION");
+}
+
+void add_symbol_search(CLI::App& verb, collector::SymbolSearch& search) {
+  verb.add_option("--sysroot", search.sysroot, "Folder below which the log's paths lie")
+      ->check(existing_folder())
+      ->type_name("DIR")
+      ->group("Symbols");
+  verb.add_option("--debug-dir", search.debug_dirs,
+                  "Folder of debug files or binaries; may be repeated")
+      ->allow_extra_args(false)
+      ->check(existing_folder())
+      ->type_name("DIR")
+      ->group("Symbols");
+}
+
+void add_reading(CLI::App& verb, collector::Reading& reading) {
+  verb.add_flag_callback(
+      "--confidential", [&reading] { reading.sanitizer = confidential(); },
+      "Hashes for paths, functions, arguments, hosts, labels and phases "
+      "(docs/confidential.md)");
+  add_symbol_search(verb, reading.search);
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,109 @@
+#include "tools/shared/log_folder.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "collector/text/error.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDeepest = 8;  // folders may be nested by job, host, day …
+
+bool is_named_as_log(const fs::path& path) {
+  const std::string ending = path.extension();
+  return ending == ".gplog" || ending == ".gpbundle" || ending == ".gpz";
+}
+
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  if (fs::is_regular_file(folder, error)) return {folder};
+  const auto options = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator entry(folder, options, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const bool hidden = entry->path().filename().string().starts_with('.');
+    if (hidden || entry.depth() >= kDeepest) entry.disable_recursion_pending();
+    std::error_code gone;
+    if (!hidden && entry->is_regular_file(gone)) files.push_back(entry->path());
+  }
+  return files;
+}
+
+}  // namespace
+
+bool LogFolder::Identity::operator==(const Identity& other) const {
+  const auto key = [](const Identity& of) {
+    return std::tuple(of.device, of.inode, of.bytes, of.modified.tv_sec, of.modified.tv_nsec);
+  };
+  return key(*this) == key(other);
+}
+
+LogFolder::LogFolder(fs::path folder, size_t most) : folder_(std::move(folder)), most_(most) {}
+
+void LogFolder::refresh(Known& known, const std::string& path, const Identity& identity) const {
+  // The counters of a log that is being written change, while size and time of the file may not.
+  const bool may_change = known.log && known.log->is_live();
+  const bool is_same = identity == known.identity;
+  if (is_same && !may_change) return;
+  known.identity = identity;
+  try {
+    FolderLog log;
+    if (known.log && is_same) log = *std::move(known.log);
+    log.path = path;
+    log.head = collector::read_any_head(path);
+    log.state = collector::state_of(log.head);
+    const uint32_t devices = log.head.counters.device_count;
+    if (!is_same || known.devices != devices) log.facts = collector::read_facts(path, log.head);
+    known.devices = devices;
+    known.log = std::move(log);
+  } catch (const collector::LogError&) {
+    known.log.reset();
+  }
+}
+
+FolderView LogFolder::look() {
+  FolderView view;
+  std::map<std::string, Known> seen;
+  for (const fs::path& file : files_below(folder_)) {
+    struct stat status {};
+    if (stat(file.c_str(), &status) != 0) continue;
+    const std::string name = file == folder_ ? file.filename() : file.lexically_relative(folder_);
+    Known& known = seen[name];
+    if (auto node = known_.extract(name)) known = std::move(node.mapped());
+    refresh(known, file.string(),
+            {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), status.st_mtim});
+    if (known.log) known.log->name = name;
+    if (known.log)
+      view.logs.push_back(*known.log);
+    else if (is_named_as_log(file))
+      ++view.unreadable;
+  }
+  known_ = std::move(seen);
+  std::sort(view.logs.begin(), view.logs.end(), [](const FolderLog& a, const FolderLog& b) {
+    const auto key = [](const FolderLog& log) {
+      return std::tuple(!log.is_live(), -static_cast<int64_t>(log.head.header.start_realtime_ns));
+    };
+    return std::tuple(key(a), a.name) < std::tuple(key(b), b.name);
+  });
+  if (view.logs.size() > most_) {
+    view.left_out = view.logs.size() - most_;
+    view.logs.resize(most_);
+  }
+  return view;
+}
+
+std::vector<std::string> files_named(const fs::path& folder, std::string_view ending) {
+  std::vector<std::string> names;
+  for (const fs::path& file : files_below(folder)) {
+    if (file.filename().string().ends_with(ending)) names.push_back(file);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace gpupeak::tools

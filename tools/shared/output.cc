@@ -1,0 +1,136 @@
+#include "tools/shared/output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <stdexcept>
+
+#include "collector/files/fresh_file.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "gpupeak/log_format.h"
+#include "tools/shared/say.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whether `path` must not be replaced by a new file: it is a device, a pipe, or a descriptor of
+/// ours (/dev/stdout, even if that is a file).
+bool is_special(const std::string& path) {
+  if (path.starts_with("/proc/")) return true;
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+bool same_file(const struct stat& a, const std::string& other) {
+  struct stat b {};
+  return stat(other.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/// The first bytes of a regular file; 0 if there are fewer.
+uint64_t first_bytes(const std::string& path) {
+  uint64_t bytes = 0;
+  std::ifstream file(path, std::ios::binary);
+  return file.read(reinterpret_cast<char*>(&bytes), sizeof bytes) ? bytes : 0;
+}
+
+/// Appends to `to`, which is no regular file, in place of replacing it.
+void copy_into(const std::string& from, const std::string& to) {
+  collector::append_to(to, [&from](std::ostream& out) {
+    std::ifstream in(from, std::ios::binary);
+    if (in.peek() != std::ifstream::traits_type::eof()) out << in.rdbuf();
+  });
+}
+
+/// Has `write` make a file in a temporary folder, and copies its content to `path`.
+void write_through(const std::string& path, const std::function<void(const std::string&)>& write) {
+  std::string folder = (fs::temp_directory_path() / "gpupeak-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) collector::cannot_write(folder);
+  try {
+    const std::string fresh = folder + "/output";
+    write(fresh);
+    copy_into(fresh, path);
+  } catch (...) {
+    fs::remove_all(folder);
+    throw;
+  }
+  fs::remove_all(folder);
+}
+
+}  // namespace
+
+bool is_standard_output(const std::string& path) {
+  return path.empty() || path == "-";
+}
+
+int output_descriptor(const std::string& path) {
+  return is_standard_output(path) ? STDOUT_FILENO : -1;
+}
+
+void require_output(const std::string& path, const std::vector<std::string>& inputs,
+                    Replaces replaces) {
+  struct stat status {};
+  if (is_standard_output(path) || stat(path.c_str(), &status) != 0) return;
+  const std::string name = collector::escape(path);
+  if (S_ISDIR(status.st_mode)) {
+    throw collector::UsageError(fmt::format("{} is a folder: name a file to write", name));
+  }
+  if (!S_ISREG(status.st_mode)) return;
+  for (const std::string& input : inputs) {
+    if (!input.empty() && same_file(status, input)) {
+      throw collector::UsageError(
+          fmt::format("{} is what is read: name another file to write", name));
+    }
+  }
+  const uint64_t first = first_bytes(path);
+  const auto magic = static_cast<uint32_t>(first);
+  const bool packed = magic == ZSTD_MAGICNUMBER || magic == GPUPEAK_PACKED_MAGIC;
+  if (first == GPUPEAK_LOG_MAGIC || (packed && replaces != Replaces::kPackedLogs)) {
+    throw collector::UsageError(
+        fmt::format("{} is a log, which is not overwritten: name another file to write", name));
+  }
+}
+
+void replace_file(const std::string& path,
+                  const std::function<void(const std::string& fresh)>& write) {
+  const std::string target = collector::followed(path);
+  if (is_special(target)) return write_through(target, write);
+  collector::write_fresh_by_name(target, write);
+}
+
+void write_output(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  if (is_standard_output(path)) {
+    signal(SIGPIPE, SIG_DFL);  // `gpupeak dump … | head` ends quietly
+    write(std::cout);
+    std::cout.flush();
+    if (!std::cout) throw std::runtime_error("cannot write to standard output");
+    return;
+  }
+  const std::string target = collector::followed(path);
+  if (is_special(target)) return collector::append_to(target, write);
+  collector::write_fresh(target, write);
+}
+
+void say_written(const std::string& path) {
+  if (is_standard_output(path) || isatty(STDERR_FILENO) == 0) return;
+  say_text("\r\033[K");  // removes a progress bar that may still be there
+  say("wrote {}", collector::escape(path));
+}
+
+void append_output(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  collector::append_to(path, write);
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,305 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collector/summary/verdict.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "tools/attach/target_log.h"
+#include "tools/commands.h"
+#include "tools/run/first_screen.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/terminal.h"
+#include "tools/top/programs.h"
+#include "tools/top/replay.h"
+#include "tools/top/screen.h"
+#include "tools/top/text.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+struct TopOptions {
+  std::string target = ".";
+  double every = 1;
+  bool once = false;
+  std::string sort = kTopSorts[0], filter;
+  collector::Reading reading;
+  TextOptions text;
+};
+
+constexpr size_t kWholePage = 60;                     ///< lines of --once
+constexpr std::chrono::milliseconds kOnceApart{500};  // between the two looks of --once, for rates
+
+std::string place_of(const std::string& target) {
+  std::error_code error;
+  const std::string place = fs::is_directory(target, error) ? target : log_of_target(target);
+  if (!fs::exists(place, error))
+    throw collector::LogError(collector::escape(place) + " is not there", 0);
+  return place;
+}
+
+class Top {
+ public:
+  Top(const TopOptions& options, const std::string& place)
+      : options_(options),
+        place_(place),
+        is_folder_(fs::is_directory(place)),
+        style_(style_for(STDOUT_FILENO, options.text)),
+        programs_(place, options.reading.sanitizer),
+        replay_(options.reading) {
+    view_.filter = options.filter;
+    const auto* sort = std::find(std::begin(kTopSorts), std::end(kTopSorts), options.sort);
+    view_.sort = static_cast<TopSort>(sort - std::begin(kTopSorts));
+    programs_.look();
+    if (!is_folder_ && programs_.all().empty())
+      throw collector::LogError(collector::escape(place) + " is no log of this version", 0);
+    if (!is_folder_) open_ = programs_.all().front().log().path;
+  }
+
+  int once() {
+    TopProgram* one = programs_.find(open_);
+    if (one != nullptr) one->take(replay_for_top(open_, options_.reading));
+    if (programs_.any_is_live()) {
+      std::this_thread::sleep_for(kOnceApart);
+      programs_.look();
+      one = programs_.find(open_);
+    }
+    for (const TopLine& line : one != nullptr ? page(*one, kWholePage) : list())
+      std::cout << (line.look == TopLine::Look::kAlarm   ? collector::alarm(line.text, style_)
+                    : line.look == TopLine::Look::kBold  ? collector::bold(line.text, style_)
+                    : line.look == TopLine::Look::kFaint ? collector::faint(line.text, style_)
+                                                         : line.text)
+                << '\n';
+    if (one != nullptr && !is_running()) say_view();
+    return kOk;
+  }
+
+  int live() {
+    if (is_folder_ || is_running()) watch();
+    if (is_folder_ || is_running()) return kOk;
+    std::cout << first_screen(open_, options_.reading, style_for(STDOUT_FILENO, options_.text));
+    say_view();
+    return kOk;
+  }
+
+ private:
+  /// Says how to look around in the log, now that its program has ended.
+  void say_view() const {
+    std::cout << "  to walk in it: gpupeak view " << collector::quoted(open_) << '\n';
+  }
+  bool is_running() {
+    const TopProgram* program = programs_.find(open_);
+    return program != nullptr && program->log().is_live();
+  }
+
+  TopLines list() {
+    return list_text(arranged(programs_.all(), view_), programs_.in_all(), view_, style_);
+  }
+  TopLines page(TopProgram& program, size_t rows) {
+    view_.is_replaying = replay_.is_busy() && replay_.path() == program.log().path;
+    view_.replay_seconds = TopReplay::estimate(program.log().bytes(), program.findings());
+    return program_text(program, view_, rows, style_);
+  }
+
+  void watch() {
+    TopScreen screen;
+    style_.color = false;  // the screen colours the text itself
+    style_.whole_lines = false;
+    Clock::time_point next = Clock::now();
+    while (!is_over_) {
+      if (!is_frozen_ && Clock::now() >= next) {
+        programs_.look();
+        next = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                  std::chrono::duration<double>(options_.every));
+        if (!is_folder_ && !is_running()) return;
+      }
+      if (!is_frozen_) replay();
+      draw(screen);
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
+      const int longest = static_cast<int>(1000 * options_.every) + 1;
+      const int wait =
+          is_frozen_ ? longest : std::clamp<int>(static_cast<int>(left.count()), 0, longest);
+      press(screen.wait(wait), screen);
+    }
+  }
+
+  void replay() {
+    if (const auto findings = replay_.done()) {
+      if (TopProgram* program = programs_.find(replay_.path())) program->take(findings);
+    }
+    const TopProgram* program = programs_.find(open_);
+    if (program == nullptr) return;
+    // If the program has ended and its log was replayed to the end, nothing new comes.
+    const TopFindings* found = program->findings();
+    const bool is_read = found != nullptr && !program->log().is_live() && !wants_replay_ &&
+                         found->log_bytes >= program->log().head.counters.file_bytes;
+    if (!is_read) replay_.want(open_, program->log().bytes(), found, wants_replay_);
+    wants_replay_ = wants_replay_ && !replay_.is_busy();
+  }
+
+  void draw(TopScreen& screen) {
+    style_.width = screen.columns();
+    TopProgram* program = programs_.find(open_);
+    TopLines lines = program != nullptr ? page(*program, screen.rows()) : list();
+    size_t first = 0;
+    const size_t chosen_line = view_.chosen + kTopListHead;
+    if (program == nullptr && chosen_line >= screen.rows()) first = chosen_line - screen.rows() + 1;
+    screen.draw(lines, first, footer(program != nullptr));
+  }
+
+  std::string footer(bool one) const {
+    if (is_typing_) return " filter: " + view_.filter + "_   Enter: keep it  Esc: none";
+    std::string text = is_frozen_ ? " FROZEN (space: go on) " : " ";
+    text += one ? "↑↓ Enter: stack  p: peak/now  r: read the log  /: filter  space: freeze  "
+                : "↑↓ Enter: one program  s: sort  /: filter  space: freeze  ";
+    return text + (one && is_folder_ ? "Esc: list  q: quit" : "q: quit");
+  }
+
+  size_t row_count() {
+    if (const TopProgram* program = programs_.find(open_))
+      return holders_of(*program, view_).size();
+    return arranged(programs_.all(), view_).size();
+  }
+  void choose(ptrdiff_t by) {
+    const auto count = static_cast<ptrdiff_t>(row_count());
+    const ptrdiff_t from = view_.has_choice ? static_cast<ptrdiff_t>(view_.chosen)
+                           : by > 0         ? -1
+                                            : 0;
+    view_.chosen =
+        static_cast<size_t>(std::clamp<ptrdiff_t>(from + by, 0, std::max<ptrdiff_t>(count - 1, 0)));
+    view_.has_choice = count > 0;
+  }
+
+  void type(const TopInput& input) {
+    if (input.key == TopKey::kText) view_.filter += input.text;
+    if (input.key == TopKey::kErase && !view_.filter.empty()) view_.filter.pop_back();
+    if (input.key == TopKey::kBack) view_.filter.clear();
+    if (input.key == TopKey::kBack || input.key == TopKey::kEnter) is_typing_ = false;
+    choose(0);
+  }
+
+  void press(const TopInput& input, const TopScreen& screen) {
+    if (input.key == TopKey::kGone) is_over_ = true;
+    if (is_typing_) return type(input);
+    const auto page = static_cast<ptrdiff_t>(screen.rows() / 2);
+    switch (input.key) {
+      case TopKey::kUp:
+        return choose(-1);
+      case TopKey::kDown:
+        return choose(1);
+      case TopKey::kPageUp:
+        return choose(-page);
+      case TopKey::kPageDown:
+        return choose(page);
+      case TopKey::kEnter:
+        return enter();
+      case TopKey::kBack:
+        return back();
+      case TopKey::kText:
+        return command(input.text);
+      default:
+        return;
+    }
+  }
+
+  void enter() {
+    if (programs_.find(open_) != nullptr) {
+      view_.shows_stack = !view_.shows_stack && view_.has_choice;
+      return;
+    }
+    const auto shown = arranged(programs_.all(), view_);
+    if (!view_.has_choice || view_.chosen >= shown.size()) return;
+    open_ = shown[view_.chosen]->log().path;
+    wants_replay_ = programs_.find(open_)->findings() == nullptr;
+    forget_choice();
+  }
+  void back() {
+    if (view_.shows_stack) {
+      view_.shows_stack = false;
+    } else if (is_folder_ && !open_.empty()) {
+      open_.clear();
+      forget_choice();
+    }
+  }
+  void forget_choice() {
+    view_.filter.clear();
+    view_.has_choice = view_.shows_stack = false;
+    view_.chosen = 0;
+  }
+
+  void command(char key) {
+    switch (key) {
+      case 'q':
+        is_over_ = true;
+        return;
+      case ' ':
+        is_frozen_ = !is_frozen_;
+        return;
+      case '/':
+        is_typing_ = true;
+        return;
+      case 'r':
+        wants_replay_ = true;
+        return;
+      case 'p':
+        view_.shows_other = !view_.shows_other;
+        return;
+      case 's':
+        view_.sort =
+            static_cast<TopSort>((static_cast<size_t>(view_.sort) + 1) % std::size(kTopSorts));
+        return;
+      default:
+        return;
+    }
+  }
+
+  const TopOptions& options_;
+  const std::string place_;
+  const bool is_folder_;
+  collector::TextStyle style_;
+  TopPrograms programs_;
+  TopReplay replay_;
+  TopView view_;
+  std::string open_;  // path of the log that is shown by itself; empty: the list is shown
+  bool is_frozen_ = false, is_typing_ = false, is_over_ = false, wants_replay_ = false;
+};
+
+int top(const TopOptions& options) {
+  Top top(options, place_of(options.target));
+  const bool terminal = isatty(STDOUT_FILENO) != 0 && isatty(STDIN_FILENO) != 0;
+  return options.once || !terminal ? top.once() : top.live();
+}
+
+}  // namespace
+
+void add_top_verb(CommandLine& line) {
+  auto [verb, options] = line.add("top", "Watch the memory of programs that run", top);
+  verb.add_option("what", options.target,
+                  "A process, its log, or a folder of logs; without it the current folder")
+      ->type_name("PID|LOG|FOLDER");
+  verb.add_flag("--once", options.once, "Print one frame as plain text");
+  verb.add_option("--every", options.every, "Look every so many seconds")
+      ->check(between(0.1, 3600))
+      ->capture_default_str();
+  verb.add_option("--sort", options.sort, "Order of programs")
+      ->check(one_of({std::begin(kTopSorts), std::end(kTopSorts)}))
+      ->capture_default_str();
+  verb.add_option("--filter", options.filter, "Only rows that have this somewhere")
+      ->type_name("TEXT");
+  add_text_options(verb, options.text);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
+}
+
+}  // namespace gpupeak::tools

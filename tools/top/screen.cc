@@ -1,0 +1,140 @@
+#include "tools/top/screen.h"
+
+#define NCURSES_NOMACROS
+#include <curses.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <clocale>
+#include <cstdio>
+#include <cstring>
+
+#include "collector/text/error.h"
+#include "collector/text/text_format.h"
+
+namespace gpupeak::tools {
+namespace {
+
+constexpr short kAlarmColour = 1;
+constexpr int kEscapeMilliseconds = 25;  // a key's bytes come sooner; a user does not notice it
+constexpr int kControlC = 3, kEscape = 27, kDelete = 127, kBackspace = 8;
+
+attr_t attributes(TopLine::Look look) {
+  switch (look) {
+    case TopLine::Look::kBold:
+      return A_BOLD;
+    case TopLine::Look::kFaint:
+      return A_DIM;
+    case TopLine::Look::kAlarm:
+      return A_BOLD | COLOR_PAIR(kAlarmColour);
+    case TopLine::Look::kChosen:
+      return A_REVERSE;
+    case TopLine::Look::kPlain:
+      break;
+  }
+  return A_NORMAL;
+}
+
+/// Whether the terminal was closed. Waiting for a key then returns at once: without this check we
+/// would ask again for ever.
+bool is_gone() {
+  pollfd terminal{STDIN_FILENO, POLLIN, 0};
+  return poll(&terminal, 1, 0) > 0 && (terminal.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+}  // namespace
+
+TopScreen::TopScreen() {
+  // Block characters need UTF-8. A machine without other locales has it as C.UTF-8.
+  const char* locale = setlocale(LC_CTYPE, "");
+  if (locale == nullptr || strcmp(locale, "C") == 0 || strcmp(locale, "POSIX") == 0)
+    setlocale(LC_CTYPE, "C.UTF-8");
+  if (newterm(nullptr, stdout, stdin) == nullptr)
+    throw collector::UsageError("this terminal is not known (TERM); --once prints one frame");
+  raw();  // Ctrl-C comes as a key, so that the terminal is restored before we end
+  noecho();
+  keypad(stdscr, TRUE);
+  curs_set(0);
+  set_escdelay(kEscapeMilliseconds);
+  if (has_colors() == TRUE) {
+    start_color();
+    use_default_colors();
+    init_pair(kAlarmColour, COLOR_RED, -1);
+  }
+}
+
+TopScreen::~TopScreen() {
+  endwin();
+}
+
+int TopScreen::columns() const {
+  return std::max(getmaxx(stdscr), 20);
+}
+
+size_t TopScreen::rows() const {
+  return static_cast<size_t>(std::max(getmaxy(stdscr) - 1, 1));
+}
+
+void TopScreen::draw(const TopLines& lines, size_t first, const std::string& footer) {
+  werase(stdscr);
+  const auto width = static_cast<size_t>(columns());
+  for (size_t row = 0; row < rows() && first + row < lines.size(); ++row) {
+    const TopLine& line = lines[first + row];
+    const std::string text = collector::fit(line.text, width);
+    wattrset(stdscr, static_cast<int>(attributes(line.look)));
+    mvwaddstr(stdscr, static_cast<int>(row), 0, text.c_str());
+  }
+  wattrset(stdscr, A_REVERSE);
+  const std::string text = collector::left(collector::fit(footer, width - 1), width - 1);
+  mvwaddstr(stdscr, static_cast<int>(rows()), 0, text.c_str());
+  wattrset(stdscr, A_NORMAL);
+  wrefresh(stdscr);
+}
+
+TopInput TopScreen::wait(int milliseconds) {
+  wtimeout(stdscr, milliseconds);
+  const int key = wgetch(stdscr);
+  switch (key) {
+    case ERR:
+      return is_gone() ? TopInput{TopKey::kGone} : TopInput{};
+    case KEY_UP:
+      return {TopKey::kUp};
+    case KEY_DOWN:
+      return {TopKey::kDown};
+    case KEY_LEFT:
+      return {TopKey::kLeft};
+    case KEY_RIGHT:
+      return {TopKey::kRight};
+    case KEY_HOME:
+      return {TopKey::kHome};
+    case KEY_END:
+      return {TopKey::kEnd};
+    case '\t':
+      return {TopKey::kText, '\t'};
+    case KEY_PPAGE:
+      return {TopKey::kPageUp};
+    case KEY_NPAGE:
+      return {TopKey::kPageDown};
+    case KEY_ENTER:
+    case '\n':
+    case '\r':
+      return {TopKey::kEnter};
+    case kEscape:
+      return {TopKey::kBack};
+    case KEY_BACKSPACE:
+    case kDelete:
+    case kBackspace:
+      return {TopKey::kErase};
+    case KEY_RESIZE:
+      return {TopKey::kResized};
+    case kControlC:
+      return {TopKey::kText, 'q'};
+    default:
+      break;
+  }
+  const bool printable = key >= ' ' && key < kDelete;
+  return printable ? TopInput{TopKey::kText, static_cast<char>(key)} : TopInput{};
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,56 @@
+// The frames of `top` as lines of text: a list of programs, and one program by itself. The screen
+// draws them, --once prints them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/summary/summary.h"
+#include "collector/text/text_format.h"
+#include "tools/top/program.h"
+
+namespace gpupeak::tools {
+
+struct TopLine {
+  enum class Look { kPlain, kBold, kFaint, kAlarm, kChosen };
+  std::string text;
+  Look look = Look::kPlain;
+};
+using TopLines = std::vector<TopLine>;
+
+enum class TopSort { kMemory, kPeak, kGrowth, kEvents, kName };
+inline constexpr const char* kTopSorts[] = {"memory", "peak", "growth", "events", "name"};
+
+struct TopView {
+  TopSort sort = TopSort::kMemory;
+  std::string filter;  ///< only rows that contain this text are shown
+  /// Show the other holders. While a program runs: those at the peak instead of those now. When it
+  /// has ended: those at its end instead of those at the peak.
+  bool shows_other = false;
+  bool has_choice = false;   ///< the user has chosen a row
+  size_t chosen = 0;         ///< index of that row
+  bool shows_stack = false;  ///< whether the stack of the chosen holder is shown
+  bool is_replaying = false;
+  double replay_seconds = 0;  ///< how long the replay takes, as estimated
+};
+
+/// The programs that pass the filter, in the order in which they are shown.
+std::vector<const TopProgram*> arranged(const std::vector<TopProgram>& programs,
+                                        const TopView& view);
+/// The rows of `programs` begin at line `kTopListHead`.
+inline constexpr size_t kTopListHead = 2;
+TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all,
+                   const TopView& view, const collector::TextStyle& style);
+
+/// Whether the holders that are shown are those of the peak.
+inline bool are_of_peak(const TopProgram& program, const TopView& view) {
+  return view.shows_other == program.log().is_live();
+}
+/// The rows of holders that pass the filter; empty as long as nothing is known.
+std::vector<const collector::Holder*> holders_of(const TopProgram& program, const TopView& view);
+/// At most `rows` lines; holders get the lines that the other parts leave.
+TopLines program_text(const TopProgram& program, const TopView& view, size_t rows,
+                      const collector::TextStyle& style);
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,82 @@
+#include "collector/text/error.h"
+#include "collector/timeline/time_series.h"
+#include "collector/views/timeline.h"
+#include "tools/commands.h"
+#include "tools/gates/strict.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/exit_codes.h"
+#include "tools/shared/output.h"
+#include "tools/shared/runs.h"
+#include "tools/shared/terminal.h"
+#include "tools/views/picture.h"
+#include "tools/views/view.h"
+
+namespace gpupeak::tools {
+namespace {
+
+struct TimelineOptions : ViewOptions {
+  std::string svg, png;  ///< files; with one of them, no text
+  size_t height = 8;     ///< rows of a chart
+};
+
+struct TimelineOfLog {
+  collector::TimeSeries times;
+  collector::Profile profile;
+
+  TimelineOfLog(const std::string& log, const collector::Progress& progress,
+                const TimelineOptions& options)
+      : profile(log, progress, &times, reading_for(options)) {
+    times.finish(profile.replay());
+  }
+};
+
+int draw(const TimelineOptions& options) {
+  if (options.logs.size() > 1) throw collector::UsageError("--svg and --png take one log");
+  for (const std::string& out : {options.svg, options.png}) require_output(out, options.logs);
+  ProgressBar bar;
+  const TimelineOfLog of_log(process_log(options.logs.front(), options.process), bar.callback(),
+                             options);
+  bar.clear();
+  const auto svg = [&](std::ostream& out) {
+    collector::write_timeline_svg(of_log.profile, of_log.times, options.scope, out);
+  };
+  if (!options.svg.empty()) write_output(options.svg, svg);
+  if (!options.png.empty()) write_png(options.png, svg);
+  for (const std::string& path : {options.svg, options.png}) say_written(path);
+  return strict_code(options.strict, is_whole(of_log.profile.quality()));
+}
+
+int timeline(const TimelineOptions& options) {
+  if (!options.svg.empty() || !options.png.empty()) return draw(options);
+  return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
+    auto of_log = std::make_shared<TimelineOfLog>(log, progress, options);
+    return LogView{std::shared_ptr<const collector::Profile>(of_log, &of_log->profile),
+                   [of_log, &options](std::ostream& out, const collector::TextStyle& style) {
+                     collector::write_timeline(of_log->profile, of_log->times, options.scope,
+                                               options.height, out, style);
+                   },
+                   [of_log, &options](std::ostream& out) {
+                     collector::write_timeline_json(of_log->profile, of_log->times, options.scope,
+                                                    out);
+                   }};
+  });
+}
+
+}  // namespace
+
+void add_timeline(CommandLine& line) {
+  auto [verb, options] = line.add("timeline", "Memory over time, as a chart", timeline);
+  add_view_options(verb, options);
+  verb.add_option("--height", options.height, "Rows of a chart")
+      ->check(between(1, 100))
+      ->capture_default_str();
+  verb.add_option("--svg", options.svg, "Draw it into this file instead")
+      ->type_name("FILE")
+      ->excludes("--json");
+  verb.add_option("--png", options.png, "The same as PNG; needs rsvg-convert")
+      ->type_name("FILE")
+      ->excludes("--json");
+  add_reading(verb, options.reading);
+}
+
+}  // namespace gpupeak::tools
