@@ -85,6 +85,13 @@ class JsonReader {
   static void get(const Json& json, WarningCode& value) {
     value = parse_warning_code(json.get_ref<const std::string&>());
   }
+  static void get(const Json& json, KernelAccess& value) {
+    const std::string& name = json.get_ref<const std::string&>();
+    value = KernelAccess::kGiven;
+    for (const KernelAccess access :
+         {KernelAccess::kRead, KernelAccess::kWritten, KernelAccess::kGiven})
+      if (name == access_name(access)) value = access;
+  }
   static void get(const Json& json, RunEnd& value) {
     std::string kind;
     JsonReader end(json);

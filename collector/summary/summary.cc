@@ -4,6 +4,11 @@
 
 namespace gpupeak::collector {
 
+std::string_view access_name(KernelAccess access) {
+  constexpr std::string_view kNames[] = {"read", "written", "given"};
+  return kNames[static_cast<size_t>(access)];
+}
+
 bool Holder::has_no_name() const {
   if (parts.empty() || !parts.front().frame.function.empty()) return false;
   return std::none_of(parts.begin(), parts.end(),

@@ -53,6 +53,45 @@ struct SitePart {
   bool of_library = false;  ///< the run is known by its library and length, not by an address
 };
 
+/// What a kernel may do with memory that it was given. kRead and kWritten follow from the kernel's
+/// signature: `float const*` is only read, `float*` may be written. kGiven: there is no signature,
+/// or the address came in a structure.
+enum class KernelAccess : uint8_t { kRead, kWritten, kGiven };
+/// As JSON has them: "read", "written", "given".
+std::string_view access_name(KernelAccess access);
+
+/// What a row's memory was seen to be used for: by copies, fills and launches. Kernels that find
+/// its address in other memory are not seen.
+struct BufferRole {
+  /// A kernel that got addresses in the memory. One that reads at one place and writes at another
+  /// comes twice.
+  struct Kernel {
+    std::string name;     ///< demangled, with its parameters where the name has them
+    std::string library;  ///< whose kernel: "cuBLAS", "cuDNN" …; empty: the program's own
+    KernelAccess access = KernelAccess::kGiven;
+    std::vector<uint32_t> arguments;  ///< numbers of its parameters, from 0 on, ascending
+    uint64_t launches = 0;            ///< that were seen; the real number if !launches_sampled
+  };
+  // Calls that were seen.
+  uint64_t copied_in = 0;    ///< from the host
+  uint64_t copied_out = 0;   ///< to the host
+  uint64_t copied_to = 0;    ///< from other memory of a device
+  uint64_t copied_from = 0;  ///< to other memory of a device
+  uint64_t filled = 0;
+  uint64_t textures = 0;          ///< texture and surface objects that were made of it
+  std::vector<Kernel> kernels;    ///< most launches first
+  bool passed_on = false;         ///< to another process or device, or to a graphics library
+  uint64_t unused_bytes = 0;      ///< of those blocks of the row that were never seen used
+  bool launches_sampled = false;  ///< not every launch was looked at
+  /// None: no use, or some launches were not looked at.
+  std::optional<int64_t> first_use_ns, last_use_ns;
+
+  bool was_seen_used() const {
+    return copied_in + copied_out + copied_to + copied_from + filled + textures + kernels.size() >
+           0;
+  }
+};
+
 /// Who holds bytes, or has allocated them: one row of a table.
 struct Holder {
   std::string title;  ///< for people: "A ← B ← C", or what the rows are grouped by
@@ -70,6 +109,8 @@ struct Holder {
   std::optional<uint64_t> error_bytes;
   std::vector<SitePart> parts;  ///< what the title is made of; empty: the row stands for no code
   uint32_t telling_part = 0;  ///< index of the part by which it differs from rows that begin alike
+  /// Of a peak's rows, device memory alone. None: the log does not have it.
+  std::optional<BufferRole> role;
 
   /// Whether the code is known by addresses alone. Decided by where its names came from, since a
   /// title may look like anything.

@@ -45,8 +45,11 @@ class FieldNames {
 GPUPEAK_FIELDS(Warning, code, message, about)
 GPUPEAK_FIELDS(Frame, address, module, offset, function, file, line, is_python, name_source)
 GPUPEAK_FIELDS(SitePart, frame, run, of_library)
+GPUPEAK_FIELDS(BufferRole::Kernel, name, library, access, arguments, launches)
+GPUPEAK_FIELDS(BufferRole, copied_in, copied_out, copied_to, copied_from, filled, textures, kernels,
+               passed_on, unused_bytes, launches_sampled, first_use_ns, last_use_ns)
 GPUPEAK_FIELDS(Holder, title, kind, bytes, count, api, module, phase, thread_id, stack, temporary,
-               longest_life_ns, error_bytes, parts, telling_part)
+               longest_life_ns, error_bytes, parts, telling_part, role)
 GPUPEAK_FIELDS(TagShare, name, bytes, count)
 GPUPEAK_FIELDS(Peak, scope, bytes, time_ns, phase, trigger, holders, other_bytes, other_sites,
                error_bytes, counted, tags)

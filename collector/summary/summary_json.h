@@ -36,6 +36,7 @@ void json_fields(auto& io, Any<Holder> auto& holder) {
   io.or_null("module", holder.module);
   io("phase, thread, temporary", holder.phase, holder.thread_id, holder.temporary);
   io.if_any("error_bytes", holder.error_bytes);
+  io.if_any("role", holder.role);
   io.only_written([&](auto& out) { out.if_any("stack", holder.stack); });
 }
 

@@ -75,6 +75,7 @@ class JsonFields {
   static Json json_of(const RunEnd& end) { return exit_json(end); }
   static Json json_of(WarningCode code) { return code_text(code); }
   static Json json_of(FailureCause cause) { return cause_name(cause); }
+  static Json json_of(KernelAccess access) { return access_name(access); }
   static Json json_of(LogEnd end) { return text_of(end); }
   template <typename T>
   static Json json_of(const std::optional<T>& value) {

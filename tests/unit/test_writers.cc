@@ -7,6 +7,8 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
+#include "collector/analyze/load_summary.h"
+#include "collector/summary/summary_bytes.h"
 #include "collector/write/write_csv.h"
 #include "collector/write/write_dump.h"
 #include "collector/write/write_json.h"
@@ -252,6 +254,30 @@ TEST_CASE("write_json: what was not measured is null", "[collector]") {
   CHECK(json["metrics"]["device.peak_bytes"] == 0);
   CHECK(json["run"]["start_time"] == "2026-01-05T10:00:00Z");
   CHECK(json["run"]["rank"].is_null());
+}
+
+TEST_CASE("write_json: what a row's memory is for is read back as it was", "[collector]") {
+  const auto schema =
+      nlohmann::json::parse(read_file(kGoldenFolder + "/../../docs/summary.schema.json"));
+  LogBuilder log = one_gpu();
+  Summary summary = analyze_log(log);
+  BufferRole& role = summary.peaks.at(0).holders.at(0).role.emplace();
+  role.copied_in = 2;
+  role.kernels = {{"scale(float const*, float*)", "", KernelAccess::kRead, {0}, 7},
+                  {"gemm", "cuBLAS", KernelAccess::kGiven, {0, 3}, 1}};
+  role.launches_sampled = true;
+  const auto written = [](const Summary& of) {
+    return text_of([&](auto& out) { write_json(of, out); });
+  };
+  const auto roles_of = [&](const Summary& of) {
+    return nlohmann::json::parse(written(of))["peaks"][0]["holders"][0]["role"];
+  };
+  const auto json = nlohmann::json::parse(written(summary));
+  CHECK(violations(schema, json) == std::vector<std::string>{});
+  CHECK(roles_of(summary)["kernels"][0]["access"] == "read");
+  CHECK(roles_of(summary)["last_use_ns"].is_null());
+  CHECK(roles_of(summary_from_json(written(summary), "x.json")) == roles_of(summary));
+  CHECK(roles_of(*unpack_summary(pack_summary(summary))) == roles_of(summary));
 }
 
 TEST_CASE("schema_check: finds violations", "[collector]") {
