@@ -9,6 +9,7 @@
 #include "base/arch.h"
 #include "base/file_name.h"
 #include "base/loaded_objects.h"
+#include "base/loader.h"
 #include "base/symbol_table.h"
 
 namespace gpupeak::preload {
@@ -94,6 +95,7 @@ __attribute__((constructor(101))) void look_whether_late() {
     g_came_late = named(object, "libc.so.6");
     return g_came_late || is_ourselves(object);
   });
+  find_loader_lock();
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ constexpr unsigned kFromDlopen = 0x80000000;
 }  // namespace
 
 void* load_library(const char* name) {
+  if (is_loader_held_for_good()) return nullptr;
   if (const auto open = reinterpret_cast<Dlopen>(find_in_libc("dlopen"))) {
     return open(name, RTLD_NOW | RTLD_LOCAL);
   }

@@ -10,6 +10,14 @@ namespace gpupeak::preload {
 /// never call it from within an allocator hook.
 void* load_library(const char* name);
 
+/// Finds the lock of the loader's list. Called at the process's start, by its one thread.
+void find_loader_lock();
+/// Call it in a forked child before it asks the loader: looks whether a thread of the parent had
+/// the lock of the loader's list. The C library's fork does not release that lock. If so, we go
+/// through the list without it (base/own_libc.cc), and load no library.
+void look_whether_loader_is_held();
+bool is_loader_held_for_good();
+
 /// A function of a library that load_library gave; nullptr if it does not have it.
 void* find_symbol(void* library, const char* name);
 

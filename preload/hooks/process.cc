@@ -68,7 +68,9 @@ void child_starts() {
 }
 
 using Leave = void (*)(int);
+using Dlclose = int (*)(void*);
 constinit Leave g_leave = nullptr;
+constinit Dlclose g_dlclose = nullptr;
 
 /// For _exit, which may be called from anywhere, so the real function was looked up before.
 [[noreturn]] void program_ends_at_once(int code) {
@@ -85,7 +87,7 @@ void end_quickly(void*) {
 // The signals are held once, not for each lock: a build has thousands of processes.
 __attribute__((constructor)) void program_starts() {
   const SignalsHeld held;
-  g_leave = reinterpret_cast<Leave>(find_next("_exit"));
+  find_next({{"_exit", g_leave}, {"dlclose", g_dlclose}});
   finish_start();
   adapters_look();
   pthread_atfork(&forks, &forked, &child_starts);
@@ -144,10 +146,9 @@ GPUPEAK_EXPORT int __libc_start_main(Main main, int argc, char** argv, void (*in
 }
 
 GPUPEAK_EXPORT int dlclose(void* library) {
-  static int (*next)(void*) = nullptr;
-  if (next == nullptr) next = reinterpret_cast<int (*)(void*)>(find_next("dlclose"));
-  if (next == nullptr) return -1;
-  const int result = next(library);
+  if (g_dlclose == nullptr) g_dlclose = reinterpret_cast<Dlclose>(find_next("dlclose"));
+  if (g_dlclose == nullptr) return -1;
+  const int result = g_dlclose(library);
   forget_unloaded_libraries();
   return result;
 }

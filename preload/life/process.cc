@@ -9,6 +9,7 @@
 #include "base/futex_lock.h"
 #include "base/hook_scope.h"
 #include "base/kernel_constants.h"
+#include "base/loader.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"
@@ -97,9 +98,15 @@ void forget_last_log() {
 }
 
 /// The real sigaction: the C library's, or that of a library before it. Call it before the start
-/// lock is taken, since it asks the loader.
+/// lock is taken, since at first it asks the loader.
 SetAction find_set_action() {
-  return reinterpret_cast<SetAction>(find_next("sigaction"));
+  static constinit std::atomic<SetAction> known{nullptr};
+  SetAction found = known.load(std::memory_order_relaxed);
+  if (found == nullptr) {
+    found = reinterpret_cast<SetAction>(find_next("sigaction"));
+    known.store(found, std::memory_order_relaxed);
+  }
+  return found;
 }
 
 /// Threads take new slots from here on.
@@ -270,6 +277,8 @@ void start() {
   if (g_start_pid != 0 && g_start_pid != pid) {  // a forked child: nobody holds it
     g_start_lock.reset();
     t_flags.thread = 0;
+    look_whether_loader_is_held();
+    leave_unwinder_in_child();
   }
   const SetAction set_action = find_set_action();
   {

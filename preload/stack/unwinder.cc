@@ -16,6 +16,10 @@ namespace {
 using Backtrace = int (*)(UnwindScratch& scratch, void** frames, int capacity);
 constinit std::atomic<Backtrace> g_backtrace{nullptr};
 constinit std::atomic<bool> g_does_without{false};
+constinit std::atomic<bool> g_tried{false};
+/// Calls of the unwinder that are open. A child that is forked meanwhile has its locks as they
+/// were.
+constinit std::atomic<uint32_t> g_unwinding{0};
 
 // The functions of libunwind that we use; we do not link to it.
 struct Libunwind {
@@ -123,8 +127,7 @@ void do_without_unwinder() {
 }
 
 void load_unwinder() {
-  static std::atomic<bool> tried{false};
-  if (tried.exchange(true)) return;
+  if (g_tried.exchange(true)) return;
   Backtrace backtrace = load_libunwind();
   if (backtrace == nullptr) {
     set_quality(GPUPEAK_Q_NO_LIBUNWIND);
@@ -135,16 +138,30 @@ void load_unwinder() {
   g_backtrace.store(backtrace, std::memory_order_release);
 }
 
+void leave_unwinder_in_child() {
+  if (g_unwinding.exchange(0, std::memory_order_relaxed) == 0 && !is_loader_held_for_good()) return;
+  g_tried.store(true, std::memory_order_relaxed);
+  g_backtrace.store(nullptr, std::memory_order_release);
+  do_without_unwinder();
+}
+
 void forget_unwound_code() {
   const Backtrace used = g_backtrace.load(std::memory_order_acquire);
   if (used == nullptr || used == backtrace_with_libgcc) return;
+  g_unwinding.fetch_add(1, std::memory_order_relaxed);
   g_libunwind.flush_cache(*g_libunwind.local_address_space, 0, 0);
+  g_unwinding.fetch_sub(1, std::memory_order_relaxed);
   g_backtrace.store(backtrace_with_steps, std::memory_order_release);
 }
 
 int unwind(UnwindScratch& scratch, void** frames, int capacity) {
   const Backtrace backtrace = g_backtrace.load(std::memory_order_acquire);
-  if (backtrace != nullptr) return backtrace(scratch, frames, capacity);
+  if (backtrace != nullptr) {
+    g_unwinding.fetch_add(1, std::memory_order_relaxed);
+    const int count = backtrace(scratch, frames, capacity);
+    g_unwinding.fetch_sub(1, std::memory_order_relaxed);
+    return count;
+  }
   if (g_does_without.load(std::memory_order_relaxed)) set_quality(GPUPEAK_Q_NO_UNWINDER);
   return 0;
 }

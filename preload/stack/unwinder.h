@@ -26,6 +26,10 @@ void load_unwinder();
 /// unwind rules do not describe is one frame deep, and the quality bit says so.
 void do_without_unwinder();
 
+/// Call it in a forked child, which then does without an unwinder whose locks another thread of the
+/// parent may have had, or which would ask a loader that is held for good.
+void leave_unwinder_in_child();
+
 /// Call it when code was unloaded: what the unwinder remembers of it may not hold for code that
 /// comes to its place. libunwind's fast way cannot be told so, and is not used any more.
 void forget_unwound_code();

@@ -208,6 +208,22 @@ def case_fork(folder):
     expect(peak < 8 << 20, f"the parent's heap peak is {peak}")
 
 
+def case_beside(folder):
+    """Children that begin while other threads have locks of the loader, of libc and of ours end as they do by themselves, in each host
+    mode, and each has its log."""
+    native = run(folder, False)
+    children = int(COMMAND[-1])
+    for mode in ("full", "auto", "sampled", "counters", "off"):
+        out = os.path.join(folder, mode + ".%p.gplog")
+        same(native, run(folder, True, GPUPEAK_CHILDREN="all", GPUPEAK_HOST=mode, GPUPEAK_OUT=out))
+        found = glob.glob(os.path.join(folder, mode + ".*.gplog"))
+        expect(len(found) == children + 1, f"{mode}: {children + 1} logs expected, there are {len(found)}")
+        report(found[0])
+
+
+case_beside_fork = case_beside_vfork = case_beside_clone = case_beside_spawn = case_beside
+
+
 def case_exec(folder):
     native, preloaded = run(folder, False), run(folder, True)
     same(native, preloaded)
