@@ -27,31 +27,31 @@ struct Piece {
   bool is_one_word() const { return words == 1 && skip == 0; }
 };
 constexpr uint16_t kNoMap = UINT16_MAX;
-/// A function's pieces lie behind its Layout, first those of one word, as most parameters are. A
-/// Layout never changes. An Entry may be cleared and used for another function before a reader
-/// comes to its layout; so the Layout says which function it is for.
+/// The pieces of a function's parameters lie behind it, first those of one word, as most are. It
+/// never changes and stays for good. Functions whose parameters are alike share it, so those that
+/// come and go with their modules need no room of their own.
 struct Layout {
-  uint64_t function;
   uint32_t one_word_count, count;
 
   const Piece* pieces() const { return reinterpret_cast<const Piece*>(this + 1); }
 };
 constexpr size_t kMostPieces = 512;
 
-/// The known layouts by function. Read without a lock, as a SeenSet is.
+/// The known layouts by function. Read without a lock: one word says which function it is for, and
+/// which layout it has.
 struct Layouts {
   static constexpr size_t kCapacity = 1 << 15, kMost = kCapacity * 3 / 4;
-  struct Entry {
-    std::atomic<uint64_t> function;
-    std::atomic<const Layout*> layout;
-  };
-  std::atomic<Entry*> entries{nullptr};
-  // Under the book's lock.
-  size_t count = 0;
-  uint8_t* room = nullptr;
-  size_t room_bytes = 0;
+  static constexpr unsigned kNumberBits = 16;  // behind an address of 48 bits
+  static constexpr size_t kMostLayouts = 1 << 12;
+
+  std::atomic<uint64_t> entries[kCapacity];
+  const Layout* layouts[kMostLayouts];
 };
-constinit Layouts g_layouts;
+constinit std::atomic<Layouts*> g_layouts{nullptr};
+// Under the book's lock.
+constinit size_t g_entry_count = 0, g_layout_count = 0;
+constinit uint8_t* g_room = nullptr;
+constinit size_t g_room_bytes = 0;
 constexpr size_t kRoomBytes = 256 << 10;
 
 size_t home(uint64_t function) {
@@ -59,14 +59,13 @@ size_t home(uint64_t function) {
 }
 
 const Layout* find_layout(uint64_t function) {
-  const Layouts::Entry* const entries = g_layouts.entries.load(std::memory_order_acquire);
-  if (entries == nullptr) return nullptr;
+  const Layouts* const known = g_layouts.load(std::memory_order_acquire);
+  if (known == nullptr) return nullptr;
   for (size_t i = home(function);; i = (i + 1) & (Layouts::kCapacity - 1)) {
-    const uint64_t found = entries[i].function.load(std::memory_order_acquire);
-    if (found == 0) return nullptr;
-    if (found != function) continue;
-    const Layout* const layout = entries[i].layout.load(std::memory_order_acquire);
-    return layout->function == function ? layout : nullptr;
+    const uint64_t entry = known->entries[i].load(std::memory_order_acquire);
+    if (entry == 0) return nullptr;
+    if (entry >> Layouts::kNumberBits == function)
+      return known->layouts[entry & ((1u << Layouts::kNumberBits) - 1)];
   }
 }
 
@@ -74,11 +73,24 @@ const Layout* find_layout(uint64_t function) {
 class AskedPieces {
  public:
   bool ask(const void* function) {
-    if (ask_by(g_of_function, function)) return true;
-    return ask_by(g_of_kernel, function);
+    if (!ask_by(g_of_function, function) && !ask_by(g_of_kernel, function)) return false;
+    const Piece* const longer = std::partition(
+        pieces_, pieces_ + count_, [](const Piece& piece) { return piece.is_one_word(); });
+    one_word_count_ = static_cast<uint32_t>(longer - pieces_);
+    return true;
   }
-  size_t count() const { return count_; }
-  const Piece* pieces() const { return pieces_; }
+  bool are_those_of(const Layout& layout) const {
+    return layout.count == count_ && layout.one_word_count == one_word_count_ &&
+           memcmp(layout.pieces(), pieces_, count_ * sizeof(Piece)) == 0;
+  }
+  /// Room for a Layout of them; it is written there.
+  size_t layout_bytes() const { return (sizeof(Layout) + count_ * sizeof(Piece) + 7) / 8 * 8; }
+  const Layout* write(void* at) const {
+    auto* const layout = static_cast<Layout*>(at);
+    *layout = {one_word_count_, count_};
+    memcpy(layout + 1, pieces_, count_ * sizeof(Piece));
+    return layout;
+  }
 
  private:
   bool ask_by(DriverFunction<ParameterInfo>& ask, const void* function) {
@@ -101,61 +113,56 @@ class AskedPieces {
                          has_map ? static_cast<uint16_t>(map_skip) : kNoMap};
   }
 
-  size_t count_ = 0;
+  uint32_t count_ = 0, one_word_count_ = 0;
   Piece pieces_[kMostPieces];
 };
 
-/// Room for a Layout and its pieces; nullptr: no memory. The caller holds the book's lock.
-Layout* make_room_for(size_t pieces) {
-  const size_t bytes = (sizeof(Layout) + pieces * sizeof(Piece) + 7) / 8 * 8;
-  if (g_layouts.room_bytes < bytes) {
-    g_layouts.room = static_cast<uint8_t*>(map_pages(kRoomBytes));
-    g_layouts.room_bytes = g_layouts.room != nullptr ? kRoomBytes : 0;
-    if (g_layouts.room == nullptr) return nullptr;
+/// The number of the layout of these pieces; kMostLayouts: no memory, or too many are known. The
+/// caller holds the book's lock.
+size_t layout_number(Layouts& known, const AskedPieces& asked) {
+  for (size_t i = 0; i < g_layout_count; ++i) {
+    if (asked.are_those_of(*known.layouts[i])) return i;
   }
-  void* const at = g_layouts.room;
-  g_layouts.room += bytes;
-  g_layouts.room_bytes -= bytes;
-  return static_cast<Layout*>(at);
+  const size_t bytes = asked.layout_bytes();
+  if (g_layout_count < Layouts::kMostLayouts && g_room_bytes < bytes) {
+    g_room = static_cast<uint8_t*>(map_pages(kRoomBytes));
+    g_room_bytes = g_room != nullptr ? kRoomBytes : 0;
+  }
+  if (g_layout_count == Layouts::kMostLayouts || g_room_bytes < bytes) return Layouts::kMostLayouts;
+  known.layouts[g_layout_count] = asked.write(g_room);
+  g_room += bytes;
+  g_room_bytes -= bytes;
+  return g_layout_count++;
 }
 
-const Layout* keep(uint64_t function, const AskedPieces& asked) {
+void keep(uint64_t function, const AskedPieces& asked) {
   HookScope scope;
-  if (!scope.entered()) return nullptr;
+  if (!scope.entered()) return;
   const BookGuard guard;
-  if (!guard) return nullptr;
-  if (const Layout* const known = find_layout(function)) return known;
-  if (g_layouts.entries.load(std::memory_order_relaxed) == nullptr) {
-    void* const fresh = map_pages(Layouts::kCapacity * sizeof(Layouts::Entry));
-    if (fresh == nullptr) return nullptr;
-    g_layouts.entries.store(static_cast<Layouts::Entry*>(fresh), std::memory_order_release);
+  if (!guard || find_layout(function) != nullptr) return;
+  Layouts* known = g_layouts.load(std::memory_order_relaxed);
+  if (known == nullptr) {
+    known = static_cast<Layouts*>(map_pages(sizeof(Layouts)));
+    if (known == nullptr) return;
+    g_layouts.store(known, std::memory_order_release);
   }
-  if (g_layouts.count >= Layouts::kMost) return nullptr;
-  Layout* const layout = make_room_for(asked.count());
-  if (layout == nullptr) return nullptr;
-  layout->function = function;
-  layout->count = static_cast<uint32_t>(asked.count());
-  auto* const pieces = reinterpret_cast<Piece*>(layout + 1);
-  memcpy(pieces, asked.pieces(), asked.count() * sizeof(Piece));
-  const Piece* const longer = std::partition(
-      pieces, pieces + layout->count, [](const Piece& piece) { return piece.is_one_word(); });
-  layout->one_word_count = static_cast<uint32_t>(longer - pieces);
-  Layouts::Entry* const entries = g_layouts.entries.load(std::memory_order_relaxed);
+  const bool fits = function >> (64 - Layouts::kNumberBits) == 0;
+  if (!fits || g_entry_count >= Layouts::kMost) return;
+  const size_t number = layout_number(*known, asked);
+  if (number == Layouts::kMostLayouts) return;
   size_t i = home(function);
-  while (entries[i].function.load(std::memory_order_relaxed) != 0)
+  while (known->entries[i].load(std::memory_order_relaxed) != 0)
     i = (i + 1) & (Layouts::kCapacity - 1);
-  entries[i].layout.store(layout, std::memory_order_relaxed);
-  entries[i].function.store(function, std::memory_order_release);
-  ++g_layouts.count;
-  return layout;
+  known->entries[i].store(function << Layouts::kNumberBits | number, std::memory_order_release);
+  ++g_entry_count;
 }
 
-const Layout* learn_layout(const void* function) {
+void learn_layout(const void* function) {
   const int program_errno = errno;
   AskedPieces asked;
   const bool is_known = asked.ask(function);
   errno = program_errno;
-  return is_known ? keep(reinterpret_cast<uint64_t>(function), asked) : nullptr;
+  if (is_known) keep(reinterpret_cast<uint64_t>(function), asked);
 }
 
 /// Looks at the buffer, if the launch was given its parameters in one. False: it was not.
@@ -210,11 +217,10 @@ void forget_parameters() {
   if (!scope.entered()) return;
   const BookGuard guard;
   if (!guard) return;
-  Layouts::Entry* const entries = g_layouts.entries.load(std::memory_order_relaxed);
-  if (entries == nullptr || g_layouts.count == 0) return;
-  for (size_t i = 0; i < Layouts::kCapacity; ++i)
-    entries[i].function.store(0, std::memory_order_relaxed);
-  g_layouts.count = 0;
+  Layouts* const known = g_layouts.load(std::memory_order_relaxed);
+  if (known == nullptr || g_entry_count == 0) return;
+  for (std::atomic<uint64_t>& entry : known->entries) entry.store(0, std::memory_order_relaxed);
+  g_entry_count = 0;
 }
 
 }  // namespace gpupeak::preload
