@@ -8,6 +8,7 @@
 
 #include "collector/log/definitions.h"
 #include "collector/text/error.h"
+#include "collector/text/json_nesting.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -35,27 +36,8 @@ class Strings {
 
 /// The most inlined calls of one address; compilers make up to a hundred.
 constexpr size_t kMostFramesOfAddress = 1024;
-/// The most levels of values within values. Our files have five levels, and each level takes fifty
-/// times its two bytes.
+/// The most levels of values within values. Our files have five.
 constexpr size_t kMostLevels = 16;
-
-bool has_too_many_levels(std::string_view text) {
-  size_t levels = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      in_string = !in_string;
-    } else if (!in_string && (c == '[' || c == '{')) {
-      if (++levels > kMostLevels) return true;
-    } else if (!in_string && (c == ']' || c == '}') && levels > 0) {
-      --levels;
-    }
-  }
-  return false;
-}
 
 /// A long text that every frame has would take memory without end, so the text of all frames is
 /// bounded.
@@ -87,7 +69,8 @@ SymbolTable::Key SymbolTable::key(const Module& module) {
 
 SymbolTable::SymbolTable(std::string_view text, uint64_t log_cookie) {
   uint64_t text_left = kAlwaysAllowedText + kMostTextRatio * text.size();
-  if (has_too_many_levels(text)) throw LogError("its values lie within each other too often", 0);
+  if (nests_deeper_than(kMostLevels, text))
+    throw LogError("its values lie within each other too often", 0);
   try {
     const Json json = Json::parse(text);
     if (json.at("schema") != kSchema) throw LogError("its schema is another", 0);

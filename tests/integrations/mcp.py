@@ -107,9 +107,10 @@ def check_wrong(server):
     expect(result["isError"] and "device:9" in result["content"][0]["text"], f"{result}")
     expect(server.ask("resources/list")["error"]["code"] == -32601, "a method that is not there")
     for text, code in (("{", -32700), ("3", -32600), ('{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600), ('{"jsonrpc":"2.0","id":[],"method":"ping"}', -32600),
-                       ("[]", -32600), ('{"jsonrpc":"2.0","id":5,"method":7}', -32600)):
+                       ("[]", -32600), ('{"jsonrpc":"2.0","id":5,"method":7}', -32600),
+                       ('{"jsonrpc":"2.0","id":6,"method":"ping","params":' + "[" * 100_000 + "]" * 100_000 + "}", -32600)):
         server.send(text)
-        expect(server.receive()["error"]["code"] == code, text)
+        expect(server.receive()["error"]["code"] == code, text[:100])
     # Neither notifications nor answers are answered: the next answer is the ping's.
     for text in ('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}', '{"jsonrpc":"2.0","id":9,"result":{}}', "  ",
                  '[{"jsonrpc":"2.0","method":"notifications/initialized"}]'):

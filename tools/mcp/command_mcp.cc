@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "collector/text/error.h"
+#include "collector/text/json_nesting.h"
 #include "collector/text/sanitize.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
@@ -40,6 +41,7 @@ constexpr int kNoSuchMethod = -32601;
 constexpr int kInvalidParams = -32602;
 
 constexpr const char* kVersions[] = {"2025-06-18", "2025-03-26", "2024-11-05"};  // newest first
+constexpr size_t kMostLevels = 64;     // of values within values in a message; requests have five
 constexpr size_t kMostText = 100'000;  // bytes of an answer's text
 
 struct Argument {
@@ -397,6 +399,10 @@ int mcp(const McpOptions& options) {
   std::string line;
   while (std::getline(std::cin, line)) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (collector::nests_deeper_than(kMostLevels, line)) {
+      say_line(error_of(nullptr, kInvalidRequest, "values lie within each other too often"));
+      continue;
+    }
     const Json message = Json::parse(line, nullptr, false);
     if (message.is_discarded()) {
       say_line(error_of(nullptr, kParseError, "no JSON"));
