@@ -2,7 +2,7 @@
 broken one says who held it; the table, JUnit's properties and the log have the same figures; workers of xdist; and a pytest that is
 not recorded says what it did not check.
 
-usage: pytest_plugin.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER SOURCE limits|xdist|unrecorded|mistakes
+usage: pytest_plugin.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER SOURCE limits|xdist|unrecorded|mistakes|again
 """
 import glob
 import importlib.util
@@ -204,9 +204,72 @@ def check_mistakes(folder):
     expect(code == 1 and "was not measured, so the limit of 40.0 MiB counts as broken" in text and "1 passed" in text, f"{code}\n{text}")
 
 
+TRIED_AGAIN = """
+import pytest
+from _pytest.runner import runtestprotocol
+
+def pytest_runtest_protocol(item, nextitem):  # as pytest-rerunfailures does it
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for attempt in range(3):
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        print("attempt", attempt, [report.outcome for report in reports])
+        if not any(report.failed for report in reports):
+            break
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    return True
+"""
+ANY_OUTCOME = """
+import pytest
+pytest_plugins = "pytester"
+
+@pytest.mark.limit_host_memory("1MiB")
+def test_big():
+    bytearray(30 << 20)
+
+@pytest.mark.xfail(strict=True)
+@pytest.mark.limit_host_memory("1MiB")
+def test_known_to_be_big():
+    bytearray(30 << 20)
+
+@pytest.mark.xfail(strict=True)
+@pytest.mark.limit_host_memory("100MiB")
+def test_fits_after_all():
+    bytearray(30 << 20)
+"""
+INNER = """
+import os
+pytest_plugins = "pytester"
+
+def test_inner(pytester):
+    folder = os.path.dirname(os.environ["GPUPEAK_OUT"])
+    pytester.makepyfile("def test_one(): pass")
+    pytester.runpytest_inprocess("-p", "gpupeak.pytest_plugin")
+    assert os.path.exists(folder)
+    pytester.runpytest_subprocess("-p", "gpupeak.pytest_plugin")
+    assert os.path.exists(folder)
+"""
+
+
+def check_again(folder):
+    """A broken limit fails each try of a test; it is the failure that xfail waits for; a pytest within a test removes no logs."""
+    with open(os.path.join(folder, "conftest.py"), "w", encoding="utf-8") as file:
+        file.write(TRIED_AGAIN)
+    code, text = run_pytest(folder, "--gpupeak", "-s", "-rA", suite=ANY_OUTCOME)
+    expect(code == 1 and "attempt 2 ['passed', 'failed', 'passed']" in text, f"{code}\n{text}")
+    for line in ("FAILED test_suite.py::test_big", "XFAIL test_suite.py::test_known_to_be_big", "FAILED test_suite.py::test_fits_after_all"):
+        expect(line in text, f"no {line}\n{text}")
+    os.remove(os.path.join(folder, "conftest.py"))
+    code, text = run_pytest(folder, "--gpupeak", suite=INNER)
+    expect(code == 0, f"{code}\n{text}")
+    kept = [name for name in os.listdir(temporary(folder)) if name.startswith("gpupeak")]
+    expect(not kept, f"logs that nobody asked for are kept: {kept}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        {"limits": check_limits, "xdist": check_xdist, "unrecorded": check_unrecorded, "mistakes": check_mistakes}[CASE](folder)
+        {"limits": check_limits, "xdist": check_xdist, "unrecorded": check_unrecorded, "mistakes": check_mistakes,
+         "again": check_again}[CASE](folder)
 
 
 run_checks(main)

@@ -169,6 +169,9 @@ class _Recorder:
                 self.limits[item.nodeid] = limits
 
     def _within(self, item: pytest.Item, step: str) -> Generator[None, None, None]:
+        if step == "setup":  # a new try, as of pytest-rerunfailures: what was told of the last one is told again
+            self.told = {(test, limit) for test, limit in self.told if test != item.nodeid}
+            item.user_properties[:] = [p for p in item.user_properties if not p[0].startswith(_PREFIX)]
         phase = _live.phase("{} [{}]".format(item.nodeid, step))
         self.phases.setdefault(item.nodeid, {})[step] = phase
         with phase:
@@ -205,6 +208,7 @@ class _Recorder:
             if broken:
                 report.outcome = "failed"
                 report.longrepr = "\n\n".join(broken)
+                call.excinfo = _failure(report.longrepr)  # by which pytest's xfail knows that the test has failed
         if call.when == "teardown":
             self.phases.pop(item.nodeid, None)
 
@@ -260,6 +264,13 @@ class _Recorder:
         return "held at its highest moment{}{}:\n{}".format(asked, exact, "\n".join(rows))
 
 
+def _failure(text: str) -> pytest.ExceptionInfo[BaseException]:
+    try:
+        pytest.fail(text, pytrace=False)
+    except pytest.fail.Exception:
+        return pytest.ExceptionInfo.from_current()
+
+
 def _properties(step: str, phase: _live.phase) -> List[Tuple[str, int]]:
     found = []
     for scope in phase.scopes():
@@ -277,6 +288,8 @@ class _Reporter:
         self.config = config
         self.figures: Dict[str, Dict[str, Dict[str, _Figures]]] = {}  # test → scope → step
         self.unchecked = 0
+        # The first pytest takes it; one that a test runs, in this process or below it, finds nothing to remove.
+        self.removed_at_end = os.environ.pop("GPUPEAK_PYTEST_REMOVE", None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         found: Dict[str, Dict[str, int]] = {}
@@ -327,7 +340,6 @@ class _Reporter:
             out.write_line("{} more".format(len(tests) - most))
 
     def pytest_unconfigure(self) -> None:
-        folder = os.environ.pop("GPUPEAK_PYTEST_REMOVE", None)
-        if folder:
+        if self.removed_at_end:
             import shutil
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(self.removed_at_end, ignore_errors=True)
