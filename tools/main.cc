@@ -1,7 +1,12 @@
 // The command `gpupeak`: parses, calls a verb, and turns exceptions into exit codes.
 #include <fmt/format.h>
+#include <pthread.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <system_error>
+#include <thread>
 
 #include "collector/text/error.h"
 #include "tools/commands.h"
@@ -13,8 +18,11 @@
 #include "tools/shared/say.h"
 #include "tools/shared/self.h"
 
-int main(int argc, char** argv) {
-  using namespace gpupeak;
+namespace {
+
+using namespace gpupeak;
+
+int command(int argc, char** argv) {
   tools::occupy_standard_descriptors();
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpupeak"));
   spdlog::set_pattern("gpupeak: %^%v%$");
@@ -53,4 +61,27 @@ int main(int argc, char** argv) {
     spdlog::error("{}", error.what());
     return tools::kOwnFailure;
   }
+}
+
+/// Whether stacks are smaller than we need, as under `ulimit -s 64`. Then threads get more: their
+/// stacks have the size of the limit otherwise. The limit itself is the program's, and stays.
+bool needs_larger_stacks() {
+  constexpr size_t kStackBytes = 8 << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kStackBytes) return false;
+  pthread_attr_t attributes;
+  if (pthread_getattr_default_np(&attributes) != 0) return false;
+  const bool is_set = pthread_attr_setstacksize(&attributes, kStackBytes) == 0 &&
+                      pthread_setattr_default_np(&attributes) == 0;
+  pthread_attr_destroy(&attributes);
+  return is_set;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!needs_larger_stacks()) return command(argc, argv);
+  int code = tools::kOwnFailure;
+  std::thread([&] { code = command(argc, argv); }).join();
+  return code;
 }

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import GPUPEAK, expect, run_checks
+from common import GPUPEAK, environment, expect, record, run_checks
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 COMPLETION, MANUAL = os.path.join(ROOT, "tools/completion/gpupeak.bash"), os.path.join(ROOT, "docs/gpupeak.1")
@@ -136,7 +136,22 @@ def check_documentation():
         expect(schema in text, f"docs do not describe {schema}")
 
 
+def check_small_stacks():
+    """`ulimit -s 64`: the same report, and a program under `run` has the limit that it would have alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "x.gplog")
+        record(log, "sort", "/etc/passwd")
+        limited = ["bash", "-c", 'ulimit -s 64; exec "$@"', "bash", GPUPEAK]
+        wanted, found = (subprocess.run([*command, "report", log], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+                         for command in ([GPUPEAK], limited))
+        expect(found.returncode == 0 and found.stdout == wanted.stdout, f"{found.returncode}: {found.stdout}")
+        run = subprocess.run([*limited, "run", "-o", log, "--", "sh", "-c", "ulimit -s"], env=environment(folder, False), stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        expect(run.returncode == 0 and run.stdout == "64\n" and "complete" in run.stderr, f"{run.returncode}: {run.stdout}{run.stderr}")
+
+
 def main():
+    check_small_stacks()
     check_completion()
     check_logs_without_extglob()
     check_made_completions()
