@@ -12,6 +12,13 @@ export const count = (value) => grouped(String(Math.round(value)));
 export const counted = (value, what) => `${count(value)} ${what}${value === 1 ? '' : 's'}`;
 export const bytes = (value) => `${count(value)} bytes`;
 
+/** A half goes to the even digit, as in the terminal: 758.5 is 758. toFixed() makes 759 of it. */
+function fixed(value, digits) {
+  const scaled = value * 10 ** digits, half = Math.floor(scaled) + 0.5;
+  const rounded = scaled === half && Math.floor(scaled) % 2 === 0 ? Math.floor(scaled) : Math.round(scaled);
+  return (rounded / 10 ** digits).toFixed(digits);
+}
+
 /** With its unit, in three digits; null is what was not measured. */
 export function size(value) {
   if (value === null || value === undefined) return '–';
@@ -19,7 +26,7 @@ export function size(value) {
   if (value === 0) return '0';
   let much = Math.abs(value), unit = 0;
   for (; much >= THREE_DIGITS && unit + 1 < UNITS.length; ++unit) much /= 1024;
-  return `${sign}${much.toFixed(unit === 0 || much >= 99.95 ? 0 : much >= 9.995 ? 1 : 2)} ${UNITS[unit]}`;
+  return `${sign}${fixed(much, unit === 0 || much >= 99.95 ? 0 : much >= 9.995 ? 1 : 2)} ${UNITS[unit]}`;
 }
 
 /** On an axis, where round figures stand. */

@@ -312,6 +312,8 @@ TEST_CASE("text_format: one scale for all sizes, in three digits", "[collector]"
   CHECK(size_text(0) == "0");
   CHECK(size_text(1) == "1 B");
   CHECK(size_text(999) == "999 B");
+  CHECK(size_text(758 * 1024 + 512) == "758 KiB");  // a half goes to the even digit
+  CHECK(size_text(759 * 1024 + 512) == "760 KiB");
   CHECK(size_text(1000) == "0.98 KiB");
   CHECK(size_text(40448) == "39.5 KiB");
   CHECK(size_text(76546) == "74.8 KiB");

@@ -26,7 +26,7 @@ def size_text(size: Optional[int]) -> str:
     """As the command prints it: three digits, and a dash for what was not measured."""
     if size is None:
         return "–"
-    if abs(size) < 1024:
+    if abs(size) < 1000:
         return "{} B".format(size)
     value, unit = float(size), ""
     for unit in ("KiB", "MiB", "GiB", "TiB"):
