@@ -1,7 +1,10 @@
 """Functions that the end-to-end and the hazard tests share. argv: LIBGPUPEAK GPUPEAK …"""
+import atexit
+import functools
 import glob
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -62,6 +65,34 @@ def record(log, *command, options=(), code=0, **more):
     return done.stdout
 
 
+def others_can_enter(path):
+    """Whether other users can go to the file: the homes of many are closed (mode 0700)."""
+    folder = os.path.dirname(os.path.realpath(path))
+    while os.stat(folder).st_mode & 0o001:
+        if folder == "/":
+            return True
+        folder = os.path.dirname(folder)
+    return False
+
+
+@functools.lru_cache(maxsize=None)
+def for_others():
+    """The library, the command and Python where another user can run them: in their places, or as copies if these are closed."""
+    python = sys.executable if others_can_enter(sys.executable) else "/usr/bin/python3"
+    if others_can_enter(LIBRARY) and others_can_enter(GPUPEAK):
+        return LIBRARY, GPUPEAK, python
+    folder = tempfile.TemporaryDirectory(dir=None if others_can_enter(tempfile.gettempdir() + "/x") else "/tmp")
+    atexit.register(folder.cleanup)
+    os.chmod(folder.name, 0o755)
+    copies = [os.path.join(folder.name, name) for name in ("preload/libgpupeak.so", "tools/gpupeak")]  # the command looks for ../preload
+    for file, copy in zip((LIBRARY, GPUPEAK), copies):
+        os.mkdir(os.path.dirname(copy))
+        shutil.copy(file, copy)
+        for path in (os.path.dirname(copy), copy):
+            os.chmod(path, 0o755)
+    return (*copies, python)
+
+
 class Program:
     """A program that begins by printing "ready", and then does a step for each line of input, and answers with a line."""
 
@@ -86,8 +117,9 @@ class Program:
 
 
 def gpupeak(*command, **more):
-    """Runs the command. Returns its exit code and all its output."""
-    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
+    """Runs the command. Returns its exit code and all its output. `user`: as another one."""
+    tool = for_others()[1] if "user" in more else GPUPEAK
+    done = subprocess.run([tool, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
     return done.returncode, done.stdout
 
 

@@ -131,7 +131,7 @@ def refused(folder):
             program.tell("poke")
         expect(waits.returncode == (2 if why else 0) and why in waits.stderr.read(), f"{command} {why}")
     if os.geteuid() == 0:
-        code, text = gpupeak_as_nobody("start", program.pid)
+        code, text = gpupeak("start", program.pid, user=65534, group=65534, extra_groups=[])
         expect(code == 2 and "only a program of your own" in text, text)
     program.end()
     code, text = gpupeak("start", program.log)
@@ -141,12 +141,6 @@ def refused(folder):
     code, text = gpupeak("start", recorded.pid)
     expect(code == 2 and "--dormant" in text, text)
     recorded.end()
-
-
-def gpupeak_as_nobody(*command):
-    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, user=65534, group=65534,
-                          extra_groups=[])
-    return done.returncode, done.stdout
 
 
 def main():

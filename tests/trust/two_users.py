@@ -17,8 +17,9 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-from common import GPUPEAK, LIBRARY, Skipped, expect, run_checks
+from common import Skipped, expect, for_others, run_checks
 
+LIBRARY, GPUPEAK, PYTHON = for_others()
 CASE = sys.argv[3]
 OTHER = 65534  # nobody
 USER = 12345
@@ -59,7 +60,7 @@ class Place:
 
     def other(self, code, *arguments):
         """Python, as the other user."""
-        done = self.run(sys.executable, "-c", code, *arguments, uid=OTHER)
+        done = self.run(PYTHON, "-c", code, *arguments, uid=OTHER)
         expect(done.returncode == 0, f"the other user could not: {done.stderr}")
         return done.stdout
 
@@ -213,7 +214,7 @@ def case_foreign_beside(place):
     place.other(beside, pid)
     expect(int(pid) + 1 not in processes(), "it was believed")
     os.unlink(place.path("beside.gplog"))
-    place.run(sys.executable, "-c", beside, pid)
+    place.run(PYTHON, "-c", beside, pid)
     expect(int(pid) + 1 in processes(), "the user's own is not found: the test shows nothing")
     started.communicate("\n", timeout=60)
 
@@ -308,7 +309,7 @@ def case_lock(place):
     started = place.start(GPUPEAK, "run", "--log-mode", "0644", "--phase-on-output", "line", "-o", place.path("l.gplog"), "--", *program)
     while not os.path.exists(place.path("l.gplog")):
         time.sleep(0.01)
-    holder = place.start(sys.executable, "-c", "import fcntl; f = open('l.gplog', 'rb'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); input()",
+    holder = place.start(PYTHON, "-c", "import fcntl; f = open('l.gplog', 'rb'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); input()",
                          uid=OTHER)
     holder.stdout.readline()
     out, err = started.communicate("\n", timeout=60)  # without end before
