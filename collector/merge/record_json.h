@@ -2,10 +2,8 @@
 // describes the fields.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "collector/merge/process_record.h"
 
@@ -15,8 +13,5 @@ std::string record_text(const ProcessRecord& record);
 
 /// Reads a record. Throws std::runtime_error that says what is wrong with it.
 ProcessRecord record_of(std::string_view text);
-
-/// [{"name": …, "bytes": …}, …].
-nlohmann::ordered_json parts_json(const std::vector<HeldPart>& parts);
 
 }  // namespace gpupeak::collector

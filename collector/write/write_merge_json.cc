@@ -1,9 +1,14 @@
-#include "collector/merge/record_json.h"
 #include "collector/write/json_values.h"
 #include "collector/write/write_merge.h"
 
 namespace gpupeak::collector {
 namespace {
+
+Json parts_json(const std::vector<HeldPart>& parts) {
+  Json json = Json::array();
+  for (const HeldPart& part : parts) json.push_back({{"name", part.name}, {"bytes", part.bytes}});
+  return json;
+}
 
 Json peak_json(const OwnPeak& peak) {
   return {{"side", peak.side},
