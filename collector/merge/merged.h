@@ -90,4 +90,10 @@ struct Merged {
   std::vector<std::string> notes;  ///< why a peak is an upper bound and not exact
 };
 
+/// Compares each process's own peak, and what holds it by tag and by site, with the median of the
+/// ranks that run the same program (without ranks: of the processes). An outlier differs from the
+/// median by more than kDeviations times the median of all such differences, and by at least a
+/// hundredth of the median peak. Medians are used since a few extreme ranks do not move them.
+std::vector<Outlier> find_outliers(const Merged& merged);
+
 }  // namespace gpupeak::collector

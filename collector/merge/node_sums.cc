@@ -1,5 +1,3 @@
-#include "collector/merge/node_sums.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <queue>
 #include <string_view>
 
+#include "collector/merge/nodes.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
 

@@ -1,4 +1,5 @@
-// Finds which processes share a clock, and turns their times into times of the job.
+// Finds which processes share a clock, and turns their times into times of the job. Adds up what
+// the processes of a node held at once: of each GPU, of all GPUs, of the host.
 #pragma once
 
 #include <vector>
@@ -33,5 +34,9 @@ class JobClock {
   std::vector<Begin> begins_;  ///< by node: of its first process
   uint64_t first_realtime_ns_ = UINT64_MAX;
 };
+
+/// Fills the sums of all nodes. GPUs are told apart by their UUIDs, since processes may number them
+/// differently.
+void add_node_sums(Merged& merged, const JobClock& clock);
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,3 @@
-#include "collector/merge/outliers.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -7,8 +5,13 @@
 #include <string_view>
 #include <tuple>
 
+#include "collector/merge/merged.h"
+
 namespace gpupeak::collector {
 namespace {
+
+constexpr size_t kFewestCompared = 3;
+constexpr uint64_t kDeviations = 7;  ///< about five standard deviations of a normal spread
 
 constexpr uint64_t kWorthSaying = 100;  ///< 1/100 of the median peak
 
