@@ -53,6 +53,22 @@ struct ProcessPage {
   uint64_t initial_brk;     ///< brk at the log's start
   FutexLock missing_hooks;  ///< of hooks/missing_hooks; here, so that a child finds it free
 };
+/// What the heap's recording is now, which threads change while others allocate. Whoever reads a
+/// mode or a kind of marks also sees what was made ready for it: a mode is set after `marked`, and
+/// `marked` after the marks' table.
+inline HostMode host_mode_of(const ProcessPage& process) {
+  HostMode mode;
+  __atomic_load(&process.host_mode, &mode, __ATOMIC_ACQUIRE);
+  return mode;
+}
+inline Marked marked_in(const ProcessPage& process) {
+  Marked marked;
+  __atomic_load(&process.marked, &marked, __ATOMIC_ACQUIRE);
+  return marked;
+}
+inline void set_marked(ProcessPage& process, Marked marked) {
+  __atomic_store(&process.marked, &marked, __ATOMIC_RELEASE);
+}
 /// Never null: g_first_page until the process has a page of its own.
 extern GPUPEAK_OWN ProcessPage* g_process;
 extern bool g_children_know;      ///< a child finds the page wiped, however it was forked
@@ -61,9 +77,9 @@ extern ProcessPage g_first_page;  ///< all zero while it is used
 /// Whether somebody outside has asked to begin or end recording the heap.
 inline __attribute__((always_inline)) bool is_window_asked_for(const ProcessPage& process) {
   const uint64_t* const request = __atomic_load_n(&process.window_request, __ATOMIC_RELAXED);
-  return request != nullptr && __builtin_expect(__atomic_load_n(request, __ATOMIC_RELAXED) !=
-                                                    process.answered_request,
-                                                0);
+  return request != nullptr &&
+         __builtin_expect(__atomic_load_n(request, __ATOMIC_RELAXED) != process.answered_request,
+                          0);
 }
 /// Answers the request, unless another thread does or a hook is open. Defined in
 /// thread/heap_windows.cc and called by hooks of rooms that do not know that file.

@@ -8,7 +8,7 @@
 
 namespace gpupeak::preload {
 
-constinit std::atomic<MarkLeaf>* g_mark_leaves = nullptr;
+constinit std::atomic<std::atomic<MarkLeaf>*> g_mark_leaves{nullptr};
 
 namespace {
 
@@ -18,7 +18,8 @@ constexpr uint64_t kLeaves = kMarkedAddresses / kLeafAddresses;
 /// The byte of `address`. Its leaf is made if `make`. nullptr: there is no leaf, or no memory for
 /// one.
 std::atomic<uint8_t>* byte_of(uint64_t address, bool make) {
-  std::atomic<MarkLeaf>& place = g_mark_leaves[(address & (kMarkedAddresses - 1)) / kLeafAddresses];
+  std::atomic<MarkLeaf>* const leaves = g_mark_leaves.load(std::memory_order_acquire);
+  std::atomic<MarkLeaf>& place = leaves[(address & (kMarkedAddresses - 1)) / kLeafAddresses];
   MarkLeaf leaf = place.load(std::memory_order_acquire);
   if (leaf == nullptr && make) {
     auto* made = static_cast<MarkLeaf>(reserve_pages(kLeafBytes));
@@ -39,13 +40,14 @@ uint8_t bit_of(uint64_t address) {
 }  // namespace
 
 bool begin_marks() {
-  if (g_mark_leaves == nullptr) {
-    g_mark_leaves =
-        static_cast<std::atomic<MarkLeaf>*>(reserve_pages(kLeaves * sizeof(MarkLeaf)));
-    return g_mark_leaves != nullptr;
+  std::atomic<MarkLeaf>* leaves = g_mark_leaves.load(std::memory_order_relaxed);
+  if (leaves == nullptr) {
+    leaves = static_cast<std::atomic<MarkLeaf>*>(reserve_pages(kLeaves * sizeof(MarkLeaf)));
+    g_mark_leaves.store(leaves, std::memory_order_release);
+    return leaves != nullptr;
   }
   for (uint64_t i = 0; i < kLeaves; ++i) {
-    if (MarkLeaf leaf = g_mark_leaves[i].load(std::memory_order_relaxed))
+    if (MarkLeaf leaf = leaves[i].load(std::memory_order_relaxed))
       sys::madvise(leaf, kLeafBytes, MADV_DONTNEED);
   }
   return true;

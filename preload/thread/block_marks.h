@@ -15,7 +15,7 @@ namespace gpupeak::preload {
 constexpr uint64_t kMarkedAddresses = uint64_t{1} << 47;
 constexpr uint64_t kLeafAddresses = 256 << 20;
 using MarkLeaf = std::atomic<uint8_t>*;
-extern GPUPEAK_OWN std::atomic<MarkLeaf>* g_mark_leaves;
+extern GPUPEAK_OWN std::atomic<std::atomic<MarkLeaf>*> g_mark_leaves;
 
 /// Makes the table, with no block marked: a forked child forgets its parent's marks. False: no
 /// memory.
@@ -26,10 +26,11 @@ void mark_block(const void* block);
 bool unmark_block(const void* block);
 
 inline __attribute__((always_inline)) bool is_marked(const void* block) {
-  if (g_mark_leaves == nullptr) return false;
+  std::atomic<MarkLeaf>* const leaves = g_mark_leaves.load(std::memory_order_acquire);
+  if (leaves == nullptr) return false;
   const auto address = reinterpret_cast<uint64_t>(block);
-  const MarkLeaf leaf = g_mark_leaves[(address & (kMarkedAddresses - 1)) / kLeafAddresses].load(
-      std::memory_order_acquire);
+  const MarkLeaf leaf =
+      leaves[(address & (kMarkedAddresses - 1)) / kLeafAddresses].load(std::memory_order_acquire);
   if (leaf == nullptr) return false;
   const uint8_t byte = leaf[(address & (kLeafAddresses - 1)) / 64].load(std::memory_order_relaxed);
   return (byte >> (address >> 3 & 7) & 1) != 0;

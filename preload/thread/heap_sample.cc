@@ -28,6 +28,10 @@ constexpr uint64_t kNsPerByte = 6, kNsPerNode = 500, kNsPerLines = 150;
 constexpr uint64_t kAllowedNs = 10'000'000, kAllowedPart = 100, kThinnerNs = 5'000'000;
 constexpr uint64_t kAllowedBytes = 8 << 20;
 
+/// An estimate's error is about the root of what the mean is of the peak: a quarter at most,
+/// however large the log gets. Readers and next_gap() take a mean of this size.
+constexpr uint64_t kMostPart = 16, kMostSampleBytes = uint64_t{1} << 40;
+
 /// ln(x) for x in (0, 1], to about 1e-5: this library has no libm.
 double natural_log(double x) {
   uint64_t bits;
@@ -104,9 +108,9 @@ bool sample_costs_too_much(const ProcessPage& process) {
 void go_over_to_sample(ProcessPage& process, uint64_t quality) {
   if (__atomic_exchange_n(&process.goes_over, 1, __ATOMIC_RELAXED) != 0)
     return;  // another thread does it
-  if (process.marked == Marked::kNothing) {
+  if (marked_in(process) == Marked::kNothing) {
     if (!begin_marks()) return;
-    process.marked = Marked::kUnlogged;
+    set_marked(process, Marked::kUnlogged);
   }
   process.sample_start_ns = monotonic_ns();
   process.sample_start_spent_ns = spent_ns(process);
@@ -116,7 +120,7 @@ void go_over_to_sample(ProcessPage& process, uint64_t quality) {
   __atomic_compare_exchange(&process.host_mode, &full, &sampled, false, __ATOMIC_RELEASE,
                             __ATOMIC_RELAXED);
   __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELEASE);
-  if (process.marked == Marked::kLogged)
+  if (marked_in(process) == Marked::kLogged)
     __atomic_store_n(&process.counted_heap_generation, process.generation, __ATOMIC_RELEASE);
 }
 
@@ -133,13 +137,16 @@ void begin_budget(ProcessPage& process, uint32_t mode) {
 
 void make_thinner(ProcessPage& process) {
   const uint64_t mean = mean_of(process);
-  if (mean < UINT64_MAX / 8) __atomic_store_n(&process.sample_bytes, 2 * mean, __ATOMIC_RELAXED);
+  const uint64_t peak = __atomic_load_n(&counters().heap.peak, __ATOMIC_RELAXED);
+  const uint64_t most = peak / kMostPart > kSampleBytes ? peak / kMostPart : kSampleBytes;
+  if (2 * mean <= most) __atomic_store_n(&process.sample_bytes, 2 * mean, __ATOMIC_RELAXED);
 }
 
 }  // namespace
 
 uint64_t sample_bytes_asked_for(uint32_t mode) {
-  if (environment().sample_bytes != 0) return environment().sample_bytes;
+  if (const uint64_t asked = environment().sample_bytes)
+    return asked < kMostSampleBytes ? asked : kMostSampleBytes;
   return mode == GPUPEAK_HOST_AUTO ? kAutoSampleBytes : kSampleBytes;
 }
 
@@ -147,15 +154,15 @@ void begin_heap_record(ProcessPage& process, bool counters_alone) {
   const uint32_t asked = counters_alone ? uint32_t{GPUPEAK_HOST_COUNTERS} : environment().host_mode;
   const bool is_auto = asked == GPUPEAK_HOST_AUTO;
   begin_budget(process, asked);
-  process.marked = Marked::kNothing;
+  set_marked(process, Marked::kNothing);
   HostMode mode = is_auto ? HostMode::kFull : static_cast<HostMode>(asked);
   if (is_auto || mode == HostMode::kSampled) {
     if (begin_marks())
-      process.marked = Marked::kLogged;
+      set_marked(process, Marked::kLogged);
     else
       mode = HostMode::kCounters;
   }
-  process.host_mode = mode;
+  __atomic_store(&process.host_mode, &mode, __ATOMIC_RELEASE);
   const bool counts = mode == HostMode::kSampled || mode == HostMode::kCounters;
   process.whole_heap_generation = mode == HostMode::kFull ? process.generation : 0;
   process.counted_heap_generation = counts ? process.generation : 0;
@@ -189,7 +196,7 @@ void begin_stream_of_window(ThreadSlot& slot) {
 void keep_to_budget(ProcessPage& process, size_t written_bytes) {
   __atomic_fetch_add(&process.written_bytes, written_bytes, __ATOMIC_RELAXED);
   const bool is_full = counters().file_bytes >= environment().log_max_bytes;
-  if (process.host_mode == HostMode::kFull) {
+  if (host_mode_of(process) == HostMode::kFull) {
     if (process.is_auto != 0) {
       if (is_over_budget(process)) go_over_to_sample(process, GPUPEAK_Q_HEAP_SAMPLED);
     } else if (is_full) {

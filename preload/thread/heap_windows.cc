@@ -39,8 +39,8 @@ void write_event(const ProcessPage& process, uint64_t event, uint64_t mode,
 gpupeak_window_answer begin(ProcessPage& process, uint32_t mode, const HeapTotals& totals) {
   if (process.window != 0) return GPUPEAK_WINDOW_OPEN_ALREADY;
   if (log_rests()) return GPUPEAK_WINDOW_NO_LOG;
-  if (process.marked == Marked::kNothing && !begin_marks()) return GPUPEAK_WINDOW_NO_MEMORY;
-  process.marked = Marked::kLogged;
+  if (marked_in(process) == Marked::kNothing && !begin_marks()) return GPUPEAK_WINDOW_NO_MEMORY;
+  set_marked(process, Marked::kLogged);
   ++process.windows;
   write_event(process, kBegun, mode, totals);
   Record range(GPUPEAK_REC_RANGE_BEGIN);

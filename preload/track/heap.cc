@@ -95,7 +95,7 @@ inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, size_t bytes,
 bool log_unless_left_out(const HookScope& scope, ThreadSlot& slot, uint8_t tag, void* block,
                          size_t bytes, size_t usable_bytes, const CallerFrame& caller) {
   ProcessPage& process = *g_process;
-  const HostMode mode = process.host_mode;
+  const HostMode mode = host_mode_of(process);
   if (mode < HostMode::kSampled) {
     // A block that is only counted needs no more. Now and then a process looks whether it gets a
     // log.
@@ -106,7 +106,7 @@ bool log_unless_left_out(const HookScope& scope, ThreadSlot& slot, uint8_t tag, 
   const bool joins = !is_sample || joins_sample(process, slot, bytes);
   if (bytes >= kLargeBytes) slot.lost = 0;  // so that this one looks whether there is room again
   const bool logs = joins && slot.ready();
-  if (process.marked == (logs ? Marked::kLogged : Marked::kUnlogged)) mark_block(block);
+  if (marked_in(process) == (logs ? Marked::kLogged : Marked::kUnlogged)) mark_block(block);
   if (!logs) return joins;
   if (process.window_request != nullptr) note_logged(slot, usable_bytes);
   write_block(slot, tag, block, bytes, usable_bytes,
@@ -118,12 +118,12 @@ bool log_unless_left_out(const HookScope& scope, ThreadSlot& slot, uint8_t tag, 
 /// Whether the log has the block, which is about to be freed. Takes the block's mark away.
 inline bool was_logged(const void* block) {
   const ProcessPage& process = *g_process;
-  const bool is_full = process.host_mode == HostMode::kFull;
-  if (process.marked == Marked::kNothing) return is_full;
+  const bool is_full = host_mode_of(process) == HostMode::kFull;
+  if (marked_in(process) == Marked::kNothing) return is_full;
   const bool was_marked = unmark_block(block);
   // If there are windows, blocks from before a window are not in the log.
   if (is_full && process.window_request == nullptr) return true;
-  return was_marked == (process.marked == Marked::kLogged);
+  return was_marked == (marked_in(process) == Marked::kLogged);
 }
 
 /// The same, and counts the block as freed for windows. Called once for a block.
@@ -185,7 +185,7 @@ __attribute__((noinline)) GPUPEAK_HOT void log_unexpected(ThreadSlot& slot, void
     node = small_block_site(slot, node, bytes, caller);
   }
   write_block(slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
-  if (g_process->marked == Marked::kLogged) mark_block(block);
+  if (marked_in(*g_process) == Marked::kLogged) mark_block(block);
 }
 
 // The arguments are in such an order that none need be moved to another register.
@@ -200,7 +200,7 @@ __attribute__((noinline)) GPUPEAK_HOT void log_allocated(void* block, size_t byt
     if (__builtin_expect(node != 0, 1)) {
       node = small_block_site(slot, node, bytes, caller);
       put_block(process, slot, GPUPEAK_REC_ALLOC, {block, bytes, usable_bytes, node}, ticks);
-      if (process.marked == Marked::kLogged) mark_block(block);
+      if (marked_in(process) == Marked::kLogged) mark_block(block);
       ++slot.alloc_delta;
       return add_to_counters(slot, static_cast<int64_t>(usable_bytes));
     }
@@ -212,7 +212,7 @@ __attribute__((noinline)) GPUPEAK_HOT void log_freed(void* block, BlockSize& siz
                                                      ProcessPage& process) {
   const OutermostScope scope;
   put_address(process, slot, GPUPEAK_REC_FREE, block, ticks);
-  if (process.marked == Marked::kLogged) unmark_block(block);
+  if (marked_in(process) == Marked::kLogged) unmark_block(block);
   ++slot.free_delta;
   add_to_counters(slot, -static_cast<int64_t>(size(block)));
 }
@@ -291,7 +291,7 @@ static void note_not_freed(const ProcessPage& process, ThreadSlot& slot,
 }
 
 void heap_realloc_failed(const ReallocState& state, void* old_block) {
-  const Marked marked = g_process->marked;
+  const Marked marked = marked_in(*g_process);
   if (marked != Marked::kNothing && state.logged == (marked == Marked::kLogged))
     mark_block(old_block);
   const ProcessPage& process = *g_process;

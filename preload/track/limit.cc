@@ -144,7 +144,9 @@ Decision decide(Limited& it, int device, uint64_t bytes, uint64_t need, uint64_t
   const bool is_fresh = now - it.asked_ns.load(std::memory_order_relaxed) < kFreshNs;
   if (has_whole && is_fresh) return Decision::kDriver;
   if (!ask_free(it, device, free_bytes)) return Decision::kPass;
-  it.asked_ns.store(now, std::memory_order_relaxed);
+  // A call that finds the answer fresh must not spend what was left of an older one.
+  it.budget.store(0, std::memory_order_relaxed);
+  it.asked_ns.store(now, std::memory_order_release);
   const uint64_t in_flight = it.in_flight.load(std::memory_order_acquire);
   const uint64_t all = room(it, free_bytes), left = all - std::min(all, in_flight);
   const bool is_near = left < need + kMargin;
@@ -159,7 +161,6 @@ Decision decide(Limited& it, int device, uint64_t bytes, uint64_t need, uint64_t
     it.budget.store(static_cast<int64_t>(left - need - kMargin), std::memory_order_relaxed);
     return Decision::kPassByBudget;
   }
-  it.budget.store(0, std::memory_order_relaxed);
   if (!ask_free(it, device, free_bytes)) return Decision::kPass;
   if (take_ballast(it, device, free_bytes)) return Decision::kDriver;
   return bytes != kUnknownNeed && need > left ? Decision::kRefuse : Decision::kPass;
@@ -174,7 +175,7 @@ LimitScope::LimitScope(int device, uint64_t bytes) {
   const uint64_t need = std::min(whole_driver_pages(std::min(bytes, kMostNeed)), kMostNeed);
   const uint64_t now = monotonic_ns();
   if (it->ballast.load(std::memory_order_acquire) == 0 &&
-      now - it->asked_ns.load(std::memory_order_relaxed) < kFreshNs) {
+      now - it->asked_ns.load(std::memory_order_acquire) < kFreshNs) {
     it->in_flight.fetch_add(need, std::memory_order_acq_rel);
     const auto wanted = static_cast<int64_t>(need);
     if (it->budget.fetch_sub(wanted, std::memory_order_acq_rel) >= wanted) {

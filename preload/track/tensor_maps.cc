@@ -1,5 +1,6 @@
 #include "track/tensor_maps.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "base/hook_scope.h"
@@ -13,11 +14,28 @@ namespace {
 constexpr size_t kMaps = 1 << 12;  // if two maps have one place, the later one stays
 constexpr size_t kWords = kTensorMapBytes / sizeof(uint64_t);
 
+/// Changed under the book's lock, and read without it.
 struct KnownMap {
-  uint64_t address = 0;  ///< 0: none
-  uint64_t words[kWords];
+  std::atomic<uint64_t> address;  ///< 0: none, or it changes just now
+  std::atomic<uint64_t> words[kWords];
+
+  void set(const uint64_t* to, uint64_t its_address) {
+    address.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);  // whoever sees a new word sees the 0, too
+    for (size_t i = 0; i < kWords; ++i) words[i].store(to[i], std::memory_order_relaxed);
+    address.store(its_address, std::memory_order_release);
+  }
+  /// The address that belongs to these words; 0: none is known.
+  uint64_t address_of(const uint64_t* wanted) const {
+    const uint64_t before = address.load(std::memory_order_acquire);
+    for (size_t i = 0; i < kWords; ++i) {
+      if (words[i].load(std::memory_order_relaxed) != wanted[i]) return 0;
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return address.load(std::memory_order_relaxed) == before ? before : 0;
+  }
 };
-constinit std::atomic<KnownMap*> g_maps{nullptr};  // entries are changed under the book's lock
+constinit std::atomic<KnownMap*> g_maps{nullptr};
 
 void read(const void* at, uint64_t* words) {
   memcpy(words, at, kTensorMapBytes);
@@ -47,22 +65,16 @@ void note_tensor_map(const void* map, uint64_t address) {
   }
   uint64_t words[kWords];
   read(map, words);
-  KnownMap& known = maps[place_of(words)];
-  memcpy(known.words, words, sizeof words);
-  known.address = address;
+  maps[place_of(words)].set(words, address);
 }
 
-/// Reads without the lock. An entry that changes meanwhile either does not compare equal, or is the
-/// new map.
 void look_for_tensor_maps(const void* at, size_t bytes, SeenWords& seen) {
   const KnownMap* const maps = g_maps.load(std::memory_order_acquire);
   if (maps == nullptr) return;
   for (size_t offset = 0; offset + kTensorMapBytes <= bytes; offset += kTensorMapAlignment) {
     uint64_t words[kWords];
     read(static_cast<const char*>(at) + offset, words);
-    const KnownMap& known = maps[place_of(words)];
-    if (known.address != 0 && memcmp(known.words, words, sizeof words) == 0)
-      seen.look_at(known.address);
+    if (const uint64_t address = maps[place_of(words)].address_of(words)) seen.look_at(address);
   }
 }
 

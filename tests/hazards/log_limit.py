@@ -4,6 +4,7 @@
 usage: log_limit.py LIBGPUPEAK GPUPEAK CASE PROGRAM
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ SAMPLE = {"GPUPEAK_SAMPLE": "64KiB"}
 def run(folder, mode, limit, **more):
     for log in logs(folder):
         os.unlink(log)
-    done = subprocess.run([PROGRAM, mode], env=environment(folder, True, GPUPEAK_HOST="full", GPUPEAK_LOG_MAX=limit, **SAMPLE, **more), stdin=subprocess.DEVNULL,
+    done = subprocess.run([PROGRAM, mode], env=environment(folder, True, **{"GPUPEAK_HOST": "full", "GPUPEAK_LOG_MAX": limit, **SAMPLE, **more}), stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
     expect(done.returncode == 0 and done.stderr == b"", f"the program: {done}")
     return logs(folder)
@@ -122,6 +123,16 @@ def case_default():
         check_early(summary)
         summary, _ = grown_to(1 << 30, folder, GPUPEAK_LOG_MAX="off")
         expect("GP033" not in codes(summary) and summary["quality"]["exact"], f"without a limit: {summary['quality']}")
+
+
+def case_bounded():
+    """The sample of a full log gets no thinner than an estimate of the peak allows: its mean is a sixteenth of it at most, or 512 KiB."""
+    with tempfile.TemporaryDirectory() as folder:
+        (log,) = run(folder, "threads", "64KiB", GPUPEAK_HOST="auto", GPUPEAK_SAMPLE="")
+        peak = report(log)["metrics"]["host.kind.heap.usable_peak_bytes"]
+        dump = subprocess.run([sys.argv[2], "dump", log], stdout=subprocess.PIPE, check=True).stdout.decode()
+        means = [int(mean) for mean in re.findall(r"sampling bytes (\d+)", dump)]
+        expect(means and max(means) <= max(peak // 16, 512 << 10), f"means up to {max(means, default=0)}, of a peak of {peak}")
 
 
 run_checks(globals()[f"case_{CASE}"])
