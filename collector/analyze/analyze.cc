@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collector/analyze/arena_summary.h"
+#include "collector/analyze/call_sites.h"
 #include "collector/analyze/counted_peaks.h"
 #include "collector/analyze/counter_metrics.h"
 #include "collector/analyze/failure_summary.h"
@@ -104,14 +105,14 @@ class SummaryBuilder {
     summary_.tool_version = log_.tool_version();
     summary_.log_format = log_.header().version;
     summary_.grouped_by = group_by_name(options_.by);
+    tell_calls_apart(replay_, titles_);
     GroupTotals totals(replay_);
     describe_run();
     summary_.metrics = process_metrics(replay_, totals, coverage_);
     list_devices(totals);
     list_peaks();
-    summary_.phases =
-        summarize_phases(replay_, totals, by_site_, coverage_,
-                         {summary_.run.duration_ns, options_.library_phases});
+    summary_.phases = summarize_phases(replay_, totals, by_site_, coverage_,
+                                       {summary_.run.duration_ns, options_.library_phases});
     summary_.growth = summarize_growth(replay_, by_site_, coverage_.host());
     list_arenas();
     list_marks();

@@ -10,6 +10,7 @@
 #include "collector/rules/library_domains.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -84,9 +85,6 @@ Attribution::Key Attribution::key(GroupId group) {
   switch (by_) {
     case GroupBy::kModule:
       return {kind, sites_.intern(first.module)};
-    case GroupBy::kIp:
-      if (first.is_python) return {kind, 0, with_place(named.parts[0])};
-      return {kind, first.address};
     case GroupBy::kFunction:
       return {kind, named.parts[0].id};
     case GroupBy::kLine:
@@ -97,7 +95,11 @@ Attribution::Key Attribution::key(GroupId group) {
       break;
   }
   Key result{kind, UINT64_MAX, UINT64_MAX, UINT64_MAX};
-  for (size_t i = 0; i < named.frame_count; ++i) result[i + 1] = with_place(named.parts[i]);
+  for (size_t i = 0; i < named.frame_count; ++i) {
+    const Frame& frame = *named.parts[i].frame;
+    const bool by_address = by_ == GroupBy::kIp && !frame.is_python;
+    result[i + 1] = by_address ? frame.address : with_place(named.parts[i]);
+  }
   return result;
 }
 
@@ -134,10 +136,18 @@ std::string Attribution::title(GroupId group) {
       return first.module.empty() ? "(no module)" : first.module;
     case GroupBy::kFile:
       return file_title(first);
-    case GroupBy::kIp:
-      return first.module.empty() || first.is_python
-                 ? frame_title(first)
-                 : fmt::format("{} {}+{:#x}", frame_title(first), first.module, first.offset);
+    case GroupBy::kIp: {
+      std::vector<std::string> calls;
+      for (size_t i = 0; i < named.frame_count; ++i) {
+        const Frame& frame = *named.parts[i].frame;
+        const bool nameless = frame.function.empty() || frame.module.empty() || frame.is_python;
+        calls.push_back(nameless ? frame_title(frame)
+                                 : fmt::format("{} {}+{:#x}",
+                                               short_frame_name(frame) + frame_place(frame),
+                                               frame.module, frame.offset));
+      }
+      return fmt::format("{}", fmt::join(calls, kArrow));
+    }
     default:
       return collector::site_title(parts(stack));
   }
@@ -147,7 +157,7 @@ std::vector<SitePart> Attribution::parts(uint32_t stack) {
   if (by_ != GroupBy::kSite && by_ != GroupBy::kFunction && by_ != GroupBy::kLine) return {};
   std::vector<SitePart> parts = SiteTitles::parts(sites_.site(stack));
   if (by_ != GroupBy::kSite && parts.size() > 1) parts.resize(1);
-  if (by_ == GroupBy::kFunction && !parts.empty()) parts[0].frame.line = 0;
+  if (by_ == GroupBy::kFunction && !parts.empty()) parts = without_lines(std::move(parts));
   return parts;
 }
 

@@ -101,10 +101,14 @@ class JsonReader {
   }
   static void get(const Json& json, SitePart& value) {
     std::string language, source, offset;
+    uint32_t buffer = 0;
     JsonReader part(json);
     Frame& frame = value.frame;
-    part("function, module, file, line, frames, language, name_source, offset", frame.function,
-         frame.module, frame.file, frame.line, value.run, language, source, offset);
+    part("function, module, file, line, frames, language, name_source, offset, call, buffer",
+         frame.function, frame.module, frame.file, frame.line, value.run, language, source, offset,
+         frame.call, buffer);
+    frame.one_block = buffer > 0;
+    if (frame.one_block) frame.call = buffer;
     frame.is_python = language == "python";
     frame.name_source = parse_name_source(source);
     value.of_library = value.run > 0 && offset.empty();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collector/analyze/call_sites.h"
 #include "collector/analyze/quality.h"
 #include "collector/log/kinds.h"
 #include "collector/summary/run_text.h"
@@ -36,6 +37,7 @@ Profile::Profile(const std::string& path, const Progress& progress, ReplayObserv
       sites_(replay_, titles_, GroupBy::kSite) {
   replay_.use_phases(phases_);
   replay_.run(progress);
+  tell_calls_apart(replay_, titles_);
 }
 
 void Profile::replay_again(ReplayObserver& observer, const Progress& progress) const {

@@ -36,6 +36,12 @@ const SiteTitles::Site& SiteTitles::site(uint32_t stack) {
   return sites_[of_stack_[stack] - 1];
 }
 
+void SiteTitles::tell_calls_apart(std::set<uint32_t> functions, CallNumbers numbers) {
+  symbolizer_.tell_calls_apart(std::move(functions), std::move(numbers));
+  of_stack_.clear();
+  numbers_.clear();
+}
+
 void SiteTitles::prepare(std::span<const uint32_t> stacks) {
   constexpr size_t kWorthThreads = 256;
   constexpr size_t kPiece = 64;

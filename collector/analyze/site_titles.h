@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,9 @@ class SiteTitles {
 
   SiteTitles(const Definitions& definitions, Symbolizer& symbolizer);
   Symbolizer& symbolizer() { return symbolizer_; }
+
+  /// Symbolizer::tell_calls_apart(); all sites are found anew.
+  void tell_calls_apart(std::set<uint32_t> functions, CallNumbers numbers);
 
   /// Finds the sites of these stacks, with several processors if they are many.
   void prepare(std::span<const uint32_t> stacks);

@@ -46,7 +46,7 @@ bool ChangedLog::has(const Peak& peak) const {
 
 WhatIf ChangedLog::with(const Changes& changes, WithCurves curves) {
   require_arenas(*summary_, changes);
-  if (changes.free_at_last_use) find_last_uses();
+  if (changes.needs_uses()) find_last_uses();
   WhatIf result;
   result.changes = changes;
   result.log = summary_->log_path;
@@ -75,6 +75,36 @@ void ChangedLog::find_last_uses() {
   if (has_last_uses_) return;
   profile_.replay_again(arenas_.last_uses, progress_);
   has_last_uses_ = true;
+}
+
+std::optional<Changes::Two> ChangedLog::two_as_one(const Peak& peak) {
+  using Life = LastUseTimes::Block;
+  constexpr size_t kMostBlocks = 500;
+  const ScopeId* const scope = profile_.replay().sites().find_scope(peak.scope);
+  if (scope == nullptr) return std::nullopt;
+  find_last_uses();
+  const std::vector<Life>& all = arenas_.last_uses.of_driver();
+  const uint64_t then = profile_.sum(*scope).peak_ticks;
+  std::vector<size_t> blocks;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool is_used = all[i].first != LastUseTimes::kNotKnown;
+    if (is_used && all[i].begin <= then && all[i].end > then &&
+        profile_.counts_into(all[i].group, *scope) && !arenas_.shared_out.contains(all[i].id))
+      blocks.push_back(i);
+  }
+  std::stable_sort(blocks.begin(), blocks.end(),
+                   [&](size_t a, size_t b) { return all[a].bytes > all[b].bytes; });
+  if (blocks.size() > kMostBlocks) blocks.resize(kMostBlocks);
+  for (const size_t second : blocks) {  // the largest saving first
+    for (const size_t first : blocks) {
+      if (all[first].bytes < all[second].bytes || all[first].last >= all[second].first) continue;
+      const auto title = [&](size_t block) {
+        return profile_.sites().holder({all[block].group, 0, 0}, false).title;
+      };
+      return Changes::Two{first, second, fmt::format("{}, then {}", title(first), title(second))};
+    }
+  }
+  return std::nullopt;
 }
 
 void ChangedLog::find_histories() {

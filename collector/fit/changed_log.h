@@ -24,6 +24,10 @@ class ChangedLog {
   /// since.
   bool has(const Peak& peak) const;
 
+  /// The two blocks at the peak of a device that save most if one takes the memory of the other:
+  /// its first use comes after the other's last one, and it is no larger.
+  std::optional<Changes::Two> two_as_one(const Peak& peak);
+
   WhatIf with(const Changes& changes, WithCurves curves = WithCurves::kNo);
 
  private:

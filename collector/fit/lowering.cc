@@ -25,6 +25,19 @@ uint64_t gain(const WhatIf& what_if) {
   return sum.before_bytes - std::min(sum.before_bytes, after);
 }
 
+/// A change after which nothing is left is no advice.
+bool leaves_something(const WhatIfSum& sum) {
+  return sum.most_bytes.value_or(sum.least_bytes) > 0;
+}
+
+/// settings_of(), and two blocks as one.
+std::vector<Changes> all_settings(const Summary& summary, const Peak& peak, ChangedLog& log) {
+  std::vector<Changes> all = settings_of(summary);
+  if (!summary.has_uses) return all;
+  if (auto two = log.two_as_one(peak)) all.emplace_back().one_for_two = std::move(two);
+  return all;
+}
+
 /// The changes that lower the peak's device by a hundredth or more, each alone, the most first.
 std::vector<WhatIf> that_lower(const Peak& peak, const std::vector<Changes>& all,
                                ChangedLog& before, WithCurves curves = WithCurves::kNo) {
@@ -37,7 +50,8 @@ std::vector<WhatIf> that_lower(const Peak& peak, const std::vector<Changes>& all
     });
     if (result.sums.empty()) continue;
     const uint64_t worth = (result.sums.front().before_bytes + kWorthALine - 1) / kWorthALine;
-    if (gain(result) > 0 && gain(result) >= worth) results.push_back(std::move(result));
+    if (gain(result) >= worth && leaves_something(result.sums.front()))
+      results.push_back(std::move(result));
   }
   std::stable_sort(results.begin(), results.end(),
                    [](const WhatIf& a, const WhatIf& b) { return gain(a) > gain(b); });
@@ -75,7 +89,8 @@ std::vector<WhatIf> what_would_lower(const std::string& path, const Options& opt
       sites.emplace_back().scales.push_back({holder.title, 0});
   }
   // Settings come before what would have to be programmed.
-  std::vector<WhatIf> results = that_lower(*peak, settings_of(before.summary()), before, curves);
+  std::vector<WhatIf> results =
+      that_lower(*peak, all_settings(before.summary(), *peak, before), before, curves);
   for (WhatIf& site : that_lower(*peak, sites, before, curves)) results.push_back(std::move(site));
   return results;
 }
@@ -98,22 +113,31 @@ bool add_lowering(Summary& summary, const std::string& path, const Options& opti
     summary.lowering = std::move(lowering);
     return false;
   }
-  // No code is told, so no names are looked up.
+  // Names are needed only to tell which two blocks could be one.
   Options reading;
   reading.top = 0;
   reading.reading.sanitizer = options.reading.sanitizer;
-  reading.reading.search.files = false;
+  reading.reading.search = options.reading.search;
+  reading.reading.search.files &= summary.has_uses;
   reading.reading.rules = {{"none"}, {}, {}};
   reading.reading.heap = HeapReading::kNone;
   ChangedLog before(path, reading, progress, &summary);
   if (!before.has(*peak)) return true;
-  for (const WhatIf& what_if : that_lower(*peak, settings, before)) {
+  for (const WhatIf& what_if : that_lower(*peak, all_settings(summary, *peak, before), before)) {
     const WhatIfSum& sum = what_if.sums.front();
     lowering.rows.push_back(
-        {what_if.changes.settings().front(), sum.least_bytes, sum.most_bytes, sum.time_ns});
+        {what_if.changes.settings().front(), sum.least_bytes, sum.most_bytes, sum.time_ns,
+         what_if.changes.one_for_two ? what_if.changes.one_for_two->titles : ""});
   }
   summary.lowering = std::move(lowering);
   return true;
+}
+
+bool add_quick_lowering(Summary& summary, const std::string& path, const Options& options,
+                        const Progress& progress) {
+  constexpr uint64_t kSmallLog = 4 << 20;
+  return summary.has_uses && summary.arenas.empty() && summary.log_bytes <= kSmallLog &&
+         add_lowering(summary, path, options, progress);
 }
 
 }  // namespace gpupeak::collector

@@ -39,4 +39,9 @@ std::vector<WhatIf> what_would_lower(const std::string& path, const Options& opt
 bool add_lowering(Summary& summary, const std::string& path, const Options& options,
                   const Progress& progress);
 
+/// The same for the first screen, for which nobody waits long: only of a small log that says when
+/// memory was used, without pools.
+bool add_quick_lowering(Summary& summary, const std::string& path, const Options& options,
+                        const Progress& progress);
+
 }  // namespace gpupeak::collector

@@ -1,5 +1,7 @@
 #include "collector/fit/what_if_settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "collector/summary/arena_text.h"
@@ -31,10 +33,12 @@ void require_arenas(const Summary& summary, const Changes& changes) {
           "--arena same-as-requested: the log has no arena of ONNX Runtime's on a GPU");
   require(changes.no_preallocation, took_in_advance,
           "--no-preallocation: the log has no pool that took its memory in advance");
-  if (changes.free_at_last_use && !summary.has_uses)
-    throw UsageError(
-        "--free-at-last-use: the log does not say when memory was used: record it with "
-        "`gpupeak run --last-use`");
+  if (changes.needs_uses() && !summary.has_uses)
+    throw UsageError(fmt::format(
+        "--{}: the log does not say when memory was used: record it with `gpupeak run --last-use`",
+        changes.free_at_last_use    ? "free-at-last-use"
+        : changes.take_at_first_use ? "take-at-first-use"
+                                    : "without-unused"));
 }
 
 std::vector<Changes> settings_of(const Summary& summary) {
@@ -45,7 +49,10 @@ std::vector<Changes> settings_of(const Summary& summary) {
   if (has(is_torch_pool)) all.emplace_back().expandable_segments = true;
   if (has(is_ort_arena)) all.emplace_back().same_as_requested = true;
   if (has(took_in_advance)) all.emplace_back().no_preallocation = true;
-  if (summary.has_uses) all.emplace_back().free_at_last_use = true;
+  if (!summary.has_uses) return all;
+  all.emplace_back().without_unused = true;
+  all.emplace_back().free_at_last_use = true;
+  all.emplace_back().take_at_first_use = true;
   return all;
 }
 

@@ -60,18 +60,43 @@ void WhatIfWatch::before(const Event& event) {
 }
 
 void WhatIfWatch::on_block_alloc(const DeviceBlock& block) {
+  const size_t number = driver_blocks_++;
+  const LastUseTimes::Block& uses = arenas_.last_uses.of_driver(number);
+  const uint64_t id = block.alloc.id;
+  const bool is_shared_out = arenas_.shared_out.contains(id);
+  if (changes_.one_for_two && number == changes_.one_for_two->first) both_ = block;
+  const bool is_second = changes_.one_for_two && number == changes_.one_for_two->second;
+  if (is_second) second_id_ = id;
+  if (is_second || (changes_.without_unused && uses.was_never_used() && !is_shared_out)) {
+    gone_.insert(id);
+    return;
+  }
+  if (changes_.take_at_first_use && uses.first != LastUseTimes::kNotKnown && !is_shared_out) {
+    may_go_[id] = block;
+    due_.emplace(uses.first, Due{id, nullptr, 0, 0, true});
+    return;
+  }
   count(block, +1);
-  const uint64_t last = arenas_.last_uses.of_driver(driver_blocks_++);
-  if (changes_.free_at_last_use && last != LastUseTimes::kNotKnown &&
-      !arenas_.shared_out.contains(block.alloc.id)) {
-    may_go_[block.alloc.id] = block;
-    due_.emplace(last, Due{block.alloc.id, nullptr, 0, 0});
+  if (changes_.free_at_last_use && uses.last != LastUseTimes::kNotKnown && !is_shared_out) {
+    may_go_[id] = block;
+    due_.emplace(uses.last, Due{id, nullptr, 0, 0});
   }
 }
 
 void WhatIfWatch::on_block_free(const DeviceBlock& block) {
-  if (gone_.erase(block.alloc.id) > 0) return;
-  may_go_.erase(block.alloc.id);
+  const uint64_t id = block.alloc.id;
+  const bool is_first = both_ && both_->alloc.id == id;
+  if ((is_first || id == second_id_) && both_ && --of_two_ > 0) {
+    gone_.erase(id);
+    return;  // the memory of both stays for the other
+  }
+  if (id == second_id_ && both_) {
+    count(*both_, -1);
+    gone_.erase(id);
+    return;
+  }
+  if (gone_.erase(id) > 0) return;
+  if (may_go_.erase(id) > 0 && changes_.take_at_first_use) return;  // it never came
   count(block, -1);
   if (arenas_.shared_out.contains(block.alloc.id)) {
     for (auto& [row, arena] : rows_) arena.catch_up();
@@ -339,8 +364,8 @@ void WhatIfWatch::let_go(const Due& due) {
   if (due.row == nullptr) {
     const auto block = may_go_.find(due.id);
     if (block == may_go_.end()) return;
-    count(block->second, -1);
-    gone_.insert(due.id);
+    count(block->second, due.comes ? +1 : -1);
+    if (!due.comes) gone_.insert(due.id);
     may_go_.erase(block);
     return;
   }

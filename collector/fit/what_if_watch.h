@@ -95,6 +95,7 @@ class WhatIfWatch : public ReplayObserver {
     uint64_t id;
     Row* row;
     uint64_t address, serial;
+    bool comes = false;  ///< a block of the driver, which is taken now
   };
   /// On which side of a course the truth may lie.
   enum class Beside : uint8_t { kLess, kMore };
@@ -172,6 +173,10 @@ class WhatIfWatch : public ReplayObserver {
   std::multimap<uint64_t, Due> due_;                  // by the tick at which they are due
   std::unordered_map<uint64_t, DeviceBlock> may_go_;  // by id
   std::unordered_set<uint64_t> gone_;                 // freed before their end in the log
+  /// Of Changes::one_for_two: the one that stands for both, and how many were not freed yet.
+  size_t of_two_ = 2;
+  std::optional<DeviceBlock> both_;
+  std::optional<uint64_t> second_id_;
   size_t driver_blocks_ = 0, arena_blocks_ = 0;
   uint64_t last_use_ = LastUseTimes::kNotKnown, serial_ = 0;
   bool is_changed_ = false;

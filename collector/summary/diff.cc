@@ -1,6 +1,7 @@
 #include "collector/summary/diff.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -66,10 +67,23 @@ std::string without_addresses(std::string_view title) {
   }
 }
 
+/// What a buffer is for: equal in builds whose addresses and lines differ. Empty: it is not known.
+std::string role_key(const Holder& row) {
+  if (!row.role) return "";
+  const BufferRole& role = *row.role;
+  std::set<std::string> uses;
+  for (const BufferRole::Kernel& kernel : role.kernels)
+    uses.insert(fmt::format("{} {}", kernel.name, fmt::join(kernel.arguments, ",")));
+  return fmt::format("{} {} {} {} {} {}\n{}\n", role.copied_in > 0, role.copied_out > 0,
+                     role.copied_to > 0, role.copied_from > 0, role.filled > 0, role.textures > 0,
+                     fmt::join(uses, "\n"));
+}
+
 /// A row of one side or of both, while they are matched.
 struct Row {
   SiteDiff site;
   std::vector<SitePart> parts;
+  const Holder* holder = nullptr;  ///< the row of a side from which it was made first
   bool one_sided() const { return site.a_bytes == 0 || site.b_bytes == 0; }
   bool of_b() const { return site.b_bytes > 0; }
 };
@@ -109,13 +123,16 @@ void collect(const Peak* peak, bool of_b, Rows& rows) {
     row.site.title = holder.title;
     row.site.kind = holder.kind;
     row.parts = holder.parts;
+    row.holder = &holder;
     (of_b ? row.site.b_bytes : row.site.a_bytes) = holder.bytes;
     (of_b ? row.site.b_count : row.site.a_count) = holder.count;
   }
 }
 
+/// Calls without lines are not the same for having the same number: match_calls() finds them.
 std::string by_lines(const Row& row) {
-  return row.site.kind + '\n' +
+  const std::string side = has_calls(row.parts) ? (row.of_b() ? "B\n" : "A\n") : "";
+  return side + row.site.kind + '\n' +
          (row.parts.empty() ? row.site.title : site_key(row.parts, SiteKey::kLines));
 }
 
@@ -161,6 +178,15 @@ Rows match_functions(Rows rows) {
   for (auto& [key, sides] : moved) {
     auto& [of_a, of_b] = sides;
     if (of_a.empty() || of_b.empty()) continue;
+    const auto is_call = [&](size_t row) { return has_calls(rows[row].parts); };
+    if (std::all_of(of_a.begin(), of_a.end(), is_call) &&
+        std::all_of(of_b.begin(), of_b.end(), is_call)) {
+      std::array<std::vector<const Holder*>, 2> calls;
+      for (const size_t row : of_a) calls[0].push_back(rows[row].holder);
+      for (const size_t row : of_b) calls[1].push_back(rows[row].holder);
+      for (const auto& [a, b] : match_calls(calls[0], calls[1])) keys[of_b[b]] = keys[of_a[a]];
+      continue;
+    }
     for (auto* side : {&of_a, &of_b}) {
       std::stable_sort(side->begin(), side->end(),
                        [&](size_t x, size_t y) { return lines_of(x) < lines_of(y); });
@@ -260,6 +286,52 @@ std::vector<PhaseDiff> diff_phases(const Summary& a, const Summary& b) {
 }
 
 }  // namespace
+
+bool has_calls(const std::vector<SitePart>& parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const SitePart& part) { return part.frame.call > 0; });
+}
+
+std::vector<std::pair<size_t, size_t>> match_calls(const std::vector<const Holder*>& a,
+                                                   const std::vector<const Holder*>& b) {
+  using Side = std::vector<size_t>;
+  const std::array<const std::vector<const Holder*>*, 2> rows{&a, &b};
+  std::array<Side, 2> left;
+  for (size_t side : {0, 1}) {
+    for (size_t i = 0; i < rows[side]->size(); ++i) left[side].push_back(i);
+    std::stable_sort(left[side].begin(), left[side].end(), [&](size_t x, size_t y) {
+      const auto calls = [&](size_t i) {
+        std::vector<uint32_t> numbers;
+        for (const SitePart& part : (*rows[side])[i]->parts) numbers.push_back(part.frame.call);
+        return numbers;
+      };
+      return calls(x) < calls(y);
+    });
+  }
+  std::vector<std::pair<size_t, size_t>> matched;
+  // Rows with the same key, in the order of the code: all if both sides have equally many.
+  const auto match_by = [&](const auto& key, bool only_if_as_many) {
+    std::map<std::string, std::array<Side, 2>> alike;
+    for (size_t side : {0, 1}) {
+      for (const size_t i : left[side]) alike[key(*(*rows[side])[i])][side].push_back(i);
+      left[side].clear();
+    }
+    for (auto& [text, sides] : alike) {
+      const auto& [of_a, of_b] = sides;
+      const bool fit = of_a.size() == of_b.size() || !only_if_as_many;
+      const size_t count = fit ? std::min(of_a.size(), of_b.size()) : 0;
+      for (size_t i = 0; i < count; ++i) matched.emplace_back(of_a[i], of_b[i]);
+      for (size_t side : {0, 1}) {
+        const auto from = sides[side].begin() + static_cast<std::ptrdiff_t>(count);
+        left[side].insert(left[side].end(), from, sides[side].end());
+      }
+    }
+  };
+  match_by([](const Holder& row) { return role_key(row); }, true);
+  match_by([](const Holder& row) { return role_key(row) + std::to_string(row.bytes); }, false);
+  match_by([](const Holder& row) { return std::to_string(row.bytes); }, false);
+  return matched;
+}
 
 PeakDiff diff_peak(const Summary& a, const Summary& b, const std::string& scope) {
   const Peak* of_a = a.find_peak(scope);

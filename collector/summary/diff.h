@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collector/summary/summary.h"
@@ -32,6 +33,13 @@ struct PeakDiff {
   uint64_t a_other_bytes = 0, b_other_bytes = 0;
   uint64_t a_nameless_bytes = 0, b_nameless_bytes = 0;  ///< of sites known by addresses alone
 };
+
+/// Whether a part is known by which call of its function it is.
+bool has_calls(const std::vector<SitePart>& parts);
+/// Calls of one function in two builds that are the same buffer, as indexes into `a` and `b`:
+/// their role says so, their size, or their order where both builds have equally many.
+std::vector<std::pair<size_t, size_t>> match_calls(const std::vector<const Holder*>& a,
+                                                   const std::vector<const Holder*>& b);
 
 /// The sentence before the sites, if only one side has names; else empty.
 std::string nameless_text(const PeakDiff& peak);

@@ -18,6 +18,7 @@ struct Lowering {
     uint64_t least_bytes = 0;
     std::optional<uint64_t> most_bytes;  ///< none: not known
     int64_t time_ns = 0;                 ///< when the larger bound is reached
+    std::string about;                   ///< the rows of the two blocks of kOneForTwo; else empty
   };
   std::string scope;  ///< "device:0"; empty: no pool has such a setting
   uint64_t before_bytes = 0;

@@ -17,6 +17,19 @@
 namespace gpupeak::collector {
 namespace {
 
+/// The name with which of the function's calls it is: "1st buffer of main (+0x13a1)".
+std::string with_call(const Frame& frame, const std::string& name) {
+  if (frame.call == 0) return name;
+  const uint32_t tens = frame.call % 100, ones = frame.call % 10;
+  const bool teens = tens > 10 && tens < 14;
+  const char* ending = ones == 1 && !teens   ? "st"
+                       : ones == 2 && !teens ? "nd"
+                       : ones == 3 && !teens ? "rd"
+                                             : "th";
+  return fmt::format("{}{} {} {} (+{:#x})", frame.call, ending,
+                     frame.one_block ? "buffer of" : "call in", name, frame.offset);
+}
+
 /// The last `names` names of a path.
 std::string_view path_end(std::string_view path, size_t names) {
   size_t at = path.size();
@@ -31,13 +44,14 @@ std::string place_text(const Frame& frame, size_t names_of_path) {
 }
 
 std::string title_text(const Frame& frame, const std::string& name, size_t names_of_path) {
-  if (!frame.is_python) return name + place_text(frame, names_of_path);
+  if (!frame.is_python) return with_call(frame, name) + place_text(frame, names_of_path);
   return frame.line > 0 ? frame.function + place_text(frame, names_of_path)
                         : fmt::format("{} {}", frame.function, path_end(frame.file, names_of_path));
 }
 
 bool same_frame(const Frame& a, const Frame& b) {
-  return a.function == b.function && a.file == b.file && a.line == b.line && a.module == b.module;
+  return a.function == b.function && a.file == b.file && a.line == b.line && a.module == b.module &&
+         a.call == b.call;
 }
 
 }  // namespace
@@ -62,7 +76,7 @@ std::string frame_place(const Frame& frame) {
 }
 
 std::string frame_title(const Frame& frame) {
-  return short_frame_name(frame) + frame_place(frame);
+  return with_call(frame, short_frame_name(frame)) + frame_place(frame);
 }
 
 std::string part_title(const SitePart& part) {
@@ -92,7 +106,7 @@ std::string site_key(const std::vector<SitePart>& parts, SiteKey by) {
     key += fmt::format("{}\n{}\n", library ? frame.module : frame_name(frame), part.run);
     if (nameless) continue;
     key += by == SiteKey::kPaths ? frame.file : path_end(frame.file, 1);
-    if (by != SiteKey::kFunctions) key += fmt::format(":{}", frame.line);
+    if (by != SiteKey::kFunctions) key += fmt::format(":{}:{}", frame.line, frame.call);
     key += '\n';
   }
   return key;
@@ -103,7 +117,7 @@ std::string row_key(const Holder& row) {
 }
 
 std::vector<SitePart> without_lines(std::vector<SitePart> parts) {
-  for (SitePart& part : parts) part.frame.line = 0;
+  for (SitePart& part : parts) part.frame.line = part.frame.call = 0;
   return parts;
 }
 

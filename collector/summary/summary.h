@@ -41,7 +41,11 @@ struct Frame {
   uint64_t offset = 0;   ///< ELF address in the module, or 0
   std::string function;  ///< demangled; empty: not known
   std::string file;
-  int line = 0;            ///< 0: not known
+  int line = 0;  ///< 0: not known
+  /// Where no line tells calls of a function apart: which of them it is, in the order of its code.
+  /// 0: they are not told apart.
+  uint32_t call = 0;
+  bool one_block = false;  ///< memory was taken at this call once
   bool is_python = false;  ///< a function in Python; `module` is its file
   NameSource name_source = NameSource::kNone;
 };

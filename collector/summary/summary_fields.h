@@ -43,7 +43,8 @@ class FieldNames {
   }
 
 GPUPEAK_FIELDS(Warning, code, message, about)
-GPUPEAK_FIELDS(Frame, address, module, offset, function, file, line, is_python, name_source)
+GPUPEAK_FIELDS(Frame, address, module, offset, function, file, line, call, one_block, is_python,
+               name_source)
 GPUPEAK_FIELDS(SitePart, frame, run, of_library)
 GPUPEAK_FIELDS(BufferRole::Kernel, name, library, access, arguments, launches)
 GPUPEAK_FIELDS(BufferRole, copied_in, copied_out, copied_to, copied_from, filled, textures, kernels,
@@ -104,7 +105,7 @@ GPUPEAK_FIELDS(Quality, exact, only_heap_inexact, events_lost, log_complete, log
                device_events, host_events, dropped_events, truncated_stacks, unmatched_frees,
                unknown_heap_frees, repairs, hooks_missing, warnings, slow_clock, heap_not_read,
                heap_sample_bytes)
-GPUPEAK_FIELDS(Lowering::Row, setting, least_bytes, most_bytes, time_ns)
+GPUPEAK_FIELDS(Lowering::Row, setting, least_bytes, most_bytes, time_ns, about)
 GPUPEAK_FIELDS(Lowering, scope, before_bytes, untried_requests, rows)
 GPUPEAK_FIELDS(WholeRun::NotRecorded::Held, name, uuid, nvml_bytes)
 

@@ -208,10 +208,11 @@ void json_fields(auto& io, const LoweringRow& value) {
   const Lowering::Row& row = value.row;
   const bool exact = row.most_bytes == row.least_bytes;
   io("setting, text, scope, before_bytes, exact", setting_name(row.setting),
-     setting_text(row.setting), value.of.scope, value.of.before_bytes, exact);
+     setting_text(row.setting, row.about), value.of.scope, value.of.before_bytes, exact);
   io("peak_bytes, least_bytes, most_bytes, time_ns",
      exact ? std::optional(row.least_bytes) : std::nullopt, row.least_bytes, row.most_bytes,
      row.time_ns);
+  io.if_any("about", row.about);
 }
 /// nullopt: nothing was tried.
 inline std::optional<std::vector<LoweringRow>> rows_of(const std::optional<Lowering>& lowering) {

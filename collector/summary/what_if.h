@@ -9,12 +9,16 @@
 
 namespace gpupeak::collector {
 
-/// A change with which a log can be replayed: a setting of a pool, or when blocks are freed.
+/// A change with which a log can be replayed: a setting of a pool, or when blocks are there.
 enum class PoolSetting : uint8_t {
   kExpandableSegments,  ///< PyTorch's expandable_segments:True
   kSameAsRequested,     ///< ONNX Runtime's kSameAsRequested
   kNoPreallocation,     ///< arenas take nothing in advance
   kFreeAtLastUse,       ///< device blocks are freed when they were last seen used
+  // Of blocks that the program takes from the driver itself:
+  kWithoutUnused,   ///< those that were never seen used are not taken
+  kTakeAtFirstUse,  ///< each is taken when it was first seen used
+  kOneForTwo,       ///< one takes the memory of another, whose last use was before its first
 };
 
 /// What is changed.
@@ -32,8 +36,19 @@ struct Changes {
   bool no_preallocation = false;     ///< arenas take nothing in advance
   bool free_at_last_use = false;  ///< by the uses in the log; a block that was not seen used stays
 
-  bool changes_arenas() const {
-    return expandable_segments || same_as_requested || no_preallocation || free_at_last_use;
+  bool without_unused = false;  ///< a block that was never seen used is not taken
+  bool take_at_first_use = false;
+  /// Two blocks of the driver as one, by their numbers in the order of the log.
+  struct Two {
+    size_t first = 0, second = 0;
+    std::string titles;
+  };
+  std::optional<Two> one_for_two;
+
+  bool changes_arenas() const { return !settings().empty(); }
+  /// Whether the log has to say when blocks were used.
+  bool needs_uses() const {
+    return free_at_last_use || without_unused || take_at_first_use || one_for_two;
   }
   std::vector<PoolSetting> settings() const {
     std::vector<PoolSetting> all;
@@ -41,6 +56,9 @@ struct Changes {
     if (same_as_requested) all.push_back(PoolSetting::kSameAsRequested);
     if (no_preallocation) all.push_back(PoolSetting::kNoPreallocation);
     if (free_at_last_use) all.push_back(PoolSetting::kFreeAtLastUse);
+    if (without_unused) all.push_back(PoolSetting::kWithoutUnused);
+    if (take_at_first_use) all.push_back(PoolSetting::kTakeAtFirstUse);
+    if (one_for_two) all.push_back(PoolSetting::kOneForTwo);
     return all;
   }
 };

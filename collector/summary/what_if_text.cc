@@ -18,6 +18,12 @@ std::string_view setting_name(PoolSetting setting) {
       return "no_preallocation";
     case PoolSetting::kFreeAtLastUse:
       return "free_at_last_use";
+    case PoolSetting::kWithoutUnused:
+      return "without_unused";
+    case PoolSetting::kTakeAtFirstUse:
+      return "take_at_first_use";
+    case PoolSetting::kOneForTwo:
+      return "one_for_two";
   }
   return "";
 }
@@ -32,8 +38,18 @@ std::string_view setting_text(PoolSetting setting) {
       return "nothing taken in advance";
     case PoolSetting::kFreeAtLastUse:
       return "each block freed when it was last seen used";
+    case PoolSetting::kWithoutUnused:
+      return "without what was never seen used";
+    case PoolSetting::kTakeAtFirstUse:
+      return "each block taken when it was first seen used";
+    case PoolSetting::kOneForTwo:
+      return "one block for two that are never used at once";
   }
   return "";
+}
+
+std::string setting_text(PoolSetting setting, const std::string& about) {
+  return std::string(setting_text(setting)) + (about.empty() ? "" : ": " + about);
 }
 
 std::string changes_text(const Changes& changes) {
@@ -43,7 +59,10 @@ std::string changes_text(const Changes& changes) {
                         ? fmt::format("without '{}'", escape(scale.pattern))
                         : fmt::format("'{}' times {}", escape(scale.pattern), scale.factor));
   }
-  for (const PoolSetting setting : changes.settings()) texts.emplace_back(setting_text(setting));
+  for (const PoolSetting setting : changes.settings()) {
+    const bool of_two = setting == PoolSetting::kOneForTwo;
+    texts.push_back(setting_text(setting, of_two ? changes.one_for_two->titles : ""));
+  }
   std::string text;
   for (const std::string& one : texts) text += (text.empty() ? "" : ", ") + one;
   return text.empty() ? "as recorded" : text;

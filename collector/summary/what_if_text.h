@@ -15,6 +15,8 @@ namespace gpupeak::collector {
 std::string_view setting_name(PoolSetting setting);
 /// "PyTorch with expandable segments".
 std::string_view setting_text(PoolSetting setting);
+/// With what Lowering::Row::about adds.
+std::string setting_text(PoolSetting setting, const std::string& about);
 
 /// "without 'Conv*', PyTorch with expandable segments".
 std::string changes_text(const Changes& changes);

@@ -381,6 +381,7 @@ void Symbolizer::finish(ResolvedAddress& resolved) {
     resolved.function_ids.push_back(function_id(part));
     resolved.place_ids.push_back(place_id(part));
   }
+  set_calls(resolved);
   const Sanitizer& sanitizer = definitions_.sanitizer();
   if (!sanitizer.is_confidential()) return;
   resolved.plain_frames = resolved.frames;
@@ -388,6 +389,30 @@ void Symbolizer::finish(ResolvedAddress& resolved) {
     shown.module = sanitizer.text(shown.module);
     shown.function = sanitizer.text(shown.function);
     shown.file = sanitizer.text(shown.file);
+  }
+}
+
+void Symbolizer::set_calls(ResolvedAddress& resolved) {
+  if (apart_.empty()) return;
+  for (size_t i = 0; i < resolved.frames.size(); ++i) {
+    Frame& frame = resolved.frames[i];
+    if (!apart_.contains(resolved.function_ids[i]) || resolved.place_ids[i] != 0) continue;
+    const auto known = numbers_.find({resolved.function_ids[i], frame.address});
+    if (known == numbers_.end()) continue;
+    frame.call = known->second.number;
+    frame.one_block = known->second.one_block;
+    resolved.place_ids[i] = place_ids_
+                                .try_emplace(std::to_string(frame.address),
+                                             static_cast<uint32_t>(place_ids_.size()) + 1)
+                                .first->second;
+  }
+}
+
+void Symbolizer::tell_calls_apart(std::set<uint32_t> functions, CallNumbers numbers) {
+  apart_ = std::move(functions);
+  numbers_ = std::move(numbers);
+  for (auto& [key, resolved] : resolved_) {
+    if (resolved.function_ids.size() == resolved.frames.size()) set_calls(resolved);
   }
 }
 

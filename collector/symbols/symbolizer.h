@@ -18,11 +18,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "collector/log/definitions.h"
@@ -39,6 +41,14 @@ struct FrameRole {
   bool interpreter = false;  ///< Python's own native code
   bool start = false;        ///< runs before main or before a thread's function
 };
+
+/// Which call of its function a return address is.
+struct CallNumber {
+  uint32_t number = 0;     ///< from 1 on, in the order of the code
+  bool one_block = false;  ///< memory was taken there once
+};
+/// By function and return address.
+using CallNumbers = std::map<std::pair<uint32_t, uint64_t>, CallNumber>;
 
 /// What a return address stands for: the function that has the call, and those into which it is
 /// inlined, innermost first.
@@ -86,6 +96,10 @@ class Symbolizer {
   void end_ahead() {
     if (telling_ == Telling::kLater) telling_ = Telling::kWhoAsks;
   }
+  /// From now on, calls of these functions that have no line have a place each, and the numbers
+  /// given here.
+  void tell_calls_apart(std::set<uint32_t> functions, CallNumbers numbers);
+  bool tells_calls_apart() const { return !apart_.empty(); }
   /// The functions at a node, as the symbols name them, innermost first; empty if none are known.
   std::vector<DwarfFrame> look_up(uint32_t node);
   /// All frames of a stack, innermost first; empty for node 0.
@@ -145,6 +159,7 @@ class Symbolizer {
   void describe(uint32_t node, const std::vector<DwarfFrame>& known,
                 ResolvedAddress& resolved) const;
   void finish(ResolvedAddress& resolved);
+  void set_calls(ResolvedAddress& resolved);
   void want(uint32_t node);
   std::vector<DwarfFrame> frames_of(uint32_t node, bool& wants_file);
   ModuleSymbols* symbols_of(uint32_t module);
@@ -169,6 +184,8 @@ class Symbolizer {
   Telling telling_ = Telling::kWhoAsks;
   std::unordered_map<std::string, uint32_t> function_ids_;
   std::unordered_map<std::string, uint32_t> place_ids_;
+  std::set<uint32_t> apart_;  ///< functions whose calls are told apart without lines
+  CallNumbers numbers_;
   std::vector<Warning> warnings_;
   std::map<uint32_t, std::string_view> problems_;
 };

@@ -8,7 +8,9 @@
 
 #include "collector/analyze/quality.h"
 #include "collector/summary/change_text.h"
+#include "collector/summary/diff.h"
 #include "collector/summary/run_text.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
@@ -102,20 +104,39 @@ std::vector<Row> compare_phases(const Profiles& runs, bool device_side) {
 Comparison compare(const Profiles& runs, const std::string& scope, size_t top) {
   Comparison result;
   result.scope = scope.empty() ? runs.front()->scope_info(runs.front()->scope("")).name : scope;
-  const bool known = std::any_of(runs.begin(), runs.end(), [&](const auto& run) {
+  const bool is_known = std::any_of(runs.begin(), runs.end(), [&](const auto& run) {
     return find_scope(*run, result.scope).has_value();
   });
-  if (!known && !scope.empty()) {
+  if (!is_known && !scope.empty()) {
     throw UsageError(fmt::format("none of the runs has memory of scope '{}'", escape(scope)));
   }
   result.peaks = compare_peaks(runs);
   result.phases = compare_phases(runs, result.scope.starts_with("device"));
   Rows sites(runs.size());
+  std::map<std::string, std::vector<Holder>> known_calls;  // of earlier runs, by function
   for (size_t i = 0; i < runs.size(); ++i) {
     const std::optional<ScopeId> id = find_scope(*runs[i], result.scope);
     if (!id) continue;
     const HolderTable table = runs[i]->sites().table(runs[i]->at_peak(*id), SIZE_MAX, false);
-    for (const Holder& row : table.rows) sites.put(row.title, row.kind, i, row.bytes, true);
+    std::map<std::string, std::vector<const Holder*>> calls;
+    for (const Holder& row : table.rows) {
+      if (has_calls(row.parts))
+        calls[row.kind + '\n' + site_key(row.parts, SiteKey::kFunctions)].push_back(&row);
+      else
+        sites.put(row.title, row.kind, i, row.bytes, true);
+    }
+    for (const auto& [function, of_run] : calls) {
+      std::vector<Holder>& before = known_calls[function];
+      std::vector<const Holder*> known;
+      for (const Holder& row : before) known.push_back(&row);
+      std::vector<std::string> titles;
+      for (const Holder* row : of_run) titles.push_back(row->title);
+      for (const auto& [a, b] : match_calls(known, of_run)) titles[b] = before[a].title;
+      for (size_t row = 0; row < of_run.size(); ++row) {
+        sites.put(titles[row], of_run[row]->kind, i, of_run[row]->bytes, true);
+        if (titles[row] == of_run[row]->title) before.push_back(*of_run[row]);
+      }
+    }
   }
   result.sites = sites.take();
   std::stable_sort(result.sites.begin(), result.sites.end(),

@@ -15,6 +15,7 @@ Json frame_json(const Frame& frame) {
   json["function"] = text_or_null(frame.function);
   json["file"] = text_or_null(frame.file);
   json["line"] = frame.line > 0 ? Json(frame.line) : Json(nullptr);
+  if (frame.call > 0) json[frame.one_block ? "buffer" : "call"] = frame.call;
   if (frame.name_source != NameSource::kNone) {
     json["name_source"] = name_source_text(frame.name_source);
   }

@@ -11,6 +11,7 @@
 #include "collector/summary/failure_text.h"
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/resident_causes.h"
+#include "collector/summary/role_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 #include "collector/summary/what_if_text.h"
@@ -248,14 +249,19 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
     const std::string marks = (several_kinds ? kind_mark(holder.kind) : "") +
                               (holder.temporary ? "  [temporary]" : "") +
                               error_text(holder.error_bytes, "  ", style_);
-    lines.push_back(row(holder.bytes, peak->bytes, count_text(holder), holder.title, marks,
+    const bool full = rows == kAllReportRows;
+    lines.push_back(row(holder.bytes, peak->bytes, count_text(holder), holder.title,
+                        marks + (full ? "" : role_mark(holder, width_, style_)),
                         holder.telling_part));
+    if (const std::string role = role_text(holder, SIZE_MAX, style_); full && !role.empty())
+      add_wrapped("      " + role, lines);
   }
   if (rest > 0)
     lines.push_back(row(rest, peak->bytes, "", fmt::format("{} more", grouped(more)), ""));
   lines.push_back(
       right(fmt::format("sum {} = peak, residual {}", size_text(sum, style_), peak->bytes - sum),
             width_));
+  if (const std::string note = role_note(*peak, rows); !note.empty()) add_wrapped(note, lines);
   if (before > 0)
     lines.push_back(line(fmt::format(
         "{}        heap from before its recording began, without a call site: not in the rows",
@@ -284,7 +290,7 @@ ReportSections::Lines ReportSections::lowering(const DeviceSummary& device, size
     lines.push_back(line(fmt::format(
         "  {}  {}  {}", left(bounds_text(row.least_bytes, row.most_bytes, style_), kBoundsColumns),
         right(gain_text(lowering->before_bytes, row.least_bytes, row.most_bytes), kGainColumns),
-        setting_text(row.setting))));
+        setting_text(row.setting, row.about))));
   }
   if (!fits) add_wrapped("  " + sites, lines);
   return lines;

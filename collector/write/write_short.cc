@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "collector/summary/ledger_text.h"
+#include "collector/summary/role_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
+#include "collector/summary/what_if_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
 #include "collector/write/page_template.h"
@@ -45,6 +47,7 @@ class ShortSummary {
     for (const std::string& line : lines_of(facts())) body.push_back(faint(line, style_));
     add(bar_lines());
     add(site_lines());
+    add(lowering_lines());
     add(ledger_line());
     for (size_t i = 0; i < std::min(verdict_.hints.size(), kMaxHints); ++i)
       add(lines_of(verdict_.hints[i]));
@@ -107,14 +110,39 @@ class ShortSummary {
       const std::string figures =
           fmt::format("  {} {} %  ", right(size_text(holder.bytes, style_), size_columns(style_)),
                       right(percent(holder.bytes, peak_->bytes), 5));
-      lines.push_back(figures + cut_title(holder.title,
-                                          width_ - std::min(width_, display_width(figures)), style_,
-                                          holder.telling_part));
+      const std::string role = role_mark(holder, width_, style_);
+      const size_t used = display_width(figures) + display_width(role);
+      lines.push_back(
+          figures +
+          cut_title(holder.title, width_ - std::min(width_, used), style_, holder.telling_part) +
+          role);
     }
+    if (const std::string note = role_note(*peak_, shown); !note.empty())
+      lines.push_back(cut("  " + note, width_, style_));
     if (const uint64_t bytes = heap_without_sites(summary_.metrics); scope_ == "host" && bytes > 0)
       lines.push_back(fmt::format("  {}          the heap's first, without call sites: in no row",
                                   right(size_text(bytes, style_), size_columns(style_))));
     return lines;
+  }
+
+  /// What would save a twentieth of the peak and more.
+  std::vector<std::string> lowering_lines() const {
+    constexpr size_t kMost = 2;
+    constexpr uint64_t kWorthALine = 20;
+    const std::optional<Lowering>& lowering = summary_.lowering;
+    if (!lowering || lowering->scope != scope_) return {};
+    std::string text;
+    size_t shown = 0;
+    for (const Lowering::Row& row : lowering->rows) {
+      const uint64_t after = row.most_bytes.value_or(row.least_bytes);
+      if (after + lowering->before_bytes / kWorthALine > lowering->before_bytes) continue;
+      if (shown++ == kMost) break;
+      text += fmt::format("{}{} ({}) {}", shown == 1 ? "" : "; ",
+                          bounds_text(row.least_bytes, row.most_bytes, style_),
+                          gain_text(lowering->before_bytes, row.least_bytes, row.most_bytes),
+                          setting_text(row.setting, row.about));
+    }
+    return text.empty() ? std::vector<std::string>() : lines_of("would lower it: " + text);
   }
 
   std::vector<std::string> ledger_line() const {

@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/fit/what_if.h"
+#include "collector/summary/what_if_text.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;
@@ -72,6 +73,63 @@ TEST_CASE("lowering: a setting is replayed, and is what `whatif` says", "[collec
   Changes changes;
   changes.expandable_segments = true;
   CHECK(what_if(file.path(), changes, options).sums[0].most_bytes == row.most_bytes);
+}
+
+/// Blocks that a program takes from the driver, with when they were used.
+struct OwnBlocks {
+  OwnBlocks() : log(GPUPEAK_HOST_OFF) {
+    log.fact("last_use", "on");
+    log.device(0, 80 << 20, std::string(16, '\1'), "Test GPU");
+  }
+  void take(uint64_t time, uint64_t id, uint64_t bytes) {
+    log.device_alloc(0, time, id, GPUPEAK_KIND_LINEAR, 0, bytes * kMiB, 0, log.node(0, 0x100 * id));
+  }
+  void free(uint64_t time, uint64_t id, uint64_t first, uint64_t last) {
+    log.used(0, time, 0, id, last > 0 ? 2 : 0, first, last);
+    log.device_free(0, time, id);
+  }
+  /// "setting MiB about", a line each.
+  std::string lowering() {
+    const Summary summary = with_lowering(log);
+    REQUIRE(summary.lowering.has_value());
+    std::string rows;
+    for (const Lowering::Row& row : summary.lowering->rows) {
+      CHECK(row.most_bytes == row.least_bytes);
+      rows += std::string(setting_name(row.setting)) + ' ' +
+              std::to_string(row.least_bytes / kMiB) + ' ' + row.about + '\n';
+    }
+    return rows;
+  }
+  LogBuilder log;
+};
+
+TEST_CASE("lowering: of a program's own blocks, what was never used, and two as one, exact",
+          "[collector]") {
+  OwnBlocks program;
+  program.take(1, 1, 100);
+  program.take(2, 2, 80);
+  program.take(3, 3, 50);
+  program.free(100, 1, 10, 20);
+  program.free(101, 2, 30, 90);
+  program.free(102, 3, 0, 0);
+  CHECK(program.lowering() == "one_for_two 150 0x100, then 0x200\nwithout_unused 180 \n");
+}
+
+TEST_CASE("lowering: of a program's own blocks, what is taken too early", "[collector]") {
+  OwnBlocks program;
+  program.take(1, 1, 100);
+  program.take(2, 2, 80);
+  program.free(20, 1, 3, 5);
+  program.free(100, 2, 30, 90);
+  CHECK(program.lowering() == "take_at_first_use 100 \none_for_two 100 0x100, then 0x200\n");
+}
+
+TEST_CASE("lowering: a change after which nothing is left is no advice", "[collector]") {
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  log.device(0, 80 << 20, std::string(16, '\1'), "Test GPU");
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, kMiB, 0, log.node(0, 0x100));
+  const TemporaryFile file;
+  CHECK(what_would_lower(log.save(file.path()), {}).empty());
 }
 
 TEST_CASE("lowering: without such a pool, and of too many requests, no log is opened",

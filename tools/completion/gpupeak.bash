@@ -79,7 +79,7 @@ _gpupeak() {
     tree | flame) options="--scope --at --min-percent --depth --json --process --strict --out --color --bytes --help" ;;
     held) options="--within --at --scope --top --json --process --strict --out --color --bytes --help" ;;
     view) options="--scope --process --once --help" ;;
-    whatif) options="--without --scale --expandable-segments --arena --no-preallocation --free-at-last-use --top --json --html --out --rules --color --bytes --help" ;;
+    whatif) options="--without --scale --expandable-segments --arena --no-preallocation --free-at-last-use --without-unused --take-at-first-use --top --json --html --out --rules --color --bytes --help" ;;
     mcp) options="--help" ;;
     export) options="--out --scope --at --process --strict --help" ;;
     dump) options="--out --help" ;;

@@ -22,7 +22,7 @@ struct WhatIfOptions {
   std::vector<std::string> logs, without, scale;
   std::string arena, out, html;
   bool expandable_segments = false, no_preallocation = false, json = false;
-  bool free_at_last_use = false;
+  bool free_at_last_use = false, without_unused = false, take_at_first_use = false;
   size_t top = 10;
   TextOptions text;
   collector::Reading reading;
@@ -90,6 +90,8 @@ int whatif(const WhatIfOptions& options) {
   changes.same_as_requested = !options.arena.empty();
   changes.no_preallocation = options.no_preallocation;
   changes.free_at_last_use = options.free_at_last_use;
+  changes.without_unused = options.without_unused;
+  changes.take_at_first_use = options.take_at_first_use;
   require_output(options.html.empty() ? options.out : options.html, options.logs);
   if (!options.html.empty()) collector::require_page();
   collector::Options analysis;
@@ -139,6 +141,10 @@ void add_whatif(CommandLine& line) {
                 "Pools take nothing in advance, such as JAX's three quarters of the card");
   verb.add_flag("--free-at-last-use", options.free_at_last_use,
                 "Blocks of devices go when they were last seen used (of a log by run --last-use)");
+  verb.add_flag("--without-unused", options.without_unused,
+                "Blocks of the driver that were never seen used are not taken");
+  verb.add_flag("--take-at-first-use", options.take_at_first_use,
+                "Blocks of the driver are taken when they were first seen used");
   add_top(verb, options.top, "Rows of each table");
   auto* json = verb.add_flag("--json", options.json, "As JSON (docs/json.md)");
   verb.add_option("--html", options.html, "A page with the curves over time, into this file")

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "collector/fit/what_if.h"
 #include "collector/run/analyze_run.h"
 #include "collector/text/work.h"
 #include "collector/write/write_short.h"
@@ -29,6 +30,7 @@ collector::Options screen_options(const collector::Reading& reading) {
   options.reading.heap = collector::HeapReading::kIfFew;
   options.stacks = false;
   options.library_phases = false;
+  options.complete = collector::add_quick_lowering;
   options.keep = false;  // the log may be compressed after this, and is then another file
   return options;
 }
