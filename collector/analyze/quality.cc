@@ -90,6 +90,16 @@ class QualityReport {
            fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
                        counted(corrupt, "chunk"), damage.cut_chunks, damage.missing_chunks));
     }
+    std::string_view is_whole;  // the last word counts
+    for (const auto& [key, value] : replay_.log().definitions().facts()) {
+      if (key == "attach.is_whole") is_whole = value;
+    }
+    if (is_whole == "no") {
+      warn(
+          WarningCode::kLogIsDamaged,
+          "the log is damaged: the attach that began it did not finish, so only an unknown part of "
+          "what was allocated was seen");
+    }
     if (stream.missing_device_events > 0) {
       warn(WarningCode::kDeviceEventsMissing,
            counted(stream.missing_device_events, "device event") + " missing from the log");

@@ -55,6 +55,15 @@ void find_real_functions() {
   sbrk(0);
 }
 
+/// Whether attach() has come to its end. If the command gives it up in its middle, a detach ends
+/// what was begun, and the log says that it is not whole.
+constinit bool g_is_whole = false;
+
+void define_fact_in_scope(const char* name, const char* value) {
+  const HookScope scope;
+  define_fact(name, value);
+}
+
 void define_given_facts(const gpupeak_attach_call& call) {
   const HookScope scope;
   const char* at = call.facts;
@@ -95,6 +104,8 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
   const AttachResult result = attach_process(call.log, error);
   call.error = static_cast<int32_t>(-error);
   if (result != AttachResult::kDone) return answer_of(result);
+  g_is_whole = false;
+  define_fact_in_scope("attach.is_whole", "no");
   if (leaves_allocator_out()) set_quality(GPUPEAK_Q_SECOND_MALLOC);
   find_real_functions();
   define_given_facts(call);
@@ -103,8 +114,11 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
   hook_all_slots();
   read_devices_at_attach();
   tell_log(call);
-  if (call.host_mode <= GPUPEAK_HOST_COUNTERS || begin_window_in_scope(call.host_mode))
+  if (call.host_mode <= GPUPEAK_HOST_COUNTERS || begin_window_in_scope(call.host_mode)) {
+    define_fact_in_scope("attach.is_whole", "yes");
+    g_is_whole = true;
     return GPUPEAK_ATTACH_DONE;
+  }
   detach_process();
   put_back_slots();
   return GPUPEAK_ATTACH_NO_MEMORY;
@@ -139,7 +153,7 @@ GPUPEAK_EXPORT void gpupeak_api_detach(gpupeak_attach_call* call) {
   answer(call, [&] {
     if (!came_late() || !recording()) return GPUPEAK_ATTACH_NOT;
     tell_log(*call);
-    read_devices_at_detach();
+    if (g_is_whole) read_devices_at_detach();
     if (!detach_process()) return GPUPEAK_ATTACH_BUSY;
     call->lost_slots = put_back_slots();
     return GPUPEAK_ATTACH_DONE;

@@ -402,6 +402,7 @@ AttachResult attach_process(std::string_view out_pattern, long& error) {
   if (!scope.entered()) return AttachResult::kBusy;
   const SetAction set_action = find_set_action();
   LockGuard guard(g_start_lock);
+  if (recording()) return AttachResult::kAlready;
   set_environment_of_attached(out_pattern);
   open_log(Reason::kAttached, set_action);
   error = g_open_error;

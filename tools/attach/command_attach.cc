@@ -68,7 +68,7 @@ class SignalsLater {
 class Visit {
  public:
   Visit(pid_t pid, double seconds)
-      : pid_(pid), seconds_(seconds), modules_(std::make_unique<TargetModules>(pid)) {
+      : pid_(pid), seconds_(seconds), looks_(pid), modules_(std::make_unique<TargetModules>(pid)) {
     find_thread();
     const uint64_t near = modules_->function("libc.so", "read");
     const uint64_t system_call = near != 0 ? find_system_call(pid_, near, near + 4096) : 0;
@@ -91,8 +91,8 @@ class Visit {
     const uint64_t path = thread_->place(library.size() + 1);
     thread_->write(path, library.c_str(), library.size() + 1);
     constexpr uint64_t kNowAndLocal = 2;
-    if (thread_->call(open, {path, kNowAndLocal}, seconds_) == 0) {
-      const uint64_t text = thread_->call(error, {}, seconds_);
+    if (thread_->call(open, {path, kNowAndLocal}) == 0) {
+      const uint64_t text = thread_->call(error, {});
       throw UsageError(fmt::format("process {} cannot load the library: {}", pid_,
                                    text != 0 ? thread_->read_text(text) : "no reason was given"));
     }
@@ -108,13 +108,13 @@ class Visit {
     const uint64_t place = thread_->place(sizeof call);
     call.version = GPUPEAK_ATTACH_VERSION;
     thread_->write(place, &call, sizeof call);
-    thread_->call(at, {place}, seconds_);
+    thread_->call(at, {place});
     thread_->read(place, &call, sizeof call);
   }
 
   /// Whether every other thread was seen outside of the library's hooks, one after the other.
   /// Nothing is hooked and recorded any more, so a thread that is outside does not get in again.
-  bool all_are_outside(const gpupeak_attach_call& look) const {
+  bool all_are_outside(const gpupeak_attach_call& look) {
     for (const pid_t thread : threads_of(pid_)) {
       if (thread != thread_->id() && !is_seen_outside(thread, look)) return false;
     }
@@ -124,11 +124,27 @@ class Visit {
  private:
   void find_thread() {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_);
+    const SafePoints points(modules_->get());
     std::string why = "it has no thread";
-    for (auto pause = std::chrono::milliseconds(1);;
-         pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
+    // Stops are to be few, looks from outside many: these see when a wait begins.
+    auto next_stops = std::chrono::steady_clock::now();
+    auto pause = std::chrono::milliseconds(1);
+    for (;;) {
+      require_no_filter(pid_);
+      const bool may_stop = std::chrono::steady_clock::now() >= next_stops;
+      bool has_stopped = false;
       for (const pid_t thread : threads_of(pid_)) {
-        if (take(thread, why)) return;
+        Instant began;
+        if (const std::string not_now = looks_.not_now(thread, began); !not_now.empty()) {
+          why = not_now;
+        } else if (may_stop) {
+          if (take(thread, points, began, why)) return;
+          has_stopped = true;
+        }
+      }
+      if (has_stopped) {
+        next_stops = std::chrono::steady_clock::now() + pause;
+        pause = std::min(2 * pause, std::chrono::milliseconds(50));
       }
       if (std::chrono::steady_clock::now() >= until) {
         throw UsageError(fmt::format(
@@ -136,14 +152,16 @@ class Visit {
             "Nothing has changed; --wait SECONDS tries for longer",
             pid_, seconds_, why));
       }
-      std::this_thread::sleep_for(pause);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }
 
-  bool take(pid_t thread, std::string& why) {
+  bool take(pid_t thread, const SafePoints& points, Instant began, std::string& why) {
     try {
-      auto stopped = std::make_unique<TracedThread>(thread);
-      why = unsafe_because(modules_->get(), thread);
+      auto stopped = std::make_unique<TracedThread>(thread, began);
+      why = looks_.has_unknown_limit(stopped->registers())
+                ? "it is in a system call with a time limit"
+                : points.unsafe_because(thread, stopped->stopped_in());
       if (!why.empty()) return false;
       thread_ = std::move(stopped);
       return true;
@@ -153,7 +171,7 @@ class Visit {
     }
   }
 
-  bool is_seen_outside(pid_t thread, const gpupeak_attach_call& look) const {
+  bool is_seen_outside(pid_t thread, const gpupeak_attach_call& look) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_);
     for (;;) {
       if (const auto outside = is_outside(thread, look); outside.value_or(true)) return true;
@@ -163,9 +181,11 @@ class Visit {
   }
 
   /// None: the thread has ended.
-  std::optional<bool> is_outside(pid_t thread, const gpupeak_attach_call& look) const {
+  std::optional<bool> is_outside(pid_t thread, const gpupeak_attach_call& look) {
     try {
-      const TracedThread stopped(thread);
+      Instant began;
+      if (!looks_.not_now(thread, began).empty() && is_there(thread)) return false;
+      const TracedThread stopped(thread, began);
       Dwfl_Module* const at = dwfl_addrmodule(modules_->get(), stopped.ip());
       const char* const path = at != nullptr ? dwfl_module_info(at, nullptr, nullptr, nullptr,
                                                                 nullptr, nullptr, nullptr, nullptr)
@@ -177,14 +197,19 @@ class Visit {
                    count * sizeof *words);
       return std::all_of(words, words + count, [](uint64_t word) { return word == 0; });
     } catch (const LogError&) {
-      const auto threads = threads_of(pid_);
-      if (std::find(threads.begin(), threads.end(), thread) == threads.end()) return std::nullopt;
-      return false;
+      if (is_there(thread)) return false;
+      return std::nullopt;
     }
+  }
+
+  bool is_there(pid_t thread) const {
+    const auto threads = threads_of(pid_);
+    return std::find(threads.begin(), threads.end(), thread) != threads.end();
   }
 
   const pid_t pid_;
   const double seconds_;
+  ThreadLooks looks_;
   std::unique_ptr<TargetModules> modules_;
   std::unique_ptr<TracedThread> thread_;
 };
@@ -258,17 +283,38 @@ void set_log(gpupeak_attach_call& call, const std::string& pattern) {
   memcpy(call.log, path.c_str(), path.size() + 1);
 }
 
+/// Ends a recording that was not begun wholly. Its log says so.
+void leave_half_attached(const AttachOptions& options) {
+  try {
+    gpupeak_attach_call call{};
+    Visit(options.pid, options.seconds).call("gpupeak_api_detach", call);
+  } catch (const std::exception& error) {
+    spdlog::warn("what was begun could not be ended: {}", error.what());
+  }
+}
+
+void begin(const AttachOptions& options, std::unique_ptr<Visit> visit, gpupeak_attach_call& call) {
+  try {
+    visit->call("gpupeak_api_attach", call);
+    if (call.answer == GPUPEAK_ATTACH_DONE) require_no_filter(options.pid);
+  } catch (const std::exception&) {
+    visit.reset();
+    leave_half_attached(options);
+    throw;
+  }
+}
+
 int attach(const AttachOptions& options) {
   require_attachable(options.pid);
   const std::string library = library_to_load();
   auto call = std::make_unique<gpupeak_attach_call>();
   {
     const SignalsLater later;
-    Visit visit(options.pid, options.seconds);
-    if (!visit.has_library()) visit.load(library);
-    visit.call("gpupeak_api_attach_look", *call);
+    auto visit = std::make_unique<Visit>(options.pid, options.seconds);
+    if (!visit->has_library()) visit->load(library);
+    visit->call("gpupeak_api_attach_look", *call);
     if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid, *call);
-    if (call->was_attached != 0 && !visit.all_are_outside(*call)) {
+    if (call->was_attached != 0 && !visit->all_are_outside(*call)) {
       throw UsageError(fmt::format(
           "a thread of process {} is still in a call that was recorded before: try again later",
           options.pid));
@@ -277,7 +323,8 @@ int attach(const AttachOptions& options) {
     call->host_mode = kModes.at(options.host);
     set_log(*call, options.out);
     add_facts_of_before(options.pid, *call);
-    visit.call("gpupeak_api_attach", *call);
+    require_no_filter(options.pid);
+    begin(options, std::move(visit), *call);
   }
   if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid, *call);
   spdlog::info("process {} is recorded from now on in {} (`gpupeak detach {}` ends it)",

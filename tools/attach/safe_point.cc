@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "collector/text/file_name.h"
+#include "tools/attach/waits.h"
 
 namespace gpupeak::tools {
 namespace {
 
 /// Functions of the C library in which threads wait without holding a lock of the loader, of
 /// malloc, or of the C library's lists of threads.
-constexpr std::array<std::string_view, 47> kWaits{"read",
+constexpr std::array<std::string_view, 50> kWaits{"read",
                                                   "readv",
                                                   "recv",
                                                   "recvfrom",
@@ -30,6 +31,9 @@ constexpr std::array<std::string_view, 47> kWaits{"read",
                                                   "epoll_wait",
                                                   "epoll_pwait",
                                                   "epoll_pwait2",
+                                                  "semop",
+                                                  "semtimedop",
+                                                  "getc_unlocked",
                                                   "nanosleep",
                                                   "clock_nanosleep",
                                                   "usleep",
@@ -65,8 +69,16 @@ constexpr std::array<std::string_view, 47> kWaits{"read",
 /// Functions of the C library in which threads begin.
 constexpr std::array<std::string_view, 3> kBegins{"start_thread", "clone", "clone3"};
 
+/// Functions that the calls lead to. A file that defines one of them may hold its lock.
+constexpr std::array<std::string_view, 17> kCalled{
+    "malloc",        "calloc",          "realloc",   "free",         "memalign",
+    "aligned_alloc", "posix_memalign",  "sbrk",      "dlopen",       "dlerror",
+    "dlsym",         "dl_iterate_phdr", "sigaction", "__cxa_atexit", "__register_atfork",
+    "cuInit",        "nvmlInit_v2"};
+
 struct Frame {
-  std::string module;           ///< file name; empty: code that no module has
+  std::string path;             ///< empty: code that no module has
+  std::string module;           ///< its file name
   std::string function;         ///< empty: not known
   bool is_interrupted = false;  ///< a signal has interrupted the thread here
 };
@@ -90,7 +102,8 @@ int add_frame(Dwfl_Frame* state, void* data) {
   if (module == nullptr) return DWARF_CB_OK;
   const char* const path =
       dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
-  frame.module = path != nullptr ? collector::file_name(path) : "";
+  frame.path = path != nullptr ? path : "";
+  frame.module = collector::file_name(frame.path);
   GElf_Off offset = 0;
   GElf_Sym symbol{};
   const char* const name =
@@ -121,9 +134,11 @@ std::string shown(const Frame& frame) {
 }
 
 /// Why the thread is not safe in the frames [0, end), the C library's, innermost first; the
-/// program's own follow. Empty: it is safe.
-std::string unsafe_wait(const std::vector<Frame>& frames, size_t end) {
+/// program's own follow. Empty: it is safe. A function that waits may do more than that: getline()
+/// allocates. So the thread must be seen waiting.
+std::string unsafe_wait(const std::vector<Frame>& frames, size_t end, long system_call) {
   if (end == 0) return {};
+  if (!is_wait(system_call)) return "it runs in the C library";
   if (end == frames.size()) return "it is a thread of the C library's";
   const Frame& called = frames[end - 1];
   return is_one_of(kWaits, plain_name(called.function))
@@ -131,7 +146,7 @@ std::string unsafe_wait(const std::vector<Frame>& frames, size_t end) {
              : fmt::format("it is in {} of the C library", shown(called));
 }
 
-std::string unsafe_frame(std::vector<Frame> frames) {
+std::string unsafe_frame(std::vector<Frame> frames, long system_call) {
   // The outermost frame of the first thread is the program's _start.
   const size_t count = frames.size();
   if (count > 1 && frames[count - 2].function.starts_with("__libc_start_main")) frames.pop_back();
@@ -153,20 +168,63 @@ std::string unsafe_frame(std::vector<Frame> frames) {
     if (is_between && (i < outer || !is_begin))
       return fmt::format("it was called by {} of the C library", shown(frame));
   }
-  return unsafe_wait(frames, inner);
+  return unsafe_wait(frames, inner, system_call);
+}
+
+/// A function of kCalled that the module defines for others; empty: none.
+std::string_view function_called_by_us(Dwfl_Module* module) {
+  GElf_Addr bias = 0;
+  Elf* const elf = dwfl_module_getelf(module, &bias);
+  for (Elf_Scn* section = nullptr;
+       elf != nullptr && (section = elf_nextscn(elf, section)) != nullptr;) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_DYNSYM) continue;
+    Elf_Data* const data = elf_getdata(section, nullptr);
+    for (size_t i = 0; data != nullptr && i < header.sh_size / header.sh_entsize; ++i) {
+      GElf_Sym symbol;
+      if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr ||
+          symbol.st_shndx == SHN_UNDEF)
+        continue;
+      const char* const name = elf_strptr(elf, header.sh_link, symbol.st_name);
+      const auto* const found =
+          name != nullptr ? std::find(kCalled.begin(), kCalled.end(), std::string_view(name))
+                          : kCalled.end();
+      if (found != kCalled.end()) return *found;
+    }
+  }
+  return {};
 }
 
 }  // namespace
 
-std::string unsafe_because(Dwfl* modules, pid_t thread) {
+SafePoints::SafePoints(Dwfl* modules) : modules_(modules) {
+  dwfl_getmodules(
+      modules,
+      [](Dwfl_Module* module, void**, const char*, Dwarf_Addr, void* data) -> int {
+        const char* const path =
+            dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+        const std::string_view function = function_called_by_us(module);
+        if (path != nullptr && !function.empty())
+          static_cast<SafePoints*>(data)->called_by_us_.emplace(path, function);
+        return DWARF_CB_OK;
+      },
+      this, 0);
+}
+
+std::string SafePoints::unsafe_because(pid_t thread, long system_call) const {
   std::vector<Frame> frames;
-  const int result = dwfl_getthread_frames(modules, thread, add_frame, &frames);
+  const int result = dwfl_getthread_frames(modules_, thread, add_frame, &frames);
   if (result != 0) {
     return fmt::format("its stack cannot be followed to its begin{}",
                        frames.empty() ? "" : fmt::format(" ({} frames)", frames.size()));
   }
   if (frames.empty()) return "it has no stack";
-  return unsafe_frame(std::move(frames));
+  for (const Frame& frame : frames) {
+    const auto found = called_by_us_.find(frame.path);
+    if (found != called_by_us_.end() && !is_libc(frame))
+      return fmt::format("it is in {}, whose {} may be what holds it", frame.module, found->second);
+  }
+  return unsafe_frame(std::move(frames), system_call);
 }
 
 }  // namespace gpupeak::tools

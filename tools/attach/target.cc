@@ -1,7 +1,9 @@
 #include "tools/attach/target.h"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,19 +36,6 @@ std::string read_all(const std::string& path) {
   std::stringstream text;
   text << in.rdbuf();
   return text.str();
-}
-
-/// The fields of /proc/PID/status.
-std::map<std::string, std::string> status_of(pid_t pid) {
-  std::map<std::string, std::string> fields;
-  std::istringstream lines(read_all(of_process(pid, "status")));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const size_t value = line.find_first_not_of(" \t", colon + 1);
-    fields[line.substr(0, colon)] = value == std::string::npos ? "" : line.substr(value);
-  }
-  return fields;
 }
 
 std::vector<std::string> mapped_files(pid_t pid) {
@@ -113,6 +102,16 @@ void require_loader(pid_t pid) {
     refuse(pid, "has not loaded glibc: it is linked statically, or not by a C library");
 }
 
+/// Held until this command ends.
+void lock_target(pid_t pid) {
+  // Only its own user can open this file. It is the process itself that is locked: its id may be
+  // given again meanwhile, but then to another file.
+  const int file = open(of_process(pid, "environ").c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) refuse(pid, "may not be looked at");
+  if (flock(file, LOCK_EX | LOCK_NB) != 0)
+    refuse(pid, "is just being attached to or left by another command");
+}
+
 /// Checks whose process it is, whether it runs, and where.
 void require_own_target(pid_t pid) {
   const auto status = status_of(pid);
@@ -131,8 +130,11 @@ void require_own_target(pid_t pid) {
                             "attached to",
                             users[1], geteuid()));
   }
+  lock_target(pid);
   if (const std::string state = field("State").substr(0, 1); state == "Z" || state == "X")
-    refuse(pid, "has ended");
+    refuse(pid, threads_of(pid).size() > 1
+                    ? "runs on without its main thread, which has left: it cannot be looked at"
+                    : "has ended");
   else if (state == "T" || state == "t")
     refuse(pid, "is stopped: let it go on first");
   if (field("TracerPid") != "0")
@@ -147,14 +149,42 @@ void require_own_target(pid_t pid) {
   if (fs::read_symlink(of_process(pid, "root"), error) !=
       fs::read_symlink("/proc/self/root", error))
     refuse(pid, "has another root directory: run this command where it runs");
-  if (field("Seccomp") != "0")
-    refuse(pid, "confines itself by a filter of system calls, which may end it for one of ours");
 }
 
 }  // namespace
 
+std::string text_of_process(pid_t pid, const std::string& what) {
+  return read_all(of_process(pid, what));
+}
+
+std::map<std::string, std::string> status_of(pid_t pid) {
+  std::map<std::string, std::string> fields;
+  std::istringstream lines(read_all(of_process(pid, "status")));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t value = line.find_first_not_of(" \t", colon + 1);
+    fields[line.substr(0, colon)] = value == std::string::npos ? "" : line.substr(value);
+  }
+  return fields;
+}
+
+void require_no_filter(pid_t pid) {
+  for (const pid_t thread : threads_of(pid)) {
+    const auto status = status_of(thread);
+    const auto filter = status.find("Seccomp");
+    if (status.empty()) continue;  // it has ended
+    if (filter == status.end() || filter->second != "0") {
+      refuse(pid, fmt::format("confines itself by a filter of system calls, which may end it for "
+                              "one of ours (thread {})",
+                              thread));
+    }
+  }
+}
+
 void require_attachable(pid_t pid) {
   require_own_target(pid);
+  require_no_filter(pid);
   if (gained_privileges(pid))
     refuse(pid, "has gained privileges (set-user-id, set-group-id or capabilities)");
   require_architecture(pid);

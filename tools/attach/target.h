@@ -7,16 +7,26 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace gpupeak::tools {
 
-/// Throws UsageError, which says why, if the process cannot be attached to. Changes nothing in the
-/// process.
+/// Throws UsageError, which says why, if the process cannot be attached to, or if another
+/// command attaches to it or leaves it. None other can until this command ends. Changes nothing in
+/// the process.
 void require_attachable(pid_t pid);
 
+/// Throws UsageError if a thread confines itself by a filter of system calls: the filter may end
+/// the program for one of ours. Each thread may have one of its own.
+void require_no_filter(pid_t pid);
+
+/// A file of /proc/PID; empty: there is none.
+std::string text_of_process(pid_t pid, const std::string& what);
+/// The fields of /proc/PID/status. PID may be a thread's.
+std::map<std::string, std::string> status_of(pid_t pid);
 /// The process's threads, its first thread first.
 std::vector<pid_t> threads_of(pid_t pid);
 /// Resident memory of the process, in bytes; 0: not known.

@@ -27,6 +27,9 @@ constexpr uint64_t kStackBytes = 512 << 10, kPlaceBytes = 64 << 10, kPage = 4096
 constexpr uint64_t kCode = 0xccd0ff;
 constexpr uint64_t kTrapBytes = 3;
 constexpr double kStopSeconds = 2;
+/// A call that does not return takes with it what it has taken. So its limit is its own, and longer
+/// than other threads hold a lock.
+constexpr double kCallSeconds = 60;
 /// For a thread that waits for a disk while it is asked to stop.
 constexpr double kLastSeconds = 120;
 
@@ -48,7 +51,7 @@ uint64_t mask_of_call() {
 
 }  // namespace
 
-TracedThread::TracedThread(pid_t thread) : thread_(thread) {
+TracedThread::TracedThread(pid_t thread, Instant began) : thread_(thread), began_(began) {
   if (ptrace(PTRACE_SEIZE, thread_, nullptr, nullptr) != 0) {
     fail(fmt::format(
         "thread {} cannot be stopped: {}{}", thread_, last_error(),
@@ -60,18 +63,25 @@ TracedThread::TracedThread(pid_t thread) : thread_(thread) {
   }
   const int status = wait_for_stop(kStopSeconds);
   if (status < 0) fail(fmt::format("thread {} has ended", thread_));
+  // It would stop later, and stand still for as long as this command runs: so that ends.
+  if (status == 0) {
+    throw collector::UsageError(
+        fmt::format("thread {} does not stop, and was left alone", thread_));
+  }
+  iovec registers{&saved_, sizeof saved_};
+  if (ptrace(PTRACE_GETREGSET, thread_, NT_PRSTATUS, &registers) != 0) {
+    let_go();
+    fail(fmt::format("the registers of thread {} cannot be read: {}", thread_, last_error()));
+  }
   // Any other stop means that a signal is being delivered: pass it on.
   if (status >> 16 != PTRACE_EVENT_STOP || WSTOPSIG(status) != SIGTRAP) {
     const int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
-    ptrace(PTRACE_DETACH, thread_, nullptr, signal);
-    is_stopped_ = false;
+    let_go(signal);
     fail(fmt::format("thread {} is just getting a signal", thread_));
   }
-  iovec registers{&saved_, sizeof saved_};
   saved_extended_.resize(64 << 10);
   iovec extended{saved_extended_.data(), saved_extended_.size()};
-  if (ptrace(PTRACE_GETREGSET, thread_, NT_PRSTATUS, &registers) != 0 ||
-      ptrace(PTRACE_GETREGSET, thread_, NT_X86_XSTATE, &extended) != 0 ||
+  if (ptrace(PTRACE_GETREGSET, thread_, NT_X86_XSTATE, &extended) != 0 ||
       ptrace(PTRACE_GETSIGMASK, thread_, sizeof saved_mask_, &saved_mask_) != 0) {
     let_go();
     fail(fmt::format("the registers of thread {} cannot be read: {}", thread_, last_error()));
@@ -111,16 +121,16 @@ int TracedThread::wait_for_stop(double seconds) {
 
 void TracedThread::restore() {
   if (!is_saved_) return;
-  iovec registers{&saved_, sizeof saved_};
   iovec extended{saved_extended_.data(), saved_extended_.size()};
   ptrace(PTRACE_SETREGSET, thread_, NT_X86_XSTATE, &extended);
-  ptrace(PTRACE_SETREGSET, thread_, NT_PRSTATUS, &registers);
   ptrace(PTRACE_SETSIGMASK, thread_, sizeof saved_mask_, &saved_mask_);
-  is_saved_ = false;
 }
 
-void TracedThread::let_go() {
-  ptrace(PTRACE_DETACH, thread_, nullptr, nullptr);
+void TracedThread::let_go(int signal) {
+  iovec registers{&saved_, sizeof saved_};
+  const bool is_changed = begin_wait_anew(saved_, began_);
+  if (is_saved_ || is_changed) ptrace(PTRACE_SETREGSET, thread_, NT_PRSTATUS, &registers);
+  ptrace(PTRACE_DETACH, thread_, nullptr, signal);
   is_stopped_ = false;
 }
 
@@ -198,8 +208,7 @@ bool TracedThread::is_waiting_for_lock() {
          now.orig_rax == SYS_futex;
 }
 
-uint64_t TracedThread::call(uint64_t function, const std::vector<uint64_t>& arguments,
-                            double seconds) {
+uint64_t TracedThread::call(uint64_t function, const std::vector<uint64_t>& arguments) {
   user_regs_struct registers = saved_;
   registers.rip = memory_;
   registers.rsp = memory_ + kPage + kPlaceBytes + kStackBytes - 256;
@@ -224,7 +233,7 @@ uint64_t TracedThread::call(uint64_t function, const std::vector<uint64_t>& argu
     if (ptrace(PTRACE_CONT, thread_, nullptr, nullptr) != 0)
       fail("the program has ended meanwhile");
     is_stopped_ = false;
-    int status = wait_for_stop(std::max(0.0, seconds - spent()));
+    int status = wait_for_stop(std::max(0.0, kCallSeconds - spent()));
     if (status == 0) {
       ptrace(PTRACE_INTERRUPT, thread_, nullptr, nullptr);
       asked_to_stop = true;
@@ -240,11 +249,11 @@ uint64_t TracedThread::call(uint64_t function, const std::vector<uint64_t>& argu
                        strsignal(signal)));
     // A thread that waits for a lock has changed nothing that it would have to finish. Any other
     // thread gets as long again.
-    if (asked_to_stop && (is_waiting_for_lock() || spent() > 2 * seconds)) {
+    if (asked_to_stop && (is_waiting_for_lock() || spent() > 2 * kCallSeconds)) {
       fail(
           fmt::format("the call did not return within {:g} s: it waits for a lock that another "
                       "thread of the program holds",
-                      seconds));
+                      kCallSeconds));
     }
   }
 }

@@ -10,12 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "tools/attach/waits.h"
+
 namespace gpupeak::tools {
 
 class TracedThread {
  public:
   /// Stops the thread. Throws LogError if that is not allowed, or if the thread does not stop.
-  explicit TracedThread(pid_t thread);
+  /// `began`: when a wait with a time limit began in which it may be found.
+  TracedThread(pid_t thread, Instant began);
   /// Lets the thread continue where it was.
   ~TracedThread();
   TracedThread(const TracedThread&) = delete;
@@ -23,6 +26,9 @@ class TracedThread {
 
   pid_t id() const { return thread_; }
   uint64_t ip() const { return saved_.rip; }
+  const user_regs_struct& registers() const { return saved_; }
+  /// The system call in which it was stopped; -1: none.
+  long stopped_in() const { return static_cast<long>(saved_.orig_rax); }
   uint64_t thread_pointer() const { return saved_.fs_base; }
 
   /// Maps memory in the program for a stack, code and arguments. `system_call`: address of a system
@@ -34,16 +40,17 @@ class TracedThread {
   void read(uint64_t at, void* to, size_t bytes) const;
   std::string read_text(uint64_t at) const;
   /// Calls the function. Throws LogError if it faults, or does not return in time.
-  uint64_t call(uint64_t function, const std::vector<uint64_t>& arguments, double seconds);
+  uint64_t call(uint64_t function, const std::vector<uint64_t>& arguments);
 
  private:
   uint64_t system_call(long number, const std::vector<uint64_t>& arguments);
   int wait_for_stop(double seconds);
   bool is_waiting_for_lock();
   void restore();
-  void let_go();
+  void let_go(int signal = 0);
 
   const pid_t thread_;
+  const Instant began_;
   user_regs_struct saved_{};
   std::vector<char> saved_extended_;  ///< floating point, vectors
   uint64_t saved_mask_ = 0;

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""`gpupeak attach` where it could do harm: it is refused, or it is whole, and the program never notices.
+
+usage: attach_places.py LIBGPUPEAK GPUPEAK PROGRAM CASE
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+from common import GPUPEAK, Program, Skipped, environment, expect, gpupeak, report, run_checks
+
+PROGRAM, CASE = sys.argv[3:5]
+
+
+def begin(folder, what):
+    return Program(os.path.join(folder, "a.gplog"), [PROGRAM, what], environment(folder, False))
+
+
+def expect_refused(folder, what, why):
+    program = begin(folder, what)
+    code, text = gpupeak("attach", "--wait", "0.5", "-o", program.log, program.pid)
+    expect(code == 2 and why in text, f"{code} {text}: not {why}")
+    expect("libgpupeak" not in open(f"/proc/{program.pid}/maps").read() and not os.path.exists(program.log), "something has changed")
+    program.process.stdin.write("\n")
+    program.end()
+
+
+def held(folder):
+    """A thread within a library that has functions which the calls of an attach lead to may hold their lock."""
+    expect_refused(folder, "held", "libattach_holds.so, whose cuInit may be what holds it")
+
+
+def filter_of_thread(folder):
+    """One thread alone confines itself: it would be ended by a system call of the library's."""
+    expect_refused(folder, "filter", "confines itself by a filter of system calls")
+
+
+def vfork(folder):
+    """A parent of vfork cannot stop. It is not asked to, since it would stand still as soon as its child has left."""
+    expect_refused(folder, "vfork", "it waits for a child of vfork")
+
+
+def waits(folder):
+    """A call with a time limit never fails with EINTR. Where what is left of the limit is not known, the thread is left alone."""
+    attached = 0
+    for kind in ("epoll", "semaphore", "signal", "socket"):
+        program = begin(folder, kind)
+        for _ in range(3):
+            code, text = gpupeak("attach", "--wait", "2", "-o", program.log, program.pid)
+            expect(code == 0 or (code == 2 and "time limit" in text), f"{kind}: {code} {text}")
+            if code == 0:
+                attached += kind == "epoll"
+                code, text = gpupeak("detach", program.pid)
+                expect(code == 0 or (code == 2 and "time limit" in text), f"{kind}: {code} {text}")
+        program.end()
+    print(f"epoll_wait: attached {attached} times of 3")
+
+
+def at_once(folder):
+    """Of several commands that attach at once, one does. Its log is whole."""
+    program = begin(folder, "threads")
+    commands = [subprocess.Popen([GPUPEAK, "attach", "-o", os.path.join(folder, f"{i}.gplog"), program.pid],
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for i in range(4)]
+    said = [c.communicate()[0] for c in commands]
+    codes = sorted(c.returncode for c in commands)
+    expect(codes == [0, 2, 2, 2], f"{codes}: {said}")
+    expect(all("from now on" in text or "by another command" in text or "attached already" in text for text in said), f"{said}")
+    program.end()
+    logs = [name for name in os.listdir(folder) if name.endswith(".gplog")]
+    expect(len(logs) == 1, f"{logs}")
+    report(os.path.join(folder, logs[0]))
+
+
+def main():
+    if os.uname().machine != "x86_64":
+        raise Skipped("x86-64 alone")
+    with tempfile.TemporaryDirectory() as folder:
+        {"held": held, "filter_of_thread": filter_of_thread, "vfork": vfork, "waits": waits, "at_once": at_once}[CASE](folder)
+
+
+run_checks(main)
