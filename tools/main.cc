@@ -12,6 +12,7 @@
 #include "tools/commands.h"
 #include "tools/examples.h"
 #include "tools/help_text.h"
+#include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/exit_codes.h"
 #include "tools/shared/parse.h"
@@ -24,6 +25,7 @@ using namespace gpupeak;
 
 int command(int argc, char** argv) {
   tools::occupy_standard_descriptors();
+  tools::keep_child_ends();
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpupeak"));
   spdlog::set_pattern("gpupeak: %^%v%$");
 

@@ -18,6 +18,7 @@
 #include "collector/files/regular_file.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "tools/shared/child.h"
 #include "tools/shared/exec_arguments.h"
 #include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
@@ -54,6 +55,7 @@ void write_text(const std::string& path, const std::string& text) {
 
 [[noreturn]] void exec_run(const std::vector<std::string>& words, const std::string& output) {
   signal(SIGPIPE, SIG_DFL);
+  restore_child_signal();
   unlink(output.c_str());
   const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -79,11 +81,10 @@ int run_words(const std::vector<std::string>& words, const std::string& output) 
   g_child = child;
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) throw std::runtime_error(fmt::format("cannot fork: {}", strerror(errno)));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const std::optional<int> status = wait_for_child(child);
   g_child = 0;
-  return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
+  if (!status) return kOwnFailure;
+  return WIFSIGNALED(*status) ? kSignalBase + WTERMSIG(*status) : WEXITSTATUS(*status);
 }
 
 }  // namespace

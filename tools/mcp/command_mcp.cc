@@ -18,6 +18,7 @@
 #include "collector/text/json_nesting.h"
 #include "collector/text/sanitize.h"
 #include "tools/commands.h"
+#include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/exec_arguments.h"
 #include "tools/shared/exit_codes.h"
@@ -240,10 +241,8 @@ Said run_self(const std::vector<std::string>& words) {
     said.errors = strerror(error);
     return said;
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (WIFEXITED(status)) said.code = WEXITSTATUS(status);
+  const std::optional<int> status = wait_for_child(child);
+  if (status && WIFEXITED(*status)) said.code = WEXITSTATUS(*status);
   return said;
 }
 

@@ -36,6 +36,7 @@
 #include "tools/run/screen_ahead.h"
 #include "tools/run/tell.h"
 #include "tools/run/torch.h"
+#include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/exit_codes.h"
 #include "tools/shared/process_stat.h"
@@ -62,6 +63,7 @@ void ignore_signals() {
 void stop_ignoring_signals() {
   signal(SIGPIPE, g_on_pipe);
   signal(SIGXFSZ, g_on_file_limit);
+  restore_child_signal();
 }
 
 /// Passes on to the program a signal that was sent to us alone. What the terminal sends reaches the
@@ -121,15 +123,12 @@ bool had_children(const std::optional<ProcessStat>& end) {
 
 /// Waits for the program's end, not for its stops: the shell that stopped us together will resume
 /// us together. What the kernel tells of it until it is waited for goes into `end`.
-int wait_for(pid_t child, rusage& usage, std::optional<ProcessStat>& end) {
+std::optional<int> wait_for(pid_t child, rusage& usage, std::optional<ProcessStat>& end) {
   siginfo_t ended{};
   while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
   }
   end = stat_of(child);
-  int status = 0;
-  while (wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
-  }
-  return status;
+  return wait_for_child(child, &usage);
 }
 
 /// Checks that the library will understand the size, so that a mistake shows before the program
@@ -239,11 +238,16 @@ class Run {
   void wait() {
     if (output_) output_->pump(name_.child);
     rusage usage{};
-    status_ = wait_for(name_.child, usage, end_);
+    const std::optional<int> status = wait_for(name_.child, usage, end_);
     largest_rss_bytes_ = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
     ended_ns_ = now_ns(CLOCK_MONOTONIC);
     g_child = 0;
-    g_exit_code = exit_code(status_);
+    if (status)
+      status_ = *status;
+    else
+      say("how the program ended is not known: its end was taken by something else");
+    g_exit_code = status ? exit_code(status_) : kOwnFailure;
+    is_end_known_ = status.has_value();
   }
 
   /// Finds the logs that the run has left, joins those of one process, and writes its end into
@@ -254,7 +258,7 @@ class Run {
     join_programs(logs_, pattern_);
     take_name(logs_, pattern_);
     for (const RunLog& log : logs_) {
-      if (log.of_child)
+      if (log.of_child && is_end_known_)
         note_exit(log, {status_, ended_ns_, had_children(end_) ? 0 : largest_rss_bytes_});
       cut_hole(log);
     }
@@ -322,6 +326,7 @@ class Run {
   std::optional<ScreenAhead> ahead_;
   std::optional<Descendants> descendants_;
   int status_ = 0;
+  bool is_end_known_ = true;
   std::optional<ProcessStat> end_;
   uint64_t ended_ns_ = 0, largest_rss_bytes_ = 0;  // of the program and its children
   uint64_t own_rss_bytes_ = 0;  // when it forked: the kernel counts it as the program's, too
@@ -330,6 +335,7 @@ class Run {
 };
 
 int run(const RunOptions& options) {
+  leave_orphans_to_parent();
   return Run(options).run();
 }
 
@@ -349,10 +355,8 @@ int run_anyway(const RunOptions& options) {
     stop_ignoring_signals();
     become(options.command, -1);
   }
-  int status = 0;
-  while (waitpid(static_cast<pid_t>(g_child), &status, 0) < 0 && errno == EINTR) {
-  }
-  return exit_code(status);
+  const std::optional<int> status = wait_for_child(static_cast<pid_t>(g_child));
+  return status ? exit_code(*status) : kOwnFailure;
 }
 
 }  // namespace

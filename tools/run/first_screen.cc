@@ -17,6 +17,7 @@
 #include "collector/text/sanitize.h"
 #include "collector/write/write_counters.h"
 #include "tools/run/screen_lines.h"
+#include "tools/shared/child.h"
 #include "tools/shared/helper_process.h"
 #include "tools/shared/say.h"
 
@@ -69,10 +70,9 @@ class Attempt {
       if (got <= 0) break;
       text_.append(bytes, static_cast<size_t>(got));
     }
-    int status = 0;
-    while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
-    }
-    failed_ = WIFEXITED(status) && WEXITSTATUS(status) != 0;
+    const std::optional<int> ended = wait_for_child(child_);
+    const int status = ended.value_or(0);
+    failed_ = !ended || (WIFEXITED(status) && WEXITSTATUS(status) != 0);
     was_stopped_ = WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
     return failed_ || WIFSIGNALED(status) ? std::nullopt : std::optional(text_);
   }

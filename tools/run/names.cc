@@ -13,6 +13,7 @@
 #include "collector/log/kept_names.h"
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/keep_names.h"
+#include "tools/shared/child.h"
 #include "tools/shared/helper_process.h"
 
 namespace gpupeak::tools {
@@ -108,8 +109,7 @@ NameKeeper::~NameKeeper() {
 
 void NameKeeper::end_child() {
   kill(child_, SIGKILL);
-  while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  wait_for_child(child_);
   child_ = -1;
 }
 

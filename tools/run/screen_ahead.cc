@@ -21,6 +21,7 @@
 #include "collector/symbols/module_cache.h"
 #include "collector/text/work.h"
 #include "tools/run/screen_lines.h"
+#include "tools/shared/child.h"
 #include "tools/shared/helper_process.h"
 
 namespace gpupeak::tools {
@@ -193,8 +194,7 @@ ScreenAhead::~ScreenAhead() {
   if (child_.pipe >= 0) close(child_.pipe);
   if (child_.process <= 0) return;
   kill(child_.process, SIGKILL);
-  while (waitpid(child_.process, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  wait_for_child(child_.process);
 }
 
 ScreenAhead::Child ScreenAhead::hand_over(const std::string& log) {

@@ -11,6 +11,7 @@
 #include "collector/analyze/kept_summary.h"
 #include "collector/log/parallel.h"
 #include "tools/run/compress.h"
+#include "tools/shared/child.h"
 #include "tools/shared/helper_process.h"
 #include "tools/shared/terminal.h"
 
@@ -101,8 +102,7 @@ bool SummaryBeside::keep(std::chrono::duration<double> most, const volatile sig_
     HowFar how_far{};
     const ssize_t got = read(news_, &how_far, sizeof how_far);
     if (got == 0) {  // the child has ended
-      int status = 0;
-      waitpid(child_, &status, 0);
+      const std::optional<int> status = wait_for_child(child_);
       child_ = -1;
       return status == 0;
     }

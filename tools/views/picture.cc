@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <stdexcept>
 
+#include "tools/shared/child.h"
 #include "tools/shared/output.h"
 
 namespace gpupeak::tools {
@@ -22,10 +23,8 @@ int run(const std::array<const char*, 6>& words) {
   const int error = posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
   if (error == ENOENT) return -1;
   if (error != 0) throw std::runtime_error(fmt::format("cannot run {}", words[0]));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  const std::optional<int> status = wait_for_child(child);
+  return status && WIFEXITED(*status) ? WEXITSTATUS(*status) : 1;
 }
 
 }  // namespace

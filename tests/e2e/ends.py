@@ -1,0 +1,100 @@
+"""The end of a program is told as it was, whoever started `run`, and whoever else has to be waited for. argv: … CASE"""
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from common import GPUPEAK, LIBRARY, Skipped, environment, expect, run_case
+
+PR_SET_CHILD_SUBREAPER = 36
+ORPHANS = """
+for i in 1 2 3 4 5 6 7 8 9 10; do (sh -c 'sleep 0.1' &); done
+for i in $(seq 50); do  # until they have ended, 10 s at most
+  left=$(ps -eo stat,args | grep -c '[s]leep 0.1'); [ "$left" = 0 ] && break; sleep 0.2
+done
+echo zombies $(ps -eo stat,args | grep '^Z' | grep -cE 'sh|sleep')
+exit 3
+"""
+HANDLER = """
+import signal, sys, time
+def ends(*_):
+    print("told once", flush=True)
+    sys.exit(5)
+signal.signal(signal.SIGTERM, ends)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def ignore_children():
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+def become_subreaper():
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def run_words(folder):
+    return [GPUPEAK, "run", "-o", os.path.join(folder, "log.gplog"), "--"]
+
+
+def started(words, before=None):
+    return subprocess.run(words, env=environment("", False), stdin=subprocess.DEVNULL, capture_output=True, text=True, preexec_fn=before, check=False)
+
+
+def ignored(folder):
+    """Who starts `run` ignores SIGCHLD, as supervisors do; that outlives exec."""
+    for program, code, said in (("exit 7", 7, "exit 7"), ("kill -9 $$", 137, "SIGKILL"), ("true", 0, "exit 0")):
+        done = started([*run_words(folder), "sh", "-c", program], ignore_children)
+        expect(done.returncode == code, f"{program}: exit code {done.returncode}, not {code}")
+        expect(said in done.stderr, f"{program}: {said} is not said: {done.stderr}")
+    for before, setting in ((ignore_children, 1), (None, 0)):
+        done = started([*run_words(folder), sys.executable, "-c", "import signal; print(int(signal.getsignal(signal.SIGCHLD)))"], before)
+        expect(done.stdout.strip() == str(setting), f"the program finds SIGCHLD as {done.stdout}, not {setting}")
+
+
+def ignored_by_program(folder):
+    """The library's own summary stands there once where the program ignores SIGCHLD."""
+    program = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); x = bytearray(5 << 20)"
+    variables = dict(environment(folder, True), LD_PRELOAD=LIBRARY)
+    variables.pop("GPUPEAK_SUMMARY")
+    done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
+    peaks = re.findall(r"Peak host heap", done.stderr)
+    expect(done.returncode == 0 and len(peaks) == 1, f"{len(peaks)} summaries: {done.stderr}")
+
+
+def in_own_pids(words):
+    if os.geteuid() != 0:
+        raise Skipped("only root makes a namespace of processes")
+    return ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *words]
+
+
+def expect_reaped(done):
+    expect(done.returncode == 3, f"exit code {done.returncode}, not 3: {done.stderr}")
+    expect("zombies 0" in done.stdout, f"{done.stdout}: nobody waits for orphans")
+
+
+def first(folder):
+    """`run` as process 1, as in a container: it waits for orphans, and hands signals on."""
+    expect_reaped(started(in_own_pids([*run_words(folder), "sh", "-c", ORPHANS])))
+    done = started(in_own_pids([*run_words(folder), "sh", "-c", "kill -TERM $$"]))
+    expect(done.returncode == 128 + signal.SIGTERM, f"exit code {done.returncode} of a program that SIGTERM ended")
+    process = subprocess.Popen(in_own_pids([*run_words(folder), sys.executable, "-c", HANDLER]), env=environment("", False), stdout=subprocess.PIPE, text=True)
+    expect(process.stdout.readline() == "ready\n", "the program does not begin")
+    with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as file:
+        run = int(file.read().split()[0])
+    time.sleep(0.2)
+    os.kill(run, signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    expect(out == "told once\n" and process.returncode == 5, f"{out!r}, exit code {process.returncode}")
+
+
+def subreaper(folder):
+    """The same where who started `run` has made it a subreaper."""
+    expect_reaped(started([*run_words(folder), "sh", "-c", ORPHANS], become_subreaper))
+
+
+run_case({case.__name__: case for case in (ignored, ignored_by_program, first, subreaper)}[sys.argv[3]])

@@ -1,0 +1,77 @@
+#include "tools/shared/child.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tools/shared/exit_codes.h"
+
+namespace gpupeak::tools {
+namespace {
+
+sighandler_t g_found = SIG_DFL;
+
+bool gets_orphans() {
+  int is_subreaper = 0;
+  prctl(PR_GET_CHILD_SUBREAPER, &is_subreaper);
+  return getpid() == 1 || is_subreaper != 0;
+}
+
+/// Waits for all children, ends when `command` has ended.
+[[noreturn]] void reap(pid_t command, const sigset_t& all) {
+  for (;;) {
+    siginfo_t got{};
+    const int signal = sigwaitinfo(&all, &got);
+    // What the terminal sends reaches the command by itself.
+    if (signal > 0 && signal != SIGCHLD && got.si_code != SI_KERNEL) kill(command, signal);
+    if (signal != SIGCHLD) continue;
+    int status = 0;
+    for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (ended != command) continue;
+      while (waitpid(-1, nullptr, WNOHANG) > 0) {
+      }
+      _exit(WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status));
+    }
+  }
+}
+
+}  // namespace
+
+void keep_child_ends() {
+  g_found = signal(SIGCHLD, SIG_DFL);
+}
+
+void restore_child_signal() {
+  signal(SIGCHLD, g_found);
+}
+
+std::optional<int> wait_for_child(pid_t child, rusage* usage) {
+  int status = 0;
+  while (wait4(child, &status, 0, usage) < 0) {
+    if (errno != EINTR) return std::nullopt;
+  }
+  return status;
+}
+
+void leave_orphans_to_parent() {
+  if (!gets_orphans()) return;
+  sigset_t all, before;
+  sigfillset(&all);
+  for (const int fault :
+       {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS, SIGTTIN, SIGTTOU, SIGTSTP}) {
+    sigdelset(&all, fault);
+  }
+  sigprocmask(SIG_SETMASK, &all, &before);
+  const pid_t parent = getpid();
+  const pid_t command = fork();
+  if (command > 0) reap(command, all);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (command < 0) return;  // the orphans stay; the program runs all the same
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) raise(SIGKILL);
+}
+
+}  // namespace gpupeak::tools
