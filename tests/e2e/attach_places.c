@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -61,7 +62,7 @@ static int waits(const char* kind) {
   sigemptyset(&set);
   sigaddset(&set, SIGUSR1);
   sigprocmask(SIG_BLOCK, &set, NULL);
-  const int poll = epoll_create1(0), sem = semget(IPC_PRIVATE, 1, 0600);
+  const int events = epoll_create1(0), sem = semget(IPC_PRIVATE, 1, 0600);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) abort();
   const struct timeval limit = {0, 300000};
@@ -73,9 +74,11 @@ static int waits(const char* kind) {
     errno = 0;
     struct epoll_event event;
     struct sembuf take = {0, -1, 0};
-    if (strcmp(kind, "epoll") == 0) epoll_wait(poll, &event, 1, 300);
+    if (strcmp(kind, "epoll") == 0) epoll_wait(events, &event, 1, 300);
     if (strcmp(kind, "semaphore") == 0) semtimedop(sem, &take, 1, &third);
     if (strcmp(kind, "signal") == 0) sigtimedwait(&set, NULL, &third);
+    struct pollfd input = {0, POLLIN, 0};
+    if (strcmp(kind, "poll") == 0) poll(&input, 1, -1);
     if (strcmp(kind, "socket") == 0) recv(ends[0], &c, 1, 0);
     failed = errno == EINTR;
   }

@@ -68,7 +68,7 @@ class SignalsLater {
 class Visit {
  public:
   Visit(pid_t pid, double seconds)
-      : pid_(pid), seconds_(seconds), looks_(pid), modules_(std::make_unique<TargetModules>(pid)) {
+      : pid_(pid), seconds_(seconds), modules_(std::make_unique<TargetModules>(pid)) {
     find_thread();
     const uint64_t near = modules_->function("libc.so", "read");
     const uint64_t system_call = near != 0 ? find_system_call(pid_, near, near + 4096) : 0;
@@ -114,7 +114,7 @@ class Visit {
 
   /// Whether every other thread was seen outside of the library's hooks, one after the other.
   /// Nothing is hooked and recorded any more, so a thread that is outside does not get in again.
-  bool all_are_outside(const gpupeak_attach_call& look) {
+  bool all_are_outside(const gpupeak_attach_call& look) const {
     for (const pid_t thread : threads_of(pid_)) {
       if (thread != thread_->id() && !is_seen_outside(thread, look)) return false;
     }
@@ -126,25 +126,11 @@ class Visit {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_);
     const SafePoints points(modules_->get());
     std::string why = "it has no thread";
-    // Stops are to be few, looks from outside many: these see when a wait begins.
-    auto next_stops = std::chrono::steady_clock::now();
-    auto pause = std::chrono::milliseconds(1);
-    for (;;) {
+    for (auto pause = std::chrono::milliseconds(1);;
+         pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
       require_no_filter(pid_);
-      const bool may_stop = std::chrono::steady_clock::now() >= next_stops;
-      bool has_stopped = false;
       for (const pid_t thread : threads_of(pid_)) {
-        Instant began;
-        if (const std::string not_now = looks_.not_now(thread, began); !not_now.empty()) {
-          why = not_now;
-        } else if (may_stop) {
-          if (take(thread, points, began, why)) return;
-          has_stopped = true;
-        }
-      }
-      if (has_stopped) {
-        next_stops = std::chrono::steady_clock::now() + pause;
-        pause = std::min(2 * pause, std::chrono::milliseconds(50));
+        if (take(thread, points, why)) return;
       }
       if (std::chrono::steady_clock::now() >= until) {
         throw UsageError(fmt::format(
@@ -152,14 +138,17 @@ class Visit {
             "Nothing has changed; --wait SECONDS tries for longer",
             pid_, seconds_, why));
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::this_thread::sleep_for(pause);
     }
   }
 
-  bool take(pid_t thread, const SafePoints& points, Instant began, std::string& why) {
+  bool take(pid_t thread, const SafePoints& points, std::string& why) {
+    const Look look = look_at(pid_, thread);
+    why = look.not_now;
+    if (!why.empty()) return false;
     try {
-      auto stopped = std::make_unique<TracedThread>(thread, began);
-      why = looks_.has_unknown_limit(stopped->registers())
+      auto stopped = std::make_unique<TracedThread>(thread, look);
+      why = has_unknown_limit(pid_, stopped->registers())
                 ? "it is in a system call with a time limit"
                 : points.unsafe_because(thread, stopped->stopped_in());
       if (!why.empty()) return false;
@@ -171,7 +160,7 @@ class Visit {
     }
   }
 
-  bool is_seen_outside(pid_t thread, const gpupeak_attach_call& look) {
+  bool is_seen_outside(pid_t thread, const gpupeak_attach_call& look) const {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_);
     for (;;) {
       if (const auto outside = is_outside(thread, look); outside.value_or(true)) return true;
@@ -181,11 +170,11 @@ class Visit {
   }
 
   /// None: the thread has ended.
-  std::optional<bool> is_outside(pid_t thread, const gpupeak_attach_call& look) {
+  std::optional<bool> is_outside(pid_t thread, const gpupeak_attach_call& look) const {
     try {
-      Instant began;
-      if (!looks_.not_now(thread, began).empty() && is_there(thread)) return false;
-      const TracedThread stopped(thread, began);
+      const Look seen = look_at(pid_, thread);
+      if (!seen.not_now.empty() && is_there(thread)) return false;
+      const TracedThread stopped(thread, seen);
       Dwfl_Module* const at = dwfl_addrmodule(modules_->get(), stopped.ip());
       const char* const path = at != nullptr ? dwfl_module_info(at, nullptr, nullptr, nullptr,
                                                                 nullptr, nullptr, nullptr, nullptr)
@@ -209,7 +198,6 @@ class Visit {
 
   const pid_t pid_;
   const double seconds_;
-  ThreadLooks looks_;
   std::unique_ptr<TargetModules> modules_;
   std::unique_ptr<TracedThread> thread_;
 };

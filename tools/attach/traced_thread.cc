@@ -51,7 +51,7 @@ uint64_t mask_of_call() {
 
 }  // namespace
 
-TracedThread::TracedThread(pid_t thread, Instant began) : thread_(thread), began_(began) {
+TracedThread::TracedThread(pid_t thread, const Look& look) : thread_(thread), began_(look.began) {
   if (ptrace(PTRACE_SEIZE, thread_, nullptr, nullptr) != 0) {
     fail(fmt::format(
         "thread {} cannot be stopped: {}{}", thread_, last_error(),
@@ -68,6 +68,7 @@ TracedThread::TracedThread(pid_t thread, Instant began) : thread_(thread), began
     throw collector::UsageError(
         fmt::format("thread {} does not stop, and was left alone", thread_));
   }
+  began_ = wait_began(thread_, look);
   iovec registers{&saved_, sizeof saved_};
   if (ptrace(PTRACE_GETREGSET, thread_, NT_PRSTATUS, &registers) != 0) {
     let_go();

@@ -17,8 +17,7 @@ namespace gpupeak::tools {
 class TracedThread {
  public:
   /// Stops the thread. Throws LogError if that is not allowed, or if the thread does not stop.
-  /// `began`: when a wait with a time limit began in which it may be found.
-  TracedThread(pid_t thread, Instant began);
+  TracedThread(pid_t thread, const Look& look);
   /// Lets the thread continue where it was.
   ~TracedThread();
   TracedThread(const TracedThread&) = delete;
@@ -50,7 +49,7 @@ class TracedThread {
   void let_go(int signal = 0);
 
   const pid_t thread_;
-  const Instant began_;
+  Instant began_;  ///< of the wait in which it was stopped
   user_regs_struct saved_{};
   std::vector<char> saved_extended_;  ///< floating point, vectors
   uint64_t saved_mask_ = 0;

@@ -7,7 +7,6 @@
 #include <sys/user.h>
 
 #include <chrono>
-#include <map>
 #include <string>
 
 namespace gpupeak::tools {
@@ -20,23 +19,17 @@ bool is_wait(long system_call);
 /// one that began at `began`. Returns whether it has changed the registers.
 bool begin_wait_anew(user_regs_struct& registers, Instant began);
 
-/// Looks at the threads of a process from outside, without stopping them.
-class ThreadLooks {
- public:
-  explicit ThreadLooks(pid_t pid) : pid_(pid) {}
-  /// Why the thread is not to be stopped now; empty: it may be. `began`: then a wait in which it is
-  /// found has begun at about that time, if it is one with a limit.
-  std::string not_now(pid_t thread, Instant& began);
-  /// Whether what is left of the limit of this call cannot be found out.
-  bool has_unknown_limit(const user_regs_struct& registers) const;
-
- private:
-  struct Look {
-    std::string call;  ///< the system call, and how often the thread has waited
-    Instant at;
-  };
-  const pid_t pid_;
-  std::map<pid_t, Look> last_;
+/// What was seen of a thread from outside, without stopping it.
+struct Look {
+  std::string not_now;  ///< why the thread is not to be stopped now; empty: it may be
+  Instant at;
+  Instant began;      ///< of the wait in which it was, if that has a limit; else as `at`
+  std::string waits;  ///< how often it has waited so far
 };
+Look look_at(pid_t pid, pid_t thread);
+/// When the wait began in which a thread was stopped after that look.
+Instant wait_began(pid_t thread, const Look& look);
+/// Whether what is left of the limit of this call cannot be found out.
+bool has_unknown_limit(pid_t pid, const user_regs_struct& registers);
 
 }  // namespace gpupeak::tools
