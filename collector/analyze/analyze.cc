@@ -253,10 +253,11 @@ class SummaryBuilder {
       peak.trigger = by_site_.holder({scope.peak_group, scope.peak_step_bytes, 1}, false);
     }
     const PeakParts parts = parts_at_peak(replay_, id);
+    const RowRoles roles(replay_, id);
     const bool inside = by_choice_.by() == GroupBy::kSite;
     add_holders(replay_, by_site_, by_choice_, parts,
                 inside ? std::vector<Contribution>() : contributions_at_peak(replay_, id),
-                options_.top, options_.stacks, peak);
+                options_.top, options_.stacks, peak, &roles);
     if (peak.scope.find('/') == std::string::npos) peak.tags = tag_shares(parts);
   }
 

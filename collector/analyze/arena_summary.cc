@@ -228,10 +228,10 @@ void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vecto
 
 void add_holders(const Replay& replay, Attribution& by_site, Attribution& by_choice,
                  const PeakParts& parts, const std::vector<Contribution>& takers, size_t top,
-                 bool with_stacks, Peak& peak) {
+                 bool with_stacks, Peak& peak, const RowRoles* roles) {
   // By function, module … an arena's memory counts for the calls that took it from the driver.
   const bool inside = by_choice.by() == GroupBy::kSite;
-  HolderTable table = by_choice.table(inside ? parts.outside : takers, top, with_stacks);
+  HolderTable table = by_choice.table(inside ? parts.outside : takers, top, with_stacks, roles);
   peak.holders = std::move(table.rows);
   peak.other_bytes = table.other_bytes;
   peak.other_sites = table.other_rows;

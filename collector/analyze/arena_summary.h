@@ -32,6 +32,6 @@ void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vecto
 /// has rows of its own.
 void add_holders(const Replay& replay, Attribution& by_site, Attribution& by_choice,
                  const PeakParts& parts, const std::vector<Contribution>& takers, size_t top,
-                 bool with_stacks, Peak& peak);
+                 bool with_stacks, Peak& peak, const RowRoles* roles = nullptr);
 
 }  // namespace gpupeak::collector

@@ -290,7 +290,7 @@ std::vector<Attribution::Row> Attribution::rows_of(const std::vector<Contributio
 }
 
 HolderTable Attribution::table(const std::vector<Contribution>& contributions, size_t top,
-                               bool with_stacks) {
+                               bool with_stacks, const RowRoles* roles) {
   name_stacks(contributions);
   const std::vector<Row> rows = rows_of(contributions);
   std::vector<const Row*> order;
@@ -302,6 +302,10 @@ HolderTable Attribution::table(const std::vector<Contribution>& contributions, s
                       if (a->bytes != b->bytes) return a->bytes > b->bytes;
                       return a->count != b->count ? a->count > b->count : a < b;
                     });
+  std::unordered_map<uint32_t, std::vector<GroupId>> groups;  // by the row's number
+  if (roles != nullptr) {
+    for (const Contribution& held : contributions) groups[row_of(held.group)].push_back(held.group);
+  }
   HolderTable table;
   SamplingError error;
   for (const Row* row : order) error.add(row->error);
@@ -309,6 +313,7 @@ HolderTable Attribution::table(const std::vector<Contribution>& contributions, s
   for (size_t i = 0; i < order.size(); ++i) {
     if (i < shown) {
       table.rows.push_back(make_holder(*order[i], with_stacks));
+      if (roles != nullptr) table.rows.back().role = roles->role_of(groups[order[i]->number]);
     } else {
       table.other_bytes += order[i]->bytes;
       ++table.other_rows;

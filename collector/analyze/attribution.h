@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collector/analyze/arena_peak.h"
+#include "collector/analyze/row_roles.h"
 #include "collector/analyze/sampling_error.h"
 #include "collector/analyze/site_titles.h"
 #include "collector/analyze/tagger.h"
@@ -54,8 +55,9 @@ class Attribution {
 
   GroupBy by() const { return by_; }
   /// The `top` largest rows. Memory of different kinds is never added up. `with_stacks`: fill
-  /// Holder::stack.
-  HolderTable table(const std::vector<Contribution>& contributions, size_t top, bool with_stacks);
+  /// Holder::stack. `roles`: fill Holder::role.
+  HolderTable table(const std::vector<Contribution>& contributions, size_t top, bool with_stacks,
+                    const RowRoles* roles = nullptr);
   /// One group as a row of "by site".
   Holder holder(const Contribution& contribution, bool with_stack);
   /// The row of a group; groups with the same number are in one row of a table.

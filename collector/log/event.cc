@@ -236,6 +236,16 @@ UsesEndEvent parse_uses_end(const Event& event) {
   Body(event, end) >> end.left_out >> end.unread;
   return end;
 }
+KernelEvent parse_kernel(const Event& event) {
+  KernelEvent kernel;
+  Body(event, kernel) >> kernel.kernel >> kernel.name >> kernel.stack;
+  return kernel;
+}
+RoleEvent parse_role(const Event& event) {
+  RoleEvent role;
+  Body(event, role) >> role.arena >> role.block >> role.kernel >> role.place >> role.count;
+  return role;
+}
 WindowEvent parse_window(const Event& event) {
   WindowEvent window;
   Body(event, window) >> window.event >> window.number >> window.mode >> window.live_bytes >>

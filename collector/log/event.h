@@ -173,6 +173,16 @@ struct UsesEndEvent : Parsed {
   uint64_t left_out;  ///< blocks that have none
   uint64_t unread;    ///< launches whose parameters could not be read
 };
+/// A kernel that RoleEvents name by its number.
+struct KernelEvent : Parsed {
+  uint64_t kernel;
+  uint32_t name, stack;  ///< 0: not known
+};
+/// What a block was used for, by log_format.h's GPUPEAK_REC_ROLE.
+struct RoleEvent : Parsed {
+  uint64_t arena, block;  ///< as UsedEvent's
+  uint64_t kernel, place, count;
+};
 struct DeviceAllocEvent : Parsed {
   uint64_t id, address, bytes, context, aux;
   int32_t device;

@@ -25,6 +25,7 @@ inline constexpr KnownFact kKnownFacts[] = {
     {"ort.profile", FactTells::kOfTheUser},   {"ort.profile.off", FactTells::kOfTheUser},
     {"limit", FactTells::kOfTheUser},         {"attach.resident", FactTells::kOfPublicThings},
     {"last_use", FactTells::kOfPublicThings}, {"cwd", FactTells::kOfTheUser},
+    {"roles", FactTells::kOfPublicThings},    {"launches", FactTells::kOfPublicThings},
 };
 
 /// A name of the list, checked when it is compiled.

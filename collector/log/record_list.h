@@ -41,4 +41,6 @@
   R(SAMPLING, SamplingEvent, sampling)                     \
   R(WINDOW, WindowEvent, window)                           \
   R(USED, UsedEvent, used)                                 \
-  R(USES_END, UsesEndEvent, uses_end)
+  R(USES_END, UsesEndEvent, uses_end)                      \
+  R(KERNEL, KernelEvent, kernel)                           \
+  R(ROLE, RoleEvent, role)

@@ -30,7 +30,8 @@ DeviceReplay::DeviceReplay(const LogReader& log, LiveMemory& live,
       troubles_(troubles),
       observer_(observer),
       short_life_ticks_(short_life_ticks(log.clock())),
-      just_freed_(log.slots().size()) {}
+      just_freed_(log.slots().size()),
+      roles_(log.definitions()) {}
 
 /// The page count of the block's device; nullptr: the block's kind has no pages there.
 PageCount* DeviceReplay::pages_of(const DeviceBlock& block) {
@@ -54,6 +55,10 @@ void DeviceReplay::count_in(const DeviceBlock& block, uint64_t ticks, bool alloc
        block.alloc.bytes, block.group, block.alloc.captured},
       ticks);
   if (PageCount* pages = pages_of(block)) pages->add(block.alloc.address, block.alloc.bytes);
+  if (roles_.are_recorded()) {
+    roles_.began(block.alloc.id,
+                 {device_of(block.alloc), block.group, block.alloc.bytes, block.ticks});
+  }
   if (observer_ != nullptr) observer_->on_block_alloc(block);
 }
 
@@ -62,6 +67,8 @@ void DeviceReplay::count_out(const DeviceBlock& block, uint64_t ticks) {
   live_.count_out(block.group, block.alloc.bytes);
   if (PageCount* pages = pages_of(block)) pages->remove(block.alloc.address, block.alloc.bytes);
   pools_.freed(block.pool, block.alloc.bytes);
+  if (roles_.are_recorded())
+    roles_.ended(block.alloc.id, live_.peak_ticks_of(device_of(block.alloc)));
   if (observer_ != nullptr) observer_->on_block_free(block);
 }
 

@@ -21,6 +21,7 @@
 #include "collector/log/log_reader.h"
 #include "collector/replay/allocation_context.h"
 #include "collector/replay/arena_table.h"
+#include "collector/replay/block_roles.h"
 #include "collector/replay/gauge.h"
 #include "collector/replay/ledger.h"
 #include "collector/replay/live_memory.h"
@@ -91,6 +92,8 @@ class DeviceReplay {
   const PoolReserves& pools() const { return pools_; }
   /// Call it after the last event.
   void finish() { pools_.finish(); }
+  BlockRoles& roles() { return roles_; }
+  const BlockRoles& roles() const { return roles_; }
   /// By device.
   const std::map<int32_t, DeviceLedger>& ledgers() const { return ledgers_; }
 
@@ -112,6 +115,7 @@ class DeviceReplay {
   std::vector<std::vector<DeviceBlock>> just_freed_;  // by slot
   std::unordered_map<GroupId, uint64_t> longest_lives_;
   PoolReserves pools_;
+  BlockRoles roles_;
   std::map<int32_t, DeviceLedger> ledgers_;
   std::map<int32_t, uint64_t> largest_alloc_bytes_;
   std::vector<FailedAllocation> failures_;

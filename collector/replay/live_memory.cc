@@ -21,6 +21,11 @@ uint64_t LiveMemory::bytes_of(int32_t device, uint8_t kind) const {
   return scope != nullptr ? peaks_.scope(*scope).current : 0;
 }
 
+uint64_t LiveMemory::peak_ticks_of(int32_t device) const {
+  const ScopeId* scope = device < 0 ? nullptr : sites_.find_scope(ScopeKey::device(device).text());
+  return scope != nullptr ? peaks_.scope(*scope).peak_ticks : 0;
+}
+
 uint64_t LiveMemory::host_bytes_of(uint8_t kind) const {
   const ScopeId* scope = sites_.find_scope("host/" + std::string(kind_name(kind)));
   return scope != nullptr ? peaks_.scope(*scope).current : 0;

@@ -78,6 +78,8 @@ class LiveMemory {
   uint64_t host_bytes() const { return peaks_.scope(host_scope_).current; }
   uint64_t bytes_of(int32_t device, uint8_t kind) const;
   uint64_t host_bytes_of(uint8_t kind) const;
+  /// When the device's sum was at its peak so far.
+  uint64_t peak_ticks_of(int32_t device) const;
   /// The figures for a border of phases. The maximum since the last border begins anew.
   PhaseMoment moment(uint64_t ticks);
 

@@ -236,7 +236,16 @@ void Replay::on(const WindowEvent& window, const Event& event) {
   }
 }
 
+void Replay::on(const KernelEvent& kernel, const Event& /*event*/) {
+  device_.roles().define(kernel, allocation_context_.defined_stack(kernel.stack));
+}
+
+void Replay::on(const RoleEvent& role, const Event& /*event*/) {
+  device_.roles().note(role);
+}
+
 void Replay::on(const UsedEvent& used, const Event& event) {
+  device_.roles().note(used, event.ticks);
   if (observer_ != nullptr) observer_->on_used(used, event.ticks);
 }
 

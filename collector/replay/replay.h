@@ -168,6 +168,8 @@ class Replay {
   void on(const WindowEvent& window, const Event& event);
   void on(const UsedEvent& used, const Event& event);
   void on(const UsesEndEvent& end, const Event& event);
+  void on(const KernelEvent& kernel, const Event& event);
+  void on(const RoleEvent& role, const Event& event);
   void on(const DeviceAllocEvent& alloc, const Event& event);
   void on(const DeviceFreeEvent& free, const Event& event);
   void on(const DeviceReviveEvent& revive, const Event& event);

@@ -264,12 +264,31 @@ class Dump {
           e.number, e.mode, e.live_bytes, e.recorded_bytes, e.freed_bytes, e.frees);
     if (e.below_bytes > 0) print(" below {}", e.below_bytes);
   }
-  void fields(const UsedEvent& e) {
-    if (e.arena != 0)
-      print(" arena {} {:#x}", e.arena, e.block);
+  void used_block(uint64_t arena, uint64_t block) {
+    if (arena != 0)
+      print(" arena {} {:#x}", arena, block);
     else
-      print(" id {}", e.block);
+      print(" id {}", block);
+  }
+  void fields(const UsedEvent& e) {
+    used_block(e.arena, e.block);
     uses(e);
+  }
+  void fields(const KernelEvent& e) {
+    print(" {} stack {} name {}", e.kernel, e.stack, string(e.name));
+  }
+  void fields(const RoleEvent& e) {
+    constexpr std::string_view kRoles[] = {"",          "copied_in",   "copied_out",
+                                           "copied_to", "copied_from", "filled",
+                                           "texture",   "passed_on"};
+    used_block(e.arena, e.block);
+    if (e.kernel == 0)
+      print(" {} count {}", e.place < std::size(kRoles) ? kRoles[e.place] : "", e.count);
+    else if (e.place == GPUPEAK_NO_PARAMETER)
+      print(" kernel {} argument ? count {}", e.kernel, e.count);
+    else
+      print(" kernel {} argument {}{} count {}", e.kernel, e.place / 2,
+            e.place % 2 != 0 ? " inside" : "", e.count);
   }
   void fields(const UsesEndEvent& e) { print(" left_out {} unread {}", e.left_out, e.unread); }
   void fields(const SampleEvent& e) {

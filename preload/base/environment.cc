@@ -131,6 +131,15 @@ bool read_switch(std::string_view name, bool otherwise) {
   return otherwise;
 }
 
+void read_uses() {
+  const std::string_view value = variable("GPUPEAK_LAST_USE");
+  if (value.empty() || value == "roles")
+    g_environment.uses = UseRecording::kRoles;
+  else
+    g_environment.uses =
+        read_switch("GPUPEAK_LAST_USE", false) ? UseRecording::kAll : UseRecording::kOff;
+}
+
 void read_ledger() {
   const std::string_view value = variable("GPUPEAK_LEDGER");
   g_environment.ledger = value != "off";
@@ -267,7 +276,7 @@ bool read_environment() {
   e.quiet = read_switch("GPUPEAK_QUIET", false);
   e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
   e.nvtx = read_switch("GPUPEAK_NVTX", true);
-  e.last_use = read_switch("GPUPEAK_LAST_USE", false);
+  read_uses();
   e.ort_nodes = read_switch("GPUPEAK_ORT_NODES", false);
   e.stamp_all = read_switch("GPUPEAK_STAMP_ALL", false);
   e.keep_preload = read_switch("GPUPEAK_KEEP_PRELOAD", true);

@@ -10,6 +10,13 @@
 
 namespace gpupeak::preload {
 
+/// GPUPEAK_LAST_USE: what is recorded of the use of device memory.
+enum class UseRecording : uint8_t {
+  kOff,
+  kRoles,  ///< what the driver's blocks are used for; of launches a sample where they are many
+  kAll     ///< each use, of blocks that frameworks' allocators give, too
+};
+
 enum class Children : uint8_t { kGpu, kAll, kNone };
 
 /// The limit of a device that is to look smaller than it is.
@@ -33,13 +40,13 @@ struct Settings {
   bool quiet = false;          ///< GPUPEAK_QUIET=1: no line on stderr, ever
   bool nvtx = true;            ///< GPUPEAK_NVTX=off: the library is not NVTX's tool
   bool arenas = true;          ///< GPUPEAK_POOLS=off: frameworks' allocators are left alone
-  bool last_use = false;       ///< GPUPEAK_LAST_USE=1: when device memory was last seen used
-  bool ort_nodes = false;      ///< GPUPEAK_ORT_NODES=1: sessions of ONNX Runtime write a profile
-  bool stamp_all = false;      ///< GPUPEAK_STAMP_ALL=1: a time on each event, with one thread too
-  bool summary = true;         ///< GPUPEAK_SUMMARY=off: none at exit
-  uint64_t run_id = 0;         ///< GPUPEAK_RUN_ID: a secret of one run's processes; 0: none
-  uint32_t log_mode = 0600;    ///< GPUPEAK_LOG_MODE: who may read logs, which hold arguments
-  CardLimit limit;             ///< GPUPEAK_LIMIT=24GiB: of each device without a limit of its own
+  UseRecording uses = UseRecording::kRoles;  ///< GPUPEAK_LAST_USE
+  bool ort_nodes = false;    ///< GPUPEAK_ORT_NODES=1: sessions of ONNX Runtime write a profile
+  bool stamp_all = false;    ///< GPUPEAK_STAMP_ALL=1: a time on each event, with one thread too
+  bool summary = true;       ///< GPUPEAK_SUMMARY=off: none at exit
+  uint64_t run_id = 0;       ///< GPUPEAK_RUN_ID: a secret of one run's processes; 0: none
+  uint32_t log_mode = 0600;  ///< GPUPEAK_LOG_MODE: who may read logs, which hold arguments
+  CardLimit limit;           ///< GPUPEAK_LIMIT=24GiB: of each device without a limit of its own
   CardLimit device_limits[GPUPEAK_LOG_MAX_DEVICES];  ///< GPUPEAK_LIMIT=0=24GiB,1=16GiB
   int run_pid = 0;      ///< GPUPEAK_RUN_PID: what `gpupeak run` started; 0: not said
   int rank = -1;        ///< of the MPI or torchrun launcher

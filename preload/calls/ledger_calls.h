@@ -108,12 +108,12 @@ CUresult launch(const ApiCall& call, Real real, void* function, Arguments... arg
   if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
       !is_first_launch(function)) {
     const CUresult result = real(function, arguments...);
-    if (watches_uses()) launched(result, function, arguments...);
+    if (watches_uses()) launched(&call, result, function, arguments...);
     return result;
   }
   const CUresult result = first_launch(call, static_cast<CUfunction>(function),
                                        [&] { return real(function, arguments...); });
-  if (watches_uses()) launched(result, function, arguments...);
+  if (watches_uses()) launched(&call, result, function, arguments...);
   return result;
 }
 
@@ -124,13 +124,13 @@ CUresult launch_configured(const ApiCall& call, Real real, const void* configura
   if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
       !is_first_launch(function)) {
     const CUresult result = real(configuration, function, parameters, extra);
-    if (watches_uses()) launched(result, configuration, function, parameters, extra);
+    if (watches_uses()) launched(&call, result, configuration, function, parameters, extra);
     return result;
   }
   const CUresult result = first_launch(call, static_cast<CUfunction>(function), [&] {
     return real(configuration, function, parameters, extra);
   });
-  if (watches_uses()) launched(result, configuration, function, parameters, extra);
+  if (watches_uses()) launched(&call, result, configuration, function, parameters, extra);
   return result;
 }
 

@@ -8,12 +8,12 @@
 
 #include <cuda.h>
 
-#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
 #include "calls/driver_scope.h"
 #include "track/captures.h"
+#include "track/copy_uses.h"
 #include "track/driver.h"
 #include "track/graph_uses.h"
 #include "track/last_use.h"
@@ -50,21 +50,26 @@ __attribute__((always_inline)) inline void look_if_done(CUresult result, CUstrea
   look(seen);
 }
 
-inline void look_at_launch(CUresult result, const void* function, CUstream stream,
-                           void* const* parameters, void* const* extra) {
-  look_if_done(result, stream, [&](SeenWords& seen) {
-    if (__builtin_expect(look_at_parameters(function, parameters, extra, seen), 1)) return;
+/// `call`: the launch, if it is known where it came from. Then its function may be a new one. That
+/// of a captured launch is asked about now: the graph does not know where it came from.
+inline void look_at_launch(const ApiCall* call, CUresult result, const void* function,
+                           CUstream stream, void* const* parameters, void* const* extra) {
+  if (call != nullptr && result == CUDA_SUCCESS && is_captured(stream)) {
     const DriverScope scope;
-    if (!ask_and_look_at_parameters(function, parameters, extra, seen)) note_unread_launch();
+    if (scope.is_outermost()) learn_parameters(function, call);
+    return;
+  }
+  look_if_done(result, stream, [&](SeenWords& seen) {
+    if (__builtin_expect(look_at_parameters(function, parameters, extra, seen, true), 1)) return;
+    const DriverScope scope;
+    if (!ask_and_look_at_parameters(function, parameters, extra, seen, call)) note_unread_launch();
   });
 }
 
-inline void look_at_argument(SeenWords& seen, const void* pointer) {
-  seen.look_at(reinterpret_cast<uint64_t>(pointer));
-}
-template <std::integral Number>
-void look_at_argument(SeenWords& seen, Number number) {
-  if constexpr (sizeof number == sizeof(uint64_t)) seen.look_at(number);
+/// An argument is looked at if it may be an address; it has no role.
+template <typename Argument>
+void look_at_argument(SeenWords& seen, Argument argument) {
+  if constexpr (std::is_same_v<Argument, CUdeviceptr>) seen.look_at(argument, 0);
 }
 
 template <typename Real, typename... Arguments>
@@ -75,12 +80,63 @@ CUresult sees_arguments(const ApiCall&, Real real, Arguments... arguments) {
   return result;
 }
 
-/// The first argument points to a `Structure`, which has the addresses.
-template <typename Structure, typename Real, typename... Arguments>
-CUresult sees_structure(const ApiCall&, Real real, const void* at, Arguments... arguments) {
-  const CUresult result = real(at, arguments...);
+template <typename Real, typename... Arguments>
+CUresult sees_fill(const ApiCall&, Real real, CUdeviceptr to, Arguments... arguments) {
+  const CUresult result = real(to, arguments...);
   look_if_done(result, stream_in(arguments...),
-               [&](SeenWords& seen) { seen.look_at_all(at, sizeof(Structure)); });
+               [&](SeenWords& seen) { seen.look_at(to, GPUPEAK_ROLE_FILLED); });
+  return result;
+}
+
+/// Calls `copy(seen, on_array)` for a copy that was made, with what look_at_copy() does for an
+/// array.
+template <typename Copy>
+void look_at_copies(CUresult result, CUstream stream, Copy copy) {
+  look_if_done(result, stream, [&](SeenWords& seen) {
+    const DriverScope scope;
+    copy(seen, [stream](CUarray array, gpupeak_role role) { array_used(array, role, stream); });
+  });
+}
+
+template <CopyEnd::In kAddress>
+CopyEnd end_of(CUdeviceptr at) {
+  return {kAddress, at};
+}
+template <CopyEnd::In>
+CopyEnd end_of(CUarray array) {
+  return {CopyEnd::In::kArray, reinterpret_cast<uint64_t>(array)};
+}
+template <CopyEnd::In>
+CopyEnd end_of(const void* at) {
+  return {CopyEnd::In::kHost, reinterpret_cast<uint64_t>(at)};
+}
+/// The first of the arguments that is the end of a copy.
+template <CopyEnd::In kAddress, typename First, typename... Rest>
+CopyEnd end_in(First first, Rest... rest) {
+  if constexpr (std::is_same_v<First, CUdeviceptr> || std::is_same_v<First, CUarray> ||
+                std::is_same_v<First, const void*>)
+    return end_of<kAddress>(first);
+  else
+    return end_in<kAddress>(rest...);
+}
+
+/// A copy to the first argument. `kAddress`: where addresses of type CUdeviceptr lie.
+template <CopyEnd::In kAddress, typename Real, typename To, typename... Arguments>
+CUresult sees_copy(const ApiCall&, Real real, To to, Arguments... arguments) {
+  const CUresult result = real(to, arguments...);
+  look_at_copies(result, stream_in(arguments...), [&](SeenWords& seen, auto on_array) {
+    look_at_copy(seen, end_of<kAddress>(to), end_in<kAddress>(arguments...), on_array);
+  });
+  return result;
+}
+
+/// The first argument points to a `Structure`, which has both ends.
+template <typename Structure, typename Real, typename... Arguments>
+CUresult sees_copy_of(const ApiCall&, Real real, const void* at, Arguments... arguments) {
+  const CUresult result = real(at, arguments...);
+  look_at_copies(result, stream_in(arguments...), [&](SeenWords& seen, auto on_array) {
+    look_at_copy_of(seen, *static_cast<const Structure*>(at), on_array);
+  });
   return result;
 }
 
@@ -89,22 +145,59 @@ template <typename Real, typename... Arguments>
 CUresult sees_lists(const ApiCall&, Real real, CUdeviceptr* to, CUdeviceptr* from, size_t* bytes,
                     size_t count, Arguments... arguments) {
   const CUresult result = real(to, from, bytes, count, arguments...);
-  look_if_done(result, stream_in(arguments...), [&](SeenWords& seen) {
-    seen.look_at_all(to, count * sizeof *to);
-    seen.look_at_all(from, count * sizeof *from);
+  look_at_copies(result, stream_in(arguments...), [&](SeenWords& seen, auto on_array) {
+    for (size_t i = 0; i < count; ++i)
+      look_at_copy(seen, {kOfEither, to[i]}, {kOfEither, from[i]}, on_array);
   });
   return result;
 }
 
-/// The size of CUDA_MEMCPY3D_BATCH_OP, which headers before CUDA 12.8 lack.
-constexpr size_t kCopyOperationBytes = 112;
+/// CUDA_MEMCPY3D_BATCH_OP, which headers before CUDA 12.8 lack.
+struct CopyOperation {
+  struct Operand {
+    int type;     ///< 2: an array
+    uint64_t at;  ///< an address, or the array's handle
+    uint64_t rest[3];
+
+    CopyEnd end() const { return {type == 2 ? CopyEnd::In::kArray : CopyEnd::In::kEither, at}; }
+  } from, to;
+  uint64_t rest[4];
+};
+static_assert(sizeof(CopyOperation) == 112);
 
 template <typename Real, typename... Arguments>
 CUresult sees_copy_operations(const ApiCall&, Real real, size_t count, const void* list,
                               Arguments... arguments) {
   const CUresult result = real(count, list, arguments...);
-  look_if_done(result, stream_in(arguments...),
-               [&](SeenWords& seen) { seen.look_at_all(list, count * kCopyOperationBytes); });
+  look_at_copies(result, stream_in(arguments...), [&](SeenWords& seen, auto on_array) {
+    for (size_t i = 0; i < count; ++i) {
+      const CopyOperation& copy = static_cast<const CopyOperation*>(list)[i];
+      look_at_copy(seen, copy.to.end(), copy.from.end(), on_array);
+    }
+  });
+  return result;
+}
+
+/// A texture or surface object is made of memory.
+template <typename Real, typename... Arguments>
+CUresult sees_texture(const ApiCall&, Real real, void* out, const void* resource,
+                      Arguments... arguments) {
+  const CUresult result = real(out, resource, arguments...);
+  look_at_copies(result, nullptr, [&](SeenWords& seen, auto on_array) {
+    const auto& of = *static_cast<const CUDA_RESOURCE_DESC*>(resource);
+    if (of.resType == CU_RESOURCE_TYPE_LINEAR || of.resType == CU_RESOURCE_TYPE_PITCH2D)
+      seen.look_at(of.res.linear.devPtr, GPUPEAK_ROLE_TEXTURE);
+    else
+      on_array(of.res.array.hArray, GPUPEAK_ROLE_TEXTURE);
+  });
+  return result;
+}
+
+/// Memory is made known to other processes.
+template <typename Real>
+CUresult sees_passed_on(const ApiCall&, Real real, void* out, CUdeviceptr at) {
+  const CUresult result = real(out, at);
+  look_if_done(result, nullptr, [&](SeenWords& seen) { seen.look_at(at, GPUPEAK_ROLE_PASSED_ON); });
   return result;
 }
 
@@ -113,7 +206,7 @@ CUresult sees_memory_operations(const ApiCall&, Real real, CUstream stream, unsi
                                 const void* list, unsigned flags) {
   const CUresult result = real(stream, count, list, flags);
   look_if_done(result, stream, [&](SeenWords& seen) {
-    seen.look_at_all(list, count * sizeof(CUstreamBatchMemOpParams));
+    seen.look_at_all(list, count * sizeof(CUstreamBatchMemOpParams), 0);
   });
   return result;
 }
@@ -163,11 +256,12 @@ CUresult sees_function_node(const ApiCall&, Real real, CUgraphExec exec, CUgraph
                       [&] { graph_kernel_node_changed(exec, node, parameters, false); });
 }
 
-template <typename Structure, typename Real>
+/// `kChanged`: graph_copy_changed() or graph_fill_changed().
+template <auto kChanged, typename Real>
 CUresult sees_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
                    const void* parameters, CUcontext context) {
   return change_graph(real(exec, node, parameters, context),
-                      [&] { graph_node_changed(exec, node, parameters, sizeof(Structure)); });
+                      [&] { kChanged(exec, node, parameters); });
 }
 
 template <typename Real>
@@ -191,6 +285,10 @@ CUresult sees_any_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode 
     const auto* const any = static_cast<const AnyNode*>(parameters);
     if (any->type == CU_GRAPH_NODE_TYPE_KERNEL)
       graph_kernel_node_changed(exec, node, any->words, true);
+    else if (any->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+      graph_copy_changed(exec, node, any->words + 2);  // behind flags and a context
+    else if (any->type == CU_GRAPH_NODE_TYPE_MEMSET)
+      graph_fill_changed(exec, node, any->words);
     else if (any->type == CU_GRAPH_NODE_TYPE_GRAPH)
       graph_child_changed(exec, node, reinterpret_cast<CUgraph>(any->words[0]));
     else
@@ -207,40 +305,41 @@ struct OneLaunch {
 };
 
 template <typename Real>
-CUresult sees_launches(const ApiCall&, Real real, const void* list, unsigned count,
+CUresult sees_launches(const ApiCall& call, Real real, const void* list, unsigned count,
                        unsigned flags) {
   const CUresult result = real(list, count, flags);
   for (unsigned i = 0; i < count; ++i) {
     const OneLaunch& one = static_cast<const OneLaunch*>(list)[i];
-    look_at_launch(result, one.function, one.stream, one.parameters, nullptr);
+    look_at_launch(&call, result, one.function, one.stream, one.parameters, nullptr);
   }
   return result;
 }
 
 /// A launch was made with these arguments, as the rows of launches have them.
-inline void launched(CUresult result, void* function, unsigned, unsigned, unsigned, unsigned,
-                     unsigned, unsigned, unsigned, CUstream stream, void** parameters,
-                     void** extra) {
-  look_at_launch(result, function, stream, parameters, extra);
+inline void launched(const ApiCall* call, CUresult result, void* function, unsigned, unsigned,
+                     unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream,
+                     void** parameters, void** extra) {
+  look_at_launch(call, result, function, stream, parameters, extra);
 }
-inline void launched(CUresult result, void* function, unsigned, unsigned, unsigned, unsigned,
-                     unsigned, unsigned, unsigned, CUstream stream, void** parameters) {
-  look_at_launch(result, function, stream, parameters, nullptr);
+inline void launched(const ApiCall* call, CUresult result, void* function, unsigned, unsigned,
+                     unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream,
+                     void** parameters) {
+  look_at_launch(call, result, function, stream, parameters, nullptr);
 }
 /// The beginning of CUlaunchConfig, which headers before CUDA 11.8 lack.
 struct LaunchConfiguration {
   unsigned sizes[7];
   CUstream stream;
 };
-inline void launched(CUresult result, const void* configuration, void* function, void** parameters,
-                     void** extra) {
+inline void launched(const ApiCall* call, CUresult result, const void* configuration,
+                     void* function, void** parameters, void** extra) {
   const CUstream stream = static_cast<const LaunchConfiguration*>(configuration)->stream;
-  look_at_launch(result, function, stream, parameters, extra);
+  look_at_launch(call, result, function, stream, parameters, extra);
 }
 /// A launch of the first ABI, whose parameters were set by earlier calls. It is also there so that
 /// all other calls compile.
 template <typename... Arguments>
-void launched(CUresult result, Arguments...) {
+void launched(const ApiCall*, CUresult result, Arguments...) {
   if (result == CUDA_SUCCESS) note_unread_launch();
 }
 

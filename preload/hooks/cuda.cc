@@ -123,7 +123,7 @@ enum RowIndex : int {
       if (next != nullptr && calls::launched_before arguments) {                               \
         if (!watches_uses()) return next arguments;                                            \
         const CUresult result = next arguments;                                                \
-        calls::launched(result GPUPEAK_ARGUMENTS arguments);                                   \
+        calls::launched(nullptr, result GPUPEAK_ARGUMENTS arguments);                          \
         return result;                                                                         \
       }                                                                                        \
     }                                                                                          \

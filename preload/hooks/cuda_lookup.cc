@@ -63,7 +63,7 @@ void* look_up(const DriverRow& row, GetProcAddress5 by_five, GetProcAddress4 by_
 }
 
 bool is_given_out(const DriverRow& row) {
-  return !row.only_sees || environment().last_use;
+  return !row.only_sees || environment().uses != UseRecording::kOff;
 }
 
 /// Finds a row by the address of its driver function, once the rows' functions are known. Each CUDA

@@ -35,7 +35,7 @@ __attribute__((always_inline)) inline void log_arena_free(
     uint64_t arena, uint64_t address, uint64_t bytes, const ArenaSays& says,
     SeenUses (*use_ended)(uint64_t arena, uint64_t address) = arena_use_ended) {
   SeenUses uses;
-  if (watches_uses()) uses = use_ended(arena, address);
+  if (watches_all_uses()) uses = use_ended(arena, address);
   ThreadSlot* const slot = RecordInPlace::find_slot();
   if (__builtin_expect(slot == nullptr, 0)) return;
   RecordInPlace record(*slot);

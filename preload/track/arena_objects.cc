@@ -174,7 +174,7 @@ void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes, uin
   if (after != nullptr && compares)
     says.reserved_plus_1 = static_cast<uint64_t>(after->reserved) + 1;
   log_arena_block(arena.number, address, bytes, 0, stack, says, asked);
-  if (watches_uses()) arena_use_began(arena.number, address, bytes);
+  if (watches_all_uses()) arena_use_began(arena.number, address, bytes);
 }
 
 void arena_block_taken(ArenaObject& arena, uint64_t address) {

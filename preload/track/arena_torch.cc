@@ -47,7 +47,7 @@ GPUPEAK_HOT void torch_block_given(int device, uint64_t address, uint64_t bytes,
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
   log_arena_block(arena, address, bytes, 0, capture_call_site(caller), says, 0);
-  if (watches_uses()) torch_use_began(arena, address, bytes);
+  if (watches_all_uses()) torch_use_began(arena, address, bytes);
 }
 
 GPUPEAK_HOT void torch_block_taken(int device, uint64_t address, uint64_t bytes,

@@ -46,7 +46,7 @@ void arena_allocated(uint64_t arena, uint64_t address, uint64_t bytes, const Nam
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
   log_arena_block(arena, address, bytes, id_of(name), capture_stack(caller), {}, 0);
-  if (watches_uses()) arena_use_began(arena, address, bytes);
+  if (watches_all_uses()) arena_use_began(arena, address, bytes);
 }
 
 void arena_freed(uint64_t arena, uint64_t address) {

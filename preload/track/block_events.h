@@ -76,8 +76,8 @@ inline uint64_t next_number() {
 /// seen. Imported memory is only opened once more. `stale` nullptr: the table is full. True:
 /// `block` is in the table.
 bool replace_block(DeviceBlock* stale, DeviceBlock block, uint32_t api, uint32_t stack);
-/// Records the uses of a block from here on. It is in the table, with its address as the key.
-void follow_use(uint64_t address, const DeviceBlock& block);
+/// Records the uses of a block from here on. It is in the table by `key`.
+void follow_use(uint64_t key, const DeviceBlock& block);
 /// Makes a block live again whose free failed after it was logged.
 void put_back_block(uint64_t key, const DeviceBlock& block);
 
@@ -99,7 +99,8 @@ __attribute__((always_inline)) inline void add_block(KeySpace space, uint64_t va
                                                      uint32_t stack) {
   block.id = g_book.next_id++;
   if (!keep_block(key_of(space, value), block, api, stack)) return;
-  if (watches_uses() && space == KeySpace::kPointer) follow_use(value, block);
+  if ((space == KeySpace::kPointer || space == KeySpace::kArray) && watches_uses())
+    follow_use(key_of(space, value), block);
   move_gauges(block, static_cast<int64_t>(block.bytes));
   if (has_counters(block.device)) {
     uint64_t& allocations = counters().device[block.device].alloc_count;

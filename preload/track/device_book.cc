@@ -33,9 +33,12 @@ bool replace_block(DeviceBlock* stale, DeviceBlock block, uint32_t api, uint32_t
   return true;
 }
 
-void follow_use(uint64_t address, const DeviceBlock& block) {
-  DeviceBlock* const known = g_book.blocks.find(key_of(KeySpace::kPointer, address));
-  if (known != nullptr) known->use = use_began(address, block.bytes, block.id);
+void follow_use(uint64_t key, const DeviceBlock& block) {
+  DeviceBlock* const known = g_book.blocks.find(key);
+  if (known == nullptr) return;
+  const bool is_array = key >> 60 == static_cast<uint64_t>(KeySpace::kArray);
+  known->use = is_array ? array_use_began(block.id)
+                        : use_began(key, block.bytes, block.id, !is_device_kind(block.kind));
 }
 
 void put_back_block(uint64_t key, const DeviceBlock& block) {

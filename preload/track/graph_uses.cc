@@ -4,10 +4,12 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/flat_map.h"
 #include "base/hook_scope.h"
 #include "base/memory.h"
 #include "gpupeak/pages.h"
+#include "track/copy_uses.h"
 #include "track/device_book.h"
 #include "track/driver.h"
 #include "track/last_use.h"
@@ -48,12 +50,17 @@ constinit AskNode<CUDA_MEMSET_NODE_PARAMS> g_fill("cuGraphMemsetNodeGetParams");
 constinit AskNode<MemoryOperations> g_operations("cuGraphBatchMemOpNodeGetParams");
 constinit AskNode<CUgraph> g_child("cuGraphChildGraphNodeGetGraph");
 
+struct TimesSeen {
+  SeenWord seen;
+  uint64_t times;
+};
+
 /// The words of an executable graph, node by node, in pages of their own.
 struct Kept {
   /// kNoWord: the node has no word here any more; kUnread: something of the node is not known.
-  uint64_t* words = nullptr;
+  SeenWord* words = nullptr;
   uint64_t* nodes = nullptr;  ///< the node of each word; 0: none any more
-  uint64_t* each = nullptr;   ///< each word once, if `is_tidy`
+  TimesSeen* each = nullptr;  ///< equal words once, if `is_tidy`
   size_t count = 0, each_count = 0, capacity = 0;
   size_t next = 0;  ///< where to look first: nodes are mostly changed in their order here
   bool is_tidy = false;
@@ -72,7 +79,7 @@ struct Bodies {
 constinit FlatMap<Bodies> g_bodies;  // by node; under the book's lock
 
 size_t bytes_of(size_t capacity) {
-  return whole_pages(3 * capacity * sizeof(uint64_t));
+  return whole_pages(capacity * (sizeof(SeenWord) + sizeof(uint64_t) + sizeof(TimesSeen)));
 }
 uint64_t key_of(const void* handle) {
   return reinterpret_cast<uint64_t>(handle);
@@ -82,17 +89,17 @@ bool make_room(Kept& kept, size_t more) {
   if (kept.count + more <= kept.capacity) return true;
   size_t capacity = kept.capacity == 0 ? kPageBytes / sizeof(uint64_t) : kept.capacity * 2;
   while (capacity < kept.count + more) capacity *= 2;
-  auto* const words = static_cast<uint64_t*>(map_pages(bytes_of(capacity)));
+  auto* const words = static_cast<SeenWord*>(map_pages(bytes_of(capacity)));
   if (words == nullptr) return false;
-  uint64_t* const nodes = words + capacity;
+  auto* const nodes = reinterpret_cast<uint64_t*>(words + capacity);
   if (kept.words != nullptr) {
-    memcpy(words, kept.words, kept.count * sizeof(uint64_t));
+    memcpy(words, kept.words, kept.count * sizeof(SeenWord));
     memcpy(nodes, kept.nodes, kept.count * sizeof(uint64_t));
     unmap_pages(kept.words, bytes_of(kept.capacity));
   }
   kept.words = words;
   kept.nodes = nodes;
-  kept.each = nodes + capacity;
+  kept.each = reinterpret_cast<TimesSeen*>(nodes + capacity);
   kept.capacity = capacity;
   return true;
 }
@@ -123,7 +130,7 @@ class Place {
   }
   ~Place() {
     with_kept(exec_, [this](Kept& kept) {
-      for (; left_ > 0; --left_) kept.words[at_++] = kNoWord;
+      for (; left_ > 0; --left_) kept.words[at_++] = {kNoWord, 0};
       kept.next = at_;
     });
   }
@@ -131,19 +138,29 @@ class Place {
   Place& operator=(const Place&) = delete;
 
   /// A SeenWords::Taker. Keeps the words that are addresses of blocks.
-  static void take(void* place, const uint64_t* words, size_t count) {
+  static void take(void* place, const SeenWord* words, size_t count) {
     auto& it = *static_cast<Place*>(place);
     with_kept(it.exec_, [&](Kept& kept) {
       for (size_t i = 0; i < count; ++i) {
-        if (g_given_addresses.may_hold(words[i])) it.put(kept, words[i]);
+        SeenWord seen = words[i];
+        if (!g_given_addresses.may_hold(seen.word)) continue;
+        if (seen.way > UINT16_MAX && is_again(words, i)) seen.way |= kCountsNot;
+        it.put(kept, seen);
       }
     });
   }
   void put_unread() {
-    with_kept(exec_, [this](Kept& kept) { put(kept, kUnread); });
+    with_kept(exec_, [this](Kept& kept) { put(kept, {kUnread, 0}); });
   }
 
  private:
+  /// Whether an earlier word is in the same block. A launch counts once for a block.
+  static bool is_again(const SeenWord* words, size_t i) {
+    const uint32_t block = block_at(words[i].word);
+    return block != 0 && std::any_of(words, words + i, [block](const SeenWord& seen) {
+             return block_at(seen.word) == block;
+           });
+  }
   void begin(Kept& kept, bool is_new) {
     kept.is_tidy = kept.was_launched = false;
     at_ = kept.count;
@@ -157,7 +174,7 @@ class Place {
       return;
     }
   }
-  void put(Kept& kept, uint64_t word) {
+  void put(Kept& kept, SeenWord word) {
     if (left_ > 0) {
       kept.words[at_++] = word;
       --left_;
@@ -172,7 +189,7 @@ class Place {
       for (size_t i = at_ - put_; i < at_; ++i) {
         kept.words[kept.count + i - (at_ - put_)] = kept.words[i];
         kept.nodes[kept.count + i - (at_ - put_)] = node_;
-        kept.words[i] = kNoWord;
+        kept.words[i] = {kNoWord, 0};
         kept.nodes[i] = 0;
       }
       kept.count += put_;
@@ -208,17 +225,23 @@ class NodeWords {
 void tidy(Kept& kept) {
   kept.is_tidy = true;
   kept.each_count = 0;
-  if (kept.count == 0) return;
-  memcpy(kept.each, kept.words, kept.count * sizeof(uint64_t));
-  std::sort(kept.each, kept.each + kept.count);
-  kept.each_count = static_cast<size_t>(std::unique(kept.each, kept.each + kept.count) - kept.each);
+  for (size_t i = 0; i < kept.count; ++i) kept.each[i] = {kept.words[i], 1};
+  const auto key = [](const TimesSeen& each) { return std::pair(each.seen.word, each.seen.way); };
+  std::sort(kept.each, kept.each + kept.count,
+            [&](const TimesSeen& a, const TimesSeen& b) { return key(a) < key(b); });
+  for (size_t i = 0; i < kept.count; ++i) {
+    if (kept.each_count > 0 && key(kept.each[kept.each_count - 1]) == key(kept.each[i]))
+      ++kept.each[kept.each_count - 1].times;
+    else
+      kept.each[kept.each_count++] = kept.each[i];
+  }
 }
 
 void look_at_kernel(const KernelNode& node, NodeWords& words) {
   const void* const function = node.function != nullptr ? node.function : node.kernel;
   const bool is_known =
-      look_at_parameters(function, node.parameters, node.extra, words.seen()) ||
-      ask_and_look_at_parameters(function, node.parameters, node.extra, words.seen());
+      look_at_parameters(function, node.parameters, node.extra, words.seen(), false) ||
+      ask_and_look_at_parameters(function, node.parameters, node.extra, words.seen(), nullptr);
   if (!is_known) words.are_not_all();
 }
 
@@ -264,6 +287,14 @@ bool uses_no_block(CUgraphNodeType type) {
          (type > CU_GRAPH_NODE_TYPE_GRAPH && static_cast<int>(type) < kMemoryOperations);
 }
 
+/// Arrays have no address by which the graph's launches could find them again.
+void look_at(const CUDA_MEMCPY3D& copy, SeenWords& seen) {
+  look_at_copy_of(seen, copy, [](CUarray, gpupeak_role) {});
+}
+void look_at(const CUDA_MEMSET_NODE_PARAMS& fill, SeenWords& seen) {
+  seen.look_at(fill.dst, GPUPEAK_ROLE_FILLED);
+}
+
 void look_at_node(CUgraphNode node, CUgraphNodeType type, NodeWords& words) {
   bool is_known = uses_no_block(type);
   if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
@@ -274,15 +305,15 @@ void look_at_node(CUgraphNode node, CUgraphNodeType type, NodeWords& words) {
   } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
     CUDA_MEMCPY3D copy{};
     is_known = g_copy(node, &copy) == CUDA_SUCCESS;
-    words.seen().look_at_all(&copy, sizeof copy);
+    look_at(copy, words.seen());
   } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
     CUDA_MEMSET_NODE_PARAMS fill{};
     is_known = g_fill(node, &fill) == CUDA_SUCCESS;
-    words.seen().look_at_all(&fill, sizeof fill);
+    look_at(fill, words.seen());
   } else if (static_cast<int>(type) == kMemoryOperations) {
     MemoryOperations operations{};
     is_known = g_operations(node, &operations) == CUDA_SUCCESS;
-    words.seen().look_at_all(operations.list, operations.count * sizeof *operations.list);
+    words.seen().look_at_all(operations.list, operations.count * sizeof *operations.list, 0);
   }
   if (!is_known) words.are_not_all();
 }
@@ -336,7 +367,15 @@ void graph_was_made(CUgraphExec exec, CUgraph graph) {
 
 void graph_node_changed(CUgraphExec exec, CUgraphNode node, const void* at, size_t bytes) {
   NodeWords words(exec, node);
-  words.seen().look_at_all(at, bytes);
+  words.seen().look_at_all(at, bytes, 0);
+}
+void graph_copy_changed(CUgraphExec exec, CUgraphNode node, const void* copy) {
+  NodeWords words(exec, node);
+  look_at(*static_cast<const CUDA_MEMCPY3D*>(copy), words.seen());
+}
+void graph_fill_changed(CUgraphExec exec, CUgraphNode node, const void* fill) {
+  NodeWords words(exec, node);
+  look_at(*static_cast<const CUDA_MEMSET_NODE_PARAMS*>(fill), words.seen());
 }
 
 void graph_kernel_node_changed(CUgraphExec exec, CUgraphNode node, const void* parameters,
@@ -380,15 +419,20 @@ void conditional_node_added(CUgraphNode node, const void* parameters) {
 void graph_was_launched(CUgraphExec exec, CUstream stream) {
   bool is_unread = true;
   with_kept(exec, [&](Kept& kept) {
+    const uint64_t now = ticks();
     // It does not pay to tidy the words if nodes are changed before each launch.
     if (kept.was_launched) {
+      if (!watches_all_uses() && g_launch_budget.leaves_out()) return;
       if (!kept.is_tidy) tidy(kept);
-      use_in_book(stream, kept.each, kept.each_count);
+      for (size_t i = 0; i < kept.each_count; ++i)
+        use_in_book(stream, now, kept.each[i].seen, kept.each[i].times);
     } else {
-      uint64_t* const end = kept.words + kept.count;
-      kept.is_unread = std::find(kept.words, end, kUnread) != end;
+      kept.is_unread = false;
       kept.was_launched = true;
-      use_in_book(stream, kept.words, kept.count);
+      for (size_t i = 0; i < kept.count; ++i) {
+        kept.is_unread |= kept.words[i].word == kUnread;
+        use_in_book(stream, now, kept.words[i], 1);
+      }
     }
     is_unread = kept.has_unknown || kept.is_unread;
   });

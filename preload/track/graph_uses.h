@@ -24,6 +24,9 @@ constexpr int kConditionalNode = 13;
 void graph_was_made(CUgraphExec exec, CUgraph graph);
 /// A node of `exec` has new parameters: the `bytes` at `at`, of which words may be addresses.
 void graph_node_changed(CUgraphExec exec, CUgraphNode node, const void* at, size_t bytes);
+/// The same for a node that copies (CUDA_MEMCPY3D) or fills (CUDA_MEMSET_NODE_PARAMS).
+void graph_copy_changed(CUgraphExec exec, CUgraphNode node, const void* copy);
+void graph_fill_changed(CUgraphExec exec, CUgraphNode node, const void* fill);
 /// The same for a kernel node. `parameters`: CUDA_KERNEL_NODE_PARAMS; `has_kernel`: of version 2.
 void graph_kernel_node_changed(CUgraphExec exec, CUgraphNode node, const void* parameters,
                                bool has_kernel);

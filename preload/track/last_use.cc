@@ -10,7 +10,9 @@
 #include "gpupeak/log_format.h"
 #include "log/log.h"
 #include "track/device_book.h"
+#include "track/driver.h"
 #include "track/graph_uses.h"
+#include "track/limit.h"
 #include "track/waiting_index.h"
 
 namespace gpupeak::preload {
@@ -34,12 +36,23 @@ constinit WaitingIndex g_shared_out;  // blocks that arenas gave
 constexpr int kGuessBits = 12;
 constinit uint32_t g_guesses[1 << kGuessBits];
 
+void leave_out(Use& use);
+
 uint32_t& guess_of(uint64_t address) {
   return g_guesses[(address >> 9) * 0x9e3779b97f4a7c15u >> (64 - kGuessBits)];
 }
 
+/// Reserves room for blocks when there is the first one, since most processes have none.
+bool has_room() {
+  if (g_uses.all != nullptr) return true;
+  g_uses.all = static_cast<Use*>(reserve_pages(kMostBlocks * sizeof(Use)));
+  g_given_addresses.begin(g_uses.all);
+  g_shared_out.begin(g_uses.all, leave_out);
+  return g_uses.all != nullptr;
+}
+
 Use* take_use() {
-  if (g_uses.all == nullptr) return nullptr;
+  if (!has_room()) return nullptr;
   const uint32_t number = g_uses.free;
   if (number != 0) {
     g_uses.free = static_cast<uint32_t>(g_uses.all[number].id);
@@ -53,6 +66,7 @@ uint32_t number_of(const Use& use) {
 }
 
 void give_back(Use& use) {
+  give_roles_back(use);
   use.begin = use.end = 0;
   use.id = g_uses.free;
   g_uses.free = number_of(use);
@@ -68,7 +82,8 @@ inline Use* enter(uint64_t address, uint64_t bytes, uint64_t arena, uint64_t id,
   use->end = address + bytes;
   use->last = use->idle = use->count = 0;
   use->arena = arena;
-  use->of_several_streams = use->is_mapping = false;
+  use->of_several_streams = use->is_mapping = use->is_array = use->is_host = false;
+  use->roles = use->role_count = 0;
   use->id = id;
   use->waits_as = 0;
   if (!add(*use)) {
@@ -98,6 +113,7 @@ inline SeenUses seen_of(const Use& use) {
 }
 /// Logs the uses since the block's last record.
 void log_use(Use& use) {
+  log_roles(use);
   ThreadSlot* const slot = RecordInPlace::find_slot();
   if (slot == nullptr) return;
   RecordInPlace record(*slot);
@@ -140,8 +156,8 @@ inline Use* shared_out_at(uint64_t arena, uint64_t address) {
 }
 
 /// Counts a use at the time `now`. All words of a call have the same time, so a block that has more
-/// than one of them counts once.
-inline __attribute__((always_inline)) void see(Use& use, uint64_t now, CUstream stream) {
+/// than one of them counts once: for the others it is false.
+inline __attribute__((always_inline)) bool see(Use& use, uint64_t now, CUstream stream) {
   if (use.count == 0) {
     use.first = now;
     if (use.last == 0) {
@@ -149,7 +165,7 @@ inline __attribute__((always_inline)) void see(Use& use, uint64_t now, CUstream 
       use.last = now;
     }
   } else if (now <= use.last) {
-    return;
+    return false;
   }
   if (now > use.last) {
     if (now - use.last > use.idle) {
@@ -160,25 +176,31 @@ inline __attribute__((always_inline)) void see(Use& use, uint64_t now, CUstream 
     use.last = now;
   }
   ++use.count;
+  return true;
 }
 
 }  // namespace
 
-constinit std::atomic<bool> g_watches_uses{false};
+constinit std::atomic<bool> g_watches_uses{false}, g_watches_all_uses{false};
 constinit AddressIndex g_given_addresses;
 
 void begin_watching_uses() {
-  if (!environment().last_use) return;
-  if (g_uses.all == nullptr)
-    g_uses.all = static_cast<Use*>(reserve_pages(kMostBlocks * sizeof(Use)));
-  g_given_addresses.begin(g_uses.all);
-  g_shared_out.begin(g_uses.all, leave_out);
-  define_fact("last_use", g_uses.all != nullptr ? "on" : "no memory for it");
-  g_watches_uses.store(g_uses.all != nullptr, std::memory_order_relaxed);
+  if (environment().uses == UseRecording::kOff) return;
+  // A run with a limit is to be as on a smaller card, to the byte: nothing more is asked of the
+  // driver there than the limit needs.
+  if (environment().uses == UseRecording::kRoles && has_limits()) return;
+  const bool all = environment().uses == UseRecording::kAll;
+  define_fact("roles", "on");
+  if (all) define_fact("last_use", "on");
+  g_launch_budget.begin();
+  g_watches_all_uses.store(all, std::memory_order_relaxed);
+  g_watches_uses.store(true, std::memory_order_relaxed);
 }
 
 void forget_uses() {
   g_watches_uses.store(false, std::memory_order_relaxed);
+  g_watches_all_uses.store(false, std::memory_order_relaxed);
+  forget_roles();
   g_uses.all = nullptr;
   g_uses.made = g_uses.free = 0;
   g_uses.left_out = 0;
@@ -188,13 +210,29 @@ void forget_uses() {
   g_shared_out.forget();
 }
 
-uint32_t use_began(uint64_t address, uint64_t bytes, uint64_t id) {
-  const Use* const use = follow(address, bytes, id);
-  return use != nullptr ? number_of(*use) : 0;
+uint32_t use_began(uint64_t address, uint64_t bytes, uint64_t id, bool is_host) {
+  Use* const use = follow(address, bytes, id);
+  if (use == nullptr) return 0;
+  use->is_host = is_host;
+  return number_of(*use);
+}
+
+uint32_t array_use_began(uint64_t id) {
+  Use* const use = enter(1, 0, 0, id, [](Use&) { return true; });
+  if (use == nullptr) {
+    ++g_uses.left_out;
+    return 0;
+  }
+  use->is_array = true;
+  return number_of(*use);
 }
 
 void use_ended(uint32_t number) {
-  if (number != 0 && g_uses.all != nullptr) end_use(g_given_addresses, g_uses.all[number]);
+  if (number == 0 || g_uses.all == nullptr) return;
+  Use& use = g_uses.all[number];
+  if (!use.is_array) return end_use(g_given_addresses, use);
+  log_use(use);
+  give_back(use);
 }
 
 void mapped_use_began(uint64_t address, uint64_t bytes, uint64_t id) {
@@ -241,6 +279,7 @@ GPUPEAK_HOT SeenUses torch_use_ended(uint64_t arena, uint64_t address) {
   Use* const use = shared_out_at(arena, address);
   if (use == nullptr) return {};
   const SeenUses seen = seen_of(*use);
+  log_roles(*use);
   leave(g_shared_out, *use);
   return seen;
 }
@@ -250,7 +289,7 @@ SeenUses arena_use_ended(uint64_t arena, uint64_t address) {
 }
 
 void arena_uses_ended(uint64_t arena) {
-  if (!watches_uses()) return;
+  if (!watches_all_uses()) return;
   const BookGuard guard;
   if (!guard) return;
   for (uint32_t number = 1; number <= g_uses.made; ++number) {
@@ -273,29 +312,63 @@ void log_all_uses() {
   record.end(GPUPEAK_REC_USES_END);
 }
 
-inline __attribute__((always_inline)) void see_all(CUstream stream, const uint64_t* words,
-                                                   size_t count) {
-  const uint64_t now = ticks();
-  Use* const all = g_uses.all;
-  for (size_t i = 0; i < count; ++i) {
-    if (Use* const use = innermost_at(all, words[i])) see(*use, now, stream);
-  }
+void use_in_book(CUstream stream, uint64_t now, const SeenWord& seen, uint64_t times) {
+  Use* const use = innermost_at(g_uses.all, seen.word);
+  if (use == nullptr) return;
+  see(*use, now, stream);
+  note_role(*use, seen.way & ~kCountsNot, (seen.way & kCountsNot) == 0 ? times : 0);
 }
 
-void use_in_book(CUstream stream, const uint64_t* words, size_t count) {
-  see_all(stream, words, count);
+uint32_t block_at(uint64_t address) {
+  const Use* const use = innermost_at(g_uses.all, address);
+  return use != nullptr ? number_of(*use) : 0;
 }
 
-GPUPEAK_HOT void use_now(void* stream, const uint64_t* words, size_t count) {
+GPUPEAK_HOT void use_now(void* stream, const SeenWord* words, size_t count) {
   HookScope scope;
   if (!scope.entered() || !recording()) return;
   const BookGuard guard;
   if (!guard) return;
-  see_all(static_cast<CUstream>(stream), words, count);
+  const uint64_t now = ticks();
+  Use* const all = g_uses.all;
+  for (size_t i = 0; i < count; ++i) {
+    Use* const use = innermost_at(all, words[i].word);
+    if (use == nullptr) continue;
+    const bool counts = see(*use, now, static_cast<CUstream>(stream));
+    // Each address of a copy counts, but a launch counts once.
+    note_role(*use, words[i].way, counts || words[i].way <= UINT16_MAX ? 1 : 0);
+  }
+}
+
+bool is_on_device(uint64_t address) {
+  if (g_given_addresses.may_hold(address)) {
+    HookScope scope;
+    if (!scope.entered()) return true;
+    const BookGuard guard;
+    if (!guard) return true;
+    const Use* const use = innermost_at(g_uses.all, address);
+    if (use != nullptr) return !use->is_host;
+  }
+  return device_at(address) != kNoDevice;
+}
+
+void array_used(CUarray array, gpupeak_role role, CUstream stream) {
+  HookScope scope;
+  if (!scope.entered() || !recording()) return;
+  const BookGuard guard;
+  if (!guard) return;
+  if (g_uses.all == nullptr) return;
+  const DeviceBlock* const block =
+      g_book.blocks.find(key_of(KeySpace::kArray, reinterpret_cast<uint64_t>(array)));
+  if (block == nullptr || block->use == 0) return;
+  Use& use = g_uses.all[block->use];
+  see(use, ticks(), stream);
+  note_role(use, way_of(0, role), 1);
 }
 
 void note_unread_launch() {
   g_uses.unread_launches.fetch_add(1, std::memory_order_relaxed);
+  note_left_out_launch();
 }
 
 }  // namespace gpupeak::preload

@@ -19,15 +19,21 @@
 #include <cstring>
 
 #include "base/hot.h"
+#include "gpupeak/log_format.h"
 #include "thread/record_in_place.h"
 #include "track/address_index.h"
+#include "track/roles.h"
 
 namespace gpupeak::preload {
 
-/// Whether uses are recorded (GPUPEAK_LAST_USE), in this process.
-extern constinit GPUPEAK_OWN std::atomic<bool> g_watches_uses;
+/// Whether uses are recorded in this process.
+extern constinit GPUPEAK_OWN std::atomic<bool> g_watches_uses, g_watches_all_uses;
 inline bool watches_uses() {
-  return __builtin_expect(g_watches_uses.load(std::memory_order_relaxed), 0);
+  return g_watches_uses.load(std::memory_order_relaxed);
+}
+/// Whether all are (GPUPEAK_LAST_USE=1): those of blocks that arenas give, and every launch.
+inline bool watches_all_uses() {
+  return __builtin_expect(g_watches_all_uses.load(std::memory_order_relaxed), 0);
 }
 /// The index of the blocks that the driver gave.
 extern constinit GPUPEAK_OWN AddressIndex g_given_addresses;
@@ -40,11 +46,21 @@ void forget_uses();
 
 /// A block of the driver's begins; `id` as in the log. Returns its number here; 0: its uses are not
 /// recorded.
-uint32_t use_began(uint64_t address, uint64_t bytes, uint64_t id);
+uint32_t use_began(uint64_t address, uint64_t bytes, uint64_t id, bool is_host);
+/// The same for an array, which has no address.
+uint32_t array_use_began(uint64_t id);
 /// Logs the uses of a block; call it before the record of the block's end. Number 0 is no block.
 void use_ended(uint32_t number);
-/// Blocks that lie at the addresses `words` are used now, by work that was given to the stream.
-void use_in_book(CUstream stream, const uint64_t* words, size_t count);
+/// A word that may be an address of a block, and how it was used.
+struct SeenWord {
+  uint64_t word;
+  Way way;
+};
+/// Blocks that lie at this address are used now, by a graph that was given to the stream, `times`
+/// times in the same way. `now`: the same for all words of a launch.
+void use_in_book(CUstream stream, uint64_t now, const SeenWord& seen, uint64_t times);
+/// A number of the block that the address lies in; 0: none.
+uint32_t block_at(uint64_t address);
 /// The block `id` was mapped at these addresses.
 void mapped_use_began(uint64_t address, uint64_t bytes, uint64_t id);
 void mapped_use_ended(uint64_t address);
@@ -80,12 +96,18 @@ void arena_uses_ended(uint64_t arena);
 /// The process ends: logs the uses of all live blocks, and that the log has the uses of all blocks.
 void log_all_uses();
 
+/// Whether a device's memory lies at the address, and not the host's. Asks the driver where no
+/// block is known. Inside a DriverScope.
+bool is_on_device(uint64_t address);
+/// An array is used now.
+void array_used(CUarray array, gpupeak_role role, CUstream stream);
+
 /// Collects the words that may be addresses of blocks, from the arguments of a call that gives work
 /// to a device. Used outside any HookScope.
 class SeenWords {
  public:
   /// Gets the words, some at a time.
-  using Taker = void (*)(void* whose, const uint64_t* words, size_t count);
+  using Taker = void (*)(void* whose, const SeenWord* words, size_t count);
 
   SeenWords(Taker taker, void* whose)
       : taker_(taker), whose_(whose), bounds_(g_given_addresses.bounds()) {}
@@ -95,21 +117,24 @@ class SeenWords {
   SeenWords(const SeenWords&) = delete;
   SeenWords& operator=(const SeenWords&) = delete;
 
-  __attribute__((always_inline)) void look_at(uint64_t word) {
-    if (__builtin_expect(bounds_.contain(word), 0)) add(word);
+  /// The words that follow are parameters of this kernel.
+  void of_kernel(uint32_t kernel) { kernel_ = kernel; }
+  /// `place`: as in a ROLE record; 0 without a kernel: a use that has no role.
+  __attribute__((always_inline)) void look_at(uint64_t word, uint16_t place) {
+    if (__builtin_expect(bounds_.contain(word), 0)) add(word, place);
   }
   /// Looks at each word of the structure at `at`; it is aligned to words.
-  __attribute__((always_inline)) void look_at_all(const void* at, size_t bytes) {
-    const char* place = static_cast<const char*>(at);
+  __attribute__((always_inline)) void look_at_all(const void* at, size_t bytes, uint16_t place) {
+    const char* next = static_cast<const char*>(at);
     if (bytes >= kStretch) {
       const Uppers uppers(bounds_);
       do {
-        if (__builtin_expect(uppers.may_be_in(place), 0)) look_at_each(place, kStretch);
-        place += kStretch;
+        if (__builtin_expect(uppers.may_be_in(next), 0)) look_at_each(next, kStretch, place);
+        next += kStretch;
         bytes -= kStretch;
       } while (bytes >= kStretch);
     }
-    look_at_each(place, bytes);
+    look_at_each(next, bytes, place);
   }
 
  private:
@@ -148,30 +173,31 @@ class SeenWords {
     const Halves lowest_, span_;
   };
 
-  __attribute__((always_inline)) void look_at_each(const char* at, size_t bytes) {
+  __attribute__((always_inline)) void look_at_each(const char* at, size_t bytes, uint16_t place) {
     for (size_t offset = 0; offset + sizeof(uint64_t) <= bytes; offset += sizeof(uint64_t)) {
       uint64_t word;
       memcpy(&word, at + offset, sizeof word);
-      look_at(word);
+      look_at(word, place);
     }
   }
-  void add(uint64_t word) {
+  void add(uint64_t word, uint16_t place) {
     if (__builtin_expect(count_ == kMost, 0)) {
       taker_(whose_, words_, count_);
       count_ = 0;
     }
-    words_[count_++] = word;
+    words_[count_++] = {word, way_of(kernel_, place)};
   }
 
   const Taker taker_;
   void* const whose_;
   const AddressIndex::Bounds bounds_;  ///< most words are outside, and need no more than this
   size_t count_ = 0;
-  uint64_t words_[kMost];
+  uint32_t kernel_ = 0;
+  SeenWord words_[kMost];
 };
-/// A SeenWords::Taker. Blocks at the addresses `words` are used now, by work that was given to
-/// `stream` (a CUstream).
-void use_now(void* stream, const uint64_t* words, size_t count);
+/// A SeenWords::Taker. Blocks at these addresses are used now, by one piece of work that was given
+/// to `stream` (a CUstream).
+void use_now(void* stream, const SeenWord* words, size_t count);
 /// Counts a launch whose parameters could not be read.
 void note_unread_launch();
 

@@ -6,8 +6,12 @@
 
 #include "base/hook_scope.h"
 #include "base/memory.h"
+#include "gpupeak/log_format.h"
+#include "log/log.h"
+#include "thread/own_stack.h"
 #include "track/device_book.h"
 #include "track/driver.h"
+#include "track/ledger.h"
 #include "track/tensor_maps.h"
 
 namespace gpupeak::preload {
@@ -16,6 +20,11 @@ namespace {
 using ParameterInfo = CUresult (*)(const void*, size_t, size_t*, size_t*);
 constinit DriverFunction<ParameterInfo> g_of_function("cuFuncGetParamInfo");
 constinit DriverFunction<ParameterInfo> g_of_kernel("cuKernelGetParamInfo");
+
+/// The place of a parameter in a ROLE record.
+uint16_t place_of(uint16_t index, bool in_structure) {
+  return static_cast<uint16_t>(index * 2 + (in_structure ? 1 : 0));
+}
 
 /// A parameter that has room for an address.
 struct Piece {
@@ -45,6 +54,9 @@ struct Layouts {
   static constexpr size_t kMostLayouts = 1 << 12;
 
   std::atomic<uint64_t> entries[kCapacity];
+  // Of the function of each entry:
+  std::atomic<uint32_t> kernels[kCapacity];  ///< its number in the log
+  std::atomic<uint32_t> looked[kCapacity];   ///< launches looked at, up to kFirstLaunches
   const Layout* layouts[kMostLayouts];
 };
 constinit std::atomic<Layouts*> g_layouts{nullptr};
@@ -58,14 +70,34 @@ size_t home(uint64_t function) {
   return static_cast<size_t>((function * 0x9e3779b97f4a7c15u) >> 32) & (Layouts::kCapacity - 1);
 }
 
-const Layout* find_layout(uint64_t function) {
-  const Layouts* const known = g_layouts.load(std::memory_order_acquire);
-  if (known == nullptr) return nullptr;
+/// So many launches of each function are looked at, whatever it takes.
+constexpr uint32_t kFirstLaunches = 8;
+
+struct Known {
+  const Layout* layout = nullptr;  ///< nullptr: the function is not known
+  uint32_t kernel = 0;
+  std::atomic<uint32_t>* looked = nullptr;
+
+  /// Whether a launch of it is left out, since launches have taken their part of the time.
+  bool is_left_out() const {
+    if (watches_all_uses()) return false;
+    const uint32_t count = looked->load(std::memory_order_relaxed);
+    if (__builtin_expect(count >= kFirstLaunches, 1)) return g_launch_budget.leaves_out();
+    looked->store(count + 1, std::memory_order_relaxed);
+    return false;
+  }
+};
+
+Known find_known(const void* handle) {
+  const auto function = reinterpret_cast<uint64_t>(handle);
+  Layouts* const known = g_layouts.load(std::memory_order_acquire);
+  if (known == nullptr) return {};
   for (size_t i = home(function);; i = (i + 1) & (Layouts::kCapacity - 1)) {
     const uint64_t entry = known->entries[i].load(std::memory_order_acquire);
-    if (entry == 0) return nullptr;
-    if (entry >> Layouts::kNumberBits == function)
-      return known->layouts[entry & ((1u << Layouts::kNumberBits) - 1)];
+    if (entry == 0) return {};
+    if (entry >> Layouts::kNumberBits != function) continue;
+    return {known->layouts[entry & ((1u << Layouts::kNumberBits) - 1)],
+            known->kernels[i].load(std::memory_order_relaxed), &known->looked[i]};
   }
 }
 
@@ -135,11 +167,16 @@ size_t layout_number(Layouts& known, const AskedPieces& asked) {
   return g_layout_count++;
 }
 
-void keep(uint64_t function, const AskedPieces& asked) {
+void keep(const void* handle, const AskedPieces& asked, const ApiCall* call) {
   HookScope scope;
   if (!scope.entered()) return;
+  const auto function = reinterpret_cast<uint64_t>(handle);
+  const std::string_view text = function_name(reinterpret_cast<CUfunction>(function));
+  const uint32_t name = text.empty() ? 0 : intern_string(text);
+  const uint32_t stack = call != nullptr ? capture_stack(call->caller) : 0;
   const BookGuard guard;
-  if (!guard || find_layout(function) != nullptr) return;
+  if (!guard) return;
+  if (find_known(handle).layout != nullptr) return;
   Layouts* known = g_layouts.load(std::memory_order_relaxed);
   if (known == nullptr) {
     known = static_cast<Layouts*>(map_pages(sizeof(Layouts)));
@@ -153,16 +190,17 @@ void keep(uint64_t function, const AskedPieces& asked) {
   size_t i = home(function);
   while (known->entries[i].load(std::memory_order_relaxed) != 0)
     i = (i + 1) & (Layouts::kCapacity - 1);
+  known->kernels[i].store(define_kernel(name, stack), std::memory_order_relaxed);
+  known->looked[i].store(0, std::memory_order_relaxed);
   known->entries[i].store(function << Layouts::kNumberBits | number, std::memory_order_release);
   ++g_entry_count;
 }
 
-void learn_layout(const void* function) {
+void learn(const void* function, const ApiCall* call) {
   const int program_errno = errno;
   AskedPieces asked;
-  const bool is_known = asked.ask(function);
+  if (asked.ask(function)) keep(function, asked, call);
   errno = program_errno;
-  if (is_known) keep(reinterpret_cast<uint64_t>(function), asked);
 }
 
 /// Looks at the buffer, if the launch was given its parameters in one. False: it was not.
@@ -174,8 +212,8 @@ bool look_at_buffer(void* const* extra, SeenWords& seen) {
     if (*option == CU_LAUNCH_PARAM_BUFFER_SIZE) memcpy(&bytes, option[1], sizeof bytes);
   }
   if (buffer == nullptr) return false;
-  seen.look_at_all(buffer, bytes);
-  look_for_tensor_maps(buffer, bytes, seen);
+  seen.look_at_all(buffer, bytes, GPUPEAK_NO_PARAMETER);
+  look_for_tensor_maps(buffer, bytes, GPUPEAK_NO_PARAMETER, seen);
   return true;
 }
 
@@ -184,32 +222,42 @@ inline __attribute__((always_inline)) void look_by(const Layout& layout, void* c
   const Piece* piece = layout.pieces();
   const Piece* const end = piece + layout.count;
   for (const Piece* const longer = piece + layout.one_word_count; piece != longer; ++piece)
-    seen.look_at(*static_cast<const uint64_t*>(parameters[piece->index]));
+    seen.look_at(*static_cast<const uint64_t*>(parameters[piece->index]),
+                 place_of(piece->index, false));
   for (; piece != end; ++piece) {
     const char* const at = static_cast<const char*>(parameters[piece->index]) + piece->skip;
-    seen.look_at_all(at, piece->words * sizeof(uint64_t));
+    const uint16_t place = place_of(piece->index, true);
+    seen.look_at_all(at, piece->words * sizeof(uint64_t), place);
     if (piece->map_skip != kNoMap && g_has_tensor_maps.load(std::memory_order_relaxed))
       look_for_tensor_maps(at - piece->skip + piece->map_skip,
-                           piece->words * sizeof(uint64_t) + piece->skip - piece->map_skip, seen);
+                           piece->words * sizeof(uint64_t) + piece->skip - piece->map_skip, place,
+                           seen);
   }
 }
 
 }  // namespace
 
 GPUPEAK_HOT bool look_at_parameters(const void* function, void* const* parameters,
-                                    void* const* extra, SeenWords& seen) {
-  if (parameters == nullptr && extra != nullptr && look_at_buffer(extra, seen)) return true;
-  const Layout* const layout = find_layout(reinterpret_cast<uint64_t>(function));
-  if (__builtin_expect(layout == nullptr, 0)) return false;
-  if (__builtin_expect(parameters == nullptr, 0)) return layout->count == 0;
-  look_by(*layout, parameters, seen);
+                                    void* const* extra, SeenWords& seen, bool may_leave_out) {
+  const Known known = find_known(function);
+  if (__builtin_expect(known.layout == nullptr, 0)) return false;
+  if (may_leave_out && known.is_left_out()) return true;
+  seen.of_kernel(known.kernel);
+  if (__builtin_expect(parameters == nullptr, 0))
+    return (extra != nullptr && look_at_buffer(extra, seen)) || known.layout->count == 0;
+  look_by(*known.layout, parameters, seen);
   return true;
 }
 
 bool ask_and_look_at_parameters(const void* function, void* const* parameters, void* const* extra,
-                                SeenWords& seen) {
-  learn_layout(function);
-  return look_at_parameters(function, parameters, extra, seen);
+                                SeenWords& seen, const ApiCall* call) {
+  learn(function, call);
+  return look_at_parameters(function, parameters, extra, seen, false) ||
+         (parameters == nullptr && extra != nullptr && look_at_buffer(extra, seen));
+}
+
+void learn_parameters(const void* function, const ApiCall* call) {
+  if (find_known(function).layout == nullptr) learn(function, call);
 }
 
 void forget_parameters() {

@@ -8,17 +8,22 @@
 
 #include <cuda.h>
 
+#include "track/api_call.h"
 #include "track/last_use.h"
 
 namespace gpupeak::preload {
 
 /// `parameters`, `extra`: as cuLaunchKernel has them. False: the driver has not been asked about
-/// the function, or the function has parameters but the call gave none.
+/// the function, or the function has parameters but the call gave none. `may_leave_out`: nothing is
+/// looked at if launches have taken their part of the time.
 bool look_at_parameters(const void* function, void* const* parameters, void* const* extra,
-                        SeenWords& seen);
+                        SeenWords& seen, bool may_leave_out);
 /// Asks the driver first. False: the driver does not say, or as above. Inside a DriverScope.
+/// `call`: the launch; nullptr: where it came from is not known.
 bool ask_and_look_at_parameters(const void* function, void* const* parameters, void* const* extra,
-                                SeenWords& seen);
+                                SeenWords& seen, const ApiCall* call);
+/// Asks the driver about a function, if that was not done. Inside a DriverScope.
+void learn_parameters(const void* function, const ApiCall* call);
 
 /// Functions are unloaded: others may get their addresses.
 void forget_parameters();

@@ -170,13 +170,6 @@ void hook_exit() {
   __cxa_atexit(&read_at_exit, nullptr, &__dso_handle);
 }
 
-std::string_view name_of(CUfunction function) {
-  const char* name = nullptr;
-  if (g_function_name(&name, function) == CUDA_SUCCESS && name != nullptr) return name;
-  if (g_kernel_name(&name, function) == CUDA_SUCCESS && name != nullptr) return name;
-  return {};
-}
-
 /// Local memory in bytes a thread. `function` may be a kernel's handle.
 uint32_t local_bytes_of(CUfunction function, int device) {
   constexpr auto kLocalBytes = CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
@@ -251,7 +244,7 @@ void LedgerBracket::close() {
       if (cause_ == GPUPEAK_LEDGER_CONTEXT) add_processes(ledger, reading);
       std::string_view name;
       if (function_ != nullptr) {
-        name = name_of(function_);
+        name = function_name(function_);
         if (needs_more_local_memory(ledger, function_, device_))
           reading.cause = GPUPEAK_LEDGER_LOCAL_MEMORY;
       } else if (file_ != nullptr) {
@@ -264,6 +257,13 @@ void LedgerBracket::close() {
   }
   call_ = nullptr;
   ledger.open.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+std::string_view function_name(CUfunction function) {
+  const char* name = nullptr;
+  if (g_function_name(&name, function) == CUDA_SUCCESS && name != nullptr) return name;
+  if (g_kernel_name(&name, function) == CUDA_SUCCESS && name != nullptr) return name;
+  return {};
 }
 
 constinit Launches g_launches;

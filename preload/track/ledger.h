@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 #include "base/hook_scope.h"
 #include "base/hot.h"
@@ -48,6 +49,9 @@ class LedgerBracket {
   CUfunction function_ = nullptr;
   const char* file_ = nullptr;
 };
+
+/// The driver's name of a function, which may be a kernel's handle; empty: it does not say.
+std::string_view function_name(CUfunction function);
 
 /// What has been launched in which context: a function is loaded into each context anew. The
 /// current context is asked for only if there are several, since that is a driver call.

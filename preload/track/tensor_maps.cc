@@ -68,13 +68,14 @@ void note_tensor_map(const void* map, uint64_t address) {
   maps[place_of(words)].set(words, address);
 }
 
-void look_for_tensor_maps(const void* at, size_t bytes, SeenWords& seen) {
+void look_for_tensor_maps(const void* at, size_t bytes, uint16_t place, SeenWords& seen) {
   const KnownMap* const maps = g_maps.load(std::memory_order_acquire);
   if (maps == nullptr) return;
   for (size_t offset = 0; offset + kTensorMapBytes <= bytes; offset += kTensorMapAlignment) {
     uint64_t words[kWords];
     read(static_cast<const char*>(at) + offset, words);
-    if (const uint64_t address = maps[place_of(words)].address_of(words)) seen.look_at(address);
+    if (const uint64_t address = maps[place_of(words)].address_of(words))
+      seen.look_at(address, place);
   }
 }
 

@@ -17,6 +17,6 @@ void note_tensor_map(const void* map, uint64_t address);
 /// Whether the driver has made a map.
 extern constinit GPUPEAK_OWN std::atomic<bool> g_has_tensor_maps;
 /// Looks for maps in parameters: at `at`, and each kTensorMapAlignment bytes behind it.
-void look_for_tensor_maps(const void* at, size_t bytes, SeenWords& seen);
+void look_for_tensor_maps(const void* at, size_t bytes, uint16_t place, SeenWords& seen);
 
 }  // namespace gpupeak::preload

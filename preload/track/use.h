@@ -19,11 +19,15 @@ struct alignas(128) Use {
   bool of_several_streams = false;
   bool is_mapping = false;
   bool may_wait = false;  ///< for WaitingIndex
+  bool is_array = false;  ///< it has no address, and is in no index
 
   uint64_t first = 0;
   uint64_t idle_since = 0;
   uint64_t id = 0;        ///< the driver's block in the log; of a free Use: the next free one
   uint32_t waits_as = 0;  ///< for WaitingIndex
+  uint32_t roles = 0;     ///< for track/roles.cc: the first of its roles; 0: none
+  uint32_t role_count = 0;
+  bool is_host = false;  ///< pinned memory
 
   bool holds(uint64_t address) const { return address >= begin && address < end; }
 };

@@ -59,9 +59,19 @@ COPY(cuStreamWaitValue64_v2, _ptsz, "cuStreamWaitValue64", 11070,
      (CUstream, CUdeviceptr, cuuint64_t, unsigned))
 COPY(cuStreamBatchMemOp_v2, _ptsz, "cuStreamBatchMemOp", 11070,
      (CUstream, unsigned, const void*, unsigned))
+COPY(cuMemcpyHtoA_v2, _ptds, "cuMemcpyHtoA", 3020, (CUarray, size_t, const void*, size_t))
+COPY(cuMemcpyAtoH_v2, _ptds, "cuMemcpyAtoH", 3020, (void*, CUarray, size_t, size_t))
+COPY(cuMemcpyDtoA_v2, _ptds, "cuMemcpyDtoA", 3020, (CUarray, size_t, CUdeviceptr, size_t))
+COPY(cuMemcpyAtoA_v2, _ptds, "cuMemcpyAtoA", 3020, (CUarray, size_t, CUarray, size_t, size_t))
 COPY(cuMemcpyBatchAsync_v2, _ptsz, "cuMemcpyBatchAsync", 13000,
      (CUdeviceptr*, CUdeviceptr*, size_t*, size_t, const void*, size_t*, size_t, CUstream))
 
 #undef COPY
+
+// Texture and surface objects are numbers, which nobody looks at here.
+FAKE_CUDA_EXPORT(cuTexObjectCreate, "cuTexObjectCreate", 5000, succeed,
+                 (CUtexObject*, const CUDA_RESOURCE_DESC*, const void*, const void*), ())
+FAKE_CUDA_EXPORT(cuSurfObjectCreate, "cuSurfObjectCreate", 5000, succeed,
+                 (CUsurfObject*, const CUDA_RESOURCE_DESC*), ())
 
 }  // namespace fake_cuda

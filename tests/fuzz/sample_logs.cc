@@ -31,6 +31,7 @@ LogBuilder every_record(const std::string& name) {
   log.fact("host", next_name());
   log.fact("label.job", next_name());
   log.fact("ort.session.1", next_name());
+  log.fact("roles", "on");
   log.device(0, 141 << 20, std::string("0123456789abcdef"), "NVIDIA H200");
   log.module("/opt/" + next_name() + ".so", "0123456789", 0x100000, 0x100000, 0x10000);
   const uint32_t phase = log.string(next_name());
@@ -120,6 +121,9 @@ LogBuilder every_record(const std::string& name) {
   log.event(0, 31, GPUPEAK_REC_DEVICE_UNMAPPED, Fields().u(0x7f1000000000).u(4 << 20));
   log.event(0, 31, GPUPEAK_REC_USED, Fields().u(2).u(0x7f1000000000).u(3).u(9).u(2).u(4).u(7).u(1));
   log.event(0, 31, GPUPEAK_REC_USED, Fields().u(0).u(4).u(1).u(8).u(8).u(0).u(0).u(2));
+  log.event(0, 31, GPUPEAK_REC_KERNEL, Fields().u(1).u(phase).u(stack));
+  log.event(0, 31, GPUPEAK_REC_ROLE, Fields().u(0).u(4).u(1).u(2).u(3));
+  log.event(0, 31, GPUPEAK_REC_ROLE, Fields().u(0).u(4).u(0).u(GPUPEAK_ROLE_COPIED_IN).u(1));
   log.event(0, 31, GPUPEAK_REC_WINDOW, Fields().u(0).u(1).u(1).u(90).u(60).u(20).u(2).u(10));
   log.event(0, 31, GPUPEAK_REC_SAMPLING, Fields().u(4096));
   log.alloc(0, 31, 0x5000, 30, stack);

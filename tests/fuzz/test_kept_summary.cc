@@ -91,8 +91,8 @@ bool complete(Summary& summary, const std::string& /*log*/, const Options& /*opt
   summary.lowering = Lowering{"device:0",
                               9,
                               0,
-                              {{PoolSetting::kNoPreallocation, 5, std::nullopt, 7},
-                               {PoolSetting::kExpandableSegments, 6, 8, 7}}};
+                              {{PoolSetting::kNoPreallocation, 5, std::nullopt, 7, ""},
+                               {PoolSetting::kExpandableSegments, 6, 8, 7, ""}}};
   return true;
 }
 

@@ -429,10 +429,30 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_USES_END = 0xb2, /* dt left_out unread: the process's end. All live blocks have had
                                   their last USED. left_out: blocks that never get one; unread:
                                   launches whose parameters could not be read */
+  GPUPEAK_REC_KERNEL = 0xb3, /* dt kernel name(string) stack: ROLE records call a kernel by this number,
+                                from 1 on. name: as the driver has it, mangled, 0 = not known; stack: of
+                                the launch at which it was first seen, 0 = not known */
+  GPUPEAK_REC_ROLE = 0xb4, /* dt arena block kernel place count: what a block was used for. arena, block:
+                              as in USED. kernel 0: place is an enum gpupeak_role. Else a launch of the
+                              kernel had an address of the block in the parameter place / 2 (from 0 on);
+                              odd: inside a structure; GPUPEAK_NO_PARAMETER: which one is not known.
+                              count: calls so far; of the places in which one launch had the block only
+                              one counts. Logged at first sight; again, if there were more, before the
+                              block's end and at the process's end */
   GPUPEAK_REC_HOST_FAILED = 0xae /* dt kind bytes errno limit limit_bytes used api(string) stack: a
                                     request for the host's memory that was refused. limit: the limit
                                     that the request would have passed (enum gpupeak_host_limit);
                                     used: what the process (COMMIT: the machine) had of it */
+};
+#define GPUPEAK_NO_PARAMETER 0xffffu
+enum gpupeak_role {
+  GPUPEAK_ROLE_COPIED_IN = 1,   /* from the host */
+  GPUPEAK_ROLE_COPIED_OUT = 2,  /* to the host */
+  GPUPEAK_ROLE_COPIED_TO = 3,   /* from other memory of a device, or of an array */
+  GPUPEAK_ROLE_COPIED_FROM = 4, /* to such memory */
+  GPUPEAK_ROLE_FILLED = 5,
+  GPUPEAK_ROLE_TEXTURE = 6,  /* a texture or surface object was made of it */
+  GPUPEAK_ROLE_PASSED_ON = 7 /* made known to other processes; no use */
 };
 enum gpupeak_host_limit {
   GPUPEAK_LIMIT_NONE = 0,      /* none that is known */
@@ -492,7 +512,9 @@ enum gpupeak_definition {
   GPUPEAK_DEF_UNLOAD = 0xc4, /* ticks module */
   GPUPEAK_DEF_FACT = 0xc5,   /* s:key s:value; keys: arg (one each, in order), exe, host, cwd, label.*,
                                 python (version), python.off (why its frames are not recorded),
-                                last_use (on, or why uses are not recorded) */
+                                last_use (on, or why uses are not recorded),
+                                roles (on: there are ROLE records), launches (not all: some launches
+                                were not looked at) */
   GPUPEAK_DEF_DEVICE = 0xc6, /* ordinal total s:uuid(16 bytes) s:name memory; memory: GPUPEAK_MEMORY_* */
   GPUPEAK_DEF_PYTHON_FRAME = 0xc8 /* function(string) file(string) line, 0 = not known. A NODE whose ip is
                                      GPUPEAK_PYTHON_IP + n is the n-th of these, counted from 1: a frame

@@ -1,0 +1,219 @@
+#include "collector/analyze/row_roles.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "collector/text/file_name.h"
+#include "collector/text/function_names.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// Libraries whose kernels are called theirs, by how their files' names begin.
+constexpr std::pair<std::string_view, std::string_view> kLibraries[] = {
+    {"libcublas", "cuBLAS"},     {"libcudnn", "cuDNN"},       {"libcufft", "cuFFT"},
+    {"libcusparse", "cuSPARSE"}, {"libcusolver", "cuSOLVER"}, {"libcurand", "cuRAND"},
+    {"libcutensor", "cuTENSOR"}, {"libnccl", "NCCL"},         {"libnvinfer", "TensorRT"},
+    {"libnvjpeg", "nvJPEG"},     {"libnpp", "NPP"},
+};
+
+/// Whether a launch's frame in this file says nothing of who launched.
+bool passes_on(std::string_view file) {
+  return file.starts_with("libcudart") || file.starts_with("libcuda.") ||
+         file.starts_with("libgpupeak");
+}
+
+/// The types of the parameters of a demangled function; nullopt: it has none in its name.
+std::optional<std::vector<std::string_view>> parameters_of(std::string_view function) {
+  const size_t end = function.rfind(')');
+  if (end == std::string_view::npos) return std::nullopt;
+  size_t begin = end;
+  for (int depth = 1; depth > 0;) {
+    if (begin == 0) return std::nullopt;
+    --begin;
+    depth += function[begin] == ')' ? 1 : function[begin] == '(' ? -1 : 0;
+  }
+  std::vector<std::string_view> types;
+  size_t from = begin + 1;
+  int depth = 0;
+  for (size_t at = from; at <= end; ++at) {
+    const char c = function[at];
+    if (depth == 0 && (c == ',' || at == end)) {
+      if (at > from) types.push_back(function.substr(from, at - from));
+      from = at + 1;
+    } else if (c == '(' || c == '<' || c == '[' || c == '{') {
+      ++depth;
+    } else if (c == ')' || c == '>' || c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return types;
+}
+
+/// Cuts off what qualifies the parameter itself.
+std::string_view plain(std::string_view type) {
+  constexpr std::string_view kAround[] = {" ", "const", "volatile", "__restrict__", "__restrict"};
+  while (type.starts_with(' ')) type.remove_prefix(1);
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view word : kAround) {
+      if (!type.ends_with(word) || type.size() == word.size()) continue;
+      type.remove_suffix(word.size());
+      again = true;
+    }
+  }
+  return type;
+}
+
+bool is_number(std::string_view type) {
+  constexpr std::string_view kNumbers[] = {
+      "bool",           "char",      "signed char",        "unsigned char", "short",
+      "unsigned short", "int",       "unsigned int",       "unsigned",      "long",
+      "unsigned long",  "long long", "unsigned long long", "float",         "double",
+      "long double",    "__int128",  "unsigned __int128"};
+  return std::find(std::begin(kNumbers), std::end(kNumbers), type) != std::end(kNumbers);
+}
+
+void count(BufferRole& role, const BlockRoles::Role& seen) {
+  switch (seen.place) {
+    case GPUPEAK_ROLE_COPIED_IN:
+      role.copied_in += seen.count;
+      break;
+    case GPUPEAK_ROLE_COPIED_OUT:
+      role.copied_out += seen.count;
+      break;
+    case GPUPEAK_ROLE_COPIED_TO:
+      role.copied_to += seen.count;
+      break;
+    case GPUPEAK_ROLE_COPIED_FROM:
+      role.copied_from += seen.count;
+      break;
+    case GPUPEAK_ROLE_FILLED:
+      role.filled += seen.count;
+      break;
+    case GPUPEAK_ROLE_TEXTURE:
+      role.textures += seen.count;
+      break;
+    case GPUPEAK_ROLE_PASSED_ON:
+      role.passed_on = true;
+      break;
+    default:
+      break;  // of a newer gpupeak
+  }
+}
+
+}  // namespace
+
+std::optional<KernelAccess> access_of(std::string_view function, size_t parameter) {
+  const auto types = parameters_of(function);
+  if (!types || parameter >= types->size()) return KernelAccess::kGiven;
+  std::string_view type = plain((*types)[parameter]);
+  if (is_number(type)) return std::nullopt;
+  if (!type.ends_with('*')) return KernelAccess::kGiven;
+  type.remove_suffix(1);
+  while (type.ends_with(' ')) type.remove_suffix(1);
+  return type.ends_with("const") || type.starts_with("const ") ? KernelAccess::kRead
+                                                               : KernelAccess::kWritten;
+}
+
+RowRoles::RowRoles(const Replay& replay, ScopeId scope) : replay_(replay) {
+  const BlockRoles& roles = replay.device().roles();
+  const ScopeInfo& info = replay.sites().scopes()[scope];
+  are_recorded_ = roles.are_recorded() && info.kind == 0 && info.device >= 0;
+  if (!are_recorded_) return;
+  roles.visit_at_peak(
+      info.device, replay.peaks().scope(scope).peak_ticks,
+      [this](const BlockRoles::Block& block) { blocks_[block.group].push_back(&block); });
+}
+
+RowRoles::Kernel RowRoles::kernel(uint64_t number) const {
+  const Definitions& definitions = replay_.log().definitions();
+  const BlockRoles::Kernel known = replay_.device().roles().kernel(number);
+  Kernel kernel{demangle(std::string(definitions.string(known.name))), ""};
+  for (uint32_t at = known.stack; at != 0; at = definitions.nodes()[at].parent) {
+    const StackNode& node = definitions.nodes()[at];
+    if (node.module == 0) break;
+    const std::string_view file = file_name(definitions.modules()[node.module].path);
+    if (passes_on(file)) continue;
+    for (const auto& [begin, name] : kLibraries) {
+      if (file.starts_with(begin)) kernel.library = name;
+    }
+    break;
+  }
+  return kernel;
+}
+
+std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) const {
+  if (!are_recorded_) return std::nullopt;
+  const Definitions& definitions = replay_.log().definitions();
+  BufferRole role;
+  role.launches_sampled = !replay_.device().roles().have_all_launches();
+  bool is_timed = !role.launches_sampled;
+  uint64_t first = UINT64_MAX, last = 0;
+  struct Launches {
+    std::set<uint32_t> arguments;
+    uint64_t count = 0;
+  };
+  std::map<std::tuple<std::string, std::string, KernelAccess>, Launches> kernels;
+  const auto add = [&](const BlockRoles::Block& block) {
+    std::map<uint64_t, uint64_t> launches;  // by kernel
+    bool was_used = block.uses > 0;
+    for (const BlockRoles::Role& seen : block.roles) {
+      was_used |= seen.kernel != 0 || seen.place != GPUPEAK_ROLE_PASSED_ON;
+      if (seen.kernel == 0)
+        count(role, seen);
+      else
+        launches[seen.kernel] += seen.count;
+    }
+    for (const auto& [number, count] : launches) {
+      const Kernel of = kernel(number);
+      if (of.function.empty()) continue;
+      std::set<KernelAccess> accesses;
+      for (const BlockRoles::Role& seen : block.roles) {
+        if (seen.kernel != number) continue;
+        const bool has_parameter = seen.place != GPUPEAK_NO_PARAMETER;
+        const auto parameter = static_cast<uint32_t>(seen.place / 2);
+        const auto access = has_parameter && seen.place % 2 == 0 ? access_of(of.function, parameter)
+                                                                 : KernelAccess::kGiven;
+        if (!access) continue;
+        Launches& entry = kernels[{definitions.shown(of.function), of.library, *access}];
+        if (has_parameter) entry.arguments.insert(parameter);
+        if (accesses.insert(*access).second) entry.count += count;
+      }
+    }
+    if (!was_used) {
+      role.unused_bytes += block.bytes;
+    } else if (block.is_timed && block.uses > 0) {
+      first = std::min(first, block.first);
+      last = std::max(last, block.last);
+    } else {
+      is_timed = false;  // the log ends before it says when
+    }
+  };
+  for (const GroupId group : groups) {
+    const auto blocks = blocks_.find(group);
+    if (blocks == blocks_.end()) continue;
+    for (const BlockRoles::Block* block : blocks->second) add(*block);
+  }
+  for (const auto& [key, launches] : kernels) {
+    const auto& [name, library, access] = key;
+    role.kernels.push_back({name,
+                            library,
+                            access,
+                            {launches.arguments.begin(), launches.arguments.end()},
+                            launches.count});
+  }
+  std::stable_sort(role.kernels.begin(), role.kernels.end(),
+                   [](const auto& a, const auto& b) { return a.launches > b.launches; });
+  if (is_timed && first <= last) {
+    role.first_use_ns = replay_.log().clock().to_ns(first);
+    role.last_use_ns = replay_.log().clock().to_ns(last);
+  }
+  return role;
+}
+
+}  // namespace gpupeak::collector

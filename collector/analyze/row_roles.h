@@ -1,0 +1,46 @@
+// What the memory of a table's row was used for (BufferRole): the union over the row's blocks that
+// were live at a device's peak. Kernels get their names here, and what they may do with an
+// argument:
+//
+//   _Z5scalePKfPf   parameter 0   scale(float const*, float*)   read
+//                   parameter 1                                 written
+//   scale           parameter 0   no signature                  given
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/replay/replay.h"
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+/// What a kernel may do with an address that it gets as this parameter. `function`: demangled.
+/// nullopt: by the signature the parameter is a number, which only looks like an address.
+std::optional<KernelAccess> access_of(std::string_view function, size_t parameter);
+
+class RowRoles {
+ public:
+  /// For the scope of one device; else role_of() is always nullopt.
+  RowRoles(const Replay& replay, ScopeId scope);
+
+  /// `groups`: of the row. nullopt: the log does not say.
+  std::optional<BufferRole> role_of(std::span<const GroupId> groups) const;
+
+ private:
+  struct Kernel {
+    std::string function;  ///< demangled
+    std::string library;
+  };
+  Kernel kernel(uint64_t number) const;
+
+  const Replay& replay_;
+  bool are_recorded_ = false;
+  std::unordered_map<GroupId, std::vector<const BlockRoles::Block*>> blocks_;
+};
+
+}  // namespace gpupeak::collector
