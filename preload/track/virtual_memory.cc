@@ -39,7 +39,6 @@ struct Tile {
 /// Under the book's lock.
 struct VirtualMemory {
   FlatMap<Handle> handles;
-  size_t freed = 0;  ///< handles that are logged as free
   FlatMap<Mapping> mappings;
   FlatMap<Tile> tiles;
 };
@@ -84,7 +83,6 @@ void free_if_unused(const Site& site, CUmemGenericAllocationHandle handle, Handl
   if (state.references > 0 || state.mappings > 0 || state.freed) return;
   DeviceBlock* const known = g_book.blocks.find(block_key(handle));
   state.freed = take_block(known, state.block, site.api, site.stack);
-  if (state.freed) ++g_vmm.freed;
 }
 
 /// Takes away one mapping of the handle's memory.
@@ -99,20 +97,14 @@ void revive(CUmemGenericAllocationHandle handle, Handle& state) {
   if (!state.freed) return;
   put_back_block(block_key(handle), state.block);
   state.freed = false;
-  --g_vmm.freed;
-}
-
-/// A call gave the memory one more reference or mapping. Another thread may have released its last
-/// one after that call, and before we heard of it.
-void hold(CUmemGenericAllocationHandle handle, Handle& state, uint32_t& by) {
-  ++by;
-  revive(handle, state);
 }
 
 /// Puts back a mapping that leave() took away, since the real call failed.
 void stay(CUmemGenericAllocationHandle handle) {
   Handle* state = g_vmm.handles.find(handle_key(handle));
-  if (state != nullptr) hold(handle, *state, state->mappings);
+  if (state == nullptr) return;
+  ++state->mappings;
+  revive(handle, *state);
 }
 
 /// Calls `visit(address, mapping)` for the mappings that begin in the range. Looks step by step, or
@@ -145,19 +137,6 @@ void erase_all(FlatMap<Value>& map, ForEach for_each) {
     });
     for (size_t i = 0; i < n; ++i) map.erase(keys[i]);
   }
-}
-
-/// Freed handles stay known for a while, since the real call may fail, or another thread's map
-/// them. Drivers give most values again.
-void forget_freed_handles() {
-  constexpr size_t kKept = 1024;
-  if (g_vmm.freed <= kKept || g_vmm.freed <= g_vmm.handles.size() / 2) return;
-  erase_all(g_vmm.handles, [](auto add) {
-    g_vmm.handles.for_each([&](uint64_t key, const Handle& state) {
-      if (state.freed) add(key);
-    });
-  });
-  g_vmm.freed = 0;
 }
 
 /// Logs where a block can be used. What arenas hand out of it lies at these addresses.
@@ -204,8 +183,6 @@ void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupe
     ++known->references;  // the same memory imported again
     return;
   }
-  if (known != nullptr) --g_vmm.freed;
-  forget_freed_handles();
   g_vmm.handles.insert(handle_key(handle), {.references = 1, .block = {}});
   add_block(KeySpace::kHandle, handle_key(handle), {.bytes = bytes, .device = device, .kind = kind},
             api, stack);
@@ -213,8 +190,7 @@ void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupe
 
 void vmm_retained(CUmemGenericAllocationHandle handle) {
   in_book([&] {
-    Handle* state = g_vmm.handles.find(handle_key(handle));
-    if (state != nullptr) hold(handle, *state, state->references);
+    if (Handle* state = g_vmm.handles.find(handle_key(handle))) ++state->references;
   });
 }
 
@@ -233,7 +209,9 @@ bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
 void vmm_not_released(CUmemGenericAllocationHandle handle) {
   in_book([&] {
     Handle* state = g_vmm.handles.find(handle_key(handle));
-    if (state != nullptr) hold(handle, *state, state->references);
+    if (state == nullptr) return;
+    ++state->references;
+    revive(handle, *state);
   });
 }
 
@@ -241,7 +219,7 @@ void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
   in_book([&] {
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return;
-    hold(handle, *state, state->mappings);
+    ++state->mappings;
     g_vmm.mappings.insert(at, {.bytes = bytes, .handle = handle});
     log_mapped(at, bytes, handle);
   });
@@ -292,7 +270,7 @@ void vmm_tile_mapped(const ApiCall& call, uint64_t key, uint64_t array,
     if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);  // one list may map it twice
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return g_vmm.tiles.erase(key);
-    hold(handle, *state, state->mappings);
+    ++state->mappings;
     g_vmm.tiles.insert(key, {.array = array, .handle = handle});
   });
 }
@@ -339,7 +317,6 @@ void vmm_array_stays(uint64_t array) {
 
 void forget_virtual_memory() {
   g_vmm.handles.forget();
-  g_vmm.freed = 0;
   g_vmm.mappings.forget();
   g_vmm.tiles.forget();
 }

@@ -146,7 +146,7 @@ TEST_CASE("call sites: each kind of memory has its own rows, and small heap bloc
   CHECK(rows(summary, "host/pinned").find(" main (+") != std::string::npos);
   CHECK(rows(summary, "device:0/managed").find(" main (+") != std::string::npos);
   CHECK(rows(summary, "host/heap") ==
-        "20 1st call in read_input (+0x6000)\n20 2nd call in read_input (+0x6001)\n");
+        "20 1st buffer of read_input (+0x6000)\n20 2nd buffer of read_input (+0x6001)\n");
   CHECK(rows(small.summary(), "host/heap") == "0 read_options\n");
 }
 
