@@ -12,6 +12,7 @@
 #include "collector/log/definitions.h"
 #include "collector/log/event.h"
 #include "collector/replay/index.h"
+#include "collector/replay/site_groups.h"
 
 namespace gpupeak::collector {
 

@@ -27,7 +27,7 @@ class Program {
     module_.path = "/nowhere/bench";
     module_.build_id = "id";
     log.module(module_.path, module_.build_id, kBase, kBase, 0x10000);
-    log.device(0, 80 << 30, std::string(16, '\1'), "Test GPU");
+    log.device(0, uint64_t{80} << 30, std::string(16, '\1'), "Test GPU");
   }
   /// A stack that ends with the call at `offset` of a function.
   uint32_t call(uint64_t offset, const char* function = "main", uint32_t caller = 0, int line = 0) {

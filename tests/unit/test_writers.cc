@@ -162,9 +162,9 @@ TEST_CASE("lowering: the report and its JSON have settings, bounds and what they
   summary.lowering = Lowering{"device:0",
                               1000 * kMiB,
                               0,
-                              {{PoolSetting::kExpandableSegments, 500 * kMiB, 500 * kMiB, 7},
-                               {PoolSetting::kSameAsRequested, 600 * kMiB, 750 * kMiB, 7},
-                               {PoolSetting::kNoPreallocation, 400 * kMiB, std::nullopt, 7}}};
+                              {{PoolSetting::kExpandableSegments, 500 * kMiB, 500 * kMiB, 7, ""},
+                               {PoolSetting::kSameAsRequested, 600 * kMiB, 750 * kMiB, 7, ""},
+                               {PoolSetting::kNoPreallocation, 400 * kMiB, std::nullopt, 7, ""}}};
   for (const ReportLength length : {ReportLength::kOneScreen, ReportLength::kFull}) {
     const std::string report = text(length);
     const size_t at = report.find("WHAT WOULD LOWER IT");
