@@ -58,6 +58,11 @@ bool addresses_are_limited() {
   return !sys::failed(sys::getrlimit(RLIMIT_AS, &limit)) && limit.rlim_cur != RLIM_INFINITY;
 }
 
+void clear_pages(std::atomic<uint64_t>* words, size_t count) {
+  if (!sys::failed(sys::madvise(words, count * sizeof *words, MADV_DONTNEED))) return;
+  for (size_t i = 0; i < count; ++i) words[i].store(0, std::memory_order_relaxed);
+}
+
 void unmap_pages(void* at, size_t bytes) {
   sys::munmap(at, bytes);
   add_self_bytes(-static_cast<ptrdiff_t>(bytes));

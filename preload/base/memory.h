@@ -1,7 +1,9 @@
 // Memory for the preload itself, straight from the kernel and never through malloc. HOOK-SAFE.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace gpupeak::preload {
 
@@ -21,6 +23,9 @@ bool commit_pages(void* at, size_t bytes);
 /// True under `ulimit -v`: then addresses that we reserve are missing to the program.
 bool addresses_are_limited();
 void unmap_pages(void* at, size_t bytes);
+/// Words that fill pages become 0. Their pages, of which most were never touched, go back to the
+/// kernel where it takes them. Others may read and write them meanwhile.
+void clear_pages(std::atomic<uint64_t>* words, size_t count);
 /// What the preload has mapped for itself by now, reservations not counted, in bytes.
 size_t self_bytes();
 void add_self_bytes(ptrdiff_t bytes);

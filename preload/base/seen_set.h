@@ -44,9 +44,7 @@ class SeenSet {
   void clear() {
     std::atomic<uint64_t>* const keys = keys_.load(std::memory_order_acquire);
     if (keys == nullptr || count_.load(std::memory_order_relaxed) == 0) return;
-    // Its pages, of which most were never touched, come back with zeros.
-    if (sys::failed(sys::madvise(keys, kCapacity * sizeof *keys, MADV_DONTNEED)))
-      for (size_t i = 0; i < kCapacity; ++i) keys[i].store(0, std::memory_order_relaxed);
+    clear_pages(keys, kCapacity);
     count_.store(0, std::memory_order_relaxed);
   }
 

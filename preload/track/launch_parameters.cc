@@ -267,7 +267,7 @@ void forget_parameters() {
   if (!guard) return;
   Layouts* const known = g_layouts.load(std::memory_order_relaxed);
   if (known == nullptr || g_entry_count == 0) return;
-  for (std::atomic<uint64_t>& entry : known->entries) entry.store(0, std::memory_order_relaxed);
+  clear_pages(known->entries, Layouts::kCapacity);
   g_entry_count = 0;
 }
 
