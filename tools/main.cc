@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
+#include <cstdlib>
 #include <system_error>
 #include <thread>
 
@@ -83,7 +84,8 @@ bool needs_larger_stacks() {
 
 int main(int argc, char** argv) {
   if (!needs_larger_stacks()) return command(argc, argv);
-  int code = tools::kOwnFailure;
-  std::thread([&] { code = command(argc, argv); }).join();
-  return code;
+  // The command ends the process itself: where it goes on in a child (leave_orphans_to_parent()),
+  // its thread is the only one there.
+  std::thread([&] { std::exit(command(argc, argv)); }).join();
+  return tools::kOwnFailure;  // not reached
 }

@@ -92,9 +92,16 @@ def first(folder):
     expect(out == "told once\n" and process.returncode == 5, f"{out!r}, exit code {process.returncode}")
 
 
+def small_stack(folder):
+    """As process 1 with small stacks the command goes on in a child that has one thread."""
+    words = ["sh", "-c", 'ulimit -s 64; exec "$@"', "sh", *run_words(folder), "sh", "-c", "exit 7"]
+    done = started(in_own_pids(words))
+    expect(done.returncode == 7, f"exit code {done.returncode}, not 7: {done.stderr}")
+
+
 def subreaper(folder):
     """The same where who started `run` has made it a subreaper."""
     expect_reaped(started([*run_words(folder), "sh", "-c", ORPHANS], become_subreaper))
 
 
-run_case({case.__name__: case for case in (ignored, ignored_by_program, first, subreaper)}[sys.argv[3]])
+run_case({case.__name__: case for case in (ignored, ignored_by_program, first, small_stack, subreaper)}[sys.argv[3]])
