@@ -83,8 +83,7 @@ int run_words(const std::vector<std::string>& words, const std::string& output) 
   if (child < 0) throw std::runtime_error(fmt::format("cannot fork: {}", strerror(errno)));
   const std::optional<int> status = wait_for_child(child);
   g_child = 0;
-  if (!status) return kOwnFailure;
-  return WIFSIGNALED(*status) ? kSignalBase + WTERMSIG(*status) : WEXITSTATUS(*status);
+  return status ? exit_code(*status) : kOwnFailure;
 }
 
 }  // namespace

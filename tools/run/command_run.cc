@@ -111,10 +111,6 @@ uint64_t secret_of_run() {
   return id;
 }
 
-int exit_code(int status) {
-  return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 /// Whether the process had children and has waited for them; true if that is not known. `end`: what
 /// the kernel said when it had ended.
 bool had_children(const std::optional<ProcessStat>& end) {

@@ -33,7 +33,7 @@ bool gets_orphans() {
       if (ended != command) continue;
       while (waitpid(-1, nullptr, WNOHANG) > 0) {
       }
-      _exit(WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status));
+      _exit(exit_code(status));
     }
   }
 }
@@ -46,6 +46,10 @@ void keep_child_ends() {
 
 void restore_child_signal() {
   signal(SIGCHLD, g_found);
+}
+
+int exit_code(int status) {
+  return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 std::optional<int> wait_for_child(pid_t child, rusage* usage) {
