@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "collector/text/brackets.h"
 #include "collector/text/file_name.h"
 #include "collector/text/function_names.h"
 
@@ -31,25 +32,21 @@ bool passes_on(std::string_view file) {
 std::optional<std::vector<std::string_view>> parameters_of(std::string_view function) {
   const size_t end = function.rfind(')');
   if (end == std::string_view::npos) return std::nullopt;
-  size_t begin = end;
-  for (int depth = 1; depth > 0;) {
-    if (begin == 0) return std::nullopt;
-    --begin;
-    depth += function[begin] == ')' ? 1 : function[begin] == '(' ? -1 : 0;
+  size_t begin = std::string_view::npos;
+  for (size_t at = 0; at <= end;) {
+    const size_t behind = opens_bracket(function[at]) ? after_bracket(function, at) : at + 1;
+    if (function[at] == '(' && behind == end + 1) begin = at;
+    at = behind;
   }
+  if (begin == std::string_view::npos) return std::nullopt;
   std::vector<std::string_view> types;
   size_t from = begin + 1;
-  int depth = 0;
-  for (size_t at = from; at <= end; ++at) {
-    const char c = function[at];
-    if (depth == 0 && (c == ',' || at == end)) {
+  for (size_t at = from; at <= end;) {
+    if (function[at] == ',' || at == end) {
       if (at > from) types.push_back(function.substr(from, at - from));
       from = at + 1;
-    } else if (c == '(' || c == '<' || c == '[' || c == '{') {
-      ++depth;
-    } else if (c == ')' || c == '>' || c == ']' || c == '}') {
-      --depth;
     }
+    at = opens_bracket(function[at]) ? after_bracket(function, at) : at + 1;
   }
   return types;
 }
@@ -130,7 +127,7 @@ RowRoles::RowRoles(const Replay& replay, ScopeId scope) : replay_(replay) {
       [this](const BlockRoles::Block& block) { blocks_[block.group].push_back(&block); });
 }
 
-RowRoles::Kernel RowRoles::kernel(uint64_t number) const {
+RowRoles::Kernel RowRoles::named(uint64_t number) const {
   const Definitions& definitions = replay_.log().definitions();
   const BlockRoles::Kernel known = replay_.device().roles().kernel(number);
   Kernel kernel{demangle(std::string(definitions.string(known.name))), ""};
@@ -145,6 +142,12 @@ RowRoles::Kernel RowRoles::kernel(uint64_t number) const {
     break;
   }
   return kernel;
+}
+
+const RowRoles::Kernel& RowRoles::kernel(uint64_t number) const {
+  const auto [kernel, is_new] = kernels_.try_emplace(number);
+  if (is_new) kernel->second = named(number);
+  return kernel->second;
 }
 
 std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) const {
@@ -170,7 +173,7 @@ std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) con
         launches[seen.kernel] += seen.count;
     }
     for (const auto& [number, count] : launches) {
-      const Kernel of = kernel(number);
+      const Kernel& of = kernel(number);
       if (of.function.empty()) continue;
       std::set<KernelAccess> accesses;
       for (const BlockRoles::Role& seen : block.roles) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +29,7 @@ class RowRoles {
   /// For the scope of one device; else role_of() is always nullopt.
   RowRoles(const Replay& replay, ScopeId scope);
 
+  bool are_recorded() const { return are_recorded_; }
   /// `groups`: of the row. nullopt: the log does not say.
   std::optional<BufferRole> role_of(std::span<const GroupId> groups) const;
 
@@ -36,11 +38,13 @@ class RowRoles {
     std::string function;  ///< demangled
     std::string library;
   };
-  Kernel kernel(uint64_t number) const;
+  Kernel named(uint64_t number) const;
+  const Kernel& kernel(uint64_t number) const;
 
   const Replay& replay_;
   bool are_recorded_ = false;
   std::unordered_map<GroupId, std::vector<const BlockRoles::Block*>> blocks_;
+  mutable std::unordered_map<uint64_t, Kernel> kernels_;  ///< that were asked for, by number
 };
 
 }  // namespace gpupeak::collector

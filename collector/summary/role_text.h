@@ -1,5 +1,5 @@
-// What a buffer is for, in a line: "copied in · read by stencil_1d · copied out". The first screen,
-// the report, the page and the views of uses show it.
+// What a buffer is for, in a line: "copied in · read by stencil_1d · copied out". The first screen
+// and the report show it.
 #pragma once
 
 #include <cstddef>
