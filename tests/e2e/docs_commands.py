@@ -59,7 +59,8 @@ VIEWER = "#!/bin/sh\n[ -t 0 ] || cat >/dev/null\n"
 LAUNCHERS = ("mpirun", "torchrun", "srun", "docker")
 VIEWERS = ("ms_print", "heaptrack_print", "pprof", "flamegraph.pl", "speedscope", "scp", "ssh", "jq", "sqlite3", "curl")
 MEASURED = ("onnxruntime_perf_test", "trtexec", "llama-bench", "python3", "PROGRAM", "cuda_benchmark", "my_benchmark", "bench", "layers",
-            "script.sh", "app", "vllm")
+            "script.sh", "app", "vllm", "own")
+FOLDERS = ("logs", "runs", "last-week")  # of logs
 OUTPUTS = ("-o", "--out", "--html", "--svg", "--png", "--junit", "--markdown", ">", ">>")
 LOGS = 3  # recorded logs, which are copied
 LOG_ENDINGS = (".gplog", ".gpz", ".gpbundle")
@@ -154,7 +155,7 @@ class Place:
         self.env.update(LD_LIBRARY_PATH=DRIVER, HOME=folder, XDG_CACHE_HOME=folder, LIBGPUPEAK=LIBRARY, GITHUB_STEP_SUMMARY="summary.md",
                         PATH=f"{folder}/bin:{os.path.dirname(GPUPEAK)}:{os.environ['PATH']}")
         self.env.pop("DEBUGINFOD_URLS", None)
-        for sub in ("bin", "FOLDER", "logs"):
+        for sub in ("bin", "FOLDER", *FOLDERS):
             os.mkdir(os.path.join(folder, sub))
         for name in MEASURED:
             os.symlink(BENCHMARK, os.path.join(folder, "bin", name))
@@ -189,8 +190,8 @@ class Place:
                 shutil.copy(os.path.join(self.models, "part.gplog"), os.path.join(self.folder, part[1]))
                 continue
             takes = words[i - 1]
-            if reads and word == "logs" and not os.listdir(os.path.join(self.folder, word)):
-                self.put("logs/of_a_rank.gplog")
+            if reads and word in FOLDERS and not os.listdir(os.path.join(self.folder, word)):
+                self.put(f"{word}/of_a_rank.gplog")
             if takes in OUTPUTS or word.startswith("-") or os.path.exists(os.path.join(self.folder, word)):
                 continue
             is_log = word.endswith(LOG_ENDINGS) or re.fullmatch(r"[A-Z]+(\.\.\.)?", word)
@@ -257,7 +258,7 @@ def check(command, place, verbose=False):
 
 
 def has_file(words):
-    return any(w.endswith((*LOG_ENDINGS, ".json", ".zst")) or re.fullmatch(r"[A-Z]+(\.\.\.)?", w) for w in words)
+    return any(w in FOLDERS or w.endswith((*LOG_ENDINGS, ".json", ".zst")) or re.fullmatch(r"[A-Z]+(\.\.\.)?", w) for w in words)
 
 
 def while_it_runs(text, place):

@@ -71,7 +71,7 @@ _gpupeak() {
     fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
     sweep) options="--parameter --of --capacity --gpu --verify --out --again --host --quiet --json --export --html --color --bytes --help --" ;;
     timeline) options="--scope --height --svg --png --json --process --strict --out --color --bytes --help" ;;
-    compare) options="--scope --html --no-source --top --json --process --strict --out --color --bytes --help" ;;
+    compare) options="--scope --html --no-source --top --against --sort --only --csv --json --process --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
     merge) options="--json --partial --strict --out --color --bytes --help" ;;
     symbolize | bundle) options="--out --quiet --help" ;;

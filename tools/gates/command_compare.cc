@@ -1,8 +1,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 
+#include "collector/fit/what_if.h"
+#include "collector/log/parallel.h"
+#include "collector/run/analyze_run.h"
+#include "collector/text/file_name.h"
+#include "collector/text/glob.h"
 #include "collector/views/compare.h"
+#include "collector/views/suite.h"
 #include "collector/write/write_html.h"
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
@@ -22,6 +30,11 @@ struct CompareOptions {
   std::string scope;    ///< as collector::Profile::scope() takes it
   std::string html;     ///< file of a page; empty: text
   std::string out;      ///< file; empty: standard output
+  // Of folders:
+  std::string against;  ///< a folder of earlier runs; empty: none
+  std::string sort = "device";
+  std::string only;  ///< a pattern; empty: all runs
+  bool csv = false;
   TextOptions text;
   size_t top = 20;
   bool json = false;
@@ -30,7 +43,91 @@ struct CompareOptions {
   collector::Reading reading;
 };
 
+const std::map<std::string, collector::SuiteOrder> kOrders{
+    {"device", collector::SuiteOrder::kDevice},
+    {"host", collector::SuiteOrder::kHost},
+    {"time", collector::SuiteOrder::kTime},
+    {"change", collector::SuiteOrder::kChange},
+    {"name", collector::SuiteOrder::kName}};
+
+/// "scan" of "runs/scan.gplog".
+std::string run_name(const std::string& log) {
+  const std::string_view name = collector::file_name(log);
+  return std::string(name.substr(0, name.rfind('.')));
+}
+
+/// A row for each run of the folders whose name the pattern matches, in the order of the names.
+std::vector<collector::SuiteRow> suite_rows(const std::vector<std::string>& folders,
+                                            const CompareOptions& options) {
+  std::vector<std::string> logs;
+  for (const collector::RunLogs& run : runs_of(folders, "")) {
+    if (options.only.empty() || collector::glob_match(options.only, run_name(run.name)))
+      logs.push_back(run.name);
+  }
+  collector::Options reading;
+  reading.reading = options.reading;
+  reading.reading.heap = collector::HeapReading::kIfFew;
+  reading.top = 1;
+  reading.stacks = false;
+  reading.library_phases = false;
+  reading.complete = collector::add_quick_lowering;
+  std::vector<collector::SuiteRow> rows(logs.size());
+  collector::in_parallel(logs.size(), 1, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      try {
+        const collector::Summary summary = collector::load_run_figures(logs[i], reading);
+        rows[i] = collector::suite_row(run_name(logs[i]), summary);
+        rows[i].complete = summary.run.end.in_order() && is_whole(summary);
+      } catch (const collector::LogError& error) {
+        rows[i].run = run_name(logs[i]);
+        rows[i].error = error.what();
+      }
+    }
+  });
+  return rows;
+}
+
+int compare_suite(const CompareOptions& options) {
+  require_output(options.out, options.logs);
+  std::vector<collector::SuiteRow> rows = suite_rows(options.logs, options);
+  if (!options.against.empty()) {
+    std::map<std::string, collector::SuiteRow> before;
+    for (collector::SuiteRow& row : suite_rows({options.against}, options))
+      before.emplace(row.run, std::move(row));
+    for (collector::SuiteRow& row : rows) {
+      const auto known = before.find(row.run);
+      if (known == before.end()) continue;
+      row.device_before = known->second.device_bytes;
+      row.host_before = known->second.host_bytes;
+    }
+  }
+  collector::order(rows, kOrders.at(options.sort));
+  const bool compared = !options.against.empty();
+  if (!options.html.empty())
+    write_output(options.html,
+                 [&](std::ostream& out) { collector::write_suite_html(rows, compared, out); });
+  if (options.html.empty() || !options.out.empty())
+    write_output(options.out, [&](std::ostream& out) {
+      if (options.json) return collector::write_suite_json(rows, out);
+      if (options.csv) return collector::write_suite_csv(rows, out);
+      collector::write_suite(rows, compared, out,
+                             style_for(output_descriptor(options.out), options.text));
+    });
+  return strict_code(options.strict,
+                     std::all_of(rows.begin(), rows.end(),
+                                 [](const collector::SuiteRow& row) { return row.complete; }));
+}
+
 int compare(const CompareOptions& options) {
+  if (std::all_of(options.logs.begin(), options.logs.end(), [](const std::string& name) {
+        std::error_code error;
+        return std::filesystem::is_directory(name, error);
+      }))
+    return compare_suite(options);
+  if (options.logs.size() < 2)
+    throw collector::UsageError("2 logs are needed, or a folder of logs");
+  if (!options.against.empty() || options.csv || !options.only.empty())
+    throw collector::UsageError("--against, --csv and --only are for folders of logs");
   const std::vector<std::string> logs = process_logs(options.logs, options.process);
   if (!options.html.empty()) {
     std::vector<PageTab> tabs;
@@ -61,11 +158,23 @@ int compare(const CompareOptions& options) {
 }  // namespace
 
 void add_compare(CommandLine& line) {
-  auto [verb, options] = line.add("compare", "Peaks, phases and sites of several runs", compare);
-  verb.add_option("logs", options.logs, "Two logs or more")
+  auto [verb, options] = line.add(
+      "compare", "Peaks, phases and sites of several runs; of a folder a row a run", compare);
+  verb.add_option("logs", options.logs, "Two logs or more, or folders of logs")
       ->required()
-      ->expected(2, 1000)
-      ->type_name("LOG ...");
+      ->expected(1, 1000)
+      ->type_name("LOG|FOLDER ...");
+  verb.add_option("--against", options.against,
+                  "A folder of earlier runs: how much each run, by its log's name, has grown")
+      ->type_name("FOLDER");
+  std::vector<std::string> orders;
+  for (const auto& [name, order] : kOrders) orders.push_back(name);
+  verb.add_option("--sort", options.sort, "Rows of a folder by device, host, time, change or name")
+      ->check(one_of(orders))
+      ->capture_default_str();
+  verb.add_option("--only", options.only, "Runs of a folder whose names match, as 'conv*'")
+      ->type_name("PATTERN");
+  verb.add_flag("--csv", options.csv, "Rows of a folder as CSV");
   add_process(verb, options.process);
   verb.add_option("--scope", options.scope, "Which memory phases and sites are of");
   verb.add_option("--html", options.html,
