@@ -18,6 +18,8 @@ Version: {version}
 Summary: Exact peak memory of GPU programs, and who held it
 License: MIT
 Requires-Python: >=3.8
+Provides-Extra: pytest
+Requires-Dist: pytest; extra == 'pytest'
 Classifier: Framework :: Pytest
 Classifier: Operating System :: POSIX :: Linux
 Description-Content-Type: text/markdown

@@ -1,7 +1,7 @@
 """The CI files, by their own steps: action.yml's with a stand-in for `gh`, GitLab's script lines with one for `curl`, Jenkins's `sh` lines.
 The first run has no baseline, the second compares with it, a third needs more and fails, with the change in the comment.
 
-usage: ci.py LIBGPUPEAK GPUPEAK action|gitlab|jenkins
+usage: ci.py LIBGPUPEAK GPUPEAK action|gitlab|jenkins|installs|workflows
 """
 import os
 import re
@@ -53,7 +53,7 @@ def holds(condition, inputs, ok):
     return all(known[part] for part in condition.split(" && "))
 
 
-def run_action(folder, mebibytes, **given):
+def run_action(folder, mebibytes, path=None, **given):
     """As a runner does it: the inputs' defaults, each step in turn, the ones with always() also after a failure."""
     with open(os.path.join(ROOT, "action.yml"), encoding="utf-8") as file:
         action = yaml().safe_load(file)
@@ -69,6 +69,7 @@ def run_action(folder, mebibytes, **given):
         with open(outputs, encoding="utf-8") as lines:
             of_steps = dict(line.split("=", 1) for line in lines.read().splitlines())
         text = text.replace("${{ steps.check.outputs.comment }}", of_steps.get("comment", ""))
+        text = text.replace("${{ github.action_repository }}", "gpupeak/gpupeak").replace("${{ github.action_ref }}", "v0.1.0")
         text = text.replace("${{ github.token }}", "token").replace("${{ github.event.pull_request.number }}", "17")
         expect("${{" not in text, f"nobody fills {text}")
         return text
@@ -84,7 +85,7 @@ def run_action(folder, mebibytes, **given):
         expect(step["shell"] == "bash" and "${{" not in step["run"], "expressions in a script are how inputs become code")
         env = {**base_environment(folder, mebibytes), "GITHUB_STEP_SUMMARY": os.path.join(folder, "summary.md"), "GITHUB_OUTPUT": outputs,
                **{name: value(text) for name, text in step.get("env", {}).items()}}
-        code, text = bash(step["run"], folder, env)
+        code, text = bash(step["run"], folder, {**env, "PATH": path or env["PATH"]})
         said += text
         ok &= code == 0
     with open(outputs, encoding="utf-8") as file:
@@ -116,6 +117,16 @@ def check_action(folder):
         expect("❌" in file.read(), "the step summary does not say it")
     ok, said, kept, _ = run_action(folder, 10, command="exit 3", artifact="")
     expect(not ok and kept is None, f"{ok} {kept} {said}")
+
+
+def check_installs(folder):
+    """Where no gpupeak is, the action takes the wheel of its own release."""
+    put(folder, "bin/gh", '#!/bin/sh\n[ "$1 $2 $3 $4 $5" = "release download v0.1.0 --repo gpupeak/gpupeak" ] || exit 1\n'
+                          'case "$7" in gpupeak-\\*_*.whl) touch "$9/gpupeak-0.1.0_x.whl" ;; *) exit 1 ;; esac\n', 0o755)
+    put(folder, "bin/python3", '#!/bin/sh\ncase "$*" in "-m pip install "*/gpupeak-0.1.0_x.whl) ;; *) exit 1 ;; esac\n'
+                               f'ln -s "{GPUPEAK}" {folder}/bin/gpupeak\n', 0o755)
+    ok, said, _, _ = run_action(folder, 1, path=f"{folder}/bin:/usr/bin:/bin", command="exit 0")
+    expect(ok and os.path.islink(os.path.join(folder, "bin/gpupeak")), said)
 
 
 def check_gitlab(folder):
@@ -155,9 +166,26 @@ def check_jenkins(folder):
     expect(code == 1 and "FAIL  host.peak_bytes went from" in said, f"{code} {said}")
 
 
+def check_workflows(folder):
+    """Of this repository, as far as they can be read here: each script is bash's, and each file that it names is there."""
+    workflows = os.path.join(ROOT, ".github/workflows")
+    for name in os.listdir(workflows):
+        with open(os.path.join(workflows, name), encoding="utf-8") as file:
+            jobs = yaml().safe_load(file)["jobs"]
+        for job in jobs.values():
+            expect(set(job.get("needs", "").split()) <= set(jobs), f"{name}: {job.get('needs')}")
+            for step in job["steps"]:
+                expect(("run" in step) != ("uses" in step), f"{name}: {step}")
+                script = put(folder, "step.sh", step.get("run", ""))
+                code, said = bash(f"bash -n {script}", folder, os.environ)
+                expect(code == 0 and "${{" not in step.get("run", ""), f"{name}: {step} {said}")
+                for path in re.findall(r"(?:tools|tests|cmake)/[\w./-]+", step.get("run", "")):
+                    expect(os.path.exists(os.path.join(ROOT, path)), f"{name}: there is no {path}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        {"action": check_action, "gitlab": check_gitlab, "jenkins": check_jenkins}[CASE](folder)
+        {"action": check_action, "gitlab": check_gitlab, "jenkins": check_jenkins, "installs": check_installs, "workflows": check_workflows}[CASE](folder)
 
 
 run_checks(main)
