@@ -44,9 +44,16 @@ inline __attribute__((always_inline)) uint64_t counter() {
 }
 /// The unit of counter().
 constexpr gpupeak_clock kCounter = GPUPEAK_CLOCK_TSC;
+/// Whether counter() can be read at all.
+inline bool has_counter() {
+  return true;
+}
 /// Whether reading counter() takes longer than one of its counts. Machines count at 1 GHz, or at 25
 /// MHz. There is one counter for all processors.
 bool counter_can_be_trusted();
+/// The vDSO's names for clock_gettime and clock_getres.
+constexpr const char* kVdsoClock = "__kernel_clock_gettime";
+constexpr const char* kVdsoResolution = "__kernel_clock_getres";
 /// The kernel's clock counts by the same counter. Where that is slow, two readings may be equal
 /// even if one depends on the other.
 constexpr bool kKernelClockMayStandStill = true;

@@ -32,8 +32,13 @@ inline __attribute__((always_inline)) uint64_t counter() {
 }
 /// The unit of counter().
 constexpr gpupeak_clock kCounter = GPUPEAK_CLOCK_TSC_16;
+/// Whether counter() can be read at all.
+bool has_counter();
 /// Whether counter() exists, ticks evenly, and is in step on all processors.
 bool counter_can_be_trusted();
+/// The vDSO's names for clock_gettime and clock_getres.
+constexpr const char* kVdsoClock = "__vdso_clock_gettime";
+constexpr const char* kVdsoResolution = "__vdso_clock_getres";
 /// The kernel's clock counts this counter's cycles, or reading it takes longer than one count.
 constexpr bool kKernelClockMayStandStill = false;
 

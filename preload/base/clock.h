@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 
 #include "base/arch.h"
 #include "base/hot.h"
@@ -32,6 +33,21 @@ uint64_t ticks_without_tsc();
 /// The processor's own counter; equal to ticks() if g_use_tsc.
 inline __attribute__((always_inline)) uint64_t tsc() {
   return arch::counter();
+}
+
+/// A clock that moves at least every 5 ms and is cheap to read; nullptr: there is none. The vDSO's
+/// coarse clock moves with the kernel's tick, and reads no counter: it costs a fifth of ticks().
+using CoarseClock = int (*)(clockid_t, timespec*);
+extern GPUPEAK_OWN CoarseClock g_coarse_clock;
+/// Whether that clock has moved since `then`, which becomes what it says now.
+inline __attribute__((always_inline)) bool coarse_clock_moved(uint32_t& then) {
+  const CoarseClock read = __atomic_load_n(&g_coarse_clock, __ATOMIC_RELAXED);
+  if (__builtin_expect(read == nullptr, 0)) return true;
+  timespec now;
+  read(CLOCK_MONOTONIC_COARSE, &now);
+  const uint32_t before = then;
+  then = static_cast<uint32_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint32_t>(now.tv_nsec);
+  return then != before;
 }
 
 /// A time that is not earlier than what this thread did before, not later than what it does next,

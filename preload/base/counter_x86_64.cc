@@ -16,9 +16,6 @@ bool has(unsigned leaf, unsigned bit) {
   unsigned a, b, c, d;
   return __get_cpuid(leaf, &a, &b, &c, &d) && (d & (1u << bit)) != 0;
 }
-bool has_rdtscp() {
-  return has(0x80000001, 27);
-}
 /// Whether the TSC ticks evenly, and in sleep states too.
 bool tsc_is_invariant() {
   return has(0x80000007, 8);
@@ -63,8 +60,12 @@ bool hypervisor_trusts_tsc() {
 
 }  // namespace
 
+bool arch::has_counter() {
+  return has(0x80000001, 27);
+}
+
 bool arch::counter_can_be_trusted() {
-  if (!has_rdtscp()) return false;
+  if (!has_counter()) return false;
   return (tsc_is_invariant() && kernel_goes_by("tsc")) || hypervisor_trusts_tsc();
 }
 

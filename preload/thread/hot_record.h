@@ -21,10 +21,11 @@ inline __attribute__((always_inline)) uint8_t* begin_record(ProcessPage& process
                                                             uint8_t& tag, const void* block,
                                                             Clock clock) {
   uint8_t* to = slot.at + 1;
-  if (!slot.is_only_writer(process) || ++slot.unstamped >= kStampEvery) {
+  const bool moved = !slot.is_only_writer(process) || coarse_clock_moved(slot.coarse);
+  if (moved || ++slot.unstamped >= kStampEvery) {
     const uint64_t before = slot.time;
     tag |= GPUPEAK_TAG_TIMED;
-    const bool is_behind_event = slot.unstamped > kBehindEvent;
+    const bool is_behind_event = !moved && slot.unstamped > kBehindEvent;
     const uint64_t now =
         is_behind_event ? slot.take_time_behind_event() : slot.take_stamp(process, clock);
     to = put_hot_varint(to, now - before);

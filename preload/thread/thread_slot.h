@@ -21,7 +21,8 @@
 
 namespace gpupeak::preload {
 
-/// Of the only writer's records, one in so many has a time stamp.
+/// Of the only writer's records, one in so many has a time stamp, and each before which the coarse
+/// clock has moved.
 constexpr uint32_t kStampEvery = 32;
 /// A value of ThreadSlot::unstamped: the last record was no heap record. The only writer's next
 /// heap record first adds 1 for itself, which makes the value larger than this.
@@ -54,7 +55,7 @@ struct alignas(64) ThreadSlot {
   uint32_t unstamped = 0;  ///< records since the last stamp
   std::atomic<uint32_t> stamping{0};  ///< 1: the thread is in stamp()
   uint32_t index = 0;
-  std::atomic<int> tid{0};
+  uint32_t coarse = 0;  ///< what the coarse clock said at the only writer's last record
   /// Bytes until the next block of a sample; the blocks before it are only counted.
   int64_t bytes_to_sample = 0;
   int64_t heap_delta = 0;  ///< usable bytes not yet added to the counters page
@@ -62,6 +63,7 @@ struct alignas(64) ThreadSlot {
   uint64_t alloc_delta = 0;
   uint64_t free_delta = 0;
   StackCache stacks;
+  std::atomic<int> tid{0};
   /// Heap events that found no room in the log. refill() looks again only at some of them.
   uint32_t lost = 0;
   uint64_t looked = 0;           ///< `earliest` at the last look_around()
