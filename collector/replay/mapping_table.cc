@@ -88,36 +88,59 @@ bool MappingTable::protect(uint64_t address, uint64_t bytes, uint32_t prot, Chan
   return true;
 }
 
-void MappingTable::remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {
-  remap_failed(slot, changes);  // an earlier remap that never ended: a longjmp left it
+void MappingTable::put_back(const Taken& taken, Changes& changes) {
+  for (const auto& [begin, mapping] : taken.pieces) {
+    unmap(begin, mapping.end - begin, changes);
+    mappings_.emplace(begin, mapping);
+    if (!taken.moves) count(begin, mapping, +1, false, changes);
+  }
+  if (taken.pieces.empty()) return;
+  join_with_previous(mappings_.lower_bound(taken.pieces.front().first), changes);
+  join_with_previous(mappings_.lower_bound(taken.pieces.back().second.end), changes);
+}
+
+void MappingTable::take(uint32_t slot, uint64_t address, uint64_t bytes, bool moves,
+                        Changes& changes) {
+  Taken& taken = taken_[slot];
+  if (taken.moves) put_back(taken, changes);  // a remap that never ended: a longjmp left it
+  taken.address = address;
+  taken.bytes = bytes;
+  taken.moves = moves;
+  taken.pieces.clear();
   const uint64_t end = address + whole_pages(bytes);
-  auto& pieces = moving_[slot];
   if (end <= address) return;
   split_at(address, changes);
   split_at(end, changes);
   auto it = mappings_.lower_bound(address);
   while (it != mappings_.end() && it->first < end) {
-    pieces.push_back(*it);
+    if (!moves) count(it->first, it->second, -1, false, changes);
+    taken.pieces.push_back(*it);
     it = mappings_.erase(it);
   }
 }
 
-void MappingTable::remap_failed(uint32_t slot, Changes& changes) {
-  const auto moving = moving_.find(slot);
-  if (moving == moving_.end()) return;
-  const auto pieces = std::move(moving->second);
-  moving_.erase(moving);
-  for (const auto& [begin, mapping] : pieces) {
-    unmap(begin, mapping.end - begin, changes);
-    mappings_.emplace(begin, mapping);
-  }
+void MappingTable::unmap(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {
+  take(slot, address, bytes, false, changes);
+}
+
+void MappingTable::remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {
+  take(slot, address, bytes, true, changes);
+}
+
+void MappingTable::take_back(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {
+  const auto found = taken_.find(slot);
+  if (found == taken_.end()) return;
+  if (found->second.address != address || found->second.bytes != bytes) return;  // that is lost
+  const Taken taken = std::move(found->second);
+  taken_.erase(found);
+  put_back(taken, changes);
 }
 
 void MappingTable::remap(uint32_t slot, const Move& move, const GroupOf& group_of,
                          Changes& changes) {
-  if (const auto moving = moving_.find(slot); moving != moving_.end()) {
-    const auto pieces = std::move(moving->second);
-    moving_.erase(moving);
+  if (const auto taken = taken_.find(slot); taken != taken_.end() && taken->second.moves) {
+    const auto pieces = std::move(taken->second.pieces);
+    taken_.erase(taken);
     if (pieces.empty()) return;
     for (const auto& [begin, mapping] : pieces) count(begin, mapping, -1, false, changes);
     const Mapping& old = pieces.front().second;

@@ -23,13 +23,17 @@ class MappingTable {
   void map(uint64_t address, uint64_t bytes, uint32_t prot, uint8_t kind, GroupId group,
            Changes& changes);
   void unmap(uint64_t address, uint64_t bytes, Changes& changes);
+  /// The same as the slot's last call that takes mappings away, which take_back() undoes.
+  void unmap(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
   /// Changes the protection of a range. False: nothing was done, since a damaged log protects very
   /// many mappings again and again (kMostMappings).
   bool protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes);
-  /// From here to the slot's remap() or remap_failed(), what lies there still counts but has no
+  /// From here to the slot's remap() or take_back(), what lies there still counts but has no
   /// addresses: another mapping may be given them before the move is logged.
   void remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
-  void remap_failed(uint32_t slot, Changes& changes);
+  /// The kernel refused what the slot did last, an unmap() or remap_begins() of that range: what
+  /// lay there lies there again.
+  void take_back(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
   struct Move {
     uint64_t old_address, old_bytes, new_address, new_bytes;
   };
@@ -59,8 +63,17 @@ class MappingTable {
   void join_with_previous(Map::iterator it, Changes& changes);
 
   Map mappings_;
-  std::map<uint32_t, std::vector<Map::value_type>> moving_;  // by slot
-  uint64_t protected_ = 0;  // mappings protected so far, beyond kFewMappings for each call
+  /// What a slot has taken away by its last call.
+  struct Taken {
+    uint64_t address = 0, bytes = 0;
+    bool moves = false;  ///< by remap_begins(): it still counts
+    std::vector<Map::value_type> pieces;
+  };
+  void put_back(const Taken& taken, Changes& changes);
+  void take(uint32_t slot, uint64_t address, uint64_t bytes, bool moves, Changes& changes);
+
+  std::map<uint32_t, Taken> taken_;  // by slot
+  uint64_t protected_ = 0;           // mappings protected so far, beyond kFewMappings for each call
 };
 
 }  // namespace gpupeak::collector

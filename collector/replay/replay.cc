@@ -106,8 +106,8 @@ void Replay::on(const MapEvent& map, const Event& event) {
                 mapping_group(event, map.kind, map.stack), changes_);
 }
 
-void Replay::on(const UnmapEvent& unmap, const Event& /*event*/) {
-  mappings_.unmap(unmap.address, unmap.bytes, changes_);
+void Replay::on(const UnmapEvent& unmap, const Event& event) {
+  mappings_.unmap(event.slot, unmap.address, unmap.bytes, changes_);
 }
 
 void Replay::on(const ProtectEvent& protect, const Event& /*event*/) {
@@ -126,8 +126,8 @@ void Replay::on(const RemapBeginEvent& remap, const Event& event) {
   mappings_.remap_begins(event.slot, remap.address, remap.bytes, changes_);
 }
 
-void Replay::on(const RemapFailedEvent& /*remap*/, const Event& event) {
-  mappings_.remap_failed(event.slot, changes_);
+void Replay::on(const RemapFailedEvent& refused, const Event& event) {
+  mappings_.take_back(event.slot, refused.address, refused.bytes, changes_);
 }
 
 void Replay::on(const PhasePushEvent& phase, const Event& event) {

@@ -78,13 +78,17 @@ GPUPEAK_EXPORT void* mmap64(void* at, size_t bytes, int prot, int flags, int fd,
 
 GPUPEAK_EXPORT int munmap(void* at, size_t bytes) {
   // Logged before the call, so that another thread's mapping of the same addresses is logged after
-  // it. Calls that the kernel would refuse are not logged.
+  // it. A call that cannot be valid is not logged. One that the kernel refuses all the same (a
+  // sealed range, too many mappings) is taken back.
   constexpr uintptr_t kMostAddress = uintptr_t{1} << 56;  // a program's, with five-level tables
   const auto begin = reinterpret_cast<uintptr_t>(at);
   const bool valid = bytes != 0 && begin % gpupeak::kPageBytes == 0 && begin < kMostAddress &&
                      bytes <= kMostAddress - begin;
-  if (valid && host_recording()) unmapping(at, bytes);
-  return real().munmap(at, bytes);
+  if (!valid || !host_recording()) return real().munmap(at, bytes);
+  const Leaving leaving = unmapping(at, bytes);
+  const int result = real().munmap(at, bytes);
+  if (result != 0) stays(leaving, at, bytes);
+  return result;
 }
 
 GPUPEAK_EXPORT int mprotect(void* at, size_t bytes, int prot) {
@@ -102,14 +106,14 @@ GPUPEAK_EXPORT void* mremap(void* old_at, size_t old_bytes, size_t new_bytes, in
     wanted = va_arg(rest, void*);
     va_end(rest);
   }
-  const bool stays = (flags & kDontUnmap) != 0 || old_bytes == 0;
-  const bool begun = !stays && host_recording() && remapping(old_at, old_bytes);
+  const bool leaves_it = (flags & kDontUnmap) != 0 || old_bytes == 0;
+  const Leaving leaving = !leaves_it && host_recording() ? remapping(old_at, old_bytes) : Leaving{};
   void* result = real().mremap(old_at, old_bytes, new_bytes, flags, wanted);
   if (result != MAP_FAILED) {
     if (host_recording())
-      remapped(old_at, stays ? 0 : old_bytes, result, new_bytes, GPUPEAK_CALLER);
+      remapped(old_at, leaves_it ? 0 : old_bytes, result, new_bytes, GPUPEAK_CALLER);
   } else {
-    if (begun) not_remapped(old_at, old_bytes);
+    stays(leaving, old_at, old_bytes);
     if (new_bytes > old_bytes && t_flags.in_allocator == 0 && host_recording()) {
       host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "mremap", new_bytes - old_bytes, errno,
                              GPUPEAK_CALLER);

@@ -11,12 +11,10 @@
 namespace gpupeak::preload {
 namespace {
 
-struct Mapping {
-  uint64_t begin, end;
-  int prot;
-  gpupeak_kind kind;
-  bool counts() const { return kind == GPUPEAK_KIND_MMAP_ANON && (prot & PROT_WRITE) != 0; }
-};
+using Mapping = CountedMapping;
+bool counts(const Mapping& mapping) {
+  return mapping.kind == GPUPEAK_KIND_MMAP_ANON && (mapping.prot & PROT_WRITE) != 0;
+}
 
 /// Most processes have a few dozen mappings. Mappings beyond kMost are left out.
 constexpr size_t kMost = 512;
@@ -28,23 +26,29 @@ constinit FutexLock g_lock;
 void add(const Mapping& mapping) {
   if (mapping.begin >= mapping.end || g_count == kMost) return;
   g_mappings[g_count++] = mapping;
-  if (mapping.counts()) g_bytes += mapping.end - mapping.begin;
+  if (counts(mapping)) g_bytes += mapping.end - mapping.begin;
 }
 
-void forget(uint64_t begin, uint64_t end) {
+CountedPieces forget(uint64_t begin, uint64_t end) {
+  CountedPieces gone;
   for (size_t i = 0; i < g_count;) {
     const Mapping mapping = g_mappings[i];
     if (mapping.end <= begin || mapping.begin >= end) {
       ++i;
       continue;
     }
-    if (mapping.counts()) g_bytes -= mapping.end - mapping.begin;
+    if (counts(mapping)) g_bytes -= mapping.end - mapping.begin;
+    if (gone.count < CountedPieces::kMost) {
+      gone.at[gone.count++] = {mapping.begin > begin ? mapping.begin : begin,
+                               mapping.end < end ? mapping.end : end, mapping.prot, mapping.kind};
+    }
     g_mappings[i] = g_mappings[--g_count];
     const Mapping below{mapping.begin, begin, mapping.prot, mapping.kind};
     const Mapping above{end, mapping.end, mapping.prot, mapping.kind};
     add(below);
     add(above);
   }
+  return gone;
 }
 
 }  // namespace
@@ -68,8 +72,8 @@ uint64_t reprotect_counted_mapping(uint64_t at, uint64_t bytes, int prot) {
     if (old.end <= at || old.begin >= end || old.prot == prot) continue;
     Mapping& inside = g_mappings[i];
     inside = {old.begin > at ? old.begin : at, old.end < end ? old.end : end, prot, old.kind};
-    if (old.counts()) g_bytes -= old.end - old.begin;
-    if (inside.counts()) g_bytes += inside.end - inside.begin;
+    if (counts(old)) g_bytes -= old.end - old.begin;
+    if (counts(inside)) g_bytes += inside.end - inside.begin;
     const Mapping below{old.begin, at, old.prot, old.kind}, above{end, old.end, old.prot, old.kind};
     add(below);
     add(above);
@@ -77,9 +81,18 @@ uint64_t reprotect_counted_mapping(uint64_t at, uint64_t bytes, int prot) {
   return g_bytes;
 }
 
-void forget_counted_mapping(uint64_t at, uint64_t bytes) {
+CountedPieces forget_counted_mapping(uint64_t at, uint64_t bytes) {
   const LockGuard guard(g_lock);
-  forget(at, at + bytes);
+  return forget(at, at + bytes);
+}
+
+void keep_counted_mappings(const CountedPieces& pieces) {
+  const LockGuard guard(g_lock);
+  for (uint32_t i = 0; i < pieces.count; ++i) {
+    const Mapping& mapping = pieces.at[i];
+    forget(mapping.begin, mapping.end);
+    add(mapping);
+  }
 }
 
 void log_counted_mappings() {

@@ -86,9 +86,24 @@ void count_reprotected(void* at, size_t bytes, int prot) {
   const uint64_t mapped_bytes = reprotect_counted_mapping(address_of(at), whole_pages(bytes), prot);
   if (mapped_bytes + counted_heap_bytes() >= g_process->counted_most) open_counted_log(0);
 }
-void count_unmapped(void* at, size_t bytes) {
-  HookScope scope;
-  if (scope.entered()) forget_counted_mapping(address_of(at), whole_pages(bytes));
+
+/// Records that a range goes away.
+Leaving leaves(uint8_t tag, void* at, size_t bytes) {
+  Leaving leaving;
+  if (g_process->counting != 0) {
+    HookScope scope;
+    if (scope.entered())
+      leaving.counted = forget_counted_mapping(address_of(at), whole_pages(bytes));
+    return leaving;
+  }
+  log([&] {
+    forget_memory(at, bytes);
+    if (tag == GPUPEAK_REC_UNMAP && bytes >= kWorthASample) sample_at_border();
+    Record record(tag);
+    emit(record.u(address_of(at)).u(whole_pages(bytes)));
+    leaving.logged = true;
+  });
+  return leaving;
 }
 
 }  // namespace
@@ -104,16 +119,6 @@ void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& call
   });
 }
 
-void unmapping(void* at, size_t bytes) {
-  if (g_process->counting != 0) return count_unmapped(at, bytes);
-  log([&] {
-    forget_memory(at, bytes);
-    if (bytes >= kWorthASample) sample_at_border();
-    Record record(GPUPEAK_REC_UNMAP);
-    emit(record.u(address_of(at)).u(whole_pages(bytes)));
-  });
-}
-
 void reprotected(void* at, size_t bytes, int prot) {
   if (g_process->counting != 0) return count_reprotected(at, bytes, prot);
   log([&] {
@@ -123,22 +128,23 @@ void reprotected(void* at, size_t bytes, int prot) {
   });
 }
 
-bool remapping(void* old_at, size_t old_bytes) {
-  if (g_process->counting != 0) count_unmapped(old_at, old_bytes);
-  bool logged = false;
-  log([&] {
-    forget_memory(old_at, old_bytes);
-    Record record(GPUPEAK_REC_REMAP_BEGIN);
-    emit(record.u(address_of(old_at)).u(whole_pages(old_bytes)));
-    logged = true;
-  });
-  return logged;
+Leaving unmapping(void* at, size_t bytes) {
+  return leaves(GPUPEAK_REC_UNMAP, at, bytes);
 }
 
-void not_remapped(void* old_at, size_t old_bytes) {
+Leaving remapping(void* old_at, size_t old_bytes) {
+  return leaves(GPUPEAK_REC_REMAP_BEGIN, old_at, old_bytes);
+}
+
+void stays(const Leaving& leaving, void* at, size_t bytes) {
+  if (leaving.counted.count != 0 && g_process->counting != 0) {
+    HookScope scope;
+    if (scope.entered()) keep_counted_mappings(leaving.counted);
+  }
+  if (!leaving.logged) return;
   log([&] {
     Record record(GPUPEAK_REC_REMAP_FAILED);
-    emit(record.u(address_of(old_at)).u(whole_pages(old_bytes)));
+    emit(record.u(address_of(at)).u(whole_pages(bytes)));
   });
 }
 

@@ -6,17 +6,25 @@
 #include <cstddef>
 
 #include "stack/stack.h"
+#include "track/counted_mappings.h"
 
 namespace gpupeak::preload {
 
 void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& caller);
-void unmapping(void* at, size_t bytes);  ///< before the real call, which is known to be valid
 void reprotected(void* at, size_t bytes, int prot);
-/// Call it before a mremap that takes the old range away. If it returns true, call exactly one of
-/// the next two after the real call. False: nothing was logged, so only call remapped() after a
-/// success. For a mremap that leaves the old range there, only call remapped(), with 0 old bytes.
-bool remapping(void* old_at, size_t old_bytes);
-void not_remapped(void* old_at, size_t old_bytes);
+
+/// What a call is about to take away: logged as gone, or no longer counted (counted_mappings.h).
+struct Leaving {
+  bool logged = false;
+  CountedPieces counted;
+};
+/// Call it before munmap, and before a mremap that takes the old range away: another thread may get
+/// the addresses before the call returns.
+Leaving unmapping(void* at, size_t bytes);
+Leaving remapping(void* old_at, size_t old_bytes);
+/// The kernel refused it: nothing has gone.
+void stays(const Leaving& leaving, void* at, size_t bytes);
+/// After a mremap. If it leaves the old range there, with 0 old bytes.
 void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes,
               const CallerFrame& caller);
 

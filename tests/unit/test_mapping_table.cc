@@ -101,12 +101,31 @@ TEST_CASE("mapping_table: what moves is safe from who is given its addresses", "
   CHECK(sums.bytes[GroupId(1)] == static_cast<int64_t>(4 * kPage));
   CHECK(sums.bytes[GroupId(2)] == static_cast<int64_t>(2 * kPage));
   table.remap_begins(7, 0x90000, 4 * kPage, sums.changes);
-  table.remap_failed(7, sums.changes);
+  table.take_back(7, 0x90000, 4 * kPage, sums.changes);
   table.unmap(0x90000, kPage, sums.changes);
   table.remap(7, {0x10000, 0, 0xa0000, kPage}, mover, sums.changes);  // the old one stays
   sums.take();
   CHECK(sums.bytes[GroupId(1)] == static_cast<int64_t>(4 * kPage));
   CHECK(sums.bytes[GroupId(2)] == static_cast<int64_t>(2 * kPage));
+}
+
+TEST_CASE("mapping_table: what the kernel refused to unmap lies there again", "[collector]") {
+  MappingTable table;
+  Sums sums;
+  table.map(0x10000, 4 * kPage, kReadWrite, kAnon, GroupId(0), sums.changes);
+  table.map(0x10000 + 4 * kPage, 4 * kPage, kReadWrite, kAnon, GroupId(1), sums.changes);
+  table.unmap(7, 0x10000 + 2 * kPage, 4 * kPage, sums.changes);
+  sums.take();
+  CHECK(sums.bytes[GroupId(0)] == static_cast<int64_t>(2 * kPage));
+  table.take_back(8, 0x10000 + 2 * kPage, 4 * kPage, sums.changes);  // another slot's
+  table.take_back(7, 0x10000, 4 * kPage, sums.changes);              // another range's
+  sums.take();
+  CHECK(sums.bytes[GroupId(1)] == static_cast<int64_t>(2 * kPage));
+  table.take_back(7, 0x10000 + 2 * kPage, 4 * kPage, sums.changes);
+  table.take_back(7, 0x10000 + 2 * kPage, 4 * kPage, sums.changes);  // once
+  sums.take();
+  CHECK(sums.bytes[GroupId(0)] == static_cast<int64_t>(4 * kPage));
+  CHECK(sums.bytes[GroupId(1)] == static_cast<int64_t>(4 * kPage));
 }
 
 TEST_CASE("mapping_table: agrees with a table of pages on random use", "[collector]") {
@@ -153,7 +172,7 @@ TEST_CASE("mapping_table: agrees with a table of pages on random use", "[collect
           const Page first = pages[begin];
           if (random() % 2 == 0) table.remap_begins(1, address, bytes, sums.changes);
           if (random() % 8 == 0) {
-            table.remap_failed(1, sums.changes);
+            table.take_back(1, address, bytes, sums.changes);
             break;
           }
           table.remap(
