@@ -179,7 +179,7 @@ def check_workflows(folder):
                 script = put(folder, "step.sh", step.get("run", ""))
                 code, said = bash(f"bash -n {script}", folder, os.environ)
                 expect(code == 0 and "${{" not in step.get("run", ""), f"{name}: {step} {said}")
-                for path in re.findall(r"(?:tools|tests|cmake)/[\w./-]+", step.get("run", "")):
+                for path in re.findall(r"(?:tools|tests|cmake|examples)/[\w./-]+", step.get("run", "")):
                     expect(os.path.exists(os.path.join(ROOT, path)), f"{name}: there is no {path}")
 
 
