@@ -150,8 +150,18 @@ def check_small_stacks():
         expect(run.returncode == 0 and run.stdout == "64\n" and "complete" in run.stderr, f"{run.returncode}: {run.stdout}{run.stderr}")
 
 
+def check_report_of_ended_process():
+    """`report PID` finds the log below the current folder by the process that wrote it, whatever its name."""
+    for log in ("gpupeak.sh.%p.gplog", "other.gplog"):
+        with tempfile.TemporaryDirectory() as folder:
+            pid = record(os.path.join(folder, log), "sh", "-c", "echo $$").strip()
+            done = subprocess.run([GPUPEAK, "report", pid], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder, check=False)
+            expect(done.returncode == 0 and done.stdout.startswith("GPUPEAK"), f"{log}: {done.stdout}")
+
+
 def main():
     check_small_stacks()
+    check_report_of_ended_process()
     check_completion()
     check_logs_without_extglob()
     check_made_completions()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`gpupeak top`: one frame as text, and the live screen in a pseudo-terminal.
 
-usage: top.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER once|list|screen|folder|gone
+usage: top.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER once|list|attached|screen|folder|gone
 """
 import fcntl
 import os
@@ -16,7 +16,7 @@ import tempfile
 import termios
 import time
 
-from common import GPUPEAK, Skipped, expect, run_checks
+from common import GPUPEAK, Skipped, expect, gpupeak, record, run_checks
 from stepped_program import SteppedProgram
 
 DRIVER, CASE = sys.argv[3:5]
@@ -245,6 +245,40 @@ def folder_screen():
         late.end()
 
 
+# Takes 1 MiB ten times a second.
+GROWS = """
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main() {
+  for (;; usleep(100000)) memset(malloc(1 << 20), 1, 1 << 20);
+}
+"""
+
+
+def attached():
+    """Of a program that was attached to: what was recorded since then, who held it, and how fast it grows. Programs without a GPU have a
+    peak in the list, also once they have ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        program, log = os.path.join(folder, "program"), os.path.join(folder, "a.gplog")
+        subprocess.run(["cc", "-x", "c", "-", "-o", program], input=GROWS.encode(), check=True)
+        running = subprocess.Popen([program])
+        try:
+            code, text = gpupeak("attach", "-o", log, str(running.pid))
+            expect(code == 0, text)
+            time.sleep(7)
+            text = frame(log)
+            expect(re.search(r"of what was recorded: peak [\d.]+ MiB · \+[\d.]+ MiB/s", line_of(text, "host")), text)
+            expect("at the peak" in line_of(text, "holders") and re.search(r"MiB +\d+  host\.heap +main", text), text)
+        finally:
+            running.kill()
+            running.wait()
+        log = os.path.join(folder, "ended.gplog")
+        record(log, "sh", "-c", "exit 0")
+        text = frame(folder)
+        expect(re.search(r"^ended\.gplog +exit 0 +– +[\d.]+ KiB", text, re.M), text)
+
+
 def gone():
     """The terminal is closed without a signal: `top` ends, and does not go on asking for keys."""
     with tempfile.TemporaryDirectory() as folder:
@@ -257,4 +291,4 @@ def gone():
         program.end()
 
 
-run_checks({"gone": gone, "once": once, "list": many, "screen": screen, "folder": folder_screen}[CASE])
+run_checks({"gone": gone, "once": once, "list": many, "attached": attached, "screen": screen, "folder": folder_screen}[CASE])

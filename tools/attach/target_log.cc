@@ -8,6 +8,7 @@
 
 #include "collector/log/log_appender.h"
 #include "collector/text/error.h"
+#include "tools/shared/log_folder.h"
 
 namespace gpupeak::tools {
 
@@ -46,7 +47,19 @@ std::string log_of_own_target(const std::string& pid_or_log) {
 }
 
 std::string log_meant_by(const std::string& log) {
-  return access(log.c_str(), F_OK) == 0 ? log : log_of_target(log);
+  if (access(log.c_str(), F_OK) == 0 || !is_pid(log)) return log;
+  const auto pid = static_cast<uint32_t>(std::stoul(log));
+  if (access(("/proc/" + log).c_str(), F_OK) == 0) {
+    const std::string written = collector::log_of_process(std::stoi(log));
+    if (!written.empty()) return written;
+  }
+  FolderLog newest;
+  for (FolderLog& ended : LogFolder(".", SIZE_MAX).look().logs) {
+    if (ended.head.header.pid == pid &&
+        ended.head.header.start_realtime_ns >= newest.head.header.start_realtime_ns)
+      newest = std::move(ended);
+  }
+  return newest.path.empty() ? log_of_target(log) : newest.path;
 }
 
 std::string log_of_target(const std::string& pid_or_log) {

@@ -212,6 +212,8 @@ std::optional<std::string> answer_to_missing_log(const CLI::App& verb) {
     }
     for (const std::string& log : option->results()) {
       std::error_code error;
+      const bool is_pid = log.find_first_not_of("0123456789") == std::string::npos;
+      if (is_pid && verb.get_name() == "report") continue;  // it looks for the process's log
       if (fs::exists(collector::part_name(log).log, error)) continue;
       const fs::path path(log);
       Words there;

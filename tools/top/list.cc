@@ -44,7 +44,10 @@ TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all
     text += collector::right(collector::fit(state_text(program), kState - 1), kState);
     text +=
         collector::right(live && has_device ? size_text(program.device_live(), style) : "–", kSize);
-    text += collector::right(has_device ? size_text(program.device_peak(), style) : "–", kSize);
+    const bool has_peak = has_device || program.has_heap();
+    text += collector::right(
+        has_peak ? size_text(has_device ? program.device_peak() : page.heap.peak, style) : "–",
+        kSize);
     text += collector::right(live && program.has_heap() ? size_text(page.heap.live, style) : "–",
                              kSize);
     text += collector::right(growth_text(growth_of(program), style), kSize);

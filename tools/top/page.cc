@@ -160,10 +160,16 @@ class Page {
       text += "peak " + size(gauge.peak);
     };
     if (program_.has_heap()) part("heap", page.heap);
+    if (const collector::Peak* peak = program_.host_peak(); peak != nullptr && text.empty())
+      text = "of what was recorded: peak " + size(peak->bytes);
     if (page.pinned.peak > 0) part("pinned", page.pinned);
     if (page.managed.peak > 0) part("managed", page.managed);
     if (page.rss_peak_bytes > 0)
       text += (text.empty() ? "" : " · ") + ("RSS peak " + size(page.rss_peak_bytes));
+    if (program_.devices().empty()) {
+      if (const auto growth = program_.growth(program_.heap_curve()))
+        text += fmt::format(" · {}/s", growth_text(growth, style_));
+    }
     add_row("host", text.empty() ? "not measured" : text);
     resident();
   }
@@ -249,7 +255,7 @@ class Page {
   void holder(const collector::Holder& holder, bool chosen) {
     const std::string head = collector::right(size(holder.bytes), kLabelColumns) +
                              collector::right(grouped(holder.count), collector::kCountColumns) +
-                             "  " + collector::left(holder.kind, 14);
+                             "  " + collector::left(holder.kind, 14) + " ";
     const size_t width = static_cast<size_t>(style_.width) - collector::display_width(head);
     add(head + collector::cut_title(holder.title, width, style_, holder.telling_part),
         chosen ? Look::kChosen : Look::kPlain);

@@ -61,7 +61,9 @@ void TopProgram::look(const FolderLog& log, double now) {
   if (!log_.is_live()) return;
   const double at = now - static_cast<double>(log_.head.header.start_realtime_ns) / kNsPerSecond;
   for (const int32_t number : devices()) add(seen_[number], {at, device(number).total.live});
-  if (has_heap()) add(heap_seen_, {at, log_.head.counters.heap.live});
+  const collector::Coverage coverage = collector::coverage_of(log_.head.header, log_.head.counters);
+  if (coverage.heap_counters || coverage.windows)
+    add(heap_seen_, {at, log_.head.counters.heap.live});
   add(events_, {at, event_count(log_.head.counters)});
 }
 
@@ -120,10 +122,16 @@ std::optional<double> TopProgram::events_per_second() const {
   return static_cast<double>(last.bytes - first->bytes) / (last.seconds - first->seconds);
 }
 
-std::optional<double> TopProgram::growth(int32_t device) const {
-  if (!log_.is_live()) return std::nullopt;
-  const TopCurve all = curve(device);
-  if (all.size() < 3) return std::nullopt;
+const collector::Peak* TopProgram::host_peak() const {
+  if (!findings_) return nullptr;
+  for (const collector::Peak& peak : findings_->summary.peaks) {
+    if (peak.scope == "host") return &peak;
+  }
+  return nullptr;
+}
+
+std::optional<double> TopProgram::growth(const TopCurve& all) const {
+  if (!log_.is_live() || all.size() < 3) return std::nullopt;
   const double end = all.back().seconds;
   // Of a young program only the second half counts: memory taken at the start is no growth.
   const double begin = std::max({all.front().seconds, end - kGrowthSeconds, end / 2});

@@ -50,16 +50,21 @@ class TopProgram {
   const collector::DeviceInfo* info(int32_t number) const;
   uint64_t device_live() const;
   uint64_t device_peak() const;
+  /// Whether the heap is counted from the program's start.
   bool has_heap() const;
+  /// The host's peak as the last replay has it: of a program that was attached to, of what was
+  /// recorded since then; nullptr: not known.
+  const collector::Peak* host_peak() const;
 
   /// Memory over time, by the last replay and by the looks since then.
   TopCurve curve(int32_t device) const;
   TopCurve heap_curve() const;
   /// Recorded events a second; none before the second look.
   std::optional<double> events_per_second() const;
-  /// Growth in bytes a second, by a straight line through the last minute; none if too little was
-  /// seen, or if the program has ended.
-  std::optional<double> growth(int32_t device) const;
+  /// Growth of a curve in bytes a second, by a straight line through the last minute; none if too
+  /// little was seen, or if the program has ended.
+  std::optional<double> growth(const TopCurve& curve) const;
+  std::optional<double> growth(int32_t device) const { return growth(curve(device)); }
   /// Seconds until the card is full at that growth; none if it does not grow, or if the card's size
   /// is not known.
   std::optional<double> seconds_to_full(int32_t device) const;

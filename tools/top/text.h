@@ -43,9 +43,11 @@ inline constexpr size_t kTopListHead = 2;
 TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all,
                    const TopView& view, const collector::TextStyle& style);
 
-/// Whether the holders that are shown are those of the peak.
+/// Whether the holders that are shown are those of the peak. Those of a host that was attached to
+/// always are: what it holds now is known only in part.
 inline bool are_of_peak(const TopProgram& program, const TopView& view) {
-  return view.shows_other == program.log().is_live();
+  const bool knows_now = program.has_heap() || !program.devices().empty();
+  return view.shows_other == program.log().is_live() || !knows_now;
 }
 /// The rows of holders that pass the filter; empty as long as nothing is known.
 std::vector<const collector::Holder*> holders_of(const TopProgram& program, const TopView& view);

@@ -50,6 +50,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 std::optional<double> growth_of(const TopProgram& program) {
   std::optional<double> most;
+  if (program.devices().empty()) most = program.growth(program.heap_curve());
   for (const int32_t device : program.devices()) {
     const auto growth = program.growth(device);
     if (growth && (!most || *growth > *most)) most = growth;

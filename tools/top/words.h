@@ -15,8 +15,8 @@ std::string rate_text(const std::optional<double>& per_second);
 /// Bytes a second, with their sign.
 std::string growth_text(const std::optional<double>& growth, const collector::TextStyle& style);
 std::string state_text(const TopProgram& program);
-/// The fastest growth of the program's devices in bytes a second, and the seconds until the first
-/// of their cards is full.
+/// The fastest growth of the program's devices, or of its heap if it has none, in bytes a second,
+/// and the seconds until the first of their cards is full.
 std::optional<double> growth_of(const TopProgram& program);
 std::optional<double> full_of(const TopProgram& program);
 /// Whether `text` contains `part`; upper and lower case are the same.
