@@ -169,6 +169,7 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
   const uint64_t driver = take(left, event.driver), stacks = take(left, event.stacks);
   const uint64_t log = take(left, event.log), own = take(left, event.own);
   const uint64_t static_data = take(left, event.static_data);
+  const uint64_t written = take(left, event.written);
   const bool heap_known = coverage.heap_counters && coverage.mappings;
   const uint64_t mapped = replay.resident().mapped_bytes;
   // If malloc does not tell: it may have kept all that is neither in use nor a mapping of the
@@ -177,7 +178,8 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
   const uint64_t kept = take(left, event.free_in_malloc_plus_1 > 0 ? event.free_in_malloc_plus_1 - 1
                                    : left > in_use                 ? left - in_use
                                                                    : 0);
-  const uint64_t heap = take(left, event.heap), mappings = take(left, mapped);
+  const uint64_t heap = take(left, event.heap);
+  const uint64_t mappings = take(left, mapped + replay.resident().resting_bytes);
   const auto say = [&](const char* name, bool covered, uint64_t bytes) {
     metrics[std::string("host.resident.") + name] = if_covered(known && covered, bytes);
   };
@@ -188,11 +190,22 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
   say("thread_stacks_bytes", true, stacks);
   say("files_bytes", true, files);
   say("static_data_bytes", true, static_data);
+  say("written_files_bytes", true, written);
   say("shared_memory_bytes", true, shared);
   say("driver_bytes", true, driver);
   say("gpupeak_bytes", true, log + own);
   say("unexplained_bytes", heap_known, left);
-  metrics["host.never_touched_bytes"] = if_covered(known && heap_known, in_use - heap - mappings);
+  metrics["host.never_touched_bytes"] =
+      if_covered(known && heap_known, in_use - std::min(in_use, heap + mappings));
+}
+
+/// What of the host's memory is the process's own: by the kernel's maximum, less what was files'
+/// when most was resident.
+void add_own_memory(const Replay& replay, uint64_t rss_peak, Metrics& metrics) {
+  const Replay::OwnMemory& own = replay.own_memory();
+  const uint64_t estimate = own.own + rss_peak - std::min(rss_peak, own.rss);
+  metrics["host.memory.seen_bytes"] = if_covered(own.rss > 0, own.most);
+  metrics["host.memory.peak_bytes"] = if_covered(own.rss > 0, std::max(own.most, estimate));
 }
 
 /// If the heap's recording began later: adds what was there then and has no call site.
@@ -284,6 +297,7 @@ Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const C
   metrics["host.rss.peak_bytes"] = if_covered(rss > 0, rss);
   metrics["host.pss.peak_bytes"] = if_covered(replay.pss().peak > 0, replay.pss().peak);
   add_resident(replay, coverage, metrics);
+  add_own_memory(replay, rss, metrics);
   add_before_recording(replay, metrics);
   add_growth(replay, metrics);
   metrics["tool.self_bytes"] = if_covered(page.self_bytes > 0, page.self_bytes);

@@ -296,7 +296,7 @@ ResidentEvent parse_resident(const Event& event) {
   ResidentEvent resident;
   Body(event, resident) >> resident.rss >> resident.files >> resident.shared >> resident.driver >>
       resident.stacks >> resident.anonymous >> resident.log >> resident.own >>
-      resident.free_in_malloc_plus_1 >> resident.heap >> resident.static_data;
+      resident.free_in_malloc_plus_1 >> resident.heap >> resident.static_data >> resident.written;
   resident.malformed |= too_large(resident.rss) || too_large(resident.anonymous);
   return resident;
 }
@@ -323,7 +323,8 @@ ContextEvent parse_context(const Event& event) {
 
 SampleEvent parse_sample(const Event& event) {
   SampleEvent sample;
-  Body(event, sample) >> sample.rss >> sample.rss_file >> sample.brk_growth >> sample.pss_plus_1;
+  Body(event, sample) >> sample.rss >> sample.rss_file >> sample.brk_growth >> sample.pss_plus_1 >>
+      sample.own;
   sample.malformed |= too_large(sample.rss);
   return sample;
 }

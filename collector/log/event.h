@@ -148,6 +148,12 @@ struct ResidentEvent : Parsed {
   uint64_t free_in_malloc_plus_1;  ///< value + 1; 0: not known
   uint64_t heap;
   uint64_t static_data;  ///< of anonymous: .bss
+  uint64_t written;      ///< pages of private mappings of files
+  /// What is neither files' nor gpupeak's own.
+  uint64_t own_bytes() const {
+    const uint64_t beside = files + log + own;
+    return rss - (beside < rss ? beside : rss);
+  }
 };
 struct SamplingEvent : Parsed {
   uint64_t sample_bytes;
@@ -230,7 +236,8 @@ struct DriverReadingEvent : Parsed {
 };
 struct SampleEvent : Parsed {
   uint64_t rss, rss_file, brk_growth;
-  uint64_t pss_plus_1;  ///< value + 1; 0: not read
+  uint64_t pss_plus_1;          ///< value + 1; 0: not read
+  std::optional<uint64_t> own;  ///< what is neither files' nor gpupeak's own; none: not read
 };
 struct ThreadEvent : Parsed {
   uint32_t tid;

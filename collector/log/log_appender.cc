@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -146,18 +147,19 @@ void LogAppender::fail(const std::string& what) const {
   throw LogError(path_ + " " + what + (errno != 0 ? std::string(": ") + strerror(errno) : ""), 0);
 }
 
-uint64_t LogAppender::ticks() const {
+LogAppender::Now LogAppender::now() const {
+  const uint64_t ns = monotonic_ns();
   switch (clock_) {
     case GPUPEAK_CLOCK_TSC:
-      return counter();
+      return {counter(), ns};
     case GPUPEAK_CLOCK_TSC_16:
-      return counter() / GPUPEAK_CYCLES_OF_TICK;
+      return {counter() / GPUPEAK_CYCLES_OF_TICK, ns};
     default:
-      return monotonic_ns();
+      return {ns, ns};
   }
 }
 
-void LogAppender::new_chunk(uint64_t now) {
+void LogAppender::new_chunk(const Now& now) {
   errno = 0;  // a write that is only cut short sets none
   // Moving the file's end in the counters page takes the chunk's place. The lock is against the
   // process, which cuts off what lies behind the end when it exits.
@@ -175,24 +177,23 @@ void LogAppender::new_chunk(uint64_t now) {
   header.kind = GPUPEAK_CHUNK_EVENTS;
   header.slot = slot_;
   header.sequence = sequence_;
-  header.start_ticks = now;
-  header.start_monotonic_ns = monotonic_ns();
+  header.start_ticks = now.ticks;
+  header.start_monotonic_ns = now.monotonic_ns;
   memcpy(page.data(), &header, sizeof header);
   const ssize_t written = pwrite(inside_, page.data(), page.size(), static_cast<off_t>(chunk_));
   if (locked) flock(inside_, LOCK_UN);
   if (written != static_cast<ssize_t>(page.size())) fail("cannot grow");
   ++sequence_;
   used_ = sizeof header;
-  time_ = now;
+  time_ = now.ticks;
 }
 
-void LogAppender::append(uint8_t tag, const std::vector<uint8_t>& rest) {
+void LogAppender::append(uint8_t tag, const std::vector<uint8_t>& rest, const Now& now) {
   errno = 0;
-  const uint64_t now = ticks();
   const size_t most = rest.size() + 32;
   if (chunk_ == 0 || used_ + most > kChunkBytes) new_chunk(now);
   std::vector<uint8_t> body;
-  put_varint(body, now > time_ ? now - time_ : 0);
+  put_varint(body, now.ticks > time_ ? now.ticks - time_ : 0);
   body.insert(body.end(), rest.begin(), rest.end());
   std::vector<uint8_t> record{0};
   put_varint(record, body.size());
@@ -204,11 +205,11 @@ void LogAppender::append(uint8_t tag, const std::vector<uint8_t>& rest) {
     fail("cannot be written");
   }
   used_ += static_cast<uint32_t>(record.size());
-  if (now > time_) time_ = now;
+  time_ = std::max(time_, now.ticks);
 }
 
 void LogAppender::mark(std::string_view name) {
-  append(GPUPEAK_REC_MARK, fields({GPUPEAK_PHASE_MARK, 0, 0, 0}, name));
+  append(GPUPEAK_REC_MARK, fields({GPUPEAK_PHASE_MARK, 0, 0, 0}, name), now());
 }
 
 void LogAppender::begin_phase(std::string_view name) {
@@ -218,10 +219,27 @@ void LogAppender::begin_phase(std::string_view name) {
     for (const uint64_t value : {kProcess, uint64_t{GPUPEAK_PHASE_MARK}, uint64_t{0}}) {
       put_varint(pop, value);
     }
-    append(GPUPEAK_REC_PHASE_POP, pop);
+    append(GPUPEAK_REC_PHASE_POP, pop, now());
   }
-  append(GPUPEAK_REC_PHASE_PUSH, fields({kProcess, GPUPEAK_PHASE_MARK, 0, 0, 0}, name));
+  append(GPUPEAK_REC_PHASE_PUSH, fields({kProcess, GPUPEAK_PHASE_MARK, 0, 0, 0}, name), now());
   phase_is_open_ = true;
+}
+
+void LogAppender::samples(const std::vector<Resident>& seen) {
+  const auto* header = static_cast<const gpupeak_file_header*>(head_);
+  const Now at_end = now();
+  const auto ticks = static_cast<long double>(at_end.ticks - header->start_ticks);
+  const auto ns = static_cast<long double>(at_end.monotonic_ns - header->start_monotonic_ns);
+  for (const Resident& one : seen) {
+    if (one.monotonic_ns < header->start_monotonic_ns || one.monotonic_ns > at_end.monotonic_ns)
+      continue;
+    const auto since = static_cast<long double>(one.monotonic_ns - header->start_monotonic_ns);
+    std::vector<uint8_t> fields;
+    for (const uint64_t value : {one.rss_bytes, uint64_t{0}, uint64_t{0}, uint64_t{0}})
+      put_varint(fields, value);
+    append(GPUPEAK_REC_SAMPLE, fields,
+           {header->start_ticks + static_cast<uint64_t>(since * ticks / ns), one.monotonic_ns});
+  }
 }
 
 }  // namespace gpupeak::collector

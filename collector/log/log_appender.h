@@ -29,12 +29,22 @@ class LogAppender {
   /// Begins the phase `name` of the process, and ends the one that this appender began before.
   /// Throws LogError as mark() does.
   void begin_phase(std::string_view name);
+  /// What was resident of the process at an earlier time.
+  struct Resident {
+    uint64_t monotonic_ns, rss_bytes;
+  };
+  /// Writes samples, in the order of their times. Throws LogError as mark() does.
+  void samples(const std::vector<Resident>& seen);
 
  private:
   LogAppender() = default;
-  void append(uint8_t tag, const std::vector<uint8_t>& fields);
-  void new_chunk(uint64_t now);
-  uint64_t ticks() const;
+  /// An instant by the log's clock and by the machine's.
+  struct Now {
+    uint64_t ticks, monotonic_ns;
+  };
+  void append(uint8_t tag, const std::vector<uint8_t>& fields, const Now& now);
+  void new_chunk(const Now& now);
+  Now now() const;
   [[noreturn]] void fail(const std::string& what) const;
 
   std::string path_;

@@ -57,6 +57,7 @@ template <class Resident, class Visit>
 void for_each_part(Resident& resident, Visit visit) {
   visit("rss_bytes", resident.rss_bytes);
   visit("files_bytes", resident.files_bytes);
+  visit("written_bytes", resident.written_bytes);
   visit("shared_bytes", resident.shared_bytes);
   visit("driver_bytes", resident.driver_bytes);
   visit("stacks_bytes", resident.stacks_bytes);
@@ -66,6 +67,7 @@ void for_each_part(Resident& resident, Visit visit) {
   visit("log_bytes", resident.log_bytes);
   visit("shared_anonymous_bytes", resident.shared_anonymous_bytes);
   visit("own_bytes", resident.own_bytes);
+  visit("others_brk_bytes", resident.others_brk_bytes);
 }
 
 RecordJson resident_json(const RunRecord::Resident& resident) {
@@ -91,6 +93,10 @@ std::string text_of(const RunRecord& record) {
     json["logs"].push_back({{"path", log.path}, {"id", log.id}, {"pid", log.pid}});
   for (const RunRecord::Unrecorded& process : record.unrecorded)
     json["unrecorded"].push_back(unrecorded_json(process));
+  if (record.small.count > 0)
+    json["small"] = {{"count", record.small.count},
+                     {"largest", record.small.largest},
+                     {"rss_bytes", record.small.rss_bytes}};
   if (record.unseen_rss_bytes != 0) json["unseen_rss_bytes"] = record.unseen_rss_bytes;
   for (const RunRecord::LeftRunning& left : record.left_running)
     json["left_running"].push_back(left_running_json(left));
@@ -107,6 +113,7 @@ std::string text_of(const RunRecord& record) {
   if (record.together) {
     json["together"] = {{"rss_bytes", record.together->rss_bytes},
                         {"pss_bytes", record.together->pss_bytes},
+                        {"own_bytes", record.together->own_bytes},
                         {"processes", record.together->processes}};
   }
   return json.dump(-1, ' ', false, RecordJson::error_handler_t::replace);
@@ -139,6 +146,11 @@ std::optional<RunRecord> record_of(std::string_view text) {
     for (const RecordJson& process : json.value("unrecorded", RecordJson::array()))
       record.unrecorded.push_back(unrecorded_of(process));
     record.unseen_rss_bytes = json.value("unseen_rss_bytes", uint64_t{0});
+    if (json.contains("small")) {
+      const RecordJson& small = json["small"];
+      record.small = {small.value("count", uint64_t{0}), small.value("largest", ""),
+                      small.value("rss_bytes", uint64_t{0})};
+    }
     for (const RecordJson& left : json.value("left_running", RecordJson::array()))
       record.left_running.push_back({left.value("pid", 0u), left.value("start_time", uint64_t{0}),
                                      left.value("name", ""), left.value("why", "")});
@@ -153,7 +165,8 @@ std::optional<RunRecord> record_of(std::string_view text) {
     if (json.contains("together")) {
       const RecordJson& together = json["together"];
       record.together = {together.value("rss_bytes", uint64_t{0}),
-                         together.value("pss_bytes", uint64_t{0}), together.value("processes", 0u)};
+                         together.value("pss_bytes", uint64_t{0}),
+                         together.value("own_bytes", uint64_t{0}), together.value("processes", 0u)};
     }
     return record;
   } catch (const RecordJson::exception&) {

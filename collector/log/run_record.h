@@ -55,21 +55,33 @@ struct RunRecord {
   struct Resident {
     uint32_t pid = 0;
     uint64_t rss_bytes = 0;
-    uint64_t files_bytes = 0, shared_bytes = 0, driver_bytes = 0, stacks_bytes = 0;
+    uint64_t files_bytes = 0;
+    uint64_t written_bytes = 0;  ///< of private mappings of files: pages that were written
+    uint64_t shared_bytes = 0, driver_bytes = 0, stacks_bytes = 0;
     uint64_t malloc_bytes = 0;       ///< brk, and mappings that look like an arena of malloc's
     uint64_t anonymous_bytes = 0;    ///< other anonymous memory
     uint64_t log_bytes = 0;          ///< gpupeak's log
     uint64_t static_data_bytes = 0;  ///< of anonymous_bytes: .bss of program and libraries
     /// Of malloc_bytes and anonymous_bytes: shared with others since a fork.
     uint64_t shared_anonymous_bytes = 0;
+    /// Of malloc_bytes, at most: taken by brk and sbrk of others than malloc.
+    uint64_t others_brk_bytes = 0;
     /// In use then, by the counters page; none: no log was found.
     std::optional<uint64_t> heap_bytes;
     uint64_t own_bytes = 0;  ///< of gpupeak itself, without the log
+  };
+  /// Processes that left no log and had so little that none is worth a word.
+  struct Small {
+    uint64_t count = 0;
+    std::string largest;     ///< its name
+    uint64_t rss_bytes = 0;  ///< the most that was seen of it
   };
   /// What the run's processes had resident together when that was most. In pss_bytes a page of
   /// several processes counts once.
   struct Together {
     uint64_t rss_bytes = 0, pss_bytes = 0;
+    /// Of pss_bytes: neither files' nor gpupeak's own; 0: not known (Linux before 5.4).
+    uint64_t own_bytes = 0;
     uint32_t processes = 0;
   };
 
@@ -78,6 +90,7 @@ struct RunRecord {
   /// The largest resident memory of a process that left no log and that nobody looked at, as the
   /// kernel tells it at the end; 0: there is no such process.
   uint64_t unseen_rss_bytes = 0;
+  Small small;
   std::vector<LeftRunning> left_running;
   std::optional<MemoryKill> memory_kill;
   std::vector<Resident> resident;

@@ -9,7 +9,10 @@ namespace gpupeak::collector {
 /// Memory without any access is only addresses, and does not count.
 void MappingTable::count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
                          Changes& changes) {
-  if (mapping.prot == 0) return;
+  if (mapping.prot == 0) {
+    if (mapping.rests) resting_bytes_ += (mapping.end - begin) * static_cast<uint64_t>(sign);
+    return;
+  }
   changes.push_back(
       {mapping.group, static_cast<int64_t>(mapping.end - begin) * sign, sign, allocates});
 }
@@ -77,6 +80,9 @@ bool MappingTable::protect(uint64_t address, uint64_t bytes, uint32_t prot, Chan
     ++count_of_mappings;
     const bool commits = it->second.prot == 0 && prot != 0;
     count(it->first, it->second, -1, false, changes);
+    it->second.rests =
+        prot == 0 &&
+        (it->second.rests || (it->second.prot != 0 && it->second.kind == GPUPEAK_KIND_MMAP_ANON));
     it->second.prot = prot;
     count(it->first, it->second, +1, commits, changes);
   }

@@ -43,6 +43,8 @@ class MappingTable {
   void remap(uint32_t slot, const Move& move, const GroupOf& group_of, Changes& changes);
 
   size_t size() const { return mappings_.size(); }
+  /// Anonymous mappings that may not be touched any more. Their pages stay until they are unmapped.
+  uint64_t resting_bytes() const { return resting_bytes_; }
 
  private:
   struct Mapping {
@@ -50,6 +52,7 @@ class MappingTable {
     uint32_t prot;
     GroupId group;
     uint8_t kind;
+    bool rests = false;  ///< it could be touched before
     bool operator==(const Mapping&) const = default;
   };
   using Map = std::map<uint64_t, Mapping>;  // by start; they never overlap
@@ -57,8 +60,8 @@ class MappingTable {
   /// a second or two. Real programs protect what they have mapped in one piece.
   static constexpr uint64_t kFewMappings = 64, kMostMappings = UINT64_C(1) << 25;
 
-  static void count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
-                    Changes& changes);
+  void count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
+             Changes& changes);
   void split_at(uint64_t address, Changes& changes);
   void join_with_previous(Map::iterator it, Changes& changes);
 
@@ -73,7 +76,8 @@ class MappingTable {
   void take(uint32_t slot, uint64_t address, uint64_t bytes, bool moves, Changes& changes);
 
   std::map<uint32_t, Taken> taken_;  // by slot
-  uint64_t protected_ = 0;           // mappings protected so far, beyond kFewMappings for each call
+  uint64_t resting_bytes_ = 0;
+  uint64_t protected_ = 0;  // mappings protected so far, beyond kFewMappings for each call
 };
 
 }  // namespace gpupeak::collector

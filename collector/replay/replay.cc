@@ -275,8 +275,16 @@ void Replay::on(const HostFailedEvent& failed, const Event& event) {
 }
 
 void Replay::on(const ResidentEvent& resident, const Event& /*event*/) {
+  note_own(resident.rss, resident.own_bytes());
   if (resident.rss < resident_.event.rss) return;
-  resident_ = {resident, live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON)};
+  resident_ = {resident, live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON), mappings_.resting_bytes()};
+}
+
+void Replay::note_own(uint64_t rss, uint64_t own) {
+  own_memory_.most = std::max(own_memory_.most, own);
+  if (rss < own_memory_.rss) return;
+  own_memory_.rss = rss;
+  own_memory_.own = own;
 }
 
 void Replay::on(const DeviceUnknownEvent& unknown, const Event& /*event*/) {
@@ -302,6 +310,7 @@ void Replay::on(const DriverReadingEvent& reading, const Event& event) {
 
 void Replay::on(const SampleEvent& sample, const Event& /*event*/) {
   rss_.set(sample.rss);
+  if (sample.own) note_own(sample.rss, *sample.own);
   if (sample.pss_plus_1 > 0) pss_.set(sample.pss_plus_1 - 1);
   brk_growth_.set(sample.brk_growth);
   if (observer_ != nullptr) observer_->on_sample(sample);

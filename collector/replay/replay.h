@@ -97,9 +97,15 @@ class Replay {
   /// then. rss is 0: nobody looked.
   struct Resident {
     ResidentEvent event{};
-    uint64_t mapped_bytes = 0;
+    uint64_t mapped_bytes = 0, resting_bytes = 0;
   };
   const Resident& resident() const { return resident_; }
+  /// What was resident and the process's own: the most at any look, and at the look at which most
+  /// was resident. rss is 0: nobody looked.
+  struct OwnMemory {
+    uint64_t most = 0, rss = 0, own = 0;
+  };
+  const OwnMemory& own_memory() const { return own_memory_; }
   /// Set if the log has uses of device memory and the process came to its end.
   const std::optional<UsesEndEvent>& uses_end() const { return uses_end_; }
   const Gauge& brk_growth() const { return brk_growth_; }
@@ -176,6 +182,7 @@ class Replay {
   void on(const DeviceFailedEvent& failed, const Event& event);
   void on(const HostFailedEvent& failed, const Event& event);
   void on(const ResidentEvent& resident, const Event& event);
+  void note_own(uint64_t rss, uint64_t own);
   void on(const DeviceUnknownEvent& unknown, const Event& event);
   void on(const PoolEvent& pool, const Event& event);
   void on(const ContextEvent& context, const Event& event);
@@ -200,6 +207,7 @@ class Replay {
   std::map<uint32_t, std::string_view> thread_names_;
   Gauge rss_, pss_, brk_growth_;
   Resident resident_;
+  OwnMemory own_memory_;
   std::optional<UsesEndEvent> uses_end_;
   uint64_t last_ticks_ = 0;
   StreamCounts stream_counts_;

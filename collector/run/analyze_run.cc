@@ -18,6 +18,7 @@
 #include "collector/merge/nodes.h"
 #include "collector/merge/read_process.h"
 #include "collector/run/outside_look.h"
+#include "collector/summary/resident_causes.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/summary.h"
 #include "collector/symbols/module_cache.h"
@@ -159,6 +160,7 @@ class RunAnalysis {
 
   Summary make() {
     WholeRun whole;
+    OwnMemory own_memory;
     whole.lost_logs = run_.lost;
     if (run_.logs.size() == 1) {
       lead_summary_ = kept_or_analyzed(run_.logs.front().path, options_, progress_);
@@ -172,6 +174,7 @@ class RunAnalysis {
       const Merged merged = merge(std::move(records));
       add_processes(merged, whole);
       add_sums(merged, whole);
+      own_memory = own_memory_of(merged, whole);
     }
     add_record(whole);
     whole.log = options_.reading.sanitizer.text(run_.name);
@@ -181,6 +184,8 @@ class RunAnalysis {
       const bool seen = run_.record && run_.record->together;
       whole.metrics["host.pss.peak_bytes"] =
           seen ? std::optional(run_.record->together->pss_bytes) : std::nullopt;
+      whole.metrics["host.memory.seen_bytes"] = own_memory.seen_bytes;
+      whole.metrics["host.memory.peak_bytes"] = own_memory.most_bytes;
     }
     lead_summary_.whole_run = std::move(whole);
     lead_summary_.log_path = options_.reading.sanitizer.text(run_.name);
@@ -211,8 +216,9 @@ class RunAnalysis {
     }
     if (most == nullptr) most = summary.find_peak("host");
     if (most != nullptr && !most->holders.empty()) {
-      facts.holder = most->holders.front().title;
-      facts.holder_bytes = most->holders.front().bytes;
+      const Holder& row = *rows_by_resident(*most, summary.metrics).front();
+      facts.holder = row.title;
+      facts.holder_bytes = row.bytes;
     }
     return facts;
   }
@@ -382,6 +388,36 @@ class RunAnalysis {
     whole.all_devices = std::move(sum);
   }
 
+  /// What was resident of all processes at once and is their own.
+  struct OwnMemory {
+    std::optional<uint64_t> seen_bytes;  ///< the most at a look, or of one process
+    std::optional<uint64_t> most_bytes;  ///< the peaks of those that lived at once, added up
+  };
+
+  /// In the order of merged.processes, before they are put into another.
+  OwnMemory own_memory_of(const Merged& merged, const WholeRun& whole) const {
+    const JobClock clock(merged);
+    std::vector<std::pair<int64_t, int64_t>> steps;  // when, and by how much it may have risen
+    uint64_t seen = run_.record && run_.record->together ? run_.record->together->own_bytes : 0;
+    bool is_known = false;
+    for (size_t i = 0; i < merged.processes.size(); ++i) {
+      const ProcessRecord& record = merged.processes[i];
+      const WholeRun::Process& process = whole.processes[i];
+      const auto own = metric(process.metrics, "host.memory.peak_bytes");
+      const auto most = static_cast<int64_t>(own.value_or(process.rss_peak_bytes.value_or(0)));
+      is_known |= own.has_value();
+      seen = std::max(seen, metric(process.metrics, "host.memory.seen_bytes").value_or(0));
+      steps.emplace_back(process.begin_ns, most);
+      if (record.end_ns != 0)
+        steps.emplace_back(clock.job_ns(merged.node_of[i], record.end_ns), -most);
+    }
+    if (!is_known) return {};
+    std::sort(steps.begin(), steps.end());
+    int64_t sum = 0, most = static_cast<int64_t>(seen);
+    for (const auto& [when, step] : steps) most = std::max(most, sum += step);
+    return {seen, static_cast<uint64_t>(most)};
+  }
+
   void add_processes(const Merged& merged, WholeRun& whole) const {
     const JobClock clock(merged);
     for (size_t i = 0; i < merged.processes.size(); ++i) {
@@ -484,6 +520,8 @@ class RunAnalysis {
     }
     std::stable_sort(whole.not_recorded.begin(), whole.not_recorded.end(),
                      [](const auto& a, const auto& b) { return a.used_gpu > b.used_gpu; });
+    if (const RunRecord::Small& small = run_.record->small; small.count > 0)
+      whole.small = {small.count, sanitizer.text(small.largest), small.rss_bytes};
     if (const uint64_t bytes = run_.record->unseen_rss_bytes; bytes != 0)
       whole.unseen_rss_bytes = bytes;
     for (const RunRecord::LeftRunning& left : run_.record->left_running) add_left(left, whole);

@@ -402,6 +402,7 @@ Diff diff(const Summary& a, const Summary& b) {
 }
 
 std::string scope_of_metric(const Summary& summary, const std::string& metric) {
+  if (metric == "host.memory.peak_bytes") return ScopeKey::host().text();
   const std::string scope = plain_scope(metric);
   if (summary.find_peak(scope) != nullptr || !scope.starts_with("device")) return scope;
   const std::string kind = scope.substr(std::string_view("device").size());

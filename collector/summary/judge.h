@@ -65,9 +65,15 @@ class Judge {
   /// Which of several processes a sentence is about; empty: there is one.
   std::string by_whom() const;
 
-  /// The beginning of the host's sentence if more was resident beside what was handed out than the
-  /// peak has: "peak 900 MiB resident, 786 MiB of it kept by malloc; ". Else empty.
-  std::string mostly_resident() const;
+  /// What was resident and the process's own, with its error if that is worth words. It is known.
+  std::string own_memory_text() const;
+
+  /// Whether that and what was asked for differ by a twentieth and more.
+  bool asked_is_not_resident() const;
+
+  /// The beginning of the host's sentence if they do: "peak 900 MiB resident, 786 MiB of it kept by
+  /// malloc; ". Else empty.
+  std::string resident_text() const;
 
   /// The sentence about the peak. `forked`: the peak counts from a fork on.
   std::string peak_text(bool forked) const;
@@ -101,7 +107,7 @@ class Judge {
 
   /// Resident memory by cause, if somebody looked at that. Causes of a fiftieth or less are left
   /// out.
-  void resident_by_cause(uint64_t peak);
+  void resident_by_cause();
 
   /// Said if resident memory was far more, or far less, than what was asked for. Only for a whole
   /// run, whose largest RSS is known.

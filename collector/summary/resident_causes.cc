@@ -1,5 +1,7 @@
 #include "collector/summary/resident_causes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@ std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
       {"thread_stacks_bytes", "thread stacks"},
       {"files_bytes", "program code and files"},
       {"static_data_bytes", "static data"},
+      {"written_files_bytes", "written pages of files"},
       {"shared_memory_bytes", "shared memory"},
       {"driver_bytes", "the driver's"},
       {"gpupeak_bytes", "gpupeak's own"},
@@ -27,6 +30,28 @@ std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
   std::stable_sort(causes.begin(), causes.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   return causes;
+}
+
+uint64_t resident_at_most(const Holder& holder, const Metrics& metrics) {
+  const auto mappings = metric(metrics, "host.resident.mappings_bytes");
+  return holder.kind == "host.mmap_anon" && mappings ? std::min(holder.bytes, *mappings)
+                                                     : holder.bytes;
+}
+
+std::string resident_mark(const Holder& holder, const Metrics& metrics, const TextStyle& style) {
+  constexpr uint64_t kShare = 20;
+  const uint64_t resident = resident_at_most(holder, metrics);
+  if (holder.bytes - resident < std::max<uint64_t>(holder.bytes / kShare, 1)) return "";
+  return fmt::format("  (at most {} of it resident)", size_text(resident, style));
+}
+
+std::vector<const Holder*> rows_by_resident(const Peak& peak, const Metrics& metrics) {
+  std::vector<const Holder*> rows;
+  for (const Holder& holder : peak.holders) rows.push_back(&holder);
+  std::stable_sort(rows.begin(), rows.end(), [&](const Holder* a, const Holder* b) {
+    return resident_at_most(*a, metrics) > resident_at_most(*b, metrics);
+  });
+  return rows;
 }
 
 bool is_seen_late(uint64_t looked_at_bytes, uint64_t rss_bytes) {

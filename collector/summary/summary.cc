@@ -16,6 +16,11 @@ bool Holder::has_no_name() const {
 }
 
 std::optional<uint64_t> error_of(const Summary& summary, std::string_view metric) {
+  if (metric == "host.memory.peak_bytes") {
+    const auto peak = collector::metric(summary.metrics, "host.memory.peak_bytes");
+    const auto seen = collector::metric(summary.metrics, "host.memory.seen_bytes");
+    return peak && seen && *peak > *seen ? std::optional(*peak - *seen) : std::nullopt;
+  }
   // If the heap was sampled, an exact counter still gives the heap's own peak.
   if (summary.quality.heap_sample_bytes == 0 || metric != "host.peak_bytes") return std::nullopt;
   const Peak* peak = summary.find_peak("host");

@@ -267,6 +267,10 @@ void json_fields(auto& io, Any<WholeRun::StillRunning> auto& process) {
   io("rss_bytes", process.rss_bytes);
 }
 
+void json_fields(auto& io, Any<WholeRun::Small> auto& small) {
+  io("count, program, rss_bytes", small.count, small.program, small.rss_bytes);
+}
+
 void json_fields(auto& io, const WholeRun::MemoryKill& kill) {
   io("limit_bytes", kill.limit_bytes);
   io.or_null("cgroup", kill.cgroup);
@@ -282,6 +286,7 @@ void whole_run_fields(auto& io, Any<WholeRun> auto& run, const Summary& summary)
      run.watched, run.lost_logs, run.lead, run.processes, run.devices);
   io("all_devices, host, not_recorded, unseen_rss_bytes, still_running", run.all_devices, run.host,
      run.not_recorded, run.unseen_rss_bytes, run.still_running);
+  io("small", run.small);
   io.only_written([&](auto& out) { out("memory_kill", run.memory_kill); });
   io("metrics", run.metrics);
 }

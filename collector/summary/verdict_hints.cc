@@ -70,11 +70,12 @@ void Judge::live_at_end() {
                                        size(live), percent(live, peak_->bytes)));
 }
 
-void Judge::resident_by_cause(uint64_t peak) {
+void Judge::resident_by_cause() {
   constexpr uint64_t kWorthWords = 32 << 20;
   const uint64_t total = *metric(summary_.metrics, "host.resident.total_bytes");
+  const uint64_t peak = peak_->bytes;
   const uint64_t apart = total > peak ? total - peak : peak - total;
-  if (apart < kWorthWords) return;
+  if (apart < kWorthWords && !asked_is_not_resident()) return;
   std::string text;
   for (const ResidentCause& cause : resident_causes(summary_.metrics)) {
     if (cause.bytes > total / 50)
@@ -98,7 +99,7 @@ void Judge::resident() {
   const Quality& quality = summary_.quality;
   if (verdict_.device != nullptr || !rss || !quality.exact || !quality.log_complete) return;
   const uint64_t peak = peak_->bytes;
-  if (metric(summary_.metrics, "host.resident.total_bytes")) return resident_by_cause(peak);
+  if (metric(summary_.metrics, "host.resident.total_bytes")) return resident_by_cause();
   if (*rss / 2 > peak && *rss - peak >= kWorthWords) {
     const std::optional<uint64_t> files =
         metric(summary_.metrics, "host.kind.mmap_file.peak_bytes");

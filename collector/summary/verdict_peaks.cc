@@ -61,32 +61,50 @@ std::string Judge::by_whom() const {
                      grouped(run.processes.size()));
 }
 
-std::string Judge::mostly_resident() const {
-  constexpr uint64_t kWorthWords = 32 << 20;
-  constexpr std::string_view kBeside[] = {"kept by malloc", "thread stacks", "shared memory",
-                                          "the driver's", "unexplained"};
-  const uint64_t total = metric(summary_.metrics, "host.resident.total_bytes").value_or(0);
-  const uint64_t rss = metric(summary_.metrics, "host.rss.peak_bytes").value_or(total);
-  if (verdict_.device != nullptr || is_seen_late(total, rss)) return "";
-  uint64_t beside = 0;
-  std::string most;
+std::string Judge::own_memory_text() const {
+  const auto memory = metric(summary_.metrics, "host.memory.peak_bytes");
+  const uint64_t seen = metric(summary_.metrics, "host.memory.seen_bytes").value_or(0);
+  std::string text = size(memory);
+  constexpr uint64_t kWorthWords = 100;
+  if (*memory - seen > *memory / kWorthWords) text += " " + error_percent(*memory - seen, *memory);
+  return text;
+}
+
+bool Judge::asked_is_not_resident() const {
+  constexpr uint64_t kShare = 20, kLeast = 1 << 20;
+  const auto memory = metric(summary_.metrics, "host.memory.peak_bytes");
+  if (verdict_.device != nullptr || peak_ == nullptr || !memory || is_of_fork()) return false;
+  const auto [less, more] = std::minmax(*memory, peak_->bytes);
+  return more - less >= std::max(kLeast, more / kShare);
+}
+
+std::string Judge::resident_text() const {
+  if (!asked_is_not_resident()) return "";
+  constexpr std::string_view kAskedFor[] = {"heap in use", "mappings", "program code and files",
+                                            "gpupeak's own"};
+  std::string text = fmt::format("peak {} resident", own_memory_text());
   for (const ResidentCause& cause : resident_causes(summary_.metrics)) {  // the largest first
-    if (std::find(std::begin(kBeside), std::end(kBeside), cause.text) == std::end(kBeside))
+    if (std::find(std::begin(kAskedFor), std::end(kAskedFor), cause.text) != std::end(kAskedFor))
       continue;
-    if (beside == 0) most = fmt::format("{} of it {}", size(cause.bytes), cause.text);
-    beside += cause.bytes;
+    if (cause.bytes > peak_->bytes / kWorthALine)
+      text += fmt::format(", {} of it {}", size(cause.bytes), cause.text);
+    break;
   }
-  if (beside < kWorthWords || beside <= peak_->bytes) return "";
-  return fmt::format("peak {} resident, {}; ", size(total), most);
+  return text + "; ";
 }
 
 std::string Judge::peak_text(bool forked) const {
-  const std::string resident = forked ? "" : mostly_resident();
+  constexpr uint64_t kShare = 100, kLarge = 16 << 20;
+  const std::string resident = resident_text();
+  const uint64_t memory = metric(summary_.metrics, "host.memory.peak_bytes").value_or(0);
+  const bool own_is_closer = verdict_.device == nullptr && !forked && resident.empty() &&
+                             memory >= kLarge && !peak_->error_bytes &&
+                             memory - std::min(memory, peak_->bytes) > memory / kShare;
   std::string text = fmt::format("{}{}",
                                  forked             ? "since the fork: peak +"
                                  : resident.empty() ? "peak "
                                                     : resident,
-                                 size(peak_->bytes));
+                                 own_is_closer ? own_memory_text() : size(peak_->bytes));
   if (peak_->error_bytes) text += " " + error_percent(*peak_->error_bytes, peak_->bytes);
   const std::optional<uint64_t> bound = metric(summary_.metrics, "host.peak_bytes");
   if (peak_->error_bytes && peak_->scope == "host" && bound && *bound < peak_->bytes)

@@ -67,6 +67,12 @@ struct WholeRun {
     };
     std::vector<Held> held;  ///< the most that NVML said of it
   };
+  /// Processes that left no log and had little.
+  struct Small {
+    uint64_t count = 0;
+    std::string program;     ///< the largest
+    uint64_t rss_bytes = 0;  ///< of it
+  };
   /// A process that `run` has left behind and that may still run.
   struct StillRunning {
     uint32_t pid = 0;
@@ -93,6 +99,7 @@ struct WholeRun {
   std::vector<NotRecorded> not_recorded;  ///< those that used a GPU first
   /// The RSS of a process that ended before anybody saw what it held; none: there is none.
   std::optional<uint64_t> unseen_rss_bytes;
+  std::optional<Small> small;
   std::vector<StillRunning> still_running;
   std::optional<MemoryKill> memory_kill;
   /// The metrics of the run: the peaks of the sums above, counts added up, and where there is no

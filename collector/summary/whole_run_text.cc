@@ -55,9 +55,15 @@ uint64_t mapped_bytes(const WholeRun::Process& process) {
   return metric(process.metrics, "host.kind.mmap_anon.peak_bytes").value_or(0);
 }
 
-/// What was resident of its heap and mappings, if that is known: reserved memory alone does not
-/// bring a process to the top of a list.
+/// What was resident and its own; none: not measured. What a child had from its parent is not.
+std::optional<uint64_t> own_bytes(const WholeRun::Process& process) {
+  return process.forked ? std::nullopt : metric(process.metrics, "host.memory.peak_bytes");
+}
+
+/// What it had resident, else what was resident of its heap and mappings: reserved memory alone
+/// does not bring a process to the top of a list.
 uint64_t held_bytes(const WholeRun::Process& process) {
+  if (const auto own = own_bytes(process)) return *own;
   const uint64_t asked_for = process.heap_peak_bytes.value_or(0) + mapped_bytes(process);
   return std::min(asked_for, process.rss_peak_bytes.value_or(asked_for));
 }
@@ -70,6 +76,10 @@ std::string heap_text(const WholeRun::Process& process, const TextStyle& style) 
   if (mapped < kWorthWords || heap > mapped / kNothing) text = size_text(heap, style) + " of heap";
   if (mapped >= kWorthWords || mapped > heap)
     text += fmt::format("{}{} of mappings", text.empty() ? "" : " and ", size_text(mapped, style));
+  constexpr uint64_t kShare = 20, kLeast = 1 << 20;
+  const uint64_t own = own_bytes(process).value_or(0), asked = heap + mapped;
+  if (own >= asked + std::max(asked / kShare, kLeast))
+    text = fmt::format("{} resident, {}", size_text(own, style), text);
   if (process.forked) text = fmt::format("+{} since the fork", text);
   if (const uint64_t bytes = heap_without_sites(process.metrics); bytes > 0)
     text += fmt::format(" (the first {} without call sites)", size_text(bytes, style));
@@ -150,6 +160,13 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
   if (order.size() > kMostNamed)
     text += fmt::format(", {} more", grouped(order.size() - kMostNamed));
   return text;
+}
+
+/// Processes that were not recorded, since they had little.
+std::string small_text(const WholeRun::Small& small, const TextStyle& style) {
+  return fmt::format("{} more process{} without a log, {}{}: {}", grouped(small.count),
+                     small.count == 1 ? "" : "es", small.count == 1 ? "" : "the largest ",
+                     small.program, size_text(small.rss_bytes, style));
 }
 
 /// Where its log can be read, or why there is none.
@@ -289,6 +306,7 @@ std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
 
 std::vector<std::string> process_rows(const WholeRun& run, size_t most, const TextStyle& style) {
   std::vector<std::string> rows;
+  if (run.small && !run.has_several()) rows.push_back(small_text(*run.small, style));
   if (!run.has_several()) return rows;
   size_t users = 0;
   for (const WholeRun::Process& process : run.processes) {
@@ -312,6 +330,7 @@ std::vector<std::string> process_rows(const WholeRun& run, size_t most, const Te
     }
   }
   if (users > most) rows.push_back(fmt::format("{} processes more", grouped(users - most)));
+  if (run.small) rows.push_back(small_text(*run.small, style));
   if (const std::string host = host_row(run, style); !host.empty()) rows.push_back(host);
   return rows;
 }

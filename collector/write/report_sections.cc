@@ -238,8 +238,9 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
       std::any_of(peak->holders.begin(), peak->holders.end(),
                   [&](const Holder& holder) { return holder.kind != peak->holders.front().kind; });
   uint64_t sum = peak->other_bytes, rest = peak->other_bytes, more = peak->other_sites;
-  for (size_t i = 0; i < peak->holders.size(); ++i) {
-    const Holder& holder = peak->holders[i];
+  const std::vector<const Holder*> by_resident = rows_by_resident(*peak, summary_.metrics);
+  for (size_t i = 0; i < by_resident.size(); ++i) {
+    const Holder& holder = *by_resident[i];
     sum += holder.bytes;
     if (i >= rows) {
       rest += holder.bytes;
@@ -248,7 +249,8 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
     }
     const std::string marks = (several_kinds ? kind_mark(holder.kind) : "") +
                               (holder.temporary ? "  [temporary]" : "") +
-                              error_text(holder.error_bytes, "  ", style_);
+                              error_text(holder.error_bytes, "  ", style_) +
+                              resident_mark(holder, summary_.metrics, style_);
     const bool full = rows == kAllReportRows;
     lines.push_back(row(holder.bytes, peak->bytes, count_text(holder), holder.title,
                         marks + (full ? "" : role_mark(holder, width_, style_)),

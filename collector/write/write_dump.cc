@@ -294,13 +294,14 @@ class Dump {
   void fields(const SampleEvent& e) {
     print(" rss {} rss_file {} brk_growth {}", e.rss, e.rss_file, e.brk_growth);
     if (e.pss_plus_1 > 0) print(" pss {}", e.pss_plus_1 - 1);
+    if (e.own) print(" own {}", *e.own);
   }
   void fields(const ResidentEvent& e) {
     print(
         " rss {} files {} shared {} driver {} stacks {} anonymous {} log {} own {} "
-        "free_in_malloc {} heap {} static_data {}",
+        "free_in_malloc {} heap {} static_data {} written {}",
         e.rss, e.files, e.shared, e.driver, e.stacks, e.anonymous, e.log, e.own,
-        known(e.free_in_malloc_plus_1), e.heap, e.static_data);
+        known(e.free_in_malloc_plus_1), e.heap, e.static_data, e.written);
   }
   void fields(const DriverReadingEvent& e) {
     print(" device {} used {} source {} cause {}", e.device, e.used,

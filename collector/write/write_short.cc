@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collector/summary/ledger_text.h"
+#include "collector/summary/resident_causes.h"
 #include "collector/summary/role_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
@@ -105,12 +106,14 @@ class ShortSummary {
     std::vector<std::string> lines;
     if (peak_ == nullptr) return lines;
     const size_t shown = std::min(peak_->holders.size(), kMaxSites);
+    const std::vector<const Holder*> rows = rows_by_resident(*peak_, summary_.metrics);
     for (size_t i = 0; i < shown; ++i) {
-      const Holder& holder = peak_->holders[i];
+      const Holder& holder = *rows[i];
       const std::string figures =
           fmt::format("  {} {} %  ", right(size_text(holder.bytes, style_), size_columns(style_)),
                       right(percent(holder.bytes, peak_->bytes), 5));
-      const std::string role = role_mark(holder, width_, style_);
+      const std::string role =
+          role_mark(holder, width_, style_) + resident_mark(holder, summary_.metrics, style_);
       const size_t used = display_width(figures) + display_width(role);
       lines.push_back(
           figures +
@@ -219,6 +222,9 @@ class ShortSummary {
                                                            : "host.kind.heap.peak_bytes"))
       lines.push_back(fmt::format("Peak host heap ({}pid {}): {} bytes", counted ? "usable, " : "",
                                   run.processes[run.lead].pid, *heap));
+    if (const auto memory = metric(summary_.metrics, "host.memory.peak_bytes"))
+      lines.push_back(
+          fmt::format("Peak host memory (pid {}): {} bytes", run.processes[run.lead].pid, *memory));
     return lines;
   }
 
@@ -244,6 +250,8 @@ class ShortSummary {
     if (const auto heap = metric(summary_.metrics, counted ? "host.kind.heap.usable_peak_bytes"
                                                            : "host.kind.heap.peak_bytes"))
       lines.push_back(fmt::format("Peak host heap{}: {} bytes", counted ? " (usable)" : "", *heap));
+    if (const auto memory = metric(summary_.metrics, "host.memory.peak_bytes"))
+      lines.push_back(fmt::format("Peak host memory: {} bytes", *memory));
     return lines;
   }
 

@@ -45,11 +45,16 @@ uint64_t process_start_time(int pid) {
   return number_at(at);
 }
 
-uint64_t peak_resident_bytes() {
+ResidentStatus resident_status() {
   char text[2048];
   text[read_file("/proc/self/status", text, sizeof text - 1)] = 0;
-  const char* at = strstr(text, "\nVmHWM:");
-  return at != nullptr ? number_at(strchr(at, ':') + 1) << 10 : 0;  // in KiB
+  const auto at = [&](const char* name) { return strstr(text, name); };
+  const auto bytes = [&](const char* name) -> uint64_t {
+    const char* line = at(name);
+    return line != nullptr ? number_at(strchr(line, ':') + 1) << 10 : 0;  // in KiB
+  };
+  return {bytes("\nVmHWM:"),    bytes("\nVmRSS:"),        bytes("\nRssFile:"),
+          bytes("\nRssShmem:"), bytes("\nHugetlbPages:"), at("\nRssFile:") != nullptr};
 }
 
 int call_filters() {

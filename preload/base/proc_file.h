@@ -16,9 +16,15 @@ uint64_t number_at(const char* text);
 /// 0: there is no such process.
 uint64_t process_start_time(int pid);
 
-/// The most of this process's memory that was resident at once since its last exec, in bytes; 0:
-/// not known. Takes 2 KiB of stack.
-uint64_t peak_resident_bytes();
+/// This process's resident memory in bytes, by /proc/self/status; 0: not known.
+struct ResidentStatus {
+  uint64_t peak;  ///< the most that was resident at once since the last exec
+  uint64_t resident, files, shared;
+  uint64_t huge_pages;   ///< not a part of `resident`
+  bool knows_its_pages;  ///< whether the kernel tells files and shared memory apart (Linux 4.5)
+};
+/// Takes 2 KiB of stack.
+ResidentStatus resident_status();
 
 /// How many filters of system calls the calling thread has; -1: not known, perhaps because a filter
 /// forbids to ask. Takes 2 KiB of stack.

@@ -29,10 +29,10 @@ namespace {
 constexpr const char* kNames[] = {
     "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",
     "memalign", "valloc", "pvalloc", "free_sized", "free_aligned_sized", "mmap", "mmap64", "munmap",
-    "mremap", "mprotect", "brk", "sbrk", "madvise", "malloc_trim", "sigaction", "signal",
-    "bsd_signal", "ssignal", "sysv_signal", "__sysv_signal", "sigset", "prctl", "syscall",
-    "setrlimit", "setrlimit64", "prlimit", "prlimit64", "dlclose", "dlsym", "_exit", "_Exit",
-    "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk", "getenv",
+    "mremap", "mprotect", "pkey_mprotect", "brk", "sbrk", "madvise", "malloc_trim", "shmdt",
+    "sigaction", "signal", "bsd_signal", "ssignal", "sysv_signal", "__sysv_signal", "sigset",
+    "prctl", "syscall", "setrlimit", "setrlimit64", "prlimit", "prlimit64", "dlclose", "dlsym",
+    "_exit", "_Exit", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk", "getenv",
     // By which PyTorch's allocator tells its profiler of blocks, in all its forms.
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
     "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",

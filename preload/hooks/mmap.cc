@@ -1,5 +1,7 @@
 // mmap and its family. Each hook calls the real function and tells track/mapping of it.
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/types.h>
 
 #include <cerrno>
@@ -10,6 +12,7 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/process_state.h"
+#include "base/syscalls.h"
 #include "gpupeak/pages.h"
 #include "hooks/export.h"
 #include "track/host_failure.h"
@@ -22,6 +25,7 @@ struct RealMapping {
   void* (*mmap)(void*, size_t, int, int, int, off64_t);
   int (*munmap)(void*, size_t);
   int (*mprotect)(void*, size_t, int);
+  int (*pkey_mprotect)(void*, size_t, int, int);
   void* (*mremap)(void*, size_t, size_t, int, ...);
   int (*brk)(void*);
   void* (*sbrk)(intptr_t);
@@ -33,6 +37,7 @@ __attribute__((noinline)) void resolve_all() {
   find_next({{"mmap64", g_real.mmap},
              {"munmap", g_real.munmap},
              {"mprotect", g_real.mprotect},
+             {"pkey_mprotect", g_real.pkey_mprotect},
              {"mremap", g_real.mremap},
              {"brk", g_real.brk},
              {"sbrk", g_real.sbrk}});
@@ -52,11 +57,22 @@ bool is_refusal(int prot, int flags) {
          t_flags.in_allocator == 0;
 }
 
+/// Whether this is a private mapping of /dev/zero, which is anonymous memory.
+bool is_zero_device(int flags, int fd) {
+  constexpr unsigned kMemoryDevices = 1, kZero = 5;
+  struct stat status {};
+  return (flags & MAP_ANONYMOUS) == 0 && (flags & MAP_PRIVATE) != 0 &&
+         !sys::failed(sys::fstat(fd, &status)) && S_ISCHR(status.st_mode) &&
+         status.st_rdev == makedev(kMemoryDevices, kZero);
+}
+
 void* map(void* at, size_t bytes, int prot, int flags, int fd, off64_t offset,
           const CallerFrame& caller) {
   void* result = real().mmap(at, bytes, prot, flags, fd, offset);
   if (result != MAP_FAILED) {
-    if (host_recording()) mapped(result, bytes, prot, flags, caller);
+    if (host_recording())
+      mapped(result, bytes, prot, is_zero_device(flags, fd) ? flags | MAP_ANONYMOUS : flags,
+             caller);
   } else if (is_refusal(prot, flags) && host_recording()) {
     host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "mmap", bytes, errno, caller);
   }
@@ -97,6 +113,16 @@ GPUPEAK_EXPORT int mprotect(void* at, size_t bytes, int prot) {
   return result;
 }
 
+GPUPEAK_EXPORT int pkey_mprotect(void* at, size_t bytes, int prot, int key) {
+  if (real().pkey_mprotect == nullptr) {  // before glibc 2.27
+    errno = ENOSYS;
+    return -1;
+  }
+  const int result = real().pkey_mprotect(at, bytes, prot, key);
+  if (result == 0 && bytes != 0 && host_recording()) reprotected(at, bytes, prot);
+  return result;
+}
+
 GPUPEAK_EXPORT void* mremap(void* old_at, size_t old_bytes, size_t new_bytes, int flags, ...) {
   constexpr int kDontUnmap = 4;  // MREMAP_DONTUNMAP
   void* wanted = nullptr;
@@ -125,22 +151,33 @@ GPUPEAK_EXPORT void* mremap(void* old_at, size_t old_bytes, size_t new_bytes, in
 // The C library's malloc calls neither of the next two.
 
 GPUPEAK_EXPORT int brk(void* end) {
+  char* const old_end = static_cast<char*>(real().sbrk(0));
+  const intptr_t by = static_cast<char*>(end) - old_end;
+  const bool gives_back = by < 0 && end != nullptr && host_recording();
+  if (gives_back) brk_moves(old_end, by, GPUPEAK_CALLER);
   const int result = real().brk(end);
-  if (result != 0 && host_recording()) {
-    const auto wanted = reinterpret_cast<uintptr_t>(end);
-    const auto now = reinterpret_cast<uintptr_t>(real().sbrk(0));
-    host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "brk", wanted > now ? wanted - now : 0, errno,
-                           GPUPEAK_CALLER);
-  }
+  if (!host_recording()) return result;
+  if (result == 0 && by > 0) brk_moves(old_end, by, GPUPEAK_CALLER);
+  if (result == 0) return result;
+  if (gives_back) brk_moves(end, -by, GPUPEAK_CALLER);
+  host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "brk", by > 0 ? static_cast<size_t>(by) : 0, errno,
+                         GPUPEAK_CALLER);
   return result;
 }
 
-GPUPEAK_EXPORT void* sbrk(intptr_t increment) {
-  void* const result = real().sbrk(increment);
-  if (result == reinterpret_cast<void*>(-1) && increment > 0 && t_flags.in_allocator == 0 &&
-      host_recording()) {
-    host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "sbrk", static_cast<size_t>(increment), errno,
+GPUPEAK_EXPORT void* sbrk(intptr_t by) {
+  void* const failed = reinterpret_cast<void*>(-1);
+  char* const old_end = by < 0 ? static_cast<char*>(real().sbrk(0)) : nullptr;
+  const bool gives_back = by < 0 && host_recording();
+  if (gives_back) brk_moves(old_end, by, GPUPEAK_CALLER);
+  void* const result = real().sbrk(by);
+  if (!host_recording()) return result;
+  if (gives_back && result == failed) brk_moves(old_end + by, -by, GPUPEAK_CALLER);
+  if (by <= 0) return result;
+  if (result != failed)
+    brk_moves(result, by, GPUPEAK_CALLER);
+  else if (t_flags.in_allocator == 0)
+    host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "sbrk", static_cast<size_t>(by), errno,
                            GPUPEAK_CALLER);
-  }
   return result;
 }

@@ -1,4 +1,4 @@
-// malloc_trim and madvise, after which less memory is resident. So a sample is taken before.
+// malloc_trim, madvise and shmdt, after which less memory is resident. So a sample is taken before.
 #include <malloc.h>
 #include <sys/mman.h>
 
@@ -13,12 +13,14 @@ namespace {
 
 using Trim = int (*)(size_t);
 using Advise = int (*)(void*, size_t, int);
+using Detach = int (*)(const void*);
 constinit Trim g_trim = nullptr;
 constinit Advise g_advise = nullptr;
+constinit Detach g_detach = nullptr;
 
 /// Called before main, as in exec.cc.
 __attribute__((constructor)) void resolve() {
-  find_next({{"malloc_trim", g_trim}, {"madvise", g_advise}});
+  find_next({{"malloc_trim", g_trim}, {"madvise", g_advise}, {"shmdt", g_detach}});
 }
 
 void sample_before() {
@@ -42,4 +44,10 @@ GPUPEAK_EXPORT int madvise(void* at, size_t bytes, int advice) {
   if (g_advise == nullptr) resolve();
   if (bytes >= kWorthASample && (advice == MADV_DONTNEED || advice == MADV_FREE)) sample_before();
   return g_advise(at, bytes, advice);
+}
+
+GPUPEAK_EXPORT int shmdt(const void* at) {
+  if (g_detach == nullptr) resolve();
+  sample_before();
+  return g_detach(at);
 }

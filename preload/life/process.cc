@@ -248,6 +248,7 @@ void say_what_is_wrong() {
 
 /// Writes what the log and the counters page say at the end.
 void close_books() {
+  sample_at_end();
   log_all_uses();
   flush_own_slot();
   end_definitions();
@@ -255,7 +256,6 @@ void close_books() {
   page.end_ticks = ticks();
   page.end_monotonic_ns = monotonic_ns();
   page.self_bytes = self_bytes();
-  page.rss_peak_bytes = peak_resident_bytes();
   trim_log_file();
 }
 
@@ -378,7 +378,6 @@ void stop_for_filter() {
         "takes: from here on nothing is recorded");
     HookScope scope;
     if (scope.entered()) {
-      sample_process();
       set_quality(GPUPEAK_Q_DISK_FULL);  // the log cannot go on
       close_books();
     }
@@ -419,7 +418,6 @@ bool detach_process() {
   page.window_request = nullptr;
   page.host_recording = 0;
   page.whole_heap_generation = page.counted_heap_generation = 0;
-  sample_process();
   counters().ended = 1;
   close_books();
   page.recording = 0;
@@ -437,7 +435,6 @@ void end_process_at_once() {
   if (!scope.entered() || counters().ended != 0) return;
   counters().ended = 1;
   if (is_short_of_stack()) return;
-  sample_process();
   close_books();
 }
 
@@ -447,7 +444,6 @@ void end_process() {
   {
     HookScope scope;
     if (!scope.entered()) return;
-    sample_process();
     counters().ended = 1;
     close_books();
   }

@@ -63,6 +63,12 @@ struct LogFile {
 };
 
 constinit LogFile g_file;
+constinit std::atomic<size_t> g_mapped_bytes{0};
+
+void add_mapped(ptrdiff_t bytes) {
+  add_self_bytes(bytes);
+  g_mapped_bytes.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed);
+}
 /// Growing past RLIMIT_FSIZE would send the program SIGXFSZ.
 uint64_t file_size_limit() {
   rlimit limit{};
@@ -156,7 +162,7 @@ uint8_t* map_range(uint64_t offset, size_t bytes) {
     keep_tail_at(at, bytes, 0, offset);
     return nullptr;
   }
-  add_self_bytes(static_cast<ptrdiff_t>(bytes));
+  add_mapped(static_cast<ptrdiff_t>(bytes));
   return at;
 }
 
@@ -262,7 +268,7 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   // chunks; but it keeps them all if it could not know that it is a child.
   sys::madvise(tail, page_bytes(), MADV_RANDOM);
   if (g_children_know) sys::madvise(tail, page_bytes(), MADV_DONTFORK);
-  add_self_bytes(static_cast<ptrdiff_t>(head_bytes()));
+  add_mapped(static_cast<ptrdiff_t>(head_bytes()));
   g_file.device = status.st_dev;
   g_file.inode = status.st_ino;
   g_file.cookie = header.cookie;
@@ -339,7 +345,7 @@ Chunk take_now(size_t bytes, uint64_t& offset) {
       usable = usable / 2 / page * page;
     if (usable < bytes) {
       keep_tail_at(at, bytes, usable, offset);
-      add_self_bytes(-static_cast<ptrdiff_t>(bytes - usable));
+      add_mapped(-static_cast<ptrdiff_t>(bytes - usable));
       give_back(offset + usable, offset + bytes);
     }
     if (usable >= page) return {at, usable};
@@ -404,10 +410,15 @@ size_t fitting_chunk_bytes(size_t wanted) {
   return bytes;
 }
 
+size_t mapped_log_bytes() {
+  return g_mapped_bytes.load(std::memory_order_relaxed);
+}
+
 void retire_chunk(const Chunk& chunk) {
   if (chunk.begin == nullptr) return;
   keep_refused_pages_of(chunk.begin, chunk.bytes);
   unmap_pages(chunk.begin, chunk.bytes);
+  g_mapped_bytes.fetch_sub(chunk.bytes, std::memory_order_relaxed);
 }
 
 void trim_log_file() {

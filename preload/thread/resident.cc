@@ -30,29 +30,10 @@ constinit std::atomic<bool> g_is_glibc{false};
 constinit std::atomic<int64_t> g_mapped_alone{0};
 
 struct Causes {
-  uint64_t files = 0, shared = 0, driver = 0, stacks = 0, anonymous = 0, log = 0;
-  uint64_t static_data = 0;  ///< of `anonymous`: variables of modules that begin as zeros
-  uint64_t malloc = 0;       ///< of `anonymous`: where malloc puts its blocks
-  uint64_t log_mapped = 0;
+  ResidentParts parts;
+  uint64_t log = 0;
+  uint64_t static_data = 0;  ///< of parts.anonymous: variables of modules that begin as zeros
 };
-
-uint64_t& cause_of(Causes& causes, const Mapping& mapping, ResidentKind kind) {
-  if (mapping.name == log_path()) return causes.log;
-  switch (kind) {
-    case ResidentKind::kFiles:
-      return causes.files;
-    case ResidentKind::kShared:
-      return causes.shared;
-    case ResidentKind::kDriver:
-      return causes.driver;
-    case ResidentKind::kStacks:
-      return causes.stacks;
-    case ResidentKind::kMalloc:
-    case ResidentKind::kAnonymous:
-      break;
-  }
-  return causes.anonymous;
-}
 
 /// Variables that begin as zeros (.bss) are no part of their module's file. The kernel makes one
 /// mapping of them and of what the program has mapped right behind.
@@ -61,12 +42,16 @@ uint64_t static_data_of(const Mapping& mapping, uint64_t bytes) {
   return end <= mapping.begin ? 0 : std::min(bytes, end - mapping.begin);
 }
 
-void add(Causes& causes, const Mapping& mapping, const Mapping& before, uint64_t bytes) {
-  if (bytes == 0) return;
-  const ResidentKind kind = smaps::kind_of(mapping, before, copy_word);
-  cause_of(causes, mapping, kind) += bytes;
-  if (kind == ResidentKind::kAnonymous) causes.static_data += static_data_of(mapping, bytes);
-  if (kind == ResidentKind::kMalloc) causes.malloc += bytes;
+void add(Causes& causes, const Mapping& mapping, const Mapping& before, const MappingPages& pages) {
+  if (pages.bytes() == 0) return;
+  if (mapping.name == log_path()) {
+    causes.log += pages.rss;
+    return;
+  }
+  const ResidentKind kind =
+      pages.is_growing_stack ? ResidentKind::kStacks : smaps::kind_of(mapping, before, copy_word);
+  smaps::add_pages(mapping, kind, pages, causes.parts);
+  if (kind == ResidentKind::kAnonymous) causes.static_data += static_data_of(mapping, pages.rss);
 }
 
 /// Calls `visit(line)` for each line of a file, cut to what fits.
@@ -104,42 +89,47 @@ bool for_each_line(const char* path, Visit visit) {
 
 bool read_causes(Causes& causes) {
   Mapping mapping, before;
+  MappingPages pages;
   char name[64] = {};  // of `mapping`: the line is gone when its figures come
-  return for_each_line("/proc/self/smaps", [&](const char* line) {
+  const bool was_read = for_each_line("/proc/self/smaps", [&](const char* line) {
     Mapping next;
-    if (smaps::parse_mapping(line, next)) {
-      before = mapping;
-      before.name = before.name.empty() ? std::string_view() : std::string_view("other");
-      mapping = next;
-      const bool is_log = next.name == log_path();
-      mapping.name = is_log ? log_path() : head(next.name, sizeof name - 1);
-      if (!is_log) {
-        memcpy(name, mapping.name.data(), mapping.name.size());
-        mapping.name = {name, mapping.name.size()};
-      }
-      if (is_log) causes.log_mapped += next.end - next.begin;
-    } else if (smaps::starts_with(line, "Rss:")) {
-      add(causes, mapping, before, number_at(line + 4) << 10);
-    }
+    if (!smaps::parse_mapping(line, next)) return smaps::add_line(line, pages);
+    add(causes, mapping, before, pages);
+    pages = {};
+    before = mapping;
+    before.name = before.name.empty() ? std::string_view() : std::string_view("other");
+    mapping = next;
+    const bool is_log = next.name == log_path();
+    mapping.name = is_log ? log_path() : head(next.name, sizeof name - 1);
+    if (is_log) return;
+    memcpy(name, mapping.name.data(), mapping.name.size());
+    mapping.name = {name, mapping.name.size()};
   });
+  add(causes, mapping, before, pages);
+  smaps::find_other_shared(resident_status().shared, causes.log, causes.parts);
+  return was_read;
 }
 
 /// What malloc keeps of freed memory, with its word before each block: what is resident where it
-/// puts blocks, less those in use there. malloc itself is not asked: mallinfo2() waits for the lock
-/// of each arena, which a thread may hold that somebody has stopped.
+/// puts blocks, less those in use there and what others have taken there (brk). malloc itself is
+/// not asked: mallinfo2() waits for the lock of each arena, which a thread may hold that somebody
+/// has stopped.
 uint64_t kept_by_malloc(uint64_t resident_bytes, int64_t heap_bytes) {
-  const int64_t in_use =
-      inherited_heap_bytes() + heap_bytes - g_mapped_alone.load(std::memory_order_relaxed);
+  const auto others_brk = static_cast<int64_t>(
+      std::atomic_ref<uint64_t>(counters().others_brk_bytes).load(std::memory_order_relaxed));
+  const int64_t in_use = inherited_heap_bytes() + heap_bytes + others_brk -
+                         g_mapped_alone.load(std::memory_order_relaxed);
   const auto resident = static_cast<int64_t>(resident_bytes);
   return resident > in_use && in_use >= 0 ? static_cast<uint64_t>(resident - in_use) : 0;
 }
 
 }  // namespace
 
-void note_resident_memory(uint64_t resident_bytes) {
+void note_resident_memory(uint64_t resident_bytes, bool at_end) {
   constexpr uint64_t kWorth = 4 << 20, kPart = 256;
   uint64_t highest = g_highest.load(std::memory_order_relaxed);
-  if (resident_bytes < highest + highest / 16 + kWorth) return;
+  const uint64_t more = highest == 0 || !at_end ? highest / 16 + kWorth : highest / 256;
+  if (resident_bytes < highest + more) return;
   const uint64_t now = monotonic_ns();
   if (now - g_last_ns.load(std::memory_order_relaxed) <
           g_cost_ns.load(std::memory_order_relaxed) * kPart ||
@@ -150,15 +140,18 @@ void note_resident_memory(uint64_t resident_bytes) {
   flush_own_slot();
   Causes causes;
   if (!read_causes(causes)) return;
-  const uint64_t self = self_bytes();
-  const uint64_t own = self > causes.log_mapped ? self - causes.log_mapped : 0;
+  const uint64_t own = self_bytes() - mapped_log_bytes();
   const auto heap = static_cast<int64_t>(counters().heap.live);
+  const ResidentParts& parts = causes.parts;
   const bool is_known = g_is_glibc.load(std::memory_order_relaxed);
-  const uint64_t kept_plus_1 = is_known ? kept_by_malloc(causes.malloc, heap) + 1 : 0;
+  const uint64_t kept_plus_1 = is_known ? kept_by_malloc(parts.malloc, heap) + 1 : 0;
   Record record(GPUPEAK_REC_RESIDENT);
-  record.u(resident_bytes).u(causes.files).u(causes.shared).u(causes.driver).u(causes.stacks);
-  record.u(causes.anonymous).u(causes.log).u(own).u(kept_plus_1);
-  emit(record.u(heap > 0 ? static_cast<uint64_t>(heap) : 0).u(causes.static_data));
+  record.u(parts.files + parts.written + parts.shared + parts.driver + parts.stacks + parts.malloc +
+           parts.anonymous + causes.log);
+  record.u(parts.files).u(parts.shared).u(parts.driver).u(parts.stacks);
+  record.u(parts.malloc + parts.anonymous).u(causes.log).u(own).u(kept_plus_1);
+  record.u(heap > 0 ? static_cast<uint64_t>(heap) : 0).u(causes.static_data).u(parts.written);
+  emit(record);
   const uint64_t end = monotonic_ns();
   g_last_ns.store(end, std::memory_order_relaxed);
   g_cost_ns.store(end - now, std::memory_order_relaxed);

@@ -9,8 +9,8 @@ namespace gpupeak::preload {
 
 /// Logs a RESIDENT record if `resident_bytes` is so much more than at the last one that reading the
 /// list is worth it: the kernel goes over each resident page for that. At most one part in 256 of
-/// the process's time is spent so.
-void note_resident_memory(uint64_t resident_bytes);
+/// the process's time is spent so. `at_end`: somewhat more is worth it.
+void note_resident_memory(uint64_t resident_bytes, bool at_end = false);
 
 /// This process's proportional share of what is resident: pages that others have, too, count in
 /// part. 0: not known. As slow.

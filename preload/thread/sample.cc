@@ -6,10 +6,12 @@
 #include "base/arch.h"
 #include "base/clock.h"
 #include "base/hook_scope.h"
+#include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
 #include "log/log.h"
+#include "log/log_file.h"
 #include "thread/emit.h"
 #include "thread/resident.h"
 
@@ -29,6 +31,17 @@ constinit std::atomic<uint64_t> g_last_sample_ns{0};
 constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< what the last sample took
 
 constinit bool g_shares_pages = false;
+
+/// `own_plus_1`: value + 1; 0: not read.
+void log_sample(uint64_t resident, uint64_t resident_file, uint64_t own_plus_1) {
+  const uintptr_t top = sys::brk(0);
+  const uint64_t share = g_shares_pages && !is_short_of_stack() ? proportional_bytes() : 0;
+  std::atomic_ref<uint64_t>(counters().self_bytes).store(self_bytes(), std::memory_order_relaxed);
+  Record record(GPUPEAK_REC_SAMPLE);
+  record.u(resident).u(resident_file);
+  record.u(top > g_process->initial_brk ? top - g_process->initial_brk : 0);
+  emit(record.u(share != 0 ? share + 1 : 0).u(own_plus_1));
+}
 
 }  // namespace
 
@@ -58,15 +71,22 @@ void sample_process() {
   next_number(at, end);  // total size
   const uint64_t resident = next_number(at, end) * arch::page_bytes();
   const uint64_t resident_file = next_number(at, end) * arch::page_bytes();
-  const uintptr_t top = sys::brk(0);
-  const uint64_t share = g_shares_pages && !is_short_of_stack() ? proportional_bytes() : 0;
+  log_sample(resident, resident_file, 0);
   g_sample_cost_ns.store(monotonic_ns() - now, std::memory_order_relaxed);
-  Record record(GPUPEAK_REC_SAMPLE);
-  emit(record.u(resident)
-           .u(resident_file)
-           .u(top > g_process->initial_brk ? top - g_process->initial_brk : 0)
-           .u(share != 0 ? share + 1 : 0));
   note_resident_memory(resident);
+}
+
+void sample_at_end() {
+  const ResidentStatus status = resident_status();
+  counters().rss_peak_bytes = status.peak;
+  if (status.resident == 0) return;
+  const uint64_t all = status.resident + status.huge_pages;
+  const uint64_t beside = status.files + self_bytes() - mapped_log_bytes();
+  log_sample(status.resident, status.files + status.shared,
+             !status.knows_its_pages ? 0
+             : all > beside          ? all - beside + 1
+                                     : 1);
+  note_resident_memory(status.resident, true);
 }
 
 }  // namespace gpupeak::preload

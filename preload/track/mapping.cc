@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/hook_scope.h"
+#include "base/pages.h"
 #include "base/process_state.h"
 #include "gpupeak/pages.h"
 #include "log/log.h"
@@ -117,6 +118,19 @@ void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& call
     record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)).u(kind);
     emit(record.u(site_of(kind, whole_pages(bytes), caller)));
   });
+}
+
+void brk_moves(void* from, intptr_t by, const CallerFrame& caller) {
+  // A mapping has whole pages, and brk any bytes.
+  const uintptr_t old_end = page_end(reinterpret_cast<uintptr_t>(from));
+  const uintptr_t new_end =
+      page_end(reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(by));
+  if (new_end > old_end)
+    mapped(reinterpret_cast<void*>(old_end), new_end - old_end, PROT_READ | PROT_WRITE,
+           MAP_ANONYMOUS, caller);
+  else if (new_end < old_end)
+    unmapping(reinterpret_cast<void*>(new_end), old_end - new_end);
+  count(&gpupeak_counters_page::others_brk_bytes, new_end - old_end);
 }
 
 void reprotected(void* at, size_t bytes, int prot) {

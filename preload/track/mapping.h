@@ -4,12 +4,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "stack/stack.h"
 #include "track/counted_mappings.h"
 
 namespace gpupeak::preload {
 
+/// brk was moved by others than malloc, whose own calls no hook sees. Before the real call where
+/// memory is given back.
+void brk_moves(void* from, intptr_t by, const CallerFrame& caller);
 void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& caller);
 void reprotected(void* at, size_t bytes, int prot);
 

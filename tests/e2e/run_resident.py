@@ -260,6 +260,76 @@ def shared_batches(folder):
     expect(seen < sum(both) - 50 * MIB, f"together {seen}, each {both}")
 
 
+OWN_MEMORY = {"sbrk": "mappings", "static": "static_data", "written_file": "written_files", "dev_zero": "mappings", "memfd": "shared_memory", "system_v": "shared_memory",
+              "growing_stack": "thread_stacks", "resting": "mappings", "pkey": "mappings", "reserved": "mappings", "malloc": "heap"}
+
+
+def own_memory(folder):
+    """64 MiB by each way in which memory becomes a process's own. The first sentence has them, by the kernel's word; they have a cause."""
+    program = compiled(folder, open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "own_memory.c"), encoding="utf-8").read())
+    for way, cause in OWN_MEMORY.items():
+        if subprocess.run([program, way], cwd=folder, capture_output=True, check=False).returncode == 77:
+            print(f"{way}: not here")
+            continue
+        out, said, found = run(folder, program, way)
+        metrics = found["metrics"]
+        truth, by_cause, total = int(out), *causes(metrics)
+        gpupeaks = by_cause["gpupeak_bytes"]
+        memory, seen = metrics["host.memory.peak_bytes"], metrics["host.memory.seen_bytes"]
+        # gpupeak's own memory is in the kernel's word, and there at most as much as it has mapped.
+        expect(truth - gpupeaks - (256 << 10) <= memory <= truth + (256 << 10), f"{way}: {memory}, by the kernel {truth}, of it gpupeak's {gpupeaks}")
+        expect(memory - seen <= memory // 100, f"{way}: {seen} seen of {memory}")
+        expect(63 * MIB <= by_cause[cause + "_bytes"] < 66 * MIB, f"{way}: {by_cause}")
+        expect(by_cause["unexplained_bytes"] <= total // 50, f"{way}: {by_cause}")
+        expect((by_cause["kept_by_malloc_bytes"] or 0) < MIB, f"{way}: {by_cause}")
+        expect(re.search(r"gpupeak: peak 6[45]\.\d MiB", said), f"{way}: {said}")
+        expect(f"\nPeak host memory: {memory} bytes\n" in said, f"{way}: {said}")
+        if way == "sbrk":
+            expect(re.search(r"64\.0 MiB .* fill_table", said), said)
+        if way == "reserved":
+            expect("resident; 16.0 GiB of heap and mappings" in said, said)
+
+
+def over_time(folder):
+    """A program that maps once and then touches memory for seconds calls nothing. Its resident memory has a curve, in its log."""
+    program = compiled(folder, """
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        int main() {
+          enum { kSteps = 40, kStep = 4 << 20 };
+          char* at = mmap(0, kSteps * kStep, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          for (int i = 0; i < kSteps; ++i) { memset(at + i * kStep, 1, kStep); usleep(100000); }
+        }
+    """)
+    run(folder, program)
+    told = subprocess.run([GPUPEAK, "timeline", "--json", os.path.join(folder, "a.gplog")], capture_output=True, text=True, check=True).stdout
+    series = next(one for one in json.loads(told)["series"] if one["name"] == "host.rss")
+    levels = sorted({bucket["max"] if isinstance(bucket, dict) else bucket[-1] for bucket in series["buckets"]})
+    between = [level for level in levels if 20 * MIB < level < 150 * MIB]
+    expect(len(between) >= 5, f"a line from 4 to 160 MiB in 4 s: {series}")
+
+
+def gates(folder):
+    """`check` of a run of several processes says what it can of the run, and of what it cannot, which process lacks it."""
+    program = compiled(folder, open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "own_memory.c"), encoding="utf-8").read())
+    log = os.path.join(folder, "a.gplog")
+    run(folder, "sh", "-c", f"{program} static; {program} malloc; true")
+
+    def check(*gates):
+        done = subprocess.run([GPUPEAK, "check", log, *gates], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+    for limit, code in (("90MiB", 0), ("40MiB", 1)):
+        returned, said = check("--max", f"host.memory.peak_bytes={limit}")
+        expect(returned == code, f"{limit}: {returned} {said}")
+    returned, said = check("--baseline", log, "--max-increase", "host.memory.peak_bytes=3")
+    expect(returned == 2 and "3 bytes, or per cent? Write 3B or 3%" in said, said)
+    returned, said = check("--baseline", log, "--max-increase", "host.memory.peak_bytes=3B")
+    expect(returned in (0, 1), said)
+    returned, said = check("--max", "host.peak_bytes=100MiB")
+    expect("was not measured" not in said or ("recorded from its start" in said and "host.memory.peak_bytes, what was resident, is" in said), said)
+
+
 # Each program holds its memory until its output is read, or for a while.
 def real_programs(folder):
     text = os.path.join(folder, "text")

@@ -58,7 +58,7 @@ def in_a_pipe(log, folder):
         file.write(program)
     subprocess.run([GPUPEAK, "run", "-q", "--phase-on-output", "never", "-o", deep, "--", "/usr/bin/python3", path], check=True)
     for verb in (*VERBS, ["diff", log], ["compare", log], ["merge", log], ["check", "--max", "host.peak_bytes=1", "--baseline", log,
-                                                                          "--max-increase", "host.peak_bytes=1"]):
+                                                                          "--max-increase", "host.peak_bytes=1B"]):
         done = subprocess.run([GPUPEAK, *verb, deep, "--bytes"], stdout=subprocess.PIPE, check=False, env=plain_environment())
         text = done.stdout.decode()
         expect(done.returncode == (1 if verb[0] == "check" else 0), f"{verb} gives {done.returncode}")

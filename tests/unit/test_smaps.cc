@@ -12,7 +12,7 @@ constexpr uint64_t kState = kBegin + 0x30;  // malloc's first word of an arena
 static_assert(kBegin % kArena == 0);
 
 Mapping anonymous(uint64_t begin, uint64_t bytes) {
-  return {begin, begin + bytes, true, true, ""};
+  return {begin, begin + bytes, true, true, false, false, ""};
 }
 
 ResidentKind kind_with_word(const Mapping& mapping, uint64_t first_word) {

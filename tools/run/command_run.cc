@@ -16,8 +16,10 @@
 #include <filesystem>
 #include <optional>
 #include <regex>
+#include <set>
 #include <stdexcept>
 
+#include "collector/log/log_appender.h"
 #include "collector/log/log_process.h"
 #include "collector/rules/rule_book.h"
 #include "collector/text/error.h"
@@ -259,6 +261,21 @@ class Run {
       cut_hole(log);
     }
     note_killed_children(logs_);
+    for (const RunLog& log : logs_) add_curve(log);
+  }
+
+  /// Writes into a log what was resident of its process at each look from outside: nothing looks
+  /// from inside while a program calls nothing.
+  void add_curve(const RunLog& log) {
+    const auto& curves = descendants_->curves();
+    const auto curve = curves.find(log.pid);
+    if (curve == curves.end() || curve->second.start_time != log.process_start_time ||
+        is_running(log))
+      return;
+    try {
+      collector::LogAppender(log.path).samples(curve->second.points);
+    } catch (const collector::LogError&) {  // no room
+    }
   }
 
   /// Writes into the run's log what was seen of the run from outside.
@@ -279,6 +296,9 @@ class Run {
         return log.pid == static_cast<pid_t>(one.pid);
       });
     });
+    std::set<pid_t> recorded;
+    for (const RunLog& log : logs_) recorded.insert(log.pid);
+    descendants_->count_small(recorded, seen);
     seen.descendants_watched = descendants_->could_look();
     if (had_children(end_))
       seen.unseen_rss_bytes = unseen_rss_bytes(largest_rss_bytes_, own_rss_bytes_, logs_, seen);

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <tuple>
 
 #include "tools/shared/process_stat.h"
 #include "tools/shared/processor_time.h"
@@ -154,6 +155,10 @@ Descendants::Descendants(pid_t program, std::string library, MemoryKills& memory
 }
 
 Descendants::~Descendants() {
+  stop();
+}
+
+void Descendants::stop() {
   {
     const std::lock_guard guard(lock_);
     ends_ = true;
@@ -242,6 +247,9 @@ void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
     loaded_[gone->first] = seen.name;
   if (seen.library == Library::kMissing && (seen.used_gpu || seen.rss_bytes >= kWorthWords))
     missing_.push_back(told(gone->first, seen));
+  constexpr size_t kMost = 65536;
+  if (seen.rss_bytes < kWorthWords && !seen.used_gpu && small_.size() < kMost)
+    small_.emplace_back(gone->first, std::pair(seen.rss_bytes, seen.name));
   seen_.erase(gone);
 }
 
@@ -334,13 +342,13 @@ void Descendants::wait_for_last() {
   }
 }
 
+const std::map<pid_t, RunResident::Curve>& Descendants::curves() {
+  stop();
+  return resident_.curves();
+}
+
 void Descendants::finish(collector::RunRecord& record) {
-  {
-    const std::lock_guard guard(lock_);
-    ends_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  stop();
   try {
     next_orphans_ = {};  // look now for processes that the program has left behind
     find_orphans(std::chrono::milliseconds(500));
@@ -354,6 +362,15 @@ void Descendants::finish(collector::RunRecord& record) {
   while (!seen_.empty()) forget(seen_.begin());
   record.unrecorded = std::move(missing_);
   resident_.add_to(record);
+}
+
+void Descendants::count_small(const std::set<pid_t>& logs, collector::RunRecord& record) const {
+  for (const auto& [process, seen] : small_) {
+    if (logs.contains(process)) continue;
+    ++record.small.count;
+    if (seen.first < record.small.rss_bytes) continue;
+    std::tie(record.small.rss_bytes, record.small.largest) = seen;
+  }
 }
 
 void Descendants::add_not_recorded(const char* why, collector::RunRecord& record) const {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,9 +41,13 @@ class Descendants {
   /// had 16 MiB resident; processes that still run; what was resident of all. Processes that may be
   /// about to end are waited for, at most a second.
   void finish(collector::RunRecord& record);
+  /// Ends looking, but for finish(), and returns what was resident of each process over time.
+  const std::map<pid_t, RunResident::Curve>& curves();
   /// Adds processes that had the library and 16 MiB or more of their own memory resident, as ones
   /// that were not recorded. `why`: for people. The caller leaves out those that have a log.
   void add_not_recorded(const char* why, collector::RunRecord& record) const;
+  /// Counts those with less that left no log. `logs`: the pids that have one.
+  void count_small(const std::set<pid_t>& logs, collector::RunRecord& record) const;
   /// Whether there is a /proc to look at.
   bool could_look() const { return first_start_ != 0; }
 
@@ -64,6 +69,7 @@ class Descendants {
     int checks = 0;
   };
 
+  void stop();
   void watch();
   void look();
   void look_at(pid_t process, std::vector<pid_t>& next);
@@ -80,6 +86,8 @@ class Descendants {
   std::map<pid_t, Seen> seen_;  ///< processes that were there at the last look
   /// Names of processes that had the library and some memory.
   std::map<pid_t, std::string> loaded_;
+  /// Pid, and RSS and name, of processes that had less.
+  std::vector<std::pair<pid_t, std::pair<uint64_t, std::string>>> small_;
   std::vector<collector::RunRecord::Unrecorded> missing_;  ///< unrecorded ones that have ended
   uint64_t first_start_ = 0;
   Clock::time_point next_orphans_{};

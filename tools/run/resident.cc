@@ -34,12 +34,6 @@ bool is_more(uint64_t bytes, uint64_t before) {
   return bytes >= before + before / 16 + (4 << 20);
 }
 
-/// "Rss:     1234 kB"
-uint64_t bytes_in(const std::string& line) {
-  const size_t digits = line.find_first_of("0123456789");
-  return digits == std::string::npos ? 0 : std::stoull(line.substr(digits)) << 10;
-}
-
 /// The counters of this process, if that is its log.
 std::optional<gpupeak_counters_page> counters_in(const std::string& file, pid_t process) {
   struct stat status {};
@@ -57,6 +51,29 @@ std::optional<gpupeak_counters_page> counters_in(const std::string& file, pid_t 
   return is_log ? std::optional(page) : std::nullopt;
 }
 
+uint64_t shared_bytes(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("RssShmem:")) return smaps::bytes_at(line.c_str());
+  return 0;
+}
+
+/// A process's share of what is resident: pages of several processes count in part.
+struct Share {
+  uint64_t all_bytes = 0, own_bytes = 0;  ///< own: not files'
+};
+std::optional<Share> share_of(pid_t process) {
+  std::ifstream sums(fmt::format("/proc/{}/smaps_rollup", process));
+  std::optional<Share> share;
+  for (std::string line; std::getline(sums, line);) {
+    const uint64_t bytes = smaps::bytes_at(line.c_str());
+    if (line.starts_with("Pss:")) share = Share{bytes, 0};
+    if (share && (line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:")))
+      share->own_bytes += bytes;
+  }
+  return share;
+}
+
 /// One process's list, line by line.
 class Reading {
  public:
@@ -67,34 +84,35 @@ class Reading {
 
   void add(const std::string& line) {
     Mapping next;
-    if (smaps::parse_mapping(line.c_str(), next)) {
-      before_ = mapping_;
-      before_path_ = name_;
-      before_.name = before_.name.empty() ? "" : "other";
-      name_ = next.name;
-      mapping_ = next;
-      mapping_.name = name_;
-      // A log is a file that is mapped to be written; a deleted one cannot be read.
-      is_log_ = next.is_writable && name_.starts_with('/') && is_log();
-      if (is_log_) log_mapped_ += next.end - next.begin;
-    } else if (line.starts_with("Rss:")) {
-      const uint64_t bytes = bytes_in(line);
-      kind_ = bytes == 0 ? ResidentKind::kFiles : kind();
-      resident_.rss_bytes += bytes;
-      part() += bytes;
-      if (kind_ == ResidentKind::kAnonymous)
-        resident_.static_data_bytes += std::min(bytes, static_data_before());
-    } else if (line.starts_with("Shared_") &&
-               (kind_ == ResidentKind::kMalloc || kind_ == ResidentKind::kAnonymous)) {
-      resident_.shared_anonymous_bytes += bytes_in(line);
-    }
+    if (!smaps::parse_mapping(line.c_str(), next)) return smaps::add_line(line.c_str(), pages_);
+    add_mapping();
+    pages_ = {};
+    before_ = mapping_;
+    before_path_ = name_;
+    before_.name = before_.name.empty() ? "" : "other";
+    name_ = next.name;
+    mapping_ = next;
+    mapping_.name = name_;
+    // A log is a file that is mapped to be written; a deleted one cannot be read.
+    is_log_ = next.is_writable && name_.starts_with('/') && is_log();
+    if (is_log_) log_mapped_ += next.end - next.begin;
   }
 
   Resident end() {
+    add_mapping();
+    smaps::find_other_shared(shared_bytes(process_), resident_.log_bytes, parts_);
+    resident_.files_bytes = parts_.files;
+    resident_.written_bytes = parts_.written;
+    resident_.shared_bytes = parts_.shared;
+    resident_.driver_bytes = parts_.driver;
+    resident_.stacks_bytes = parts_.stacks;
+    resident_.malloc_bytes = parts_.malloc;
+    resident_.anonymous_bytes = parts_.anonymous;
     if (!counters_) return resident_;
     resident_.heap_bytes =
         counters_->heap.live > 0 ? static_cast<uint64_t>(counters_->heap.live) : 0;
     resident_.own_bytes = counters_->self_bytes - std::min(counters_->self_bytes, log_mapped_);
+    resident_.others_brk_bytes = counters_->others_brk_bytes;
     return resident_;
   }
 
@@ -131,23 +149,20 @@ class Reading {
     return known->second;
   }
 
-  uint64_t& part() {
-    if (is_log_) return resident_.log_bytes;
-    switch (kind_) {
-      case ResidentKind::kFiles:
-        return resident_.files_bytes;
-      case ResidentKind::kShared:
-        return resident_.shared_bytes;
-      case ResidentKind::kDriver:
-        return resident_.driver_bytes;
-      case ResidentKind::kStacks:
-        return resident_.stacks_bytes;
-      case ResidentKind::kMalloc:
-        return resident_.malloc_bytes;
-      case ResidentKind::kAnonymous:
-        break;
+  void add_mapping() {
+    const uint64_t bytes = pages_.bytes();
+    if (bytes == 0) return;
+    resident_.rss_bytes += bytes;
+    if (is_log_) {
+      resident_.log_bytes += bytes;
+      return;
     }
-    return resident_.anonymous_bytes;
+    const ResidentKind of = pages_.is_growing_stack ? ResidentKind::kStacks : kind();
+    smaps::add_pages(mapping_, of, pages_, parts_);
+    if (of == ResidentKind::kAnonymous)
+      resident_.static_data_bytes += std::min(bytes, static_data_before());
+    if (of == ResidentKind::kAnonymous || of == ResidentKind::kMalloc)
+      resident_.shared_anonymous_bytes += pages_.others;
   }
 
   const pid_t process_;
@@ -155,20 +170,12 @@ class Reading {
   Resident resident_;
   Mapping mapping_, before_;
   std::string name_, before_path_, log_, looked_at_;
-  ResidentKind kind_ = ResidentKind::kFiles;
+  MappingPages pages_;
+  ResidentParts parts_;
   bool is_log_ = false;
   uint64_t log_mapped_ = 0;
   std::optional<gpupeak_counters_page> counters_;
 };
-
-/// Its share of what is resident, where pages of several processes count in part.
-std::optional<uint64_t> proportional_bytes(pid_t process) {
-  std::ifstream sums(fmt::format("/proc/{}/smaps_rollup", process));
-  for (std::string line; std::getline(sums, line);) {
-    if (line.starts_with("Pss:")) return bytes_in(line);
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -180,6 +187,24 @@ uint64_t bytes_of_its_own(const Resident& seen) {
 
 void RunResident::note(pid_t process, uint64_t start_time, uint64_t rss_bytes) {
   noted_[process] = {start_time, rss_bytes};
+  add_to_curve(process, noted_[process]);
+}
+
+/// Of a long run every second point is left out, again and again: kMost stay.
+void RunResident::add_to_curve(pid_t process, const Noted& noted) {
+  constexpr size_t kMost = 512;
+  if (noted.rss_bytes == 0) return;  // it is ending
+  const auto now = static_cast<uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+  Curve& curve = curves_[process];
+  if (curve.start_time != noted.start_time) curve = {noted.start_time, {}, 0};
+  std::vector<collector::LogAppender::Resident>& points = curve.points;
+  if (!points.empty() && now - points.back().monotonic_ns < curve.apart_ns) return;
+  points.push_back({now, noted.rss_bytes});
+  if (points.size() < kMost) return;
+  for (size_t i = 0; 2 * i < points.size(); ++i) points[i] = points[2 * i];
+  points.resize(points.size() / 2);
+  curve.apart_ns = (points.back().monotonic_ns - points.front().monotonic_ns) / points.size();
 }
 
 std::chrono::nanoseconds RunResident::look() {
@@ -251,9 +276,13 @@ void RunResident::look_at_all() {
   collector::RunRecord::Together together;
   together.rss_bytes = sum_;
   for (const auto& [process, noted] : noted_) {
-    const auto part = proportional_bytes(process);
+    const auto part = share_of(process);
     if (!part) continue;  // another user's, or it has just gone
-    together.pss_bytes += *part;
+    const auto known = known_.find(process);
+    const uint64_t gpupeaks =
+        known != known_.end() && known->second.highest ? known->second.highest->own_bytes : 0;
+    together.pss_bytes += part->all_bytes;
+    together.own_bytes += part->own_bytes - std::min(part->own_bytes, gpupeaks);
     ++together.processes;
   }
   if (!together_ || together.pss_bytes > together_->pss_bytes) together_ = together;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/log/log_appender.h"
 #include "collector/log/run_record.h"
 
 namespace gpupeak::tools {
@@ -34,6 +35,14 @@ class RunResident {
   /// For processes below 256 MiB it takes a sixteenth at first, 20 ms in all, and then a
   /// four-hundredth: a build has hundreds of them. Returns the processor time that it took.
   std::chrono::nanoseconds look();
+
+  /// What was resident of a process at each look, in the order of their times.
+  struct Curve {
+    uint64_t start_time = 0;  ///< of the process
+    std::vector<collector::LogAppender::Resident> points;
+    uint64_t apart_ns = 0;  ///< points that are nearer are left out
+  };
+  const std::map<pid_t, Curve>& curves() const { return curves_; }
 
   /// Adds what was resident when each process had most, and when all together had.
   void add_to(collector::RunRecord& record) const;
@@ -58,7 +67,10 @@ class RunResident {
   void look_at_all();
   void leave_out_borrowed();
 
+  void add_to_curve(pid_t process, const Noted& noted);
+
   std::map<pid_t, Noted> noted_;
+  std::map<pid_t, Curve> curves_;
   std::map<pid_t, Known> known_;
   /// By module's path: bytes that its file does not have.
   std::map<std::string, uint64_t> static_data_;

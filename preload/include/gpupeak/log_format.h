@@ -187,7 +187,8 @@ typedef struct gpupeak_counters_page {
   /* Requests from outside, in cache lines that nothing else is written to. A request's low byte is
    * an enum gpupeak_host_mode: how to record the heap from now on; COUNTERS: end that; OFF: the
    * request is taken back. The bits above it count requests. */
-  uint64_t unused[3];
+  uint64_t others_brk_bytes; /* what others than malloc have taken by brk and sbrk */
+  uint64_t unused[2];
   uint64_t window_request; /* by `gpupeak start` and `stop`, compared and exchanged */
   uint64_t window_answer;  /* by the process: the request's number, enum gpupeak_window_answer */
   uint64_t window_answer_ns; /* when, CLOCK_MONOTONIC */
@@ -348,9 +349,10 @@ enum gpupeak_extended_record {
                                         not known */
   GPUPEAK_REC_POOL = 0x8d,    /* dt seq pool device reserved used event; event: enum gpupeak_pool_event */
   GPUPEAK_REC_CONTEXT = 0x8e, /* dt seq context device event; event: enum gpupeak_context_event */
-  GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth pss: bytes, of this process. pss: its
-                                 share; a page that n processes share counts for 1/n; value + 1, 0 =
-                                 not read */
+  GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth pss own: bytes, of this process. pss: its
+                                 share; a page that n processes share counts for 1/n. own: without
+                                 files and what gpupeak has for itself, with huge pages, which rss
+                                 is without. Both value + 1, 0 = not read */
   GPUPEAK_REC_DRIVER_READING = 0x90, /* dt device used source cause reserved own others overlaps
                                         uncertain api name stack. used: bytes of the device in use
                                         by all processes, by the driver's own account, without
@@ -403,14 +405,15 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_REMAP_FAILED = 0xad, /* dt address bytes; … or this, after which it lies there
                                       again */
   GPUPEAK_REC_RESIDENT = 0xaf, /* dt rss files shared driver stacks anonymous log own free_in_malloc
-                                  heap static_data: bytes that were resident when resident memory
-                                  was larger than ever before. files: code and other files; shared:
-                                  shm, memfd; driver: mappings of its devices; anonymous: brk, too,
+                                  heap static_data written: bytes that were resident when resident
+                                  memory was larger than ever before, huge pages with the others.
+                                  files: code and other files; shared: any shared memory; driver: mappings of its devices; anonymous: brk, too,
                                   without stacks; log: gpupeak's own log; own: mapped by gpupeak for
                                   itself; free_in_malloc: value + 1, what malloc keeps beyond the
                                   blocks in use, 0 = not known; heap: usable bytes in use, by the
                                   counters; static_data: the part of anonymous that is variables of
-                                  modules that begin as zeros (.bss) */
+                                  modules that begin as zeros (.bss); written: pages of private
+                                  mappings of files that were written, which are no files' any more */
   GPUPEAK_REC_WINDOW = 0xb0, /* dt event number mode live recorded freed frees below: the heap's
                                 recording begins (event 0) or ends (1), in a log of
                                 GPUPEAK_HOST_COUNTERS. mode: enum gpupeak_host_mode. live: usable

@@ -10,8 +10,29 @@ namespace gpupeak {
 
 struct Mapping {
   uint64_t begin = 0, end = 0;
-  bool is_readable = false, is_writable = false;
+  bool is_readable = false, is_writable = false, is_shared = false;
+  /// The kernel's own file system of shared memory has its pages: memfd, System V, /dev/zero.
+  bool is_kernels_shmem = false;
   std::string_view name;  ///< the last field of the line; empty: anonymous
+};
+
+/// The bytes of a mapping that are resident, by what its pages are.
+struct MappingPages {
+  uint64_t rss = 0;
+  uint64_t anonymous = 0;         ///< of rss: in a private mapping of a file, what was written
+  uint64_t others = 0;            ///< of rss: pages that other processes have, too
+  uint64_t huge = 0;              ///< of hugetlbfs, which are not in rss
+  bool is_growing_stack = false;  ///< MAP_GROWSDOWN
+  uint64_t bytes() const { return rss + huge; }
+};
+
+/// What is resident of a process, by what its pages are. They add up to all of it.
+struct ResidentParts {
+  uint64_t files = 0;    ///< pages of files: the kernel may take them back
+  uint64_t written = 0;  ///< pages of private mappings of files that were written
+  uint64_t shared = 0, driver = 0, stacks = 0;
+  uint64_t malloc = 0;     ///< where malloc puts its blocks
+  uint64_t anonymous = 0;  ///< other anonymous memory
 };
 
 enum class ResidentKind : uint8_t { kFiles, kShared, kDriver, kStacks, kMalloc, kAnonymous };
@@ -48,13 +69,38 @@ inline bool parse_mapping(const char* line, Mapping& mapping) {
   if (*at != ' ') return false;
   mapping.is_readable = at[1] == 'r';
   mapping.is_writable = at[2] == 'w';
+  mapping.is_shared = at[2] != 0 && at[3] != 0 && at[4] == 's';
   ++at;
   for (int field = 0; field < 4; ++field) {  // permissions, offset, device, inode
+    if (field == 2) mapping.is_kernels_shmem = starts_with(at, "00:01 ");
     while (*at != 0 && *at != ' ') ++at;
     while (*at == ' ') ++at;
   }
   mapping.name = at;
   return true;
+}
+
+/// "Rss:     1234 kB"
+inline uint64_t bytes_at(const char* text) {
+  while (*text != 0 && (*text < '0' || *text > '9')) ++text;
+  uint64_t kib = 0;
+  for (; *text >= '0' && *text <= '9'; ++text) kib = kib * 10 + static_cast<uint64_t>(*text - '0');
+  return kib << 10;
+}
+
+/// Takes what a line behind the mapping's own says of its pages.
+inline void add_line(const char* line, MappingPages& pages) {
+  const std::string_view text = line;
+  if (starts_with(text, "Rss:")) pages.rss = bytes_at(line);
+  if (starts_with(text, "Anonymous:")) pages.anonymous = bytes_at(line);
+  if (starts_with(text, "Shared_Clean:") || starts_with(text, "Shared_Dirty:"))
+    pages.others += bytes_at(line);
+  if (starts_with(text, "Private_Hugetlb:") || starts_with(text, "Shared_Hugetlb:"))
+    pages.huge += bytes_at(line);
+  if (starts_with(text, "VmFlags:")) {
+    for (; *line != 0; ++line)
+      if (starts_with(line, " gd")) pages.is_growing_stack = true;
+  }
 }
 
 /// An arena of malloc begins at a multiple of this, and is at most this large. Full arenas that lie
@@ -97,9 +143,51 @@ ResidentKind kind_of(const Mapping& mapping, const Mapping& before, Read read) {
   if (name.empty() || starts_with(name, "[anon"))
     return is_arena(mapping, read) ? ResidentKind::kMalloc : ResidentKind::kAnonymous;
   if (starts_with(name, "/dev/nvidia")) return ResidentKind::kDriver;
-  const bool is_shared = starts_with(name, "/dev/shm/") || starts_with(name, "/SYSV") ||
-                         starts_with(name, "/memfd:") || starts_with(name, "/dev/zero");
-  return is_shared ? ResidentKind::kShared : ResidentKind::kFiles;
+  if (mapping.is_kernels_shmem || starts_with(name, "/dev/shm/")) return ResidentKind::kShared;
+  // A private mapping of /dev/zero is anonymous memory, and so is one of large pages.
+  if (!mapping.is_shared && (starts_with(name, "/dev/zero") || starts_with(name, "/anon_hugepage")))
+    return ResidentKind::kAnonymous;
+  return starts_with(name, "/SYSV") ? ResidentKind::kShared : ResidentKind::kFiles;
+}
+
+/// Adds a mapping's pages. A written page of a private mapping is nobody's file any more.
+inline void add_pages(const Mapping& mapping, ResidentKind kind, const MappingPages& pages,
+                      ResidentParts& parts) {
+  const auto take = [&](uint64_t& own) {
+    own += pages.anonymous;
+    return pages.rss - (pages.anonymous < pages.rss ? pages.anonymous : pages.rss);
+  };
+  switch (kind) {
+    case ResidentKind::kFiles:
+      parts.files += take(mapping.is_shared ? parts.files : parts.written);
+      (mapping.is_shared ? parts.shared : parts.anonymous) += pages.huge;
+      return;
+    case ResidentKind::kShared:
+      parts.shared += take(parts.anonymous) + pages.huge;
+      return;
+    case ResidentKind::kDriver:
+      parts.driver += pages.bytes();
+      return;
+    case ResidentKind::kStacks:
+      parts.stacks += pages.bytes();
+      return;
+    case ResidentKind::kMalloc:
+      parts.malloc += pages.bytes();
+      return;
+    case ResidentKind::kAnonymous:
+      parts.anonymous += pages.bytes();
+      return;
+  }
+}
+
+/// `shared_bytes`: all shared memory, by the kernel's sum. Files of a tmpfs have names like any
+/// others. `log_bytes`: of gpupeak's log, which counts apart and may lie there, too.
+inline void find_other_shared(uint64_t shared_bytes, uint64_t log_bytes, ResidentParts& parts) {
+  uint64_t more = shared_bytes > parts.shared ? shared_bytes - parts.shared : 0;
+  if (log_bytes > 0 && more >= log_bytes) more -= log_bytes;
+  if (more > parts.files) more = parts.files;
+  parts.files -= more;
+  parts.shared += more;
 }
 
 }  // namespace smaps
