@@ -18,13 +18,21 @@ Stacker::Stacker(Profile& profile, const TimeSeries& times) : profile_(profile) 
     if (info.kind == 0 && info.device >= 0) add_device(id);
     if (info.kind == 0 && info.name == "host") add_host(id);
   }
+  const size_t arenas = profile.replay().arenas().arenas().size();
   for (Sum& sum : sums_) {
-    const Series* const series = times.find(sum.scope);
-    if (series == nullptr) continue;
-    sum.events =
-        TimeSeries::highest_events(*series, std::min(kMostOfOne, kMostMoments / sums_.size()));
-    if (const uint64_t peak = TimeSeries::peak_event(*series); peak != kNoEvent)
-      sum.events.push_back(peak);
+    // Memory of a device's arenas comes into use and falls idle while the device's sum stands.
+    std::vector<const Series*> changing = {times.find(sum.scope)};
+    for (size_t arena = 0; sum.device >= 0 && arena < std::min(arenas, kMostArenas); ++arena)
+      changing.push_back(times.arena_in_use(arena));
+    std::erase(changing, nullptr);
+    const size_t moments = std::min(kMostOfOne, kMostMoments / sums_.size());
+    for (const Series* const series : changing) {
+      const std::vector<uint64_t> events = TimeSeries::telling_events(
+          *series, std::max<size_t>(1, moments / kEventsOfPart / changing.size()));
+      sum.events.insert(sum.events.end(), events.begin(), events.end());
+      if (const uint64_t peak = TimeSeries::peak_event(*series); peak != kNoEvent)
+        sum.events.push_back(peak);
+    }
     std::sort(sum.events.begin(), sum.events.end());
     sum.events.erase(std::unique(sum.events.begin(), sum.events.end()), sum.events.end());
   }
@@ -157,6 +165,8 @@ void Stacker::take(const Replay& replay, Sum& sum, uint64_t ticks) {
       all += static_cast<uint64_t>(bytes);
     }
     sum.adds_up = sum.adds_up && all == whole;
+    std::vector<Stacked::Moment>& moments = way->by.moments;
+    if (moments.size() > 1 && moments[moments.size() - 2].bytes == moment.bytes) moments.pop_back();
   }
 }
 

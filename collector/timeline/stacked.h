@@ -3,7 +3,8 @@
 //
 // in    one replay; the sums over time, which say where the highest moment of each part is
 // out   for each moment the parts that held most at the peak, and all others together: they add up
-//       to the sum, to the byte
+//       to the sum, to the byte. The moments are the highest, the lowest and the last of each part
+//       of the run: between them the curve has steps
 //
 //   device:0 by tag   +1.0 s  weights 300, activations 0, others 20     +1.2 s  weights 300, …
 #pragma once
@@ -38,7 +39,7 @@ class Stacker {
  public:
   static constexpr size_t kParts = 7;
   /// The most moments of all sums together, and of one way to take one sum apart.
-  static constexpr size_t kMostMoments = 3000, kMostOfOne = 1000;
+  static constexpr size_t kMostMoments = 6000, kMostOfOne = 2000;
 
   Stacker(Profile& profile, const TimeSeries& times);
 
@@ -51,6 +52,7 @@ class Stacker {
   std::vector<Stacked> result();
 
  private:
+  static constexpr size_t kEventsOfPart = 3, kMostArenas = 8;
   /// In place of a part: it does not count into the sum.
   static constexpr uint8_t kNone = UINT8_MAX;
   struct Way {

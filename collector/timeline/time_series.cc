@@ -11,7 +11,9 @@ constexpr size_t kMaxFailureBorders = 32;
 
 /// Joins `later`, which follows `bucket` in time, into it. Of equal maxima the first one counts.
 void merge(SeriesBucket& bucket, const SeriesBucket& later) {
+  if (later.min < bucket.min) bucket.min_event = later.min_event;
   bucket.min = std::min(bucket.min, later.min);
+  if (later.last_event != kNoEvent) bucket.last_event = later.last_event;
   const bool higher = later.max > bucket.max;
   const bool first = later.max == bucket.max && bucket.max_event == kNoEvent;
   if (higher || first) bucket.max_event = later.max_event;
@@ -23,7 +25,7 @@ void extend(Series& series, size_t end) {
   const size_t have = series.first_bucket + series.buckets.size();
   if (have < end) {
     series.buckets.resize(series.buckets.size() + end - have,
-                          {series.current, series.current, kNoEvent});
+                          {series.current, series.current, kNoEvent, kNoEvent, kNoEvent});
   }
 }
 
@@ -94,7 +96,11 @@ void TimeSeries::set(Series& series, uint64_t bytes) {
   }
   series.current = bytes;
   SeriesBucket& bucket = series.buckets[at];
-  bucket.min = std::min(bucket.min, bytes);
+  bucket.last_event = event_count_;
+  if (bytes < bucket.min) {
+    bucket.min = bytes;
+    bucket.min_event = event_count_;
+  }
   if (bytes > bucket.max || (bytes == bucket.max && bucket.max_event == kNoEvent)) {
     bucket.max = bytes;
     bucket.max_event = event_count_;
@@ -105,7 +111,11 @@ void TimeSeries::set_gauge(const std::string& name, uint64_t bytes) {
   auto series = std::find_if(series_.begin(), series_.end(),
                              [&](const Series& known) { return known.name == name; });
   if (series == series_.end()) {
-    series_.push_back({name, Series::Kind::kGauge, {{bytes, bytes, event_count_}}, bucket_, bytes});
+    series_.push_back({name,
+                       Series::Kind::kGauge,
+                       {{bytes, bytes, event_count_, kNoEvent, event_count_}},
+                       bucket_,
+                       bytes});
     return;
   }
   set(*series, bytes);
@@ -235,6 +245,23 @@ std::vector<uint64_t> TimeSeries::highest_events(const Series& series, size_t pa
     }
     if (highest != nullptr) events.push_back(highest->max_event);
   }
+  return events;
+}
+
+std::vector<uint64_t> TimeSeries::telling_events(const Series& series, size_t parts) {
+  std::vector<uint64_t> events;
+  for (size_t part = 0; part < parts; ++part) {
+    const size_t end = (part + 1) * series.buckets.size() / parts;
+    size_t at = part * series.buckets.size() / parts;
+    if (at == end) continue;
+    SeriesBucket whole = series.buckets[at];
+    while (++at < end) merge(whole, series.buckets[at]);
+    for (const uint64_t event : {whole.max_event, whole.min_event, whole.last_event}) {
+      if (event != kNoEvent) events.push_back(event);
+    }
+  }
+  std::sort(events.begin(), events.end());
+  events.erase(std::unique(events.begin(), events.end()), events.end());
   return events;
 }
 

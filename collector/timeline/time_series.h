@@ -2,7 +2,8 @@
 // one replay and needs constant memory. The timeline, the HTML page and comparisons read it.
 //
 // in    each change of each sum, with its time
-// out   for each sum and each bucket: smallest value, largest value, and the event of the largest
+// out   for each sum and each bucket: smallest value, largest value, and the events of these and of
+//       the last change
 //
 //   four buckets   0–1 s     1–2 s     2–3 s     3–4 s
 //   device:0       0–2 GiB   2–8 GiB   2–3 GiB   1–2 GiB     8 GiB for a millisecond
@@ -24,8 +25,10 @@ namespace gpupeak::collector {
 inline constexpr uint64_t kNoEvent = UINT64_MAX;
 
 struct SeriesBucket {
-  uint64_t min = 0, max = 0;      ///< bytes
-  uint64_t max_event = kNoEvent;  ///< the number of the event that reached max; kNoEvent: none did
+  uint64_t min = 0, max = 0;  ///< bytes
+  /// The numbers of the events that reached max and min, and of the last that changed the value;
+  /// kNoEvent: none of the bucket did.
+  uint64_t max_event = kNoEvent, min_event = kNoEvent, last_event = kNoEvent;
 };
 
 struct Series {
@@ -65,6 +68,9 @@ class TimeSeries : public ReplayObserver {
   static uint64_t peak_event(const Series& series);
   /// For each of so many equal parts of the series: the event that reached its highest value.
   static std::vector<uint64_t> highest_events(const Series& series, size_t parts);
+  /// For each part the events that reached its highest and its lowest value, and its last: with
+  /// steps between these a curve is right to a part. In order.
+  static std::vector<uint64_t> telling_events(const Series& series, size_t parts);
   /// At most kBorders borders of phases, and as many failures. If there are more, only each second,
   /// fourth … one.
   const std::vector<Border>& borders() const { return borders_; }

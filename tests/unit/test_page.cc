@@ -264,6 +264,41 @@ TEST_CASE("stacked: at each moment the parts add up to the sum, by site and by t
   CHECK(tags.moments.back().bytes[0] == 50'000);
 }
 
+TEST_CASE("stacked: what falls is drawn as the sum falls", "[collector]") {
+  LogBuilder log;
+  const uint32_t stack = log.node(0, 0x1000);
+  for (uint64_t i = 0; i < 64; ++i) {
+    log.alloc(0, 1000 * (i + 1), 0x10000 * (i + 1), 100, stack);
+  }
+  for (uint64_t i = 0; i < 60; ++i) log.free(0, 100'000 + 1000 * i, 0x10000 * (i + 1));
+  log.alloc(0, 900'000, 0x900000, 50, stack);
+  Timed timed(std::move(log));
+  const Instants found = live_at_instants(timed.profile, timed.times, 3);
+  REQUIRE(found.stacked.size() == 1);
+  // Wherever the run is looked at, the parts add up to what the sum is in that stretch.
+  constexpr size_t kStretch = 3;
+  const Series& sum = *timed.times.find("host");
+  for (size_t bucket = 0; bucket < sum.buckets.size(); ++bucket) {
+    const int64_t end = timed.times.begin_ns(bucket + 1, timed.profile.replay().log().clock());
+    uint64_t drawn = 0;
+    for (const Stacked::Moment& moment : found.stacked[0].site.moments) {
+      if (moment.time_ns < end)
+        drawn = std::accumulate(moment.bytes.begin(), moment.bytes.end(), uint64_t{0});
+    }
+    uint64_t least = UINT64_MAX, most = 0;
+    for (size_t near = bucket - std::min(bucket, kStretch);
+         near <= std::min(bucket + kStretch, sum.buckets.size() - 1); ++near) {
+      least = std::min(least, sum.buckets[near].min);
+      most = std::max(most, sum.buckets[near].max);
+    }
+    INFO(bucket);
+    CHECK(drawn >= least);
+    CHECK(drawn <= most);
+  }
+  CHECK(std::accumulate(found.stacked[0].site.moments.back().bytes.begin(),
+                        found.stacked[0].site.moments.back().bytes.end(), uint64_t{0}) == 450);
+}
+
 TEST_CASE("stacked: a device's pools are told by who uses them", "[collector]") {
   LogBuilder log(GPUPEAK_HOST_OFF);
   const uint32_t pool = log.string("PyTorch"), use = log.node(0, 0x200);
@@ -279,6 +314,7 @@ TEST_CASE("stacked: a device's pools are told by who uses them", "[collector]") 
   REQUIRE(by.parts.size() == 3);
   CHECK(by.parts[0] == "0x200");
   CHECK(by.parts[1] == "idle in PyTorch's pool");
+  CHECK(by.moments.back().bytes == std::vector<uint64_t>{12 * kMiB, 8 * kMiB, 0});
   CHECK(std::accumulate(by.moments.back().bytes.begin(), by.moments.back().bytes.end(),
                         uint64_t{0}) == 20 * kMiB);
 }
