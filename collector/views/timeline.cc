@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "collector/log/kinds.h"
+#include "collector/text/csv_field.h"
 #include "collector/text/sanitize.h"
 #include "collector/timeline/phase_bands.h"
 #include "collector/views/heading.h"
@@ -155,22 +156,49 @@ class Chart {
   const int64_t end_ns_;
 };
 
-Json series_json(const Profile& profile, const TimeSeries& times, const Series& series) {
-  Json json;
-  json["name"] = series.name;
-  json["kind"] = series.kind == Series::Kind::kSum ? "sum" : "gauge";
-  Json buckets = Json::array();
+const char* kind_of(const Series& series) {
+  return series.kind == Series::Kind::kSum ? "sum" : "gauge";
+}
+
+/// Calls visit(begin_ns, bucket) for the buckets that differ from the one before.
+template <typename Visit>
+void for_each_change(const Profile& profile, const TimeSeries& times, const Series& series,
+                     Visit visit) {
   for (size_t i = 0; i < series.buckets.size(); ++i) {
     const SeriesBucket& bucket = series.buckets[i];
     const bool changed = i == 0 || bucket.min != bucket.max ||
                          bucket.max != series.buckets[i - 1].max ||
                          series.buckets[i - 1].min != series.buckets[i - 1].max;
     if (!changed) continue;
-    const int64_t begin = times.begin_ns(series.first_bucket + i, profile.log().clock());
-    buckets.push_back({begin, bucket.min, bucket.max});
+    visit(times.begin_ns(series.first_bucket + i, profile.log().clock()), bucket);
   }
-  json["buckets"] = std::move(buckets);
+}
+
+Json series_json(const Profile& profile, const TimeSeries& times, const Series& series) {
+  Json json;
+  json["name"] = series.name;
+  json["kind"] = kind_of(series);
+  json["buckets"] = Json::array();
+  for_each_change(profile, times, series, [&](int64_t begin_ns, const SeriesBucket& bucket) {
+    json["buckets"].push_back({begin_ns, bucket.min, bucket.max});
+  });
   return json;
+}
+
+/// The sums of the scopes, each followed by its kinds, and all gauges.
+std::vector<const Series*> shown_series(const Profile& profile, const TimeSeries& times,
+                                        const std::vector<ScopeId>& scopes) {
+  std::vector<const Series*> shown;
+  for (const ScopeId id : scopes) {
+    shown.push_back(times.find(profile.scope_info(id).name));
+    for (const ScopeId kind : timeline_kinds(profile, id))
+      shown.push_back(times.find(profile.scope_info(kind).name));
+  }
+  std::erase(shown, nullptr);
+  for (const Series& series : times.series()) {
+    if (series.kind == Series::Kind::kGauge) shown.push_back(&series);
+  }
+  return shown;
 }
 
 }  // namespace
@@ -225,6 +253,17 @@ void write_timeline(const Profile& profile, const TimeSeries& times, const std::
   }
 }
 
+void write_timeline_csv(const Profile& profile, const TimeSeries& times, const std::string& scope,
+                        std::ostream& out) {
+  out << "series,kind,begin_ns,min_bytes,max_bytes\n";
+  for (const Series* series : shown_series(profile, times, timeline_scopes(profile, scope))) {
+    for_each_change(profile, times, *series, [&](int64_t begin_ns, const SeriesBucket& bucket) {
+      out << csv_field(series->name) << ',' << kind_of(*series) << ',' << begin_ns << ','
+          << bucket.min << ',' << bucket.max << '\n';
+    });
+  }
+}
+
 void write_timeline_json(const Profile& profile, const TimeSeries& times, const std::string& scope,
                          std::ostream& out) {
   const std::vector<ScopeId> scopes = timeline_scopes(profile, scope);
@@ -239,18 +278,9 @@ void write_timeline_json(const Profile& profile, const TimeSeries& times, const 
                              {"bytes", sum.peak},
                              {"time_ns", profile.to_ns(sum.peak_ticks)},
                              {"phase", nullable(profile.phase_at_peak(id))}});
-    std::vector<ScopeId> parts = timeline_kinds(profile, id);
-    parts.insert(parts.begin(), id);
-    for (const ScopeId part : parts) {
-      const Series* series = times.find(profile.scope_info(part).name);
-      if (series != nullptr) json["series"].push_back(series_json(profile, times, *series));
-    }
   }
-  for (const Series& series : times.series()) {
-    if (series.kind == Series::Kind::kGauge) {
-      json["series"].push_back(series_json(profile, times, series));
-    }
-  }
+  for (const Series* series : shown_series(profile, times, scopes))
+    json["series"].push_back(series_json(profile, times, *series));
   json["phases"] = Json::array();
   for (const PhaseBand& band : phase_bands(profile, SIZE_MAX)) {
     json["phases"].push_back(

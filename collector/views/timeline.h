@@ -22,6 +22,9 @@ void write_timeline(const Profile& profile, const TimeSeries& times, const std::
                     size_t height, std::ostream& out, const TextStyle& style);
 void write_timeline_json(const Profile& profile, const TimeSeries& times, const std::string& scope,
                          std::ostream& out);
+/// A row for each stretch of each curve in which something changed: its least and its most.
+void write_timeline_csv(const Profile& profile, const TimeSeries& times, const std::string& scope,
+                        std::ostream& out);
 void write_timeline_svg(const Profile& profile, const TimeSeries& times, const std::string& scope,
                         std::ostream& out);
 

@@ -1,4 +1,5 @@
 """No gate passes without figures, and no file is overwritten by mistake. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER"""
+import csv
 import json
 import os
 import re
@@ -167,6 +168,10 @@ def special(folder):
     expect(through_pipe(folder, "csv", "export", "csv", log, "-o") == gpupeak("export", "csv", log), "csv through a pipe")
     expect(through_pipe(folder, "sqlite", "export", "sqlite", log, "-o").startswith(b"SQLite format 3"), "sqlite through a pipe")
     expect(through_pipe(folder, "zst", "compress", log, "-o")[:4] == b"\x28\xb5\x2f\xfd", "compress through a pipe")
+    series = json.loads(gpupeak("timeline", "--json", log))["series"]
+    rows = list(csv.DictReader(gpupeak("timeline", "--csv", log).decode().splitlines()))
+    expect([[row["series"], row["kind"], *(int(row[c]) for c in ("begin_ns", "min_bytes", "max_bytes"))] for row in rows]
+           == [[one["name"], one["kind"], *bucket] for one in series for bucket in one["buckets"]], "the curves as CSV and as JSON differ")
     expect(through_pipe(folder, "svg", "timeline", log, "--svg").startswith(b"<svg"), "svg through a pipe")
     null = os.path.join(folder, "null")
     try:

@@ -16,7 +16,8 @@ namespace {
 
 struct TimelineOptions : ViewOptions {
   std::string svg, png;  ///< files; with one of them, no text
-  size_t height = 8;     ///< rows of a chart
+  bool csv = false;
+  size_t height = 8;  ///< rows of a chart
 };
 
 struct TimelineOfLog {
@@ -31,8 +32,9 @@ struct TimelineOfLog {
 };
 
 int draw(const TimelineOptions& options) {
-  if (options.logs.size() > 1) throw collector::UsageError("--svg and --png take one log");
-  for (const std::string& out : {options.svg, options.png}) require_output(out, options.logs);
+  if (options.logs.size() > 1) throw collector::UsageError("--csv, --svg and --png take one log");
+  for (const std::string& out : {options.svg, options.png, options.out})
+    require_output(out, options.logs);
   ProgressBar bar;
   const TimelineOfLog of_log(process_log(options.logs.front(), options.process), bar.callback(),
                              options);
@@ -40,6 +42,11 @@ int draw(const TimelineOptions& options) {
   const auto svg = [&](std::ostream& out) {
     collector::write_timeline_svg(of_log.profile, of_log.times, options.scope, out);
   };
+  if (options.csv) {
+    write_output(options.out, [&](std::ostream& out) {
+      collector::write_timeline_csv(of_log.profile, of_log.times, options.scope, out);
+    });
+  }
   if (!options.svg.empty()) write_output(options.svg, svg);
   if (!options.png.empty()) write_png(options.png, svg);
   for (const std::string& path : {options.svg, options.png}) say_written(path);
@@ -47,7 +54,7 @@ int draw(const TimelineOptions& options) {
 }
 
 int timeline(const TimelineOptions& options) {
-  if (!options.svg.empty() || !options.png.empty()) return draw(options);
+  if (options.csv || !options.svg.empty() || !options.png.empty()) return draw(options);
   return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
     auto of_log = std::make_shared<TimelineOfLog>(log, progress, options);
     return LogView{std::shared_ptr<const collector::Profile>(of_log, &of_log->profile),
@@ -75,6 +82,8 @@ void add_timeline(CommandLine& line) {
       ->excludes("--json");
   verb.add_option("--png", options.png, "The same as PNG; needs rsvg-convert")
       ->type_name("FILE")
+      ->excludes("--json");
+  verb.add_flag("--csv", options.csv, "Every curve as CSV: its least and most in each stretch")
       ->excludes("--json");
   add_reading(verb, options.reading);
 }
