@@ -23,13 +23,12 @@ class CallSites {
     for (ScopeId id{}; id < sites.scopes().size(); ++id) look_at(id);
     if (functions_.empty()) return;
     for (GroupId group{0}; group < sites.group_count(); ++group) {
-      if (sites.context_of(group).kind == GPUPEAK_KIND_HEAP) continue;
-      note(group, buffers_);
+      const uint8_t kind = sites.context_of(group).kind;
+      if (kind != GPUPEAK_KIND_HEAP) note(group, is_mapping(kind) ? mappings_ : buffers_);
     }
     for (const uint32_t stack : in_arenas_) note(stack, 2, buffers_);
     for (const GroupId group : heap_) note(group, heap_calls_);
-    number(buffers_);
-    number(heap_calls_);
+    for (const Calls* calls : {&buffers_, &mappings_, &heap_calls_}) number(*calls);
     titles_.tell_calls_apart(std::move(functions_), std::move(calls_));
   }
 
@@ -38,6 +37,12 @@ class CallSites {
   /// By kind and what a row's title has; of calls that are told apart the address.
   using Row = std::array<uint64_t, SiteTitles::kTitleFrames + 1>;
   using Sites = std::map<std::pair<const SiteTitles::Site*, uint8_t>, uint64_t>;  // to their bytes
+
+  /// A program's first call of the driver makes mappings for the context, whatever it asks for.
+  static bool is_mapping(uint8_t kind) {
+    return kind == GPUPEAK_KIND_MMAP_ANON || kind == GPUPEAK_KIND_MMAP_FILE ||
+           kind == GPUPEAK_KIND_BACKING || kind == GPUPEAK_KIND_DRIVER;
+  }
 
   static bool has_no_line(const SiteTitles::TitlePart& part) {
     return part.frame != nullptr && part.place == 0 && part.run == 0 && !part.frame->is_python &&
@@ -108,11 +113,9 @@ class CallSites {
   }
 
   void number(const Calls& calls) {
-    uint32_t function = UINT32_MAX, next = 1;
     for (const auto& [call, blocks] : calls) {
-      if (call.first != function) next = 1;
-      function = call.first;
-      if (calls_.try_emplace(call, CallNumber{next, blocks == 1}).second) ++next;
+      uint32_t& last = last_[call.first];
+      if (calls_.try_emplace(call, CallNumber{last + 1, blocks == 1}).second) ++last;
     }
   }
 
@@ -122,7 +125,8 @@ class CallSites {
   std::map<Row, uint32_t> ids_;
   std::set<uint32_t> in_arenas_;  ///< stacks
   std::set<GroupId> heap_;
-  Calls buffers_, heap_calls_;
+  Calls buffers_, mappings_, heap_calls_;
+  std::map<uint32_t, uint32_t> last_;  ///< numbers by function
   CallNumbers calls_;
 };
 

@@ -14,8 +14,9 @@
 namespace gpupeak::collector {
 
 /// A function's calls are told apart if two of them hold 5 % of a peak each. They are numbered in
-/// the order of their code: first all that take other memory than heap blocks. Heap blocks count
-/// where they hold something at a peak; whose function holds less than 1 MiB stay one row.
+/// the order of their code: first all that take memory of the driver's, then mappings, then heap
+/// blocks. Heap blocks count where they hold something at a peak; whose function holds less than 1
+/// MiB stay one row.
 void tell_calls_apart(const Replay& replay, SiteTitles& titles);
 
 }  // namespace gpupeak::collector

@@ -97,6 +97,23 @@ TEST_CASE("call sites: without lines, a function's calls are rows in the order o
   CHECK(rows(program.summary(GroupBy::kFunction)) == "640 main\n");
 }
 
+TEST_CASE(
+    "call sites: what the driver maps in a buffer's call makes it no second one, nor a call "
+    "of its own before the buffers",
+    "[collector]") {
+  Program program;
+  const auto map = [&](uint64_t time, uint64_t at_mib, uint32_t stack) {
+    program.log.map(0, time, at_mib * kMiB, kMiB, 3, GPUPEAK_KIND_DRIVER, stack);
+  };
+  map(0, 1, program.call(0x1380));
+  program.take(100, program.call(0x13a1));
+  map(1, 2, program.call(0x13a1));
+  map(1, 3, program.call(0x13a1));
+  program.take(100, program.call(0x13c7));
+  CHECK(rows(program.summary()) ==
+        "100 1st buffer of main (+0x13a1)\n100 2nd buffer of main (+0x13c7)\n");
+}
+
 TEST_CASE("call sites: a function that hides one large call stays a row", "[collector]") {
   Program program;
   program.take(100, program.call(0x13a1));
