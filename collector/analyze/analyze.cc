@@ -105,20 +105,26 @@ class SummaryBuilder {
     summary_.tool_version = log_.tool_version();
     summary_.log_format = log_.header().version;
     summary_.grouped_by = group_by_name(options_.by);
-    tell_calls_apart(replay_, titles_);
+    // Who wants no phases of libraries shows the largest rows alone: of a GPU, if one was used.
+    // Most of the time would go into the names of the host's.
+    has_host_rows_ = options_.library_phases || !live("device");
+    tell_calls_apart(replay_, titles_, has_host_rows_);
     GroupTotals totals(replay_);
     describe_run();
     summary_.metrics = process_metrics(replay_, totals, coverage_);
     list_devices(totals);
     list_peaks();
-    summary_.phases = summarize_phases(replay_, totals, by_site_, coverage_,
-                                       {summary_.run.duration_ns, options_.library_phases});
-    summary_.growth = summarize_growth(replay_, by_site_, coverage_.host());
+    summary_.phases =
+        summarize_phases(replay_, totals, by_site_, coverage_,
+                         {summary_.run.duration_ns, options_.library_phases, has_host_rows_});
+    summary_.growth = summarize_growth(replay_, by_site_, coverage_.host() && has_host_rows_);
     list_arenas();
     list_marks();
     list_failures();
-    list_live_at_exit(std::move(totals.live));
-    list_temporaries(std::move(totals.temporaries));
+    if (has_host_rows_) {
+      list_live_at_exit(std::move(totals.live));
+      list_temporaries(std::move(totals.temporaries));
+    }
     summary_.quality = assess_quality(replay_, coverage_, symbolizer_.warnings());
     if (summary_.quality.events_lost)
       set_to_counted({log_.header(), log_.counters(), log_.used_bytes()}, summary_);
@@ -225,12 +231,14 @@ class SummaryBuilder {
     return !all_devices || summary_.devices.size() != 1;
   }
 
+  /// Whether anything of the scope was ever live.
+  bool live(const std::string& name) const {
+    const ScopeId* scope = replay_.sites().find_scope(name);
+    return scope != nullptr && replay_.peaks().scope(*scope).peak > 0;
+  }
+
   void list_peaks() {
     const std::vector<ScopeInfo>& scopes = replay_.sites().scopes();
-    const auto live = [&](const std::string& name) {
-      const ScopeId* scope = replay_.sites().find_scope(name);
-      return scope != nullptr && replay_.peaks().scope(*scope).peak > 0;
-    };
     const bool managed_counts =
         std::any_of(summary_.devices.begin(), summary_.devices.end(),
                     [](const DeviceSummary& device) { return device.is_integrated(); });
@@ -248,10 +256,13 @@ class SummaryBuilder {
     peak.scope = replay_.sites().scopes()[id].name;
     peak.bytes = scope.peak;
     peak.time_ns = log_.clock().to_ns(scope.peak_ticks);
+    const bool has_rows = has_host_rows_ || peak.scope.starts_with("device");
     if (scope.peak_group != kNoGroup) {
       peak.phase = by_site_.program_phase_name(replay_.sites().context_of(scope.peak_group).phase);
-      peak.trigger = by_site_.holder({scope.peak_group, scope.peak_step_bytes, 1}, false);
+      if (has_rows)
+        peak.trigger = by_site_.holder({scope.peak_group, scope.peak_step_bytes, 1}, false);
     }
+    if (!has_rows) return;
     const PeakParts parts = parts_at_peak(replay_, id);
     const RowRoles roles(replay_, id);
     const bool inside = by_choice_.by() == GroupBy::kSite;
@@ -340,6 +351,7 @@ class SummaryBuilder {
   std::optional<Attribution> other_;
   Attribution& by_choice_;
   bool total_differs_ = false;
+  bool has_host_rows_ = true;
   Summary summary_;
 };
 

@@ -18,13 +18,16 @@ class CallSites {
  public:
   CallSites(const Replay& replay, SiteTitles& titles) : replay_(replay), titles_(titles) {}
 
-  void tell_apart() {
+  void tell_apart(bool of_host) {
     const SiteTable& sites = replay_.sites();
-    for (ScopeId id{}; id < sites.scopes().size(); ++id) look_at(id);
+    for (ScopeId id{}; id < sites.scopes().size(); ++id) {
+      if (of_host || sites.scopes()[id].name.starts_with("device")) look_at(id);
+    }
     if (functions_.empty()) return;
     for (GroupId group{0}; group < sites.group_count(); ++group) {
       const uint8_t kind = sites.context_of(group).kind;
-      if (kind != GPUPEAK_KIND_HEAP) note(group, is_mapping(kind) ? mappings_ : buffers_);
+      if (kind == GPUPEAK_KIND_HEAP || (is_mapping(kind) && !of_host)) continue;
+      note(group, is_mapping(kind) ? mappings_ : buffers_);
     }
     for (const uint32_t stack : in_arenas_) note(stack, 2, buffers_);
     for (const GroupId group : heap_) note(group, heap_calls_);
@@ -132,8 +135,8 @@ class CallSites {
 
 }  // namespace
 
-void tell_calls_apart(const Replay& replay, SiteTitles& titles) {
-  if (!titles.symbolizer().tells_calls_apart()) CallSites(replay, titles).tell_apart();
+void tell_calls_apart(const Replay& replay, SiteTitles& titles, bool of_host) {
+  if (!titles.symbolizer().tells_calls_apart()) CallSites(replay, titles).tell_apart(of_host);
 }
 
 }  // namespace gpupeak::collector

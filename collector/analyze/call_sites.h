@@ -16,7 +16,7 @@ namespace gpupeak::collector {
 /// A function's calls are told apart if two of them hold 5 % of a peak each. They are numbered in
 /// the order of their code: first all that take memory of the driver's, then mappings, then heap
 /// blocks. Heap blocks count where they hold something at a peak; whose function holds less than 1
-/// MiB stay one row.
-void tell_calls_apart(const Replay& replay, SiteTitles& titles);
+/// MiB stay one row. Not `of_host`: only rows of devices will be shown.
+void tell_calls_apart(const Replay& replay, SiteTitles& titles, bool of_host = true);
 
 }  // namespace gpupeak::collector

@@ -62,7 +62,8 @@ class PhaseLister {
       out.instances = instances(phase);
       if (phase.by_call) out.calls = calls(phase);
       out.biggest_new_device_site = biggest_new_site(biggest_device[id]);
-      if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host[id]);
+      if (coverage_.host() && listing_.with_host_sites)
+        out.biggest_new_host_site = biggest_new_site(biggest_host[id]);
     }
     return fold_phase_names(std::move(listed));
   }

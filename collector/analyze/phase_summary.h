@@ -21,6 +21,7 @@ struct PhaseListing {
   /// A phase that was open when the process ended ends with the run, after this time.
   int64_t run_duration_ns = 0;
   bool with_library = true;  ///< list the phases that libraries mark for themselves
+  bool with_host_sites = true;
 };
 
 /// By their first begins, folded as phase_names.h says.

@@ -37,7 +37,7 @@ Profile::Profile(const std::string& path, const Progress& progress, ReplayObserv
       sites_(replay_, titles_, GroupBy::kSite) {
   replay_.use_phases(phases_);
   replay_.run(progress);
-  tell_calls_apart(replay_, titles_);
+  tell_calls_apart(replay_, titles_, reading.heap != HeapReading::kNone);
 }
 
 void Profile::replay_again(ReplayObserver& observer, const Progress& progress) const {

@@ -90,6 +90,16 @@ def case_device_first():
         expect_whole_story(done.stderr, few)
 
 
+def case_few_mallocs():
+    """If the heap is read, too, no names are looked up for its rows, which this screen does not have."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = text("run", "-o", os.path.join(folder, "x.gplog"), "--", PROGRAM, "20", code=7, GPUPEAK_WORK="1", LD_LIBRARY_PATH=DRIVER,
+                    XDG_CACHE_HOME=os.path.join(folder, "none"))
+        records, names = map(int, WORK.search(said).groups()[:2])
+        expect(records > 20_000 and 1 <= names < 60, f"{names} addresses were looked up, {records} records decoded: {said}")
+        expect("100.0 %  build_model" in said and "Peak host heap: " in said, said)
+
+
 def case_sampled():
     """The counts of what happened do not depend on how much of it was recorded, nor on how much is read."""
     with tempfile.TemporaryDirectory() as folder:
