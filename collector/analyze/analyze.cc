@@ -39,6 +39,13 @@ constexpr std::string_view kLabelPrefix = "label.";
 constexpr size_t kUuidBytes = 16;
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 
+/// Whether the log says when the memory was used that the program has from the driver itself. No
+/// option is needed for that where every launch was looked at.
+bool has_uses_of_driver(const Definitions& definitions) {
+  return has_uses(definitions) ||
+         (definitions.fact("roles") == "on" && definitions.fact("launches").empty());
+}
+
 std::string iso_time(uint64_t realtime_ns) {
   const auto seconds = static_cast<time_t>(realtime_ns / kNsPerSecond);
   struct tm utc {};
@@ -97,9 +104,9 @@ class SummaryBuilder {
   NamesAhead names_ahead() { return {symbolizer_, tagger_, NamesAhead::worth_threads(log_)}; }
 
   Summary build(const std::string& path) {
+    const Definitions& definitions = log_.definitions();
     summary_.confidential = log_.definitions().sanitizer().is_confidential();
     summary_.names_were_looked_for = options_.reading.search.files;
-    summary_.has_uses = has_uses(log_.definitions());
     summary_.log_path = log_.definitions().shown(path);
     summary_.log_bytes = log_.used_bytes();
     summary_.tool_version = log_.tool_version();
@@ -119,6 +126,8 @@ class SummaryBuilder {
                          {summary_.run.duration_ns, options_.library_phases, has_host_rows_});
     summary_.growth = summarize_growth(replay_, by_site_, coverage_.host() && has_host_rows_);
     list_arenas();
+    summary_.has_uses =
+        summary_.arenas.empty() ? has_uses_of_driver(definitions) : has_uses(definitions);
     list_marks();
     list_failures();
     if (has_host_rows_) {

@@ -77,8 +77,8 @@ TEST_CASE("lowering: a setting is replayed, and is what `whatif` says", "[collec
 
 /// Blocks that a program takes from the driver, with when they were used.
 struct OwnBlocks {
-  OwnBlocks() : log(GPUPEAK_HOST_OFF) {
-    log.fact("last_use", "on");
+  explicit OwnBlocks(const char* recorded = "last_use") : log(GPUPEAK_HOST_OFF) {
+    log.fact(recorded, "on");
     log.device(0, 80 << 20, std::string(16, '\1'), "Test GPU");
   }
   void take(uint64_t time, uint64_t id, uint64_t bytes) {
@@ -113,6 +113,25 @@ TEST_CASE("lowering: of a program's own blocks, what was never used, and two as 
   program.free(101, 2, 30, 90);
   program.free(102, 3, 0, 0);
   CHECK(program.lowering() == "one_for_two 150 0x100, then 0x200\nwithout_unused 180 \n");
+}
+
+TEST_CASE("lowering: no option is needed where every launch was looked at", "[collector]") {
+  const auto record = [](bool has_all_launches) {
+    OwnBlocks program("roles");
+    if (!has_all_launches) program.log.fact("launches", "not all");
+    program.take(1, 1, 100);
+    program.take(2, 2, 50);
+    program.free(100, 1, 10, 90);
+    program.free(101, 2, 0, 0);
+    return program;
+  };
+  CHECK(record(true).lowering() == "without_unused 100 \n");
+  OwnBlocks sampled = record(false);
+  const TemporaryFile file;
+  Summary summary = analyze(sampled.log.save(file.path()));
+  CHECK_FALSE(add_lowering(summary, file.path(), {}, {}));
+  REQUIRE(summary.lowering.has_value());
+  CHECK(summary.lowering->rows.empty());
 }
 
 TEST_CASE("lowering: of a program's own blocks, what is taken too early", "[collector]") {
