@@ -23,7 +23,7 @@ _gpupeak() {
     --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
     --names) mapfile -t COMPREPLY < <(compgen -W "auto own all none" -- "$word"); return ;;
     --compress) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
-    --sort) mapfile -t COMPREPLY < <(compgen -W "memory peak growth events name" -- "$word"); return ;;
+    --sort) [ "$verb" = compare ] && mapfile -t COMPREPLY < <(compgen -W "name host device time change" -- "$word") && return; mapfile -t COMPREPLY < <(compgen -W "memory peak growth events name" -- "$word"); return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
     --max | --max-increase) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -S = -W "device.peak_bytes device.live_bytes device.alloc_bytes device.alloc_count host.peak_bytes host.kind.heap.peak_bytes host.kind.pinned.peak_bytes host.rss.peak_bytes" -- "$word"); return ;;
     --format) [ "$verb" = tables ] && mapfile -t COMPREPLY < <(compgen -W "auto parquet ndjson" -- "$word") && return; mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark mlflow wandb otlp-json openmetrics" -- "$word"); return ;;
