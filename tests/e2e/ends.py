@@ -1,6 +1,7 @@
 """The end of a program is told as it was, whoever started `run`, and whoever else has to be waited for. argv: … CASE"""
 import ctypes
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -15,7 +16,8 @@ for i in 1 2 3 4 5 6 7 8 9 10; do (sh -c 'sleep 0.1' &); done
 for i in $(seq 50); do  # until they have ended, 10 s at most
   left=$(ps -eo stat,args | grep -c '[s]leep 0.1'); [ "$left" = 0 ] && break; sleep 0.2
 done
-echo zombies $(ps -eo stat,args | grep '^Z' | grep -cE 'sh|sleep')
+group=$(ps -o pgid= -p $$)
+echo zombies $(ps -eo stat,pgid,args | grep "^Z.* $group " | grep -cE 'sh|sleep')
 exit 3
 """
 HANDLER = """
@@ -26,6 +28,17 @@ def ends(*_):
 signal.signal(signal.SIGTERM, ends)
 print("ready", flush=True)
 time.sleep(60)
+"""
+
+WRITER = """
+import os, signal
+signals = {signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGRTMIN + 1, signal.SIGQUIT}
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+got = 0
+os.write(1, b"ready\\n")
+while got != signal.SIGQUIT:
+    got = signal.sigwaitinfo(signals).si_signo
+    os.write(1, b"got %d\\n" % got)
 """
 
 
@@ -104,4 +117,60 @@ def subreaper(folder):
     expect_reaped(started([*run_words(folder), "sh", "-c", ORPHANS], become_subreaper))
 
 
-run_case({case.__name__: case for case in (ignored, ignored_by_program, first, small_stack, subreaper)}[sys.argv[3]])
+def signals_once(folder, before=None):
+    """A signal to the process group, or to `run` alone, comes to the program once."""
+    process = subprocess.Popen([*run_words(folder), sys.executable, "-c", WRITER], env=environment("", False), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=before)
+    expect(process.stdout.readline() == "ready\n", "the program does not begin")
+    time.sleep(0.3)  # `run` is ready to get signals
+    kinds = [signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGRTMIN + 1]
+    for send in (os.killpg, os.kill, os.killpg, os.kill):
+        for number in kinds * 10:
+            send(process.pid, number)
+            line = process.stdout.readline()
+            expect(line == f"got {number:d}\n", f"{line!r}, not signal {number:d} ({send.__name__})")
+            if send is os.kill:
+                continue
+            time.sleep(0.005)  # a second one comes so soon
+    for _ in range(100):
+        os.killpg(process.pid, signal.SIGRTMIN + 1)  # these are counted
+    for _ in range(100):
+        line = process.stdout.readline()
+        expect(line == f"got {signal.SIGRTMIN + 1:d}\n", f"{line!r} of a hundred in a row")
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGQUIT)
+    out, _ = process.communicate(timeout=60)
+    expect(out == f"got {signal.SIGQUIT:d}\n" and process.returncode == 0, f"{out!r}, exit code {process.returncode}")
+
+
+def signals_once_subreaper(folder):
+    """The same where `run` waits for orphans, in a process of its own."""
+    signals_once(folder, become_subreaper)
+
+
+def signals_of_terminal(folder):
+    """Ctrl-C comes once, and a signal to `run` alone comes after it."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execvpe(GPUPEAK, [*run_words(folder), sys.executable, "-c", WRITER], environment("", False))
+    out = b""
+    def read_until(text):
+        nonlocal out
+        while text not in out:
+            out += os.read(terminal, 1000)
+    read_until(b"ready")
+    time.sleep(0.3)
+    os.write(terminal, b"\x03")
+    read_until(b"got 2")
+    time.sleep(0.1)
+    os.kill(process, signal.SIGINT)
+    os.kill(process, signal.SIGTERM)
+    read_until(b"got 15")
+    os.write(terminal, b"\x1c")
+    read_until(b"got 3\r\n")
+    _, status = os.waitpid(process, 0)
+    expect(status == 0 and sorted(re.findall(rb"got (\d+)", out)) == [b"15", b"2", b"2", b"3"], f"{out}, status {status}")
+
+
+run_case({case.__name__: case for case in (ignored, ignored_by_program, first, small_stack, subreaper, signals_once, signals_once_subreaper,
+                                           signals_of_terminal)}[sys.argv[3]])

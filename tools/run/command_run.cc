@@ -41,6 +41,7 @@
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/exit_codes.h"
+#include "tools/shared/group_signal.h"
 #include "tools/shared/process_stat.h"
 #include "tools/shared/say.h"
 #include "tools/shared/self.h"
@@ -68,22 +69,28 @@ void stop_ignoring_signals() {
   restore_child_signal();
 }
 
-/// Passes on to the program a signal that was sent to us alone. What the terminal sends reaches the
-/// program by itself, since it is in our process group; then the sender is the kernel.
+/// Passes on to the program a signal that was sent to us alone. One to our process group reaches
+/// the program by itself, unless it has left the group.
 void forward_signal(int signal, siginfo_t* info, void*) {
-  if (g_child == 0) {
+  const int error = errno;
+  const auto child = static_cast<pid_t>(g_child);
+  if (child == 0) {
     const bool ends =
         signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
     if (ends) g_stop = 1;
-  } else if (info->si_code != SI_KERNEL) {
-    kill(static_cast<pid_t>(g_child), signal);
+  } else if ((!has_witness_got(signal) || getpgid(child) != getpgrp()) &&
+             info->si_code != SI_KERNEL) {
+    kill(child, signal);
   }
+  errno = error;
 }
 
 void forward_signals() {
   struct sigaction action {};
   action.sa_sigaction = forward_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigfillset(&action.sa_mask);  // has_witness_got()
+  start_witness();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM,
                            SIGVTALRM, SIGPROF, SIGXCPU, SIGIO, SIGPWR, SIGSTKFLT}) {
     sigaction(signal, &action, nullptr);
@@ -240,6 +247,7 @@ class Run {
     largest_rss_bytes_ = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
     ended_ns_ = now_ns(CLOCK_MONOTONIC);
     g_child = 0;
+    end_witness();
     if (status)
       status_ = *status;
     else

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "tools/shared/exit_codes.h"
+#include "tools/shared/group_signal.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -25,8 +26,9 @@ bool gets_orphans() {
   for (;;) {
     siginfo_t got{};
     const int signal = sigwaitinfo(&all, &got);
-    // What the terminal sends reaches the command by itself.
-    if (signal > 0 && signal != SIGCHLD && got.si_code != SI_KERNEL) kill(command, signal);
+    // What the whole process group got has reached the command by itself.
+    if (signal > 0 && signal != SIGCHLD && !has_witness_got(signal) && got.si_code != SI_KERNEL)
+      kill(command, signal);
     if (signal != SIGCHLD) continue;
     int status = 0;
     for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -71,7 +73,10 @@ void leave_orphans_to_parent() {
   sigprocmask(SIG_SETMASK, &all, &before);
   const pid_t parent = getpid();
   const pid_t command = fork();
-  if (command > 0) reap(command, all);
+  if (command > 0) {
+    start_witness();
+    reap(command, all);
+  }
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (command < 0) return;  // the orphans stay; the program runs all the same
   prctl(PR_SET_PDEATHSIG, SIGKILL);
