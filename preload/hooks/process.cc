@@ -105,14 +105,14 @@ __attribute__((destructor)) void program_ends() {
 
 int another_program_starts(const StartedProgram& program, Variables variables, const Exec& exec) {
   const int program_errno = errno;
-  MissingVariables missing;
-  if (!find_missing_variables(program, variables, missing)) {
+  ChangedVariables changed;
+  if (!find_variables_to_change(program, variables, changed)) {
     errno = program_errno;
     return exec.call(exec, variables);
   }
-  auto** list = static_cast<char**>(alloca(missing.entries * sizeof(char*)));
-  auto* preload = static_cast<char*>(alloca(missing.preload_bytes));
-  add_missing_variables(variables, missing, list, preload);
+  auto** list = static_cast<char**>(alloca(changed.entries * sizeof(char*)));
+  auto* preload = static_cast<char*>(alloca(changed.preload_bytes));
+  change_variables(variables, changed, list, preload);
   errno = program_errno;
   return exec.call(exec, list);
 }

@@ -150,42 +150,50 @@ constexpr uint16_t kMachine = EM_X86_64;
 constexpr uint16_t kMachine = EM_AARCH64;
 #endif
 
+enum class Fit {
+  kCannot,
+  kOtherLoader,  ///< for a loader that takes no library of ours and writes so to standard error
+  kCan,
+};
+
 /// Whether the program could have our library, and is allowed to.
-bool can_have_us(long opened, int depth = 0) {
+Fit fit_of(long opened, int depth = 0) {
   constexpr int kMostInterpreters = 4;  // the kernel's limit
-  if (sys::failed(opened)) return false;
+  if (sys::failed(opened)) return Fit::kCannot;
   const File file(opened);
   struct stat info;
-  if (sys::failed(sys::fstat(file.fd(), &info)) || !S_ISREG(info.st_mode)) return false;
+  if (sys::failed(sys::fstat(file.fd(), &info)) || !S_ISREG(info.st_mode)) return Fit::kCannot;
   union {
     ElfW(Ehdr) elf;
     char script[256];
   } begin;
   const long bytes = sys::pread(file.fd(), begin.script, sizeof begin.script - 1, 0);
-  if (bytes < 2) return false;
+  if (bytes < 2) return Fit::kCannot;
   begin.script[bytes] = 0;
   if (begin.script[0] == '#' && begin.script[1] == '!') {
     char* const line = const_cast<char*>(skip(begin.script + 2, " \t"));
     line[length_before(line, " \t\n")] = 0;
-    return depth < kMostInterpreters && can_have_us(open_at(AT_FDCWD, line), depth + 1);
+    return depth < kMostInterpreters ? fit_of(open_at(AT_FDCWD, line), depth + 1) : Fit::kCannot;
   }
   if (bytes < static_cast<long>(sizeof begin.elf) ||
       memcmp(begin.elf.e_ident, ELFMAG, SELFMAG) != 0) {
-    return false;  // a script without a first line: the shell that runs it comes by another exec
+    return Fit::kCannot;  // a script without a first line: the shell comes by another exec
   }
-  return begin.elf.e_ident[EI_CLASS] == ELFCLASS64 && begin.elf.e_machine == kMachine &&
-         !gains_privileges(file.fd(), info) && uses_glibc(file.fd(), begin.elf);
+  if (begin.elf.e_ident[EI_CLASS] != ELFCLASS64 || begin.elf.e_machine != kMachine)
+    return Fit::kOtherLoader;
+  const bool can = !gains_privileges(file.fd(), info) && uses_glibc(file.fd(), begin.elf);
+  return can ? Fit::kCan : Fit::kCannot;
 }
 
-bool can_have_us(const StartedProgram& program) {
+Fit fit_of(const StartedProgram& program) {
   if (program.path[0] == 0) {
     // The program is an open file: opened again, it is read from its beginning.
     Text<64> path;
     path.add("/proc/self/fd/").add(static_cast<uint64_t>(program.folder));
-    return can_have_us(open_at(AT_FDCWD, path.c_str()));
+    return fit_of(open_at(AT_FDCWD, path.c_str()));
   }
   const bool is_name = program.searched && strchr(program.path, '/') == nullptr;
-  return can_have_us(is_name ? open_in_path(program.path) : open_at(program.folder, program.path));
+  return fit_of(is_name ? open_in_path(program.path) : open_at(program.folder, program.path));
 }
 
 }  // namespace
@@ -204,29 +212,32 @@ void remember_own_variables() {
   g_library = keep(path);
 }
 
-bool find_missing_variables(const StartedProgram& program, char* const* variables,
-                            MissingVariables& missing) {
+bool find_variables_to_change(const StartedProgram& program, char* const* variables,
+                              ChangedVariables& changed) {
   if (g_library == nullptr || program.path == nullptr || has_given_up_lookups()) return false;
   const char* const preload = entry_of(variables, kPreload);
-  missing.preload = preload == nullptr || !names_us(preload + kPreload.size());
-  bool lacks = missing.preload;
+  const bool has_us = preload != nullptr && names_us(preload + kPreload.size());
+  bool lacks = !has_us;
   for (size_t i = 0; i < g_variable_count; ++i)
     lacks = lacks || entry_of(variables, name_of(g_variables[i])) == nullptr;
-  if (!lacks || !can_have_us(program)) return false;
+  const Fit fit = fit_of(program);
+  changed.without_us = fit == Fit::kOtherLoader;
+  if (changed.without_us ? !has_us : !lacks || fit != Fit::kCan) return false;
+  changed.preload = changed.without_us || !has_us;
   size_t count = 0;
   while (variables != nullptr && variables[count] != nullptr) ++count;
-  missing.entries = count + g_variable_count + 2;
-  missing.preload_bytes =
+  changed.entries = count + g_variable_count + 2;
+  changed.preload_bytes =
       kPreload.size() + strlen(g_library) + 2 + (preload != nullptr ? strlen(preload) : 0);
-  return missing.entries <= kMostEntries && missing.preload_bytes <= kMostPreloadBytes;
+  return changed.entries <= kMostEntries && changed.preload_bytes <= kMostPreloadBytes;
 }
 
-void add_missing_variables(char* const* variables, const MissingVariables& missing, char** list,
-                           char* preload) {
+void change_variables(char* const* variables, const ChangedVariables& changed, char** list,
+                      char* preload) {
   size_t count = 0;
-  const char* before = nullptr;
+  const char* before = "";
   for (; variables != nullptr && *variables != nullptr; ++variables) {
-    if (missing.preload && starts_with(*variables, kPreload)) {
+    if (changed.preload && starts_with(*variables, kPreload)) {
       before = *variables + kPreload.size();
     } else {
       list[count++] = *variables;
@@ -236,20 +247,24 @@ void add_missing_variables(char* const* variables, const MissingVariables& missi
     list[count] = nullptr;
     if (entry_of(list, name_of(g_variables[i])) == nullptr) list[count++] = g_variables[i];
   }
-  if (missing.preload) {
+  if (changed.preload) {
     char* at = preload;
     const auto add = [&at](std::string_view text) {
       memcpy(at, text.data(), text.size());
       at += text.size();
     };
     add(kPreload);
-    add(g_library);
-    if (before != nullptr && before[0] != 0) {
-      add(":");
-      add(before);
+    if (!changed.without_us) add(g_library);
+    const std::string_view ours = file_name(g_library);
+    for (before = skip(before, ": "); *before != 0; before = skip(before, ": ")) {
+      const std::string_view other(before, length_before(before, ": "));
+      before += other.size();
+      if (file_name(other) == ours) continue;
+      if (at[-1] != '=') add(":");
+      add(other);
     }
     *at = 0;
-    list[count++] = preload;
+    if (at[-1] != '=') list[count++] = preload;
   }
   list[count] = nullptr;
 }

@@ -21,18 +21,19 @@ struct StartedProgram {
   bool searched;  ///< a name without a slash is searched in PATH
 };
 
-/// What `variables` lacks. Nothing if we are not to be kept, or if the program could not have us:
-/// it gains privileges, is linked statically, is for another architecture or another C library, or
-/// cannot be read.
-struct MissingVariables {
-  bool preload = false;      ///< LD_PRELOAD does not have us
+/// What is to be changed in `variables`. Nothing if we are not to be kept, or if the program could
+/// not have us: it gains privileges, is linked statically, has another C library, or cannot be
+/// read.
+struct ChangedVariables {
+  bool preload = false;      ///< LD_PRELOAD's entry
+  bool without_us = false;   ///< the program is for another architecture: its loader would complain
   size_t entries = 0;        ///< of the new list, its end included
   size_t preload_bytes = 0;  ///< of LD_PRELOAD's new entry
 };
-bool find_missing_variables(const StartedProgram& program, char* const* variables,
-                            MissingVariables& missing);
+bool find_variables_to_change(const StartedProgram& program, char* const* variables,
+                              ChangedVariables& changed);
 /// Fills the two: `list` has room for `entries`, `preload` for `preload_bytes`.
-void add_missing_variables(char* const* variables, const MissingVariables& missing, char** list,
-                           char* preload);
+void change_variables(char* const* variables, const ChangedVariables& changed, char** list,
+                      char* preload);
 
 }  // namespace gpupeak::preload

@@ -218,7 +218,9 @@ class Run {
       end_with_launcher(launcher);
       if (output_) output_->redirect();
       if (torch_) torch_->set_environment();
-      exec_program(options_, preload_, pattern_, children_, name_.id, failure_[1]);
+      RunOptions options = options_;
+      options.quiet |= !is_writable_;  // prepare() has said it, if anything is to be said
+      exec_program(options, preload_, pattern_, children_, name_.id, failure_[1]);
     }
     g_child = name_.child = child;
     rusage own{};

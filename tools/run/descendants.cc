@@ -1,10 +1,8 @@
 #include "tools/run/descendants.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,25 +54,13 @@ std::optional<std::string> variable_of(const std::string& environment, const std
   return std::nullopt;
 }
 
-/// Whether a program asks for the loader, which loads what LD_PRELOAD names.
-bool has_loader(pid_t process) {
-  const auto headers = program_headers(fmt::format("/proc/{}/exe", process));
-  return headers.empty() || std::any_of(headers.begin(), headers.end(), [](const auto& segment) {
-           return segment.p_type == PT_INTERP;
-         });
-}
-
 /// Why a process has not loaded the library; none: it may be about to load it. `is_new`: its
 /// program may have begun just now, so that its environment is not there yet.
 std::optional<std::string> why_missing(pid_t process, const std::string& library, bool is_new) {
   const auto environment = content(fmt::format("/proc/{}/environ", process));
   if (!environment) return "it runs as another user";
   if (environment->empty() && is_new) return std::nullopt;
-  struct stat status {};
-  const bool known = stat(fmt::format("/proc/{}/exe", process).c_str(), &status) == 0;
-  if (known && (status.st_mode & (S_ISUID | S_ISGID)) != 0)
-    return "it is set-user-id or set-group-id, which loads no library for others";
-  if (!has_loader(process)) return "it is statically linked";
+  if (auto why = why_never_preloaded(fmt::format("/proc/{}/exe", process))) return why;
   const auto preload = variable_of(*environment, "LD_PRELOAD");
   if (!preload || preload->empty()) return "its environment has no LD_PRELOAD";
   if (preload->find(library) == std::string::npos)
@@ -273,21 +259,33 @@ void Descendants::check(pid_t process, Seen& seen) {
   seen.wait = std::min<Clock::duration>(2 * seen.wait, kLongest);
   ++seen.checks;
   const Maps maps = maps_of(process, library_);
-  if (maps.has_library && !is_of_another_user(process)) {
+  const bool is_other_runs = maps.has_library && is_of_another_run(process);
+  if (maps.has_library && !is_other_runs && !is_of_another_user(process)) {
     seen.library = Library::kLoaded;
     return;
   }
   seen.used_gpu |= maps.has_driver;
   seen.may_use_gpu = maps.has_driver || !maps.readable;
   if (seen.library == Library::kMissing) return;
-  const auto why =
-      maps.has_library
-          ? std::optional<std::string>("it runs as another user, whose log is not believed")
-          : why_missing(process, library_, seen.checks < kSeveral);
+  std::optional<std::string> why;
+  if (is_other_runs)
+    why = "a run within this one records it, in a log of its own";
+  else if (maps.has_library)
+    why = "it runs as another user, whose log is not believed";
+  else
+    why = why_missing(process, library_, seen.checks < kSeveral);
   if (is_ending(process)) return;
   if (!why && seen.checks < kSeveral) return;
   seen.library = Library::kMissing;
   seen.why = why.value_or("it does not load it");
+}
+
+/// Whether a `run` that the program has started has started the process.
+bool Descendants::is_of_another_run(pid_t process) const {
+  const auto environment = content(fmt::format("/proc/{}/environ", process));
+  if (!environment) return false;
+  const auto run = variable_of(*environment, "GPUPEAK_RUN_PID");
+  return run && *run != std::to_string(program_);
 }
 
 /// Finds daemons whose parent had gone before a look: their environment has the run's pid. This

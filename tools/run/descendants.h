@@ -74,6 +74,7 @@ class Descendants {
   void look();
   void look_at(pid_t process, std::vector<pid_t>& next);
   void check(pid_t process, Seen& seen);
+  bool is_of_another_run(pid_t process) const;
   void forget(std::map<pid_t, Seen>::iterator gone);
   static collector::RunRecord::Unrecorded told(pid_t process, const Seen& seen);
   void find_orphans(std::chrono::milliseconds most);  ///< `most`: processor time

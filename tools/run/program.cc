@@ -11,6 +11,7 @@
 #include "tools/run/limit.h"
 #include "tools/shared/exec_arguments.h"
 #include "tools/shared/exit_codes.h"
+#include "tools/shared/program_headers.h"
 #include "tools/shared/say.h"
 
 namespace gpupeak::tools {
@@ -54,7 +55,7 @@ void make_up_for_audit() {
   const char* others = getenv("LD_PRELOAD");
   const std::string preload =
       others != nullptr && *others != 0 ? library.string() + ":" + others : library.string();
-  setenv("LD_PRELOAD", preload.c_str(), 1);
+  if (!has_other_loader(program_file(options.command[0]))) setenv("LD_PRELOAD", preload.c_str(), 1);
   setenv("GPUPEAK_OUT", pattern.c_str(), 1);
   setenv("GPUPEAK_CHILDREN_OUT", children.c_str(), 1);
   setenv("GPUPEAK_SUMMARY", "off", 1);

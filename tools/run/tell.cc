@@ -12,6 +12,7 @@
 #include "collector/text/text_format.h"
 #include "tools/run/first_screen.h"
 #include "tools/run/resident.h"
+#include "tools/shared/program_headers.h"
 #include "tools/shared/say.h"
 #include "tools/shared/terminal.h"
 
@@ -69,9 +70,9 @@ void note_last_program(const RunLog& log, const std::string& command, const std:
 
 void say_why_there_is_no_log(const std::string& program, const std::string& children,
                              const std::vector<collector::RunRecord::LeftRunning>& left) {
-  say("{0} left no log, so nothing was measured. A statically linked program (also most Go "
-      "programs) and a setuid program do not load preloaded libraries; `ldd {0}` tells.{1}",
-      collector::escape(program),
+  const auto why = why_never_preloaded(program_file(program));
+  say("{} left no log, so nothing was measured: {}.{}", collector::escape(program),
+      why.value_or("it did not load gpupeak's library, or could not write a log"),
       children == "all" ? "" : " If it only starts the program that you mean, try --children all.");
   for (const auto& process : left) {
     const collector::WholeRun::StillRunning shown{
