@@ -2,7 +2,7 @@
 are the program's. argv: … USE_GPU START_PROGRAMS FOLDER_OF_THE_DRIVER [WAY…]
 
 Each way starts use_gpu, which holds 3 MiB of GPU 0, once or several times. It is "recorded" where the run's sum has it, "found" where it can have
-no log and the first line says so."""
+no log and the first line says so. Of the ways to start `run` itself ($RUN, which is empty without it), use_gpu's signals are compared, too."""
 import json
 import os
 import re
@@ -46,11 +46,73 @@ both = [subprocess.Popen(sys.argv[1:], env=dict(os.environ, RANK=str(rank), LOCA
 sys.exit(max(process.wait() for process in both))
 """
 
+SIGNALS = """#!/bin/sh
+grep -E '^Sig(Blk|Ign)' /proc/self/status
+exec {}
+"""
 OWN_ENVIRONMENT = """
 import os, subprocess, sys
 kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
 sys.exit(subprocess.run(sys.argv[1:], env=dict(kept, MASTER_PORT="29500")).returncode)
 """
+
+BEFORE = """
+import ctypes, os, signal, sys
+what = sys.argv[1]
+if what == "ignored":
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+elif what == "handled":
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+elif what == "blocked":
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+elif what == "all_blocked":
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+elif what == "all_ignored":
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, 32, 33}:
+        signal.signal(number, signal.SIG_IGN)
+elif what == "subreaper":
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+EXPECT = "log_user 1; spawn -noecho {*}$argv; expect eof; exit [lindex [wait] 3]"
+PTY = """
+import os, pty, sys
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
+"""
+
+
+def ways_to_run(file):
+    """Ways to start `run`. What it says goes into a file, since some have one stream for all."""
+    program = f"{file('program.sh', SIGNALS.format(USE_GPU), 0o755)}"
+    one = f"exec $RUN {program} 2>said"
+    makefile, before, terminal = file("Makefile.run", f"all: a b\na:\n\t@$$RUN {program} 2>said; true\nb:\n\t@true\n"), file("before.py", BEFORE), file("terminal.py", PTY)
+    sh = ["sh", "-c", one]
+    found = {
+        "in a shell's background": (["bash"], ["bash", "-c", f"$RUN {program} 2>said & wait $!"]),
+        "in a background with job control": (["bash"], ["bash", "-mc", f"$RUN {program} 2>said & wait $!"]),
+        "in a pipe": (["bash"], ["bash", "-o", "pipefail", "-c", f"$RUN {program} 2>said | cat"]),
+        "nohup": (["nohup"], ["nohup", *sh]),
+        "setsid": (["setsid"], ["setsid", "-w", *sh]),
+        "timeout": (["timeout"], ["timeout", "60", *sh]),
+        "timeout --foreground": (["timeout"], ["timeout", "--foreground", "60", *sh]),
+        "nice, ionice": (["nice", "ionice"], ["nice", "ionice", "-c3", *sh]),
+        "make -j": (["make"], ["make", "-j2", "-s", "-f", makefile]),
+        "xargs -P": (["xargs"], ["sh", "-c", f"printf '0\\n' | xargs -P2 -n1 sh -c '$RUN {program} 2>said'; test $? = 123 && exit 7"]),
+        "cron's environment": (["env"], ["sh", "-c", f'exec env -i HOME=/ LOGNAME=root SHELL=/bin/sh PATH=/usr/bin:/bin RUN="$RUN" LD_LIBRARY_PATH="$LD_LIBRARY_PATH" sh -c "{one}"']),
+        "script": (["script"], ["script", "-qec", one, "/dev/null"]),
+        "expect": (["expect"], ["expect", "-c", EXPECT, *sh]),
+        "a terminal, as ssh -t has it": ([], [PYTHON, terminal, *sh]),
+        "standard input closed": ([], ["sh", "-c", one + " <&-"]),
+        "few descriptors": ([], ["sh", "-c", "ulimit -n 24; " + one]),
+        "no core files, small stack": ([], ["sh", "-c", "ulimit -c 0; ulimit -s 512; " + one]),
+        "process 1": (["unshare", "root"], ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *sh]),
+        "a namespace of users": (["unshare"], ["unshare", "--user", "--map-root-user", *sh]),
+    }
+    for what in ("ignored", "handled", "blocked"):
+        found[f"SIGCHLD {what}"] = ([], [PYTHON, before, what, *sh])
+    for what, name in (("all_blocked", "all signals blocked"), ("all_ignored", "all signals ignored"), ("subreaper", "a subreaper")):
+        found[name] = ([], [PYTHON, before, what, *sh])
+    return {f"run: {name}": (needs, command, "recorded") for name, (needs, command) in found.items()}
 
 
 def ways(folder):
@@ -70,7 +132,7 @@ def ways(folder):
     static = os.path.join(folder, "static")  # made if there is a static C library
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start_programs.c")
     subprocess.run(["cc", "-static", "-pthread", source, "-o", static], stderr=subprocess.DEVNULL, check=False)
-    return {
+    return ways_to_run(file) | {
         "itself": ([], [USE_GPU], "recorded"),
         "sh -c": (["sh"], ["sh", "-c", f"{USE_GPU}; exit $?"], "recorded"),
         "sh -c exec": (["sh"], ["sh", "-c", f"exec {USE_GPU}"], "recorded"),
@@ -134,14 +196,18 @@ def without_pids(text):
 
 def check(folder, name, command, expected):
     """Tries one way. Returns what is wrong, or the result."""
-    native = subprocess.run(command, env=ENVIRONMENT, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    native = subprocess.run(command, env=dict(ENVIRONMENT, RUN=""), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if "used" not in native.stdout:
         return None, f"it does not work here: {(native.stderr or native.stdout).strip()[-80:]}"
     place = tempfile.mkdtemp(dir=folder)
     os.chmod(place, 0o777)
     log = os.path.join(place, "d.gplog")
-    done = subprocess.run([GPUPEAK, "run", "-o", log, "--", *command], env=ENVIRONMENT, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, check=False)
+    run, said = [GPUPEAK, "run", "-o", log, "--"], os.path.join(folder, "said")
+    done = subprocess.run(command if name.startswith("run: ") else [*run, *command], env=dict(ENVIRONMENT, RUN=" ".join(run)), cwd=folder,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if name.startswith("run: "):
+        with open(said, encoding="utf-8") as file:
+            done.stderr = file.read()
     if without_pids(done.stdout) != without_pids(native.stdout):
         return False, f"prints {done.stdout!r}, not {native.stdout!r}"
     if done.returncode != native.returncode:
