@@ -34,6 +34,7 @@ parser.add_argument("--build-only", action="store_true")
 parser.add_argument("--most", type=float, default=500, help="seconds for all")
 parser.add_argument("--logs", default="", help="keep logs and screens there")
 options = parser.parse_args()
+options.gpupeak = os.path.abspath(options.gpupeak)  # each program is started in a folder of its own
 BEGAN = time.monotonic()
 LARGE = 0.05  # of the peak: a buffer that a person asks about
 
