@@ -60,12 +60,9 @@ bool hypervisor_trusts_tsc() {
 
 }  // namespace
 
-bool arch::has_counter() {
-  return has(0x80000001, 27);
-}
-
 bool arch::counter_can_be_trusted() {
-  if (!has_counter()) return false;
+  const bool has_rdtscp = has(0x80000001, 27);
+  if (!has_rdtscp) return false;
   return (tsc_is_invariant() && kernel_goes_by("tsc")) || hypervisor_trusts_tsc();
 }
 
