@@ -15,6 +15,16 @@
 
 namespace gpupeak::tools {
 
+namespace {
+
+/// To open a pipe would wait for whoever writes to it.
+bool is_file(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+}  // namespace
+
 std::vector<Elf64_Phdr> program_headers(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   Elf64_Ehdr header{};
@@ -35,15 +45,13 @@ std::string program_file(const std::string& word) {
   std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string file = (folder.empty() ? "." : folder) + "/" + word;
-    struct stat status {};
-    if (access(file.c_str(), X_OK) == 0 && stat(file.c_str(), &status) == 0 &&
-        S_ISREG(status.st_mode))
-      return file;
+    if (access(file.c_str(), X_OK) == 0 && is_file(file)) return file;
   }
   return "";
 }
 
 bool has_other_loader(const std::string& path) {
+  if (!is_file(path)) return false;
   std::ifstream program(path, std::ios::binary), own("/proc/self/exe", std::ios::binary);
   Elf64_Ehdr header{}, ours{};
   constexpr std::streamsize kBytes = offsetof(Elf64_Ehdr, e_version);  // alike in all classes
@@ -54,6 +62,7 @@ bool has_other_loader(const std::string& path) {
 }
 
 std::optional<std::string> why_never_preloaded(const std::string& path) {
+  if (!is_file(path)) return std::nullopt;
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && (status.st_mode & (S_ISUID | S_ISGID)) != 0)
     return "it is set-user-id or set-group-id, which loads no library for others";
