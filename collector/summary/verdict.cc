@@ -190,9 +190,11 @@ void Judge::steps() {
   const bool has_layers = std::any_of(summary_.phases.begin(), summary_.phases.end(), is_layer);
   if (peak_ != nullptr && peak_->tags.size() > 1)
     step("tags", has_layers ? "by layer" : "by what it is for");
-  const bool has_phases = std::any_of(
-      summary_.phases.begin(), summary_.phases.end(),
-      [](const PhaseSummary& phase) { return phase.source != "auto" && !phase.of_library; });
+  const bool has_phases =
+      std::any_of(summary_.phases.begin(), summary_.phases.end(),
+                  [](const PhaseSummary& phase) {
+                    return phase.source != "auto" && !phase.of_library;
+                  });
   if (verdict_.next.empty() && has_phases) step("phases", "what each phase kept");
   step("report --html page.html", "a page to look around in");
   verdict_.next.back().page = true;
@@ -219,13 +221,10 @@ void Judge::facts() {
   if (warnings.empty()) return;
   verdict_.warnings =
       fmt::format("{} warning{}:", warnings.size(), warnings.size() == 1 ? "" : "s");
-  constexpr size_t kSaid = 3;
   std::set<WarningCode> said;
   for (const Warning& warning : warnings) {
-    if (!said.insert(warning.code).second || said.size() > kSaid) continue;
-    verdict_.warnings += (said.size() > 1 ? ", " : " ") + phrase_text(warning.code);
+    if (said.insert(warning.code).second) verdict_.warnings += " " + code_text(warning.code);
   }
-  if (said.size() > kSaid) verdict_.warnings += fmt::format(", {} more", said.size() - kSaid);
 }
 
 std::string quoted(const std::string& path) {

@@ -50,7 +50,7 @@ struct Verdict {
   std::vector<std::string> hints;  ///< what the log says of the peak beyond its holders
   std::vector<Step> next;
   std::string facts;     ///< of the run: how long, how it ended, what was recorded
-  std::string warnings;  ///< "1 warning: log could not grow (GP007)"; empty: none
+  std::string warnings;  ///< "2 warnings: GP007, GP023"; empty: none
 };
 
 /// The verdict points into `summary`.

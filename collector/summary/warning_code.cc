@@ -9,14 +9,13 @@ enum class NoBound : uint8_t { kNone, kMost, kLeast, kBoth };
 
 struct Row {
   WarningCode code = WarningCode::kNone;
-  std::string_view name;
   Inexact inexact = Inexact::kNone;
   NoBound no_bound = NoBound::kNone;
 };
 
 constexpr Row kRows[] = {
 #define GPUPEAK_WARNING(code, name, inexact, no_bound) \
-  {WarningCode::k##name, #name, Inexact::k##inexact, NoBound::k##no_bound},
+  {WarningCode::k##name, Inexact::k##inexact, NoBound::k##no_bound},
 #include "collector/summary/warning_codes.def"
 #undef GPUPEAK_WARNING
 };
@@ -46,16 +45,6 @@ bool keeps_upper_bound(WarningCode code) {
 
 std::string code_text(WarningCode code) {
   return fmt::format("GP{:03}", static_cast<unsigned>(code));
-}
-
-std::string phrase_text(WarningCode code) {
-  std::string words;
-  for (const char c : row_of(code).name) {
-    const bool begins = c >= 'A' && c <= 'Z';
-    if (begins && !words.empty()) words += ' ';
-    words += static_cast<char>(begins ? c - 'A' + 'a' : c);
-  }
-  return words.empty() ? code_text(code) : fmt::format("{} ({})", words, code_text(code));
 }
 
 }  // namespace gpupeak::collector

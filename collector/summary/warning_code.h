@@ -40,8 +40,6 @@ bool keeps_upper_bound(WarningCode code);
 
 /// "GP007".
 std::string code_text(WarningCode code);
-/// "log could not grow (GP007)".
-std::string phrase_text(WarningCode code);
 inline WarningCode parse_warning_code(std::string_view text) {
   return static_cast<WarningCode>(warning_number(text));
 }

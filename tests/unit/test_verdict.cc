@@ -195,7 +195,7 @@ TEST_CASE("verdict: warnings are one line with a way to see them", "[collector]"
                               {WarningCode::kStacksCut, "two", ""},
                               {WarningCode::kLogCouldNotGrow, "three", ""},
                               {WarningCode::kStacksCut, "four", ""}};
-  CHECK(report(summary).find("4 warnings: log could not grow (GP007), stacks cut (GP023)  gpupeak report --full run.gplog") !=
+  CHECK(report(summary).find("4 warnings: GP007 GP023  gpupeak report --full run.gplog") !=
         std::string::npos);
   std::ostringstream full;
   write_text(summary, full, {}, ReportLength::kFull);

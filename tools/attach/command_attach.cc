@@ -341,16 +341,7 @@ int detach(const AttachOptions& options) {
 }
 
 void add_target(CLI::App& verb, AttachOptions& options) {
-  const auto number = [](const std::string& text) {
-    if (!text.empty() && text.find_first_not_of("0123456789") == std::string::npos)
-      return std::string();
-    const std::string shown = collector::escape(text);
-    return fmt::format("{} is no process id; `pgrep -f {}` finds it", shown, shown);
-  };
-  verb.add_option("process", options.pid, "Its process id")
-      ->required()
-      ->check(CLI::Validator(number, ""))
-      ->type_name("PID");
+  verb.add_option("process", options.pid, "Its process id")->required()->type_name("PID");
   verb.add_option("--wait", options.seconds, "How long to look for a safe moment")
       ->check(between(0, 1e6))
       ->type_name("SECONDS")

@@ -53,9 +53,8 @@ std::string resolve(const collector::LogReader& log, const PackOptions& options)
     spdlog::warn("{}  {}", code_text(warning.code), warning.message);
   }
   if (!options.quiet) {
-    fmt::print(
-        stderr, "gpupeak: {} of {} addresses have a function{}\n", symbols.named, symbols.addresses,
-        symbols.named < symbols.addresses ? "; rows show module and offset of the others" : "");
+    fmt::print(stderr, "gpupeak: {} of {} addresses have a function\n", symbols.named,
+               symbols.addresses);
   }
   return symbols.table.json(log.header().cookie);
 }
@@ -67,17 +66,12 @@ uint64_t written_bytes(const collector::LogReader& log) {
 
 void pack(const collector::LogReader& log, const std::string& symbols, const PackOptions& options,
           const std::string& path) {
-  struct stat of_log {};
-  const bool is_file = !is_standard_output(path) && stat(options.log.c_str(), &of_log) == 0;
   ProgressBar bar("compressing");
   try {
     write_output(path, [&](std::ostream& out) {
       collector::write_packed(std::span(log.data(), written_bytes(log)), symbols, out,
                               bar.callback());
     });
-    struct stat written {};  // it is as private as the log
-    if (is_file && stat(path.c_str(), &written) == 0 && S_ISREG(written.st_mode))
-      chmod(path.c_str(), of_log.st_mode & ACCESSPERMS);
   } catch (const collector::TooUniform& error) {
     throw collector::UsageError(
         fmt::format("{} is not compressed: {}", collector::escape(options.log), error.what()));

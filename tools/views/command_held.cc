@@ -1,4 +1,8 @@
-#include "collector/timeline/moment.h"
+#include <charconv>
+#include <cmath>
+
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
 #include "collector/views/held.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
@@ -11,33 +15,33 @@ struct HeldOptions : SitesOptions {
   std::vector<std::string> within, at;
 };
 
-/// Seconds may stand alone: "17.9" is "+17.9s".
-std::string moment_name(const std::string& text) {
-  const bool is_time = text.find_first_not_of("+0123456789.") == std::string::npos;
-  const bool begins_with_digit = !text.empty() && text[0] >= '0' && text[0] <= '9';
-  return (begins_with_digit ? "+" : "") + text + (is_time && !text.empty() ? "s" : "");
+/// "17.9", "+17.9" or "17.9s": seconds since the log's start.
+int64_t nanoseconds_of(const std::string& text) {
+  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const char* end = text.data() + text.size() - (text.ends_with('s') ? 1 : 0);
+  double seconds = -1;
+  const auto [stop, error] = std::from_chars(begin, end, seconds);
+  if (error != std::errc() || stop != end || !(seconds >= 0 && seconds < 1e9)) {
+    throw collector::UsageError("--at " + collector::escape(text) +
+                                ": give seconds since the log's start, as 17.9");
+  }
+  return static_cast<int64_t>(std::llround(seconds * 1e9));
 }
 
 int held(const HeldOptions& options) {
-  const auto moments_in = [&](const collector::Profile& profile) {
-    std::vector<collector::Moment> moments;
-    for (const std::string& name : options.within) moments.push_back({name, {}});
-    for (const std::string& at : options.at) {
-      const collector::ScopeId scope = profile.scope(options.scope);
-      moments.push_back({"", collector::find_moment(profile, scope, moment_name(at)).time_ns});
-    }
-    if (moments.empty()) moments.emplace_back();
-    return moments;
-  };
+  std::vector<collector::Moment> moments;
+  for (const std::string& name : options.within) moments.push_back({name, {}});
+  for (const std::string& time : options.at) moments.push_back({"", nanoseconds_of(time)});
+  if (moments.empty()) moments.emplace_back();
   return show_view(
       options,
       [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
-        collector::write_held(profile, profile.scope(options.scope), moments_in(profile),
-                              options.top, out, style);
+        collector::write_held(profile, profile.scope(options.scope), moments, options.top, out,
+                              style);
       },
       [&](collector::Profile& profile, std::ostream& out) {
-        collector::write_held_json(profile, profile.scope(options.scope), moments_in(profile),
-                                   options.top, out);
+        collector::write_held_json(profile, profile.scope(options.scope), moments, options.top,
+                                   out);
       });
 }
 
@@ -50,10 +54,9 @@ void add_held(CommandLine& line) {
                   "The highest while a phase of this name was open; may be repeated")
       ->allow_extra_args(false)
       ->type_name("PHASE");
-  verb.add_option("--at", options.at,
-                  "A moment: +1.25s, a mark, a phase, PHASE.end, end; may be repeated")
+  verb.add_option("--at", options.at, "Seconds since the log's start; may be repeated")
       ->allow_extra_args(false)
-      ->type_name("MOMENT");
+      ->type_name("SECONDS");
   add_view_options(verb, options);
   add_top(verb, options.top, "Rows of each table");
   add_reading(verb, options.reading);
