@@ -183,7 +183,7 @@ TEST_CASE("diff: that one side has no names is said", "[collector]") {
   write_diff(named, nameless, 10, text);
   CHECK(text.str().find("100.0 % of B has no names") != std::string::npos);
   const Summary more = with_sites({{"", "", 16, 200}});
-  const GateResult gate = judge(parse_max_increase("host.peak_bytes=10"), more, &named);
+  const GateResult gate = judge(parse_max_increase("host.peak_bytes=10B"), more, &named);
   REQUIRE_FALSE(gate.passed);
   CHECK(gate.reasons.front().find("100.0 % of B has no names") != std::string::npos);
 }
@@ -322,8 +322,8 @@ TEST_CASE("gate: an increase is measured from the baseline", "[collector]") {
   const Summary after = run_of(1000, 20);
   CHECK(judge(parse_max_increase("device.peak_bytes=2%"), after, &before).passed);
   CHECK_FALSE(judge(parse_max_increase("device.peak_bytes=1.9%"), after, &before).passed);
-  CHECK(judge(parse_max_increase("device.peak_bytes=20"), after, &before).passed);
-  CHECK_FALSE(judge(parse_max_increase("device.peak_bytes=19"), after, &before).passed);
+  CHECK(judge(parse_max_increase("device.peak_bytes=20B"), after, &before).passed);
+  CHECK_FALSE(judge(parse_max_increase("device.peak_bytes=19B"), after, &before).passed);
   CHECK(judge(parse_max_increase("device.peak_bytes=0%"), before, &after).passed);  // it shrank
   CHECK_THROWS_AS(judge(parse_max_increase("device.peak_bytes=2%"), after), UsageError);
 }

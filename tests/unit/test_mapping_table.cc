@@ -67,7 +67,7 @@ TEST_CASE("mapping_table: memory that may not be touched is addresses only", "[c
   sums.take();
   CHECK(sums.bytes[GroupId(0)] == 0);
   CHECK(sums.counts[GroupId(0)] == 0);
-  CHECK(table.size() == 1);
+  CHECK(table.size() == 2);  // what may have been written keeps its pages
 }
 
 TEST_CASE("mapping_table: remap moves, grows and keeps the kind", "[collector]") {
