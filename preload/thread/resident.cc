@@ -24,6 +24,7 @@ namespace gpupeak::preload {
 namespace {
 
 constinit std::atomic<uint64_t> g_highest{0};
+constinit std::atomic<uint64_t> g_peak{0};  ///< see highest_resident()
 constinit std::atomic<uint64_t> g_last_ns{0}, g_cost_ns{0};
 constinit std::atomic<bool> g_is_glibc{false};
 /// Live bytes of blocks that malloc maps alone; see note_large_block().
@@ -106,7 +107,9 @@ bool read_causes(Causes& causes) {
     mapping.name = {name, mapping.name.size()};
   });
   add(causes, mapping, before, pages);
-  smaps::find_other_shared(resident_status().shared, causes.log, causes.parts);
+  const ResidentStatus status = resident_status();
+  smaps::find_other_shared(status.shared, causes.log, causes.parts);
+  highest_resident(status.peak);
   return was_read;
 }
 
@@ -124,6 +127,14 @@ uint64_t kept_by_malloc(uint64_t resident_bytes, int64_t heap_bytes) {
 }
 
 }  // namespace
+
+uint64_t highest_resident(uint64_t bytes) {
+  uint64_t before = g_peak.load(std::memory_order_relaxed);
+  while (bytes > before &&
+         !g_peak.compare_exchange_weak(before, bytes, std::memory_order_relaxed)) {
+  }
+  return std::max(bytes, before);
+}
 
 void note_resident_memory(uint64_t resident_bytes, bool at_end) {
   constexpr uint64_t kWorth = 4 << 20, kPart = 256;
@@ -180,6 +191,7 @@ void note_large_block(int64_t usable_bytes) {
 
 void forget_resident_memory() {
   g_highest.store(0, std::memory_order_relaxed);
+  g_peak.store(0, std::memory_order_relaxed);
   g_last_ns.store(0, std::memory_order_relaxed);
 }
 

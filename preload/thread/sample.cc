@@ -78,7 +78,7 @@ void sample_process() {
 
 void sample_at_end() {
   const ResidentStatus status = resident_status();
-  counters().rss_peak_bytes = status.peak;
+  counters().rss_peak_bytes = highest_resident(status.peak);
   if (status.resident == 0) return;
   const uint64_t all = status.resident + status.huge_pages;
   const uint64_t beside = status.files + self_bytes() - mapped_log_bytes();

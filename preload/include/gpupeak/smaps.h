@@ -153,7 +153,6 @@ ResidentKind kind_of(const Mapping& mapping, const Mapping& before, Read read) {
 /// Adds a mapping's pages. A written page of a private mapping is nobody's file any more.
 inline void add_pages(const Mapping& mapping, ResidentKind kind, const MappingPages& pages,
                       ResidentParts& parts) {
-  if (mapping.name == "[vdso]") return;  // the kernel's page, which is in no process's counters
   const auto take = [&](uint64_t& own) {
     own += pages.anonymous;
     return pages.rss - (pages.anonymous < pages.rss ? pages.anonymous : pages.rss);
