@@ -112,9 +112,8 @@ class SummaryBuilder {
     summary_.tool_version = log_.tool_version();
     summary_.log_format = log_.header().version;
     summary_.grouped_by = group_by_name(options_.by);
-    // Who wants no phases of libraries shows the largest rows alone: of a GPU, if one was used.
-    // Most of the time would go into the names of the host's.
-    has_host_rows_ = options_.library_phases || !live("device");
+    // Most of the time would go into the names of the host's rows.
+    has_host_rows_ = options_.all_tables || !live("device");
     tell_calls_apart(replay_, titles_, has_host_rows_);
     GroupTotals totals(replay_);
     describe_run();
@@ -123,7 +122,7 @@ class SummaryBuilder {
     list_peaks();
     summary_.phases =
         summarize_phases(replay_, totals, by_site_, coverage_,
-                         {summary_.run.duration_ns, options_.library_phases, has_host_rows_});
+                         {summary_.run.duration_ns, options_.all_tables, has_host_rows_});
     summary_.growth = summarize_growth(replay_, by_site_, coverage_.host() && has_host_rows_);
     list_arenas();
     summary_.has_uses =

@@ -34,9 +34,10 @@ struct Options {
   size_t top = 10;              ///< rows of each table
   GroupBy by = GroupBy::kSite;  ///< what the rows of peaks are
   bool stacks = true;           ///< fill Holder::stack, which the JSON shows
-  /// List phases that libraries mark for themselves. XLA marks tens of thousands, and the first
-  /// screen shows none of them.
-  bool library_phases = true;
+  /// False: of the tables only what the first screen shows. It has none of the phases that libraries
+  /// mark for themselves, of which XLA marks tens of thousands, and no rows of the host's if a GPU
+  /// was used. Such a summary is not kept.
+  bool all_tables = true;
   /// Keep a large log's summary for the next time (kept_summary.h).
   bool keep = true;
   /// The process ends when it has shown the summary, so memory that was used for it is not freed:

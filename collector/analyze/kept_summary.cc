@@ -189,7 +189,7 @@ Summary kept_or_analyzed(const std::string& log, const Options& options, const P
   }
   auto reader =
       std::make_unique<const LogReader>(log, options.reading.sanitizer, options.reading.heap);
-  const bool keeps = options.keep && kept.can_keep(*reader);
+  const bool keeps = options.keep && options.all_tables && kept.can_keep(*reader);
   Options all = options;
   all.stacks = options.stacks || (keeps && with_stacks(options));
   Summary summary = analyze(*reader, log, all, progress);

@@ -147,6 +147,21 @@ TEST_CASE("kept summary: what would lower a peak is computed once, for who shows
   CHECK(completed == 1);
 }
 
+TEST_CASE("kept summary: a part of the tables is not kept for who shows all", "[collector]") {
+  const Place place;
+  LogBuilder log;
+  log.module(place.module(), "", 0x10000, 0x10000, 0x1000);
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  log.alloc(0, 2, 0x1000, 100, log.node(0, 0x10010));
+  log.save(place.log());
+  const std::string all = json_of(analyze(place.log(), place.options_));
+  Options few = place.options_;
+  few.all_tables = false;
+  CHECK(json_of(kept_or_analyzed(place.log(), few, {}, 1)) != all);
+  CHECK_FALSE(place.find());
+  CHECK(json_of(kept_or_analyzed(place.log(), place.options_, {}, 1)) == all);
+}
+
 TEST_CASE("kept summary: is found as long as nothing has changed", "[collector]") {
   Place place;
   CHECK_FALSE(place.find());

@@ -334,7 +334,7 @@ TEST_CASE("phases: those of a library can be left out, what lies within them sta
   push(3, user, program);
   log.device_alloc(0, 4, 1, GPUPEAK_KIND_LINEAR, 0, 100);
   const Summary all = analyze_log(log);
-  const Summary few = analyze_log(log, {.library_phases = false});
+  const Summary few = analyze_log(log, {.all_tables = false});
   const auto names = [](const Summary& summary) {
     std::vector<std::string> found;
     for (const PhaseSummary& phase : summary.phases)

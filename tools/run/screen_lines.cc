@@ -29,7 +29,7 @@ collector::Options screen_options(const collector::Reading& reading) {
   options.reading = reading;
   options.reading.heap = collector::HeapReading::kIfFew;
   options.stacks = false;
-  options.library_phases = false;
+  options.all_tables = false;
   options.complete = collector::add_quick_lowering;
   options.keep = false;  // the log may be compressed after this, and is then another file
   return options;
