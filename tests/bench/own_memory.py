@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+from host_inputs import inputs
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MIB = 1 << 20
 WAYS = ("malloc", "sbrk", "static", "written_file", "dev_zero", "memfd", "system_v", "growing_stack", "resting", "pkey", "reserved")
@@ -60,14 +62,7 @@ int main(int count, char** arguments) {
 
 
 def real_programs(folder):
-    def file(name, text):
-        path = os.path.join(folder, name)
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(text)
-        return path
-    text = file("text", "".join(f"{(i * 2654435761) % (1 << 32):08x} some text of line {i}\n" for i in range(400_000)))
-    includes = "\n".join(f"#include <{name}>" for name in ("algorithm", "iostream", "map", "random", "regex", "string", "vector"))
-    source = file("a.cc", includes + '\nint main() { std::regex r("a+"); std::map<std::string, std::vector<int>> m; m["a"] = {1}; return static_cast<int>(m.size()); }\n')
+    text, source = inputs(folder, ("algorithm", "iostream", "map", "random", "regex", "string", "vector"))
     sql = "create table t(a, b); with recursive c(i) as (select 1 union all select i + 1 from c where i < 300000) insert into t select i, hex(randomblob(50)) from c; create index x on t(b);"
     repository = os.path.join(folder, "repository")
     git = f"git init -q {repository} && cp {text} {repository} && cd {repository} && git add text && git -c user.name=a -c user.email=a commit -q -m a && git -c pack.threads=1 gc -q --aggressive"

@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+from host_inputs import inputs, writer
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MIB = 1 << 20
 CAUSES = (("heap", "heap_bytes"), ("kept by malloc", "kept_by_malloc_bytes"), ("mappings", "mappings_bytes"), ("stacks", "thread_stacks_bytes"),
@@ -27,14 +29,8 @@ CAUSES = (("heap", "heap_bytes"), ("kept by malloc", "kept_by_malloc_bytes"), ("
 
 def programs(folder):
     """name: the command. Each has what it takes for half a second or more, so that somebody can look."""
-    def file(name, text):
-        path = os.path.join(folder, name)
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(text)
-        return path
-    text = file("text", "".join(f"{(i * 2654435761) % (1 << 32):08x} some text of line {i}\n" for i in range(400_000)))
-    includes = "\n".join(f"#include <{name}>" for name in ("algorithm", "functional", "iostream", "map", "random", "regex", "string", "thread", "vector"))
-    source = file("a.cc", includes + '\nint main() { std::regex r("a+"); std::map<std::string, std::vector<int>> m; m["a"] = {1}; return static_cast<int>(m.size()); }\n')
+    file = writer(folder)
+    text, source = inputs(folder, ("algorithm", "functional", "iostream", "map", "random", "regex", "string", "thread", "vector"))
     java = file("A.java", "class A { public static void main(String[] a) throws Exception { var l = new java.util.ArrayList<byte[]>();"
                           " for (int i = 0; i < 100; ++i) l.add(new byte[1 << 20]); Thread.sleep(900); } }\n")
     redis = "redis-server --port 0 --unixsocket %s/redis --save '' --enable-debug-command yes > /dev/null & p=$!; sleep 0.3; redis-cli -s %s/redis debug populate 300000 > /dev/null; sleep 0.7; kill $p; wait $p; :"
