@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "collector/summary/run_text.h"
 #include "collector/text/file_name.h"
 
 namespace gpupeak::collector {
@@ -32,12 +33,6 @@ Json exit_kind(const RunEnd& end) {
 std::string program(const Summary& summary) {
   if (summary.run.command.empty()) return "";
   return std::string(file_name(summary.run.command.front()));
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
 }
 
 /// The device with the highest peak; of several, the first. nullptr: the run used none.
@@ -87,7 +82,7 @@ class RunTables {
                 {"run", run_.name},
                 {"part", run_.part},
                 {"program", named(program(first))},
-                {"command", named(joined(first.run.command))},
+                {"command", named(command_text(first.run))},
                 {"started", named(started)},
                 {"duration_s", seconds(longest)},
                 {"ranks", ranks.size()},

@@ -5,19 +5,11 @@
 #include "collector/fit/changed_log.h"
 #include "collector/fit/what_if.h"
 #include "collector/fit/what_if_settings.h"
+#include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
-
-const Peak* largest_device_peak(const Summary& summary) {
-  const Peak* largest = nullptr;
-  for (const DeviceSummary& device : summary.devices) {
-    const Peak* peak = summary.find_peak(ScopeKey::device(device.ordinal).text());
-    if (peak != nullptr && (largest == nullptr || peak->bytes > largest->bytes)) largest = peak;
-  }
-  return largest;
-}
 
 uint64_t gain(const WhatIf& what_if) {
   const WhatIfSum& sum = what_if.sums.front();

@@ -206,14 +206,12 @@ class RunAnalysis {
   static Facts facts_of(const Summary& summary) {
     Facts facts;
     facts.metrics = summary.metrics;
-    const Peak* most = nullptr;
     for (const DeviceSummary& device : summary.devices) {
       facts.devices.emplace_back().ordinal = device.ordinal;
       facts.devices.back().uuid = device.uuid;
       facts.devices.back().metrics = device.metrics;
-      const Peak* peak = summary.find_peak(ScopeKey::device(device.ordinal).text());
-      if (peak != nullptr && (most == nullptr || peak->bytes > most->bytes)) most = peak;
     }
+    const Peak* most = largest_device_peak(summary);
     if (most == nullptr) most = summary.find_peak("host");
     if (most != nullptr && !most->holders.empty()) {
       const Holder& row = *rows_by_resident(*most, summary.metrics).front();

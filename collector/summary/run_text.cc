@@ -1,10 +1,13 @@
 #include "collector/summary/run_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 
@@ -65,6 +68,19 @@ uint64_t heap_without_sites(const Metrics& metrics) {
   constexpr uint64_t kShare = 20;
   const uint64_t bytes = metric(metrics, "host.before_recording_bytes").value_or(0);
   return bytes > heap_peak_bytes(metrics) / kShare ? bytes : 0;
+}
+
+std::string command_text(const RunSummary& run) {
+  return fmt::format("{}", fmt::join(run.command, " "));
+}
+
+const Peak* largest_device_peak(const Summary& summary) {
+  const Peak* largest = nullptr;
+  for (const DeviceSummary& device : summary.devices) {
+    const Peak* peak = summary.find_peak(ScopeKey::device(device.ordinal).text());
+    if (peak != nullptr && (largest == nullptr || peak->bytes > largest->bytes)) largest = peak;
+  }
+  return largest;
 }
 
 bool was_used(const DeviceSummary& device) {

@@ -28,6 +28,10 @@ uint64_t heap_peak_bytes(const Metrics& metrics);
 /// Bytes of the heap from before call sites were recorded (a counted child, a window). 0: none, or
 /// no more than a twentieth of the heap's peak, which changes nothing that is said.
 uint64_t heap_without_sites(const Metrics& metrics);
+/// The program and its arguments, with spaces between.
+std::string command_text(const RunSummary& run);
+/// The largest peak of a device's sum; nullptr: no device has one.
+const Peak* largest_device_peak(const Summary& summary);
 /// Whether the process had any memory on this device.
 bool was_used(const DeviceSummary& device);
 

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "collector/summary/change_text.h"
+#include "collector/summary/resident_causes.h"
 #include "collector/summary/role_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/what_if_text.h"
@@ -127,22 +128,16 @@ std::string closing_line(const std::vector<SuiteRow>& rows, bool compared) {
 SuiteRow suite_row(const std::string& run, const Summary& summary) {
   SuiteRow row;
   row.run = run;
-  for (const std::string& word : summary.run.command)
-    row.command += (row.command.empty() ? "" : " ") + word;
+  row.command = command_text(summary.run);
   row.end = summary.run.end;
   row.device_bytes = metric(summary.metrics, "device.peak_bytes");
   row.host_bytes = metric(summary.metrics, "host.peak_bytes");
   row.host_error = error_of(summary, "host.peak_bytes");
   row.duration_ns = summary.run.duration_ns;
-  const Peak* peak = nullptr;
-  for (const Peak& of : summary.peaks) {
-    const bool whole_device =
-        of.scope.starts_with("device:") && of.scope.find('/') == std::string::npos;
-    if (whole_device && of.bytes > 0 && (peak == nullptr || of.bytes > peak->bytes)) peak = &of;
-  }
+  const Peak* peak = largest_device_peak(summary);
   if (peak == nullptr) peak = summary.find_peak("host");
   if (peak != nullptr && !peak->holders.empty()) {
-    const Holder& largest = peak->holders.front();
+    const Holder& largest = *rows_by_resident(*peak, summary.metrics).front();
     row.holder = largest.title;
     row.role = role_text(largest, 1, TextStyle());
     row.holder_bytes = largest.bytes;

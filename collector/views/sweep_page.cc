@@ -1,6 +1,7 @@
 // A sweep as a page of its own: a drawing and a table for each group. The page fetches nothing; its
 // colours follow the viewer's light or dark theme.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -239,12 +240,11 @@ void write_page_table(const SweepReport& report, const SweepRuns& runs, std::ost
 }  // namespace
 
 void write_sweep_page(const SweepReport& report, std::ostream& out) {
-  std::string command;
-  for (const std::string& word : report.command) command += (command.empty() ? "" : " ") + word;
   out << "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
          "<meta name=\"viewport\" content=\"width=device-width\">"
       << "<title>gpupeak sweep</title><style>" << kPageStyle << "</style></head><body>\n"
-      << "<h1>Sweep</h1><p><code>" << html_text(command) << "</code></p>\n";
+      << "<h1>Sweep</h1><p><code>" << html_text(fmt::format("{}", fmt::join(report.command, " ")))
+      << "</code></p>\n";
   const std::vector<SweepGroup> groups = groups_of(report.runs);
   for (size_t i = 0; i < groups.size(); ++i) {
     const SweepRuns runs = runs_of(report.runs, groups[i]);

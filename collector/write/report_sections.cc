@@ -102,9 +102,7 @@ ReportSections::Lines ReportSections::verdict(bool full) const {
     lines.push_back(line("  " + left(name, kCommandColumns) + text));
   };
   const RunSummary& run = summary_.run;
-  std::string command;
-  for (const std::string& word : run.command) command += (command.empty() ? "" : " ") + word;
-  say("command", command);
+  say("command", command_text(run));
   say("process", fmt::format("{}{}{}, started {}", run.pid, run.host.empty() ? "" : " on ",
                              run.host, run.start_time));
   std::string measured = "device memory handed out by the driver, pinned", missing;

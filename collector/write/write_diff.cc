@@ -15,13 +15,6 @@ namespace {
 constexpr size_t kMetricColumns = 42;
 constexpr size_t kPhaseNameColumns = 28;
 
-std::string command_of(const Summary& summary) {
-  std::string command;
-  for (const std::string& word : summary.run.command)
-    command += (command.empty() ? "" : " ") + word;
-  return command;
-}
-
 bool is_count(std::string_view metric) {
   return metric.ends_with("_count");
 }
@@ -61,7 +54,7 @@ class TextDiff {
   void write_run(std::string_view name, const Summary& summary) {
     const bool fine = summary.quality.exact && summary.quality.log_complete;
     const std::string losses = losses_text(summary.quality);
-    line(fmt::format("  {}  {}  {}", name, summary.log_path, command_of(summary)));
+    line(fmt::format("  {}  {}  {}", name, summary.log_path, command_text(summary.run)));
     out_ << "     " << summary.run.start_time << ", " << (fine ? losses : alarm(losses, style_))
          << '\n';
   }

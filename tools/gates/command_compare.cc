@@ -1,10 +1,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
-#include "collector/fit/what_if.h"
 #include "collector/log/parallel.h"
 #include "collector/run/analyze_run.h"
 #include "collector/text/file_name.h"
@@ -15,6 +13,7 @@
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
 #include "tools/report/page.h"
+#include "tools/run/screen_lines.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
@@ -64,13 +63,7 @@ std::vector<collector::SuiteRow> suite_rows(const std::vector<std::string>& fold
     if (options.only.empty() || collector::glob_match(options.only, run_name(run.name)))
       logs.push_back(run.name);
   }
-  collector::Options reading;
-  reading.reading = options.reading;
-  reading.reading.heap = collector::HeapReading::kIfFew;
-  reading.top = 1;
-  reading.stacks = false;
-  reading.library_phases = false;
-  reading.complete = collector::add_quick_lowering;
+  const collector::Options reading = screen_options(options.reading);
   std::vector<collector::SuiteRow> rows(logs.size());
   collector::in_parallel(logs.size(), 1, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
@@ -119,11 +112,7 @@ int compare_suite(const CompareOptions& options) {
 }
 
 int compare(const CompareOptions& options) {
-  if (std::all_of(options.logs.begin(), options.logs.end(), [](const std::string& name) {
-        std::error_code error;
-        return std::filesystem::is_directory(name, error);
-      }))
-    return compare_suite(options);
+  if (are_folders(options.logs)) return compare_suite(options);
   if (options.logs.size() < 2)
     throw collector::UsageError("2 logs are needed, or a folder of logs");
   if (!options.against.empty() || options.csv || !options.only.empty())

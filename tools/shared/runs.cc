@@ -47,6 +47,10 @@ bool are_files(const std::vector<std::string>& names) {
   return std::none_of(names.begin(), names.end(), is_folder);
 }
 
+bool are_folders(const std::vector<std::string>& names) {
+  return std::all_of(names.begin(), names.end(), is_folder);
+}
+
 std::vector<collector::RunLogs> runs_of(const std::vector<std::string>& names,
                                         const std::string& process) {
   std::vector<collector::RunLogs> runs;

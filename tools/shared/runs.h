@@ -12,8 +12,9 @@ namespace gpupeak::tools {
 
 void add_process(CLI::App& verb, std::string& process);
 
-/// Whether none of the names is a folder.
+/// Whether none of the names is a folder, or all are.
 bool are_files(const std::vector<std::string>& names);
+bool are_folders(const std::vector<std::string>& names);
 
 /// The runs that the names mean, in order. Throws UsageError and LogError.
 std::vector<collector::RunLogs> runs_of(const std::vector<std::string>& names,
