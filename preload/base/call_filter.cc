@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/kernel_constants.h"
 #include "base/syscalls.h"
 #include "gpupeak/pages.h"
 

@@ -1,6 +1,9 @@
 #include "base/function_entry.h"
 
+#include <elf.h>
+#include <link.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <initializer_list>
@@ -8,7 +11,6 @@
 #include "base/arch.h"
 #include "base/machine_code.h"
 #include "base/memory.h"
-#include "base/pages.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {
@@ -79,6 +81,98 @@ bool replace_entry(const FunctionEntry& entry) {
   arch::code_was_written(entry.at, entry.at + entry.jump_bytes);
   protect(begin, end, PROT_READ | PROT_EXEC);
   return true;
+}
+
+namespace {
+
+constexpr uint64_t kMostBytes = 256 << 20;  // of symbols and of names
+
+/// Whether the file has a symbol table. Found by reads: a mapping costs more than all of these, and
+/// most programs are stripped.
+bool has_symbols(int fd) {
+  ElfW(Ehdr) header;
+  if (sys::pread(fd, &header, sizeof header, 0) != static_cast<long>(sizeof header)) return false;
+  for (size_t first = 0; first < header.e_shnum;) {
+    ElfW(Shdr) sections[40];  // all sections of most programs
+    const long bytes = sys::pread(fd, sections, sizeof sections,
+                                  static_cast<int64_t>(header.e_shoff + first * sizeof *sections));
+    if (bytes < static_cast<long>(sizeof *sections)) return false;
+    const size_t got = static_cast<size_t>(bytes) / sizeof *sections;
+    for (size_t i = 0; i < got && first + i < header.e_shnum; ++i) {
+      if (sections[i].sh_type == SHT_SYMTAB) return true;
+    }
+    first += got;
+  }
+  return false;
+}
+
+/// A file's bytes; empty: it cannot be read, or has no symbol table.
+class File {
+ public:
+  explicit File(const char* path) {
+    // The name may be a pipe's by now: with O_NONBLOCK, opening it does not wait.
+    const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    if (sys::failed(fd)) return;
+    struct stat info;
+    if (has_symbols(static_cast<int>(fd)) &&
+        !sys::failed(sys::fstat(static_cast<int>(fd), &info)) && S_ISREG(info.st_mode) &&
+        info.st_size > 0) {
+      bytes_ = static_cast<size_t>(info.st_size);
+      void* at = sys::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, static_cast<int>(fd), 0);
+      if (!sys::mmap_failed(at)) at_ = static_cast<const uint8_t*>(at);
+    }
+    sys::close(static_cast<int>(fd));
+  }
+  ~File() {
+    if (at_ != nullptr) sys::munmap(const_cast<uint8_t*>(at_), bytes_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  /// nullptr: the file ends before this.
+  template <typename T>
+  const T* at(uint64_t offset, uint64_t count) const {
+    const bool fits = at_ != nullptr && offset <= bytes_ && offset % alignof(T) == 0 &&
+                      count <= (bytes_ - offset) / sizeof(T);
+    return fits ? reinterpret_cast<const T*>(at_ + offset) : nullptr;
+  }
+
+ private:
+  const uint8_t* at_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+void for_each_file_symbol(const char* path,
+                          void (*visit)(const char* name, uint64_t address, size_t bytes, void*),
+                          void* data) {
+  const File file(path);
+  const auto* header = file.at<ElfW(Ehdr)>(0, 1);
+  if (header == nullptr || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return;
+  const auto* sections = file.at<ElfW(Shdr)>(header->e_shoff, header->e_shnum);
+  if (sections == nullptr) return;
+  for (size_t i = 0; i < header->e_shnum; ++i) {
+    const ElfW(Shdr)& table = sections[i];
+    if (table.sh_type != SHT_SYMTAB || table.sh_link >= header->e_shnum) continue;
+    const ElfW(Shdr)& names = sections[table.sh_link];
+    const uint64_t count = table.sh_size / sizeof(ElfW(Sym));
+    const auto* symbols = file.at<ElfW(Sym)>(table.sh_offset, count);
+    const auto* text = file.at<char>(names.sh_offset, names.sh_size);
+    if (symbols == nullptr || text == nullptr || table.sh_size > kMostBytes ||
+        names.sh_size > kMostBytes || names.sh_size == 0 || text[names.sh_size - 1] != 0) {
+      return;
+    }
+    for (uint64_t k = 0; k < count; ++k) {
+      const ElfW(Sym)& symbol = symbols[k];
+      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF ||
+          symbol.st_name >= names.sh_size) {
+        continue;
+      }
+      visit(text + symbol.st_name, symbol.st_value, symbol.st_size, data);
+    }
+    return;
+  }
 }
 
 }  // namespace gpupeak::preload

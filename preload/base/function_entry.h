@@ -43,4 +43,22 @@ bool prepare_entry(const void* function, size_t bytes, const void* replacement, 
 /// bytes that change. False if the page does not allow it: then nothing has changed.
 bool replace_entry(const FunctionEntry& entry);
 
+// The functions that a program's file names, with those that it does not export. They are in its
+// symbol table, which `strip` removes. HOOK-SAFE, but slow: it reads the file.
+
+/// Calls `visit(name, address, bytes)` for each function of the file, with ELF addresses. Calls
+/// nothing if the file has no such table, or one of hundreds of MiB.
+void for_each_file_symbol(const char* path,
+                          void (*visit)(const char* name, uint64_t address, size_t bytes, void*),
+                          void* data);
+template <typename Visit>
+void for_each_file_symbol(const char* path, Visit visit) {
+  for_each_file_symbol(
+      path,
+      [](const char* name, uint64_t address, size_t bytes, void* data) {
+        (*static_cast<Visit*>(data))(name, address, bytes);
+      },
+      &visit);
+}
+
 }  // namespace gpupeak::preload

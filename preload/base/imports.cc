@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/arch.h"
+#include "base/elf_lookup.h"
 #include "base/loaded_objects.h"
-#include "base/symbol_table.h"
 
 namespace gpupeak::preload {
 namespace {

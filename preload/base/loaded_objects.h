@@ -10,9 +10,9 @@
 
 #include <optional>
 
-#include "base/file_name.h"
-#include "base/pages.h"
+#include "base/memory.h"
 #include "base/signals_held.h"
+#include "base/text.h"
 
 namespace gpupeak::preload {
 

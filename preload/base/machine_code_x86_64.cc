@@ -1,6 +1,5 @@
 #include <cstring>
 
-#include "base/kernel_constants.h"
 #include "base/machine_code.h"
 #include "base/syscalls.h"
 

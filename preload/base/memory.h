@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
+
 namespace gpupeak::preload {
 
 /// Zeroed, page-aligned, never given back; nullptr when the kernel refuses. Counts into
@@ -29,5 +31,19 @@ void clear_pages(std::atomic<uint64_t>* words, size_t count);
 /// What the preload has mapped for itself by now, reservations not counted, in bytes.
 size_t self_bytes();
 void add_self_bytes(ptrdiff_t bytes);
+
+// Rounds addresses and sizes to the kernel's pages, which are 4, 16 or 64 KiB. Example, with 4 KiB:
+// page_begin(0x1234) is 0x1000, page_end(0x1234) is 0x2000. HOOK-SAFE.
+//
+// gpupeak/pages.h has the page sizes that figures are rounded to: they do not depend on the kernel.
+
+/// The last page boundary that is not behind `at`.
+inline uintptr_t page_begin(uintptr_t at) {
+  return at & ~(uintptr_t{arch::page_bytes()} - 1);
+}
+/// The first page boundary that is not before `at`.
+inline uintptr_t page_end(uintptr_t at) {
+  return page_begin(at + arch::page_bytes() - 1);
+}
 
 }  // namespace gpupeak::preload

@@ -17,10 +17,10 @@
 
 #include "base/copied_memory.h"
 #include "base/elf_lookup.h"
-#include "base/file_name.h"
 #include "base/loader.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
+#include "base/text.h"
 
 #pragma weak _r_debug  // glibc's loader has this …
 extern "C" {

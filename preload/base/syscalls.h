@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include <cstddef>
@@ -13,6 +14,20 @@
 #include <type_traits>
 
 #include "base/arch.h"
+
+// Constants of the kernel that the headers of older systems do not have.
+#ifndef MADV_WIPEONFORK  // Linux 4.14
+#define MADV_WIPEONFORK 18
+#endif
+#ifndef MADV_POPULATE_READ  // Linux 5.14
+#define MADV_POPULATE_READ 22
+#endif
+#ifndef MADV_POPULATE_WRITE  // Linux 5.14
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef ARCH_SHSTK_STATUS  // Linux 6.6, x86-64
+#define ARCH_SHSTK_STATUS 0x5005
+#endif
 
 struct iovec;
 struct timespec;

@@ -8,7 +8,7 @@
 
 #include "base/arch.h"
 #include "base/loaded_objects.h"
-#include "base/pages.h"
+#include "base/memory.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {

@@ -6,7 +6,6 @@
 #include <initializer_list>
 
 #include "base/elf_lookup.h"
-#include "base/file_symbols.h"
 #include "base/function_entry.h"
 #include "base/loaded_objects.h"
 #include "base/syscalls.h"

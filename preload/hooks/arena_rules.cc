@@ -8,9 +8,9 @@
 
 #include "base/elf_lookup.h"
 #include "base/environment.h"
-#include "base/file_name.h"
 #include "base/loaded_objects.h"
 #include "base/syscalls.h"
+#include "base/text.h"
 #include "base/virtual_table.h"
 #include "hooks/arena_imports.h"
 #include "hooks/arena_rule_book.h"

@@ -13,7 +13,6 @@
 #include "calls/graphs.h"
 #include "calls/ledger_calls.h"
 #include "calls/linear.h"
-#include "calls/memory_info.h"
 #include "calls/pools.h"
 #include "calls/uses.h"
 #include "calls/virtual_memory.h"

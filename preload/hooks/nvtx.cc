@@ -11,7 +11,6 @@
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "hooks/export.h"
 #include "hooks/nvtx_types.h"
 #include "life/process.h"

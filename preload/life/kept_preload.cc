@@ -13,7 +13,6 @@
 #include "base/call_filter.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
-#include "base/file_name.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "base/text.h"

@@ -2,9 +2,16 @@
 
 #include <sys/utsname.h>
 
+#include <cstring>
+
+#include "base/clock.h"
 #include "base/environment.h"
-#include "base/file_name.h"
+#include "base/proc_file.h"
+#include "base/process_state.h"
 #include "base/syscalls.h"
+#include "base/text.h"
+#include "log/log.h"
+#include "thread/heap_sample.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -79,6 +86,51 @@ void expand_out_pattern(Path& path) {
         break;
     }
   }
+}
+
+void define_facts() {
+  static char buffer[65536];
+  const size_t bytes = read_file("/proc/self/cmdline", buffer, sizeof buffer - 1);
+  buffer[bytes] = 0;
+  for (size_t at = 0; at < bytes; at += strlen(buffer + at) + 1) define_fact("arg", buffer + at);
+  const long exe = sys::readlink("/proc/self/exe", buffer, sizeof buffer);
+  if (exe > 0) define_fact("exe", {buffer, static_cast<size_t>(exe)});
+  const long cwd = sys::getcwd(buffer, sizeof buffer);
+  if (cwd > 1) define_fact("cwd", {buffer, static_cast<size_t>(cwd) - 1});
+  define_fact("host", host_name());
+  // Logs of one boot have the same monotonic clock, even in different containers.
+  const size_t boot = read_file("/proc/sys/kernel/random/boot_id", buffer, sizeof buffer);
+  if (boot > 1) define_fact("boot", {buffer, boot - 1});
+}
+
+gpupeak_file_header describe_process(Reason reason, bool forked) {
+  gpupeak_file_header header{};
+  header.version = GPUPEAK_LOG_VERSION;
+  header.clock = init_clock();
+  header.host_mode = environment().host_mode;
+  const Instant start = now_by_all_clocks();
+  header.start_ticks = start.ticks;
+  header.start_monotonic_ns = start.monotonic_ns;
+  header.start_realtime_ns = start.realtime_ns;
+  header.pid = static_cast<uint32_t>(sys::getpid());
+  header.ppid = static_cast<uint32_t>(sys::getppid());
+  header.rank = environment().rank;
+  header.run_pid = static_cast<uint32_t>(environment().run_pid);
+  header.run_id = run_id();
+  if (reason == Reason::kFirstCudaCall) header.flags |= GPUPEAK_FLAG_LATE_START;
+  if (reason == Reason::kAttached) header.flags |= GPUPEAK_FLAG_ATTACHED;
+  if (reason == Reason::kCountedEnough) {
+    header.flags |= GPUPEAK_FLAG_COUNTED;
+    header.host_mode = GPUPEAK_HOST_COUNTERS;
+  }
+  if (forked) header.flags |= GPUPEAK_FLAG_FORKED;
+  header.process_start_time = process_start_time(static_cast<int>(header.pid));
+  header.sample_bytes = environment().host_mode == GPUPEAK_HOST_SAMPLED
+                            ? sample_bytes_asked_for(GPUPEAK_HOST_SAMPLED)
+                            : 0;
+  header.initial_brk_bytes = g_process->initial_brk = sys::brk(0);
+  strcpy(header.tool_version, GPUPEAK_VERSION);
+  return header;
 }
 
 }  // namespace gpupeak::preload

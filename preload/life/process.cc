@@ -1,14 +1,17 @@
 #include "life/process.h"
 
+#include <sys/auxv.h>
+
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/futex_lock.h"
 #include "base/hook_scope.h"
-#include "base/kernel_constants.h"
 #include "base/loader.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
@@ -16,9 +19,7 @@
 #include "base/text.h"
 #include "gpupeak/pages.h"
 #include "life/exit_lines.h"
-#include "life/fitness.h"
 #include "life/kept_preload.h"
-#include "life/log_head.h"
 #include "life/log_name.h"
 #include "log/cut_guard.h"
 #include "log/definitions.h"
@@ -45,8 +46,53 @@
 #include "track/phases.h"
 #include "track/xla_programs.h"
 
+// Symbols that only a sanitizer's runtime defines, and one that musl's C library does not define.
+extern "C" {
+void __asan_init() __attribute__((weak));
+void __hwasan_init() __attribute__((weak));
+void __lsan_init() __attribute__((weak));
+void __lsan_do_leak_check() __attribute__((weak));
+void __msan_init() __attribute__((weak));
+void __tsan_init() __attribute__((weak));
+const char* gnu_get_libc_version() __attribute__((weak));
+}
+
 namespace gpupeak::preload {
 namespace {
+
+// Whether a program is of a kind that can be recorded.
+
+/// A sanitizer takes the places that we need, and its shadow of all memory does not have ours.
+bool has_sanitizer() {
+  return &__asan_init != nullptr || &__hwasan_init != nullptr || &__lsan_init != nullptr ||
+         &__lsan_do_leak_check != nullptr || &__msan_init != nullptr || &__tsan_init != nullptr;
+}
+
+/// True inside a program that gained privileges: nothing of ours happens there, not even a word.
+bool is_privileged() {
+  return getauxval(AT_SECURE) != 0;
+}
+
+/// Why nothing can be recorded in a program of this kind; empty: it can.
+std::string_view unfit_because() {
+  if (&gnu_get_libc_version == nullptr) return "its C library is not glibc";
+  if (has_sanitizer()) return "it has a sanitizer's runtime";
+  return {};
+}
+
+/// Whether a program of this kind is left alone for good.
+bool must_be_silent() {
+  return is_privileged() || !unfit_because().empty();
+}
+
+/// False if the program's calls of malloc go elsewhere: it defines malloc itself.
+bool owns_malloc() {
+  for (const char* name : {"malloc", "free"}) {
+    const void* used = find_first(name);
+    if (used != nullptr && !is_own_code(reinterpret_cast<uintptr_t>(used))) return false;
+  }
+  return true;
+}
 
 constinit FutexLock g_start_lock;
 constinit long g_open_error = 0;

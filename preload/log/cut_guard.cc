@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/pages.h"
+#include "base/memory.h"
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
 #include "log/counters.h"

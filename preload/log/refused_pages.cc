@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "base/futex_lock.h"
-#include "base/kernel_constants.h"
 #include "base/syscalls.h"
 #include "log/log_file.h"
 

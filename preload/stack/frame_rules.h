@@ -39,4 +39,12 @@ static_assert(sizeof(FrameRule) == (kCallStoresReturn ? 16 : 24));
 /// expressions, other base registers), or if the table is not of the usual form.
 FrameRule read_frame_rule(uintptr_t ip);
 
+// Unwind rules that some thread has read from a module's table, for all threads: reading one takes
+// hundreds of instructions. No lock: an entry is one word. HOOK-SAFE.
+
+/// read_frame_rule(), out of the table if any thread has met `ip` before.
+FrameRule frame_rule(uintptr_t ip);
+/// Call it when code was loaded or unloaded: the table may be about other code.
+void forget_frame_rules();
+
 }  // namespace gpupeak::preload

@@ -18,8 +18,8 @@
 #include "gpupeak/pages.h"
 #include "log/definitions.h"
 #include "log/log.h"
+#include "stack/frame_rules.h"
 #include "stack/python_runtime.h"
-#include "stack/rule_table.h"
 #include "stack/trie.h"
 #include "stack/unwinder.h"
 

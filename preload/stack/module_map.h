@@ -23,14 +23,10 @@ bool modules_were_unloaded();
 /// If so, logs what is gone and forgets what is known of its code.
 void drop_unloaded_modules();
 
-/// Whether `ip` lies in the loader. Callable anywhere. Right after the loader has unmapped a
-/// library, before another one can take its place, it frees what it knew of the library. This free
-/// comes to our hook (hooks/malloc_entry_*.S), and by it we notice the unload. dlclose's hook does
-/// not see all: not libc's own calls for gconv, nor those of a library that was opened with
-/// RTLD_DEEPBIND.
-inline bool is_loader_code(uintptr_t ip) {
-  return ip - gpupeak_malloc_entry.loader_begin < gpupeak_malloc_entry.loader_bytes;
-}
+/// Right after the loader has unmapped a library, before another one can take its place, it frees
+/// what it knew of the library. This free comes to our hook (hooks/malloc_entry_*.S), and by it we
+/// notice the unload. dlclose's hook does not see all: not libc's own calls for gconv, nor those of
+/// a library that was opened with RTLD_DEEPBIND.
 /// Whether such frees reach us; they do not if the program has a malloc of its own. While false,
 /// each stack that is walked asks the loader whether something is gone.
 extern GPUPEAK_OWN std::atomic<bool> g_hears_loader;

@@ -3,8 +3,8 @@
 #include "base/in_order.h"
 #include "base/memory.h"
 #include "log/log.h"
-#include "stack/known_table.h"
 #include "stack/python_chain.h"
+#include "stack/python_sites.h"
 #include "stack/python_stack.h"
 #include "stack/trie_path.h"
 

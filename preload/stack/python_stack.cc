@@ -4,7 +4,7 @@
 
 #include "base/arch.h"
 #include "base/in_order.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "log/log.h"
 #include "stack/python_frames.h"
 

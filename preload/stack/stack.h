@@ -5,7 +5,7 @@
 //
 // How it is found, each way only if the one before fails: the stack is one that the thread
 // remembers (trace_tree.h); its outer frames are those of the last walk (stack_cache.h); unwind
-// rules by return address (rule_table.h); libunwind (unwinder.h).
+// rules by return address (frame_rules.h); libunwind (unwinder.h).
 #pragma once
 
 #include <cstdint>

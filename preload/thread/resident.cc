@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/copied_memory.h"
 #include "base/memory.h"
-#include "base/pages.h"
 #include "base/proc_file.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"

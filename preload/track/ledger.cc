@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/file_name.h"
 #include "base/process_state.h"
 #include "base/seen_set.h"
+#include "base/text.h"
 #include "log/log.h"
 #include "track/driver.h"
 #include "track/limit.h"

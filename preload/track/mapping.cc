@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/hook_scope.h"
-#include "base/pages.h"
+#include "base/memory.h"
 #include "base/process_state.h"
 #include "gpupeak/pages.h"
 #include "log/log.h"
