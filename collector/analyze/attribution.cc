@@ -4,16 +4,38 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
 
 #include "collector/log/kinds.h"
 #include "collector/replay/prefetch.h"
-#include "collector/rules/library_domains.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 namespace {
+
+// The NVTX domains in which libraries mark their own insides: XLA's passes, NCCL's collectives.
+// Such a mark tells where a library was, not what the program did, so no headline names it as the
+// phase.
+
+// The names that libraries give them (nvtxDomainCreate in their sources), in lower case. TensorRT
+// is not among them: its ranges are the model's layers.
+constexpr std::array<std::string_view, 11> kLibraryDomains = {
+    "cccl",     "cublas",  "cudnn", "cufft",   "cusolver", "cusparse",
+    "cutensor", "libcudf", "nccl",  "nvshmem", "tsl"};
+
+/// `domain`: an NVTX domain's name; case does not matter.
+bool is_library_domain(std::string_view domain) {
+  const auto same = [domain](std::string_view name) {
+    return std::equal(domain.begin(), domain.end(), name.begin(), name.end(), [](char a, char b) {
+      return std::tolower(static_cast<unsigned char>(a)) == b;
+    });
+  };
+  return std::any_of(kLibraryDomains.begin(), kLibraryDomains.end(), same);
+}
 
 uint64_t with_place(const SiteTitles::TitlePart& part) {
   return uint64_t{part.place} << 32 | part.id;

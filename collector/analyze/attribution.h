@@ -70,7 +70,7 @@ class Attribution {
   std::string site_module(uint32_t stack) { return sites_.module(stack); }
   /// The name of a phase; nullopt for phase 0.
   std::optional<std::string> phase_name(PhaseId phase) const;
-  /// The name of the innermost phase that is not a library's own (rules/library_domains.h);
+  /// The name of the innermost phase that is not a library's own;
   /// nullopt: there is none.
   std::optional<std::string> program_phase_name(PhaseId phase) const;
   bool is_of_library(PhaseId phase) const;

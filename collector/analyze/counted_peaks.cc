@@ -4,7 +4,7 @@
 #include <string>
 
 #include "collector/analyze/counter_metrics.h"
-#include "collector/log/coverage.h"
+#include "collector/log/log_process.h"
 #include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {

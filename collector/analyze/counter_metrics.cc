@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include "collector/log/coverage.h"
 #include "collector/log/log_process.h"
 
 namespace gpupeak::collector {

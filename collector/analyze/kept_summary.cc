@@ -14,7 +14,6 @@
 #include "collector/rules/rule_book.h"
 #include "collector/summary/summary_bytes.h"
 #include "collector/symbols/debug_files.h"
-#include "collector/symbols/symbol_files.h"
 #include "collector/text/byte_pack.h"
 
 namespace gpupeak::collector {

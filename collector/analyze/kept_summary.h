@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "collector/analyze/analyze.h"
-#include "collector/files/file_state.h"
+#include "collector/files/regular_file.h"
 
 namespace gpupeak::collector {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collector/analyze/group_totals.h"
-#include "collector/log/coverage.h"
+#include "collector/log/log_process.h"
 #include "collector/replay/replay.h"
 #include "collector/summary/summary.h"
 

@@ -9,11 +9,11 @@
 
 #include "collector/analyze/attribution.h"
 #include "collector/analyze/tagger.h"
-#include "collector/log/coverage.h"
 #include "collector/log/event_stream.h"
+#include "collector/log/log_process.h"
 #include "collector/log/log_reader.h"
 #include "collector/replay/replay.h"
-#include "collector/rules/reading.h"
+#include "collector/rules/rule_book.h"
 #include "collector/summary/summary.h"
 #include "collector/symbols/symbolizer.h"
 

@@ -10,7 +10,6 @@
 
 #include "collector/analyze/passed_by.h"
 #include "collector/log/log_process.h"
-#include "collector/log/run_limit.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"

@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "collector/text/brackets.h"
 #include "collector/text/file_name.h"
 #include "collector/text/function_names.h"
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "collector/export/export.h"
-#include "collector/export/phase_slices.h"
 #include "collector/log/kinds.h"
 #include "collector/text/file_name.h"
 #include "collector/text/sanitize.h"

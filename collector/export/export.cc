@@ -1,5 +1,16 @@
 #include "collector/export/export.h"
 
+#include <zlib.h>
+
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <stdexcept>
+#include <streambuf>
+
+#include "collector/log/zstd_packer.h"
+#include "collector/text/error.h"
+
 namespace gpupeak::collector {
 namespace {
 
@@ -30,6 +41,125 @@ constexpr ExportFormat kFormats[] = {
 
 std::span<const ExportFormat> export_formats() {
   return kFormats;
+}
+
+void PhaseSlices::on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,
+                                 uint64_t ticks) {
+  const std::string& name = open(track).emplace(number, phase_text(replay(), label)).first->second;
+  on_slice_begin(replay().thread_of(track), name, ticks);
+}
+
+void PhaseSlices::on_phase_end(PhaseTrack track, uint64_t number, uint64_t ticks) {
+  std::map<uint64_t, std::string>& names = open(track);
+  const auto ended = names.find(number);
+  if (ended == names.end()) return;
+  const uint32_t thread = replay().thread_of(track);
+  for (auto above = ended; above != names.end(); ++above) on_slice_end(thread, ticks);
+  for (auto above = names.erase(ended); above != names.end(); ++above) {
+    if (++again_ > kMostAgain)
+      throw LogError("too many phases end below others, as slices of a trace cannot", 0);
+    on_slice_begin(thread, above->second, ticks);
+  }
+}
+
+namespace {
+
+constexpr size_t kPiece = 64 << 10;
+
+/// A stream buffer that collects what is written and gives it to the compressor in large pieces, by
+/// `Packer::add(bytes, count, last)`.
+template <typename Packer>
+class PackingBuffer : public std::streambuf {
+ public:
+  explicit PackingBuffer(Packer& packer) : packer_(packer) {
+    setp(piece_.data(), piece_.data() + piece_.size());
+  }
+  void finish() { pass_on(true); }
+
+ private:
+  void pass_on(bool last) {
+    packer_.add(piece_.data(), static_cast<size_t>(pptr() - pbase()), last);
+    setp(piece_.data(), piece_.data() + piece_.size());
+  }
+  int_type overflow(int_type c) override {
+    pass_on(false);
+    if (!traits_type::eq_int_type(c, traits_type::eof())) sputc(traits_type::to_char_type(c));
+    return traits_type::not_eof(c);
+  }
+
+  Packer& packer_;
+  std::array<char, kPiece> piece_;
+};
+
+class Zstd {
+ public:
+  explicit Zstd(std::ostream& out) : packer_(out, kLevel, 0) {}
+  void add(const char* bytes, size_t count, bool last) {
+    packer_.add({reinterpret_cast<const uint8_t*>(bytes), count}, last);
+  }
+
+ private:
+  static constexpr int kLevel = 3;
+  ZstdPacker packer_;
+};
+
+class Gzip {
+ public:
+  explicit Gzip(std::ostream& out) : out_(out) {
+    constexpr int kWindowBits = 15, kGzip = 16, kMemoryLevel = 8;
+    if (deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kWindowBits + kGzip, kMemoryLevel,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+      throw std::runtime_error("zlib cannot compress");
+    }
+  }
+  ~Gzip() { deflateEnd(&stream_); }
+  Gzip(const Gzip&) = delete;
+  Gzip& operator=(const Gzip&) = delete;
+
+  void add(const char* bytes, size_t count, bool last) {
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes));
+    stream_.avail_in = static_cast<uInt>(count);
+    do {
+      stream_.next_out = reinterpret_cast<Bytef*>(packed_.data());
+      stream_.avail_out = static_cast<uInt>(packed_.size());
+      if (deflate(&stream_, last ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_ERROR)
+        throw std::runtime_error("zlib cannot compress");
+      out_.write(packed_.data(), static_cast<std::streamsize>(packed_.size() - stream_.avail_out));
+    } while (stream_.avail_out == 0);
+  }
+
+ private:
+  std::ostream& out_;
+  z_stream stream_{};
+  std::array<char, kPiece> packed_;
+};
+
+template <typename Packer>
+void write_by(std::ostream& out, const std::function<void(std::ostream&)>& write) {
+  Packer packer(out);
+  PackingBuffer<Packer> buffer(packer);
+  std::ostream packed(&buffer);
+  write(packed);
+  buffer.finish();
+}
+
+}  // namespace
+
+OutputPacking packing_of(std::string_view path) {
+  if (path.ends_with(".gz")) return OutputPacking::kGzip;
+  return path.ends_with(".zst") ? OutputPacking::kZstd : OutputPacking::kNone;
+}
+
+void write_packed(OutputPacking packing, std::ostream& out,
+                  const std::function<void(std::ostream&)>& write) {
+  switch (packing) {
+    case OutputPacking::kGzip:
+      return write_by<Gzip>(out, write);
+    case OutputPacking::kZstd:
+      return write_by<Zstd>(out, write);
+    case OutputPacking::kNone:
+      return write(out);
+  }
 }
 
 }  // namespace gpupeak::collector

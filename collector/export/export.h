@@ -7,12 +7,18 @@
 //   folded   main;load_weights;cuMemAlloc 1048576
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "collector/analyze/profile.h"
+#include "collector/replay/replay.h"
 
 namespace gpupeak::collector {
 
@@ -50,5 +56,47 @@ struct ExportFormat {
 };
 
 std::span<const ExportFormat> export_formats();
+
+// Open phases as nested slices, which is all that trace viewers know. If a phase ends while others
+// that began later are open, their slices end and begin again.
+//
+//   phases   |== load ======|              slices   |== load ======|
+//               |= copy =======|                       |= copy ====|= copy =|
+class PhaseSlices : public ReplayObserver {
+ protected:
+  static constexpr uint32_t kProcessTrack = 0;
+
+  /// `track`: a thread's id, or kProcessTrack.
+  virtual void on_slice_begin(uint32_t track, std::string_view name, uint64_t ticks) = 0;
+  virtual void on_slice_end(uint32_t track, uint64_t ticks) = 0;
+
+ private:
+  /// How many slices may begin again. Their number grows with the square of the phases that
+  /// overlap: without a limit the export of a small log could fill a disk.
+  static constexpr uint64_t kMostAgain = UINT64_C(1) << 22;
+
+  void on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,
+                      uint64_t ticks) final;
+  void on_phase_end(PhaseTrack track, uint64_t number, uint64_t ticks) final;
+  std::map<uint64_t, std::string>& open(PhaseTrack track) {
+    return track.of_process ? of_process_ : of_slots_[track.slot];
+  }
+
+  std::map<uint64_t, std::string> of_process_;  // names by number; the innermost phase is last
+  std::unordered_map<uint32_t, std::map<uint64_t, std::string>> of_slots_;
+  uint64_t again_ = 0;
+};
+
+// Compresses an export while it is written, if the file's name ends in `.gz` or `.zst`.
+
+enum class OutputPacking { kNone, kGzip, kZstd };
+
+/// The packing for the ending of the path: `.gz`, `.zst`; else kNone.
+OutputPacking packing_of(std::string_view path);
+
+/// Calls `write` with a stream, and writes to `out` what the stream gets, compressed. Throws
+/// std::runtime_error if the compressor fails.
+void write_packed(OutputPacking packing, std::ostream& out,
+                  const std::function<void(std::ostream&)>& write);
 
 }  // namespace gpupeak::collector

@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include "collector/export/export.h"
-#include "collector/export/packed_output.h"
 #include "collector/log/kinds.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"

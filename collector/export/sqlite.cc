@@ -1,12 +1,23 @@
 // A database with the tables, columns and numbers of Nsight Systems' export, as far as they fit
 // what is known, so that SQL for that export runs here. The rest is in GPUPEAK_ tables. Rows are
 // written as the events come.
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "collector/analyze/analyze.h"
-#include "collector/export/database.h"
 #include "collector/export/export.h"
-#include "collector/export/phase_slices.h"
 #include "collector/log/kinds.h"
 #include "collector/run/outside_look.h"
 #include "collector/summary/site_title.h"
@@ -14,6 +25,181 @@
 
 namespace gpupeak::collector {
 namespace {
+
+// A thin layer over SQLite: statements are prepared once, and failures throw. Made for sqlite.cc.
+class Database {
+ public:
+  /// Makes a new file; it is only safe after finish(). Throws std::runtime_error, as all functions
+  /// do.
+  explicit Database(const std::string& path);
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  void run(const char* sql);
+  /// Commits: the file is whole then.
+  void finish();
+  sqlite3* handle() { return handle_; }
+  /// Throws what SQLite says of the last failure.
+  [[noreturn]] void fail() const;
+
+ private:
+  std::string path_;
+  sqlite3* handle_ = nullptr;
+};
+
+/// An INSERT: the values of its columns are bound, then it runs.
+class Insert {
+ public:
+  Insert(Database& database, std::string_view table, size_t columns, size_t rows = 1);
+  ~Insert();
+  Insert(const Insert&) = delete;
+  Insert& operator=(const Insert&) = delete;
+
+  /// Binds the values of one row and runs.
+  template <class... Values>
+  void operator()(const Values&... values) {
+    int column = 0;
+    (bind(++column, values), ...);
+    step();
+  }
+
+  /// A bound value stays for the next step(). A text must last until then.
+  void bind(int column, int64_t value);
+  void bind(int column, uint64_t value) { bind(column, static_cast<int64_t>(value)); }
+  void bind(int column, uint32_t value) { bind(column, static_cast<int64_t>(value)); }
+  void bind(int column, int value) { bind(column, static_cast<int64_t>(value)); }
+  void bind(int column, std::string_view value);
+  void bind(int column, const std::string& value) { bind(column, std::string_view(value)); }
+  void bind(int column, const char* value) { bind(column, std::string_view(value)); }
+  void bind(int column, std::nullopt_t);
+  template <class T>
+  void bind(int column, const std::optional<T>& value) {
+    if (value) {
+      bind(column, *value);
+    } else {
+      bind(column, std::nullopt);
+    }
+  }
+  void step();
+
+ private:
+  Database& database_;
+  sqlite3_stmt* statement_ = nullptr;
+};
+
+/// Writes a table of millions of rows. One INSERT writes many rows, since to begin and end one
+/// takes longer than a row. Only values that differ from the last ones in the same place are bound.
+/// Texts must last until finish().
+template <class... Columns>
+class Rows {
+ public:
+  Rows(Database& database, std::string_view table)
+      : one_(database, table, kColumns), many_(database, table, kColumns, kRows) {
+    rows_.reserve(kRows);
+  }
+
+  void operator()(const Columns&... values) {
+    const Row row(values...);
+    const bool first = count_ == rows_.size();
+    if (first) rows_.push_back(row);
+    bind(row, first, std::index_sequence_for<Columns...>());
+    rows_[count_] = row;
+    if (++count_ < kRows) return;
+    many_.step();
+    count_ = 0;
+  }
+  /// Call it after the last row.
+  void finish() {
+    for (size_t i = 0; i < count_; ++i) std::apply(one_, rows_[i]);
+    count_ = 0;
+  }
+
+ private:
+  using Row = std::tuple<Columns...>;
+  static constexpr size_t kColumns = sizeof...(Columns);
+  static constexpr size_t kMostBound = 999;  // every version of SQLite takes so many
+  static constexpr size_t kRows = kMostBound / kColumns;
+
+  template <size_t... Places>
+  void bind(const Row& row, bool all, std::index_sequence<Places...>) {
+    const int before = static_cast<int>(count_ * kColumns) + 1;
+    const auto bind_one = [&](int place, const auto& value, const auto& old) {
+      if (all || value != old) many_.bind(before + place, value);
+    };
+    (bind_one(Places, std::get<Places>(row), std::get<Places>(rows_[count_])), ...);
+  }
+
+  Insert one_, many_;
+  std::vector<Row> rows_;
+  size_t count_ = 0;  // rows that are not yet written
+};
+
+Database::Database(const std::string& path) : path_(path) {
+  // Only one thread uses it, so it needs no locks.
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+  if (sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr) != SQLITE_OK) {
+    const std::string reason = sqlite3_errmsg(handle_);
+    sqlite3_close(handle_);
+    throw std::runtime_error(fmt::format("cannot write {}: {}", path, reason));
+  }
+  // An unfinished file is thrown away, so it needs no journal.
+  run("PRAGMA journal_mode = OFF");
+  run("PRAGMA synchronous = OFF");
+  run("PRAGMA locking_mode = EXCLUSIVE");
+  run("BEGIN");
+}
+
+Database::~Database() {
+  sqlite3_close(handle_);
+}
+
+void Database::fail() const {
+  throw std::runtime_error(fmt::format("cannot write {}: {}", path_, sqlite3_errmsg(handle_)));
+}
+
+void Database::run(const char* sql) {
+  if (sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail();
+}
+
+void Database::finish() {
+  run("COMMIT");
+}
+
+Insert::Insert(Database& database, std::string_view table, size_t columns, size_t rows)
+    : database_(database) {
+  std::string row = "(?";
+  for (size_t i = 1; i < columns; ++i) row += ",?";
+  row += ')';
+  std::string sql = fmt::format("INSERT INTO {} VALUES {}", table, row);
+  for (size_t i = 1; i < rows; ++i) sql += ',' + row;
+  if (sqlite3_prepare_v2(database.handle(), sql.c_str(), -1, &statement_, nullptr) != SQLITE_OK) {
+    database.fail();
+  }
+}
+
+Insert::~Insert() {
+  sqlite3_finalize(statement_);
+}
+
+void Insert::bind(int column, int64_t value) {
+  sqlite3_bind_int64(statement_, column, value);
+}
+
+void Insert::bind(int column, std::string_view value) {
+  sqlite3_bind_text(statement_, column, value.data(), static_cast<int>(value.size()),
+                    SQLITE_STATIC);
+}
+
+void Insert::bind(int column, std::nullopt_t) {
+  sqlite3_bind_null(statement_, column);
+}
+
+void Insert::step() {
+  const int result = sqlite3_step(statement_);
+  sqlite3_reset(statement_);
+  if (result != SQLITE_DONE) database_.fail();
+}
 
 constexpr const char* kSchema = R"(
 CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);

@@ -11,9 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "collector/files/file_state.h"
 #include "collector/files/fresh_file.h"
-#include "collector/files/own_file.h"
 #include "collector/files/regular_file.h"
 #include "collector/text/byte_pack.h"
 

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "collector/files/own_file.h"
+#include "collector/files/regular_file.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {

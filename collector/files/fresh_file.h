@@ -9,7 +9,7 @@
 #include <ostream>
 #include <string>
 
-#include "collector/files/descriptor.h"
+#include "collector/files/regular_file.h"
 
 namespace gpupeak::collector {
 

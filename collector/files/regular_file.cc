@@ -1,6 +1,13 @@
 #include "collector/files/regular_file.h"
 
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <utility>
 
 namespace gpupeak::collector {
 
@@ -43,6 +50,98 @@ std::optional<std::string> read_regular(const std::string& path, uint64_t most_b
   }
   bytes.resize(got);
   return bytes;
+}
+
+namespace {
+
+constexpr mode_t kPrivate = S_IRUSR | S_IWUSR;
+
+/// The owner of a new file in the folder; -1: none can be made there.
+int64_t owner_of_new_file(const std::string& folder) {
+  const std::string path = folder + "/.gpupeak." + unguessable_text();
+  const Descriptor probe(
+      open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate));
+  struct stat own {};
+  if (!probe) return -1;
+  unlink(path.c_str());
+  return fstat(probe.get(), &own) == 0 ? static_cast<int64_t>(own.st_uid) : -1;
+}
+
+}  // namespace
+
+bool is_own(const struct stat& file, const std::string& folder) {
+  return file.st_uid == geteuid() || owner_of_new_file(folder) == static_cast<int64_t>(file.st_uid);
+}
+
+bool is_own_folder(const std::string& path) {
+  struct stat there {};
+  return lstat(path.c_str(), &there) == 0 && S_ISDIR(there.st_mode) &&
+         (there.st_mode & S_IWOTH) == 0 && is_own(there, folder_of(path));
+}
+
+bool is_still_at(const std::string& path, const struct stat& file) {
+  struct stat now {};
+  return lstat(path.c_str(), &now) == 0 && now.st_dev == file.st_dev && now.st_ino == file.st_ino;
+}
+
+std::string folder_of(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+std::string unguessable_text() {
+  static constexpr char kDigits[] = "abcdefghijklmnopqrstuvwxyz012345";
+  constexpr size_t kCharacters = 20;  // five bits each
+  std::string text(kCharacters, '\0');
+  // So few bytes come at once, as soon as the machine has random ones.
+  while (getrandom(text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+  }
+  for (char& byte : text) byte = kDigits[byte & 31];
+  return text;
+}
+
+namespace {
+
+int64_t ns(const timespec& time) {
+  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
+
+FileState state_of_file(std::string path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0) return state_of(std::move(path), status);
+  FileState none;
+  none.path = std::move(path);
+  return none;
+}
+
+FileState state_of(std::string path, const struct stat& status) {
+  return {std::move(path),    status.st_dev,
+          status.st_ino,      static_cast<uint64_t>(status.st_size),
+          ns(status.st_mtim), ns(status.st_ctim)};
+}
+
+FileState state_of_command() {
+  std::error_code error;
+  return state_of_file(std::filesystem::canonical("/proc/self/exe", error).string());
+}
+
+void pack(const FileState& state, BytePacker& out) {
+  out.text(state.path);
+  for (const uint64_t value : {state.device, state.inode, state.bytes}) out.number(value);
+  out.number(state.modified_ns);
+  out.number(state.changed_ns);
+}
+
+FileState unpack_state(ByteUnpacker& in) {
+  FileState state;
+  state.path = in.text();
+  for (uint64_t* value : {&state.device, &state.inode, &state.bytes})
+    *value = in.number<uint64_t>();
+  state.modified_ns = in.number<int64_t>();
+  state.changed_ns = in.number<int64_t>();
+  return state;
 }
 
 }  // namespace gpupeak::collector

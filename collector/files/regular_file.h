@@ -1,17 +1,41 @@
-// Opens a file that somebody else may have put there. It must be a regular one, so that we do not
-// wait for a pipe's other end and no device does anything.
+// Files that somebody else may have put there. Only regular ones are opened, so that no pipe makes
+// us wait and no device does anything. Also whose a file is, and whether it has changed.
 #pragma once
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
-#include "collector/files/descriptor.h"
+#include "collector/text/byte_pack.h"
 
 namespace gpupeak::collector {
+
+// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  /// -1: there is none, and errno says why.
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
 
 /// Opens it without waiting. `flags`: as for open(), with O_NOFOLLOW where a link must not be
 /// followed. If it cannot be opened the descriptor is empty and errno says why: ENXIO if it is no
@@ -22,5 +46,41 @@ Descriptor open_regular(const std::string& path, int flags = O_RDONLY);
 /// The whole content; nullopt if it cannot be opened or read, or has more than `most_bytes`
 /// (EFBIG).
 std::optional<std::string> read_regular(const std::string& path, uint64_t most_bytes);
+
+// Tells whether a file is this user's own. Another user's file is not believed, joined, renamed or
+// removed.
+
+/// Whether a file in `folder` is this user's: its owner is we, or whoever owns a new file there.
+/// These differ on some file systems (NFS makes nobody of root, FAT has one owner for all).
+bool is_own(const struct stat& file, const std::string& folder);
+
+/// Whether it is a folder of ours, no link, and not writable by everybody. `path` must not end in a
+/// slash.
+bool is_own_folder(const std::string& path);
+
+/// Whether the path still leads to this very file, without a link.
+bool is_still_at(const std::string& path, const struct stat& file);
+
+/// The folder of a path; "." if it has none.
+std::string folder_of(const std::string& path);
+
+/// Random characters, so many that nobody can guess a name that has them.
+std::string unguessable_text();
+
+// Tells whether a file has changed since it was looked at, or has come or gone.
+struct FileState {
+  std::string path;
+  uint64_t device = 0, inode = 0, bytes = 0;
+  int64_t modified_ns = 0, changed_ns = 0;  ///< all figures 0: there is no file
+
+  bool operator==(const FileState&) const = default;
+};
+FileState state_of_file(std::string path);
+FileState state_of(std::string path, const struct stat& status);
+/// The state of the command that runs: what another build kept may be worse.
+FileState state_of_command();
+
+void pack(const FileState& state, BytePacker& out);
+FileState unpack_state(ByteUnpacker& in);
 
 }  // namespace gpupeak::collector

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "collector/fit/bfc_arena.h"
+#include "collector/fit/arena_model.h"
 
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kSmall = 1u << 20;  // PyTorch's largest "small" request
 constexpr uint64_t kPlaceAsRecorded = UINT64_C(1) << 61;
 
 std::unique_ptr<ArenaModel> model_of(const ArenaRequests& history, ArenaForecast::Rules rules) {
@@ -50,7 +49,7 @@ uint64_t ArenaForecast::asked_for(const Step& step, double factor) const {
 void ArenaForecast::place(const Step& step, uint64_t bytes, Block& block) {
   block.bytes = bytes;
   if (rules_ == Rules::kExpandableSegments) {
-    block.small = bytes <= kSmall;
+    block.small = bytes <= TorchCache::kSmall;
     block.address = (block.small ? small_ : large_).give(bytes);
     return;
   }

@@ -14,7 +14,6 @@
 
 #include "collector/fit/arena_model.h"
 #include "collector/fit/arena_requests.h"
-#include "collector/fit/growing_range.h"
 
 namespace gpupeak::collector {
 

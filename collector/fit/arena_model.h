@@ -5,14 +5,104 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "collector/fit/segment_pieces.h"
+#include "collector/replay/replay.h"
+#include "gpupeak/pages.h"
 
 namespace gpupeak::collector {
+
+// The segments that an arena has from the driver, cut into pieces: each is in use or idle, and
+// knows its neighbours; idle ones are sorted by size and address. A piece is of one of two kinds,
+// and joins only pieces of its kind.
+//
+//   segment of 20 MiB   | 4 MiB in use | 2 MiB idle | 14 MiB in use |
+//   the 4 MiB are freed | 6 MiB idle                | 14 MiB in use |
+//
+// This is what all arenas have in common. What is asked of the driver, what is split off, and what
+// the two kinds mean are the rules of an ArenaModel.
+class SegmentPieces {
+ public:
+  using Piece = uint32_t;  ///< as long as it is neither split nor merged
+  using Kind = uint8_t;    ///< 0 or 1
+  using Kinds = uint8_t;   ///< bits 1 << Kind
+
+  /// The smallest idle piece of so many bytes or more, of equal ones the lowest.
+  std::optional<Piece> find(uint64_t bytes, Kinds kinds) const;
+  /// The largest idle piece that is smaller than that; 0: none.
+  uint64_t largest_below(uint64_t bytes, Kinds kinds) const;
+  uint64_t bytes_of(Piece piece) const { return pieces_[piece].bytes; }
+  uint64_t address_of(Piece piece) const { return pieces_[piece].address; }
+
+  /// Adds a segment from the driver; it is idle. `address`: above 0; no other segment lies there.
+  Piece add_segment(uint64_t address, uint64_t bytes, Kind kind);
+  /// A segment of one request: it comes with the request, goes back with it, and is never idle.
+  void add_own(uint64_t bytes) {
+    reserved_ += whole_driver_pages(bytes);
+    reserved_bytes_ += bytes;
+  }
+  void drop_own(uint64_t bytes) {
+    reserved_ -= whole_driver_pages(bytes);
+    reserved_bytes_ -= bytes;
+  }
+  /// Takes an idle piece into use; it is of `kind` now. If `bytes` is less than its size, the rest
+  /// is split off and stays idle, with the kind that it had.
+  void take(Piece piece, uint64_t bytes, Kind kind);
+  /// The piece is idle again, and joined with idle neighbours of its kind.
+  void put_back(Piece piece);
+  /// All pieces become kind 0.
+  void forget_kinds();
+  /// Gives all segments back to the driver that are wholly idle.
+  void release_idle();
+  /// Gives one wholly idle segment back; false: there is none such.
+  bool release(uint64_t address, uint64_t bytes);
+  bool has_idle_segment() const;
+
+  /// Pages of the driver's.
+  uint64_t reserved() const { return reserved_; }
+  /// As the driver was asked for.
+  uint64_t reserved_bytes() const { return reserved_bytes_; }
+
+ private:
+  static constexpr Piece kNone = UINT32_MAX;
+  struct Part {
+    uint64_t address = 0, bytes = 0;
+    Piece before = kNone, after = kNone;  // neighbours in the segment
+    Kind kind = 0;
+    bool idle = false;
+  };
+  struct Idle {
+    uint64_t bytes, address;
+    Piece piece;
+    bool operator<(const Idle& other) const {
+      return bytes != other.bytes ? bytes < other.bytes : address < other.address;
+    }
+  };
+  using IdleSet = std::set<Idle>;
+
+  bool joins(const Part& part, Piece neighbour) const {
+    return neighbour != kNone && pieces_[neighbour].idle && pieces_[neighbour].kind == part.kind;
+  }
+  bool is_whole(const Part& part) const { return part.before == kNone && part.after == kNone; }
+  Piece make(const Part& part);
+  void set_idle(Piece piece);
+  void unset_idle(Piece piece);
+  void join_next(Piece piece);
+  void drop(Piece piece);
+
+  std::vector<Part> pieces_;
+  std::vector<Piece> unused_;
+  std::array<IdleSet, 2> idle_;
+  uint64_t reserved_ = 0, reserved_bytes_ = 0;
+};
 
 class ArenaModel {
  public:
@@ -75,5 +165,115 @@ class ArenaModel {
  private:
   SegmentPieces pieces_;
 };
+
+// PyTorch's segments that grow in place (expandable_segments:True), by its rules: one range of
+// addresses for the small requests of a stream, one for the large ones. A request gets the smallest
+// idle piece that is large enough, and the rest of it stays idle. The last piece counts as endless,
+// since memory can be mapped behind it: it is taken where no other is large enough, and grows by
+// handles of 2 MiB or of 20 MiB where it is too small itself.
+class GrowingRange {
+ public:
+  explicit GrowingRange(uint64_t handle_bytes) : handle_bytes_(handle_bytes) {}
+
+  /// Returns where the block lies.
+  uint64_t give(uint64_t bytes);
+  void take_back(uint64_t address, uint64_t bytes);
+  uint64_t mapped() const { return mapped_; }
+
+ private:
+  void add_idle(uint64_t address, uint64_t bytes);
+  bool is_last(uint64_t address, uint64_t bytes) const;
+  void remove_idle(std::map<uint64_t, uint64_t>::iterator piece);
+
+  uint64_t handle_bytes_;
+  uint64_t mapped_ = 0;
+  std::map<uint64_t, uint64_t> idle_;                 // address to bytes; never touching
+  std::set<std::pair<uint64_t, uint64_t>> by_bytes_;  // bytes, address
+};
+
+// ONNX Runtime's arena (best fit with coalescing) by its rules, as 1.29 has them: requests are
+// rounded to 256 bytes, and get the smallest idle piece that is large enough, whole unless half of
+// it or 128 MiB would be left over. Regions:
+//
+//   kNextPowerOfTwo    of 1 MiB, doubled until the request fits; if it did at once, the next one is
+//                      twice as large, or of 1 GiB from there on (in older releases: without that
+//                      bound)
+//   kSameAsRequested   as large as the request
+//
+// A piece that was in use for a stream belongs to the stream until the run ends, also when it is
+// idle: it joins no other pieces, and only requests for that stream get it. The model has one
+// stream at a time: all requests during a run are for it.
+//
+// When the driver refuses, it asks for a tenth less and less, down to the request. Nothing goes
+// back before its end, except blocks that were reserved: they have memory of their own.
+class BfcArena final : public ArenaModel {
+ public:
+  enum class Extends : uint8_t { kNextPowerOfTwo, kSameAsRequested };
+  /// A log does not say how the arena grows. All ways are possible until a segment contradicts one.
+  explicit BfcArena(Extends extends);
+  std::unique_ptr<ArenaModel> fresh() const override;
+  uint64_t rounding() const override { return 256; }
+  // Pieces of the stream are of kind 1.
+  SegmentPieces::Kinds kinds_for(const Request& request) const override {
+    return request.on_stream ? 3 : 1;
+  }
+  SegmentPieces::Kind kind_in_use(const Request& request) const override {
+    return request.on_stream ? 1 : 0;
+  }
+  SegmentPieces::Kind kind_of_segment(const Request& /*request*/) const override { return 0; }
+  bool splits(uint64_t piece_bytes, uint64_t bytes) const override;
+  uint64_t least_for_whole(uint64_t piece_bytes, bool new_segment) const override;
+  bool may_take(uint64_t bytes, uint64_t segment_bytes) override;
+  bool has_own_segments() const override { return true; }
+  uint64_t segment_for(uint64_t bytes) override;
+  uint64_t after_refusal(uint64_t bytes, uint64_t segment_bytes, unsigned refusals) override;
+  std::string_view when_refused() const override;
+
+ private:
+  /// How regions grow.
+  struct Growth {
+    /// The most that `next` becomes if no request needs more; 0: regions are as large as requests.
+    uint64_t bound;
+    uint64_t next = 0;  ///< size of the next region
+    uint64_t region_for(uint64_t bytes);
+  };
+  explicit BfcArena(std::vector<Growth> growths) : growths_(std::move(growths)) {}
+
+  std::vector<Growth> growths_;  // not yet contradicted; never empty
+};
+
+// PyTorch's caching allocator by its rules: those of its releases since 2019, for one stream,
+// without graphs' arenas, segments that grow in place and limits of its own.
+//
+//   request        rounded to   segment                        rest is split off
+//   up to 1 MiB    512 bytes    2 MiB, of the small ones       from 512 bytes on
+//   below 10 MiB   512 bytes    20 MiB                         beyond 1 MiB
+//   others         512 bytes    as large, in steps of 2 MiB    beyond 1 MiB
+//
+// When it is refused memory it gives back all segments that are wholly idle, and asks again.
+class TorchCache final : public ArenaModel {
+ public:
+  static constexpr uint64_t kSmall = 1u << 20;  ///< the largest small request
+
+  std::unique_ptr<ArenaModel> fresh() const override { return std::make_unique<TorchCache>(); }
+  uint64_t rounding() const override { return 512; }
+  // Segments for small requests are of kind 1, and serve no others.
+  SegmentPieces::Kinds kinds_for(const Request& request) const override;
+  SegmentPieces::Kind kind_in_use(const Request& request) const override;
+  SegmentPieces::Kind kind_of_segment(const Request& request) const override;
+  bool splits(uint64_t piece_bytes, uint64_t bytes) const override;
+  uint64_t least_for_whole(uint64_t piece_bytes, bool new_segment) const override;
+  bool may_take(uint64_t bytes, uint64_t segment_bytes) override;
+  uint64_t segment_for(uint64_t bytes) override;
+  uint64_t after_refusal(uint64_t bytes, uint64_t segment_bytes, unsigned refusals) override;
+  std::string_view when_refused() const override;
+};
+
+// Finds the rules by which a log's arenas may have gone.
+
+/// For each device of which only one allocator shares out memory: the rules that its arena may have
+/// gone by. Several: by any of them; none: not known. PyTorch has one arena for each device, ONNX
+/// Runtime one for each session that does not share its arena.
+std::multimap<int32_t, std::unique_ptr<ArenaModel>> rules_of(const Replay& replay);
 
 }  // namespace gpupeak::collector

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "collector/fit/answer.h"
+#include "collector/fit/need.h"
 #include "collector/text/error.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/text_format.h"

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "collector/log/kinds.h"
+#include "collector/text/name_match.h"
 #include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
@@ -492,6 +495,102 @@ void WhatIfWatch::add_holders(size_t course, int32_t device, Beside side, size_t
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   for (; sum.holders.size() > top; sum.holders.pop_back())
     sum.other_bytes += sum.holders.back().bytes;
+}
+
+namespace {
+
+bool is_same(const WhatIfPoint& a, const WhatIfPoint& b) {
+  return a.before == b.before && a.least == b.least && a.most == b.most;
+}
+
+void raise(WhatIfPoint& highest, const WhatIfPoint& other) {
+  highest.before = std::max(highest.before, other.before);
+  highest.least = std::max(highest.least, other.least);
+  highest.most = std::max(highest.most, other.most);
+}
+
+}  // namespace
+
+void ChangeCurve::set(uint64_t ticks, const WhatIfPoint& point) {
+  if (!points_.empty() && is_same(points_.back(), point)) return;
+  points_.push_back(point);
+  points_.back().time = static_cast<int64_t>(ticks);
+  if (points_.size() == kMostPoints) shorten();
+}
+
+void ChangeCurve::shorten() {
+  const int64_t begin = points_.front().time;
+  const int64_t width = (points_.back().time - begin) / static_cast<int64_t>(kStretches) + 1;
+  std::vector<WhatIfPoint> kept;
+  for (size_t first = 0; first < points_.size();) {
+    const int64_t stretch = (points_[first].time - begin) / width;
+    WhatIfPoint highest = points_[first];
+    size_t last = first;
+    for (size_t next = first + 1;
+         next < points_.size() && (points_[next].time - begin) / width == stretch; ++next) {
+      raise(highest, points_[next]);
+      last = next;
+    }
+    kept.push_back(highest);
+    if (!is_same(highest, points_[last])) kept.push_back(points_[last]);
+    first = last + 1;
+  }
+  points_ = std::move(kept);
+}
+
+std::vector<WhatIfPoint> ChangeCurve::points() && {
+  return std::move(points_);
+}
+
+ScaleFinder::Found ScaleFinder::find(uint32_t stack, PhaseId phase,
+                                     const std::vector<std::string>& names) {
+  Found found;
+  if (scales_.empty()) return found;
+  std::vector<std::string> texts = names;
+  texts.push_back(profile_.titles().title(stack));
+  for (const Call& call : profile_.calls(stack)) {
+    texts.push_back(frame_title(*call.frame));
+    texts.push_back(call.frame->function);
+  }
+  for (; phase != 0; phase = profile_.replay().phases().phases()[phase].parent) {
+    const Phase& of = profile_.replay().phases().phases()[phase];
+    texts.push_back(phase_text(profile_.replay(), {of.name, of.source, of.instance}));
+  }
+  found.by.resize(scales_.size());
+  for (size_t i = 0; i < scales_.size(); ++i) {
+    const bool matches = std::any_of(texts.begin(), texts.end(), [&](const std::string& text) {
+      return glob_match(scales_[i].pattern, text);
+    });
+    found.by[i] = matches;
+    if (matches) found.factor *= scales_[i].factor;
+  }
+  return found;
+}
+
+double ScaleFinder::of_group(GroupId group) {
+  const auto [entry, is_new] = by_group_.try_emplace(group);
+  if (is_new) {
+    const Site& site = profile_.replay().sites().info(group);
+    const SiteContext& context = profile_.replay().sites().context_of(group);
+    entry->second =
+        find(site.stack, context.phase, {profile_.tagger().name(profile_.tagger().tag(group))});
+  }
+  return entry->second.factor;
+}
+
+double ScaleFinder::of_holder(HolderId holder) {
+  const auto [entry, is_new] = by_holder_.try_emplace(holder);
+  if (is_new) {
+    const ArenaTable::Holder& of = profile_.replay().arenas().holder(holder);
+    std::vector<std::string> names{profile_.tagger().name(profile_.tagger().tag(of))};
+    if (of.name != 0) names.emplace_back(profile_.replay().name(of.name));
+    entry->second = find(of.stack, of.cause.phase, names);
+  }
+  return entry->second.factor;
+}
+
+void ScaleFinder::note(const Found& found) {
+  for (size_t i = 0; i < found.by.size(); ++i) matched_[i] += found.by[i];
 }
 
 }  // namespace gpupeak::collector

@@ -2,6 +2,7 @@
 // courses are simulated, each with another answer; the truth lies between them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -16,12 +17,131 @@
 #include "collector/analyze/profile.h"
 #include "collector/fit/arena_forecast.h"
 #include "collector/fit/arena_requests.h"
-#include "collector/fit/change_curve.h"
-#include "collector/fit/last_use_times.h"
-#include "collector/fit/scale_finder.h"
+#include "collector/replay/replay.h"
 #include "collector/summary/what_if.h"
 
 namespace gpupeak::collector {
+
+// A sum over time as it was recorded and as it would have been, for a page. WhatIfWatch has one for
+// each sum that is drawn.
+//
+// in    the sum after each event that changed it
+// out   at most kMostPoints points. With few changes each is there; with more of them stretches of
+//       the run of equal length have the highest of what was in them and the last.
+//
+//   100 at 1 s, 300 at 1.1 s, 50 at 1.2 s, all in one stretch:  300 at 1 s, 50 at 1.2 s
+class ChangeCurve {
+ public:
+  static constexpr size_t kStretches = 1000, kMostPoints = 4 * kStretches;
+
+  /// From `ticks` on. One point at a time; several at the same time are told as the highest of
+  /// them and the last.
+  void set(uint64_t ticks, const WhatIfPoint& point);
+  /// With the times of the points in ticks.
+  std::vector<WhatIfPoint> points() &&;
+
+ private:
+  void shorten();
+
+  std::vector<WhatIfPoint> points_;
+};
+
+// When each block of a log was last seen used, by the block's number. A replay in which blocks are
+// freed right after their last use asks it when a block comes. For logs with uses.
+class LastUseTimes : public ReplayObserver {
+ public:
+  static constexpr uint64_t kNotKnown = UINT64_MAX;
+  /// A block that the program has from the driver. Times are ticks.
+  struct Block {
+    GroupId group{};
+    uint64_t id = 0, bytes = 0;
+    uint64_t begin = 0, end = kNotKnown;
+    uint64_t first = kNotKnown, last = kNotKnown;  ///< uses
+    bool is_known = false;                         ///< the log says whether it was used
+    bool was_never_used() const { return is_known && last == kNotKnown; }
+  };
+
+  void on_block_alloc(const DeviceBlock& block) override {
+    blocks_[block.alloc.id] = of_driver_.size();
+    of_driver_.push_back({block.group, block.alloc.id, block.alloc.bytes, block.ticks});
+  }
+  void on_block_free(const DeviceBlock& block) override {
+    if (const auto known = blocks_.find(block.alloc.id); known != blocks_.end())
+      of_driver_[known->second].end = now_;
+  }
+  void before(const Event& event) override { now_ = event.ticks; }
+  void on_arena_block(const ArenaBlockChange& change) override {
+    if (!change.in_use) return;
+    in_arenas_[{change.arena, change.address}] = of_arenas_.size();
+    of_arenas_.push_back(kNotKnown);
+  }
+  void on_used(const UsedEvent& used, uint64_t ticks) override {
+    if (used.arena == 0) {
+      const auto known = blocks_.find(used.block);
+      if (known == blocks_.end()) return;
+      Block& block = of_driver_[known->second];
+      block.is_known = true;
+      if (used.count == 0) return;
+      block.first = std::min(block.first, ticks - used.first_ago);
+      block.last = ticks - used.last_ago;
+    } else if (const auto block = in_arenas_.find({used.arena, used.block});
+               block != in_arenas_.end() && used.count > 0) {
+      of_arenas_[block->second] = ticks - used.last_ago;
+    }
+  }
+
+  // Blocks are numbered from 0 in the order in which an observer is told of them. Those of the
+  // driver and those of arenas are numbered apart.
+  const std::vector<Block>& of_driver() const { return of_driver_; }
+  const Block& of_driver(size_t number) const {
+    static const Block kNone;
+    return number < of_driver_.size() ? of_driver_[number] : kNone;
+  }
+  /// In ticks; kNotKnown: the log does not say, or no use was seen.
+  uint64_t of_arenas(size_t number) const {
+    return number < of_arenas_.size() ? of_arenas_[number] : kNotKnown;
+  }
+
+ private:
+  std::vector<Block> of_driver_;
+  std::vector<uint64_t> of_arenas_;
+  uint64_t now_ = 0;
+  std::unordered_map<uint64_t, size_t> blocks_;                // by id
+  std::map<std::pair<uint64_t, uint64_t>, size_t> in_arenas_;  // by arena and address
+};
+
+// How many times as large a change makes a block: by the functions of its stack, its site's title,
+// its tag and its phases.
+class ScaleFinder {
+ public:
+  /// Both must outlive the finder.
+  ScaleFinder(Profile& profile, const std::vector<Changes::Scale>& scales)
+      : profile_(profile), scales_(scales), matched_(scales.size()) {}
+
+  /// The factor for a block of the driver or of malloc.
+  double of_group(GroupId group);
+  /// The factor for a block that an arena handed out.
+  double of_holder(HolderId holder);
+  /// A block of the group was allocated: counts what matched it.
+  void note_group(GroupId group) { note(by_group_.at(group)); }
+  void note_holder(HolderId holder) { note(by_holder_.at(holder)); }
+  /// The number of blocks that each pattern has matched.
+  const std::vector<uint64_t>& matched() const { return matched_; }
+
+ private:
+  struct Found {
+    double factor = 1;
+    std::vector<bool> by;  // of scales_
+  };
+  Found find(uint32_t stack, PhaseId phase, const std::vector<std::string>& names);
+  void note(const Found& found);
+
+  Profile& profile_;
+  const std::vector<Changes::Scale>& scales_;
+  std::vector<uint64_t> matched_;
+  std::unordered_map<GroupId, Found> by_group_;
+  std::unordered_map<HolderId, Found> by_holder_;
+};
 
 /// What is known of a log's arenas before the change.
 struct KnownArenas {

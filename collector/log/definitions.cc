@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "collector/log/bounded_name.h"
 #include "collector/log/byte_reader.h"
 #include "gpupeak/log_format.h"
 

@@ -3,19 +3,58 @@
 // summary.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "collector/log/fact_names.h"
 #include "collector/text/name_source.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
+
+// The facts of a log that code asks for by name, and which of them --confidential hides. A fact
+// that is not in this list cannot be asked for: it does not compile.
+
+enum class FactTells {
+  kOfTheUser,      ///< says something of the user, the program or the machine: hidden
+  kOfPublicThings  ///< gives nothing away, such as the version of Python
+};
+
+struct KnownFact {
+  std::string_view key;
+  FactTells tells;
+};
+
+inline constexpr KnownFact kKnownFacts[] = {
+    {"exe", FactTells::kOfTheUser},           {"host", FactTells::kOfTheUser},
+    {"boot", FactTells::kOfTheUser},          {"python", FactTells::kOfPublicThings},
+    {"python.off", FactTells::kOfTheUser},    {"pools.off", FactTells::kOfTheUser},
+    {"ort.profile", FactTells::kOfTheUser},   {"ort.profile.off", FactTells::kOfTheUser},
+    {"limit", FactTells::kOfTheUser},         {"attach.resident", FactTells::kOfPublicThings},
+    {"last_use", FactTells::kOfPublicThings}, {"cwd", FactTells::kOfTheUser},
+    {"roles", FactTells::kOfPublicThings},    {"launches", FactTells::kOfPublicThings},
+};
+
+/// A name of the list, checked when it is compiled.
+class FactName {
+ public:
+  consteval FactName(const char* key)
+      : known_(std::find_if(std::begin(kKnownFacts), std::end(kKnownFacts),
+                            [key](const KnownFact& fact) { return fact.key == key; })) {
+    if (known_ == std::end(kKnownFacts)) throw "add the fact to kKnownFacts";
+  }
+  constexpr std::string_view key() const { return known_->key; }
+  constexpr FactTells tells() const { return known_->tells; }
+
+ private:
+  const KnownFact* known_;
+};
 
 /// One frame of the stack trie. Index 0 of the table stands for "no stack".
 struct StackNode {
@@ -129,5 +168,11 @@ class Definitions {
 inline bool has_uses(const Definitions& definitions) {
   return definitions.fact("last_use") == "on";
 }
+
+// Bounds the length of a name that a log has. Definitions and NameTable use it.
+
+/// `name`, cut at a whole character where it is longer than any path. A damaged log could else make
+/// us repeat one huge name very often.
+std::string_view bounded_name(std::string_view name);
 
 }  // namespace gpupeak::collector

@@ -86,4 +86,43 @@ LogState state_of(const gpupeak_file_header& header, const gpupeak_counters_page
   return is_here(header) ? LogState::kRunning : LogState::kKilled;
 }
 
+Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
+  const uint32_t mode = header.host_mode;
+  // Older logs of forked children have this flag, too.
+  const bool from_start = (header.flags & GPUPEAK_FLAG_LATE_START) == 0;
+  const bool attached = is_of_attached(header);
+  const bool own_malloc = (counters.quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
+  Coverage coverage;
+  constexpr uint64_t kWentOver = GPUPEAK_Q_LOG_MAX | GPUPEAK_Q_HEAP_SAMPLED;
+  coverage.sampled = mode == GPUPEAK_HOST_SAMPLED || (counters.quality & kWentOver) != 0;
+  coverage.mappings = from_start && !attached && mode != GPUPEAK_HOST_OFF;
+  coverage.heap_counters = coverage.mappings && !own_malloc;
+  coverage.heap_events =
+      from_start && !own_malloc &&
+      (mode == GPUPEAK_HOST_FULL || mode == GPUPEAK_HOST_SAMPLED || mode == GPUPEAK_HOST_AUTO);
+  coverage.windows =
+      from_start && !own_malloc && mode == GPUPEAK_HOST_COUNTERS && counters.window_count > 0;
+  return coverage;
+}
+
+bool covers_scope(const Coverage& coverage, std::string_view scope) {
+  if (scope.starts_with("device")) return true;
+  if (scope == "host/heap") return coverage.heap_events || coverage.windows;
+  if (scope == "host/pinned" || scope == "host/registered" || scope == "host/vmm") return true;
+  // A peak of what was recorded; a warning says so.
+  if (scope == "host" && coverage.windows) return true;
+  if (scope == "total" || scope == "host") return coverage.host();
+  return coverage.mappings;
+}
+
+std::optional<RunLimit> run_limit(const Definitions& definitions, uint64_t ordinal) {
+  std::istringstream fact(std::string(definitions.fact("limit", ordinal)));
+  RunLimit limit;
+  std::string holds, card;
+  if (!(fact >> limit.bytes >> limit.real_bytes >> holds)) return std::nullopt;
+  limit.holds = holds == "on";
+  if (std::getline(fact >> std::ws, card)) limit.card = definitions.shown(card);
+  return limit;
+}
+
 }  // namespace gpupeak::collector

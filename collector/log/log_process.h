@@ -1,12 +1,15 @@
-// Says whether the process of a log still runs. It needs the header and the counters page alone, so
-// it can be asked often.
+// Says whether the process of a log still runs (the header and the counters page alone tell it, so
+// it can be asked often), which figures its log supports, and which limit it had.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "collector/log/definitions.h"
 #include "collector/log/log_head.h"
+#include "collector/log/log_reader.h"
 
 namespace gpupeak::collector {
 
@@ -46,5 +49,39 @@ std::optional<uint64_t> resident_bytes(const gpupeak_file_header& beside, uint32
                                        uint64_t start_time);
 /// The same for a process of this machine.
 std::optional<uint64_t> resident_bytes(uint32_t pid, uint64_t start_time);
+
+// Which figures a log supports at all. A figure that was not measured is null in the summary, never
+// 0. Used by the metrics, the peaks and the quality warnings.
+struct Coverage {
+  bool heap_events = false;  ///< every heap block, or a sample of them
+  /// The heap gauge of the counters page counts this process from its start.
+  bool heap_counters = false;
+  bool mappings = false;
+  /// Heap blocks of the windows that somebody asked for, and of no other time.
+  bool windows = false;
+  bool sampled = false;  ///< small heap blocks are a sample, at least towards the end
+  /// Heap and mappings from the start of the process: host sums mean something.
+  bool host() const { return heap_events && mappings; }
+};
+
+/// Which figures a log with this header and these counters supports.
+Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
+inline Coverage coverage_of(const LogReader& log) {
+  return coverage_of(log.header(), log.counters());
+}
+
+/// Whether the peak of this scope is a figure to show.
+bool covers_scope(const Coverage& coverage, std::string_view scope);
+
+// Reads what a log says of the limit that `gpupeak run --limit` gave a device.
+struct RunLimit {
+  uint64_t bytes = 0, real_bytes = 0;
+  bool holds = false;  ///< false: the device has no more memory than that, or shares the host's
+  /// The card that the limit stands for, as it may be shown; empty: none was named.
+  std::string card;
+};
+
+/// The limit of the device. None: there was none, or the log's fact makes no sense.
+std::optional<RunLimit> run_limit(const Definitions& definitions, uint64_t ordinal);
 
 }  // namespace gpupeak::collector

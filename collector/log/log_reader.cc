@@ -33,12 +33,12 @@ void sort_by_sequence(std::vector<Chunk>& chunks) {
 /// offset, if there is one. Empty: there are none.
 template <class HeaderAt>
 std::span<const uint8_t> names_chunk(std::span<const uint8_t> log, const HeaderAt& header_at) {
-  constexpr uint64_t kPage = GPUPEAK_LOG_PAGE;
+  constexpr uint64_t kLogPage = GPUPEAK_LOG_PAGE;
   constexpr uint64_t kMostBytes = 8 << 20;  // how far from the end it is looked for
-  const uint64_t end = log.size() / kPage * kPage;
-  for (uint64_t at = end; at >= 2 * kPage && end - at <= kMostBytes; at -= kPage) {
+  const uint64_t end = log.size() / kLogPage * kLogPage;
+  for (uint64_t at = end; at >= 2 * kLogPage && end - at <= kMostBytes; at -= kLogPage) {
     gpupeak_chunk_header header;
-    if (at + kPage > log.size() || !header_at(at, header)) continue;
+    if (at + kLogPage > log.size() || !header_at(at, header)) continue;
     if (header.kind == kNamesChunk) {
       const auto chunk = log.subspan(at, std::min<uint64_t>(header.bytes, log.size() - at));
       return chunk.subspan(sizeof header);

@@ -12,7 +12,7 @@
 #include <set>
 #include <utility>
 
-#include "collector/files/file_state.h"
+#include "collector/files/regular_file.h"
 #include "collector/log/mapped_file.h"
 #include "collector/text/error.h"
 #include "collector/text/file_name.h"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "collector/log/log_columns.h"
-#include "collector/log/packed_frames.h"
+#include "collector/log/packed_log.h"
 #include "collector/log/zstd_packer.h"
 #include "collector/text/text_format.h"
 #include "gpupeak/log_format.h"

@@ -6,9 +6,11 @@
 // at its end, which is still a valid log.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpupeak::collector {
@@ -22,7 +24,7 @@ struct Unpacked {
   std::string symbols;  ///< of a bundle; else empty
 };
 
-/// How much a package may hold. kToRead: what a verb may read (packed_frames.h). kAll: what a log
+/// How much a package may hold. kToRead: what a verb may read. kAll: what a log
 /// can have shrunk to, for callers that only want the log itself.
 enum class Extent { kToRead, kAll };
 
@@ -34,5 +36,24 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& name, Extent e
 /// Throws LogError as unpack() does.
 std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::string& name,
                                   size_t bytes);
+
+// The frames of packed logs, and what the skippable ones say. packed_log reads them, pack_log
+// writes them; docs/log-format.md lists them all.
+
+inline constexpr std::string_view kSymbolsFollow = "gpupeak.symbols/1";
+inline constexpr std::string_view kAnyColumnsFollow = "gpupeak.columns/";
+/// Followed by how many bytes of the log the columns stand for.
+inline constexpr std::string_view kColumnsFollow = "gpupeak.columns/2";
+inline constexpr size_t kSkippableHeader = 8;
+
+/// How much log a package may hold if verbs are to read it: of a package of a megabyte, as much as
+/// every verb reads in seconds, whatever is in it (docs/reliability.md). Logs shrink to a tenth,
+/// but a loop of the same two calls shrinks to next to nothing. A log that shrinks further than
+/// that is not packed.
+inline constexpr uint64_t kAlwaysReadBytes = 8 << 20, kReadRatio = 32;
+
+constexpr uint64_t most_read_bytes(uint64_t package_bytes) {
+  return kAlwaysReadBytes + kReadRatio * package_bytes;
+}
 
 }  // namespace gpupeak::collector

@@ -4,15 +4,25 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
-#include "collector/merge/merged.h"
+#include "collector/analyze/analyze.h"
+#include "collector/log/log_process.h"
+#include "collector/log/log_reader.h"
 #include "collector/merge/nodes.h"
-#include "collector/merge/read_process.h"
-#include "collector/merge/record_json.h"
+#include "collector/merge/partial_file.h"
+#include "collector/replay/replay.h"
+#include "collector/summary/failure_cause.h"
+#include "collector/summary/failure_text.h"
+#include "collector/summary/verdict.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -147,6 +157,337 @@ Merged merge_logs(const std::vector<std::string>& paths, const Reading& reading,
   ProcessSet set;
   for (const std::string& path : paths) set.add_log(path, reading, progress);
   return merge(set.take());
+}
+
+namespace {
+
+constexpr size_t kFewestCompared = 3;
+constexpr uint64_t kDeviations = 7;  ///< about five standard deviations of a normal spread
+
+constexpr uint64_t kWorthSaying = 100;  ///< 1/100 of the median peak
+
+/// The median; of two in the middle the lower one. `values` must not be empty.
+uint64_t median(std::vector<uint64_t> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+uint64_t difference(uint64_t a, uint64_t b) {
+  return a > b ? a - b : b - a;
+}
+
+int64_t signed_difference(uint64_t a, uint64_t b) {
+  const auto bytes = static_cast<int64_t>(std::min<uint64_t>(difference(a, b), INT64_MAX));
+  return a > b ? bytes : -bytes;
+}
+
+/// Finds the outliers among processes that do the same work, on one side (device or host).
+class Comparison {
+ public:
+  Comparison(const Merged& merged, std::vector<size_t> processes, std::string side)
+      : merged_(merged), processes_(std::move(processes)), side_(std::move(side)) {}
+
+  void add_to(std::vector<Outlier>& outliers) {
+    std::erase_if(processes_, [&](size_t i) { return peak(i) == nullptr; });
+    if (processes_.size() < kFewestCompared) return;
+    Values peaks;
+    for (const size_t i : processes_) peaks.push_back({peak(i)->bytes, true});
+    median_peak_ = median_of(peaks);
+    compare("peak", "", peaks, outliers);
+    compare_parts("tag", &OwnPeak::tags, outliers);
+    compare_parts("site", &OwnPeak::sites, outliers);
+  }
+
+ private:
+  /// What each process has, in the order of processes_. If it is not known, it has at most so many
+  /// bytes.
+  struct Value {
+    uint64_t bytes;
+    bool is_known;
+  };
+  using Values = std::vector<Value>;
+
+  const OwnPeak* peak(size_t process) const { return merged_.processes[process].find_peak(side_); }
+
+  static uint64_t median_of(const Values& values) {
+    std::vector<uint64_t> bytes;
+    for (const Value& value : values) bytes.push_back(value.bytes);
+    return median(std::move(bytes));
+  }
+
+  /// The most that a site can hold if it is not in a list that was cut: no more than the last row
+  /// of the list, and no more than all rows that were cut off.
+  static Value absent(const OwnPeak& peak, const std::vector<HeldPart>& parts, bool whole) {
+    if (whole || parts.empty()) return {0, whole};
+    return {std::min(parts.back().bytes, peak.other_bytes), peak.other_bytes == 0};
+  }
+
+  void compare_parts(const std::string& by, std::vector<HeldPart> OwnPeak::*list,
+                     std::vector<Outlier>& outliers) const {
+    // By name and index into processes_.
+    std::map<std::string_view, std::map<size_t, uint64_t>> names;
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      for (const HeldPart& part : peak(processes_[i])->*list) {
+        // An address differs from process to process.
+        const bool is_address = part.name.starts_with("0x");
+        if (!is_address) names[part.name][i] += part.bytes;
+      }
+    }
+    for (const auto& [name, bytes] : names) {
+      Values values;
+      for (size_t i = 0; i < processes_.size(); ++i) {
+        const auto own = bytes.find(i);
+        const OwnPeak& all = *peak(processes_[i]);
+        values.push_back(own != bytes.end() ? Value{own->second, true}
+                                            : absent(all, all.*list, by == "tag"));
+      }
+      compare(by, std::string(name), values, outliers);
+    }
+  }
+
+  void compare(const std::string& by, const std::string& name, const Values& values,
+               std::vector<Outlier>& outliers) const {
+    const uint64_t usual = median_of(values);
+    std::vector<uint64_t> differences;
+    for (const Value& value : values) differences.push_back(difference(value.bytes, usual));
+    const uint64_t spread = kDeviations * median(differences);
+    const bool usual_is_known = std::all_of(values.begin(), values.end(), [&](const Value& value) {
+      return value.is_known || value.bytes < usual;
+    });
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool is_far = differences[i] > spread && differences[i] >= median_peak_ / kWorthSaying;
+      if (!values[i].is_known || !is_far) continue;
+      Outlier& outlier = outliers.emplace_back();
+      outlier.process = processes_[i];
+      outlier.side = side_;
+      outlier.by = by;
+      outlier.name = name;
+      outlier.bytes = values[i].bytes;
+      if (usual_is_known) outlier.median_bytes = usual;
+      outlier.excess_bytes = signed_difference(values[i].bytes, usual);
+      outlier.compared = processes_.size();
+    }
+  }
+
+  const Merged& merged_;
+  std::vector<size_t> processes_;
+  const std::string side_;
+  uint64_t median_peak_ = 0;
+};
+
+uint64_t bytes_of(const ProcessRecord& process, std::string_view side) {
+  const OwnPeak* peak = process.find_peak(side);
+  return peak == nullptr ? 0 : peak->bytes;
+}
+
+/// Groups of processes that do the same work: they run the same program. Processes without a rank
+/// are a group of their own, since they start the others. Children have their parent's rank, so of
+/// several processes of one rank the one that needs most is taken.
+std::vector<std::vector<size_t>> alike(const Merged& merged) {
+  std::map<std::tuple<std::string, bool>, std::vector<size_t>> programs;
+  for (size_t i = 0; i < merged.processes.size(); ++i) {
+    const ProcessRecord& process = merged.processes[i];
+    std::vector<size_t>& group = programs[{process.program(), process.run.rank.has_value()}];
+    group.push_back(i);
+  }
+  std::vector<std::vector<size_t>> groups;
+  for (auto& [program, group] : programs) {
+    std::map<std::tuple<size_t, int32_t>, size_t> largest;
+    std::vector<size_t>& kept = groups.emplace_back();
+    for (const size_t i : group) {
+      const ProcessRecord& process = merged.processes[i];
+      if (!process.run.rank) {
+        kept.push_back(i);
+        continue;
+      }
+      const auto [entry, added] = largest.try_emplace({merged.node_of[i], *process.run.rank}, i);
+      const auto need = [&](size_t of) {
+        const ProcessRecord& record = merged.processes[of];
+        return std::tuple(bytes_of(record, "device"), bytes_of(record, "host"));
+      };
+      if (!added && need(i) > need(entry->second)) entry->second = i;
+    }
+    for (const auto& [rank, i] : largest) kept.push_back(i);
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<Outlier> find_outliers(const Merged& merged) {
+  std::vector<Outlier> outliers;
+  for (const std::vector<size_t>& group : alike(merged)) {
+    for (const std::string side : {"device", "host"})
+      Comparison(merged, group, side).add_to(outliers);
+  }
+  std::sort(outliers.begin(), outliers.end(), [](const Outlier& a, const Outlier& b) {
+    const auto key = [](const Outlier& outlier) {
+      return std::tuple(-std::abs(outlier.excess_bytes), outlier.process, outlier.side, outlier.by,
+                        outlier.name);
+    };
+    return key(a) < key(b);
+  });
+  return outliers;
+}
+
+namespace {
+
+constexpr size_t kSites = 20;  ///< for each peak; what a rank has more of than others is among them
+
+/// A curve of events of which not all have a time stamp. Each device event has one. In a process
+/// with one thread only each 32nd heap event has one: the others happened between two stamps. So
+/// the host's largest value between two stamps counts for all of that time.
+class StampedCurve {
+ public:
+  explicit StampedCurve(bool coarse) : coarse_(coarse) {}
+
+  void add(uint64_t ns, uint64_t bytes) {
+    if (!coarse_) return curve_.add(ns, bytes);
+    if (ns != stamp_ns_) curve_.add(ns, last_bytes_);
+    largest_bytes_ = std::max(bytes, ns != stamp_ns_ ? last_bytes_ : largest_bytes_);
+    curve_.add(ns, largest_bytes_);
+    stamp_ns_ = ns;
+    last_bytes_ = bytes;
+  }
+  HeldCurve take() { return std::move(curve_); }
+
+ private:
+  HeldCurve curve_;
+  bool coarse_;
+  uint64_t stamp_ns_ = 0, last_bytes_ = 0, largest_bytes_ = 0;
+};
+
+/// Notes how the sums of all kinds change.
+class SumsOverTime : public ReplayObserver {
+ public:
+  explicit SumsOverTime(uint64_t start_ns) : start_ns_(start_ns), last_ns_(start_ns) {}
+
+  void after(const Event& event) override {
+    find_new_scopes();
+    last_ns_ = start_ns_ + static_cast<uint64_t>(replay().log().clock().to_ns(event.ticks));
+    for (Watched& sum : watched_) {
+      const PeakFinder::Scope& scope = replay().peaks().scope(sum.scope);
+      sum.curve.add(last_ns_, scope.current);
+      sum.peak_bytes = scope.peak;
+    }
+  }
+
+  uint64_t last_ns() const { return last_ns_; }
+  std::map<std::string, HeldCurve> take() {
+    std::map<std::string, HeldCurve> curves;
+    for (Watched& sum : watched_) {
+      HeldCurve& curve = curves[sum.name] = sum.curve.take();
+      curve.raise_peak(sum.peak_bytes);
+    }
+    const auto devices = std::count_if(curves.begin(), curves.end(), [](const auto& curve) {
+      return is_whole_device(curve.first);
+    });
+    if (devices == 1) curves.erase("device");  // it is the same as the only device's
+    return curves;
+  }
+
+ private:
+  void find_new_scopes() {
+    const std::vector<ScopeInfo>& scopes = replay().sites().scopes();
+    for (; seen_ < scopes.size(); ++seen_) {
+      if (scopes[seen_].kind != 0 || scopes[seen_].name == "total") continue;
+      const std::string& name = scopes[seen_].name;
+      watched_.push_back({static_cast<ScopeId>(seen_), name, StampedCurve(name == "host"), 0});
+    }
+  }
+
+  struct Watched {
+    ScopeId scope;
+    std::string name;
+    StampedCurve curve;
+    uint64_t peak_bytes;
+  };
+  const uint64_t start_ns_;
+  uint64_t last_ns_;
+  size_t seen_ = 0;
+  std::vector<Watched> watched_;
+};
+
+void add_peak(const Summary& summary, const std::string& side, ProcessRecord& record) {
+  const bool one_device = side == "device" && summary.devices.size() == 1;
+  const Peak* peak = summary.find_peak(
+      one_device ? ScopeKey::device(summary.devices.front().ordinal).text() : side);
+  if (peak == nullptr) return;
+  OwnPeak& own = record.peaks.emplace_back();
+  own.side = side;
+  own.bytes = peak->bytes;
+  own.time_ns = peak->time_ns;
+  own.phase = peak->phase;
+  for (const TagShare& tag : peak->tags) own.tags.push_back({tag.name, tag.bytes});
+  for (const Holder& holder : peak->holders) own.sites.push_back({holder.title, holder.bytes});
+  own.other_bytes = peak->other_bytes;
+}
+
+/// The last refused request: the one that the program could not live with.
+std::optional<Refusal> last_refusal(const Summary& summary) {
+  const std::vector<FailureGroup> groups = fold_failures(summary);
+  if (groups.empty() || !found_no_memory(*groups.back().last)) return std::nullopt;
+  const OutOfMemory& oom = *groups.back().last;
+  return Refusal{oom.api,   oom.device, oom.requested_bytes, oom.time_ns,
+                 oom.phase, oom.title,  why_text(oom, {}),   groups.back().count};
+}
+
+uint64_t end_of(const gpupeak_counters_page& page, uint64_t last_ns) {
+  if (page.ended != 0) return std::max(page.end_monotonic_ns, last_ns);
+  return page.exit_monotonic_ns == 0 ? 0 : std::max(page.exit_monotonic_ns, last_ns);
+}
+
+}  // namespace
+
+ProcessRecord read_process(const std::string& path, const Options& options,
+                           const Progress& progress, Summary* whole) {
+  const LogReader log(path, options.reading.sanitizer, options.reading.heap);
+  const gpupeak_file_header& header = log.header();
+  SumsOverTime sums(header.start_monotonic_ns);
+  Summary summary = analyze(log, path, options, progress, &sums);
+
+  ProcessRecord record;
+  record.id = header.cookie;
+  record.log_path = summary.log_path;
+  record.confidential = summary.confidential;
+  const Sanitizer& sanitizer = log.definitions().sanitizer();
+  const std::string_view boot = log.definitions().fact("boot");
+  record.boot = sanitizer.is_confidential() ? sanitizer.id(boot) : escape(boot);
+  record.process_start_time = header.process_start_time;
+  record.start_realtime_ns = header.start_realtime_ns;
+  record.start_monotonic_ns = header.start_monotonic_ns;
+  record.last_ns = sums.last_ns();
+  record.end_ns = end_of(log.counters(), record.last_ns);
+  record.host_measured = coverage_of(log).host() && !summary.quality.heap_not_read;
+  record.curves = sums.take();
+  for (auto& [scope, curve] : record.curves) {
+    curve.finish(HeldCurve::kRoomBytes / record.curves.size());
+    if (record.end_ns != 0) curve.end_at(record.end_ns);
+  }
+  for (const std::string side : {"device", "host"}) add_peak(summary, side, record);
+  record.refusal = last_refusal(summary);
+  record.run = summary.run;
+  record.run.labels.clear();
+  record.quality = summary.quality;
+  for (const DeviceSummary& device : summary.devices) {
+    DeviceSummary& own = record.devices.emplace_back();
+    own.ordinal = device.ordinal;
+    own.uuid = device.uuid;
+    own.name = device.name;
+    own.total_bytes = device.total_bytes;
+  }
+  if (whole != nullptr) *whole = std::move(summary);
+  return record;
+}
+
+ProcessRecord read_process(const std::string& path, const Reading& reading,
+                           const Progress& progress) {
+  Options options;
+  options.reading = reading;
+  options.stacks = false;
+  options.top = kSites;
+  return read_process(path, options, progress, nullptr);
 }
 
 }  // namespace gpupeak::collector

@@ -11,15 +11,106 @@
 // The result depends only on the set of records, not on their order.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "collector/analyze/analyze.h"
 #include "collector/log/progress.h"
-#include "collector/merge/merged.h"
-#include "collector/rules/reading.h"
+#include "collector/merge/process_record.h"
+#include "collector/rules/rule_book.h"
 
 namespace gpupeak::collector {
+
+// The result of merging several processes of one run, as plain values: what each node held at once,
+// who has more than the others, what ended the job.
+
+/// What one process has of a sum.
+struct MergedPart {
+  size_t process = 0;
+  std::optional<uint64_t> peak_bytes;     ///< its own peak; none: not measured
+  std::optional<uint64_t> at_peak_bytes;  ///< what it held at the peak of the sum
+};
+
+struct MergedSum {
+  std::string scope;  ///< "device:N" of the first process that uses that GPU, "device", "host"
+  std::string name;   ///< for people: "GPU 0 (H200)", "all GPUs", "host"
+  std::string uuid;   ///< a GPU's; empty: not known
+  std::optional<uint64_t> sum_of_peaks_bytes;  ///< none: some process did not measure it
+  std::optional<uint64_t> peak_bytes;          ///< at one instant; none: not measured by all
+  uint64_t error_bytes = 0;                    ///< of all curves together
+  int64_t peak_time_ns = 0;                    ///< of the job
+  std::vector<MergedPart> parts;               ///< processes that have such memory
+  /// At least peak_bytes minus this was held at one instant. None: no bound is known. The host has
+  /// no bound, since its events have coarse times.
+  std::optional<uint64_t> error() const {
+    return peak_bytes && scope != "host" ? std::optional(error_bytes) : std::nullopt;
+  }
+};
+
+/// A machine between two boots: its processes share a clock.
+struct MergedNode {
+  std::vector<std::string> hosts;  ///< its names: several if containers have their own
+  std::string boot;                ///< empty: not known
+  std::vector<size_t> processes;
+  std::vector<MergedSum> sums;
+
+  std::string name() const;
+  const MergedSum* find_sum(std::string_view scope) const {
+    for (const MergedSum& sum : sums) {
+      if (sum.scope == scope) return &sum;
+    }
+    return nullptr;
+  }
+};
+
+/// A peak, tag or site of which one process has more or less than the others that do the same work.
+struct Outlier {
+  size_t process = 0;
+  std::string side;  ///< "device", "host"
+  std::string by;    ///< "peak", "tag", "site"
+  std::string name;  ///< the tag's or site's
+  uint64_t bytes = 0;
+  std::optional<uint64_t> median_bytes;  ///< none: too few records have it
+  int64_t excess_bytes = 0;              ///< at least so much beyond the median
+  size_t compared = 0;                   ///< how many processes, with this one
+};
+
+/// A process that did not end in order.
+struct Casualty {
+  enum class How {
+    kRefused,    ///< it ended after a refused request
+    kFailed,     ///< it ended with an exit code, or a signal that it caused
+    kSignalled,  ///< a signal that others send ended it: a launcher's, the kernel's, a person's
+  };
+  size_t process = 0;
+  How how = How::kFailed;
+  int64_t time_ns = 0;  ///< in the job: when the request was refused, or when it had ended
+};
+
+struct JobEnd {
+  std::vector<Casualty> casualties;  ///< the first in time first
+  size_t in_order = 0;               ///< processes that ended in order
+  size_t not_said = 0;     ///< ended, but it is not known how: recorded without `gpupeak run`
+  size_t without_end = 0;  ///< killed, or still running
+};
+
+struct Merged {
+  std::vector<ProcessRecord> processes;  ///< by rank, then by start
+  std::vector<MergedNode> nodes;         ///< by their first process
+  std::vector<size_t> node_of;           ///< for each process: its node
+  std::vector<Outlier> outliers;         ///< largest difference first
+  JobEnd end;
+  std::vector<std::string> notes;  ///< why a peak is an upper bound and not exact
+};
+
+/// Compares each process's own peak, and what holds it by tag and by site, with the median of the
+/// ranks that run the same program (without ranks: of the processes). An outlier differs from the
+/// median by more than kDeviations times the median of all such differences, and by at least a
+/// hundredth of the median peak. Medians are used since a few extreme ranks do not move them.
+std::vector<Outlier> find_outliers(const Merged& merged);
 
 class ProcessSet {
  public:
@@ -53,5 +144,15 @@ Merged merge(std::vector<ProcessRecord> processes);
 /// Reads logs and merges them.
 Merged merge_logs(const std::vector<std::string>& paths, const Reading& reading = {},
                   const Progress& progress = {});
+
+// Makes the ProcessRecord of a log.
+
+/// Makes a summary with `options` on the way; `summary` gets it unless it is nullptr. The record
+/// has `options.top` sites for each peak. Throws LogError.
+ProcessRecord read_process(const std::string& path, const Options& options,
+                           const Progress& progress, Summary* summary);
+/// The record with as many sites as `merge` compares.
+ProcessRecord read_process(const std::string& path, const Reading& reading,
+                           const Progress& progress = {});
 
 }  // namespace gpupeak::collector

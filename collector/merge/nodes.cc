@@ -5,8 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <queue>
 #include <set>
+#include <string_view>
 #include <tuple>
+
+#include "collector/summary/run_text.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -93,6 +98,173 @@ JobClock::JobClock(const Merged& merged) {
     begins_.push_back({process.start_monotonic_ns, process.start_realtime_ns});
     first_realtime_ns_ = std::min(first_realtime_ns_, process.start_realtime_ns);
   }
+}
+
+namespace {
+
+/// Goes through the changes of several curves by time; at equal times, those that shrink come
+/// first.
+class ChangesInTurn {
+ public:
+  explicit ChangesInTurn(const std::vector<const HeldCurve*>& curves) : held_(curves.size()) {
+    for (const HeldCurve* curve : curves) readers_.emplace_back(curve->steps());
+    for (size_t i = 0; i < readers_.size(); ++i) push(i);
+  }
+
+  bool next() {
+    if (queue_.empty()) return false;
+    const size_t i = queue_.top();
+    queue_.pop();
+    ns_ = readers_[i].ns();
+    sum_ += readers_[i].bytes() - held_[i];
+    held_[i] = readers_[i].bytes();
+    push(i);
+    return true;
+  }
+  uint64_t ns() const { return ns_; }
+  uint64_t sum() const { return sum_; }
+  const std::vector<uint64_t>& held() const { return held_; }
+
+ private:
+  struct Later {
+    const std::vector<StepList::Reader>& readers;
+    bool operator()(size_t a, size_t b) const {
+      if (readers[a].ns() != readers[b].ns()) return readers[a].ns() > readers[b].ns();
+      if (readers[a].grows() != readers[b].grows()) return readers[a].grows();
+      return a > b;
+    }
+  };
+  void push(size_t i) {
+    if (readers_[i].next()) queue_.push(i);
+  }
+
+  std::vector<StepList::Reader> readers_;
+  std::priority_queue<size_t, std::vector<size_t>, Later> queue_{Later{readers_}};
+  std::vector<uint64_t> held_;
+  uint64_t ns_ = 0, sum_ = 0;
+};
+
+class NodeSums {
+ public:
+  NodeSums(const Merged& merged, size_t node, const JobClock& clock)
+      : processes_(merged.processes), node_(merged.nodes[node]), index_(node), clock_(clock) {}
+
+  std::vector<MergedSum> make() {
+    const size_t devices = add_devices();
+    if (devices > 1) add({"device", "all GPUs", "", 0, std::nullopt, 0, 0, {}}, each("device"));
+    add({"host", "host", "", 0, std::nullopt, 0, 0, {}}, each("host"));
+    return std::move(sums_);
+  }
+
+ private:
+  // Process, and its name for the scope.
+  using Scopes = std::vector<std::pair<size_t, std::string>>;
+
+  size_t add_devices() {
+    struct Device {
+      const DeviceSummary* first;
+      Scopes scopes;
+    };
+    std::map<std::string, Device> devices;
+    std::vector<std::string> order;
+    for (const size_t i : node_.processes) {
+      for (const DeviceSummary& device : processes_[i].devices) {
+        const std::string scope = ScopeKey::device(device.ordinal).text();
+        const std::string key =
+            device.uuid.empty() ? processes_[i].run.host + "\n" + scope : device.uuid;
+        const auto [entry, added] = devices.try_emplace(key, Device{&device, {}});
+        if (added) order.push_back(key);
+        entry->second.scopes.emplace_back(i, scope);
+      }
+    }
+    size_t used = 0;
+    for (const std::string& key : order) {
+      const Device& device = devices.at(key);
+      used += add({ScopeKey::device(device.first->ordinal).text(),
+                   device_text(*device.first),
+                   device.first->uuid,
+                   0,
+                   std::nullopt,
+                   0,
+                   0,
+                   {}},
+                  device.scopes);
+    }
+    return used;
+  }
+
+  Scopes each(const std::string& scope) const {
+    Scopes scopes;
+    for (const size_t i : node_.processes) scopes.emplace_back(i, scope);
+    return scopes;
+  }
+
+  /// A process with one GPU has no curve "device": its GPU's curve counts instead.
+  static const HeldCurve* curve_of(const ProcessRecord& process, const std::string& scope) {
+    const auto own = process.curves.find(scope);
+    if (own != process.curves.end()) return &own->second;
+    if (scope != "device") return nullptr;
+    const auto one = std::find_if(process.curves.begin(), process.curves.end(),
+                                  [](const auto& curve) { return is_whole_device(curve.first); });
+    return one == process.curves.end() ? nullptr : &one->second;
+  }
+
+  bool add(MergedSum sum, const Scopes& scopes) {
+    std::vector<const HeldCurve*> curves;
+    for (const auto& [index, scope] : scopes) {
+      static const HeldCurve kNothing;
+      const HeldCurve* known = curve_of(processes_[index], scope);
+      const HeldCurve& curve = known == nullptr ? kNothing : *known;
+      MergedPart part{index, curve.peak_bytes(), std::nullopt};
+      if (scope == "host" && !processes_[index].host_measured) {
+        part.peak_bytes = std::nullopt;
+        sum.sum_of_peaks_bytes = std::nullopt;
+      }
+      if (sum.sum_of_peaks_bytes) *sum.sum_of_peaks_bytes += curve.peak_bytes();
+      if (part.peak_bytes == 0) continue;
+      sum.parts.push_back(part);
+      curves.push_back(&curve);
+    }
+    if (sum.parts.empty()) return false;
+    if (sum.sum_of_peaks_bytes) find_peak(sum, curves);
+    sums_.push_back(std::move(sum));
+    return true;
+  }
+
+  /// Goes through the changes twice: first to find the peak, then to note what each process held
+  /// there.
+  void find_peak(MergedSum& sum, const std::vector<const HeldCurve*>& curves) const {
+    uint64_t peak = 0;
+    size_t steps = 0;
+    size_t peak_step = 0;
+    for (ChangesInTurn changes(curves); changes.next();) {
+      ++steps;
+      if (changes.sum() <= peak) continue;
+      peak = changes.sum();
+      peak_step = steps;
+    }
+    ChangesInTurn changes(curves);
+    for (size_t step = 0; step < peak_step; ++step) changes.next();
+    sum.peak_bytes = peak;
+    if (peak_step > 0) sum.peak_time_ns = clock_.job_ns(index_, changes.ns());
+    for (size_t i = 0; i < curves.size(); ++i) {
+      sum.parts[i].at_peak_bytes = changes.held()[i];
+      sum.error_bytes += curves[i]->error_bytes();
+    }
+  }
+
+  const std::vector<ProcessRecord>& processes_;
+  const MergedNode& node_;
+  const size_t index_;
+  const JobClock& clock_;
+  std::vector<MergedSum> sums_;
+};
+
+}  // namespace
+
+void add_node_sums(Merged& merged, const JobClock& clock) {
+  for (size_t node = 0; node < merged.nodes.size(); ++node)
+    merged.nodes[node].sums = NodeSums(merged, node, clock).make();
 }
 
 }  // namespace gpupeak::collector

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "collector/merge/merged.h"
+#include "collector/merge/merge.h"
 
 namespace gpupeak::collector {
 

@@ -25,4 +25,12 @@ void write_partial(std::vector<ProcessRecord> records, std::string_view version,
 /// Reads the records. Throws LogError if the file is damaged, cut off, or made by a newer gpupeak.
 std::vector<ProcessRecord> read_partial(const std::string& path);
 
+// Writes a ProcessRecord as one line of JSON, and reads it, for partial results. docs/merge.md
+// describes the fields.
+
+std::string record_text(const ProcessRecord& record);
+
+/// Reads a record. Throws std::runtime_error that says what is wrong with it.
+ProcessRecord record_of(std::string_view text);
+
 }  // namespace gpupeak::collector

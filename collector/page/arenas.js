@@ -1,4 +1,4 @@
-// What pools had in use and idle at each instant that the page has, piece by piece. collector/write/page_arenas.h says how it is
+// What pools had in use and idle at each instant that the page has, piece by piece. collector/write/page_parts.h says how it is
 // packed.
 import {UseSums, standing, usesReader} from './uses.js';
 import {highestNear, lastBefore, stepCurve} from './moments.js';

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "collector/log/event.h"
-#include "collector/log/event_pass.h"
 #include "collector/log/log_reader.h"
 #include "collector/replay/index.h"
 #include "collector/replay/key_table.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collector/log/bounded_name.h"
+#include "collector/log/definitions.h"
 
 namespace gpupeak::collector {
 

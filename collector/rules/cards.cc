@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "collector/text/error.h"
-#include "collector/text/nearest.h"
+#include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 
 #define TOML_HEADER_ONLY 1

@@ -8,7 +8,7 @@
 
 #include "collector/text/file_name.h"
 #include "collector/text/function_names.h"
-#include "collector/text/glob.h"
+#include "collector/text/name_match.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {

@@ -1,6 +1,6 @@
 // Finds the rules that the stacks of a log match: which phase, tag or title a stack means.
 //
-// in    rule files (rule_set.h), and the log's trie of stacks
+// in    rule files (rule_book.h), and the log's trie of stacks
 // out   for a node of the trie, the rule that holds there
 //
 //   rule     tag "weights" where a function is called load_weights
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "collector/log/definitions.h"
-#include "collector/rules/rule_set.h"
+#include "collector/rules/rule_book.h"
 #include "collector/symbols/symbolizer.h"
 
 namespace gpupeak::collector {

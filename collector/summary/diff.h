@@ -3,12 +3,15 @@
 // `gpupeak diff` and the gates call it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "collector/summary/summary.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 
@@ -69,5 +72,15 @@ PeakDiff diff_peak(const Summary& a, const Summary& b, const std::string& scope)
 /// The scope of the peak that a metric gives ("device.kind.pool.peak_bytes": "device/pool"); empty
 /// if it is no peak's. For a run on one device it is that device's scope.
 std::string scope_of_metric(const Summary& summary, const std::string& metric);
+
+// How a difference between two runs is worded. The diff, the gates and their messages use it.
+
+/// Stands between the first run's figure and the second's.
+constexpr std::string_view kChangeArrow = " → ";
+
+/// One line: "+512 MiB  (0 → 512 MiB)  site  [kind]".
+std::string change_text(const SiteDiff& site, const TextStyle& style = {});
+/// "+9.5 %"; empty if there is nothing to compare with.
+std::string change_percent(uint64_t a, uint64_t b);
 
 }  // namespace gpupeak::collector

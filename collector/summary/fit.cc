@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collector/text/glob.h"
+#include "collector/text/name_match.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -117,20 +117,6 @@ std::string_view fit_name(Fit fit) {
       break;
   }
   return "unknown";
-}
-
-std::string_view fit_text(Fit fit) {
-  switch (fit) {
-    case Fit::kFits:
-      return "fits";
-    case Fit::kMayFit:
-      return "may fit";
-    case Fit::kDoesNotFit:
-      return "does not fit";
-    case Fit::kUnknown:
-      break;
-  }
-  return "not known";
 }
 
 Fit worse(Fit a, Fit b) {

@@ -102,8 +102,6 @@ DeviceNeed in_turn(const std::vector<DeviceNeed>& needs);
 enum class Fit { kFits, kMayFit, kDoesNotFit, kUnknown };
 /// As JSON has them: "fits", "may_fit", "does_not_fit", "unknown".
 std::string_view fit_name(Fit fit);
-/// For people: "fits", "may fit" …
-std::string_view fit_text(Fit fit);
 /// The worse of two answers: of several devices the worst counts.
 Fit worse(Fit a, Fit b);
 

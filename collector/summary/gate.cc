@@ -7,11 +7,11 @@
 #include <cmath>
 #include <string_view>
 
-#include "collector/summary/change_text.h"
+#include "collector/summary/diff.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/whole_run_text.h"
 #include "collector/text/error.h"
-#include "collector/text/nearest.h"
+#include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/text_format.h"

@@ -2,17 +2,21 @@
 
 #include <dlfcn.h>
 #include <elfutils/libdwelf.h>
+#include <fmt/format.h>
 #include <gelf.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
-#include "collector/files/own_file.h"
+#include "collector/files/regular_file.h"
 #include "collector/symbols/elf_file.h"
-#include "collector/symbols/symbol_files.h"
 #include "collector/text/file_name.h"
+#include "collector/text/sanitize.h"
 #include "collector/text/system_library.h"
 
 namespace gpupeak::collector {
@@ -144,6 +148,80 @@ std::string DebugFiles::common_file(Dwarf* dwarf) {
   const char* name = nullptr;
   const void* id = nullptr;
   return dwelf_dwarf_gnu_debugaltlink(dwarf, &name, &id) > 0 ? name : "";
+}
+
+std::string build_id_path(std::string_view build_id) {
+  const std::string digits = hex_text(build_id);
+  return "/.build-id/" + digits.substr(0, 2) + "/" + digits.substr(2) + ".debug";
+}
+
+std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search) {
+  std::vector<std::string> paths{search.sysroot + module.path};
+  std::vector<std::string> folders = search.debug_dirs;
+  folders.push_back(search.sysroot + std::string(kDefaultDebugDir));
+  for (const std::string& folder : folders) {
+    if (!module.build_id.empty()) paths.push_back(folder + build_id_path(module.build_id));
+    paths.push_back(folder + module.path + ".debug");
+  }
+  for (const std::string& folder : search.debug_dirs) {  // a folder of binaries
+    paths.push_back(folder + "/" + std::string(file_name(module.path)));
+  }
+  return paths;
+}
+
+std::vector<std::string> watched_symbol_files(const Module& module, const SymbolSearch& search) {
+  std::vector<std::string> paths = symbol_files(module, search);
+  const std::string name(file_name(module.path));
+  const std::string folder = module.path.substr(0, module.path.size() - name.size());
+  paths.push_back(package_file(search.sysroot + module.path));
+  paths.push_back(search.sysroot + folder + name + ".debug");
+  paths.push_back(search.sysroot + folder + ".debug");
+  paths.push_back(search.sysroot + folder + ".debug/" + name + ".debug");
+  for (const std::string& debug : search.debug_dirs) paths.push_back(debug + folder);
+  paths.push_back(search.sysroot + std::string(kDefaultDebugDir) + folder);
+  return paths;
+}
+
+namespace {
+
+constexpr std::string_view kAssignment = "__version__ = ";
+constexpr size_t kHeadBytes = 64 << 10;  // it is near the beginning
+
+bool is_file(const std::string& path) {
+  struct stat status {};  // a log may name a pipe, and opening that would wait
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+std::string parent_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+}  // namespace
+
+std::string package_file(const std::string& module_path) {
+  std::string file = parent_of(module_path) + "/__init__.py";
+  for (;;) {
+    std::string outer = parent_of(parent_of(file)) + "/__init__.py";
+    if (outer.size() >= file.size() || !is_file(file) || !is_file(outer)) return file;
+    file = std::move(outer);
+  }
+}
+
+std::string package_version(const std::string& module_path) {
+  const std::string path = package_file(module_path);
+  if (!is_file(path)) return "";
+  std::string text(kHeadBytes, 0);
+  const Descriptor file = open_regular(path);
+  const ssize_t got = file ? read(file.get(), text.data(), kHeadBytes) : 0;
+  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  const size_t at = text.starts_with(kAssignment) ? 0 : text.find(fmt::format("\n{}", kAssignment));
+  if (at == std::string::npos) return "";
+  const size_t quote = text.find(kAssignment, at) + kAssignment.size();
+  if (quote >= text.size() || (text[quote] != '"' && text[quote] != '\'')) return "";
+  const size_t end = text.find_first_of("\"'\n", quote + 1);
+  if (end == std::string::npos || text[end] != text[quote]) return "";
+  return text.substr(quote + 1, end - quote - 1);
 }
 
 }  // namespace gpupeak::collector

@@ -5,12 +5,14 @@
 
 #include <elfutils/libdwfl.h>
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "collector/files/file_state.h"
+#include "collector/files/regular_file.h"
+#include "collector/log/definitions.h"
 
 namespace gpupeak::collector {
 
@@ -45,5 +47,41 @@ class DebugFiles {
   std::string common_build_id_;
   std::vector<FileState> looked_for_;
 };
+
+// Where functions' names are looked for, as the options of all reading verbs choose.
+class ModuleCache;
+
+struct SymbolSearch {
+  bool files = true;                    ///< false: frames are only modules and offsets
+  std::string sysroot;                  ///< put before all paths of the log; empty: nothing is
+  std::vector<std::string> debug_dirs;  ///< folders like /usr/lib/debug
+  std::shared_ptr<ModuleCache> cache;   ///< shared by several logs; may be nullptr
+  bool keep = true;                     ///< keep names in the user's cache for the next report
+};
+
+// Lists the files from which names of a module may come.
+
+inline constexpr std::string_view kDefaultDebugDir = "/usr/lib/debug";
+
+/// Where a debug file with this build-id lies below a folder of debug files:
+/// "/.build-id/ab/cdef….debug".
+std::string build_id_path(std::string_view build_id);
+
+/// The file itself, then debug files that have its symbols, too. They need not exist.
+std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search);
+
+/// These, and the other places where libdwfl looks for a file's debug information by its usual
+/// names: files and folders. Each of them changes when other names can be found.
+std::vector<std::string> watched_symbol_files(const Module& module, const SymbolSearch& search);
+
+// Reads the version of a library that is a module of a Python package: the library's own symbols
+// may not tell it. ModuleSymbols asks for it.
+
+/// The __init__.py of the outermost package around the module's file. If the file is not there, the
+/// module is in no package.
+std::string package_file(const std::string& module_path);
+
+/// The value of `__version__ = "1.29.0"` in that file; empty: it has none.
+std::string package_version(const std::string& module_path);
 
 }  // namespace gpupeak::collector

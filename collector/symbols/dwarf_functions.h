@@ -4,6 +4,7 @@
 #pragma once
 
 #include <elfutils/libdw.h>
+#include <libelf.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +14,36 @@
 #include <vector>
 
 #include "collector/log/symbol_table.h"
-#include "collector/symbols/dwarf_patience.h"
 
 namespace gpupeak::collector {
+
+// How much of one module's debug information may still be read. Real information is read about
+// once. Information that was made to do harm shares one long list of ranges, or one tree, among all
+// its functions.
+class DwarfPatience {
+ public:
+  /// `bytes`: the file's. Its sections may be compressed.
+  explicit DwarfPatience(uint64_t bytes)
+      : ranges_(kAlways + kPerByte * bytes), entries_(kAlways + kPerByte * bytes) {}
+
+  /// False: it is at its end; ask for nothing more.
+  bool take_range() { return take(ranges_, 1); }
+  bool take_entry() { return take(entries_, 1); }
+  /// Takes steps through what is gone through again and again: a byte, or something as cheap, is
+  /// one step.
+  bool walk(uint64_t steps) { return take(steps_, steps); }
+  /// Something was left out, or nearly.
+  bool is_at_end() const { return ranges_ == 0 || entries_ == 0 || steps_ == 0; }
+
+ private:
+  static constexpr uint64_t kAlways = 1 << 20, kPerByte = 4;
+  static bool take(uint64_t& left, uint64_t count) {
+    left = left > count ? left - count : 0;
+    return left > 0;
+  }
+  uint64_t ranges_, entries_;
+  uint64_t steps_ = uint64_t{1} << 30;
+};
 
 /// The C++ library's demangler refuses names that are about as long as this. For longer ones the
 /// debug information's own form is used.
@@ -61,5 +89,27 @@ class DwarfFunctions {
   std::vector<std::unique_ptr<Unit>> units_;
   std::unordered_map<Dwarf_Off, std::string> scopes_;  // by the offset of a function's declaration
 };
+
+// Why a module has no lines, although it has debug information or says where that is.
+struct DebugTrouble {
+  enum class Kind {
+    kNone,
+    kSplitMissing,    ///< units are in files of their own (.dwo) that are not there
+    kPackageUnread,   ///< units are in a package (.dwp) that this libdw cannot read
+    kCommonMissing,   ///< the common file (dwz) is missing, or another one is there
+    kUnknownPacking,  ///< sections are packed in a way that libelf does not know
+    kDamaged,
+  };
+  Kind kind = Kind::kNone;
+  std::string file;      ///< the file that is missing, or has the trouble
+  size_t units = 0;      ///< how many, for kSplitMissing and kPackageUnread
+  uint32_t packing = 0;  ///< ch_type of the section, for kUnknownPacking
+};
+
+/// The trouble of the debug sections of an ELF file that libdw has opened. `all`: libdw could read
+/// none of them.
+DebugTrouble section_trouble(Elf* elf, const std::string& file, bool all);
+/// The same for a file that libdw could not read.
+DebugTrouble section_trouble(const std::string& file);
 
 }  // namespace gpupeak::collector

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "collector/files/descriptor.h"
+#include "collector/files/regular_file.h"
 
 namespace gpupeak::collector {
 

@@ -5,24 +5,47 @@
 #include <elfutils/libdwfl.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "collector/files/file_state.h"
-#include "collector/symbols/api_table.h"
+#include "collector/files/regular_file.h"
+#include "collector/log/symbol_table.h"
 #include "collector/symbols/debug_files.h"
-#include "collector/symbols/debug_trouble.h"
 #include "collector/symbols/dwarf_functions.h"
-#include "collector/symbols/name_cache.h"
-#include "collector/symbols/rtti_cache.h"
+#include "collector/symbols/name_rules.h"
 #include "collector/symbols/rtti_names.h"
-#include "collector/symbols/symbol_search.h"
 
 namespace gpupeak::collector {
+
+// Keeps the names of one module's addresses that were looked up, below XDG_CACHE_HOME, so that the
+// next report does not unpack and read the same debug information again. ModuleSymbols uses it.
+//
+// in    the names that this report has looked up, and the files that were opened or looked for
+// out   the same names, as long as each of those files is as it was, and so is this command
+//
+//   libc.so.6, found by its build-id in /usr/lib/debug
+//     0x271c9 → __libc_start_call_main   libc_start_call_main.h:58
+
+/// By ELF address.
+using CachedNames = std::unordered_map<uint64_t, std::vector<DwarfFrame>>;
+
+/// Whether the names may be kept. False for none, and for names that rules or type information
+/// gave: rules may change while the files do not.
+bool can_be_cached(const std::vector<DwarfFrame>& frames);
+
+/// The names that are kept. `key`: the module, and where its names are looked for. Empty if nothing
+/// is kept, if one of the files has changed, or if the cache is damaged or another user's.
+CachedNames read_cached_names(const std::string& key);
+/// Keeps those of the names for which can_be_cached() is true.
+void write_cached_names(const std::string& key, const std::vector<FileState>& files,
+                        const CachedNames& names);
 
 struct Module;
 
@@ -99,6 +122,20 @@ class ModuleSymbols {
   std::string version_;
   bool api_tables_loaded_ = false;
   std::vector<ApiFunction> api_functions_;  // ascending
+};
+
+// Keeps the symbols of modules that were read, for callers that read many logs of the same
+// programs.
+class ModuleCache {
+ public:
+  /// The module's symbols. All calls must have the same search and rules. Several threads may call
+  /// it.
+  std::shared_ptr<ModuleSymbols> of(const Module& module, const SymbolSearch& search,
+                                    const NameRules* rules);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<ModuleSymbols>> modules_;
 };
 
 }  // namespace gpupeak::collector

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "collector/symbols/loaded_image.h"
-#include "collector/symbols/rtti_table.h"
+#include "collector/symbols/rtti_names.h"
 
 namespace gpupeak::collector {
 

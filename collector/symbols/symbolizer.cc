@@ -9,7 +9,6 @@
 
 #include "collector/log/kept_names.h"
 #include "collector/log/parallel.h"
-#include "collector/symbols/module_cache.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/file_name.h"
 #include "collector/text/function_names.h"

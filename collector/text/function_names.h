@@ -1,6 +1,7 @@
 // Tells what names of functions mean, and shortens them. Symbolizer and attribution use it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,5 +32,52 @@ bool is_installed_python(std::string_view file);
 
 /// Whether it runs before main or before a thread's function: a title does not need it.
 bool is_start_code(std::string_view function);
+
+// Brackets in names of C++ and Rust functions.
+
+/// Has the place of a name, and is not taken for a bracket.
+inline constexpr std::string_view kAnonymous = "(anonymous namespace)";
+
+inline bool opens_bracket(char c) {
+  return c == '(' || c == '<' || c == '{' || c == '[';
+}
+
+/// The place behind the closing partner of the bracket at `at`; npos: it has none.
+inline size_t after_bracket(std::string_view text, size_t at) {
+  int depth = 0;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    const bool arrow_or_shift = (c == '>' || c == '<') && at > 0 &&
+                                (text[at - 1] == '-' || text.substr(0, at).ends_with("operator"));
+    if (arrow_or_shift) continue;
+    if (opens_bracket(c)) ++depth;
+    if (c == ')' || c == '>' || c == '}' || c == ']') --depth;
+    if (depth == 0) return at + 1;
+  }
+  return std::string_view::npos;
+}
+
+// Takes names of Rust methods apart. Titles and the rules about plumbing use it.
+
+/// `<T as Trait>::f`, or `<T>::f` without a trait.
+struct ImplName {
+  std::string_view type;   ///< T as the name has it
+  std::string_view trait;  ///< empty: it is the type's own function
+  std::string_view rest;   ///< "::f"
+};
+
+/// nullopt if it is no such name. C++ names never begin like this.
+std::optional<ImplName> impl_name(std::string_view name);
+
+/// The marks in front of a type's name: "&mut ", "*const ", "dyn ".
+std::string_view type_sigils(std::string_view type);
+
+/// Whether a type without its marks is a path (`a::B<C>`): not built in like `u8`, `[T]`, `(A, B)`,
+/// `fn(A)`, and not a parameter's letter.
+bool is_type_path(std::string_view type);
+
+/// The path that tells which crate a type or a trait is from. For a type within a method
+/// (`<a::B>::f::C`) it is the path of the method's type; for built-in types core::primitive.
+std::string_view type_path(std::string_view type);
 
 }  // namespace gpupeak::collector

@@ -5,8 +5,6 @@
 #include <cctype>
 #include <cstddef>
 
-#include "collector/text/alike.h"
-#include "collector/text/brackets.h"
 #include "collector/text/function_names.h"
 
 namespace gpupeak::collector {

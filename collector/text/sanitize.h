@@ -37,4 +37,28 @@ class Sanitizer {
   std::optional<std::string> key_;
 };
 
+// Text for XML and HTML: SVG charts, JUnit reports, Markdown that may hold tags.
+
+/// For text and attributes. `text` must have gone through escape(). Then only U+FFFE and U+FFFF are
+/// left that XML does not allow; they become "?".
+std::string xml_text(std::string_view text);
+
+// How the CSV writers quote.
+
+/// A field as RFC 4180 has it. A text that begins like a formula gets an apostrophe in front, since
+/// spreadsheets would run it, whoever wrote it.
+inline std::string csv_field(const std::string& text) {
+  constexpr const char* kFormulas = "=+-@\t\r";
+  const bool is_formula =
+      !text.empty() && std::string(kFormulas).find(text[0]) != std::string::npos;
+  const std::string safe = is_formula ? "'" + text : text;
+  if (safe.find_first_of(",\"\r\n") == std::string::npos) return safe;
+  std::string quoted = "\"";
+  for (const char c : safe) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
 }  // namespace gpupeak::collector

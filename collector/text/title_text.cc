@@ -126,26 +126,4 @@ std::string cut_title(std::string_view title, size_t width, const TextStyle& sty
   return style.whole_lines ? std::string(title) : fit_title(title, width, telling);
 }
 
-std::string shared_outer_frames(const std::vector<std::string>& titles) {
-  if (titles.size() < 2) return "";
-  std::vector<std::string> shared = frames_of(titles[0]);
-  shared.erase(shared.begin());
-  for (size_t i = 1; i < titles.size(); ++i) {
-    std::vector<std::string> frames = frames_of(titles[i]);
-    frames.erase(frames.begin());
-    const auto [mine, others] =
-        std::mismatch(shared.rbegin(), shared.rend(), frames.rbegin(), frames.rend());
-    shared.erase(shared.begin(), mine.base());
-  }
-  return joined(shared);
-}
-
-std::string without_outer_frames(std::string_view title, std::string_view shared) {
-  if (!shared.empty() && title.ends_with(shared)) {
-    title.remove_suffix(shared.size());
-    if (title.ends_with(kArrow)) title.remove_suffix(kArrow.size());
-  }
-  return std::string(title);
-}
-
 }  // namespace gpupeak::collector

@@ -22,10 +22,4 @@ std::string fit_title(std::string_view title, size_t width, size_t telling = 0);
 std::string cut_title(std::string_view title, size_t width, const TextStyle& style,
                       size_t telling = 0);
 
-/// The outer frames ("C ← D") in which all of several titles end, so that they can be said once.
-/// Each title keeps at least its first frame. Empty: there are none.
-std::string shared_outer_frames(const std::vector<std::string>& titles);
-/// The title without these frames.
-std::string without_outer_frames(std::string_view title, std::string_view shared);
-
 }  // namespace gpupeak::collector

@@ -5,7 +5,6 @@
 
 #include "collector/analyze/arena_summary.h"
 #include "collector/timeline/arena_steps.h"
-#include "collector/timeline/arena_stock.h"
 
 namespace gpupeak::collector {
 namespace {

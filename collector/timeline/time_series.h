@@ -16,8 +16,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "collector/analyze/profile.h"
 #include "collector/replay/replay.h"
 
 namespace gpupeak::collector {
@@ -112,5 +114,55 @@ class TimeSeries : public ReplayObserver {
   size_t bucket_count_ = 0;
   uint64_t event_count_ = 0;
 };
+
+// The phases of a run as bands over a time axis, laid out in lanes so that none covers another.
+struct PhaseBand {
+  std::string name;
+  uint64_t count = 1;
+  size_t lane = 0;  ///< 0: outermost
+  int64_t begin_ns = 0, end_ns = 0;
+  /// The begin and end of each repetition, in order. Empty if there is only one, or more than are
+  /// kept.
+  std::vector<std::pair<int64_t, int64_t>> instances;
+
+  /// The name, with the number of repetitions if there are several.
+  std::string label() const;
+};
+
+/// The bands by begin, callers before what they contain. At most `max_lanes` lanes: phases that
+/// need more are left out.
+std::vector<PhaseBand> phase_bands(const Profile& profile, size_t max_lanes);
+
+// How much was held for how long: live bytes added up over the log's time, exactly, in bytes times
+// nanoseconds. `gpupeak report --byte-seconds` shows it.
+//
+//   100 bytes from +1 s to +3 s, 50 more from +2 s to +3 s     250 byte-seconds
+
+/// Bytes times nanoseconds: 64 bits do not hold a day of a card's memory.
+__extension__ typedef unsigned __int128 ByteTime;
+
+/// What a sum held, from the log's start to the end of its process.
+struct HeldTime {
+  struct Taker {
+    GroupId group = kNoGroup;
+    ByteTime time = 0;
+  };
+  struct InArena {
+    HolderId holder = kNoHolder;
+    ByteTime time = 0;
+  };
+  ScopeId scope{};
+  ByteTime time = 0;
+  /// By the calls that took it from the driver or the heap.
+  std::vector<Taker> takers;
+  /// The same with the inside of a device's arenas: what was in them, and what was outside. Both
+  /// together add up to `time`, and so do the takers alone.
+  std::vector<Taker> outside;
+  std::vector<InArena> in_arenas;
+};
+
+/// One result for each scope, in their order. Replays the log once more.
+std::vector<HeldTime> held_over_time(const Profile& profile, const std::vector<ScopeId>& scopes,
+                                     const Progress& progress = {});
 
 }  // namespace gpupeak::collector

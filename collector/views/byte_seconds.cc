@@ -1,5 +1,3 @@
-#include "collector/views/byte_seconds.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,8 +7,9 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/arena_summary.h"
-#include "collector/text/csv_field.h"
+#include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
+#include "collector/views/views.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -126,7 +125,6 @@ void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, Gro
   for (const HeldTime& sum : held) tables.push_back(maker.table(sum, top));
   const Quality quality = profile.quality();
   write_losses(quality, out, style);
-  const auto width = static_cast<size_t>(style.width);
   const size_t columns = size_columns(style) + 2;
   const int64_t length_ns = duration_ns(profile.log(), profile.replay());
   for (size_t i = 0; i < held.size(); ++i) {
@@ -147,8 +145,7 @@ void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, Gro
       const std::string figures =
           fmt::format("{} {} {}  ", right(byte_time_text(time, style), columns),
                       right(time_share(time, held[i].time), 5), right(count, kRowCountColumns));
-      const size_t used = display_width(figures) + display_width(mark);
-      out << figures << cut_title(title, width > used ? width - used : 0, style) << mark << '\n';
+      write_row(figures, title, mark, out, style);
     };
     out << fmt::format("{} {} {}  {}\n", right("size·s", columns), right("%", 5),
                        right("allocs", kRowCountColumns), group_by_name(by));

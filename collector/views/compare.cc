@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "collector/analyze/quality.h"
-#include "collector/summary/change_text.h"
 #include "collector/summary/diff.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"

@@ -105,10 +105,8 @@ void write_left_out(const LeftOut& left_out, std::ostream& out, const TextStyle&
   const size_t columns = size_columns(style);
   uint64_t rest = left_out.other_bytes;
   const auto row = [&](uint64_t bytes, const std::string& title) {
-    const std::string figure = fmt::format("    {}  ", right(size_text(bytes, style), columns));
-    const auto width = static_cast<size_t>(style.width);
-    const size_t used = display_width(figure);
-    out << figure << cut_title(title, width > used ? width - used : 0, style) << '\n';
+    write_row(fmt::format("    {}  ", right(size_text(bytes, style), columns)), title, "", out,
+              style);
   };
   for (size_t i = 0; i < left_out.holders.size(); ++i) {
     if (i < kRows)
@@ -169,9 +167,8 @@ void write_changes(const FitDevice& device, size_t top, std::ostream& out, const
     const std::string mark = change.slack                   ? "  [slack]"
                              : change.advice == "temporary" ? "  [temporary]"
                                                             : "";
-    const size_t used = 2 + columns + 2 + display_width(mark);
-    out << fmt::format("  {}  {}{}\n", right(size_text(change.bytes, style), columns),
-                       cut_title(change.what, width > used ? width - used : 0, style), mark);
+    write_row(fmt::format("  {}  ", right(size_text(change.bytes, style), columns)), change.what,
+              mark, out, style);
     if (!change.advice.empty() && change.advice != "temporary") {
       out << std::string(columns + 4, ' ')
           << cut("→ " + change.advice, width > columns + 4 ? width - columns - 4 : 0, style)

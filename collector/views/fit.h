@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "collector/fit/answer.h"
+#include "collector/fit/need.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {

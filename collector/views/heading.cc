@@ -34,17 +34,22 @@ void write_heading(const Profile& profile, const Held& held, std::ostream& out,
       << cut(text, static_cast<size_t>(style.width) - 6, style) << '\n';
 }
 
+void write_row(const std::string& figures, const std::string& title, const std::string& mark,
+               std::ostream& out, const TextStyle& style, size_t telling) {
+  const auto width = static_cast<size_t>(style.width);
+  const size_t used = display_width(figures) + display_width(mark);
+  out << figures << cut_title(title, width > used ? width - used : 0, style, telling) << mark
+      << '\n';
+}
+
 void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
                  const TextStyle& style) {
-  const auto width = static_cast<size_t>(style.width);
   const auto row = [&](uint64_t bytes, const std::string& count, const std::string& title,
                        const std::string& mark, size_t telling) {
     const std::string figures =
         fmt::format("{} {} {}  ", right(size_text(bytes, style), size_columns(style)),
                     right(percent(bytes, whole), 5), right(count, kRowCountColumns));
-    const size_t used = display_width(figures) + display_width(mark);
-    out << figures << cut_title(title, width > used ? width - used : 0, style, telling) << mark
-        << '\n';
+    write_row(figures, title, mark, out, style, telling);
   };
   out << fmt::format("{} {} {}  site\n", right("size", size_columns(style)), right("%", 5),
                      right("n", kRowCountColumns));

@@ -43,6 +43,9 @@ void write_losses(const Quality& quality, std::ostream& out, const TextStyle& st
 /// another moment "LIVE  GPU 0 (H200), device memory: 3 100.0 MiB at +7.20 s, mark warm-up done".
 void write_heading(const Profile& profile, const Held& held, std::ostream& out,
                    const TextStyle& style);
+/// A row whose title takes the room that its figures and its mark leave.
+void write_row(const std::string& figures, const std::string& title, const std::string& mark,
+               std::ostream& out, const TextStyle& style, size_t telling = 0);
 /// Rows of size, percent, count and site; a last row has what was cut off, so that they add up.
 void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
                  const TextStyle& style);

@@ -1,6 +1,6 @@
-#include "collector/views/leaks.h"
-
 #include <fmt/format.h>
+
+#include "collector/views/views.h"
 
 namespace gpupeak::collector {
 namespace {

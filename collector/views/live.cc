@@ -113,12 +113,10 @@ void write_moves(const std::vector<Move>& moves, Fate fate, size_t top, std::ost
                  const TextStyle& style) {
   if (moves.empty()) return;
   const bool less = fate == kWent || fate == kShrank;
-  const auto width = static_cast<size_t>(style.width);
   const auto row = [&](uint64_t bytes, const std::string& title, const std::string& mark) {
     const std::string figures =
         right((less ? "-" : "+") + size_text(bytes, style), size_columns(style) + 1) + "  ";
-    const size_t used = display_width(figures) + display_width(mark);
-    out << figures << cut_title(title, width > used ? width - used : 0, style) << mark << '\n';
+    write_row(figures, title, mark, out, style);
   };
   out << '\n'
       << bold(kFateNames[fate].second, style)

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <tuple>
 
-#include "collector/summary/change_text.h"
+#include "collector/summary/diff.h"
 #include "collector/summary/resident_causes.h"
-#include "collector/summary/role_text.h"
 #include "collector/summary/run_text.h"
+#include "collector/summary/site_title.h"
 #include "collector/summary/what_if_text.h"
-#include "collector/text/csv_field.h"
+#include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
-#include "collector/text/xml.h"
 #include "collector/views/heading.h"
 #include "collector/write/json_values.h"
 

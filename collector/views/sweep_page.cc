@@ -8,8 +8,7 @@
 #include <cmath>
 
 #include "collector/text/sanitize.h"
-#include "collector/text/xml.h"
-#include "collector/views/sweep_rows.h"
+#include "collector/views/sweep.h"
 #include "collector/views/timeline.h"
 
 namespace gpupeak::collector {

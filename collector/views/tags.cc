@@ -1,5 +1,3 @@
-#include "collector/views/tags.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +6,10 @@
 
 #include "collector/analyze/arena_peak.h"
 #include "collector/analyze/arena_summary.h"
-#include "collector/text/csv_field.h"
+#include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/views/heading.h"
+#include "collector/views/views.h"
 
 namespace gpupeak::collector {
 namespace {

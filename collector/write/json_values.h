@@ -34,7 +34,6 @@ inline Json labels_json(const std::map<std::string, std::string>& labels) {
 Json frame_json(const Frame& frame);
 /// The parts of a site's title.
 Json parts_json(const std::vector<SitePart>& parts);
-Json holder_json(const Holder& holder);
 Json holders_json(const std::vector<Holder>& holders);
 /// How the run ended.
 Json exit_json(const RunEnd& end);

@@ -11,7 +11,6 @@
 #include "collector/summary/failure_text.h"
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/resident_causes.h"
-#include "collector/summary/role_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 #include "collector/summary/what_if_text.h"

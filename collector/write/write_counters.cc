@@ -1,14 +1,13 @@
-#include "collector/write/write_counters.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "collector/analyze/quality.h"
-#include "collector/log/coverage.h"
+#include "collector/log/log_process.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

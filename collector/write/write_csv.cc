@@ -1,9 +1,8 @@
-#include "collector/write/write_csv.h"
-
 #include <fmt/format.h>
 
-#include "collector/text/csv_field.h"
+#include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 void write_csv(const Summary& summary, std::ostream& out) {

@@ -14,14 +14,11 @@
 #include "collector/summary/verdict.h"
 #include "collector/text/file_name.h"
 #include "collector/text/sanitize.h"
-#include "collector/timeline/phase_bands.h"
+#include "collector/timeline/time_series.h"
 #include "collector/write/json_values.h"
-#include "collector/write/page_arenas.h"
-#include "collector/write/page_series.h"
-#include "collector/write/page_source.h"
+#include "collector/write/page_parts.h"
 #include "collector/write/page_template.h"
-#include "collector/write/page_uses.h"
-#include "collector/write/write_json.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

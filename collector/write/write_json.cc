@@ -1,5 +1,3 @@
-#include "collector/write/write_json.h"
-
 #include <map>
 #include <optional>
 #include <string>
@@ -9,6 +7,7 @@
 
 #include "collector/summary/summary_json.h"
 #include "collector/write/json_values.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -108,10 +107,6 @@ class JsonFields {
 };
 
 }  // namespace
-
-Json holder_json(const Holder& holder) {
-  return JsonFields::json_of(holder);
-}
 
 Json holders_json(const std::vector<Holder>& holders) {
   return JsonFields::json_of(holders);

@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "collector/merge/merged.h"
+#include "collector/merge/merge.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {

@@ -7,7 +7,7 @@
 
 #include "collector/text/error.h"
 #include "collector/text/file_name.h"
-#include "collector/text/nearest.h"
+#include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/json_values.h"
 

@@ -1,5 +1,3 @@
-#include "collector/write/write_phases.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,10 +6,10 @@
 
 #include "collector/summary/failure_text.h"
 #include "collector/summary/run_text.h"
-#include "collector/text/csv_field.h"
+#include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/write/json_values.h"
-#include "collector/write/write_json.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -1,5 +1,3 @@
-#include "collector/write/write_short.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,13 +6,14 @@
 
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/resident_causes.h"
-#include "collector/summary/role_text.h"
 #include "collector/summary/run_text.h"
+#include "collector/summary/site_title.h"
 #include "collector/summary/verdict.h"
 #include "collector/summary/what_if_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
 #include "collector/write/page_template.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -1,5 +1,3 @@
-#include "collector/write/write_text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/write/report_sections.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "collector/log/definitions.h"
 #include "collector/symbols/module_symbols.h"
-#include "collector/symbols/rtti_cache.h"
+#include "collector/symbols/rtti_names.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/text/sanitize.h"
-#include "collector/write/write_json.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 #include "sample_logs.h"
 #include "writers.h"

@@ -14,8 +14,7 @@
 #include "catch.h"
 #include "collector/analyze/kept_summary.h"
 #include "collector/summary/summary_bytes.h"
-#include "collector/write/write_json.h"
-#include "collector/write/write_text.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 #include "sample_logs.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/rules/reading.h"
+#include "collector/rules/rule_book.h"
 
 namespace gpupeak::testing {
 

@@ -15,8 +15,8 @@
 #include <sstream>
 #include <string>
 
-#include "collector/rules/rule_set.h"
-#include "collector/symbols/api_table.h"
+#include "collector/rules/rule_book.h"
+#include "collector/symbols/name_rules.h"
 
 using namespace gpupeak::collector;
 

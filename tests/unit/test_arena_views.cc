@@ -4,7 +4,7 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/text/time_text.h"
+#include "collector/text/text_format.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -10,9 +10,9 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/timeline/byte_time.h"
-#include "collector/views/byte_seconds.h"
+#include "collector/timeline/time_series.h"
 #include "collector/views/live.h"
+#include "collector/views/views.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

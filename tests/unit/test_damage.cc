@@ -9,9 +9,7 @@
 #include "collector/log/event.h"
 #include "collector/text/error.h"
 #include "collector/write/write_dump.h"
-#include "collector/write/write_json.h"
-#include "collector/write/write_short.h"
-#include "collector/write/write_text.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

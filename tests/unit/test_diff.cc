@@ -10,8 +10,7 @@
 #include "collector/summary/site_title.h"
 #include "collector/text/error.h"
 #include "collector/write/write_diff.h"
-#include "collector/write/write_gates.h"
-#include "collector/write/write_json.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -9,7 +9,6 @@
 #include "catch.h"
 #include "collector/log/event_merger.h"
 #include "collector/log/event_windows.h"
-#include "collector/log/window_bounds.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

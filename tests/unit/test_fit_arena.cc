@@ -8,8 +8,8 @@
 #include <string>
 
 #include "catch.h"
+#include "collector/fit/arena_model.h"
 #include "collector/fit/arena_requests.h"
-#include "collector/fit/bfc_arena.h"
 #include "collector/fit/held_run.h"
 
 using namespace gpupeak::collector;

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "catch.h"
+#include "collector/fit/arena_model.h"
 #include "collector/fit/arena_requests.h"
 #include "collector/fit/held_run.h"
-#include "collector/fit/torch_cache.h"
 
 using namespace gpupeak::collector;
 

@@ -8,7 +8,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/log/event_merger.h"
 #include "collector/text/work.h"
-#include "collector/write/write_json.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

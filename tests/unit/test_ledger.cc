@@ -4,7 +4,7 @@
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/summary/ledger_text.h"
-#include "collector/write/write_text.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

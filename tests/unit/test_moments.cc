@@ -12,10 +12,8 @@
 #include "collector/text/error.h"
 #include "collector/timeline/moment.h"
 #include "collector/views/arenas.h"
-#include "collector/views/flame.h"
 #include "collector/views/live.h"
-#include "collector/views/tags.h"
-#include "collector/views/tree.h"
+#include "collector/views/views.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -7,7 +7,7 @@
 
 #include "catch.h"
 #include "collector/files/cache_file.h"
-#include "collector/symbols/name_cache.h"
+#include "collector/symbols/module_symbols.h"
 #include "collector/text/byte_pack.h"
 #include "temporary_folder.h"
 

@@ -245,16 +245,6 @@ TEST_CASE("title_text: the frame that differs stays, and its line", "[collector]
   CHECK(fit_title(title, 60, 1) == "… ← ResNetBlock::forward_with_checkpoint resnet.cc:312 ← …");
 }
 
-TEST_CASE("title_text: what all titles end in is said once", "[collector]") {
-  const std::string shared = shared_outer_frames({"a ← x ← main", "b ← main", "c ← y ← main"});
-  CHECK(shared == "main");
-  CHECK(without_outer_frames("a ← x ← main", shared) == "a ← x");
-  CHECK(shared_outer_frames({"a ← x ← m", "b ← x ← m"}) == "x ← m");
-  CHECK(shared_outer_frames({"main", "b ← main"}).empty());
-  CHECK(shared_outer_frames({"a ← main"}).empty());
-  CHECK(shared_outer_frames({}).empty());
-}
-
 TEST_CASE("function_names: what runs before main is no caller", "[collector]") {
   CHECK(is_start_code("__libc_start_call_main"));
   CHECK(is_start_code("_start"));

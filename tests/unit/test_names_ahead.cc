@@ -13,7 +13,7 @@
 #include "collector/analyze/site_titles.h"
 #include "collector/replay/replay.h"
 #include "collector/rules/rule_book.h"
-#include "collector/symbols/module_cache.h"
+#include "collector/symbols/module_symbols.h"
 #include "log_builder.h"
 #include "this_program.h"
 

@@ -14,7 +14,7 @@
 #include "collector/log/pack_log.h"
 #include "collector/log/packed_log.h"
 #include "collector/log/zstd_packer.h"
-#include "collector/symbols/symbolize.h"
+#include "collector/symbols/keep_names.h"
 #include "collector/text/error.h"
 #include "gpupeak/log_format.h"
 #include "log_builder.h"

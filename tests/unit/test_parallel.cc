@@ -9,7 +9,7 @@
 #include "catch.h"
 #include "collector/log/log_reader.h"
 #include "collector/log/parallel.h"
-#include "collector/symbols/module_cache.h"
+#include "collector/symbols/module_symbols.h"
 #include "collector/symbols/symbolizer.h"
 #include "log_builder.h"
 #include "this_program.h"

@@ -7,7 +7,7 @@
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/phase_names.h"
-#include "collector/write/write_phases.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -3,7 +3,7 @@
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/write/write_dump.h"
-#include "collector/write/write_json.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

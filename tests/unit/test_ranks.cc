@@ -9,7 +9,6 @@
 #include "catch.h"
 #include "collector/merge/merge.h"
 #include "collector/merge/partial_file.h"
-#include "collector/merge/record_json.h"
 #include "collector/text/error.h"
 #include "collector/write/write_merge.h"
 #include "log_builder.h"

@@ -6,8 +6,7 @@
 #include "collector/summary/failure_cause.h"
 #include "collector/summary/verdict.h"
 #include "collector/summary/whole_run_text.h"
-#include "collector/write/write_short.h"
-#include "collector/write/write_text.h"
+#include "collector/write/writers.h"
 
 using namespace gpupeak::collector;
 

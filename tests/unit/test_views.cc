@@ -4,10 +4,7 @@
 
 #include "catch.h"
 #include "collector/text/error.h"
-#include "collector/views/flame.h"
-#include "collector/views/leaks.h"
-#include "collector/views/temporary.h"
-#include "collector/views/tree.h"
+#include "collector/views/views.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

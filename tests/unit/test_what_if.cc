@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "catch.h"
-#include "collector/fit/change_curve.h"
-#include "collector/fit/growing_range.h"
+#include "collector/fit/arena_model.h"
 #include "collector/fit/what_if.h"
+#include "collector/fit/what_if_watch.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -9,11 +9,8 @@
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/load_summary.h"
 #include "collector/summary/summary_bytes.h"
-#include "collector/write/write_csv.h"
 #include "collector/write/write_dump.h"
-#include "collector/write/write_json.h"
-#include "collector/write/write_short.h"
-#include "collector/write/write_text.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 #include "schema_check.h"
 

@@ -14,7 +14,6 @@
 #include <stdexcept>
 
 #include "collector/files/fresh_file.h"
-#include "collector/files/own_file.h"
 #include "collector/files/regular_file.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"

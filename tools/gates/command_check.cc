@@ -8,7 +8,7 @@
 #include "collector/run/analyze_run.h"
 #include "collector/summary/diff.h"
 #include "collector/text/error.h"
-#include "collector/write/write_gates.h"
+#include "collector/write/write_diff.h"
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"

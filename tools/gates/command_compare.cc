@@ -6,7 +6,7 @@
 #include "collector/log/parallel.h"
 #include "collector/run/analyze_run.h"
 #include "collector/text/file_name.h"
-#include "collector/text/glob.h"
+#include "collector/text/name_match.h"
 #include "collector/views/compare.h"
 #include "collector/views/suite.h"
 #include "collector/write/write_html.h"

@@ -6,7 +6,6 @@
 #include "collector/text/error.h"
 #include "collector/views/live.h"
 #include "collector/write/write_diff.h"
-#include "collector/write/write_diff_markdown.h"
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"

@@ -2,7 +2,7 @@
 
 #include "collector/rules/rule_book.h"
 #include "collector/text/error.h"
-#include "collector/text/nearest.h"
+#include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"

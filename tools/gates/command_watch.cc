@@ -15,7 +15,7 @@
 #include "collector/summary/gate.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
-#include "collector/text/nearest.h"
+#include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"
 #include "tools/attach/target_log.h"

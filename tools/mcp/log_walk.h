@@ -9,7 +9,7 @@
 
 #include "collector/analyze/call_tree.h"
 #include "collector/analyze/profile.h"
-#include "collector/timeline/held_then.h"
+#include "collector/timeline/moment.h"
 #include "collector/timeline/time_series.h"
 #include "tools/top/screen.h"
 #include "tools/top/text.h"

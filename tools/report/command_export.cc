@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "collector/export/export.h"
-#include "collector/export/packed_output.h"
 #include "collector/text/error.h"
 #include "tools/commands.h"
 #include "tools/gates/strict.h"

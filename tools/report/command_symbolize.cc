@@ -12,7 +12,7 @@
 #include "collector/log/pack_log.h"
 #include "collector/log/packed_log.h"
 #include "collector/rules/rule_book.h"
-#include "collector/symbols/symbolize.h"
+#include "collector/symbols/keep_names.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"

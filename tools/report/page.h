@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/rules/reading.h"
+#include "collector/rules/rule_book.h"
 #include "collector/run/run_logs.h"
 
 namespace gpupeak::tools {

@@ -15,7 +15,7 @@
 #include "collector/log/log_head.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/write/write_counters.h"
+#include "collector/write/writers.h"
 #include "tools/run/screen_lines.h"
 #include "tools/shared/child.h"
 #include "tools/shared/helper_process.h"

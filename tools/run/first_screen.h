@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "collector/rules/reading.h"
+#include "collector/rules/rule_book.h"
 #include "collector/text/text_format.h"
 #include "tools/run/screen_ahead.h"
 

@@ -17,7 +17,6 @@
 #include <sstream>
 #include <string_view>
 
-#include "collector/files/own_file.h"
 #include "collector/files/regular_file.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/log_process.h"

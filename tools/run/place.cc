@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "collector/files/own_file.h"
+#include "collector/files/regular_file.h"
 #include "collector/text/sanitize.h"
 #include "tools/run/logs.h"
 #include "tools/shared/say.h"

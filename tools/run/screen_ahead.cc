@@ -18,7 +18,7 @@
 
 #include "collector/log/log_head.h"
 #include "collector/log/parallel.h"
-#include "collector/symbols/module_cache.h"
+#include "collector/symbols/module_symbols.h"
 #include "collector/text/work.h"
 #include "tools/run/screen_lines.h"
 #include "tools/shared/child.h"

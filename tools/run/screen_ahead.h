@@ -15,7 +15,7 @@
 #include <functional>
 #include <string>
 
-#include "collector/rules/reading.h"
+#include "collector/rules/rule_book.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::tools {

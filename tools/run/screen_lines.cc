@@ -9,7 +9,7 @@
 #include "collector/fit/what_if.h"
 #include "collector/run/analyze_run.h"
 #include "collector/text/work.h"
-#include "collector/write/write_short.h"
+#include "collector/write/writers.h"
 #include "tools/shared/say.h"
 
 namespace gpupeak::tools {

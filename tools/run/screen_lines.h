@@ -4,7 +4,7 @@
 #include <string>
 
 #include "collector/analyze/analyze.h"
-#include "collector/rules/reading.h"
+#include "collector/rules/rule_book.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::tools {

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "collector/log/coverage.h"
 #include "collector/log/kinds.h"
+#include "collector/log/log_process.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::tools {

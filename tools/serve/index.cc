@@ -5,7 +5,6 @@
 
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
-#include "collector/text/xml.h"
 
 namespace gpupeak::tools {
 namespace {

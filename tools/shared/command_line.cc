@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "collector/analyze/attribution.h"
-#include "collector/text/nearest.h"
+#include "collector/text/name_match.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/rules/reading.h"
+#include "collector/rules/rule_book.h"
 #include "tools/examples.h"
 
 namespace gpupeak::tools {

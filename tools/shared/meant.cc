@@ -11,7 +11,7 @@
 
 #include "collector/files/regular_file.h"
 #include "collector/log/log_parts.h"
-#include "collector/text/nearest.h"
+#include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::tools {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "collector/text/nearest.h"
+#include "collector/text/name_match.h"
 #include "tools/shared/exit_codes.h"
 #include "tools/shared/meant.h"
 

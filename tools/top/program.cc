@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "collector/analyze/counter_metrics.h"
-#include "collector/log/coverage.h"
+#include "collector/log/log_process.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "collector/log/progress.h"
-#include "collector/rules/reading.h"
+#include "collector/rules/rule_book.h"
 #include "tools/top/program.h"
 
 namespace gpupeak::tools {

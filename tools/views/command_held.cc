@@ -3,7 +3,7 @@
 
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/views/held.h"
+#include "collector/views/views.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/views/view.h"

@@ -1,5 +1,5 @@
 #include "collector/analyze/analyze.h"
-#include "collector/write/write_phases.h"
+#include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"

@@ -1,4 +1,4 @@
-#include "collector/views/tags.h"
+#include "collector/views/views.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/several_logs.h"

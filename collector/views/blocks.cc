@@ -1,0 +1,242 @@
+#include <fmt/format.h>
+
+#include <string>
+
+#include "collector/log/kinds.h"
+#include "collector/summary/run_text.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/title_text.h"
+#include "collector/views/views.h"
+#include "collector/write/use_words.h"
+
+namespace gpupeak::collector {
+namespace {
+
+std::string moment_text(const Moment& moment) {
+  if (!moment.phase.empty()) return "the highest within " + escape(moment.phase);
+  return moment.time_ns ? "what was live at " + instant(*moment.time_ns) : "the peak";
+}
+
+}  // namespace
+
+void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& moments, size_t top,
+                std::ostream& out, const TextStyle& style) {
+  const std::vector<std::optional<HeldThen>> found = held_then(profile, scope, moments);
+  std::vector<HolderTable> tables(found.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i]) tables[i] = profile.sites().table(found[i]->held, top, false);
+  }
+  write_losses(profile.quality(), out, style);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (i > 0) out << '\n';
+    const std::string what = found[i]
+                                 ? fmt::format("{}: {} at {}, {}", profile.scope_text(scope),
+                                               size_text(found[i]->bytes, style),
+                                               instant(found[i]->time_ns), moment_text(moments[i]))
+                                 : moment_text(moments[i]) + ": the log has no such moment";
+    out << bold("HELD", style) << "  " << cut(what, static_cast<size_t>(style.width) - 6, style)
+        << '\n';
+    if (found[i] && found[i]->bytes > 0) write_sites(tables[i], found[i]->bytes, out, style);
+  }
+}
+
+void write_held_json(Profile& profile, ScopeId scope, const std::vector<Moment>& moments,
+                     size_t top, std::ostream& out) {
+  const std::vector<std::optional<HeldThen>> found = held_then(profile, scope, moments);
+  Json list = Json::array();
+  for (size_t i = 0; i < found.size(); ++i) {
+    Json json;
+    json["phase"] = text_or_null(moments[i].phase);
+    json["bytes"] = nullptr;
+    json["time_ns"] = nullptr;
+    json["holders"] = Json::array();
+    json["other_bytes"] = json["other_sites"] = 0;
+    if (found[i]) {
+      const HolderTable table = profile.sites().table(found[i]->held, top, true);
+      json["bytes"] = found[i]->bytes;
+      json["time_ns"] = found[i]->time_ns;
+      json["holders"] = holders_json(table.rows);
+      json["other_bytes"] = table.other_bytes;
+      json["other_sites"] = table.other_rows;
+      json["curve"] = Json::array();
+      for (const HeldThen::Point& point : found[i]->curve) {
+        json["curve"].push_back({point.time_ns, point.bytes});
+      }
+    }
+    list.push_back(std::move(json));
+  }
+  Json json = view_json(profile, "gpupeak.held/1");
+  json["scope"] = profile.scope_info(scope).name;
+  json["moments"] = std::move(list);
+  write_line(json, out);
+}
+
+void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ostream& out,
+                    const TextStyle& style) {
+  write_losses(profile.quality(), out, style);
+  for (const LastUse& of : uses.devices) {
+    const std::vector<UseRow> rows = use_rows(profile, of);
+    out << bold("LAST USE", style) << "  ";
+    write_wrapped(fmt::format("{}: {} at {}", profile.scope_text(of.scope),
+                              size_text(of.bytes, style), instant(of.time_ns)),
+                  out, style);
+    const auto figures = [&](uint64_t bytes) {
+      return fmt::format("{} {}", right(size_text(bytes, style), size_columns(style)),
+                         right(percent(bytes, of.bytes), 5));
+    };
+    for (const UseName& use : kUses) {
+      if (const uint64_t bytes = bytes_of(of, use.use); bytes > 0)
+        out << figures(bytes) << "  " << use.text << '\n';
+    }
+    if (of.idle_bytes > 0) out << figures(of.idle_bytes) << "  idle in pools\n";
+    size_t shown = 0;
+    uint64_t other_bytes = 0, other_rows = 0;
+    for (const UseRow& row : rows) {
+      if (!may_be_moved(row.use)) continue;
+      if (shown == top) {
+        other_bytes += row.bytes;
+        ++other_rows;
+        continue;
+      }
+      constexpr size_t kWhenColumns = 30;
+      if (shown++ == 0)
+        out << '\n'
+            << fmt::format("{} {} {}  {}  site\n", right("size", size_columns(style)),
+                           right("%", 5), right("blocks", kRowCountColumns),
+                           left("used", kWhenColumns));
+      const std::string head = fmt::format(
+          "{} {}  {}  ", figures(row.bytes), right(grouped(row.blocks), kRowCountColumns),
+          left(when_used(row.use, row.shortest_ns, row.longest_ns), kWhenColumns));
+      write_row(head, row.title, "", out, style);
+    }
+    if (other_rows > 0)
+      out << fmt::format("{} {}  {} more\n", figures(other_bytes), right("", kRowCountColumns),
+                         grouped(other_rows));
+    out << '\n';
+  }
+  for (const std::string& note : use_notes(uses)) write_wrapped(note, out, style);
+}
+
+void write_last_use_json(Profile& profile, const LastUses& uses, size_t top, std::ostream& out) {
+  Json json = view_json(profile, "gpupeak.last_use/1");
+  json["complete"] = uses.end.has_value();
+  json["blocks_left_out"] = uses.end ? Json(uses.end->left_out) : Json();
+  json["launches_unread"] = uses.end ? Json(uses.end->unread) : Json();
+  json["devices"] = Json::array();
+  for (const LastUse& of : uses.devices) {
+    Json device{{"scope", profile.scope_info(of.scope).name},
+                {"peak_bytes", of.bytes},
+                {"time_ns", of.time_ns}};
+    for (const UseName& use : kUses) device["bytes"][std::string(use.name)] = bytes_of(of, use.use);
+    device["bytes"]["idle_in_pools"] = of.idle_bytes;
+    device["rows"] = Json::array();
+    uint64_t other_bytes = 0, other_rows = 0;
+    for (const UseRow& row : use_rows(profile, of)) {
+      if (device["rows"].size() == top) {
+        other_bytes += row.bytes;
+        ++other_rows;
+        continue;
+      }
+      const bool is_timed = has_time(row.use);
+      device["rows"].push_back({{"use", use_name(row.use).name},
+                                {"title", row.title},
+                                {"kind", row.kind},
+                                {"bytes", row.bytes},
+                                {"blocks", row.blocks},
+                                {"shortest_ns", is_timed ? Json(row.shortest_ns) : Json()},
+                                {"longest_ns", is_timed ? Json(row.longest_ns) : Json()}});
+    }
+    device["other_bytes"] = other_bytes;
+    device["other_rows"] = other_rows;
+    json["devices"].push_back(std::move(device));
+  }
+  write_line(json, out);
+}
+
+namespace {
+
+/// Temporary blocks and all blocks of a table's rows. Holder::bytes has the number of temporary
+/// blocks, so that the table puts the rows with most first.
+struct Temporaries {
+  HolderTable table;
+  uint64_t temporary = 0, allocations = 0;
+};
+
+Temporaries find_temporaries(Profile& profile, const std::string& scope, size_t top) {
+  const ScopeId wanted = scope.empty() ? ScopeId{} : profile.scope(scope);
+  const SiteTable& sites = profile.replay().sites();
+  Temporaries found;
+  std::vector<Contribution> parts;
+  for (GroupId id{0}; id < sites.group_count(); ++id) {
+    const PeakFinder::Group& group = profile.replay().peaks().group(id);
+    const bool measured = is_device_kind(sites.context_of(id).kind) || profile.coverage().host();
+    if (scope.empty() ? !measured : !profile.counts_into(id, wanted)) continue;
+    found.allocations += group.alloc_count;
+    found.temporary += group.temporary_count;
+    parts.push_back({id, group.temporary_count, group.alloc_count});
+  }
+  // All rows are made first, since those without a temporary block, which come last, must not count
+  // as "others".
+  std::vector<Holder> rows = profile.sites().table(parts, SIZE_MAX, false).rows;
+  for (Holder& row : rows) {
+    if (row.bytes == 0) break;
+    if (found.table.rows.size() < top) {
+      found.table.rows.push_back(std::move(row));
+    } else {
+      found.table.other_bytes += row.bytes;
+      ++found.table.other_rows;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+void write_temporary(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
+                     const TextStyle& style) {
+  const Temporaries found = find_temporaries(profile, scope, top);
+  const auto width = static_cast<size_t>(style.width);
+  write_losses(profile.quality(), out, style);
+  constexpr std::string_view kName = "TEMPORARY";
+  const std::string heading =
+      fmt::format("{} of {} allocations ({} %) were freed at once", grouped(found.temporary),
+                  grouped(found.allocations), percent(found.temporary, found.allocations));
+  out << bold(kName, style) << "  " << cut(heading, width - kName.size() - 2, style) << '\n';
+  if (found.temporary == 0) return;
+  constexpr size_t kColumns = 12;
+  out << fmt::format("{} {} {}  site\n", right("temporary", kColumns), right("of", kColumns),
+                     right("%", 5));
+  for (const Holder& row : found.table.rows) {
+    const std::string figures =
+        fmt::format("{} {} {}  ", right(grouped(row.bytes), kColumns),
+                    right(grouped(row.count), kColumns), right(percent(row.bytes, row.count), 5));
+    write_row(figures, row.title, fmt::format("  [{}]", row.kind), out, style, row.telling_part);
+  }
+  if (found.table.other_rows > 0) {
+    out << fmt::format("{}  {} more\n", right(grouped(found.table.other_bytes), kColumns),
+                       grouped(found.table.other_rows));
+  }
+}
+
+void write_temporary_json(Profile& profile, const std::string& scope, size_t top,
+                          std::ostream& out) {
+  const Temporaries found = find_temporaries(profile, scope, top);
+  Json json = view_json(profile, "gpupeak.temporary/1");
+  json["scope"] = text_or_null(scope);
+  json["temporary_count"] = found.temporary;
+  json["alloc_count"] = found.allocations;
+  json["sites"] = Json::array();
+  for (const Holder& row : found.table.rows) {
+    Json site;
+    site["kind"] = row.kind;
+    site["site"] = row.title;
+    site["temporary_count"] = row.bytes;
+    site["alloc_count"] = row.count;
+    json["sites"].push_back(std::move(site));
+  }
+  json["other_temporary_count"] = found.table.other_bytes;
+  json["other_sites"] = found.table.other_rows;
+  write_line(json, out);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,248 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "collector/analyze/call_tree.h"
+#include "collector/views/views.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// Warm colours of the 256-colour palette on which black text can be read.
+constexpr int kColors[] = {215, 209, 222, 216, 180, 221, 208, 179};
+
+/// A row is left out if none of its cells is as wide as this.
+constexpr size_t kLegibleColumns = 5;
+
+struct Cell {
+  const CallTree::Node* node;
+  uint64_t begin_bytes;  // from the left edge
+};
+
+class Flame {
+ public:
+  Flame(const CallTree& tree, const TreeCut& cut, std::ostream& out, const TextStyle& style)
+      : tree_(tree), cut_(cut), out_(out), style_(style) {}
+
+  void write() {
+    std::vector<Cell> row{{&tree_.root(), 0}};
+    bool legible = true;
+    for (uint32_t level = 0; legible && !cut_.too_deep(level); ++level) {
+      std::vector<Cell> next;
+      for (const Cell& cell : row) {
+        uint64_t at = cell.begin_bytes;
+        for (const uint32_t id : cell.node->children) {
+          next.push_back({&tree_.node(id), at});
+          at += tree_.node(id).bytes;
+        }
+      }
+      row.clear();
+      legible = false;
+      for (const Cell& cell : next) {
+        const size_t width = column(cell.begin_bytes + cell.node->bytes) - column(cell.begin_bytes);
+        if (width == 0 || cut_.too_small(cell.node->bytes, tree_.root().bytes)) continue;
+        row.push_back(cell);
+        legible |= width >= kLegibleColumns;
+      }
+      if (legible) write_row(row);
+    }
+  }
+
+ private:
+  size_t column(uint64_t bytes) const {
+    const double part = static_cast<double>(bytes) / static_cast<double>(tree_.root().bytes);
+    return static_cast<size_t>(part * style_.width + 0.5);
+  }
+
+  void write_row(const std::vector<Cell>& row) {
+    size_t at = 0;
+    for (const Cell& cell : row) {
+      const size_t begin = column(cell.begin_bytes);
+      const size_t end = column(cell.begin_bytes + cell.node->bytes);
+      out_ << std::string(begin - at, ' ') << box(CallTree::title(*cell.node), end - begin);
+      at = end;
+    }
+    out_ << '\n';
+  }
+
+  std::string box(const std::string& title, size_t width) const {
+    if (style_.color) {
+      const size_t color = std::hash<std::string>{}(title) % std::size(kColors);
+      // One column stays dark, so that neighbours of one colour are told apart.
+      const std::string text = left(fit(title, width - 1), width - 1);
+      return fmt::format("\x1b[48;5;{};30m{}\x1b[0m ", kColors[color], text);
+    }
+    if (width < 3) return width == 1 ? "|" : "[]";
+    const std::string text = width < kLegibleColumns ? "" : fit(title, width - 2);
+    std::string fill;
+    for (size_t i = display_width(text); i < width - 2; ++i) fill += "─";
+    return "[" + text + fill + "]";
+  }
+
+  const CallTree& tree_;
+  const TreeCut& cut_;
+  std::ostream& out_;
+  const TextStyle& style_;
+};
+
+Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut, uint32_t level,
+               const std::string& root) {
+  Json json;
+  json["name"] = level == 0 ? root : CallTree::title(node);
+  json["value"] = node.bytes;
+  Json children = Json::array();
+  for (const uint32_t id : node.children) {
+    const CallTree::Node& child = tree.node(id);
+    if (cut.too_deep(level) || cut.too_small(child.bytes, tree.root().bytes)) continue;
+    children.push_back(node_json(tree, child, cut, level + 1, root));
+  }
+  if (!children.empty()) json["children"] = std::move(children);
+  return json;
+}
+
+}  // namespace
+
+void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
+                 const TextStyle& style) {
+  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
+  write_losses(profile.quality(), out, style);
+  write_heading(profile, held, out, style);
+  if (held.bytes == 0) return;
+  const auto columns = static_cast<uint64_t>(style.width);
+  write_wrapped(fmt::format("one column is {}, {} % of it; narrower calls have no place",
+                            size_text(held.bytes / columns, style), percent(1, columns)),
+                out, style);
+  Flame(tree, cut, out, style).write();
+}
+
+void write_flame_json(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out) {
+  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
+  Json json = held_view_json(profile, held, "gpupeak.flame/1");
+  json["flame"] = node_json(tree, tree.root(), cut, 0, held.is_peak() ? "peak" : held.moment);
+  write_line(json, out);
+}
+
+namespace {
+
+/// What is below a call: the calls that are shown, and the rest in one sum.
+struct Below {
+  std::vector<const CallTree::Node*> shown;
+  uint64_t rest_bytes = 0, rest_count = 0, rest_calls = 0;
+};
+
+Below below(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut, uint32_t level) {
+  Below result;
+  for (const uint32_t id : node.children) {
+    const CallTree::Node& child = tree.node(id);
+    if (!cut.too_deep(level) && !cut.too_small(child.bytes, tree.root().bytes)) {
+      result.shown.push_back(&child);
+    } else {
+      result.rest_bytes += child.bytes;
+      result.rest_count += child.count;
+      ++result.rest_calls;
+    }
+  }
+  return result;
+}
+
+class TreeText {
+ public:
+  TreeText(const CallTree& tree, const TreeCut& cut, std::ostream& out, const TextStyle& style)
+      : tree_(tree),
+        cut_(cut),
+        out_(out),
+        style_(style),
+        width_(static_cast<size_t>(style.width)) {}
+
+  void write() {
+    out_ << fmt::format("{} {} {}  call\n", right("size", size_columns(style_)), right("%", 5),
+                        right("n", kRowCountColumns));
+    write_below(tree_.root(), "", 0);
+  }
+
+ private:
+  void row(uint64_t bytes, uint64_t count, const std::string& indent, const std::string& title) {
+    const uint64_t whole = tree_.root().bytes;
+    const std::string figures =
+        fmt::format("{} {} {}  ", right(size_text(bytes, style_), size_columns(style_)),
+                    right(percent(bytes, whole), 5), right(grouped(count), kRowCountColumns));
+    out_ << cut(figures + indent + title, width_, style_) << '\n';
+  }
+
+  /// Only branches indent. A call that passes nearly all of its bytes on to one other call stands
+  /// in the same column as that call, and the rest of its bytes has no row.
+  void write_below(const CallTree::Node& node, const std::string& indent, uint32_t level) {
+    Below parts = below(tree_, node, cut_, level);
+    uint64_t own_count = node.own_count;
+    if (parts.shown.size() == 1 &&
+        cut_.too_small(parts.rest_bytes + node.own_bytes, tree_.root().bytes)) {
+      parts.rest_calls = own_count = 0;
+    }
+    size_t left = parts.shown.size() + (own_count > 0) + (parts.rest_calls > 0);
+    const bool branches = left > 1;
+    const auto connector = [&] { return branches ? (left == 1 ? "└ " : "├ ") : ""; };
+    for (const CallTree::Node* child : parts.shown) {
+      row(child->bytes, child->count, indent + connector(), CallTree::title(*child));
+      const char* const line = branches ? (left == 1 ? "  " : "│ ") : "";
+      write_below(*child, indent + line, level + 1);
+      --left;
+    }
+    if (parts.rest_calls > 0) {
+      row(parts.rest_bytes, parts.rest_count, indent + connector(),
+          fmt::format("{} more", grouped(parts.rest_calls)));
+      --left;
+    }
+    if (own_count > 0 && branches) {
+      row(node.own_bytes, node.own_count, indent + connector(), "(by itself)");
+    }
+  }
+
+  const CallTree& tree_;
+  const TreeCut& cut_;
+  std::ostream& out_;
+  const TextStyle& style_;
+  const size_t width_;
+};
+
+Json calls_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut,
+                uint32_t level) {
+  const Below parts = below(tree, node, cut, level);
+  Json json = Json::array();
+  for (const CallTree::Node* child : parts.shown) {
+    Json call;
+    call["call"] = CallTree::title(*child);
+    call["module"] = text_or_null(child->frame == nullptr ? "" : child->frame->module);
+    call["bytes"] = child->bytes;
+    call["count"] = child->count;
+    call["own_bytes"] = child->own_bytes;
+    const Below further = below(tree, *child, cut, level + 1);
+    call["other_bytes"] = further.rest_bytes;
+    call["other_calls"] = further.rest_calls;
+    call["calls"] = calls_json(tree, *child, cut, level + 1);
+    json.push_back(std::move(call));
+  }
+  return json;
+}
+
+}  // namespace
+
+void write_tree(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
+                const TextStyle& style) {
+  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
+  write_losses(profile.quality(), out, style);
+  write_heading(profile, held, out, style);
+  TreeText(tree, cut, out, style).write();
+}
+
+void write_tree_json(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out) {
+  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
+  Json json = held_view_json(profile, held, "gpupeak.tree/1");
+  const Below top = below(tree, tree.root(), cut, 0);
+  json["other_bytes"] = top.rest_bytes;
+  json["other_calls"] = top.rest_calls;
+  json["calls"] = calls_json(tree, tree.root(), cut, 0);
+  write_line(json, out);
+}
+
+}  // namespace gpupeak::collector
