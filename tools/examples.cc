@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "collector/write/write_html.h"
-#include "tools/shared/self.h"
+#include "tools/shared/child.h"
 
 namespace gpupeak::tools {
 namespace {

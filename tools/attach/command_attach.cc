@@ -23,9 +23,8 @@
 #include "tools/attach/traced_thread.h"
 #include "tools/commands.h"
 #include "tools/run/nvml.h"
+#include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
-#include "tools/shared/self.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -1,4 +1,6 @@
-// `start` and `stop`: begin and end the recording of the heap while the program runs.
+// `mark` names a moment of a running program; `start` and `stop` begin and end the recording of its
+// heap.
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -23,7 +25,6 @@
 #include "tools/attach/target_log.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -210,6 +211,29 @@ void add_start(CommandLine& line) {
 void add_stop(CommandLine& line) {
   auto [verb, options] = line.add("stop", "End what `start` has begun; the program runs on", stop);
   add_target(verb, options);
+}
+
+namespace {
+
+struct MarkOptions {
+  std::string target;  ///< a process id or a log
+  std::string name;
+};
+
+int mark(const MarkOptions& options) {
+  collector::LogAppender(log_of_target(options.target)).mark(options.name);
+  return kOk;
+}
+
+}  // namespace
+
+void add_mark(CommandLine& line) {
+  auto [verb, options] =
+      line.add("mark", "Mark this instant in the log of a running process", mark);
+  verb.add_option("process", options.target, "Its process id, or the log that it writes")
+      ->required()
+      ->type_name("PID|LOG");
+  verb.add_option("name", options.name, "What to call the mark")->required()->type_name("NAME");
 }
 
 }  // namespace gpupeak::tools

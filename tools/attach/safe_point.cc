@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collector/text/file_name.h"
-#include "tools/attach/waits.h"
+#include "tools/attach/traced_thread.h"
 
 namespace gpupeak::tools {
 namespace {

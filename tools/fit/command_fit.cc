@@ -11,10 +11,8 @@
 #include "collector/views/fit.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/shared/say.h"
 #include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {

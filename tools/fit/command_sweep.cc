@@ -13,11 +13,8 @@
 #include "collector/views/sweep.h"
 #include "tools/commands.h"
 #include "tools/fit/sweep_folder.h"
-#include "tools/fit/sweep_host.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
-#include "tools/shared/say.h"
 #include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {

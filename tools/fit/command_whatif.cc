@@ -10,9 +10,8 @@
 #include "collector/write/write_html.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
-#include "tools/shared/several_logs.h"
+#include "tools/shared/runs.h"
 #include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/fit/sweep_runs.h"
 #include "collector/summary/sweep.h"
 
 namespace gpupeak::tools {
@@ -45,5 +46,15 @@ class SweepFolder {
 /// Ctrl-C and the other signals that end a command end the program that runs, then the sweep.
 void stop_on_signals();
 bool was_stopped();
+
+// How much host memory a run of a sweep needed: the resident memory of its processes.
+
+/// `logs`: the run's logs, the started process's first. Throws LogError.
+collector::HostNeed host_need_of(const std::vector<std::string>& logs,
+                                 const collector::Reading& reading);
+
+/// The host's capacity in bytes: the limit of this process's control groups, else the machine's
+/// memory.
+collector::SweepCapacity host_capacity();
 
 }  // namespace gpupeak::tools

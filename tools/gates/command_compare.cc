@@ -15,7 +15,6 @@
 #include "tools/report/page.h"
 #include "tools/run/screen_lines.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
 #include "tools/shared/terminal.h"

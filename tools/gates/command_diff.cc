@@ -9,7 +9,6 @@
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
 #include "tools/shared/terminal.h"
 #include "tools/views/view.h"

@@ -12,9 +12,7 @@
 #include "tools/gates/merge_inputs.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
-#include "tools/shared/say.h"
 #include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {

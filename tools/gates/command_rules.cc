@@ -6,7 +6,6 @@
 #include "collector/text/sanitize.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
 
 namespace gpupeak::tools {

@@ -22,7 +22,6 @@
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {

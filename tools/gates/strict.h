@@ -3,7 +3,7 @@
 
 #include "collector/summary/summary.h"
 #include "collector/summary/whole_run_text.h"
-#include "tools/shared/exit_codes.h"
+#include "tools/shared/command_line.h"
 
 namespace gpupeak::tools {
 

@@ -20,9 +20,6 @@
 #include "tools/commands.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exec_arguments.h"
-#include "tools/shared/exit_codes.h"
-#include "tools/shared/self.h"
 
 extern char** environ;
 

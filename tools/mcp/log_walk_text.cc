@@ -8,7 +8,7 @@
 #include "collector/summary/run_text.h"
 #include "collector/text/title_text.h"
 #include "tools/mcp/log_walk.h"
-#include "tools/top/words.h"
+#include "tools/top/text.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -3,7 +3,6 @@
 #include "collector/write/write_dump.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
 #include "tools/shared/terminal.h"
 

@@ -15,10 +15,8 @@
 #include "tools/report/page.h"
 #include "tools/run/first_screen.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/shared/several_logs.h"
 #include "tools/shared/terminal.h"
 #include "tools/views/view.h"
 

@@ -19,7 +19,6 @@
 #include "gpupeak/log_format.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/output.h"
 #include "tools/shared/terminal.h"
 

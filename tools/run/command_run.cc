@@ -40,11 +40,8 @@
 #include "tools/run/torch.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/group_signal.h"
 #include "tools/shared/process_stat.h"
-#include "tools/shared/say.h"
-#include "tools/shared/self.h"
 #include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {

@@ -14,8 +14,8 @@
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "tools/run/summary.h"
+#include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
-#include "tools/shared/say.h"
 #include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {

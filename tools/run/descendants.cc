@@ -15,8 +15,6 @@
 #include <tuple>
 
 #include "tools/shared/process_stat.h"
-#include "tools/shared/processor_time.h"
-#include "tools/shared/program_headers.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -18,8 +18,7 @@
 #include "collector/write/writers.h"
 #include "tools/run/screen_lines.h"
 #include "tools/shared/child.h"
-#include "tools/shared/helper_process.h"
-#include "tools/shared/say.h"
+#include "tools/shared/command_line.h"
 
 namespace gpupeak::tools {
 namespace {

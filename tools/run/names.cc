@@ -14,7 +14,6 @@
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/keep_names.h"
 #include "tools/shared/child.h"
-#include "tools/shared/helper_process.h"
 
 namespace gpupeak::tools {
 namespace {

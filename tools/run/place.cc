@@ -14,7 +14,7 @@
 #include "collector/files/regular_file.h"
 #include "collector/text/sanitize.h"
 #include "tools/run/logs.h"
-#include "tools/shared/say.h"
+#include "tools/shared/command_line.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -9,10 +9,9 @@
 
 #include "collector/text/sanitize.h"
 #include "tools/run/limit.h"
-#include "tools/shared/exec_arguments.h"
-#include "tools/shared/exit_codes.h"
-#include "tools/shared/program_headers.h"
-#include "tools/shared/say.h"
+#include "tools/shared/child.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {

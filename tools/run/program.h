@@ -19,7 +19,7 @@ struct RunOptions {
   std::string compress = "auto";              ///< run_compress.h
   std::string names = "auto";                 ///< run_names.h
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
-  std::string limit, gpu;                     ///< as run_limit.h
+  std::string limit, gpu;                     ///< as log_process.h
   std::string arena_rules;     ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
   bool last_use = false;       ///< record when device memory was last used
   bool ort_nodes = false;      ///< ONNX Runtime's sessions write a profile

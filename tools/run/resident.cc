@@ -18,8 +18,7 @@
 #include "gpupeak/log_format.h"
 #include "gpupeak/memory_kinds.h"
 #include "gpupeak/smaps.h"
-#include "tools/shared/processor_time.h"
-#include "tools/shared/program_headers.h"
+#include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {

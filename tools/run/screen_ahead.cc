@@ -22,7 +22,6 @@
 #include "collector/text/work.h"
 #include "tools/run/screen_lines.h"
 #include "tools/shared/child.h"
-#include "tools/shared/helper_process.h"
 
 namespace gpupeak::tools {
 namespace {

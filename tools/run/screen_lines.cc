@@ -10,7 +10,7 @@
 #include "collector/run/analyze_run.h"
 #include "collector/text/work.h"
 #include "collector/write/writers.h"
-#include "tools/shared/say.h"
+#include "tools/shared/command_line.h"
 
 namespace gpupeak::tools {
 namespace {

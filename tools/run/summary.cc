@@ -12,7 +12,6 @@
 #include "collector/log/parallel.h"
 #include "tools/run/compress.h"
 #include "tools/shared/child.h"
-#include "tools/shared/helper_process.h"
 #include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {

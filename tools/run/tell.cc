@@ -12,8 +12,8 @@
 #include "collector/text/text_format.h"
 #include "tools/run/first_screen.h"
 #include "tools/run/resident.h"
-#include "tools/shared/program_headers.h"
-#include "tools/shared/say.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/process_stat.h"
 #include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {

@@ -9,11 +9,8 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "tools/commands.h"
+#include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exec_arguments.h"
-#include "tools/shared/exit_codes.h"
-#include "tools/shared/say.h"
-#include "tools/shared/self.h"
 
 namespace gpupeak::tools {
 namespace {

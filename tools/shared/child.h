@@ -1,11 +1,19 @@
-// How the command's child processes end. A program that ignores SIGCHLD passes that setting on to
-// whatever it starts. Where SIGCHLD is ignored, the kernel forgets at once how a child ended.
+// The command's child processes: how they begin and end, and where the files lie that they run.
+//
+// A program that ignores SIGCHLD passes that setting on to whatever it starts. Where SIGCHLD is
+// ignored, the kernel forgets at once how a child ended.
 #pragma once
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace gpupeak::tools {
 
@@ -26,5 +34,46 @@ std::optional<int> wait_for_child(pid_t child, rusage* usage = nullptr);
 /// waits for all children, hands signals on to that child, and ends with its exit code. In any
 /// other process the function just returns.
 void leave_orphans_to_parent();
+
+// A command line as exec and posix_spawn take it.
+
+/// Pointers to the words, then nullptr. The words must outlive the result. exec does not change
+/// them.
+inline std::vector<char*> exec_arguments(const std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  return arguments;
+}
+
+// The first steps of a helper: a process that the command forks for its own work.
+
+/// Sets the handler of the signals with which a terminal, or the command's caller, ends the
+/// command.
+inline void set_end_signals(void (*handler)(int)) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, handler);
+}
+
+/// To be called in the helper. The helper ends when its parent ends, since nobody waits for its
+/// work any more.
+inline void begin_helper(void (*on_end_signals)(int) = SIG_DFL) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  set_end_signals(on_end_signals);
+}
+
+/// To be called in the helper: the kernel ends this process first if memory runs out.
+inline void be_spared_first() {
+  std::ofstream("/proc/self/oom_score_adj") << 1000;
+}
+
+// Where this command's file lies, and the files that it starts or loads.
+
+/// This program's file, also where there is no /proc.
+std::filesystem::path own_path();
+/// The library that records, in the place of a build folder or an installation; empty: not found.
+std::filesystem::path preload_library();
+/// The program that `serve` becomes; empty: it is not in this build.
+std::filesystem::path server_program();
 
 }  // namespace gpupeak::tools

@@ -1,9 +1,12 @@
 #include "tools/shared/command_line.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -148,6 +151,24 @@ void add_reading(CLI::App& verb, collector::Reading& reading) {
       "Hashes for paths, functions, arguments, hosts, labels and phases "
       "(docs/confidential.md)");
   add_symbol_search(verb, reading.search);
+}
+
+void say_text(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+void occupy_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) {
+      // open() takes the lowest free number, which is this one.
+      if (open("/dev/null", O_RDWR | O_CLOEXEC) < 0) return;
+    }
+  }
 }
 
 }  // namespace gpupeak::tools

@@ -6,10 +6,13 @@
 //   verb.add_option("--top", options.top, "…");
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collector/rules/rule_book.h"
@@ -67,5 +70,33 @@ void add_rules(CLI::App& verb, collector::RuleChoice& rules);
 void add_symbol_search(CLI::App& verb, collector::SymbolSearch& search);
 /// Options of all verbs that show what is in a log: --confidential, and where symbols are.
 void add_reading(CLI::App& verb, collector::Reading& reading);
+
+// The exit codes of the command, as docs/usage.md promises them.
+
+inline constexpr int kOk = 0;
+inline constexpr int kGateFailed = 1;  ///< of `check`: a limit was not kept
+inline constexpr int kUsage = 2;
+inline constexpr int kUnreadableLog = 3;  ///< missing, corrupt, or made by a newer gpupeak
+inline constexpr int kIncomplete = 4;     ///< under --strict: is_whole() of strict.h is false
+inline constexpr int kOwnFailure = 125;   ///< of `run`: gpupeak itself failed
+inline constexpr int kCannotExec = 126;   ///< of `run`: the program is there and cannot be run
+inline constexpr int kNotFound = 127;     ///< of `run`: there is no such program
+inline constexpr int kSignalBase = 128;   ///< of `run`: + the signal that ended the program
+
+// What `run` tells the user on standard error, which is the program's as well. If standard error is
+// closed, full, or has no reader any more, nothing is said, and the run goes on.
+
+/// Writes the text as it is. Never throws. Raises SIGPIPE unless that is ignored.
+void say_text(std::string_view text);
+
+/// Writes a line "gpupeak: …".
+template <typename... Args>
+void say(fmt::format_string<Args...> format, Args&&... args) {
+  say_text("gpupeak: " + fmt::format(format, std::forward<Args>(args)...) + "\n");
+}
+
+/// Opens /dev/null as each of the descriptors 0, 1 and 2 that is closed, in this process alone.
+/// Else the next file that we open would get such a number, and output would go into it.
+void occupy_standard_descriptors();
 
 }  // namespace gpupeak::tools

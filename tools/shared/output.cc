@@ -19,7 +19,7 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "gpupeak/log_format.h"
-#include "tools/shared/say.h"
+#include "tools/shared/command_line.h"
 
 namespace gpupeak::tools {
 namespace {

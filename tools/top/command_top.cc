@@ -1,30 +1,220 @@
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
+#include <future>
 #include <iostream>
 #include <iterator>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "collector/analyze/analyze.h"
+#include "collector/log/log_reader.h"
+#include "collector/log/progress.h"
+#include "collector/rules/rule_book.h"
 #include "collector/summary/verdict.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/scope_key.h"
+#include "collector/timeline/time_series.h"
 #include "tools/attach/target_log.h"
 #include "tools/commands.h"
 #include "tools/run/first_screen.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
+#include "tools/shared/log_folder.h"
 #include "tools/shared/terminal.h"
-#include "tools/top/programs.h"
-#include "tools/top/replay.h"
+#include "tools/top/program.h"
 #include "tools/top/screen.h"
 #include "tools/top/text.h"
 
 namespace gpupeak::tools {
 namespace {
+
+// The programs that `top` shows, as they are at each look.
+
+/// The programs of all logs below a folder, or of one log.
+class TopPrograms {
+ public:
+  TopPrograms(const std::string& place, const collector::Sanitizer& sanitizer);
+
+  void look();
+  std::vector<TopProgram>& all() { return all_; }
+  /// Also counts programs that are not shown, since there are too many.
+  size_t in_all() const { return in_all_; }
+  /// The program with this log; nullptr: there is none.
+  TopProgram* find(const std::string& path);
+  bool any_is_live() const;
+
+ private:
+  LogFolder folder_;
+  const collector::Sanitizer& sanitizer_;
+  std::vector<TopProgram> all_;
+  size_t in_all_ = 0;
+};
+
+constexpr size_t kMostLogs = 500;
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+TopPrograms::TopPrograms(const std::string& place, const collector::Sanitizer& sanitizer)
+    : folder_(place, kMostLogs), sanitizer_(sanitizer) {}
+
+void TopPrograms::look() {
+  const FolderView view = folder_.look();
+  in_all_ = view.logs.size() + view.left_out;
+  const double now = seconds_since_1970();
+  std::vector<TopProgram> next;
+  for (FolderLog log : view.logs) {
+    log.name = sanitizer_.text(log.name);
+    log.facts.program = sanitizer_.text(log.facts.program);
+    TopProgram* known = find(log.path);
+    next.push_back(known != nullptr ? std::move(*known) : TopProgram());
+    next.back().look(log, now);
+  }
+  all_ = std::move(next);
+}
+
+TopProgram* TopPrograms::find(const std::string& path) {
+  const auto found = std::find_if(all_.begin(), all_.end(), [&](const TopProgram& program) {
+    return program.log().path == path;
+  });
+  return found == all_.end() ? nullptr : &*found;
+}
+
+bool TopPrograms::any_is_live() const {
+  return std::any_of(all_.begin(), all_.end(),
+                     [](const TopProgram& program) { return program.log().is_live(); });
+}
+
+// Replays logs for `top` in the background, one after the other, since only the events of a log
+// tell holders, phases, pools and the ledger. It pauses between replays to stay below its share of
+// a processor.
+class TopReplay {
+ public:
+  explicit TopReplay(const collector::Reading& reading) : reading_(reading) {}
+  ~TopReplay();
+  TopReplay(const TopReplay&) = delete;
+  TopReplay& operator=(const TopReplay&) = delete;
+
+  /// Begins a replay, unless one is under way or it would take more processor time than its share.
+  /// `asked`: a user asked for it, so it may take any time. `before`: what the last replay of this
+  /// log found.
+  void want(const std::string& path, uint64_t log_bytes, const TopFindings* before, bool asked);
+  bool is_busy() const { return job_.valid(); }
+  /// Which log is being replayed.
+  const std::string& path() const { return path_; }
+  /// What the replay has found; only the first call after its end gets it.
+  std::shared_ptr<const TopFindings> done();
+  /// How many seconds a replay would take.
+  static double estimate(uint64_t log_bytes, const TopFindings* before);
+
+ private:
+  const collector::Reading& reading_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  double spent_ = 0;  ///< seconds of a processor
+  std::string path_;
+  std::atomic<bool> is_given_up_{false};
+  std::future<std::shared_ptr<const TopFindings>> job_;
+};
+
+/// The part of a processor that replays may take, and the seconds that they may take at the start.
+constexpr double kShare = 0.006, kAtFirst = 0.25;
+constexpr double kBytesPerSecond = 50e6;
+constexpr size_t kRows = 100;
+
+struct GivenUp {};
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / kNsPerSecond;
+}
+
+TopCurve curve_of(const collector::TimeSeries& times, const std::string& name,
+                  const collector::ClockMap& clock) {
+  TopCurve curve;
+  const collector::Series* series = times.find(name);
+  if (series == nullptr) return curve;
+  for (size_t i = 0; i < series->buckets.size(); ++i) {
+    const auto ns = static_cast<double>(times.begin_ns(series->first_bucket + i, clock));
+    curve.push_back({ns / kNsPerSecond, series->buckets[i].max});
+  }
+  return curve;
+}
+
+/// Replays the log up to its present end.
+std::shared_ptr<const TopFindings> replay_for_top(const std::string& path,
+                                                  const collector::Reading& reading,
+                                                  const collector::Progress& progress = {}) {
+  auto findings = std::make_shared<TopFindings>();
+  const double before = cpu_seconds();
+  try {
+    const collector::LogReader log(path, reading.sanitizer, collector::HeapReading::kIfFew);
+    collector::Options options;
+    options.reading = reading;
+    options.top = kRows;
+    collector::TimeSeries times;
+    findings->log_bytes = log.used_bytes();
+    findings->summary = collector::analyze(log, path, options, progress, &times);
+    for (const collector::DeviceSummary& device : findings->summary.devices) {
+      const std::string scope = collector::ScopeKey::device(device.ordinal).text();
+      findings->devices[device.ordinal] = curve_of(times, scope, log.clock());
+    }
+    findings->heap = curve_of(times, "host/heap", log.clock());
+    findings->at_seconds = static_cast<double>(findings->summary.run.duration_ns) / kNsPerSecond;
+  } catch (const collector::LogError& error) {
+    findings->problem = error.what();
+  } catch (const collector::UsageError& error) {
+    findings->problem = error.what();
+  }
+  findings->cpu_seconds = cpu_seconds() - before;
+  return findings;
+}
+
+TopReplay::~TopReplay() {
+  is_given_up_ = true;
+  if (job_.valid()) job_.wait();
+}
+
+double TopReplay::estimate(uint64_t log_bytes, const TopFindings* before) {
+  const uint64_t known = before != nullptr ? before->log_bytes : 0;
+  const uint64_t added = log_bytes - std::min(log_bytes, known);
+  // Finding the names takes as long as last time.
+  return (before != nullptr ? before->cpu_seconds : 0) +
+         static_cast<double>(added) / kBytesPerSecond;
+}
+
+void TopReplay::want(const std::string& path, uint64_t log_bytes, const TopFindings* before,
+                     bool asked) {
+  if (is_busy()) return;
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began_;
+  const double allowed = kAtFirst + kShare * passed.count();
+  if (!asked && spent_ + estimate(log_bytes, before) > allowed) return;
+  path_ = path;
+  job_ = std::async(std::launch::async, [this] {
+    return replay_for_top(path_, reading_, [this](uint64_t, uint64_t) {
+      if (is_given_up_) throw GivenUp{};
+    });
+  });
+}
+
+std::shared_ptr<const TopFindings> TopReplay::done() {
+  if (!is_busy() || job_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    return nullptr;
+  auto findings = job_.get();
+  spent_ += findings->cpu_seconds;
+  return findings;
+}
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;

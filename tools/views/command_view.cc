@@ -7,7 +7,6 @@
 #include "tools/commands.h"
 #include "tools/mcp/log_walk.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/exit_codes.h"
 #include "tools/shared/runs.h"
 #include "tools/shared/terminal.h"
 #include "tools/top/screen.h"

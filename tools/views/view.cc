@@ -4,10 +4,9 @@
 
 #include "collector/views/live.h"
 #include "tools/gates/strict.h"
-#include "tools/shared/exit_codes.h"
+#include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/shared/several_logs.h"
 #include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {

@@ -1,0 +1,273 @@
+#include <charconv>
+#include <cmath>
+
+#include "collector/analyze/analyze.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "collector/views/arenas.h"
+#include "collector/views/views.h"
+#include "collector/write/writers.h"
+#include "tools/commands.h"
+#include "tools/gates/strict.h"
+#include "tools/shared/command_line.h"
+#include "tools/shared/output.h"
+#include "tools/shared/runs.h"
+#include "tools/shared/terminal.h"
+#include "tools/views/view.h"
+
+namespace gpupeak::tools {
+namespace {
+
+struct ArenasOptions : ViewOptions {
+  std::string at = "peak";
+  size_t top = 20;
+};
+
+/// One log's arenas at the instant that is asked for.
+struct ArenasOfLog {
+  collector::ArenaMoments moments;
+  collector::Profile profile;
+  const collector::ArenaInstant instant;
+  const std::vector<collector::ArenaState> states;
+
+  ArenasOfLog(const std::string& log, const collector::Progress& progress,
+              const ArenasOptions& options)
+      : profile(log, progress, &moments, options.reading),
+        instant(collector::arena_instant(profile, moments, options.at)),
+        states(collector::arenas_at(profile, instant, progress)) {}
+};
+
+int arenas(const ArenasOptions& options) {
+  return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
+    auto of_log = std::make_shared<ArenasOfLog>(log, progress, options);
+    return LogView{std::shared_ptr<const collector::Profile>(of_log, &of_log->profile),
+                   [of_log, &options](std::ostream& out, const collector::TextStyle& style) {
+                     collector::write_arenas(of_log->profile, of_log->instant, of_log->states,
+                                             options.top, out, style);
+                   },
+                   [of_log](std::ostream& out) {
+                     collector::write_arenas_json(of_log->profile, of_log->moments, of_log->instant,
+                                                  of_log->states, out);
+                   }};
+  });
+}
+
+/// A call tree that `write` shows as text and `write_json` as JSON.
+int show_calls(const TreeOptions& options, decltype(collector::write_tree)& write,
+               decltype(collector::write_tree_json)& write_json) {
+  const collector::TreeCut cut{options.min_percent, options.depth};
+  return show_view(
+      options,
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        write(profile, held_by(profile, options), cut, out, style);
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        write_json(profile, held_by(profile, options), cut, out);
+      });
+}
+int flame(const TreeOptions& options) {
+  return show_calls(options, collector::write_flame, collector::write_flame_json);
+}
+int tree(const TreeOptions& options) {
+  return show_calls(options, collector::write_tree, collector::write_tree_json);
+}
+
+/// The same for a table of sites.
+int show_sites(const SitesOptions& options, decltype(collector::write_leaks)& write,
+               decltype(collector::write_leaks_json)& write_json) {
+  return show_view(
+      options,
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        write(profile, options.scope, options.top, out, style);
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        write_json(profile, options.scope, options.top, out);
+      });
+}
+int leaks(const SitesOptions& options) {
+  return show_sites(options, collector::write_leaks, collector::write_leaks_json);
+}
+int temporary(const SitesOptions& options) {
+  return show_sites(options, collector::write_temporary, collector::write_temporary_json);
+}
+struct HeldOptions : SitesOptions {
+  std::vector<std::string> within, at;
+};
+
+/// "17.9", "+17.9" or "17.9s": seconds since the log's start.
+int64_t nanoseconds_of(const std::string& text) {
+  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const char* end = text.data() + text.size() - (text.ends_with('s') ? 1 : 0);
+  double seconds = -1;
+  const auto [stop, error] = std::from_chars(begin, end, seconds);
+  if (error != std::errc() || stop != end || !(seconds >= 0 && seconds < 1e9)) {
+    throw collector::UsageError("--at " + collector::escape(text) +
+                                ": give seconds since the log's start, as 17.9");
+  }
+  return static_cast<int64_t>(std::llround(seconds * 1e9));
+}
+
+int held(const HeldOptions& options) {
+  std::vector<collector::Moment> moments;
+  for (const std::string& name : options.within) moments.push_back({name, {}});
+  for (const std::string& time : options.at) moments.push_back({"", nanoseconds_of(time)});
+  if (moments.empty()) moments.emplace_back();
+  return show_view(
+      options,
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        collector::write_held(profile, profile.scope(options.scope), moments, options.top, out,
+                              style);
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        collector::write_held_json(profile, profile.scope(options.scope), moments, options.top,
+                                   out);
+      });
+}
+
+struct TagsOptions : MomentOptions {
+  size_t top = 20;
+  bool csv = false;
+};
+
+int tags(const TagsOptions& options) {
+  require_one_log_for_csv(options.csv, options.logs);
+  return show_view(
+      options,
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        const collector::Held held = held_by(profile, options);
+        if (options.csv) {
+          collector::write_tags_csv(profile, held, out);
+        } else {
+          collector::write_tags(profile, held, options.top, out, style);
+        }
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        collector::write_tags_json(profile, held_by(profile, options), options.top, out);
+      });
+}
+
+}  // namespace
+
+void add_arenas(CommandLine& line) {
+  auto [verb, options] = line.add(
+      "arenas", "What PyTorch's and other sub-allocators had in use and idle, by segment", arenas);
+  verb.alias("pools");
+  add_view_options(verb, options);
+  verb.add_option("--at", options.at, "peak, end, +1.25s, a mark, a phase (the highest), PHASE.end")
+      ->capture_default_str()
+      ->type_name("MOMENT");
+  add_top(verb, options.top, "Sites and segments of each pool");
+  add_reading(verb, options.reading);
+}
+
+void add_flame(CommandLine& line) {
+  auto [verb, options] = line.add("flame", "The same as a flame graph", flame);
+  add_tree_options(verb, options);
+}
+
+void add_held(CommandLine& line) {
+  auto [verb, options] =
+      line.add("held", "Who held the memory at a moment, or within a phase", held);
+  verb.add_option("--within", options.within,
+                  "The highest while a phase of this name was open; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("PHASE");
+  verb.add_option("--at", options.at, "Seconds since the log's start; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("SECONDS");
+  add_view_options(verb, options);
+  add_top(verb, options.top, "Rows of each table");
+  add_reading(verb, options.reading);
+}
+
+void add_leaks(CommandLine& line) {
+  auto [verb, options] = line.add("leaks", "What was live at exit, by site", leaks);
+  add_view_options(verb, options);
+  add_top(verb, options.top, "Rows of each table");
+  add_reading(verb, options.reading);
+}
+
+void add_tags(CommandLine& line) {
+  auto [verb, options] =
+      line.add("tags", "What the peak's memory was for, by layer and by data structure", tags);
+  add_view_options(verb, options);
+  add_moment(verb, options.at);
+  verb.add_flag("--csv", options.csv, "Lines tag,MiB, as MXNet's memory profiler has them")
+      ->excludes("--json");
+  add_top(verb, options.top, "Entries listed one by one");
+  add_reading(verb, options.reading);
+}
+
+void add_temporary(CommandLine& line) {
+  auto [verb, options] =
+      line.add("temporary", "Blocks that were freed at once, by site", temporary);
+  add_view_options(verb, options);
+  add_top(verb, options.top, "Rows of each table");
+  add_reading(verb, options.reading);
+}
+
+void add_tree(CommandLine& line) {
+  auto [verb, options] = line.add("tree", "Who held the memory at the peak, as a call tree", tree);
+  add_tree_options(verb, options);
+}
+
+namespace {
+
+struct PhasesOptions {
+  std::vector<std::string> logs;
+  std::string process;  ///< of a run; empty: the one that held the most
+  std::string out;      ///< file; empty: standard output
+  TextOptions text;
+  bool csv = false;
+  bool json = false;
+  bool strict = false;
+  collector::Reading reading;
+};
+
+void write_one(const collector::Summary& summary, const PhasesOptions& options, std::ostream& out,
+               const collector::TextStyle& style) {
+  if (options.csv) {
+    collector::write_phases_csv(summary, out);
+  } else if (options.json) {
+    collector::write_phases_json(summary, out);
+  } else {
+    if (options.logs.size() > 1) out << bold(summary.log_path, style) << '\n';
+    collector::write_phases(summary, out, style);
+  }
+}
+
+int phases(const PhasesOptions& options) {
+  require_one_log_for_csv(options.csv, options.logs);
+  require_output(options.out, options.logs);
+  collector::Options analysis;
+  analysis.top = 1;
+  analysis.stacks = false;
+  analysis.reading = options.reading;
+  const std::vector<collector::Summary> summaries =
+      analyze_all(runs_of(process_logs(options.logs, options.process), ""), analysis,
+                  collector::RunDepth::kGpus);
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+  write_output(options.out, [&](std::ostream& out) {
+    write_in_turn(out, summaries.size(), options.json,
+                  [&](size_t i) { write_one(summaries[i], options, out, style); });
+  });
+  return strict_code(options.strict, are_whole(summaries));
+}
+
+}  // namespace
+
+void add_phases(CommandLine& line) {
+  auto [verb, options] =
+      line.add("phases", "The phases and their repetitions, host beside device", phases);
+  add_logs(verb, options.logs);
+  add_process(verb, options.process);
+  verb.add_flag("--csv", options.csv, "As CSV, in bytes");
+  verb.add_flag("--json", options.json, "As JSON")->excludes("--csv");
+  add_strict(verb, options.strict);
+  add_out(verb, options.out);
+  add_text_options(verb, options.text);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
+}
+
+}  // namespace gpupeak::tools
