@@ -65,17 +65,18 @@ if [ ${#missing[@]} -gt 0 ]; then
   rm -f "$log"
 fi
 
-# The packages that the page of `report --html` is made of, in the build folder. Without them all else is built.
-page=$root/build/page
-source=$root/collector/page
-if wants page && ! cmp -s "$source/package-lock.json" "$page/installed.json"; then
-  mkdir -p "$page"
-  cp "$source/package.json" "$source/package-lock.json" "$page"
-  echo "bootstrap: npm ci in $page" >&2
-  if (cd "$page" && npm ci --ignore-scripts --no-audit --no-fund >npm.log 2>&1); then
-    cp "$source/package-lock.json" "$page/installed.json"
+# fetch SOURCE FOLDER WITHOUT: the npm packages that SOURCE/package.json names, below FOLDER; WITHOUT says what follows without them.
+fetch() {
+  cmp -s "$1/package-lock.json" "$2/installed.json" && return
+  mkdir -p "$2"
+  cp "$1/package.json" "$1/package-lock.json" "$2"
+  echo "bootstrap: npm ci in $2" >&2
+  if (cd "$2" && npm ci --ignore-scripts --no-audit --no-fund >npm.log 2>&1); then
+    cp "$1/package-lock.json" "$2/installed.json"
   else
-    tail -5 "$page/npm.log" >&2
-    echo "bootstrap: npm could not fetch the page's packages; gpupeak is built without report --html" >&2
+    tail -5 "$2/npm.log" >&2
+    echo "bootstrap: npm could not fetch the packages of $1; $3" >&2
   fi
-fi
+}
+if wants page; then fetch "$root/collector/page" "$root/build/page" "gpupeak is built without report --html"; fi
+if wants tests; then fetch "$root/tests/page" "$root/build/page/tests" "the page is not tested"; fi
