@@ -42,7 +42,7 @@ std::string resident_mark(const Holder& holder, const Metrics& metrics, const Te
   constexpr uint64_t kShare = 20;
   const uint64_t resident = resident_at_most(holder, metrics);
   if (holder.bytes - resident < std::max<uint64_t>(holder.bytes / kShare, 1)) return "";
-  return fmt::format("  (at most {} of it resident)", size_text(resident, style));
+  return fmt::format("  (≤ {} resident)", size_text(resident, style));
 }
 
 std::vector<const Holder*> rows_by_resident(const Peak& peak, const Metrics& metrics) {

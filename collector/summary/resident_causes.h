@@ -24,7 +24,7 @@ std::vector<ResidentCause> resident_causes(const Metrics& metrics);
 /// How much of a row of a peak was resident at most: less than it has where it is of anonymous
 /// mappings, and all of these together had less resident.
 uint64_t resident_at_most(const Holder& holder, const Metrics& metrics);
-/// " (at most 100 MiB of it resident)"; empty: all of it may have been.
+/// "  (≤ 100 MiB resident)": at most so much of the row; empty: all of it may have been.
 std::string resident_mark(const Holder& holder, const Metrics& metrics, const TextStyle& style);
 /// The rows of a peak, by what of them was resident at most: a reservation that nobody touched
 /// comes behind what was used.

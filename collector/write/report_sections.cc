@@ -62,7 +62,7 @@ std::string ReportSections::row(uint64_t bytes, uint64_t whole, const std::strin
                                           right(percent(bytes, whole), 5), right(count, 7));
   const size_t used = display_width(figures) + display_width(marks);
   const size_t room = width_ > used ? width_ - used : 0;
-  return figures + cut_title(title, room, style_, telling) + marks;
+  return line(figures + cut_title(title, room, style_, telling) + marks);
 }
 
 void ReportSections::add_wrapped(const std::string& text, Lines& lines) const {

@@ -114,10 +114,9 @@ class ShortSummary {
       const std::string role =
           role_mark(holder, width_, style_) + resident_mark(holder, summary_.metrics, style_);
       const size_t used = display_width(figures) + display_width(role);
-      lines.push_back(
-          figures +
-          cut_title(holder.title, width_ - std::min(width_, used), style_, holder.telling_part) +
-          role);
+      const std::string title =
+          cut_title(holder.title, width_ - std::min(width_, used), style_, holder.telling_part);
+      lines.push_back(cut(figures + title + role, width_, style_));
     }
     if (const std::string note = role_note(*peak_, shown); !note.empty())
       lines.push_back(cut("  " + note, width_, style_));

@@ -77,7 +77,9 @@ def without_sentences(text, verb):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "x.gplog")
-        subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", "/usr/bin/python3", "-c", "x = [bytearray(10**6) for _ in range(30)]"],
+        subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", "/usr/bin/python3", "-c", 
+                        "import mmap; reserved = mmap.mmap(-1, 1 << 26, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); "
+                        "x = [bytearray(10**6) for _ in range(30)]"],
                        check=True)
         for verb in VERBS:
             for columns in (60, 80, 100, 170):
