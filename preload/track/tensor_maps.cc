@@ -14,25 +14,32 @@ namespace {
 constexpr size_t kMaps = 1 << 12;  // if two maps have one place, the later one stays
 constexpr size_t kWords = kTensorMapBytes / sizeof(uint64_t);
 
-/// Changed under the book's lock, and read without it.
+/// Changed under the book's lock, and read without it. Whoever reads any value of a change sees the
+/// odd version before it (the two fences) or a later one, and the versions differ then. All words
+/// may be those of an old map and of its address again: only the version tells.
 struct KnownMap {
-  std::atomic<uint64_t> address;  ///< 0: none, or it changes just now
+  std::atomic<uint64_t> version;  ///< odd: it changes just now
+  std::atomic<uint64_t> address;  ///< 0: none
   std::atomic<uint64_t> words[kWords];
 
   void set(const uint64_t* to, uint64_t its_address) {
-    address.store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);  // whoever sees a new word sees the 0, too
+    const uint64_t now = version.load(std::memory_order_relaxed);
+    version.store(now + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
     for (size_t i = 0; i < kWords; ++i) words[i].store(to[i], std::memory_order_relaxed);
-    address.store(its_address, std::memory_order_release);
+    address.store(its_address, std::memory_order_relaxed);
+    version.store(now + 2, std::memory_order_release);
   }
   /// The address that belongs to these words; 0: none is known.
   uint64_t address_of(const uint64_t* wanted) const {
-    const uint64_t before = address.load(std::memory_order_acquire);
+    const uint64_t before = version.load(std::memory_order_acquire);
     for (size_t i = 0; i < kWords; ++i) {
       if (words[i].load(std::memory_order_relaxed) != wanted[i]) return 0;
     }
+    const uint64_t its_address = address.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
-    return address.load(std::memory_order_relaxed) == before ? before : 0;
+    const bool is_whole = before % 2 == 0 && version.load(std::memory_order_relaxed) == before;
+    return is_whole ? its_address : 0;
   }
 };
 constinit std::atomic<KnownMap*> g_maps{nullptr};
