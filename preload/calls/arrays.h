@@ -169,18 +169,25 @@ CUresult map_array_async(const ApiCall& call, Real real, CUarrayMapInfo* list, u
   if (!scope.accounts() || list == nullptr) return real(list, count, stream);
   read_unread_peaks();
   const DeviceCall under_way;
-  for (unsigned i = 0; i < count; ++i) vmm_tile_leaving(call, tile_key(list[i]));
+  const auto maps = [](const CUarrayMapInfo& tile) {
+    return tile.memOperationType == CU_MEM_OPERATION_TYPE_MAP;
+  };
+  for (unsigned i = 0; i < count; ++i) {
+    vmm_tile_leaving(call, tile_key(list[i]));
+    if (maps(list[i])) vmm_mapping(list[i].memHandle.memHandle);
+  }
   const CUresult result = real(list, count, stream);
   for (unsigned i = 0; i < count; ++i) {
     const CUarrayMapInfo& tile = list[i];
-    const bool maps = tile.memOperationType == CU_MEM_OPERATION_TYPE_MAP;
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
       vmm_tile_stays(tile_key(tile));
-    else if (maps)
+      if (maps(tile)) vmm_not_mapped(call, tile.memHandle.memHandle);
+    } else if (maps(tile)) {
       vmm_tile_mapped(call, tile_key(tile), value_of(tile.resource.array),
                       tile.memHandle.memHandle);
-    else
+    } else {
       vmm_tile_unmapped(call, tile_key(tile));
+    }
   }
   return result;
 }

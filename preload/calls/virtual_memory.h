@@ -62,17 +62,19 @@ CUresult mem_release(const ApiCall& call, Real real, CUmemGenericAllocationHandl
   const DeviceCall under_way;
   const bool known = vmm_releasing(call, handle);
   const CUresult result = real(handle);
-  if (known && result != CUDA_SUCCESS) vmm_not_released(handle);
+  if (known) result == CUDA_SUCCESS ? vmm_released(handle) : vmm_not_released(handle);
   if (!known && result == CUDA_SUCCESS && came_late()) device_unknown_freed(call, handle, 0);
   return result;
 }
 
 template <typename Real>
-CUresult mem_map(const ApiCall&, Real real, CUdeviceptr at, size_t bytes, size_t offset,
+CUresult mem_map(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes, size_t offset,
                  CUmemGenericAllocationHandle handle, unsigned long long flags) {
   DriverScope scope;
+  if (!scope.accounts()) return real(at, bytes, offset, handle, flags);
+  vmm_mapping(handle);
   const CUresult result = real(at, bytes, offset, handle, flags);
-  if (scope.accounts() && result == CUDA_SUCCESS) vmm_mapped(at, bytes, handle);
+  result == CUDA_SUCCESS ? vmm_mapped(at, bytes, handle) : vmm_not_mapped(call, handle);
   return result;
 }
 

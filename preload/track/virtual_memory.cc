@@ -16,9 +16,9 @@ namespace {
 
 struct Handle {
   uint32_t references = 0;
-  uint32_t mappings = 0;
-  bool freed = false;  ///< logged as free; kept in case the real call fails
-  DeviceBlock block;   ///< the block when it was freed
+  uint32_t mappings = 0;  ///< with those whose real calls have not returned yet
+  bool freed = false;     ///< logged as free; kept in case the real call fails
+  DeviceBlock block;      ///< the block when it was freed
 };
 
 struct Mapping {
@@ -105,6 +105,15 @@ void stay(CUmemGenericAllocationHandle handle) {
   if (state == nullptr) return;
   ++state->mappings;
   revive(handle, *state);
+}
+
+/// The real call that has freed the memory has succeeded: the handle stands for nothing any more,
+/// unless another thread has got it anew since then. Else handles that the driver does not give
+/// again would pile up.
+void forget_if_freed(CUmemGenericAllocationHandle handle) {
+  const Handle* state = g_vmm.handles.find(handle_key(handle));
+  if (state != nullptr && state->freed && state->references == 0 && state->mappings == 0)
+    g_vmm.handles.erase(handle_key(handle));
 }
 
 /// Calls `visit(address, mapping)` for the mappings that begin in the range. Looks step by step, or
@@ -206,6 +215,10 @@ bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
   return known;
 }
 
+void vmm_released(CUmemGenericAllocationHandle handle) {
+  in_book([&] { forget_if_freed(handle); });
+}
+
 void vmm_not_released(CUmemGenericAllocationHandle handle) {
   in_book([&] {
     Handle* state = g_vmm.handles.find(handle_key(handle));
@@ -215,11 +228,24 @@ void vmm_not_released(CUmemGenericAllocationHandle handle) {
   });
 }
 
+void vmm_mapping(CUmemGenericAllocationHandle handle) {
+  in_book([&] {
+    if (Handle* state = g_vmm.handles.find(handle_key(handle))) ++state->mappings;
+  });
+}
+
+void vmm_not_mapped(const ApiCall& call, CUmemGenericAllocationHandle handle) {
+  in_book(call, [&](const Site& site) {
+    leave(site, handle);
+    forget_if_freed(handle);
+  });
+}
+
 void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle) {
   in_book([&] {
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return;
-    ++state->mappings;
+    revive(handle, *state);
     g_vmm.mappings.insert(at, {.bytes = bytes, .handle = handle});
     log_mapped(at, bytes, handle);
   });
@@ -241,7 +267,9 @@ void vmm_unmapped(CUdeviceptr at, uint64_t bytes) {
     erase_all(g_vmm.mappings, [&](auto add) {
       for_each_mapping(at, bytes, [&](uint64_t mapped_at, const Mapping& mapping) {
         // Another thread may have mapped something new there meanwhile: that stays.
-        if (mapping.unmapping) add(mapped_at);
+        if (!mapping.unmapping) return;
+        forget_if_freed(mapping.handle);
+        add(mapped_at);
       });
     });
   });
@@ -270,14 +298,17 @@ void vmm_tile_mapped(const ApiCall& call, uint64_t key, uint64_t array,
     if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);  // one list may map it twice
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return g_vmm.tiles.erase(key);
-    ++state->mappings;
+    revive(handle, *state);
     g_vmm.tiles.insert(key, {.array = array, .handle = handle});
   });
 }
 
 void vmm_tile_unmapped(const ApiCall& call, uint64_t key) {
   in_book(call, [&](const Site& site) {
-    if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);  // mapped by the same list
+    Tile* tile = g_vmm.tiles.find(key);
+    if (tile == nullptr) return;
+    leave_tile(site, *tile);  // mapped by the same list
+    forget_if_freed(tile->handle);
     g_vmm.tiles.erase(key);
   });
 }
@@ -301,7 +332,9 @@ void vmm_array_gone(uint64_t array) {
     erase_all(g_vmm.tiles, [&](auto add) {
       // A tile that is not leaving belongs to another array, which got the handle meanwhile.
       g_vmm.tiles.for_each([&](uint64_t key, const Tile& tile) {
-        if (tile.array == array && tile.leaving) add(key);
+        if (tile.array != array || !tile.leaving) return;
+        forget_if_freed(tile.handle);
+        add(key);
       });
     });
   });

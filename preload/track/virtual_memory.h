@@ -11,11 +11,16 @@ void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupe
                  int device, uint64_t bytes);
 /// cuMemRetainAllocationHandle gave one more reference.
 void vmm_retained(CUmemGenericAllocationHandle handle);
-/// Call it before cuMemRelease. True if a reference was known and is taken away; then, if the real
-/// call fails, vmm_not_released() puts it back. A program may release once too often.
+/// Call it before cuMemRelease. True if a reference was known and is taken away; then call exactly
+/// one of the next two. A program may release once too often.
 bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle);
+void vmm_released(CUmemGenericAllocationHandle handle);
 void vmm_not_released(CUmemGenericAllocationHandle handle);
 
+/// Call it before memory is mapped, also into a tile: another thread may release the handle before
+/// the call returns. Then tell of the mapping, or call vmm_not_mapped().
+void vmm_mapping(CUmemGenericAllocationHandle handle);
+void vmm_not_mapped(const ApiCall& call, CUmemGenericAllocationHandle handle);
 void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle);
 /// Call it before cuMemUnmap of a range, which may have several mappings and holes. Then call
 /// exactly one of the next two.
