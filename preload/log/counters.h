@@ -2,6 +2,7 @@
 // HOOK-SAFE.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "base/hot.h"
@@ -17,7 +18,8 @@ inline gpupeak_counters_page& counters() {
 /// Live usable bytes of the heap, without what threads have not handed on yet. In a forked child:
 /// of what it has allocated itself; 0 if it has freed more of its parent's.
 inline uint64_t counted_heap_bytes() {
-  const auto live = static_cast<int64_t>(counters().heap.live);
+  const auto live = static_cast<int64_t>(
+      std::atomic_ref<uint64_t>(counters().heap.live).load(std::memory_order_relaxed));
   return live > 0 ? static_cast<uint64_t>(live) : 0;
 }
 /// The gauges' peaks since the window began, each at its gauge's place in the counters page.

@@ -36,10 +36,12 @@ struct Stream {
 
   uint8_t*& at() { return positions[current].at; }
   uint64_t nodes() const { return positions[current].nodes; }
+  /// Others read the count without the lock; see defined_nodes().
   void move_to(uint8_t* at, uint64_t nodes) {
-    positions[1 - current] = {at, nodes};
+    positions[1 - current].at = at;
+    std::atomic_ref<uint64_t>(positions[1 - current].nodes).store(nodes, std::memory_order_relaxed);
     in_order();
-    current = 1 - current;
+    std::atomic_ref<uint32_t>(current).store(1 - current, std::memory_order_relaxed);
   }
 };
 

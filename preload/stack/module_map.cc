@@ -164,13 +164,14 @@ const Module* find_module(uintptr_t ip) {
   return nullptr;
 }
 
-/// Finds where the dynamic loader lies, by a function that all its versions have.
+/// Finds where the dynamic loader lies, by a function that all its versions have. Several threads
+/// may find the same.
 void find_loader() {
   MallocEntry& entry = gpupeak_malloc_entry;
-  if (entry.loader_bytes != 0) return;
+  if (__atomic_load_n(&entry.loader_bytes, __ATOMIC_RELAXED) != 0) return;
   const auto inside = reinterpret_cast<uintptr_t>(find_first("__tls_get_addr"));
   if (const Module* loader = inside != 0 ? find_module(inside) : nullptr) {
-    entry.loader_begin = loader->begin;
+    __atomic_store_n(&entry.loader_begin, loader->begin, __ATOMIC_RELAXED);
     __atomic_store_n(&entry.loader_bytes, loader->end - loader->begin, __ATOMIC_RELEASE);
   }
 }
@@ -249,10 +250,21 @@ LoaderState loader_state() {
   return state;
 }
 
+// What the next three read is written under the lock, and read without it.
+bool has_modules() {
+  return std::atomic_ref(g_map.modules).load(std::memory_order_acquire) != nullptr;
+}
+bool has_loaded_since(const LoaderState& state) {
+  return state.loads != std::atomic_ref(g_map.loads).load(std::memory_order_relaxed);
+}
+bool has_unloaded_since(const LoaderState& state) {
+  return state.unloads != std::atomic_ref(g_map.unloads).load(std::memory_order_relaxed);
+}
+
 /// Meets modules that the loader has and we do not know. Returns the scan's number if a module may
 /// be gone, else 0.
 uint64_t scan() {
-  if (g_map.modules == nullptr) {
+  if (!has_modules()) {
     void* at = reserve_pages(kMaxModules * sizeof(Module));
     if (at == nullptr) return 0;
     Module* expected = nullptr;
@@ -284,8 +296,8 @@ uint64_t scan() {
   find_loader();
   LockGuard guard(g_map.lock);
   g_map.objects = objects;
-  g_map.loads = state.loads;
-  g_map.unloads = state.unloads;
+  std::atomic_ref(g_map.loads).store(state.loads, std::memory_order_relaxed);
+  std::atomic_ref(g_map.unloads).store(state.unloads, std::memory_order_relaxed);
   return number;
 }
 
@@ -305,7 +317,7 @@ constinit std::atomic<bool> g_hears_loader{false};
 void cover_with_modules(uintptr_t ip) {
   if (find_module(ip) != nullptr || loader_has_code(ip) == IsLoaded::kNo) return;
   const LoaderState state = loader_state();
-  if (g_map.modules != nullptr && state.loads == g_map.loads && state.unloads == g_map.unloads) {
+  if (has_modules() && !has_loaded_since(state) && !has_unloaded_since(state)) {
     return;  // code that the loader does not know: generated at run time
   }
   rescan();
@@ -318,7 +330,7 @@ UnwindTable unwind_table_of(uintptr_t ip) {
 }
 
 bool modules_were_unloaded() {
-  return g_map.modules != nullptr && loader_state().unloads != g_map.unloads;
+  return has_modules() && has_unloaded_since(loader_state());
 }
 
 void drop_unloaded_modules() {

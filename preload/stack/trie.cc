@@ -41,6 +41,10 @@ struct Trie {
 };
 constinit Trie g_trie;
 
+/// Null: there are none yet. Whoever has got them sees the rest of what reserve() has set.
+uint32_t* known_buckets() {
+  return std::atomic_ref<uint32_t*>(g_trie.buckets).load(std::memory_order_acquire);
+}
 uint32_t bucket_mask() {
   return std::atomic_ref<uint32_t>(g_trie.mask).load(std::memory_order_acquire);
 }
@@ -132,7 +136,7 @@ GPUPEAK_HOT_DATA constinit std::atomic<uint64_t> g_trie_generation{1};
 constinit std::atomic<bool> g_guessing{false};
 
 void prefetch_trie(const uint64_t* paths, uint32_t count) {
-  const uint32_t* buckets = g_trie.buckets;
+  const uint32_t* const buckets = known_buckets();
   if (buckets == nullptr) return;
   const uint32_t mask = bucket_mask();
   for (uint32_t i = 0; i < count; ++i) __builtin_prefetch(&buckets[paths[i] & mask]);
@@ -142,7 +146,7 @@ void prefetch_trie(const uint64_t* paths, uint32_t count) {
 }
 
 uint32_t find_node(uint32_t parent, uintptr_t ip, uint64_t path) {
-  if (g_trie.buckets == nullptr) return 0;
+  if (known_buckets() == nullptr) return 0;
   uint32_t id = bucket_of(path).load(std::memory_order_acquire);
   while (id != 0) {
     const Node& node = g_trie.nodes[id];

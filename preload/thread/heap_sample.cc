@@ -195,7 +195,9 @@ void begin_stream_of_window(ThreadSlot& slot) {
 
 void keep_to_budget(ProcessPage& process, size_t written_bytes) {
   __atomic_fetch_add(&process.written_bytes, written_bytes, __ATOMIC_RELAXED);
-  const bool is_full = counters().file_bytes >= environment().log_max_bytes;
+  const bool is_full =
+      std::atomic_ref<uint64_t>(counters().file_bytes).load(std::memory_order_relaxed) >=
+      environment().log_max_bytes;
   if (host_mode_of(process) == HostMode::kFull) {
     if (process.is_auto != 0) {
       if (is_over_budget(process)) go_over_to_sample(process, GPUPEAK_Q_HEAP_SAMPLED);

@@ -151,7 +151,8 @@ void note_resident_memory(uint64_t resident_bytes, bool at_end) {
   Causes causes;
   if (!read_causes(causes)) return;
   const uint64_t own = self_bytes() - mapped_log_bytes();
-  const auto heap = static_cast<int64_t>(counters().heap.live);
+  const auto heap = static_cast<int64_t>(
+      std::atomic_ref<uint64_t>(counters().heap.live).load(std::memory_order_relaxed));
   const ResidentParts& parts = causes.parts;
   const bool is_known = g_is_glibc.load(std::memory_order_relaxed);
   const uint64_t kept_plus_1 = is_known ? kept_by_malloc(parts.malloc, heap) + 1 : 0;

@@ -178,9 +178,7 @@ void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
   const auto any_other = [this](auto&& is_busy) {
     return any_slot([&](const ThreadSlot& slot) { return &slot != this && is_busy(slot); });
   };
-  if (any_other([quiet_since](const ThreadSlot& other) {
-        return __atomic_load_n(&other.earliest, __ATOMIC_RELAXED) > quiet_since;
-      })) {
+  if (any_other([quiet_since](const ThreadSlot& other) { return other.earliest > quiet_since; })) {
     return;
   }
   std::atomic_ref<uint32_t> only_writer(g_process->only_writer);

@@ -44,13 +44,26 @@ struct EventRow : ChunkRow {
   bool has_room(size_t room) const { return end - at >= static_cast<ptrdiff_t>(room); }
 };
 
+/// A time that one thread writes, and others may read.
+class OwnTime {
+ public:
+  operator uint64_t() const { return __atomic_load_n(&ticks_, __ATOMIC_RELAXED); }
+  uint64_t operator=(uint64_t ticks) {
+    __atomic_store_n(&ticks_, ticks, __ATOMIC_RELAXED);
+    return ticks;
+  }
+
+ private:
+  uint64_t ticks_ = 0;
+};
+
 struct alignas(64) ThreadSlot {
   // What most mallocs and frees need lies in two cache lines. The first fields of StackCache are
   // the end of the second line.
   uint8_t* at = nullptr;   ///< next byte to write of the heap's chunk
   uint8_t* end = nullptr;  ///< how far it may write before it looks around in refill()
   uint64_t time = 0;       ///< time of the last stamped heap record, ticks
-  uint64_t earliest = 0;   ///< no record is stamped earlier from now on
+  OwnTime earliest;        ///< no record is stamped earlier from now on
   uint64_t address = 0;    ///< address in the last heap record; the next is relative to it
   uint32_t unstamped = 0;  ///< records since the last stamp
   std::atomic<uint32_t> stamping{0};  ///< 1: the thread is in stamp()
