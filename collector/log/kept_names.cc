@@ -19,7 +19,9 @@ constexpr uint64_t kMostNamesBytes = 64 << 20, kMostNamesRatio = 32, kAlwaysAllo
 }  // namespace
 
 bool is_of_system(std::string_view path) {
-  if (path.starts_with("/usr/local/")) return false;
+  // Containers have the driver in the first of these, toolkits install themselves into the second.
+  if (path.starts_with("/usr/local/"))
+    return path.starts_with("/usr/local/nvidia/") || path.starts_with("/usr/local/cuda");
   constexpr std::string_view kFolders[] = {"/usr/", "/lib/",  "/lib32/",     "/lib64/",
                                            "/bin/", "/sbin/", "/nix/store/", "/gnu/store/"};
   return std::any_of(std::begin(kFolders), std::end(kFolders),

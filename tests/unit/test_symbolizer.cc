@@ -123,6 +123,8 @@ TEST_CASE("symbolizer: names of a large file are kept unasked where there is tim
 TEST_CASE("symbolizer: system packages' folders are told from others", "[collector]") {
   CHECK(is_of_system("/usr/lib/x86_64-linux-gnu/libc.so.6"));
   CHECK(is_of_system("/lib64/ld-linux-x86-64.so.2"));
+  CHECK(is_of_system("/usr/local/nvidia/lib64/libcuda.so.1"));
+  CHECK(is_of_system("/usr/local/cuda-13.0/lib64/libcublas.so.13"));
   CHECK_FALSE(is_of_system("/usr/local/bin/engine"));
   CHECK_FALSE(is_of_system("/home/me/build/engine"));
   CHECK_FALSE(is_of_system("/library/engine"));
