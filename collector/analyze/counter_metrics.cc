@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "collector/log/log_process.h"
+#include "gpupeak/memory_kinds.h"
 
 namespace gpupeak::collector {
 namespace {

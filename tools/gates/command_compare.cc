@@ -5,6 +5,7 @@
 
 #include "collector/log/parallel.h"
 #include "collector/run/analyze_run.h"
+#include "collector/text/error.h"
 #include "collector/text/file_name.h"
 #include "collector/text/name_match.h"
 #include "collector/views/compare.h"
