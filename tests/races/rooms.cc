@@ -1,18 +1,11 @@
 // The preload's rooms below hooks/, linked as a library of their own, with the calls that hooks
-// make. Where the hooks' functions are, there are none here: what the rooms call upward stands in
-// the way.
+// make. The one function of hooks/ that these rooms call has a stand-in here.
 #include "rooms.h"
 
-#include <unistd.h>
-
 #include "life/process.h"
-#include "log/counters.h"
 #include "stack/frame_layout.h"
-#include "track/device_memory.h"
 #include "track/heap.h"
 #include "track/mapping.h"
-#include "track/tensor_maps.h"
-#include "track/virtual_memory.h"
 
 namespace gpupeak::preload {
 

@@ -64,17 +64,13 @@ void release_all() {
   for (std::atomic<void*>& handed : g_handed) release(handed.exchange(nullptr));
 }
 
-void with_threads(int count, void (*work)(unsigned, int), int rounds) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i) threads.emplace_back(work, 7u * static_cast<unsigned>(i), rounds);
-  for (std::thread& thread : threads) thread.join();
-}
-
 }  // namespace
 
 TEST_CASE("threads hand blocks over while the heap becomes a sample", "[races]") {
   const Recorded recorded;
-  with_threads(4, churn, 20000);
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 4; ++i) threads.emplace_back(churn, 7 * i, 20000);
+  for (std::thread& thread : threads) thread.join();
   release_all();
 }
 
