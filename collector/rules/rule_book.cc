@@ -10,9 +10,9 @@
 
 #include "collector/files/regular_file.h"
 #include "collector/text/error.h"
-#include "collector/text/file_name.h"
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
@@ -291,7 +291,7 @@ class RuleReader {
     return function;
   }
 
-  /// The library that records reads these parts itself (preload/hooks/arena_rule_text.h), and knows
+  /// The library that records reads these parts itself (preload/hooks/arena_rule_book.h), and knows
   /// less of TOML. What is wrong with them is told here, where there is a terminal.
   std::string arena_name(const toml::table& table) const {
     constexpr int64_t kLastArgument = 5, kMostSlots = 4095;

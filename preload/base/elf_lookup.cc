@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "base/arch.h"
-#include "base/loaded_objects.h"
 #include "base/loader.h"
 #include "base/text.h"
 

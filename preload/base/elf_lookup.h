@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "base/loaded_objects.h"
+#include "base/loader.h"
 
 namespace gpupeak::preload {
 

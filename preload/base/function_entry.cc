@@ -9,7 +9,6 @@
 #include <initializer_list>
 
 #include "base/arch.h"
-#include "base/machine_code.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 

@@ -2,7 +2,7 @@
 
 #include <csignal>
 
-#include "base/futex_lock.h"
+#include "base/lock.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {

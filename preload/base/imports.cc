@@ -6,7 +6,7 @@
 
 #include "base/arch.h"
 #include "base/elf_lookup.h"
-#include "base/loaded_objects.h"
+#include "base/loader.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -1,7 +1,14 @@
 // Libraries that we ask for at run time, since we are linked to libc alone.
 #pragma once
 
+#include <link.h>
+
 #include <cstdint>
+#include <optional>
+
+#include "base/memory.h"
+#include "base/signals_held.h"
+#include "base/text.h"
 
 namespace gpupeak::preload {
 
@@ -33,6 +40,81 @@ template <typename Function>
 bool find_symbol(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(find_symbol(library, name));
   return function != nullptr;
+}
+
+// Goes through the objects that the loader has loaded. HOOK-SAFE: it takes the loader's own lock
+// and no other.
+//
+// While the loader's lock is held, signals are blocked, as for our own locks: a garbage collector
+// may stop all threads by a signal and then ask the loader. While we wait for that lock, signals
+// stay open: the thread that has it may be stopped in such a handler.
+
+/// The same, and `visit` also gets how many bytes of `object` this loader fills in.
+template <typename Visit>
+void for_each_described_object(Visit visit) {
+  struct Visitor {
+    Visit& visit;
+    std::optional<SignalsHeld> held;
+  } visitor{visit, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t bytes, void* data) {
+        auto& that = *static_cast<Visitor*>(data);
+        if (!that.held) that.held.emplace();
+        return that.visit(*object, bytes) ? 1 : 0;
+      },
+      &visitor);
+}
+
+/// Calls `visit(object)` for each loaded object in load order until it returns true.
+template <typename Visit>
+void for_each_object(Visit visit) {
+  for_each_described_object([&](const dl_phdr_info& object, size_t) { return visit(object); });
+}
+
+struct AddressRange {
+  uintptr_t begin = 0, end = 0;
+  bool holds(uintptr_t at) const { return at >= begin && at < end; }
+};
+
+/// The object's memory, from its first byte to its last.
+inline AddressRange memory_of(const dl_phdr_info& object) {
+  AddressRange all{UINTPTR_MAX, 0};
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD) continue;
+    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
+    if (begin < all.begin) all.begin = begin;
+    if (begin + segment.p_memsz > all.end) all.end = begin + segment.p_memsz;
+  }
+  return all;
+}
+
+/// The pages that the loader has written to and has then made read-only (RELRO); empty: none.
+inline AddressRange relro_of(const dl_phdr_info& object) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type != PT_GNU_RELRO) continue;
+    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
+    return {page_begin(begin), page_begin(begin + segment.p_memsz)};
+  }
+  return {};
+}
+
+/// Whether the object has code at this address.
+inline bool is_code_of(const dl_phdr_info& object, uintptr_t at) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 &&
+        at - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The object's file name without its folder; empty for the program itself.
+inline const char* file_name(const dl_phdr_info& object) {
+  return object.dlpi_name != nullptr ? file_name(object.dlpi_name) : "";
 }
 
 }  // namespace gpupeak::preload

@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "base/machine_code.h"
+#include "base/function_entry.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {

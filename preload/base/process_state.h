@@ -10,14 +10,14 @@
 
 #include <cstdint>
 
-#include "base/futex_lock.h"
 #include "base/hot.h"
+#include "base/lock.h"
 
 namespace gpupeak::preload {
 
 /// What is logged of the heap for now. kFull: every block; kSampled: large blocks and a sample.
 enum class HostMode : uint32_t { kOff = 0, kCounters = 1, kSampled = 2, kFull = 3 };
-/// Which live blocks have a mark (thread/block_marks).
+/// Which live blocks have a mark (thread/heap_sample).
 enum class Marked : uint32_t { kNothing = 0, kLogged = 1, kUnlogged = 2 };
 
 /// One page that the kernel wipes in a forked child (MADV_WIPEONFORK). So a child finds `recording`
@@ -51,7 +51,7 @@ struct ProcessPage {
   uint32_t counting;  ///< 1: no log yet, but the heap and mappings are counted; docs/design.md
   uint64_t counted_most;    ///< then: bytes of both that it may hold without a log
   uint64_t initial_brk;     ///< brk at the log's start
-  FutexLock missing_hooks;  ///< of hooks/missing_hooks; here, so that a child finds it free
+  FutexLock missing_hooks;  ///< of hooks/cuda_lookup; here, so that a child finds it free
 };
 /// What the heap's recording is now, which threads change while others allocate. Whoever reads a
 /// mode or a kind of marks also sees what was made ready for it: a mode is set after `marked`, and

@@ -2,7 +2,7 @@
 // was allocated or freed. Templates, since the ABI versions of a call differ only in the width of
 // integers. HOOK-SAFE.
 //
-//   mem_alloc(call, real, out, bytes)      one line in linear.h, for cuMemAlloc and cuMemAlloc_v2
+//   mem_alloc(call, real, out, bytes)      one line in allocate.h, for cuMemAlloc and cuMemAlloc_v2
 //     └ allocate(…)                        DriverScope → real(out, bytes) → device_allocated(…)
 #pragma once
 
@@ -11,7 +11,8 @@
 #include <cstdint>
 
 #include "base/elf_lookup.h"
-#include "calls/driver_scope.h"
+#include "base/hook_scope.h"
+#include "base/process_state.h"
 #include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/driver_readings.h"
@@ -19,6 +20,43 @@
 #include "track/ledger.h"
 #include "track/limit.h"
 #include "track/memory_pools.h"
+
+namespace gpupeak::preload {
+
+// A scope that is open while a thread is in a driver call. Only the outermost call is recorded: the
+// driver calls its own entry points, and then our hooks run again inside. HOOK-SAFE.
+
+class DriverScope {
+ public:
+  __attribute__((always_inline)) DriverScope() : outermost_(!is_open(arch::stack_pointer())) {
+    if (outermost_) {
+      t_flags.in_driver = arch::stack_pointer();
+      if (__builtin_expect(t_flags.device_calls != 0, 0)) DeviceCall::end_left();
+    }
+    accounts_ = outermost_ && ensure_started_for_cuda();
+  }
+  __attribute__((always_inline)) ~DriverScope() {
+    if (outermost_) t_flags.in_driver = 0;
+  }
+  DriverScope(const DriverScope&) = delete;
+  DriverScope& operator=(const DriverScope&) = delete;
+  /// Whether this call is the outermost and the process records.
+  bool accounts() const { return accounts_; }
+  bool is_outermost() const { return outermost_; }
+  /// Whether the thread is in a driver call. `here`: the stack pointer. If a jump out of a callback
+  /// has left the call, its frame lay at `here` or deeper in the stack. A call inside the open one
+  /// would have its frame deeper still.
+  static bool is_open(uintptr_t here) {
+    const uintptr_t opened = t_flags.in_driver;
+    return opened != 0 && here != opened && !was_left_by_longjmp(opened, here);
+  }
+
+ private:
+  const bool outermost_;
+  bool accounts_;
+};
+
+}  // namespace gpupeak::preload
 
 namespace gpupeak::preload::calls {
 
@@ -107,6 +145,223 @@ CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run,
   rest_limits();
   if (known && result != CUDA_SUCCESS) device_not_freed(space, value, block);
   if (!known && result == CUDA_SUCCESS) device_unknown_freed(call, value, gives_back);
+  return result;
+}
+
+// Driver calls for linear, pinned, managed and registered memory. hooks/cuda.cc instantiates them
+// for the rows of cuda_table.def. Each gets the real function and its arguments, and returns the
+// real function's result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
+
+template <typename Real, typename Pointer, typename Size>
+CUresult mem_alloc(const ApiCall& call, Real real, Pointer* out, Size bytes) {
+  return allocate(
+      call, KeySpace::kPointer, GPUPEAK_KIND_LINEAR, [&] { return real(out, bytes); },
+      [&] { return value_of(*out); }, bytes);
+}
+
+template <typename Real, typename Pointer, typename Size>
+CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pitch, Size width,
+                         Size height, unsigned element_bytes) {
+  DriverScope scope;
+  const DeviceCall under_way;
+  // The driver rounds rows up, to 512 bytes as far as is known.
+  const uint64_t most = (static_cast<uint64_t>(width) + 4096) * height;
+  const CUresult result = within_limit(scope, current_device, most, [&] {
+    return real(out, pitch, width, height, element_bytes);
+  });
+  if (!scope.accounts()) return result;
+  const int device = current_device();
+  const uint64_t rows = height;
+  if (result != CUDA_SUCCESS) {
+    read_reserves_after_failure(call, GPUPEAK_KIND_LINEAR, result);
+    device_failed(call, GPUPEAK_KIND_LINEAR, device, width * rows, result);
+  } else {
+    device_allocated(call, KeySpace::kPointer, value_of(*out),
+                     {.bytes = *pitch * rows,
+                      .context = current_context(),
+                      .device = device,
+                      .kind = GPUPEAK_KIND_LINEAR});
+    read_all_pools();
+    sample_driver_memory();
+  }
+  return result;
+}
+
+template <typename Real, typename Pointer>
+CUresult mem_free(const ApiCall& call, Real real, Pointer at) {
+  return release(call, KeySpace::kPointer, value_of(at), [&] { return real(at); });
+}
+
+template <typename Real, typename Size>
+CUresult mem_alloc_host(const ApiCall& call, Real real, void** out, Size bytes) {
+  return allocate(
+      call, KeySpace::kPointer, GPUPEAK_KIND_PINNED, [&] { return real(out, bytes); },
+      [&] { return value_of(*out); }, bytes);
+}
+
+template <typename Real>
+CUresult mem_host_alloc(const ApiCall& call, Real real, void** out, size_t bytes, unsigned flags) {
+  return allocate(
+      call, KeySpace::kPointer, GPUPEAK_KIND_PINNED, [&] { return real(out, bytes, flags); },
+      [&] { return value_of(*out); }, bytes);
+}
+
+template <typename Real>
+CUresult mem_free_host(const ApiCall& call, Real real, void* at) {
+  return release(call, KeySpace::kPointer, value_of(at), [&] { return real(at); });
+}
+
+template <typename Real>
+CUresult mem_host_register(const ApiCall& call, Real real, void* at, size_t bytes, unsigned flags) {
+  return allocate(
+      call, KeySpace::kRegistered, GPUPEAK_KIND_REGISTERED, [&] { return real(at, bytes, flags); },
+      [&] { return value_of(at); }, bytes);
+}
+
+template <typename Real>
+CUresult mem_host_unregister(const ApiCall& call, Real real, void* at) {
+  return release(call, KeySpace::kRegistered, value_of(at), [&] { return real(at); });
+}
+
+template <typename Real>
+CUresult mem_alloc_managed(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
+                           unsigned flags) {
+  return allocate(
+      call, KeySpace::kPointer, GPUPEAK_KIND_MANAGED, [&] { return real(out, bytes, flags); },
+      [&] { return value_of(*out); }, bytes);
+}
+
+// Driver calls for memory pools and for allocations in the order of a stream. hooks/cuda.cc
+// instantiates them for the rows of cuda_table.def. Each gets the real function and its arguments,
+// and returns the real function's result, or out of memory if a limit refuses the call
+// (track/limit.h). HOOK-SAFE.
+
+constexpr bool kPerThread = true;
+
+/// `find_pool` finds the pool that the call takes from. A captured call gives addresses, but no
+/// memory.
+template <typename FindPool, typename Run>
+CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, CUdeviceptr* out,
+                        uint64_t bytes, FindPool find_pool, Run run) {
+  DriverScope scope;
+  const bool asks = scope.accounts() || (has_limits() && scope.is_outermost());
+  const bool captured = asks && is_capturing(stream, per_thread);
+  // A pool grows by 32 MiB and more at once. A captured call takes nothing.
+  constexpr uint64_t kMostGrowth = 64 << 20;
+  const CUresult result =
+      captured ? run()
+               : within_limit(
+                     scope, [&] { return find_pool().device; }, bytes + kMostGrowth, run);
+  if (!scope.accounts()) return result;
+  if (captured && result == CUDA_SUCCESS) {
+    device_noted(KeySpace::kPointer, *out, {.bytes = bytes, .kind = GPUPEAK_KIND_GRAPH});
+    return result;
+  }
+  const PoolPlace from = captured ? PoolPlace{} : find_pool();
+  if (result != CUDA_SUCCESS) {
+    const PoolPlace place = pool_place(from.pool, from.device);
+    read_reserves_after_failure(call, place.kind, result);
+    device_failed(call, place.kind, place.device, bytes, result);
+    return result;
+  }
+  const uint64_t reserved = pool_attribute(from.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  if (pool_allocated(call, *out, bytes, from.pool, from.device, reserved)) pool_read(from.pool);
+  return result;
+}
+
+/// Takes from the current pool of the stream's device, whatever context is current.
+template <bool kPtsz, typename Real>
+CUresult mem_alloc_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
+                         CUstream stream) {
+  const auto find_pool = [&] {
+    const int device = stream_device(stream, kPtsz);
+    return PoolPlace{.pool = device_pool(device), .device = device};
+  };
+  return allocate_async(call, stream, kPtsz, out, bytes, find_pool,
+                        [&] { return real(out, bytes, stream); });
+}
+
+template <bool kPtsz, typename Real>
+CUresult mem_alloc_from_pool_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
+                                   CUmemoryPool pool, CUstream stream) {
+  const auto find_pool = [&] {
+    return PoolPlace{.pool = pool, .device = stream_device(stream, kPtsz)};
+  };
+  return allocate_async(call, stream, kPtsz, out, bytes, find_pool,
+                        [&] { return real(out, bytes, pool, stream); });
+}
+
+template <bool kPtsz, typename Real>
+CUresult mem_free_async(const ApiCall& call, Real real, CUdeviceptr at, CUstream stream) {
+  // A captured call may only free a graph's memory. That memory stays known, and is not counted
+  // here.
+  return release(call, KeySpace::kPointer, at, [&] { return real(at, stream); });
+}
+
+template <typename Real>
+CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out,
+                     const CUmemPoolProps* properties) {
+  DriverScope scope;
+  const CUresult result = real(out, properties);
+  if (scope.accounts() && result == CUDA_SUCCESS) {
+    // CU_MEM_ALLOCATION_TYPE_MANAGED, which headers before CUDA 13.0 lack.
+    constexpr int kManaged = 2;
+    const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    const bool managed = static_cast<int>(properties->allocType) == kManaged;
+    pool_created({.pool = *out,
+                  .device = on_device ? properties->location.id : kNoDevice,
+                  .kind = managed     ? GPUPEAK_KIND_MANAGED
+                          : on_device ? GPUPEAK_KIND_POOL
+                                      : GPUPEAK_KIND_HOST_VMM});
+  }
+  return result;
+}
+
+/// Sets the pool that a device's allocations come from.
+template <typename Real, typename... Arguments>
+CUresult set_device_pool(const ApiCall&, Real real, Arguments... arguments) {
+  const CUresult result = real(arguments...);
+  forget_device_pools();
+  return result;
+}
+
+template <typename Real>
+CUresult pool_destroy(const ApiCall&, Real real, CUmemoryPool pool) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(pool);
+  read_unread_peaks();
+  const PoolState state = pool_destroying(pool);
+  const CUresult result = real(pool);
+  forget_device_pools();
+  if (result == CUDA_SUCCESS)
+    pool_destroyed(state);
+  else
+    pool_not_destroyed(state);
+  return result;
+}
+
+/// A synchronise of a stream, an event or a context. Its success shows that no capture forbids
+/// questions to the driver.
+template <typename Real, typename... Arguments>
+CUresult synchronise(const ApiCall&, Real real, Arguments... arguments) {
+  DriverScope scope;
+  const CUresult result = real(arguments...);
+  rest_limits();
+  if (scope.accounts() && result == CUDA_SUCCESS) {
+    read_all_pools();
+    sample_driver_memory();
+  }
+  return result;
+}
+
+template <typename Real>
+CUresult pool_trim(const ApiCall&, Real real, CUmemoryPool pool, size_t keep_bytes) {
+  DriverScope scope;
+  if (scope.accounts()) read_unread_peaks();
+  const CUresult result = real(pool, keep_bytes);
+  if (scope.accounts() && result == CUDA_SUCCESS) {
+    pool_read(pool);
+  }
   return result;
 }
 

@@ -7,14 +7,192 @@
 
 #include <cstdint>
 
-#include "calls/driver_scope.h"
-#include "calls/ledger_calls.h"
+#include "calls/allocate.h"
+#include "calls/uses.h"
 #include "track/contexts.h"
+#include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/ledger.h"
 #include "track/limit.h"
 
 namespace gpupeak::preload::calls {
+
+// Driver calls by which the driver takes memory for itself: code, launches, streams, limits, peers,
+// graphics. hooks/cuda.cc instantiates them for the rows of cuda_table.def. Each returns the real
+// function's result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
+
+/// Logs the failure if the driver had no room for what it needs itself. Returns `result`.
+inline CUresult note_shortage(const ApiCall& call, int device, CUresult result) {
+  if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0))
+    device_failed(call, GPUPEAK_KIND_NONE, device, 0, result);
+  return result;
+}
+
+/// Any rare call: the change of the driver's figure belongs to `kCause`.
+template <gpupeak_ledger_cause kCause, typename Real, typename... Arguments>
+CUresult bracketed(const ApiCall& call, Real real, Arguments... arguments) {
+  DriverScope scope;
+  const auto run = [&] { return within_limit(scope, [&] { return real(arguments...); }); };
+  if (!scope.accounts()) return run();
+  const int device = current_device();
+  const LedgerBracket bracket(call, kCause, device);
+  return note_shortage(call, device, run());
+}
+
+template <typename Real, typename... Arguments>
+CUresult load_file(const ApiCall& call, Real real, void** out, const char* path,
+                   Arguments... arguments) {
+  DriverScope scope;
+  const auto run = [&] {
+    return within_limit(scope, [&] { return real(out, path, arguments...); });
+  };
+  if (!scope.accounts()) return run();
+  const int device = current_device();
+  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, device);
+  bracket.of_file(path);
+  return note_shortage(call, device, run());
+}
+
+/// Functions are unloaded: others may get their addresses.
+template <typename Real, typename Handle>
+CUresult unload(const ApiCall& call, Real real, Handle handle) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(handle);
+  const LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
+  const CUresult result = real(handle);
+  if (result == CUDA_SUCCESS) {
+    forget_launches();
+    if (watches_uses()) forget_parameters();
+  }
+  return result;
+}
+
+/// The stack size is for local memory. The other limits are for buffers of their own.
+template <typename Real>
+CUresult set_limit(const ApiCall& call, Real real, CUlimit limit, size_t value) {
+  DriverScope scope;
+  const auto run = [&] { return within_limit(scope, [&] { return real(limit, value); }); };
+  if (!scope.accounts()) return run();
+  const bool is_stack = limit == CU_LIMIT_STACK_SIZE;
+  const LedgerBracket bracket(call, is_stack ? GPUPEAK_LEDGER_LOCAL_MEMORY : GPUPEAK_LEDGER_LIMITS,
+                              current_device());
+  return run();
+}
+
+template <typename Run>
+CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
+  DriverScope scope;
+  const auto launch = [&] {
+    const CUresult result = within_limit(scope, run);
+    if (has_limits() && result != CUDA_SUCCESS)
+      forget_launches();  // then the next launch is a first one again
+    return result;
+  };
+  if (!scope.accounts()) return launch();
+  const int device = current_device();
+  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, device);
+  bracket.of_function(function);
+  return note_shortage(call, device, launch());
+}
+
+/// Whether the function that these arguments launch was launched before. Only called for launches;
+/// the last form is there so that all other calls compile.
+template <typename... Arguments>
+bool launched_before(void* function, Arguments...) {
+  return g_launches.before(function);
+}
+inline bool launched_before(const void*, void* function, void**, void**) {
+  return g_launches.before(function);
+}
+template <typename... Arguments>
+bool launched_before(Arguments...) {
+  return false;
+}
+
+/// A launch whose first argument is the function. Only a function's first launch is bracketed.
+template <typename Real, typename... Arguments>
+CUresult launch(const ApiCall& call, Real real, void* function, Arguments... arguments) {
+  if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
+      !is_first_launch(function)) {
+    const CUresult result = real(function, arguments...);
+    if (watches_uses()) launched(&call, result, function, arguments...);
+    return result;
+  }
+  const CUresult result = first_launch(call, static_cast<CUfunction>(function),
+                                       [&] { return real(function, arguments...); });
+  if (watches_uses()) launched(&call, result, function, arguments...);
+  return result;
+}
+
+/// cuLaunchKernelEx: the configuration comes first.
+template <typename Real>
+CUresult launch_configured(const ApiCall& call, Real real, const void* configuration,
+                           void* function, void** parameters, void** extra) {
+  if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
+      !is_first_launch(function)) {
+    const CUresult result = real(configuration, function, parameters, extra);
+    if (watches_uses()) launched(&call, result, configuration, function, parameters, extra);
+    return result;
+  }
+  const CUresult result = first_launch(call, static_cast<CUfunction>(function), [&] {
+    return real(configuration, function, parameters, extra);
+  });
+  if (watches_uses()) launched(&call, result, configuration, function, parameters, extra);
+  return result;
+}
+
+/// A question about a function, which is the second argument. It loads the function if that is not
+/// loaded yet.
+template <typename Real, typename First, typename... Arguments>
+CUresult use_function(const ApiCall& call, Real real, First first, void* function,
+                      Arguments... arguments) {
+  if (__builtin_expect((!recording() && !has_limits()) || !is_first_use(function), 1))
+    return real(first, function, arguments...);
+  DriverScope scope;
+  const auto run = [&] {
+    return within_limit(scope, [&] { return real(first, function, arguments...); });
+  };
+  if (!scope.accounts()) return run();
+  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
+  bracket.of_function(static_cast<CUfunction>(function));
+  return run();
+}
+
+// Driver calls that say how much memory a device has; with a limit they say less. hooks/cuda.cc
+// instantiates them for the rows of cuda_table.def. Each gets the real function and its arguments,
+// and always returns the real function's result. HOOK-SAFE.
+
+/// `bytes` as the call's integers hold it. In the first ABI they have 32 bits: then the largest
+/// number stands for more.
+template <typename Size>
+Size narrowed(uint64_t bytes) {
+  constexpr uint64_t kMost = static_cast<Size>(-1);
+  return static_cast<Size>(bytes < kMost ? bytes : kMost);
+}
+
+template <typename Real, typename Size>
+CUresult mem_get_info(const ApiCall&, Real real, Size* free, Size* total) {
+  if (!has_limits()) return real(free, total);
+  DriverScope scope;
+  const CUresult result = real(free, total);
+  if (!scope.is_outermost() || result != CUDA_SUCCESS) return result;
+  rest_limits();
+  uint64_t free_bytes = 0, total_bytes = 0;
+  if (!visible_memory_info(free_bytes, total_bytes)) return result;
+  if (free != nullptr) *free = narrowed<Size>(free_bytes);
+  if (total != nullptr) *total = narrowed<Size>(total_bytes);
+  return result;
+}
+
+template <typename Real, typename Size>
+CUresult device_total(const ApiCall&, Real real, Size* out, CUdevice device) {
+  if (!has_limits()) return real(out, device);
+  DriverScope scope;
+  const CUresult result = real(out, device);
+  if (!scope.is_outermost() || result != CUDA_SUCCESS) return result;
+  *out = narrowed<Size>(visible_device_total(device));
+  return result;
+}
 
 /// The common part of all forms of cuCtxCreate.
 template <typename Run>

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/elf_lookup.h"
-#include "base/loaded_objects.h"
+#include "base/loader.h"
 #include "hooks/arena_rules.h"
 #include "hooks/arena_tables.h"
 #include "hooks/attach_slots.h"
@@ -12,7 +12,7 @@
 #include "hooks/nvtx.h"
 #include "hooks/nvtx_clients.h"
 #include "hooks/ort.h"
-#include "hooks/ort_wheel.h"
+#include "hooks/ort_arena.h"
 #include "hooks/pjrt.h"
 #include "stack/module_map.h"
 

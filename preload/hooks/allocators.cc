@@ -7,9 +7,8 @@
 
 #include "base/elf_lookup.h"
 #include "base/function_entry.h"
-#include "base/loaded_objects.h"
+#include "base/loader.h"
 #include "base/syscalls.h"
-#include "hooks/malloc.h"
 #include "life/process.h"
 #include "log/log.h"
 

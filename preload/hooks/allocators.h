@@ -11,9 +11,15 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/block_size.h"
+#include "base/malloc_entry.h"
 
 namespace gpupeak::preload {
+
+// What the hooks of other allocators need of malloc's hooks.
+
+/// A function of the allocator that our hooks call has moved: its code at `from` is replaced, and
+/// `to` does the same.
+void real_allocator_moved(const void* from, const void* to);
 
 enum class AllocatorCall : uint8_t { kAllocate, kStore, kReallocate, kResize, kFree };
 

@@ -11,7 +11,6 @@
 #include "base/hook_scope.h"
 #include "base/process_state.h"
 #include "hooks/arena_tables.h"
-#include "hooks/arena_thunks.h"
 #include "track/arena_objects.h"
 
 namespace gpupeak::preload {

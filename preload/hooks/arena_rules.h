@@ -2,9 +2,23 @@
 // the file that GPUPEAK_POOL_RULES names. HOOK-SAFE, outside any HookScope.
 #pragma once
 
+#include <link.h>
+
 #include <cstdint>
 
 namespace gpupeak::preload {
+
+// Makes slots of callers lead to an arena's thunks in place of its exported functions. HOOK-SAFE;
+// called by one thread at a time.
+
+/// Replaces the slots through which an object calls `name`, if they lead to `real`. False: there
+/// are more slots than we have room for.
+bool replace_imports(const dl_phdr_info& object, const char* name, uintptr_t real,
+                     uintptr_t trampoline);
+/// Puts back all slots that lead to `trampoline`.
+void put_back_imports(uintptr_t trampoline);
+/// Call it after a dlclose.
+void forget_unloaded_imports();
 
 /// Takes over the arenas of newly loaded libraries, if this is the first look-up with this handle
 /// of the loader's. It waits for the loader, so it is called only where the program itself would.

@@ -1,10 +1,9 @@
 #include "hooks/arena_tables.h"
 
 #include "base/elf_lookup.h"
-#include "base/futex_lock.h"
 #include "base/hook_scope.h"
+#include "base/lock.h"
 #include "base/proc_file.h"
-#include "hooks/arena_thunks.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {

@@ -12,7 +12,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
-#include "base/loaded_objects.h"
+#include "base/loader.h"
 #include "hooks/allocators.h"
 #include "hooks/attach_slots.h"
 #include "hooks/export.h"

@@ -11,7 +11,7 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/imports.h"
-#include "base/loaded_objects.h"
+#include "base/loader.h"
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"

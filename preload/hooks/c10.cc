@@ -8,7 +8,7 @@
 #include "base/environment.h"
 #include "base/hot.h"
 #include "hooks/export.h"
-#include "track/arena_torch.h"
+#include "track/arenas.h"
 
 namespace gpupeak::preload {
 namespace {

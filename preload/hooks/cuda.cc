@@ -8,16 +8,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "calls/arrays.h"
+#include "calls/allocate.h"
 #include "calls/contexts.h"
-#include "calls/graphs.h"
-#include "calls/ledger_calls.h"
-#include "calls/linear.h"
-#include "calls/pools.h"
 #include "calls/uses.h"
 #include "calls/virtual_memory.h"
 #include "hooks/cuda_lookup.h"
-#include "hooks/missing_hooks.h"
 #include "stack/stack.h"
 #include "stack/unwinder.h"
 

@@ -2,11 +2,13 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
+
 #include "base/elf_lookup.h"
 #include "hooks/adapters.h"
 #include "hooks/attach_slots.h"
 #include "hooks/cuda_lookup.h"
-#include "hooks/missing_hooks.h"
+#include "hooks/export.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {
@@ -54,3 +56,34 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
 }
 
 }  // namespace gpupeak::preload
+
+// libgpupeak_audit.so calls these, when the loader is about to bind a symbol to the driver's own
+// function.
+
+using namespace gpupeak::preload;
+
+/// The hook for the function, or `found`. `apart`: the driver is in a namespace of its own, where
+/// dl_iterate_phdr does not see it.
+GPUPEAK_EXPORT void* gpupeak_audit_symbol(const char* name, void* found, uintptr_t bias,
+                                          const void* dynamic, int apart) {
+  if (apart != 0) driver_lies_apart(bias, dynamic);
+  void* const hook = hook_of_name(name);
+  return hook != nullptr && driver_is_there() ? hook : found;
+}
+
+GPUPEAK_EXPORT void gpupeak_audit_forget(uintptr_t bias) {
+  driver_apart_is_gone(bias);
+}
+
+// getenv. For a variable without a value, an adapter may have an answer.
+
+GPUPEAK_EXPORT char* getenv(const char* name) {
+  static char* (*next)(const char*) = nullptr;
+  auto real = __atomic_load_n(&next, __ATOMIC_RELAXED);
+  if (real == nullptr) {
+    real = reinterpret_cast<char* (*)(const char*)>(find_next("getenv"));
+    __atomic_store_n(&next, real, __ATOMIC_RELAXED);
+  }
+  char* const value = real != nullptr ? real(name) : nullptr;
+  return value != nullptr ? value : const_cast<char*>(adapters_variable(name));
+}

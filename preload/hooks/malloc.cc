@@ -1,6 +1,4 @@
 // malloc and its family. No logic here: call the real one, tell track/heap.
-#include "hooks/malloc.h"
-
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -11,12 +9,13 @@
 #include "base/environment.h"
 #include "base/hook_scope.h"
 #include "base/hot.h"
-#include "base/loaded_objects.h"
+#include "base/loader.h"
 #include "base/malloc_entry.h"
 #include "base/process_state.h"
+#include "hooks/allocators.h"
 #include "hooks/export.h"
-#include "hooks/loader.h"
-#include "stack/readable_stack.h"
+#include "hooks/process.h"
+#include "stack/unwinder.h"
 #include "thread/resident.h"
 #include "track/heap.h"
 #include "track/host_failure.h"

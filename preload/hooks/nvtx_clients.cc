@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/loaded_objects.h"
+#include "base/loader.h"
 #include "hooks/nvtx.h"
 #include "hooks/nvtx_types.h"
 #include "stack/module_map.h"

@@ -4,6 +4,14 @@
 
 namespace gpupeak::preload {
 
+// Follows the arenas of XLA's plugins: tsl::BFCAllocator. HOOK-SAFE, outside any HookScope.
+
+/// Whether the plugin has arenas of this class. `inside`: an address in the loaded plugin.
+bool has_xla_arenas(const void* inside);
+/// Takes over the arenas of a plugin whose C API is 0.`minor`. Call it before the plugin makes its
+/// first arena, or at an attach. A second call for the same plugin does nothing.
+void take_over_xla_arenas(const void* inside, int minor);
+
 /// Whether this is the function by which programs reach a plugin.
 bool is_pjrt_entry(const char* name);
 /// What a program's dlsym, which found `found`, is to return: our entry to the plugin of `found`.

@@ -6,7 +6,7 @@
 //           main_with_phase()             main
 //   fork    forks(), forked()             in the parent
 //           child_starts()                in the child; its first hook calls start() again
-//   exec    another_program_starts()      before each exec and posix_spawn (exec.cc)
+//   exec    another_program_starts()      before each exec and posix_spawn (children.cc)
 //   exit    program_ends()                after main or exit
 //           end_quickly()                 quick_exit
 //           program_ends_at_once()        _exit
@@ -28,11 +28,10 @@
 #include "hooks/attach_slots.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
-#include "hooks/loader.h"
 #include "life/process.h"
 #include "log/log_file.h"
 #include "stack/module_map.h"
-#include "thread/sample.h"
+#include "thread/resident.h"
 #include "track/phases.h"
 
 namespace gpupeak::preload {
@@ -163,4 +162,13 @@ extern "C" __attribute__((visibility("default"), noreturn)) void gpupeak_hook_Ex
     "_Exit");
 void gpupeak_hook_Exit(int code) {
   program_ends_at_once(code);
+}
+
+// A program with a sanitizer's runtime is left alone (life/process.cc), and must start.
+
+/// AddressSanitizer's shared runtime refuses to start behind a preloaded library, whose functions
+/// may be found before its own. Our hooks pass all calls on. A program with options of its own
+/// defines this function itself.
+GPUPEAK_EXPORT const char* __asan_default_options() {
+  return "verify_asan_link_order=0";
 }

@@ -1,9 +1,18 @@
 // What process.cc offers to the hooks of the exec family.
 #pragma once
 
-#include "life/kept_preload.h"
+#include "life/children.h"
 
 namespace gpupeak::preload {
+
+// Called when libraries are unloaded, by dlclose or by the loader itself. HOOK-SAFE, outside any
+// HookScope.
+
+/// Forgets libraries that are gone: others may be loaded at their addresses.
+void forget_unloaded_libraries();
+
+/// The dynamic loader frees memory, as it does when it has unmapped a library.
+void loader_has_freed();
 
 using Variables = char* const*;
 

@@ -1,8 +1,12 @@
 // sigaction, and signal with its other names. For SIGBUS, which log/cut_guard.h guards, they set
 // and return the program's own action. Other signals pass through.
+#include <atomic>
 #include <csignal>
+#include <cstdint>
 
 #include "base/elf_lookup.h"
+#include "base/hook_scope.h"
+#include "hooks/adapters.h"
 #include "hooks/export.h"
 #include "log/cut_guard.h"
 
@@ -77,4 +81,89 @@ GPUPEAK_EXPORT sighandler_t sigset(int number, sighandler_t handler) {
   program_action(g_sigaction, nullptr, &before);
   const sighandler_t answer = g_sigset(number, handler);
   return answer == SIG_ERR || answer == SIG_HOLD ? answer : before.sa_handler;
+}
+
+// longjmp and its family. A jump that leaves a hook of ours or a driver call leaves no lock and no
+// scope behind.
+
+// Where a longjmp leads.
+
+#if defined(__x86_64__)
+
+namespace gpupeak::preload {
+
+/// The stack pointer in a glibc jmp_buf: its seventh word, mangled.
+inline uintptr_t jump_target(const void* buffer) {
+  uintptr_t target = static_cast<const uintptr_t*>(buffer)[6];
+  asm("ror $17, %0\n\txor %%fs:0x30, %0" : "+r"(target) : : "cc");
+  return target;
+}
+
+}  // namespace gpupeak::preload
+
+#else  // aarch64
+
+namespace gpupeak::preload {
+
+/// The stack pointer in a glibc jmp_buf: its fourteenth word, mangled by a word that the loader
+/// has. 0 if the loader has no such word (musl): then the thread's next hook finds out what the
+/// jump has left.
+inline uintptr_t jump_target(const void* buffer) {
+  static constinit std::atomic<const uintptr_t*> known{nullptr};
+  const uintptr_t* guard = known.load(std::memory_order_relaxed);
+  if (guard == nullptr) {
+    guard = static_cast<const uintptr_t*>(find_in("ld-linux-aarch64.so", "__pointer_chk_guard"));
+    if (guard == nullptr) return 0;
+    known.store(guard, std::memory_order_relaxed);
+  }
+  return static_cast<const uintptr_t*>(buffer)[13] ^ *guard;
+}
+
+}  // namespace gpupeak::preload
+
+#endif
+
+namespace gpupeak::preload {
+namespace {
+
+using Jump = void (*)(void*, int);
+
+struct RealJump {
+  const char* name;
+  Jump function = nullptr;
+
+  [[noreturn]] void to(void* buffer, int value) {
+    Jump jump = __atomic_load_n(&function, __ATOMIC_RELAXED);
+    if (jump == nullptr) {
+      jump = reinterpret_cast<Jump>(find_next(name));
+      __atomic_store_n(&function, jump, __ATOMIC_RELAXED);
+    }
+    const uintptr_t target = jump_target(buffer);
+    leave_scopes_for(target);
+    leave_adapters_for(target);
+    jump(buffer, value);
+    __builtin_unreachable();
+  }
+};
+constinit RealJump g_longjmp{"longjmp"}, g_underscore_longjmp{"_longjmp"},
+    g_siglongjmp{"siglongjmp"}, g_longjmp_chk{"__longjmp_chk"};
+
+}  // namespace
+}  // namespace gpupeak::preload
+
+GPUPEAK_EXPORT __attribute__((noreturn)) void longjmp(void* buffer, int value) {
+  g_longjmp.to(buffer, value);
+}
+
+GPUPEAK_EXPORT __attribute__((noreturn)) void _longjmp(void* buffer, int value) {
+  g_underscore_longjmp.to(buffer, value);
+}
+
+GPUPEAK_EXPORT __attribute__((noreturn)) void siglongjmp(void* buffer, int value) {
+  g_siglongjmp.to(buffer, value);
+}
+
+/// Programs built with _FORTIFY_SOURCE call this.
+GPUPEAK_EXPORT __attribute__((noreturn)) void __longjmp_chk(void* buffer, int value) {
+  g_longjmp_chk.to(buffer, value);
 }

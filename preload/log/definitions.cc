@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "base/flat_map.h"
+#include "base/hash_tables.h"
 #include "base/in_order.h"
 #include "base/memory.h"
 #include "base/signals_held.h"

@@ -2,8 +2,8 @@
 // ids, so a child's own log can be given all of them again. HOOK-SAFE, inside a HookScope.
 #pragma once
 
-#include "base/futex_lock.h"
-#include "log/record.h"
+#include "base/lock.h"
+#include "log/log.h"
 
 namespace gpupeak::preload {
 

@@ -11,12 +11,113 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "log/counters.h"
-#include "log/record.h"
 
 namespace gpupeak::preload {
+
+// Builds one extended record (log_format.h) on the stack, for rare events and definitions: it is
+// filled with fields and handed to emit() or define(). HOOK-SAFE.
+//
+// Varints are written by our own functions: protozero needs std::string, which we do not have here,
+// and most values of a log take a store or two without a branch (put_hot_varint()).
+
+inline uint8_t* put_varint(uint8_t* at, uint64_t value) {
+  while (value >= 0x80) {
+    *at++ = static_cast<uint8_t>(value) | 0x80;
+    value >>= 7;
+  }
+  *at++ = static_cast<uint8_t>(value);
+  return at;
+}
+/// For each place of a value's highest bit: the marks "goes on" of its bytes, and their number.
+template <typename Word, size_t kBits>
+struct VarintTable {
+  static constexpr size_t kMostBits = kBits;
+  Word marks[kBits] = {};  ///< of all bytes but the last
+  uint8_t bytes[kBits] = {};
+
+  constexpr VarintTable() {
+    for (size_t bit = 0; bit < kBits; ++bit) {
+      for (size_t byte = 0; byte < bit / 7; ++byte) marks[bit] |= Word{0x80} << 8 * byte;
+      bytes[bit] = static_cast<uint8_t>(bit / 7 + 1);
+    }
+  }
+};
+inline constexpr VarintTable<uint32_t, 28> kHotVarints;
+inline constexpr VarintTable<uint64_t, 56> kWideVarints;
+
+/// `value` is not 0.
+inline uint32_t highest_bit_of(uint64_t value) {
+  return 63 ^ static_cast<uint32_t>(__builtin_clzll(value));
+}
+
+/// put_varint() for hot records. There a length is as good as random, so likely values are written
+/// without a branch on it. Stores 4 bytes, zeros behind the value.
+inline __attribute__((always_inline)) uint8_t* put_hot_varint(uint8_t* at, uint64_t value) {
+  const uint32_t highest_bit = highest_bit_of(value | 1);
+  if (__builtin_expect(highest_bit >= kHotVarints.kMostBits, 0)) return put_varint(at, value);
+  auto spread = static_cast<uint32_t>(value);
+  spread += 3 * (spread & 0x0fffc000);  // two times 14 bits, 16 apart
+  spread += spread & 0x3f803f80;        // four times 7
+  spread |= kHotVarints.marks[highest_bit];
+  memcpy(at, &spread, sizeof spread);
+  return at + kHotVarints.bytes[highest_bit];
+}
+/// The same for up to 56 bits, for addresses and totals of bytes. Stores 1 or 8 bytes, zeros behind
+/// the value.
+inline __attribute__((always_inline)) uint8_t* put_wide_varint(uint8_t* at, uint64_t value) {
+  if (value < 0x80) {
+    *at = static_cast<uint8_t>(value);
+    return at + 1;
+  }
+  const uint32_t highest_bit = highest_bit_of(value);
+  if (__builtin_expect(highest_bit >= kWideVarints.kMostBits, 0)) return put_varint(at, value);
+  value += 15 * (value & 0x00fffffff0000000);  // two times 28 bits, 32 apart
+  value += 3 * (value & 0x0fffc0000fffc000);   // four times 14
+  value += value & 0x3f803f803f803f80;         // eight times 7
+  value |= kWideVarints.marks[highest_bit];
+  memcpy(at, &value, sizeof value);
+  return at + kWideVarints.bytes[highest_bit];
+}
+inline uint64_t zigzag(int64_t value) {
+  return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63);
+}
+
+class Record {
+ public:
+  static constexpr size_t kMaxBody = 1536;
+  static constexpr size_t kMaxString = 1024;
+
+  explicit Record(uint8_t tag) : tag_(tag) {}
+  /// Fields in the order that log_format.h gives; dt is emit()'s business. A field that does not
+  /// fit is left out with all that follow, which a reader takes as zero.
+  Record& u(uint64_t value) {
+    if (bytes_ + 10 <= kMaxBody) {
+      bytes_ = static_cast<size_t>(put_wide_varint(body_ + bytes_, value) - body_);
+    }
+    return *this;
+  }
+  Record& s(std::string_view text) {
+    if (text.size() > kMaxString) text = {text.data(), kMaxString};
+    if (bytes_ + 10 + text.size() <= kMaxBody) {
+      u(text.size());
+      memcpy(body_ + bytes_, text.data(), text.size());
+      bytes_ += text.size();
+    }
+    return *this;
+  }
+  uint8_t tag() const { return tag_; }
+  const uint8_t* body() const { return body_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  uint8_t tag_;
+  size_t bytes_ = 0;
+  uint8_t body_[kMaxBody];
+};
 
 /// Appends to the definitions. Takes the definitions' lock.
 void define(const Record& record);

@@ -12,15 +12,15 @@
 #include "base/arch.h"
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/futex_lock.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "log/counters.h"
+#include "log/cut_guard.h"
 #include "log/log.h"
 #include "log/log_place.h"
-#include "log/refused_pages.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -8,10 +8,9 @@
 
 #include "base/clock.h"
 #include "base/elf_lookup.h"
-#include "base/futex_lock.h"
 #include "base/hot.h"
-#include "base/loaded_objects.h"
 #include "base/loader.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "base/text.h"

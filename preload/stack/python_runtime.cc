@@ -4,7 +4,7 @@
 
 #include "base/copied_memory.h"
 #include "base/elf_lookup.h"
-#include "base/futex_lock.h"
+#include "base/lock.h"
 #include "base/text.h"
 #include "log/log.h"
 

@@ -6,7 +6,7 @@
 #include "base/in_order.h"
 #include "base/text.h"
 #include "log/log.h"
-#include "stack/python_frames.h"
+#include "stack/python_sites.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -35,7 +35,7 @@ class PythonStack {
 
   /// Innermost first; at most kMaxFrames.
   uint32_t frame_count() const { return count_; }
-  /// Number of the frame in the log (python_frames.h); 0 if there was no more room for it, or if it
+  /// Number of the frame in the log (python_sites.h); 0 if there was no more room for it, or if it
   /// has not begun to run code of its own, so that tracebacks leave it out.
   uint32_t number(uint32_t i) const { return frames_[i].number; }
   /// An address in the native frame of the evaluation function that runs the frame; the same for

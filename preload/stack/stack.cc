@@ -8,7 +8,6 @@
 #include "base/in_order.h"
 #include "base/process_state.h"
 #include "log/log.h"
-#include "stack/captured.h"
 #include "stack/frame_rules.h"
 #include "stack/module_map.h"
 #include "stack/python_places.h"

@@ -28,7 +28,6 @@
 #include "gpupeak/log_format.h"
 #include "stack/frame_rules.h"
 #include "stack/module_map.h"
-#include "stack/readable_stack.h"
 #include "stack/stack.h"
 #include "stack/trace_tree.h"
 #include "stack/trie.h"

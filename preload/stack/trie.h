@@ -6,8 +6,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/futex_lock.h"
 #include "base/hot.h"
+#include "base/lock.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::preload {

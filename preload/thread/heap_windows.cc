@@ -9,8 +9,6 @@
 #include "base/syscalls.h"
 #include "log/definitions.h"
 #include "log/log.h"
-#include "log/record.h"
-#include "thread/block_marks.h"
 #include "thread/emit.h"
 #include "thread/heap_sample.h"
 

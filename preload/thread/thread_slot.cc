@@ -15,8 +15,7 @@
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/heap_sample.h"
-#include "thread/hot_record.h"
-#include "thread/sample.h"
+#include "thread/resident.h"
 
 namespace gpupeak::preload {
 namespace {

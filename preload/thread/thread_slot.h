@@ -15,8 +15,8 @@
 #include "base/in_order.h"
 #include "base/process_state.h"
 #include "gpupeak/log_format.h"
+#include "log/log.h"
 #include "log/log_file.h"
-#include "log/record.h"
 #include "stack/stack_cache.h"
 
 namespace gpupeak::preload {

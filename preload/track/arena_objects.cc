@@ -3,13 +3,12 @@
 #include <cerrno>
 
 #include "base/elf_lookup.h"
-#include "base/futex_lock.h"
 #include "base/hook_scope.h"
+#include "base/lock.h"
 #include "base/process_state.h"
 #include "base/text.h"
 #include "log/log.h"
-#include "thread/own_stack.h"
-#include "track/arena_events.h"
+#include "thread/emit.h"
 #include "track/arenas.h"
 #include "track/driver.h"
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/lock.h"
 #include "base/text.h"
-#include "base/timed_lock.h"
 #include "stack/stack.h"
 
 namespace gpupeak::preload {

@@ -2,7 +2,6 @@
 
 #include "log/log.h"
 #include "thread/emit.h"
-#include "track/block_events.h"
 
 namespace gpupeak::preload {
 

@@ -1,9 +1,8 @@
 #include "track/driver_readings.h"
 
-#include "base/futex_lock.h"
+#include "base/lock.h"
 #include "log/log.h"
 #include "thread/emit.h"
-#include "thread/own_stack.h"
 #include "track/device_book.h"
 #include "track/driver.h"
 

@@ -5,11 +5,10 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "base/flat_map.h"
+#include "base/hash_tables.h"
 #include "base/hook_scope.h"
 #include "base/memory.h"
 #include "gpupeak/pages.h"
-#include "track/copy_uses.h"
 #include "track/device_book.h"
 #include "track/driver.h"
 #include "track/last_use.h"

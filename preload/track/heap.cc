@@ -6,12 +6,11 @@
 #include "log/log.h"
 #include "stack/python_runtime.h"
 #include "stack/stack.h"
-#include "thread/block_marks.h"
+#include "thread/emit.h"
 #include "thread/heap_sample.h"
 #include "thread/heap_windows.h"
-#include "thread/hot_record.h"
 #include "thread/thread_slot.h"
-#include "track/counted_mappings.h"
+#include "track/mapping.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -4,11 +4,10 @@
 
 #include <cstddef>
 
-#include "base/block_size.h"
 #include "base/hook_scope.h"
+#include "base/malloc_entry.h"
 #include "base/process_state.h"
 #include "stack/stack.h"
-#include "thread/block_marks.h"
 #include "thread/heap_sample.h"
 #include "thread/resident.h"
 #include "thread/thread_slot.h"

@@ -16,7 +16,6 @@
 #include "base/text.h"
 #include "log/log.h"
 #include "thread/emit.h"
-#include "thread/own_stack.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "base/hot.h"
 #include "gpupeak/log_format.h"
-#include "thread/record_in_place.h"
+#include "thread/emit.h"
 #include "track/address_index.h"
 #include "track/roles.h"
 

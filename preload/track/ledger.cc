@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/hash_tables.h"
 #include "base/process_state.h"
-#include "base/seen_set.h"
 #include "base/text.h"
 #include "log/log.h"
 #include "track/driver.h"

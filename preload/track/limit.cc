@@ -4,8 +4,8 @@
 #include <atomic>
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/text.h"
-#include "base/timed_lock.h"
 #include "gpupeak/pages.h"
 #include "log/log.h"
 #include "track/driver.h"

@@ -6,10 +6,40 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpupeak/log_format.h"
 #include "stack/stack.h"
-#include "track/counted_mappings.h"
 
 namespace gpupeak::preload {
+
+// The mappings of a process that is only counted. If the process gets a log later, the log begins
+// with the mappings of then. HOOK-SAFE, inside a HookScope.
+
+struct CountedMapping {
+  uint64_t begin, end;
+  int prot;
+  gpupeak_kind kind;
+};
+/// What a call took out of the account, as far as there is room.
+struct CountedPieces {
+  static constexpr uint32_t kMost = 4;
+  uint32_t count = 0;
+  CountedMapping at[kMost];
+};
+
+/// Notes a new mapping. Returns counted_mapping_bytes().
+uint64_t note_counted_mapping(uint64_t at, uint64_t bytes, int prot, gpupeak_kind kind);
+/// How many bytes of writable anonymous memory are mapped now.
+uint64_t counted_mapping_bytes();
+/// A part of the mappings has another protection now. Returns counted_mapping_bytes().
+uint64_t reprotect_counted_mapping(uint64_t at, uint64_t bytes, int prot);
+/// The range is unmapped, or belongs to another mapping now.
+CountedPieces forget_counted_mapping(uint64_t at, uint64_t bytes);
+/// The kernel refused to unmap them.
+void keep_counted_mappings(const CountedPieces& pieces);
+/// Writes a MAP record for each mapping, once the log is open, and forgets the mappings.
+void log_counted_mappings();
+/// In a forked child.
+void reset_counted_mappings();
 
 /// brk was moved by others than malloc, whose own calls no hook sees. Before the real call where
 /// memory is given back.
@@ -17,7 +47,7 @@ void brk_moves(void* from, intptr_t by, const CallerFrame& caller);
 void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& caller);
 void reprotected(void* at, size_t bytes, int prot);
 
-/// What a call is about to take away: logged as gone, or no longer counted (counted_mappings.h).
+/// What a call is about to take away: logged as gone, or no longer counted (mapping.h).
 struct Leaving {
   bool logged = false;
   CountedPieces counted;

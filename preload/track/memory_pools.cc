@@ -2,13 +2,11 @@
 
 #include <atomic>
 
-#include "base/flat_map.h"
-#include "base/futex_lock.h"
+#include "base/hash_tables.h"
 #include "base/hook_scope.h"
+#include "base/lock.h"
 #include "log/log.h"
 #include "thread/emit.h"
-#include "thread/own_stack.h"
-#include "track/block_events.h"
 #include "track/device_book.h"
 #include "track/driver.h"
 

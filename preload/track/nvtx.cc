@@ -1,8 +1,8 @@
 #include "track/nvtx.h"
 
-#include "base/flat_map.h"
-#include "base/futex_lock.h"
+#include "base/hash_tables.h"
 #include "base/hook_scope.h"
+#include "base/lock.h"
 #include "base/process_state.h"
 #include "log/log.h"
 #include "track/arenas.h"

@@ -7,7 +7,7 @@
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/heap_windows.h"
-#include "thread/sample.h"
+#include "thread/resident.h"
 #include "track/ledger.h"
 
 namespace gpupeak::preload {

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "log/log.h"
-#include "thread/record_in_place.h"
+#include "thread/emit.h"
 
 namespace gpupeak::preload {
 namespace {

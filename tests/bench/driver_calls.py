@@ -25,9 +25,9 @@ CALLS = {"async": "cuMemAllocAsync + cuMemFreeAsync", "linear": "cuMemAlloc + cu
 MODES = ("off", "full")
 # By the source line that an instruction comes from; the first that fits.
 PARTS = {
-    "is the stack the one that stood": r"/stack/|/own_stack",
-    "the records and their stamps": r"/log/record|/thread/|/base/(clock|arch|freestanding)",
-    "the book of live blocks, counters": r"flat_map|device_book|block_events|/counters|driver_readings|device_memory",
+    "is the stack the one that stood": r"/stack/|/thread/emit[.]cc",
+    "the records and their stamps": r"/log/log[.]h|/thread/|/base/(clock|arch|freestanding)",
+    "the book of live blocks, counters": r"hash_tables|device_book|/counters|driver_readings|device_memory",
     "pools, devices, captures": r"/track/",
     "hooks and what a call means": r"/hooks/cuda|/calls/",
     "locks, scopes, flags": r"/base/|/bits/|/include/",

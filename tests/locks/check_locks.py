@@ -12,11 +12,11 @@ import shutil
 import sys
 import tempfile
 
-GUARDS = "base/futex_lock.h"
+GUARDS = "base/lock.h"
 BOOK = "track/device_book.h"  # the one lock that is taken with signals open
-TIMED = {"base/timed_lock.h", "base/timed_lock.cc", "track/arena_objects.h", "track/arena_objects.cc", "hooks/arena_calls.cc", "track/limit.cc"}
-LOADER = {"base/loaded_objects.h", "base/own_libc.cc"}  # who may ask the loader under its lock
-FUTEX = {"base/syscalls.h", "base/call_filter.cc", "base/futex_lock.cc", "base/timed_lock.cc", "stack/readable_stack.cc"}  # the last asks only whether a word can be read
+TIMED = {"base/lock.h", "base/lock.cc", "track/arena_objects.h", "track/arena_objects.cc", "hooks/arena_calls.cc", "track/limit.cc"}
+LOADER = {"base/loader.h", "base/own_libc.cc"}  # who may ask the loader under its lock
+FUTEX = {"base/syscalls.h", "base/call_filter.cc", "base/lock.cc", "stack/unwinder.cc"}  # the last asks only whether a word can be read
 
 
 def without_comments(text):
@@ -53,7 +53,7 @@ def check(preload):
             if re.search(r"\bTimedLock\b", line) and name not in TIMED:
                 faults.append(f"{here}: TimedLock is for the calls of arenas alone")
             if "dl_iterate_phdr(" in line and name not in LOADER:
-                faults.append(f"{here}: the loader's lock is held with signals open; base/loaded_objects.h blocks them")
+                faults.append(f"{here}: the loader's lock is held with signals open; base/loader.h blocks them")
             if re.search(r"\bSYS_futex\b|\bsys::futex\(", line) and name not in FUTEX:
                 faults.append(f"{here}: waits in a way that nobody knows of")
             if re.search(r"\b(pthread_mutex|std::mutex|std::lock_guard|atomic_flag)", line) and name not in LOADER:
@@ -76,7 +76,7 @@ PLANTED = [
     ("track/nvtx.cc", "constinit FutexLock g_lock;", "constinit TimedLock g_lock;"),
     ("track/nvtx.cc", "constinit FutexLock g_lock;", "static pthread_mutex_t g_lock;"),
     ("stack/module_map.cc", "for_each_described_object(", "dl_iterate_phdr("),
-    ("base/futex_lock.h", "  const SignalsHeld held_;\n", ""),
+    ("base/lock.h", "  const SignalsHeld held_;\n", ""),
     ("track/usage.cc", "namespace gpupeak::preload {", "namespace gpupeak::preload {\nlong nap() { return sys::futex(nullptr, 0, 0); }"),
 ]
 

@@ -5,9 +5,9 @@
 #include <map>
 #include <random>
 
-#include "base/flat_map.h"
+#include "base/hash_tables.h"
 #include "catch.h"
-#include "log/record.h"
+#include "log/log.h"
 
 using namespace gpupeak::preload;
 

@@ -1,25 +1,55 @@
-#include "life/kept_preload.h"
+#include "life/children.h"
 
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
 
 #include "base/call_filter.h"
+#include "base/clock.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
+#include "base/hook_scope.h"
 #include "base/memory.h"
+#include "base/process_state.h"
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "gpupeak/pages.h"
 #include "life/log_name.h"
+#include "log/log.h"
 
 namespace gpupeak::preload {
+namespace {
+
+/// A limit, since a server may lose children for years.
+constexpr uint32_t kMostNoted = 1000;
+constinit std::atomic<uint32_t> g_noted{0};
+
+}  // namespace
+
+void note_killed_child(int child, int signal) {
+  const bool counting = g_process->counting != 0 && signal == SIGKILL;
+  if (!recording() && !counting) return;
+  const int saved_errno = errno;
+  const HookScope scope;
+  // A vfork child shares its parent's memory, but the parent's children are not its own.
+  if (scope.entered() && sys::getpid() == g_process->pid &&
+      g_noted.fetch_add(1, std::memory_order_relaxed) < kMostNoted) {
+    if (!recording()) open_counted_log(0);
+    Text<64> text;
+    text.add(static_cast<uint64_t>(child)).add(" ").add(static_cast<uint64_t>(signal));
+    if (recording()) define_fact("child.killed", text.add(" ").add(monotonic_ns()).view());
+  }
+  errno = saved_errno;
+}
+
 namespace {
 
 constexpr std::string_view kPreload = "LD_PRELOAD=", kOurs = "GPUPEAK_";

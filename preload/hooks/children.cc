@@ -1,9 +1,12 @@
 // The exec family and posix_spawn. If the environment of the started program lacks the variables
-// that it needs to be recorded, they are added (life/kept_preload). Called in vfork children and
+// that it needs to be recorded, they are added (life/children). Called in vfork children and
 // signal handlers, too. The caller's arguments and environment are left as they are.
+#include "life/children.h"
+
 #include <alloca.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -151,4 +154,67 @@ GPUPEAK_EXPORT int posix_spawnp(pid_t* pid, const char* name,
   return start_with_us({AT_FDCWD, name, true}, variables, [&](Variables with) {
     return real().spawnp(pid, name, actions, attributes, arguments, with);
   });
+}
+
+namespace gpupeak::preload {
+
+// The wait family, by which a program learns how its children ended. A child that a signal ended is
+// noted, since the log of a killed process cannot say so. `wait` itself is left alone: libraries
+// have functions of that name that do something else.
+
+namespace {
+struct RealWait {
+  pid_t (*waitpid)(pid_t, int*, int);
+  pid_t (*wait3)(int*, int, rusage*);
+  pid_t (*wait4)(pid_t, int*, int, rusage*);
+  int (*waitid)(idtype_t, id_t, siginfo_t*, int);
+};
+constinit RealWait g_real_wait{};
+
+/// Called before main, since in a signal handler the loader's lock may be held.
+__attribute__((constructor)) void resolve_wait() {
+  if (g_real_wait.waitid != nullptr) return;
+  find_next({{"waitpid", g_real_wait.waitpid},
+             {"wait3", g_real_wait.wait3},
+             {"wait4", g_real_wait.wait4},
+             {"waitid", g_real_wait.waitid}});
+}
+
+inline RealWait& real_wait() {
+  if (__builtin_expect(g_real_wait.waitid == nullptr, 0)) resolve_wait();
+  return g_real_wait;
+}
+
+/// Calls `wait(status)`, with a place for the status even if the program gives none.
+template <typename Wait>
+pid_t wait_and_note(int* status, Wait wait) {
+  int own_status = 0;
+  int* const at = status != nullptr ? status : &own_status;
+  const pid_t child = wait(at);
+  if (child > 0 && WIFSIGNALED(*at)) note_killed_child(child, WTERMSIG(*at));
+  return child;
+}
+
+}  // namespace
+}  // namespace gpupeak::preload
+
+GPUPEAK_EXPORT pid_t waitpid(pid_t child, int* status, int options) {
+  return wait_and_note(status, [&](int* at) { return real_wait().waitpid(child, at, options); });
+}
+
+GPUPEAK_EXPORT pid_t wait3(int* status, int options, rusage* usage) {
+  return wait_and_note(status, [&](int* at) { return real_wait().wait3(at, options, usage); });
+}
+
+GPUPEAK_EXPORT pid_t wait4(pid_t child, int* status, int options, rusage* usage) {
+  return wait_and_note(status,
+                       [&](int* at) { return real_wait().wait4(child, at, options, usage); });
+}
+
+GPUPEAK_EXPORT int waitid(idtype_t kind, id_t id, siginfo_t* info, int options) {
+  const int result = real_wait().waitid(kind, id, info, options);
+  if (result == 0 && info != nullptr && info->si_pid > 0 &&
+      (info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED))
+    note_killed_child(info->si_pid, info->si_status);
+  return result;
 }

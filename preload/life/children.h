@@ -1,12 +1,19 @@
-// For programs that this process starts in an environment without us, as launchers do that clean it
-// or preload a library of their own. Under `gpupeak run` such a program gets what it needs to be
-// recorded. Everything here may be called in a vfork child and from a signal handler: it allocates
-// nothing, writes to the caller's memory alone, and leaves errno alone.
+// Notes children of this process that a signal has ended. HOOK-SAFE, in signal handlers too.
 #pragma once
 
 #include <cstddef>
 
 namespace gpupeak::preload {
+
+/// Notes the child in this process's log. `gpupeak run` reads that, and writes it into the child's
+/// log. A process that is only counted gets a log if a child was killed by SIGKILL. Leaves errno
+/// alone.
+void note_killed_child(int child, int signal);
+
+// For programs that this process starts in an environment without us, as launchers do that clean it
+// or preload a library of their own. Under `gpupeak run` such a program gets what it needs to be
+// recorded. Everything here may be called in a vfork child and from a signal handler: it allocates
+// nothing, writes to the caller's memory alone, and leaves errno alone.
 
 /// At the process's start: remembers what its environment says of us, since that may change.
 void remember_own_variables();

@@ -1,4 +1,4 @@
-#include "base/futex_lock.h"
+#include "base/lock.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -102,6 +102,25 @@ void FutexLock::wake() {
   constexpr uint32_t kAll = 0x7fffffff;
   sleepers_.store(0);
   sys::futex(&sleepers_, FUTEX_WAKE, kAll);
+}
+
+namespace {
+
+constexpr timespec kNap{0, 50'000'000};
+
+}  // namespace
+
+bool TimedLock::wait(int naps) {
+  for (int taken = 0; taken < naps;) {
+    // A thread that has slept takes the lock as kAwaited, since others may still sleep.
+    if (word_.exchange(kAwaited) == kFree) return true;
+    if (sys::futex(&word_, FUTEX_WAIT, kAwaited, &kNap) == -ETIMEDOUT) ++taken;
+  }
+  return false;
+}
+
+void TimedLock::wake() {
+  sys::futex(&word_, FUTEX_WAKE, 1);
 }
 
 }  // namespace gpupeak::preload

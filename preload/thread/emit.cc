@@ -1,4 +1,4 @@
-#include "thread/own_stack.h"
+#include "thread/emit.h"
 
 #include <atomic>
 
