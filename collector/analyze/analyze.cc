@@ -205,7 +205,7 @@ class SummaryBuilder {
         entry == replay_.device().ledgers().end() ? nullptr : &entry->second;
     if (ledger != nullptr) {
       device.ledger = summarize_ledger(
-          *ledger, ticks_to_ns(),
+          *ledger, ticks_to_ns(), log_.definitions(),
           [this](uint8_t cause, uint32_t name, uint32_t api, uint32_t stack) {
             return ledger_item_name(cause, name, api, stack);
           },

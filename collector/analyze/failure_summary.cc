@@ -94,7 +94,8 @@ class Failures {
     for (const ArenaTable::Snapshot& snapshot : failure.arenas)
       oom.arenas.push_back(arena_snapshot(snapshot));
     if (failure.ledger)
-      oom.ledger = ledger_view(*failure.ledger, [this](uint64_t ticks) { return to_ns(ticks); });
+      oom.ledger = ledger_view(
+          *failure.ledger, [this](uint64_t ticks) { return to_ns(ticks); }, definitions_);
   }
 
   static void add_host_limit(const HostFailedEvent& failed, OutOfMemory& oom) {

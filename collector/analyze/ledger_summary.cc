@@ -18,24 +18,35 @@ constexpr std::array<std::string_view, 7> kStandingRows = {
 
 }  // namespace
 
-LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns) {
+LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns,
+                       const Definitions& definitions) {
   LedgerView view;
   view.time_ns = to_ns(snapshot.ticks);
   view.used_bytes = snapshot.used;
   view.tracked_bytes = snapshot.tracked.total();
   view.by_failed_call = snapshot.by_failed_call;
+  view.of_process = snapshot.of_process;
+  view.card_used_bytes = snapshot.card_used;
+  view.others_bytes = snapshot.others;
+  for (const DriverReadingEvent::Process& other : snapshot.processes)
+    view.others.push_back({other.pid, definitions.shown_string(other.name), other.bytes, false});
   const auto row = [&](std::string_view cause, int64_t bytes) {
     const bool stands =
+        !snapshot.others_moved &&
         std::find(kStandingRows.begin(), kStandingRows.end(), cause) != kStandingRows.end();
     if (bytes != 0 || stands) view.rows.push_back({std::string(cause), bytes});
   };
-  if (snapshot.start) row("start", static_cast<int64_t>(*snapshot.start));
+  if (snapshot.start && !snapshot.of_process) row("start", static_cast<int64_t>(*snapshot.start));
   row("external", snapshot.external);
   for (uint8_t cause = GPUPEAK_LEDGER_CONTEXT; cause < GPUPEAK_LEDGER_LIMIT; ++cause) {
     if (cause == GPUPEAK_LEDGER_ARRAYS) continue;  // it is in "rounding"
     // Without a reading before the first context, both are one.
-    const bool with_start = cause == GPUPEAK_LEDGER_CONTEXT && !snapshot.start;
-    row(with_start ? "start_and_context" : ledger_cause_name(cause), snapshot.causes[cause]);
+    const bool with_start =
+        cause == GPUPEAK_LEDGER_CONTEXT && !snapshot.start && !snapshot.of_process;
+    row(!with_start             ? ledger_cause_name(cause)
+        : snapshot.others_moved ? "others_and_context"
+                                : "start_and_context",
+        snapshot.causes[cause]);
   }
   row("rounding", snapshot.linear_rounding + snapshot.causes[GPUPEAK_LEDGER_ARRAYS]);
   row("pool_slack", static_cast<int64_t>(snapshot.tracked.pool_reserved) -
@@ -47,16 +58,18 @@ LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns) {
 
 std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,
                                                     const TicksToNs& to_ns,
+                                                    const Definitions& definitions,
                                                     const LedgerItemName& name_of, size_t top) {
   if (!ledger.at_peak() || !ledger.last()) return std::nullopt;
   DeviceLedgerSummary summary;
   summary.source = ledger.by_nvml() ? "nvml" : "cuMemGetInfo";
-  summary.at_peak = ledger_view(*ledger.at_peak(), to_ns);
-  summary.at_exit = ledger_view(*ledger.last(), to_ns);
+  summary.at_peak = ledger_view(*ledger.at_peak(), to_ns, definitions);
+  summary.at_exit = ledger_view(*ledger.last(), to_ns, definitions);
   summary.overlaps = ledger.overlaps();
   summary.uncertain_readings = ledger.uncertain();
   std::map<std::pair<uint8_t, std::string>, LedgerItem> items;
   for (const auto& [key, item] : ledger.items()) {
+    if (ledger.last()->others_moved) break;  // what these calls took is not known
     const auto& [cause, name, api, stack] = key;
     const std::string title = name_of(cause, name, api, stack);
     LedgerItem& row = items[{cause, title}];

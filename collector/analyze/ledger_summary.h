@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "collector/log/definitions.h"
 #include "collector/replay/ledger.h"
 #include "collector/summary/summary.h"
 
@@ -16,10 +17,12 @@ using LedgerItemName =
 using TicksToNs = std::function<int64_t(uint64_t ticks)>;
 
 /// The rows of one reading: they add up to its used bytes.
-LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns);
+LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns,
+                       const Definitions& definitions);
 /// A device's ledger; nullopt if there is no reading. `top`: how many items are listed.
 std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,
                                                     const TicksToNs& to_ns,
+                                                    const Definitions& definitions,
                                                     const LedgerItemName& name_of, size_t top);
 /// Adds device.ledger.* and the other metrics of the readings; null if there is no reading.
 void add_ledger_metrics(const DeviceLedger* ledger,

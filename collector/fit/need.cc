@@ -12,6 +12,7 @@
 #include "collector/fit/arena_model.h"
 #include "collector/fit/held_run.h"
 #include "collector/fit/need_watch.h"
+#include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/name_match.h"
 #include "collector/text/scope_key.h"
@@ -189,6 +190,13 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena, cons
           "up to {} of what the driver had in use is explained by nothing that was seen: counted "
           "as needed, other processes' or not",
           size_text(sums.unexplained)));
+    }
+    if (device.ledger && device.ledger->at_peak.of_process &&
+        device.ledger->at_peak.others_bytes.value_or(0) > 0) {
+      const LedgerView& view = device.ledger->at_peak;
+      need.notes.push_back(fmt::format("others held {} of the card{}: no part of these figures",
+                                       size_text(*view.others_bytes),
+                                       others_list(view, TextStyle())));
     }
     if (!sums.others_known) {
       need.notes.push_back(

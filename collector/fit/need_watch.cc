@@ -16,6 +16,10 @@ uint64_t positive(int64_t bytes) {
   return static_cast<uint64_t>(std::max<int64_t>(bytes, 0));
 }
 
+/// The most that NVML counts for no process where only this one uses a card: the above, and some
+/// MiB of each context.
+constexpr uint64_t kOfNobody = 32u << 20;
+
 /// How much of the memory that was in use before the first context is this process's.
 uint64_t own_start(uint64_t start, const std::optional<uint64_t>& others) {
   return others ? start - std::min(start, *others) : std::min(start, kIdleCard);
@@ -268,11 +272,11 @@ void NeedWatch::read(const Event& event) {
   device.start = now.start;
   device.others_at_start = ledger.others_at_start();
   if (now.ticks != event.ticks) {
+    const uint64_t figure = ledger.figure(reading);
     // An uncertain reading shows that no more than this was in use: it has what another thread's
     // call has taken, and what one is about to give back.
-    const auto used =
-        static_cast<int64_t>(reading.used - std::min(reading.used, now.start.value_or(0)));
-    const int64_t own = used - now.external;
+    const auto own =
+        static_cast<int64_t>(figure - std::min(figure, now.start.value_or(0))) - now.external;
     device.sums.most = std::max(device.sums.most, positive(own));
     device.uncertain_beyond =
         std::max(device.uncertain_beyond, positive(own - static_cast<int64_t>(device.held)));
@@ -281,7 +285,13 @@ void NeedWatch::read(const Event& event) {
     }
     return;
   }
-  const Beyond beyond = beyond_of(now, reading.own);
+  if (now.of_process) {
+    const uint64_t listed = now.used + now.others.value_or(0);
+    device.of_nobody = std::max(
+        device.of_nobody, std::min(now.card_used - std::min(now.card_used, listed), kOfNobody));
+  }
+  const Beyond beyond =
+      beyond_of(now, now.of_process || !reading.has_list ? reading.own : std::nullopt);
   settle(reading.device, device, beyond);
   Sums& sums = device.sums;
   if (!sums.beyond || beyond.most > sums.beyond->most) sums.beyond = beyond;
@@ -324,7 +334,8 @@ std::map<int32_t, NeedWatch::Sums> NeedWatch::finish() {
     settle(ordinal, device, last);
     Sums& sums = all[ordinal] = device.sums;
     sums.others_known = device.others_at_start.has_value();
-    const uint64_t start = device.start ? own_start(*device.start, device.others_at_start) : 0;
+    const uint64_t start =
+        device.of_nobody + (device.start ? own_start(*device.start, device.others_at_start) : 0);
     sums.most += start;
     if (sums.beyond) sums.beyond->most += start;
     for (ArenaRequests& arena : arena_on(ordinal)) arena.finish(start);

@@ -92,6 +92,7 @@ class NeedWatch : public ReplayObserver {
     uint64_t held_since = 0, in_use_since = 0, lean_since = 0;
     Beyond last;
     std::optional<uint64_t> start, others_at_start;  // in use before the first context
+    uint64_t of_nobody = 0;                          // what NVML counts for no process
     uint64_t uncertain_beyond = 0;                   // largest of the uncertain readings since
   };
 

@@ -1,5 +1,7 @@
 #include "collector/log/event.h"
 
+#include <algorithm>
+
 #include "collector/log/byte_reader.h"
 #include "collector/log/kinds.h"
 
@@ -51,6 +53,8 @@ class Body {
     const bool known = source <= GPUPEAK_PHASE_PJRT;
     return took(field.source = static_cast<uint8_t>(known ? source : uint64_t{GPUPEAK_PHASE_API}));
   }
+  /// Older logs lack the fields that came later.
+  bool has_more() const { return !fields_.at_end(); }
   Body& operator>>(LabelledEvent& label) {
     return *this >> Source{label.source} >> label.name >> label.instance >> label.category >>
            label.text;
@@ -332,9 +336,17 @@ SampleEvent parse_sample(const Event& event) {
 DriverReadingEvent parse_driver_reading(const Event& event) {
   DriverReadingEvent reading;
   uint64_t source = 0, cause = 0;
-  Body(event, reading) >> reading.device >> reading.used >> source >> cause >> reading.reserved >>
-      reading.own >> reading.others >> reading.overlaps >> reading.uncertain >> reading.api >>
-      reading.name >> reading.stack;
+  uint32_t processes = 0;
+  Body body(event, reading);
+  body >> reading.device >> reading.used >> source >> cause >> reading.reserved >> reading.own >>
+      reading.others >> reading.overlaps >> reading.uncertain >> reading.api >> reading.name >>
+      reading.stack;
+  reading.has_list = body.has_more();
+  body >> processes;
+  constexpr uint32_t kMostProcesses = 64;
+  for (reading.processes.resize(std::min(processes, kMostProcesses));
+       DriverReadingEvent::Process & process : reading.processes)
+    body >> process.pid >> process.bytes >> process.name;
   reading.source = source == GPUPEAK_READING_NVML ? GPUPEAK_READING_NVML : GPUPEAK_READING_CUDA;
   reading.cause =
       static_cast<uint8_t>(cause < GPUPEAK_LEDGER_LIMIT ? cause : uint64_t{GPUPEAK_LEDGER_NONE});

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "collector/log/record_list.h"
 #include "gpupeak/log_format.h"
@@ -232,8 +233,14 @@ struct DriverReadingEvent : Parsed {
   bool uncertain;  ///< another thread's allocation, free or reading came in between
   int32_t device;
   uint32_t api, name, stack;
-  uint8_t source;  ///< enum gpupeak_reading_source
-  uint8_t cause;   ///< enum gpupeak_ledger_cause
+  struct Process {
+    uint32_t pid, name;  ///< name: a string, 0: not known
+    uint64_t bytes;
+  };
+  bool has_list;  ///< false: an older log, which has `own` and `others` of a few readings only
+  std::vector<Process> processes;  ///< the largest others, largest first
+  uint8_t source;                  ///< enum gpupeak_reading_source
+  uint8_t cause;                   ///< enum gpupeak_ledger_cause
 };
 struct SampleEvent : Parsed {
   uint64_t rss, rss_file, brk_growth;

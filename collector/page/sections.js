@@ -199,8 +199,10 @@ export function ledger(run, scope) {
   };
   const {at_peak: atPeak, at_exit: atExit, items = []} = device.ledger;
   return titled('ledger', 'What nvidia-smi shows', h('p', {class: 'faint'},
-    `Memory in use of GPU ${device.ordinal} by all processes, as ${device.ledger.source === 'nvml' ? 'NVML' : device.ledger.source} says, and what it is made of.`),
+    `Memory in use of GPU ${device.ordinal} by ${atPeak.of_process ? 'this process' : 'all processes'}, as ${device.ledger.source === 'nvml' ? 'NVML' : device.ledger.source} says, and what it is made of.`),
   bar(nearness(atPeak, scope), atPeak), bar('at exit', atExit),
+  atPeak.of_process && atPeak.others_bytes > 0 && h('p', {}, `others ${format.size(atPeak.others_bytes)}: `,
+    atPeak.others.map(({pid, name, bytes}) => `pid ${pid}${name && ` ${name}`} ${format.size(bytes)}`).join(', ')),
   items.length > 0 && table({label: 'What is behind it', rows: items, columns: [
     {key: 'bytes', label: 'size', number: true, cell: (row) => format.size(row.bytes)}, {key: 'cause', label: 'cause'},
     {key: 'name', label: 'what', class: 'title'}, {key: 'count', label: 'calls', number: true}]}));

@@ -1,10 +1,18 @@
 #include "collector/replay/ledger.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kPage = 2 << 20;
+/// The driver's figure and ours may be apart by so much without another process.
+constexpr int64_t kForeign = 16 << 20;
+
+}  // namespace
 
 void PageCount::add(uint64_t address, uint64_t bytes) {
   if (bytes == 0) return;
@@ -71,22 +79,40 @@ void DeviceLedger::add_to_curve(Point point) {
 
 void DeviceLedger::attribute(const DriverReadingEvent& reading, const TrackedBytes& tracked,
                              int64_t moved) {
-  uint8_t cause = reading.cause;
-  ItemKey key{cause, reading.name, reading.api, reading.stack};
-  if (cause == GPUPEAK_LEDGER_NONE && pending_cause_ != GPUPEAK_LEDGER_NONE) {
-    cause = pending_cause_;
+  ItemKey key{reading.cause, reading.name, reading.api, reading.stack};
+  if (reading.cause == GPUPEAK_LEDGER_NONE && pending_cause_ != GPUPEAK_LEDGER_NONE)
     key = pending_item_;
-  }
   pending_cause_ = GPUPEAK_LEDGER_NONE;
+  const uint8_t cause = std::get<0>(key);
   if (cause != GPUPEAK_LEDGER_NONE) {
-    causes_[cause] += moved;
-    Item& item = items_[key];
+    Item& item = rows_.items[key];
     item.bytes += moved;
     ++item.count;
+    int64_t& bytes = rows_.causes[cause];
+    bytes += moved;
+    // Bytes of arrays are estimates, so they may take less.
+    if (bytes >= 0 || cause == GPUPEAK_LEDGER_ARRAYS || cause == GPUPEAK_LEDGER_MANAGED) return;
+    int64_t missing = std::exchange(bytes, 0);
+    // A context that ends gives back its code and streams, too, and code that is unloaded may have
+    // come with local memory. Where all is this process's, any call may give back what another
+    // took.
+    const bool of_all = own_mode_ || cause == GPUPEAK_LEDGER_CONTEXT;
+    for (uint8_t other = 0; other < GPUPEAK_LEDGER_LIMIT; ++other) {
+      if (other == GPUPEAK_LEDGER_ARRAYS || other == GPUPEAK_LEDGER_MANAGED) continue;
+      if (!of_all && other != GPUPEAK_LEDGER_LOCAL_MEMORY) continue;
+      const int64_t taken = std::min(rows_.causes[other], -missing);
+      rows_.causes[other] -= taken;
+      missing += taken;
+    }
+    // If the first reading had our context in it, that is where the rest was.
+    if (!start_)
+      base_ += missing;
+    else if (missing < -kForeign && !own_mode_ && tracked.host == 0)
+      others_moved();
   } else {
     // Managed memory takes memory when it is touched, and no call shows that. So it gets what
     // nothing else explains, up to as much as there is of it. The rest stays unexplained.
-    int64_t& resident = causes_[GPUPEAK_LEDGER_MANAGED];
+    int64_t& resident = rows_.causes[GPUPEAK_LEDGER_MANAGED];
     const int64_t before = resident;
     const auto most = std::max(resident, static_cast<int64_t>(managed_pages_.bytes()));
     resident = std::clamp<int64_t>(resident + moved, std::min<int64_t>(resident, 0), most);
@@ -100,23 +126,44 @@ void DeviceLedger::attribute(const DriverReadingEvent& reading, const TrackedByt
 
 LedgerSnapshot DeviceLedger::snapshot(uint64_t used, const TrackedBytes& tracked,
                                       uint64_t ticks) const {
-  LedgerSnapshot now{.ticks = ticks,
-                     .used = used,
-                     .tracked = tracked,
-                     .linear_rounding = static_cast<int64_t>(pages_.bytes() - tracked.linear),
-                     .start = start_,
-                     .external = external_,
-                     .causes = causes_,
-                     .host = host_};
-  int64_t explained = physical(tracked) + base_ + external_ + host_;
-  for (const int64_t bytes : causes_) explained += bytes;
-  now.unexplained = static_cast<int64_t>(used) - explained;
+  LedgerSnapshot now{
+      .ticks = ticks,
+      .used = used,
+      .card_used = used,
+      .of_process = own_mode_,
+      .others = own_mode_ ? others_ : std::nullopt,
+      .processes = own_mode_ ? processes_ : std::vector<DriverReadingEvent::Process>(),
+      .tracked = tracked,
+      .linear_rounding = static_cast<int64_t>(pages_.bytes() - tracked.linear),
+      .start = start_,
+      .external = external_,
+      .causes = rows_.causes,
+      .host = host_};
+  now.unexplained = static_cast<int64_t>(used) - physical(tracked) - base_ - external_ - host_;
+  for (const int64_t bytes : rows_.causes) now.unexplained -= bytes;
   if (!start_) now.causes[GPUPEAK_LEDGER_CONTEXT] += base_;
+  if (others_moved_) now.join_rows();
   return now;
 }
 
+void LedgerSnapshot::join_rows() {
+  int64_t rest =
+      static_cast<int64_t>(start.value_or(0) + card_used - used) + external + host + unexplained;
+  for (const int64_t bytes : causes) rest += bytes;
+  causes = {};
+  causes[GPUPEAK_LEDGER_CONTEXT] = rest;
+  external = host = unexplained = 0;
+  start.reset();
+  used = card_used;
+  of_process = false;
+  others.reset();
+  processes.clear();
+  others_moved = true;
+}
+
 void DeviceLedger::keep_nearest(const LedgerSnapshot& now) {
-  if (!at_peak_ || now.tracked.total() > at_peak_->tracked.total()) at_peak_ = now;
+  std::optional<LedgerSnapshot>& at_peak = rows_.at_peak;
+  if (!at_peak || now.tracked.total() > at_peak->tracked.total()) at_peak = now;
 }
 
 std::optional<LedgerSnapshot> DeviceLedger::on_failed_allocation(uint64_t used,
@@ -124,70 +171,156 @@ std::optional<LedgerSnapshot> DeviceLedger::on_failed_allocation(uint64_t used,
                                                                  uint64_t ticks) {
   if (!any_) return std::nullopt;
   if (used > highest_->used) highest_ = Point{ticks, used};
-  add_to_curve({ticks, used});
-  LedgerSnapshot now = snapshot(used, tracked, ticks);
+  // The driver then says how much is free, for whomever. Of the rest this process has what it had
+  // at the last reading and what was handed out since; others have more or less.
+  const uint64_t own = own_mode_ ? static_cast<uint64_t>(std::max<int64_t>(
+                                       0, rows_.used + physical(tracked) - rows_.physical))
+                                 : used;
+  add_to_curve({ticks, own});
+  LedgerSnapshot now = snapshot(own, tracked, ticks);
+  now.card_used = used;
+  if (own_mode_ && others_) {
+    const int64_t beside = static_cast<int64_t>(used) - static_cast<int64_t>(own);
+    now.others = static_cast<uint64_t>(std::max<int64_t>(
+        0, static_cast<int64_t>(*others_) + beside - static_cast<int64_t>(beside_)));
+  }
   now.by_failed_call = true;
   keep_nearest(now);
   return now;
+}
+
+uint64_t DeviceLedger::figure(const DriverReadingEvent& reading) const {
+  if (!own_mode_) return reading.used;
+  return reading.own.value_or(reading.used - std::min(reading.used, beside_));
 }
 
 uint64_t DeviceLedger::joined_with(const DriverReadingEvent& reading) const {
   // Before its first context this process held nothing, so the rest of what moved is the others'.
   if (reading.cause != GPUPEAK_LEDGER_CONTEXT || !reading.own || !start_) return 0;
   const int64_t joined =
-      static_cast<int64_t>(reading.used) - last_used_ - static_cast<int64_t>(*reading.own);
+      static_cast<int64_t>(reading.used) - rows_.used - static_cast<int64_t>(*reading.own);
   // A context takes some MiB that NVML counts for no process.
-  constexpr int64_t kOfNobody = 16 << 20;
-  if (joined < kOfNobody) return 0;
-  return std::min(static_cast<uint64_t>(joined), *reading.others);
+  return joined < kForeign ? 0 : std::min(static_cast<uint64_t>(joined), *reading.others);
+}
+
+void DeviceLedger::restart_curve() {
+  curve_.clear();
+  in_last_point_ = 0;
+  points_merged_ = 1;
+}
+
+void DeviceLedger::begin_own(const DriverReadingEvent& reading) {
+  own_mode_ = true;
+  others_moved_ = false;
+  beside_ = reading.used - std::min(reading.used, *reading.own);
+  restart_curve();
+  rows_ = {};
+  base_ = host_ = 0;
+  // Before its first context the process had nothing. If its entry is known only later, what it has
+  // beyond tracked memory by then is one row.
+  const uint8_t cause = reading.cause != GPUPEAK_LEDGER_NONE ? reading.cause : pending_cause_;
+  any_ = start_ && cause == GPUPEAK_LEDGER_CONTEXT;
+  start_.reset();
+  if (any_) start_ = 0;
+}
+
+void DeviceLedger::others_moved() {
+  others_moved_ = true;
+  if (rows_.at_peak) rows_.at_peak->join_rows();
+  if (!own_mode_) return;
+  // The entry of the list that was thought to be ours is another's.
+  is_entry_wrong_ = true;
+  own_mode_ = false;
+  own_peak_.reset();
+  others_.reset();
+  processes_.clear();
+  before_estimates_.reset();
+  restart_curve();
+}
+
+void DeviceLedger::check_estimates(const DriverReadingEvent& reading) {
+  const uint64_t beside = reading.used - std::min(reading.used, *reading.own);
+  const bool has_moved = std::max(beside, beside_) - std::min(beside, beside_) > kPage;
+  if (before_estimates_ && has_moved) {
+    pending_cause_ = std::get<0>(estimated_item_);
+    pending_item_ = estimated_item_;
+    rows_ = std::move(*before_estimates_);
+  }
+  before_estimates_.reset();
+  beside_moves_ |= has_moved;
+  beside_ = beside;
 }
 
 void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked,
                               uint64_t ticks) {
-  const auto used = static_cast<int64_t>(reading.used);
-  const int64_t now_physical = physical(tracked);
+  const bool is_listed = reading.has_list && reading.own && !is_entry_wrong_;
   const int64_t external_before = external_;
-  if (reading.others) {
+  if (is_listed && !own_mode_ && !reading.uncertain) begin_own(reading);
+  if (reading.others && !reading.has_list) {
     if (!others_at_start_) others_at_start_ = *reading.others - joined_with(reading);
     external_ = static_cast<int64_t>(*reading.others) - static_cast<int64_t>(*others_at_start_);
+  } else if (reading.others && !is_entry_wrong_) {
+    if (!others_at_start_) others_at_start_ = *reading.others;
+    others_ = reading.others;
+    // If nothing has moved since the last reading, the list is not logged again.
+    if (!reading.processes.empty() || *reading.others == 0) processes_ = reading.processes;
   }
   if (reading.reserved) reserved_ = reading.reserved;
-  if (reading.own) own_peak_ = std::max(own_peak_.value_or(0), *reading.own);
+  if (reading.own && !is_entry_wrong_) own_peak_ = std::max(own_peak_.value_or(0), *reading.own);
   by_nvml_ = reading.source == GPUPEAK_READING_NVML;
   overlaps_ += reading.overlaps;
 
   if (!highest_ || reading.used > highest_->used) highest_ = Point{ticks, reading.used};
-  add_to_curve({ticks, reading.used});
-  if (reading.uncertain && any_) {
-    // The next certain reading shows what moved.
-    ++uncertain_;
+  const ItemKey key{reading.cause, reading.name, reading.api, reading.stack};
+  const bool is_estimate = own_mode_ && !is_listed;
+  if (any_ && (reading.uncertain || (is_estimate && beside_moves_))) {
+    // The next reading that is used shows what moved.
+    uncertain_ += reading.uncertain;
     external_ = external_before;
     if (reading.cause != GPUPEAK_LEDGER_NONE) {
       pending_cause_ = reading.cause;
-      pending_item_ = {reading.cause, reading.name, reading.api, reading.stack};
+      pending_item_ = key;
     }
+    if (!is_estimate) add_to_curve({ticks, figure(reading)});
     return;
   }
+  if (is_estimate) {
+    if (!before_estimates_) {
+      before_estimates_ = rows_;
+      estimated_item_ = {};
+    }
+    if (reading.cause != GPUPEAK_LEDGER_NONE) estimated_item_ = key;
+  } else if (own_mode_) {
+    check_estimates(reading);
+  }
+  const int64_t now_physical = physical(tracked);
+  const auto used = static_cast<int64_t>(figure(reading));
   if (!any_) {
     any_ = true;
     // Before the first context the reading is what was there before us. Later it has the context in
     // it.
-    if (!had_context_ && reading.cause == GPUPEAK_LEDGER_NONE) start_ = reading.used;
+    if (!had_context_ && reading.cause == GPUPEAK_LEDGER_NONE) start_ = figure(reading);
     base_ = used - now_physical;
     host_at_start_ = static_cast<int64_t>(tracked.host);
   } else {
-    const int64_t moved =
-        used - last_used_ - (now_physical - last_physical_) - (external_ - external_before);
-    attribute(reading, tracked, moved);
+    attribute(reading, tracked,
+              used - rows_.used - (now_physical - rows_.physical) - (external_ - external_before));
   }
-  last_used_ = used;
-  last_physical_ = now_physical;
-
-  LedgerSnapshot now = snapshot(reading.used, tracked, ticks);
-  now.own = reading.own;
+  LedgerSnapshot now = snapshot(figure(reading), tracked, ticks);
+  // Where the host's memory is the device's, what others have of that moves the figure, too. Of
+  // managed memory the driver takes more than there is.
+  const bool others_took =
+      reading.has_list && !own_mode_ && managed_pages_.bytes() == 0 && now.unexplained > kForeign;
+  if ((now.unexplained < -kForeign || others_took) && tracked.host == 0) {
+    others_moved();
+    now = snapshot(figure(reading), tracked, ticks);
+  }
+  rows_.used = static_cast<int64_t>(now.used);
+  rows_.physical = now_physical;
+  now.card_used = reading.used;
+  add_to_curve({ticks, now.used});
   keep_nearest(now);
-  if (now.own == std::nullopt && last_) now.own = last_->own;
-  last_ = now;
+  rows_.last = now;
 }
 
 }  // namespace gpupeak::collector

@@ -186,6 +186,7 @@ class RunAnalysis {
       whole.metrics["host.memory.seen_bytes"] = own_memory.seen_bytes;
       whole.metrics["host.memory.peak_bytes"] = own_memory.most_bytes;
     }
+    mark_own_processes(whole);
     lead_summary_.whole_run = std::move(whole);
     lead_summary_.log_path = options_.reading.sanitizer.text(run_.name);
     return std::move(lead_summary_);
@@ -194,6 +195,24 @@ class RunAnalysis {
   std::vector<PhaseSummary> take_other_phases() { return std::move(other_phases_); }
 
  private:
+  /// Says which of those that the lead saw on a card are processes of the run, too. Where /proc
+  /// does not show their names, NVML counts them otherwise than the logs do.
+  void mark_own_processes(const WholeRun& whole) {
+    const auto mark = [&whole](LedgerView& view) {
+      for (LedgerProcess& other : view.others)
+        other.of_run = !other.name.empty() &&
+                       std::any_of(whole.processes.begin(), whole.processes.end(),
+                                   [&](const auto& process) { return process.pid == other.pid; });
+    };
+    for (DeviceSummary& device : lead_summary_.devices) {
+      if (!device.ledger) continue;
+      mark(device.ledger->at_peak);
+      mark(device.ledger->at_exit);
+    }
+    for (OutOfMemory& oom : lead_summary_.oom)
+      if (oom.ledger) mark(*oom.ledger);
+  }
+
   /// What a summary has beyond a ProcessRecord.
   struct Facts {
     Metrics metrics;

@@ -153,6 +153,7 @@ void find_causes(OutOfMemory& oom) {
 
 std::optional<uint64_t> others_bytes(const OutOfMemory& oom) {
   if (!oom.ledger) return std::nullopt;
+  if (oom.ledger->of_process) return oom.ledger->others_bytes;
   std::optional<int64_t> bytes;
   for (const LedgerRow& row : oom.ledger->rows) {
     if (row.cause == "start" || row.cause == "external") bytes = bytes.value_or(0) + row.bytes;
@@ -161,7 +162,7 @@ std::optional<uint64_t> others_bytes(const OutOfMemory& oom) {
   // the context.
   const bool apart =
       std::none_of(oom.ledger->rows.begin(), oom.ledger->rows.end(),
-                   [](const LedgerRow& row) { return row.cause == "start_and_context"; });
+                   [](const LedgerRow& row) { return row.cause.ends_with("_and_context"); });
   if (!bytes) return apart ? std::optional<uint64_t>(0) : std::nullopt;
   return static_cast<uint64_t>(std::max<int64_t>(0, *bytes));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collector/summary/failure_cause.h"
+#include "collector/summary/ledger_text.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -95,6 +96,10 @@ class Teller {
         return fmt::format("small blocks: they leave {} of the driver's 2 MiB pages unused{}",
                            size(cause.bytes), and_free());
       case FailureCause::kOtherProcess:
+        if (oom_.ledger && oom_.ledger->of_process)
+          return fmt::format("others hold {} of the card's {}{}; this process holds {}{}",
+                             size(cause.bytes), size(oom_.driver_total_bytes),
+                             others_list(*oom_.ledger, style_), size(oom_.live_bytes), and_free());
         return fmt::format(
             "another process holds it: {} of the card's {} are not this process's, "
             "which holds {}{}",

@@ -13,6 +13,7 @@ std::string ledger_cause_text(const std::string& cause) {
   if (cause == "start") return "in use before (driver, other processes)";
   if (cause == "start_and_context") return "in use before, and context";
   if (cause == "external") return "other processes since";
+  if (cause == "others_and_context") return "other processes, and context and code";
   if (cause == "host") return "the program's host memory, which is of the same";
   if (cause == "managed") return "managed memory, as far as it is on the device";
   std::string text = cause;
@@ -29,7 +30,25 @@ std::string ledger_sum_text(const LedgerView& view, uint64_t least, const TextSt
     text += fmt::format(" {} {} {}", row.bytes < 0 ? "-" : "+", size_text(size, style),
                         ledger_cause_text(row.cause));
   }
-  return text;
+  return text + others_text(view, style);
+}
+
+std::string others_text(const LedgerView& view, const TextStyle& style) {
+  if (!view.of_process || view.others_bytes.value_or(0) == 0) return "";
+  return fmt::format("; others {}{}; in all {} of the card", size_text(*view.others_bytes, style),
+                     others_list(view, style), size_text(view.card_used_bytes, style));
+}
+
+std::string others_list(const LedgerView& view, const TextStyle& style) {
+  constexpr size_t kMostShown = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMostShown, view.others.size()); ++i) {
+    const LedgerProcess& other = view.others[i];
+    text += fmt::format("{} pid {}{}{}{} {}", i == 0 ? ":" : ",", other.pid,
+                        other.name.empty() ? "" : " ", other.name,
+                        other.of_run ? " of this run" : "", size_text(other.bytes, style));
+  }
+  return text + (view.others.size() > kMostShown ? ", …" : "");
 }
 
 bool is_of_peak(const LedgerView& view, const Peak* peak) {

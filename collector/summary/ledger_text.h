@@ -15,6 +15,13 @@ std::string ledger_cause_text(const std::string& cause);
 /// `least` bytes are left out; the unexplained one only if it is 0.
 std::string ledger_sum_text(const LedgerView& view, uint64_t least, const TextStyle& style);
 
+/// "; others 11.2 GiB: pid 17883 python3 5.60 GiB, …; in all 12.0 GiB of the card"; empty if there
+/// are none, or nobody knows.
+std::string others_text(const LedgerView& view, const TextStyle& style);
+
+/// ": pid 17883 python3 5.60 GiB, …"
+std::string others_list(const LedgerView& view, const TextStyle& style);
+
 /// When the driver was asked: "at the peak, +5.72 s", or how near to it: "read 0.2 s before the
 /// peak, when 45 of 382 MiB were handed out". `peak`: the device's; nullptr: it had none.
 std::string ledger_nearness_text(const LedgerView& view, const Peak* peak, const TextStyle& style);

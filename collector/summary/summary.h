@@ -317,13 +317,26 @@ struct LedgerRow {
   int64_t bytes = 0;
 };
 
+/// Another process that had memory of the device then.
+struct LedgerProcess {
+  uint32_t pid = 0;  ///< as NVML numbers it: in a container mostly the host's number
+  std::string name;  ///< empty: /proc did not show it
+  uint64_t bytes = 0;
+  bool of_run = false;  ///< it is one of the run's processes, and has a log of its own
+};
+
 /// What the driver said was in use at one instant, split by causes.
 struct LedgerView {
   int64_t time_ns = 0;
-  uint64_t used_bytes = 0;      ///< in use on the device by all processes, as nvidia-smi shows it
-  uint64_t tracked_bytes = 0;   ///< the part of that which seen calls handed out
-  std::vector<LedgerRow> rows;  ///< with tracked_bytes they add up to used_bytes
-  bool by_failed_call = false;  ///< said by the driver when an allocation failed
+  /// In use of the device, as nvidia-smi shows it: by this process, if that is known, else by all.
+  uint64_t used_bytes = 0;
+  bool of_process = false;                    ///< used_bytes is this process's
+  uint64_t card_used_bytes = 0;               ///< by all processes
+  uint64_t tracked_bytes = 0;                 ///< the part of that which seen calls handed out
+  std::vector<LedgerRow> rows;                ///< with tracked_bytes they add up to used_bytes
+  bool by_failed_call = false;                ///< said by the driver when an allocation failed
+  std::optional<uint64_t> others_bytes = {};  ///< by all other processes; none: not known
+  std::vector<LedgerProcess> others = {};     ///< the largest of them
 };
 
 /// An arena when memory ran out. Idle is what it has and nobody uses. What it took while a CUDA

@@ -80,7 +80,9 @@ GPUPEAK_FIELDS(DriverPoolsSummary, device, reserved_peak_bytes, time_ns, in_use_
                reserved_bytes, growths, causes, other_cause_bytes)
 GPUPEAK_FIELDS(RulesSummary, sets, automatic)
 GPUPEAK_FIELDS(LedgerRow, cause, bytes)
-GPUPEAK_FIELDS(LedgerView, time_ns, used_bytes, tracked_bytes, rows, by_failed_call)
+GPUPEAK_FIELDS(LedgerProcess, pid, name, bytes, of_run)
+GPUPEAK_FIELDS(LedgerView, time_ns, used_bytes, of_process, card_used_bytes, tracked_bytes, rows,
+               by_failed_call, others_bytes, others)
 GPUPEAK_FIELDS(ArenaSnapshot, name, in_use_bytes, reserved_bytes, largest_idle_bytes, idle_pieces,
                graph_idle_bytes, largest_graph_idle_bytes, grows_in_place)
 GPUPEAK_FIELDS(GrowthSummary, phase, source, side, device, title, first, last, grown_bytes,

@@ -71,8 +71,9 @@ void json_fields(auto& io, Any<PhaseSummary> auto& phase) {
 }
 
 void json_fields(auto& io, const LedgerView& view) {
-  io("time_ns, used_bytes, tracked_bytes, rows", view.time_ns, view.used_bytes, view.tracked_bytes,
-     view.rows);
+  io("time_ns, used_bytes, of_process, card_used_bytes, tracked_bytes, rows, others_bytes, others",
+     view.time_ns, view.used_bytes, view.of_process, view.card_used_bytes, view.tracked_bytes,
+     view.rows, view.others_bytes, view.others);
   io.if_any("by_failed_call", view.by_failed_call);
 }
 

@@ -76,10 +76,12 @@ void Judge::bar() {
 }
 
 void Judge::ledger_parts(const LedgerView& view, uint64_t& left) {
-  int64_t driver = 0, unused = 0, others = 0, host = 0, unexplained = 0;
+  int64_t driver = 0, unused = 0, others = 0, host = 0, unknown = 0, unexplained = 0;
   for (const LedgerRow& row : view.rows) {
     if (row.cause == "start" || row.cause == "external")
       others += row.bytes;
+    else if (row.cause == "others_and_context")
+      unknown += row.bytes;
     else if (row.cause == "pool_slack" || row.cause == "rounding")
       unused += row.bytes;
     else if (row.cause == "host")
@@ -90,8 +92,15 @@ void Judge::ledger_parts(const LedgerView& view, uint64_t& left) {
       driver += row.bytes;
   }
   add_part("context and code", driver, left);
+  add_part("other processes and context", unknown, left);
   add_part("reserved, not in use", unused, left);
-  add_part("in use before", others, left);
+  if (view.of_process && view.card_used_bytes > view.used_bytes) {
+    const uint64_t beside = view.card_used_bytes - view.used_bytes;
+    const uint64_t theirs = std::min(beside, view.others_bytes.value_or(beside));
+    add_part("other processes", static_cast<int64_t>(theirs), left);
+    others = static_cast<int64_t>(beside - theirs);
+  }
+  add_part(view.of_process ? "the driver's" : "in use before", others, left);
   add_part("host memory", host, left);
   add_part("unexplained", unexplained, left);
 }

@@ -67,7 +67,8 @@ std::optional<uint64_t> untrackable(const Profile& profile, ScopeId scope) {
   for (const auto& [ordinal, ledger] : profile.replay().device().ledgers()) {
     if ((device >= 0 && device != ordinal) || !ledger.highest()) continue;
     const uint64_t others = ledger.others_at_start().value_or(0);
-    used = used.value_or(0) + ledger.highest()->used - std::min(others, ledger.highest()->used);
+    used = used.value_or(0) + ledger.own_peak().value_or(ledger.highest()->used -
+                                                         std::min(others, ledger.highest()->used));
   }
   if (!used) return std::nullopt;
   return *used - std::min(*used, profile.sum(scope).peak);

@@ -327,7 +327,11 @@ ReportSections::Lines ReportSections::ledger(const DeviceSummary& device, size_t
       rest += part.bytes;
   }
   if (rest != 0) add(rest, "other causes");
-  lines.push_back(right(fmt::format("sum {} = in use", size(view.used_bytes)), width_));
+  lines.push_back(right(fmt::format("sum {} = in use{}", size(view.used_bytes),
+                                    view.of_process ? " by this process" : ""),
+                        width_));
+  if (const std::string others = others_text(view, style_); !others.empty())
+    add_wrapped("  " + others.substr(2), lines);
   return lines;
 }
 

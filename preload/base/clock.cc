@@ -153,6 +153,9 @@ uint64_t monotonic_ns() {
 uint64_t realtime_ns() {
   return clock_ns(CLOCK_REALTIME);
 }
+uint64_t thread_cpu_ns() {
+  return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
 
 Instant now_by_all_clocks(int tries) {
   Instant best;

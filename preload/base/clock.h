@@ -15,6 +15,8 @@ uint32_t init_clock();
 extern GPUPEAK_OWN bool g_use_tsc;
 uint64_t monotonic_ns();
 uint64_t realtime_ns();
+/// The processor time that the calling thread has had.
+uint64_t thread_cpu_ns();
 
 /// All clocks at one instant, as closely as `tries` readings come: the thread may lose its
 /// processor between two clocks, and a function that runs for the first time may take long.

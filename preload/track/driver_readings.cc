@@ -32,7 +32,10 @@ void log_driver_reading(const DriverReading& reading) {
   Record record(GPUPEAK_REC_DRIVER_READING);
   record.u(logged_device(reading.device)).u(reading.used).u(reading.source).u(reading.cause);
   record.u(reading.reserved_plus_1).u(reading.own_plus_1).u(reading.others_plus_1);
-  emit(record.u(reading.overlaps).u(uncertain).u(api).u(reading.name).u(stack));
+  record.u(reading.overlaps).u(uncertain).u(api).u(reading.name).u(stack).u(reading.processes);
+  for (uint32_t i = 0; i < reading.processes; ++i)
+    record.u(reading.other[i].pid).u(reading.other[i].bytes).u(reading.other[i].name);
+  emit(record);
 }
 
 uint32_t readings_logged(int device) {

@@ -19,6 +19,13 @@ struct DriverReading {
   gpupeak_ledger_cause cause = GPUPEAK_LEDGER_NONE;
   uint64_t used = 0;
   uint64_t reserved_plus_1 = 0, own_plus_1 = 0, others_plus_1 = 0;
+  struct Process {
+    uint32_t pid, name;
+    uint64_t bytes;
+  };
+  static constexpr uint32_t kMostProcesses = 16;
+  uint32_t processes = 0;  ///< how many of `other`: the largest ones
+  Process other[kMostProcesses] = {};
   uint32_t overlaps = 0;
   uint64_t quiet_since = 0;       ///< DeviceCall::quiet_since() before the driver was asked
   uint32_t earlier_readings = 0;  ///< readings_logged() before the driver was asked

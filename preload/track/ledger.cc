@@ -7,9 +7,11 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/hash_tables.h"
+#include "base/proc_file.h"
 #include "base/process_state.h"
 #include "base/text.h"
 #include "log/log.h"
+#include "track/device_book.h"
 #include "track/driver.h"
 #include "track/limit.h"
 #include "track/nvml.h"
@@ -28,6 +30,13 @@ constexpr uint64_t kBorderNs = 1'000'000;
 
 constexpr uint64_t kNever = ~uint64_t{0};
 
+/// NVML's list of processes may take this share of the processor's time in bracketed calls, this
+/// share of all time, and so much at first, which is a small part of making a context.
+constexpr uint64_t kListShare = 64;
+constexpr uint64_t kListShareOfTime = 1024;
+constexpr uint64_t kFirstListNs = 10'000'000;
+constexpr uint32_t kNames = 64;  ///< of other processes
+
 struct Ledger {
   struct Device {
     std::atomic<int> open{0};           ///< brackets that are open
@@ -36,6 +45,7 @@ struct Ledger {
     std::atomic<uint32_t> overlaps{0};  ///< brackets opened inside another since the last reading
     std::atomic<uint64_t> last_used{kNever};         ///< `used` of the last reading
     std::atomic<uint64_t> last_quiet_since{kNever};  ///< `quiet_since` of the last reading
+    std::atomic<uint64_t> last_own_plus_1{0}, last_others_plus_1{0};  ///< of the last reading
     std::atomic<bool> asked_nvml{false};
     void* nvml = nullptr;
     std::atomic<bool> in_use{false};
@@ -44,6 +54,23 @@ struct Ledger {
   SeenSet used, graphs;
   std::atomic<uint64_t> last_sample_ns{0};
   std::atomic<bool> exit_is_hooked{false};
+  /// Processor time in bracketed calls and for the list. On a loaded machine either may wait long.
+  std::atomic<uint64_t> call_ns{0}, list_ns{0};
+  std::atomic<uint64_t> first_asked_ns{0};  ///< 0: nobody has asked for the list
+  std::atomic<uint32_t> own_pid{0};         ///< of this process in the list; 0: not known
+  std::atomic<bool> pid_is_ours{false};     ///< the list counts as our /proc does
+  std::atomic<bool> listing{false};         ///< a thread has the list, and what is below
+  NvmlProcesses all;
+  struct {
+    uint32_t pid, name;
+  } names[kNames] = {};
+  uint32_t names_read = 0;  ///< of more than kNames the last ones are kept
+  int context_device = -1;  ///< of the first context; -1: none, or there was no list before it
+  bool context_made = false;
+  bool own_has_bytes = false;  ///< the list has told this process's bytes: it is not N/A
+  NvmlProcesses before;        ///< who was in the list before the first context
+  NvmlProcesses candidates;    ///< who came with it, and may be this process
+  uint64_t handed_out = 0;     ///< by this process, when the candidates had what is noted of them
   std::atomic<CUcontext> only_context{nullptr};  ///< the first context in which launches were seen
 };
 constinit Ledger g_ledger;
@@ -73,8 +100,161 @@ void* nvml_of(Ledger::Device& ledger, int device) {
   return ledger.nvml;
 }
 
+/// Whether the driver has in use what it had at the last reading, and no call allocated or freed
+/// since. Equal bytes alone do not say so: one thread may take what another has just freed.
+bool is_as_before(const Ledger::Device& ledger, const DriverReading& reading) {
+  return reading.used == ledger.last_used.load(std::memory_order_relaxed) &&
+         reading.quiet_since != kNever &&
+         reading.quiet_since == ledger.last_quiet_since.load(std::memory_order_relaxed);
+}
+
+/// When a reading asks for the list of processes.
+enum class List : uint8_t {
+  kIfAffordable,
+  kAlways,
+  kBeforeContext,  ///< as a process opens its first context
+  kAfterContext
+};
+
+bool may_list() {
+  const uint64_t now = monotonic_ns();
+  uint64_t first = 0;
+  if (g_ledger.first_asked_ns.compare_exchange_strong(first, now)) first = now;
+  return g_ledger.list_ns <=
+         kFirstListNs + g_ledger.call_ns / kListShare + (now - first) / kListShareOfTime;
+}
+
+/// Leaves those of the candidates that can be this process: still listed, and grown by what was
+/// handed out since, as far as no call was under way.
+void narrow_candidates(const NvmlProcesses& now, uint64_t handed_out) {
+  constexpr uint64_t kSlack = 16 << 20;  // small blocks may fill pages that the process has
+  const uint64_t grown = handed_out - std::min(handed_out, g_ledger.handed_out);
+  NvmlProcesses& candidates = g_ledger.candidates;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < candidates.count; ++i) {
+    const NvmlProcess* const one = now.find(candidates.list[i].pid);
+    if (one != nullptr && (one->bytes_plus_1 == 0 ||
+                           one->bytes_plus_1 + kSlack >= candidates.list[i].bytes_plus_1 + grown))
+      candidates.list[kept++] = *one;
+  }
+  candidates.count = kept;
+  g_ledger.handed_out = handed_out;
+}
+
+/// Finds out under which number this process is in the list: one that /proc gives it and that came
+/// with the first context. In a container the list mostly has the host's numbers, which /proc may
+/// not show: then it is the one that came with the first context, has stayed, and grows with our
+/// blocks. The collector does not believe an entry that does not.
+void find_own(const NvmlProcesses& now, const DriverReading& reading, uint64_t handed_out,
+              List use) {
+  NvmlProcesses &before = g_ledger.before, &candidates = g_ledger.candidates;
+  const int device = reading.device;
+  if (use == List::kBeforeContext && g_ledger.context_device < 0) {
+    g_ledger.context_device = device;
+    before = now;
+  }
+  const bool is_of_context = g_ledger.context_device == device;
+  // Behind the call, if there is no list then, another reading outside of calls does.
+  const bool is_made = use == List::kAfterContext || g_ledger.devices[device].open == 0;
+  if (is_of_context && is_made && !g_ledger.context_made) {
+    g_ledger.context_made = true;
+    for (uint32_t i = 0; i < now.count; ++i) {
+      if (before.find(now.list[i].pid) == nullptr)
+        candidates.list[candidates.count++] = now.list[i];
+    }
+    g_ledger.handed_out = handed_out;
+  } else if (is_of_context && g_ledger.context_made && reading.quiet_since != kNever &&
+             reading.quiet_since == DeviceCall::quiet_since()) {
+    narrow_candidates(now, handed_out);
+  }
+  if (g_ledger.context_device >= 0 && !g_ledger.context_made) return;
+  char text[2048];
+  text[read_file("/proc/self/status", text, sizeof text - 1)] = 0;
+  const char* const line = strstr(text, "\nNSpid:");
+  const char* at = line == nullptr ? "" : line + 7;
+  // Kernels before 4.1 do not have that line.
+  uint32_t pid = static_cast<uint32_t>(line == nullptr ? sys::getpid() : number_at(at));
+  for (bool is_outermost = true; pid != 0; is_outermost = false) {
+    if (now.find(pid) != nullptr && (candidates.count == 0 || candidates.find(pid) != nullptr)) {
+      g_ledger.own_pid = pid;
+      g_ledger.pid_is_ours = is_outermost;
+      return;
+    }
+    while (*at == ' ' || *at == '\t') ++at;
+    while (*at >= '0' && *at <= '9') ++at;
+    pid = static_cast<uint32_t>(number_at(at));
+  }
+  if (candidates.count == 1) g_ledger.own_pid = candidates.list[0].pid;
+}
+
+/// The name of another process, where /proc shows it; 0: it does not.
+uint32_t name_of_process(uint32_t pid) {
+  if (!g_ledger.pid_is_ours) return 0;
+  for (uint32_t i = 0; i < std::min(g_ledger.names_read, kNames); ++i) {
+    if (g_ledger.names[i].pid == pid) return g_ledger.names[i].name;
+  }
+  Text<48> path;
+  path.add("/proc/").add(uint64_t{pid}).add("/comm");
+  char name[32];
+  size_t bytes = read_file(path.c_str(), name, sizeof name);
+  if (bytes > 0 && name[bytes - 1] == '\n') --bytes;
+  const uint32_t id = bytes == 0 ? 0 : intern_string({name, bytes});
+  g_ledger.names[g_ledger.names_read++ % kNames] = {pid, id};
+  return id;
+}
+
+/// Adds what each process holds. The list takes four times as long as the card's figure.
+void add_processes(const Ledger::Device& ledger, DriverReading& reading, List use) {
+  if (ledger.nvml == nullptr || g_ledger.listing.exchange(true)) return;
+  NvmlProcesses& all = g_ledger.all;
+  const uint64_t begin = thread_cpu_ns();
+  uint64_t ballast = 0;
+  const gpupeak_device_counters& ours = counters().device[reading.device];
+  const uint64_t live = ours.total.live;
+  const uint64_t handed_out = ours.kind[GPUPEAK_KIND_LINEAR - GPUPEAK_FIRST_DEVICE_KIND].live +
+                              ours.kind[GPUPEAK_KIND_VMM - GPUPEAK_FIRST_DEVICE_KIND].live;
+  const auto ask = [&] {
+    return nvml_processes(ledger.nvml, real_device_total(reading.device), all);
+  };
+  if (with_steady_ballast(reading.device, ask, ballast)) {
+    if (g_ledger.own_pid == 0) find_own(all, reading, handed_out, use);
+    const uint32_t own = g_ledger.own_pid;
+    uint64_t others = all.rest;
+    bool others_known = true, listed = false;
+    for (uint32_t i = 0; i < all.count; ++i) {
+      const NvmlProcess& it = all.list[i];
+      if (it.pid == own) {
+        listed = true;
+        if (it.bytes_plus_1 == 0) continue;
+        g_ledger.own_has_bytes = true;
+        reading.own_plus_1 = it.bytes_plus_1 - std::min(it.bytes_plus_1 - 1, ballast);
+        continue;
+      }
+      others_known &= it.bytes_plus_1 != 0;
+      if (it.bytes_plus_1 <= 1) continue;
+      others += it.bytes_plus_1 - 1;
+      // The largest come first.
+      uint32_t place = std::min(reading.processes, DriverReading::kMostProcesses - 1);
+      if (reading.processes == DriverReading::kMostProcesses &&
+          reading.other[place].bytes >= it.bytes_plus_1 - 1)
+        continue;
+      for (; place > 0 && reading.other[place - 1].bytes < it.bytes_plus_1 - 1; --place)
+        reading.other[place] = reading.other[place - 1];
+      reading.other[place] = {it.pid, name_of_process(it.pid), it.bytes_plus_1 - 1};
+      reading.processes = std::min(reading.processes + 1, DriverReading::kMostProcesses);
+    }
+    // Without a context the process is not listed. One with memory must be, or the list lies.
+    if (g_ledger.own_has_bytes && !listed && live == 0) reading.own_plus_1 = 1;
+    const bool is_before = g_ledger.context_device >= 0 && !g_ledger.context_made;
+    if (others_known && ((own != 0 && reading.own_plus_1 != 0) || is_before))
+      reading.others_plus_1 = others + 1;
+  }
+  g_ledger.list_ns += thread_cpu_ns() - begin;
+  g_ledger.listing = false;
+}
+
 /// Asks how much is in use now; false if there is no way to ask about this device.
-bool read(int device, DriverReading& reading) {
+bool read(int device, DriverReading& reading, List use = List::kIfAffordable) {
   reading.quiet_since = DeviceCall::quiet_since();
   reading.earlier_readings = readings_logged(device);
   Ledger::Device& ledger = g_ledger.devices[device];
@@ -96,6 +276,14 @@ bool read(int device, DriverReading& reading) {
   uint64_t ballast = 0;
   if (!with_steady_ballast(device, ask, ballast)) return false;
   reading.used -= ballast;
+  if (is_as_before(ledger, reading)) {
+    reading.own_plus_1 = ledger.last_own_plus_1.load(std::memory_order_relaxed);
+    reading.others_plus_1 = ledger.last_others_plus_1.load(std::memory_order_relaxed);
+    if (reading.own_plus_1 != 0) return true;
+  }
+  // Where NVML does not tell the card's memory, that is the host's, too, which is no process's.
+  if (reading.source == GPUPEAK_READING_NVML && (use != List::kIfAffordable || may_list()))
+    add_processes(ledger, reading, use);
   return true;
 }
 
@@ -103,15 +291,9 @@ void log(DriverReading& reading, Ledger::Device& ledger) {
   reading.overlaps = ledger.overlaps.exchange(0, std::memory_order_relaxed);
   ledger.last_used.store(reading.used, std::memory_order_relaxed);
   ledger.last_quiet_since.store(reading.quiet_since, std::memory_order_relaxed);
+  ledger.last_own_plus_1.store(reading.own_plus_1, std::memory_order_relaxed);
+  ledger.last_others_plus_1.store(reading.others_plus_1, std::memory_order_relaxed);
   log_driver_reading(reading);
-}
-
-/// Whether the driver has in use what it had at the last reading, and no call allocated or freed
-/// since. Equal bytes alone do not say so: one thread may take what another has just freed.
-bool is_as_before(const Ledger::Device& ledger, const DriverReading& reading) {
-  return reading.used == ledger.last_used.load(std::memory_order_relaxed) &&
-         reading.quiet_since != kNever &&
-         reading.quiet_since == ledger.last_quiet_since.load(std::memory_order_relaxed);
 }
 
 /// The cause for a reading that ends no bracket: changes since the last reading belong to an open
@@ -121,33 +303,17 @@ gpupeak_ledger_cause cause_of_reading(const Ledger::Device& ledger) {
   return static_cast<gpupeak_ledger_cause>(ledger.open_cause.load(std::memory_order_relaxed));
 }
 
-/// Adds what each process holds. Not for every reading, since it takes four times as long.
-void add_processes(const Ledger::Device& ledger, DriverReading& reading) {
-  NvmlProcesses processes;
-  uint64_t ballast = 0;
-  const auto ask = [&] { return ledger.nvml != nullptr && nvml_processes(ledger.nvml, processes); };
-  if (!with_steady_ballast(reading.device, ask, ballast)) return;
-  reading.own_plus_1 = processes.own - std::min(processes.own, ballast) + 1;
-  reading.others_plus_1 = processes.others + 1;
-}
-
-void read_with_processes(int device) {
-  Ledger::Device& ledger = g_ledger.devices[device];
-  DriverReading reading{.device = device};
-  if (!read(device, reading)) return;
-  reading.cause = cause_of_reading(ledger);
-  add_processes(ledger, reading);
-  log(reading, ledger);
-}
-
-void read_devices_in_use() {
+void read_devices_in_use(List use) {
   for (int device = 0; device < kDevices; ++device) {
-    if (g_ledger.devices[device].in_use.load(std::memory_order_relaxed))
-      read_with_processes(device);
+    Ledger::Device& ledger = g_ledger.devices[device];
+    DriverReading reading{.device = device};
+    if (!ledger.in_use.load(std::memory_order_relaxed) || !read(device, reading, use)) continue;
+    reading.cause = cause_of_reading(ledger);
+    log(reading, ledger);
   }
 }
 
-void sample(uint64_t interval_ns) {
+void sample(uint64_t interval_ns, List use = List::kIfAffordable) {
   if (interval_ns == 0) return;
   const uint64_t now = monotonic_ns();
   uint64_t last = g_ledger.last_sample_ns.load(std::memory_order_relaxed);
@@ -155,11 +321,11 @@ void sample(uint64_t interval_ns) {
   HookScope scope;
   // One thread takes the reading. Signals are not held, since this may wait for the driver's locks.
   if (scope.entered() && g_ledger.last_sample_ns.compare_exchange_strong(last, now))
-    read_devices_in_use();
+    read_devices_in_use(use);
 }
 
 void read_at_exit(void*) {
-  if (recording()) sample(1);
+  if (recording()) sample(1, List::kAlways);
 }
 
 /// Our exit handler is registered after the driver's, so that it runs first, while contexts are
@@ -224,7 +390,11 @@ void LedgerBracket::open(const ApiCall& call, gpupeak_ledger_cause cause, int de
     return;
   }
   DriverReading reading{.device = device};
-  if (!read(device, reading)) return;
+  const bool is_context = cause == GPUPEAK_LEDGER_CONTEXT;
+  const bool is_read =
+      read(device, reading, is_context ? List::kBeforeContext : List::kIfAffordable);
+  begun_ns_ = thread_cpu_ns();
+  if (!is_read) return;
   // If another thread opened a bracket meanwhile, its call may have changed what was read.
   if (ledger->opened.load(std::memory_order_acquire) != opened)
     reading.cause = cause_of_reading(*ledger);
@@ -235,13 +405,13 @@ void LedgerBracket::close() {
   Ledger::Device& ledger = g_ledger.devices[device_];
   HookScope scope;
   if (scope.entered()) {
+    if (begun_ns_ != 0) g_ledger.call_ns += thread_cpu_ns() - begun_ns_;
     DriverReading reading{.device = device_};
     // Bytes of arrays are estimates: what the driver took may be less, too.
     const bool is_estimate = cause_ == GPUPEAK_LEDGER_ARRAYS;
-    if (read(device_, reading) && (is_estimate || !is_as_before(ledger, reading))) {
+    const List use = cause_ == GPUPEAK_LEDGER_CONTEXT ? List::kAfterContext : List::kIfAffordable;
+    if (read(device_, reading, use) && (is_estimate || !is_as_before(ledger, reading))) {
       reading.cause = cause_;
-      // A context takes a tenth of a second and more; other processes take memory meanwhile, too.
-      if (cause_ == GPUPEAK_LEDGER_CONTEXT) add_processes(ledger, reading);
       std::string_view name;
       if (function_ != nullptr) {
         name = function_name(function_);
@@ -332,18 +502,19 @@ void read_devices_at_attach() {
   for (int device = 0; device < count; ++device) {
     if (primary_context_is_active(device)) g_ledger.devices[device].in_use = true;
   }
-  read_devices_in_use();
+  read_devices_in_use(List::kAlways);
 }
 
 void read_devices_at_detach() {
   HookScope scope;
-  if (is_on() && scope.entered()) read_devices_in_use();
+  if (is_on() && scope.entered()) read_devices_in_use(List::kAlways);
 }
 
 void forget_ledger() {
   for (Ledger::Device& device : g_ledger.devices) {
     device.open = 0;
     device.last_used = device.last_quiet_since = kNever;
+    device.last_own_plus_1 = device.last_others_plus_1 = 0;
     device.overlaps = 0;
     device.asked_nvml = false;
     device.nvml = nullptr;
@@ -355,6 +526,14 @@ void forget_ledger() {
   g_ledger.used.clear();
   g_ledger.graphs.clear();
   g_ledger.only_context = nullptr;
+  g_ledger.own_pid = 0;
+  g_ledger.pid_is_ours = false;
+  g_ledger.first_asked_ns = g_ledger.call_ns = g_ledger.list_ns = 0;
+  g_ledger.context_device = -1;
+  g_ledger.context_made = g_ledger.own_has_bytes = false;
+  g_ledger.before.count = g_ledger.candidates.count = 0;
+  g_ledger.listing = false;
+  g_ledger.names_read = 0;
   forget_nvml();
 }
 

@@ -46,6 +46,7 @@ class LedgerBracket {
   const ApiCall* call_ = nullptr;  ///< nullptr: inactive
   gpupeak_ledger_cause cause_ = GPUPEAK_LEDGER_NONE;
   int device_ = -1;
+  uint64_t begun_ns_ = 0;  ///< processor time; 0: the device was not read as the bracket was opened
   CUfunction function_ = nullptr;
   const char* file_ = nullptr;
 };

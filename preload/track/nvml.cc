@@ -1,11 +1,11 @@
 #include "track/nvml.h"
 
-#include <atomic>
+#include <algorithm>
+#include <cstring>
 #include <initializer_list>
 
 #include "base/hook_scope.h"
 #include "base/loader.h"
-#include "base/syscalls.h"
 #include "base/text.h"
 
 namespace gpupeak::preload {
@@ -19,38 +19,33 @@ struct MemoryV2 {
   uint64_t total, reserved, free, used;
 };
 constexpr unsigned kMemoryV2 = sizeof(MemoryV2) | (2u << 24);
-struct ProcessInfo {
-  unsigned pid;
-  uint64_t used;
-  unsigned gpu_instance, compute_instance;
-};
 constexpr unsigned kMaxProcesses = 256;
+/// An entry begins with the pid and, eight bytes on, what it uses. The call's first version has no
+/// more; later ones have the MIG instance behind that, and some drivers (535.43 to 535.86) eight
+/// bytes more.
+constexpr size_t kLongestEntry = 32;
+struct ListCall {
+  const char* name;
+  size_t entry_bytes;
+};
+constexpr ListCall kListCalls[2][3] = {{{"nvmlDeviceGetComputeRunningProcesses_v3", 24},
+                                        {"nvmlDeviceGetComputeRunningProcesses_v2", 24},
+                                        {"nvmlDeviceGetComputeRunningProcesses", 16}},
+                                       {{"nvmlDeviceGetGraphicsRunningProcesses_v3", 24},
+                                        {"nvmlDeviceGetGraphicsRunningProcesses_v2", 24},
+                                        {"nvmlDeviceGetGraphicsRunningProcesses", 16}}};
 
 int (*g_init)();
 int (*g_by_uuid)(const char*, void**);
 int (*g_memory)(void*, MemoryV2*);
-int (*g_processes)(void*, unsigned*, ProcessInfo*);
+struct List {
+  int (*call)(void*, unsigned*, void*);
+  size_t entry_bytes;
+};
+constinit List g_lists[2]{};  ///< of processes that compute, and of those that draw
 
 enum class State : uint8_t { kUntried, kReady, kMissing };
 constinit State g_state = State::kUntried;
-
-constinit std::atomic<bool> g_list_in_use{false};
-
-/// Claims what the flag guards. A second thread does not get it, and does not wait.
-class InUse {
- public:
-  explicit InUse(std::atomic<bool>& flag) : flag_(flag), is_ours_(!flag.exchange(true)) {}
-  ~InUse() {
-    if (is_ours_) flag_ = false;
-  }
-  InUse(const InUse&) = delete;
-  InUse& operator=(const InUse&) = delete;
-  bool is_ours() const { return is_ours_; }
-
- private:
-  std::atomic<bool>& flag_;
-  const bool is_ours_;
-};
 
 State open() {
   const LibraryScope inside;
@@ -59,8 +54,39 @@ State open() {
                         find_symbol(library, "nvmlDeviceGetHandleByUUID", g_by_uuid) &&
                         find_symbol(library, "nvmlDeviceGetMemoryInfo_v2", g_memory);
   if (!complete || g_init() != kSuccess) return State::kMissing;
-  find_symbol(library, "nvmlDeviceGetComputeRunningProcesses_v3", g_processes);
+  for (int i = 0; i < 2; ++i) {
+    for (const ListCall& version : kListCalls[i]) {
+      g_lists[i].entry_bytes = version.entry_bytes;
+      if (find_symbol(library, version.name, g_lists[i].call)) break;
+    }
+  }
   return State::kReady;
+}
+
+/// A process may be in the list once for each instance of a GPU (MIG), and in both lists with the
+/// same bytes if it computes and draws. False if an entry cannot be.
+bool add_entries(const unsigned char* entries, unsigned count, size_t entry_bytes, uint64_t most,
+                 NvmlProcesses& processes) {
+  const uint32_t earlier = processes.count;  // from the other list
+  for (unsigned i = 0; i < count; ++i) {
+    uint32_t pid;
+    uint64_t used;
+    memcpy(&pid, entries + i * entry_bytes, sizeof pid);
+    memcpy(&used, entries + i * entry_bytes + 8, sizeof used);
+    if (pid == 0 || pid == ~0u || (used != kNotAvailable && used > most)) return false;
+    const uint64_t plus_1 = used == kNotAvailable ? 0 : used + 1;
+    if (auto* const known = const_cast<NvmlProcess*>(processes.find(pid)); known != nullptr) {
+      if (known < processes.list + earlier)
+        known->bytes_plus_1 = std::max(known->bytes_plus_1, plus_1);
+      else if (known->bytes_plus_1 != 0)
+        known->bytes_plus_1 = plus_1 == 0 ? 0 : known->bytes_plus_1 + used;
+    } else if (processes.count < NvmlProcesses::kMost) {
+      processes.list[processes.count++] = {.pid = pid, .bytes_plus_1 = plus_1};
+    } else if (plus_1 != 0) {
+      processes.rest += used;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -96,28 +122,32 @@ bool nvml_memory(void* device, NvmlMemory& memory) {
   return true;
 }
 
-bool nvml_processes(void* device, NvmlProcesses& processes) {
+bool nvml_processes(void* device, uint64_t most, NvmlProcesses& processes) {
   const LibraryScope inside;
-  static ProcessInfo list[kMaxProcesses];  // too large for a small stack
-  const InUse listing(g_list_in_use);
-  unsigned count = kMaxProcesses;
-  if (!listing.is_ours() || g_processes == nullptr || g_processes(device, &count, list) != kSuccess)
-    return false;
-  const auto pid = static_cast<unsigned>(sys::getpid());
-  bool found = false;
-  processes = {};
-  for (unsigned i = 0; i < count && i < kMaxProcesses; ++i) {
-    if (list[i].used == kNotAvailable) return false;
-    found |= list[i].pid == pid;
-    (list[i].pid == pid ? processes.own : processes.others) += list[i].used;
+  alignas(8) static unsigned char entries[kMaxProcesses * kLongestEntry];  // for small stacks
+  if (g_lists[0].call == nullptr) return false;
+  processes.count = 0;
+  processes.rest = 0;
+  for (const List& list : g_lists) {
+    unsigned count = kMaxProcesses;
+    if (list.call == nullptr) continue;
+    if (list.call(device, &count, entries) != kSuccess) {
+      if (&list == g_lists) return false;
+      continue;
+    }
+    count = std::min(count, kMaxProcesses);
+    const uint32_t earlier = processes.count;
+    if (add_entries(entries, count, list.entry_bytes, most, processes)) continue;
+    processes.count = earlier;
+    if (list.entry_bytes == 16 || !add_entries(entries, count, kLongestEntry, most, processes))
+      return false;
   }
-  return found;
+  return true;
 }
 
 void forget_nvml() {
   // If the parent never loaded the library, the child may.
   if (g_state != State::kUntried) g_state = State::kMissing;
-  g_list_in_use = false;  // the thread that held it is not in the child
 }
 
 }  // namespace gpupeak::preload

@@ -11,9 +11,21 @@ struct NvmlMemory {
   uint64_t used = 0;      ///< of all processes, as nvidia-smi shows it: without `reserved`
   uint64_t reserved = 0;  ///< by the driver and the firmware, for no process
 };
+struct NvmlProcess {
+  uint32_t pid;           ///< as NVML numbers it: often the host's number
+  uint64_t bytes_plus_1;  ///< 0: NVML does not say
+};
 struct NvmlProcesses {
-  uint64_t own = 0;     ///< of this process
-  uint64_t others = 0;  ///< of all other processes that compute on the device
+  static constexpr uint32_t kMost = 64;
+  uint32_t count = 0;
+  uint64_t rest = 0;  ///< bytes of those beyond kMost
+  NvmlProcess list[kMost] = {};
+  const NvmlProcess* find(uint32_t pid) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (list[i].pid == pid) return &list[i];
+    }
+    return nullptr;
+  }
 };
 
 /// Loads the library at the first call. False if it is not there or too old (before driver 510).
@@ -22,9 +34,9 @@ bool load_nvml();
 /// driver gives them.
 void* nvml_device(const char* uuid);
 bool nvml_memory(void* device, NvmlMemory& memory);
-/// Bytes by process. False if NVML does not list this process (in a container it may not see
-/// process ids), or while another thread asks.
-bool nvml_processes(void* device, NvmlProcesses& processes);
+/// Which process has how much, for computing and for graphics. False if there is no list, or one
+/// that cannot be: no process has more than the `most` bytes of the card. One thread at a time.
+bool nvml_processes(void* device, uint64_t most, NvmlProcesses& processes);
 /// In a forked child, where the library must not be used.
 void forget_nvml();
 

@@ -3,6 +3,14 @@
 // file with a line "DEVICE PID BYTES" for each process that uses a device, since a simulated driver
 // knows only its own process. Once NVML has told of such a process, a file of that name and ".told"
 // exists.
+//
+// FAKE_CUDA_MOVES=BYTES: before and after each answer others take and give back BYTES and more, and
+// one more process begins or ends. FAKE_NVML_LIES: "host_pids" (this process has a number that it
+// does not know), "not_available" (no bytes), "missing" (this process is not listed), "no_list",
+// "swapped" (pid and bytes have changed places), "dead" (a process that has ended is still listed),
+// "stranger" (in place of this process another one is listed, which has begun at the same time),
+// "sibling" (as host_pids, and another process begins with this one), "wide" (entries of 32 bytes),
+// "too_many" (more processes than any buffer has room for).
 #include <unistd.h>
 
 #include <cstdint>
@@ -16,6 +24,7 @@
 extern "C" unsigned long long fake_cuda_used(int device);
 extern "C" unsigned long long fake_cuda_total(int device);
 extern "C" unsigned long long fake_cuda_used_by_others(int device);
+extern "C" void fake_cuda_set_others(int device, unsigned long long bytes);
 extern "C" int fake_cuda_device_count();
 extern "C" int fake_cuda_is_integrated();
 
@@ -41,6 +50,15 @@ struct ProcessInfo {
 bool is_off() {
   const char* value = getenv("FAKE_NVML");
   return value != nullptr && strcmp(value, "off") == 0;
+}
+
+/// Others take and give back memory between all answers.
+void move_others(int ordinal) {
+  static const char* const most = getenv("FAKE_CUDA_MOVES");
+  static unsigned turn = 0;
+  if (most == nullptr) return;
+  const uint64_t step = strtoull(most, nullptr, 10);
+  fake_cuda_set_others(ordinal, step * (1 + ++turn * 7 % 5));
 }
 
 /// Takes up to FAKE_NVML_DELAY_US microseconds: in this time other threads go on.
@@ -127,7 +145,8 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** out) {
 
 /// The first version of this call counts the reserved memory as used.
 int nvmlDeviceGetMemoryInfo(void* device, Memory* out) {
-  MemoryV2 info{.version = sizeof(MemoryV2) | (2u << 24), .total = 0, .reserved = 0, .free = 0, .used = 0};
+  MemoryV2 info{
+      .version = sizeof(MemoryV2) | (2u << 24), .total = 0, .reserved = 0, .free = 0, .used = 0};
   const int result = nvmlDeviceGetMemoryInfo_v2(device, &info);
   if (result == 0) *out = {info.total, info.free, info.used + info.reserved};
   return result;
@@ -142,18 +161,63 @@ int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out) {
   out->total = fake_cuda_total(ordinal) + kReserve;
   out->free = out->total - kReserve - out->used;
   dawdle();
+  move_others(ordinal);
   return 0;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, ProcessInfo* out) {
+namespace {
+
+bool lies(const char* how) {
+  const char* value = getenv("FAKE_NVML_LIES");
+  return value != nullptr && strcmp(value, how) == 0;
+}
+
+int list_of(void* device, unsigned* count, ProcessInfo* out) {
   const int ordinal = ordinal_of(device);
   if (const char* told = getenv("FAKE_NVML_PROCESSES"); told != nullptr)
     return processes_in(told, ordinal, count, out);
+  move_others(ordinal);
   const uint64_t others = fake_cuda_used_by_others(ordinal);
-  if (*count < 2) return kInsufficientSize;
-  out[0] = {static_cast<unsigned>(getpid()), fake_cuda_used(ordinal) - others, 0, 0};
-  out[1] = {1, others, 0, 0};
-  *count = others > 0 ? 2 : 1;
+  const uint64_t own = fake_cuda_used(ordinal) - others;
+  if (*count < 4) return kInsufficientSize;
+  unsigned n = 0;
+  if (lies("too_many")) {
+    *count *= 2;
+    return kInsufficientSize;
+  }
+  const bool is_stranger = lies("stranger"), is_sibling = lies("sibling");
+  const unsigned pid = static_cast<unsigned>(getpid()) +
+                       (lies("host_pids") || is_stranger || is_sibling ? 4'000'000u : 0u);
+  // A process without a context is not listed.
+  if (own > 0 && !lies("missing")) out[n++] = {pid, is_stranger ? 64 << 20 : own, 0, 0};
+  const uint64_t first = is_sibling && own == 0 ? others : others / 2;
+  if (others > 0) out[n++] = {1, first, 0, 0};
+  // The second of the others is another one each time.
+  static unsigned turn = 0;
+  const unsigned second = 5'000'000 + (getenv("FAKE_CUDA_MOVES") != nullptr ? turn++ % 7 : 0);
+  if (others > first) out[n++] = {second, others - first, 0, 0};
+  if (lies("dead")) out[n++] = {4'999'999, 0, 0, 0};
+  for (unsigned i = 0; i < n; ++i) {
+    if (lies("not_available")) out[i].used = UINT64_MAX;
+    if (lies("swapped"))
+      out[i] = {static_cast<unsigned>(out[i].used >> 20), uint64_t{out[i].pid} << 32, 0, 0};
+  }
+  if (lies("wide")) {
+    auto* const bytes = reinterpret_cast<unsigned char*>(out);
+    for (unsigned i = n; i-- > 1;) {
+      memmove(bytes + 32 * i, &out[i], sizeof *out);
+      memset(bytes + 32 * i - 8, 0, 8);
+    }
+  }
+  *count = n;
   dawdle();
+  move_others(ordinal);
   return 0;
+}
+
+}  // namespace
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, ProcessInfo* out) {
+  if (lies("no_list")) return kNotSupported;
+  return list_of(device, count, out);
 }

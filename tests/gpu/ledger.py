@@ -17,7 +17,8 @@ if not read:
     # A process that only counts devices has no context, and nothing to explain.
     good = report["metrics"]["device.alloc_count"] == 0
     print(f"| {name} | {'no context' if good else '**no readings**'} | | | | | |")
-if in_use is not None and not any(abs(used - in_use) <= in_use // 1000 for ledger in read for _, used in ledger["readings"]):
+if in_use is not None and not any(abs(ledger[when]["card_used_bytes"] - in_use) <= in_use // 1000
+                                  for ledger in read for when in ("at_peak", "at_exit")):
     good = False
     print(f"| {name} | **no reading is cudaMemGetInfo's {in_use:,}** | | | | | |")
 for device in report["devices"]:

@@ -214,20 +214,23 @@ void LogBuilder::used(uint32_t slot, uint64_t time, uint64_t arena, uint64_t blo
 
 void LogBuilder::driver_reading(uint32_t slot, uint64_t time, const DriverReading& reading) {
   const auto plus_1 = [](std::optional<uint64_t> value) { return value ? *value + 1 : 0; };
-  event(slot, time, GPUPEAK_REC_DRIVER_READING,
-        Fields()
-            .u(static_cast<uint64_t>(reading.device + 1))
-            .u(reading.used)
-            .u(reading.source)
-            .u(reading.cause)
-            .u(plus_1(reading.reserved))
-            .u(plus_1(reading.own))
-            .u(plus_1(reading.others))
-            .u(reading.overlaps)
-            .u(reading.uncertain)
-            .u(reading.api)
-            .u(reading.name)
-            .u(reading.stack));
+  Fields fields;
+  fields.u(static_cast<uint64_t>(reading.device + 1))
+      .u(reading.used)
+      .u(reading.source)
+      .u(reading.cause)
+      .u(plus_1(reading.reserved))
+      .u(plus_1(reading.own))
+      .u(plus_1(reading.others))
+      .u(reading.overlaps)
+      .u(reading.uncertain)
+      .u(reading.api)
+      .u(reading.name)
+      .u(reading.stack)
+      .u(reading.processes.size());
+  for (const DriverReading::Process& process : reading.processes)
+    fields.u(process.pid).u(process.bytes).u(process.name);
+  event(slot, time, GPUPEAK_REC_DRIVER_READING, fields);
 }
 
 void LogBuilder::define(uint8_t tag, const Fields& fields) {

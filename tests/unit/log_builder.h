@@ -23,6 +23,11 @@ struct DriverReading {
   uint64_t overlaps = 0;
   bool uncertain = false;
   uint32_t api = 0, name = 0, stack = 0;
+  struct Process {
+    uint32_t pid, name;
+    uint64_t bytes;
+  };
+  std::vector<Process> processes = {};
 };
 
 /// The fields of one record's body.

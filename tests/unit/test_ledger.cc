@@ -3,6 +3,7 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
+#include "collector/summary/failure_text.h"
 #include "collector/summary/ledger_text.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
@@ -164,4 +165,155 @@ TEST_CASE("ledger: no row is more than all of it", "[collector]") {
   view.used_bytes = 3 * kMiB;
   CHECK(ledger_percent(view, 3 * kMiB) == "100.0");
   CHECK(ledger_percent(view, 500 * kMiB) == "–");
+}
+
+namespace {
+
+/// What NVML lists: this process has `own`, another one the rest.
+DriverReading listed(uint64_t own, uint64_t others,
+                     gpupeak_ledger_cause cause = GPUPEAK_LEDGER_NONE) {
+  return {.used = 3 * kMiB + own + others,
+          .cause = cause,
+          .own = own,
+          .others = others,
+          .processes = {{.pid = 17883, .name = 0, .bytes = others}}};
+}
+
+/// Another process has 2 GiB before the first context, and 7 GiB after.
+LogBuilder beside_another() {
+  LogBuilder log;
+  log.device(0, kTotal, "", "NVIDIA H100");
+  log.driver_reading(0, 1, {.used = 3 * kMiB + 2048 * kMiB, .others = 2048 * kMiB});
+  log.device_event(0, 2, GPUPEAK_REC_CONTEXT, Fields().u(1).u(1).u(GPUPEAK_CONTEXT_CREATED));
+  log.driver_reading(0, 3, listed(kContext, 7168 * kMiB, GPUPEAK_LEDGER_CONTEXT));
+  return log;
+}
+
+}  // namespace
+
+TEST_CASE("ledger: what others do on the card changes no row", "[collector]") {
+  LogBuilder log = beside_another();
+  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  log.driver_reading(0, 2 * kSecond, listed(kContext + 300 * kMiB, 0));
+  log.driver_reading(0, 3 * kSecond,
+                     listed(kContext + 320 * kMiB, 5600 * kMiB, GPUPEAK_LEDGER_CODE));
+  const Summary summary = analyze_log(log);
+  const LedgerView& view = summary.devices.at(0).ledger->at_exit;
+  CHECK(view.of_process);
+  CHECK(view.used_bytes == kContext + 320 * kMiB);
+  CHECK(view.card_used_bytes == 5603 * kMiB + view.used_bytes);
+  CHECK(row(view, "context") == static_cast<int64_t>(kContext));
+  CHECK(row(view, "code") == static_cast<int64_t>(20 * kMiB));
+  CHECK(row(view, "start") + row(view, "external") + row(view, "unexplained") == 0);
+  CHECK(sum(view) == static_cast<int64_t>(view.used_bytes));
+  CHECK(ledger_sum_text(view, 0, TextStyle())
+            .ends_with("; others 5.47 GiB: pid 17883 5.47 GiB; in all 6.27 GiB of the card"));
+}
+
+TEST_CASE("ledger: a reading without the list is right if the next list says so", "[collector]") {
+  const uint64_t others = GENERATE(7168 * kMiB, 8000 * kMiB);
+  LogBuilder log = beside_another();
+  log.driver_reading(0, kSecond,
+                     {.used = 7171 * kMiB + kContext + 20 * kMiB, .cause = GPUPEAK_LEDGER_CODE});
+  log.driver_reading(
+      0, 2 * kSecond,
+      {.used = others + 3 * kMiB + kContext + 50 * kMiB, .cause = GPUPEAK_LEDGER_STREAMS});
+  log.driver_reading(0, 3 * kSecond, listed(kContext + 50 * kMiB, others));
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
+  CHECK(row(view, "code") + row(view, "streams") == static_cast<int64_t>(50 * kMiB));
+  if (others == 7168 * kMiB) CHECK(row(view, "code") == static_cast<int64_t>(20 * kMiB));
+  CHECK(row(view, "unexplained") == 0);
+}
+
+TEST_CASE("ledger: once others have moved no reading without the list is used", "[collector]") {
+  LogBuilder log = beside_another();
+  log.driver_reading(0, kSecond, listed(kContext, 1024 * kMiB));
+  // It comes and goes between two lists.
+  log.driver_reading(0, 2 * kSecond,
+                     {.used = 2051 * kMiB + kContext, .cause = GPUPEAK_LEDGER_CODE});
+  log.driver_reading(0, 3 * kSecond,
+                     {.used = 1047 * kMiB + kContext, .cause = GPUPEAK_LEDGER_STREAMS});
+  log.driver_reading(0, 4 * kSecond, listed(kContext + 20 * kMiB, 1024 * kMiB));
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
+  CHECK(row(view, "streams") == static_cast<int64_t>(20 * kMiB));
+  CHECK(row(view, "code") == 0);
+  CHECK(row(view, "unexplained") == 0);
+}
+
+TEST_CASE("ledger: where others move and no list tells, differences are not rows", "[collector]") {
+  LogBuilder log = with_context();
+  log.driver_reading(0, kSecond, {.used = 3 * kMiB + kContext + 2048 * kMiB});
+  const bool in_a_call = GENERATE(true, false);
+  log.driver_reading(0, 2 * kSecond,
+                     {.used = 3 * kMiB + kContext - (in_a_call ? 0 : 100 * kMiB),
+                      .cause = in_a_call ? GPUPEAK_LEDGER_CODE : GPUPEAK_LEDGER_NONE});
+  log.device_alloc(0, 3 * kSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  log.driver_reading(0, 4 * kSecond, {.used = 3 * kMiB + kContext + 300 * kMiB});
+  const Summary summary = analyze_log(log);
+  const LedgerView& view = summary.devices.at(0).ledger->at_exit;
+  REQUIRE(view.rows.size() == 1);
+  CHECK(row(view, "others_and_context") == static_cast<int64_t>(3 * kMiB + kContext));
+  CHECK(summary.devices.at(0).ledger->items.empty());
+  CHECK(summary.devices.at(0).metrics.at("device.ledger.context_bytes") == std::nullopt);
+}
+
+TEST_CASE("ledger: what others take between two calls makes all differences one row",
+          "[collector]") {
+  LogBuilder log = with_context();
+  log.driver_reading(0, kSecond, {.used = 3 * kMiB + kContext + 2048 * kMiB});
+  log.driver_reading(0, 2 * kSecond,
+                     {.used = 3 * kMiB + kContext + 4096 * kMiB, .cause = GPUPEAK_LEDGER_CODE});
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
+  REQUIRE(view.rows.size() == 1);
+  CHECK(row(view, "others_and_context") == static_cast<int64_t>(kContext + 4099 * kMiB));
+}
+
+TEST_CASE("ledger: an entry of the list that does not grow with our blocks is another's",
+          "[collector]") {
+  LogBuilder log = beside_another();
+  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  log.driver_reading(0, 2 * kSecond, listed(kContext, 7468 * kMiB));
+  log.driver_reading(0, 3 * kSecond, listed(kContext, 7488 * kMiB, GPUPEAK_LEDGER_CODE));
+  const Summary summary = analyze_log(log);
+  const LedgerView& view = summary.devices.at(0).ledger->at_exit;
+  CHECK_FALSE(view.of_process);
+  CHECK_FALSE(view.others_bytes);
+  CHECK(row(view, "others_and_context") == static_cast<int64_t>(7191 * kMiB + kContext));
+  CHECK(summary.devices.at(0).metrics.at("device.nvml_process.peak_bytes") == std::nullopt);
+}
+
+TEST_CASE("ledger: an entry that is found late has one row for what there was", "[collector]") {
+  LogBuilder log = with_context();
+  log.driver_reading(0, kSecond,
+                     {.used = 1024 * kMiB + kContext + 20 * kMiB, .cause = GPUPEAK_LEDGER_CODE});
+  log.driver_reading(0, 2 * kSecond, listed(kContext + 20 * kMiB, 2048 * kMiB));
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
+  CHECK(view.of_process);
+  CHECK(row(view, "context") == static_cast<int64_t>(kContext + 20 * kMiB));
+  CHECK(row(view, "unexplained") == 0);
+}
+
+TEST_CASE("ledger: a context that ends gives back its code, too", "[collector]") {
+  LogBuilder log = with_context();
+  log.driver_reading(0, kSecond, {.used = 103 * kMiB + kContext, .cause = GPUPEAK_LEDGER_CODE});
+  log.driver_reading(0, 2 * kSecond, {.used = 3 * kMiB, .cause = GPUPEAK_LEDGER_CONTEXT});
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
+  CHECK(row(view, "context") == 0);
+  CHECK(row(view, "code") == 0);
+  CHECK(row(view, "unexplained") == 0);
+  CHECK(row(view, "start") == static_cast<int64_t>(3 * kMiB));
+}
+
+TEST_CASE("ledger: at an allocation that fails it is said what others hold", "[collector]") {
+  LogBuilder log = beside_another();
+  fail(log, kSecond, 20'000 * kMiB, 0, 1000 * kMiB);
+  const Summary summary = analyze_log(log);
+  REQUIRE(summary.oom.size() == 1);
+  const LedgerView& view = summary.oom[0].ledger.value();
+  CHECK(view.used_bytes == kContext);
+  CHECK(view.others_bytes == kTotal - 1000 * kMiB - kContext - 3 * kMiB);
+  CHECK(why_text(summary.oom[0], TextStyle())
+            .starts_with("others hold 76.7 GiB of the card's 78.1 GiB: pid 17883 7.00 GiB; this "
+                         "process holds 0;"));
+  CHECK(row(view, "unexplained") == 0);
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "collector/log/kinds.h"
+#include "collector/summary/ledger_text.h"
 #include "collector/summary/resident_causes.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
@@ -183,10 +184,10 @@ class Page {
     for (const collector::DeviceSummary& of : findings()->devices) {
       if (of.ordinal != device || !of.ledger) continue;
       const collector::LedgerView& reading = of.ledger->at_exit;
-      std::string text =
-          fmt::format("{} in use on the card at {} = {} tracked", size(reading.used_bytes),
-                      span_text(static_cast<double>(reading.time_ns) / kNsPerSecond),
-                      size(reading.tracked_bytes));
+      std::string text = fmt::format("{} in use {} at {} = {} tracked", size(reading.used_bytes),
+                                     reading.of_process ? "by the program" : "on the card",
+                                     span_text(static_cast<double>(reading.time_ns) / kNsPerSecond),
+                                     size(reading.tracked_bytes));
       std::vector<collector::LedgerRow> rows = reading.rows;
       std::sort(rows.begin(), rows.end(),
                 [](const auto& a, const auto& b) { return std::abs(a.bytes) > std::abs(b.bytes); });
@@ -195,7 +196,7 @@ class Page {
           text += fmt::format(" {} {} {}", row.bytes < 0 ? "-" : "+",
                               size(static_cast<uint64_t>(std::abs(row.bytes))), row.cause);
       }
-      add_row("  ledger", text);
+      add_row("  ledger", text + collector::others_text(reading, style_));
     }
   }
 

@@ -160,7 +160,7 @@ std::optional<uint64_t> TopProgram::used(int32_t device) const {
     if (of.ordinal != device || !of.ledger) continue;
     const collector::LedgerView& reading = of.ledger->at_exit;
     const uint64_t others =
-        reading.used_bytes - std::min(reading.used_bytes, reading.tracked_bytes);
+        reading.card_used_bytes - std::min(reading.card_used_bytes, reading.tracked_bytes);
     return others + this->device(device).total.live;
   }
   return std::nullopt;

@@ -354,15 +354,17 @@ enum gpupeak_extended_record {
                                  files and what gpupeak has for itself, with huge pages, which rss
                                  is without. Both value + 1, 0 = not read */
   GPUPEAK_REC_DRIVER_READING = 0x90, /* dt device used source cause reserved own others overlaps
-                                        uncertain api name stack. used: bytes of the device in use
-                                        by all processes, by the driver's own account, without
-                                        `reserved`. cause: what moved this since the reading before
+                                        uncertain api name stack n {pid bytes name}…. used: bytes of
+                                        the device in use by all processes, by the driver's own
+                                        account, without `reserved`. cause: what moved this since the reading before
                                         (NONE: a reading only). reserved, own (this process),
                                         others: value + 1, 0 = not known. overlaps: brackets opened
                                         inside another since the last reading. uncertain: 1 = a call
                                         that allocates or frees was running; its event may stand on
                                         the other side of this reading. api, name: strings; name:
-                                        the function or file behind the cause, 0 = none. Written
+                                        the function or file behind the cause, 0 = none. Behind n:
+                                        the largest others, as NVML lists them; their names, 0 = not
+                                        known. If own is known, the cause moved that. Written
                                         under the lock that numbers device events: in order with
                                         them */
   GPUPEAK_REC_MARK = 0xa0,    /* dt source name(string) instance category(string) s:text: an instant */

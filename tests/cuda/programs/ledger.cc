@@ -32,7 +32,8 @@ void use(int device) {
   std::vector<CUstream> streams(20);
   for (CUstream& stream : streams) OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 5 * kMiB));
-  for (const uint64_t bytes : {1000 * kKiB, 100 * kKiB, 3 * kMiB + 1, kKiB}) allocate(bytes);
+  for (const uint64_t bytes : {1000 * kKiB, 100 * kKiB, 3 * kMiB + 1, kKiB, 40 * kMiB})
+    allocate(bytes);
   CUarray array;
   CUDA_ARRAY_DESCRIPTOR descriptor{100, 50, CU_AD_FORMAT_FLOAT, 1};
   OK(cuArrayCreate(&array, &descriptor));
