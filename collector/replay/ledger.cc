@@ -238,16 +238,20 @@ void DeviceLedger::others_moved() {
   restart_curve();
 }
 
-void DeviceLedger::check_estimates(const DriverReadingEvent& reading) {
-  const uint64_t beside = reading.used - std::min(reading.used, *reading.own);
-  const bool has_moved = std::max(beside, beside_) - std::min(beside, beside_) > kPage;
-  if (before_estimates_ && has_moved) {
+void DeviceLedger::undo_estimates() {
+  if (before_estimates_) {
     pending_cause_ = std::get<0>(estimated_item_);
     pending_item_ = estimated_item_;
     rows_ = std::move(*before_estimates_);
   }
   before_estimates_.reset();
-  beside_moves_ |= has_moved;
+  beside_moves_ = true;
+}
+
+void DeviceLedger::check_estimates(const DriverReadingEvent& reading) {
+  const uint64_t beside = reading.used - std::min(reading.used, *reading.own);
+  if (std::max(beside, beside_) - std::min(beside, beside_) > kPage) undo_estimates();
+  before_estimates_.reset();
   beside_ = beside;
 }
 
@@ -273,6 +277,13 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   if (!highest_ || reading.used > highest_->used) highest_ = Point{ticks, reading.used};
   const ItemKey key{reading.cause, reading.name, reading.api, reading.stack};
   const bool is_estimate = own_mode_ && !is_listed;
+  const int64_t now_physical = physical(tracked);
+  // Memory that goes without a call of ours was never ours: another process has come and gone since
+  // the last list.
+  if (before_estimates_ && reading.cause == GPUPEAK_LEDGER_NONE &&
+      static_cast<int64_t>(figure(reading)) - rows_.used - (now_physical - rows_.physical) <
+          -kForeign)
+    undo_estimates();
   if (any_ && (reading.uncertain || (is_estimate && beside_moves_))) {
     // The next reading that is used shows what moved.
     uncertain_ += reading.uncertain;
@@ -293,7 +304,6 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   } else if (own_mode_) {
     check_estimates(reading);
   }
-  const int64_t now_physical = physical(tracked);
   const auto used = static_cast<int64_t>(figure(reading));
   if (!any_) {
     any_ = true;

@@ -138,6 +138,8 @@ class DeviceLedger {
   uint64_t joined_with(const DriverReadingEvent& reading) const;
   /// The first reading with this process's own figure.
   void begin_own(const DriverReadingEvent& reading);
+  /// What was taken from readings without the own figure is left to the next reading that has it.
+  void undo_estimates();
   /// A reading with the own figure: were those without it right, since the one before?
   void check_estimates(const DriverReadingEvent& reading);
   /// The figure fell by more than we can have given back.

@@ -216,7 +216,12 @@ void add_processes(const Ledger::Device& ledger, DriverReading& reading, List us
   const auto ask = [&] {
     return nvml_processes(ledger.nvml, real_device_total(reading.device), all);
   };
-  if (with_steady_ballast(reading.device, ask, ballast)) {
+  // A process that begins or ends may spoil a list. Some readings have no later one to correct
+  // them.
+  bool has_list = false;
+  for (int tries = use == List::kIfAffordable ? 1 : 3; !has_list && tries > 0; --tries)
+    has_list = with_steady_ballast(reading.device, ask, ballast);
+  if (has_list) {
     if (g_ledger.own_pid == 0) find_own(all, reading, handed_out, use);
     const uint32_t own = g_ledger.own_pid;
     uint64_t others = all.rest;

@@ -240,6 +240,25 @@ TEST_CASE("ledger: once others have moved no reading without the list is used", 
   CHECK(row(view, "unexplained") == 0);
 }
 
+TEST_CASE("ledger: who comes and goes between two lists is in no row", "[collector]") {
+  const bool is_gone_before_the_list = GENERATE(false, true);
+  LogBuilder log;
+  log.device(0, kTotal, "", "NVIDIA H100");
+  log.driver_reading(0, 1, {.used = 3 * kMiB, .others = 0});
+  log.device_event(0, 2, GPUPEAK_REC_CONTEXT, Fields().u(1).u(1).u(GPUPEAK_CONTEXT_CREATED));
+  log.driver_reading(0, 3, listed(kContext, 0, GPUPEAK_LEDGER_CONTEXT));
+  log.driver_reading(0, kSecond,
+                     {.used = 3 * kMiB + kContext + 1868 * kMiB, .cause = GPUPEAK_LEDGER_STREAMS});
+  if (is_gone_before_the_list)
+    log.driver_reading(0, 2 * kSecond, {.used = 3 * kMiB + kContext + 20 * kMiB});
+  log.driver_reading(0, 3 * kSecond, listed(kContext + 20 * kMiB, 0));
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
+  CHECK(view.of_process);
+  CHECK(row(view, "streams") == static_cast<int64_t>(20 * kMiB));
+  CHECK(row(view, "unexplained") == 0);
+  CHECK(sum(view) == static_cast<int64_t>(view.used_bytes));
+}
+
 TEST_CASE("ledger: where others move and no list tells, differences are not rows", "[collector]") {
   LogBuilder log = with_context();
   log.driver_reading(0, kSecond, {.used = 3 * kMiB + kContext + 2048 * kMiB});
