@@ -1,6 +1,7 @@
 #include "collector/replay/ledger.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "gpupeak/log_format.h"
@@ -8,7 +9,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kPage = 2 << 20;
+constexpr int64_t kPage = 2 << 20;
 /// The driver's figure and ours may be apart by so much without another process.
 constexpr int64_t kForeign = 16 << 20;
 
@@ -248,9 +249,16 @@ void DeviceLedger::undo_estimates() {
   beside_moves_ = true;
 }
 
+bool DeviceLedger::is_of_others(uint8_t cause, int64_t moved) const {
+  const Rows& sure = before_estimates_ ? *before_estimates_ : rows_;
+  const int64_t most =
+      cause == GPUPEAK_LEDGER_NONE ? kForeign : std::max<int64_t>(sure.causes[cause], 0) + kPage;
+  return moved < -most;
+}
+
 void DeviceLedger::check_estimates(const DriverReadingEvent& reading) {
   const uint64_t beside = reading.used - std::min(reading.used, *reading.own);
-  if (std::max(beside, beside_) - std::min(beside, beside_) > kPage) undo_estimates();
+  if (std::llabs(static_cast<int64_t>(beside - beside_)) > kPage) undo_estimates();
   before_estimates_.reset();
   beside_ = beside;
 }
@@ -278,11 +286,9 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   const ItemKey key{reading.cause, reading.name, reading.api, reading.stack};
   const bool is_estimate = own_mode_ && !is_listed;
   const int64_t now_physical = physical(tracked);
-  // Memory that goes without a call of ours was never ours: another process has come and gone since
-  // the last list.
-  if (before_estimates_ && reading.cause == GPUPEAK_LEDGER_NONE &&
-      static_cast<int64_t>(figure(reading)) - rows_.used - (now_physical - rows_.physical) <
-          -kForeign)
+  if ((is_estimate || before_estimates_) && !reading.uncertain &&
+      is_of_others(reading.cause, static_cast<int64_t>(figure(reading)) - rows_.used -
+                                      (now_physical - rows_.physical)))
     undo_estimates();
   if (any_ && (reading.uncertain || (is_estimate && beside_moves_))) {
     // The next reading that is used shows what moved.

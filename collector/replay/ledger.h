@@ -138,6 +138,9 @@ class DeviceLedger {
   uint64_t joined_with(const DriverReadingEvent& reading) const;
   /// The first reading with this process's own figure.
   void begin_own(const DriverReadingEvent& reading);
+  /// Whether a fall among readings without the own figure shows that another process has gone: what
+  /// went is more than this cause had when the list last told.
+  bool is_of_others(uint8_t cause, int64_t moved) const;
   /// What was taken from readings without the own figure is left to the next reading that has it.
   void undo_estimates();
   /// A reading with the own figure: were those without it right, since the one before?

@@ -214,7 +214,8 @@ void add_processes(const Ledger::Device& ledger, DriverReading& reading, List us
   const uint64_t handed_out = ours.kind[GPUPEAK_KIND_LINEAR - GPUPEAK_FIRST_DEVICE_KIND].live +
                               ours.kind[GPUPEAK_KIND_VMM - GPUPEAK_FIRST_DEVICE_KIND].live;
   const auto ask = [&] {
-    return nvml_processes(ledger.nvml, real_device_total(reading.device), all);
+    return nvml_processes(ledger.nvml, real_device_total(reading.device),
+                          use != List::kIfAffordable, all);
   };
   // A process that begins or ends may spoil a list. Some readings have no later one to correct
   // them.

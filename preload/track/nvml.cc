@@ -122,7 +122,8 @@ bool nvml_memory(void* device, NvmlMemory& memory) {
   return true;
 }
 
-bool nvml_processes(void* device, uint64_t most, NvmlProcesses& processes) {
+bool nvml_processes(void* device, uint64_t most, bool with_graphics, NvmlProcesses& processes) {
+  static bool drawn = false;  // when the list for graphics was last read, it had entries
   const LibraryScope inside;
   alignas(8) static unsigned char entries[kMaxProcesses * kLongestEntry];  // for small stacks
   if (g_lists[0].call == nullptr) return false;
@@ -130,11 +131,13 @@ bool nvml_processes(void* device, uint64_t most, NvmlProcesses& processes) {
   processes.rest = 0;
   for (const List& list : g_lists) {
     unsigned count = kMaxProcesses;
-    if (list.call == nullptr) continue;
+    const bool is_for_graphics = &list != g_lists;
+    if (list.call == nullptr || (is_for_graphics && !with_graphics && !drawn)) continue;
     if (list.call(device, &count, entries) != kSuccess) {
-      if (&list == g_lists) return false;
+      if (!is_for_graphics) return false;
       continue;
     }
+    if (is_for_graphics) drawn = count > 0;
     count = std::min(count, kMaxProcesses);
     const uint32_t earlier = processes.count;
     if (add_entries(entries, count, list.entry_bytes, most, processes)) continue;

@@ -34,9 +34,11 @@ bool load_nvml();
 /// driver gives them.
 void* nvml_device(const char* uuid);
 bool nvml_memory(void* device, NvmlMemory& memory);
-/// Which process has how much, for computing and for graphics. False if there is no list, or one
-/// that cannot be: no process has more than the `most` bytes of the card. One thread at a time.
-bool nvml_processes(void* device, uint64_t most, NvmlProcesses& processes);
+/// Which process has how much, for computing and for graphics. Who draws is asked always if
+/// `with_graphics`, else only if somebody drew the last time: most cards draw nothing. False if
+/// there is no list, or one that cannot be: no process has more than the `most` bytes of the card.
+/// One thread at a time.
+bool nvml_processes(void* device, uint64_t most, bool with_graphics, NvmlProcesses& processes);
 /// In a forked child, where the library must not be used.
 void forget_nvml();
 

@@ -330,19 +330,19 @@ class Bench:
 def main():
     bench = Bench(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 110)
     bench.alone()
-    bench.case("none", 4, 0.08)
+    bench.case("none", 50, 0.06)
     for count, hz, share in ((1, 16, 0.1), (1, 1000, 0.1), (2, 16, 0.12), (2, 1000, 0.12), (8, 16, 0.15),
                              (8, 1000, 0.2)):
         with Others(count, hz):
-            bench.case(f"{count}, {hz} times a second each", 6, share)
+            bench.case(f"{count}, {hz} times a second each", 50, share)
     with Others(3, 50, brief=True):
-        bench.case("3 that begin and end", 6, 0.2)
+        bench.case("3 that begin and end", 50, 0.3)
     with Others(2, 100):
         for more in ((), ("--mount-proc",)):
             name, before = " ".join(("2, in a pid namespace", *more)), ("unshare", "--pid", "--fork", *more)
             alone = [*before, sys.executable, __file__, "--as", "program"]
             if subprocess.run(alone, check=False, capture_output=True).returncode == 0:
-                bench.case(name, 4, 0.2, before=before)
+                bench.case(name, 50, 0.25, before=before)
             else:
                 print(f"| {name}: the program does not run in one here | | | | | | |")
         bench.costs("2 at 100 times a second")
@@ -352,7 +352,7 @@ def main():
                                                        capture_output=True).returncode == 0:
         bench.alone("torch")
         with Others(2, 1000):
-            bench.case("2, 1000 times a second each", 5, 1, "torch")
+            bench.case("2, 1000 times a second each", 50, 1, "torch")
     sys.exit(0 if bench.is_good else 1)
 
 

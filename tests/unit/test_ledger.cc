@@ -241,22 +241,41 @@ TEST_CASE("ledger: once others have moved no reading without the list is used", 
 }
 
 TEST_CASE("ledger: who comes and goes between two lists is in no row", "[collector]") {
-  const bool is_gone_before_the_list = GENERATE(false, true);
+  // Whether it has gone by the next list, or before, between calls or during one.
+  const auto cause = GENERATE(GPUPEAK_LEDGER_LIMIT, GPUPEAK_LEDGER_NONE, GPUPEAK_LEDGER_STREAMS,
+                              GPUPEAK_LEDGER_CODE);
   LogBuilder log;
   log.device(0, kTotal, "", "NVIDIA H100");
   log.driver_reading(0, 1, {.used = 3 * kMiB, .others = 0});
   log.device_event(0, 2, GPUPEAK_REC_CONTEXT, Fields().u(1).u(1).u(GPUPEAK_CONTEXT_CREATED));
   log.driver_reading(0, 3, listed(kContext, 0, GPUPEAK_LEDGER_CONTEXT));
+  log.device_alloc(0, 4, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  const uint64_t own = kContext + 300 * kMiB;
   log.driver_reading(0, kSecond,
-                     {.used = 3 * kMiB + kContext + 1868 * kMiB, .cause = GPUPEAK_LEDGER_STREAMS});
-  if (is_gone_before_the_list)
-    log.driver_reading(0, 2 * kSecond, {.used = 3 * kMiB + kContext + 20 * kMiB});
-  log.driver_reading(0, 3 * kSecond, listed(kContext + 20 * kMiB, 0));
+                     {.used = 3 * kMiB + own + 1868 * kMiB, .cause = GPUPEAK_LEDGER_STREAMS});
+  if (cause != GPUPEAK_LEDGER_LIMIT)
+    log.driver_reading(0, 2 * kSecond, {.used = 3 * kMiB + own + 20 * kMiB, .cause = cause});
+  log.driver_reading(0, 3 * kSecond, listed(own + 20 * kMiB, 0));
+  const DeviceLedgerSummary ledger = *analyze_log(log).devices.at(0).ledger;
+  for (const LedgerView& view : {ledger.at_peak, ledger.at_exit}) {
+    CHECK(view.of_process);
+    CHECK(row(view, "streams") + row(view, "code") == static_cast<int64_t>(20 * kMiB));
+    CHECK(row(view, "unexplained") == 0);
+    CHECK(sum(view) == static_cast<int64_t>(view.used_bytes));
+  }
+}
+
+TEST_CASE("ledger: who goes between two lists takes nothing along", "[collector]") {
+  LogBuilder log = beside_another();
+  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  log.driver_reading(0, 2 * kSecond,
+                     {.used = 3 * kMiB + kContext + 300 * kMiB, .cause = GPUPEAK_LEDGER_STREAMS});
+  log.driver_reading(0, 3 * kSecond, listed(kContext + 302 * kMiB, 0, GPUPEAK_LEDGER_STREAMS));
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   CHECK(view.of_process);
-  CHECK(row(view, "streams") == static_cast<int64_t>(20 * kMiB));
+  CHECK(row(view, "context") == static_cast<int64_t>(kContext));
+  CHECK(row(view, "streams") == static_cast<int64_t>(2 * kMiB));
   CHECK(row(view, "unexplained") == 0);
-  CHECK(sum(view) == static_cast<int64_t>(view.used_bytes));
 }
 
 TEST_CASE("ledger: where others move and no list tells, differences are not rows", "[collector]") {
