@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "base/arch.h"
-#include "base/hot.h"
+#include "base/compiler.h"
 
 namespace gpupeak::preload {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/hot.h"
+#include "base/compiler.h"
 #include "base/text.h"
 #include "gpupeak/log_format.h"
 

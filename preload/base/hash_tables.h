@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/in_order.h"
+#include "base/compiler.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "gpupeak/pages.h"

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "base/arch.h"
-#include "base/in_order.h"
+#include "base/compiler.h"
 
 namespace gpupeak::preload {
 

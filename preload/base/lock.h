@@ -14,8 +14,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/compiler.h"
 #include "base/hook_scope.h"
-#include "base/in_order.h"
 #include "base/signals_held.h"
 
 namespace gpupeak::preload {

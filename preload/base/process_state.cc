@@ -1,6 +1,6 @@
 #include "base/process_state.h"
 
-#include "base/hot.h"
+#include "base/compiler.h"
 
 namespace gpupeak::preload {
 

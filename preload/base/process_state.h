@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "base/hot.h"
+#include "base/compiler.h"
 #include "base/lock.h"
 
 namespace gpupeak::preload {

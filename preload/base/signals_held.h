@@ -7,8 +7,8 @@
 #include <csignal>
 #include <cstdint>
 
+#include "base/compiler.h"
 #include "base/hook_scope.h"
-#include "base/in_order.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {

@@ -16,7 +16,6 @@
 #include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/driver_readings.h"
-#include "track/graph_memory.h"
 #include "track/ledger.h"
 #include "track/limit.h"
 #include "track/memory_pools.h"

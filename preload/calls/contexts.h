@@ -9,7 +9,6 @@
 
 #include "calls/allocate.h"
 #include "calls/uses.h"
-#include "track/contexts.h"
 #include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/ledger.h"

@@ -13,10 +13,10 @@
 
 #include "calls/allocate.h"
 #include "track/driver.h"
-#include "track/graph_memory.h"
 #include "track/graph_uses.h"
 #include "track/last_use.h"
 #include "track/launch_parameters.h"
+#include "track/memory_pools.h"
 
 namespace gpupeak::preload::calls {
 

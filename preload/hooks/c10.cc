@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/compiler.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
-#include "base/hot.h"
 #include "hooks/export.h"
 #include "track/arenas.h"
 

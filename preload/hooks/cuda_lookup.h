@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/hot.h"
+#include "base/compiler.h"
 
 namespace gpupeak::preload {
 

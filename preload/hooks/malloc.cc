@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "base/arch.h"
+#include "base/compiler.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"
-#include "base/hot.h"
 #include "base/loader.h"
 #include "base/malloc_entry.h"
 #include "base/process_state.h"

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
-#include "log/counters.h"
+#include "log/log.h"
 #include "log/log_file.h"
 
 // What the code was doing that a signal has stopped. HOOK-SAFE.

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/compiler.h"
 #include "base/hash_tables.h"
-#include "base/in_order.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"

@@ -17,7 +17,6 @@
 #include "base/process_state.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
-#include "log/counters.h"
 #include "log/cut_guard.h"
 #include "log/log.h"
 #include "log/log_place.h"

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/elf_lookup.h"
-#include "base/hot.h"
 #include "base/loader.h"
 #include "base/lock.h"
 #include "base/memory.h"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/hot.h"
+#include "base/compiler.h"
 #include "base/malloc_entry.h"
 
 namespace gpupeak::preload {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/in_order.h"
+#include "base/compiler.h"
 #include "stack/python_runtime.h"
 
 namespace gpupeak::preload {

@@ -1,12 +1,11 @@
 #include "stack/python_places.h"
 
-#include "base/in_order.h"
+#include "base/compiler.h"
 #include "base/memory.h"
 #include "log/log.h"
 #include "stack/python_chain.h"
 #include "stack/python_sites.h"
 #include "stack/python_stack.h"
-#include "stack/trie_path.h"
 
 namespace gpupeak::preload {
 

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "base/compiler.h"
 #include "base/hash_tables.h"
-#include "base/in_order.h"
 #include "base/lock.h"
 #include "base/memory.h"
 #include "log/log.h"

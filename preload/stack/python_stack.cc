@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/arch.h"
-#include "base/in_order.h"
+#include "base/compiler.h"
 #include "base/text.h"
 #include "log/log.h"
 #include "stack/python_sites.h"

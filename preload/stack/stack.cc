@@ -2,17 +2,15 @@
 
 #include <cerrno>
 
+#include "base/compiler.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"
-#include "base/hot.h"
-#include "base/in_order.h"
 #include "base/process_state.h"
 #include "log/log.h"
 #include "stack/frame_rules.h"
 #include "stack/module_map.h"
 #include "stack/python_places.h"
 #include "stack/stack_cache.h"
-#include "stack/trie_path.h"
 #include "stack/unwinder.h"
 
 namespace gpupeak::preload {

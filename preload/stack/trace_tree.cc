@@ -5,8 +5,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "base/hot.h"
-#include "base/in_order.h"
+#include "base/compiler.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"

@@ -2,8 +2,7 @@
 
 #include <atomic>
 
-#include "base/hot.h"
-#include "base/in_order.h"
+#include "base/compiler.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"

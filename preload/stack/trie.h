@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/hot.h"
+#include "base/compiler.h"
 #include "base/lock.h"
 #include "gpupeak/log_format.h"
 

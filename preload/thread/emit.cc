@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "base/hot.h"
+#include "base/compiler.h"
 #include "stack/trie.h"
 #include "thread/thread_slot.h"
 

@@ -8,7 +8,6 @@
 #include "base/process_state.h"
 #include "gpupeak/log_format.h"
 #include "gpupeak/pages.h"
-#include "log/counters.h"
 #include "log/log.h"
 #include "stack/stack.h"
 #include "thread/thread_slot.h"
@@ -92,8 +91,8 @@ inline __attribute__((always_inline)) void put_address(ProcessPage& process, Thr
 
 // Writes an extended record (log_format.h) of a few numbers straight into the thread's chunk. For
 // frequent events that are not the heap's, such as those of cuMemAllocAsync. Heap events are hot
-// records (emit.h). Rarer and longer records are built on the stack and copied (log/log.h,
-// emit.h). HOOK-SAFE, inside a HookScope.
+// records. Rarer and longer records are built on the stack and copied (log/log.h). HOOK-SAFE,
+// inside a HookScope.
 //
 //   chunk   … records │ tag │ length │ dt │ id │ bytes │ stack │ …room
 //                       ▲ stored last, by end(): until then a reader sees filler there

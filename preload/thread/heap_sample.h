@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/hot.h"
+#include "base/compiler.h"
 #include "base/process_state.h"
 
 namespace gpupeak::preload {

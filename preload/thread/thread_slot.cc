@@ -6,7 +6,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/hot.h"
+#include "base/compiler.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/signals_held.h"

@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/hook_scope.h"
-#include "base/in_order.h"
 #include "base/process_state.h"
 #include "gpupeak/log_format.h"
 #include "log/log.h"

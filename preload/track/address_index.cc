@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/in_order.h"
+#include "base/compiler.h"
 #include "base/memory.h"
 #include "gpupeak/pages.h"
 

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <cerrno>
 
+#include "base/compiler.h"
 #include "base/hook_scope.h"
-#include "base/hot.h"
 #include "base/process_state.h"
 #include "log/log.h"
 #include "thread/emit.h"

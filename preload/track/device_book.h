@@ -1,21 +1,20 @@
-// The table of all live device memory, shared by the files of track/ that use it; device_book.h
-// changes it. One lock covers the blocks, the counters, an event's number and its record, so that
-// all of them have the same order. HOOK-SAFE, inside a HookScope.
+// The table of all live device memory, shared by the files of track/ that use it. One lock covers
+// the blocks, the counters, an event's number and its record, so that all of them have the same
+// order. HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <cstdint>
 
+#include "base/compiler.h"
 #include "base/hash_tables.h"
-#include "base/hot.h"
 #include "base/lock.h"
 #include "gpupeak/memory_kinds.h"
-#include "log/counters.h"
 #include "log/log.h"
 #include "thread/emit.h"
 #include "track/device_memory.h"
 #include "track/driver_readings.h"
-#include "track/graph_memory.h"
 #include "track/last_use.h"
+#include "track/memory_pools.h"
 
 namespace gpupeak::preload {
 
@@ -50,7 +49,7 @@ inline uint64_t logged_device(int device) {
 /// A record with the next number of a device event. The caller emits it at once.
 Record numbered(uint8_t tag);
 
-// Adds a block of device memory, or takes it away: in the table (device_book.h), in the counters
+// Adds a block of device memory, or takes it away: in the table, in the counters
 // page and in the log. Inlined, since that is most of what cuMemAllocAsync and cuMemFreeAsync cost.
 // HOOK-SAFE, inside a HookScope, with the table's lock held.
 

@@ -16,11 +16,29 @@
 #include <cstdint>
 
 #include "gpupeak/log_format.h"
-#include "log/counters.h"
-#include "track/api_call.h"
+#include "log/log.h"
+#include "track/driver.h"
 #include "track/driver_readings.h"
 
 namespace gpupeak::preload {
+
+// Keeps which device each context is on, and frees what ends with a context. HOOK-SAFE; called by
+// calls/ inside a DriverScope, outside any HookScope.
+
+/// A context has ended: blocks of the kinds that end with their context are free (linear, managed,
+/// pinned, registered, arrays; memory_kinds.def).
+void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event event);
+void context_began(CUcontext context, int device);
+
+/// The device of a context that is alive; kNoDevice if it was never seen.
+int device_of_context(CUcontext context);
+/// The end of a green context frees nothing. Only its device is kept, from creation to destruction.
+void green_context_began(const void* green, int device);
+int device_of_green_context(const void* green);
+void green_context_ended(const void* green);
+
+/// In a forked child. Holds the book's lock.
+void forget_contexts();
 
 /// Which sort of value a block is found by: a pointer, an array handle, a registered range,
 /// reserved addresses, a VMM handle, or a device's growth of graph memory. Values of two sorts may

@@ -8,6 +8,13 @@
 #include "track/limit.h"
 
 namespace gpupeak::preload {
+
+uint32_t new_api(const ApiCall& call) {
+  const uint32_t id = intern_string(call.name);
+  __atomic_store_n(call.string_id, id, __ATOMIC_RELAXED);
+  return id;
+}
+
 namespace {
 
 constinit DriverLookup g_lookup = nullptr;

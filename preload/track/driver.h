@@ -10,11 +10,28 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/compiler.h"
 #include "base/hook_scope.h"
-#include "base/hot.h"
 #include "gpupeak/log_format.h"
+#include "stack/stack.h"
 
 namespace gpupeak::preload {
+
+// Which driver call an event comes from. HOOK-SAFE.
+
+/// A call of the driver: which function, and from where.
+struct ApiCall {
+  const char* name;     ///< the driver's function, without ABI suffix
+  uint32_t* string_id;  ///< caches the id of `name` in the log; 0: it has none yet
+  CallerFrame caller;
+};
+
+uint32_t new_api(const ApiCall& call);
+/// The id of the function's name in the log.
+inline uint32_t api_of(const ApiCall& call) {
+  const uint32_t known = __atomic_load_n(call.string_id, __ATOMIC_RELAXED);
+  return __builtin_expect(known != 0, 1) ? known : new_api(call);
+}
 
 /// Finds the driver's own functions for the tracker. hooks/cuda sets it before the first call.
 using DriverLookup = void* (*)(const char* export_name);

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/compiler.h"
 #include "base/hook_scope.h"
-#include "base/hot.h"
 #include "gpupeak/log_format.h"
-#include "track/api_call.h"
+#include "track/driver.h"
 
 namespace gpupeak::preload {
 

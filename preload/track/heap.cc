@@ -1,7 +1,7 @@
 #include "track/heap.h"
 
+#include "base/compiler.h"
 #include "base/environment.h"
-#include "base/hot.h"
 #include "base/process_state.h"
 #include "log/log.h"
 #include "stack/python_runtime.h"

@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/hot.h"
+#include "base/compiler.h"
 #include "gpupeak/log_format.h"
 #include "thread/emit.h"
 #include "track/address_index.h"

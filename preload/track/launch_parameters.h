@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "track/api_call.h"
+#include "track/driver.h"
 #include "track/last_use.h"
 
 namespace gpupeak::preload {

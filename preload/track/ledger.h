@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/compiler.h"
 #include "base/hash_tables.h"
 #include "base/hook_scope.h"
-#include "base/hot.h"
 #include "gpupeak/log_format.h"
 #include "track/driver_readings.h"
 

@@ -47,7 +47,7 @@ void brk_moves(void* from, intptr_t by, const CallerFrame& caller);
 void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& caller);
 void reprotected(void* at, size_t bytes, int prot);
 
-/// What a call is about to take away: logged as gone, or no longer counted (mapping.h).
+/// What a call is about to take away: logged as gone, or no longer counted.
 struct Leaving {
   bool logged = false;
   CountedPieces counted;

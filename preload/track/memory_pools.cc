@@ -138,4 +138,132 @@ void forget_pools() {
   g_reserved_bytes = 0;
 }
 
+namespace {
+
+struct Reserve {
+  uint64_t turn = 0;    ///< turn of the latest reading that was entered here
+  uint64_t bytes = 0;   ///< as read then
+  uint32_t blocks = 0;  ///< numbered from 1; the last one is freed first
+};
+constinit Reserve g_reserves[GPUPEAK_LOG_MAX_DEVICES];  // under the book's lock
+constinit std::atomic<uint64_t> g_turns{0};             // readings begun
+constinit std::atomic<bool> g_has_graphs{false};
+
+uint64_t graph_block(int device, uint32_t number) {
+  return static_cast<uint64_t>(device) << 32 | number;
+}
+
+/// Whether a reading has a new figure. If not, only its turn is noted, which needs no stack.
+bool is_news(Reserve& reserve, uint64_t turn, uint64_t bytes) {
+  const BookGuard guard;
+  if (!guard) return false;
+  if (reserve.turn > turn) return false;
+  if (reserve.bytes != bytes) return true;
+  reserve.turn = turn;
+  return false;
+}
+
+}  // namespace
+
+bool has_graph_memory() {
+  return g_has_graphs.load(std::memory_order_relaxed);
+}
+
+void graph_reserve_read(const ApiCall& call, int device) {
+  HookScope scope;
+  if (!scope.entered() || device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
+  introduce_device(device);
+  // Each call that changes the reserve reads it afterwards. So the reading that began last has seen
+  // all changes, and an earlier reading that comes here later is dropped. The driver is asked, and
+  // the stack captured (which may ask the loader), without the lock.
+  const uint64_t turn = g_turns.fetch_add(1, std::memory_order_acq_rel) + 1;
+  const uint64_t reserved_bytes = graph_reserve(device);
+  Reserve& reserve = g_reserves[device];
+  if (!is_news(reserve, turn, reserved_bytes)) return;
+  const uint32_t api = api_of(call);
+  const uint32_t stack = capture_call_site(call.caller);
+  const BookGuard guard;
+  if (!guard) return;
+  if (reserve.turn > turn) return;
+  reserve.turn = turn;
+  while (reserve.bytes > reserved_bytes && reserve.blocks > 0) {
+    const uint64_t key = key_of(KeySpace::kGraphReserve, graph_block(device, reserve.blocks--));
+    if (const DeviceBlock* block = g_book.blocks.find(key)) {
+      reserve.bytes -= block->bytes;
+      log_free(*block, api, stack);
+      g_book.blocks.erase(key);
+    }
+  }
+  if (reserve.bytes >= reserved_bytes) return;
+  add_block(KeySpace::kGraphReserve, graph_block(device, ++reserve.blocks),
+            {.bytes = reserved_bytes - reserve.bytes, .device = device, .kind = GPUPEAK_KIND_GRAPH},
+            api, stack);
+  reserve.bytes = reserved_bytes;
+}
+
+void note_graph_memory() {
+  g_has_graphs.store(true, std::memory_order_relaxed);
+}
+
+void forget_graph_memory() {
+  for (Reserve& reserve : g_reserves) reserve = {};
+  g_has_graphs = false;
+}
+
+namespace {
+
+/// A stream that is being captured, and the thread that takes memory for the capture; 0: any
+/// thread.
+struct Capture {
+  std::atomic<uintptr_t> stream{0};  ///< + 1, since the default stream is null; 0: free
+  std::atomic<uintptr_t> thread{0};
+};
+constexpr size_t kMostCaptures = 16;  // blocks of further captures have no mark
+constinit Capture g_captures[kMostCaptures];
+
+uintptr_t key_of(CUstream stream) {
+  return reinterpret_cast<uintptr_t>(stream) + 1;
+}
+/// A number that no other live thread has: the address of its flags.
+uintptr_t this_thread() {
+  return reinterpret_cast<uintptr_t>(&t_flags);
+}
+
+}  // namespace
+
+constinit std::atomic<uint32_t> g_open_captures{0};
+
+void capture_began(CUstream stream, bool of_all_threads) {
+  for (Capture& capture : g_captures) {
+    uintptr_t free = 0;
+    if (!capture.stream.compare_exchange_strong(free, key_of(stream))) continue;
+    capture.thread.store(of_all_threads ? 0 : this_thread(), std::memory_order_relaxed);
+    g_open_captures.fetch_add(1, std::memory_order_release);
+    return;
+  }
+}
+
+void capture_ended(CUstream stream) {
+  for (Capture& capture : g_captures) {
+    uintptr_t key = key_of(stream);
+    if (!capture.stream.compare_exchange_strong(key, 0)) continue;
+    g_open_captures.fetch_sub(1, std::memory_order_relaxed);
+    return;
+  }
+}
+
+bool is_captured_here() {
+  for (const Capture& capture : g_captures) {
+    if (capture.stream.load(std::memory_order_relaxed) == 0) continue;
+    const uintptr_t thread = capture.thread.load(std::memory_order_relaxed);
+    if (thread == 0 || thread == this_thread()) return true;
+  }
+  return false;
+}
+
+void forget_captures() {
+  for (Capture& capture : g_captures) capture.stream = 0;
+  g_open_captures = 0;
+}
+
 }  // namespace gpupeak::preload

@@ -10,9 +10,9 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/hot.h"
+#include "base/compiler.h"
 #include "gpupeak/log_format.h"
-#include "track/use.h"
+#include "track/address_index.h"
 
 namespace gpupeak::preload {
 

@@ -11,7 +11,6 @@
 #include <cstdint>
 
 #include "track/address_index.h"
-#include "track/use.h"
 
 namespace gpupeak::preload {
 

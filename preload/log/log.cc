@@ -1,4 +1,4 @@
-#include "log/counters.h"
+#include "log/log.h"
 
 #include <atomic>
 

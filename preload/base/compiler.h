@@ -11,3 +11,15 @@
 #define GPUPEAK_OWN __attribute__((visibility("hidden")))
 /// For a variable that has an initial value.
 #define GPUPEAK_HOT_DATA __attribute__((section("gpupeak_hot")))
+
+namespace gpupeak::preload {
+
+// The order in which a thread writes what its own signal handlers may meet. HOOK-SAFE.
+
+/// If a signal handler leaves by a jump, the writes above this may have happened without those
+/// below it, but never those below without those above.
+inline __attribute__((always_inline)) void in_order() {
+  asm volatile("" ::: "memory");
+}
+
+}  // namespace gpupeak::preload
