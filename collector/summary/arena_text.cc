@@ -10,17 +10,15 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMaxParts = 1;
-constexpr size_t kNameColumns = 36;
 
-/// " (300 MiB conv, 200 MiB relu)": the largest parts, by their innermost frames.
+/// ", 300 MiB by forward net.py:12 (conv)": the largest parts.
 std::string parts_text(const std::vector<ArenaSummary::Part>& parts, const TextStyle& style) {
   std::string text;
   for (size_t i = 0; i < std::min(parts.size(), kMaxParts); ++i) {
-    const std::string frame = parts[i].title.substr(0, parts[i].title.find(kArrow));
-    text += fmt::format("{}{} {}", text.empty() ? " (" : ", ", size_text(parts[i].bytes, style),
-                        fit(frame, kNameColumns));
+    text += fmt::format("{}{} of it by {}", text.empty() ? ", " : " and ",
+                        size_text(parts[i].bytes, style), spoken_title(parts[i].title));
   }
-  return text.empty() ? text : text + ")";
+  return text;
 }
 
 /// "PyTorch's pool".

@@ -6,6 +6,7 @@
 
 #include "collector/summary/failure_cause.h"
 #include "collector/summary/ledger_text.h"
+#include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -162,7 +163,7 @@ class Teller {
     const std::string most = oom_.holders.empty()
                                  ? ""
                                  : fmt::format("{} of it by {}", size(oom_.holders.front().bytes),
-                                               oom_.holders.front().title);
+                                               spoken_title(oom_.holders.front().title));
     if (total && oom_.live_bytes <= *total) {
       return fmt::format("; this process holds {} % of the card{}",
                          percent(oom_.live_bytes, *total), most.empty() ? "" : ", " + most);
@@ -309,7 +310,7 @@ std::string growth_text(const GrowthSummary& growth, const TextStyle& style) {
   return fmt::format("{}{} at each {}, {} times, {} in all: {}",
                      growth.same_each_time ? "+" : "about +", size_text(growth.bytes_each(), style),
                      growth.phase, grouped(growth.steps()), size_text(growth.grown_bytes, style),
-                     growth.title);
+                     spoken_title(growth.title));
 }
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,7 @@
 #include "collector/text/title_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "collector/text/text_format.h"
@@ -9,6 +11,7 @@ namespace {
 
 constexpr size_t kShortName = 12;  // the least columns that a name keeps
 constexpr std::string_view kLeftOut = "…";
+constexpr std::string_view kNoFunction = "<module> ";  // Python's code outside of functions
 
 std::vector<std::string> frames_of(std::string_view title) {
   std::vector<std::string> frames;
@@ -124,6 +127,27 @@ std::string fit_title(std::string_view title, size_t width, size_t telling) {
 std::string cut_title(std::string_view title, size_t width, const TextStyle& style,
                       size_t telling) {
   return style.whole_lines ? std::string(title) : fit_title(title, width, telling);
+}
+
+std::string spoken_title(std::string_view title) {
+  // " file.cc:12" at the end of a frame; npos: it has no line.
+  const auto line_of = [](std::string_view frame) {
+    const size_t line = frame.find_last_not_of("0123456789");
+    const bool has_line =
+        line != std::string_view::npos && frame[line] == ':' && line + 1 < frame.size();
+    return has_line ? frame.rfind(' ') : std::string_view::npos;
+  };
+  const std::vector<std::string> frames = frames_of(title);
+  size_t own = frames.size() - 1;
+  while (own > 0 && line_of(frames[own]) == std::string_view::npos) --own;
+  if (line_of(frames[own]) == std::string_view::npos) own = frames.size() - 1;
+  std::string_view name = frames[own];
+  if (name.find("+0x") != std::string_view::npos || name.ends_with(" frames)"))
+    return std::string(title);
+  if (name.starts_with(kNoFunction)) name.remove_prefix(kNoFunction.size());
+  if (own == 0) return std::string(name);
+  const std::string& called = frames[own - 1];
+  return fmt::format("{} ({})", name, called.substr(0, line_of(called)));
 }
 
 }  // namespace gpupeak::collector

@@ -22,4 +22,11 @@ std::string fit_title(std::string_view title, size_t width, size_t telling = 0);
 std::string cut_title(std::string_view title, size_t width, const TextStyle& style,
                       size_t telling = 0);
 
+/// A title as a sentence names it, the user's own code first: "run_model main.cc:41
+/// (Gemm::Compute)" for "BFCArena::Reserve ← Gemm::Compute ← run_model main.cc:41". That is the
+/// outermost frame with a line, or without any the outermost; in brackets is what it calls.
+/// Python's code outside of functions has its line alone. A title whose own code has no name stays
+/// as it is.
+std::string spoken_title(std::string_view title);
+
 }  // namespace gpupeak::collector

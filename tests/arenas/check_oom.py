@@ -23,7 +23,7 @@ OTHERS = dict(NVML, FAKE_CUDA_OTHERS="700MiB")
 CASES = {
     "larger_than_card": ("abort", NVML, "larger_than_card", "more than the card has, 1.00 GiB", "smaller batch", {}),
     "full": ("kill", NVML, "full", "too small for what is in use and 200 MiB more; this process holds 87.9 % of the card, "
-             "900 MiB of it by take oom_client.cc:", "larger card", {}),
+             "900 MiB of it by full oom_client.cc:", "larger card", {}),
     "other_process": ("abort", OTHERS, "other_process", "another process holds it: 700 MiB of the card's 1.00 GiB", "nvidia-smi",
                       {"driver_free_bytes": 224 * MIB}),
     "other_process_unknown": ("abort", {"FAKE_NVML": "off", "FAKE_CUDA_OTHERS": "700MiB"}, None,

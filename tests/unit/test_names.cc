@@ -245,6 +245,22 @@ TEST_CASE("title_text: the frame that differs stays, and its line", "[collector]
   CHECK(fit_title(title, 60, 1) == "… ← ResNetBlock::forward_with_checkpoint resnet.cc:312 ← …");
 }
 
+TEST_CASE("title_text: a sentence names the user's own code first", "[collector]") {
+  CHECK(spoken_title("BFCArena::Reserve ← Gemm<float>::Compute ← run_model main.cc:41") ==
+        "run_model main.cc:41 (Gemm<float>::Compute)");
+  CHECK(spoken_title("meta::log_softmax ← cross_entropy functional.py:3479 ← logits q.py:62") ==
+        "logits q.py:62 (cross_entropy)");
+  CHECK(spoken_title("take_all a.cc:7 ← main a.cc:9") == "main a.cc:9 (take_all)");
+  CHECK(spoken_title("main a.cc:9") == "main a.cc:9");
+  CHECK(spoken_title("load_weights load.cc:88 ← main") == "load_weights load.cc:88");
+  CHECK(spoken_title("take ← load load.cc:88 ← main") == "load load.cc:88 (take)");
+  CHECK(spoken_title("7 ← main") == "main (7)");
+  CHECK(spoken_title("take ← app+0x100") == "take ← app+0x100");
+  CHECK(spoken_title("take ← app (3 frames)") == "take ← app (3 frames)");
+  CHECK(spoken_title("redispatch ← <module> oom.py:5") == "oom.py:5 (redispatch)");
+  CHECK(spoken_title("idle in PyTorch's pool") == "idle in PyTorch's pool");
+}
+
 TEST_CASE("function_names: what runs before main is no caller", "[collector]") {
   CHECK(is_start_code("__libc_start_call_main"));
   CHECK(is_start_code("_start"));
