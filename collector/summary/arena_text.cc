@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
@@ -138,6 +139,22 @@ const ArenaSummary* idlest_arena(const Summary& summary, int32_t device) {
       idlest = &arena;
   }
   return idlest;
+}
+
+const ArenaSummary* arena_behind_peak(const Summary& summary, int32_t device) {
+  constexpr uint64_t kWorthRows = 5;
+  const Peak* peak = summary.find_peak(ScopeKey::device(device).text());
+  const ArenaSummary* arena = idlest_arena(summary, device);
+  if (peak == nullptr || arena == nullptr || arena->largest.parts.empty()) return nullptr;
+  const uint64_t used = arena->at_device_peak->in_use_bytes, then = arena->largest.in_use_bytes;
+  const bool has_gone = then > used && then - used > peak->bytes / kWorthRows;
+  return has_gone && !was_taken_in_advance(*arena) ? arena : nullptr;
+}
+
+std::string grown_arena_text(const ArenaSummary& arena, const TextStyle& style) {
+  return fmt::format("{} as it grew to {} at {}, {} of it in use", name_of(arena),
+                     size_text(arena.reserved_peak_bytes, style), instant(arena.largest.time_ns),
+                     size_text(arena.largest.in_use_bytes, style));
 }
 
 }  // namespace gpupeak::collector

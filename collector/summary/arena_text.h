@@ -26,5 +26,11 @@ std::string arena_end_text(const ArenaSummary& arena, const TextStyle& style);
 /// Of the device's arenas, the one with most idle memory at the device's peak. nullptr: none had
 /// any.
 const ArenaSummary* idlest_arena(const Summary& summary, int32_t device);
+/// That arena, if what was freed in it since it grew to its size is more than a fifth of the
+/// device's peak: then those who were in it as it grew (`largest`) are the cause of the peak, and
+/// not what is idle since. nullptr: there is none, or it took its memory in advance.
+const ArenaSummary* arena_behind_peak(const Summary& summary, int32_t device);
+/// "PyTorch's pool as it grew to 14.2 GiB at +3.10 s, 12.3 GiB of it in use".
+std::string grown_arena_text(const ArenaSummary& arena, const TextStyle& style);
 
 }  // namespace gpupeak::collector

@@ -162,6 +162,23 @@ ReportSections::Lines ReportSections::arenas(size_t rows) const {
   return lines;
 }
 
+ReportSections::Lines ReportSections::grown_pool(const DeviceSummary& device, size_t rows) const {
+  const ArenaSummary* arena = arena_behind_peak(summary_, device.ordinal);
+  if (arena == nullptr || rows == 0) return {};
+  Lines lines{"", heading("WHAT MADE THE POOL GROW", grown_arena_text(*arena, style_))};
+  const std::vector<ArenaSummary::Part>& parts = arena->largest.parts;
+  uint64_t rest = arena->largest.other_bytes;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i >= rows)
+      rest += parts[i].bytes;
+    else
+      lines.push_back(row(parts[i].bytes, arena->reserved_peak_bytes, grouped(parts[i].count),
+                          parts[i].title, ""));
+  }
+  if (rest > 0) lines.push_back(row(rest, arena->reserved_peak_bytes, "", "more", ""));
+  return lines;
+}
+
 ReportSections::Lines ReportSections::marks(size_t rows) const {
   if (summary_.marks.empty()) return {};
   Lines lines{"", heading("MARKS", grouped(summary_.mark_count))};

@@ -31,6 +31,8 @@ class ReportSections {
   Lines failures(size_t rows) const;
   Lines tags(size_t rows) const;
   Lines devices(size_t rows) const;
+  /// Who was in the pool of which much is idle at the device's peak, when it grew to its size.
+  Lines grown_pool(const DeviceSummary& device, size_t rows) const;
   /// `scope`: "device:0", "device", "host", "host/pinned".
   Lines holders(const std::string& scope, const std::string& what, size_t rows) const;
   /// Settings that would lower the device's peak.

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/summary/arena_text.h"
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/resident_causes.h"
 #include "collector/summary/run_text.h"
@@ -101,16 +102,34 @@ class ShortSummary {
     return lines;
   }
 
+  std::vector<std::string> lines_of_grown(const ArenaSummary& arena) const {
+    std::vector<std::string> lines = lines_of("in " + grown_arena_text(arena, style_) + ":");
+    for (size_t i = 0; i < std::min(arena.largest.parts.size(), kMaxSites); ++i) {
+      const ArenaSummary::Part& part = arena.largest.parts[i];
+      const std::string figures = figures_of(part.bytes, arena.reserved_peak_bytes);
+      const size_t used = display_width(figures);
+      lines.push_back(figures + cut_title(part.title, width_ - std::min(width_, used), style_));
+    }
+    return lines;
+  }
+
+  std::string figures_of(uint64_t bytes, uint64_t whole) const {
+    return fmt::format("  {} {} %  ", right(size_text(bytes, style_), size_columns(style_)),
+                       right(percent(bytes, whole), 5));
+  }
+
   std::vector<std::string> site_lines() const {
     std::vector<std::string> lines;
     if (peak_ == nullptr) return lines;
+    const ArenaSummary* grown = verdict_.device == nullptr
+                                    ? nullptr
+                                    : arena_behind_peak(summary_, verdict_.device->ordinal);
+    if (grown != nullptr) return lines_of_grown(*grown);
     const size_t shown = std::min(peak_->holders.size(), kMaxSites);
     const std::vector<const Holder*> rows = rows_by_resident(*peak_, summary_.metrics);
     for (size_t i = 0; i < shown; ++i) {
       const Holder& holder = *rows[i];
-      const std::string figures =
-          fmt::format("  {} {} %  ", right(size_text(holder.bytes, style_), size_columns(style_)),
-                      right(percent(holder.bytes, peak_->bytes), 5));
+      const std::string figures = figures_of(holder.bytes, peak_->bytes);
       const std::string role =
           role_mark(holder, width_, style_) + resident_mark(holder, summary_.metrics, style_);
       const size_t used = display_width(figures) + display_width(role);

@@ -73,6 +73,7 @@ void write_one_screen(const Summary& summary, const ReportSections& report, std:
   };
   if (device == nullptr) add(10, 3, host);
   if (device != nullptr) {
+    add(6, 2, [&](size_t rows) { return report.grown_pool(*device, rows); });
     add(10, 3,
         [&](size_t rows) { return report.holders(scope_of(*device), what_of(*device), rows); });
   }
@@ -126,6 +127,7 @@ void write_all(const Summary& summary, const ReportSections& report, const TextS
   put(report.devices(kAllReportRows), out);
   put(report.tags(kAllReportRows), out);
   for (const DeviceSummary& device : summary.devices) {
+    put(report.grown_pool(device, kAllReportRows), out);
     put(report.holders(scope_of(device), what_of(device), kAllReportRows), out);
     for (const Composition& kind : beyond_the_sum(summary, device))
       put(report.holders(kind.scope, kind.what, kAllReportRows), out);

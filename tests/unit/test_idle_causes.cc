@@ -184,6 +184,24 @@ TEST_CASE("idle: a block over several pieces, and pieces that go", "[collector]"
   CHECK(summary.arenas[0].idle_in_holes_bytes == 10 * kMiB);
 }
 
+TEST_CASE("idle: who was in a pool when it grew is its cause, if they have gone since",
+          "[collector]") {
+  const bool have_gone = GENERATE(true, false);
+  LogBuilder log = with_torch();
+  segment(log, 10, 1000, 100);
+  give(log, 11, 1000, 70);
+  give(log, 12, 1070, 30);
+  if (have_gone) take_back(log, 20, 1000, 70);
+  log.device_alloc(0, 30, 1, GPUPEAK_KIND_LINEAR, 0, 4 * kMiB);  // the device's peak
+  take_back(log, 40, 1070, 30);
+  const Summary summary = summary_of(log);
+  const ArenaSummary* behind = arena_behind_peak(summary, 0);
+  CHECK((behind != nullptr) == have_gone);
+  if (behind == nullptr) return;
+  CHECK(behind->largest.parts[0].bytes == 70 * kMiB);
+  CHECK(grown_arena_text(*behind, {}).starts_with("PyTorch's pool as it grew to 100 MiB at +"));
+}
+
 TEST_CASE("driver's pools: a request that made one grow is the cause", "[collector]") {
   LogBuilder log(GPUPEAK_HOST_OFF);
   log.device(0, 80'000 * kMiB, std::string(16, '\1'), "NVIDIA H100");

@@ -131,6 +131,28 @@ TEST_CASE("verdict: without a reading at the peak nothing is called free", "[col
             .find("when 1.00 GiB of 70.0 GiB were handed out") != std::string::npos);
 }
 
+TEST_CASE("verdict: who was in a pool when it grew comes before what is idle since",
+          "[collector]") {
+  Summary summary = full_card();
+  ArenaSummary pool;
+  pool.name = "PyTorch";
+  pool.device = 0;
+  pool.reserved_peak_bytes = 60 * kGiB;
+  pool.at_device_peak = ArenaSummary::Level{10 * kGiB, 60 * kGiB};
+  pool.largest.in_use_bytes = 55 * kGiB;
+  pool.largest.parts = {{"log_softmax ← cross_entropy q.py:62", 45 * kGiB, 3}};
+  pool.largest.other_bytes = 10 * kGiB;
+  summary.arenas = {pool};
+  const std::string text = ending(summary);
+  CHECK(text.find("in PyTorch's pool as it grew to 60.0 GiB at ") != std::string::npos);
+  CHECK(text.find("45.0 GiB  75.0 %  log_softmax ← cross_entropy q.py:62") != std::string::npos);
+  const std::string all = report(summary);
+  CHECK(all.find("WHAT MADE THE POOL GROW") < all.find("PEAK COMPOSITION"));
+  CHECK(all.find("more", all.find("WHAT MADE THE POOL GROW")) < all.find("PEAK COMPOSITION"));
+  summary.arenas[0].at_device_peak->in_use_bytes = 50 * kGiB;  // they are there still
+  CHECK(ending(summary).find("as it grew to") == std::string::npos);
+}
+
 TEST_CASE("verdict: a failed allocation comes first, with why", "[collector]") {
   Summary summary = full_card();
   summary.run.end.kind = ExitKind::kSignal;
