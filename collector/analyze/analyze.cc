@@ -123,6 +123,7 @@ class SummaryBuilder {
         summarize_phases(replay_, totals, by_site_, coverage_,
                          {summary_.run.duration_ns, options_.all_tables, has_host_rows_});
     summary_.growth = summarize_growth(replay_, by_site_, coverage_.host() && has_host_rows_);
+    add_growth_metrics(summary_);
     list_arenas();
     summary_.has_uses =
         summary_.arenas.empty() ? has_uses_of_driver(definitions) : has_uses(definitions);

@@ -1,6 +1,7 @@
 #include "collector/analyze/growth_summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -16,7 +17,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kLeastPoints = 5, kMostRows = 20, kMostGroups = 2000;
-constexpr uint64_t kLeastSteps = 4;
+constexpr uint64_t kLeastSteps = 4, kLeastAllocs = 10, kLeastKept = 8;
 /// A row must have at least 1/1000 of the side's peak, and a page.
 constexpr uint64_t kLeastShare = 1000, kLeastBytes = 4096;
 
@@ -45,6 +46,7 @@ class Growth {
       const size_t count = points_that_count(track);
       if (count >= kLeastPoints) look_at(track, count);
     }
+    add_steady();
     std::vector<GrowthSummary> rows;
     for (auto& [row, found] : best_) rows.push_back(std::move(found.growth));
     std::stable_sort(rows.begin(), rows.end(),
@@ -232,6 +234,206 @@ class Growth {
     return scope != nullptr ? replay_.peaks().scope(*scope).peak : 0;
   }
 
+  /// A holder that keeps blocks of each of its turns.
+  struct Keeper {
+    HolderId holder{};
+    int32_t device = -1;
+    Rise rise;
+    uint64_t kept = 0;            ///< blocks, by the end
+    uint64_t freed = 0;           ///< by anybody meanwhile
+    double block_bytes = 0;       ///< of these on average
+    uint64_t begin = 0, end = 0;  ///< ticks
+  };
+
+  /// Looks for growth on devices for which no phase shows any.
+  void add_steady() {
+    std::map<int32_t, std::vector<Keeper>> keepers;
+    const std::vector<SteadyGrowth::Series>& all = replay_.arenas().growth().series();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const std::optional<Keeper> keeper = keeper_of(HolderId{static_cast<uint32_t>(i)}, all[i]);
+      if (keeper) keepers[keeper->device].push_back(*keeper);
+    }
+    for (const auto& [row, found] : best_) keepers.erase(row.first);
+    for (auto& [device, list] : keepers) add_rows(device, list);
+  }
+
+  std::optional<Keeper> keeper_of(HolderId id, const SteadyGrowth::Series& series) const {
+    const std::vector<SteadyGrowth::Point>& points = series.points;
+    if (series.allocs < kLeastAllocs || points.size() < kLeastPoints) return std::nullopt;
+    Keeper keeper;
+    keeper.holder = id;
+    keeper.device = device_of(replay_.arenas().holder(id));
+    // What stays until the run's last allocation is given back by its end, if at all.
+    const SteadyGrowth& growth = replay_.arenas().growth();
+    const SteadyGrowth::Amount last = growth.at_end(series);
+    if (keeper.device < 0 || last.bytes < points.back().least.bytes) return std::nullopt;
+    std::vector<uint64_t> numbers, bytes;
+    for (const SteadyGrowth::Point& point : points) {
+      numbers.push_back(point.number);
+      bytes.push_back(point.least.bytes);
+    }
+    const std::optional<Rise> rise = rise_of(numbers, bytes);
+    if (!rise || rise->bytes < std::max(peak_of(false) / kLeastShare, kLeastBytes))
+      return std::nullopt;
+    if (!is_even(points, *rise) || is_only_loaded(points, *rise, growth.since_last(series)) ||
+        is_used_long_after(keeper.device, points[rise->from].ticks, points.back().ticks))
+      return std::nullopt;
+    const SteadyGrowth::Point &first = points[rise->from], &then = points[rise->to];
+    if (then.least.blocks <= first.least.blocks) return std::nullopt;
+    keeper.rise = *rise;
+    keeper.kept = last.blocks - std::min(last.blocks, first.least.blocks);
+    if (keeper.kept < kLeastKept) return std::nullopt;
+    keeper.block_bytes = rise->same
+                             ? static_cast<double>(rise->bytes) /
+                                   static_cast<double>(then.least.blocks - first.least.blocks)
+                             : static_cast<double>(last.bytes - first.least.bytes) /
+                                   static_cast<double>(keeper.kept);
+    keeper.freed = then.freed - first.freed;
+    keeper.begin = first.ticks;
+    keeper.end = then.ticks;
+    return keeper;
+  }
+
+  int32_t device_of(const ArenaTable::Holder& held) const {
+    return held.what == ArenaTable::What::kOutside ? held.device
+                                                   : replay_.arenas().arenas()[held.arena].place;
+  }
+
+  /// A step is a turn of the keeper, unless no other call came as often: then one of the call whose
+  /// turns are a multiple or a fraction of the keeper's.
+  uint64_t steps_of(const Keeper& keeper) const {
+    const SteadyGrowth& growth = replay_.arenas().growth();
+    const auto near = [](double a, double b) { return std::abs(a - b) <= b / 12; };
+    const auto kept = static_cast<double>(keeper.kept);
+    uint64_t found = 0;
+    for (size_t i = 0; i < growth.series().size(); ++i) {
+      const SteadyGrowth::Series& other = growth.series()[i];
+      const HolderId id{static_cast<uint32_t>(i)};
+      if (id == keeper.holder || other.points.empty() ||
+          device_of(replay_.arenas().holder(id)) != keeper.device ||
+          growth.since_last(other) > 2 * other.points.back().gap)
+        continue;
+      const auto since =
+          std::find_if(other.points.begin(), other.points.end(),
+                       [&](const auto& point) { return point.ticks >= keeper.begin; });
+      if (since == other.points.end()) continue;
+      const uint64_t count = other.allocs - since->number + 1;
+      const auto turns = static_cast<double>(count);
+      const double times = std::round(std::max(turns / kept, kept / turns));
+      if (count < kLeastAllocs) continue;
+      if (near(turns, kept)) return keeper.kept;
+      for (const double exact : {kept * times, kept / times}) {
+        if (near(turns, exact)) found = std::max(found, static_cast<uint64_t>(exact));
+      }
+    }
+    return found > 0 ? found : keeper.kept;
+  }
+
+  /// Whether the amounts lie near a straight line: steps take as much each time, tensors of a
+  /// model that is loaded seldom do.
+  static bool is_even(const std::vector<SteadyGrowth::Point>& points, const Rise& rise) {
+    if (points[rise.from].least.bytes > rise.bytes / 4) return false;  // the largest came first
+    constexpr double kMostOff = 0.1;
+    const SteadyGrowth::Point &from = points[rise.from], &to = points[rise.to];
+    const auto bytes = static_cast<double>(rise.bytes);
+    const double pace = bytes / static_cast<double>(to.number - from.number);
+    for (size_t i = rise.from; i < rise.to; ++i) {
+      const double expected = pace * static_cast<double>(points[i].number - from.number);
+      const auto had = static_cast<double>(points[i].least.bytes - from.least.bytes);
+      if (std::abs(had - expected) > std::max(bytes * kMostOff, pace * 1.5)) return false;
+    }
+    return true;
+  }
+
+  /// What is only loaded ends well before the run does, or nothing is freed meanwhile.
+  static bool is_only_loaded(const std::vector<SteadyGrowth::Point>& points, const Rise& rise,
+                             uint64_t since_last) {
+    uint64_t gap = 0, first_gap = 0;
+    for (size_t i = 0; i < points.size(); ++i) {
+      uint64_t& of = i < points.size() / 2 ? first_gap : gap;
+      of = std::max(of, points[i].gap);
+    }
+    // A cache that is nearly full misses more and more seldom.
+    if (since_last > 2 * gap || gap > 2 * first_gap) return true;
+    const size_t steps = rise.to - rise.from;
+    for (size_t i = 0; i < 4; ++i) {
+      if (points[rise.from + steps * i / 4].freed == points[rise.from + steps * (i + 1) / 4].freed)
+        return true;
+    }
+    return false;
+  }
+
+  /// Whether the program computed on without another allocation: then it had loaded.
+  bool is_used_long_after(int32_t device, uint64_t began, uint64_t ended) const {
+    const ScopeId* scope = replay_.sites().find_scope("device:" + std::to_string(device));
+    if (scope == nullptr) return false;
+    uint64_t last = 0;
+    replay_.device().roles().visit_at_peak(device, replay_.peaks().scope(*scope).peak_ticks,
+                                           [&](const BlockRoles::Block& block) {
+                                             if (block.is_timed) last = std::max(last, block.last);
+                                           });
+    return last > ended + (ended - began) / 4;
+  }
+
+  /// A model whose layers keep what they made in its only forward pass looks like steps that keep
+  /// something. Where memory ran out in it nothing is said, unless far more was freed than kept.
+  bool ran_out_in_pass(const std::vector<Keeper>& keepers, uint64_t steps) const {
+    constexpr uint64_t kMoreThanLayers = 100, kFreedForEachKept = 4;
+    uint64_t kept = 0, freed = 0, last = 0;
+    for (const Keeper& keeper : keepers) {
+      kept += keeper.kept;
+      freed = std::max(freed, keeper.freed);
+      last = std::max(last, keeper.end);
+    }
+    return last_failure_ticks() >= last && steps < kMoreThanLayers &&
+           freed < kFreedForEachKept * kept;
+  }
+
+  /// A step is a turn of the holder that keeps the fewest blocks, if the largest holder's are a
+  /// multiple of them.
+  void add_rows(int32_t device, std::vector<Keeper>& keepers) {
+    const auto bytes_of = [](const Keeper& keeper) {
+      return static_cast<double>(keeper.kept) * keeper.block_bytes;
+    };
+    std::sort(keepers.begin(), keepers.end(),
+              [](const Keeper& a, const Keeper& b) { return a.kept < b.kept; });
+    const auto most = static_cast<double>(
+        std::max_element(keepers.begin(), keepers.end(), [&](const Keeper& a, const Keeper& b) {
+          return bytes_of(a) < bytes_of(b);
+        })->kept);
+    const auto base = std::find_if(keepers.begin(), keepers.end(), [&](const Keeper& keeper) {
+      const double times = most / static_cast<double>(keeper.kept);
+      return std::abs(times - std::round(times)) <= times / 20;
+    });
+    const bool is_of_several = most > static_cast<double>(base->kept) * 1.5;
+    const uint64_t steps = is_of_several ? base->kept : steps_of(*base);
+    if (ran_out_in_pass(keepers, steps)) return;
+    for (const Keeper& keeper : keepers) {
+      const double each = static_cast<double>(keeper.kept) / static_cast<double>(steps);
+      const double blocks = std::max(1.0, std::round(each));  // about, if not whole
+      const bool whole = std::abs(each - blocks) <= blocks / 20;
+      GrowthSummary growth;
+      growth.phase = "step";
+      growth.source = "blocks";
+      growth.side = "device";
+      growth.device = device;
+      growth.title = row_of(kDeviceSide, as_group(keeper.holder)).second;
+      growth.last = steps;
+      growth.grown_bytes = static_cast<uint64_t>((whole ? blocks : each) * keeper.block_bytes *
+                                                 static_cast<double>(steps));
+      growth.same_each_time = whole && keeper.rise.same;
+      growth.begin_ns = replay_.log().clock().to_ns(keeper.begin);
+      growth.end_ns = replay_.log().clock().to_ns(keeper.end);
+      growth.to_the_last = true;
+      growth.blocks_each = static_cast<uint64_t>(blocks);
+      const auto [known, added] = best_.try_emplace(Row{device, growth.title}, Found{growth, 0});
+      if (added) continue;
+      known->second.growth.grown_bytes += growth.grown_bytes;
+      known->second.growth.blocks_each += growth.blocks_each;
+      known->second.growth.same_each_time &= growth.same_each_time;
+    }
+  }
+
   const Replay& replay_;
   Attribution& by_site_;
   const bool with_host_;
@@ -243,6 +445,23 @@ class Growth {
 std::vector<GrowthSummary> summarize_growth(const Replay& replay, Attribution& by_site,
                                             bool with_host) {
   return Growth(replay, by_site, with_host).list();
+}
+
+void add_growth_metrics(Summary& summary) {
+  std::optional<uint64_t>& most = summary.metrics["device.step_growth_bytes"];
+  most.reset();
+  for (DeviceSummary& device : summary.devices) {
+    // Steps of several kinds lie within each other: those of the row that grew most are meant.
+    const GrowthSummary* first = nullptr;
+    uint64_t bytes = 0;
+    for (const GrowthSummary& growth : summary.growth) {
+      if (growth.device != device.ordinal) continue;
+      if (first == nullptr) first = &growth;
+      if (growth.phase == first->phase) bytes += growth.bytes_each();
+    }
+    device.metrics["device.step_growth_bytes"] = bytes;
+    most = std::max(most, std::optional(bytes));
+  }
 }
 
 }  // namespace gpupeak::collector

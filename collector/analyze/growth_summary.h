@@ -13,5 +13,7 @@ namespace gpupeak::collector {
 /// Only what grew all the time at about the same rate, the largest first.
 std::vector<GrowthSummary> summarize_growth(const Replay& replay, Attribution& by_site,
                                             bool with_host);
+/// Sets device.step_growth_bytes of each device and, to the largest of them, of the process.
+void add_growth_metrics(Summary& summary);
 
 }  // namespace gpupeak::collector

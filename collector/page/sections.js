@@ -266,7 +266,7 @@ export function growth(run) {
   const rows = run.summary.growth ?? [];
   if (rows.length === 0) return null;
   const bytes = (key, label) => ({key, label, number: true, cell: (row) => format.size(row[key])});
-  return titled('growth', 'Growth', h('p', {class: 'faint'}, 'Sites that held more at each end of a repeated phase than at the one before.'),
+  return titled('growth', 'Growth', h('p', {class: 'faint'}, 'Sites that held more at each end of a repeated phase than at the one before, or of which blocks stay at each step.'),
     table({label: 'Growth', rows, columns: [
       bytes('bytes_each', 'each time'), {key: 'steps', label: 'times', number: true, cell: (row) => format.count(row.steps)},
       bytes('grown_bytes', 'in all'), {key: 'phase', label: 'phase'}, {key: 'side', label: 'memory'},

@@ -36,6 +36,7 @@ void ArenaTable::change(const Block& block, std::span<const PartOfBlock> parts, 
 
 void ArenaTable::apply(uint64_t ticks, bool claims) {
   if (observer_ != nullptr && !accounts_.step().empty()) observer_->on_arena_step(accounts_.step());
+  growth_.take(accounts_.step(), ticks, claims);
   accounts_.apply(ticks, claims);
 }
 

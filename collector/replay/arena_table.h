@@ -26,6 +26,7 @@
 #include "collector/replay/arena_causes.h"
 #include "collector/replay/arena_parents.h"
 #include "collector/replay/refusal_patience.h"
+#include "collector/replay/steady_growth.h"
 
 namespace gpupeak::collector {
 
@@ -139,6 +140,7 @@ class ArenaTable {
   uint64_t steps_of_all() const { return arenas().size() * steps_of_one(); }
   const PeakFinder& peaks() const { return accounts_.peaks(); }
   const ArenaCauses& causes() const { return causes_; }
+  const SteadyGrowth& growth() const { return growth_; }
   const ScopeId* device_scope(int32_t device) const { return accounts_.device_scope(device); }
   const ScopeId* in_arenas_scope(int32_t device) const { return accounts_.in_arenas_scope(device); }
   bool is_of_device(HolderId id, int32_t device) const {
@@ -263,6 +265,7 @@ class ArenaTable {
 
   ArenaAccounts accounts_;
   ArenaCauses causes_;
+  SteadyGrowth growth_;
   ArenaParents parents_;
   std::unordered_map<uint64_t, Open> open_;  // by the log's number
   std::unordered_set<uint64_t> shared_out_;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "collector/summary/diff.h"
+#include "collector/summary/failure_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/whole_run_text.h"
 #include "collector/text/error.h"
@@ -193,6 +194,12 @@ std::string holder_text(const Holder& holder, const TextStyle& style) {
 std::vector<std::string> reasons(const Gate& gate, const Summary& summary, const Summary* baseline,
                                  const TextStyle& style) {
   std::vector<std::string> lines;
+  if (gate.metric == "device.step_growth_bytes") {
+    for (const GrowthSummary& growth : summary.growth) {
+      if (lines.size() < kMaxReasons && growth.device) lines.push_back(growth_text(growth, style));
+    }
+    return lines;
+  }
   if (gate.where.starts_with(kPhase)) {
     for (const PhaseSummary& phase : summary.phases) {
       if (gate.where != fmt::format("{}{}", kPhase, phase.name)) continue;

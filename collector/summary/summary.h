@@ -363,6 +363,9 @@ struct GrowthSummary {
   bool same_each_time = false;       ///< it grew by the same bytes each time
   int64_t begin_ns = 0, end_ns = 0;  ///< when these two instances ended
   bool to_the_last = false;          ///< the phase has no later instance that ended
+  /// If it was found by blocks that come evenly and stay, without a phase: how many it keeps of
+  /// each step. Then `phase` is "step", and `source` is "blocks".
+  uint64_t blocks_each = 0;
   uint64_t steps() const { return last - first; }
   uint64_t bytes_each() const { return grown_bytes / steps(); }
 };

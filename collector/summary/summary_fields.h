@@ -86,7 +86,7 @@ GPUPEAK_FIELDS(LedgerView, time_ns, used_bytes, of_process, card_used_bytes, tra
 GPUPEAK_FIELDS(ArenaSnapshot, name, in_use_bytes, reserved_bytes, largest_idle_bytes, idle_pieces,
                graph_idle_bytes, largest_graph_idle_bytes, grows_in_place)
 GPUPEAK_FIELDS(GrowthSummary, phase, source, side, device, title, first, last, grown_bytes,
-               same_each_time, begin_ns, end_ns, to_the_last)
+               same_each_time, begin_ns, end_ns, to_the_last, blocks_each)
 GPUPEAK_FIELDS(OutOfMemory::Cause, cause, bytes)
 GPUPEAK_FIELDS(OutOfMemory, time_ns, api, device, requested_bytes, result, live_bytes,
                driver_free_bytes, driver_total_bytes, pool_slack_bytes, page_slack_bytes,

@@ -167,6 +167,7 @@ void json_fields(auto& io, const GrowthSummary& growth) {
      growth.title, growth.first, growth.last, growth.steps(), growth.grown_bytes,
      growth.bytes_each(), growth.same_each_time, growth.begin_ns, growth.end_ns,
      growth_text(growth, {}));
+  io.if_any("blocks_each", growth.blocks_each);
 }
 
 void json_fields(auto& io, const OutOfMemory& oom) {

@@ -21,6 +21,7 @@ constexpr uint64_t kWorthAHint = 10;  ///< a tenth of the peak
 
 void Judge::hints() {
   if (peak_ == nullptr || peak_->bytes == 0) return;
+  growth();
   uint64_t temporary = 0;
   int64_t longest = 0;
   uint64_t listed = 0, unnamed = 0;
@@ -46,7 +47,6 @@ void Judge::hints() {
                                          what_names(by_module, unnamed)));
   }
   resident();
-  growth();
   const auto slack = verdict_.device == nullptr
                          ? std::nullopt
                          : metric(verdict_.device->metrics, "device.ledger.pool_slack_bytes");
@@ -117,14 +117,21 @@ void Judge::resident() {
 }
 
 void Judge::growth() {
-  const bool told = !summary_.oom.empty() && summary_.oom.back().growth.has_value();
-  for (const GrowthSummary& growth : summary_.growth) {
-    const bool of_peak = verdict_.device == nullptr ? growth.side == "host"
-                                                    : growth.device == verdict_.device->ordinal;
-    if (told || !of_peak || growth.grown_bytes < peak_->bytes / kWorthAHint) continue;
-    verdict_.hints.push_back("it grows: " + growth_text(growth, style_));
-    return;  // the largest comes first
-  }
+  if (!summary_.oom.empty() && summary_.oom.back().growth.has_value()) return;
+  const DeviceSummary* device = verdict_.device;
+  std::string text =
+      steps_text(summary_.growth, device == nullptr ? std::nullopt : std::optional(device->ordinal),
+                 device == nullptr ? 0 : device->total_bytes, peak_->bytes, style_);
+  if (text.empty()) return;
+  verdict_.hints.push_back(std::move(text));
+  const auto most = std::find_if(
+      summary_.growth.begin(), summary_.growth.end(), [&](const GrowthSummary& growth) {
+        return device == nullptr ? !growth.device : growth.device == device->ordinal;
+      });
+  const auto moment = [](int64_t ns) {
+    return fmt::format("+{:.6f}s", static_cast<double>(ns) / 1e9);
+  };
+  step("diff --at " + moment(most->begin_ns) + " --at " + moment(most->end_ns), "what grew");
 }
 
 std::string Judge::what_names(const std::map<std::string, uint64_t>& by_module,

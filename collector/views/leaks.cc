@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include "collector/analyze/growth_summary.h"
+#include "collector/summary/failure_text.h"
 #include "collector/views/views.h"
 
 namespace gpupeak::collector {
@@ -9,6 +11,7 @@ struct Leaks {
   ScopeId scope;
   uint64_t bytes = 0, count = 0;
   HolderTable table;
+  std::vector<GrowthSummary> growth;  ///< at each step, of a device or of the host
 };
 
 /// Every device, managed memory (which counts into no device's sum) and the host.
@@ -28,6 +31,8 @@ std::vector<ScopeId> scopes_to_show(const Profile& profile, const std::string& s
 
 std::vector<Leaks> find_leaks(Profile& profile, const std::string& scope, size_t top,
                               bool with_stacks) {
+  const std::vector<GrowthSummary> growth =
+      summarize_growth(profile.replay(), profile.sites(), profile.coverage().host());
   std::vector<Leaks> found;
   for (const ScopeId id : scopes_to_show(profile, scope)) {
     const std::vector<Contribution> live = profile.live(id);
@@ -36,6 +41,11 @@ std::vector<Leaks> find_leaks(Profile& profile, const std::string& scope, size_t
     for (const Contribution& part : live) {
       leaks.bytes += part.bytes;
       leaks.count += part.count;
+    }
+    const ScopeInfo& info = profile.scope_info(id);
+    for (const GrowthSummary& row : growth) {
+      if (row.device ? row.device == info.device && info.kind == 0 : info.name == "host")
+        leaks.growth.push_back(row);
     }
     leaks.table = profile.sites().table(live, top, with_stacks);
   }
@@ -59,6 +69,9 @@ void write_leaks(Profile& profile, const std::string& scope, size_t top, std::os
     out << separator << bold(name, style) << "  "
         << cut(heading, width > used ? width - used : 0, style) << '\n';
     separator = "\n";
+    // What grew may have been freed as the program ended.
+    for (const GrowthSummary& growth : leaks.growth)
+      out << cut("  grew " + growth_text(growth, style), width, style) << '\n';
     if (leaks.bytes == 0) continue;
     write_sites(leaks.table, leaks.bytes, out, style);
   }
@@ -75,6 +88,13 @@ void write_leaks_json(Profile& profile, const std::string& scope, size_t top, st
     side["scope"] = profile.scope_info(leaks.scope).name;
     side["bytes"] = leaks.bytes;
     side["count"] = leaks.count;
+    side["growth"] = Json::array();
+    for (const GrowthSummary& growth : leaks.growth) {
+      side["growth"].push_back({{"site", growth.title},
+                                {"phase", growth.phase},
+                                {"steps", growth.steps()},
+                                {"bytes_each", growth.bytes_each()}});
+    }
     side["sites"] = holders_json(leaks.table.rows);
     side["other_bytes"] = leaks.table.other_bytes;
     side["other_sites"] = leaks.table.other_rows;

@@ -67,7 +67,7 @@ _gpupeak() {
     tables) options="--run --partial --ranks --label --format --duckdb --top --quiet --help" ;;
     top) options="--once --every --sort --filter --color --bytes --help" ;;
     serve) options="--listen --otlp --procfs --textfile --every --logs --help" ;;
-    check) options="--max --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
+    check) options="--max --max-growth --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
     fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
     sweep) options="--parameter --of --capacity --gpu --verify --out --again --host --quiet --json --export --html --color --bytes --help --" ;;
     timeline) options="--scope --height --svg --png --csv --json --process --strict --out --color --bytes --help" ;;

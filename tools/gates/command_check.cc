@@ -22,6 +22,7 @@ struct CheckOptions {
   std::string log;       ///< a log, or JSON that `report --json` wrote
   std::string baseline;  ///< a log or JSON; empty: none
   std::vector<std::string> max, max_increase;
+  std::string max_growth;  ///< empty: none
   std::string junit, markdown;  ///< files; empty: none
   std::string out;              ///< file; empty: standard output
   TextOptions text;
@@ -37,13 +38,15 @@ std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
         "--baseline and --max-increase go together, such as --baseline old.json --max-increase "
         "device.peak_bytes=2%");
   }
-  if (options.max.empty() && options.max_increase.empty()) {
+  if (options.max.empty() && options.max_increase.empty() && options.max_growth.empty()) {
     throw collector::UsageError(
         "nothing to check: give a limit, such as --max device.peak_bytes=8GiB");
   }
   std::vector<collector::Gate> gates;
   for (const std::string& text : options.max)
     gates.push_back(collector::parse_max(text, options.reading.sanitizer));
+  if (!options.max_growth.empty())
+    gates.push_back(collector::parse_max("device.step_growth_bytes=" + options.max_growth));
   for (const std::string& text : options.max_increase)
     gates.push_back(collector::parse_max_increase(text, options.reading.sanitizer));
   return gates;
@@ -123,6 +126,9 @@ void add_check(CommandLine& line) {
                   "A limit over the baseline, such as device.peak_bytes=2% or =64MiB")
       ->allow_extra_args(false)
       ->type_name("METRIC=PERCENT|SIZE");
+  verb.add_option("--max-growth", options.max_growth,
+                  "A limit on what device memory grows by at each step, such as 0")
+      ->type_name("SIZE");
   verb.add_option("--junit", options.junit, "Write the results as JUnit XML")->type_name("FILE");
   verb.add_option("--markdown", options.markdown,
                   "Append the results as Markdown, for instance to $GITHUB_STEP_SUMMARY")

@@ -1,0 +1,89 @@
+"""Of programs without phases it is said whether they grow, by how much at each step, and by whose call; of those that only load, fill
+a cache or give back what they took, nothing is. argv: LIBRARY GPUPEAK PROGRAM FOLDER_OF_LIBCUDA"""
+import os
+import sys
+import tempfile
+
+from common import expect, gpupeak, record, report, run_checks
+
+CLIENT, DRIVER = sys.argv[3:5]
+MIB = 1 << 20
+
+# By the programs of grows.c: of each call that keeps blocks the bytes a step.
+GROW = {
+    "half_percent": {"keep": 64 * MIB // 200},
+    "ten_steps": {"keep": MIB},
+    "fifth": {"keep": 13 * MIB},
+    "worker": {"keep": 13 * MIB},
+    "two_kept": {"keep": 6 * MIB, "keep_too": MIB},
+    "every_third": {"keep": MIB},
+    "uneven": {"keep": 3 * MIB},
+    "threads": {"keep": 2 * MIB},
+    "pool": {"keep_from_pool": 2 * MIB},
+    "created": {"keep_created": 2 * MIB},
+    "frees_all": {"keep": 2 * MIB},
+}
+DO_NOT = ["steady", "loaded", "loaded_then_steps", "loaded_then_used", "loaded_large_first", "cache", "slower_cache", "generations",
+          "replaced", "rise_and_fall"]
+PYTHON = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def ok(result): assert result == 0, result
+context, device = ctypes.c_void_p(), ctypes.c_int()
+ok(cuda.cuInit(0)); ok(cuda.cuDeviceGet(ctypes.byref(device), 0)); ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+ok(cuda.cuCtxSetCurrent(context))
+def take(mebibytes):
+    at = ctypes.c_uint64()
+    ok(cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(mebibytes << 20)))
+    return at
+def compute():
+    ok(cuda.cuMemFree_v2(take(8)))
+def train():
+    kept = []
+    for step in range(30):
+        compute()
+        kept.append(take(2))
+    for block in kept:
+        ok(cuda.cuMemFree_v2(block))
+take(64)
+train()
+"""
+
+
+def growth_of(log):
+    return report(log)["growth"]
+
+
+def log_of(folder, name, *command):
+    log = os.path.join(folder, f"{name}.%n.gplog")
+    record(log, *command, LD_LIBRARY_PATH=DRIVER)
+    logs = sorted(os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(f"{name}."))
+    return logs[-1]  # of a program that forks the child's
+
+
+def expect_growth(name, log, wanted):
+    rows = growth_of(log)
+    found = {(wanted.keys() & set(row["site"].split())).pop(): row["bytes_each"] for row in rows if wanted.keys() & set(row["site"].split())}
+    expect(found.keys() == wanted.keys() and len(rows) == len(wanted), f"{name} grows by {found}, not by {wanted}: {rows}")
+    for site, each in wanted.items():
+        expect(abs(found[site] - each) <= each / 50, f"{name} grows by {found[site]} bytes a step, not by {each}: {rows}")
+    text = gpupeak("leaks", log)[1]
+    expect("grew" in text, f"{name}: leaks says nothing of it: {text}")
+    code, text = gpupeak("check", "--max-growth", "0", log)
+    expect(code == 1 and next(iter(wanted)) in text, f"{name}: check says {text}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        for name, wanted in GROW.items():
+            expect_growth(name, log_of(folder, name, CLIENT, name), wanted)
+        expect_growth("python", log_of(folder, "python", sys.executable, "-c", PYTHON), {"train": 2 * MIB})
+        for name in DO_NOT:
+            log = log_of(folder, name, CLIENT, name)
+            rows = growth_of(log)
+            expect(rows == [], f"{name} is said to grow: {rows}")
+            code, text = gpupeak("check", "--max-growth", "0", log)
+            expect(code == 0, f"{name}: check says {text}")
+
+
+run_checks(main)
