@@ -91,7 +91,7 @@ void write(const std::string& path, bool hostile, uint64_t weights_mib,
                        .u(0)
                        .u(api)
                        .u(workspace));
-  log.driver_reading(0, 95 * kMillisecond, {.used = 760 * kMiB});
+  log.driver_reading(0, 95 * kMillisecond, {.used = 788 * kMiB});
   log.event(0, 96 * kMillisecond, GPUPEAK_REC_SAMPLE, Fields().u(40 * kMiB).u(0).u(0));
   log.free(0, 100 * kMillisecond, 0x1000);
   log.save(path);
