@@ -24,7 +24,7 @@ class LogWalk {
 
   /// The current page as a frame of `rows` lines.
   TopLines text(size_t rows, const collector::TextStyle& style);
-  std::string footer() const;
+  TopFooter footer() const;
   /// Handles a key. Returns false if the view ends. Choosing a moment replays the log, which takes
   /// longer for a longer log.
   bool press(const TopInput& input, size_t rows);

@@ -254,15 +254,16 @@ void LogWalk::add_curve(TopLines& lines, size_t rows, const collector::TextStyle
   }
 }
 
-std::string LogWalk::footer() const {
-  if (is_typing_) return "search: " + search_ + "▏ Enter, Esc";
-  if (!note_.empty()) return note_;
-  const char* of_page = page_ == Page::kTree    ? "→ ← Enter open, close"
-                        : page_ == Page::kFlame ? "arrows, Enter zoom, Esc all"
-                        : page_ == Page::kTable ? "Enter stack, arrows"
-                                                : "← → moment, Enter choose";
-  const char* search = page_ == Page::kCurve ? "" : " | / search, n next";
-  return fmt::format("1-4 Tab page | {}{} | s other memory | p the peak | q end", of_page, search);
+TopFooter LogWalk::footer() const {
+  if (is_typing_) return {"search: " + search_ + "▏ Enter, Esc", {}};
+  TopFooter footer{note_, {{"q", "quit"}, {"?", "keys"}, {"1-4 Tab", "page"}}};
+  footer.keys.push_back(page_ == Page::kTree    ? TopFooter::Key{"→ ← Enter", "open, close"}
+                        : page_ == Page::kFlame ? TopFooter::Key{"Enter Esc", "zoom, all"}
+                        : page_ == Page::kTable ? TopFooter::Key{"Enter", "stack"}
+                                                : TopFooter::Key{"← → Enter", "choose a moment"});
+  if (page_ != Page::kCurve) footer.keys.push_back({"/ n", "search, next"});
+  footer.keys.insert(footer.keys.end(), {{"s", "other memory"}, {"p", "the peak"}});
+  return footer;
 }
 
 }  // namespace gpupeak::tools

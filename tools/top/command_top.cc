@@ -348,12 +348,18 @@ class Top {
     screen.draw(lines, first, footer(program != nullptr));
   }
 
-  std::string footer(bool one) const {
-    if (is_typing_) return " filter: " + view_.filter + "_   Enter: keep it  Esc: none";
-    std::string text = is_frozen_ ? " FROZEN (space: go on) " : " ";
-    text += one ? "↑↓ Enter: stack  p: peak/now  r: read the log  /: filter  space: freeze  "
-                : "↑↓ Enter: one program  s: sort  /: filter  space: freeze  ";
-    return text + (one && is_folder_ ? "Esc: list  q: quit" : "q: quit");
+  TopFooter footer(bool one) const {
+    if (is_typing_) return {"filter: " + view_.filter + "_   Enter: keep it  Esc: none", {}};
+    TopFooter footer{is_frozen_ ? "FROZEN (space: go on)" : "", {{"q", "quit"}, {"?", "keys"}}};
+    if (one && is_folder_) footer.keys.push_back({"Esc", "list"});
+    if (one) {
+      footer.keys.insert(footer.keys.end(),
+                         {{"↑↓ Enter", "stack"}, {"p", "peak or now"}, {"r", "read the log"}});
+    } else {
+      footer.keys.insert(footer.keys.end(), {{"↑↓ Enter", "one program"}, {"s", "sort"}});
+    }
+    footer.keys.insert(footer.keys.end(), {{"/", "filter"}, {"space", "freeze"}});
+    return footer;
   }
 
   size_t row_count() {

@@ -18,7 +18,7 @@ int TopScreen::columns() const {
 size_t TopScreen::rows() const {
   return 0;
 }
-void TopScreen::draw(const TopLines& /*lines*/, size_t /*first*/, const std::string& /*footer*/) {}
+void TopScreen::draw(const TopLines& /*lines*/, size_t /*first*/, const TopFooter& /*footer*/) {}
 TopInput TopScreen::wait(int /*milliseconds*/) {
   return {};
 }

@@ -76,23 +76,46 @@ size_t TopScreen::rows() const {
   return static_cast<size_t>(std::max(getmaxy(stdscr) - 1, 1));
 }
 
-void TopScreen::draw(const TopLines& lines, size_t first, const std::string& footer) {
+void TopScreen::draw(const TopLines& lines, size_t first, const TopFooter& footer) {
   werase(stdscr);
   const auto width = static_cast<size_t>(columns());
-  for (size_t row = 0; row < rows() && first + row < lines.size(); ++row) {
-    const TopLine& line = lines[first + row];
+  has_keys_ = !footer.keys.empty();
+  std::string below = footer.said;
+  TopLines keys;
+  for (const auto& [key, does] : footer.keys) {
+    keys.push_back({collector::left("  " + key, 12) + does});
+    const std::string next = below + (below.empty() ? "" : "  ") + key + ": " + does;
+    // What does not fit is on the page of all keys.
+    if (collector::display_width(next) + 2 < width) below = next;
+  }
+  const TopLines& shown = shows_keys_ && has_keys_ ? keys : lines;
+  if (&shown == &keys) first = 0;
+  for (size_t row = 0; row < rows() && first + row < shown.size(); ++row) {
+    const TopLine& line = shown[first + row];
     const std::string text = collector::fit(line.text, width);
     wattrset(stdscr, static_cast<int>(attributes(line.look)));
     mvwaddstr(stdscr, static_cast<int>(row), 0, text.c_str());
   }
   wattrset(stdscr, A_REVERSE);
-  const std::string text = collector::left(collector::fit(footer, width - 1), width - 1);
+  const std::string text = collector::left(collector::fit(" " + below, width - 1), width - 1);
   mvwaddstr(stdscr, static_cast<int>(rows()), 0, text.c_str());
   wattrset(stdscr, A_NORMAL);
   wrefresh(stdscr);
 }
 
 TopInput TopScreen::wait(int milliseconds) {
+  const TopInput input = next_key(milliseconds);
+  const bool is_key =
+      input.key != TopKey::kNone && input.key != TopKey::kGone && input.key != TopKey::kResized;
+  if (!is_key || !has_keys_) return input;
+  const bool asks = input.key == TopKey::kText && input.text == '?';
+  const bool shown = shows_keys_;
+  shows_keys_ = asks && !shown;
+  const bool quits = input.key == TopKey::kText && input.text == 'q';
+  return asks || (shown && !quits) ? TopInput{} : input;
+}
+
+TopInput TopScreen::next_key(int milliseconds) {
   wtimeout(stdscr, milliseconds);
   const int key = wgetch(stdscr);
   switch (key) {

@@ -42,10 +42,17 @@ class TopScreen {
   int columns() const;
   /// Lines of the frame. The footer has one more line, below the frame.
   size_t rows() const;
-  /// The lines from `first` on, as many as there is room for.
-  void draw(const TopLines& lines, size_t first, const std::string& footer);
-  /// Waits at most so long for a key. kNone: no key came; kGone: the terminal was closed.
+  /// The lines from `first` on, as many as there is room for; instead of them all keys, while the
+  /// user has asked for these.
+  void draw(const TopLines& lines, size_t first, const TopFooter& footer);
+  /// Waits at most so long for a key. kNone: no key came; kGone: the terminal was closed. `?` shows
+  /// all keys until the next key.
   TopInput wait(int milliseconds);
+
+ private:
+  TopInput next_key(int milliseconds);
+
+  bool has_keys_ = false, shows_keys_ = false;
 };
 
 }  // namespace gpupeak::tools

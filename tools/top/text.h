@@ -19,6 +19,16 @@ struct TopLine {
 };
 using TopLines = std::vector<TopLine>;
 
+/// The line below a frame: what is to be said there, and which keys do what. The first keys are
+/// those that are seen on the narrowest terminal. Without keys the user is typing a text.
+struct TopFooter {
+  struct Key {
+    std::string key, does;
+  };
+  std::string said;
+  std::vector<Key> keys;
+};
+
 enum class TopSort { kMemory, kPeak, kGrowth, kEvents, kName };
 inline constexpr const char* kTopSorts[] = {"memory", "peak", "growth", "events", "name"};
 
