@@ -8,6 +8,7 @@ import {Flame} from './flame.js';
 import * as format from './format.js';
 import {load} from './model.js';
 import {arenaSection} from './arena_section.js';
+import {saveButtons} from './save.js';
 import * as sections from './sections.js';
 import {sourceView} from './source.js';
 import {stackedCurves, Timeline} from './timeline.js';
@@ -90,7 +91,7 @@ function timelineSection(run, scope, peak, pools) {
   const live = h('div', {class: 'live', 'aria-live': 'polite'});
   const show = (index) => replace(live, liveView(run, scope, moments, index,
     (stack) => peak.find(stack, index === moments.peak ? 'peak' : 'instant')));
-  const box = h('div');
+  const box = h('div'), saves = h('span', {class: 'saves'});
   let timeline = null;
   const draw = () => {
     const chosen = timeline ? timeline.index : moments.peak;
@@ -103,6 +104,8 @@ function timelineSection(run, scope, peak, pools) {
     timeline.index = chosen;
     drawn.push(timeline);
     replace(box, timeline.element);
+    const way = state.stack === 'kind' ? '' : `.by_${state.stack}`;
+    replace(saves, saveButtons(timeline, `${run.shortName()}.${scope.name.replace(/\W/g, '_')}${way}`, scope.text));
     if (box.isConnected) timeline.draw();
   };
   const ways = [{value: 'kind', text: 'By kind'}, ...['tag', 'site'].filter((way) => run.stackedBy(scope, way))
@@ -110,10 +113,10 @@ function timelineSection(run, scope, peak, pools) {
   if (!ways.some(({value}) => value === state.stack)) state.stack = 'kind';
   draw();
   show(timeline.index);
-  return sections.titled('timeline', 'Over time', ways.length > 1 && h('div', {class: 'tools'}, choice('Curve', ways, state.stack, (way) => {
+  return sections.titled('timeline', 'Over time', h('div', {class: 'tools'}, ways.length > 1 && choice('Curve', ways, state.stack, (way) => {
     state.stack = way;
     draw();
-  })), box, live);
+  }), saves), box, live);
 }
 
 /** Of what the flame graph is: its tree, what it is called, how much there is of it, and the measure of its cells. */

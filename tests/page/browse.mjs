@@ -1,6 +1,6 @@
 // Opens a page in headless Chromium and uses it as one would. usage: browse.mjs CASE PAGE CHROMIUM MODULES FOLDER
 import {strict as assert} from 'node:assert';
-import {existsSync, readFileSync} from 'node:fs';
+import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import * as inside from './arenas.mjs';
 import * as lastUse from './uses.mjs';
@@ -37,6 +37,18 @@ async function accessible(where) {
   await page.evaluate(readFileSync(axe, 'utf8'));
   const {violations} = await page.evaluate(() => window.axe.run());
   assert.deepEqual(violations.map(({id, nodes}) => `${id}: ${nodes.map((node) => node.html.slice(0, 120)).join(' ')}`), [], where);
+}
+/** What the buttons beside the curve save: CSV and SVG. */
+async function saved() {
+  await page.evaluate(() => {
+    window.blobs = [];
+    URL.createObjectURL = (blob) => `#${window.blobs.push(blob)}`;
+    document.querySelectorAll('#timeline .save').forEach((button) => button.click());
+  });
+  const texts = await page.evaluate(() => Promise.all(window.blobs.map((blob) => blob.text())));
+  assert.equal(texts.length, 2);
+  writeFileSync(`${folder}/saved_${texts[0].length}.svg`, texts[0]);
+  return texts.reverse();
 }
 /** Where the plot is, scrolled to: the mouse reaches only what is on the screen. */
 async function plotBox() {
@@ -149,8 +161,17 @@ async function run() {
   assert.equal(await count('#timeline canvas'), 1);
   await accessible('a stacked curve');
   await page.screenshot({path: `${folder}/stacked.png`});
+  const [saved_rows, drawn] = await saved();
+  assert.match(saved_rows, /^seconds,Others,/);
+  const most = Math.max(...saved_rows.trim().split('\r\n').slice(1).map((row) => row.split(',').slice(1).reduce((sum, bytes) => sum + Number(bytes), 0)));
+  assert.equal(most, 728 * 2 ** 20, 'the parts that are saved add up to the peak');
+  assert.match(drawn, /^<svg [^>]*viewBox.*<\/svg>$/s);
+  assert.equal(drawn.match(/<path /g).length, await count('#timeline .legend button'));
   await clickChoice('Curve', 'kind');
   assert.match(await text('#timeline .legend'), /nvidia-smi/);
+  const [readings, curve] = await saved();
+  assert.match(readings, /^seconds,.*nvidia-smi.*,sum/);
+  assert.doesNotMatch(curve, /NaN|undefined| \/ \d+%/);
   await page.focus('.timeline');
   await press('Home');
   plot = await plotBox();  // the flame graph above is lower now
