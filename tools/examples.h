@@ -90,7 +90,8 @@ inline constexpr VerbExamples kVerbExamples[] = {
     {"export", R"(  gpupeak export chrome bert.gplog -o bert.json
   gpupeak export sqlite bert.gplog -o bert.sqlite)"},
     {"timeline", R"(  gpupeak timeline bert.gplog
-  gpupeak timeline --svg bert.svg bert.gplog)"},
+  gpupeak timeline --svg bert.svg bert.gplog
+  gpupeak timeline --by tag --size column --pdf bert.pdf bert.gplog)"},
     {"compare", R"(  gpupeak compare a.gplog b.gplog c.gplog
   gpupeak compare --html abc.html a.gplog b.gplog)"},
     {"whatif", R"(  gpupeak whatif bert.gplog                  what would lower the peak

@@ -184,7 +184,7 @@ void tell_apart(std::vector<Holder>& rows) {
       rows[row].title = fmt::format("{}", fmt::join(texts[row], kArrow));
   }
   // A row's last part is the user's own code: if it tells the row apart, it is the telling part.
-  std::map<std::string, size_t> beginnings, ends;
+  std::map<std::string, size_t> beginnings, ends, own;
   const auto end_of = [&](size_t row) {
     return fmt::format("{}\n{}\n{}", rows[row].kind, texts[row].front(), texts[row].back());
   };
@@ -194,13 +194,17 @@ void tell_apart(std::vector<Holder>& rows) {
   };
   for (size_t row = 0; row < rows.size(); ++row) {
     for (size_t part = 0; part < texts[row].size(); ++part) ++beginnings[beginning(row, part)];
-    if (!texts[row].empty()) ++ends[end_of(row)];
+    if (texts[row].empty()) continue;
+    ++ends[end_of(row)];
+    ++own[rows[row].kind + "\n" + texts[row].back()];
   }
   for (size_t row = 0; row < rows.size(); ++row) {
     const size_t count = texts[row].size();
     size_t part = 0;
     while (part < count && beginnings[beginning(row, part)] > 1) ++part;
-    if (part > 0 && count > 0 && ends[end_of(row)] == 1) part = count - 1;
+    if (count > 0 && (own[rows[row].kind + "\n" + texts[row].back()] == 1 ||
+                      (part > 0 && ends[end_of(row)] == 1)))
+      part = count - 1;
     rows[row].telling_part = part < count ? static_cast<uint32_t>(part) : 0;
   }
 }

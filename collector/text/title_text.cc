@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "collector/text/text_format.h"
 
@@ -122,6 +124,26 @@ std::string fit_title(std::string_view title, size_t width, size_t telling) {
     }
   }
   return without_middle_of_name(frames[telling], width);
+}
+
+std::vector<std::string> fit_titles(const std::vector<std::string>& titles, size_t width) {
+  std::map<std::string, size_t> ends;
+  std::map<std::pair<size_t, std::string>, size_t> places;
+  std::vector<std::vector<std::string>> all;
+  for (const std::string& title : titles) {
+    const std::vector<std::string>& frames = all.emplace_back(frames_of(title));
+    ++ends[frames.back()];
+    for (size_t i = 0; i < frames.size(); ++i) ++places[{i, frames[i]}];
+  }
+  std::vector<std::string> fitted;
+  for (size_t i = 0; i < titles.size(); ++i) {
+    const std::vector<std::string>& frames = all[i];
+    size_t telling = 0;
+    while (telling + 1 < frames.size() && places[{telling, frames[telling]}] > 1) ++telling;
+    if (ends[frames.back()] == 1) telling = frames.size() - 1;
+    fitted.push_back(fit_title(titles[i], width, telling));
+  }
+  return fitted;
 }
 
 std::string cut_title(std::string_view title, size_t width, const TextStyle& style,

@@ -18,6 +18,9 @@ inline constexpr std::string_view kArrow = " ← ";
 /// neither the first, nor the last, nor this one; then the middles of the longest names; then the
 /// last frame; then the first.
 std::string fit_title(std::string_view title, size_t width, size_t telling = 0);
+/// fit_title() of each. The frame that tells is the last, the reader's own, where no other title
+/// ends so; else the first one that no other title has in that place.
+std::vector<std::string> fit_titles(const std::vector<std::string>& titles, size_t width);
 /// fit_title(), unless style.whole_lines.
 std::string cut_title(std::string_view title, size_t width, const TextStyle& style,
                       size_t telling = 0);

@@ -1,4 +1,5 @@
-// Memory over time, a chart for each sum, in block characters; also as JSON and as SVG.
+// Memory over time, a chart for each sum, in block characters; also as JSON, CSV and SVG. A sum may
+// be taken apart by site, tag, kind or phase.
 #pragma once
 
 #include <ostream>
@@ -6,6 +7,7 @@
 
 #include "collector/analyze/profile.h"
 #include "collector/text/text_format.h"
+#include "collector/timeline/stacked.h"
 #include "collector/timeline/time_series.h"
 #include "collector/write/json_values.h"
 
@@ -17,16 +19,33 @@ std::vector<ScopeId> timeline_scopes(const Profile& profile, const std::string& 
 /// The parts of a sum with a line of their own: its kinds, if there are several.
 std::vector<ScopeId> timeline_kinds(const Profile& profile, ScopeId sum);
 
+/// What a timeline shows.
+struct TimelineOf {
+  const Profile& profile;
+  const TimeSeries& times;
+  std::vector<ScopeId> scopes;
+  /// Each of the scopes, taken apart; empty: they are not.
+  std::vector<Stacked> stacked;
+
+  /// Throws UsageError if the scope cannot be taken apart.
+  TimelineOf(const Profile& of, const TimeSeries& series, const std::string& scope,
+             std::vector<Stacked> parts = {});
+  /// nullptr: it is not taken apart.
+  const Stacked::By* parts_of(ScopeId scope) const;
+};
+
 /// `height`: rows of a chart.
-void write_timeline(const Profile& profile, const TimeSeries& times, const std::string& scope,
-                    size_t height, std::ostream& out, const TextStyle& style);
-void write_timeline_json(const Profile& profile, const TimeSeries& times, const std::string& scope,
-                         std::ostream& out);
-/// A row for each stretch of each curve in which something changed: its least and its most.
-void write_timeline_csv(const Profile& profile, const TimeSeries& times, const std::string& scope,
-                        std::ostream& out);
-void write_timeline_svg(const Profile& profile, const TimeSeries& times, const std::string& scope,
-                        std::ostream& out);
+void write_timeline(const TimelineOf& shown, size_t height, std::ostream& out,
+                    const TextStyle& style);
+void write_timeline_json(const TimelineOf& shown, std::ostream& out);
+/// A row for each stretch of each curve in which something changed: its least and its most. Taken
+/// apart: a row for each part at each moment.
+void write_timeline_csv(const TimelineOf& shown, std::ostream& out);
+
+/// For what a picture is made: it says how wide it is and how large its letters are.
+enum class PictureSize { kScreen, kPage, kColumn };
+/// `dark`: on a dark ground. Else on white; a picture for the screen follows its viewer's theme.
+void write_timeline_svg(const TimelineOf& shown, PictureSize size, bool dark, std::ostream& out);
 
 /// The unit for times up to `end_ns`, and its length in ns.
 struct TimeUnit {

@@ -329,8 +329,8 @@ class PageData {
     Json all = Json::object();
     for (const Stacked& sum : instants_.stacked) {
       Json ways = Json::object();
-      for (const auto& [name, by] : {std::pair("site", &sum.site), std::pair("tag", &sum.tag)}) {
-        if (!by->parts.empty()) ways[name] = stacked_by_json(*by);
+      for (const Stacked::By& by : sum.ways) {
+        if (by.has_names()) ways[std::string(group_by_name(by.by))] = stacked_by_json(by);
       }
       all[sum.scope] = std::move(ways);
     }

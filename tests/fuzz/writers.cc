@@ -210,9 +210,15 @@ std::vector<Writer> make_writers() {
          TimeSeries times;
          Profile profile(path, {}, &times, reading);
          times.finish(profile.replay());
-         write_timeline(profile, times, "", 8, out, style);
-         write_timeline_json(profile, times, "", out);
-         write_timeline_svg(profile, times, "", out);
+         std::vector<TimelineOf> timelines{{profile, times, ""}};
+         for (const GroupBy by : kStackedBy)
+           timelines.emplace_back(profile, times, "", stacked_over_time(profile, times, by));
+         for (const TimelineOf& shown : timelines) {
+           write_timeline(shown, 8, out, style);
+           write_timeline_json(shown, out);
+           write_timeline_csv(shown, out);
+           write_timeline_svg(shown, PictureSize::kColumn, true, out);
+         }
        }});
   all.push_back({"html", [](const std::string& path, const Reading& reading, std::ostream& out) {
                    TimeSeries times;

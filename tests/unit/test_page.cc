@@ -241,23 +241,24 @@ TEST_CASE("stacked: at each moment the parts add up to the sum, by site and by t
   REQUIRE(found.stacked.size() == 3);
   for (const Stacked& sum : found.stacked) {
     INFO(sum.scope);
-    CHECK(sum.site.parts.size() == Stacker::kParts + 1);
-    CHECK(sum.tag.parts.size() == (sum.scope == "device:0" ? 2 : 0));
+    REQUIRE(sum.ways.size() == 2);
+    CHECK(sum.ways[0].parts.size() == Stacker::kParts + 1);
+    CHECK(sum.ways[1].has_names() == (sum.scope == "device:0"));
     const PeakFinder::Scope& peak = timed.profile.sum(timed.profile.scope(sum.scope));
-    for (const Stacked::By* by : {&sum.site, &sum.tag}) {
+    for (const Stacked::By& by : sum.ways) {
       uint64_t highest = 0;
       int64_t last = 0;
-      for (const Stacked::Moment& moment : by->moments) {
-        REQUIRE(moment.bytes.size() == by->parts.size());
+      for (const Stacked::Moment& moment : by.moments) {
+        REQUIRE(moment.bytes.size() == by.parts.size());
         highest = std::max(highest,
                            std::accumulate(moment.bytes.begin(), moment.bytes.end(), uint64_t{0}));
         CHECK(moment.time_ns >= last);
         last = moment.time_ns;
       }
-      CHECK(highest == (by->parts.empty() ? 0 : peak.peak));
+      CHECK(highest == peak.peak);
     }
   }
-  const Stacked::By& tags = found.stacked[0].tag;
+  const Stacked::By& tags = found.stacked[0].ways[1];
   REQUIRE(tags.parts == std::vector<std::string>{"weights", "Others"});
   CHECK(tags.moments.size() > 500);
   CHECK(tags.moments.size() <= Stacker::kMostOfOne + 1);
@@ -281,7 +282,7 @@ TEST_CASE("stacked: what falls is drawn as the sum falls", "[collector]") {
   for (size_t bucket = 0; bucket < sum.buckets.size(); ++bucket) {
     const int64_t end = timed.times.begin_ns(bucket + 1, timed.profile.replay().log().clock());
     uint64_t drawn = 0;
-    for (const Stacked::Moment& moment : found.stacked[0].site.moments) {
+    for (const Stacked::Moment& moment : found.stacked[0].ways[0].moments) {
       if (moment.time_ns < end)
         drawn = std::accumulate(moment.bytes.begin(), moment.bytes.end(), uint64_t{0});
     }
@@ -295,8 +296,8 @@ TEST_CASE("stacked: what falls is drawn as the sum falls", "[collector]") {
     CHECK(drawn >= least);
     CHECK(drawn <= most);
   }
-  CHECK(std::accumulate(found.stacked[0].site.moments.back().bytes.begin(),
-                        found.stacked[0].site.moments.back().bytes.end(), uint64_t{0}) == 450);
+  CHECK(std::accumulate(found.stacked[0].ways[0].moments.back().bytes.begin(),
+                        found.stacked[0].ways[0].moments.back().bytes.end(), uint64_t{0}) == 450);
 }
 
 TEST_CASE("stacked: a device's pools are told by who uses them", "[collector]") {
@@ -310,7 +311,7 @@ TEST_CASE("stacked: a device's pools are told by who uses them", "[collector]") 
   Timed timed(std::move(log));
   const Instants found = live_at_instants(timed.profile, timed.times, 3);
   REQUIRE(found.stacked.size() == 1);
-  const Stacked::By& by = found.stacked[0].site;
+  const Stacked::By& by = found.stacked[0].ways[0];
   REQUIRE(by.parts.size() == 3);
   CHECK(by.parts[0] == "0x200");
   CHECK(by.parts[1] == "idle in PyTorch's pool");

@@ -134,7 +134,7 @@ TEST_CASE("timeline: as wide as the terminal, with the peak marked above its col
   Timed log(builder);
   for (const int width : {60, 100, 200}) {
     std::ostringstream out;
-    write_timeline(log.profile, log.times, "", 8, out, TextStyle{false, width});
+    write_timeline({log.profile, log.times, ""}, 8, out, TextStyle{false, width});
     std::istringstream lines(out.str());
     std::vector<std::string> all;
     for (std::string line; std::getline(lines, line);) {
@@ -161,7 +161,7 @@ TEST_CASE("timeline: JSON has every change of every sum, and the gauges", "[coll
   builder.event(0, 900'000, GPUPEAK_REC_SAMPLE, Fields().u(kMiB).u(0).u(0));
   Timed log(builder);
   std::ostringstream out;
-  write_timeline_json(log.profile, log.times, "", out);
+  write_timeline_json({log.profile, log.times, ""}, out);
   const Json json = Json::parse(out.str());
   CHECK(json["schema"] == "gpupeak.timeline/1");
   CHECK(json["peaks"][0]["bytes"] == 8 * kMiB);
@@ -184,7 +184,7 @@ TEST_CASE("timeline: names cannot break out of the drawing", "[collector]") {
   builder.device_free(0, 900'000, 1);
   Timed log(builder);
   std::ostringstream out;
-  write_timeline_svg(log.profile, log.times, "", out);
+  write_timeline_svg({log.profile, log.times, ""}, PictureSize::kScreen, false, out);
   const std::string svg = out.str();
   CHECK(svg.find("<script") == std::string::npos);
   CHECK(svg.find("<b ") == std::string::npos);

@@ -70,7 +70,7 @@ _gpupeak() {
     check) options="--max --max-growth --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
     fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
     sweep) options="--parameter --of --capacity --gpu --verify --out --again --host --quiet --json --export --html --color --bytes --help --" ;;
-    timeline) options="--scope --height --svg --png --csv --json --process --strict --out --color --bytes --help" ;;
+    timeline) options="--scope --by --height --svg --pdf --png --size --dark --csv --json --process --strict --out --color --bytes --help" ;;
     compare) options="--scope --html --no-source --top --against --sort --only --csv --json --process --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
     merge) options="--json --partial --strict --out --color --bytes --help" ;;

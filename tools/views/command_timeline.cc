@@ -6,9 +6,11 @@
 #include <array>
 #include <cerrno>
 #include <functional>
+#include <optional>
 #include <ostream>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "collector/text/error.h"
 #include "collector/timeline/time_series.h"
@@ -25,13 +27,13 @@
 namespace gpupeak::tools {
 namespace {
 
-// Pictures as PNG, through librsvg's command: linking librsvg would triple the size of an
+// Pictures as PNG and PDF, through librsvg's command: linking librsvg would triple the size of an
 // installation.
 
 /// Runs a command. Returns its exit code; -1 if there is no such command.
-int run(const std::array<const char*, 6>& words) {
+int run(const std::array<const char*, 7>& words) {
   pid_t child = 0;
-  std::array<char*, 6> arguments{};
+  std::array<char*, 7> arguments{};
   for (size_t i = 0; i < words.size(); ++i) arguments[i] = const_cast<char*>(words[i]);
   const int error = posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
   if (error == ENOENT) return -1;
@@ -40,76 +42,91 @@ int run(const std::array<const char*, 6>& words) {
   return status && WIFEXITED(*status) ? WEXITSTATUS(*status) : 1;
 }
 
-/// Has `rsvg-convert` turn the SVG that `svg` writes into a PNG. Throws std::runtime_error, which
-/// says what to install if the command is missing.
-void write_png(const std::string& path, const std::function<void(std::ostream&)>& svg) {
+/// Has `rsvg-convert` turn the SVG that `svg` writes into `format`, png or pdf. Throws
+/// std::runtime_error, which says what to install if the command is missing.
+void write_picture(const std::string& path, const std::string& format,
+                   const std::function<void(std::ostream&)>& svg) {
   replace_file(path, [&](const std::string& fresh) {
     const std::string drawing = fresh + ".svg";
     write_output(drawing, svg);
-    const int code =
-        run({"rsvg-convert", "--zoom=2", "--output", fresh.c_str(), drawing.c_str(), nullptr});
+    // A PDF has the size that the SVG says; a PNG gets twice as many pixels, for sharp letters.
+    const char* const zoom = format == "png" ? "--zoom=2" : "--zoom=1";
+    const int code = run({"rsvg-convert", zoom, ("--format=" + format).c_str(), "--output",
+                          fresh.c_str(), drawing.c_str(), nullptr});
     unlink(drawing.c_str());
     if (code == -1) {
       throw std::runtime_error(
-          "--png needs the command rsvg-convert (Debian: apt-get install librsvg2-bin); --svg "
-          "needs nothing");
+          fmt::format("--{} needs the command rsvg-convert (Debian: apt-get install librsvg2-bin, "
+                      "Fedora: dnf install librsvg2-tools); --svg needs nothing",
+                      format));
     }
     if (code != 0) throw std::runtime_error(fmt::format("cannot write {}", path));
   });
 }
 
 struct TimelineOptions : ViewOptions {
-  std::string svg, png;  ///< files; with one of them, no text
-  bool csv = false;
+  std::string by;             ///< empty: sums and their kinds
+  std::string svg, pdf, png;  ///< files; with one of them, no text
+  std::string size = "screen";
+  bool dark = false, csv = false;
   size_t height = 8;  ///< rows of a chart
 };
 
 struct TimelineOfLog {
   collector::TimeSeries times;
   collector::Profile profile;
+  std::optional<collector::TimelineOf> shown;
 
   TimelineOfLog(const std::string& log, const collector::Progress& progress,
                 const TimelineOptions& options)
       : profile(log, progress, &times, reading_for(options)) {
     times.finish(profile.replay());
+    std::vector<collector::Stacked> parts;
+    if (!options.by.empty()) {
+      parts = collector::stacked_over_time(profile, times, collector::parse_group_by(options.by),
+                                           progress);
+    }
+    shown.emplace(profile, times, options.scope, std::move(parts));
   }
 };
 
 int draw(const TimelineOptions& options) {
-  if (options.logs.size() > 1) throw collector::UsageError("--csv, --svg and --png take one log");
-  for (const std::string& out : {options.svg, options.png, options.out})
+  if (options.logs.size() > 1)
+    throw collector::UsageError("--csv, --svg, --pdf and --png take one log");
+  for (const std::string& out : {options.svg, options.pdf, options.png, options.out})
     require_output(out, options.logs);
   ProgressBar bar;
   const TimelineOfLog of_log(process_log(options.logs.front(), options.process), bar.callback(),
                              options);
   bar.clear();
+  const collector::PictureSize size = options.size == "column" ? collector::PictureSize::kColumn
+                                      : options.size == "page" ? collector::PictureSize::kPage
+                                                               : collector::PictureSize::kScreen;
   const auto svg = [&](std::ostream& out) {
-    collector::write_timeline_svg(of_log.profile, of_log.times, options.scope, out);
+    collector::write_timeline_svg(*of_log.shown, size, options.dark, out);
   };
   if (options.csv) {
-    write_output(options.out, [&](std::ostream& out) {
-      collector::write_timeline_csv(of_log.profile, of_log.times, options.scope, out);
-    });
+    write_output(options.out,
+                 [&](std::ostream& out) { collector::write_timeline_csv(*of_log.shown, out); });
   }
   if (!options.svg.empty()) write_output(options.svg, svg);
-  if (!options.png.empty()) write_png(options.png, svg);
-  for (const std::string& path : {options.svg, options.png}) say_written(path);
+  if (!options.pdf.empty()) write_picture(options.pdf, "pdf", svg);
+  if (!options.png.empty()) write_picture(options.png, "png", svg);
+  for (const std::string& path : {options.svg, options.pdf, options.png}) say_written(path);
   return strict_code(options.strict, is_whole(of_log.profile.quality()));
 }
 
 int timeline(const TimelineOptions& options) {
-  if (options.csv || !options.svg.empty() || !options.png.empty()) return draw(options);
+  if (options.csv || !options.svg.empty() || !options.pdf.empty() || !options.png.empty())
+    return draw(options);
   return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
     auto of_log = std::make_shared<TimelineOfLog>(log, progress, options);
-    return LogView{std::shared_ptr<const collector::Profile>(of_log, &of_log->profile),
-                   [of_log, &options](std::ostream& out, const collector::TextStyle& style) {
-                     collector::write_timeline(of_log->profile, of_log->times, options.scope,
-                                               options.height, out, style);
-                   },
-                   [of_log, &options](std::ostream& out) {
-                     collector::write_timeline_json(of_log->profile, of_log->times, options.scope,
-                                                    out);
-                   }};
+    return LogView{
+        std::shared_ptr<const collector::Profile>(of_log, &of_log->profile),
+        [of_log, &options](std::ostream& out, const collector::TextStyle& style) {
+          collector::write_timeline(*of_log->shown, options.height, out, style);
+        },
+        [of_log](std::ostream& out) { collector::write_timeline_json(*of_log->shown, out); }};
   });
 }
 
@@ -121,12 +138,20 @@ void add_timeline(CommandLine& line) {
   verb.add_option("--height", options.height, "Rows of a chart")
       ->check(between(1, 100))
       ->capture_default_str();
-  verb.add_option("--svg", options.svg, "Draw it into this file instead")
-      ->type_name("FILE")
-      ->excludes("--json");
-  verb.add_option("--png", options.png, "The same as PNG; needs rsvg-convert")
-      ->type_name("FILE")
-      ->excludes("--json");
+  std::vector<std::string> ways;
+  for (const collector::GroupBy way : collector::kStackedBy)
+    ways.emplace_back(collector::group_by_name(way));
+  verb.add_option("--by", options.by, "Take each device and the host apart, its parts stacked")
+      ->check(one_of(ways));
+  for (const auto& [name, file, what] :
+       {std::tuple{"--svg", &options.svg, "Draw it into this file instead"},
+        std::tuple{"--pdf", &options.pdf, "The same as PDF; needs rsvg-convert"},
+        std::tuple{"--png", &options.png, "The same as PNG; needs rsvg-convert"}})
+    verb.add_option(name, *file, what)->type_name("FILE")->excludes("--json");
+  verb.add_option("--size", options.size, "Of the picture: for a screen, a paper's page or column")
+      ->check(one_of({"screen", "page", "column"}))
+      ->capture_default_str();
+  verb.add_flag("--dark", options.dark, "Draw on a dark ground");
   verb.add_flag("--csv", options.csv, "Every curve as CSV: its least and most in each stretch")
       ->excludes("--json");
   add_reading(verb, options.reading);
