@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "collector/log/kinds.h"
-#include "collector/replay/prefetch.h"
+#include "collector/replay/big_arrays.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"

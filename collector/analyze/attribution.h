@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "collector/analyze/arena_peak.h"
+#include "collector/analyze/group_totals.h"
 #include "collector/analyze/row_roles.h"
-#include "collector/analyze/sampling_error.h"
 #include "collector/analyze/site_titles.h"
-#include "collector/analyze/tagger.h"
 #include "collector/replay/replay.h"
 #include "collector/summary/summary.h"
 #include "collector/symbols/symbolizer.h"

@@ -1,10 +1,11 @@
 #include "collector/analyze/counted_peaks.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include "collector/analyze/counter_metrics.h"
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 #include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
@@ -83,6 +84,25 @@ void set_to_counted(const LogHead& head, Summary& summary) {
   for (const char* name : {"host.kind.heap.peak_bytes", "host.kind.heap.usable_peak_bytes"})
     set(summary.metrics, name, page.heap.peak);
   set_peak(summary, "host/heap", "host.not_recorded", page.heap.peak);
+}
+
+std::optional<PassedBy> passed_by(const Replay& replay) {
+  constexpr int64_t kNoise = 32 << 20;
+  // For small blocks from before that share the driver's pages.
+  constexpr uint64_t kShareOfFreed = 8;
+  const DeviceGrowth& growth = replay.device_growth();
+  if (!is_of_attached(replay.log().header()) || !growth.is_known()) return std::nullopt;
+  PassedBy sum{.bytes = static_cast<int64_t>(growth.given_back()), .knows_others = true};
+  bool any = false;
+  for (const auto& [device, ledger] : replay.device().ledgers()) {
+    if (!ledger.last()) continue;
+    any = true;
+    sum.bytes += ledger.last()->unexplained;
+    sum.knows_others &= ledger.others_at_start().has_value();
+  }
+  const auto noise = kNoise + static_cast<int64_t>(growth.given_back() / kShareOfFreed);
+  if (!any || std::llabs(sum.bytes) <= noise) return std::nullopt;
+  return sum;
 }
 
 }  // namespace gpupeak::collector

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 #include "gpupeak/memory_kinds.h"
 
 namespace gpupeak::collector {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "collector/files/cache_file.h"
+#include "collector/files/fresh_file.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/summary_bytes.h"
 #include "collector/symbols/debug_files.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include "collector/analyze/passed_by.h"
+#include "collector/analyze/counted_peaks.h"
 #include "collector/log/kinds.h"
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 #include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collector/analyze/group_totals.h"
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 #include "collector/replay/replay.h"
 #include "collector/summary/summary.h"
 

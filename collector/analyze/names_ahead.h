@@ -14,7 +14,7 @@
 #include <stop_token>
 #include <thread>
 
-#include "collector/analyze/tagger.h"
+#include "collector/analyze/row_roles.h"
 #include "collector/log/log_reader.h"
 #include "collector/symbols/symbolizer.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "collector/analyze/attribution.h"
-#include "collector/analyze/tagger.h"
+#include "collector/analyze/row_roles.h"
 #include "collector/log/event_stream.h"
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
 #include "collector/replay/replay.h"
 #include "collector/rules/rule_book.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <unordered_set>
 
-#include "collector/analyze/passed_by.h"
-#include "collector/log/log_process.h"
+#include "collector/analyze/counted_peaks.h"
+#include "collector/log/log_head.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "collector/log/parallel.h"
-#include "collector/text/file_name.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
 
 namespace gpupeak::collector {

@@ -5,8 +5,8 @@
 
 #include "collector/export/export.h"
 #include "collector/log/kinds.h"
-#include "collector/text/file_name.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {

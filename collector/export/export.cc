@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <streambuf>
 
-#include "collector/log/zstd_packer.h"
+#include "collector/log/pack_log.h"
 #include "collector/text/error.h"
 
 namespace gpupeak::collector {

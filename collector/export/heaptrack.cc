@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "collector/export/export.h"
-#include "collector/replay/prefetch.h"
-#include "collector/replay/zeroed_table.h"
+#include "collector/replay/big_arrays.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 #include "gpupeak/pages.h"

@@ -19,7 +19,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/export/export.h"
 #include "collector/log/kinds.h"
-#include "collector/run/outside_look.h"
+#include "collector/run/run_logs.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "collector/summary/run_text.h"
-#include "collector/text/file_name.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "collector/text/name_source.h"
+#include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {

@@ -19,7 +19,6 @@
 #include "collector/log/event_windows.h"
 #include "collector/log/log_reader.h"
 #include "collector/log/parallel.h"
-#include "collector/log/progress.h"
 #include "collector/log/slot_decoder.h"
 
 namespace gpupeak::collector {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "collector/log/log_tail.h"
+#include "collector/log/log_parts.h"
 #include "collector/text/error.h"
 
 namespace gpupeak::collector {

@@ -16,7 +16,6 @@
 #include <protozero/varint.hpp>
 #include <set>
 
-#include "collector/files/cut_guard.h"
 #include "collector/files/regular_file.h"
 #include "collector/text/error.h"
 

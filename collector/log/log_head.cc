@@ -1,11 +1,17 @@
 #include "collector/log/log_head.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <span>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "collector/files/regular_file.h"
@@ -13,6 +19,7 @@
 #include "collector/log/packed_log.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "gpupeak/memory_kinds.h"
 
 namespace gpupeak::collector {
@@ -70,6 +77,184 @@ LogHead read_any_head(const std::string& path) {
   head.bytes = file.bytes();
   head.owner = owner;
   return head;
+}
+
+namespace {
+
+constexpr uint64_t kLargestDefinitions = 1 << 20;
+
+class Chunks {
+ public:
+  Chunks(const std::string& path, const LogHead& head)
+      : file_(open_regular(path)),
+        cookie_(head.header.cookie),
+        begin_(head.header.chunks_offset),
+        end_(std::min(head.bytes, head.counters.file_bytes)) {}
+
+  /// The chunks of definitions, by their sequence numbers. Empty for a packed log.
+  std::map<uint64_t, std::vector<uint8_t>> definitions() {
+    std::map<uint64_t, std::vector<uint8_t>> found;
+    uint64_t magic = 0;
+    if (!read(0, &magic, sizeof magic) || magic != GPUPEAK_LOG_MAGIC) return found;
+    gpupeak_chunk_header chunk;
+    for (uint64_t offset = begin_; offset + sizeof chunk <= end_;) {
+      if (!read(offset, &chunk, sizeof chunk)) break;
+      if (!is_chunk(chunk, offset)) {
+        offset += GPUPEAK_LOG_PAGE;
+        continue;
+      }
+      if (chunk.kind == GPUPEAK_CHUNK_DEFINITIONS && chunk.bytes <= kLargestDefinitions) {
+        std::vector<uint8_t> body(chunk.bytes - sizeof chunk);
+        if (read(offset + sizeof chunk, body.data(), body.size()))
+          found.emplace(chunk.sequence, std::move(body));
+      }
+      offset += chunk.bytes;
+    }
+    return found;
+  }
+
+ private:
+  bool is_chunk(const gpupeak_chunk_header& chunk, uint64_t offset) const {
+    return chunk.magic == GPUPEAK_CHUNK_MAGIC && chunk.check == (cookie_ ^ offset) &&
+           chunk.bytes >= GPUPEAK_LOG_PAGE && chunk.bytes % GPUPEAK_LOG_PAGE == 0;
+  }
+  bool read(uint64_t offset, void* to, size_t bytes) {
+    return file_ &&
+           pread(file_.get(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+  }
+
+  const Descriptor file_;
+  const uint64_t cookie_, begin_, end_;
+};
+
+}  // namespace
+
+LogFacts read_facts(const std::string& path, const LogHead& head) {
+  Definitions definitions;
+  uint64_t expected = 0;
+  for (const auto& [sequence, body] : Chunks(path, head).definitions()) {
+    if (sequence != expected++ || !definitions.read(body.data(), body.data() + body.size())) break;
+  }
+  LogFacts facts;
+  facts.program = file_name(definitions.fact("exe"));
+  facts.host = definitions.fact("host");
+  facts.devices = definitions.devices();
+  return facts;
+}
+
+namespace {
+
+bool is_of_this_boot(const gpupeak_file_header& header) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  std::erase(id, '-');
+  constexpr uint8_t kNotKnown[sizeof header.boot_id] = {};
+  // An older gpupeak wrote none.
+  if (memcmp(header.boot_id, kNotKnown, sizeof kNotKnown) == 0) return true;
+  std::string theirs;
+  for (const uint8_t byte : header.boot_id) theirs += fmt::format("{:02x}", byte);
+  struct stat space {};
+  return theirs == id && stat("/proc/self/ns/pid", &space) == 0 &&
+         header.pid_namespace == space.st_ino;
+}
+
+bool is_here(uint32_t pid, uint64_t start_time) {
+  return process_start_time("/proc/" + std::to_string(pid)) == start_time;
+}
+bool is_here(const gpupeak_file_header& header) {
+  return is_here(header.pid, header.process_start_time);
+}
+
+}  // namespace
+
+uint64_t process_start_time(const std::string& folder) {
+  std::ifstream file(folder + "/stat");
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string stat = text.str();
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(stat.substr(name_end + 1));
+  char state = 0;
+  fields >> state;
+  std::string skipped;
+  uint64_t threads = 0, start = 0;
+  constexpr int kAfterState = 4, kThreads = 20, kStart = 22;
+  for (int field = kAfterState; field <= kStart; ++field) {
+    uint64_t* const wanted = field == kThreads ? &threads : field == kStart ? &start : nullptr;
+    wanted != nullptr ? fields >> *wanted : fields >> skipped;
+  }
+  // If only the first thread has ended and others go on, the state is 'Z', too.
+  if (state == 'Z' && threads <= 1) return 0;
+  return start;
+}
+
+bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
+  if (is_of_this_boot(header)) return is_here(header);
+  return counters.ended == 0;
+}
+
+bool may_be_running(const gpupeak_file_header& beside, uint32_t pid, uint64_t start_time) {
+  return !is_of_this_boot(beside) || is_here(pid, start_time);
+}
+
+std::optional<uint64_t> resident_bytes(const gpupeak_file_header& beside, uint32_t pid,
+                                       uint64_t start_time) {
+  return is_of_this_boot(beside) ? resident_bytes(pid, start_time) : std::nullopt;
+}
+
+std::optional<uint64_t> resident_bytes(uint32_t pid, uint64_t start_time) {
+  if (!is_here(pid, start_time)) return std::nullopt;
+  std::ifstream file(fmt::format("/proc/{}/statm", pid));
+  uint64_t all_pages = 0, resident_pages = 0;
+  if (!(file >> all_pages >> resident_pages)) return std::nullopt;
+  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+LogState state_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
+  if (counters.ended != 0 || counters.exit_kind != GPUPEAK_EXIT_UNKNOWN) return LogState::kEnded;
+  if (!is_of_this_boot(header)) return LogState::kElsewhere;
+  return is_here(header) ? LogState::kRunning : LogState::kKilled;
+}
+
+Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
+  const uint32_t mode = header.host_mode;
+  // Older logs of forked children have this flag, too.
+  const bool from_start = (header.flags & GPUPEAK_FLAG_LATE_START) == 0;
+  const bool attached = is_of_attached(header);
+  const bool own_malloc = (counters.quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
+  Coverage coverage;
+  constexpr uint64_t kWentOver = GPUPEAK_Q_LOG_MAX | GPUPEAK_Q_HEAP_SAMPLED;
+  coverage.sampled = mode == GPUPEAK_HOST_SAMPLED || (counters.quality & kWentOver) != 0;
+  coverage.mappings = from_start && !attached && mode != GPUPEAK_HOST_OFF;
+  coverage.heap_counters = coverage.mappings && !own_malloc;
+  coverage.heap_events =
+      from_start && !own_malloc &&
+      (mode == GPUPEAK_HOST_FULL || mode == GPUPEAK_HOST_SAMPLED || mode == GPUPEAK_HOST_AUTO);
+  coverage.windows =
+      from_start && !own_malloc && mode == GPUPEAK_HOST_COUNTERS && counters.window_count > 0;
+  return coverage;
+}
+
+bool covers_scope(const Coverage& coverage, std::string_view scope) {
+  if (scope.starts_with("device")) return true;
+  if (scope == "host/heap") return coverage.heap_events || coverage.windows;
+  if (scope == "host/pinned" || scope == "host/registered" || scope == "host/vmm") return true;
+  // A peak of what was recorded; a warning says so.
+  if (scope == "host" && coverage.windows) return true;
+  if (scope == "total" || scope == "host") return coverage.host();
+  return coverage.mappings;
+}
+
+std::optional<RunLimit> run_limit(const Definitions& definitions, uint64_t ordinal) {
+  std::istringstream fact(std::string(definitions.fact("limit", ordinal)));
+  RunLimit limit;
+  std::string holds, card;
+  if (!(fact >> limit.bytes >> limit.real_bytes >> holds)) return std::nullopt;
+  limit.holds = holds == "on";
+  if (std::getline(fact >> std::ws, card)) limit.card = definitions.shown(card);
+  return limit;
 }
 
 }  // namespace gpupeak::collector

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +20,6 @@
 #include "collector/log/activation_plans.h"
 #include "collector/log/clock_map.h"
 #include "collector/log/definitions.h"
-#include "collector/log/heap_reading.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/mapped_file.h"
 #include "collector/log/model_tensors.h"
@@ -27,6 +27,20 @@
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
+
+// Whether the heap's events of a log are read. They are most of a log, and what is said of devices,
+// pools, failures and phases does not need them.
+
+enum class HeapReading {
+  kAll,
+  kIfFew,  ///< in a log with device events: only if reading takes no noticeable time
+  kNone,   ///< no; but older logs have them among the other events, and there they are read
+};
+
+// How functions that read a whole log tell how far they have come.
+
+/// Called now and then with bytes done and bytes in all. May be empty.
+using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
 /// One chunk's records, its header left out.
 struct Chunk {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "collector/files/cut_guard.h"
+#include "collector/files/regular_file.h"
 
 namespace gpupeak::collector {
 

@@ -15,7 +15,7 @@
 #include "collector/log/log_reader.h"
 #include "collector/log/slot_decoder.h"
 #include "collector/text/error.h"
-#include "collector/text/file_name.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 namespace {

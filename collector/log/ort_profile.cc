@@ -15,7 +15,7 @@
 #include "collector/files/regular_file.h"
 #include "collector/log/mapped_file.h"
 #include "collector/text/error.h"
-#include "collector/text/file_name.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "collector/log/definitions.h"
 #include "collector/text/error.h"
-#include "collector/text/json_nesting.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {

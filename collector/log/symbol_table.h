@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collector/text/name_source.h"
+#include "collector/text/function_names.h"
 
 namespace gpupeak::collector {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "collector/analyze/analyze.h"
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
 #include "collector/merge/nodes.h"
 #include "collector/merge/partial_file.h"

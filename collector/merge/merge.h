@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "collector/analyze/analyze.h"
-#include "collector/log/progress.h"
+#include "collector/log/log_reader.h"
 #include "collector/merge/process_record.h"
 #include "collector/rules/rule_book.h"
 

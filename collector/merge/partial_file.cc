@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "collector/log/mapped_file.h"
-#include "collector/log/zstd_packer.h"
+#include "collector/log/pack_log.h"
 #include "collector/summary/summary_fields.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"

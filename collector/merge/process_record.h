@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "collector/summary/summary.h"
-#include "collector/text/file_name.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 

@@ -12,7 +12,7 @@ const HEIGHT = 320;
 const whereText = (sum) => sum.scope === 'host' ? 'host memory'
   : `GPU ${sum.scope.slice(sum.scope.indexOf(':') + 1)}${sum.name ? ` (${sum.name})` : ''}`;
 
-/** "1.10 GiB to 1.15 GiB"; one figure where it is exact, as collector/summary/what_if_text.h has it. */
+/** "1.10 GiB to 1.15 GiB"; one figure where it is exact, as collector/summary/what_if.h has it. */
 export function boundsText({least_bytes: least, most_bytes: most}) {
   if (most === null) return `at least ${format.size(least)}`;
   const from = format.size(least), to = format.size(most);

@@ -1,6 +1,8 @@
 #include "collector/replay/arena_causes.h"
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 namespace gpupeak::collector {
 
@@ -51,6 +53,130 @@ const std::vector<ArenaCauses::Growth>& ArenaCauses::growths(size_t arena) const
 uint64_t ArenaCauses::reserved(size_t arena) const {
   const auto scope = scopes_.find(arena);
   return scope == scopes_.end() ? 0 : peaks_.scope(scope->second).current;
+}
+
+PoolReserves::Id PoolReserves::id_of(uint64_t handle) {
+  const auto [entry, added] = by_handle_.try_emplace(handle, last_ + 1);
+  if (added) pools_[++last_];
+  return entry->second;
+}
+
+void PoolReserves::change(Pool& pool, int32_t device, uint64_t reserved) {
+  const auto move = [this](int32_t where, uint64_t by) {
+    if (where < 0 || by == 0) return;  // a pool of host memory
+    for (const int32_t scope : {-1, where}) {
+      Gauge& gauge = reserved_[scope];
+      gauge.set(gauge.current + by);
+    }
+  };
+  move(pool.device, 0 - pool.reserved);
+  move(device, reserved);
+  pool.device = device;
+  pool.reserved = reserved;
+}
+
+uint64_t PoolReserves::in_use_of(int32_t device) const {
+  uint64_t sum = 0;
+  for (const auto& [id, pool] : pools_) sum += pool.device == device ? pool.in_use : 0;
+  return sum;
+}
+
+void PoolReserves::give_back_all(Pool& pool) {
+  for (const Segment& segment : pool.segments)
+    causes_.give_back(static_cast<size_t>(pool.device), segment.taken);
+  pool.segments.clear();
+}
+
+void PoolReserves::grow(Pool& pool, uint64_t bytes, uint64_t ticks) {
+  Segment segment{{kSeveral, bytes, 0}, 0};
+  uint64_t in_use = in_use_of(pool.device);
+  if (pool.requests == 1) {
+    segment = {{pool.last.group, bytes, std::min(bytes, pool.last.bytes)}, pool.last.id};
+    in_use -= std::min(in_use, pool.last.bytes);
+  }
+  causes_.take(static_cast<size_t>(pool.device), segment.taken, in_use, ticks);
+  pool.segments.push_back(segment);
+}
+
+/// The pool has `bytes` left.
+void PoolReserves::shrink(Pool& pool, uint64_t bytes, uint64_t ticks, const IsLive& is_live) {
+  const auto must_stay = [&](const Segment& segment) {
+    return segment.block != 0 && is_live(segment.block);
+  };
+  uint64_t kept = 0;
+  for (const Segment& segment : pool.segments) kept += must_stay(segment) ? segment.taken.bytes : 0;
+  // If live blocks seem to need more than is left, nothing is known: a pool may give back what lies
+  // behind a block in its segment.
+  const bool knows_some = kept <= bytes;
+  std::vector<Segment> left;
+  for (const Segment& segment : pool.segments) {
+    if (knows_some && must_stay(segment)) {
+      left.push_back(segment);
+    } else {
+      causes_.give_back(static_cast<size_t>(pool.device), segment.taken);
+    }
+  }
+  pool.segments = std::move(left);
+  const uint64_t rest = bytes - (knows_some ? kept : 0);
+  if (rest == 0) return;
+  pool.segments.push_back({{kLeft, rest, 0}, 0});
+  causes_.take(static_cast<size_t>(pool.device), pool.segments.back().taken, in_use_of(pool.device),
+               ticks);
+}
+
+void PoolReserves::on_event(const PoolEvent& event, uint64_t ticks, const IsLive& is_live) {
+  const Id id = id_of(event.pool);
+  Pool& pool = pools_[id];
+  if (event.event == GPUPEAK_POOL_DESTROYED) {
+    by_handle_.erase(event.pool);
+    pool.destroyed = true;
+    if (pool.blocks > 0) return;
+    give_back_all(pool);
+    change(pool, pool.device, 0);
+    pools_.erase(id);
+    return;
+  }
+  if (event.device != pool.device) give_back_all(pool);
+  const uint64_t before = event.device == pool.device ? pool.reserved : 0;
+  change(pool, event.device, event.reserved);
+  if (pool.device >= 0 && event.reserved > before)
+    grow(pool, event.reserved - before, ticks);
+  else if (pool.device >= 0 && event.reserved < before)
+    shrink(pool, event.reserved, ticks, is_live);
+  pool.requests = 0;
+  if (pool.device < 0) return;
+  const uint64_t now = reserved_[pool.device].current;
+  Largest& largest = largest_[pool.device];
+  if (now > largest.reserved_bytes) largest = {ticks, now, in_use_of(pool.device)};
+}
+
+PoolReserves::Id PoolReserves::allocated(uint64_t handle, const Block& block) {
+  if (handle == 0) return kNone;
+  const Id id = id_of(handle);
+  Pool& pool = pools_[id];
+  ++pool.blocks;
+  pool.in_use += block.bytes;
+  pool.last = block;
+  ++pool.requests;
+  return id;
+}
+
+void PoolReserves::freed(Id id, uint64_t bytes) {
+  const auto entry = pools_.find(id);
+  if (entry == pools_.end() || entry->second.blocks == 0) return;
+  Pool& pool = entry->second;
+  pool.in_use -= std::min(pool.in_use, bytes);
+  if (--pool.blocks > 0 || !pool.destroyed) return;
+  give_back_all(pool);
+  change(pool, pool.device, 0);
+  pools_.erase(entry);
+}
+
+void PoolReserves::revived(Id id, uint64_t bytes) {
+  const auto entry = pools_.find(id);
+  if (entry == pools_.end()) return;
+  ++entry->second.blocks;
+  entry->second.in_use += bytes;
 }
 
 }  // namespace gpupeak::collector

@@ -25,8 +25,8 @@
 #include "collector/replay/arena_accounts.h"
 #include "collector/replay/arena_causes.h"
 #include "collector/replay/arena_parents.h"
-#include "collector/replay/refusal_patience.h"
 #include "collector/replay/steady_growth.h"
+#include "collector/replay/troubles.h"
 
 namespace gpupeak::collector {
 

@@ -38,7 +38,7 @@
 #include <thread>
 #include <vector>
 
-#include "collector/replay/chunked_array.h"
+#include "collector/replay/big_arrays.h"
 #include "collector/replay/site_groups.h"
 
 namespace gpupeak::collector {

@@ -18,7 +18,6 @@
 #include "collector/replay/allocation_context.h"
 #include "collector/replay/arena_table.h"
 #include "collector/replay/block_matcher.h"
-#include "collector/replay/gauge.h"
 #include "collector/replay/live_blocks.h"
 #include "collector/replay/live_memory.h"
 #include "collector/replay/troubles.h"

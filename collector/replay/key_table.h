@@ -20,8 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collector/replay/prefetch.h"
-#include "collector/replay/zeroed_table.h"
+#include "collector/replay/big_arrays.h"
 
 namespace gpupeak::collector {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "collector/replay/big_arrays.h"
 #include "collector/replay/block_matcher.h"
-#include "collector/replay/chunked_array.h"
 #include "collector/replay/site_groups.h"
 
 namespace gpupeak::collector {

@@ -1,6 +1,6 @@
 // Finds exact peaks, and who held the bytes then, in one pass. Holders are told apart by groups
-// (site_table.h makes them). A scope is a sum that has a peak (a device, the host, a kind …). Every
-// group counts into a fixed list of scopes. Replay calls it, the summary reads it.
+// (live_memory.h makes them). A scope is a sum that has a peak (a device, the host, a kind …).
+// Every group counts into a fixed list of scopes. Replay calls it, the summary reads it.
 //
 // How it works: the ends of peaks are numbered, and a scope keeps the number of its last one. While
 // the sum is at a new maximum, what each group holds now is what it holds at the peak, so nothing
@@ -31,7 +31,7 @@
 #include <span>
 #include <vector>
 
-#include "collector/replay/chunked_array.h"
+#include "collector/replay/big_arrays.h"
 #include "collector/replay/group_accounts.h"
 
 namespace gpupeak::collector {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "collector/text/wrapping_sum.h"
-
 namespace gpupeak::collector {
 namespace {
 

@@ -3,12 +3,30 @@
 // kMaxRows rows. PhaseTree fills it, the summary reads it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "collector/replay/replay_observer.h"
+#include "gpupeak/log_format.h"
+
 namespace gpupeak::collector {
+
+// Sums that a damaged log may drive beyond 64 bits. They wrap around, as unsigned sums do: for
+// plain signed ones that would be undefined.
+
+inline int64_t wrapping_sum(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
 
 enum PhaseSide : uint8_t { kDeviceSide = 0, kHostSide = 1 };
 inline constexpr size_t kPhaseSides = 2;
@@ -49,6 +67,169 @@ class PhaseFold {
 
  private:
   std::vector<FoldRow> rows_;
+};
+
+// The largest of the values that came since a point in time, for any number of such points.
+//
+//   add()     5   9   3   7          now() before each: 0 1 2 3
+//   since(0)  9   since(2)  7   since(3)  7   since(4)  0: nothing has come
+//
+// Only values that no later one reaches are kept, so they fall: 9 7. A value is added and removed
+// once, and since() is a binary search, however many points there are.
+
+class MaximumSince {
+ public:
+  /// The point in time between the values so far and the next.
+  uint64_t now() const { return count_; }
+
+  void add(uint64_t value) {
+    while (!kept_.empty() && kept_.back().value <= value) kept_.pop_back();
+    kept_.push_back({count_++, value});
+  }
+
+  uint64_t since(uint64_t point) const {
+    const auto first =
+        std::lower_bound(kept_.begin(), kept_.end(), point,
+                         [](const Kept& kept, uint64_t wanted) { return kept.place < wanted; });
+    return first == kept_.end() ? 0 : first->value;
+  }
+
+ private:
+  struct Kept {
+    uint64_t place, value;
+  };
+  std::vector<Kept> kept_;
+  uint64_t count_ = 0;
+};
+
+// The open phases of one track, the innermost last, or the open ranges, the latest last. Any of
+// them may end, even below others: its end names it by a key.
+//
+//   number    3         7          8
+//   phase     load      step 1     step 2
+//   key       of a phase: source and instance; of a range: its id
+//
+// Nothing here takes longer than the logarithm of how many are open, since a small log can have
+// tens of thousands. With a few, as in most programs, it takes hardly any time.
+
+/// One instance of a phase, until it ends.
+struct OpenPhase {
+  using Bytes = std::array<uint64_t, kPhaseSides>;
+  using Key = std::pair<uint64_t, uint64_t>;
+  /// What a phase owns: live bytes, also those of all phases within it; allocations of its own
+  /// only.
+  struct Owned {
+    Bytes live_bytes{}, alloc_count{};
+  };
+
+  uint32_t phase = 0;  ///< PhaseId; 0: undecided (phase_tree.h)
+  PhaseLabel label;
+  std::optional<Key> key;  ///< none: no event of the log ends it
+  uint64_t range = 0;      ///< the id of a range; else 0
+  uint64_t number = 0;     ///< the number among the phase's instances
+  uint64_t begin_ticks = 0;
+  Bytes start_bytes{};
+  uint64_t since = 0;  ///< when it began, as MaximumSince::now() of the borders
+  Owned owned;         ///< when it began
+  /// Of an undecided one: what the rule's phase owned when this one began, and its peak until then.
+  Owned owned_by_rule;
+  Bytes peak_of_rule{};
+};
+
+class OpenPhases {
+ public:
+  using Key = OpenPhase::Key;
+  using Places = std::map<uint64_t, OpenPhase>;  // by number
+  using Place = Places::iterator;
+
+  bool empty() const { return places_.empty(); }
+  size_t size() const { return places_.size(); }
+  Place begin() { return places_.begin(); }
+  Place end() { return places_.end(); }
+  Place innermost() { return std::prev(places_.end()); }
+  const OpenPhase& innermost() const { return std::prev(places_.end())->second; }
+  const Places& all() const { return places_; }
+
+  /// `number` must be larger than those before.
+  Place add(uint64_t number, const OpenPhase& open) {
+    const Place place = put(number, open);
+    if (index_)
+      index_->add(*place);
+    else if (places_.size() > kFew)
+      make_index();
+    return place;
+  }
+  /// The one that was added last with this key, or end().
+  Place find(Key key) {
+    if (index_) {
+      const std::optional<uint64_t> number = index_->last(key);
+      return number ? places_.find(*number) : places_.end();
+    }
+    for (Place place = places_.end(); place != places_.begin();) {
+      if ((--place)->second.key == key) return place;
+    }
+    return places_.end();
+  }
+  Place find(uint64_t number) { return places_.find(number); }
+  /// Whether the program or a library, and not a rule, opened a phase of this name.
+  bool has_name(uint32_t name) const {
+    if (index_) return index_->names.contains(name);
+    return std::any_of(places_.begin(), places_.end(), [name](const auto& place) {
+      return place.second.label.name == name && place.second.label.source != GPUPEAK_PHASE_RULE;
+    });
+  }
+  void erase(Place place) {
+    if (index_) index_->remove(*place);
+    spare_ = places_.extract(place);
+    if (places_.empty()) index_.reset();
+  }
+  void clear() {
+    places_.clear();
+    index_.reset();
+  }
+
+ private:
+  /// Up to so many, a search takes less time than keeping an index.
+  static constexpr size_t kFew = 16;
+
+  struct Index {
+    std::set<std::pair<Key, uint64_t>> keys;  // key and number of each
+    std::unordered_map<uint32_t, size_t> names;
+
+    void add(const Places::value_type& place) {
+      const OpenPhase& open = place.second;
+      if (open.key) keys.emplace(*open.key, place.first);
+      if (open.label.source != GPUPEAK_PHASE_RULE) ++names[open.label.name];
+    }
+    void remove(const Places::value_type& place) {
+      const OpenPhase& open = place.second;
+      if (open.key) keys.erase({*open.key, place.first});
+      if (open.label.source == GPUPEAK_PHASE_RULE) return;
+      const auto name = names.find(open.label.name);
+      if (--name->second == 0) names.erase(name);
+    }
+    std::optional<uint64_t> last(Key key) const {
+      const auto after = keys.upper_bound({key, UINT64_MAX});
+      if (after == keys.begin() || std::prev(after)->first != key) return std::nullopt;
+      return std::prev(after)->second;
+    }
+  };
+
+  Place put(uint64_t number, const OpenPhase& open) {
+    if (spare_.empty()) return places_.emplace_hint(places_.end(), number, open);
+    spare_.key() = number;
+    spare_.mapped() = open;
+    return places_.insert(places_.end(), std::move(spare_));
+  }
+  void make_index() {
+    index_ = std::make_unique<Index>();
+    for (const auto& place : places_) index_->add(place);
+  }
+
+  Places places_;
+  // The node of the last that ended: most loops open one phase again and again.
+  Places::node_type spare_;
+  std::unique_ptr<Index> index_;  // only if there are more than kFew
 };
 
 }  // namespace gpupeak::collector

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "collector/text/wrapping_sum.h"
+#include "collector/replay/phase_fold.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -10,7 +10,7 @@
 //
 // At each border (a begin or an end of any phase) the caller tells what is live now and the most
 // that was live since the border before. The peak of a phase is the largest of these maxima since
-// it began (maximum_since.h), so that a border costs the same however many phases are open.
+// it began (phase_fold.h), so that a border costs the same however many phases are open.
 //
 // A phase that is opened again under the same parent is the same phase. It is counted, its time
 // runs from the first begin to the last end, and its peak is the largest of all; phase_fold.h keeps
@@ -38,8 +38,6 @@
 #include <tuple>
 #include <vector>
 
-#include "collector/replay/maximum_since.h"
-#include "collector/replay/open_phases.h"
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/phase_fold.h"
 #include "collector/replay/replay_observer.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "collector/log/kinds.h"
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 #include "collector/replay/block_matcher.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/work.h"

@@ -16,8 +16,8 @@
 
 #include "collector/log/event.h"
 #include "collector/replay/arena_accounts.h"
+#include "collector/replay/arena_causes.h"
 #include "collector/replay/peak_finder.h"
-#include "collector/replay/pool_reserves.h"
 
 namespace gpupeak::collector {
 

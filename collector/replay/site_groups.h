@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
+#include "collector/replay/big_arrays.h"
 #include "collector/replay/block_matcher.h"
-#include "collector/replay/chunked_array.h"
 #include "collector/replay/index.h"
 #include "collector/replay/key_table.h"
 

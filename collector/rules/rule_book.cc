@@ -10,9 +10,9 @@
 
 #include "collector/files/regular_file.h"
 #include "collector/text/error.h"
-#include "collector/text/file_name.h"
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collector/log/definitions.h"
-#include "collector/log/heap_reading.h"
+#include "collector/log/log_reader.h"
 #include "collector/symbols/debug_files.h"
 #include "collector/symbols/name_rules.h"
 #include "collector/text/sanitize.h"

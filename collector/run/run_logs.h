@@ -9,12 +9,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "collector/log/log_head.h"
 #include "collector/log/run_record.h"
+#include "collector/summary/whole_run.h"
 
 namespace gpupeak::collector {
 
@@ -48,5 +50,14 @@ std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std
 /// The log of one process: "rank:1", a process id or a program's name. Throws UsageError if no
 /// process, or more than one, has it.
 const RunLog& process_of_run(const RunLogs& run, const std::string& process);
+
+// A process's resident memory, as `gpupeak run` saw it from outside, as metrics.
+
+/// Adds what was resident in the log's process, by cause, if `run` saw more from outside than the
+/// process saw itself. The causes add up to the total.
+void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics);
+
+/// The largest resident memory that `run` saw of a process; 0: it did not look.
+uint64_t seen_resident_bytes(const RunLogs& run, uint32_t pid);
 
 }  // namespace gpupeak::collector

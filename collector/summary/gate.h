@@ -1,5 +1,5 @@
 // Limits that a run must keep: how they are parsed and checked, and why one is broken. `gpupeak
-// check` calls it, write_diff.h prints the results.
+// check` calls it, writers.h prints the results.
 #pragma once
 
 #include <cstdint>

@@ -19,11 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "collector/summary/figures.h"
 #include "collector/summary/lowering.h"
 #include "collector/summary/warning_code.h"
 #include "collector/summary/whole_run.h"
-#include "collector/text/name_source.h"
+#include "collector/text/function_names.h"
 
 namespace gpupeak::collector {
 

@@ -8,7 +8,6 @@
 #include "collector/summary/failure_text.h"
 #include "collector/summary/judge.h"
 #include "collector/summary/ledger_text.h"
-#include "collector/summary/resident_causes.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/whole_run_text.h"
 

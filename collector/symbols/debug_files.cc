@@ -15,9 +15,9 @@
 
 #include "collector/files/regular_file.h"
 #include "collector/symbols/elf_file.h"
-#include "collector/text/file_name.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/system_library.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 namespace {

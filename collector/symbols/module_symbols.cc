@@ -13,15 +13,14 @@
 #include <unordered_map>
 #include <utility>
 
-#include "collector/files/cache_file.h"
-#include "collector/files/cut_guard.h"
+#include "collector/files/fresh_file.h"
 #include "collector/files/regular_file.h"
 #include "collector/log/definitions.h"
 #include "collector/symbols/debug_files.h"
 #include "collector/symbols/elf_file.h"
 #include "collector/symbols/loaded_image.h"
 #include "collector/text/byte_pack.h"
-#include "collector/text/file_name.h"
+#include "collector/text/text_format.h"
 #include "collector/text/work.h"
 
 namespace gpupeak::collector {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "collector/files/cache_file.h"
+#include "collector/files/fresh_file.h"
 #include "collector/symbols/loaded_image.h"
 #include "collector/symbols/rtti_reader.h"
 #include "collector/text/byte_pack.h"

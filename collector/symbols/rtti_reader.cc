@@ -26,7 +26,7 @@ struct Vtable {
 };
 
 /// One place of a function: a slot of a class's vtable.
-struct Place {
+struct VtablePlace {
   uint64_t function;
   uint32_t index;   ///< of the class
   uint32_t layout;  ///< the class whose vtable counts the slot, or kNone
@@ -181,9 +181,10 @@ class RttiReader::Steps {
         if (vtable.offset == 0) own_slots_[vtable.index][slot] = function;
       }
     }
-    std::stable_sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
-      return a.function != b.function ? a.function < b.function : a.index < b.index;
-    });
+    std::stable_sort(
+        places_.begin(), places_.end(), [](const VtablePlace& a, const VtablePlace& b) {
+          return a.function != b.function ? a.function < b.function : a.index < b.index;
+        });
   }
 
   void name_functions(RttiTable* table) {
@@ -224,7 +225,7 @@ class RttiReader::Steps {
     for (int depth = 0; layout != kNone && depth < 64; ++depth) {
       const bool all = std::all_of(
           places_.begin() + static_cast<ptrdiff_t>(begin),
-          places_.begin() + static_cast<ptrdiff_t>(end), [&](const Place& place) {
+          places_.begin() + static_cast<ptrdiff_t>(end), [&](const VtablePlace& place) {
             return place.slot == places_[begin].slot && begins_with(place.layout, layout);
           });
       if (all) return layout;
@@ -320,7 +321,7 @@ class RttiReader::Steps {
   std::vector<Vtable> vtables_;
   std::vector<uint32_t> lengths_;  // the most slots of each class's vtable
   std::vector<bool> derived_;      // whether another class's vtable begins with it
-  std::vector<Place> places_;
+  std::vector<VtablePlace> places_;
   std::unordered_map<uint32_t, std::map<uint32_t, uint64_t>> own_slots_;
 };
 

@@ -10,9 +10,9 @@
 #include "collector/log/kept_names.h"
 #include "collector/log/parallel.h"
 #include "collector/symbols/module_symbols.h"
-#include "collector/text/file_name.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "collector/text/work.h"
 
 namespace gpupeak::collector {

@@ -1,5 +1,3 @@
-#include "collector/views/compare.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/views/heading.h"
+#include "collector/views/views.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -1,11 +1,10 @@
-#include "collector/views/fit.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "collector/text/title_text.h"
 #include "collector/views/heading.h"
+#include "collector/views/views.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {

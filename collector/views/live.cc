@@ -1,5 +1,3 @@
-#include "collector/views/live.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "collector/analyze/arena_summary.h"
 #include "collector/text/title_text.h"
+#include "collector/views/views.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -1,18 +1,16 @@
-#include "collector/views/suite.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <tuple>
 
 #include "collector/summary/diff.h"
-#include "collector/summary/resident_causes.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
-#include "collector/summary/what_if_text.h"
+#include "collector/summary/what_if.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/views/heading.h"
+#include "collector/views/views.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {

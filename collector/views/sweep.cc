@@ -1,5 +1,3 @@
-#include "collector/views/sweep.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <map>
 
 #include "collector/views/heading.h"
+#include "collector/views/views.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {

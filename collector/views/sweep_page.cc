@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "collector/text/sanitize.h"
-#include "collector/views/sweep.h"
 #include "collector/views/timeline.h"
+#include "collector/views/views.h"
 
 namespace gpupeak::collector {
 namespace {

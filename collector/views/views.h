@@ -2,16 +2,162 @@
 // shows each; tools/views/ calls them.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <ostream>
+#include <string>
 #include <vector>
 
+#include "collector/analyze/profile.h"
+#include "collector/fit/need.h"
+#include "collector/summary/summary.h"
+#include "collector/summary/sweep.h"
+#include "collector/summary/what_if.h"
 #include "collector/text/text_format.h"
 #include "collector/timeline/last_use.h"
 #include "collector/timeline/moment.h"
 #include "collector/timeline/time_series.h"
 #include "collector/views/heading.h"
+#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
+
+// `gpupeak sweep`: a table and a plot of what runs with different values of a parameter needed,
+// curves through these needs, and the largest value that fits.
+
+struct SweepReport {
+  std::vector<SweepParameter> parameters;
+  std::vector<std::string> command;  ///< as given, with {names} of parameters
+  std::string folder;
+  std::vector<SweepRun> runs;
+  /// In the order of groups_of(runs); an empty name: not known.
+  std::vector<SweepCapacity> capacities;
+  std::vector<SweepPrediction> predictions;  ///< in the same order
+  bool interrupted = false;
+  std::vector<std::string> notes;
+};
+
+void write_sweep(const SweepReport& report, std::ostream& out, const TextStyle& style);
+void write_sweep_json(const SweepReport& report, std::ostream& out);
+/// A page of HTML that needs no other file.
+void write_sweep_page(const SweepReport& report, std::ostream& out);
+
+// What the text and the page of `gpupeak sweep` share: tags by size, and curves, runs and
+// predictions in words.
+
+using SweepRuns = std::vector<const SweepRun*>;
+
+/// Whether the run was measured. The curve may leave it out all the same.
+bool has_figures(const SweepRun& run);
+uint64_t bytes_of(const SweepRun& run, const std::string& tag);
+/// Tags by the most bytes that a run has of them, the largest first.
+std::vector<std::string> largest_tags(const SweepRuns& runs);
+/// "300 MiB + 37.0 MiB × batch".
+std::string curve_text(const Curve& curve, const std::string& name, const TextStyle& style);
+/// Why the run is left out, was not run or has no upper bound; empty: nothing of that.
+std::string status_text(const SweepRun& run);
+std::string prediction_text(const SweepReport& report, const SweepCapacity& capacity,
+                            const SweepPrediction& prediction);
+/// "batch, length=128  GPU 0 (H200)".
+std::string sweep_title(const SweepReport& report, const SweepGroup& group);
+
+// A row a run: what came of each program of a suite. `gpupeak compare FOLDER` shows it.
+//
+// in    the summary of each run of a folder, and of last week's
+// out   run    exit  device peak   change  who holds it                 would lower it
+//       scan      0      768 MiB  +12.0 %  1st buffer of main … 33.3 %  never seen used −33.3 %
+
+struct SuiteRow {
+  std::string run;      ///< the log's name, without folder and suffix
+  std::string command;  ///< program and arguments
+  RunEnd end;
+  std::optional<uint64_t> device_bytes, host_bytes;  ///< peaks; none: not measured
+  std::optional<uint64_t> host_error;                ///< of an estimate
+  /// Of the run of this name that it is compared with; none: there is none, or it was not measured
+  /// there.
+  std::optional<uint64_t> device_before, host_before;
+  std::string
+      holder;        ///< the largest row of the device's peak, or of the host's if no GPU was used
+  std::string role;  ///< of its memory: "copied in · read by add"; empty: not known
+  uint64_t holder_bytes = 0, holder_of = 0;  ///< its bytes, and the peak that they are of
+  std::string lowered_by;                 ///< the change that saves most; empty: none, or not known
+  std::optional<uint64_t> lowered_bytes;  ///< the peak with it
+  int64_t duration_ns = 0;
+  bool complete = false;  ///< ended in order, and nothing was lost; set by the caller
+  std::string error;      ///< why the log could not be read; then nothing else is known but `run`
+};
+
+enum class SuiteOrder { kDevice, kHost, kTime, kChange, kName };
+
+SuiteRow suite_row(const std::string& run, const Summary& summary);
+/// Largest first, names in their order; what is not known comes last.
+void order(std::vector<SuiteRow>& rows, SuiteOrder by);
+
+void write_suite(const std::vector<SuiteRow>& rows, bool compared, std::ostream& out,
+                 const TextStyle& style);
+void write_suite_csv(const std::vector<SuiteRow>& rows, std::ostream& out);
+/// Schema gpupeak.suite/1 (docs/json.md).
+void write_suite_json(const std::vector<SuiteRow>& rows, std::ostream& out);
+/// A page that needs no script.
+void write_suite_html(const std::vector<SuiteRow>& rows, bool compared, std::ostream& out);
+
+// `gpupeak whatif`: what a run's memory would have been with a change, and which settings would
+// lower it.
+
+/// A table for each sum that had a peak.
+void write_what_if(const WhatIf& what_if, std::ostream& out, const TextStyle& style);
+/// A line for each of the first `rows` changes, in their order. Writes nothing if there are none.
+void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& out,
+                    const TextStyle& style);
+/// gpupeak.lowering/1: a list of gpupeak.whatif/1.
+void write_lowering_json(const std::vector<WhatIf>& all, std::ostream& out);
+/// gpupeak.whatif/1; docs/json.md.
+Json what_if_json(const WhatIf& what_if);
+void write_what_if_json(const WhatIf& what_if, std::ostream& out);
+
+/// A page about all changes, each with its curves over time (WithCurves). Throws as write_html()
+/// does.
+void write_what_if_page(const std::vector<WhatIf>& all, const std::string& tool_version,
+                        std::ostream& out);
+
+// `gpupeak report --at MOMENT` and `gpupeak diff LOG --at A --at B`: who held the memory of each
+// device and of the host at a moment, and what came, went, grew and shrank between two moments.
+
+/// The scopes of each device's memory and of the host's that the log has.
+std::vector<ScopeId> sides(const Profile& profile);
+
+/// A table for each scope. Its rows add up to what was live; the last one is for all others.
+void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
+                std::ostream& out, const TextStyle& style);
+void write_live_json(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
+                     std::ostream& out);
+
+/// `a` and `b` have the same scopes in the same order. In tables by site the blocks of pools are
+/// rows of their own.
+void write_between(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
+                   GroupBy by, size_t top, std::ostream& out, const TextStyle& style);
+/// The same as JSON, with all rows.
+void write_between_json(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
+                        GroupBy by, std::ostream& out);
+
+// Several runs side by side: their peaks, their phases and the largest sites at the peak, in text
+// and in JSON.
+
+using Profiles = std::vector<std::unique_ptr<Profile>>;
+
+/// `scope`: the phases and sites of this scope are shown; empty: the scope that a view of the first
+/// run shows by default. Throws UsageError if no run has the scope.
+void write_compare(const Profiles& runs, const std::string& scope, size_t top, std::ostream& out,
+                   const TextStyle& style);
+void write_compare_json(const Profiles& runs, const std::string& scope, size_t top,
+                        std::ostream& out);
+
+// `gpupeak fit`: what a run needs of each GPU, whether a card has that, and what would make it
+// less.
+
+void write_fit(const FitReport& report, size_t top, std::ostream& out, const TextStyle& style);
+void write_fit_json(const FitReport& report, std::ostream& out);
 
 // `gpupeak report --byte-seconds`: what each site held, multiplied by how long.
 

@@ -1,13 +1,13 @@
-#include "collector/views/what_if.h"
+#include "collector/summary/what_if.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "collector/summary/what_if_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"
 #include "collector/views/heading.h"
+#include "collector/views/views.h"
 #include "collector/write/write_html.h"
 
 namespace gpupeak::collector {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "collector/files/regular_file.h"
-#include "collector/text/file_name.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "collector/write/use_words.h"
 
 namespace gpupeak::collector {

@@ -1,4 +1,4 @@
-#include "collector/write/page_template.h"
+#include "collector/write/writers.h"
 
 #ifdef GPUPEAK_PAGE_FILE
 // Global and hidden: linkers for aarch64 give two local names of one file the same address.

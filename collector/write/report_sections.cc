@@ -10,14 +10,13 @@
 #include "collector/summary/arena_text.h"
 #include "collector/summary/failure_text.h"
 #include "collector/summary/ledger_text.h"
-#include "collector/summary/resident_causes.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
-#include "collector/summary/what_if_text.h"
+#include "collector/summary/what_if.h"
 #include "collector/summary/whole_run_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
-#include "collector/write/page_template.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "collector/analyze/quality.h"
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
 #include "collector/write/writers.h"

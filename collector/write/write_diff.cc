@@ -1,5 +1,3 @@
-#include "collector/write/write_diff.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +9,7 @@
 #include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
 #include "collector/write/json_values.h"
-#include "collector/write/write_metrics.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -1,5 +1,3 @@
-#include "collector/write/write_dump.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "collector/log/kinds.h"
 #include "collector/log/log_reader.h"
 #include "collector/text/sanitize.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -12,12 +12,11 @@
 #include "collector/log/kinds.h"
 #include "collector/summary/site_title.h"
 #include "collector/summary/verdict.h"
-#include "collector/text/file_name.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "collector/timeline/time_series.h"
 #include "collector/write/json_values.h"
 #include "collector/write/page_parts.h"
-#include "collector/write/page_template.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {

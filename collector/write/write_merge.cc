@@ -1,5 +1,3 @@
-#include "collector/write/write_merge.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/write/json_values.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -1,15 +1,14 @@
-#include "collector/write/write_metrics.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <ctime>
 
 #include "collector/text/error.h"
-#include "collector/text/file_name.h"
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "collector/write/json_values.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -1,15 +1,100 @@
 // What writes a Summary. Like all writers of this folder these only format, and compute nothing.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "collector/log/event_stream.h"
 #include "collector/log/log_head.h"
+#include "collector/merge/merge.h"
+#include "collector/summary/diff.h"
+#include "collector/summary/gate.h"
 #include "collector/summary/summary.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
+
+// The page as the build makes it from collector/page.
+
+/// Empty if this program was built without the page. Its data goes where kDataMark stands.
+std::string_view page_template();
+
+inline constexpr std::string_view kDataMark = "\"@GPUPEAK_DATA@\"";
+
+// Two runs compared, for people and as JSON (docs/diff.md). `gpupeak diff` calls it.
+
+/// `top`: rows of each table; a last row has the sum of the others.
+void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
+                const TextStyle& style = {});
+void write_diff_json(const Summary& a, const Summary& b, std::ostream& out);
+
+// Two runs compared in a few lines of Markdown, for a comment on a change. `gpupeak diff
+// --markdown` calls it.
+
+/// The peaks of both runs; under each peak that changed, the `top` sites that changed most.
+void write_diff_markdown(const Summary& a, const Summary& b, size_t top, std::ostream& out);
+
+// The results of gates, for people and for CI: text, JSON, JUnit's XML, Markdown. `gpupeak check`
+// calls it.
+
+bool all_passed(const std::vector<GateResult>& results);
+
+void write_gates(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out,
+                 const TextStyle& style = {});
+/// Schema gpupeak.check/1 (docs/json.md).
+void write_gates_json(const Summary& summary, const std::vector<GateResult>& results,
+                      std::ostream& out);
+/// Each gate is a test case.
+void write_junit(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out);
+/// A section with a table, as GitHub shows it; names are escaped.
+void write_markdown(const Summary& summary, const std::vector<GateResult>& results,
+                    std::ostream& out);
+
+// The metrics of runs alone, in the forms that CI services and dashboards read. `gpupeak metrics`
+// calls it; docs/ci.md says which program reads which form.
+
+enum class MetricsFormat {
+  kText,
+  kJsonl,
+  kBencher,
+  kGithubBenchmark,
+  kGoogleBenchmark,
+  kMlflow,
+  kWandb,
+  kOtlpJson,
+  kOpenMetrics
+};
+
+struct MetricsChoice {
+  std::vector<std::string> names;             ///< empty: all
+  std::string benchmark;                      ///< empty: the program's name
+  std::map<std::string, std::string> labels;  ///< added to those of the run
+};
+
+/// A metric that was not measured is null in JSON lines; formats without null leave it out. Throws
+/// UsageError for a name that a run does not have.
+void write_metrics(const std::vector<Summary>& runs, MetricsFormat format,
+                   const MetricsChoice& choice, std::ostream& out);
+
+/// The program's name without its folder, or the log's name if the log has no command.
+std::string program_of(const Summary& summary);
+
+// What several processes had together, for people and as JSON (docs/merge.md). `gpupeak merge`
+// calls it.
+
+/// One screen for any number of processes: the largest of each kind.
+void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style = {});
+/// Everything, as JSON.
+void write_merge_json(const Merged& merged, std::ostream& out);
+
+// A log in readable form, one definition or event a line, in the order in which they are replayed:
+// for looking at a log with a surprising report. `gpupeak dump` calls it.
+
+void write_dump(const LogReader& log, std::ostream& out, const Progress& progress = {});
 
 // The holders of every peak as CSV (RFC 4180), one row each. `gpupeak report --csv` calls it.
 

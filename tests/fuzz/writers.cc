@@ -16,16 +16,9 @@
 #include "collector/text/error.h"
 #include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
-#include "collector/views/compare.h"
-#include "collector/views/fit.h"
-#include "collector/views/live.h"
 #include "collector/views/timeline.h"
 #include "collector/views/views.h"
-#include "collector/write/write_diff.h"
-#include "collector/write/write_dump.h"
 #include "collector/write/write_html.h"
-#include "collector/write/write_merge.h"
-#include "collector/write/write_metrics.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::testing {

@@ -11,7 +11,6 @@
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/timeline/time_series.h"
-#include "collector/views/live.h"
 #include "collector/views/views.h"
 #include "log_builder.h"
 

@@ -8,7 +8,6 @@
 #include "collector/analyze/analyze.h"
 #include "collector/log/event.h"
 #include "collector/text/error.h"
-#include "collector/write/write_dump.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
 

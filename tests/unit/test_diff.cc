@@ -9,7 +9,6 @@
 #include "collector/summary/gate.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/error.h"
-#include "collector/write/write_diff.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
 

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "catch.h"
-#include "collector/files/cache_file.h"
 #include "collector/files/fresh_file.h"
 #include "collector/files/regular_file.h"
 #include "collector/log/log_columns.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "catch.h"
-#include "collector/log/loser_tree.h"
+#include "collector/log/event_merger.h"
 
 using namespace gpupeak::collector;
 

@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/fit/what_if.h"
-#include "collector/summary/what_if_text.h"
+#include "collector/summary/what_if.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -8,7 +8,7 @@
 #include "catch.h"
 #include "collector/merge/merge.h"
 #include "collector/text/error.h"
-#include "collector/write/write_merge.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

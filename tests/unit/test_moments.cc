@@ -12,7 +12,6 @@
 #include "collector/text/error.h"
 #include "collector/timeline/moment.h"
 #include "collector/views/arenas.h"
-#include "collector/views/live.h"
 #include "collector/views/views.h"
 #include "log_builder.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "catch.h"
-#include "collector/files/cache_file.h"
+#include "collector/files/fresh_file.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/byte_pack.h"
 #include "temporary_folder.h"

@@ -13,7 +13,6 @@
 #include "collector/log/mapped_file.h"
 #include "collector/log/pack_log.h"
 #include "collector/log/packed_log.h"
-#include "collector/log/zstd_packer.h"
 #include "collector/symbols/keep_names.h"
 #include "collector/text/error.h"
 #include "gpupeak/log_format.h"

@@ -10,9 +10,9 @@
 #include "catch.h"
 #include "collector/text/error.h"
 #include "collector/timeline/instants.h"
-#include "collector/views/compare.h"
-#include "collector/write/page_template.h"
+#include "collector/views/views.h"
 #include "collector/write/write_html.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -2,7 +2,6 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/write/write_dump.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
 

@@ -10,7 +10,7 @@
 #include "collector/merge/merge.h"
 #include "collector/merge/partial_file.h"
 #include "collector/text/error.h"
-#include "collector/write/write_merge.h"
+#include "collector/write/writers.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/files/cache_file.h"
+#include "collector/files/fresh_file.h"
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/debug_files.h"
 #include "collector/symbols/rtti_names.h"

@@ -9,7 +9,6 @@
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/load_summary.h"
 #include "collector/summary/summary_bytes.h"
-#include "collector/write/write_dump.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
 #include "schema_check.h"

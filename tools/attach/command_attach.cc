@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "collector/text/error.h"
-#include "collector/text/file_name.h"
+#include "collector/text/text_format.h"
 #include "gpupeak/attach.h"
 #include "gpupeak/log_format.h"
 #include "tools/attach/safe_point.h"

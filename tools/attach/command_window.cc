@@ -17,10 +17,9 @@
 #include <string>
 #include <thread>
 
-#include "collector/files/cut_guard.h"
+#include "collector/files/regular_file.h"
 #include "collector/log/log_appender.h"
 #include "collector/log/log_head.h"
-#include "collector/log/log_process.h"
 #include "collector/text/error.h"
 #include "tools/attach/target_log.h"
 #include "tools/commands.h"

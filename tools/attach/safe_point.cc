@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "collector/text/file_name.h"
+#include "collector/text/text_format.h"
 #include "tools/attach/traced_thread.h"
 
 namespace gpupeak::tools {

@@ -15,7 +15,7 @@
 #include <sstream>
 
 #include "collector/text/error.h"
-#include "collector/text/file_name.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -8,12 +8,11 @@
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/views/fit.h"
+#include "collector/views/views.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {
 namespace {

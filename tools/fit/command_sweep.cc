@@ -10,12 +10,11 @@
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"
 #include "collector/text/text_format.h"
-#include "collector/views/sweep.h"
+#include "collector/views/views.h"
 #include "tools/commands.h"
 #include "tools/fit/sweep_folder.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
-#include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -6,13 +6,12 @@
 #include "collector/fit/what_if.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/views/what_if.h"
+#include "collector/views/views.h"
 #include "collector/write/write_html.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {
 namespace {

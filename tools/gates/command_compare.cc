@@ -6,19 +6,17 @@
 #include "collector/log/parallel.h"
 #include "collector/run/analyze_run.h"
 #include "collector/text/error.h"
-#include "collector/text/file_name.h"
 #include "collector/text/name_match.h"
-#include "collector/views/compare.h"
-#include "collector/views/suite.h"
+#include "collector/text/text_format.h"
+#include "collector/views/views.h"
 #include "collector/write/write_html.h"
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
 #include "tools/report/page.h"
-#include "tools/run/screen_lines.h"
+#include "tools/run/first_screen.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -4,13 +4,12 @@
 
 #include "collector/run/analyze_run.h"
 #include "collector/text/error.h"
-#include "collector/views/live.h"
-#include "collector/write/write_diff.h"
+#include "collector/views/views.h"
+#include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
-#include "tools/shared/terminal.h"
 #include "tools/views/view.h"
 
 namespace gpupeak::tools {

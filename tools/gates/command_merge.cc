@@ -7,13 +7,12 @@
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/write/write_merge.h"
+#include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/gates/merge_inputs.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
-#include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -4,12 +4,11 @@
 #include "collector/run/analyze_run.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/write/write_metrics.h"
+#include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
-#include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {
 namespace {

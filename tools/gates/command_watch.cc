@@ -22,7 +22,7 @@
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/terminal.h"
+#include "tools/shared/output.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "collector/text/error.h"
-#include "collector/text/json_nesting.h"
 #include "collector/text/sanitize.h"
 #include "tools/commands.h"
 #include "tools/shared/child.h"

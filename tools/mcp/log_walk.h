@@ -1,5 +1,5 @@
 // The pages of `gpupeak view` for a finished log: call tree, flame graph, table of sites and curve,
-// each as a frame of text, and what keys do on each page. command_view.cc draws the frames.
+// each as a frame of text, and what keys do on each page. command_views.cc draws the frames.
 #pragma once
 
 #include <memory>

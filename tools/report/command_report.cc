@@ -5,7 +5,6 @@
 #include "collector/analyze/analyze.h"
 #include "collector/fit/what_if.h"
 #include "collector/text/error.h"
-#include "collector/views/live.h"
 #include "collector/views/views.h"
 #include "collector/write/write_html.h"
 #include "collector/write/writers.h"
@@ -17,7 +16,6 @@
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/shared/terminal.h"
 #include "tools/views/view.h"
 
 namespace gpupeak::tools {

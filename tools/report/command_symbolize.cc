@@ -20,7 +20,6 @@
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
-#include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {
 namespace {

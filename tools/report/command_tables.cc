@@ -24,7 +24,7 @@
 #include "tools/commands.h"
 #include "tools/gates/merge_inputs.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/terminal.h"
+#include "tools/shared/output.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -8,7 +8,6 @@
 #include "tools/gates/strict.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {
 

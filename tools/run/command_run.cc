@@ -20,29 +20,24 @@
 #include <stdexcept>
 
 #include "collector/log/log_appender.h"
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 #include "collector/rules/rule_book.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "tools/commands.h"
 #include "tools/report/output_phases.h"
-#include "tools/run/compress.h"
 #include "tools/run/descendants.h"
-#include "tools/run/limit.h"
+#include "tools/run/finish.h"
+#include "tools/run/first_screen.h"
 #include "tools/run/logs.h"
 #include "tools/run/memory.h"
-#include "tools/run/names.h"
-#include "tools/run/place.h"
-#include "tools/run/preloadable.h"
 #include "tools/run/program.h"
 #include "tools/run/screen_ahead.h"
-#include "tools/run/tell.h"
 #include "tools/run/torch.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/group_signal.h"
+#include "tools/shared/output.h"
 #include "tools/shared/process_stat.h"
-#include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {
 namespace {

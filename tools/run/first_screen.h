@@ -4,13 +4,31 @@
 // out   "peak 5.10 GiB of 22.0 GiB on GPU 0 at +3.20 s, in step", who held it, what to do next
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "collector/analyze/analyze.h"
+#include "collector/log/run_record.h"
 #include "collector/rules/rule_book.h"
 #include "collector/text/text_format.h"
+#include "tools/run/logs.h"
 #include "tools/run/screen_ahead.h"
 
 namespace gpupeak::tools {
+
+// Makes the lines of the first screen in the calling process.
+
+/// How the first screen reads a log.
+collector::Options screen_options(const collector::Reading& reading);
+/// `options`: of screen_options(). Throws LogError.
+std::string screen_lines(const std::string& log, const collector::Options& options,
+                         const collector::TextStyle& style,
+                         const collector::Progress& progress = {});
+/// For a helper process: writes the lines to a pipe and ends; with exit code 1 if they cannot be
+/// made.
+[[noreturn]] void write_screen(int pipe, const std::string& log, const collector::Reading& reading,
+                               const collector::TextStyle& style);
 
 /// Complete, however long it takes; after a second a line on standard error says what is being
 /// read. A process of its own reads the names of functions: if it dies of a damaged file, there are
@@ -18,5 +36,23 @@ namespace gpupeak::tools {
 /// has read names while the program ran; nullptr: nothing has. Throws LogError.
 std::string first_screen(const std::string& log, const collector::Reading& reading,
                          const collector::TextStyle& style, ScreenAhead* ahead = nullptr);
+
+// What `run` says when the program has ended: the first screen, and facts that the screen leaves
+// out.
+
+/// Returns `largest_bytes` if a large process of the run is not known, else 0. `largest_bytes`:
+/// resident memory of the run's largest process, which the kernel tells when the run has ended. The
+/// process is known if a log, a process in `seen`, or the command itself (`known_bytes`) had nearly
+/// as much.
+uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
+                          const std::vector<RunLog>& logs, const collector::RunRecord& seen);
+/// Adds the started process to `unrecorded` if it went on with a program that does not load the
+/// library, as a wrapper does: the log has no end, though the process ended by itself and under
+/// another name.
+void note_last_program(const RunLog& log, const std::string& command, const std::string& name,
+                       std::vector<collector::RunRecord::Unrecorded>& unrecorded);
+void say_why_there_is_no_log(const std::string& program, const std::string& children,
+                             const std::vector<collector::RunRecord::LeftRunning>& left);
+void tell_of_logs(const std::vector<RunLog>& logs, const std::string& children, ScreenAhead* ahead);
 
 }  // namespace gpupeak::tools

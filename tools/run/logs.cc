@@ -18,8 +18,8 @@
 #include <string_view>
 
 #include "collector/files/regular_file.h"
+#include "collector/log/log_head.h"
 #include "collector/log/log_parts.h"
-#include "collector/log/log_process.h"
 #include "collector/log/log_reader.h"
 #include "collector/text/error.h"
 #include "gpupeak/memory_kinds.h"

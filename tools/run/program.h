@@ -1,4 +1,5 @@
-// How the process that `run` forks becomes the program that is to be recorded.
+// How the process that `run` forks becomes the program that is to be recorded: by which name it
+// loads the library, where its logs go, and which cards look smaller to it.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,38 @@
 #include <vector>
 
 namespace gpupeak::tools {
+
+// A path of the library that LD_PRELOAD can hold.
+
+/// Spaces and colons separate names in LD_PRELOAD and cannot be escaped. If the library's folder
+/// has one in its path, the result leads through a link to that folder. The link is in a folder of
+/// this user that nobody else can write to, and it stays, for processes that outlive the program.
+/// Throws std::runtime_error if there is no place for such a link.
+std::filesystem::path preloadable_name(const std::filesystem::path& library);
+
+// Where a run's logs go, and whether they can be written there.
+
+/// `out`: name or pattern, as -o has it; empty: GPUPEAK_OUT, else the default.
+std::string absolute_pattern(const std::string& out);
+/// The pattern of child processes' logs. A pattern that the user gave is for all processes. If
+/// there is only a name, or the default, all child processes' logs go into one folder of their own.
+std::string children_pattern(const std::string& pattern);
+/// Whether logs can be written there; if not, says why, unless `quiet`. The library would say so,
+/// too.
+bool can_be_written(const std::string& pattern, bool quiet);
+/// To be called before the program starts. Removes an earlier log of this name: if this run records
+/// nothing, the old log must not be taken for its own.
+void prepare_place(const std::string& pattern, bool quiet);
+/// "to FILE", or "into FOLDER" for a pattern: what is known of the log's name before the program
+/// runs.
+std::string where_recorded(const std::string& pattern);
+
+// `gpupeak run --limit` and `--gpu`: cards that are to look smaller than they are.
+
+/// The value for GPUPEAK_LIMIT. `limit`: "24GiB" for each GPU, or "0=24GiB,1=16GiB". `gpu`: names
+/// of cards, written in the same way; a card's limit is the least capacity that was seen of such a
+/// card. At most one of the two is given; if both are empty, so is the result. Throws UsageError.
+std::string limit_variable(const std::string& limit, const std::string& gpu);
 
 struct RunOptions {
   std::vector<std::string> command;
@@ -19,7 +52,7 @@ struct RunOptions {
   std::string compress = "auto";              ///< run_compress.h
   std::string names = "auto";                 ///< run_names.h
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
-  std::string limit, gpu;                     ///< as log_process.h
+  std::string limit, gpu;                     ///< as log_head.h
   std::string arena_rules;     ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
   bool last_use = false;       ///< record when device memory was last used
   bool ort_nodes = false;      ///< ONNX Runtime's sessions write a profile

@@ -20,7 +20,7 @@
 #include "collector/log/parallel.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/work.h"
-#include "tools/run/screen_lines.h"
+#include "tools/run/first_screen.h"
 #include "tools/shared/child.h"
 
 namespace gpupeak::tools {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "collector/log/kinds.h"
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::tools {

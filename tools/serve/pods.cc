@@ -13,7 +13,7 @@
 #include <sstream>
 #include <system_error>
 
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 
 namespace gpupeak::tools {
 namespace {

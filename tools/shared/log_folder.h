@@ -15,9 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collector/log/log_facts.h"
 #include "collector/log/log_head.h"
-#include "collector/log/log_process.h"
 
 namespace gpupeak::tools {
 

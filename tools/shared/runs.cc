@@ -11,7 +11,7 @@
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/log_folder.h"
-#include "tools/shared/terminal.h"
+#include "tools/shared/output.h"
 
 namespace gpupeak::tools {
 namespace {

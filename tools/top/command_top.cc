@@ -18,7 +18,6 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/log/log_reader.h"
-#include "collector/log/progress.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/verdict.h"
 #include "collector/text/error.h"
@@ -30,7 +29,7 @@
 #include "tools/run/first_screen.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/log_folder.h"
-#include "tools/shared/terminal.h"
+#include "tools/shared/output.h"
 #include "tools/top/program.h"
 #include "tools/top/screen.h"
 #include "tools/top/text.h"

@@ -7,7 +7,7 @@
 
 #include "collector/log/kinds.h"
 #include "collector/summary/ledger_text.h"
-#include "collector/summary/resident_causes.h"
+#include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "tools/top/program.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "collector/analyze/counter_metrics.h"
-#include "collector/log/log_process.h"
+#include "collector/log/log_head.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -21,7 +21,6 @@
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/shared/terminal.h"
 #include "tools/views/view.h"
 
 namespace gpupeak::tools {

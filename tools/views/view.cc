@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-#include "collector/views/live.h"
+#include "collector/views/views.h"
 #include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/shared/terminal.h"
 
 namespace gpupeak::tools {
 

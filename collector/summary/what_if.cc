@@ -1,4 +1,4 @@
-#include "collector/summary/what_if_text.h"
+#include "collector/summary/what_if.h"
 
 #include <fmt/format.h>
 
