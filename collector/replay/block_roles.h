@@ -11,8 +11,7 @@
 
 #include "collector/log/definitions.h"
 #include "collector/log/event.h"
-#include "collector/replay/index.h"
-#include "collector/replay/site_groups.h"
+#include "collector/replay/live_blocks.h"
 
 namespace gpupeak::collector {
 

@@ -39,7 +39,7 @@
 #include <vector>
 
 #include "collector/replay/big_arrays.h"
-#include "collector/replay/site_groups.h"
+#include "collector/replay/live_blocks.h"
 
 namespace gpupeak::collector {
 

@@ -17,7 +17,6 @@
 #include "collector/log/log_reader.h"
 #include "collector/replay/allocation_context.h"
 #include "collector/replay/arena_table.h"
-#include "collector/replay/block_matcher.h"
 #include "collector/replay/live_blocks.h"
 #include "collector/replay/live_memory.h"
 #include "collector/replay/troubles.h"

@@ -1,18 +1,172 @@
-// The live heap blocks, by their number (block_matcher.h makes it). An event waits for its block's
+// The live heap blocks, by their number, which BlockMatcher makes. An event waits for its block's
 // cache line, so an entry has 16 bytes, and none lies across two lines. Blocks whose size or slack
 // does not fit, of a MiB and more, are kept in a map.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <unordered_map>
+#include <vector>
 
+#include "collector/log/event.h"
+#include "collector/log/log_reader.h"
 #include "collector/replay/big_arrays.h"
-#include "collector/replay/block_matcher.h"
-#include "collector/replay/site_groups.h"
+#include "collector/replay/key_table.h"
 
 namespace gpupeak::collector {
+
+// Typed numbers of things that lie in a table. A number of one kind, or a plain number, becomes one
+// of another kind only by an explicit conversion. Any of them can be an index.
+//
+//   GroupId group{7};              table[group]
+//   ScopeListId list = group;      does not compile
+
+/// `Of` names what is numbered; the type is never defined.
+template <class Of>
+class Index {
+ public:
+  constexpr Index() = default;
+  explicit constexpr Index(size_t number) : number_(static_cast<uint32_t>(number)) {}
+
+  constexpr operator uint32_t() const { return number_; }
+  constexpr Index& operator++() {
+    ++number_;
+    return *this;
+  }
+  auto operator<=>(const Index&) const = default;
+
+ private:
+  uint32_t number_ = 0;
+};
+
+}  // namespace gpupeak::collector
+
+template <class Of>
+struct std::hash<gpupeak::collector::Index<Of>> {
+  size_t operator()(gpupeak::collector::Index<Of> index) const {
+    return std::hash<uint32_t>()(index);
+  }
+};
+
+namespace gpupeak::collector {
+
+// Finds which heap events are about the same block. It sees the events before the replay does, a
+// batch at a time, on another thread where there is one. For each heap event it notes the number of
+// the block that the event makes or ends. So the replay finds blocks by number, in an array, and
+// knows the number long before it needs the block. Numbers are used again, the one that became free
+// last first, so that blocks with short lives stay in the cache.
+//
+//   ALLOC a   ALLOC b   FREE a   ALLOC c   REALLOC_BEGIN b   ALLOC b   REALLOC_FAILED
+//   0         1         0        0         1                 2         –, lost: b is block 2 now
+//
+// Contradictions are only noted here; the replay counts them.
+
+using BlockNumber = Index<struct OfBlocks>;
+/// The number of a block that is not known.
+inline constexpr BlockNumber kNoBlock{(1U << 31) - 1};
+
+/// The block of a heap event. `differs` says
+/// - of an event that makes a block: a block with that number is still live at the address;
+/// - of FREE: its thread has allocated no other block since this one;
+/// - of an event that ends a realloc without a new block, or of one before which a realloc
+///   ended unseen: the old block is lost, since its address has another block by now.
+struct Match {
+  uint32_t number : 31;
+  uint32_t differs : 1;
+
+  BlockNumber block() const { return BlockNumber(number); }
+};
+
+class BlockMatcher : public EventPass {
+ public:
+  explicit BlockMatcher(const LogReader& log) : slots_(log.slots().size()) {}
+
+  /// Notes a Match for each heap event.
+  void pass(std::span<const Event> events, std::span<uint32_t> notes) override;
+
+ private:
+  /// What is known of one writer.
+  struct Slot {
+    uint64_t last_allocated = 0;  // address
+    uint64_t old_address = 0;     // during a realloc
+    uint32_t tid = 0;
+    BlockNumber old_block = kNoBlock;  // during a realloc; kNoBlock: not known
+    bool reallocating = false;
+  };
+
+  Match match(const Event& event);
+  Match allocate(Slot& slot, uint64_t address);
+  Match free(Slot& slot, uint64_t address);
+  Match realloc_begin(Slot& slot, uint64_t address);
+  Match realloc_end(Slot& slot, uint64_t address);
+  bool put_back_old_block(Slot& slot);
+  BlockNumber new_number();
+
+  KeyTable numbers_;                 // by address
+  std::vector<BlockNumber> unused_;  // free numbers below made_
+  BlockNumber made_{};
+  std::vector<Slot> slots_;
+};
+
+// Which group a site has, and to which group a live block belongs. Each question takes a cache line
+// that the processor cannot guess. GroupAccounts asks, on whichever thread counts.
+//
+//   site                       group     block   belongs to
+//   stack 7 in context 0         0         0       0
+//   stack 9 in context 0         1         1       2
+//   stack 7 in context 1         2         2       0
+
+using GroupId = Index<struct OfGroups>;
+inline constexpr GroupId kNoGroup{UINT32_MAX};
+using ContextId = Index<struct OfContexts>;
+
+/// Where a block was allocated, and in which context. Holders are told apart by this.
+struct Site {
+  uint32_t stack = 0;
+  ContextId context{};
+};
+
+class SiteGroups {
+ public:
+  void prefetch(const Site& site) const { index_.prefetch(key_of(site)); }
+  /// `block` may be out of range.
+  void prefetch(BlockNumber block) const { of_blocks_.prefetch(block); }
+
+  /// The site's group. `added`: the site is new and got the next number.
+  GroupId group(const Site& site, bool& added) {
+    const uint32_t* const known = index_.find(key_of(site));
+    added = known == nullptr;
+    return added ? add(site) : GroupId(*known);
+  }
+  GroupId of(BlockNumber block) const { return of_blocks_[block]; }
+  /// `block` is one that there is, or the next one.
+  void set(BlockNumber block, GroupId group) {
+    (block == of_blocks_.size() ? of_blocks_.append() : of_blocks_[block]) = group;
+  }
+
+  const Site& site(GroupId group) const { return sites_[group]; }
+  size_t size() const { return sites_.size(); }
+
+ private:
+  static uint64_t key_of(const Site& site) {
+    return (static_cast<uint64_t>(site.context) << 32 | site.stack) + 1;
+  }
+  [[gnu::noinline]] GroupId add(const Site& site) {
+    const auto group = static_cast<GroupId>(sites_.size());
+    bool added;
+    index_.claim(key_of(site), added) = group;
+    sites_.append() = site;
+    return group;
+  }
+
+  KeyTable index_;
+  ChunkedArray<Site> sites_;
+  ChunkedArray<GroupId> of_blocks_;
+};
 
 struct Block {
   uint64_t address = 0;

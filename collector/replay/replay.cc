@@ -4,7 +4,7 @@
 
 #include "collector/log/kinds.h"
 #include "collector/log/log_head.h"
-#include "collector/replay/block_matcher.h"
+#include "collector/replay/live_blocks.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/work.h"
 

@@ -1,4 +1,4 @@
-// Which fields of a Summary JSON has, described once for its writer (collector/write/write_json.cc)
+// Which fields of a Summary JSON has, described once for its writer (collector/write/write_data.cc)
 // and its reader (collector/analyze/load_summary.cc). docs/summary.schema.json says what each key
 // means.
 //

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "catch.h"
-#include "collector/replay/block_matcher.h"
+#include "collector/replay/live_blocks.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

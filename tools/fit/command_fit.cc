@@ -1,14 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <utility>
 
 #include "collector/fit/need.h"
+#include "collector/fit/what_if.h"
 #include "collector/log/log_head.h"
 #include "collector/rules/cards.h"
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/views/views.h"
+#include "collector/write/write_html.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
@@ -125,6 +131,146 @@ void add_fit(CommandLine& line) {
       ->excludes(capacity);
   add_top(verb, options.top, "Rows of what to change");
   verb.add_flag("--json", options.json, "As JSON");
+  add_out(verb, options.out);
+  add_text_options(verb, options.text);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
+}
+
+namespace {
+
+struct WhatIfOptions {
+  std::vector<std::string> logs, without, scale;
+  std::string arena, out, html;
+  bool expandable_segments = false, no_preallocation = false, json = false;
+  bool free_at_last_use = false, without_unused = false, take_at_first_use = false;
+  size_t top = 10;
+  TextOptions text;
+  collector::Reading reading;
+};
+
+/// Parses "Conv*=0.5".
+collector::Changes::Scale parse_scale(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  double factor = -1;
+  if (equals != std::string::npos && equals > 0) {
+    const char* const begin = text.data() + equals + 1;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(begin, end, factor);
+    if (error != std::errc() || stop != end) factor = -1;
+  }
+  if (!(factor >= 0 && factor <= 1000)) {
+    throw collector::UsageError("--scale " + collector::escape(text) +
+                                ": give a pattern and a factor from 0 to 1000, as 'Conv*=0.5'");
+  }
+  return {text.substr(0, equals), factor};
+}
+
+collector::WithCurves with_curves(const WhatIfOptions& options) {
+  return options.html.empty() ? collector::WithCurves::kNo : collector::WithCurves::kYes;
+}
+
+int show_page(const std::vector<collector::WhatIf>& answers, const std::string& path) {
+  write_output(path, [&](std::ostream& out) {
+    collector::write_what_if_page(answers, GPUPEAK_VERSION, out);
+  });
+  say_written(path);
+  return kOk;
+}
+
+/// If no change was given: shows which changes there are, and what each gains.
+int lowering(const WhatIfOptions& options, const collector::Options& analysis) {
+  std::vector<std::vector<collector::WhatIf>> answers;
+  {
+    ProgressBar bar;
+    for (const std::string& log : options.logs)
+      answers.push_back(
+          collector::what_would_lower(log, analysis, bar.callback(), with_curves(options)));
+  }
+  if (!options.html.empty()) {
+    std::vector<collector::WhatIf> all;
+    for (auto& of_log : answers) std::move(of_log.begin(), of_log.end(), std::back_inserter(all));
+    return show_page(all, options.html);
+  }
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+  write_output(options.out, [&](std::ostream& out) {
+    write_in_turn(out, answers.size(), options.json, [&](size_t i) {
+      if (options.json) return collector::write_lowering_json(answers[i], out);
+      collector::write_lowering(answers[i], options.top, out, style);
+      if (answers[i].empty()) out << "no setting and no site alone would lower the peak of a GPU\n";
+    });
+  });
+  return kOk;
+}
+
+int whatif(const WhatIfOptions& options) {
+  collector::Changes changes;
+  for (const std::string& pattern : options.without) changes.scales.push_back({pattern, 0});
+  for (const std::string& text : options.scale) changes.scales.push_back(parse_scale(text));
+  changes.expandable_segments = options.expandable_segments;
+  changes.same_as_requested = !options.arena.empty();
+  changes.no_preallocation = options.no_preallocation;
+  changes.free_at_last_use = options.free_at_last_use;
+  changes.without_unused = options.without_unused;
+  changes.take_at_first_use = options.take_at_first_use;
+  require_output(options.html.empty() ? options.out : options.html, options.logs);
+  if (!options.html.empty()) collector::require_page();
+  collector::Options analysis;
+  analysis.stacks = false;
+  analysis.top = options.top;
+  analysis.reading = options.reading;
+  if (changes.scales.empty() && !changes.changes_arenas()) return lowering(options, analysis);
+  std::vector<collector::WhatIf> answers;
+  {
+    ProgressBar bar;
+    for (const std::string& log : options.logs)
+      answers.push_back(
+          collector::what_if(log, changes, analysis, bar.callback(), with_curves(options)));
+  }
+  if (!options.html.empty()) return show_page(answers, options.html);
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+  write_output(options.out, [&](std::ostream& out) {
+    write_in_turn(out, answers.size(), options.json, [&](size_t i) {
+      if (options.json) {
+        collector::write_what_if_json(answers[i], out);
+      } else {
+        collector::write_what_if(answers[i], out, style);
+      }
+    });
+  });
+  return kOk;
+}
+
+}  // namespace
+
+void add_whatif(CommandLine& line) {
+  auto [verb, options] = line.add("whatif", "What the peak would be with a change", whatif);
+  add_logs(verb, options.logs);
+  verb.add_option("--without", options.without,
+                  "Leave out the blocks of a function, site, tag or phase; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN");
+  verb.add_option("--scale", options.scale, "Make them so many times as large; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN=FACTOR");
+  verb.add_flag("--expandable-segments", options.expandable_segments,
+                "PyTorch's segments grow in place");
+  verb.add_option("--arena", options.arena, "ONNX Runtime's arena takes as much as is requested")
+      ->check(one_of({"same-as-requested"}))
+      ->type_name("same-as-requested");
+  verb.add_flag("--no-preallocation", options.no_preallocation,
+                "Pools take nothing in advance, such as JAX's three quarters of the card");
+  verb.add_flag("--free-at-last-use", options.free_at_last_use,
+                "Blocks of devices go when they were last seen used (of a log by run --last-use)");
+  verb.add_flag("--without-unused", options.without_unused,
+                "Blocks of the driver that were never seen used are not taken");
+  verb.add_flag("--take-at-first-use", options.take_at_first_use,
+                "Blocks of the driver are taken when they were first seen used");
+  add_top(verb, options.top, "Rows of each table");
+  auto* json = verb.add_flag("--json", options.json, "As JSON (docs/json.md)");
+  verb.add_option("--html", options.html, "A page with the curves over time, into this file")
+      ->excludes(json)
+      ->type_name("FILE");
   add_out(verb, options.out);
   add_text_options(verb, options.text);
   add_rules(verb, options.reading.rules);

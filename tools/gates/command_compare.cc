@@ -12,7 +12,7 @@
 #include "collector/write/write_html.h"
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
-#include "tools/report/page.h"
+#include "tools/report/command_report.h"
 #include "tools/run/first_screen.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"

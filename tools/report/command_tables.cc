@@ -22,7 +22,7 @@
 #include "collector/text/sanitize.h"
 #include "collector/text/system_library.h"
 #include "tools/commands.h"
-#include "tools/gates/merge_inputs.h"
+#include "tools/gates/command_merge.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 

@@ -1,4 +1,3 @@
-// The page about one log or several, for the verbs that write one.
 #pragma once
 
 #include <optional>
@@ -9,6 +8,8 @@
 #include "collector/run/run_logs.h"
 
 namespace gpupeak::tools {
+
+// The page about one log or several, for the verbs that write one.
 
 struct PageTab {
   std::string log;

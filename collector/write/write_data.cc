@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <map>
 #include <optional>
 #include <string>
@@ -6,6 +8,8 @@
 #include <vector>
 
 #include "collector/summary/summary_json.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "collector/write/json_values.h"
 #include "collector/write/writers.h"
 
@@ -125,6 +129,22 @@ Json summary_json(const Summary& summary) {
 
 void write_json(const Summary& summary, std::ostream& out) {
   out << summary_json(summary).dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+void write_csv(const Summary& summary, std::ostream& out) {
+  out << "scope,bytes,percent,count,kind,api,module,phase,thread,site\r\n";
+  for (const Peak& peak : summary.peaks) {
+    for (const Holder& holder : peak.holders) {
+      out << fmt::format(
+          "{},{},{},{},{},{},{},{},{},{}\r\n", peak.scope, holder.bytes,
+          percent(holder.bytes, peak.bytes), holder.count, holder.kind, csv_field(holder.api),
+          csv_field(holder.module), csv_field(holder.phase.value_or("")),
+          holder.thread_id ? fmt::format("{}", *holder.thread_id) : "", csv_field(holder.title));
+    }
+    if (peak.other_bytes == 0) continue;
+    out << fmt::format("{},{},{},,,,,,,({} more)\r\n", peak.scope, peak.other_bytes,
+                       percent(peak.other_bytes, peak.bytes), peak.other_sites);
+  }
 }
 
 }  // namespace gpupeak::collector

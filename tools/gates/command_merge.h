@@ -1,10 +1,11 @@
-// The inputs of `merge`: logs, partial results, and folders of both.
 #pragma once
 
 #include <string>
 #include <vector>
 
 namespace gpupeak::tools {
+
+// The inputs of `merge`: logs, partial results, and folders of both.
 
 struct MergeInputs {
   std::vector<std::string> logs, partials;
