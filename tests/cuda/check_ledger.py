@@ -32,7 +32,8 @@ def main():
                            LD_PRELOAD=options.preload, GPUPEAK_OUT=log, GPUPEAK_SUMMARY="off",
                            GPUPEAK_LEDGER=options.ledger, GPUPEAK_LEDGER_HZ="1000", FAKE_NVML_LIES=options.lie)
         if options.moves:
-            environment["FAKE_CUDA_MOVES"] = options.moves
+            # So many readings use up the time that lists may take, and without a list no row is sure.
+            environment.update(FAKE_CUDA_MOVES=options.moves, GPUPEAK_LEDGER_HZ="50")
         subprocess.run([options.program, *options.arguments], env=environment, check=True, timeout=100)
         report = json.loads(subprocess.run([options.gpupeak, "report", "--json", log], check=True, capture_output=True,
                                            timeout=100).stdout)
