@@ -257,12 +257,27 @@ class Growth {
     for (auto& [device, list] : keepers) add_rows(device, list);
   }
 
+  /// Of a program in Python, blocks that none of its lines asked for are no steps of it: autograd
+  /// goes through the layers on a thread of its own, and keeps a gradient of each.
+  bool has_line_of_its_own(const ArenaTable::Holder& held) const {
+    const Definitions& definitions = replay_.log().definitions();
+    if (definitions.python_frames().size() <= 1) return true;
+    uint32_t node = held.what == ArenaTable::What::kOutside
+                        ? replay_.sites().info(held.outside).stack
+                        : held.stack;
+    for (; node != 0; node = definitions.nodes()[node].parent) {
+      if (definitions.python_frame(definitions.nodes()[node]) != nullptr) return true;
+    }
+    return false;
+  }
+
   std::optional<Keeper> keeper_of(HolderId id, const SteadyGrowth::Series& series) const {
     const std::vector<SteadyGrowth::Point>& points = series.points;
     if (series.allocs < kLeastAllocs || points.size() < kLeastPoints) return std::nullopt;
     Keeper keeper;
     keeper.holder = id;
     keeper.device = device_of(replay_.arenas().holder(id));
+    if (!has_line_of_its_own(replay_.arenas().holder(id))) return std::nullopt;
     // What stays until the run's last allocation is given back by its end, if at all.
     const SteadyGrowth& growth = replay_.arenas().growth();
     const SteadyGrowth::Amount last = growth.at_end(series);

@@ -21,6 +21,11 @@ class Program {
  public:
   Program() { log_.device(0, 80'000 * kMiB, "", "NVIDIA H100"); }
 
+  /// Another way to name a site: below a line of a Python program.
+  void run_python() {
+    log_.python_frame(log_.string("train"), log_.string("train.py"), 7);
+    stacks_ = {log_.node(log_.node(0, GPUPEAK_PYTHON_IP + 1), 0x1000)};
+  }
   uint64_t take(uint32_t site, uint64_t bytes) {
     while (stacks_.size() <= site) stacks_.push_back(log_.node(0, 0x1000 + 0x100 * stacks_.size()));
     log_.device_alloc(0, time_ += 1000, ++id_, GPUPEAK_KIND_VMM, 0, bytes, 0, stacks_[site]);
@@ -132,6 +137,20 @@ TEST_CASE("growth: what grows at each instance of a phase is said as a whole and
   growth.resize(1);
   growth[0].grown_bytes = 59;  // less than a byte each
   CHECK(steps_text(growth, 0, 100, 10, {}).empty());
+}
+
+TEST_CASE("growth: gradients of layers, which no line of a Python program asks for, are no steps",
+          "[collector]") {
+  Program program;
+  program.run_python();
+  program.take(4, kWeights);
+  const uint32_t kept_by = GENERATE(0, 2);
+  for (int layer = 0; layer < 30; ++layer) {
+    program.use_and_give(1, 30 * kMiB);
+    program.take(kept_by, 16 * kMiB);
+    program.use_and_give(3, 50 * kMiB);
+  }
+  CHECK(program.growth().size() == (kept_by == 0 ? 1 : 0));
 }
 
 TEST_CASE("growth: what is loaded, fills up or falls is none", "[collector]") {
