@@ -21,6 +21,7 @@ _gpupeak() {
     --children) mapfile -t COMPREPLY < <(compgen -W "gpu all none cuda" -- "$word"); return ;;
     --python) mapfile -t COMPREPLY < <(compgen -W "auto off" -- "$word"); return ;;
     --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
+    --size) mapfile -t COMPREPLY < <(compgen -W "screen page column" -- "$word"); return ;;
     --names) mapfile -t COMPREPLY < <(compgen -W "auto own all none" -- "$word"); return ;;
     --compress) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
     --sort) [ "$verb" = compare ] && mapfile -t COMPREPLY < <(compgen -W "name host device time change" -- "$word") && return; mapfile -t COMPREPLY < <(compgen -W "memory peak growth events name" -- "$word"); return ;;
