@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collector/log/kinds.h"
+#include "collector/log/log_head.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -29,6 +30,7 @@ DeviceReplay::DeviceReplay(const LogReader& log, LiveMemory& live,
       arenas_(arenas),
       troubles_(troubles),
       observer_(observer),
+      is_attached_(is_of_attached(log.header())),
       short_life_ticks_(short_life_ticks(log.clock())),
       just_freed_(log.slots().size()),
       roles_(log.definitions()) {}
@@ -215,6 +217,7 @@ TrackedBytes DeviceReplay::tracked_bytes(int32_t device) const {
   }
   if (reserved != pools_.reserved().end()) tracked.pool_reserved = reserved->second.current;
   if (live_.sites().is_integrated(device)) tracked.host = live_.host_bytes();
+  tracked.had_more = is_attached_;
   return tracked;
 }
 

@@ -108,6 +108,7 @@ class DeviceReplay {
   ArenaTable& arenas_;  // is told of each block: arenas share them out
   ReplayTroubles& troubles_;
   ReplayObserver* const observer_;
+  const bool is_attached_;
   const uint64_t short_life_ticks_;
   std::unordered_map<uint64_t, DeviceBlock> blocks_;  // by id
   std::vector<std::vector<DeviceBlock>> just_freed_;  // by slot

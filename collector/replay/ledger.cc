@@ -98,6 +98,7 @@ void DeviceLedger::attribute(const DriverReadingEvent& reading, const TrackedByt
     // come with local memory. Where all is this process's, any call may give back what another
     // took.
     const bool of_all = own_mode_ || cause == GPUPEAK_LEDGER_CONTEXT;
+    const bool is_all_known = tracked.host == 0 && !tracked.had_more;
     for (uint8_t other = 0; other < GPUPEAK_LEDGER_LIMIT; ++other) {
       if (other == GPUPEAK_LEDGER_ARRAYS || other == GPUPEAK_LEDGER_MANAGED) continue;
       if (!of_all && other != GPUPEAK_LEDGER_LOCAL_MEMORY) continue;
@@ -108,7 +109,7 @@ void DeviceLedger::attribute(const DriverReadingEvent& reading, const TrackedByt
     // If the first reading had our context in it, that is where the rest was.
     if (!start_)
       base_ += missing;
-    else if (missing < -kForeign && !own_mode_ && tracked.host == 0)
+    else if (missing < -kForeign && !own_mode_ && is_all_known)
       others_moved();
   } else {
     // Managed memory takes memory when it is touched, and no call shows that. So it gets what
@@ -327,7 +328,7 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   // managed memory the driver takes more than there is.
   const bool others_took =
       reading.has_list && !own_mode_ && managed_pages_.bytes() == 0 && now.unexplained > kForeign;
-  if ((now.unexplained < -kForeign || others_took) && tracked.host == 0) {
+  if ((now.unexplained < -kForeign || others_took) && tracked.host == 0 && !tracked.had_more) {
     others_moved();
     now = snapshot(figure(reading), tracked, ticks);
   }

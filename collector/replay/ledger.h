@@ -43,6 +43,8 @@ struct TrackedBytes {
   uint64_t graph = 0;
   uint64_t others = 0;  ///< kinds that count but have no line above, in bytes that were asked for
   uint64_t host = 0;    ///< the process's host memory, if the device's memory is the host's
+  /// The process was attached to: it may give back what no call was seen to take.
+  bool had_more = false;
   /// The bytes of a kind that counts into the device's sum.
   uint64_t& of(uint8_t kind);
   uint64_t total() const { return linear + pool_used + vmm + array + graph + others; }
