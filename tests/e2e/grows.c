@@ -1,5 +1,5 @@
-/* Programs of which it is known whether GPU 0's memory grows at each step, and by how much. usage: grows NAME. A step takes and frees
-   a buffer of 8 MiB, and 64 MiB are held all the time. */
+/* Programs of which it is known whether GPU 0's memory grows at each step, and by how much. usage:
+   grows NAME. A step takes and frees a buffer of 8 MiB, and 64 MiB are held all the time. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,15 +52,29 @@ CALL void steps(int count, size_t kept) {
   }
 }
 
+enum { kThreads = 4 };
 static CUcontext context;
-static void* thread(void* unused) {
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+static int turn;
+
+/* A step of each thread in turn: how a loaded machine lets them run does not matter. */
+static void* thread(void* number) {
   check(cuCtxSetCurrent(context));
-  steps(20, 2 * MIB);
-  return unused;
+  for (int i = 0; i < 20; ++i) {
+    pthread_mutex_lock(&lock);
+    while (turn % kThreads != *(const int*)number) pthread_cond_wait(&moved, &lock);
+    steps(1, 2 * MIB);
+    ++turn;
+    pthread_cond_broadcast(&moved);
+    pthread_mutex_unlock(&lock);
+  }
+  return NULL;
 }
 
 static void each_step(const char* name) {
-  const int is_generation = strcmp(name, "generations") == 0, is_ring = strcmp(name, "replaced") == 0;
+  const int is_generation = strcmp(name, "generations") == 0,
+            is_ring = strcmp(name, "replaced") == 0;
   CUdeviceptr kept[10];
   for (int i = 0; i < 65; ++i) {
     compute();
@@ -105,11 +119,13 @@ int main(int count, char** arguments) {
   } else if (strcmp(name, "uneven") == 0) {
     for (int i = 0; i < 60; ++i) steps(1, (1 + (size_t)(i * 7 % 5)) * MIB);
   } else if (strcmp(name, "threads") == 0) {
-    pthread_t all[4];
-    for (int i = 0; i < 4; ++i) {
-      if (pthread_create(&all[i], NULL, thread, NULL) != 0) return 1;
+    pthread_t all[kThreads];
+    int numbers[kThreads];
+    for (int i = 0; i < kThreads; ++i) {
+      numbers[i] = i;
+      if (pthread_create(&all[i], NULL, thread, &numbers[i]) != 0) return 1;
     }
-    for (int i = 0; i < 4; ++i) pthread_join(all[i], NULL);
+    for (int i = 0; i < kThreads; ++i) pthread_join(all[i], NULL);
   } else if (strcmp(name, "pool") == 0) {
     for (int i = 0; i < 30; ++i) {
       compute();
