@@ -54,8 +54,14 @@ std::span<const uint8_t> names_chunk(std::span<const uint8_t> log, const HeaderA
 
 LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer, HeapReading heap)
     : path_(path), definitions_(sanitizer) {
-  const std::string symbols = open(path);
+  std::string symbols = open(path);
   read_header(path);
+  // `run` writes names behind the log of a program that has ended. If it did so since the file was
+  // mapped, the counters are newer than what is mapped: that is no log that was cut.
+  if (counters_.file_bytes > file_->bytes()) {
+    symbols = open(path);
+    read_header(path);
+  }
   clock_ = ClockMap(header_.clock == GPUPEAK_CLOCK_MONOTONIC_NS, header_.start_ticks,
                     header_.start_monotonic_ns);
   find_chunks(heap == HeapReading::kAll);
