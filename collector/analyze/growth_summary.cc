@@ -276,8 +276,9 @@ class Growth {
     if (series.allocs < kLeastAllocs || points.size() < kLeastPoints) return std::nullopt;
     Keeper keeper;
     keeper.holder = id;
-    keeper.device = device_of(replay_.arenas().holder(id));
-    if (!has_line_of_its_own(replay_.arenas().holder(id))) return std::nullopt;
+    const ArenaTable::Holder& held = replay_.arenas().holder(id);
+    keeper.device = device_of(held);
+    if (!has_line_of_its_own(held)) return std::nullopt;
     // What stays until the run's last allocation is given back by its end, if at all.
     const SteadyGrowth& growth = replay_.arenas().growth();
     const SteadyGrowth::Amount last = growth.at_end(series);

@@ -98,7 +98,6 @@ void DeviceLedger::attribute(const DriverReadingEvent& reading, const TrackedByt
     // come with local memory. Where all is this process's, any call may give back what another
     // took.
     const bool of_all = own_mode_ || cause == GPUPEAK_LEDGER_CONTEXT;
-    const bool is_all_known = tracked.host == 0 && !tracked.had_more;
     for (uint8_t other = 0; other < GPUPEAK_LEDGER_LIMIT; ++other) {
       if (other == GPUPEAK_LEDGER_ARRAYS || other == GPUPEAK_LEDGER_MANAGED) continue;
       if (!of_all && other != GPUPEAK_LEDGER_LOCAL_MEMORY) continue;
@@ -109,7 +108,7 @@ void DeviceLedger::attribute(const DriverReadingEvent& reading, const TrackedByt
     // If the first reading had our context in it, that is where the rest was.
     if (!start_)
       base_ += missing;
-    else if (missing < -kForeign && !own_mode_ && is_all_known)
+    else if (missing < -kForeign && !own_mode_ && tracked.is_all_seen())
       others_moved();
   } else {
     // Managed memory takes memory when it is touched, and no call shows that. So it gets what
@@ -286,10 +285,12 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   if (!highest_ || reading.used > highest_->used) highest_ = Point{ticks, reading.used};
   const ItemKey key{reading.cause, reading.name, reading.api, reading.stack};
   const bool is_estimate = own_mode_ && !is_listed;
+  const uint64_t used = figure(reading);
   const int64_t now_physical = physical(tracked);
+  const int64_t untracked = static_cast<int64_t>(used) - now_physical;
+  const auto moved = [&] { return untracked - (rows_.used - rows_.physical); };
   if ((is_estimate || before_estimates_) && !reading.uncertain &&
-      is_of_others(reading.cause, static_cast<int64_t>(figure(reading)) - rows_.used -
-                                      (now_physical - rows_.physical)))
+      is_of_others(reading.cause, moved()))
     undo_estimates();
   if (any_ && (reading.uncertain || (is_estimate && beside_moves_))) {
     // The next reading that is used shows what moved.
@@ -299,7 +300,7 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
       pending_cause_ = reading.cause;
       pending_item_ = key;
     }
-    if (!is_estimate) add_to_curve({ticks, figure(reading)});
+    if (!is_estimate) add_to_curve({ticks, used});
     return;
   }
   if (is_estimate) {
@@ -311,24 +312,22 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   } else if (own_mode_) {
     check_estimates(reading);
   }
-  const auto used = static_cast<int64_t>(figure(reading));
   if (!any_) {
     any_ = true;
     // Before the first context the reading is what was there before us. Later it has the context in
     // it.
-    if (!had_context_ && reading.cause == GPUPEAK_LEDGER_NONE) start_ = figure(reading);
-    base_ = used - now_physical;
+    if (!had_context_ && reading.cause == GPUPEAK_LEDGER_NONE) start_ = used;
+    base_ = untracked;
     host_at_start_ = static_cast<int64_t>(tracked.host);
   } else {
-    attribute(reading, tracked,
-              used - rows_.used - (now_physical - rows_.physical) - (external_ - external_before));
+    attribute(reading, tracked, moved() - (external_ - external_before));
   }
-  LedgerSnapshot now = snapshot(figure(reading), tracked, ticks);
+  LedgerSnapshot now = snapshot(used, tracked, ticks);
   // Where the host's memory is the device's, what others have of that moves the figure, too. Of
   // managed memory the driver takes more than there is.
   const bool others_took =
       reading.has_list && !own_mode_ && managed_pages_.bytes() == 0 && now.unexplained > kForeign;
-  if ((now.unexplained < -kForeign || others_took) && tracked.host == 0 && !tracked.had_more) {
+  if ((now.unexplained < -kForeign || others_took) && tracked.is_all_seen()) {
     others_moved();
     now = snapshot(figure(reading), tracked, ticks);
   }

@@ -45,6 +45,8 @@ struct TrackedBytes {
   uint64_t host = 0;    ///< the process's host memory, if the device's memory is the host's
   /// The process was attached to: it may give back what no call was seen to take.
   bool had_more = false;
+  /// Whether calls show all that this process takes and gives back.
+  bool is_all_seen() const { return host == 0 && !had_more; }
   /// The bytes of a kind that counts into the device's sum.
   uint64_t& of(uint8_t kind);
   uint64_t total() const { return linear + pool_used + vmm + array + graph + others; }
