@@ -315,13 +315,14 @@ class Growth {
                                                    : replay_.arenas().arenas()[held.arena].place;
   }
 
-  /// A step is a turn of the keeper, unless no other call came as often: then one of the call whose
-  /// turns are a multiple or a fraction of the keeper's.
+  /// A step is a turn of the keeper, unless no other call came as often: then one of the calls
+  /// whose turns are a multiple or a fraction of the keeper's, of which most come as often.
   uint64_t steps_of(const Keeper& keeper) const {
     const SteadyGrowth& growth = replay_.arenas().growth();
-    const auto near = [](double a, double b) { return std::abs(a - b) <= b / 12; };
+    constexpr double kMostTimes = 12;  // any count lies near a multiple of more
+    const auto near = [](double a, double b) { return std::abs(a - b) <= b / kMostTimes; };
     const auto kept = static_cast<double>(keeper.kept);
-    uint64_t found = 0;
+    std::map<uint64_t, size_t> calls;  // by how often they came
     for (size_t i = 0; i < growth.series().size(); ++i) {
       const SteadyGrowth::Series& other = growth.series()[i];
       const HolderId id{static_cast<uint32_t>(i)};
@@ -334,15 +335,19 @@ class Growth {
                        [&](const auto& point) { return point.ticks >= keeper.begin; });
       if (since == other.points.end()) continue;
       const uint64_t count = other.allocs - since->number + 1;
-      const auto turns = static_cast<double>(count);
-      const double times = std::round(std::max(turns / kept, kept / turns));
       if (count < kLeastAllocs) continue;
+      const auto turns = static_cast<double>(count);
       if (near(turns, kept)) return keeper.kept;
+      const double times = std::round(std::max(turns / kept, kept / turns));
+      if (times > kMostTimes) continue;
       for (const double exact : {kept * times, kept / times}) {
-        if (near(turns, exact)) found = std::max(found, static_cast<uint64_t>(exact));
+        if (near(turns, exact)) ++calls[static_cast<uint64_t>(exact)];
       }
     }
-    return found > 0 ? found : keeper.kept;
+    const auto most =
+        std::max_element(calls.begin(), calls.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    return most != calls.end() ? most->first : keeper.kept;
   }
 
   /// Whether the amounts lie near a straight line: steps take as much each time, tensors of a

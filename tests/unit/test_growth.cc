@@ -112,6 +112,22 @@ TEST_CASE("growth: several blocks of a step by one call are of one step", "[coll
   CHECK(text.ends_with(", none freed; the card has room for 1 187 more at most"));
 }
 
+TEST_CASE("growth: a step is what most calls come as often as, also where it keeps now and then",
+          "[collector]") {
+  Program program;
+  program.take(0, kWeights);
+  for (int step = 0; step < 60; ++step) {
+    for (uint32_t call = 2; call < 6; ++call) program.use_and_give(call, 30 * kMiB);
+    for (int layer = 0; layer < 8; ++layer) program.use_and_give(6, 20 * kMiB);
+    for (int turn = 0; turn < 31; ++turn) program.use_and_give(7, 10 * kMiB);
+    if (step % 2 == 0) program.take(1, 8 * kMiB);
+  }
+  const std::vector<GrowthSummary> growth = program.growth();
+  REQUIRE(growth.size() == 1);
+  CHECK(growth[0].steps() == 60);
+  CHECK(growth[0].bytes_each() == 4 * kMiB);
+}
+
 TEST_CASE("growth: what grows at each instance of a phase is said as a whole and by its parts",
           "[collector]") {
   const auto row = [](const char* phase, const char* title, uint64_t each) {
