@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,18 +12,11 @@
 #include <vector>
 
 #include "collector/analyze/arena_summary.h"
-#include "collector/analyze/call_sites.h"
-#include "collector/analyze/counted_peaks.h"
 #include "collector/analyze/counter_metrics.h"
-#include "collector/analyze/failure_summary.h"
 #include "collector/analyze/group_totals.h"
-#include "collector/analyze/growth_summary.h"
-#include "collector/analyze/ledger_summary.h"
-#include "collector/analyze/metrics.h"
 #include "collector/analyze/names_ahead.h"
-#include "collector/analyze/phase_summary.h"
-#include "collector/analyze/quality.h"
 #include "collector/analyze/row_roles.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
@@ -240,22 +234,17 @@ class SummaryBuilder {
   }
 
   /// Whether anything of the scope was ever live.
-  bool live(const std::string& name) const {
-    const ScopeId* scope = replay_.sites().find_scope(name);
-    return scope != nullptr && replay_.peaks().scope(*scope).peak > 0;
-  }
+  bool live(const std::string& name) const { return replay_.sum(name).peak > 0; }
 
   void list_peaks() {
     const std::vector<ScopeInfo>& scopes = replay_.sites().scopes();
-    const bool managed_counts =
-        std::any_of(summary_.devices.begin(), summary_.devices.end(),
-                    [](const DeviceSummary& device) { return device.is_integrated(); });
+    const bool managed_counts = std::ranges::any_of(
+        summary_.devices, [](const DeviceSummary& device) { return device.is_integrated(); });
     total_differs_ = (live("device") || (managed_counts && live("device/managed"))) && live("host");
     for (ScopeId id{}; id < scopes.size(); ++id) {
       if (replay_.peaks().scope(id).peak > 0 && worth_showing(scopes[id])) add_peak(id);
     }
-    std::sort(summary_.peaks.begin(), summary_.peaks.end(),
-              [](const Peak& a, const Peak& b) { return a.scope < b.scope; });
+    std::ranges::sort(summary_.peaks, {}, &Peak::scope);
   }
 
   void add_peak(ScopeId id) {
@@ -294,8 +283,7 @@ class SummaryBuilder {
       shares.push_back(std::move(share));
     }
     if (shares.size() == 1 && shares.front().name == kOthers) return {};
-    std::stable_sort(shares.begin(), shares.end(),
-                     [](const TagShare& a, const TagShare& b) { return a.bytes > b.bytes; });
+    std::ranges::stable_sort(shares, std::ranges::greater(), &TagShare::bytes);
     std::stable_partition(shares.begin(), shares.end(),
                           [](const TagShare& share) { return share.name != kOthers; });
     return shares;

@@ -36,8 +36,7 @@ std::vector<ArenaSummary::Part> parts_at_peak(const Replay& replay, Attribution&
   std::vector<ArenaSummary::Part> parts;
   parts.reserve(apart.size());
   for (Holder& row : apart) parts.push_back({std::move(row.title), row.bytes, row.count});
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   for (; parts.size() > top; parts.pop_back()) other_bytes += parts.back().bytes;
   return parts;
 }
@@ -84,17 +83,15 @@ void add_causes(const ArenaCauses& table, size_t arena, const ClockMap& clock,
     row.time_ns = clock.to_ns(cause.ticks);
   }
   for (auto& [title, cause] : causes) out.causes.push_back(std::move(cause));
-  std::stable_sort(out.causes.begin(), out.causes.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(out.causes,
+                           [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   for (; out.causes.size() > top; out.causes.pop_back())
     out.other_cause_bytes += out.causes.back().bytes;
 
   std::vector<ArenaCauses::Growth> growths = table.growths(arena);
-  std::stable_sort(growths.begin(), growths.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(growths, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   if (growths.size() > top) growths.resize(top);
-  std::stable_sort(growths.begin(), growths.end(),
-                   [](const auto& a, const auto& b) { return a.ticks < b.ticks; });
+  std::ranges::stable_sort(growths, [](const auto& a, const auto& b) { return a.ticks < b.ticks; });
   for (const ArenaCauses::Growth& growth : growths)
     out.growths.push_back({title_of(growth.taken_by), clock.to_ns(growth.ticks), growth.bytes,
                            growth.asked_bytes, growth.in_use_bytes, growth.reserved_bytes});
@@ -177,8 +174,8 @@ std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by
     const auto title_of = [&](GroupId taken_by) { return cause_title(arena, by_site, taken_by); };
     add_causes(table.causes(), index, replay.log().clock(), title_of, top, out);
   }
-  std::stable_sort(summaries.begin(), summaries.end(),
-                   [](const auto& a, const auto& b) { return a.peak_bytes > b.peak_bytes; });
+  std::ranges::stable_sort(
+      summaries, [](const auto& a, const auto& b) { return a.peak_bytes > b.peak_bytes; });
   return summaries;
 }
 
@@ -218,8 +215,7 @@ void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vecto
   }
   for (auto& [key, row] : rows) peak.holders.push_back(std::move(row));
   tell_apart(peak.holders);
-  std::stable_sort(peak.holders.begin(), peak.holders.end(),
-                   [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(peak.holders, std::ranges::greater(), &Holder::bytes);
   for (; peak.holders.size() > top; peak.holders.pop_back()) {
     peak.other_bytes += peak.holders.back().bytes;
     ++peak.other_sites;

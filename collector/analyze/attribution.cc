@@ -34,7 +34,7 @@ bool is_library_domain(std::string_view domain) {
       return std::tolower(static_cast<unsigned char>(a)) == b;
     });
   };
-  return std::any_of(kLibraryDomains.begin(), kLibraryDomains.end(), same);
+  return std::ranges::any_of(kLibraryDomains, same);
 }
 
 uint64_t with_place(const SiteTitles::TitlePart& part) {
@@ -60,8 +60,8 @@ GroupBy parse_group_by(std::string_view name) {
 }
 
 std::string_view group_by_name(GroupBy by) {
-  return std::find_if(kGroupings.begin(), kGroupings.end(),
-                      [&](const Grouping& grouping) { return grouping.by == by; })
+  return std::ranges::find_if(kGroupings,
+                              [&](const Grouping& grouping) { return grouping.by == by; })
       ->name;
 }
 

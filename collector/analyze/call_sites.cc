@@ -1,5 +1,3 @@
-#include "collector/analyze/call_sites.h"
-
 #include <array>
 #include <map>
 #include <set>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "collector/analyze/arena_peak.h"
+#include "collector/analyze/summary_parts.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -53,7 +53,7 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
     std::vector<Call> calls =
         profile.calls(profile.replay().sites().info(part.group).stack, most_calls);
     if (calls.empty()) calls.push_back({nullptr, kNoFunction, 0});
-    if (order == Order::kFromOutermost) std::reverse(calls.begin(), calls.end());
+    if (order == Order::kFromOutermost) std::ranges::reverse(calls);
     const auto differs = std::mismatch(calls.begin(), calls.end(), before.begin(),
                                        before.begin() + static_cast<ptrdiff_t>(path.size()),
                                        [](const Call& a, const Call& b) {
@@ -85,8 +85,9 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
   }
   for (Node& node : nodes_) {
     tell_apart(node.children);
-    std::stable_sort(node.children.begin(), node.children.end(),
-                     [this](uint32_t a, uint32_t b) { return nodes_[a].bytes > nodes_[b].bytes; });
+    std::ranges::stable_sort(node.children, [this](uint32_t a, uint32_t b) {
+      return nodes_[a].bytes > nodes_[b].bytes;
+    });
   }
 }
 

@@ -1,10 +1,8 @@
-#include "collector/analyze/counted_peaks.h"
-
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 #include "collector/analyze/counter_metrics.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
 #include "collector/text/scope_key.h"
 
@@ -23,8 +21,8 @@ void raise(Metrics& metrics, const std::string& name, std::optional<uint64_t> co
 /// Sets the peak of `scope`, for which the counters have another figure than the log.
 void set_peak(Summary& summary, const std::string& scope, const std::string& kind,
               uint64_t counted) {
-  auto peak = std::find_if(summary.peaks.begin(), summary.peaks.end(),
-                           [&](const Peak& known) { return known.scope >= scope; });
+  auto peak =
+      std::ranges::find_if(summary.peaks, [&](const Peak& known) { return known.scope >= scope; });
   const bool known = peak != summary.peaks.end() && peak->scope == scope;
   if (counted == 0 || (known && counted == peak->bytes)) return;
   if (!known) {
@@ -44,8 +42,8 @@ void set_peak(Summary& summary, const std::string& scope, const std::string& kin
   }
   rest.bytes = counted - peak->bytes;
   if (!peak->tags.empty()) peak->tags.push_back({"not in the log", rest.bytes, 0});
-  const auto smaller = std::find_if(peak->holders.begin(), peak->holders.end(),
-                                    [&](const Holder& other) { return other.bytes < rest.bytes; });
+  const auto smaller = std::ranges::find_if(
+      peak->holders, [&](const Holder& other) { return other.bytes < rest.bytes; });
   peak->holders.insert(smaller, std::move(rest));
   peak->bytes = counted;
   // The log's phase and trigger are those of another peak.

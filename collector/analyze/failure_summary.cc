@@ -1,14 +1,13 @@
-#include "collector/analyze/failure_summary.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "collector/analyze/arena_summary.h"
-#include "collector/analyze/ledger_summary.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 #include "collector/summary/failure_cause.h"
 #include "gpupeak/pages.h"
@@ -218,8 +217,7 @@ class Failures {
     holders.reserve(rows.size());
     for (auto& [key, row] : rows) holders.push_back(std::move(row));
     tell_apart(holders);
-    std::stable_sort(holders.begin(), holders.end(),
-                     [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+    std::ranges::stable_sort(holders, std::ranges::greater(), &Holder::bytes);
     if (holders.size() > top_) holders.resize(top_);
     return holders;
   }

@@ -1,16 +1,13 @@
-#include "collector/analyze/growth_summary.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "collector/analyze/arena_summary.h"
-#include "collector/analyze/phase_summary.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 
 namespace gpupeak::collector {
@@ -49,8 +46,8 @@ class Growth {
     add_steady();
     std::vector<GrowthSummary> rows;
     for (auto& [row, found] : best_) rows.push_back(std::move(found.growth));
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const auto& a, const auto& b) { return a.grown_bytes > b.grown_bytes; });
+    std::ranges::stable_sort(
+        rows, [](const auto& a, const auto& b) { return a.grown_bytes > b.grown_bytes; });
     if (rows.size() > kMostRows) rows.resize(kMostRows);
     return rows;
   }
@@ -100,8 +97,7 @@ class Growth {
     }
     std::erase_if(lines, [](const auto& entry) {
       const std::vector<uint64_t>& bytes = entry.second.bytes;
-      return std::all_of(bytes.begin(), bytes.end(),
-                         [&](uint64_t value) { return value == bytes.front(); });
+      return std::ranges::all_of(bytes, [&](uint64_t value) { return value == bytes.front(); });
     });
     if (lines.size() > kMostGroups) keep_largest(lines);
     // The latest instance, too, may be the one in which memory ran out.
@@ -229,10 +225,7 @@ class Growth {
     return depth;
   }
 
-  uint64_t peak_of(bool host) const {
-    const ScopeId* scope = replay_.sites().find_scope(host ? "host" : "device");
-    return scope != nullptr ? replay_.peaks().scope(*scope).peak : 0;
-  }
+  uint64_t peak_of(bool host) const { return replay_.sum(host ? "host" : "device").peak; }
 
   /// A holder that keeps blocks of each of its turns.
   struct Keeper {
@@ -330,9 +323,8 @@ class Growth {
           device_of(replay_.arenas().holder(id)) != keeper.device ||
           growth.since_last(other) > 2 * other.points.back().gap)
         continue;
-      const auto since =
-          std::find_if(other.points.begin(), other.points.end(),
-                       [&](const auto& point) { return point.ticks >= keeper.begin; });
+      const auto since = std::ranges::find_if(
+          other.points, [&](const auto& point) { return point.ticks >= keeper.begin; });
       if (since == other.points.end()) continue;
       const uint64_t count = other.allocs - since->number + 1;
       if (count < kLeastAllocs) continue;
@@ -416,13 +408,12 @@ class Growth {
     const auto bytes_of = [](const Keeper& keeper) {
       return static_cast<double>(keeper.kept) * keeper.block_bytes;
     };
-    std::sort(keepers.begin(), keepers.end(),
-              [](const Keeper& a, const Keeper& b) { return a.kept < b.kept; });
+    std::ranges::sort(keepers, {}, &Keeper::kept);
     const auto most = static_cast<double>(
-        std::max_element(keepers.begin(), keepers.end(), [&](const Keeper& a, const Keeper& b) {
+        std::ranges::max_element(keepers, [&](const Keeper& a, const Keeper& b) {
           return bytes_of(a) < bytes_of(b);
         })->kept);
-    const auto base = std::find_if(keepers.begin(), keepers.end(), [&](const Keeper& keeper) {
+    const auto base = std::ranges::find_if(keepers, [&](const Keeper& keeper) {
       const double times = most / static_cast<double>(keeper.kept);
       return std::abs(times - std::round(times)) <= times / 20;
     });

@@ -1,11 +1,9 @@
 #include "collector/analyze/kept_summary.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -48,8 +46,9 @@ std::vector<std::string> rule_files(const RuleChoice& rules) {
   std::vector<std::string> files;
   for (const std::string& name : rules.sets) {
     const bool builtin = name == "auto" || name == "none" ||
-                         std::any_of(builtin_rules().begin(), builtin_rules().end(),
-                                     [&](const BuiltinRules& set) { return set.name == name; });
+                         std::ranges::any_of(builtin_rules(), [&](const BuiltinRules& set) {
+                           return set.name == name;
+                         });
     if (!builtin) files.push_back(canonical(name));
   }
   return files;
@@ -146,8 +145,8 @@ bool KeptSummary::can_keep(const LogReader& log) {
 }
 
 bool KeptSummary::is_unchanged() const {
-  return std::all_of(files_.begin(), files_.end(),
-                     [](const FileState& state) { return state == state_of_file(state.path); });
+  return std::ranges::all_of(
+      files_, [](const FileState& state) { return state == state_of_file(state.path); });
 }
 
 void KeptSummary::keep(const Summary& summary) const {

@@ -1,12 +1,10 @@
-#include "collector/analyze/ledger_summary.h"
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <utility>
 
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 
 namespace gpupeak::collector {
@@ -32,8 +30,7 @@ LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns,
     view.others.push_back({other.pid, definitions.shown_string(other.name), other.bytes, false});
   const auto row = [&](std::string_view cause, int64_t bytes) {
     const bool stands =
-        !snapshot.others_moved &&
-        std::find(kStandingRows.begin(), kStandingRows.end(), cause) != kStandingRows.end();
+        !snapshot.others_moved && std::ranges::find(kStandingRows, cause) != kStandingRows.end();
     if (bytes != 0 || stands) view.rows.push_back({std::string(cause), bytes});
   };
   if (snapshot.start && !snapshot.of_process) row("start", static_cast<int64_t>(*snapshot.start));
@@ -81,8 +78,7 @@ std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,
   for (auto& [key, item] : items) {
     if (item.bytes != 0) summary.items.push_back(std::move(item));
   }
-  std::stable_sort(summary.items.begin(), summary.items.end(),
-                   [](const LedgerItem& a, const LedgerItem& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(summary.items, std::ranges::greater(), &LedgerItem::bytes);
   if (summary.items.size() > top) summary.items.resize(top);
   for (const DeviceLedger::Point& point : ledger.curve())
     summary.readings.emplace_back(to_ns(point.ticks), point.used);

@@ -1,9 +1,7 @@
-#include "collector/analyze/metrics.h"
-
 #include <algorithm>
 #include <string>
 
-#include "collector/analyze/counted_peaks.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 #include "collector/log/log_head.h"
 #include "collector/text/scope_key.h"
@@ -11,23 +9,13 @@
 namespace gpupeak::collector {
 namespace {
 
-uint64_t scope_peak(const Replay& replay, const std::string& name) {
-  const ScopeId* scope = replay.sites().find_scope(name);
-  return scope != nullptr ? replay.peaks().scope(*scope).peak : 0;
-}
-
 /// The sum of the devices' peaks, each at its own time: what a machine must have if nothing can be
 /// moved to another device.
 uint64_t sum_of_device_peaks(const Replay& replay) {
   uint64_t sum = 0;
   for (uint32_t device = 0; device < GPUPEAK_LOG_MAX_DEVICES; ++device)
-    sum += scope_peak(replay, ScopeKey::device(static_cast<int32_t>(device)).text());
+    sum += replay.sum(ScopeKey::device(static_cast<int32_t>(device)).text()).peak;
   return sum;
-}
-
-uint64_t scope_live(const Replay& replay, const std::string& name) {
-  const ScopeId* scope = replay.sites().find_scope(name);
-  return scope != nullptr ? replay.peaks().scope(*scope).current : 0;
 }
 
 std::optional<uint64_t> if_covered(bool covered, uint64_t value) {
@@ -89,18 +77,18 @@ std::optional<uint64_t> heap_peak(const Replay& replay, const Coverage& coverage
   if (!coverage.heap_events)  // usable bytes; not if the heap is in the log and was only not read
     return if_covered(coverage.heap_counters && !replay.log().left_heap_out(),
                       replay.log().counters().heap.peak);
-  return heap_bound(replay, coverage).value_or(scope_peak(replay, "host/heap"));
+  return heap_bound(replay, coverage).value_or(replay.sum("host/heap").peak);
 }
 
 /// The host's peak. Beside a sampled heap the other kinds are exact.
 uint64_t host_peak(const Replay& replay, const Coverage& coverage) {
-  const uint64_t peak = scope_peak(replay, "host");
+  const uint64_t peak = replay.sum("host").peak;
   const std::optional<uint64_t> heap = heap_bound(replay, coverage);
   if (!heap) return peak;
   uint64_t bound = *heap;
   for (uint8_t kind = 1; kind < GPUPEAK_KIND_LIMIT; ++kind) {
     if (kind == GPUPEAK_KIND_HEAP || is_device_kind(kind) || !counts_into_sum(kind)) continue;
-    bound += scope_peak(replay, "host/" + std::string(kind_name(kind)));
+    bound += replay.sum("host/" + std::string(kind_name(kind))).peak;
   }
   return std::min(peak, bound);
 }
@@ -134,21 +122,21 @@ Metrics device_metrics(const Replay& replay, const GroupTotals& totals, int32_t 
   const DeviceTotals sums = device_totals(replay, totals, device);
   const auto reserved = replay.device().pool_reserved().find(device);
   Metrics metrics;
-  metrics["device.peak_bytes"] = scope_peak(replay, scope);
-  metrics["device.live_bytes"] = scope_live(replay, scope);
+  metrics["device.peak_bytes"] = replay.sum(scope).peak;
+  metrics["device.live_bytes"] = replay.sum(scope).current;
   metrics["device.alloc_bytes"] = sums.alloc_bytes;
   metrics["device.alloc_count"] = sums.alloc_count;
   metrics["device.largest_alloc_bytes"] = replay.device().largest_alloc_bytes(device);
   for (uint8_t kind = GPUPEAK_FIRST_DEVICE_KIND; kind < GPUPEAK_KIND_LIMIT; ++kind) {
     if (!counts_into_sum(kind)) continue;
     const std::string name{kind_name(kind)};
-    metrics["device.kind." + name + ".peak_bytes"] = scope_peak(replay, scope + "/" + name);
+    metrics["device.kind." + name + ".peak_bytes"] = replay.sum(scope + "/" + name).peak;
   }
   metrics["device.kind.pool.reserved_peak_bytes"] =
       reserved == replay.device().pool_reserved().end() ? 0 : reserved->second.peak;
-  metrics["device.kind.vmm.reserved_va_bytes"] = scope_peak(replay, scope + "/vmm_va");
-  metrics["device.managed.peak_bytes"] = scope_peak(replay, scope + "/managed");
-  metrics["device.imported.peak_bytes"] = scope_peak(replay, scope + "/imported");
+  metrics["device.kind.vmm.reserved_va_bytes"] = replay.sum(scope + "/vmm_va").peak;
+  metrics["device.managed.peak_bytes"] = replay.sum(scope + "/managed").peak;
+  metrics["device.imported.peak_bytes"] = replay.sum(scope + "/imported").peak;
   add_arena_metrics(replay, device, metrics);
   return metrics;
 }
@@ -249,7 +237,7 @@ std::optional<uint64_t> device_growth(const Replay& replay, bool attached) {
   if (!knows_windows(replay)) return std::nullopt;
   int64_t sum = 0;
   for (const Window& window : replay.windows()) {
-    const uint64_t end = window.has_ended ? window.device_at_end : scope_live(replay, "device");
+    const uint64_t end = window.has_ended ? window.device_at_end : replay.sum("device").current;
     sum += static_cast<int64_t>(end) - static_cast<int64_t>(window.device_at_begin);
   }
   return not_below_0(sum);
@@ -271,17 +259,17 @@ Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const C
   Metrics metrics = device_metrics(replay, totals, -1);
   metrics["device.sum_of_peaks_bytes"] = sum_of_device_peaks(replay);
   const auto host = [&](const std::string& metric, const std::string& scope) {
-    metrics[metric] = if_covered(covers_scope(coverage, scope), scope_peak(replay, scope));
+    metrics[metric] = if_covered(covers_scope(coverage, scope), replay.sum(scope).peak);
   };
   metrics["host.peak_bytes"] = if_covered(coverage.host(), host_peak(replay, coverage));
-  metrics["host.live_bytes"] = if_covered(coverage.host(), scope_live(replay, "host"));
+  metrics["host.live_bytes"] = if_covered(coverage.host(), replay.sum("host").current);
   metrics["device.outside_phases.live_bytes"] = owned_bytes(replay, 0, kDeviceSide);
   metrics["host.outside_phases.live_bytes"] =
       if_covered(coverage.host(), owned_bytes(replay, 0, kHostSide));
   metrics["host.kind.heap.peak_bytes"] = heap_peak(replay, coverage);
   metrics["host.kind.heap.usable_peak_bytes"] = heap_usable_peak(replay, coverage);
   metrics["host.kind.heap.live_bytes"] =
-      if_covered(coverage.heap_events, scope_live(replay, "host/heap"));
+      if_covered(coverage.heap_events, replay.sum("host/heap").current);
   metrics["host.kind.heap.alloc_count"] =
       if_covered(coverage.heap_counters, heap_alloc_count(replay, totals, coverage));
   host("host.kind.mmap_anon.peak_bytes", "host/mmap_anon");

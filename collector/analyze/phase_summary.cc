@@ -1,6 +1,5 @@
-#include "collector/analyze/phase_summary.h"
-
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "collector/analyze/metrics.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 #include "collector/replay/phase_fold.h"
 
@@ -339,24 +338,9 @@ class PhaseLister {
 }  // namespace
 
 std::string_view phase_source_name(uint8_t source) {
-  switch (source) {
-    case GPUPEAK_PHASE_AUTO:
-      return "auto";
-    case GPUPEAK_PHASE_NVTX:
-      return "nvtx";
-    case GPUPEAK_PHASE_ORT:
-      return "ort";
-    case GPUPEAK_PHASE_RULE:
-      return "rule";
-    case GPUPEAK_PHASE_MARK:
-      return "mark";
-    case GPUPEAK_PHASE_PJRT:
-      return "pjrt";
-    case kPhaseNode:
-      return "node";
-    default:
-      return "api";
-  }
+  constexpr std::string_view kNames[] = {"auto", "api", "nvtx", "ort", "rule", "mark", "pjrt"};
+  if (source == kPhaseNode) return "node";
+  return source < std::size(kNames) ? kNames[source] : kNames[GPUPEAK_PHASE_API];
 }
 
 std::vector<PhaseSummary> summarize_phases(const Replay& replay, const GroupTotals& totals,

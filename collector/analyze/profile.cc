@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "collector/analyze/call_sites.h"
-#include "collector/analyze/quality.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
@@ -51,16 +50,15 @@ std::vector<ScopeId> Profile::scopes() const {
   for (ScopeId id{}; id < replay_.sites().scopes().size(); ++id) {
     if (sum(id).peak > 0 && covers_scope(coverage_, scope_info(id).name)) found.push_back(id);
   }
-  std::sort(found.begin(), found.end(),
-            [&](ScopeId a, ScopeId b) { return scope_info(a).name < scope_info(b).name; });
+  std::ranges::sort(found,
+                    [&](ScopeId a, ScopeId b) { return scope_info(a).name < scope_info(b).name; });
   return found;
 }
 
 ScopeId Profile::scope(const std::string& name) const {
   const std::vector<ScopeId> known = scopes();
   const auto find = [&](const std::string& wanted) {
-    return std::find_if(known.begin(), known.end(),
-                        [&](ScopeId id) { return scope_info(id).name == wanted; });
+    return std::ranges::find_if(known, [&](ScopeId id) { return scope_info(id).name == wanted; });
   };
   if (!name.empty()) {
     if (const auto found = find(name); found != known.end()) return *found;
@@ -70,9 +68,8 @@ ScopeId Profile::scope(const std::string& name) const {
     throw UsageError(fmt::format("the log has no memory of scope '{}'{}", escape(name),
                                  did_you_mean(name, names)));
   }
-  const auto devices = std::count_if(known.begin(), known.end(), [&](ScopeId id) {
-    return scope_info(id).device >= 0 && scope_info(id).kind == 0;
-  });
+  const auto devices = std::ranges::count_if(
+      known, [&](ScopeId id) { return scope_info(id).device >= 0 && scope_info(id).kind == 0; });
   for (const ScopeId id : known) {
     if (devices == 1 && scope_info(id).device >= 0 && scope_info(id).kind == 0) return id;
   }

@@ -1,14 +1,11 @@
-#include "collector/analyze/quality.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <unordered_set>
 
-#include "collector/analyze/counted_peaks.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
@@ -504,9 +501,7 @@ class QualityReport {
     if (others_inexact_ || page_.ended == 0) return;
     const uint32_t devices = std::min<uint32_t>(page_.device_count, GPUPEAK_LOG_MAX_DEVICES);
     for (uint32_t i = 0; i < devices; ++i) {
-      const ScopeId* scope =
-          replay_.sites().find_scope(ScopeKey::device(static_cast<int32_t>(i)).text());
-      const uint64_t replayed = scope != nullptr ? replay_.peaks().scope(*scope).peak : 0;
+      const uint64_t replayed = replay_.sum(ScopeKey::device(static_cast<int32_t>(i)).text()).peak;
       const uint64_t counted_peak = page_.device[i].total.peak;
       if (replayed == counted_peak) continue;
       warn(WarningCode::kPeaksDisagree,

@@ -1,7 +1,6 @@
 #include "collector/analyze/row_roles.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <tuple>
@@ -111,31 +110,17 @@ bool is_number(std::string_view type) {
 }
 
 void count(BufferRole& role, const BlockRoles::Role& seen) {
-  switch (seen.place) {
-    case GPUPEAK_ROLE_COPIED_IN:
-      role.copied_in += seen.count;
-      break;
-    case GPUPEAK_ROLE_COPIED_OUT:
-      role.copied_out += seen.count;
-      break;
-    case GPUPEAK_ROLE_COPIED_TO:
-      role.copied_to += seen.count;
-      break;
-    case GPUPEAK_ROLE_COPIED_FROM:
-      role.copied_from += seen.count;
-      break;
-    case GPUPEAK_ROLE_FILLED:
-      role.filled += seen.count;
-      break;
-    case GPUPEAK_ROLE_TEXTURE:
-      role.textures += seen.count;
-      break;
-    case GPUPEAK_ROLE_PASSED_ON:
-      role.passed_on = true;
-      break;
-    default:
-      break;  // of a newer gpupeak
+  constexpr std::pair<uint64_t, uint64_t BufferRole::*> kCounts[] = {
+      {GPUPEAK_ROLE_COPIED_IN, &BufferRole::copied_in},
+      {GPUPEAK_ROLE_COPIED_OUT, &BufferRole::copied_out},
+      {GPUPEAK_ROLE_COPIED_TO, &BufferRole::copied_to},
+      {GPUPEAK_ROLE_COPIED_FROM, &BufferRole::copied_from},
+      {GPUPEAK_ROLE_FILLED, &BufferRole::filled},
+      {GPUPEAK_ROLE_TEXTURE, &BufferRole::textures}};
+  for (const auto& [place, figure] : kCounts) {
+    if (seen.place == place) role.*figure += seen.count;
   }
+  role.passed_on |= seen.place == GPUPEAK_ROLE_PASSED_ON;  // other places are a newer gpupeak's
 }
 
 }  // namespace
@@ -245,8 +230,8 @@ std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) con
                             {launches.arguments.begin(), launches.arguments.end()},
                             launches.count});
   }
-  std::stable_sort(role.kernels.begin(), role.kernels.end(),
-                   [](const auto& a, const auto& b) { return a.launches > b.launches; });
+  std::ranges::stable_sort(role.kernels,
+                           [](const auto& a, const auto& b) { return a.launches > b.launches; });
   if (is_timed && first <= last) {
     role.first_use_ns = replay_.log().clock().to_ns(first);
     role.last_use_ns = replay_.log().clock().to_ns(last);

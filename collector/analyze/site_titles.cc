@@ -56,7 +56,7 @@ void SiteTitles::prepare(std::span<const uint32_t> stacks) {
   }
   for (const uint32_t stack : unknown) of_stack_[stack] = 0;
   if (unknown.size() < kWorthThreads) return;
-  std::sort(unknown.begin(), unknown.end());
+  std::ranges::sort(unknown);
   symbolizer_.resolve_all(unknown);
   std::vector<Site> made(std::min(kBlock, unknown.size()));
   for (size_t from = 0; from < unknown.size(); from += kBlock) {
@@ -218,7 +218,7 @@ SiteTitles::Site SiteTitles::make_python_site(uint32_t stack, Candidates& scratc
   const auto add = [&](const ResolvedAddress* resolved) {
     site.add({&resolved->frames[0], resolved->function_ids[0], resolved->place_ids[0]});
   };
-  const auto own = std::find_if(python.begin(), python.end(), [](const ResolvedAddress* resolved) {
+  const auto own = std::ranges::find_if(python, [](const ResolvedAddress* resolved) {
     return !is_installed_python(resolved->frames[0].file);
   });
   add(python[0]);

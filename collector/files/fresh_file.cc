@@ -282,8 +282,7 @@ void limit_cache(const std::string& folder, uint64_t most_bytes) {
                          is_own(status, folder);
     if (is_ours) entries.push_back(state_of(path, status));
   }
-  std::sort(entries.begin(), entries.end(),
-            [](const FileState& a, const FileState& b) { return a.modified_ns > b.modified_ns; });
+  std::ranges::sort(entries, std::ranges::greater(), &FileState::modified_ns);
   uint64_t bytes = 0;
   for (const FileState& entry : entries) {
     bytes += entry.bytes;

@@ -89,6 +89,17 @@ bool is_still_at(const std::string& path, const struct stat& file) {
   return lstat(path.c_str(), &now) == 0 && now.st_dev == file.st_dev && now.st_ino == file.st_ino;
 }
 
+bool write_at(int fd, const void* bytes, size_t size, uint64_t place) {
+  for (size_t done = 0; done < size;) {
+    const ssize_t written = pwrite(fd, static_cast<const char*>(bytes) + done, size - done,
+                                   static_cast<off_t>(place + done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    done += static_cast<size_t>(written);
+  }
+  return true;
+}
+
 std::string folder_of(const std::string& path) {
   std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;

@@ -62,6 +62,9 @@ bool is_own_folder(const std::string& path);
 /// Whether the path still leads to this very file, without a link.
 bool is_still_at(const std::string& path, const struct stat& file);
 
+/// Writes all bytes at this place. False: errno says why not.
+bool write_at(int fd, const void* bytes, size_t size, uint64_t place);
+
 /// The folder of a path; "." if it has none.
 std::string folder_of(const std::string& path);
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -43,7 +43,7 @@ constexpr Arena kArenas[] = {
 };
 
 void say_once(std::vector<std::string>& texts, std::string text) {
-  if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
+  if (std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
 }
 
 /// Finds why the bounds of a process do not hold.
@@ -68,11 +68,8 @@ class Trust {
     if (page.ended == 0) return false;
     const uint32_t devices = std::min<uint32_t>(page.device_count, GPUPEAK_LOG_MAX_DEVICES);
     for (uint32_t i = 0; i < devices; ++i) {
-      const Replay& replay = profile_.replay();
-      const ScopeId* scope =
-          replay.sites().find_scope(ScopeKey::device(static_cast<int32_t>(i)).text());
-      const uint64_t replayed = scope != nullptr ? replay.peaks().scope(*scope).peak : 0;
-      if (replayed != page.device[i].total.peak) return false;
+      const std::string scope = ScopeKey::device(static_cast<int32_t>(i)).text();
+      if (profile_.replay().sum(scope).peak != page.device[i].total.peak) return false;
     }
     return true;
   }
@@ -108,9 +105,8 @@ class Trust {
   }
 
   void refusals() {
-    const auto of_device =
-        std::count_if(summary_.oom.begin(), summary_.oom.end(),
-                      [](const OutOfMemory& oom) { return !oom.on_host && !oom.only_addresses; });
+    const auto of_device = std::ranges::count_if(
+        summary_.oom, [](const OutOfMemory& oom) { return !oom.on_host && !oom.only_addresses; });
     if (of_device == 0) return;
     no_most.push_back(fmt::format(
         "{} for device memory {} refused: with more memory the program would have taken more",
@@ -119,10 +115,9 @@ class Trust {
 
   bool is_seen(std::string_view name) const {
     const auto& arenas = summary_.arenas;
-    return !name.empty() &&
-           std::any_of(arenas.begin(), arenas.end(), [&](const ArenaSummary& arena) {
-             return arena.device.has_value() && arena.name.starts_with(name);
-           });
+    return !name.empty() && std::ranges::any_of(arenas, [&](const ArenaSummary& arena) {
+      return arena.device.has_value() && arena.name.starts_with(name);
+    });
   }
 
   void arenas() {
@@ -289,8 +284,8 @@ LogNeeds needs_of(const std::string& path, const Options& options, const Progres
     const LogNeeds other =
         needs_of_program(path + "#" + std::to_string(part), options, progress, true, nullptr);
     for (const DeviceNeed& need : other.devices) {
-      const auto same = std::find_if(all.devices.begin(), all.devices.end(),
-                                     [&](const auto& of) { return is_same_device(of, need); });
+      const auto same = std::ranges::find_if(
+          all.devices, [&](const auto& of) { return is_same_device(of, need); });
       if (same == all.devices.end()) {
         all.devices.push_back(need);
       } else {
@@ -354,8 +349,7 @@ void add_changes(const Summary& summary, const DeviceSummary& device, FitDevice&
 
 void sort_changes(std::vector<FitChange>& changes) {
   std::erase_if(changes, [](const FitChange& change) { return change.bytes < kLeastChange; });
-  std::stable_sort(changes.begin(), changes.end(),
-                   [](const FitChange& a, const FitChange& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(changes, std::ranges::greater(), &FitChange::bytes);
 }
 
 }  // namespace
@@ -368,9 +362,8 @@ FitReport answer_fit(const std::vector<LogNeeds>& logs, const FitQuestion& quest
     const Summary& summary = logs[i].summary;
     report.logs.push_back(summary.log_path);
     for (const DeviceNeed& need : logs[i].devices) {
-      auto known =
-          std::find_if(report.devices.begin(), report.devices.end(),
-                       [&](const FitDevice& of) { return is_same(of, summary.run.host, need); });
+      auto known = std::ranges::find_if(
+          report.devices, [&](const FitDevice& of) { return is_same(of, summary.run.host, need); });
       if (known == report.devices.end()) {
         FitDevice& fresh = report.devices.emplace_back();
         fresh.host = summary.run.host;

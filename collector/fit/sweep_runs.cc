@@ -98,9 +98,9 @@ void read_run(SweepRun& run, const std::vector<std::string>& logs, bool says_out
   const ReadLogs read = read_logs(run, logs, options);
   const FitReport fit = answer_fit(read.needs, {});
   set_status(run, !fit.devices.empty(), read.was_refused, says_out_of_memory);
-  const auto most = std::max_element(
-      fit.devices.begin(), fit.devices.end(),
-      [](const auto& a, const auto& b) { return a.need.held_bytes < b.need.held_bytes; });
+  const auto most = std::ranges::max_element(fit.devices, [](const auto& a, const auto& b) {
+    return a.need.held_bytes < b.need.held_bytes;
+  });
   if (most == fit.devices.end()) return;
   set_bounds(run, most->need, card);
   set_peak(run, *most, read.needs);
@@ -133,7 +133,7 @@ SweepOutlook::Check SweepOutlook::next_check() const {
     return {false, {}, fmt::format("{} has more than the card here: not checked", capacity_.name)};
   const double value = *prediction_.largest + (prediction_.was_run ? step_ : 0);
   const std::string text = number_text(value);
-  const bool known = std::any_of(runs_.begin(), runs_.end(), [&](const SweepRun* run) {
+  const bool known = std::ranges::any_of(runs_, [&](const SweepRun* run) {
     return run->values.front() == text && run->status != SweepStatus::kNotRun;
   });
   if (known) return {};  // it failed, or its log gives no bound

@@ -89,8 +89,7 @@ class FirstRun {
       }
       for (const bool last : {true, false}) {
         const std::optional<Parts> parts = plan(door, again, last, piece.asked, looks);
-        if (parts && std::find(found.begin(), found.end(), *parts) == found.end())
-          found.push_back(*parts);
+        if (parts && std::ranges::find(found, *parts) == found.end()) found.push_back(*parts);
         if (again.empty()) break;
       }
     }
@@ -183,8 +182,8 @@ class Runs {
     for (auto& [arena, run] : run_) {
       std::vector<FirstRun>& known = first_runs_[{session, arena}];
       if (left_alone_.contains(arena) || run.requests.size() > kMostRequests ||
-          std::any_of(known.begin(), known.end(),
-                      [&run = run](const FirstRun& first) { return first.is_as(run); }))
+          std::ranges::any_of(known,
+                              [&run = run](const FirstRun& first) { return first.is_as(run); }))
         continue;
       for (const Request& request : run.requests) {
         if (request.ends) look_up(arena, request, run, known);
@@ -230,7 +229,7 @@ class Runs {
 
 ActivationPlans::ActivationPlans(const LogReader& log, Definitions& definitions) {
   const auto& strings = definitions.strings();
-  if (std::find(strings.begin(), strings.end(), kRunPhase) == strings.end()) return;
+  if (std::ranges::find(strings, kRunPhase) == strings.end()) return;
   const Runs runs(log);
   std::map<std::pair<std::string_view, uint32_t>, uint32_t> named;
   const auto name = [&](std::string_view text, uint32_t caller) {

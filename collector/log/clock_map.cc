@@ -22,8 +22,7 @@ void ClockMap::add_pair(uint64_t ticks, uint64_t monotonic_ns) {
 
 void ClockMap::finish() {
   const Pair start = pairs_.front();
-  std::sort(pairs_.begin(), pairs_.end(),
-            [](const Pair& a, const Pair& b) { return a.ticks < b.ticks; });
+  std::ranges::sort(pairs_, {}, &Pair::ticks);
   std::vector<Pair> kept{start};
   for (const Pair& pair : pairs_) {
     const Pair& last = kept.back();
@@ -55,8 +54,7 @@ int64_t ClockMap::to_ns(uint64_t ticks) const {
   if (ticks_are_ns_) {
     return static_cast<int64_t>(std::min<uint64_t>(ticks - first.ticks, INT64_MAX));
   }
-  auto next = std::upper_bound(pairs_.begin(), pairs_.end(), ticks,
-                               [](uint64_t value, const Pair& pair) { return value < pair.ticks; });
+  auto next = std::ranges::upper_bound(pairs_, ticks, {}, &Pair::ticks);
   const Pair& before = *std::prev(next);
   double per_tick = slope();
   if (next != pairs_.end()) {

@@ -49,28 +49,24 @@ inline bool is_heap_event(uint8_t tag) {
 struct Parsed {
   bool malformed = false;
 };
+struct RangeEvent : Parsed {
+  uint64_t address, bytes;
+};
 struct MapEvent : Parsed {
   uint64_t address, bytes;
   uint32_t prot, stack;
   uint8_t kind;
 };
-struct UnmapEvent : Parsed {
-  uint64_t address, bytes;
-};
-struct ProtectEvent : Parsed {
-  uint64_t address, bytes;
+struct UnmapEvent : RangeEvent {};
+struct ProtectEvent : RangeEvent {
   uint32_t prot;
 };
 struct RemapEvent : Parsed {
   uint64_t old_address, old_bytes, new_address, new_bytes;
   uint32_t stack;
 };
-struct RemapBeginEvent : Parsed {
-  uint64_t address, bytes;
-};
-struct RemapFailedEvent : Parsed {
-  uint64_t address, bytes;
-};
+struct RemapBeginEvent : RangeEvent {};
+struct RemapFailedEvent : RangeEvent {};
 /// What phases, ranges and marks are called.
 struct LabelledEvent : Parsed {
   uint8_t source = GPUPEAK_PHASE_AUTO;
@@ -134,12 +130,10 @@ struct ArenaFailedEvent : Parsed {
   std::optional<uint64_t> free, total;  ///< of the device, by the driver
   std::optional<uint64_t> limit;        ///< what the arena may take at most
 };
-struct DeviceMappedEvent : Parsed {
-  uint64_t address, bytes, id;
+struct DeviceMappedEvent : RangeEvent {
+  uint64_t id;
 };
-struct DeviceUnmappedEvent : Parsed {
-  uint64_t address, bytes;
-};
+struct DeviceUnmappedEvent : RangeEvent {};
 struct HostFailedEvent : Parsed {
   uint64_t bytes, error, limit, limit_bytes, used;
   uint32_t api, stack;

@@ -27,9 +27,8 @@ EventMerger::EventMerger(const LogReader& log, std::vector<Source> sources, cons
 /// The slot that was running goes on, if its event is among the first: several can have the same
 /// time.
 void EventMerger::begin_with(uint32_t slot) {
-  const auto source = std::find_if(sources_.begin(), sources_.end(), [slot](const Source& one) {
-    return one.decoder.slot_index() == slot;
-  });
+  const auto source = std::ranges::find_if(
+      sources_, [slot](const Source& one) { return one.decoder.slot_index() == slot; });
   if (source == sources_.end()) return;
   if (!ready_.put_first(static_cast<uint32_t>(source - sources_.begin()))) return;
   running_ = &*source;
@@ -125,7 +124,7 @@ void EventMerger::pass(Event& event) {
 bool EventMerger::waits_behind(Source& source) {
   const uint32_t writer = source.decoder.writer();
   return writer != source.decoder.slot_index() &&
-         std::any_of(parked_.begin(), parked_.end(), [writer](const Source* parked) {
+         std::ranges::any_of(parked_, [writer](const Source* parked) {
            return parked->decoder.slot_index() == writer;
          });
 }
@@ -145,9 +144,8 @@ void EventMerger::let_go(Source& source) {
 EventMerger::Source* EventMerger::pick() {
   while (true) {
     recheck_ = false;
-    const auto due = std::find_if(parked_.begin(), parked_.end(), [this](const Source* source) {
-      return source->next.sequence <= next_sequence_;
-    });
+    const auto due = std::ranges::find_if(
+        parked_, [this](const Source* source) { return source->next.sequence <= next_sequence_; });
     if (due != parked_.end()) {
       Source& source = **due;
       parked_.erase(due);
@@ -156,9 +154,8 @@ EventMerger::Source* EventMerger::pick() {
     }
     if (!parked_.empty()) {
       // A number that does not turn up within a second of the log's time was lost.
-      const Source* first = *std::min_element(parked_.begin(), parked_.end(), [](auto* a, auto* b) {
-        return a->next.sequence < b->next.sequence;
-      });
+      const Source* first = *std::ranges::min_element(
+          parked_, [](auto* a, auto* b) { return a->next.sequence < b->next.sequence; });
       if (ready_.empty() || ready_.first().ticks > first->next.ticks + patience_ticks_) {
         missing_device_events_ += first->next.sequence - next_sequence_;
         next_sequence_ = first->next.sequence;

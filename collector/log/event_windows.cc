@@ -186,8 +186,7 @@ std::vector<Change> changes_of(const LogReader& log) {
       changes.push_back({end, -rate, 0});
     }
   }
-  std::sort(changes.begin(), changes.end(),
-            [](const Change& a, const Change& b) { return a.ticks < b.ticks; });
+  std::ranges::sort(changes, {}, &Change::ticks);
   return changes;
 }
 

@@ -11,7 +11,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kNamesPage = GPUPEAK_LOG_PAGE;
 constexpr int kNamesLevel = 3;
 /// A chunk that unpacks to more than that is not read.
 constexpr uint64_t kMostNamesBytes = 64 << 20, kMostNamesRatio = 32, kAlwaysAllowedNames = 1 << 20;
@@ -35,8 +34,8 @@ bool has_kept(const SymbolTable& table, const Module& module) {
 
 bool is_kept_table(const SymbolTable& table, const Definitions& definitions) {
   const std::vector<Module>& modules = definitions.modules();
-  return std::any_of(modules.begin(), modules.end(),
-                     [&table](const Module& module) { return has_kept(table, module); });
+  return std::ranges::any_of(modules,
+                             [&table](const Module& module) { return has_kept(table, module); });
 }
 
 uint64_t write_kept_names(const std::string& log, const SymbolTable& names, uint64_t instead_of) {
@@ -48,16 +47,7 @@ uint64_t write_kept_names(const std::string& log, const SymbolTable& names, uint
   const size_t size =
       ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), kNamesLevel);
   if (ZSTD_isError(size) != 0) return 0;
-  const uint64_t begin = to.bytes();
-  const uint64_t bytes =
-      (sizeof(gpupeak_chunk_header) + size + kNamesPage - 1) / kNamesPage * kNamesPage;
-  const gpupeak_chunk_header chunk = to.chunk(kNamesChunk, begin, bytes);
-  // The header is written after the content: the chunk is whole or not there.
-  if (to.grow(bytes) && to.write(packed.data(), size, begin + sizeof chunk) &&
-      to.write(&chunk, sizeof chunk, begin) && to.set_end(begin + bytes))
-    return begin;
-  to.set_end(begin);
-  return 0;
+  return to.append(kNamesChunk, {packed.data(), size});
 }
 
 std::string unpack_kept_names(std::span<const uint8_t> chunk) {

@@ -1,6 +1,7 @@
 #include "collector/log/kinds.h"
 
 #include <iterator>
+#include <utility>
 
 namespace gpupeak::collector {
 uint8_t checked_kind(uint64_t kind) {
@@ -25,34 +26,23 @@ std::string_view ledger_cause_name(uint8_t cause) {
 }
 
 std::string_view cuda_result_name(uint64_t result) {
-  switch (result) {
-    case 1:
-      return "CUDA_ERROR_INVALID_VALUE";
-    case 2:
-      return "CUDA_ERROR_OUT_OF_MEMORY";
-    case 3:
-      return "CUDA_ERROR_NOT_INITIALIZED";
-    case 4:
-      return "CUDA_ERROR_DEINITIALIZED";
-    case 101:
-      return "CUDA_ERROR_INVALID_DEVICE";
-    case 201:
-      return "CUDA_ERROR_INVALID_CONTEXT";
-    case 400:
-      return "CUDA_ERROR_INVALID_HANDLE";
-    case 700:
-      return "CUDA_ERROR_ILLEGAL_ADDRESS";
-    case 712:
-      return "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED";
-    case 719:
-      return "CUDA_ERROR_LAUNCH_FAILED";
-    case 801:
-      return "CUDA_ERROR_NOT_SUPPORTED";
-    case 900:
-      return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
-    default:
-      return {};
+  constexpr std::pair<uint64_t, std::string_view> kNames[] = {
+      {1, "CUDA_ERROR_INVALID_VALUE"},
+      {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {3, "CUDA_ERROR_NOT_INITIALIZED"},
+      {4, "CUDA_ERROR_DEINITIALIZED"},
+      {101, "CUDA_ERROR_INVALID_DEVICE"},
+      {201, "CUDA_ERROR_INVALID_CONTEXT"},
+      {400, "CUDA_ERROR_INVALID_HANDLE"},
+      {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+      {712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"},
+      {719, "CUDA_ERROR_LAUNCH_FAILED"},
+      {801, "CUDA_ERROR_NOT_SUPPORTED"},
+      {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}};
+  for (const auto& [number, name] : kNames) {
+    if (number == result) return name;
   }
+  return {};
 }
 
 }  // namespace gpupeak::collector

@@ -1,7 +1,7 @@
 // Puts a log's bytes into another order, of which zstd makes half of what it makes of the log
 // itself. All tags become one column, all sizes another, all stacks another, and addresses are
-// written only where AddressModel does not guess them. Nothing is lost: joining gives the same log,
-// byte by byte, whatever was in it. Used by packed_log and pack_log.
+// written only where a model does not guess them. Nothing is lost: joining gives the same log, byte
+// by byte, whatever was in it. Used by packed_log and pack_log.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <span>
 #include <sstream>
 #include <string>
 #include <vector>

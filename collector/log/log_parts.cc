@@ -31,17 +31,6 @@ bool LogTail::read_at(uint64_t offset, T& value, size_t bytes) const {
   return pread(fd(), &value, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
 }
 
-bool LogTail::write(const void* bytes, size_t size, uint64_t offset) const {
-  const auto* from = static_cast<const char*>(bytes);
-  for (size_t done = 0; done < size;) {
-    const ssize_t written =
-        pwrite(fd(), from + done, size - done, static_cast<off_t>(offset + done));
-    if (written <= 0) return false;
-    done += static_cast<size_t>(written);
-  }
-  return true;
-}
-
 bool LogTail::grow(uint64_t bytes) const {
   return ftruncate(fd(), static_cast<off_t>(bytes_)) == 0 &&
          ftruncate(fd(), static_cast<off_t>(bytes_ + bytes)) == 0;
@@ -56,6 +45,18 @@ gpupeak_chunk_header LogTail::chunk(uint32_t kind, uint64_t offset, uint64_t byt
   header.start_ticks = header_.start_ticks;
   header.start_monotonic_ns = header_.start_monotonic_ns;
   return header;
+}
+
+uint64_t LogTail::append(uint32_t kind, std::string_view content) const {
+  const uint64_t whole = (sizeof(gpupeak_chunk_header) + content.size() + GPUPEAK_LOG_PAGE - 1) /
+                         GPUPEAK_LOG_PAGE * GPUPEAK_LOG_PAGE;
+  const gpupeak_chunk_header header = chunk(kind, bytes_, whole);
+  // The header is written after the content: the chunk is whole or not there.
+  if (grow(whole) && write(content.data(), content.size(), bytes_ + sizeof header) &&
+      write(&header, sizeof header, bytes_) && set_end(bytes_ + whole))
+    return bytes_;
+  set_end(bytes_);
+  return 0;
 }
 
 bool LogTail::set_end(uint64_t end) const {

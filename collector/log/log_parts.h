@@ -34,11 +34,15 @@ class LogTail {
   uint64_t bytes() const { return bytes_; }
   const gpupeak_file_header& header() const { return header_; }
 
-  bool write(const void* bytes, size_t size, uint64_t offset) const;
+  bool write(const void* bytes, size_t size, uint64_t offset) const {
+    return write_at(fd(), bytes, size, offset);
+  }
   /// Makes room for `bytes` zeros behind the end.
   bool grow(uint64_t bytes) const;
   /// Makes the header of a chunk of `bytes` at `offset`.
   gpupeak_chunk_header chunk(uint32_t kind, uint64_t offset, uint64_t bytes) const;
+  /// Adds a chunk with this content behind the end. Returns where it begins; 0: there is no room.
+  uint64_t append(uint32_t kind, std::string_view content) const;
   /// Cuts the file at `end`, and notes in the counters page that it ends there.
   bool set_end(uint64_t end) const;
 

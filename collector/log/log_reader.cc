@@ -24,8 +24,7 @@ std::string bounded_string(const char* text, size_t capacity) {
 }
 
 void sort_by_sequence(std::vector<Chunk>& chunks) {
-  std::stable_sort(chunks.begin(), chunks.end(),
-                   [](const Chunk& a, const Chunk& b) { return a.sequence < b.sequence; });
+  std::ranges::stable_sort(chunks, {}, &Chunk::sequence);
 }
 
 /// Finds the names that `gpupeak run` kept in its log. Their chunk is the last one, except for the
@@ -127,8 +126,8 @@ void LogReader::read_symbols(const std::string& bundled, const std::string& path
     if (!kept.empty()) text = unpack_kept_names(kept);
     symbols_ = SymbolTable(text, header_.cookie);
     const std::vector<Module>& modules = definitions_.modules();
-    const bool fits = std::any_of(modules.begin(), modules.end(),
-                                  [&](const Module& module) { return symbols_.knows(module); });
+    const bool fits =
+        std::ranges::any_of(modules, [&](const Module& module) { return symbols_.knows(module); });
     if (!fits && !symbols_.empty()) throw LogError("it is of another program's log", 0);
   } catch (const LogError& error) {
     symbols_problem_ = definitions_.shown(name) + " cannot be used: " + error.what();
@@ -291,7 +290,7 @@ void LogReader::find_chunks(bool every_page) {
 }
 
 void LogReader::order_slots() {
-  std::sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) {
+  std::ranges::sort(slots_, [](const Slot& a, const Slot& b) {
     return std::pair(a.number, a.is_heap) < std::pair(b.number, b.is_heap);
   });
   for (uint32_t i = 0; i < slots_.size(); ++i) {

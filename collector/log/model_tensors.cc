@@ -155,12 +155,11 @@ Candidates tensors_for(const AskedBlock& block, const std::vector<const LoadedMo
 
 std::string title_of(const Candidates& all) {
   Candidates each = all;  // two sessions of one model have the same tensors
-  std::sort(each.begin(), each.end());
+  std::ranges::sort(each);
   each.erase(std::unique(each.begin(), each.end()), each.end());
   const ModelTensor &first = *each.front(), &last = *each.back();
-  const bool one_operation = std::all_of(each.begin(), each.end(), [&](const ModelTensor* tensor) {
-    return tensor->operation == first.operation;
-  });
+  const bool one_operation = std::ranges::all_of(
+      each, [&](const ModelTensor* tensor) { return tensor->operation == first.operation; });
   std::string title = "initializer " + first.name;
   if (each.size() == 2) title += " or " + last.name;
   if (each.size() > 2) title += fmt::format(" … {}, one of {}", last.name, each.size());
@@ -226,11 +225,11 @@ ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
     load(session, value);
   }
   const auto& strings = definitions.strings();
-  if (std::any_of(strings.begin(), strings.end(),
-                  [](std::string_view text) { return text.ends_with(kPythonFunction); }))
+  if (std::ranges::any_of(strings,
+                          [](std::string_view text) { return text.ends_with(kPythonFunction); }))
     load(kPythonSession, model_of_arguments(definitions));
-  const bool any = std::any_of(models.begin(), models.end(),
-                               [](const auto& model) { return !model.second.tensors.empty(); });
+  const bool any =
+      std::ranges::any_of(models, [](const auto& model) { return !model.second.tensors.empty(); });
   if (!any) return;
   const SessionBlocks blocks(log);
   for (const auto& [stack, place] : blocks.places()) {

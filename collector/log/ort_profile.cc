@@ -235,7 +235,7 @@ class ProfileFiles {
 /// `slack`. Spans that overlap by more are damaged.
 void nest(NodeProfiles& profiles, uint64_t slack) {
   std::vector<NodeSpan>& spans = profiles.spans;
-  std::stable_sort(spans.begin(), spans.end(), [](const NodeSpan& a, const NodeSpan& b) {
+  std::ranges::stable_sort(spans, [](const NodeSpan& a, const NodeSpan& b) {
     return a.begin_ticks != b.begin_ticks ? a.begin_ticks < b.begin_ticks
                                           : a.end_ticks > b.end_ticks;
   });
@@ -275,9 +275,8 @@ void read_ort_profile(const LogReader& log, std::string_view text, const std::st
 
 bool has_ort_profiles(const LogReader& log) {
   const auto& facts = log.definitions().facts();
-  return std::any_of(facts.begin(), facts.end(), [](const auto& fact) {
-    return fact.first == kProfile || fact.first == kProfileOff;
-  });
+  return std::ranges::any_of(
+      facts, [](const auto& fact) { return fact.first == kProfile || fact.first == kProfileOff; });
 }
 
 NodeProfiles read_ort_profiles(const LogReader& log) {

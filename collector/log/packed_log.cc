@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/files/regular_file.h"
 #include "collector/log/log_columns.h"
 #include "collector/log/parallel.h"
 #include "collector/text/error.h"
@@ -30,38 +31,6 @@
 
 namespace gpupeak::collector {
 namespace {
-
-// The file into which a packed log is unpacked. Nobody else sees it, and it goes away with its
-// descriptor.
-
-/// All functions throw LogError if the file cannot be made or written.
-class TemporaryLog {
- public:
-  /// `bytes`: the size of the log, as far as it is known. The file is in TMPDIR or /tmp, or in the
-  /// folder of `package` if only that has room: there the log once lay unpacked. `name`: the
-  /// package's, escaped, for errors; it must outlive this.
-  TemporaryLog(const std::string& name, uint64_t bytes, const std::string& package);
-  ~TemporaryLog();
-  TemporaryLog(const TemporaryLog&) = delete;
-  TemporaryLog& operator=(const TemporaryLog&) = delete;
-
-  /// Several threads may write at the same time, each to its own place.
-  void write_at(uint64_t place, const char* bytes, size_t size) const;
-  /// Makes the log longer by `bytes`. Returns where the new part begins.
-  uint64_t grow(uint64_t bytes);
-  uint64_t bytes() const { return bytes_; }
-  /// Returns the descriptor, which is then the caller's. Takes room on the disk for all of the
-  /// file, holes too: without room, reading a hole would be a SIGBUS.
-  int release();
-
- private:
-  [[noreturn]] void fail() const;
-
-  const std::string& name_;
-  const std::string folder_;
-  int fd_ = -1;
-  uint64_t bytes_ = 0;
-};
 
 constexpr uint64_t kMaxLogBytes = uint64_t{1} << 42;
 
@@ -80,49 +49,64 @@ std::string folder_for(uint64_t bytes, const std::string& log) {
   return has_room(beside, bytes) ? beside : usual;
 }
 
-TemporaryLog::TemporaryLog(const std::string& name, uint64_t bytes, const std::string& package)
-    : name_(name), folder_(folder_for(bytes, package)) {
-  fd_ = open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd_ >= 0) return;
-  std::string path = folder_ + "/gpupeak-XXXXXX";  // not all file systems have O_TMPFILE
-  fd_ = mkostemp(path.data(), O_CLOEXEC);
-  if (fd_ < 0) fail();
-  unlink(path.c_str());
-}
+// The file into which a packed log is unpacked. Nobody else sees it, and it goes away with its
+// descriptor.
 
-TemporaryLog::~TemporaryLog() {
-  if (fd_ >= 0) close(fd_);
-}
-
-void TemporaryLog::write_at(uint64_t place, const char* bytes, size_t size) const {
-  const bool zeros = std::all_of(bytes, bytes + size, [](char byte) { return byte == 0; });
-  for (size_t done = 0; !zeros && done < size;) {
-    const ssize_t written =
-        pwrite(fd_, bytes + done, size - done, static_cast<off_t>(place + done));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail();
-    done += static_cast<size_t>(written);
+/// All functions throw LogError if the file cannot be made or written.
+class TemporaryLog {
+ public:
+  /// `bytes`: the size of the log, as far as it is known. The file is in TMPDIR or /tmp, or in the
+  /// folder of `package` if only that has room: there the log once lay unpacked. `name`: the
+  /// package's, escaped, for errors; it must outlive this.
+  TemporaryLog(const std::string& name, uint64_t bytes, const std::string& package)
+      : name_(name), folder_(folder_for(bytes, package)) {
+    fd_ = open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd_ >= 0) return;
+    std::string path = folder_ + "/gpupeak-XXXXXX";  // not all file systems have O_TMPFILE
+    fd_ = mkostemp(path.data(), O_CLOEXEC);
+    if (fd_ < 0) fail();
+    unlink(path.c_str());
   }
-}
+  ~TemporaryLog() {
+    if (fd_ >= 0) close(fd_);
+  }
+  TemporaryLog(const TemporaryLog&) = delete;
+  TemporaryLog& operator=(const TemporaryLog&) = delete;
 
-uint64_t TemporaryLog::grow(uint64_t bytes) {
-  if (bytes > kMaxLogBytes - bytes_) throw LogError(name_ + " unpacks to more than 4 TiB", bytes_);
-  bytes_ += bytes;
-  return bytes_ - bytes;
-}
+  /// Several threads may write at the same time, each to its own place.
+  void write_at(uint64_t place, const char* bytes, size_t size) const {
+    const bool zeros = std::all_of(bytes, bytes + size, [](char byte) { return byte == 0; });
+    if (!zeros && !collector::write_at(fd_, bytes, size, place)) fail();
+  }
+  /// Makes the log longer by `bytes`. Returns where the new part begins.
+  uint64_t grow(uint64_t bytes) {
+    if (bytes > kMaxLogBytes - bytes_)
+      throw LogError(name_ + " unpacks to more than 4 TiB", bytes_);
+    bytes_ += bytes;
+    return bytes_ - bytes;
+  }
+  uint64_t bytes() const { return bytes_; }
+  /// Returns the descriptor, which is then the caller's. Takes room on the disk for all of the
+  /// file, holes too: without room, reading a hole would be a SIGBUS.
+  int release() {
+    const auto end = static_cast<off_t>(bytes_);
+    if (ftruncate(fd_, end) != 0) fail();
+    if (end > 0 && fallocate(fd_, 0, 0, end) != 0 && (errno == ENOSPC || errno == EDQUOT)) fail();
+    return std::exchange(fd_, -1);
+  }
 
-int TemporaryLog::release() {
-  const auto end = static_cast<off_t>(bytes_);
-  if (ftruncate(fd_, end) != 0) fail();
-  if (end > 0 && fallocate(fd_, 0, 0, end) != 0 && (errno == ENOSPC || errno == EDQUOT)) fail();
-  return std::exchange(fd_, -1);
-}
+ private:
+  [[noreturn]] void fail() const {
+    throw LogError("cannot unpack " + name_ + " into " + escape(folder_) +
+                       " (TMPDIR names another folder): " + strerror(errno),
+                   bytes_);
+  }
 
-void TemporaryLog::fail() const {
-  throw LogError("cannot unpack " + name_ + " into " + escape(folder_) +
-                     " (TMPDIR names another folder): " + strerror(errno),
-                 bytes_);
-}
+  const std::string& name_;
+  const std::string folder_;
+  int fd_ = -1;
+  uint64_t bytes_ = 0;
+};
 
 constexpr uint32_t kFirstSkippable = 0x184D2A50, kLastSkippable = 0x184D2A5F;
 /// A package may claim to hold more than any disk has, so its content is bounded by its size;

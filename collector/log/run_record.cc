@@ -1,11 +1,8 @@
 #include "collector/log/run_record.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -18,158 +15,68 @@
 #include "collector/log/packed_log.h"
 #include "collector/text/error.h"
 
+/// What is not known is null.
+template <typename T>
+struct nlohmann::adl_serializer<std::optional<T>> {
+  static void to_json(json& to, const std::optional<T>& value) {
+    to = value ? json(*value) : json();
+  }
+  static void from_json(const json& from, std::optional<T>& value) {
+    value.reset();
+    if (!from.is_null()) from.get_to(*(value = T{}));
+  }
+};
+
 namespace gpupeak::collector {
+
+// The record's keys are the names of its fields.
+#define GPUPEAK_KEYS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT
+GPUPEAK_KEYS(RunRecord::Log, path, id, pid)
+GPUPEAK_KEYS(RunRecord::OfDevice, uuid, name, index, bytes)
+GPUPEAK_KEYS(RunRecord::Unrecorded, pid, name, why, used_gpu, went_on, rss_bytes, devices)
+GPUPEAK_KEYS(RunRecord::LeftRunning, pid, start_time, name, why)
+GPUPEAK_KEYS(RunRecord::MemoryKill, likely, limit_bytes, cgroup, kills, started_process)
+GPUPEAK_KEYS(RunRecord::Resident, pid, rss_bytes, files_bytes, written_bytes, shared_bytes,
+             driver_bytes, stacks_bytes, malloc_bytes, anonymous_bytes, static_data_bytes,
+             log_bytes, shared_anonymous_bytes, own_bytes, others_brk_bytes, heap_bytes)
+GPUPEAK_KEYS(RunRecord::Small, count, largest, rss_bytes)
+GPUPEAK_KEYS(RunRecord::Together, rss_bytes, pss_bytes, own_bytes, processes)
+GPUPEAK_KEYS(RunRecord, descendants_watched, logs, unrecorded, small, unseen_rss_bytes,
+             left_running, memory_kill, resident, together)
+#undef GPUPEAK_KEYS
+
 namespace {
 
-using RecordJson = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr std::string_view kRunSchema = "gpupeak.run/1";
 constexpr uint64_t kFirstPage = GPUPEAK_LOG_PAGE;
 constexpr uint64_t kTextInPage = GPUPEAK_RUN_RECORD_OFFSET + sizeof(gpupeak_run_record);
 constexpr uint64_t kMostBytes = 16 << 20;  ///< a hundred thousand processes
 
-RecordJson device_json(const RunRecord::OfDevice& device) {
-  return {{"uuid", device.uuid},
-          {"name", device.name},
-          {"index", device.index},
-          {"bytes", device.bytes}};
-}
-
-RecordJson unrecorded_json(const RunRecord::Unrecorded& process) {
-  RecordJson json{{"pid", process.pid}, {"name", process.name}};
-  if (!process.why.empty()) json["why"] = process.why;
-  if (process.used_gpu) json["used_gpu"] = true;
-  if (process.went_on) json["went_on"] = true;
-  if (process.rss_bytes) json["rss_bytes"] = *process.rss_bytes;
-  for (const RunRecord::OfDevice& device : process.devices)
-    json["devices"].push_back(device_json(device));
-  return json;
-}
-
-RecordJson left_running_json(const RunRecord::LeftRunning& left) {
-  RecordJson json{{"pid", left.pid}, {"start_time", left.start_time}, {"name", left.name}};
-  if (!left.why.empty()) json["why"] = left.why;
-  return json;
-}
-
-/// Calls `visit` with the name of each size of a process's resident memory, and with the size.
-template <class Resident, class Visit>
-void for_each_part(Resident& resident, Visit visit) {
-  visit("rss_bytes", resident.rss_bytes);
-  visit("files_bytes", resident.files_bytes);
-  visit("written_bytes", resident.written_bytes);
-  visit("shared_bytes", resident.shared_bytes);
-  visit("driver_bytes", resident.driver_bytes);
-  visit("stacks_bytes", resident.stacks_bytes);
-  visit("malloc_bytes", resident.malloc_bytes);
-  visit("anonymous_bytes", resident.anonymous_bytes);
-  visit("static_data_bytes", resident.static_data_bytes);
-  visit("log_bytes", resident.log_bytes);
-  visit("shared_anonymous_bytes", resident.shared_anonymous_bytes);
-  visit("own_bytes", resident.own_bytes);
-  visit("others_brk_bytes", resident.others_brk_bytes);
-}
-
-RecordJson resident_json(const RunRecord::Resident& resident) {
-  RecordJson json{{"pid", resident.pid}};
-  for_each_part(resident, [&](const char* name, uint64_t bytes) { json[name] = bytes; });
-  if (resident.heap_bytes) json["heap_bytes"] = *resident.heap_bytes;
-  return json;
-}
-
-RunRecord::Resident resident_of(const RecordJson& json) {
-  RunRecord::Resident resident;
-  resident.pid = json.value("pid", 0u);
-  for_each_part(resident,
-                [&](const char* name, uint64_t& bytes) { bytes = json.value(name, uint64_t{0}); });
-  if (json.contains("heap_bytes")) resident.heap_bytes = json["heap_bytes"].get<uint64_t>();
-  return resident;
+/// Removes what is not known, empty or false: a reader takes what is missing for that.
+void leave_out_empty(Json& json) {
+  if (!json.is_structured()) return;
+  for (auto part = json.begin(); part != json.end();) {
+    leave_out_empty(*part);
+    const bool says_nothing = part->empty() || *part == "" || *part == false;
+    part = json.is_object() && says_nothing ? json.erase(part) : std::next(part);
+  }
 }
 
 std::string text_of(const RunRecord& record) {
-  RecordJson json{{"schema", kRunSchema}, {"descendants_watched", record.descendants_watched}};
-  json["logs"] = RecordJson::array();
-  for (const RunRecord::Log& log : record.logs)
-    json["logs"].push_back({{"path", log.path}, {"id", log.id}, {"pid", log.pid}});
-  for (const RunRecord::Unrecorded& process : record.unrecorded)
-    json["unrecorded"].push_back(unrecorded_json(process));
-  if (record.small.count > 0)
-    json["small"] = {{"count", record.small.count},
-                     {"largest", record.small.largest},
-                     {"rss_bytes", record.small.rss_bytes}};
-  if (record.unseen_rss_bytes != 0) json["unseen_rss_bytes"] = record.unseen_rss_bytes;
-  for (const RunRecord::LeftRunning& left : record.left_running)
-    json["left_running"].push_back(left_running_json(left));
-  if (record.memory_kill) {
-    const RunRecord::MemoryKill& kill = *record.memory_kill;
-    json["memory_kill"] = {{"likely", kill.likely},
-                           {"limit_bytes", kill.limit_bytes},
-                           {"cgroup", kill.cgroup},
-                           {"kills", kill.kills},
-                           {"started_process", kill.started_process}};
-  }
-  for (const RunRecord::Resident& resident : record.resident)
-    json["resident"].push_back(resident_json(resident));
-  if (record.together) {
-    json["together"] = {{"rss_bytes", record.together->rss_bytes},
-                        {"pss_bytes", record.together->pss_bytes},
-                        {"own_bytes", record.together->own_bytes},
-                        {"processes", record.together->processes}};
-  }
-  return json.dump(-1, ' ', false, RecordJson::error_handler_t::replace);
-}
-
-RunRecord::Unrecorded unrecorded_of(const RecordJson& json) {
-  RunRecord::Unrecorded process;
-  process.pid = json.value("pid", 0u);
-  process.name = json.value("name", "");
-  process.why = json.value("why", "");
-  process.used_gpu = json.value("used_gpu", false);
-  process.went_on = json.value("went_on", false);
-  if (json.contains("rss_bytes")) process.rss_bytes = json["rss_bytes"].get<uint64_t>();
-  for (const RecordJson& device : json.value("devices", RecordJson::array())) {
-    process.devices.push_back({device.value("uuid", ""), device.value("name", ""),
-                               device.value("index", 0u), device.value("bytes", uint64_t{0})});
-  }
-  return process;
+  Json json = record;
+  leave_out_empty(json);
+  json["schema"] = kRunSchema;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::optional<RunRecord> record_of(std::string_view text) {
   try {
-    const RecordJson json = RecordJson::parse(text);
+    const Json json = Json::parse(text);
     if (json.value("schema", "") != kRunSchema) return std::nullopt;
-    RunRecord record;
-    record.descendants_watched = json.value("descendants_watched", false);
-    for (const RecordJson& log : json.value("logs", RecordJson::array()))
-      record.logs.push_back(
-          {log.value("path", ""), log.value("id", uint64_t{0}), log.value("pid", 0u)});
-    for (const RecordJson& process : json.value("unrecorded", RecordJson::array()))
-      record.unrecorded.push_back(unrecorded_of(process));
-    record.unseen_rss_bytes = json.value("unseen_rss_bytes", uint64_t{0});
-    if (json.contains("small")) {
-      const RecordJson& small = json["small"];
-      record.small = {small.value("count", uint64_t{0}), small.value("largest", ""),
-                      small.value("rss_bytes", uint64_t{0})};
-    }
-    for (const RecordJson& left : json.value("left_running", RecordJson::array()))
-      record.left_running.push_back({left.value("pid", 0u), left.value("start_time", uint64_t{0}),
-                                     left.value("name", ""), left.value("why", "")});
-    if (json.contains("memory_kill")) {
-      const RecordJson& kill = json["memory_kill"];
-      record.memory_kill = {kill.value("likely", false), kill.value("limit_bytes", uint64_t{0}),
-                            kill.value("cgroup", ""), kill.value("kills", uint64_t{0}),
-                            kill.value("started_process", false)};
-    }
-    for (const RecordJson& resident : json.value("resident", RecordJson::array()))
-      record.resident.push_back(resident_of(resident));
-    if (json.contains("together")) {
-      const RecordJson& together = json["together"];
-      record.together = {together.value("rss_bytes", uint64_t{0}),
-                         together.value("pss_bytes", uint64_t{0}),
-                         together.value("own_bytes", uint64_t{0}), together.value("processes", 0u)};
-    }
-    return record;
-  } catch (const RecordJson::exception&) {
+    return json.get<RunRecord>();
+  } catch (const Json::exception&) {
     return std::nullopt;
   }
 }
@@ -224,16 +131,9 @@ bool write_run_record(const std::string& log, const RunRecord& record) {
   if (!to.is_log() || text.size() > kMostBytes) return false;
   gpupeak_run_record where{kTextInPage, text.size()};
   if (text.size() > kFirstPage - kTextInPage) {
-    const uint64_t begin = to.bytes();
-    const uint64_t bytes =
-        (sizeof(gpupeak_chunk_header) + text.size() + kFirstPage - 1) / kFirstPage * kFirstPage;
-    const gpupeak_chunk_header chunk = to.chunk(GPUPEAK_CHUNK_RUN, begin, bytes);
-    where.offset = begin + sizeof chunk;
-    if (!to.grow(bytes) || !to.write(text.data(), text.size(), where.offset) ||
-        !to.write(&chunk, sizeof chunk, begin) || !to.set_end(begin + bytes)) {
-      to.set_end(begin);
-      return false;
-    }
+    const uint64_t begin = to.append(GPUPEAK_CHUNK_RUN, text);
+    if (begin == 0) return false;
+    where.offset = begin + sizeof(gpupeak_chunk_header);
   } else if (!to.write(text.data(), text.size(), where.offset)) {
     return false;
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "collector/log/definitions.h"
@@ -119,7 +118,7 @@ std::string SymbolTable::json(uint64_t log_cookie) const {
   for (const auto& [key, known] : modules_) {
     std::vector<uint64_t> addresses;
     for (const auto& [address, frames] : known.frames) addresses.push_back(address);
-    std::sort(addresses.begin(), addresses.end());
+    std::ranges::sort(addresses);
     Json rows = Json::array();
     Json sources = Json::array();
     for (const uint64_t address : addresses) {

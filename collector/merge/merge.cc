@@ -14,7 +14,6 @@
 #include "collector/analyze/analyze.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
-#include "collector/merge/nodes.h"
 #include "collector/merge/partial_file.h"
 #include "collector/replay/replay.h"
 #include "collector/summary/failure_cause.h"
@@ -68,7 +67,7 @@ JobEnd find_job_end(const Merged& merged, const JobClock& clock) {
     else
       ++(process.end_ns != 0 ? end.not_said : end.without_end);
   }
-  std::sort(end.casualties.begin(), end.casualties.end(), [](const Casualty& a, const Casualty& b) {
+  std::ranges::sort(end.casualties, [](const Casualty& a, const Casualty& b) {
     return std::tuple(a.time_ns, a.process) < std::tuple(b.time_ns, b.process);
   });
   return end;
@@ -135,7 +134,7 @@ std::vector<ProcessRecord> ProcessSet::take() {
   records.reserve(records_.size());
   for (auto& [id, known] : records_) records.push_back(std::move(known.record));
   records_.clear();
-  std::sort(records.begin(), records.end(), comes_first);
+  std::ranges::sort(records, comes_first);
   return records;
 }
 
@@ -252,9 +251,8 @@ class Comparison {
     std::vector<uint64_t> differences;
     for (const Value& value : values) differences.push_back(difference(value.bytes, usual));
     const uint64_t spread = kDeviations * median(differences);
-    const bool usual_is_known = std::all_of(values.begin(), values.end(), [&](const Value& value) {
-      return value.is_known || value.bytes < usual;
-    });
+    const bool usual_is_known = std::ranges::all_of(
+        values, [&](const Value& value) { return value.is_known || value.bytes < usual; });
     for (size_t i = 0; i < values.size(); ++i) {
       const bool is_far = differences[i] > spread && differences[i] >= median_peak_ / kWorthSaying;
       if (!values[i].is_known || !is_far) continue;
@@ -321,7 +319,7 @@ std::vector<Outlier> find_outliers(const Merged& merged) {
     for (const std::string side : {"device", "host"})
       Comparison(merged, group, side).add_to(outliers);
   }
-  std::sort(outliers.begin(), outliers.end(), [](const Outlier& a, const Outlier& b) {
+  std::ranges::sort(outliers, [](const Outlier& a, const Outlier& b) {
     const auto key = [](const Outlier& outlier) {
       return std::tuple(-std::abs(outlier.excess_bytes), outlier.process, outlier.side, outlier.by,
                         outlier.name);
@@ -380,9 +378,8 @@ class SumsOverTime : public ReplayObserver {
       HeldCurve& curve = curves[sum.name] = sum.curve.take();
       curve.raise_peak(sum.peak_bytes);
     }
-    const auto devices = std::count_if(curves.begin(), curves.end(), [](const auto& curve) {
-      return is_whole_device(curve.first);
-    });
+    const auto devices = std::ranges::count_if(
+        curves, [](const auto& curve) { return is_whole_device(curve.first); });
     if (devices == 1) curves.erase("device");  // it is the same as the only device's
     return curves;
   }

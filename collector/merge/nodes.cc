@@ -1,4 +1,4 @@
-#include "collector/merge/nodes.h"
+#include "collector/merge/merge.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <numeric>
 #include <queue>
 #include <set>
-#include <string_view>
 #include <tuple>
 
 #include "collector/summary/run_text.h"
@@ -23,7 +22,7 @@ constexpr uint64_t kSameBootNs = 2'000'000'000;
 std::vector<std::string> boots_of(const std::vector<ProcessRecord>& processes) {
   std::vector<size_t> order(processes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+  std::ranges::sort(order, [&](size_t a, size_t b) {
     const auto key = [&](size_t i) {
       return std::tuple(processes[i].run.host, processes[i].boot_realtime_ns(), i);
     };
@@ -76,7 +75,7 @@ void end_by_exec(Merged& merged) {
       programs[{process.run.pid, process.process_start_time}].push_back(&process);
     }
     for (auto& [process, in_turn] : programs) {
-      std::sort(in_turn.begin(), in_turn.end(), [](const auto* a, const auto* b) {
+      std::ranges::sort(in_turn, [](const auto* a, const auto* b) {
         return a->start_monotonic_ns < b->start_monotonic_ns;
       });
       for (size_t i = 0; i + 1 < in_turn.size(); ++i) {
@@ -90,10 +89,9 @@ void end_by_exec(Merged& merged) {
 
 JobClock::JobClock(const Merged& merged) {
   for (const MergedNode& node : merged.nodes) {
-    const auto first =
-        std::min_element(node.processes.begin(), node.processes.end(), [&](size_t a, size_t b) {
-          return merged.processes[a].start_monotonic_ns < merged.processes[b].start_monotonic_ns;
-        });
+    const auto first = std::ranges::min_element(node.processes, [&](size_t a, size_t b) {
+      return merged.processes[a].start_monotonic_ns < merged.processes[b].start_monotonic_ns;
+    });
     const ProcessRecord& process = merged.processes[*first];
     begins_.push_back({process.start_monotonic_ns, process.start_realtime_ns});
     first_realtime_ns_ = std::min(first_realtime_ns_, process.start_realtime_ns);
@@ -204,8 +202,8 @@ class NodeSums {
     const auto own = process.curves.find(scope);
     if (own != process.curves.end()) return &own->second;
     if (scope != "device") return nullptr;
-    const auto one = std::find_if(process.curves.begin(), process.curves.end(),
-                                  [](const auto& curve) { return is_whole_device(curve.first); });
+    const auto one = std::ranges::find_if(
+        process.curves, [](const auto& curve) { return is_whole_device(curve.first); });
     return one == process.curves.end() ? nullptr : &one->second;
   }
 

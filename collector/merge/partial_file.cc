@@ -127,8 +127,7 @@ bool is_partial(const std::string& path) {
 
 void write_partial(std::vector<ProcessRecord> records, std::string_view version,
                    std::ostream& out) {
-  std::sort(records.begin(), records.end(),
-            [](const ProcessRecord& a, const ProcessRecord& b) { return a.id < b.id; });
+  std::ranges::sort(records, {}, &ProcessRecord::id);
   ZstdPacker packer(out, ZSTD_CLEVEL_DEFAULT, 0);
   const Json front{{"schema", fmt::format("{}{}", kSchema, kVersion)},
                    {"version", version},

@@ -19,7 +19,7 @@ uint32_t NameTable::id(uint32_t name, std::string_view text) {
 
 uint32_t NameTable::id_of(std::string_view text) {
   const std::vector<std::string_view>& strings = definitions_.strings();
-  const auto known = std::find(strings.begin(), strings.end(), text);
+  const auto known = std::ranges::find(strings, text);
   return known == strings.end() ? id(0, text) : static_cast<uint32_t>(known - strings.begin());
 }
 
@@ -37,7 +37,7 @@ NodePhases::NodePhases(const LogReader& log, NameTable& names)
     borders_.push_back({profiles_.spans[i].begin_ticks, i, false});
     borders_.push_back({profiles_.spans[i].end_ticks, i, true});
   }
-  std::stable_sort(borders_.begin(), borders_.end(), [](const Border& a, const Border& b) {
+  std::ranges::stable_sort(borders_, [](const Border& a, const Border& b) {
     return a.ticks != b.ticks ? a.ticks < b.ticks : a.is_end && !b.is_end;
   });
   if (!borders_.empty()) next_ticks_ = borders_.front().ticks;
@@ -56,8 +56,8 @@ bool NodePhases::runs(const PhaseTree& phases, uint32_t slot, uint64_t session) 
   for (; seen_phases_ < all.size(); ++seen_phases_) {
     if (is_run(all[seen_phases_])) runs_.push_back(static_cast<PhaseId>(seen_phases_));
   }
-  return std::any_of(runs_.begin(), runs_.end(),
-                     [&](PhaseId id) { return all[id].instance == session && all[id].open > 0; });
+  return std::ranges::any_of(
+      runs_, [&](PhaseId id) { return all[id].instance == session && all[id].open > 0; });
 }
 
 void NodePhases::pass(uint64_t ticks, const std::function<uint32_t(uint32_t tid)>& slot_of,

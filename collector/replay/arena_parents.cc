@@ -1,7 +1,6 @@
 #include "collector/replay/arena_parents.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace gpupeak::collector {
 

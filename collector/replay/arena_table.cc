@@ -292,7 +292,7 @@ std::vector<ArenaTable::Segment> ArenaTable::segments(size_t arena) const {
       segments.push_back({open.address, open.address + open.capacity_bytes, false});
     }
   }
-  std::sort(segments.begin(), segments.end());
+  std::ranges::sort(segments);
   return segments;
 }
 

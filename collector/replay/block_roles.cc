@@ -44,7 +44,7 @@ void BlockRoles::note(const RoleEvent& event) {
   const auto block = event.arena == 0 ? live_.find(event.block) : live_.end();
   if (block == live_.end()) return;
   std::vector<Role>& roles = block->second.roles;
-  const auto known = std::find_if(roles.begin(), roles.end(), [&](const Role& role) {
+  const auto known = std::ranges::find_if(roles, [&](const Role& role) {
     return role.kernel == event.kernel && role.place == event.place;
   });
   if (known == roles.end())

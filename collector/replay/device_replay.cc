@@ -134,9 +134,8 @@ void DeviceReplay::take(const DeviceFreeEvent& free, const Event& event) {
 /// The real free failed, so the block is live again.
 void DeviceReplay::take(const DeviceReviveEvent& revive, const Event& event) {
   std::vector<DeviceBlock>& just_freed = just_freed_[event.slot];
-  const auto freed =
-      std::find_if(just_freed.begin(), just_freed.end(),
-                   [&](const DeviceBlock& block) { return block.alloc.id == revive.id; });
+  const auto freed = std::ranges::find_if(
+      just_freed, [&](const DeviceBlock& block) { return block.alloc.id == revive.id; });
   if (freed == just_freed.end() || blocks_.contains(revive.id)) {
     ++troubles_.repairs;
     return;

@@ -14,7 +14,6 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "collector/log/event.h"

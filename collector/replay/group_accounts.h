@@ -30,7 +30,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -213,8 +212,7 @@ template <class Visit>
 void GroupAccounts::visit_at_peak(ScopeId scope, const Visit& visit) {
   std::vector<size_t> places;  // the scope's place in each list
   for (const ScopeList& list : scope_lists_)
-    places.push_back(
-        static_cast<size_t>(std::find(list.begin(), list.end(), scope) - list.begin()));
+    places.push_back(static_cast<size_t>(std::ranges::find(list, scope) - list.begin()));
   for (const GroupId id : holders_) {
     const Group& group = groups_[id];
     const size_t place = places[group.scope_list];

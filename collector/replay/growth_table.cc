@@ -1,6 +1,5 @@
 #include "collector/replay/growth_table.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "collector/log/kinds.h"

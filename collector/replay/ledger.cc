@@ -1,7 +1,6 @@
 #include "collector/replay/ledger.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "gpupeak/log_format.h"

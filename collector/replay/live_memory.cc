@@ -1,7 +1,6 @@
 #include "collector/replay/live_memory.h"
 
 #include <string>
-#include <utility>
 
 #include "collector/log/kinds.h"
 #include "collector/text/scope_key.h"
@@ -93,20 +92,23 @@ LiveMemory::LiveMemory(ReplayObserver* observer, uint32_t integrated)
   if (observer != nullptr) peaks_.find_groups_at_once();
 }
 
+const PeakFinder::Scope& LiveMemory::sum(const std::string& scope) const {
+  static const PeakFinder::Scope kNothing;
+  const ScopeId* const id = sites_.find_scope(scope);
+  return id != nullptr ? peaks_.scope(*id) : kNothing;
+}
+
 uint64_t LiveMemory::bytes_of(int32_t device, uint8_t kind) const {
   if (device < 0) return 0;  // nothing is counted for an unknown device
-  const ScopeId* scope = sites_.find_scope(ScopeKey::device(device, kind_name(kind)).text());
-  return scope != nullptr ? peaks_.scope(*scope).current : 0;
+  return sum(ScopeKey::device(device, kind_name(kind)).text()).current;
 }
 
 uint64_t LiveMemory::peak_ticks_of(int32_t device) const {
-  const ScopeId* scope = device < 0 ? nullptr : sites_.find_scope(ScopeKey::device(device).text());
-  return scope != nullptr ? peaks_.scope(*scope).peak_ticks : 0;
+  return device < 0 ? 0 : sum(ScopeKey::device(device).text()).peak_ticks;
 }
 
 uint64_t LiveMemory::host_bytes_of(uint8_t kind) const {
-  const ScopeId* scope = sites_.find_scope("host/" + std::string(kind_name(kind)));
-  return scope != nullptr ? peaks_.scope(*scope).current : 0;
+  return sum("host/" + std::string(kind_name(kind))).current;
 }
 
 PhaseMoment LiveMemory::moment(uint64_t ticks) {

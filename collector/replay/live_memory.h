@@ -153,6 +153,8 @@ class LiveMemory {
   SiteTable& sites() { return sites_; }
   const SiteTable& sites() const { return sites_; }
 
+  /// The sum with this name; an empty one if nothing was ever counted into it.
+  const PeakFinder::Scope& sum(const std::string& scope) const;
   uint64_t device_bytes() const { return peaks_.scope(device_scope_).current; }
   uint64_t host_bytes() const { return peaks_.scope(host_scope_).current; }
   uint64_t bytes_of(int32_t device, uint8_t kind) const;

@@ -17,7 +17,7 @@ ScopeListId PeakFinder::scope_list(std::span<const ScopeId> scopes) {
   ScopeList list;
   list.count = static_cast<uint32_t>(scopes.size());
   std::copy(scopes.begin(), scopes.end(), list.ids.begin());
-  const auto known = std::find(scope_lists_.begin(), scope_lists_.end(), list);
+  const auto known = std::ranges::find(scope_lists_, list);
   const auto id = static_cast<ScopeListId>(known - scope_lists_.begin());
   if (known == scope_lists_.end()) {
     scope_lists_.push_back(list);

@@ -104,8 +104,7 @@ std::vector<FoldRow> PhaseFold::rows() const {
     }
   }
   // Instances in several threads may end in another order than they began.
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const FoldRow& a, const FoldRow& b) { return a.first < b.first; });
+  std::ranges::stable_sort(rows, {}, &FoldRow::first);
   return rows;
 }
 

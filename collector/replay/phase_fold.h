@@ -88,9 +88,7 @@ class MaximumSince {
   }
 
   uint64_t since(uint64_t point) const {
-    const auto first =
-        std::lower_bound(kept_.begin(), kept_.end(), point,
-                         [](const Kept& kept, uint64_t wanted) { return kept.place < wanted; });
+    const auto first = std::ranges::lower_bound(kept_, point, {}, &Kept::place);
     return first == kept_.end() ? 0 : first->value;
   }
 
@@ -174,7 +172,7 @@ class OpenPhases {
   /// Whether the program or a library, and not a rule, opened a phase of this name.
   bool has_name(uint32_t name) const {
     if (index_) return index_->names.contains(name);
-    return std::any_of(places_.begin(), places_.end(), [name](const auto& place) {
+    return std::ranges::any_of(places_, [name](const auto& place) {
       return place.second.label.name == name && place.second.label.source != GPUPEAK_PHASE_RULE;
     });
   }

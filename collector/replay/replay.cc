@@ -9,6 +9,16 @@
 #include "collector/text/work.h"
 
 namespace gpupeak::collector {
+namespace {
+
+template <class... Parts>
+struct Overloaded : Parts... {
+  using Parts::operator()...;
+};
+template <class... Parts>
+Overloaded(Parts...) -> Overloaded<Parts...>;
+
+}  // namespace
 
 Replay::Replay(const LogReader& log, ReplayObserver* observer)
     : log_(log),
@@ -77,6 +87,157 @@ void Replay::take_of_other_slot(const Event& event, uint32_t note) {
 }
 
 void Replay::take_extended(const Event& event) {
+  // What each extended record means; record_list.h has them all.
+  const Overloaded on{
+      [&](const ThreadEvent& thread) { thread_names_[thread.tid] = thread.name; },
+      [&](const MapEvent& map) {
+        allocation_context_.enter_rule(event, map.stack);
+        mappings_.map(map.address, map.bytes, map.prot, map.kind,
+                      mapping_group(event, map.kind, map.stack), changes_);
+      },
+      [&](const UnmapEvent& unmap) {
+        mappings_.unmap(event.slot, unmap.address, unmap.bytes, changes_);
+      },
+      [&](const ProtectEvent& protect) {
+        if (!mappings_.protect(protect.address, protect.bytes, protect.prot, changes_))
+          ++troubles_.malformed_events;
+      },
+      [&](const RemapEvent& remap) {
+        allocation_context_.enter_rule(event, remap.stack);
+        mappings_.remap(
+            event.slot, {remap.old_address, remap.old_bytes, remap.new_address, remap.new_bytes},
+            [&](uint8_t kind) { return mapping_group(event, kind, remap.stack); }, changes_);
+      },
+      [&](const RemapBeginEvent& remap) {
+        mappings_.remap_begins(event.slot, remap.address, remap.bytes, changes_);
+      },
+      [&](const RemapFailedEvent& refused) {
+        mappings_.take_back(event.slot, refused.address, refused.bytes, changes_);
+      },
+      [&](const PhasePushEvent& phase) { allocation_context_.push(phase, event); },
+      [&](const PhasePopEvent& phase) { allocation_context_.pop(phase, event); },
+      [&](const RangeBeginEvent& range) { allocation_context_.begin_range(range, event.ticks); },
+      [&](const RangeEndEvent& range) { allocation_context_.end_range(range, event.ticks); },
+      [&](const TagPushEvent& tag) { allocation_context_.push_tag(tag, event.slot); },
+      [&](const TagPopEvent&) { allocation_context_.pop_tag(event.slot); },
+      [&](const MarkEvent& mark) {
+        if (++mark_count_ > kMaxMarks) return;
+        marks_.push_back({event.ticks, event.tid,
+                          allocation_context_.names().id(mark.name, mark.text), mark.category,
+                          mark.instance, mark.source, live_.device_bytes(), live_.host_bytes()});
+      },
+      [&](const ArenaEvent& arena) {
+        arenas_.on_arena(arena, allocation_context_.names().id(arena.name, arena.text),
+                         event.ticks);
+        if (observer_ != nullptr) observer_->on_arena(arena);
+      },
+      [&](const ArenaAllocEvent& alloc) {
+        const uint32_t stack =
+            log_.model_tensors().stack_of(alloc, allocation_context_.defined_stack(alloc.stack));
+        allocation_context_.enter_rule(event, stack);
+        const SiteContext context = allocation_context_.context(event, GPUPEAK_KIND_NONE);
+        arenas_.allocate(alloc, stack, event.ticks, {context.phase, context.tag},
+                         log_.activation_plans().parts_of(alloc));
+        if (observer_ != nullptr) observer_->on_arena_alloc(alloc, stack);
+      },
+      [&](const ArenaFreeEvent& free) {
+        if (free.used && observer_ != nullptr) {
+          UsedEvent used;
+          static_cast<SeenUses&>(used) = *free.used;
+          used.arena = free.arena;
+          used.block = free.address;
+          observer_->on_used(used, event.ticks);
+        }
+        arenas_.free(free, event.ticks);
+        if (observer_ != nullptr) observer_->on_arena_free(free);
+      },
+      [&](const ArenaFailedEvent& failed) {
+        const uint32_t stack = allocation_context_.defined_stack(failed.stack);
+        allocation_context_.enter_rule(event, stack);
+        const uint64_t addresses = live_.bytes_of(failed.device, GPUPEAK_KIND_VMM_VA);
+        const uint64_t mapped = live_.bytes_of(failed.device, GPUPEAK_KIND_VMM);
+        arenas_.failed(failed,
+                       {stack, event.tid, allocation_context_.phases().innermost(event.slot),
+                        addresses > mapped ? addresses - mapped : 0},
+                       event.ticks);
+        if (observer_ != nullptr) observer_->on_arena_failed(failed, stack);
+      },
+      [&](const DeviceMappedEvent& mapped) {
+        arenas_.device_mapped(mapped.address, mapped.bytes, mapped.id, event.ticks);
+        if (observer_ != nullptr) observer_->on_mapped(mapped);
+      },
+      [&](const DeviceUnmappedEvent& unmapped) {
+        arenas_.device_unmapped(unmapped.address, unmapped.bytes, event.ticks);
+        if (observer_ != nullptr) observer_->on_unmapped(unmapped);
+      },
+      [&](const SamplingEvent& sampling) {
+        heap_.begin_sampling(event.slot, sampling, event.ticks);
+      },
+      [&](const WindowEvent& window) {
+        const auto heap =
+            static_cast<int64_t>(window.live_bytes) - static_cast<int64_t>(window.below_bytes);
+        if (window.event == 0) {
+          if (windows_.size() == kMaxWindows) return;
+          Window& begun = windows_.emplace_back();
+          begun.begin_ticks = event.ticks;
+          begun.before_bytes =
+              window.live_bytes - std::min(window.live_bytes, window.recorded_bytes);
+          // Until now; the window's end says what came since.
+          begun.freed_bytes = window.freed_bytes;
+          begun.mode = window.mode;
+          begun.heap_at_begin = heap;
+          begun.device_at_begin = live_.device_bytes();
+        } else if (!windows_.empty() && !windows_.back().has_ended &&
+                   window.number == windows_.size()) {
+          Window& ended = windows_.back();
+          ended.has_ended = true;
+          ended.end_ticks = event.ticks;
+          ended.heap_at_end = heap;
+          ended.device_at_end = live_.device_bytes();
+          ended.freed_bytes = window.freed_bytes - std::min(window.freed_bytes, ended.freed_bytes);
+        }
+      },
+      [&](const KernelEvent& kernel) {
+        device_.roles().define(kernel, allocation_context_.defined_stack(kernel.stack));
+      },
+      [&](const RoleEvent& role) { device_.roles().note(role); },
+      [&](const UsedEvent& used) {
+        device_.roles().note(used, event.ticks);
+        if (observer_ != nullptr) observer_->on_used(used, event.ticks);
+      },
+      [&](const UsesEndEvent& end) {
+        uses_end_ = end;
+        if (observer_ != nullptr) observer_->on_uses_end(end);
+      },
+      [&](const DeviceAllocEvent& alloc) { device_.take(alloc, event); },
+      [&](const DeviceFreeEvent& free) { device_.take(free, event); },
+      [&](const DeviceReviveEvent& revive) { device_.take(revive, event); },
+      [&](const DeviceFailedEvent& failed) { device_.take(failed, event); },
+      [&](const HostFailedEvent& failed) { device_.take(failed, event); },
+      [&](const ResidentEvent& resident) {
+        note_own(resident.rss, resident.own_bytes());
+        if (resident.rss < resident_.event.rss) return;
+        resident_ = {resident, live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON),
+                     mappings_.resting_bytes()};
+      },
+      [&](const DeviceUnknownEvent& unknown) {
+        ++troubles_.unmatched_device_frees;
+        if (unknown.gives_back) {
+          device_growth_.given_back(*unknown.gives_back);
+        } else {
+          device_growth_.given_back_unknown();
+        }
+      },
+      [&](const PoolEvent& pool) { device_.take(pool, event); },
+      [&](const ContextEvent& context) { device_.take(context); },
+      [&](const DriverReadingEvent& reading) { device_.take(reading, event); },
+      [&](const SampleEvent& sample) {
+        rss_.set(sample.rss);
+        if (sample.own) note_own(sample.rss, *sample.own);
+        if (sample.pss_plus_1 > 0) pss_.set(sample.pss_plus_1 - 1);
+        brk_growth_.set(sample.brk_growth);
+        if (observer_ != nullptr) observer_->on_sample(sample);
+      }};
   if (observer_ != nullptr) observer_->before(event);
   if (is_device_event(event.tag)) device_.begin(event);
   changes_.clear();
@@ -84,15 +245,11 @@ void Replay::take_extended(const Event& event) {
     if (record.malformed) {
       ++troubles_.malformed_events;
     } else {
-      on(record, event);
+      on(record);
     }
   });
   if (!changes_.empty()) live_.apply(changes_, event.ticks);
   if (is_device_event(event.tag)) device_growth_.set(live_.device_bytes());
-}
-
-void Replay::on(const ThreadEvent& thread, const Event& /*event*/) {
-  thread_names_[thread.tid] = thread.name;
 }
 
 GroupId Replay::mapping_group(const Event& event, uint8_t kind, uint32_t stack) {
@@ -100,220 +257,11 @@ GroupId Replay::mapping_group(const Event& event, uint8_t kind, uint32_t stack) 
   return live_.sites().group({allocation_context_.defined_stack(stack), context});
 }
 
-void Replay::on(const MapEvent& map, const Event& event) {
-  allocation_context_.enter_rule(event, map.stack);
-  mappings_.map(map.address, map.bytes, map.prot, map.kind,
-                mapping_group(event, map.kind, map.stack), changes_);
-}
-
-void Replay::on(const UnmapEvent& unmap, const Event& event) {
-  mappings_.unmap(event.slot, unmap.address, unmap.bytes, changes_);
-}
-
-void Replay::on(const ProtectEvent& protect, const Event& /*event*/) {
-  if (!mappings_.protect(protect.address, protect.bytes, protect.prot, changes_))
-    ++troubles_.malformed_events;
-}
-
-void Replay::on(const RemapEvent& remap, const Event& event) {
-  allocation_context_.enter_rule(event, remap.stack);
-  mappings_.remap(
-      event.slot, {remap.old_address, remap.old_bytes, remap.new_address, remap.new_bytes},
-      [&](uint8_t kind) { return mapping_group(event, kind, remap.stack); }, changes_);
-}
-
-void Replay::on(const RemapBeginEvent& remap, const Event& event) {
-  mappings_.remap_begins(event.slot, remap.address, remap.bytes, changes_);
-}
-
-void Replay::on(const RemapFailedEvent& refused, const Event& event) {
-  mappings_.take_back(event.slot, refused.address, refused.bytes, changes_);
-}
-
-void Replay::on(const PhasePushEvent& phase, const Event& event) {
-  allocation_context_.push(phase, event);
-}
-
-void Replay::on(const PhasePopEvent& phase, const Event& event) {
-  allocation_context_.pop(phase, event);
-}
-
-void Replay::on(const RangeBeginEvent& range, const Event& event) {
-  allocation_context_.begin_range(range, event.ticks);
-}
-
-void Replay::on(const RangeEndEvent& range, const Event& event) {
-  allocation_context_.end_range(range, event.ticks);
-}
-
-void Replay::on(const TagPushEvent& tag, const Event& event) {
-  allocation_context_.push_tag(tag, event.slot);
-}
-
-void Replay::on(const TagPopEvent& /*tag*/, const Event& event) {
-  allocation_context_.pop_tag(event.slot);
-}
-
-void Replay::on(const MarkEvent& mark, const Event& event) {
-  if (++mark_count_ > kMaxMarks) return;
-  marks_.push_back({event.ticks, event.tid, allocation_context_.names().id(mark.name, mark.text),
-                    mark.category, mark.instance, mark.source, live_.device_bytes(),
-                    live_.host_bytes()});
-}
-
-void Replay::on(const ArenaEvent& arena, const Event& event) {
-  arenas_.on_arena(arena, allocation_context_.names().id(arena.name, arena.text), event.ticks);
-  if (observer_ != nullptr) observer_->on_arena(arena);
-}
-
-void Replay::on(const ArenaAllocEvent& alloc, const Event& event) {
-  const uint32_t stack =
-      log_.model_tensors().stack_of(alloc, allocation_context_.defined_stack(alloc.stack));
-  allocation_context_.enter_rule(event, stack);
-  const SiteContext context = allocation_context_.context(event, GPUPEAK_KIND_NONE);
-  arenas_.allocate(alloc, stack, event.ticks, {context.phase, context.tag},
-                   log_.activation_plans().parts_of(alloc));
-  if (observer_ != nullptr) observer_->on_arena_alloc(alloc, stack);
-}
-
-void Replay::on(const ArenaFreeEvent& free, const Event& event) {
-  if (free.used && observer_ != nullptr) {
-    UsedEvent used;
-    static_cast<SeenUses&>(used) = *free.used;
-    used.arena = free.arena;
-    used.block = free.address;
-    observer_->on_used(used, event.ticks);
-  }
-  arenas_.free(free, event.ticks);
-  if (observer_ != nullptr) observer_->on_arena_free(free);
-}
-
-void Replay::on(const ArenaFailedEvent& failed, const Event& event) {
-  const uint32_t stack = allocation_context_.defined_stack(failed.stack);
-  allocation_context_.enter_rule(event, stack);
-  const uint64_t addresses = live_.bytes_of(failed.device, GPUPEAK_KIND_VMM_VA);
-  const uint64_t mapped = live_.bytes_of(failed.device, GPUPEAK_KIND_VMM);
-  arenas_.failed(failed,
-                 {stack, event.tid, allocation_context_.phases().innermost(event.slot),
-                  addresses > mapped ? addresses - mapped : 0},
-                 event.ticks);
-  if (observer_ != nullptr) observer_->on_arena_failed(failed, stack);
-}
-
-void Replay::on(const DeviceMappedEvent& mapped, const Event& event) {
-  arenas_.device_mapped(mapped.address, mapped.bytes, mapped.id, event.ticks);
-  if (observer_ != nullptr) observer_->on_mapped(mapped);
-}
-
-void Replay::on(const DeviceUnmappedEvent& unmapped, const Event& event) {
-  arenas_.device_unmapped(unmapped.address, unmapped.bytes, event.ticks);
-  if (observer_ != nullptr) observer_->on_unmapped(unmapped);
-}
-
-void Replay::on(const SamplingEvent& sampling, const Event& event) {
-  heap_.begin_sampling(event.slot, sampling, event.ticks);
-}
-
-void Replay::on(const WindowEvent& window, const Event& event) {
-  const auto heap =
-      static_cast<int64_t>(window.live_bytes) - static_cast<int64_t>(window.below_bytes);
-  if (window.event == 0) {
-    if (windows_.size() == kMaxWindows) return;
-    Window& begun = windows_.emplace_back();
-    begun.begin_ticks = event.ticks;
-    begun.before_bytes = window.live_bytes - std::min(window.live_bytes, window.recorded_bytes);
-    begun.freed_bytes = window.freed_bytes;  // until now; the window's end says what came since
-    begun.mode = window.mode;
-    begun.heap_at_begin = heap;
-    begun.device_at_begin = live_.device_bytes();
-  } else if (!windows_.empty() && !windows_.back().has_ended && window.number == windows_.size()) {
-    Window& ended = windows_.back();
-    ended.has_ended = true;
-    ended.end_ticks = event.ticks;
-    ended.heap_at_end = heap;
-    ended.device_at_end = live_.device_bytes();
-    ended.freed_bytes = window.freed_bytes - std::min(window.freed_bytes, ended.freed_bytes);
-  }
-}
-
-void Replay::on(const KernelEvent& kernel, const Event& /*event*/) {
-  device_.roles().define(kernel, allocation_context_.defined_stack(kernel.stack));
-}
-
-void Replay::on(const RoleEvent& role, const Event& /*event*/) {
-  device_.roles().note(role);
-}
-
-void Replay::on(const UsedEvent& used, const Event& event) {
-  device_.roles().note(used, event.ticks);
-  if (observer_ != nullptr) observer_->on_used(used, event.ticks);
-}
-
-void Replay::on(const UsesEndEvent& end, const Event& /*event*/) {
-  uses_end_ = end;
-  if (observer_ != nullptr) observer_->on_uses_end(end);
-}
-
-void Replay::on(const DeviceAllocEvent& alloc, const Event& event) {
-  device_.take(alloc, event);
-}
-
-void Replay::on(const DeviceFreeEvent& free, const Event& event) {
-  device_.take(free, event);
-}
-
-void Replay::on(const DeviceReviveEvent& revive, const Event& event) {
-  device_.take(revive, event);
-}
-
-void Replay::on(const DeviceFailedEvent& failed, const Event& event) {
-  device_.take(failed, event);
-}
-
-void Replay::on(const HostFailedEvent& failed, const Event& event) {
-  device_.take(failed, event);
-}
-
-void Replay::on(const ResidentEvent& resident, const Event& /*event*/) {
-  note_own(resident.rss, resident.own_bytes());
-  if (resident.rss < resident_.event.rss) return;
-  resident_ = {resident, live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON), mappings_.resting_bytes()};
-}
-
 void Replay::note_own(uint64_t rss, uint64_t own) {
   own_memory_.most = std::max(own_memory_.most, own);
   if (rss < own_memory_.rss) return;
   own_memory_.rss = rss;
   own_memory_.own = own;
-}
-
-void Replay::on(const DeviceUnknownEvent& unknown, const Event& /*event*/) {
-  ++troubles_.unmatched_device_frees;
-  if (unknown.gives_back) {
-    device_growth_.given_back(*unknown.gives_back);
-  } else {
-    device_growth_.given_back_unknown();
-  }
-}
-
-void Replay::on(const PoolEvent& pool, const Event& event) {
-  device_.take(pool, event);
-}
-
-void Replay::on(const ContextEvent& context, const Event& /*event*/) {
-  device_.take(context);
-}
-
-void Replay::on(const DriverReadingEvent& reading, const Event& event) {
-  device_.take(reading, event);
-}
-
-void Replay::on(const SampleEvent& sample, const Event& /*event*/) {
-  rss_.set(sample.rss);
-  if (sample.own) note_own(sample.rss, *sample.own);
-  if (sample.pss_plus_1 > 0) pss_.set(sample.pss_plus_1 - 1);
-  brk_growth_.set(sample.brk_growth);
-  if (observer_ != nullptr) observer_->on_sample(sample);
 }
 
 std::string phase_text(const Replay& replay, const PhaseLabel& label) {

@@ -100,6 +100,8 @@ class Replay {
   const LogReader& log() const { return log_; }
   const PeakFinder& peaks() const { return live_.peaks(); }
   const SiteTable& sites() const { return live_.sites(); }
+  /// The sum with this name; an empty one if nothing was ever counted into it.
+  const PeakFinder::Scope& sum(const std::string& scope) const { return live_.sum(scope); }
   const PhaseTree& phases() const { return allocation_context_.phases(); }
   const NodePhases& nodes() const { return allocation_context_.nodes(); }
   const HeapReplay& heap() const { return heap_; }
@@ -174,45 +176,7 @@ class Replay {
   void finish(const StreamCounts& counts);
   GroupId mapping_group(const Event& event, uint8_t kind, uint32_t stack);
 
-  // What each extended record means; record_list.h has them all.
-  void on(const ThreadEvent& thread, const Event& event);
-  void on(const MapEvent& map, const Event& event);
-  void on(const UnmapEvent& unmap, const Event& event);
-  void on(const ProtectEvent& protect, const Event& event);
-  void on(const RemapEvent& remap, const Event& event);
-  void on(const RemapBeginEvent& remap, const Event& event);
-  void on(const RemapFailedEvent& remap, const Event& event);
-  void on(const PhasePushEvent& phase, const Event& event);
-  void on(const PhasePopEvent& phase, const Event& event);
-  void on(const RangeBeginEvent& range, const Event& event);
-  void on(const RangeEndEvent& range, const Event& event);
-  void on(const TagPushEvent& tag, const Event& event);
-  void on(const TagPopEvent& tag, const Event& event);
-  void on(const MarkEvent& mark, const Event& event);
-  void on(const ArenaEvent& arena, const Event& event);
-  void on(const ArenaAllocEvent& alloc, const Event& event);
-  void on(const ArenaFreeEvent& free, const Event& event);
-  void on(const ArenaFailedEvent& failed, const Event& event);
-  void on(const DeviceMappedEvent& mapped, const Event& event);
-  void on(const DeviceUnmappedEvent& unmapped, const Event& event);
-  void on(const SamplingEvent& sampling, const Event& event);
-  void on(const WindowEvent& window, const Event& event);
-  void on(const UsedEvent& used, const Event& event);
-  void on(const UsesEndEvent& end, const Event& event);
-  void on(const KernelEvent& kernel, const Event& event);
-  void on(const RoleEvent& role, const Event& event);
-  void on(const DeviceAllocEvent& alloc, const Event& event);
-  void on(const DeviceFreeEvent& free, const Event& event);
-  void on(const DeviceReviveEvent& revive, const Event& event);
-  void on(const DeviceFailedEvent& failed, const Event& event);
-  void on(const HostFailedEvent& failed, const Event& event);
-  void on(const ResidentEvent& resident, const Event& event);
   void note_own(uint64_t rss, uint64_t own);
-  void on(const DeviceUnknownEvent& unknown, const Event& event);
-  void on(const PoolEvent& pool, const Event& event);
-  void on(const ContextEvent& context, const Event& event);
-  void on(const DriverReadingEvent& reading, const Event& event);
-  void on(const SampleEvent& sample, const Event& event);
 
   const LogReader& log_;
   ReplayObserver* const observer_;

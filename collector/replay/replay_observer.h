@@ -10,7 +10,6 @@
 //   push       on_phase_begin                         after
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 

@@ -72,7 +72,7 @@ class CardReader {
       card.least_bytes = card.most_bytes / kThousandths * (kThousandths - kSizeReserve);
       return;
     }
-    const auto [least, most] = std::minmax_element(usable.begin(), usable.end());
+    const auto [least, most] = std::ranges::minmax_element(usable);
     card.least_bytes = bytes(*least);
     card.most_bytes = bytes(*most);
     if (usable.size() > 1) return;
@@ -149,8 +149,7 @@ std::vector<Card> parse_cards(std::string_view toml, const std::string& origin) 
                                  static_cast<uint64_t>(error.source().begin.line),
                                  error.description()));
   }
-  std::stable_sort(cards.begin(), cards.end(),
-                   [](const Card& a, const Card& b) { return a.most_bytes < b.most_bytes; });
+  std::ranges::stable_sort(cards, {}, &Card::most_bytes);
   return cards;
 }
 

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <initializer_list>
 #include <optional>
 
 #include "collector/files/regular_file.h"
@@ -49,12 +50,9 @@ std::string names_of_builtin_sets() {
 }
 
 bool applies(const RuleSet& set, const Definitions& definitions) {
-  return std::any_of(
-      definitions.modules().begin(), definitions.modules().end(), [&](const Module& module) {
-        const std::string_view name = file_name(module.path);
-        return std::any_of(set.chosen_by.begin(), set.chosen_by.end(),
-                           [&](const std::string& glob) { return glob_match(glob, name); });
-      });
+  return std::ranges::any_of(definitions.modules(), [&](const Module& module) {
+    return any_glob_matches(set.chosen_by, file_name(module.path));
+  });
 }
 
 }  // namespace
@@ -122,41 +120,19 @@ class RuleReader {
 
   RuleSet read(const toml::table& table) {
     RuleSet set;
-    for (const auto& [key, value] : table) {
-      if (key == "name") {
-        set.name = text(key, value);
-      } else if (key == "description") {
-        set.description = text(key, value);
-      } else if (key == "modules") {
-        set.chosen_by = texts(key, value);
-      } else if (key == "phase") {
-        set.phases =
-            each<Rule>(key, value, [this](const toml::table& part) { return rule(part, false); });
-      } else if (key == "tag") {
-        set.tags =
-            each<Rule>(key, value, [this](const toml::table& part) { return rule(part, true); });
-      } else if (key == "class") {
-        set.names.classes = each<ClassRule>(
-            key, value, [this](const toml::table& part) { return class_rule(part); });
-      } else if (key == "table") {
-        set.names.tables = each<TableRule>(
-            key, value, [this](const toml::table& part) { return table_rule(part); });
-      } else if (key == "pool") {
-        set.arenas = each<std::string>(
-            key, value, [this](const toml::table& part) { return arena_name(part); });
-      } else if (key == "plumbing") {
-        set.names.plumbing = each<FrameGlobs>(
-            key, value, [this](const toml::table& part) { return frame_globs(part); });
-      } else if (key == "landmark") {
-        set.names.landmarks = each<FrameGlobs>(
-            key, value, [this](const toml::table& part) { return frame_globs(part); });
-      } else {
-        fail(value,
-             fmt::format("no such key '{}': there are name, description, modules, [[phase]], "
-                         "[[tag]], [[class]], [[table]], [[pool]], [[plumbing]] and [[landmark]]",
-                         escape(key.str())));
-      }
-    }
+    const auto globs = [this](const toml::table& part) { return frame_globs(part); };
+    read_keys(
+        table, "",
+        {to("name", set.name), to("description", set.description), to("modules", set.chosen_by),
+         each("phase", set.phases, [this](const toml::table& part) { return rule(part, false); }),
+         each("tag", set.tags, [this](const toml::table& part) { return rule(part, true); }),
+         each("class", set.names.classes,
+              [this](const toml::table& part) { return class_rule(part); }),
+         each("table", set.names.tables,
+              [this](const toml::table& part) { return table_rule(part); }),
+         each("pool", set.arenas, [this](const toml::table& part) { return arena_name(part); }),
+         each("plumbing", set.names.plumbing, globs),
+         each("landmark", set.names.landmarks, globs)});
     return set;
   }
 
@@ -184,59 +160,77 @@ class RuleReader {
     return found;
   }
 
-  template <typename T, typename Read>
-  std::vector<T> each(const toml::key& key, const toml::node& node, Read read) const {
-    const toml::array* list = node.as_array();
-    if (list == nullptr) fail(node, fmt::format("write [[{}]]", escape(key.str())));
-    std::vector<T> found;
-    for (const toml::node& part : *list) {
-      const toml::table* table = part.as_table();
-      if (table == nullptr) fail(part, fmt::format("write [[{}]]", escape(key.str())));
-      found.push_back(read(*table));
+  /// What a table may have under a key.
+  struct Key {
+    std::string_view name;
+    std::function<void(const toml::key& key, const toml::node& value)> read;
+    bool is_section = false;
+  };
+  /// Reads a table. Throws UsageError for keys that it may not have. `in`: " in a class".
+  void read_keys(const toml::table& table, std::string_view in,
+                 std::initializer_list<Key> known) const {
+    for (const auto& [key, value] : table) {
+      const auto found = std::ranges::find(known, key.str(), &Key::name);
+      if (found == known.end()) {
+        std::string all;
+        for (const Key& one : known) {
+          const bool is_last = &one == known.end() - 1;
+          all += all.empty() ? "" : is_last ? " and " : ", ";
+          all += one.is_section ? fmt::format("[[{}]]", one.name) : one.name;
+        }
+        fail(value, fmt::format("no such key '{}'{}: there are {}", escape(key.str()), in, all));
+      }
+      found->read(key, value);
     }
-    return found;
+  }
+
+  Key to(std::string_view name, std::string& field) const {
+    return {name, [&, this](const auto& key, const auto& value) { field = text(key, value); }};
+  }
+  Key to(std::string_view name, std::vector<std::string>& field) const {
+    return {name, [&, this](const auto& key, const auto& value) { field = texts(key, value); }};
+  }
+  Key to(std::string_view name, std::optional<uint32_t>& field) const {
+    return {name, [&, this](const auto& key, const auto& value) { field = slot(key, value); }};
+  }
+
+  template <typename T, typename Read>
+  Key each(std::string_view name, std::vector<T>& found, Read read) const {
+    return {name,
+            [&found, read, this](const toml::key& key, const toml::node& value) {
+              const toml::array* list = value.as_array();
+              if (list == nullptr) fail(value, fmt::format("write [[{}]]", escape(key.str())));
+              for (const toml::node& part : *list) {
+                const toml::table* table = part.as_table();
+                if (table == nullptr) fail(part, fmt::format("write [[{}]]", escape(key.str())));
+                found.push_back(read(*table));
+              }
+            },
+            true};
   }
 
   FrameGlobs frame_globs(const toml::table& table) const {
     FrameGlobs globs;
-    for (const auto& [name, value] : table) {
-      if (name == "function") {
-        globs.functions = texts(name, value);
-      } else if (name == "module") {
-        globs.modules = texts(name, value);
-      } else {
-        fail(value,
-             fmt::format("no such key '{}': there are function and module", escape(name.str())));
-      }
-    }
+    read_keys(table, "", {to("function", globs.functions), to("module", globs.modules)});
     if (globs.functions.empty() && globs.modules.empty()) fail(table, "give function or module");
     return globs;
   }
 
   ClassRule class_rule(const toml::table& table) const {
     ClassRule rule;
-    for (const auto& [key, value] : table) {
-      if (key == "name") {
-        rule.name = text(key, value);
-      } else if (key == "library") {
-        rule.libraries = texts(key, value);
-      } else if (key == "versions") {
-        const std::string range = text(key, value);
-        const size_t to = range.find(" to ");
-        rule.first = parse_version(range.substr(0, to));
-        rule.last = to == std::string::npos ? rule.first : parse_version(range.substr(to));
-        if (rule.first.empty() || rule.last.empty()) {
-          fail(value, "'versions' must read like '1.15 to 1.22' or '1.29'");
-        }
-      } else if (key == "slots") {
-        rule.slots = slots(value);
-      } else {
-        fail(value,
-             fmt::format("no such key '{}' in a class: there are name, library, versions and "
-                         "slots",
-                         escape(key.str())));
-      }
-    }
+    const auto set_versions = [&](const toml::key& key, const toml::node& value) {
+      const std::string range = text(key, value);
+      const size_t to = range.find(" to ");
+      rule.first = parse_version(range.substr(0, to));
+      rule.last = to == std::string::npos ? rule.first : parse_version(range.substr(to));
+      if (rule.first.empty() || rule.last.empty())
+        fail(value, "'versions' must read like '1.15 to 1.22' or '1.29'");
+    };
+    read_keys(table, " in a class",
+              {to("name", rule.name),
+               to("library", rule.libraries),
+               {"versions", set_versions},
+               {"slots", [&](const auto&, const auto& value) { rule.slots = slots(value); }}});
     if (rule.name.empty()) fail(table, "the class has no name");
     if (rule.libraries.empty()) fail(table, "the class has no library");
     if (rule.slots.empty()) fail(table, "the class has no slots");
@@ -245,24 +239,13 @@ class RuleReader {
 
   TableRule table_rule(const toml::table& table) const {
     TableRule rule;
-    for (const auto& [key, value] : table) {
-      if (key == "name") {
-        rule.name = text(key, value);
-      } else if (key == "library") {
-        rule.libraries = texts(key, value);
-      } else if (key == "entry") {
-        rule.entry = text(key, value);
-      } else if (key == "through") {
-        rule.through = slot(key, value);
-      } else if (key == "functions") {
-        rule.functions = each<TableRule::Function>(
-            key, value, [this](const toml::table& part) { return table_function(part); });
-      } else {
-        fail(value, fmt::format("no such key '{}' in a table: there are name, library, entry, "
-                                "through and functions",
-                                escape(key.str())));
-      }
-    }
+    // A function is no section of its own: what a table lists is told without brackets.
+    Key functions = each("functions", rule.functions,
+                         [this](const toml::table& part) { return table_function(part); });
+    functions.is_section = false;
+    read_keys(table, " in a table",
+              {to("name", rule.name), to("library", rule.libraries), to("entry", rule.entry),
+               to("through", rule.through), functions});
     if (rule.name.empty()) fail(table, "the table has no name");
     if (rule.libraries.empty()) fail(table, "the table has no library");
     if (rule.entry.empty()) fail(table, "the table has no entry");
@@ -272,22 +255,16 @@ class RuleReader {
 
   TableRule::Function table_function(const toml::table& table) const {
     TableRule::Function function;
-    bool has_slot = false;
-    for (const auto& [key, value] : table) {
-      if (key == "slot") {
-        function.slot = slot(key, value);
-        has_slot = true;
-      } else if (key == "name") {
-        function.name = text(key, value);
-      } else if (key == "since") {
-        function.since = parse_version(text(key, value));
-        if (function.since.empty()) fail(value, "'since' must read like '1.16'");
-      } else {
-        fail(value, fmt::format("no such key '{}' in a function: there are slot, name and since",
-                                escape(key.str())));
-      }
-    }
-    if (!has_slot || function.name.empty()) fail(table, "a function has a slot and a name");
+    std::optional<uint32_t> slot;
+    read_keys(table, " in a function",
+              {to("slot", slot),
+               to("name", function.name),
+               {"since", [&](const toml::key& key, const toml::node& value) {
+                  function.since = parse_version(text(key, value));
+                  if (function.since.empty()) fail(value, "'since' must read like '1.16'");
+                }}});
+    if (!slot || function.name.empty()) fail(table, "a function has a slot and a name");
+    function.slot = *slot;
     return function;
   }
 
@@ -335,11 +312,6 @@ class RuleReader {
     return name;
   }
 
-  bool truth(const toml::key& key, const toml::node& node) const {
-    if (!node.is_boolean()) fail(node, fmt::format("'{}' must be true or false", key.str()));
-    return node.value_or(false);
-  }
-
   uint32_t slot(const toml::key& key, const toml::node& node) const {
     constexpr int64_t kMost = 4095;
     const auto value = node.value<int64_t>();
@@ -364,25 +336,14 @@ class RuleReader {
 
   Rule rule(const toml::table& table, bool tag) const {
     Rule rule;
-    for (const auto& [key, value] : table) {
-      if (key == "name") {
-        rule.name = text(key, value);
-      } else if (key == "function") {
-        rule.functions = texts(key, value);
-      } else if (key == "module") {
-        rule.modules = texts(key, value);
-      } else if (key == "file") {
-        rule.files = texts(key, value);
-      } else if (key == "phase" && tag) {
-        rule.phases = texts(key, value);
-      } else if (key == "by_call" && !tag) {
-        rule.by_call = truth(key, value);
-      } else {
-        fail(value, fmt::format("no such key '{}' in a rule: there are name, function, module, "
-                                "file{}",
-                                escape(key.str()), tag ? " and phase" : " and by_call"));
-      }
-    }
+    const auto set_by_call = [&](const toml::key& key, const toml::node& value) {
+      if (!value.is_boolean()) fail(value, fmt::format("'{}' must be true or false", key.str()));
+      rule.by_call = value.value_or(false);
+    };
+    read_keys(
+        table, " in a rule",
+        {to("name", rule.name), to("function", rule.functions), to("module", rule.modules),
+         to("file", rule.files), tag ? to("phase", rule.phases) : Key{"by_call", set_by_call}});
     if (rule.name.empty()) fail(table, "the rule has no name");
     if (!rule.wants_frame() && rule.phases.empty()) {
       fail(table, "the rule says nothing about a frame: give function, module or file");

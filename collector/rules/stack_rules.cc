@@ -14,33 +14,28 @@
 namespace gpupeak::collector {
 namespace {
 
-bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
-  return std::any_of(globs.begin(), globs.end(),
-                     [&](const std::string& glob) { return glob_match(glob, text); });
-}
-
 bool module_matches(const Rule& rule, const Frame& frame) {
-  return rule.modules.empty() || any_matches(rule.modules, frame.module);
+  return rule.modules.empty() || any_glob_matches(rule.modules, frame.module);
 }
 
 /// Compares the function's whole name, and its name as titles show it.
 bool function_matches(const Rule& rule, const Frame& frame) {
   if (rule.functions.empty()) return true;
   if (frame.function.empty()) return false;
-  if (any_matches(rule.functions, frame.function)) return true;
+  if (any_glob_matches(rule.functions, frame.function)) return true;
   std::string name(without_signature(frame.function));
-  if (any_matches(rule.functions, name)) return true;
+  if (any_glob_matches(rule.functions, name)) return true;
   constexpr std::string_view kAnonymous = "(anonymous namespace)::";
   const size_t size = name.size();
   for (size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous, at)) {
     name.erase(at, kAnonymous.size());
   }
-  return name.size() != size && any_matches(rule.functions, name);
+  return name.size() != size && any_glob_matches(rule.functions, name);
 }
 
 bool file_matches(const Rule& rule, const Frame& frame) {
   if (rule.files.empty()) return true;
-  return std::any_of(rule.files.begin(), rule.files.end(), [&](const std::string& glob) {
+  return std::ranges::any_of(rule.files, [&](const std::string& glob) {
     const bool whole = glob.find('/') != std::string::npos;
     return glob_match(glob, whole ? std::string_view(frame.file) : file_name(frame.file));
   });
@@ -67,7 +62,7 @@ const FrameRules::Candidates& FrameRules::candidates(const StackNode& node) {
   for (uint32_t i = 0; i < rules_.size(); ++i) {
     const Rule& rule = rules_[i];
     if (!rule.wants_frame()) continue;
-    if (!unknown && !rule.modules.empty() && !any_matches(rule.modules, name)) continue;
+    if (!unknown && !rule.modules.empty() && !any_glob_matches(rule.modules, name)) continue;
     found.rules.push_back(i);
     found.by_module_alone &= !unknown && rule.functions.empty() && rule.files.empty();
   }
@@ -97,7 +92,7 @@ std::vector<uint32_t> FrameRules::all(uint32_t node) {
     }
   }
   if (frames.size() > 1) {
-    std::sort(found.begin(), found.end());
+    std::ranges::sort(found);
     found.erase(std::unique(found.begin(), found.end()), found.end());
   }
   return found;
@@ -144,7 +139,7 @@ StackPhases::StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
   rule_of_.resize(nodes.size(), kNoRule);
   flags_.resize(nodes.size(), 0);
   const std::vector<bool> interpreters = interpreters_of(definitions);
-  const bool wants_calls = std::find(by_call_.begin(), by_call_.end(), true) != by_call_.end();
+  const bool wants_calls = std::ranges::find(by_call_, true) != by_call_.end();
   // By node: the node of the rule's frame.
   std::vector<uint32_t> matched(wants_calls ? nodes.size() : 0);
   // A caller has a smaller number than what it calls.
@@ -263,7 +258,7 @@ void StackTags::prepare_ahead(std::span<const uint32_t> nodes, const std::stop_t
 uint32_t StackTags::rule_of(uint32_t stack, std::string_view phase) {
   for (const uint32_t rule : matches(stack)) {
     const std::vector<std::string>& phases = rules_.rules()[rule].phases;
-    if (phases.empty() || (!phase.empty() && any_matches(phases, phase))) return rule;
+    if (phases.empty() || (!phase.empty() && any_glob_matches(phases, phase))) return rule;
   }
   return kNoRule;
 }

@@ -11,11 +11,10 @@
 
 #include "collector/analyze/kept_summary.h"
 #include "collector/analyze/load_summary.h"
-#include "collector/analyze/quality.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
 #include "collector/merge/merge.h"
-#include "collector/merge/nodes.h"
 #include "collector/run/run_logs.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/summary.h"
@@ -199,9 +198,10 @@ class RunAnalysis {
   void mark_own_processes(const WholeRun& whole) {
     const auto mark = [&whole](LedgerView& view) {
       for (LedgerProcess& other : view.others)
-        other.of_run = !other.name.empty() &&
-                       std::any_of(whole.processes.begin(), whole.processes.end(),
-                                   [&](const auto& process) { return process.pid == other.pid; });
+        other.of_run =
+            !other.name.empty() && std::ranges::any_of(whole.processes, [&](const auto& process) {
+              return process.pid == other.pid;
+            });
     };
     for (DeviceSummary& device : lead_summary_.devices) {
       if (!device.ledger) continue;
@@ -326,8 +326,8 @@ class RunAnalysis {
   }
 
   const RunLog& log_of(uint64_t id) const {
-    return *std::find_if(run_.logs.begin(), run_.logs.end(),
-                         [id](const RunLog& log) { return log.head.header.cookie == id; });
+    return *std::ranges::find_if(run_.logs,
+                                 [id](const RunLog& log) { return log.head.header.cookie == id; });
   }
 
   /// What is known of every process, read or not.
@@ -427,7 +427,7 @@ class RunAnalysis {
         steps.emplace_back(clock.job_ns(merged.node_of[i], record.end_ns), -most);
     }
     if (!is_known) return {};
-    std::sort(steps.begin(), steps.end());
+    std::ranges::sort(steps);
     int64_t sum = 0, most = static_cast<int64_t>(seen);
     for (const auto& [when, step] : steps) most = std::max(most, sum += step);
     return {seen, static_cast<uint64_t>(most)};
@@ -533,8 +533,8 @@ class RunAnalysis {
       for (const RunRecord::OfDevice& device : seen.devices)
         process.held.push_back({name_of(device, whole), escape(device.uuid), device.bytes});
     }
-    std::stable_sort(whole.not_recorded.begin(), whole.not_recorded.end(),
-                     [](const auto& a, const auto& b) { return a.used_gpu > b.used_gpu; });
+    std::ranges::stable_sort(whole.not_recorded,
+                             [](const auto& a, const auto& b) { return a.used_gpu > b.used_gpu; });
     if (const RunRecord::Small& small = run_.record->small; small.count > 0)
       whole.small = {small.count, sanitizer.text(small.largest), small.rss_bytes};
     if (const uint64_t bytes = run_.record->unseen_rss_bytes; bytes != 0)
@@ -550,7 +550,7 @@ class RunAnalysis {
   /// Adds a process that `run` left behind, if it still runs. If it has ended since, its log says
   /// so, or it left none.
   void add_left(const RunRecord::LeftRunning& left, WholeRun& whole) const {
-    const auto known = std::find_if(run_.logs.begin(), run_.logs.end(), [&](const RunLog& log) {
+    const auto known = std::ranges::find_if(run_.logs, [&](const RunLog& log) {
       return log.head.header.pid == left.pid &&
              log.head.header.process_start_time == left.start_time;
     });
@@ -584,8 +584,8 @@ class RunAnalysis {
       return std::tuple(process.started && gpus == 0, UINT64_MAX - gpus,
                         UINT64_MAX - process.rss_peak_bytes.value_or(0));
     };
-    std::stable_sort(whole.processes.begin(), whole.processes.end(),
-                     [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    std::ranges::stable_sort(whole.processes,
+                             [&](const auto& a, const auto& b) { return key(a) < key(b); });
     for (size_t i = 0; i < whole.processes.size(); ++i) {
       if (whole.processes[i].pid == lead) whole.lead = i;
     }

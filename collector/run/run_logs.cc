@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <string>
 #include <tuple>
@@ -150,9 +149,8 @@ bool is_of_run(const LogHead& of_main, const LogHead& of_other) {
 }
 
 bool is_known(const RunLogs& run, const LogHead& head) {
-  return std::any_of(run.logs.begin(), run.logs.end(), [&](const RunLog& log) {
-    return log.head.header.cookie == head.header.cookie;
-  });
+  return std::ranges::any_of(
+      run.logs, [&](const RunLog& log) { return log.head.header.cookie == head.header.cookie; });
 }
 
 /// Looks for logs where `run` puts those of children. Needed if the run goes on, if `run` ended

@@ -167,8 +167,8 @@ struct DwarfFunctions::Unit {
     uint32_t end = 0;  ///< index behind the last one inside this one
     bool inlined = false;
     bool contains(uint64_t address) const {
-      return std::any_of(ranges.begin(), ranges.end(),
-                         [&](const Range& range) { return range.contains(address); });
+      return std::ranges::any_of(ranges,
+                                 [&](const Range& range) { return range.contains(address); });
     }
   };
   struct Start {
@@ -194,8 +194,7 @@ struct DwarfFunctions::Unit {
       if (functions[i].inlined) continue;
       for (const Range& range : functions[i].ranges) starts.push_back({range.begin, range.end, i});
     }
-    std::sort(starts.begin(), starts.end(),
-              [](const Start& a, const Start& b) { return a.begin < b.begin; });
+    std::ranges::sort(starts, {}, &Start::begin);
   }
 
   void walk(Dwarf_Die* parent, int depth) {
@@ -234,8 +233,7 @@ struct DwarfFunctions::Unit {
 
   /// The indexes of the functions around `address`, outermost first.
   std::vector<uint32_t> chain_at(uint64_t address) const {
-    auto start = std::upper_bound(starts.begin(), starts.end(), address,
-                                  [](uint64_t value, const Start& s) { return value < s.begin; });
+    auto start = std::ranges::upper_bound(starts, address, {}, &Start::begin);
     std::vector<uint32_t> chain;
     if (start == starts.begin()) return chain;
     --start;
@@ -271,8 +269,7 @@ DwarfFunctions::DwarfFunctions(Dwarf* dwarf, const std::vector<std::string>& fol
     }
   }
   is_damaged_ = found < 0;
-  std::sort(unit_ranges_.begin(), unit_ranges_.end(),
-            [](const UnitRange& a, const UnitRange& b) { return a.begin < b.begin; });
+  std::ranges::sort(unit_ranges_, {}, &UnitRange::begin);
 }
 
 void DwarfFunctions::note_missing(Dwarf_Die* skeleton) {
@@ -292,8 +289,7 @@ void DwarfFunctions::add_unit(Dwarf_Die* die, Dwarf_Die* functions, int version)
 }
 
 DwarfFunctions::Unit* DwarfFunctions::unit_at(uint64_t address) {
-  auto range = std::upper_bound(unit_ranges_.begin(), unit_ranges_.end(), address,
-                                [](uint64_t value, const UnitRange& r) { return value < r.begin; });
+  auto range = std::ranges::upper_bound(unit_ranges_, address, {}, &UnitRange::begin);
   if (range == unit_ranges_.begin()) return nullptr;
   --range;
   if (address >= range->end) return nullptr;
@@ -360,7 +356,7 @@ constexpr std::array<std::string_view, 9> kNeeded{
 
 bool is_needed(std::string_view name) {
   if (!name.starts_with(".debug_") && !name.starts_with(".zdebug_")) return false;
-  return std::find(kNeeded.begin(), kNeeded.end(), name.substr(name.find('d'))) != kNeeded.end();
+  return std::ranges::find(kNeeded, name.substr(name.find('d'))) != kNeeded.end();
 }
 
 }  // namespace

@@ -137,18 +137,6 @@ std::vector<PackedSection> packed_by_zstd(int fd) {
   return found;
 }
 
-bool write_at(int fd, const void* data, size_t bytes, uint64_t at) {
-  const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = pwrite(fd, from, bytes, static_cast<off_t>(at));
-    if (written <= 0) return false;
-    from += written;
-    at += static_cast<uint64_t>(written);
-    bytes -= static_cast<size_t>(written);
-  }
-  return true;
-}
-
 /// A copy of the file, without a name, with its zstd sections unpacked behind its end: libelf
 /// before 0.190 does not know zstd. The file itself if it has no such sections, or if that fails.
 Descriptor without_zstd(Descriptor file, uint64_t bytes) {

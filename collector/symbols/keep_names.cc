@@ -52,9 +52,7 @@ std::vector<WantedModule> wanted_modules(const Definitions& definitions, bool of
     one.file_bytes = static_cast<uint64_t>(file.st_size);
     wanted.push_back(std::move(one));
   }
-  std::stable_sort(wanted.begin(), wanted.end(), [](const WantedModule& a, const WantedModule& b) {
-    return a.file_bytes < b.file_bytes;
-  });
+  std::ranges::stable_sort(wanted, {}, &WantedModule::file_bytes);
   return wanted;
 }
 

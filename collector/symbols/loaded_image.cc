@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "collector/log/parallel.h"
 
@@ -152,7 +153,7 @@ std::string_view LoadedImage::symbol_name(uint32_t symbol) const {
 }
 
 bool LoadedImage::is_code(uint64_t address) const {
-  return std::any_of(segments_.begin(), segments_.end(), [&](const Segment& segment) {
+  return std::ranges::any_of(segments_, [&](const Segment& segment) {
     return (segment.flags & PF_X) != 0 && address - segment.address < segment.bytes;
   });
 }
@@ -175,44 +176,19 @@ void LoadedImage::read_dynamic(Elf* elf) {
     entries = header.p_filesz / sizeof(Elf64_Dyn);
   }
   uint64_t rela = 0, rela_bytes = 0, relr = 0, relr_bytes = 0, versions = 0, version_count = 0;
+  const std::pair<int64_t, uint64_t*> values[] = {
+      {DT_SYMTAB, &symbols_},        {DT_STRTAB, &strings_},
+      {DT_STRSZ, &string_bytes_},    {DT_RELA, &rela},
+      {DT_RELASZ, &rela_bytes},      {kTypeRelr, &relr},
+      {kTypeRelrBytes, &relr_bytes}, {DT_VERDEF, &versions},
+      {DT_VERDEFNUM, &version_count}};
   for (uint64_t i = 0; i < entries; ++i) {
     const auto entry = read<Elf64_Dyn>(dynamic + i * sizeof(Elf64_Dyn));
     if (!entry || entry->d_tag == DT_NULL) break;
-    const uint64_t value = entry->d_un.d_val;
-    switch (entry->d_tag) {
-      case DT_SYMTAB:
-        symbols_ = value;
-        break;
-      case DT_STRTAB:
-        strings_ = value;
-        break;
-      case DT_STRSZ:
-        string_bytes_ = value;
-        break;
-      case DT_RELA:
-        rela = value;
-        break;
-      case DT_RELASZ:
-        rela_bytes = value;
-        break;
-      case kTypeRelr:
-        relr = value;
-        break;
-      case kTypeRelrBytes:
-        relr_bytes = value;
-        break;
-      case DT_INIT_ARRAY:
-      case DT_FINI_ARRAY:
-        arrays_.push_back(value);
-        break;
-      case DT_VERDEF:
-        versions = value;
-        break;
-      case DT_VERDEFNUM:
-        version_count = value;
-        break;
-      default:
-        break;
+    if (entry->d_tag == DT_INIT_ARRAY || entry->d_tag == DT_FINI_ARRAY)
+      arrays_.push_back(entry->d_un.d_val);
+    for (const auto& [tag, value] : values) {
+      if (entry->d_tag == tag) *value = entry->d_un.d_val;
     }
   }
   read_rela(rela, rela_bytes);
@@ -270,17 +246,15 @@ void LoadedImage::read_relr(uint64_t address, uint64_t bytes) {
 
 void LoadedImage::sort_words() {
   const auto before = [](const RelocatedWord& a, const RelocatedWord& b) { return a.at < b.at; };
-  if (!std::is_sorted(words_.begin(), words_.end(), before)) {
-    std::stable_sort(words_.begin(), words_.end(), before);
+  if (!std::ranges::is_sorted(words_, before)) {
+    std::ranges::stable_sort(words_, before);
   }
   const auto same = [](const RelocatedWord& a, const RelocatedWord& b) { return a.at == b.at; };
   words_.erase(std::unique(words_.begin(), words_.end(), same), words_.end());
 }
 
 const RelocatedWord* LoadedImage::word_at(uint64_t address) const {
-  const auto word =
-      std::lower_bound(words_.begin(), words_.end(), address,
-                       [](const RelocatedWord& w, uint64_t value) { return w.at < value; });
+  const auto word = std::ranges::lower_bound(words_, address, {}, &RelocatedWord::at);
   return word != words_.end() && word->at == address ? &*word : nullptr;
 }
 

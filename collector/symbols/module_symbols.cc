@@ -186,20 +186,17 @@ void ModuleSymbols::load_api_tables() {
   Elf* elf = dwfl_module_getelf(module_, &bias);
   for (const TableRule& rule : rules_->tables) {
     if (!rule.applies_to(file_name_)) continue;
-    const auto entry = std::find_if(symbols_.begin(), symbols_.end(),
-                                    [&](const Symbol& s) { return rule.entry == s.name; });
+    const auto entry =
+        std::ranges::find_if(symbols_, [&](const Symbol& s) { return rule.entry == s.name; });
     if (entry == symbols_.end()) continue;
     for (ApiFunction& function : api_functions(elf, rule, entry->begin))
       api_functions_.push_back(std::move(function));
   }
-  std::stable_sort(api_functions_.begin(), api_functions_.end(),
-                   [](const ApiFunction& a, const ApiFunction& b) { return a.begin < b.begin; });
+  std::ranges::stable_sort(api_functions_, {}, &ApiFunction::begin);
 }
 
 const ApiFunction* ModuleSymbols::api_function_at(uint64_t address) const {
-  auto next =
-      std::upper_bound(api_functions_.begin(), api_functions_.end(), address,
-                       [](uint64_t value, const ApiFunction& f) { return value < f.begin; });
+  auto next = std::ranges::upper_bound(api_functions_, address, {}, &ApiFunction::begin);
   if (next == api_functions_.begin()) return nullptr;
   const ApiFunction& function = *std::prev(next);
   return address < function.end ? &function : nullptr;
@@ -274,7 +271,7 @@ void ModuleSymbols::load() {
   }
   // Of several symbols at one address the last is used, so the best one comes last: it has a size,
   // is global, has no leading underscore, and is the shortest.
-  std::sort(symbols_.begin(), symbols_.end(), [](const Symbol& a, const Symbol& b) {
+  std::ranges::sort(symbols_, [](const Symbol& a, const Symbol& b) {
     if (a.begin != b.begin) return a.begin < b.begin;
     if ((a.bytes != 0) != (b.bytes != 0)) return b.bytes != 0;
     if (a.global != b.global) return b.global;
@@ -331,8 +328,7 @@ std::vector<std::string> ModuleSymbols::files() const {
 }
 
 const ModuleSymbols::Symbol* ModuleSymbols::symbol_at(uint64_t address) const {
-  auto next = std::upper_bound(symbols_.begin(), symbols_.end(), address,
-                               [](uint64_t value, const Symbol& s) { return value < s.begin; });
+  auto next = std::ranges::upper_bound(symbols_, address, {}, &Symbol::begin);
   if (next == symbols_.begin()) return nullptr;
   const Symbol& symbol = *std::prev(next);
   // Where only few functions have symbols, one without a size does not cover all that follows it.
@@ -429,7 +425,7 @@ std::string pack_names(const CachedNames& names) {
 }  // namespace
 
 bool can_be_cached(const std::vector<DwarfFrame>& frames) {
-  return !frames.empty() && std::none_of(frames.begin(), frames.end(), [](const DwarfFrame& frame) {
+  return !frames.empty() && std::ranges::none_of(frames, [](const DwarfFrame& frame) {
     return frame.source == NameSource::kRtti || frame.source == NameSource::kApiTable;
   });
 }
@@ -452,9 +448,8 @@ CachedNames read_cached_names(const std::string& key) {
 void write_cached_names(const std::string& key, const std::vector<FileState>& files,
                         const CachedNames& names) {
   const std::string path = path_of(key);
-  const bool unchanged = std::all_of(files.begin(), files.end(), [](const FileState& state) {
-    return state == state_of_file(state.path);
-  });
+  const bool unchanged = std::ranges::all_of(
+      files, [](const FileState& state) { return state == state_of_file(state.path); });
   if (path.empty() || !unchanged) return;
   BytePacker out;
   out.text(key);

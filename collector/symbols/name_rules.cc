@@ -13,16 +13,11 @@
 namespace gpupeak::collector {
 namespace {
 
-bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
-  return std::any_of(globs.begin(), globs.end(),
-                     [&](const std::string& glob) { return glob_match(glob, text); });
-}
-
 bool any_matches(const std::vector<FrameGlobs>& frames, std::string_view module,
                  std::string_view function) {
   const auto any = [&](std::string_view name) {
-    return std::any_of(frames.begin(), frames.end(),
-                       [&](const FrameGlobs& globs) { return globs.matches(module, name); });
+    return std::ranges::any_of(
+        frames, [&](const FrameGlobs& globs) { return globs.matches(module, name); });
   };
   const std::string_view name = without_signature(function);
   if (any(name)) return true;
@@ -42,8 +37,8 @@ int compare(const Version& version, const Version& bound) {
 }
 
 bool FrameGlobs::matches(std::string_view module, std::string_view function) const {
-  return (modules.empty() || any_matches(modules, module)) &&
-         (functions.empty() || (!function.empty() && any_matches(functions, function)));
+  return (modules.empty() || any_glob_matches(modules, module)) &&
+         (functions.empty() || (!function.empty() && any_glob_matches(functions, function)));
 }
 
 bool NameRules::is_plumbing(std::string_view module, std::string_view function) const {
@@ -51,8 +46,8 @@ bool NameRules::is_plumbing(std::string_view module, std::string_view function) 
 }
 
 bool NameRules::is_plumbing_file(std::string_view file) const {
-  return std::any_of(plumbing.begin(), plumbing.end(), [file](const FrameGlobs& globs) {
-    return globs.functions.empty() && any_matches(globs.modules, file);
+  return std::ranges::any_of(plumbing, [file](const FrameGlobs& globs) {
+    return globs.functions.empty() && any_glob_matches(globs.modules, file);
   });
 }
 
@@ -83,13 +78,13 @@ Version parse_version(std::string_view text) {
 }
 
 bool ClassRule::applies_to(std::string_view library, const Version& version) const {
-  if (!any_matches(libraries, library)) return false;
+  if (!any_glob_matches(libraries, library)) return false;
   if (first.empty() && last.empty()) return true;
   return !version.empty() && compare(version, first) >= 0 && compare(version, last) <= 0;
 }
 
 bool TableRule::applies_to(std::string_view library) const {
-  return any_matches(libraries, library);
+  return any_glob_matches(libraries, library);
 }
 
 namespace {

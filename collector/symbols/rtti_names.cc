@@ -177,13 +177,12 @@ struct LibraryRtti::Image {
       if (word.symbol == RelocatedWord::kNoSymbol && loaded.is_constant(word.at))
         targets.push_back(word.value);
     }
-    std::sort(targets.begin(), targets.end());
+    std::ranges::sort(targets);
   }
   bool leads_to_function_of(uint64_t address) const {
     const std::vector<uint64_t>& starts = loaded.function_starts();
     const auto next = std::upper_bound(starts.begin(), starts.end(), address);
-    return next != starts.begin() &&
-           std::binary_search(targets.begin(), targets.end(), *std::prev(next));
+    return next != starts.begin() && std::ranges::binary_search(targets, *std::prev(next));
   }
   RttiReader& reader() {
     if (!reader_) reader_.emplace(loaded);

@@ -268,7 +268,7 @@ std::vector<uint32_t> Symbolizer::resolve_ahead(size_t threads, const std::stop_
   describe_all(added, threads, stop);
   forget_undescribed();
   if (stop.stop_requested()) return {};
-  const bool all_there = std::all_of(modules_.begin(), modules_.end(), [](const ModuleFile& file) {
+  const bool all_there = std::ranges::all_of(modules_, [](const ModuleFile& file) {
     return !file.symbols || (file.symbols->state() == ModuleSymbols::State::kUsable &&
                              file.symbols->debug_trouble().kind == DebugTrouble::Kind::kNone);
   });
@@ -324,8 +324,8 @@ void Symbolizer::describe_all(NewAddresses& added, size_t most_threads,
   std::vector<New>& all = added.all;
   // One thread at a time reads a module's file, so the module with the most addresses is begun
   // first.
-  std::sort(added.of_module.begin(), added.of_module.end(),
-            [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::ranges::sort(added.of_module,
+                    [](const auto& a, const auto& b) { return a.size() > b.size(); });
   const auto read = [&](size_t begin, size_t /*end*/) {
     for (const size_t i : added.of_module[begin]) {
       if (!stop.stop_requested())

@@ -63,8 +63,7 @@ struct ResolvedAddress {
   /// Whether all frames are Python's own native code. Where a stack has Python frames, those say
   /// more.
   bool is_interpreter() const {
-    return std::all_of(roles.begin(), roles.end(),
-                       [](const FrameRole& role) { return role.interpreter; });
+    return std::ranges::all_of(roles, [](const FrameRole& role) { return role.interpreter; });
   }
   /// The frames for rules that match names. They must not be shown.
   const std::vector<Frame>& named_frames() const {

@@ -34,6 +34,11 @@ bool glob_match(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
+bool any_glob_matches(const std::vector<std::string>& patterns, std::string_view text) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return glob_match(pattern, text); });
+}
+
 namespace {
 
 constexpr size_t kFar = 1000;

@@ -10,6 +10,8 @@ namespace gpupeak::collector {
 
 /// Whether the pattern matches the whole text.
 bool glob_match(std::string_view pattern, std::string_view text);
+/// Whether any of the patterns does.
+bool any_glob_matches(const std::vector<std::string>& patterns, std::string_view text);
 
 // Guesses what a misspelt name was meant to be. Messages about unknown names end with it, instead
 // of a list of all names.

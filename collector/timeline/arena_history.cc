@@ -1,13 +1,447 @@
 #include "collector/timeline/arena_history.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <stdexcept>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
 
 #include "collector/analyze/arena_summary.h"
-#include "collector/timeline/arena_steps.h"
+#include "collector/timeline/last_use.h"
 
 namespace gpupeak::collector {
 namespace {
+
+/// The time of a history's next step. It never runs backwards, though times of damaged logs do.
+int64_t history_time(const ArenaHistory& history, int64_t ns) {
+  return history.steps.empty() ? ns : std::max(ns, history.steps.back().time_ns);
+}
+
+/// Moves all from `found` into `history`, except for the arenas and their sites.
+void put_pieces(ArenaHistory& history, ArenaHistory& found) {
+  found.arenas = std::move(history.arenas);
+  history = std::move(found);
+}
+
+/// The numbers that arenas have in a history, by their numbers in the replay.
+class ArenaNumbers {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  explicit ArenaNumbers(const ArenaHistory& history) {
+    for (uint32_t arena = 0; arena < history.arenas.size(); ++arena) {
+      const size_t in_table = history.arenas[arena].arena;
+      if (in_table >= numbers_.size()) numbers_.resize(in_table + 1, kNone);
+      numbers_[in_table] = arena;
+    }
+  }
+  /// The history's number of an arena; kNone: it does not have it.
+  uint32_t of(size_t arena) const { return arena < numbers_.size() ? numbers_[arena] : kNone; }
+
+ private:
+  std::vector<uint32_t> numbers_;
+};
+
+/// Notes the arenas' own figures at each step at which they change.
+class ArenaLevels {
+ public:
+  explicit ArenaLevels(const ArenaHistory& history) : arenas_(history.arenas) {
+    last_.resize(arenas_.size());
+  }
+  void note(const ArenaTable& table, uint32_t step, std::vector<ArenaHistory::Level>& levels) {
+    for (uint32_t arena = 0; arena < arenas_.size(); ++arena) {
+      if (arenas_[arena].arena >= table.arenas().size()) continue;
+      const ArenaTable::Level level = table.level(arenas_[arena].arena);
+      if (level.in_use == last_[arena].in_use && level.reserved == last_[arena].reserved) continue;
+      last_[arena] = level;
+      levels.push_back({step, arena, level.in_use, level.reserved});
+    }
+  }
+
+ private:
+  const std::vector<ArenaHistory::Arena>& arenas_;
+  std::vector<ArenaTable::Level> last_;
+};
+
+// Finds what arenas had at every instant, as long as there are few changes. A block's `row` is its
+// holder's number until arena_history() gives it a row.
+class ArenaSteps {
+ public:
+  ArenaSteps(const ArenaHistory& history, const ClockMap& clock, ArenaUses& uses)
+      : arenas_(history.arenas), numbers_(history), clock_(clock), uses_(uses), levels_(history) {
+    segments_.resize(arenas_.size());
+    in_use_.resize(arenas_.size());
+    found_.every = true;
+  }
+  void on_block(const ArenaBlockChange& change) {
+    if (too_many_) return;
+    ArenaBlockChange piece = change;
+    piece.parts = {};
+    for (const PartOfBlock& part : change.parts) {
+      piece.address = part.address;
+      piece.bytes = part.bytes;
+      piece.holder = part.holder;
+      pending_.push_back(piece);
+    }
+    if (change.parts.empty()) pending_.push_back(piece);
+  }
+  void after(const ArenaTable& table, uint64_t ticks) {
+    const bool moved = table.segments_version() != segments_version_;
+    if (too_many_ || (!moved && pending_.empty())) return;
+    const auto step = static_cast<uint32_t>(found_.steps.size());
+    if (moved) look_at_segments(table, step);
+    for (const ArenaBlockChange& change : pending_) {
+      const uint32_t arena = numbers_.of(table.holder(change.holder).arena);
+      if (arena == ArenaNumbers::kNone) continue;
+      ++changes_;
+      if (change.in_use) {
+        put(change, arena, step);
+      } else {
+        take_out(change, arena, step);
+      }
+    }
+    pending_.clear();
+    for (uint32_t arena = 0; arena < arenas_.size(); ++arena) {
+      const size_t in_table = arenas_[arena].arena;
+      const uint64_t expected = in_table < table.arenas().size() ? table.level(in_table).in_use : 0;
+      if (in_use_[arena] != expected) {
+        throw std::logic_error("pool history: blocks do not add up to what is in use");
+      }
+    }
+    levels_.note(table, step, found_.levels);
+    found_.steps.push_back({history_time(found_, clock_.to_ns(ticks)), ""});
+    if (changes_ > kMaxArenaChanges || looks_ > kMostLooks) give_up();
+  }
+  /// Puts what was found into the history. False: there are too many changes, and nothing was put.
+  bool finish(ArenaHistory& history) {
+    if (too_many_) return false;
+    const auto end = static_cast<uint32_t>(found_.steps.size());
+    for (const auto& [address, block] : blocks_) found_.blocks[block].end = end;
+    for (const auto& of_arena : segments_) {
+      for (const auto& [key, segment] : of_arena) found_.segments[segment].end = end;
+    }
+    put_pieces(history, found_);
+    return true;
+  }
+
+ private:
+  /// How many ranges may be looked at to find segments. That takes a second or two.
+  static constexpr size_t kMostLooks = 50'000'000;
+  using SegmentKey = std::pair<uint64_t, uint64_t>;  // begin, end
+
+  void look_at_segments(const ArenaTable& table, uint32_t step) {
+    segments_version_ = table.segments_version();
+    for (uint32_t arena = 0; arena < arenas_.size(); ++arena) {
+      if (arenas_[arena].arena >= table.arenas().size()) continue;
+      looks_ += table.range_count();
+      std::map<SegmentKey, uint32_t> now;
+      for (const auto& [begin, end, captured] : table.segments(arenas_[arena].arena)) {
+        const auto before = segments_[arena].find({begin, end});
+        if (before != segments_[arena].end()) {
+          now.insert(segments_[arena].extract(before));
+          continue;
+        }
+        now[{begin, end}] = static_cast<uint32_t>(found_.segments.size());
+        found_.segments.push_back({arena, begin, end - begin, captured, step, 0});
+        ++changes_;
+      }
+      for (const auto& [key, gone] : segments_[arena]) found_.segments[gone].end = step;
+      changes_ += segments_[arena].size();
+      segments_[arena] = std::move(now);
+    }
+  }
+  void put(const ArenaBlockChange& change, uint32_t arena, uint32_t step) {
+    uint32_t segment = ArenaHistory::Block::kAlone;
+    if (!change.alone) {
+      auto of = segments_[arena].upper_bound({change.address, UINT64_MAX});
+      if (of != segments_[arena].begin()) segment = std::prev(of)->second;
+    }
+    blocks_.emplace(change.address, static_cast<uint32_t>(found_.blocks.size()));
+    const size_t in_table = arenas_[arena].arena;
+    uses_.keep(in_table, change.address);
+    found_.blocks.push_back({arena, segment, change.address, change.bytes,
+                             static_cast<uint32_t>(change.holder), step, 0,
+                             uses_.block_at(in_table, change.address)});
+    in_use_[arena] += change.bytes;
+  }
+  void take_out(const ArenaBlockChange& change, uint32_t arena, uint32_t step) {
+    auto [known, end] = blocks_.equal_range(change.address);
+    known = std::find_if(known, end, [&](const auto& entry) {
+      const ArenaHistory::Block& block = found_.blocks[entry.second];
+      return block.arena == arena && block.bytes == change.bytes &&
+             block.row == static_cast<uint32_t>(change.holder);
+    });
+    if (known == end) throw std::logic_error("pool history: a block ends that never began");
+    found_.blocks[known->second].end = step;
+    blocks_.erase(known);
+    in_use_[arena] -= change.bytes;
+  }
+  void give_up() {
+    too_many_ = true;
+    found_ = {};
+    pending_ = {};
+    segments_ = {};
+    blocks_ = {};
+  }
+
+  const std::vector<ArenaHistory::Arena>& arenas_;
+  const ArenaNumbers numbers_;
+  const ClockMap& clock_;
+  ArenaUses& uses_;
+  ArenaLevels levels_;
+  ArenaHistory found_;
+  bool too_many_ = false;
+  size_t changes_ = 0, looks_ = 0;
+  uint64_t segments_version_ = 0;
+  std::vector<ArenaBlockChange> pending_;
+  std::vector<std::map<SegmentKey, uint32_t>> segments_;  // by arena: its segments now
+  std::unordered_multimap<uint64_t, uint32_t> blocks_;    // by address: blocks in use now
+  std::vector<uint64_t> in_use_;                          // by arena
+};
+
+/// A hole between blocks that are left out ends a run of them if it has at least 1/256 of the
+/// arena.
+constexpr uint64_t kShownHole = 256;
+/// If that makes too many runs: how many blocks and segments are shown at first. They are halved
+/// until it fits.
+constexpr size_t kCoarseBlocks = 8192, kCoarseSegments = 16'384;
+constexpr unsigned kCoarsest = 8;
+
+// Finds what arenas had at chosen instants: it takes stock after these events.
+// A block or segment that is there at several such instants in a row is one piece of the history. A
+// block's `row` is its holder's number until arena_history() gives it a row.
+class ArenaStock {
+ public:
+  using Chosen = std::map<uint64_t, std::string>;  ///< event → reason
+  ArenaStock(const ArenaHistory& history, Chosen chosen, const ClockMap& clock, ArenaUses& uses)
+      : arenas_(history.arenas),
+        numbers_(history),
+        chosen_(std::move(chosen)),
+        next_(chosen_.begin()),
+        clock_(clock),
+        uses_(uses),
+        levels_(history) {}
+  void after(const ArenaTable& table, uint64_t ticks) {
+    if (next_ == chosen_.end() || next_->first != events_++) return;
+    take(table, ticks);
+    ++next_;
+  }
+  void finish(ArenaHistory& history) { put_pieces(history, found_); }
+
+ private:
+  struct Held {
+    uint64_t address, bytes;
+    HolderId holder;
+    bool alone;
+    uint64_t number;  // ArenaUses' number: two blocks with uses of their own are two pieces
+    size_t segment = SIZE_MAX;  // index into the arena's segments; SIZE_MAX: it lies in none
+    bool shown = false;
+  };
+  struct Piece {
+    ArenaTable::Segment segment;
+    bool shown = false;
+  };
+  /// What an arena has at an instant, and which of its blocks are shown one by one.
+  struct Stock {
+    uint32_t arena = 0;
+    std::vector<Held> held;       // the largest first
+    std::vector<Piece> segments;  // by address
+    std::vector<ArenaHistory::Several> several;
+  };
+  // arena, address, bytes, holder, number
+  using BlockKey = std::tuple<uint32_t, uint64_t, uint64_t, HolderId, uint64_t>;
+  using SegmentKey = std::tuple<uint32_t, uint64_t, uint64_t, bool>;  // arena, begin, end, captured
+  template <typename Key>
+  // By key: index of a piece that was there at the step before.
+  using Lives = std::map<Key, uint32_t>;
+
+  static BlockKey key(uint32_t arena, const Held& block) {
+    return {arena, block.address, block.bytes, block.holder, block.number};
+  }
+  uint32_t step() const { return static_cast<uint32_t>(found_.steps.size()); }
+  /// How many of the pieces that are left an arena may show at this instant. What earlier arenas
+  /// did not need is left for later ones.
+  size_t share(size_t most, size_t used) const {
+    return (most - std::min(most, used)) / (chosen_.size() - step()) / arenas_.size();
+  }
+  void take(const ArenaTable& table, uint64_t ticks) {
+    std::vector<std::vector<Held>> held(arenas_.size());
+    table.for_each_block([&](uint64_t address, uint64_t bytes, HolderId holder, bool alone) {
+      const size_t in_table = table.holder(holder).arena;
+      const uint32_t arena = numbers_.of(in_table);
+      if (arena == ArenaNumbers::kNone) return;
+      held[arena].push_back({address, bytes, holder, alone, uses_.block_at(in_table, address)});
+    });
+    blocks_before_ = std::move(blocks_);
+    segments_before_ = std::move(segments_);
+    blocks_.clear();
+    segments_.clear();
+    for (uint32_t arena = 0; arena < arenas_.size(); ++arena) {
+      const size_t in_table = arenas_[arena].arena;
+      if (in_table >= table.arenas().size()) continue;
+      Stock stock = look(table, arena, std::move(held[arena]));
+      const size_t most = share(kMaxArenaSeveral, found_.several.size());
+      for (unsigned coarse = 0; coarse <= kCoarsest; ++coarse) {
+        choose(stock, table.level(in_table).reserved, coarse);
+        if (stock.several.size() <= most) break;
+      }
+      keep(table, stock);
+    }
+    levels_.note(table, step(), found_.levels);
+    found_.steps.push_back({history_time(found_, clock_.to_ns(ticks)), next_->second});
+  }
+  Stock look(const ArenaTable& table, uint32_t arena, std::vector<Held> held) const {
+    Stock stock;
+    stock.arena = arena;
+    for (const auto& segment : table.segments(arenas_[arena].arena))
+      stock.segments.push_back({segment});
+    for (Held& block : held) {
+      if (block.alone) continue;
+      const auto behind = std::upper_bound(
+          stock.segments.begin(), stock.segments.end(), block.address,
+          [](uint64_t address, const Piece& piece) { return address < piece.segment.begin; });
+      if (behind != stock.segments.begin()) {
+        block.segment = static_cast<size_t>(behind - stock.segments.begin()) - 1;
+      }
+    }
+    std::ranges::sort(held, [](const Held& a, const Held& b) {
+      return std::tuple(b.bytes, a.address, a.holder) < std::tuple(a.bytes, b.address, b.holder);
+    });
+    stock.held = std::move(held);
+    return stock;
+  }
+  /// Chooses the largest pieces to be shown. Blocks that were not there before get only a share.
+  /// `coarse`: how many times the numbers are halved, so that there are fewer runs of blocks that
+  /// are not shown.
+  void choose(Stock& stock, uint64_t reserved, unsigned coarse) const {
+    const size_t most_segments = share(kMaxArenaSegments, found_.segments.size());
+    std::vector<Piece*> largest;
+    for (Piece& piece : stock.segments) largest.push_back(&piece);
+    std::ranges::stable_sort(largest, [](const Piece* a, const Piece* b) {
+      return a->segment.end - a->segment.begin > b->segment.end - b->segment.begin;
+    });
+    size_t shown = 0, added = 0;
+    for (Piece* piece : largest) {
+      const auto& [begin, end, captured] = piece->segment;
+      const bool known = segments_before_.contains({stock.arena, begin, end, captured});
+      piece->shown =
+          (coarse == 0 || shown < kCoarseSegments >> coarse) && (known || added < most_segments);
+      shown += piece->shown ? 1 : 0;
+      added += piece->shown && !known ? 1 : 0;
+    }
+    const size_t most_blocks = share(kMaxArenaBlocks, found_.blocks.size());
+    shown = added = 0;
+    for (Held& block : stock.held) {
+      const bool known = blocks_before_.contains(key(stock.arena, block));
+      const bool has_place =
+          block.alone || (block.segment != SIZE_MAX && stock.segments[block.segment].shown);
+      block.shown = has_place && (coarse == 0 || shown < kCoarseBlocks >> coarse) &&
+                    (known || added < most_blocks);
+      shown += block.shown ? 1 : 0;
+      added += block.shown && !known ? 1 : 0;
+    }
+    join(stock, (reserved / kShownHole) << coarse);
+  }
+  /// Makes runs of neighbouring blocks that are not shown, in segments that are shown. A hole of
+  /// `shown_hole` bytes ends a run.
+  void join(Stock& stock, uint64_t shown_hole) const {
+    const ArenaHistory::Several none{step(), stock.arena, 0, 0, 0, 0};
+    stock.several.clear();
+    std::vector<const Held*> by_address;
+    ArenaHistory::Several alone = none;
+    for (const Held& block : stock.held) {
+      if (!block.alone) {
+        if (block.segment != SIZE_MAX) by_address.push_back(&block);
+      } else if (!block.shown) {
+        alone.bytes += block.bytes;
+        ++alone.count;
+      }
+    }
+    if (alone.count > 0) stock.several.push_back(alone);
+    std::ranges::sort(by_address,
+                      [](const Held* a, const Held* b) { return a->address < b->address; });
+    ArenaHistory::Several run = none;
+    size_t segment = SIZE_MAX;
+    const auto close_run = [&] {
+      if (run.count > 0) stock.several.push_back(run);
+      run = none;
+    };
+    for (const Held* block : by_address) {
+      if (!stock.segments[block->segment].shown) continue;
+      const bool far = run.count > 0 && block->address - run.end > shown_hole;
+      if (block->segment != segment || block->shown || far) close_run();
+      segment = block->segment;
+      if (block->shown) continue;
+      if (run.count == 0) run.begin = block->address;
+      run.end = block->address + block->bytes;
+      run.bytes += block->bytes;
+      ++run.count;
+    }
+    close_run();
+  }
+  void keep(const ArenaTable& table, Stock& stock) {
+    const ArenaHistory::Arena& of = arenas_[stock.arena];
+    ArenaHistory::Holes holes;
+    holes.step = step();
+    holes.arena = stock.arena;
+    bool all_shown = true;
+    std::vector<uint32_t> number(stock.segments.size(), ArenaHistory::Block::kAlone);
+    for (size_t i = 0; i < stock.segments.size(); ++i) {
+      const auto& [begin, end, captured] = stock.segments[i].segment;
+      if (!stock.segments[i].shown) {
+        ++holes.left_out_segments;
+        holes.left_out_bytes += end - begin;
+        continue;
+      }
+      const SegmentKey segment{stock.arena, begin, end, captured};
+      const auto before = segments_before_.find(segment);
+      number[i] = before != segments_before_.end() ? before->second
+                                                   : static_cast<uint32_t>(found_.segments.size());
+      if (before == segments_before_.end()) {
+        found_.segments.push_back({stock.arena, begin, end - begin, captured, step(), 0});
+      }
+      found_.segments[number[i]].end = step() + 1;
+      segments_.emplace(segment, number[i]);
+    }
+    for (const Held& block : stock.held) {
+      all_shown = all_shown && block.shown;
+      if (!block.shown) continue;
+      const auto before = blocks_before_.find(key(stock.arena, block));
+      if (before != blocks_before_.end() && blocks_.insert(*before).second) {
+        found_.blocks[before->second].end = step() + 1;
+        continue;
+      }
+      blocks_.emplace(key(stock.arena, block), static_cast<uint32_t>(found_.blocks.size()));
+      uses_.keep(of.arena, block.address);
+      found_.blocks.push_back({stock.arena,
+                               block.alone ? ArenaHistory::Block::kAlone : number[block.segment],
+                               block.address, block.bytes, static_cast<uint32_t>(block.holder),
+                               step(), step() + 1, block.number});
+    }
+    found_.several.insert(found_.several.end(), stock.several.begin(), stock.several.end());
+    if (all_shown && holes.left_out_segments == 0) return;
+    table.for_each_hole(of.arena, [&](uint64_t begin, uint64_t end, bool) {
+      const uint64_t bytes = end - begin;
+      holes.largest = std::max(holes.largest, bytes);
+      if (bytes < of.largest_block) holes.below_block += bytes;
+      if (bytes < of.largest_refused) holes.below_refused += bytes;
+    });
+    found_.holes.push_back(holes);
+  }
+
+  const std::vector<ArenaHistory::Arena>& arenas_;
+  const ArenaNumbers numbers_;
+  const Chosen chosen_;
+  Chosen::const_iterator next_;
+  const ClockMap& clock_;
+  ArenaUses& uses_;
+  ArenaLevels levels_;
+  ArenaHistory found_;
+  uint64_t events_ = 0;
+  Lives<BlockKey> blocks_, blocks_before_;
+  Lives<SegmentKey> segments_, segments_before_;
+};
 
 using Chosen = ArenaStock::Chosen;
 

@@ -267,9 +267,8 @@ class StockTaker : public ReplayObserver {
     const std::string side = is_device_kind(kind) ? "device" : "host";
     const std::string one = device >= 0 ? fmt::format("{}:{}", side, device) : side;
     if (device < 0 && is_device_kind(kind)) return;  // there is no scope for it
-    const ScopeId* scope = replay().sites().find_scope(fmt::format("{}/{}", one, kind_name(kind)));
-    const uint64_t expected = scope == nullptr ? 0 : replay().peaks().scope(*scope).current;
-    if (sum != expected) throw std::logic_error("instants: holders do not add up to the sum");
+    if (sum != replay().sum(fmt::format("{}/{}", one, kind_name(kind))).current)
+      throw std::logic_error("instants: holders do not add up to the sum");
   }
 
   uint32_t row_index(const Cell& cell) {

@@ -1,6 +1,7 @@
 #include "collector/timeline/last_use.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <stdexcept>
 #include <tuple>
@@ -191,8 +192,7 @@ std::vector<UseRow> use_rows(Profile& profile, const LastUse& of) {
   std::vector<UseRow> rows;
   rows.reserve(by_title.size());
   for (auto& [key, row] : by_title) rows.push_back(std::move(row));
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const UseRow& a, const UseRow& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(rows, std::ranges::greater(), &UseRow::bytes);
   return rows;
 }
 

@@ -11,8 +11,12 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "collector/analyze/profile.h"
@@ -92,5 +96,88 @@ struct UseRow {
 std::vector<UseRow> use_rows(Profile& profile, const LastUse& of);
 /// The bytes with this use.
 uint64_t bytes_of(const LastUse& of, UseAtPeak use);
+
+// The uses of arenas' blocks, for views that show some blocks at some instants. A log has a block's
+// uses later than such an instant, mostly at the block's end, when another block may have its
+// address. So each block gets a number, and only uses that will be asked for are kept.
+class ArenaUses {
+ public:
+  static constexpr uint64_t kNone = 0;
+  /// `on`: whether the log has uses. If not, this does nothing.
+  explicit ArenaUses(bool on) : on_(on) {}
+
+  bool on() const { return on_; }
+  /// `arena`: its number in the replay.
+  void on_block(const ArenaBlockChange& change, size_t arena) {
+    if (!on_) return;
+    arena_of_[change.arena] = arena;
+    const Place place{arena, change.address};
+    if (change.in_use) {
+      const auto [live, fresh] =
+          live_.try_emplace(place);  // if it is there already, its free failed
+      if (fresh) live->second.block = ++last_block_;
+      live->second.bytes = change.bytes;
+      return;
+    }
+    const auto ended = live_.find(place);
+    if (ended == live_.end()) return;
+    if (ended->second.is_kept) {
+      ended_[ended->second.block] = ended->second.uses;
+      kept_live_.erase(ended->second.block);
+    }
+    live_.erase(ended);
+  }
+  void on_used(const UsedEvent& used, uint64_t ticks) {
+    const auto arena = arena_of_.find(used.arena);
+    if (arena == arena_of_.end()) return;
+    const auto live = live_.find({arena->second, used.block});
+    if (live != live_.end()) live->second.uses.add(used, ticks);
+  }
+
+  /// The number of the block that `address` is in now; kNone: none is followed. A use of an address
+  /// within a block is the block's.
+  uint64_t block_at(size_t arena, uint64_t address) const {
+    const auto live = live_at(arena, address);
+    return live == live_.end() ? kNone : live->second.block;
+  }
+  /// Keeps the uses of the block at this address: they will be asked for.
+  void keep(size_t arena, uint64_t address) {
+    const auto there = live_at(arena, address);
+    if (there == live_.end()) return;
+    Live& live = live_.at(there->first);
+    live.is_kept = true;
+    kept_live_[live.block] = there->first;
+  }
+  /// The uses of a block that was kept. Call it when the log has ended.
+  BlockUses of(uint64_t block) const {
+    if (const auto ended = ended_.find(block); ended != ended_.end()) return ended->second;
+    const auto live = kept_live_.find(block);
+    return live == kept_live_.end() ? BlockUses{} : live_.at(live->second).uses;
+  }
+
+ private:
+  using Place = std::pair<size_t, uint64_t>;  ///< an arena and an address
+  struct Live {
+    uint64_t block = kNone, bytes = 0;
+    bool is_kept = false;
+    BlockUses uses;
+  };
+
+  std::map<Place, Live>::const_iterator live_at(size_t arena, uint64_t address) const {
+    auto live = live_.upper_bound({arena, address});
+    if (live == live_.begin()) return live_.end();
+    const auto& [place, block] = *--live;
+    const bool is_there =
+        place.first == arena && (address == place.second || address - place.second < block.bytes);
+    return is_there ? live : live_.end();
+  }
+
+  const bool on_;
+  uint64_t last_block_ = kNone;
+  std::map<uint64_t, size_t> arena_of_;  // by the log's number
+  std::map<Place, Live> live_;
+  std::unordered_map<uint64_t, BlockUses> ended_;
+  std::unordered_map<uint64_t, Place> kept_live_;
+};
 
 }  // namespace gpupeak::collector

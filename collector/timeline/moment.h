@@ -34,6 +34,13 @@ struct Held {
   /// Each of the two adds up to `bytes`.
   std::vector<Contribution> takers;
   PeakParts parts;
+  /// For a phase, in held_then(): the sum over time while it was open, as the largest value of each
+  /// part of that time.
+  struct Point {
+    int64_t time_ns;  ///< where the part begins
+    uint64_t bytes;
+  };
+  std::vector<Point> curve = {};
 
   bool is_peak() const { return moment.empty(); }
 };
@@ -78,36 +85,11 @@ struct Moment {
   std::string end_of{};              ///< when the last phase or range of this name ended
 };
 
-/// The event that a moment comes right after.
-struct MomentEvent {
-  uint64_t number = 0;
-  int64_t time_ns = 0;
-};
-
-struct HeldThen {
-  int64_t time_ns = 0;
-  uint64_t bytes = 0;
-  std::vector<Contribution> held;  ///< adds up to `bytes`
-  /// For a phase: the sum over time while it was open, as the largest value of each part of that
-  /// time.
-  struct Point {
-    int64_t time_ns;  ///< where the part begins
-    uint64_t bytes;
-  };
-  std::vector<Point> curve;
-};
-inline constexpr size_t kMaxCurvePoints = 400;
-
-/// The events of moments, in the order of `moments`; none for a moment that never was, as in
-/// held_then(). Replays the log once.
-std::vector<std::optional<MomentEvent>> events_of(const Profile& profile, ScopeId scope,
-                                                  const std::vector<Moment>& moments,
-                                                  const Progress& progress = {});
 /// Who held the sum at moments, in the order of `moments`; none for a phase that never was, and for
 /// a time before the first event. Holders are the calls that took the memory from the driver,
 /// without a look into arenas. Throws std::logic_error if they do not add up.
-std::vector<std::optional<HeldThen>> held_then(const Profile& profile, ScopeId scope,
-                                               const std::vector<Moment>& moments,
-                                               const Progress& progress = {});
+std::vector<std::optional<Held>> held_then(const Profile& profile, ScopeId scope,
+                                           const std::vector<Moment>& moments,
+                                           const Progress& progress = {});
 
 }  // namespace gpupeak::collector

@@ -45,6 +45,7 @@ Stacker::Stacker(Profile& profile, const TimeSeries& times, std::span<const Grou
         info.device < 0 ? nullptr : profile.replay().arenas().device_scope(info.device);
     if (info.device >= 0 && driver == nullptr) continue;
     Sum& sum = sums_.emplace_back();
+    sum.id = id;
     sum.scope = info.name;
     sum.device = info.device;
     for (const GroupBy by : ways) {
@@ -69,7 +70,7 @@ Stacker::Stacker(Profile& profile, const TimeSeries& times, std::span<const Grou
       if (const uint64_t peak = TimeSeries::peak_event(*series); peak != kNoEvent)
         sum.events.push_back(peak);
     }
-    std::sort(sum.events.begin(), sum.events.end());
+    std::ranges::sort(sum.events);
     sum.events.erase(std::unique(sum.events.begin(), sum.events.end()), sum.events.end());
   }
 }
@@ -87,8 +88,7 @@ void Stacker::name_parts(Way& way, const Keys& keys, const std::vector<uint64_t>
     titles[key] = title_of(key);
     if (titles[key] != kOthers) largest.emplace_back(bytes, key);
   }
-  std::stable_sort(largest.begin(), largest.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::ranges::stable_sort(largest, [](const auto& a, const auto& b) { return a.first > b.first; });
   if (largest.size() > kParts) largest.resize(kParts);
   std::map<uint32_t, uint8_t> parts;
   for (const auto& [bytes, key] : largest) {
@@ -189,12 +189,8 @@ void Stacker::after(const Replay& replay, uint64_t number, uint64_t ticks) {
 }
 
 void Stacker::take(const Replay& replay, Sum& sum, uint64_t ticks) {
-  if (!sum.id) {
-    const ScopeId* const scope = replay.sites().find_scope(sum.scope);
-    if (scope == nullptr) return;
-    sum.id = *scope;
-  }
-  const uint64_t whole = replay.peaks().scope(*sum.id).current;
+  if (sum.id >= replay.peaks().scope_count()) return;  // nothing has counted into it yet
+  const uint64_t whole = replay.current(sum.id);
   for (Way& way : sum.ways) {
     Stacked::Moment& moment = way.by.moments.emplace_back();
     moment.time_ns = profile_.to_ns(ticks);

@@ -84,7 +84,7 @@ class Stacker {
     std::vector<uint64_t> events;  ///< events after which moments are taken
     size_t next = 0;
     std::vector<Way> ways;
-    std::optional<ScopeId> id;  ///< in the replay that is watched
+    ScopeId id{};
     bool adds_up = true;
   };
   /// What each group or holder is told apart by, as a number; none: it is not in the sum.

@@ -115,8 +115,8 @@ void TimeSeries::set(Series& series, uint64_t bytes) {
 }
 
 void TimeSeries::set_gauge(const std::string& name, uint64_t bytes) {
-  auto series = std::find_if(series_.begin(), series_.end(),
-                             [&](const Series& known) { return known.name == name; });
+  auto series =
+      std::ranges::find_if(series_, [&](const Series& known) { return known.name == name; });
   if (series == series_.end()) {
     series_.push_back({name,
                        Series::Kind::kGauge,
@@ -170,9 +170,8 @@ void TimeSeries::note_border(const Event& event) {
   uint64_t& count = failure ? failure_count_ : border_count_;
   if (count++ % stride != 0) return;
   borders_.push_back({event_count_, failure});
-  const auto kept = static_cast<size_t>(
-      std::count_if(borders_.begin(), borders_.end(),
-                    [&](const Border& border) { return border.failure == failure; }));
+  const auto kept = static_cast<size_t>(std::ranges::count_if(
+      borders_, [&](const Border& border) { return border.failure == failure; }));
   if (kept < (failure ? kMaxFailureBorders : kBorders)) return;
   stride *= 2;
   size_t index = 0;
@@ -267,7 +266,7 @@ std::vector<uint64_t> TimeSeries::telling_events(const Series& series, size_t pa
       if (event != kNoEvent) events.push_back(event);
     }
   }
-  std::sort(events.begin(), events.end());
+  std::ranges::sort(events);
   events.erase(std::unique(events.begin(), events.end()), events.end());
   return events;
 }
@@ -318,12 +317,11 @@ std::vector<PhaseBand> phase_bands(const Profile& profile, size_t max_lanes) {
     const auto taken = [&](const PhaseBand& other) {
       return other.lane == band.lane && overlaps(other, band);
     };
-    while (band.lane < max_lanes && std::any_of(bands.begin(), bands.end(), taken)) ++band.lane;
+    while (band.lane < max_lanes && std::ranges::any_of(bands, taken)) ++band.lane;
     lanes[id] = band.lane + 1;
     if (band.lane < max_lanes && bands.size() < kMaxBands) bands.push_back(std::move(band));
   }
-  std::stable_sort(bands.begin(), bands.end(),
-                   [](const PhaseBand& a, const PhaseBand& b) { return a.begin_ns < b.begin_ns; });
+  std::ranges::stable_sort(bands, {}, &PhaseBand::begin_ns);
   return bands;
 }
 

@@ -10,7 +10,7 @@
 
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
-#include "collector/timeline/arena_steps.h"
+#include "collector/timeline/last_use.h"
 #include "collector/write/use_words.h"
 
 namespace gpupeak::collector {

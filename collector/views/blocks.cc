@@ -21,10 +21,10 @@ std::string moment_text(const Moment& moment) {
 
 void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& moments, size_t top,
                 std::ostream& out, const TextStyle& style) {
-  const std::vector<std::optional<HeldThen>> found = held_then(profile, scope, moments);
+  const std::vector<std::optional<Held>> found = held_then(profile, scope, moments);
   std::vector<HolderTable> tables(found.size());
   for (size_t i = 0; i < found.size(); ++i) {
-    if (found[i]) tables[i] = profile.sites().table(found[i]->held, top, false);
+    if (found[i]) tables[i] = profile.sites().table(found[i]->takers, top, false);
   }
   write_losses(profile.quality(), out, style);
   for (size_t i = 0; i < found.size(); ++i) {
@@ -42,7 +42,7 @@ void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& mome
 
 void write_held_json(Profile& profile, ScopeId scope, const std::vector<Moment>& moments,
                      size_t top, std::ostream& out) {
-  const std::vector<std::optional<HeldThen>> found = held_then(profile, scope, moments);
+  const std::vector<std::optional<Held>> found = held_then(profile, scope, moments);
   Json list = Json::array();
   for (size_t i = 0; i < found.size(); ++i) {
     Json json;
@@ -52,14 +52,14 @@ void write_held_json(Profile& profile, ScopeId scope, const std::vector<Moment>&
     json["holders"] = Json::array();
     json["other_bytes"] = json["other_sites"] = 0;
     if (found[i]) {
-      const HolderTable table = profile.sites().table(found[i]->held, top, true);
+      const HolderTable table = profile.sites().table(found[i]->takers, top, true);
       json["bytes"] = found[i]->bytes;
       json["time_ns"] = found[i]->time_ns;
       json["holders"] = holders_json(table.rows);
       json["other_bytes"] = table.other_bytes;
       json["other_sites"] = table.other_rows;
       json["curve"] = Json::array();
-      for (const HeldThen::Point& point : found[i]->curve) {
+      for (const Held::Point& point : found[i]->curve) {
         json["curve"].push_back({point.time_ns, point.bytes});
       }
     }

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "collector/analyze/quality.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/summary/diff.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "collector/analyze/growth_summary.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/summary/failure_text.h"
 #include "collector/views/views.h"
 

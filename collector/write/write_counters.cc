@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "collector/analyze/quality.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"

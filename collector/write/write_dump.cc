@@ -185,7 +185,7 @@ class Dump {
     print(" {:#x} bytes {} prot {} kind {} stack {}", e.address, e.bytes, e.prot, kind_path(e.kind),
           e.stack);
   }
-  void fields(const UnmapEvent& e) { print(" {:#x} bytes {}", e.address, e.bytes); }
+  void fields(const RangeEvent& e) { print(" {:#x} bytes {}", e.address, e.bytes); }
   void fields(const ProtectEvent& e) {
     print(" {:#x} bytes {} prot {}", e.address, e.bytes, e.prot);
   }
@@ -193,8 +193,6 @@ class Dump {
     print(" {:#x} bytes {} to {:#x} bytes {} stack {}", e.old_address, e.old_bytes, e.new_address,
           e.new_bytes, e.stack);
   }
-  void fields(const RemapBeginEvent& e) { print(" {:#x} bytes {}", e.address, e.bytes); }
-  void fields(const RemapFailedEvent& e) { print(" {:#x} bytes {}", e.address, e.bytes); }
   void fields(const PhasePushEvent& e) {
     print(" {} source {} {}", track(e.of_process), e.source, name(e));
     instance(e.instance, e.category);
@@ -253,7 +251,6 @@ class Dump {
   void fields(const DeviceMappedEvent& e) {
     print(" {:#x} bytes {} id {}", e.address, e.bytes, e.id);
   }
-  void fields(const DeviceUnmappedEvent& e) { print(" {:#x} bytes {}", e.address, e.bytes); }
   void fields(const SamplingEvent& e) {
     print(" bytes {}", e.sample_bytes);
     if (e.whole_bytes > 0) print(" whole {}", e.whole_bytes);

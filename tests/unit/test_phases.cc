@@ -6,7 +6,7 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/analyze/phase_summary.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "collector/analyze/counter_metrics.h"
-#include "collector/analyze/quality.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
 #include "collector/summary/gate.h"
 #include "collector/summary/run_text.h"

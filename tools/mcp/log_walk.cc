@@ -46,7 +46,7 @@ void LogWalk::hold_moment(uint64_t event) {
   const auto found = collector::held_then(*profile_, scope_, {moment});
   if (!found.front()) return;
   is_peak_ = false;
-  use(found.front()->held, found.front()->bytes, found.front()->time_ns, "the chosen moment");
+  use(found.front()->takers, found.front()->bytes, found.front()->time_ns, "the chosen moment");
   note_ = "tree, flame and table show this moment now; p: the peak";
 }
 

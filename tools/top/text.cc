@@ -6,7 +6,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "collector/analyze/quality.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
 
