@@ -134,7 +134,7 @@ def main():
         for line in listed.splitlines():
             name = line.split()[0]
             printed = gpupeak("rules", name)
-            table = b"[[plumbing]]" if name == "titles" else b"[[tag]]"
+            table = b"[[plumbing]]" if name in ("titles", "languages") else b"[[tag]]"
             expect(printed.returncode == 0 and table in printed.stdout, f"rules {name} prints {printed.stdout[:80]}")
             expect(gpupeak("tags", "--rules", name, log).returncode == 0, f"the set {name} cannot be used")
         expect("onnxruntime" in listed and gpupeak("rules", "nonesuch").returncode == 2, "rules that are not there")

@@ -29,7 +29,7 @@ _gpupeak() {
     --max | --max-increase) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -S = -W "device.peak_bytes device.live_bytes device.alloc_bytes device.alloc_count host.peak_bytes host.kind.heap.peak_bytes host.kind.pinned.peak_bytes host.rss.peak_bytes" -- "$word"); return ;;
     --format) [ "$verb" = tables ] && mapfile -t COMPREPLY < <(compgen -W "auto parquet ndjson" -- "$word") && return; mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark mlflow wandb otlp-json openmetrics" -- "$word"); return ;;
     --sysroot | --debug-dir | --procfs) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
-    --rules) mapfile -t COMPREPLY < <(compgen -W "none auto titles cuda onnxruntime tensorrt openvino llamacpp jax pytorch vllm sglang tensorrt-llm" -- "$word"; compgen -f -X '!*.toml' -- "$word"; compgen -d -- "$word"); return ;;
+    --rules) mapfile -t COMPREPLY < <(compgen -W "none auto titles languages cuda onnxruntime tensorrt openvino llamacpp jax pytorch vllm sglang tensorrt-llm" -- "$word"; compgen -f -X '!*.toml' -- "$word"; compgen -d -- "$word"); return ;;
     --baseline) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
   esac
   if [ "$verb" = run ] || [ "$verb" = sweep ]; then
@@ -51,7 +51,7 @@ _gpupeak() {
     return
   fi
   if [ "$verb" = rules ] && [[ $word != -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "titles cuda onnxruntime tensorrt openvino llamacpp jax pytorch vllm sglang tensorrt-llm" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "titles languages cuda onnxruntime tensorrt openvino llamacpp jax pytorch vllm sglang tensorrt-llm" -- "$word")
     return
   fi
   local options="--help"
