@@ -48,7 +48,8 @@ class CallSites {
 
   static bool has_no_line(const SiteTitles::TitlePart& part) {
     return part.frame != nullptr && part.place == 0 && part.run == 0 && !part.frame->is_python &&
-           !part.frame->function.empty() && part.frame->address != 0;
+           part.frame->name_source != NameSource::kPerfMap && !part.frame->function.empty() &&
+           part.frame->address != 0;
   }
 
   void look_at(ScopeId scope) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "collector/files/fresh_file.h"
+#include "collector/log/perf_map.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/summary_bytes.h"
 #include "collector/symbols/debug_files.h"
@@ -137,6 +138,7 @@ bool KeptSummary::can_keep(const LogReader& log) {
     return false;
   for (const std::string& file : log.model_tensors().files()) files_.push_back(state_of_file(file));
   if (!search_.files) return true;
+  files_.push_back(state_of_file(perf_map_path(log.header())));
   for (const Module& module : log.definitions().modules()) {
     for (std::string& file : watched_symbol_files(module, search_))
       files_.push_back(state_of_file(std::move(file)));

@@ -402,7 +402,25 @@ class QualityReport {
     }
   }
 
+  /// Of these nothing tells their frames from outside.
+  void other_pythons() {
+    for (const Module& module : replay_.log().definitions().modules()) {
+      const std::string_view name = file_name(module.path);
+      const char* python = name.starts_with("pypy") || name.starts_with("libpypy") ? "PyPy"
+                           : name == "libpythonvm.so"                              ? "GraalPy"
+                           : name.starts_with("micropython")                       ? "MicroPython"
+                                                                                   : nullptr;
+      if (python == nullptr) continue;
+      return warn(
+          WarningCode::kNoPythonFrames,
+          fmt::format("call sites have no Python frames: {} does not say what it runs; with "
+                      "CPython (python3) rows have the lines that allocate",
+                      python));
+    }
+  }
+
   void python() {
+    other_pythons();
     if (has(GPUPEAK_Q_PYTHON_OFF)) {
       const Definitions& definitions = replay_.log().definitions();
       const std::string version = definitions.shown_fact("python");

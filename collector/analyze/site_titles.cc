@@ -141,17 +141,32 @@ void SiteTitles::find_candidates(uint32_t stack, bool until_python, Candidates& 
   const std::vector<StackNode>& nodes = definitions_.nodes();
   found.clear();
   size_t left = most_frames_;
+  // The outermost part of a runtime, by rule. It says more than an address of code that the runtime
+  // made, if nobody named that.
+  const ResolvedAddress* runtime = nullptr;
+  size_t runtime_frame = 0;
   for (uint32_t node = stack; node != 0 && left > 0; node = nodes[node].parent, --left) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     if (until_python && resolved.frames[0].is_python) break;
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
       const FrameRole& role = resolved.roles[i];
       if (!found.empty() && role.start) return;
-      if (role.plumbing && !role.landmark) continue;
-      if (until_python && role.interpreter) continue;
-      add(found, resolved, i);
       const Frame& frame = resolved.frames[i];
-      found.back().own = !program_.empty() && frame.module == program_ && !frame.function.empty();
+      if (role.plumbing && !role.landmark) {
+        if (!frame.function.empty() && !is_plumbing(frame.module, frame.function)) {
+          runtime = &resolved;
+          runtime_frame = i;
+        }
+        continue;
+      }
+      if (until_python && role.interpreter) continue;
+      const bool is_bare = frame.function.empty() && frame.module.empty();
+      if (found.empty() && is_bare && runtime != nullptr) add(found, *runtime, runtime_frame);
+      add(found, resolved, i);
+      const bool is_made = frame.name_source == NameSource::kPerfMap;
+      found.back().own =
+          is_made ? !is_installed_script(frame.file)
+                  : !program_.empty() && frame.module == program_ && !frame.function.empty();
     }
   }
   if (found.empty() && !until_python) take_all_frames(stack, found);
@@ -219,7 +234,7 @@ SiteTitles::Site SiteTitles::make_python_site(uint32_t stack, Candidates& scratc
     site.add({&resolved->frames[0], resolved->function_ids[0], resolved->place_ids[0]});
   };
   const auto own = std::ranges::find_if(python, [](const ResolvedAddress* resolved) {
-    return !is_installed_python(resolved->frames[0].file);
+    return !is_installed_script(resolved->frames[0].file);
   });
   add(python[0]);
   const auto rest = own == python.end() || own == python.begin() ? python.begin() + 1 : own;

@@ -29,7 +29,7 @@ bool is_of_system(std::string_view path) {
 
 bool has_kept(const SymbolTable& table, const Module& module) {
   const std::string_view problem = table.problem(module);
-  return problem == kKeptAtEnd || problem == kKeptInPart;
+  return problem == kKeptAtEnd || problem == kKeptInPart || problem == kOnlyExported;
 }
 
 bool is_kept_table(const SymbolTable& table, const Definitions& definitions) {

@@ -22,6 +22,9 @@ inline constexpr uint32_t kNamesChunk = GPUPEAK_CHUNK_NAMES;
 inline constexpr std::string_view kKeptAtEnd = "kept";
 /// The same; there was time and room only for some of its addresses.
 inline constexpr std::string_view kKeptInPart = "kept in part";
+/// Its file was gone before the run had ended: the program itself has logged which functions it
+/// exports.
+inline constexpr std::string_view kOnlyExported = "exported functions alone";
 /// None of its names were kept; that does not say that it has none.
 inline constexpr std::string_view kNotKept = "not kept";
 

@@ -141,8 +141,6 @@ LogFacts read_facts(const std::string& path, const LogHead& head) {
   return facts;
 }
 
-namespace {
-
 bool is_of_this_boot(const gpupeak_file_header& header) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -157,6 +155,8 @@ bool is_of_this_boot(const gpupeak_file_header& header) {
   return theirs == id && stat("/proc/self/ns/pid", &space) == 0 &&
          header.pid_namespace == space.st_ino;
 }
+
+namespace {
 
 bool is_here(uint32_t pid, uint64_t start_time) {
   return process_start_time("/proc/" + std::to_string(pid)) == start_time;

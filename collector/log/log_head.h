@@ -58,6 +58,9 @@ inline LogState state_of(const LogHead& head) {
   return state_of(head.header, head.counters);
 }
 
+/// Whether the log's process ids mean something here: the same machine, boot and container.
+bool is_of_this_boot(const gpupeak_file_header& header);
+
 /// When the process began: the kernel's clock ticks since boot, as a log's header has it. 0 if
 /// there is no such process, or it has ended and nobody has waited for it yet. `folder`: /proc/PID.
 uint64_t process_start_time(const std::string& folder);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <span>
@@ -10,6 +11,7 @@
 #include "collector/files/regular_file.h"
 #include "collector/log/kept_names.h"
 #include "collector/log/packed_log.h"
+#include "collector/log/perf_map.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "gpupeak/memory_kinds.h"
@@ -68,6 +70,9 @@ LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer, HeapRe
   if (!reads_heap(heap)) leave_heap_out();
   order_slots();
   read_symbols(symbols, path);
+  add_exports();
+  if (!symbols_.knows(definitions_.modules()[0]))
+    read_perf_map(path, header_, counters_, definitions_, symbols_);
   if (counters_.end_monotonic_ns != 0) {
     clock_.add_pair(counters_.end_ticks, counters_.end_monotonic_ns);
   }
@@ -131,6 +136,39 @@ void LogReader::read_symbols(const std::string& bundled, const std::string& path
     if (!fits && !symbols_.empty()) throw LogError("it is of another program's log", 0);
   } catch (const LogError& error) {
     symbols_problem_ = definitions_.shown(name) + " cannot be used: " + error.what();
+  }
+}
+
+/// Takes in what the program has logged of libraries whose files were gone before it ended: facts
+/// "symbol.MODULE" with address, size and name.
+void LogReader::add_exports() {
+  constexpr std::string_view kKey = "symbol.";
+  struct Export {
+    uint64_t bytes;
+    std::string_view name;
+  };
+  std::map<uint32_t, std::map<uint64_t, Export>> of_module;
+  for (const auto& [key, value] : definitions_.facts()) {
+    if (!key.starts_with(kKey)) continue;
+    char* end = nullptr;
+    const unsigned long id = strtoul(key.c_str() + kKey.size(), nullptr, 10);
+    const uint64_t begin = strtoul(value.c_str(), &end, 10), bytes = strtoul(end, &end, 10);
+    if (id < definitions_.modules().size() && *end == ' ')
+      of_module[static_cast<uint32_t>(id)][begin] = {bytes, end + 1};
+  }
+  if (of_module.empty()) return;
+  std::erase_if(of_module, [this](const auto& one) {
+    return has_kept(symbols_, definitions_.modules()[one.first]);
+  });
+  for (const StackNode& node : definitions_.nodes()) {
+    const auto exports = of_module.find(node.module);
+    if (exports == of_module.end()) continue;
+    const Module& module = definitions_.modules()[node.module];
+    const uint64_t address = node.ip - module.bias - 1;
+    auto at = exports->second.upper_bound(address);
+    if (at == exports->second.begin() || address - (--at)->first >= at->second.bytes) continue;
+    symbols_.add(module, address, {{std::string(at->second.name), "", 0, NameSource::kDynsym}});
+    symbols_.add_problem(module, kOnlyExported);
   }
 }
 

@@ -113,6 +113,7 @@ class LogReader {
  private:
   std::string open(const std::string& path);
   void read_symbols(const std::string& text, const std::string& path);
+  void add_exports();
   void read_header(const std::string& path);
   bool reads_heap(HeapReading heap) const;
   void leave_heap_out();

@@ -40,6 +40,9 @@ void Judge::hints() {
                                          size(temporary), duration(longest)));
   }
   live_at_end();
+  for (const Warning& warning : summary_.quality.warnings) {
+    if (warning.code == WarningCode::kMadeCodeUnnamed) verdict_.hints.push_back(warning.message);
+  }
   const bool by_site = summary_.grouped_by == "site" || summary_.grouped_by == "function";
   if (by_site && unnamed > listed / 2) {
     verdict_.hints.push_back(fmt::format("{} % of it has no names{}", percent(unnamed, listed),
@@ -151,7 +154,7 @@ std::string Judge::what_names(const std::map<std::string, uint64_t>& by_module,
   return fmt::format(", {} {}, which {} (docs/symbols.md)", is_alone ? "all in" : "most in",
                      library,
                      is_here ? "is stripped: its debug symbols give them"
-                             : "is not here: gpupeak bundle takes them along");
+                             : "is not here: gpupeak bundle takes them along where it is");
 }
 
 }  // namespace gpupeak::collector

@@ -33,21 +33,24 @@ struct WantedModule {
   std::vector<uint32_t> nodes;  ///< one for each address
 };
 
-/// The modules by the sizes of their files.
-std::vector<WantedModule> wanted_modules(const Definitions& definitions, bool of_system) {
+/// The modules by the sizes of their files. First what the program made as it ran, if it has names.
+std::vector<WantedModule> wanted_modules(const LogReader& log, bool of_system) {
+  const Definitions& definitions = log.definitions();
+  const bool has_made = log.symbols().knows(definitions.modules()[0]);
   std::map<uint32_t, WantedModule> by_module;
   std::set<std::pair<uint32_t, uint64_t>> seen;
   for (uint32_t id = 1; id < definitions.nodes().size(); ++id) {
     const StackNode& node = definitions.nodes()[id];
-    if (node.module == 0 || definitions.python_frame(node) != nullptr) continue;
+    if (definitions.python_frame(node) != nullptr) continue;
     const std::string& path = definitions.modules()[node.module].path;
-    if (!path.starts_with('/') || (!of_system && is_of_system(path))) continue;
+    const bool is_file = path.starts_with('/') && (of_system || !is_of_system(path));
+    if (node.module == 0 ? !has_made : !is_file) continue;
     if (seen.emplace(node.module, node.ip).second) by_module[node.module].nodes.push_back(id);
   }
   std::vector<WantedModule> wanted;
   for (auto& [module, one] : by_module) {
     struct stat file {};
-    if (stat(definitions.modules()[module].path.c_str(), &file) != 0) continue;
+    if (module != 0 && stat(definitions.modules()[module].path.c_str(), &file) != 0) continue;
     one.module = module;
     one.file_bytes = static_cast<uint64_t>(file.st_size);
     wanted.push_back(std::move(one));
@@ -80,6 +83,7 @@ class NamesKeeper {
  public:
   NamesKeeper(const LogReader& log, const NameRules& rules, const NamesBudget& budget)
       : definitions_(log.definitions()),
+        made_(log.symbols()),
         symbolizer_(definitions_, {}, nullptr, &rules),
         budget_(budget) {}
 
@@ -94,7 +98,7 @@ class NamesKeeper {
         ++kept_.left_out;
         break;
       }
-      std::vector<DwarfFrame> frames = symbolizer_.look_up(id);
+      std::vector<DwarfFrame> frames = frames_of(id);
       if (frames.empty()) continue;
       size.add(frames);
       found.emplace_back(definitions_.nodes()[id].ip - module.bias - 1, std::move(frames));
@@ -120,7 +124,16 @@ class NamesKeeper {
   }
 
  private:
+  /// What the program made as it ran has names that came with the log, and no file.
+  std::vector<DwarfFrame> frames_of(uint32_t id) {
+    const StackNode& node = definitions_.nodes()[id];
+    if (node.module != 0) return symbolizer_.look_up(id);
+    const std::vector<DwarfFrame>* made = made_.find(definitions_.modules()[0], node.ip - 1);
+    return made != nullptr ? *made : std::vector<DwarfFrame>();
+  }
+
   const Definitions& definitions_;
+  const SymbolTable& made_;
   Symbolizer symbolizer_;
   const NamesBudget& budget_;
   KeptNames kept_;
@@ -134,7 +147,7 @@ KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBu
                      const std::function<void(const KeptNames&)>& before_large) {
   NamesKeeper keeper(log, rules, budget);
   bool has_told = false;
-  for (const WantedModule& wanted : wanted_modules(log.definitions(), budget.of_system)) {
+  for (const WantedModule& wanted : wanted_modules(log, budget.of_system)) {
     const bool is_large = wanted.file_bytes >= kLargeFileBytes;
     if (is_large && !budget.large_files && !has_time_for(wanted.file_bytes, budget.until))
       break;  // those behind it are larger still

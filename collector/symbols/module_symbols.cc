@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "collector/symbols/elf_file.h"
 #include "collector/symbols/loaded_image.h"
 #include "collector/text/byte_pack.h"
+#include "collector/text/function_names.h"
 #include "collector/text/text_format.h"
 #include "collector/text/work.h"
 
@@ -166,6 +168,8 @@ std::vector<DwarfFrame> ModuleSymbols::find_frames(uint64_t address) {
     if (outermost.empty()) frames.back().source = symbol->source;
     if (outermost.empty() || (mangled && readable && !outermost.starts_with("_Z")))
       outermost = symbol->name;
+    std::string folded = folded_names(*symbol);
+    if (!folded.empty()) outermost = std::move(folded);
   }
   if (frames.empty()) {
     const std::string name = virtual_name(address);
@@ -177,6 +181,30 @@ std::vector<DwarfFrame> ModuleSymbols::find_frames(uint64_t address) {
       frames.push_back({function->name, "", 0, NameSource::kApiTable});
   }
   return frames;
+}
+
+/// The names of all functions that are this one code: linkers fold equal functions (--icf), g++
+/// does too, and nothing tells which was called. Empty: it has one name. In C a second name is
+/// mostly an alias, so only names of C++ and Rust count.
+std::string ModuleSymbols::folded_names(const Symbol& symbol) const {
+  constexpr size_t kMostNames = 3;
+  const auto before = [](const Symbol& a, const Symbol& b) { return a.begin < b.begin; };
+  const auto [first, last] = std::equal_range(symbols_.begin(), symbols_.end(), symbol, before);
+  std::set<std::string> names;
+  for (auto one = first; last - first > 1 && one != last; ++one) {
+    const std::string_view name = one->name;
+    if (one->bytes == 0 || name.size() > kLongestMangled) continue;
+    if (name.starts_with("_Z") || name.starts_with("_R"))
+      names.emplace(without_signature(demangle(one->name)));
+  }
+  if (names.size() < 2) return "";
+  std::string all;
+  size_t count = 0;
+  for (const std::string& name : names) {
+    if (++count > kMostNames) break;
+    all += (all.empty() ? "" : " or ") + name;
+  }
+  return names.size() > kMostNames ? all + " or …" : all;
 }
 
 void ModuleSymbols::load_api_tables() {

@@ -93,6 +93,7 @@ class ModuleSymbols {
   std::vector<std::string> files() const;
   NameSource source_of(Elf* elf) const;
   std::string virtual_name(uint64_t address);
+  std::string folded_names(const Symbol& symbol) const;
   void load_api_tables();
   const ApiFunction* api_function_at(uint64_t address) const;
   const Symbol* symbol_at(uint64_t address) const;

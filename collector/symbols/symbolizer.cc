@@ -25,7 +25,7 @@ std::string shown_name(std::string_view path) {
 /// Whether the kernel or the program made this code: there is no file to look for.
 bool has_no_file(std::string_view path) {
   return path.empty() || path.starts_with("[") || path.starts_with("linux-vdso") ||
-         path.starts_with("linux-gate") || path.starts_with("/memfd:");
+         path.starts_with("linux-gate");
 }
 
 /// With --confidential nothing is written to the cache.
@@ -90,6 +90,7 @@ void Symbolizer::note_problem(uint32_t id) {
   ModuleFile& file = modules_[id];
   if (file.problem_noted || !file.wanted) return;
   file.problem_noted = true;
+  if (id == 0) return note_made_code();
   const Module& module = definitions_.modules()[id];
   if (file.symbols->state() == ModuleSymbols::State::kUsable) {
     note_trouble(module, file.symbols->debug_trouble());
@@ -100,20 +101,47 @@ void Symbolizer::note_problem(uint32_t id) {
   if (were_made && known_->problem(module).empty()) return;
   if (known_ != nullptr && known_->problem(module) == kKeptAtEnd) return;
   problems_.emplace(id, is_missing ? SymbolTable::kMissing : SymbolTable::kOtherBuild);
+  const bool has_exports = known_ != nullptr && known_->problem(module) == kOnlyExported;
+  const char* nameless = has_exports ? ": only the functions that it exports have names"
+                                     : ": its functions have no names";
   const std::string path = definitions_.shown(module.path), name = shown_name(module.path);
   warnings_.push_back(
-      is_missing
-          ? Warning{WarningCode::kModuleMissing,
-                    path +
-                        (file.symbols->lacks_descriptors()
-                             ? " was not opened, since no more files may be open (ulimit -n)"
-                             : " cannot be read") +
-                        ": its functions have no names",
-                    name}
-          : Warning{
-                WarningCode::kModuleOfOtherBuild,
-                path + " is not the file that ran (other build-id): its functions have no names",
-                name});
+      is_missing ? Warning{WarningCode::kModuleMissing,
+                           path +
+                               (file.symbols->lacks_descriptors()
+                                    ? " was not opened, since no more files may be open (ulimit -n)"
+                                    : " cannot be read") +
+                               nameless,
+                           name}
+                 : Warning{WarningCode::kModuleOfOtherBuild,
+                           path + " is not the file that ran (other build-id)" + nameless, name});
+}
+
+/// Says how a runtime can be told to name the code that it makes, if the log has one that was not.
+void Symbolizer::note_made_code() {
+  struct Runtime {
+    std::string_view module, option;
+  };
+  static constexpr Runtime kRuntimes[] = {
+      {"node", "node --perf-basic-prof --interpreted-frames-native-stack"},
+      {"nodejs", "node --perf-basic-prof --interpreted-frames-native-stack"},
+      {"libnode.so", "node --perf-basic-prof --interpreted-frames-native-stack"},
+      {"libjvm.so",
+       "java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit (JDK "
+       "17 and later; what it has compiled)"},
+      {"libcoreclr.so", "DOTNET_PerfMapEnabled=1"}};
+  const std::vector<Module>& modules = definitions_.modules();
+  if (known_ != nullptr && known_->knows(modules[0])) return;
+  for (const Module& module : modules) {
+    for (const Runtime& runtime : kRuntimes) {
+      if (!file_name(module.path).starts_with(runtime.module)) continue;
+      warnings_.push_back({WarningCode::kMadeCodeUnnamed,
+                           fmt::format("code that {} made as it ran has no names: run it with {}",
+                                       shown_name(module.path), runtime.option),
+                           ""});
+      return;
+    }
+  }
 }
 
 void Symbolizer::note_trouble(const Module& module, const DebugTrouble& trouble) {
@@ -158,7 +186,8 @@ void Symbolizer::note_trouble(const Module& module, const DebugTrouble& trouble)
 }
 
 uint32_t Symbolizer::function_id(const Frame& frame) {
-  std::string key = (frame.is_python ? frame.file : frame.module) + '\0';
+  const bool by_file = frame.is_python || frame.name_source == NameSource::kPerfMap;
+  std::string key = (by_file ? frame.file : frame.module) + '\0';
   key += frame.function.empty()
              ? std::to_string(frame.module.empty() ? frame.address : frame.offset)
              : frame.function;
@@ -218,7 +247,9 @@ std::vector<DwarfFrame> Symbolizer::look_up(uint32_t id) {
 /// threads may call it.
 std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id, bool& wants_file) {
   const StackNode& node = definitions_.nodes()[id];
-  if (!search_.files || node.module == 0 || definitions_.python_frame(node) != nullptr) return {};
+  if (!search_.files || definitions_.python_frame(node) != nullptr ||
+      definitions_.model_frame(node) != nullptr)
+    return {};
   const Module& module = definitions_.modules()[node.module];
   // A return address points behind its call, which may be the last instruction of a function: hence
   // - 1.
@@ -228,6 +259,10 @@ std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id, bool& wants_file) {
   // Names that a run kept come after the file, if a build-id tells whether it is still the file
   // that ran.
   if (known != nullptr && (module.build_id.empty() || !has_kept(*known_, module))) return *known;
+  if (node.module == 0) {
+    wants_file = node.ip != 0;
+    return {};
+  }
   ModuleSymbols* symbols = symbols_of(node.module);
   wants_file = modules_[node.module].symbols != nullptr;
   if (symbols == nullptr) return known != nullptr ? *known : std::vector<DwarfFrame>();
@@ -272,7 +307,10 @@ std::vector<uint32_t> Symbolizer::resolve_ahead(size_t threads, const std::stop_
     return !file.symbols || (file.symbols->state() == ModuleSymbols::State::kUsable &&
                              file.symbols->debug_trouble().kind == DebugTrouble::Kind::kNone);
   });
-  if (all_there) telling_ = Telling::kNobody;
+  const bool all_named = std::none_of(added.all.begin(), added.all.end(), [&](const New& one) {
+    return nodes[one.node].module == 0 && one.resolved->wants_file;
+  });
+  if (all_there && all_named) telling_ = Telling::kNobody;
   std::vector<uint32_t> each;
   for (const New& one : added.all) each.push_back(one.node);
   return each;
@@ -357,6 +395,9 @@ void Symbolizer::describe(uint32_t id, const std::vector<DwarfFrame>& known,
     frame.file = escape(part.file);
     frame.line = part.line;
     frame.name_source = part.source;
+    // Files within a runtime have no folder: "node:internal/main/run_main_module".
+    if (part.source == NameSource::kPerfMap)
+      frame.module = part.file.starts_with("node:") ? frame.file : shown_name(part.file);
     resolved.frames.push_back(frame);
   }
   if (resolved.frames.empty()) resolved.frames.push_back(frame);

@@ -164,6 +164,7 @@ class Symbolizer {
   ModuleSymbols* symbols_of(uint32_t module);
   void set_version_of_whole(uint32_t module);
   void note_problem(uint32_t module);
+  void note_made_code();
   void note_trouble(const Module& module, const DebugTrouble& trouble);
   uint32_t function_id(const Frame& frame);
   uint32_t place_id(const Frame& frame);

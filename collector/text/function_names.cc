@@ -160,6 +160,11 @@ size_t back_references(const std::string& name) {
 }
 
 std::string short_function_name(std::string_view function) {
+  constexpr std::string_view kOr = " or ";  // between the names of one code
+  if (const size_t at = function.find(kOr); at != function.npos) {
+    return short_function_name(function.substr(0, at)) + std::string(kOr) +
+           short_function_name(function.substr(at + kOr.size()));
+  }
   const std::string_view name = without_signature(function);
   const std::optional<ImplName> impl = impl_name(name);
   if (!impl || impl->trait.empty()) return last_names(name, kMaxNames);
@@ -221,9 +226,9 @@ bool is_python_interpreter(std::string_view module, std::string_view function) {
          starts_with_any(function, kPrefixes);
 }
 
-bool is_installed_python(std::string_view file) {
-  static constexpr std::array<std::string_view, 3> kFolders{"/site-packages/", "/dist-packages/",
-                                                            "/lib/python3"};
+bool is_installed_script(std::string_view file) {
+  static constexpr std::array<std::string_view, 4> kFolders{"/site-packages/", "/dist-packages/",
+                                                            "/lib/python3", "/node_modules/"};
   return file.starts_with("<frozen ") ||
          std::any_of(kFolders.begin(), kFolders.end(), [&](std::string_view folder) {
            return file.find(folder) != std::string_view::npos;

@@ -22,11 +22,13 @@ enum class NameSource : uint8_t {
   kApiTable,   ///< the table of a C API, which a rule describes
   kModel,      ///< the file of an ONNX model, by a block's size
   kPlan,       ///< what a model's first run asked for, by the framework's rule (activation_plans.h)
+  kPerfMap,    ///< what the program's runtime wrote of code that it made (perf_map.h)
 };
 
 /// The names in JSON.
-inline constexpr std::array<std::string_view, 10> kNameSources{
-    "", "symtab", "dynsym", "dwarf", "debugdata", "rtti", "python", "api_table", "model", "plan"};
+inline constexpr std::array<std::string_view, 11> kNameSources{
+    "",       "symtab",    "dynsym", "dwarf", "debugdata", "rtti",
+    "python", "api_table", "model",  "plan",  "perf_map"};
 
 constexpr std::string_view name_source_text(NameSource source) {
   return kNameSources[static_cast<size_t>(source)];
@@ -61,7 +63,7 @@ bool is_plumbing(std::string_view module, std::string_view function);
 bool is_python_interpreter(std::string_view module, std::string_view function);
 
 /// Whether a Python file is part of an installed package or of Python itself, by its path.
-bool is_installed_python(std::string_view file);
+bool is_installed_script(std::string_view file);
 
 /// Whether it runs before main or before a thread's function: a title does not need it.
 bool is_start_code(std::string_view function);

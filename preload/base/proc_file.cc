@@ -1,12 +1,14 @@
 #include "base/proc_file.h"
 
 #include <fcntl.h>
+#include <sys/auxv.h>
 
 #include <cstring>
 
 #include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "gpupeak/smaps.h"
 
 namespace gpupeak::preload {
 
@@ -31,6 +33,44 @@ size_t read_file(const char* path, char* to, size_t capacity) {
   }
   sys::close(static_cast<int>(fd));
   return bytes;
+}
+
+const char* mapping_at(uint64_t address, uint64_t& begin, char* text, size_t capacity) {
+  const SignalsHeld held;  // as in read_file()
+  const long fd = sys::open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+  if (sys::failed(fd)) return nullptr;
+  const char* found = nullptr;
+  for (int64_t at = 0; found == nullptr;) {
+    const long got = sys::pread(static_cast<int>(fd), text, capacity - 1, at);
+    if (got <= 0) break;
+    text[got] = 0;
+    char* line = text;
+    for (char* end; found == nullptr && (end = strchr(line, '\n')) != nullptr; line = end + 1) {
+      const char* part = line;  // "begin-end rights offset …"
+      begin = smaps::hex_at(part);
+      const uint64_t behind = smaps::hex_at(++part);
+      if (address < begin || address >= behind) continue;
+      *end = 0;
+      found = part + sizeof " rwxs " - 1;
+    }
+    if (line == text) break;
+    at += line - text;  // a line that is not whole is read once more
+  }
+  sys::close(static_cast<int>(fd));
+  return found;
+}
+
+std::string_view program_file(char* to, size_t capacity) {
+  uint64_t begin = 0;
+  // The kernel tells where it put the loader, unless that is the program that it was to start.
+  if (getauxval(AT_BASE) == 0) {
+    const char* line = mapping_at(getauxval(AT_PHDR), begin, to, capacity);
+    if (const char* path = line != nullptr ? strchr(line, '/') : nullptr) return path;
+  }
+  const long bytes = sys::readlink("/proc/self/exe", to, capacity - 1);
+  if (bytes <= 0) return {};
+  to[bytes] = 0;
+  return {to, static_cast<size_t>(bytes)};
 }
 
 uint64_t process_start_time(int pid) {

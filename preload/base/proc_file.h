@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace gpupeak::preload {
 
@@ -11,6 +12,14 @@ size_t read_file(const char* path, char* to, size_t capacity);
 
 /// The decimal number at the beginning of a text; spaces before it are skipped.
 uint64_t number_at(const char* text);
+
+/// What /proc/self/maps says of an address: "offset device inode path", and where that mapping
+/// begins. nullptr: nothing is mapped there. `text` is room to read in, a page or more.
+const char* mapping_at(uint64_t address, uint64_t& begin, char* text, size_t capacity);
+
+/// The path of the program's file, also where the loader was started with it ("ld-linux… ./prog")
+/// and is what /proc/self/exe leads to. Empty: not known. `to` is a page or more.
+std::string_view program_file(char* to, size_t capacity);
 
 /// When the process began, in clock ticks since boot. With its pid this names one process for good.
 /// 0: there is no such process.

@@ -17,9 +17,8 @@ namespace gpupeak::preload {
 namespace {
 
 std::string_view program_name(char* buffer, size_t capacity) {
-  const long bytes = sys::readlink("/proc/self/exe", buffer, capacity);
-  if (bytes <= 0) return "unknown";
-  return file_name(std::string_view(buffer, static_cast<size_t>(bytes)));
+  const std::string_view file = program_file(buffer, capacity);
+  return file.empty() ? "unknown" : file_name(file);
 }
 
 }  // namespace
@@ -93,8 +92,8 @@ void define_facts() {
   const size_t bytes = read_file("/proc/self/cmdline", buffer, sizeof buffer - 1);
   buffer[bytes] = 0;
   for (size_t at = 0; at < bytes; at += strlen(buffer + at) + 1) define_fact("arg", buffer + at);
-  const long exe = sys::readlink("/proc/self/exe", buffer, sizeof buffer);
-  if (exe > 0) define_fact("exe", {buffer, static_cast<size_t>(exe)});
+  const std::string_view exe = program_file(buffer, sizeof buffer);
+  if (!exe.empty()) define_fact("exe", exe);
   const long cwd = sys::getcwd(buffer, sizeof buffer);
   if (cwd > 1) define_fact("cwd", {buffer, static_cast<size_t>(cwd) - 1});
   define_fact("host", host_name());

@@ -488,6 +488,7 @@ void end_process() {
   {
     HookScope scope;
     if (!scope.entered()) return;
+    define_lost_names();
     counters().ended = 1;
     close_books();
   }

@@ -11,8 +11,10 @@
 
 #include "base/lock.h"
 #include "base/memory.h"
+#include "base/proc_file.h"
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
+#include "gpupeak/smaps.h"
 #include "log/log.h"
 #include "log/log_file.h"
 
@@ -89,47 +91,12 @@ bool is_kept(const uint8_t* page) {
   return false;
 }
 
-uint64_t hex_at(const char*& at) {
-  uint64_t number = 0;
-  for (;; ++at) {
-    const int digit = *at >= '0' && *at <= '9'   ? *at - '0'
-                      : *at >= 'a' && *at <= 'f' ? *at - 'a' + 10
-                                                 : -1;
-    if (digit < 0) return number;
-    number = number * 16 + static_cast<uint64_t>(digit);
-  }
-}
-
-/// The page's offset, from a line of /proc/self/maps: "begin-end rights offset …". kNowhere: the
-/// line is about other pages.
-uint64_t offset_in(const char* line, uint64_t page) {
-  const uint64_t begin = hex_at(line);
-  const uint64_t end = hex_at(++line);
-  if (page < begin || page >= end) return kNowhere;
-  constexpr size_t kRights = sizeof " rwxs " - 1;
-  line += kRights;
-  return hex_at(line) + (page - begin);
-}
-
 /// Where in its file a mapped page lies. The caller holds the lock.
 uint64_t file_offset_of(uint64_t page) {
   static char text[16 << 10];
-  const long fd = sys::open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-  if (sys::failed(fd)) return kNowhere;
-  uint64_t found = kNowhere;
-  for (int64_t at = 0; found == kNowhere;) {
-    const long got = sys::pread(static_cast<int>(fd), text, sizeof text - 1, at);
-    if (got <= 0) break;
-    text[got] = 0;
-    const char* line = text;
-    for (const char* end; found == kNowhere && (end = strchr(line, '\n')) != nullptr;
-         line = end + 1)
-      found = offset_in(line, page);
-    if (line == text) break;
-    at += line - text;  // a line that is not whole is read once more
-  }
-  sys::close(static_cast<int>(fd));
-  return found;
+  uint64_t begin = 0;
+  const char* line = mapping_at(page, begin, text, sizeof text);
+  return line != nullptr ? smaps::hex_at(line) + (page - begin) : kNowhere;
 }
 
 /// New memory with the bytes of a page that can be read; nullptr: none could be had.

@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <link.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include "base/loader.h"
 #include "base/lock.h"
 #include "base/memory.h"
+#include "base/proc_file.h"
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "gpupeak/pages.h"
@@ -48,7 +50,8 @@ struct Module {
   uint8_t build_id[32];
   uint32_t build_id_bytes;
   bool loaded;
-  uint64_t seen;  ///< number of the last scan that met it
+  uint64_t seen;    ///< number of the last scan that met it
+  uint64_t met_ns;  ///< since 1970
 };
 
 struct ModuleMap {
@@ -137,9 +140,8 @@ const char* path_of(const dl_phdr_info& object, bool is_program) {
   static char program[4096];
   if (object.dlpi_name != nullptr && object.dlpi_name[0] != 0) return object.dlpi_name;
   if (!is_program) return "";
-  const long bytes = sys::readlink("/proc/self/exe", program, sizeof program - 1);
-  program[bytes > 0 ? bytes : 0] = 0;
-  return program;
+  const std::string_view file = program_file(program, sizeof program);
+  return file.empty() ? "" : file.data();
 }
 
 /// The loaded module that holds `ip`, or nullptr. Modules never move or vanish, and one is whole
@@ -210,6 +212,7 @@ void meet(const dl_phdr_info& object, bool is_program) {
   if (module.path == nullptr) module.path = "";
   module.loaded = true;
   module.seen = g_map.scans;
+  module.met_ns = realtime_ns();
   g_map.modules[g_map.count] = module;
   std::atomic_ref<uint32_t>(g_map.count).store(g_map.count + 1, std::memory_order_release);
   define_module(module);
@@ -349,6 +352,55 @@ bool is_own_code(uintptr_t ip) {
 const char* own_path() {
   cover_with_modules(reinterpret_cast<uintptr_t>(&own_path));
   return g_map.own_path;
+}
+
+namespace {
+
+/// Whether the module's file is no longer there, or has been written since it was loaded.
+bool has_lost_file(const Module& module) {
+  constexpr uint64_t kSecond = 1000000000;
+  struct stat file;
+  if (strchr(module.path, '/') == nullptr || !module.loaded) return false;
+  if (sys::failed(sys::stat(module.path, &file))) return true;
+  const auto changed = static_cast<uint64_t>(file.st_ctim.tv_sec) * kSecond +
+                       static_cast<uint64_t>(file.st_ctim.tv_nsec);
+  return changed > module.met_ns;
+}
+
+void define_exports(uint32_t id, const dl_phdr_info& object) {
+  constexpr uint32_t kMostSymbols = 16384;
+  const SymbolTable table = symbol_table(object);
+  if (table.symbols == nullptr || table.strings == nullptr) return;
+  Text<32> key;
+  key.add("symbol.").add(uint64_t{id});
+  const uint32_t count = symbol_count(table);
+  for (uint32_t i = 1; i < count && i < kMostSymbols; ++i) {
+    const ElfW(Sym)& symbol = table.symbols[i];
+    if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0 ||
+        ELF64_ST_TYPE(symbol.st_info) != STT_FUNC)
+      continue;
+    Text<1024> text;
+    text.add(uint64_t{symbol.st_value}).add(" ").add(uint64_t{symbol.st_size}).add(" ");
+    define_fact(key.view(), text.add(table.strings + symbol.st_name).view());
+  }
+}
+
+}  // namespace
+
+void define_lost_names() {
+  bool any = false;
+  if (call_filters() != 0) return;  // a sandbox may kill who looks for files
+  for (uint32_t i = 0; i < g_map.count && !any; ++i) any = has_lost_file(g_map.modules[i]);
+  if (!any) return;
+  for_each_object([](const dl_phdr_info& object) {
+    Module module;
+    if (!describe(module, object)) return false;
+    for (uint32_t i = 0; i < g_map.count; ++i) {
+      const Module& known = g_map.modules[i];
+      if (known.begin == module.begin && has_lost_file(known)) define_exports(i + 1, object);
+    }
+    return false;
+  });
 }
 
 void redefine_modules(bool forked) {

@@ -37,6 +37,11 @@ bool is_own_code(uintptr_t ip);
 /// The path under which the loader knows this library.
 const char* own_path();
 
+/// Logs the functions that libraries export whose files were removed or written anew since they
+/// were loaded, from their images in memory: nobody can read the files later. Call it at the
+/// process's end.
+void define_lost_names();
+
 /// Defines all modules in a new log, if the process knew them before it had that log: in a forked
 /// child (`forked`: no thread of it holds the lock), in a process that was only counted so far, or
 /// in a program that is attached to again.

@@ -1,0 +1,31 @@
+// Names of code that the program made as it ran (JavaScript, Java, C#): no file has them, but many
+// a runtime can write them for Linux perf into /tmp/perf-PID.map, a line for each piece of code.
+// LogReader reads those of the log's addresses that lie in no module.
+//
+//   7f5dbafe4980 378 JS:~decodeFrame /srv/t.js:4:21   →  decodeFrame   /srv/t.js:4
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "collector/log/definitions.h"
+#include "collector/log/symbol_table.h"
+#include "gpupeak/log_format.h"
+
+namespace gpupeak::collector {
+
+/// The file that the log's process may have written.
+std::string perf_map_path(const gpupeak_file_header& header);
+
+/// Adds the names of addresses without a module, as names of module 0. Does nothing if the file is
+/// no regular one, another user's, writable by all, larger than 256 MiB, or was not written while
+/// the process ran: process ids are used again.
+void read_perf_map(const std::string& log, const gpupeak_file_header& header,
+                   const gpupeak_counters_page& counters, const Definitions& definitions,
+                   SymbolTable& symbols);
+
+/// What a line says of its code: function, and file and line if they are told.
+DwarfFrame perf_map_frame(std::string_view text);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Names of code that no file has, or none any more: code that a program made as it ran (a map for perf names it), a program that the
+loader was told to run, a library whose file is gone, several functions that a linker has folded into one.
+
+usage: code_without_files.py LIBGPUPEAK GPUPEAK made|not_trusted|node|java|loader|gone_library|folded|pypy
+"""
+import glob
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+
+from common import GPUPEAK, Skipped, environment, expect, record, run_case
+
+CASE = sys.argv[3]
+
+# Two functions of machine code call the allocator: push rbp; mov rbp,rsp; mov rax,keep; call rax; pop rbp; ret.
+MAKES_CODE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+__attribute__((noinline)) void *keep(size_t bytes) { void *p = malloc(bytes); memset(p, 1, bytes); return p; }
+static void *(*make(unsigned char *at))(size_t) {
+  unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0x5d, 0xc3};
+  void *(*target)(size_t) = keep, *(*made)(size_t);
+  memcpy(code + 6, &target, 8);
+  memcpy(at, code, sizeof code);
+  memcpy(&made, &at, sizeof made);
+  return made;
+}
+int main(int argc, char **argv) {
+  unsigned char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char name[64], real[80];
+  snprintf(name, sizeof name, "/tmp/perf-%d.map", getpid());
+  snprintf(real, sizeof real, "%s%s", name, argc > 1 && !strcmp(argv[1], "link") ? ".real" : "");
+  FILE *map = fopen(real, "w");
+  fprintf(map, "%lx 40 JS:*decodeFrame /srv/app/t.js:4:21\n%lx 40 int T.makeThumb(int, long)\n", (long)code, (long)code + 64);
+  fprintf(map, "%lx 40 JS:~first /srv/a.js:1:1\n%lx 40 JS:~second /srv/b.js:2:2\nnot a line\n", (long)code + 128, (long)code + 128);
+  fclose(map);
+  if (argc > 1 && !strcmp(argv[1], "link")) symlink(real, name);
+  if (argc > 1 && !strcmp(argv[1], "open_to_all")) chmod(name, 0666);
+  void *a = make(code)(40 << 20), *b = make(code + 64)(20 << 20), *c = make(code + 128)(10 << 20);
+  puts(name);
+  return a == b || b == c;
+}
+"""
+LOADED = r"""
+#include <stdlib.h>
+#include <string.h>
+__attribute__((noinline)) char *load_weights(size_t n) { char *p = malloc(n); memset(p, 1, n); return p; }
+int main(void) { char *volatile p = load_weights(50000000); return p == 0; }
+"""
+LIBRARY_PART = r"""
+#include <stdlib.h>
+#include <string.h>
+void *plug_decode(size_t n) { void *p = malloc(n); memset(p, 3, n); return p; }
+"""
+OPENS_LIBRARY = r"""
+#include <dlfcn.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+  void *library = dlopen(argv[1], RTLD_NOW), *(*decode)(unsigned long) = library ? dlsym(library, "plug_decode") : 0;
+  unlink(argv[1]);
+  return argc < 2 || decode == 0 || decode(70000000) == 0;
+}
+"""
+FOLDED = r"""
+#include <cstdlib>
+#include <cstring>
+struct Image { char *data; };
+struct Audio { char *data; };
+__attribute__((noinline)) char *load_image(Image &i, size_t n) { i.data = (char *)malloc(n); memset(i.data, 1, n); return i.data; }
+__attribute__((noinline)) char *load_audio(Audio &i, size_t n) { i.data = (char *)malloc(n); memset(i.data, 1, n); return i.data; }
+int main() { Image a; Audio b; char *volatile p = load_image(a, 60000000), *volatile q = load_audio(b, 20000000); return p == q; }
+"""
+NODE = """
+const keep = [];
+function decodeFrame(i) { const b = Buffer.allocUnsafeSlow(200 * 1024); b.fill(i); return b; }
+for (let i = 0; i < 400; i++) keep.push(decodeFrame(i & 255));
+"""
+JAVA = """
+import java.nio.ByteBuffer;
+import java.util.*;
+public class T {
+  static List<ByteBuffer> keep = new ArrayList<>();
+  static ByteBuffer readChunk(int i) { ByteBuffer b = ByteBuffer.allocateDirect(200 * 1024); b.put(0, (byte) i); return b; }
+  public static void main(String[] a) { for (int i = 0; i < 300; i++) keep.add(readChunk(i)); }
+}
+"""
+
+
+def compile_program(folder, text, name="program.c", flags=()):
+    source, program = os.path.join(folder, name), os.path.join(folder, name.split(".")[0])
+    with open(source, "w") as file:
+        file.write(text)
+    compiler = "g++" if name.endswith(".cc") else "gcc"
+    done = subprocess.run([compiler, "-g", "-O1", "-fno-optimize-sibling-calls", "-Wno-unused-result", "-o", program, source, *flags],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise Skipped(f"{compiler} {flags}: {done.stdout}")
+    return program
+
+
+def run(*command, code=0):
+    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    expect(done.returncode == code, f"{command} gives {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def rows(log):
+    """The sites of the host's peak by their bytes, largest first, and the codes of the warnings."""
+    summary = json.loads(run("report", "--json", log))
+    peak = next(p for p in summary["peaks"] if p["scope"] == "host")
+    return [(row["site"], row["bytes"]) for row in peak["holders"]], [w["code"] for w in summary["quality"]["warnings"]]
+
+
+def made_program(folder):
+    if platform.machine() != "x86_64":
+        raise Skipped("the test's machine code is for x86-64")
+    return compile_program(folder, MAKES_CODE)
+
+
+def case_made(folder):
+    program, log = made_program(folder), os.path.join(folder, "x.gplog")
+    bare = environment(folder, True, GPUPEAK_HOST="full") | {"GPUPEAK_OUT": os.path.join(folder, "bare.gplog")}
+    maps = [record(log, program, options=("--names", "own"), GPUPEAK_HOST="full").strip(),
+            subprocess.run([program], env=bare, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()]
+    for of in (log, os.path.join(folder, "bare.gplog")):
+        text = run("report", "--full", of)
+        for name in ("keep program.c:8 ← decodeFrame t.js:4", "keep program.c:8 ← T.makeThumb", "keep program.c:8 ← first or second"):
+            expect(name in text, f"{of}: {name} is missing: {text}")
+        expect("decodeFrame" in run("tree", of) and "decodeFrame" in run("flame", of), "a view has no names")
+        expect("decodeFrame" not in run("report", "--confidential", of), "a confidential report has names")
+    for path in maps:
+        os.unlink(path)
+    expect("decodeFrame t.js:4" in run("report", "--full", log), "the names have gone with the map")
+    expect("decodeFrame" not in run("report", "--full", os.path.join(folder, "bare.gplog")), "names from nowhere")
+
+
+def case_not_trusted(folder):
+    program = made_program(folder)
+    for how in ("link", "open_to_all", "of_before", "of_later", "of_other"):
+        log = os.path.join(folder, how + ".gplog")
+        path = record(log, program, how, options=("--names", "none"), GPUPEAK_HOST="full").strip()
+        try:
+            if how == "of_before":
+                os.utime(path, (1, os.stat("/proc/self").st_mtime - 3600))
+            elif how == "of_later":
+                later = os.stat(path).st_mtime + 60
+                os.utime(path, (later, later))
+            elif how == "of_other":
+                if os.geteuid() != 0:
+                    continue
+                os.chown(path, 12345, 12345)
+            text = run("report", "--full", log)
+            expect("keep program.c" in text and "decodeFrame" not in text, f"{how}: a file that is not to be trusted gives names: {text}")
+        finally:
+            for file in glob.glob(path + "*"):
+                os.unlink(file)
+
+
+def case_node(folder):
+    if not shutil.which("node"):
+        raise Skipped("no node here")
+    script, log = os.path.join(folder, "t.js"), os.path.join(folder, "x.gplog")
+    with open(script, "w") as file:
+        file.write(NODE)
+    record(log, "node", "--perf-basic-prof", "--interpreted-frames-native-stack", script, options=("--names", "own"))
+    remove_maps(log)
+    found, codes = rows(log)
+    expect(found[0][0].startswith("decodeFrame t.js:3") and found[0][1] >= 400 * 200 * 1024 and "GP064" not in codes, f"{found[:3]} {codes}")
+    record(log, "node", script)
+    found, codes = rows(log)
+    expect("GP064" in codes and "--perf-basic-prof" in run("report", "--short", log), f"{found[:3]} {codes}")
+
+
+def remove_maps(log):
+    pid = run("dump", log).split(" pid ")[1].split()[0]
+    os.unlink(f"/tmp/perf-{pid}.map")
+
+
+def case_java(folder):
+    if not shutil.which("javac"):
+        raise Skipped("no javac here")
+    source, log = os.path.join(folder, "T.java"), os.path.join(folder, "x.gplog")
+    with open(source, "w") as file:
+        file.write(JAVA)
+    subprocess.run(["javac", source], check=True)
+    java = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-Xcomp", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,T.readChunk", "-XX:+PreserveFramePointer")
+    record(log, *java, "-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit", "-cp", folder, "T", options=("--names", "own"))
+    remove_maps(log)
+    found, codes = rows(log)
+    expect(any(site.startswith("T.readChunk") and size >= 300 * 200 * 1024 for site, size in found), f"{found[:5]}")
+    expect("GP064" not in codes, f"{codes}")
+    record(log, *java, "-cp", folder, "T")
+    expect("DumpPerfMapAtExit" in run("report", "--short", log), run("report", "--short", log))
+
+
+def case_loader(folder):
+    program, log = compile_program(folder, LOADED), os.path.join(folder, "x.gplog")
+    loaders = glob.glob("/lib64/ld-linux-*.so.*") + glob.glob("/lib/ld-linux-*.so.*")
+    if not loaders:
+        raise Skipped("no loader here")
+    record(log, loaders[0], program, GPUPEAK_HOST="full")
+    found, codes = rows(log)
+    expect(found[0][0].startswith("load_weights program.c:4"), f"{found[:3]}")
+    expect("GP026" not in codes and f"exe = {os.path.realpath(program)}\n" in run("dump", log), f"{codes}")
+
+
+def case_gone_library(folder):
+    compile_program(folder, LIBRARY_PART, "plug.c", ("-fPIC", "-shared", "-nostartfiles"))
+    program, log = compile_program(folder, OPENS_LIBRARY, flags=("-ldl",)), os.path.join(folder, "x.gplog")
+    record(log, program, os.path.join(folder, "plug"), GPUPEAK_HOST="full")
+    found, codes = rows(log)
+    expect(found[0][0].startswith("plug_decode") and "GP025" in codes, f"{found[:3]} {codes}")
+    expect("only the functions that it exports have names" in run("report", "--full", log), run("report", "--full", log))
+
+
+def case_folded(folder):
+    program, log = compile_program(folder, FOLDED, "folded.cc", ("-O2", "-ffunction-sections", "-fuse-ld=gold", "-Wl,--icf=all")), os.path.join(folder, "x.gplog")
+    record(log, program, GPUPEAK_HOST="full")
+    found, _ = rows(log)
+    expect(found[0][0].startswith("load_audio or load_image") and found[0][1] >= 80000000, f"{found[:3]}")
+
+
+def case_pypy(folder):
+    if not shutil.which("pypy3"):
+        raise Skipped("no pypy3 here")
+    log = os.path.join(folder, "x.gplog")
+    record(log, "pypy3", "-c", "kept = [bytes(100000) + b'x' for _ in range(500)]")
+    expect("GP040" in rows(log)[1] and "CPython" in run("report", "--full", log), run("report", "--full", log))
+
+
+run_case(globals()["case_" + CASE])
