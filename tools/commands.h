@@ -1,44 +1,21 @@
-// The verbs. Each function adds one verb, or several similar ones, to the command line, and is
-// defined in the command_x.cc of its verb; add_start() and add_stop() are in command_window.cc.
+// The verbs, in the order of the command line. Each function adds one verb, or
+// several similar ones, to the command line, and is defined in the command_x.cc of its verb; start
+// and stop are in command_window.cc.
 #pragma once
+
+// top_verb: add_top() adds the option --top; symbolize also adds bundle and compress.
+#define GPUPEAK_VERBS(X)                                                                      \
+  X(run) X(mark) X(report) X(diff) X(check) X(watch) X(metrics) X(merge) X(symbolize) X(tree) \
+  X(flame) X(leaks) X(temporary) X(tags) X(phases) X(arenas) X(list_rules) X(export)          \
+  X(timeline) X(compare) X(fit) X(sweep) X(serve) X(top_verb) X(tables) X(dump) X(held)       \
+  X(whatif) X(mcp) X(view) X(start) X(stop) X(attach) X(detach)
 
 namespace gpupeak::tools {
 
 struct CommandLine;
 
-void add_run(CommandLine& line);
-void add_mark(CommandLine& line);
-void add_attach(CommandLine& line);
-void add_detach(CommandLine& line);
-void add_start(CommandLine& line);
-void add_stop(CommandLine& line);
-void add_report(CommandLine& line);
-void add_diff(CommandLine& line);
-void add_check(CommandLine& line);
-void add_watch(CommandLine& line);
-void add_metrics(CommandLine& line);
-void add_merge(CommandLine& line);
-void add_top_verb(CommandLine& line);  ///< add_top() adds the option --top
-void add_tables(CommandLine& line);
-void add_sweep(CommandLine& line);
-void add_serve(CommandLine& line);
-void add_symbolize(CommandLine& line);  ///< also adds bundle and compress
-void add_tree(CommandLine& line);
-void add_held(CommandLine& line);
-void add_whatif(CommandLine& line);
-void add_mcp(CommandLine& line);
-void add_view(CommandLine& line);
-void add_flame(CommandLine& line);
-void add_leaks(CommandLine& line);
-void add_temporary(CommandLine& line);
-void add_tags(CommandLine& line);
-void add_phases(CommandLine& line);
-void add_arenas(CommandLine& line);
-void add_list_rules(CommandLine& line);
-void add_export(CommandLine& line);
-void add_timeline(CommandLine& line);
-void add_compare(CommandLine& line);
-void add_fit(CommandLine& line);
-void add_dump(CommandLine& line);
+#define GPUPEAK_VERB(name) void add_##name(CommandLine& line);
+GPUPEAK_VERBS(GPUPEAK_VERB)
+#undef GPUPEAK_VERB
 
 }  // namespace gpupeak::tools

@@ -12,7 +12,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 
 #include "collector/text/error.h"
@@ -25,19 +24,6 @@
 using namespace gpupeak;
 
 namespace {
-
-// What --help prints. The form is the same with every release of CLI11: CLI11's own form has other
-// line breaks and headings since 2.5. Examples, completions and the manual rely on our form.
-class HelpText : public CLI::Formatter {
- public:
-  std::string make_help(const CLI::App* app, std::string name,
-                        CLI::AppFormatMode mode) const override;
-
- private:
-  std::string usage(const CLI::App& app, const std::string& name) const;
-  std::string rows(const std::string& heading,
-                   const std::vector<const CLI::Option*>& options) const;
-};
 
 constexpr size_t kColumn = 30;  // where descriptions begin
 
@@ -77,74 +63,80 @@ bool is_named(const CLI::App* verb) {
   return !verb->get_name().empty();
 }
 
-std::string HelpText::usage(const CLI::App& app, const std::string& name) const {
-  std::string text = "Usage: " + name;
-  if (!app.get_options([](const CLI::Option* option) { return option->nonpositional(); }).empty())
-    text += " [OPTIONS]";
-  for (const CLI::Option* option :
-       app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
-    text += " " + make_option_usage(option);
-  }
-  if (!app.get_subcommands(is_named).empty()) text += " SUBCOMMAND";
-  return text + "\n";
-}
-
-std::string HelpText::rows(const std::string& heading,
-                           const std::vector<const CLI::Option*>& options) const {
-  if (options.empty()) return "";
-  std::string text = "\n" + heading + ":\n";
-  for (const CLI::Option* option : options) {
-    const bool positional = option->get_positional();
-    text += row(make_option_name(option, positional) + make_option_opts(option),
-                make_option_desc(option));
-  }
-  return text;
-}
-
-std::string HelpText::make_help(const CLI::App* app, std::string name,
-                                CLI::AppFormatMode /*mode*/) const {
-  std::string text = app->get_description() + "\n" + usage(*app, name);
-  text += rows("Positionals", app->get_options([](const CLI::Option* option) {
-    return option->get_positional() && !option->get_group().empty();
-  }));
-  const std::vector<std::string> groups = app->get_groups();
-  for (const std::string& group : groups) {
-    const std::string found = rows(
-        group == "OPTIONS" ? "Options" : group, app->get_options([&](const CLI::Option* option) {
-          return option->nonpositional() && option->get_group() == group && !group.empty();
-        }));
-    text += found;
-    if (!found.empty() && group != groups.back()) text += "\n";
-  }
-  // Groups without a name, of which at most one option may be given.
-  for (const CLI::App* group : app->get_subcommands({})) {
-    if (is_named(group)) continue;
-    text += rows("At most one of", group->get_options([&](const CLI::Option* option) {
-      return option != group->get_help_ptr();
+// What --help prints. The form is the same with every release of CLI11: CLI11's own form has other
+// line breaks and headings since 2.5. Examples, completions and the manual rely on our form.
+class HelpText : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode /*mode*/) const override {
+    std::string text = app->get_description() + "\n" + usage(*app, name);
+    text += rows("Positionals", app->get_options([](const CLI::Option* option) {
+      return option->get_positional() && !option->get_group().empty();
     }));
-  }
-  const std::vector<const CLI::App*> verbs = app->get_subcommands(
-      [](const CLI::App* verb) { return is_named(verb) && !verb->get_group().empty(); });
-  if (!verbs.empty()) text += "\nSubcommands:\n";
-  std::set<std::string_view> told;
-  const auto tell = [&](const std::string& question, const auto& belongs) {
-    std::string rows;
-    for (const CLI::App* verb : verbs) {
-      if (told.contains(verb->get_name()) || !belongs(verb->get_name())) continue;
-      told.insert(verb->get_name());
-      rows += row(verb->get_name(), verb->get_description());
+    const std::vector<std::string> groups = app->get_groups();
+    for (const std::string& group : groups) {
+      const std::string found = rows(
+          group == "OPTIONS" ? "Options" : group, app->get_options([&](const CLI::Option* option) {
+            return option->nonpositional() && option->get_group() == group && !group.empty();
+          }));
+      text += found;
+      if (!found.empty() && group != groups.back()) text += "\n";
     }
-    if (!rows.empty()) text += question + ":\n" + rows;
-  };
-  for (const Question& question : questions()) {
-    tell(question.text, [&](const std::string& verb) {
-      return std::find(question.verbs.begin(), question.verbs.end(), verb) != question.verbs.end();
-    });
+    // Groups without a name, of which at most one option may be given.
+    for (const CLI::App* group : app->get_subcommands({})) {
+      if (is_named(group)) continue;
+      text += rows("At most one of", group->get_options([&](const CLI::Option* option) {
+        return option != group->get_help_ptr();
+      }));
+    }
+    const std::vector<const CLI::App*> verbs = app->get_subcommands(
+        [](const CLI::App* verb) { return is_named(verb) && !verb->get_group().empty(); });
+    if (!verbs.empty()) text += "\nSubcommands:\n";
+    std::set<std::string_view> told;
+    const auto tell = [&](const std::string& question, const auto& belongs) {
+      std::string rows;
+      for (const CLI::App* verb : verbs) {
+        if (told.contains(verb->get_name()) || !belongs(verb->get_name())) continue;
+        told.insert(verb->get_name());
+        rows += row(verb->get_name(), verb->get_description());
+      }
+      if (!rows.empty()) text += question + ":\n" + rows;
+    };
+    for (const Question& question : questions()) {
+      tell(question.text, [&](const std::string& verb) {
+        return std::find(question.verbs.begin(), question.verbs.end(), verb) !=
+               question.verbs.end();
+      });
+    }
+    tell("Other", [](const std::string&) { return true; });
+    const std::string footer = app->get_footer();
+    return text + "\n" + (footer.empty() ? "" : footer + "\n");
   }
-  tell("Other", [](const std::string&) { return true; });
-  const std::string footer = app->get_footer();
-  return text + "\n" + (footer.empty() ? "" : footer + "\n");
-}
+
+ private:
+  std::string usage(const CLI::App& app, const std::string& name) const {
+    std::string text = "Usage: " + name;
+    if (!app.get_options([](const CLI::Option* option) { return option->nonpositional(); }).empty())
+      text += " [OPTIONS]";
+    for (const CLI::Option* option :
+         app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
+      text += " " + make_option_usage(option);
+    }
+    if (!app.get_subcommands(is_named).empty()) text += " SUBCOMMAND";
+    return text + "\n";
+  }
+  std::string rows(const std::string& heading,
+                   const std::vector<const CLI::Option*>& options) const {
+    if (options.empty()) return "";
+    std::string text = "\n" + heading + ":\n";
+    for (const CLI::Option* option : options) {
+      const bool positional = option->get_positional();
+      text += row(make_option_name(option, positional) + make_option_opts(option),
+                  make_option_desc(option));
+    }
+    return text;
+  }
+};
 
 int command(int argc, char** argv) {
   tools::occupy_standard_descriptors();
@@ -161,18 +153,9 @@ int command(int argc, char** argv) {
   line.app.footer(fmt::format("{}\nWithout this command: LD_PRELOAD={} program arguments...\n",
                               tools::examples_of(""), library));
   line.app.formatter(std::make_shared<HelpText>());
-  for (const auto add :
-       {tools::add_run,        tools::add_mark,   tools::add_report,   tools::add_diff,
-        tools::add_check,      tools::add_watch,  tools::add_metrics,  tools::add_merge,
-        tools::add_symbolize,  tools::add_tree,   tools::add_flame,    tools::add_leaks,
-        tools::add_temporary,  tools::add_tags,   tools::add_phases,   tools::add_arenas,
-        tools::add_list_rules, tools::add_export, tools::add_timeline, tools::add_compare,
-        tools::add_fit,        tools::add_sweep,  tools::add_serve,    tools::add_top_verb,
-        tools::add_tables,     tools::add_dump,   tools::add_held,     tools::add_whatif,
-        tools::add_mcp,        tools::add_view,   tools::add_start,    tools::add_stop,
-        tools::add_attach,     tools::add_detach}) {
-    add(line);
-  }
+#define GPUPEAK_VERB(name) tools::add_##name(line);
+  GPUPEAK_VERBS(GPUPEAK_VERB)
+#undef GPUPEAK_VERB
   if (const std::optional<int> code = tools::parse(line, argc, argv)) return *code;
   try {
     return line.action();

@@ -56,9 +56,8 @@ class Chrome : public PhaseSlices {
   void write_names() {
     name("process_name", pid_, process_name());
     name("thread_name", kProcessTrackTid, "phases of the process");
-    for (const auto& [tid, text] : profile_.replay().thread_names()) {
+    for (const auto& [tid, text] : profile_.replay().thread_names())
       name("thread_name", tid, profile_.definitions().shown(text));
-    }
   }
   std::string process_name() const {
     for (const auto& [key, value] : profile_.definitions().facts()) {
@@ -103,9 +102,8 @@ class Chrome : public PhaseSlices {
     value(counter.scope, counter.max, counter.max_ticks);
     // The last value may have the time of the largest one: in a log of one thread many events share
     // a time.
-    if (counter.last_ticks != counter.max_ticks || counter.last != counter.max) {
+    if (counter.last_ticks != counter.max_ticks || counter.last != counter.max)
       value(counter.scope, counter.last, counter.last_ticks);
-    }
   }
   void value(ScopeId scope, uint64_t bytes, uint64_t ticks) {
     begin_event('C', ticks, 0);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -67,8 +68,7 @@ std::string place_fields(const Holder& site) {
 
 void export_csv(Profile& profile, const ExportOptions& options, std::ostream& out) {
   std::vector<Row> rows = rows_of(profile, profile.scope(options.scope));
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const Row& a, const Row& b) { return a.peak_bytes > b.peak_bytes; });
+  std::ranges::stable_sort(rows, std::greater(), &Row::peak_bytes);
   out << "site,kind,module,peak_bytes,peak_count,leaked_bytes,leaked_count,alloc_bytes,alloc_count,"
          "temporary_count,function,file,line\r\n";
   for (const Row& row : rows) {
@@ -104,8 +104,7 @@ void export_mxnet_csv(Profile& profile, const ExportOptions& options, std::ostre
     bytes[tag != 0 ? tagger.name(tag) : name] += part.bytes;
   }
   std::vector<std::pair<std::string, uint64_t>> rows(bytes.begin(), bytes.end());
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::ranges::stable_sort(rows, [](const auto& a, const auto& b) { return a.second > b.second; });
   for (const auto& [tag, size] : rows)
     out << fmt::format("{},{}\n", csv_field(tag), exact_mib(size));
 }

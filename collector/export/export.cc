@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <iterator>
 #include <stdexcept>
 #include <streambuf>
 

@@ -7,7 +7,6 @@
 //   folded   main;load_weights;cuMemAlloc 1048576
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -10,7 +10,6 @@
 
 #include "collector/export/export.h"
 #include "collector/summary/site_title.h"
-#include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/timeline/moment.h"
@@ -63,12 +62,11 @@ class Speedscope {
       sum += part.bytes;
     }
     std::vector<std::pair<uint32_t, uint64_t>> stacks(by_stack.begin(), by_stack.end());
-    std::sort(stacks.begin(), stacks.end(), [](const auto& a, const auto& b) {
+    std::ranges::sort(stacks, [](const auto& a, const auto& b) {
       return std::pair(b.second, a.first) < std::pair(a.second, b.first);
     });
-    const auto small = std::find_if(stacks.begin(), stacks.end(), [&](const auto& stack) {
-      return stack.second < sum / kLeastShare;
-    });
+    const auto small = std::ranges::find_if(
+        stacks, [&](const auto& stack) { return stack.second < sum / kLeastShare; });
     Json samples = Json::array();
     Json weights = Json::array();
     for (auto stack = stacks.begin(); stack != small; ++stack) {
@@ -85,8 +83,8 @@ class Speedscope {
       weights.push_back(rest);
       name += fmt::format(", stacks below {} together", kLeastShareText);
     }
-    return {{"type", "sampled"}, {"name", name},       {"unit", "bytes"},   {"startValue", 0},
-            {"endValue", sum},   {"samples", samples}, {"weights", weights}};
+    return object("type, name, unit, startValue, endValue, samples, weights", "sampled", name,
+                  "bytes", 0, sum, samples, weights);
   }
 
   const Json& frames() const { return frames_; }
@@ -139,11 +137,9 @@ void export_speedscope(Profile& profile, const ExportOptions& options, std::ostr
       name + (held.is_peak() ? " at its peak" : " live, " + held.moment), held.takers));
   profiles.push_back(writer.profile(name + " live at exit", profile.live(scope)));
   profiles.push_back(writer.profile(name + " allocated in all", allocated));
-  Json json;
-  json["$schema"] = "https://www.speedscope.app/file-format-schema.json";
-  json["exporter"] = "gpupeak";
-  json["name"] = profile.definitions().shown(profile.path());
-  json["activeProfileIndex"] = 0;
+  Json json = object("$schema, exporter, name, activeProfileIndex",
+                     "https://www.speedscope.app/file-format-schema.json", "gpupeak",
+                     profile.definitions().shown(profile.path()), 0);
   json["shared"]["frames"] = writer.frames();
   json["profiles"] = std::move(profiles);
   out << json.dump() << '\n';

@@ -115,9 +115,8 @@ class Massif {
     }
     const std::string indent(depth, ' ');
     out_ << fmt::format("{}n{}: {} {}\n", indent, shown.size() + (rest > 0), node.bytes, title);
-    for (const CallTree::Node* child : shown) {
+    for (const CallTree::Node* child : shown)
       write_node(tree, *child, place(child->frame), depth + 1);
-    }
     if (rest == 0) return;
     out_ << fmt::format("{} n0: {} in {} place{}, {}below massif's threshold ({:.2f}%)\n", indent,
                         rest_bytes, rest, rest == 1 ? "" : "s", rest == 1 ? "" : "all ",

@@ -31,17 +31,34 @@ class Database {
  public:
   /// Makes a new file; it is only safe after finish(). Throws std::runtime_error, as all functions
   /// do.
-  explicit Database(const std::string& path);
-  ~Database();
+  explicit Database(const std::string& path) : path_(path) {
+    // Only one thread uses it, so it needs no locks.
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    if (sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr) != SQLITE_OK) {
+      const std::string reason = sqlite3_errmsg(handle_);
+      sqlite3_close(handle_);
+      throw std::runtime_error(fmt::format("cannot write {}: {}", path, reason));
+    }
+    // An unfinished file is thrown away, so it needs no journal.
+    run("PRAGMA journal_mode = OFF");
+    run("PRAGMA synchronous = OFF");
+    run("PRAGMA locking_mode = EXCLUSIVE");
+    run("BEGIN");
+  }
+  ~Database() { sqlite3_close(handle_); }
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  void run(const char* sql);
+  void run(const char* sql) {
+    if (sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail();
+  }
   /// Commits: the file is whole then.
-  void finish();
+  void finish() { run("COMMIT"); }
   sqlite3* handle() { return handle_; }
   /// Throws what SQLite says of the last failure.
-  [[noreturn]] void fail() const;
+  [[noreturn]] void fail() const {
+    throw std::runtime_error(fmt::format("cannot write {}: {}", path_, sqlite3_errmsg(handle_)));
+  }
 
  private:
   std::string path_;
@@ -51,8 +68,17 @@ class Database {
 /// An INSERT: the values of its columns are bound, then it runs.
 class Insert {
  public:
-  Insert(Database& database, std::string_view table, size_t columns, size_t rows = 1);
-  ~Insert();
+  Insert(Database& database, std::string_view table, size_t columns, size_t rows = 1)
+      : database_(database) {
+    std::string row = "(?";
+    for (size_t i = 1; i < columns; ++i) row += ",?";
+    row += ')';
+    std::string sql = fmt::format("INSERT INTO {} VALUES {}", table, row);
+    for (size_t i = 1; i < rows; ++i) sql += ',' + row;
+    if (sqlite3_prepare_v2(database.handle(), sql.c_str(), -1, &statement_, nullptr) != SQLITE_OK)
+      database.fail();
+  }
+  ~Insert() { sqlite3_finalize(statement_); }
   Insert(const Insert&) = delete;
   Insert& operator=(const Insert&) = delete;
 
@@ -65,14 +91,17 @@ class Insert {
   }
 
   /// A bound value stays for the next step(). A text must last until then.
-  void bind(int column, int64_t value);
+  void bind(int column, int64_t value) { sqlite3_bind_int64(statement_, column, value); }
   void bind(int column, uint64_t value) { bind(column, static_cast<int64_t>(value)); }
   void bind(int column, uint32_t value) { bind(column, static_cast<int64_t>(value)); }
   void bind(int column, int value) { bind(column, static_cast<int64_t>(value)); }
-  void bind(int column, std::string_view value);
+  void bind(int column, std::string_view value) {
+    sqlite3_bind_text(statement_, column, value.data(), static_cast<int>(value.size()),
+                      SQLITE_STATIC);
+  }
   void bind(int column, const std::string& value) { bind(column, std::string_view(value)); }
   void bind(int column, const char* value) { bind(column, std::string_view(value)); }
-  void bind(int column, std::nullopt_t);
+  void bind(int column, std::nullopt_t) { sqlite3_bind_null(statement_, column); }
   template <class T>
   void bind(int column, const std::optional<T>& value) {
     if (value) {
@@ -81,7 +110,11 @@ class Insert {
       bind(column, std::nullopt);
     }
   }
-  void step();
+  void step() {
+    const int result = sqlite3_step(statement_);
+    sqlite3_reset(statement_);
+    if (result != SQLITE_DONE) database_.fail();
+  }
 
  private:
   Database& database_;
@@ -134,72 +167,6 @@ class Rows {
   std::vector<Row> rows_;
   size_t count_ = 0;  // rows that are not yet written
 };
-
-Database::Database(const std::string& path) : path_(path) {
-  // Only one thread uses it, so it needs no locks.
-  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-  if (sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr) != SQLITE_OK) {
-    const std::string reason = sqlite3_errmsg(handle_);
-    sqlite3_close(handle_);
-    throw std::runtime_error(fmt::format("cannot write {}: {}", path, reason));
-  }
-  // An unfinished file is thrown away, so it needs no journal.
-  run("PRAGMA journal_mode = OFF");
-  run("PRAGMA synchronous = OFF");
-  run("PRAGMA locking_mode = EXCLUSIVE");
-  run("BEGIN");
-}
-
-Database::~Database() {
-  sqlite3_close(handle_);
-}
-
-void Database::fail() const {
-  throw std::runtime_error(fmt::format("cannot write {}: {}", path_, sqlite3_errmsg(handle_)));
-}
-
-void Database::run(const char* sql) {
-  if (sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail();
-}
-
-void Database::finish() {
-  run("COMMIT");
-}
-
-Insert::Insert(Database& database, std::string_view table, size_t columns, size_t rows)
-    : database_(database) {
-  std::string row = "(?";
-  for (size_t i = 1; i < columns; ++i) row += ",?";
-  row += ')';
-  std::string sql = fmt::format("INSERT INTO {} VALUES {}", table, row);
-  for (size_t i = 1; i < rows; ++i) sql += ',' + row;
-  if (sqlite3_prepare_v2(database.handle(), sql.c_str(), -1, &statement_, nullptr) != SQLITE_OK) {
-    database.fail();
-  }
-}
-
-Insert::~Insert() {
-  sqlite3_finalize(statement_);
-}
-
-void Insert::bind(int column, int64_t value) {
-  sqlite3_bind_int64(statement_, column, value);
-}
-
-void Insert::bind(int column, std::string_view value) {
-  sqlite3_bind_text(statement_, column, value.data(), static_cast<int>(value.size()),
-                    SQLITE_STATIC);
-}
-
-void Insert::bind(int column, std::nullopt_t) {
-  sqlite3_bind_null(statement_, column);
-}
-
-void Insert::step() {
-  const int result = sqlite3_step(statement_);
-  sqlite3_reset(statement_);
-  if (result != SQLITE_DONE) database_.fail();
-}
 
 constexpr const char* kSchema = R"(
 CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
@@ -307,9 +274,8 @@ class Tables : public PhaseSlices {
     Insert processes(database, "PROCESSES", 3);
     processes(pid_, profile_.log().header().pid, profile_.definitions().shown_fact("exe"));
     Insert threads(database, "ThreadNames", 3);
-    for (const auto& [tid, name] : profile_.replay().thread_names()) {
+    for (const auto& [tid, name] : profile_.replay().thread_names())
       threads(string(profile_.definitions().shown(name)), std::nullopt, pid_ | tid);
-    }
   }
 
   void write_peaks(Database& database) {
@@ -345,14 +311,12 @@ class Tables : public PhaseSlices {
     for (const auto& [name, value] : summary.metrics) metrics(name, value);
     Insert device_metrics(database, "GPUPEAK_DEVICE_METRICS", 3);
     for (const DeviceSummary& device : summary.devices) {
-      for (const auto& [name, value] : device.metrics) {
+      for (const auto& [name, value] : device.metrics)
         device_metrics(static_cast<int64_t>(device.ordinal), name, value);
-      }
     }
     Insert warnings(database, "GPUPEAK_WARNINGS", 2);
-    for (const Warning& warning : profile_.quality().warnings) {
+    for (const Warning& warning : profile_.quality().warnings)
       warnings(code_text(warning.code), warning.message);
-    }
   }
 
  private:

@@ -1,28 +1,19 @@
 #include "collector/export/tables.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "collector/summary/run_text.h"
 #include "collector/text/text_format.h"
+#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kNsPerSecond = 1e9;
 
 double seconds(int64_t ns) {
   return static_cast<double>(ns) / kNsPerSecond;
-}
-template <typename T>
-Json known(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-Json named(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
 }
 
 Json exit_kind(const RunEnd& end) {
@@ -45,6 +36,18 @@ const DeviceSummary* fullest(const Summary& summary) {
     if (most == nullptr || peak(device) > peak(*most)) most = &device;
   }
   return most;
+}
+
+/// Of "run VARCHAR; bytes UBIGINT".
+std::vector<TableColumn> columns(std::string_view text) {
+  std::vector<TableColumn> found;
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(';'));
+    const size_t name = one.find(' ');
+    found.push_back({std::string(one.substr(0, name)), std::string(one.substr(name + 1))});
+    text.remove_prefix(std::min(text.size(), one.size() + 2));
+  }
+  return found;
 }
 
 class RunTables {
@@ -78,129 +81,55 @@ class RunTables {
       exact = exact && rank.quality.exact;
       complete = complete && rank.quality.log_complete;
     }
-    put(runs_, {{"day", day_},
-                {"run", run_.name},
-                {"part", run_.part},
-                {"program", named(program(first))},
-                {"command", named(command_text(first.run))},
-                {"started", named(started)},
-                {"duration_s", seconds(longest)},
-                {"ranks", ranks.size()},
-                {"expected_ranks", known(run_.expected_ranks)},
-                {"failed_ranks", failed},
-                {"device_peak_bytes", known(device)},
-                {"host_peak_bytes", known(host)},
-                {"exact", exact},
-                {"complete", complete},
-                {"labels", labels},
-                {"version", first.tool_version}});
+    put(runs_,
+        object("day, run, part, program, command, started, duration_s, ranks, expected_ranks, "
+               "failed_ranks, device_peak_bytes, host_peak_bytes, exact, complete, labels, version",
+               day_, run_.name, run_.part, text_or_null(program(first)),
+               text_or_null(command_text(first.run)), text_or_null(started), seconds(longest),
+               ranks.size(), run_.expected_ranks, failed, device, host, exact, complete, labels,
+               first.tool_version));
   }
 
   std::vector<Table> take() {
     return {
         {"runs",
-         {{"run", "VARCHAR"},
-          {"part", "VARCHAR"},
-          {"program", "VARCHAR"},
-          {"command", "VARCHAR"},
-          {"started", "TIMESTAMP"},
-          {"duration_s", "DOUBLE"},
-          {"ranks", "UBIGINT"},
-          {"expected_ranks", "UBIGINT"},
-          {"failed_ranks", "UBIGINT"},
-          {"device_peak_bytes", "UBIGINT"},
-          {"host_peak_bytes", "UBIGINT"},
-          {"exact", "BOOLEAN"},
-          {"complete", "BOOLEAN"},
-          {"labels", "MAP(VARCHAR, VARCHAR)"},
-          {"version", "VARCHAR"}},
+         columns("run VARCHAR; part VARCHAR; program VARCHAR; command VARCHAR; started TIMESTAMP; "
+                 "duration_s DOUBLE; ranks UBIGINT; expected_ranks UBIGINT; failed_ranks UBIGINT; "
+                 "device_peak_bytes UBIGINT; host_peak_bytes UBIGINT; exact BOOLEAN; "
+                 "complete BOOLEAN; labels MAP(VARCHAR, VARCHAR); version VARCHAR"),
          std::move(runs_)},
         {"ranks",
-         {{"run", "VARCHAR"},
-          {"log", "VARCHAR"},
-          {"rank", "INTEGER"},
-          {"host", "VARCHAR"},
-          {"pid", "UBIGINT"},
-          {"started", "TIMESTAMP"},
-          {"duration_s", "DOUBLE"},
-          {"exit_kind", "VARCHAR"},
-          {"exit_code", "INTEGER"},
-          {"device_peak_bytes", "UBIGINT"},
-          {"host_peak_bytes", "UBIGINT"},
-          {"rss_peak_bytes", "UBIGINT"},
-          {"card", "VARCHAR"},
-          {"card_bytes", "UBIGINT"},
-          {"card_overhead_bytes", "BIGINT"},
-          {"lost_events", "UBIGINT"},
-          {"exact", "BOOLEAN"},
-          {"complete", "BOOLEAN"}},
+         columns(
+             "run VARCHAR; log VARCHAR; rank INTEGER; host VARCHAR; pid UBIGINT; "
+             "started TIMESTAMP; duration_s DOUBLE; exit_kind VARCHAR; exit_code INTEGER; "
+             "device_peak_bytes UBIGINT; host_peak_bytes UBIGINT; rss_peak_bytes UBIGINT; "
+             "card VARCHAR; card_bytes UBIGINT; card_overhead_bytes BIGINT; lost_events UBIGINT; "
+             "exact BOOLEAN; complete BOOLEAN"),
          std::move(ranks_)},
         {"peaks",
-         {{"run", "VARCHAR"},
-          {"log", "VARCHAR"},
-          {"rank", "INTEGER"},
-          {"scope", "VARCHAR"},
-          {"bytes", "UBIGINT"},
-          {"error_bytes", "UBIGINT"},
-          {"time_s", "DOUBLE"},
-          {"phase", "VARCHAR"}},
+         columns("run VARCHAR; log VARCHAR; rank INTEGER; scope VARCHAR; bytes UBIGINT; "
+                 "error_bytes UBIGINT; time_s DOUBLE; phase VARCHAR"),
          std::move(peaks_)},
         {"holders",
-         {{"run", "VARCHAR"},
-          {"log", "VARCHAR"},
-          {"rank", "INTEGER"},
-          {"number", "UBIGINT"},
-          {"scope", "VARCHAR"},
-          {"name", "VARCHAR"},
-          {"kind", "VARCHAR"},
-          {"module", "VARCHAR"},
-          {"phase", "VARCHAR"},
-          {"bytes", "UBIGINT"},
-          {"error_bytes", "UBIGINT"},
-          {"blocks", "UBIGINT"}},
+         columns("run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; scope VARCHAR; "
+                 "name VARCHAR; kind VARCHAR; module VARCHAR; phase VARCHAR; bytes UBIGINT; "
+                 "error_bytes UBIGINT; blocks UBIGINT"),
          std::move(holders_)},
         {"phases",
-         {{"run", "VARCHAR"},
-          {"log", "VARCHAR"},
-          {"rank", "INTEGER"},
-          {"number", "UBIGINT"},
-          {"phase", "VARCHAR"},
-          {"parent", "VARCHAR"},
-          {"source", "VARCHAR"},
-          {"depth", "INTEGER"},
-          {"instances", "UBIGINT"},
-          {"open_s", "DOUBLE"},
-          {"device_peak_bytes", "UBIGINT"},
-          {"device_kept_bytes", "UBIGINT"},
-          {"host_peak_bytes", "UBIGINT"},
-          {"host_kept_bytes", "UBIGINT"}},
+         columns("run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; phase VARCHAR; "
+                 "parent VARCHAR; source VARCHAR; depth INTEGER; instances UBIGINT; open_s DOUBLE; "
+                 "device_peak_bytes UBIGINT; device_kept_bytes UBIGINT; host_peak_bytes UBIGINT; "
+                 "host_kept_bytes UBIGINT"),
          std::move(phases_)},
         {"pools",
-         {{"run", "VARCHAR"},
-          {"log", "VARCHAR"},
-          {"rank", "INTEGER"},
-          {"number", "UBIGINT"},
-          {"pool", "VARCHAR"},
-          {"device", "INTEGER"},
-          {"in_use_peak_bytes", "UBIGINT"},
-          {"idle_then_bytes", "UBIGINT"},
-          {"reserved_peak_bytes", "UBIGINT"},
-          {"refused", "UBIGINT"}},
+         columns("run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; pool VARCHAR; "
+                 "device INTEGER; in_use_peak_bytes UBIGINT; idle_then_bytes UBIGINT; "
+                 "reserved_peak_bytes UBIGINT; refused UBIGINT"),
          std::move(pools_)},
         {"failures",
-         {{"run", "VARCHAR"},
-          {"log", "VARCHAR"},
-          {"rank", "INTEGER"},
-          {"number", "UBIGINT"},
-          {"time_s", "DOUBLE"},
-          {"device", "INTEGER"},
-          {"api", "VARCHAR"},
-          {"requested_bytes", "UBIGINT"},
-          {"free_bytes", "UBIGINT"},
-          {"total_bytes", "UBIGINT"},
-          {"cause", "VARCHAR"},
-          {"phase", "VARCHAR"},
-          {"name", "VARCHAR"}},
+         columns("run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; time_s DOUBLE; "
+                 "device INTEGER; api VARCHAR; requested_bytes UBIGINT; free_bytes UBIGINT; "
+                 "total_bytes UBIGINT; cause VARCHAR; phase VARCHAR; name VARCHAR"),
          std::move(failures_)},
     };
   }
@@ -211,15 +140,12 @@ class RunTables {
     rows += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   Json of(const Summary& summary) const {
-    return {{"day", day_},
-            {"run", run_.name},
-            {"log", summary.log_path},
-            {"rank", known(summary.run.rank)}};
+    return object("day, run, log, rank", day_, run_.name, summary.log_path, summary.run.rank);
   }
   /// Gives numbers to rows that may be equal in all other columns, so that run and number are a
   /// key.
   Json numbered(const Summary& summary, uint64_t& last) const {
-    return with(of(summary), {{"number", ++last}});
+    return with(of(summary), object("number", ++last));
   }
   static Json with(Json row, const Json& more) {
     row.update(more);
@@ -235,92 +161,74 @@ class RunTables {
       const LedgerView& view = device->ledger->at_peak;
       overhead = static_cast<int64_t>(view.used_bytes) - static_cast<int64_t>(view.tracked_bytes);
     }
+    const uint64_t card_bytes = device != nullptr ? device->total_bytes : 0;
     const bool ended = run.end.kind != ExitKind::kUnknown;
-    put(ranks_, with(of(summary),
-                     {{"host", named(run.host)},
-                      {"pid", run.pid},
-                      {"started", named(run.start_time)},
-                      {"duration_s", seconds(run.duration_ns)},
-                      {"exit_kind", exit_kind(run.end)},
-                      {"exit_code", ended ? Json(run.end.code) : Json(nullptr)},
-                      {"device_peak_bytes", known(metric(summary.metrics, "device.peak_bytes"))},
-                      {"host_peak_bytes", known(metric(summary.metrics, "host.peak_bytes"))},
-                      {"rss_peak_bytes", known(metric(summary.metrics, "host.rss.peak_bytes"))},
-                      {"card", device != nullptr ? named(device->name) : Json(nullptr)},
-                      {"card_bytes", device != nullptr && device->total_bytes > 0
-                                         ? Json(device->total_bytes)
-                                         : Json(nullptr)},
-                      {"card_overhead_bytes", overhead},
-                      {"lost_events", summary.quality.dropped_events},
-                      {"exact", summary.quality.exact},
-                      {"complete", summary.quality.log_complete}}));
+    put(ranks_,
+        with(of(summary),
+             object("host, pid, started, duration_s, exit_kind, exit_code, "
+                    "device_peak_bytes, host_peak_bytes, rss_peak_bytes, card, card_bytes, "
+                    "card_overhead_bytes, lost_events, exact, complete",
+                    text_or_null(run.host), run.pid, text_or_null(run.start_time),
+                    seconds(run.duration_ns), exit_kind(run.end), json_if(ended, run.end.code),
+                    metric(summary.metrics, "device.peak_bytes"),
+                    metric(summary.metrics, "host.peak_bytes"),
+                    metric(summary.metrics, "host.rss.peak_bytes"),
+                    device != nullptr ? text_or_null(device->name) : Json(nullptr),
+                    json_if(card_bytes > 0, card_bytes), overhead, summary.quality.dropped_events,
+                    summary.quality.exact, summary.quality.log_complete)));
   }
 
   void add_peak(const Summary& summary, const Peak& peak) {
-    put(peaks_, with(of(summary), {{"scope", peak.scope},
-                                   {"bytes", peak.bytes},
-                                   {"error_bytes", known(peak.error_bytes)},
-                                   {"time_s", seconds(peak.time_ns)},
-                                   {"phase", known(peak.phase)}}));
+    put(peaks_,
+        with(of(summary), object("scope, bytes, error_bytes, time_s, phase", peak.scope, peak.bytes,
+                                 peak.error_bytes, seconds(peak.time_ns), peak.phase)));
     for (const Holder& holder : peak.holders) {
-      put(holders_,
-          with(numbered(summary, holders_numbered_), {{"scope", peak.scope},
-                                                      {"name", holder.title},
-                                                      {"kind", holder.kind},
-                                                      {"module", named(holder.module)},
-                                                      {"phase", known(holder.phase)},
-                                                      {"bytes", holder.bytes},
-                                                      {"error_bytes", known(holder.error_bytes)},
-                                                      {"blocks", holder.count}}));
+      put(holders_, with(numbered(summary, holders_numbered_),
+                         object("scope, name, kind, module, phase, bytes, error_bytes, blocks",
+                                peak.scope, holder.title, holder.kind, text_or_null(holder.module),
+                                holder.phase, holder.bytes, holder.error_bytes, holder.count)));
     }
     if (peak.other_bytes == 0) return;
     // A row for the others, so that the holders of a peak add up to it.
     put(holders_, with(numbered(summary, holders_numbered_),
-                       {{"scope", peak.scope}, {"bytes", peak.other_bytes}}));
+                       object("scope, bytes", peak.scope, peak.other_bytes)));
   }
 
   void add_phase(const Summary& summary, const PhaseSummary& phase) {
-    const auto value = [&](const char* name) { return known(metric(phase.metrics, name)); };
-    put(phases_, with(numbered(summary, phases_numbered_),
-                      {{"phase", phase.name},
-                       {"parent", known(phase.parent)},
-                       {"source", phase.source},
-                       {"depth", phase.depth},
-                       {"instances", phase.count},
-                       {"open_s", seconds(phase.open_ns)},
-                       {"device_peak_bytes", value("device.peak_bytes")},
-                       {"device_kept_bytes", value("device.kept_bytes")},
-                       {"host_peak_bytes", value("host.peak_bytes")},
-                       {"host_kept_bytes", value("host.kept_bytes")}}));
+    const auto value = [&](const char* name) { return nullable(metric(phase.metrics, name)); };
+    put(phases_,
+        with(numbered(summary, phases_numbered_),
+             object("phase, parent, source, depth, instances, open_s, device_peak_bytes, "
+                    "device_kept_bytes, host_peak_bytes, host_kept_bytes",
+                    phase.name, phase.parent, phase.source, phase.depth, phase.count,
+                    seconds(phase.open_ns), value("device.peak_bytes"), value("device.kept_bytes"),
+                    value("host.peak_bytes"), value("host.kept_bytes"))));
   }
 
   void add_arena(const Summary& summary, const ArenaSummary& arena) {
     const auto of_whole = [&arena](uint64_t bytes) {
-      return known(arena.older ? std::nullopt : std::optional(bytes));
+      return nullable(arena.older ? std::nullopt : std::optional(bytes));
     };
-    put(pools_, with(numbered(summary, pools_numbered_),
-                     {{"pool", arena.name},
-                      {"device", known(arena.device)},
-                      {"in_use_peak_bytes", arena.peak_bytes},
-                      {"idle_then_bytes", of_whole(arena.at_peak.idle_bytes())},
-                      {"reserved_peak_bytes", of_whole(arena.reserved_peak_bytes)},
-                      {"refused", arena.failed_count}}));
+    put(pools_,
+        with(
+            numbered(summary, pools_numbered_),
+            object("pool, device, in_use_peak_bytes, idle_then_bytes, reserved_peak_bytes, refused",
+                   arena.name, arena.device, arena.peak_bytes, of_whole(arena.at_peak.idle_bytes()),
+                   of_whole(arena.reserved_peak_bytes), arena.failed_count)));
   }
 
   void add_failure(const Summary& summary, const OutOfMemory& failure) {
     const Json cause = failure.causes.empty()
                            ? Json(nullptr)
                            : Json(std::string(cause_name(failure.causes.front().cause)));
-    put(failures_, with(numbered(summary, failures_numbered_),
-                        {{"time_s", seconds(failure.time_ns)},
-                         {"device", known(failure.device)},
-                         {"api", named(failure.api)},
-                         {"requested_bytes", failure.requested_bytes},
-                         {"free_bytes", known(failure.driver_free_bytes)},
-                         {"total_bytes", known(failure.driver_total_bytes)},
-                         {"cause", cause},
-                         {"phase", known(failure.phase)},
-                         {"name", named(failure.title)}}));
+    put(failures_,
+        with(
+            numbered(summary, failures_numbered_),
+            object(
+                "time_s, device, api, requested_bytes, free_bytes, total_bytes, cause, phase, name",
+                seconds(failure.time_ns), failure.device, text_or_null(failure.api),
+                failure.requested_bytes, failure.driver_free_bytes, failure.driver_total_bytes,
+                cause, failure.phase, text_or_null(failure.title))));
   }
 
   const TablesRun& run_;
@@ -332,9 +240,8 @@ class RunTables {
 }  // namespace
 
 std::string day_of(const std::vector<Summary>& ranks) {
-  const auto first = std::min_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
-    return a.run.start_time < b.run.start_time;
-  });
+  const auto first = std::ranges::min_element(
+      ranks, [](const auto& a, const auto& b) { return a.run.start_time < b.run.start_time; });
   return first->run.start_time.substr(0, sizeof "2026-11-22" - 1);
 }
 

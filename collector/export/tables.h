@@ -2,7 +2,6 @@
 // `gpupeak tables` writes them; docs/fleet.md describes them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -14,8 +13,8 @@
 namespace gpupeak::collector {
 
 struct TableColumn {
-  const char* name;
-  const char* type;  ///< in SQL
+  std::string name;
+  std::string type;  ///< in SQL
 };
 
 struct Table {

@@ -28,8 +28,8 @@ std::string name_of(const ArenaSummary& arena) {
 }
 
 const ArenaSummary::Growth& largest_growth(const ArenaSummary& arena) {
-  return *std::max_element(arena.growths.begin(), arena.growths.end(),
-                           [](auto& a, auto& b) { return a.bytes < b.bytes; });
+  return *std::ranges::max_element(arena.growths,
+                                   [](auto& a, auto& b) { return a.bytes < b.bytes; });
 }
 
 /// The cause whose largest segment exceeds most what was asked for, if that is a good part of what
@@ -38,9 +38,8 @@ const ArenaSummary::Cause* most_ahead(const ArenaSummary& arena) {
   const auto ahead = [](const ArenaSummary::Cause& cause) {
     return cause.largest_bytes - std::min(cause.largest_bytes, cause.largest_asked_bytes);
   };
-  const auto most =
-      std::max_element(arena.causes.begin(), arena.causes.end(),
-                       [&](const auto& a, const auto& b) { return ahead(a) < ahead(b); });
+  const auto most = std::ranges::max_element(
+      arena.causes, [&](const auto& a, const auto& b) { return ahead(a) < ahead(b); });
   const uint64_t idle = arena.at_device_peak->idle_bytes();
   return most != arena.causes.end() && ahead(*most) > idle / 4 ? &*most : nullptr;
 }

@@ -179,8 +179,7 @@ Rows match_functions(Rows rows) {
     auto& [of_a, of_b] = sides;
     if (of_a.empty() || of_b.empty()) continue;
     const auto is_call = [&](size_t row) { return has_calls(rows[row].parts); };
-    if (std::all_of(of_a.begin(), of_a.end(), is_call) &&
-        std::all_of(of_b.begin(), of_b.end(), is_call)) {
+    if (std::ranges::all_of(of_a, is_call) && std::ranges::all_of(of_b, is_call)) {
       std::array<std::vector<const Holder*>, 2> calls;
       for (const size_t row : of_a) calls[0].push_back(rows[row].holder);
       for (const size_t row : of_b) calls[1].push_back(rows[row].holder);
@@ -221,8 +220,8 @@ void tell_rows_apart(Rows& rows) {
 
 /// Whether the peak has the parts of its sites: a summary of an older gpupeak does not.
 bool tells_parts(const Peak* peak) {
-  return peak != nullptr && std::any_of(peak->holders.begin(), peak->holders.end(),
-                                        [](const Holder& row) { return !row.parts.empty(); });
+  return peak != nullptr &&
+         std::ranges::any_of(peak->holders, [](const Holder& row) { return !row.parts.empty(); });
 }
 
 uint64_t nameless_bytes(const Peak* peak) {
@@ -288,8 +287,7 @@ std::vector<PhaseDiff> diff_phases(const Summary& a, const Summary& b) {
 }  // namespace
 
 bool has_calls(const std::vector<SitePart>& parts) {
-  return std::any_of(parts.begin(), parts.end(),
-                     [](const SitePart& part) { return part.frame.call > 0; });
+  return std::ranges::any_of(parts, [](const SitePart& part) { return part.frame.call > 0; });
 }
 
 std::vector<std::pair<size_t, size_t>> match_calls(const std::vector<const Holder*>& a,
@@ -299,7 +297,7 @@ std::vector<std::pair<size_t, size_t>> match_calls(const std::vector<const Holde
   std::array<Side, 2> left;
   for (size_t side : {0, 1}) {
     for (size_t i = 0; i < rows[side]->size(); ++i) left[side].push_back(i);
-    std::stable_sort(left[side].begin(), left[side].end(), [&](size_t x, size_t y) {
+    std::ranges::stable_sort(left[side], [&](size_t x, size_t y) {
       const auto calls = [&](size_t i) {
         std::vector<uint32_t> numbers;
         for (const SitePart& part : (*rows[side])[i]->parts) numbers.push_back(part.frame.call);
@@ -366,7 +364,7 @@ PeakDiff diff_peak(const Summary& a, const Summary& b, const std::string& scope)
     site.unlisted = possible_bytes > 0;
     diff.sites.push_back(std::move(site));
   }
-  std::stable_sort(diff.sites.begin(), diff.sites.end(), [](const SiteDiff& x, const SiteDiff& y) {
+  std::ranges::stable_sort(diff.sites, [](const SiteDiff& x, const SiteDiff& y) {
     return std::tuple(y.change(), x.kind, x.title) < std::tuple(x.change(), y.kind, y.title);
   });
   return diff;

@@ -57,7 +57,7 @@ class Finder {
   void only(FailureCause cause, uint64_t bytes) { oom_.causes = {{cause, bytes}}; }
   static void largest_first(std::vector<Cause>& causes) {
     // An arena's own limit stays in front: the driver was not even asked.
-    std::stable_sort(causes.begin(), causes.end(), [](const Cause& a, const Cause& b) {
+    std::ranges::stable_sort(causes, [](const Cause& a, const Cause& b) {
       const bool a_limit = a.cause == FailureCause::kOwnLimit;
       const bool b_limit = b.cause == FailureCause::kOwnLimit;
       return a_limit != b_limit ? a_limit : a.bytes > b.bytes;
@@ -160,9 +160,8 @@ std::optional<uint64_t> others_bytes(const OutOfMemory& oom) {
   }
   // Without a reading from before the first context, one row has both what was in use before and
   // the context.
-  const bool apart =
-      std::none_of(oom.ledger->rows.begin(), oom.ledger->rows.end(),
-                   [](const LedgerRow& row) { return row.cause.ends_with("_and_context"); });
+  const bool apart = std::ranges::none_of(
+      oom.ledger->rows, [](const LedgerRow& row) { return row.cause.ends_with("_and_context"); });
   if (!bytes) return apart ? std::optional<uint64_t>(0) : std::nullopt;
   return static_cast<uint64_t>(std::max<int64_t>(0, *bytes));
 }
@@ -176,31 +175,18 @@ uint64_t needed_of_driver(const OutOfMemory& oom) {
 }
 
 std::string_view cause_name(FailureCause cause) {
-  switch (cause) {
-    case FailureCause::kLargerThanCard:
-      return "larger_than_card";
-    case FailureCause::kOwnLimit:
-      return "own_limit";
-    case FailureCause::kFragmented:
-      return "fragmented";
-    case FailureCause::kGraphArena:
-      return "graph_pool";
-    case FailureCause::kSetApart:
-      return "set_apart";
-    case FailureCause::kIdleInArena:
-      return "idle_in_pool";
-    case FailureCause::kPagesOfSmallBlocks:
-      return "pages_of_small_blocks";
-    case FailureCause::kOtherProcess:
-      return "other_process";
-    case FailureCause::kGrowth:
-      return "growth";
-    case FailureCause::kTogether:
-      return "together";
-    case FailureCause::kFull:
-      return "full";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"larger_than_card",
+                                         "own_limit",
+                                         "fragmented",
+                                         "graph_pool",
+                                         "set_apart",
+                                         "idle_in_pool",
+                                         "pages_of_small_blocks",
+                                         "other_process",
+                                         "growth",
+                                         "together",
+                                         "full"};
+  return kNames[static_cast<size_t>(cause)];
 }
 
 }  // namespace gpupeak::collector

@@ -45,8 +45,7 @@ void add_texts(DeviceNeed& to, const DeviceNeed& from) {
 }  // namespace
 
 std::vector<FitRange> joined(std::vector<FitRange> ranges) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](const FitRange& a, const FitRange& b) { return a.begin < b.begin; });
+  std::ranges::sort(ranges, {}, &FitRange::begin);
   std::vector<FitRange> all;
   for (const FitRange& range : ranges) {
     if (range.begin >= range.end) continue;
@@ -106,17 +105,8 @@ DeviceNeed in_turn(const std::vector<DeviceNeed>& needs) {
 }
 
 std::string_view fit_name(Fit fit) {
-  switch (fit) {
-    case Fit::kFits:
-      return "fits";
-    case Fit::kMayFit:
-      return "may_fit";
-    case Fit::kDoesNotFit:
-      return "does_not_fit";
-    case Fit::kUnknown:
-      break;
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"fits", "may_fit", "does_not_fit", "unknown"};
+  return kNames[static_cast<size_t>(fit)];
 }
 
 Fit worse(Fit a, Fit b) {
@@ -144,9 +134,8 @@ FitBounds fit_bounds(const DeviceNeed& need, bool same_kind) {
   }
   bounds.most = sum(need.most_bytes, bounds.margin);
   if (!bounds.most) return bounds;
-  for (const FitRange& range : need.fails) {
+  for (const FitRange& range : need.fails)
     bounds.unsure.push_back({range.begin, range.end + bounds.margin});
-  }
   bounds.unsure = joined(std::move(bounds.unsure));
   return bounds;
 }
@@ -191,8 +180,8 @@ FitAnswer fit_on(const DeviceNeed& need, const Card& card) {
 }
 
 bool is_card(const Card& card, std::string_view device_name) {
-  return std::any_of(card.devices.begin(), card.devices.end(),
-                     [&](const std::string& device) { return glob_match(device, device_name); });
+  return std::ranges::any_of(
+      card.devices, [&](const std::string& device) { return glob_match(device, device_name); });
 }
 
 }  // namespace gpupeak::collector

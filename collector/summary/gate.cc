@@ -114,13 +114,11 @@ std::optional<uint64_t> largest(const std::vector<const Metrics*>& places,
 std::vector<std::string> places_of(const Summary& summary, const std::string& where) {
   std::vector<std::string> places;
   if (where.starts_with(kDevice)) {
-    for (const DeviceSummary& device : summary.devices) {
+    for (const DeviceSummary& device : summary.devices)
       places.push_back(ScopeKey::device(device.ordinal).text());
-    }
   } else {
-    for (const PhaseSummary& phase : summary.phases) {
+    for (const PhaseSummary& phase : summary.phases)
       places.push_back(fmt::format("{}{}", kPhase, phase.name));
-    }
   }
   return places;
 }
@@ -288,9 +286,8 @@ bool holds_without_events(const Gate& gate, const Summary& summary) {
 /// For an attached program: why the figure may be too low, since the program held memory before.
 std::string why_before(const Gate& gate, const Summary& summary) {
   const auto& warnings = summary.quality.warnings;
-  const bool attached = std::any_of(warnings.begin(), warnings.end(), [](const Warning& warning) {
-    return warning.code == WarningCode::kAttached;
-  });
+  const bool attached = std::ranges::any_of(
+      warnings, [](const Warning& warning) { return warning.code == WarningCode::kAttached; });
   if (!attached || is_count(gate) || gate.metric.find("growth") != std::string::npos) return "";
   for (const std::string_view read_whole :
        {"host.rss.", "host.pss.", "host.resident.", "tool.", "device.driver_",
@@ -390,8 +387,7 @@ void judge_increase(GateResult& result) {
 uint64_t parse_size(const std::string& text) {
   std::string_view rest;
   const std::optional<double> number = leading_number(text, rest);
-  const auto* unit = std::find_if(std::begin(kUnits), std::end(kUnits),
-                                  [&](const Unit& u) { return u.name == rest; });
+  const auto* unit = std::ranges::find_if(kUnits, [&](const Unit& u) { return u.name == rest; });
   if (!number || unit == std::end(kUnits)) {
     throw UsageError(fmt::format(
         "'{}' is no size: give bytes, or a number with kB, MB, GB, TB (thousands) or KiB, MiB, "
@@ -472,9 +468,8 @@ std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summar
       result.message += "; but " + lost;
       result.passed = false;
     }
-    if (!result.passed) {
+    if (!result.passed)
       result.reasons = reasons(gate, summary, gate.increase ? baseline : nullptr, style);
-    }
   }
   return results;
 }

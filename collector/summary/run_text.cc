@@ -86,8 +86,8 @@ const Peak* largest_device_peak(const Summary& summary) {
 }
 
 bool was_used(const DeviceSummary& device) {
-  return std::any_of(device.metrics.begin(), device.metrics.end(),
-                     [](const auto& metric) { return metric.second.value_or(0) > 0; });
+  return std::ranges::any_of(device.metrics,
+                             [](const auto& metric) { return metric.second.value_or(0) > 0; });
 }
 
 std::string instances_text(const PhaseSummary& phase, const PhaseInstances& instances) {
@@ -162,8 +162,8 @@ const PhaseInstances* highest(const PhaseSummary& phase) {
     return std::max(of(instances.device), instances.host ? of(*instances.host) : 0) /
            std::max<uint64_t>(instances.count, 1);
   };
-  const auto found = std::max_element(
-      phase.instances.begin(), phase.instances.end(),
+  const auto found = std::ranges::max_element(
+      phase.instances,
       [&](const PhaseInstances& a, const PhaseInstances& b) { return rise(a) < rise(b); });
   return found == phase.instances.end() ? nullptr : &*found;
 }
@@ -176,8 +176,7 @@ PhaseRows phase_rows(const Summary& summary, size_t most_nodes) {
     const PhaseInstances* top = phase.source == "node" ? highest(phase) : nullptr;
     if (top != nullptr) nodes.emplace_back(weight(phase), &phase);
   }
-  std::stable_sort(nodes.begin(), nodes.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::ranges::stable_sort(nodes, [](const auto& a, const auto& b) { return a.first > b.first; });
   nodes.resize(std::min(nodes.size(), most_nodes));
   const uint64_t least = nodes.empty() || most_nodes == SIZE_MAX ? 0 : nodes[0].first / kWorthARow;
   std::erase_if(nodes, [&](const auto& node) { return node.first < least; });
@@ -186,8 +185,8 @@ PhaseRows phase_rows(const Summary& summary, size_t most_nodes) {
     if (phase.source != "node") {
       for (const PhaseInstances& instances : phase.instances)
         table.rows.emplace_back(&phase, &instances);
-    } else if (std::any_of(nodes.begin(), nodes.end(),
-                           [&](const auto& node) { return node.second == &phase; })) {
+    } else if (std::ranges::any_of(nodes,
+                                   [&](const auto& node) { return node.second == &phase; })) {
       table.rows.emplace_back(&phase, highest(phase));
     } else {
       ++table.nodes_left_out;
@@ -215,8 +214,7 @@ std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
     const auto bytes = metric(metrics, std::string("host.resident.").append(name));
     if (bytes.value_or(0) > 0) causes.push_back({text, *bytes});
   }
-  std::stable_sort(causes.begin(), causes.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(causes, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   return causes;
 }
 
@@ -236,7 +234,7 @@ std::string resident_mark(const Holder& holder, const Metrics& metrics, const Te
 std::vector<const Holder*> rows_by_resident(const Peak& peak, const Metrics& metrics) {
   std::vector<const Holder*> rows;
   for (const Holder& holder : peak.holders) rows.push_back(&holder);
-  std::stable_sort(rows.begin(), rows.end(), [&](const Holder* a, const Holder* b) {
+  std::ranges::stable_sort(rows, [&](const Holder* a, const Holder* b) {
     return resident_at_most(*a, metrics) > resident_at_most(*b, metrics);
   });
   return rows;

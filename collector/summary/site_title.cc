@@ -139,9 +139,8 @@ std::vector<std::string> titles_apart(const std::vector<const Frame*>& frames) {
     constexpr size_t kMostFolders = 8;
     for (size_t path = 2; path <= kMostFolders; ++path) {
       for (const std::vector<size_t>& still : alike(texts, same)) {
-        const bool differ = std::any_of(still.begin(), still.end(), [&](size_t i) {
-          return frames[i]->file != frames[still.front()]->file;
-        });
+        const bool differ = std::ranges::any_of(
+            still, [&](size_t i) { return frames[i]->file != frames[still.front()]->file; });
         for (const size_t i : differ ? still : std::vector<size_t>{}) {
           const auto mine = std::find(group.begin(), group.end(), i);
           if (mine == group.end() || frames[i]->file.empty()) continue;
@@ -220,7 +219,7 @@ void add_kernels(const BufferRole& role, size_t most, std::vector<std::string>& 
   std::vector<Use> uses;
   for (const BufferRole::Kernel& kernel : role.kernels) {
     std::string name = kernel.library.empty() ? short_function_name(kernel.name) : kernel.library;
-    auto use = std::find_if(uses.begin(), uses.end(), [&](const Use& u) { return u.name == name; });
+    auto use = std::ranges::find_if(uses, [&](const Use& u) { return u.name == name; });
     if (use == uses.end()) use = uses.insert(uses.end(), Use{std::move(name)});
     use->reads |= kernel.access == KernelAccess::kRead;
     use->writes |= kernel.access == KernelAccess::kWritten;

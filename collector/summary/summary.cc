@@ -11,8 +11,7 @@ std::string_view access_name(KernelAccess access) {
 
 bool Holder::has_no_name() const {
   if (parts.empty() || !parts.front().frame.function.empty()) return false;
-  return std::none_of(parts.begin(), parts.end(),
-                      [](const SitePart& part) { return part.frame.is_python; });
+  return std::ranges::none_of(parts, [](const SitePart& part) { return part.frame.is_python; });
 }
 
 std::optional<uint64_t> error_of(const Summary& summary, std::string_view metric) {

@@ -96,9 +96,8 @@ template <typename Bytes>
 std::vector<CurvePoint> points_of(const std::vector<const SweepRun*>& runs, Bytes bytes) {
   std::vector<CurvePoint> points;
   for (const SweepRun* run : runs) {
-    if (const std::optional<uint64_t> y = bytes(*run)) {
+    if (const std::optional<uint64_t> y = bytes(*run))
       points.push_back({first_number(*run), static_cast<double>(*y)});
-    }
   }
   return points;
 }
@@ -119,9 +118,8 @@ std::string number_text(double number) {
 
 SweepParameter parse_parameter(const std::string& text) {
   const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
     refuse(text, "give NAME=VALUE,VALUE… or NAME=FIRST:LAST:STEP, for instance batch=1,2,4,8");
-  }
   SweepParameter parameter;
   parameter.name = text.substr(0, equals);
   if (parameter.name.find_first_of("{}") != std::string::npos) refuse(text, "a name without { }");
@@ -135,9 +133,8 @@ SweepParameter parse_parameter(const std::string& text) {
         refuse(text, "FIRST ≤ LAST, and a STEP above 0, are needed");
       const double count = std::floor((*last - *first) / *step + 1e-9) + 1;
       if (count > static_cast<double>(kMostRuns)) refuse(text, "more than 10,000 values");
-      for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      for (size_t i = 0; i < static_cast<size_t>(count); ++i)
         parameter.values.push_back(number_text(*first + static_cast<double>(i) * *step));
-      }
       parameter.step = *step;
       return parameter;
     }
@@ -155,9 +152,8 @@ SweepParameter parse_parameter(const std::string& text) {
 std::vector<SweepValues> combinations(const std::vector<SweepParameter>& parameters) {
   std::vector<SweepValues> all(1);
   for (const SweepParameter& parameter : parameters) {
-    if (all.size() * parameter.values.size() > kMostRuns) {
+    if (all.size() * parameter.values.size() > kMostRuns)
       throw UsageError("-P: more than 10,000 combinations");
-    }
     std::vector<SweepValues> next;
     for (const SweepValues& before : all) {
       for (const std::string& value : parameter.values) {
@@ -172,9 +168,8 @@ std::vector<SweepValues> combinations(const std::vector<SweepParameter>& paramet
 
 std::string values_text(const std::vector<SweepParameter>& parameters, const SweepValues& values) {
   std::string text;
-  for (size_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < values.size(); ++i)
     text += fmt::format("{}{}={}", i == 0 ? "" : ", ", parameters[i].name, values[i]);
-  }
   return text;
 }
 
@@ -209,32 +204,21 @@ bool is_no_smaller(const SweepValues& values, const SweepValues& other) {
 }
 
 std::string_view sweep_status_name(SweepStatus status) {
-  switch (status) {
-    case SweepStatus::kDone:
-      return "done";
-    case SweepStatus::kOutOfMemory:
-      return "out_of_memory";
-    case SweepStatus::kRefused:
-      return "refused";
-    case SweepStatus::kFailed:
-      return "failed";
-    case SweepStatus::kNotRun:
-      break;
-  }
-  return "not_run";
+  constexpr std::string_view kNames[] = {"done", "out_of_memory", "refused", "failed", "not_run"};
+  return kNames[static_cast<size_t>(status)];
 }
 
 std::vector<SweepGroup> groups_of(const std::vector<SweepRun>& runs) {
   std::vector<SweepGroup> groups;
   for (size_t i = 0; i < runs.size(); ++i) {
     const SweepValues others(runs[i].values.begin() + 1, runs[i].values.end());
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const SweepGroup& of) { return of.others == others; });
+    auto group =
+        std::ranges::find_if(groups, [&](const SweepGroup& of) { return of.others == others; });
     if (group == groups.end()) group = groups.insert(groups.end(), {others, {}});
     group->runs.push_back(i);
   }
   for (SweepGroup& group : groups) {
-    std::stable_sort(group.runs.begin(), group.runs.end(), [&](size_t a, size_t b) {
+    std::ranges::stable_sort(group.runs, [&](size_t a, size_t b) {
       const auto x = number_of(runs[a].values.front()), y = number_of(runs[b].values.front());
       return x && y && *x < *y;
     });
@@ -345,14 +329,13 @@ SweepPrediction predict(const std::vector<const SweepRun*>& runs, double step,
     return prediction;
   }
   prediction.was_run = fits.contains(*prediction.largest);
-  prediction.next_was_run = std::any_of(above.begin(), above.end(), [&](double x) {
-    return std::abs(x - *prediction.largest - step) < step * 1e-6;
-  });
+  prediction.next_was_run = std::ranges::any_of(
+      above, [&](double x) { return std::abs(x - *prediction.largest - step) < step * 1e-6; });
   if (!least || least->points() < kLeastPoints || prediction.beyond) return prediction;
   const auto most_room = static_cast<double>(capacity.most);
   for (size_t steps = 1; steps < kMostSteps; ++steps) {
     const double x = *prediction.largest + static_cast<double>(steps) * step;
-    const bool ran_out = std::any_of(runs.begin(), runs.end(), [&](const SweepRun* run) {
+    const bool ran_out = std::ranges::any_of(runs, [&](const SweepRun* run) {
       const bool here = run->card_bytes == 0 || capacity.most <= run->card_bytes;
       return run->status == SweepStatus::kOutOfMemory && here && first_number(*run) <= x;
     });

@@ -5,14 +5,12 @@
 #include <string_view>
 #include <utility>
 
-#include "collector/summary/arena_text.h"
 #include "collector/summary/failure_cause.h"
 #include "collector/summary/failure_text.h"
 #include "collector/summary/judge.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/whole_run_text.h"
 #include "collector/text/scope_key.h"
-#include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -87,9 +85,9 @@ void Judge::losses() {
   std::string text = losses_text(quality);
   if (quality.exact && quality.log_end == LogEnd::kKilled) text = exit_text(summary_.run.end);
   if (quality.only_heap_inexact && quality.dropped_events == 0) {
-    const bool at_limit = std::any_of(
-        quality.warnings.begin(), quality.warnings.end(),
-        [](const Warning& warning) { return warning.code == WarningCode::kLogLimitReached; });
+    const bool at_limit = std::ranges::any_of(quality.warnings, [](const Warning& warning) {
+      return warning.code == WarningCode::kLogLimitReached;
+    });
     if (at_limit) text += " since the log reached its limit";
     text += ": those of GPUs and mappings are";
   } else if (!quality.exact) {
@@ -187,14 +185,12 @@ void Judge::steps() {
         phase.source == "api" || phase.source == "nvtx" || phase.source == "node";
     return names_layers && !phase.of_library;
   };
-  const bool has_layers = std::any_of(summary_.phases.begin(), summary_.phases.end(), is_layer);
+  const bool has_layers = std::ranges::any_of(summary_.phases, is_layer);
   if (peak_ != nullptr && peak_->tags.size() > 1)
     step("tags", has_layers ? "by layer" : "by what it is for");
-  const bool has_phases =
-      std::any_of(summary_.phases.begin(), summary_.phases.end(),
-                  [](const PhaseSummary& phase) {
-                    return phase.source != "auto" && !phase.of_library;
-                  });
+  const bool has_phases = std::ranges::any_of(summary_.phases, [](const PhaseSummary& phase) {
+    return phase.source != "auto" && !phase.of_library;
+  });
   if (verdict_.next.empty() && has_phases) step("phases", "what each phase kept");
   step("report --html page.html", "a page to look around in");
   verdict_.next.back().page = true;
@@ -247,7 +243,7 @@ std::vector<FailureGroup> fold_failures(const Summary& summary) {
              oom.requested_bytes == other.requested_bytes && oom.result == other.result &&
              oom.phase == other.phase && oom.title == other.title;
     };
-    const auto known = std::find_if(groups.begin(), groups.end(), alike);
+    const auto known = std::ranges::find_if(groups, alike);
     uint64_t count = 1;
     if (known != groups.end()) {
       count += known->count;

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <string_view>
 
-#include "collector/summary/arena_text.h"
 #include "collector/summary/judge.h"
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"

@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "collector/summary/arena_text.h"
-#include "collector/summary/failure_cause.h"
 #include "collector/summary/failure_text.h"
 #include "collector/summary/judge.h"
-#include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
-#include "collector/summary/whole_run_text.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -126,10 +122,9 @@ void Judge::growth() {
                  device == nullptr ? 0 : device->total_bytes, peak_->bytes, style_);
   if (text.empty()) return;
   verdict_.hints.push_back(std::move(text));
-  const auto most = std::find_if(
-      summary_.growth.begin(), summary_.growth.end(), [&](const GrowthSummary& growth) {
-        return device == nullptr ? !growth.device : growth.device == device->ordinal;
-      });
+  const auto most = std::ranges::find_if(summary_.growth, [&](const GrowthSummary& growth) {
+    return device == nullptr ? !growth.device : growth.device == device->ordinal;
+  });
   const auto moment = [](int64_t ns) {
     return fmt::format("+{:.6f}s", static_cast<double>(ns) / 1e9);
   };
@@ -139,8 +134,8 @@ void Judge::growth() {
 std::string Judge::what_names(const std::map<std::string, uint64_t>& by_module,
                               uint64_t unnamed) const {
   if (!summary_.names_were_looked_for) return ": the libraries' symbols could not be read";
-  const auto most = std::max_element(by_module.begin(), by_module.end(),
-                                     [](auto& a, auto& b) { return a.second < b.second; });
+  const auto most =
+      std::ranges::max_element(by_module, [](auto& a, auto& b) { return a.second < b.second; });
   if (most == by_module.end() || most->first.empty()) return "";
   const bool is_alone = most->second >= unnamed - unnamed / kWorthAHint;
   const std::string& library = most->first;
@@ -150,7 +145,7 @@ std::string Judge::what_names(const std::map<std::string, uint64_t>& by_module,
            warning.about == library;
   };
   const std::vector<Warning>& warnings = summary_.quality.warnings;
-  const bool is_here = std::none_of(warnings.begin(), warnings.end(), not_read);
+  const bool is_here = std::ranges::none_of(warnings, not_read);
   return fmt::format(", {} {}, which {} (docs/symbols.md)", is_alone ? "all in" : "most in",
                      library,
                      is_here ? "is stripped: its debug symbols give them"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "collector/summary/arena_text.h"
-#include "collector/summary/failure_text.h"
 #include "collector/summary/judge.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/whole_run_text.h"
@@ -39,16 +38,15 @@ std::string Judge::what_of_host() const {
 }
 
 bool Judge::is_of_fork() const {
-  return std::any_of(
-      summary_.quality.warnings.begin(), summary_.quality.warnings.end(),
-      [](const Warning& warning) { return warning.code == WarningCode::kForkedChild; });
+  return std::ranges::any_of(summary_.quality.warnings, [](const Warning& warning) {
+    return warning.code == WarningCode::kForkedChild;
+  });
 }
 
 uint64_t Judge::heap_of_counted_child() const {
   const std::vector<Warning>& warnings = summary_.quality.warnings;
-  const bool was_counted = std::any_of(
-      warnings.begin(), warnings.end(),
-      [](const Warning& warning) { return warning.code == WarningCode::kCountedChild; });
+  const bool was_counted = std::ranges::any_of(
+      warnings, [](const Warning& warning) { return warning.code == WarningCode::kCountedChild; });
   if (verdict_.device != nullptr || !was_counted) return 0;
   return heap_peak_bytes(summary_.metrics);
 }

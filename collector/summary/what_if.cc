@@ -9,43 +9,21 @@
 namespace gpupeak::collector {
 
 std::string_view setting_name(PoolSetting setting) {
-  switch (setting) {
-    case PoolSetting::kExpandableSegments:
-      return "expandable_segments";
-    case PoolSetting::kSameAsRequested:
-      return "same_as_requested";
-    case PoolSetting::kNoPreallocation:
-      return "no_preallocation";
-    case PoolSetting::kFreeAtLastUse:
-      return "free_at_last_use";
-    case PoolSetting::kWithoutUnused:
-      return "without_unused";
-    case PoolSetting::kTakeAtFirstUse:
-      return "take_at_first_use";
-    case PoolSetting::kOneForTwo:
-      return "one_for_two";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {
+      "expandable_segments", "same_as_requested", "no_preallocation", "free_at_last_use",
+      "without_unused",      "take_at_first_use", "one_for_two"};
+  return kNames[static_cast<size_t>(setting)];
 }
 
 std::string_view setting_text(PoolSetting setting) {
-  switch (setting) {
-    case PoolSetting::kExpandableSegments:
-      return "PyTorch with expandable segments";
-    case PoolSetting::kSameAsRequested:
-      return "ONNX Runtime's arena as large as requested";
-    case PoolSetting::kNoPreallocation:
-      return "nothing taken in advance";
-    case PoolSetting::kFreeAtLastUse:
-      return "each block freed when it was last seen used";
-    case PoolSetting::kWithoutUnused:
-      return "without what was never seen used";
-    case PoolSetting::kTakeAtFirstUse:
-      return "each block taken when it was first seen used";
-    case PoolSetting::kOneForTwo:
-      return "one block for two that are never used at once";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"PyTorch with expandable segments",
+                                         "ONNX Runtime's arena as large as requested",
+                                         "nothing taken in advance",
+                                         "each block freed when it was last seen used",
+                                         "without what was never seen used",
+                                         "each block taken when it was first seen used",
+                                         "one block for two that are never used at once"};
+  return kNames[static_cast<size_t>(setting)];
 }
 
 std::string setting_text(PoolSetting setting, const std::string& about) {

@@ -101,8 +101,8 @@ std::vector<std::string> running_lines(const WholeRun& run, const TextStyle& sty
 }
 
 bool is_still_running(const WholeRun& run, uint32_t pid) {
-  return std::any_of(run.still_running.begin(), run.still_running.end(),
-                     [pid](const auto& process) { return process.pid == pid; });
+  return std::ranges::any_of(run.still_running,
+                             [pid](const auto& process) { return process.pid == pid; });
 }
 
 /// For a run without a GPU: processes that held a good part of what the largest one did, largest
@@ -115,8 +115,8 @@ std::vector<const WholeRun::Process*> largest_of_host(const WholeRun& run) {
   const uint64_t least = std::clamp<uint64_t>(most / kShare, 1, kWorthWords);
   for (const WholeRun::Process& process : run.processes)
     if (held_bytes(process) >= least) order.push_back(&process);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto* a, const auto* b) { return held_bytes(*a) > held_bytes(*b); });
+  std::ranges::stable_sort(
+      order, [](const auto* a, const auto* b) { return held_bytes(*a) > held_bytes(*b); });
   return order;
 }
 
@@ -135,13 +135,12 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
   for (const WholeRun::Process& process : run.processes)
     if (process.rss_peak_bytes) order.push_back(&process);
   if (order.empty()) return "";
-  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    return a->rss_peak_bytes > b->rss_peak_bytes;
-  });
+  std::ranges::stable_sort(
+      order, [](const auto* a, const auto* b) { return a->rss_peak_bytes > b->rss_peak_bytes; });
   std::string text = "host: ";
   // No curve has what a parent freed, or left at its end, while a child still held it.
-  const bool forked = std::any_of(run.processes.begin(), run.processes.end(),
-                                  [](const auto& process) { return process.forked; });
+  const bool forked =
+      std::ranges::any_of(run.processes, [](const auto& process) { return process.forked; });
   if (run.host && run.host->peak_bytes)
     text += fmt::format("{} {} at once{}; ", forked ? "allocated" : "at most",
                         size_text(*run.host->peak_bytes, style),
@@ -234,8 +233,9 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
 }
 
 bool lacks_device_memory(const WholeRun& run) {
-  return run.lost_logs > 0 || std::any_of(run.not_recorded.begin(), run.not_recorded.end(),
-                                          [](const auto& process) { return process.used_gpu; });
+  return run.lost_logs > 0 || std::ranges::any_of(run.not_recorded, [](const auto& process) {
+           return process.used_gpu;
+         });
 }
 
 uint64_t unexplained_resident_bytes(const Summary& summary) {
@@ -252,8 +252,8 @@ bool is_complete(const Summary& summary) {
   return is_exact && quality.log_complete && run && run->watched &&
          unexplained_resident_bytes(summary) == 0 && !lacks_device_memory(*run) &&
          missing_from(*run, {}).empty() &&
-         std::all_of(run->processes.begin(), run->processes.end(),
-                     [](const auto& process) { return process.exact && process.complete; });
+         std::ranges::all_of(run->processes,
+                             [](const auto& process) { return process.exact && process.complete; });
 }
 
 std::string memory_kill_text(const WholeRun& run, const TextStyle& style) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 
+#include "collector/text/name_match.h"
 #include "collector/text/names_apart.h"
 #include "collector/text/rust_demangle.h"
 
@@ -16,8 +17,8 @@ constexpr size_t kMaxTemplateArguments = 20;  // most characters, with brackets
 constexpr size_t kMaxNames = 3;
 
 bool starts_with_any(std::string_view text, const auto& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](std::string_view prefix) { return text.starts_with(prefix); });
+  return std::ranges::any_of(prefixes,
+                             [&](std::string_view prefix) { return text.starts_with(prefix); });
 }
 
 constexpr std::string_view kLambda = "{lambda(";
@@ -179,37 +180,15 @@ bool is_plumbing(std::string_view module, std::string_view function) {
   static constexpr std::array<std::string_view, 11> kPrefixes{
       "operator new", "std::", "__gnu_cxx::", "__cxxabi", "cudaMalloc", "cudaHostAlloc",
       "cudaFree",     "cuMem", "__cuda",      "PyMem_",   "_PyMem_"};
-  static constexpr std::array<std::string_view, 26> kNames{"malloc",
-                                                           "calloc",
-                                                           "realloc",
-                                                           "reallocarray",
-                                                           "posix_memalign",
-                                                           "aligned_alloc",
-                                                           "memalign",
-                                                           "valloc",
-                                                           "pvalloc",
-                                                           "strdup",
-                                                           "mmap",
-                                                           "mmap64",
-                                                           "xmalloc",
-                                                           "xcalloc",
-                                                           "xrealloc",
-                                                           "xstrdup",
-                                                           "g_malloc",
-                                                           "g_malloc0",
-                                                           "g_realloc",
-                                                           "__libc_malloc",
-                                                           "PyObject_Malloc",
-                                                           "PyObject_Calloc",
-                                                           "PyObject_Realloc",
-                                                           "_PyObject_Malloc",
-                                                           "_PyObject_Calloc",
-                                                           "_PyObject_Realloc"};
+  static constexpr std::string_view kNames =
+      "malloc calloc realloc reallocarray posix_memalign aligned_alloc memalign valloc pvalloc "
+      "strdup mmap mmap64 xmalloc xcalloc xrealloc xstrdup g_malloc g_malloc0 g_realloc "
+      "__libc_malloc PyObject_Malloc PyObject_Calloc PyObject_Realloc _PyObject_Malloc "
+      "_PyObject_Calloc _PyObject_Realloc";
   if (starts_with_any(module, kModules)) return true;
   if (function.empty()) return starts_with_any(module, kLibc);
   const std::string_view name = without_signature(function);
-  return starts_with_any(name, kPrefixes) ||
-         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  return starts_with_any(name, kPrefixes) || is_word_of(kNames, name);
 }
 
 bool is_python_interpreter(std::string_view module, std::string_view function) {
@@ -230,7 +209,7 @@ bool is_installed_script(std::string_view file) {
   static constexpr std::array<std::string_view, 4> kFolders{"/site-packages/", "/dist-packages/",
                                                             "/lib/python3", "/node_modules/"};
   return file.starts_with("<frozen ") ||
-         std::any_of(kFolders.begin(), kFolders.end(), [&](std::string_view folder) {
+         std::ranges::any_of(kFolders, [&](std::string_view folder) {
            return file.find(folder) != std::string_view::npos;
          });
 }
@@ -268,8 +247,7 @@ std::string_view type_sigils(std::string_view type) {
   for (;;) {
     const std::string_view rest = type.substr(size);
     const auto* const sigil =
-        std::find_if(kSigils.begin(), kSigils.end(),
-                     [&](std::string_view one) { return rest.starts_with(one); });
+        std::ranges::find_if(kSigils, [&](std::string_view one) { return rest.starts_with(one); });
     if (sigil == kSigils.end()) return type.substr(0, size);
     size += sigil->size();
   }
@@ -281,9 +259,8 @@ bool is_type_path(std::string_view type) {
 
 std::string_view type_path(std::string_view type) {
   std::string_view bare = type.substr(type_sigils(type).size());
-  while (const std::optional<ImplName> around = impl_name(bare)) {
+  while (const std::optional<ImplName> around = impl_name(bare))
     bare = around->type.substr(type_sigils(around->type).size());
-  }
   return is_type_path(bare) ? bare : "core::primitive";
 }
 

@@ -86,8 +86,7 @@ std::vector<std::string> nearest(std::string_view word, const std::vector<std::s
     const size_t far = distance(lower(word), lower(name));
     if (far < kFar) found.emplace_back(far, name);
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(found, [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> result;
   for (const auto& [far, name] : found) {
     if (result.size() < most) result.push_back(name);

@@ -13,6 +13,15 @@ bool glob_match(std::string_view pattern, std::string_view text);
 /// Whether any of the patterns does.
 bool any_glob_matches(const std::vector<std::string>& patterns, std::string_view text);
 
+/// Whether `word` is one of the words in "read readv recv".
+inline bool is_word_of(std::string_view words, std::string_view word) {
+  for (size_t at = 0; (at = words.find(word, at)) != words.npos; ++at) {
+    const size_t end = at + word.size();
+    if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' ')) return true;
+  }
+  return false;
+}
+
 // Guesses what a misspelt name was meant to be. Messages about unknown names end with it, instead
 // of a list of all names.
 

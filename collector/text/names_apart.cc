@@ -49,8 +49,8 @@ bool is_default_argument(std::string_view argument) {
   constexpr std::array<std::string_view, 6> kDefaults{"std::allocator<",      "std::char_traits<",
                                                       "std::less<",           "std::hash<",
                                                       "std::default_delete<", "std::equal_to<"};
-  return std::any_of(kDefaults.begin(), kDefaults.end(),
-                     [&](std::string_view name) { return argument.starts_with(name); });
+  return std::ranges::any_of(kDefaults,
+                             [&](std::string_view name) { return argument.starts_with(name); });
 }
 
 void replace(std::string& text, std::string_view what, std::string_view by) {
@@ -212,7 +212,7 @@ class Beside {
 
   std::string sequence(const Sequence& mine, const std::vector<const Sequence*>& others,
                        bool of_argument) const {
-    const bool alike = std::all_of(others.begin(), others.end(), [&](const Sequence* other) {
+    const bool alike = std::ranges::all_of(others, [&](const Sequence* other) {
       return std::equal(mine.begin(), mine.end(), other->begin(), other->end(),
                         [](const Piece& a, const Piece& b) { return a.open == b.open; });
     });
@@ -232,9 +232,7 @@ class Beside {
   }
 
   std::string bracket(const Piece& mine, const std::vector<const Piece*>& others) const {
-    const auto all = [&](const auto& holds) {
-      return std::all_of(others.begin(), others.end(), holds);
-    };
+    const auto all = [&](const auto& holds) { return std::ranges::all_of(others, holds); };
     if (all([&](const Piece* other) { return other->source == mine.source; })) {
       const std::string text = whole(mine, detail_);
       return text.size() <= kShortBracket ? text : bracketed(mine.open, std::string(kCut));

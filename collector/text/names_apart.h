@@ -35,7 +35,7 @@ std::vector<std::vector<size_t>> alike(const std::vector<std::string>& texts, co
   std::vector<std::vector<size_t>> groups;
   for (auto& [text, group] : by_text) {
     const size_t first = group.front();
-    if (!std::all_of(group.begin(), group.end(), [&](size_t i) { return same(i, first); }))
+    if (!std::ranges::all_of(group, [&](size_t i) { return same(i, first); }))
       groups.push_back(std::move(group));
   }
   return groups;

@@ -51,9 +51,8 @@ void add(const char* data, size_t size, void* to) {
   }
   // A piece that is not ASCII is in memory that libiberty frees after this call, so we leave at the
   // next piece.
-  if (std::none_of(piece.begin(), piece.end(), [](char c) { return (c & 0x80) != 0; })) {
+  if (std::ranges::none_of(piece, [](char c) { return (c & 0x80) != 0; }))
     std::longjmp(out.full, 1);
-  }
 }
 
 /// Whether it is a Rust name. `out` is another frame's, so that longjmp does not change it.
@@ -86,7 +85,7 @@ bool has_long_punycode(std::string_view name) {
   for (size_t at = name.find('u'); at < name.size(); at = name.find('u', at + 1)) {
     const std::string_view length = name.substr(at + 1, kDigits);
     if (length.size() == kDigits &&
-        std::all_of(length.begin(), length.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+        std::ranges::all_of(length, [](char c) { return c >= '0' && c <= '9'; })) {
       return true;
     }
   }

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <optional>
 
 #include "collector/text/function_names.h"
+#include "collector/text/name_match.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -18,40 +18,15 @@ constexpr size_t kHashBytes = 6;
 
 /// Whether the text is a word of gpupeak's own, a name of the C library, or of the driver.
 bool is_public(std::string_view text) {
-  static constexpr std::string_view kWords[] = {"",
-                                                "arg",
-                                                "exe",
-                                                "cwd",
-                                                "host",
-                                                "boot",
-                                                "python",
-                                                "python.off",
-                                                "pools.off",
-                                                "pools.onnxruntime",
-                                                "pools.xla",
-                                                "start",
-                                                "main",
-                                                "exit",
-                                                "load",
-                                                "compile",
-                                                "create_env",
-                                                "append_provider",
-                                                "create_session",
-                                                "run",
-                                                "release_session",
-                                                "libgpupeak.so",
-                                                "libc.so.6",
-                                                "libstdc++.so.6",
-                                                "libgcc_s.so.1",
-                                                "libm.so.6",
-                                                "libpthread.so.0",
-                                                "ld-linux-x86-64.so.2",
-                                                "ld-linux-aarch64.so.1",
-                                                "libcuda.so.1",
-                                                "operator new(unsigned long)",
-                                                "operator new[](unsigned long)"};
-  if (std::find(std::begin(kWords), std::end(kWords), text) != std::end(kWords)) return true;
-  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+  static constexpr std::string_view kWords =
+      "arg exe cwd host boot python python.off pools.off pools.onnxruntime pools.xla start main "
+      "exit load compile create_env append_provider create_session run release_session "
+      "libgpupeak.so libc.so.6 libstdc++.so.6 libgcc_s.so.1 libm.so.6 libpthread.so.0 "
+      "ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 libcuda.so.1";
+  if (text.empty() || text == "operator new(unsigned long)" ||
+      text == "operator new[](unsigned long)" || is_word_of(kWords, text))
+    return true;
+  const bool plain = std::ranges::all_of(text, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   });
   if (!plain) return false;
@@ -116,8 +91,8 @@ bool hides_or_reorders(uint32_t c) {
       {0x17b4, 0x17b5},   {0x180b, 0x180f},   {0x200b, 0x200f},  {0x2028, 0x202e}, {0x2060, 0x206f},
       {0x3164, 0x3164},   {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},  {0xffa0, 0xffa0}, {0xfff0, 0xfffb},
       {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
-  return std::any_of(std::begin(kRanges), std::end(kRanges),
-                     [c](const Range& range) { return c >= range.first && c <= range.last; });
+  return std::ranges::any_of(
+      kRanges, [c](const Range& range) { return c >= range.first && c <= range.last; });
 }
 
 /// Whether a CI would take it for a command to itself: GitHub's `::error …::` at the front of a

@@ -194,6 +194,15 @@ std::string right(std::string_view text, size_t width) {
   return std::string(columns < width ? width - columns : 0, ' ') + std::string(text);
 }
 
+std::string_view bar_cell(uint64_t value, uint64_t most, size_t height, size_t row) {
+  constexpr std::string_view kEighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  if (value == 0) return kEighths[0];
+  const double part = static_cast<double>(value) / static_cast<double>(most);
+  const auto filled =
+      std::max<size_t>(1, static_cast<size_t>(part * static_cast<double>(height * 8) + 0.5));
+  return kEighths[filled > row * 8 ? std::min<size_t>(filled - row * 8, 8) : 0];
+}
+
 std::string bold(std::string_view text, const TextStyle& style) {
   return style.color ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
 }

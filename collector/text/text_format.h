@@ -86,6 +86,10 @@ std::vector<std::string> wrapped(std::string_view text, size_t width, size_t ind
 std::string left(std::string_view text, size_t width);
 std::string right(std::string_view text, size_t width);
 
+/// The block character of a bar in one row of a chart, the lowest of which is row 0; `most` is as
+/// high as the chart. Whatever is not 0 can be seen.
+std::string_view bar_cell(uint64_t value, uint64_t most, size_t height, size_t row);
+
 /// The text in a terminal's style, if style.color; else as it is.
 std::string bold(std::string_view text, const TextStyle& style);
 std::string alarm(std::string_view text, const TextStyle& style);

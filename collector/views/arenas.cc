@@ -55,8 +55,8 @@ class Snapshot : public ReplayObserver {
       states[holder.arena].blocks.push_back({address, bytes, holder.name, holder.stack, alone});
     });
     for (ArenaState& state : states) {
-      std::sort(state.blocks.begin(), state.blocks.end(),
-                [](const auto& a, const auto& b) { return a.address < b.address; });
+      std::ranges::sort(state.blocks,
+                        [](const auto& a, const auto& b) { return a.address < b.address; });
     }
   }
 
@@ -197,9 +197,8 @@ void ArenaMoments::after(const Event& event) {
     mark.events = events_;
     mark.ticks = event.ticks;
     mark.name = replay().marks().back().name;
-    for (size_t arena = 0; arena < table.arenas().size(); ++arena) {
+    for (size_t arena = 0; arena < table.arenas().size(); ++arena)
       mark.levels.push_back(table.level(arena));
-    }
   }
   if (event.tag != GPUPEAK_REC_ARENA_ALLOC) return;
   peaks_.resize(table.arenas().size());
@@ -212,9 +211,8 @@ void ArenaMoments::after(const Event& event) {
 ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
                            const std::string& at) {
   const ArenaTable& table = profile.replay().arenas();
-  if (at == "end" || (at == "peak" && table.arenas().empty())) {
+  if (at == "end" || (at == "peak" && table.arenas().empty()))
     return {ArenaInstant::kEnd, profile.to_ns(profile.replay().last_ticks()), "the end"};
-  }
   if (at == "peak") {
     size_t largest = 0;
     for (size_t arena = 1; arena < table.arenas().size(); ++arena) {
@@ -342,9 +340,8 @@ std::string arena_block_title(Profile& profile, const ArenaBlock& block) {
 }
 
 std::string ArenaMap::Row::when_used() const {
-  const auto most = std::max_element(uses.begin(), uses.end(), [](const auto& a, const auto& b) {
-    return a.second.bytes < b.second.bytes;
-  });
+  const auto most = std::ranges::max_element(
+      uses, [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
   if (most == uses.end()) return "";
   const auto& [use, sum] = *most;
   std::string text = collector::when_used(use, sum.shortest_ns, sum.longest_ns);
@@ -377,7 +374,7 @@ ArenaMap::ArenaMap(Profile& profile, const std::vector<ArenaBlock>& blocks, size
   }
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+  std::ranges::sort(order, [&](size_t a, size_t b) {
     return rows[a].bytes != rows[b].bytes ? rows[a].bytes > rows[b].bytes
                                           : rows[a].title < rows[b].title;
   });
@@ -395,10 +392,9 @@ std::string ArenaMap::letter(size_t row, const TextStyle& style) const {
 
 std::string ArenaMap::cell(const Column& column, uint64_t bytes, const TextStyle& style) const {
   if (column.used == 0) return faint("·", style);
-  const size_t row =
-      std::max_element(column.by_row.begin(), column.by_row.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; })
-          ->first;
+  const size_t row = std::ranges::max_element(column.by_row, [](const auto& a, const auto& b) {
+                       return a.second < b.second;
+                     })->first;
   const bool full = column.used >= bytes;
   if (row >= letters_) return full ? "█" : "▒";
   return painted((full ? kCapitals : kSmall).substr(row, 1), row, style);
@@ -432,9 +428,8 @@ std::string ArenaMap::line(const ArenaTable::Segment& segment, size_t columns,
     }
   }
   std::string line;
-  for (size_t column = 0; column < columns; ++column) {
+  for (size_t column = 0; column < columns; ++column)
     line += cell(cells[column], column_begin(column + 1) - column_begin(column), style);
-  }
   return line;
 }
 
@@ -442,8 +437,7 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
                        const std::vector<ArenaState>& states, std::ostream& out) {
   const ArenaTable& table = profile.replay().arenas();
   Json json = view_json(profile, "gpupeak.pools/1");
-  json["at"] = {{"name", instant.name}, {"time_ns", instant.time_ns}};
-  json["pools"] = Json::array();
+  extend(json, "at, pools", object("name, time_ns", instant.name, instant.time_ns), Json::array());
   const bool says_use = has_uses(profile.definitions());
   for (size_t arena = 0; arena < states.size(); ++arena) {
     const ArenaState& state = states[arena];
@@ -459,47 +453,42 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
     const auto of_whole = [&info](uint64_t bytes) {
       return info.has_older ? Json(nullptr) : Json(bytes);
     };
-    row["reserved_bytes"] = of_whole(state.level.reserved);
-    row["idle_bytes"] = of_whole(state.level.idle());
-    row["largest_idle_bytes"] = of_whole(state.largest_idle());
-    row["unplaced_idle_bytes"] = of_whole(state.idle_unplaced());
+    extend(row, "reserved_bytes, idle_bytes, largest_idle_bytes, unplaced_idle_bytes",
+           of_whole(state.level.reserved), of_whole(state.level.idle()),
+           of_whole(state.largest_idle()), of_whole(state.idle_unplaced()));
     if (info.has_older) {
       const std::optional<uint64_t> older = table.older_bytes(arena);
-      row["from_before"] = {{"in_use_bytes", older ? Json(*older) : Json(nullptr)}};
+      row["from_before"] = object("in_use_bytes", older);
     }
     const auto fragmentation = [&](uint64_t bytes) -> Json {
       if (bytes == 0 || info.has_older) return nullptr;
-      return {{"bytes", bytes}, {"idle_in_smaller_bytes", state.idle_in_smaller(bytes)}};
+      return object("bytes, idle_in_smaller_bytes", bytes, state.idle_in_smaller(bytes));
     };
-    row["largest_block"] = fragmentation(info.largest_block);
-    row["largest_refused"] = fragmentation(info.largest_refused);
-    row["peak"] = {{"in_use_bytes", in_use.peak},
-                   {"reserved_bytes", of_whole(info.reserved_at_peak)},
-                   {"largest_idle_bytes", of_whole(info.largest_idle_at_peak)},
-                   {"time_ns", profile.to_ns(in_use.peak_ticks)}};
-    row["reserved_peak_bytes"] = of_whole(reserved.peak);
-    row["alloc_count"] = info.alloc_count;
-    row["failed_count"] = info.failed_count;
-    row["checks"] = info.told;
-    row["contradictions"] = info.contradictions;
-    row["segments"] = Json::array();
+    extend(row,
+           "largest_block, largest_refused, peak, reserved_peak_bytes, alloc_count, failed_count, "
+           "checks, contradictions, segments",
+           fragmentation(info.largest_block), fragmentation(info.largest_refused),
+           object("in_use_bytes, reserved_bytes, largest_idle_bytes, time_ns", in_use.peak,
+                  of_whole(info.reserved_at_peak), of_whole(info.largest_idle_at_peak),
+                  profile.to_ns(in_use.peak_ticks)),
+           of_whole(reserved.peak), info.alloc_count, info.failed_count, info.told,
+           info.contradictions, Json::array());
     for (const ArenaTable::Segment& segment : state.segments) {
       row["segments"].push_back(
-          {{"address", segment.begin}, {"bytes", segment.end - segment.begin}});
+          object("address, bytes", segment.begin, segment.end - segment.begin));
     }
     row["blocks"] = Json::array();
     for (const ArenaBlock& block : state.blocks) {
-      Json held = {{"address", block.address},
-                   {"bytes", block.bytes},
-                   {"site", arena_block_title(profile, block)}};
+      Json held = object("address, bytes, site", block.address, block.bytes,
+                         arena_block_title(profile, block));
       if (says_use) {
-        held["use"] = use_name(block.use).name;
-        held["use_ns"] = has_time(block.use) ? Json(block.use_ns) : Json();
+        extend(held, "use, use_ns", use_name(block.use).name,
+               has_time(block.use) ? Json(block.use_ns) : Json());
       }
       for (const Frame& frame : profile.symbolizer().stack(block.stack)) {
         if (!frame.is_python) continue;
         held["python"].push_back(
-            {{"function", frame.function}, {"file", frame.file}, {"line", frame.line}});
+            object("function, file, line", frame.function, frame.file, frame.line));
       }
       row["blocks"].push_back(std::move(held));
     }
@@ -507,16 +496,17 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
   }
   json["marks"] = Json::array();
   for (const ArenaMoments::AtMark& mark : moments.marks()) {
-    Json row = {{"name", profile.definitions().shown(profile.replay().name(mark.name))},
-                {"time_ns", profile.to_ns(mark.ticks)}};
+    Json row =
+        object("name, time_ns", profile.definitions().shown(profile.replay().name(mark.name)),
+               profile.to_ns(mark.ticks));
     row["pools"] = Json::array();
     for (size_t arena = 0; arena < mark.levels.size(); ++arena) {
       const ArenaTable::Arena& info = table.arenas()[arena];
       if (info.is_unused()) continue;
-      Json level = {
-          {"name", profile.definitions().shown(profile.replay().name(info.name))},
-          {"in_use_bytes", mark.levels[arena].in_use},
-          {"reserved_bytes", info.has_older ? Json(nullptr) : Json(mark.levels[arena].reserved)}};
+      Json level = object("name, in_use_bytes, reserved_bytes",
+                          profile.definitions().shown(profile.replay().name(info.name)),
+                          mark.levels[arena].in_use,
+                          info.has_older ? Json(nullptr) : Json(mark.levels[arena].reserved));
       if (info.place >= 0) level["device"] = info.place;
       row["pools"].push_back(std::move(level));
     }

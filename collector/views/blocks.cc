@@ -5,7 +5,6 @@
 #include "collector/log/kinds.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/title_text.h"
 #include "collector/views/views.h"
 #include "collector/write/use_words.h"
 
@@ -45,29 +44,21 @@ void write_held_json(Profile& profile, ScopeId scope, const std::vector<Moment>&
   const std::vector<std::optional<Held>> found = held_then(profile, scope, moments);
   Json list = Json::array();
   for (size_t i = 0; i < found.size(); ++i) {
-    Json json;
-    json["phase"] = text_or_null(moments[i].phase);
-    json["bytes"] = nullptr;
-    json["time_ns"] = nullptr;
-    json["holders"] = Json::array();
+    Json json = object("phase, bytes, time_ns, holders", text_or_null(moments[i].phase), nullptr,
+                       nullptr, Json::array());
     json["other_bytes"] = json["other_sites"] = 0;
     if (found[i]) {
       const HolderTable table = profile.sites().table(found[i]->takers, top, true);
-      json["bytes"] = found[i]->bytes;
-      json["time_ns"] = found[i]->time_ns;
-      json["holders"] = holders_json(table.rows);
-      json["other_bytes"] = table.other_bytes;
-      json["other_sites"] = table.other_rows;
-      json["curve"] = Json::array();
-      for (const Held::Point& point : found[i]->curve) {
+      extend(json, "bytes, time_ns, holders, other_bytes, other_sites, curve", found[i]->bytes,
+             found[i]->time_ns, holders_json(table.rows), table.other_bytes, table.other_rows,
+             Json::array());
+      for (const Held::Point& point : found[i]->curve)
         json["curve"].push_back({point.time_ns, point.bytes});
-      }
     }
     list.push_back(std::move(json));
   }
   Json json = view_json(profile, "gpupeak.held/1");
-  json["scope"] = profile.scope_info(scope).name;
-  json["moments"] = std::move(list);
+  extend(json, "scope, moments", profile.scope_info(scope).name, std::move(list));
   write_line(json, out);
 }
 
@@ -119,14 +110,12 @@ void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ost
 
 void write_last_use_json(Profile& profile, const LastUses& uses, size_t top, std::ostream& out) {
   Json json = view_json(profile, "gpupeak.last_use/1");
-  json["complete"] = uses.end.has_value();
-  json["blocks_left_out"] = uses.end ? Json(uses.end->left_out) : Json();
-  json["launches_unread"] = uses.end ? Json(uses.end->unread) : Json();
-  json["devices"] = Json::array();
+  extend(json, "complete, blocks_left_out, launches_unread, devices", uses.end.has_value(),
+         uses.end ? Json(uses.end->left_out) : Json(), uses.end ? Json(uses.end->unread) : Json(),
+         Json::array());
   for (const LastUse& of : uses.devices) {
-    Json device{{"scope", profile.scope_info(of.scope).name},
-                {"peak_bytes", of.bytes},
-                {"time_ns", of.time_ns}};
+    Json device = object("scope, peak_bytes, time_ns", profile.scope_info(of.scope).name, of.bytes,
+                         of.time_ns);
     for (const UseName& use : kUses) device["bytes"][std::string(use.name)] = bytes_of(of, use.use);
     device["bytes"]["idle_in_pools"] = of.idle_bytes;
     device["rows"] = Json::array();
@@ -138,16 +127,12 @@ void write_last_use_json(Profile& profile, const LastUses& uses, size_t top, std
         continue;
       }
       const bool is_timed = has_time(row.use);
-      device["rows"].push_back({{"use", use_name(row.use).name},
-                                {"title", row.title},
-                                {"kind", row.kind},
-                                {"bytes", row.bytes},
-                                {"blocks", row.blocks},
-                                {"shortest_ns", is_timed ? Json(row.shortest_ns) : Json()},
-                                {"longest_ns", is_timed ? Json(row.longest_ns) : Json()}});
+      device["rows"].push_back(object("use, title, kind, bytes, blocks, shortest_ns, longest_ns",
+                                      use_name(row.use).name, row.title, row.kind, row.bytes,
+                                      row.blocks, json_if(is_timed, row.shortest_ns),
+                                      json_if(is_timed, row.longest_ns)));
     }
-    device["other_bytes"] = other_bytes;
-    device["other_rows"] = other_rows;
+    extend(device, "other_bytes, other_rows", other_bytes, other_rows);
     json["devices"].push_back(std::move(device));
   }
   write_line(json, out);
@@ -222,20 +207,15 @@ void write_temporary_json(Profile& profile, const std::string& scope, size_t top
                           std::ostream& out) {
   const Temporaries found = find_temporaries(profile, scope, top);
   Json json = view_json(profile, "gpupeak.temporary/1");
-  json["scope"] = text_or_null(scope);
-  json["temporary_count"] = found.temporary;
-  json["alloc_count"] = found.allocations;
-  json["sites"] = Json::array();
+  extend(json, "scope, temporary_count, alloc_count, sites", text_or_null(scope), found.temporary,
+         found.allocations, Json::array());
   for (const Holder& row : found.table.rows) {
-    Json site;
-    site["kind"] = row.kind;
-    site["site"] = row.title;
-    site["temporary_count"] = row.bytes;
-    site["alloc_count"] = row.count;
+    Json site = object("kind, site, temporary_count, alloc_count", row.kind, row.title, row.bytes,
+                       row.count);
     json["sites"].push_back(std::move(site));
   }
-  json["other_temporary_count"] = found.table.other_bytes;
-  json["other_sites"] = found.table.other_rows;
+  extend(json, "other_temporary_count, other_sites", found.table.other_bytes,
+         found.table.other_rows);
   write_line(json, out);
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -8,7 +9,6 @@
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/arena_summary.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/title_text.h"
 #include "collector/views/views.h"
 
 namespace gpupeak::collector {
@@ -49,8 +49,7 @@ class TimeRows {
     const bool inside = by_.by() == GroupBy::kSite;
     std::vector<TimeRow> rows = rows_of(inside ? held.outside : held.takers);
     if (inside) add_arena_rows_of(held.in_arenas, rows);
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const TimeRow& a, const TimeRow& b) { return a.time > b.time; });
+    std::ranges::stable_sort(rows, std::greater(), &TimeRow::time);
     TimeTable table{std::move(rows), 0, 0};
     for (; table.rows.size() > top; table.rows.pop_back()) {
       table.other_time += table.rows.back().time;
@@ -164,24 +163,18 @@ void write_byte_seconds_json(Profile& profile, const std::vector<HeldTime>& held
   for (const HeldTime& sum : held) {
     const TimeTable table = maker.table(sum, top);
     const bool known = why_no_time(profile, profile.quality(), sum.scope).empty();
-    Json rows = Json::array();
-    for (const TimeRow& row : table.rows) {
-      rows.push_back({{"title", row.title},
-                      {"kind", row.kind},
-                      {"byte_seconds", known ? Json(byte_seconds(row.time)) : Json(nullptr)},
-                      {"alloc_count", row.allocations}});
-    }
-    list.push_back(
-        {{"scope", profile.scope_info(sum.scope).name},
-         {"byte_seconds", known ? Json(byte_seconds(sum.time)) : Json(nullptr)},
-         {"rows", std::move(rows)},
-         {"other_byte_seconds", known ? Json(byte_seconds(table.other_time)) : Json(nullptr)},
-         {"other_rows", table.other_rows}});
+    Json rows = array_of(table.rows, [&](const TimeRow& row) {
+      return object("title, kind, byte_seconds, alloc_count", row.title, row.kind,
+                    json_if(known, byte_seconds(row.time)), row.allocations);
+    });
+    list.push_back(object("scope, byte_seconds, rows, other_byte_seconds, other_rows",
+                          profile.scope_info(sum.scope).name,
+                          json_if(known, byte_seconds(sum.time)), std::move(rows),
+                          json_if(known, byte_seconds(table.other_time)), table.other_rows));
   }
   Json json = view_json(profile, "gpupeak.byte_seconds/1");
-  json["duration_ns"] = duration_ns(profile.log(), profile.replay());
-  json["grouped_by"] = group_by_name(by);
-  json["scopes"] = std::move(list);
+  extend(json, "duration_ns, grouped_by, scopes", duration_ns(profile.log(), profile.replay()),
+         group_by_name(by), std::move(list));
   write_line(json, out);
 }
 

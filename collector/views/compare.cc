@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -54,9 +55,7 @@ class Rows {
   void put(const std::string& title, const std::string& kind, size_t run, uint64_t value,
            bool add) {
     const auto [known, added] = index_.try_emplace({title, kind}, rows_.size());
-    if (added) {
-      rows_.push_back({title, kind, std::vector<std::optional<uint64_t>>(runs_)});
-    }
+    if (added) rows_.push_back({title, kind, std::vector<std::optional<uint64_t>>(runs_)});
     std::optional<uint64_t>& cell = rows_[known->second].values[run];
     const uint64_t before = cell.value_or(0);
     cell = add ? before + value : std::max(before, value);
@@ -71,9 +70,8 @@ class Rows {
 
 std::vector<Row> compare_peaks(const Profiles& runs) {
   Rows rows(runs.size());
-  const bool devices = std::any_of(runs.begin(), runs.end(), [](const auto& run) {
-    return find_scope(*run, "device").has_value();
-  });
+  const bool devices = std::ranges::any_of(
+      runs, [](const auto& run) { return find_scope(*run, "device").has_value(); });
   for (size_t i = 0; i < runs.size(); ++i) {
     for (const ScopeId id : runs[i]->scopes()) {
       // Without devices the total is the host's sum.
@@ -82,7 +80,7 @@ std::vector<Row> compare_peaks(const Profiles& runs) {
     }
   }
   std::vector<Row> all = rows.take();
-  std::sort(all.begin(), all.end(), [](const Row& a, const Row& b) { return a.title < b.title; });
+  std::ranges::sort(all, {}, &Row::title);
   return all;
 }
 
@@ -102,12 +100,10 @@ std::vector<Row> compare_phases(const Profiles& runs, bool device_side) {
 Comparison compare(const Profiles& runs, const std::string& scope, size_t top) {
   Comparison result;
   result.scope = scope.empty() ? runs.front()->scope_info(runs.front()->scope("")).name : scope;
-  const bool is_known = std::any_of(runs.begin(), runs.end(), [&](const auto& run) {
-    return find_scope(*run, result.scope).has_value();
-  });
-  if (!is_known && !scope.empty()) {
+  const bool is_known = std::ranges::any_of(
+      runs, [&](const auto& run) { return find_scope(*run, result.scope).has_value(); });
+  if (!is_known && !scope.empty())
     throw UsageError(fmt::format("none of the runs has memory of scope '{}'", escape(scope)));
-  }
   result.peaks = compare_peaks(runs);
   result.phases = compare_phases(runs, result.scope.starts_with("device"));
   Rows sites(runs.size());
@@ -137,8 +133,7 @@ Comparison compare(const Profiles& runs, const std::string& scope, size_t top) {
     }
   }
   result.sites = sites.take();
-  std::stable_sort(result.sites.begin(), result.sites.end(),
-                   [](const Row& a, const Row& b) { return a.largest() > b.largest(); });
+  std::ranges::stable_sort(result.sites, std::greater(), &Row::largest);
   if (result.sites.size() > top) {
     result.more_sites = result.sites.size() - top;
     result.sites.resize(top);
@@ -159,7 +154,7 @@ class CompareText {
         with_change_(runs.size() == 2) {
     for (const auto& run : runs) ends_.push_back(run_end(run->log().counters()));
     base_ = static_cast<size_t>(
-        std::find_if(ends_.begin(), ends_.end(), [](const RunEnd& end) { return end.in_order(); }) -
+        std::ranges::find_if(ends_, [](const RunEnd& end) { return end.in_order(); }) -
         ends_.begin());
     size_t figures = 2;
     for (size_t i = 0; i < runs.size(); ++i) figures += display_width(head(i));
@@ -184,9 +179,8 @@ class CompareText {
     table("PEAKS", "", comparison.peaks, Shows::kPeak);
     table("PHASES", "peak within, " + side(comparison.scope), comparison.phases, Shows::kPeak);
     table("SITES", "at the peak of " + comparison.scope, comparison.sites, Shows::kHeldAtPeak);
-    if (comparison.more_sites > 0) {
+    if (comparison.more_sites > 0)
       out_ << fmt::format("  {} more sites\n", grouped(comparison.more_sites));
-    }
   }
 
  private:
@@ -207,9 +201,8 @@ class CompareText {
   void widen(const Comparison& comparison) {
     size_t longest = 0;
     for (const auto* rows : {&comparison.peaks, &comparison.phases, &comparison.sites}) {
-      for (const Row& row : *rows) {
+      for (const Row& row : *rows)
         longest = std::max(longest, display_width(row.title) + display_width(kind_text(row)));
-      }
     }
     title_columns_ = name_columns(title_columns_, longest, style_);
   }
@@ -232,16 +225,14 @@ class CompareText {
     if (!is_compared(run)) return cells;
     const std::optional<uint64_t>& base = row.values[base_];
     const bool both = value && base && *value != *base;
-    if (with_change_) {
+    if (with_change_)
       cells += ' ' + right(both ? change_size(*base, *value, style_) : "", figure_columns_);
-    }
     return cells + ' ' + right(both ? change_percent(*base, *value) : "", kPercentColumns);
   }
 
   void table(std::string_view name, const std::string& what, const std::vector<Row>& rows,
              Shows shows) {
-    const bool empty =
-        std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.largest() == 0; });
+    const bool empty = std::ranges::all_of(rows, [](const Row& row) { return row.largest() == 0; });
     if (empty) return;
     std::string line =
         bold(name, style_) + left("  " + what, title_columns_ + 2 - display_width(name));
@@ -260,8 +251,8 @@ class CompareText {
     return line.substr(0, line.find_last_not_of(' ') + 1);
   }
   static bool differ(const Row& row) {
-    return std::any_of(row.values.begin(), row.values.end(),
-                       [&](const auto& value) { return value != row.values.front(); });
+    return std::ranges::any_of(row.values,
+                               [&](const auto& value) { return value != row.values.front(); });
   }
 
   const Profiles& runs_;
@@ -277,8 +268,7 @@ class CompareText {
 Json rows_json(const std::vector<Row>& rows, const char* title) {
   Json json = Json::array();
   for (const Row& row : rows) {
-    Json values = Json::array();
-    for (const auto& value : row.values) values.push_back(nullable(value));
+    Json values = array_of(row.values, [&](const auto& value) { return nullable(value); });
     Json one = {{title, row.title}};
     if (!row.kind.empty()) one["kind"] = row.kind;
     one["bytes"] = std::move(values);
@@ -298,19 +288,14 @@ void write_compare(const Profiles& runs, const std::string& scope, size_t top, s
 void write_compare_json(const Profiles& runs, const std::string& scope, size_t top,
                         std::ostream& out) {
   const Comparison comparison = compare(runs, scope, top);
-  Json json;
-  json["schema"] = "gpupeak.compare/1";
-  json["runs"] = Json::array();
-  for (const auto& run : runs) {
-    json["runs"].push_back({{"log", run->definitions().shown(run->path())},
-                            {"exit", exit_json(run_end(run->log().counters()))},
-                            {"quality", quality_json(run->quality())}});
-  }
-  json["scope"] = comparison.scope;
-  json["peaks"] = rows_json(comparison.peaks, "scope");
-  json["phases"] = rows_json(comparison.phases, "phase");
-  json["sites"] = rows_json(comparison.sites, "site");
-  json["other_sites"] = comparison.more_sites;
+  Json json = object("schema, runs", "gpupeak.compare/1", array_of(runs, [&](const auto& run) {
+                       return object("log, exit, quality", run->definitions().shown(run->path()),
+                                     exit_json(run_end(run->log().counters())),
+                                     quality_json(run->quality()));
+                     }));
+  extend(json, "scope, peaks, phases, sites, other_sites", comparison.scope,
+         rows_json(comparison.peaks, "scope"), rows_json(comparison.phases, "phase"),
+         rows_json(comparison.sites, "site"), comparison.more_sites);
   write_line(json, out);
 }
 

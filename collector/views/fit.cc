@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "collector/text/title_text.h"
 #include "collector/views/heading.h"
 #include "collector/views/views.h"
 #include "collector/write/json_values.h"
@@ -11,9 +10,8 @@ namespace gpupeak::collector {
 namespace {
 
 std::string device_name(const FitReport& report, const FitDevice& device) {
-  const bool several_hosts =
-      std::any_of(report.devices.begin(), report.devices.end(),
-                  [&](const FitDevice& other) { return other.host != device.host; });
+  const bool several_hosts = std::ranges::any_of(
+      report.devices, [&](const FitDevice& other) { return other.host != device.host; });
   return fmt::format("{}GPU {}{}", several_hosts ? device.host + " " : "", device.need.device,
                      device.need.name.empty() ? "" : " (" + device.need.name + ")");
 }
@@ -49,17 +47,15 @@ void write_bounds(const FitDevice& device, std::ostream& out, const TextStyle& s
     const size_t indent = display_width(figures);
     const std::vector<std::string> lines =
         wrapped(why, width > indent + 20 ? width - indent : width, 0, style);
-    for (size_t i = 0; i < lines.size(); ++i) {
+    for (size_t i = 0; i < lines.size(); ++i)
       out << (i == 0 ? figures : std::string(indent, ' ')) << lines[i] << '\n';
-    }
   };
   const std::string driver =
       need.beyond_bytes ? " and " + size_text(*need.beyond_bytes, style) + " of the driver's own"
                         : "";
   row("at least", need.least_bytes, "in use of pools, all outside of them" + driver);
-  if (need.refused_bytes && need.refused_bytes > need.least_bytes) {
+  if (need.refused_bytes && need.refused_bytes > need.least_bytes)
     row("at least", need.refused_bytes, "what was in use and asked for when memory ran out");
-  }
   if (!need.fails.empty()) {
     row("enough", need.fails.back().end,
         fmt::format("by a simulation of {}; it puts all {} blocks where they were", need.simulated,
@@ -75,14 +71,12 @@ std::string_view upper_bound_name(const DeviceNeed& need) {
 /// Which figure was compared with the capacity.
 std::string compared_text(const DeviceNeed& need, const FitAnswer& answer, const TextStyle& style) {
   const std::string margin = size_text(answer.bounds.margin, style);
-  if (answer.fit == Fit::kFits && answer.capacity < enough(answer.bounds)) {
+  if (answer.fit == Fit::kFits && answer.capacity < enough(answer.bounds))
     return fmt::format("the simulated run goes well with that, and with up to {} less", margin);
-  }
   if (answer.fit == Fit::kMayFit && !need.fails.empty()) {
-    const bool fails =
-        std::any_of(need.fails.begin(), need.fails.end(), [&](const FitRange& range) {
-          return range.begin <= answer.capacity && answer.capacity < range.end;
-        });
+    const bool fails = std::ranges::any_of(need.fails, [&](const FitRange& range) {
+      return range.begin <= answer.capacity && answer.capacity < range.end;
+    });
     return fails ? "the simulated run fails with that"
                  : fmt::format(
                        "the simulated run goes well with that, and fails with less than "
@@ -117,12 +111,10 @@ void write_left_out(const LeftOut& left_out, std::ostream& out, const TextStyle&
 }
 
 void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& style) {
-  for (const std::string& text : need.no_most) {
+  for (const std::string& text : need.no_most)
     write_wrapped(alarm("  no upper bound: ", style) + text, out, style);
-  }
-  for (const std::string& text : need.no_least) {
+  for (const std::string& text : need.no_least)
     write_wrapped(alarm("  no lower bound: ", style) + text, out, style);
-  }
   if (!need.no_simulation.empty()) {
     write_wrapped(
         fmt::format("  what the pool would do with less memory is not known: {} ({} of {} "
@@ -147,8 +139,8 @@ void write_cards(const FitReport& report, const FitDevice& device, std::ostream&
                        right(size_text(answer.capacity, style), columns),
                        painted(answer, answer_text(answer, style), style));
   }
-  const bool by_size = std::any_of(report.question.cards.begin(), report.question.cards.end(),
-                                   [](const Card& card) { return card.by_size; });
+  const bool by_size =
+      std::ranges::any_of(report.question.cards, [](const Card& card) { return card.by_size; });
   write_wrapped(
       fmt::format("  \"{}\" and {} for another kind of card{}", upper_bound_name(device.need),
                   size_text(fit_bounds(device.need, false).margin, style),
@@ -174,9 +166,8 @@ void write_changes(const FitDevice& device, size_t top, std::ostream& out, const
           << '\n';
     }
   }
-  if (device.changes.size() > top) {
+  if (device.changes.size() > top)
     out << fmt::format("  … {} more; --top shows them\n", device.changes.size() - top);
-  }
   if (device.tags.empty()) return;
   uint64_t whole = 0;
   for (const TagShare& tag : device.tags) whole += tag.bytes;
@@ -189,81 +180,58 @@ void write_changes(const FitDevice& device, size_t top, std::ostream& out, const
 }
 
 Json answer_json(const FitAnswer& answer) {
-  Json json;
-  json["verdict"] = fit_name(answer.fit);
-  json["least_bytes"] = nullable(answer.bounds.least);
-  json["most_bytes"] = nullable(answer.bounds.most);
-  json["margin_bytes"] = answer.bounds.margin;
-  json["left_bytes"] = answer.fit == Fit::kFits ? Json(answer.left) : Json(nullptr);
+  Json json = object("verdict, least_bytes, most_bytes, margin_bytes, left_bytes",
+                     fit_name(answer.fit), answer.bounds.least, answer.bounds.most,
+                     answer.bounds.margin, json_if(answer.fit == Fit::kFits, answer.left));
   const bool misses = answer.fit == Fit::kDoesNotFit ||
                       (answer.fit == Fit::kMayFit && answer.bounds.most.has_value());
-  json["missing_bytes"] = misses ? Json(answer.missing) : Json(nullptr);
+  json["missing_bytes"] = json_if(misses, answer.missing);
   return json;
 }
 
 Json card_json(const Card& card) {
-  Json json;
-  json["name"] = card.name;
-  json["least_usable_bytes"] = card.least_bytes;
-  json["most_usable_bytes"] = card.most_bytes;
-  json["by_size"] = card.by_size;
-  json["source"] = card.note;
+  Json json = object("name, least_usable_bytes, most_usable_bytes, by_size, source", card.name,
+                     card.least_bytes, card.most_bytes, card.by_size, card.note);
   return json;
 }
 
 Json device_json(const FitReport& report, const FitDevice& device) {
   const DeviceNeed& need = device.need;
-  Json json;
-  json["host"] = text_or_null(device.host);
-  json["ordinal"] = need.device;
-  json["uuid"] = text_or_null(need.uuid);
-  json["name"] = text_or_null(need.name);
-  json["total_bytes"] = need.card_bytes > 0 ? Json(need.card_bytes) : Json(nullptr);
-  json["logs"] = device.logs;
-  json["in_use_bytes"] = nullable(need.in_use_bytes);
-  json["held_bytes"] = need.held_bytes;
-  json["padding_bytes"] = nullable(need.padding_bytes);
-  json["beyond_bytes"] = nullable(need.beyond_bytes);
-  json["least_bytes"] = nullable(need.least_bytes);
-  json["most_bytes"] = nullable(need.most_bytes);
-  json["enough_bytes"] = need.fails.empty() ? Json(nullptr) : Json(need.fails.back().end);
-  json["fails"] = Json::array();
-  for (const FitRange& range : need.fails) json["fails"].push_back({range.begin, range.end});
-  json["no_simulation"] = text_or_null(need.no_simulation);
-  json["pool_requests"] = need.arena_requests;
-  json["pool_repeated"] = need.arena_repeated;
-  json["refused_bytes"] = nullable(need.refused_bytes);
-  json["no_most"] = need.no_most;
-  json["no_least"] = need.no_least;
-  json["notes"] = need.notes;
-  json["left_out"] = Json::array();
+  Json json = object(
+      "host, ordinal, uuid, name, total_bytes, logs, in_use_bytes, held_bytes, padding_bytes, "
+      "beyond_bytes, least_bytes, most_bytes, enough_bytes, fails",
+      text_or_null(device.host), need.device, text_or_null(need.uuid), text_or_null(need.name),
+      json_if(need.card_bytes > 0, need.card_bytes), device.logs, need.in_use_bytes,
+      need.held_bytes, need.padding_bytes, need.beyond_bytes, need.least_bytes, need.most_bytes,
+      need.fails.empty() ? Json(nullptr) : Json(need.fails.back().end),
+      array_of(need.fails, [&](const FitRange& range) {
+        return Json::array({range.begin, range.end});
+      }));
+  extend(json,
+         "no_simulation, pool_requests, pool_repeated, refused_bytes, no_most, no_least, notes, "
+         "left_out",
+         text_or_null(need.no_simulation), need.arena_requests, need.arena_repeated,
+         need.refused_bytes, need.no_most, need.no_least, need.notes, Json::array());
   for (const LeftOut& left_out : need.left_out) {
     Json holders = Json::array();
     for (const LeftOut::Holder& holder : left_out.holders)
-      holders.push_back({{"site", holder.title}, {"bytes", holder.bytes}});
-    json["left_out"].push_back({{"kind", left_out.kind},
-                                {"bytes", left_out.bytes},
-                                {"holders", std::move(holders)},
-                                {"other_bytes", left_out.other_bytes}});
+      holders.push_back(object("site, bytes", holder.title, holder.bytes));
+    json["left_out"].push_back(object("kind, bytes, holders, other_bytes", left_out.kind,
+                                      left_out.bytes, std::move(holders), left_out.other_bytes));
   }
-  json["answer"] = device.answer ? answer_json(*device.answer) : Json(nullptr);
-  json["cards"] = Json::array();
+  extend(json, "answer, cards", device.answer ? answer_json(*device.answer) : Json(nullptr),
+         Json::array());
   for (size_t i = 0; i < device.cards.size(); ++i) {
     Json card = card_json(report.question.cards[i]);
     card["answer"] = answer_json(device.cards[i]);
     json["cards"].push_back(std::move(card));
   }
-  json["changes"] = Json::array();
-  for (const FitChange& change : device.changes) {
-    json["changes"].push_back({{"what", change.what},
-                               {"bytes", change.bytes},
-                               {"slack", change.slack},
-                               {"advice", text_or_null(change.advice)}});
-  }
-  json["tags"] = Json::array();
-  for (const TagShare& tag : device.tags) {
-    json["tags"].push_back({{"name", tag.name}, {"bytes", tag.bytes}});
-  }
+  json["changes"] = array_of(device.changes, [&](const FitChange& change) {
+    return object("what, bytes, slack, advice", change.what, change.bytes, change.slack,
+                  text_or_null(change.advice));
+  });
+  json["tags"] = array_of(
+      device.tags, [&](const TagShare& tag) { return object("name, bytes", tag.name, tag.bytes); });
   return json;
 }
 
@@ -307,17 +275,13 @@ void write_fit(const FitReport& report, size_t top, std::ostream& out, const Tex
 }
 
 void write_fit_json(const FitReport& report, std::ostream& out) {
-  Json json;
-  json["schema"] = "gpupeak.fit/1";
-  json["logs"] = report.logs;
+  Json json = object("schema, logs", "gpupeak.fit/1", report.logs);
   const FitQuestion& question = report.question;
-  json["capacity_bytes"] = nullable(question.capacity);
-  json["card"] = question.card != nullptr ? card_json(*question.card) : Json(nullptr);
-  json["verdict"] = report.fit ? Json(fit_name(*report.fit)) : Json(nullptr);
-  json["devices"] = Json::array();
-  for (const FitDevice& device : report.devices) {
-    json["devices"].push_back(device_json(report, device));
-  }
+  extend(json, "capacity_bytes, card, verdict, devices", question.capacity,
+         question.card != nullptr ? card_json(*question.card) : Json(nullptr),
+         report.fit ? Json(fit_name(*report.fit)) : Json(nullptr),
+         array_of(report.devices,
+                  [&](const FitDevice& device) { return device_json(report, device); }));
   write_line(json, out);
 }
 

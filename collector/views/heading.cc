@@ -10,17 +10,15 @@
 namespace gpupeak::collector {
 
 void write_wrapped(const std::string& text, std::ostream& out, const TextStyle& style) {
-  for (const std::string& line : wrapped(text, static_cast<size_t>(style.width), 4, style)) {
+  for (const std::string& line : wrapped(text, static_cast<size_t>(style.width), 4, style))
     out << line << '\n';
-  }
 }
 
 void write_losses(const Quality& quality, std::ostream& out, const TextStyle& style) {
   const bool fine = quality.exact && quality.log_complete;
   if (!fine) out << alarm(losses_text(quality), style) << '\n';
-  for (const Warning& warning : quality.warnings) {
+  for (const Warning& warning : quality.warnings)
     out << "  " << code_text(warning.code) << "  " << warning.message << '\n';
-  }
   if (!fine || !quality.warnings.empty()) out << '\n';
 }
 
@@ -57,16 +55,13 @@ void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
     row(holder.bytes, count_text(holder), holder.title,
         fmt::format("  [{}]", holder.kind.substr(holder.kind.find('.') + 1)), holder.telling_part);
   }
-  if (table.other_rows > 0) {
+  if (table.other_rows > 0)
     row(table.other_bytes, "", fmt::format("{} more", grouped(table.other_rows)), "", 0);
-  }
 }
 
 Json view_json(const Profile& profile, std::string_view schema) {
-  Json json;
-  json["schema"] = schema;
-  json["log"] = profile.definitions().shown(profile.path());
-  json["quality"] = quality_json(profile.quality());
+  Json json = object("schema, log, quality", schema, profile.definitions().shown(profile.path()),
+                     quality_json(profile.quality()));
   return json;
 }
 
@@ -74,9 +69,7 @@ Json held_view_json(const Profile& profile, const Held& held, std::string_view s
   Json json = view_json(profile, schema);
   json["scope"] = profile.scope_info(held.scope).name;
   if (!held.is_peak()) json["moment"] = held.moment;
-  json["bytes"] = held.bytes;
-  json["time_ns"] = held.time_ns;
-  json["phase"] = nullable(held.phase);
+  extend(json, "bytes, time_ns, phase", held.bytes, held.time_ns, held.phase);
   return json;
 }
 

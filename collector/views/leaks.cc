@@ -81,23 +81,16 @@ void write_leaks(Profile& profile, const std::string& scope, size_t top, std::os
 void write_leaks_json(Profile& profile, const std::string& scope, size_t top, std::ostream& out) {
   const std::vector<Leaks> all = find_leaks(profile, scope, top, true);
   Json json = view_json(profile, "gpupeak.leaks/1");
-  json["at_exit"] = profile.log().counters().ended != 0;
-  json["scopes"] = Json::array();
+  extend(json, "at_exit, scopes", profile.log().counters().ended != 0, Json::array());
   for (const Leaks& leaks : all) {
-    Json side;
-    side["scope"] = profile.scope_info(leaks.scope).name;
-    side["bytes"] = leaks.bytes;
-    side["count"] = leaks.count;
-    side["growth"] = Json::array();
-    for (const GrowthSummary& growth : leaks.growth) {
-      side["growth"].push_back({{"site", growth.title},
-                                {"phase", growth.phase},
-                                {"steps", growth.steps()},
-                                {"bytes_each", growth.bytes_each()}});
-    }
-    side["sites"] = holders_json(leaks.table.rows);
-    side["other_bytes"] = leaks.table.other_bytes;
-    side["other_sites"] = leaks.table.other_rows;
+    Json side =
+        object("scope, bytes, count, growth", profile.scope_info(leaks.scope).name, leaks.bytes,
+               leaks.count, array_of(leaks.growth, [&](const GrowthSummary& growth) {
+                 return object("site, phase, steps, bytes_each", growth.title, growth.phase,
+                               growth.steps(), growth.bytes_each());
+               }));
+    extend(side, "sites, other_bytes, other_sites", holders_json(leaks.table.rows),
+           leaks.table.other_bytes, leaks.table.other_rows);
     json["scopes"].push_back(std::move(side));
   }
   write_line(json, out);

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <utility>
 
 #include "collector/analyze/arena_summary.h"
-#include "collector/text/title_text.h"
 #include "collector/views/views.h"
 
 namespace gpupeak::collector {
@@ -92,8 +92,7 @@ Between between(HolderRows& rows, const Held& a, const Held& b) {
     result.moves[fate].push_back(std::move(move));
   }
   for (std::vector<Move>& moves : result.moves) {
-    std::stable_sort(moves.begin(), moves.end(),
-                     [](const Move& x, const Move& y) { return x.moved() > y.moved(); });
+    std::ranges::stable_sort(moves, std::greater(), &Move::moved);
   }
   return result;
 }
@@ -139,22 +138,15 @@ void write_moves(const std::vector<Move>& moves, Fate fate, size_t top, std::ost
 }
 
 Json moves_json(const std::vector<Move>& moves) {
-  Json json = Json::array();
-  for (const Move& move : moves) {
-    json.push_back({{"title", move.title},
-                    {"kind", move.kind},
-                    {"a_bytes", move.bytes_a},
-                    {"b_bytes", move.bytes_b},
-                    {"a_count", move.count_a},
-                    {"b_count", move.count_b}});
-  }
-  return json;
+  return array_of(moves, [&](const Move& move) {
+    return object("title, kind, a_bytes, b_bytes, a_count, b_count", move.title, move.kind,
+                  move.bytes_a, move.bytes_b, move.count_a, move.count_b);
+  });
 }
 
 Json moment_json(const Held& held) {
-  return {{"moment", held.is_peak() ? "peak" : held.moment},
-          {"time_ns", held.time_ns},
-          {"bytes", held.bytes}};
+  return object("moment, time_ns, bytes", held.is_peak() ? "peak" : held.moment, held.time_ns,
+                held.bytes);
 }
 
 }  // namespace
@@ -191,9 +183,8 @@ void write_live_json(Profile& profile, const std::vector<Held>& held, GroupBy by
     Json json;
     json["scope"] = profile.scope_info(sum.scope).name;
     json.update(moment_json(sum));
-    json["holders"] = holders_json(table.rows);
-    json["other_bytes"] = table.other_bytes;
-    json["other_sites"] = table.other_rows;
+    extend(json, "holders, other_bytes, other_sites", holders_json(table.rows), table.other_bytes,
+           table.other_rows);
     list.push_back(std::move(json));
   }
   Json json = view_json(profile, "gpupeak.live/1");
@@ -228,10 +219,8 @@ void write_between_json(Profile& profile, const std::vector<Held>& a, const std:
   Json list = Json::array();
   for (size_t i = 0; i < a.size(); ++i) {
     const Between found = between(rows, a[i], b[i]);
-    Json json;
-    json["scope"] = profile.scope_info(a[i].scope).name;
-    json["a"] = moment_json(a[i]);
-    json["b"] = moment_json(b[i]);
+    Json json = object("scope, a, b", profile.scope_info(a[i].scope).name, moment_json(a[i]),
+                       moment_json(b[i]));
     for (size_t fate = 0; fate < kFates; ++fate)
       json[kFateNames[fate].first] = moves_json(found.moves[fate]);
     json["kept_bytes"] = found.kept_bytes;

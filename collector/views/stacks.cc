@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <functional>
 
 #include "collector/analyze/call_tree.h"
@@ -88,9 +87,7 @@ class Flame {
 
 Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut, uint32_t level,
                const std::string& root) {
-  Json json;
-  json["name"] = level == 0 ? root : CallTree::title(node);
-  json["value"] = node.bytes;
+  Json json = object("name, value", level == 0 ? root : CallTree::title(node), node.bytes);
   Json children = Json::array();
   for (const uint32_t id : node.children) {
     const CallTree::Node& child = tree.node(id);
@@ -193,9 +190,8 @@ class TreeText {
           fmt::format("{} more", grouped(parts.rest_calls)));
       --left;
     }
-    if (own_count > 0 && branches) {
+    if (own_count > 0 && branches)
       row(node.own_bytes, node.own_count, indent + connector(), "(by itself)");
-    }
   }
 
   const CallTree& tree_;
@@ -210,16 +206,12 @@ Json calls_json(const CallTree& tree, const CallTree::Node& node, const TreeCut&
   const Below parts = below(tree, node, cut, level);
   Json json = Json::array();
   for (const CallTree::Node* child : parts.shown) {
-    Json call;
-    call["call"] = CallTree::title(*child);
-    call["module"] = text_or_null(child->frame == nullptr ? "" : child->frame->module);
-    call["bytes"] = child->bytes;
-    call["count"] = child->count;
-    call["own_bytes"] = child->own_bytes;
+    Json call = object("call, module, bytes, count, own_bytes", CallTree::title(*child),
+                       text_or_null(child->frame == nullptr ? "" : child->frame->module),
+                       child->bytes, child->count, child->own_bytes);
     const Below further = below(tree, *child, cut, level + 1);
-    call["other_bytes"] = further.rest_bytes;
-    call["other_calls"] = further.rest_calls;
-    call["calls"] = calls_json(tree, *child, cut, level + 1);
+    extend(call, "other_bytes, other_calls, calls", further.rest_bytes, further.rest_calls,
+           calls_json(tree, *child, cut, level + 1));
     json.push_back(std::move(call));
   }
   return json;
@@ -239,9 +231,8 @@ void write_tree_json(Profile& profile, const Held& held, const TreeCut& cut, std
   const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
   Json json = held_view_json(profile, held, "gpupeak.tree/1");
   const Below top = below(tree, tree.root(), cut, 0);
-  json["other_bytes"] = top.rest_bytes;
-  json["other_calls"] = top.rest_calls;
-  json["calls"] = calls_json(tree, tree.root(), cut, 0);
+  extend(json, "other_bytes, other_calls, calls", top.rest_bytes, top.rest_calls,
+         calls_json(tree, tree.root(), cut, 0));
   write_line(json, out);
 }
 

@@ -8,7 +8,6 @@
 #include "collector/summary/site_title.h"
 #include "collector/summary/what_if.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/title_text.h"
 #include "collector/views/heading.h"
 #include "collector/views/views.h"
 #include "collector/write/json_values.h"
@@ -29,23 +28,14 @@ std::optional<double> growth(const SuiteRow& row) {
 }
 
 Json row_json(const SuiteRow& row) {
-  return {{"run", row.run},
-          {"command", text_or_null(row.command)},
-          {"exit", exit_json(row.end)},
-          {"complete", row.complete},
-          {"device_peak_bytes", nullable(row.device_bytes)},
-          {"device_before_bytes", nullable(row.device_before)},
-          {"host_peak_bytes", nullable(row.host_bytes)},
-          {"host_error_bytes", nullable(row.host_error)},
-          {"host_before_bytes", nullable(row.host_before)},
-          {"holder", text_or_null(row.holder)},
-          {"holder_bytes", row.holder_bytes},
-          {"holder_of_bytes", row.holder_of},
-          {"role", text_or_null(row.role)},
-          {"lowered_by", text_or_null(row.lowered_by)},
-          {"lowered_bytes", nullable(row.lowered_bytes)},
-          {"duration_ns", row.duration_ns},
-          {"error", text_or_null(row.error)}};
+  return object(
+      "run, command, exit, complete, device_peak_bytes, device_before_bytes, host_peak_bytes, "
+      "host_error_bytes, host_before_bytes, holder, holder_bytes, holder_of_bytes, role, "
+      "lowered_by, lowered_bytes, duration_ns, error",
+      row.run, text_or_null(row.command), exit_json(row.end), row.complete, row.device_bytes,
+      row.device_before, row.host_bytes, row.host_error, row.host_before, text_or_null(row.holder),
+      row.holder_bytes, row.holder_of, text_or_null(row.role), text_or_null(row.lowered_by),
+      row.lowered_bytes, row.duration_ns, text_or_null(row.error));
 }
 
 std::string csv_value(const Json& value) {
@@ -107,7 +97,7 @@ std::vector<Cell> cells_of(const SuiteRow& row, bool compared, const TextStyle& 
 }
 
 std::string closing_line(const std::vector<SuiteRow>& rows, bool compared) {
-  const auto many = [&](const auto& is) { return std::count_if(rows.begin(), rows.end(), is); };
+  const auto many = [&](const auto& is) { return std::ranges::count_if(rows, is); };
   std::string text = fmt::format("{} {}, {} ended with exit 0, {} complete", rows.size(),
                                  rows.size() == 1 ? "run" : "runs",
                                  many([](const SuiteRow& row) { return row.end.in_order(); }),
@@ -166,7 +156,7 @@ void order(std::vector<SuiteRow>& rows, SuiteOrder by) {
     }
     return static_cast<double>(row.device_bytes.value_or(0));
   };
-  std::stable_sort(rows.begin(), rows.end(), [&](const SuiteRow& a, const SuiteRow& b) {
+  std::ranges::stable_sort(rows, [&](const SuiteRow& a, const SuiteRow& b) {
     return std::tuple(-first(a), std::string_view(a.run)) <
            std::tuple(-first(b), std::string_view(b.run));
   });
@@ -213,8 +203,8 @@ void write_suite_csv(const std::vector<SuiteRow>& rows, std::ostream& out) {
 }
 
 void write_suite_json(const std::vector<SuiteRow>& rows, std::ostream& out) {
-  Json json = {{"schema", "gpupeak.suite/1"}, {"runs", Json::array()}};
-  for (const SuiteRow& row : rows) json["runs"].push_back(row_json(row));
+  Json json = object("schema, runs", "gpupeak.suite/1",
+                     array_of(rows, [&](const SuiteRow& row) { return row_json(row); }));
   write_line(json, out);
 }
 

@@ -64,9 +64,8 @@ void write_table(const SweepReport& report, const SweepRuns& runs, std::ostream&
     if (!status.empty()) write_wrapped("  " + std::string(longest + 2, ' ') + status, out, style);
   }
   std::string legend;
-  for (size_t i = 0; i < std::min(tags.size(), kMostTags); ++i) {
+  for (size_t i = 0; i < std::min(tags.size(), kMostTags); ++i)
     legend += fmt::format("  {} {}", kShades[i], tags[i]);
-  }
   if (tags.size() > kMostTags) legend += fmt::format("  {} others", kShades[kMostTags]);
   if (!legend.empty()) write_wrapped(legend, out, style);
 }
@@ -95,14 +94,12 @@ void write_tags(const SweepReport& report, const SweepRuns& runs, std::ostream& 
   for (const SweepRun* run : runs) {
     if (!has_figures(*run)) continue;
     out << "  " << right(run->values.front(), longest);
-    for (size_t i = 0; i < widths.size(); ++i) {
+    for (size_t i = 0; i < widths.size(); ++i)
       out << "  " << right(size_text(bytes_of(*run, tags[i]), style), widths[i]);
-    }
     out << '\n';
   }
-  if (widths.size() < tags.size()) {
+  if (widths.size() < tags.size())
     out << fmt::format("  … {} more tags, with less\n", tags.size() - widths.size());
-  }
 }
 
 void write_curves(const SweepReport& report, const SweepRuns& runs, std::ostream& out,
@@ -123,12 +120,9 @@ void write_curves(const SweepReport& report, const SweepRuns& runs, std::ostream
 }
 
 Json curve_json(const Curve& curve) {
-  Json json;
-  json["model"] = curve.is_parabola() ? "quadratic" : "line";
-  json["constant"] = curve.constant();
-  json["slope"] = curve.slope();
-  json["square"] = curve.is_parabola() ? Json(curve.square()) : Json(nullptr);
-  json["points"] = curve.points();
+  Json json = object("model, constant, slope, square, points",
+                     curve.is_parabola() ? "quadratic" : "line", curve.constant(), curve.slope(),
+                     json_if(curve.is_parabola(), curve.square()), curve.points());
   const bool has_error = curve.points() > (curve.is_parabola() ? 3u : 2u);
   json["largest_error_bytes"] = has_error ? Json(std::llround(curve.error())) : Json(nullptr);
   return json;
@@ -141,26 +135,17 @@ Json values_json(const SweepReport& report, const SweepValues& values, size_t fr
 }
 
 Json run_json(const SweepReport& report, const SweepRun& run) {
-  Json json;
-  json["values"] = values_json(report, run.values, 0);
-  json["status"] = sweep_status_name(run.status);
-  json["why"] = text_or_null(run.why);
-  json["exit_code"] = nullable(run.exit_code);
-  json["from_before"] = run.from_before;
-  json["for_check"] = run.for_check;
-  json["log"] = text_or_null(run.log);
-  json["output"] = text_or_null(run.output);
+  Json json = object("values, status, why, exit_code, from_before, for_check, log, output",
+                     values_json(report, run.values, 0), sweep_status_name(run.status),
+                     text_or_null(run.why), run.exit_code, run.from_before, run.for_check,
+                     text_or_null(run.log), text_or_null(run.output));
   const bool on_device = has_figures(run) && run.device != SweepRun::kHostMemory;
-  json["memory"] = run.device == SweepRun::kHostMemory ? "host" : "gpu";
-  json["device"] = on_device ? Json(run.device) : Json(nullptr);
-  json["device_name"] = text_or_null(run.device_name);
-  json["peak_bytes"] = has_figures(run) ? Json(run.peak_bytes) : Json(nullptr);
-  json["least_bytes"] = nullable(run.least_bytes);
-  json["most_bytes"] = nullable(run.most_bytes);
-  json["tags"] = Json::array();
-  for (const TagShare& tag : run.tags) {
-    json["tags"].push_back({{"name", tag.name}, {"bytes", tag.bytes}});
-  }
+  extend(json, "memory, device, device_name, peak_bytes, least_bytes, most_bytes, tags",
+         run.device == SweepRun::kHostMemory ? "host" : "gpu", json_if(on_device, run.device),
+         text_or_null(run.device_name), has_figures(run) ? Json(run.peak_bytes) : Json(nullptr),
+         run.least_bytes, run.most_bytes, array_of(run.tags, [&](const TagShare& tag) {
+           return object("name, bytes", tag.name, tag.bytes);
+         }));
   return json;
 }
 
@@ -190,20 +175,13 @@ void write_sweep(const SweepReport& report, std::ostream& out, const TextStyle& 
 }
 
 void write_sweep_json(const SweepReport& report, std::ostream& out) {
-  Json json;
-  json["schema"] = "gpupeak.sweep/1";
-  json["command"] = report.command;
-  json["folder"] = report.folder;
-  json["interrupted"] = report.interrupted;
-  json["parameters"] = Json::array();
-  for (const SweepParameter& parameter : report.parameters) {
-    json["parameters"].push_back(
-        {{"name", parameter.name},
-         {"values", parameter.values},
-         {"step", parameter.step > 0 ? Json(parameter.step) : Json(nullptr)}});
-  }
-  json["runs"] = Json::array();
-  for (const SweepRun& run : report.runs) json["runs"].push_back(run_json(report, run));
+  Json json = object("schema, command, folder, interrupted, parameters", "gpupeak.sweep/1",
+                     report.command, report.folder, report.interrupted,
+                     array_of(report.parameters, [&](const SweepParameter& parameter) {
+                       return object("name, values, step", parameter.name, parameter.values,
+                                     json_if(parameter.step > 0, parameter.step));
+                     }));
+  json["runs"] = array_of(report.runs, [&](const SweepRun& run) { return run_json(report, run); });
   json["groups"] = Json::array();
   const std::vector<SweepGroup> groups = groups_of(report.runs);
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -213,19 +191,15 @@ void write_sweep_json(const SweepReport& report, std::ostream& out) {
     Json group;
     group["others"] = values_json(report, groups[i].others, 1);
     const std::optional<Curve> need = need_curve(runs);
-    group["most_curve"] = need ? curve_json(*need) : Json(nullptr);
-    group["peak_curve"] = nullptr;
-    group["tag_curves"] = Json::object();
-    for (const auto& [name, curve] : tag_curves(runs)) {
+    extend(group, "most_curve, peak_curve, tag_curves", need ? curve_json(*need) : Json(nullptr),
+           nullptr, Json::object());
+    for (const auto& [name, curve] : tag_curves(runs))
       (name.empty() ? group["peak_curve"] : group["tag_curves"][name]) = curve_json(curve);
-    }
-    group["capacity"] = text_or_null(capacity.name);
-    group["capacity_bytes"] = capacity.name.empty() ? Json(nullptr) : Json(capacity.least);
-    group["largest"] = nullable(prediction.largest);
-    group["was_run"] = prediction.was_run;
-    group["next_was_run"] = prediction.next_was_run;
-    group["may_fit"] = nullable(prediction.may_fit);
-    group["why"] = text_or_null(prediction.why);
+    extend(group, "capacity, capacity_bytes, largest, was_run, next_was_run, may_fit, why",
+           text_or_null(capacity.name),
+           capacity.name.empty() ? Json(nullptr) : Json(capacity.least), prediction.largest,
+           prediction.was_run, prediction.next_was_run, prediction.may_fit,
+           text_or_null(prediction.why));
     json["groups"].push_back(std::move(group));
   }
   json["notes"] = report.notes;
@@ -257,8 +231,8 @@ std::vector<std::string> largest_tags(const SweepRuns& runs) {
   std::vector<std::string> names;
   names.reserve(most.size());
   for (const auto& [name, bytes] : most) names.push_back(name);
-  std::stable_sort(names.begin(), names.end(),
-                   [&](const std::string& a, const std::string& b) { return most[a] > most[b]; });
+  std::ranges::stable_sort(
+      names, [&](const std::string& a, const std::string& b) { return most[a] > most[b]; });
   return names;
 }
 
@@ -328,12 +302,10 @@ std::string sweep_title(const SweepReport& report, const SweepGroup& group) {
     title +=
         fmt::format("{}{}={}", p == 0 ? ", " : " ", report.parameters[p + 1].name, group.others[p]);
   }
-  const auto named = std::find_if(runs.begin(), runs.end(), [](const SweepRun* run) {
-    return has_figures(*run) && !run->device_name.empty();
-  });
-  const bool on_host = std::any_of(runs.begin(), runs.end(), [](const SweepRun* run) {
-    return run->device == SweepRun::kHostMemory;
-  });
+  const auto named = std::ranges::find_if(
+      runs, [](const SweepRun* run) { return has_figures(*run) && !run->device_name.empty(); });
+  const bool on_host = std::ranges::any_of(
+      runs, [](const SweepRun* run) { return run->device == SweepRun::kHostMemory; });
   if (on_host) {
     title += "  host memory";
   } else if (named != runs.end()) {

@@ -161,9 +161,8 @@ class Plot {
           size_text(bytes));
       sum += bytes;
     };
-    for (size_t i = 0; i < std::min(tags_.size(), kDrawnTags); ++i) {
+    for (size_t i = 0; i < std::min(tags_.size(), kDrawnTags); ++i)
       piece(std::min(bytes_of(run, tags_[i]), run.peak_bytes - sum), kTagColors[i], tags_[i]);
-    }
     piece(run.peak_bytes - sum, tags_.empty() ? kTagColors.front() : kTagColors.back(),
           tags_.empty() ? "peak" : "others");
   }
@@ -228,9 +227,8 @@ void write_page_table(const SweepReport& report, const SweepRuns& runs, std::ost
     };
     cell(has ? run->most_bytes : std::nullopt);
     cell(has ? std::optional(run->peak_bytes) : std::nullopt);
-    for (const std::string& tag : tags) {
+    for (const std::string& tag : tags)
       cell(has ? std::optional(bytes_of(*run, tag)) : std::nullopt);
-    }
     out << "<td class=\"why\">" << html_text(status_text(*run)) << "</td></tr>\n";
   }
   out << "</table>\n";

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -45,8 +46,7 @@ struct TagTables {
 
 template <class T>
 void sort_by_bytes(std::vector<T>& rows) {
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const T& a, const T& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(rows, std::greater(), &T::bytes);
 }
 
 std::vector<Share> shares(const std::map<std::string, Share>& by_name, std::string_view last) {
@@ -186,9 +186,8 @@ class TagsText {
       const size_t used = display_width(before);
       out_ << before << cut_title(entry.site, width_ > used ? width_ - used : 0, style_) << '\n';
     }
-    if (entries.size() > top) {
+    if (entries.size() > top)
       out_ << fmt::format("{}  {} more\n", figures(rest, ""), grouped(entries.size() - top));
-    }
   }
 
   void untrackable(const std::optional<uint64_t>& bytes) {
@@ -238,11 +237,9 @@ class TagsText {
 };
 
 Json shares_json(const std::vector<Share>& shares) {
-  Json json = Json::array();
-  for (const Share& share : shares) {
-    json.push_back({{"name", share.name}, {"bytes", share.bytes}, {"count", share.count}});
-  }
-  return json;
+  return array_of(shares, [&](const Share& share) {
+    return object("name, bytes, count", share.name, share.bytes, share.count);
+  });
 }
 
 }  // namespace
@@ -271,11 +268,10 @@ void write_tags(Profile& profile, const Held& held, size_t top, std::ostream& ou
 void write_tags_json(Profile& profile, const Held& held, size_t top, std::ostream& out) {
   const TagTables tables = make_tables(profile, held);
   Json json = held_view_json(profile, held, "gpupeak.tags/1");
-  json["rules"] = {{"sets", profile.rules().sets}, {"automatic", profile.rules().automatic}};
-  json["layers"] = shares_json(tables.layers);
-  json["tags"] = shares_json(tables.tags);
-  json["untrackable_bytes"] = nullable(tables.untrackable_bytes);
-  json["entries"] = Json::array();
+  extend(json, "rules, layers, tags, untrackable_bytes, entries",
+         object("sets, automatic", profile.rules().sets, profile.rules().automatic),
+         shares_json(tables.layers), shares_json(tables.tags), tables.untrackable_bytes,
+         Json::array());
   uint64_t rest = 0;
   for (size_t i = 0; i < tables.entries.size(); ++i) {
     const Entry& entry = tables.entries[i];
@@ -283,11 +279,8 @@ void write_tags_json(Profile& profile, const Held& held, size_t top, std::ostrea
       rest += entry.bytes;
       continue;
     }
-    json["entries"].push_back({{"tag", entry.tag},
-                               {"layer", entry.layer},
-                               {"site", entry.site},
-                               {"bytes", entry.bytes},
-                               {"count", entry.count}});
+    json["entries"].push_back(object("tag, layer, site, bytes, count", entry.tag, entry.layer,
+                                     entry.site, entry.bytes, entry.count));
   }
   json["other_bytes"] = rest;
   write_line(json, out);
@@ -295,12 +288,10 @@ void write_tags_json(Profile& profile, const Held& held, size_t top, std::ostrea
 
 void write_tags_csv(Profile& profile, const Held& held, std::ostream& out) {
   const TagTables tables = make_tables(profile, held);
-  for (const Share& tag : tables.tags) {
+  for (const Share& tag : tables.tags)
     out << fmt::format("{},{}\n", csv_field(tag.name), exact_mib(tag.bytes));
-  }
-  if (tables.untrackable_bytes) {
+  if (tables.untrackable_bytes)
     out << fmt::format("{},{}\n", kUntrackable, exact_mib(*tables.untrackable_bytes));
-  }
 }
 
 }  // namespace gpupeak::collector

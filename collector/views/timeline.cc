@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "collector/log/kinds.h"
@@ -18,7 +17,6 @@ namespace {
 
 constexpr size_t kTextLanes = 3;
 constexpr size_t kColumnsPerTick = 14;
-constexpr std::array<std::string_view, 9> kEighths{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
 std::string repeat(std::string_view text, size_t times) {
   std::string result;
@@ -71,23 +69,15 @@ class Chart {
     for (size_t i = 0; i < columns_; ++i) {
       const size_t begin = i * buckets / columns_;
       const size_t end = std::max(begin + 1, (i + 1) * buckets / columns_);
-      for (size_t b = std::max(begin, series->first_bucket); b < end; ++b) {
+      for (size_t b = std::max(begin, series->first_bucket); b < end; ++b)
         maxima[i] = std::max(maxima[i], series->buckets[b - series->first_bucket].max);
-      }
     }
     return maxima;
   }
 
-  size_t eighths(uint64_t bytes, uint64_t peak, size_t height) const {
-    if (bytes == 0) return 0;
-    const double part = static_cast<double>(bytes) / static_cast<double>(peak);
-    return std::max<size_t>(1, static_cast<size_t>(part * static_cast<double>(height * 8) + 0.5));
-  }
-
   void write_bars(ScopeId scope, uint64_t peak) {
     const std::vector<uint64_t> values = maxima(scope);
-    const auto highest =
-        static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
+    const auto highest = static_cast<size_t>(std::ranges::max_element(values) - values.begin());
     out_ << std::string(label_columns_ + 1 + highest, ' ') << alarm("▼", style_) << '\n';
     for (size_t row = height_; row-- > 0;) {
       const bool labelled = row + 1 == height_ || (height_ >= 4 && row + 1 == height_ / 2);
@@ -95,10 +85,8 @@ class Chart {
       const std::string label = labelled ? size_text(value, style_) + " ┤" : " │";
       std::string cells;
       for (size_t i = 0; i < columns_; ++i) {
-        const size_t filled = eighths(values[i], peak, height_);
-        const size_t here = filled > row * 8 ? std::min<size_t>(filled - row * 8, 8) : 0;
-        cells +=
-            i == highest && here > 0 ? alarm(kEighths[here], style_) : std::string(kEighths[here]);
+        const std::string_view cell = bar_cell(values[i], peak, height_, row);
+        cells += i == highest && cell != " " ? alarm(cell, style_) : std::string(cell);
       }
       out_ << right(label, label_columns_ + 1) << cells << '\n';
     }
@@ -136,16 +124,15 @@ class Chart {
         const std::string name = fit(band.label(), end - begin - 2);
         line += "╶" + name + repeat("─", end - begin - 2 - display_width(name)) + "╴";
       }
-      if (!line.empty()) {
+      if (!line.empty())
         out_ << left(lane == 0 ? "  phases" : "", label_columns_ + 1) << line << '\n';
-      }
     }
   }
 
   void write_kinds(ScopeId sum, uint64_t peak) {
     for (const ScopeId kind : timeline_kinds(profile_, sum)) {
       std::string cells;
-      for (const uint64_t value : maxima(kind)) cells += kEighths[eighths(value, peak, 1)];
+      for (const uint64_t value : maxima(kind)) cells += bar_cell(value, peak, 1, 0);
       const std::string name{kind_name(profile_.scope_info(kind).kind)};
       out_ << left("  " + fit(name, label_columns_ - 2), label_columns_ + 1) << cells << '\n';
     }
@@ -169,7 +156,7 @@ class Chart {
       for (; at < columns_; ++at) maxima[at] = std::max(maxima[at], now);
       if (most == 0) continue;
       std::string cells;
-      for (const uint64_t value : maxima) cells += kEighths[eighths(value, peak, 1)];
+      for (const uint64_t value : maxima) cells += bar_cell(value, peak, 1, 0);
       out_ << std::string(label_columns_ + 1, ' ') << titles[part] << '\n'
            << left(right(size_text(most, style_), label_columns_ - 2), label_columns_ + 1) << cells
            << '\n';
@@ -206,10 +193,7 @@ void for_each_change(const Profile& profile, const TimeSeries& times, const Seri
 }
 
 Json series_json(const Profile& profile, const TimeSeries& times, const Series& series) {
-  Json json;
-  json["name"] = series.name;
-  json["kind"] = kind_of(series);
-  json["buckets"] = Json::array();
+  Json json = object("name, kind, buckets", series.name, kind_of(series), Json::array());
   for_each_change(profile, times, series, [&](int64_t begin_ns, const SeriesBucket& bucket) {
     json["buckets"].push_back({begin_ns, bucket.min, bucket.max});
   });
@@ -280,8 +264,8 @@ TimelineOf::TimelineOf(const Profile& of, const TimeSeries& series, const std::s
 
 const Stacked::By* TimelineOf::parts_of(ScopeId scope) const {
   const std::string& name = profile.scope_info(scope).name;
-  const auto found = std::find_if(stacked.begin(), stacked.end(),
-                                  [&](const Stacked& one) { return one.scope == name; });
+  const auto found =
+      std::ranges::find_if(stacked, [&](const Stacked& one) { return one.scope == name; });
   return found == stacked.end() ? nullptr : &found->ways.front();
 }
 
@@ -326,33 +310,26 @@ void write_timeline_csv(const TimelineOf& shown, std::ostream& out) {
 void write_timeline_json(const TimelineOf& shown, std::ostream& out) {
   const auto& [profile, times, scopes, stacked] = shown;
   Json json = view_json(profile, "gpupeak.timeline/1");
-  json["bucket_ns"] = times.begin_ns(1, profile.log().clock());
-  json["end_ns"] = times.begin_ns(times.bucket_count(), profile.log().clock());
-  json["peaks"] = Json::array();
-  json["series"] = Json::array();
+  extend(json, "bucket_ns, end_ns, peaks, series", times.begin_ns(1, profile.log().clock()),
+         times.begin_ns(times.bucket_count(), profile.log().clock()), Json::array(), Json::array());
   for (const ScopeId id : scopes) {
     const PeakFinder::Scope& sum = profile.sum(id);
-    json["peaks"].push_back({{"scope", profile.scope_info(id).name},
-                             {"bytes", sum.peak},
-                             {"time_ns", profile.to_ns(sum.peak_ticks)},
-                             {"phase", nullable(profile.phase_at_peak(id))}});
+    json["peaks"].push_back(object("scope, bytes, time_ns, phase", profile.scope_info(id).name,
+                                   sum.peak, profile.to_ns(sum.peak_ticks),
+                                   profile.phase_at_peak(id)));
     if (const Stacked::By* const by = shown.parts_of(id)) {
       Json moments = Json::array();
       for (const Stacked::Moment& moment : by->moments)
-        moments.push_back({{"time_ns", moment.time_ns}, {"bytes", moment.bytes}});
-      json["stacked"].push_back({{"scope", profile.scope_info(id).name},
-                                 {"by", group_by_name(by->by)},
-                                 {"parts", by->parts},
-                                 {"moments", std::move(moments)}});
+        moments.push_back(object("time_ns, bytes", moment.time_ns, moment.bytes));
+      json["stacked"].push_back(object("scope, by, parts, moments", profile.scope_info(id).name,
+                                       group_by_name(by->by), by->parts, std::move(moments)));
     }
   }
   for (const Series* series : shown_series(shown))
     json["series"].push_back(series_json(profile, times, *series));
-  json["phases"] = Json::array();
-  for (const PhaseBand& band : phase_bands(profile, SIZE_MAX)) {
-    json["phases"].push_back(
-        {{"name", band.label()}, {"begin_ns", band.begin_ns}, {"end_ns", band.end_ns}});
-  }
+  json["phases"] = array_of(phase_bands(profile, SIZE_MAX), [&](const PhaseBand& band) {
+    return object("name, begin_ns, end_ns", band.label(), band.begin_ns, band.end_ns);
+  });
   write_line(json, out);
 }
 

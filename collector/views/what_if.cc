@@ -45,37 +45,30 @@ void write_counted(const WhatIfSum& sum, std::ostream& out, const TextStyle& sty
 }  // namespace
 
 Json what_if_json(const WhatIf& what_if) {
-  Json json{{"schema", "gpupeak.whatif/1"}};
+  Json json = object("schema", "gpupeak.whatif/1");
   json["changes"] = Json::array();
   for (size_t i = 0; i < what_if.changes.scales.size(); ++i) {
     const Changes::Scale& scale = what_if.changes.scales[i];
-    json["changes"].push_back({{"pattern", escape(scale.pattern)},
-                               {"factor", scale.factor},
-                               {"blocks", what_if.matched[i]}});
+    json["changes"].push_back(
+        object("pattern, factor, blocks", escape(scale.pattern), scale.factor, what_if.matched[i]));
   }
   for (const PoolSetting setting : what_if.changes.settings())
     json["changes"].push_back(setting_name(setting));
   json["sums"] = Json::array();
   for (const WhatIfSum& sum : what_if.sums) {
-    Json row;
-    row["scope"] = (sum.device < 0 ? ScopeKey::host() : ScopeKey::device(sum.device)).text();
-    row["before"] = {{"peak_bytes", sum.before_bytes}, {"time_ns", sum.before_time_ns}};
-    row["exact"] = sum.is_exact();
-    row["peak_bytes"] = sum.is_exact() ? Json(sum.least_bytes) : Json();
-    row["least_bytes"] = sum.least_bytes;
-    row["most_bytes"] = nullable(sum.most_bytes);
-    row["time_ns"] = sum.time_ns;
-    row["used_before_bytes"] = nullable(sum.used_before_bytes);
-    row["used_bytes"] = nullable(sum.used_bytes);
-    row["holders"] = Json::array();
+    Json row = object(
+        "scope, before, exact, peak_bytes, least_bytes, most_bytes, time_ns, used_before_bytes, "
+        "used_bytes, holders",
+        (sum.device < 0 ? ScopeKey::host() : ScopeKey::device(sum.device)).text(),
+        object("peak_bytes, time_ns", sum.before_bytes, sum.before_time_ns), sum.is_exact(),
+        json_if(sum.is_exact(), sum.least_bytes), sum.least_bytes, sum.most_bytes, sum.time_ns,
+        sum.used_before_bytes, sum.used_bytes, Json::array());
     for (const WhatIfSum::Holder& holder : sum.holders) {
       row["holders"].push_back(
-          {{"title", holder.title}, {"bytes", holder.bytes}, {"count", holder.count}});
+          object("title, bytes, count", holder.title, holder.bytes, holder.count));
     }
-    row["other_bytes"] = sum.other_bytes;
-    row["notes"] = sum.notes;
-    row["whole"] = sum.is_whole;
-    row["counted_peak_bytes"] = nullable(sum.counted_bytes);
+    extend(row, "other_bytes, notes, whole, counted_peak_bytes", sum.other_bytes, sum.notes,
+           sum.is_whole, sum.counted_bytes);
     json["sums"].push_back(std::move(row));
   }
   return json;
@@ -137,8 +130,8 @@ void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& o
 }
 
 void write_lowering_json(const std::vector<WhatIf>& all, std::ostream& out) {
-  Json json{{"schema", "gpupeak.lowering/1"}, {"changes", Json::array()}};
-  for (const WhatIf& one : all) json["changes"].push_back(what_if_json(one));
+  Json json = object("schema, changes", "gpupeak.lowering/1",
+                     array_of(all, [&](const WhatIf& one) { return what_if_json(one); }));
   write_line(json, out);
 }
 
@@ -162,9 +155,8 @@ Json curve_json(const WhatIfSum& sum) {
 
 std::string answer_data(const WhatIf& what_if) {
   Json json = what_if_json(what_if);
-  json["text"] = changes_text(what_if.changes);
-  json["log"] = what_if.log;
-  json["duration_ns"] = what_if.duration_ns;
+  extend(json, "text, log, duration_ns", changes_text(what_if.changes), what_if.log,
+         what_if.duration_ns);
   for (size_t i = 0; i < what_if.sums.size(); ++i) {
     json["sums"][i]["name"] = what_if.sums[i].name;
     json["sums"][i]["curve"] = curve_json(what_if.sums[i]);

@@ -7,18 +7,15 @@
 namespace gpupeak::collector {
 
 Json frame_json(const Frame& frame) {
-  Json json;
-  json["address"] = fmt::format("{:#x}", frame.address);
-  json["module"] = text_or_null(frame.module);
+  Json json =
+      object("address, module", fmt::format("{:#x}", frame.address), text_or_null(frame.module));
   if (!frame.module.empty() && !frame.is_python)
     json["offset"] = fmt::format("{:#x}", frame.offset);
-  json["function"] = text_or_null(frame.function);
-  json["file"] = text_or_null(frame.file);
-  json["line"] = frame.line > 0 ? Json(frame.line) : Json(nullptr);
+  extend(json, "function, file, line", text_or_null(frame.function), text_or_null(frame.file),
+         json_if(frame.line > 0, frame.line));
   if (frame.call > 0) json[frame.one_block ? "buffer" : "call"] = frame.call;
-  if (frame.name_source != NameSource::kNone) {
+  if (frame.name_source != NameSource::kNone)
     json["name_source"] = name_source_text(frame.name_source);
-  }
   if (frame.is_python) json["language"] = "python";
   return json;
 }
@@ -38,7 +35,7 @@ Json parts_json(const std::vector<SitePart>& parts) {
 Json exit_json(const RunEnd& end) {
   const bool known = end.kind != ExitKind::kUnknown;
   const char* kind = end.kind == ExitKind::kSignal ? "signal" : "exit";
-  Json json{{"kind", known ? kind : "unknown"}, {"code", known ? Json(end.code) : Json(nullptr)}};
+  Json json = object("kind, code", known ? kind : "unknown", json_if(known, end.code));
   if (end.kind == ExitKind::kSignal) json["signal"] = signal_name(end.code);
   return json;
 }

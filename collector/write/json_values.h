@@ -6,9 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "collector/summary/summary.h"
+#include "collector/summary/summary_fields.h"
 
 namespace gpupeak::collector {
 
@@ -17,6 +20,48 @@ using Json = nlohmann::ordered_json;
 template <class T>
 Json nullable(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+template <class T>
+Json json_value(T&& value) {
+  if constexpr (requires { value.has_value(); })
+    return nullable(value);
+  else
+    return Json(std::forward<T>(value));
+}
+template <class Is, class T>
+Json json_if(const Is& is_known, const T& value) {
+  return is_known ? Json(value) : Json(nullptr);
+}
+/// "bytes, count": as many names as there are values, or it does not compile.
+template <size_t kCount>
+struct JsonNames {
+  consteval JsonNames(const char* names) : text(names) {
+    size_t count = 1;
+    for (const char c : text) count += c == ',';
+    if (count != kCount) throw "another number of names than of values";
+  }
+  std::string_view text;
+};
+/// Puts values into an object: extend(json, "bytes, phase", bytes, phase). An optional without a
+/// value is null.
+template <class... T>
+void extend(Json& json, std::type_identity_t<JsonNames<sizeof...(T)>> names, T&&... values) {
+  FieldNames name(names.text);
+  ((json[std::string(name.next())] = json_value(std::forward<T>(values))), ...);
+}
+/// An object with these values.
+template <class... T>
+Json object(std::type_identity_t<JsonNames<sizeof...(T)>> names, T&&... values) {
+  Json json = Json::object();
+  extend(json, names, std::forward<T>(values)...);
+  return json;
+}
+/// An array with to_json(item) of each item.
+template <class Items, class ToJson>
+Json array_of(const Items& items, const ToJson& to_json) {
+  Json json = Json::array();
+  for (const auto& item : items) json.push_back(to_json(item));
+  return json;
 }
 inline Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);

@@ -110,45 +110,35 @@ class PageArenas {
   }
 
   Json make(const TimeSeries& times) {
-    Json json = {{"every", history_.every}, {"base", fmt::format("{:#x}", base_)}};
+    Json json = object("every, base", history_.every, fmt::format("{:#x}", base_));
     json["list"] = Json::array();
     for (const ArenaHistory::Arena& arena : history_.arenas)
       json["list"].push_back(arena_json(arena, times));
     json["rows"] = Json::array();
     for (const std::string& row : history_.rows) json["rows"].push_back(string_(row));
     steps(json);
-    json["segments"] = segments();
-    json["blocks"] = blocks();
+    extend(json, "segments, blocks", segments(), blocks());
     if (!history_.uses.empty()) json["uses"] = uses();
-    json["several"] = several();
-    json["holes"] = holes();
-    json["levels"] = levels();
+    extend(json, "several, holes, levels", several(), holes(), levels());
     return json;
   }
 
  private:
   Json arena_json(const ArenaHistory::Arena& arena, const TimeSeries& times) const {
-    Json json = {{"name", arena.name},
-                 {"place", arena.place},
-                 {"peak", arena.peak},
-                 {"peak_ns", arena.peak_ns},
-                 {"reserved_peak", arena.reserved_peak},
-                 {"largest_block", arena.largest_block},
-                 {"largest_refused", arena.largest_refused},
-                 {"has_older", arena.has_older}};
+    Json json = object(
+        "name, place, peak, peak_ns, reserved_peak, largest_block, largest_refused, has_older",
+        arena.name, arena.place, arena.peak, arena.peak_ns, arena.reserved_peak,
+        arena.largest_block, arena.largest_refused, arena.has_older);
     if (history_.every) return json;
-    if (const Series* series = times.arena_in_use(arena.arena)) {
-      json["in_use"] = {{"changes", series_changes(*series)}};
-    }
-    if (const Series* series = times.pool_reserved(arena.arena)) {
-      json["reserved"] = {{"changes", series_changes(*series)}};
-    }
+    if (const Series* series = times.arena_in_use(arena.arena))
+      json["in_use"] = object("changes", series_changes(*series));
+    if (const Series* series = times.pool_reserved(arena.arena))
+      json["reserved"] = object("changes", series_changes(*series));
     return json;
   }
 
   void steps(Json& json) const {
-    json["times"] = Json::array();
-    json["reasons"] = Json::array();
+    extend(json, "times, reasons", Json::array(), Json::array());
     int64_t last = 0;
     for (size_t i = 0; i < history_.steps.size(); ++i) {
       const ArenaHistory::Step& step = history_.steps[i];
@@ -169,12 +159,9 @@ class PageArenas {
     Json flat = Json::array();
     uint32_t last = 0;
     for (const ArenaHistory::Segment& segment : history_.segments) {
-      flat.push_back(segment.arena);
-      flat.push_back(segment.begin - base_);
-      flat.push_back(segment.bytes);
-      flat.push_back(segment.captured ? 1 : 0);
-      flat.push_back(further(segment.first, last));
-      flat.push_back(segment.end - segment.first);
+      flat.insert(flat.end(),
+                  {segment.arena, segment.begin - base_, segment.bytes, segment.captured ? 1 : 0,
+                   further(segment.first, last), segment.end - segment.first});
     }
     return flat;
   }
@@ -185,12 +172,10 @@ class PageArenas {
     for (const ArenaHistory::Block& block : history_.blocks) {
       if (block.end == block.first) continue;  // it came and went within one step
       const bool alone = block.segment == ArenaHistory::Block::kAlone;
-      flat.push_back(alone ? -1 - int64_t{block.arena} : int64_t{block.segment});
-      flat.push_back(block.address - (alone ? base_ : history_.segments[block.segment].begin));
-      flat.push_back(block.bytes);
-      flat.push_back(block.row);
-      flat.push_back(further(block.first, last));
-      flat.push_back(block.end - block.first);
+      flat.insert(flat.end(),
+                  {alone ? -1 - int64_t{block.arena} : int64_t{block.segment},
+                   block.address - (alone ? base_ : history_.segments[block.segment].begin),
+                   block.bytes, block.row, further(block.first, last), block.end - block.first});
     }
     return flat;
   }
@@ -208,11 +193,9 @@ class PageArenas {
         flat.push_back(uses.is_known ? 0 : -1);
         continue;
       }
-      flat.push_back(1);
-      flat.push_back(uses.first_ns - history_.steps[block.first].time_ns);
-      flat.push_back(uses.last_ns - uses.first_ns);
-      flat.push_back(uses.idle_since_ns - uses.first_ns);
-      flat.push_back(uses.idle_ns);
+      flat.insert(flat.end(),
+                  {1, uses.first_ns - history_.steps[block.first].time_ns,
+                   uses.last_ns - uses.first_ns, uses.idle_since_ns - uses.first_ns, uses.idle_ns});
     }
     return flat;
   }
@@ -221,12 +204,9 @@ class PageArenas {
     Json flat = Json::array();
     uint32_t last = 0;
     for (const ArenaHistory::Several& run : history_.several) {
-      flat.push_back(further(run.step, last));
-      flat.push_back(run.arena);
-      flat.push_back(run.end > 0 ? run.begin - base_ : 0);
-      flat.push_back(run.end - run.begin);
-      flat.push_back(run.bytes);
-      flat.push_back(run.count);
+      flat.insert(flat.end(),
+                  {further(run.step, last), run.arena, run.end > 0 ? run.begin - base_ : 0,
+                   run.end - run.begin, run.bytes, run.count});
     }
     return flat;
   }
@@ -235,13 +215,9 @@ class PageArenas {
     Json flat = Json::array();
     uint32_t last = 0;
     for (const ArenaHistory::Holes& holes : history_.holes) {
-      flat.push_back(further(holes.step, last));
-      flat.push_back(holes.arena);
-      flat.push_back(holes.largest);
-      flat.push_back(holes.below_block);
-      flat.push_back(holes.below_refused);
-      flat.push_back(holes.left_out_segments);
-      flat.push_back(holes.left_out_bytes);
+      flat.insert(flat.end(),
+                  {further(holes.step, last), holes.arena, holes.largest, holes.below_block,
+                   holes.below_refused, holes.left_out_segments, holes.left_out_bytes});
     }
     return flat;
   }
@@ -251,10 +227,9 @@ class PageArenas {
     uint32_t last = 0;
     for (const ArenaHistory::Level& level : history_.levels) {
       ArenaHistory::Level& before = levels_[level.arena];
-      flat.push_back(further(level.step, last));
-      flat.push_back(level.arena);
-      flat.push_back(static_cast<int64_t>(level.in_use - before.in_use));
-      flat.push_back(static_cast<int64_t>(level.reserved - before.reserved));
+      flat.insert(flat.end(), {further(level.step, last), level.arena,
+                               static_cast<int64_t>(level.in_use - before.in_use),
+                               static_cast<int64_t>(level.reserved - before.reserved)});
       before = level;
     }
     return flat;
@@ -303,12 +278,13 @@ size_t place_of(UseAtPeak use) {
 
 Json page_uses(Profile& profile, const LastUses& uses, size_t top,
                const std::function<uint32_t(const std::string&)>& string) {
-  Json json = {{"note", kUsedNote}, {"notes", use_notes(uses)}};
-  json["names"] = Json::array();
-  for (const UseName& use : kUses) json["names"].push_back({use.name, use.text, use.when});
+  Json json = object("note, notes", kUsedNote, use_notes(uses));
+  json["names"] = array_of(kUses, [&](const UseName& use) {
+    return Json::array({use.name, use.text, use.when});
+  });
   json["devices"] = Json::object();
   for (const LastUse& of : uses.devices) {
-    Json device{{"idle_bytes", of.idle_bytes}};
+    Json device = object("idle_bytes", of.idle_bytes);
     for (const UseName& use : kUses) device["bytes"].push_back(bytes_of(of, use.use));
     Json flat = Json::array();
     uint64_t other_bytes = 0, other_rows = 0, shown = 0;
@@ -318,17 +294,10 @@ Json page_uses(Profile& profile, const LastUses& uses, size_t top,
         ++other_rows;
         continue;
       }
-      flat.push_back(place_of(row.use));
-      flat.push_back(string(row.title));
-      flat.push_back(string(row.kind));
-      flat.push_back(row.bytes);
-      flat.push_back(row.blocks);
-      flat.push_back(row.shortest_ns);
-      flat.push_back(row.longest_ns);
+      flat.insert(flat.end(), {place_of(row.use), string(row.title), string(row.kind), row.bytes,
+                               row.blocks, row.shortest_ns, row.longest_ns});
     }
-    device["rows"] = std::move(flat);
-    device["other_bytes"] = other_bytes;
-    device["other_rows"] = other_rows;
+    extend(device, "rows, other_bytes, other_rows", std::move(flat), other_bytes, other_rows);
     json["devices"][profile.scope_info(of.scope).name] = std::move(device);
   }
   return json;
@@ -363,7 +332,7 @@ PageSource::PageSource(Profile& profile, const std::vector<ScopeId>& scopes) : p
     for (const auto& [line, bytes] : files_[id].held) most = std::max(most, bytes);
     order.emplace_back(most, id);
   }
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+  std::ranges::sort(order, [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   });
   if (order.size() > kMostFiles) order.resize(kMostFiles);
@@ -459,7 +428,7 @@ void PageSource::read(File& file, size_t& text_left) const {
   if (file.changed || source.lines.empty()) return;
   std::vector<std::pair<uint64_t, int>> order;
   for (const auto& [line, bytes] : file.held) order.emplace_back(bytes, line);
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+  std::ranges::sort(order, [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   });
   for (const auto& [bytes, line] : order) {
@@ -502,16 +471,14 @@ Json PageSource::files_json(const std::function<uint32_t(const std::string&)>& s
 
 Json PageSource::bytes_json(const std::vector<Contribution>& held) const {
   Json all = Json::array();
-  const bool any = std::any_of(files_.begin(), files_.end(),
-                               [](const File& file) { return !file.lines.empty(); });
+  const bool any =
+      std::ranges::any_of(files_, [](const File& file) { return !file.lines.empty(); });
   if (!any) return all;
   const std::vector<uint64_t> bytes = bytes_of_places(held);
   for (size_t i = 0; i < bytes.size(); ++i) {
     const Place& place = places_[i];
     if (bytes[i] == 0 || !files_[place.file].lines.contains(place.line)) continue;
-    all.push_back(place.file);
-    all.push_back(place.line);
-    all.push_back(bytes[i]);
+    all.insert(all.end(), {place.file, place.line, bytes[i]});
   }
   return all;
 }

@@ -9,7 +9,6 @@
 #include "collector/summary/arena_text.h"
 #include "collector/summary/failure_text.h"
 #include "collector/summary/run_text.h"
-#include "collector/text/title_text.h"
 #include "collector/write/report_sections.h"
 
 namespace gpupeak::collector {

@@ -7,7 +7,6 @@
 #include <string>
 #include <tuple>
 
-#include "collector/summary/arena_text.h"
 #include "collector/summary/failure_text.h"
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
@@ -230,9 +229,9 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
                                   error_text(peak->error_bytes, ", an estimate ", style_)))};
   lines.push_back(
       fmt::format("{} {} {}  site", right("size", columns_), right("%", 5), right("n", 7)));
-  const bool several_kinds =
-      std::any_of(peak->holders.begin(), peak->holders.end(),
-                  [&](const Holder& holder) { return holder.kind != peak->holders.front().kind; });
+  const bool several_kinds = std::ranges::any_of(peak->holders, [&](const Holder& holder) {
+    return holder.kind != peak->holders.front().kind;
+  });
   uint64_t sum = peak->other_bytes, rest = peak->other_bytes, more = peak->other_sites;
   const std::vector<const Holder*> by_resident = rows_by_resident(*peak, summary_.metrics);
   for (size_t i = 0; i < by_resident.size(); ++i) {
@@ -316,7 +315,7 @@ ReportSections::Lines ReportSections::ledger(const DeviceSummary& device, size_t
     const bool a_last = a.cause == "unexplained", b_last = b.cause == "unexplained";
     return a_last == b_last ? std::llabs(a.bytes) > std::llabs(b.bytes) : b_last;
   };
-  std::stable_sort(parts.begin(), parts.end(), by_size);
+  std::ranges::stable_sort(parts, by_size);
   size_t shown = 0;
   int64_t rest = 0;
   for (const LedgerRow& part : parts) {

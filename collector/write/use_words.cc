@@ -9,8 +9,7 @@
 namespace gpupeak::collector {
 
 const UseName& use_name(UseAtPeak use) {
-  return *std::find_if(kUses.begin(), kUses.end(),
-                       [&](const UseName& of) { return of.use == use; });
+  return *std::ranges::find_if(kUses, [&](const UseName& of) { return of.use == use; });
 }
 
 std::string when_used(UseAtPeak use, int64_t shortest_ns, int64_t longest_ns) {

@@ -112,9 +112,8 @@ class TextDiff {
         ++left_out;
       }
     }
-    if (left_out > 0 || rest.a_bytes > 0 || rest.b_bytes > 0) {
+    if (left_out > 0 || rest.a_bytes > 0 || rest.b_bytes > 0)
       row(rest, fmt::format("{} more", grouped(left_out)), "");
-    }
     if (listed_in_part(a_, peak.scope)) part_line("A");
     if (listed_in_part(b_, peak.scope)) part_line("B");
     const bool whole = a_sum == *peak.a_bytes && b_sum == *peak.b_bytes;
@@ -179,8 +178,8 @@ class TextDiff {
       longest = std::max(longest, display_width(phase.name));
     const size_t names = name_columns(kPhaseNameColumns, longest, style_);
     for (const PhaseDiff& phase : diff_.phases) {
-      const auto peak = std::find_if(phase.metrics.begin(), phase.metrics.end(),
-                                     [&](const MetricDiff& m) { return m.name == wanted; });
+      const auto peak = std::ranges::find_if(phase.metrics,
+                                             [&](const MetricDiff& m) { return m.name == wanted; });
       if (peak == phase.metrics.end() || peak->a == peak->b) continue;
       const auto figure = [&](bool there, const std::optional<uint64_t>& value) {
         return there ? right(size(value), columns_) : right("none", columns_);
@@ -207,11 +206,8 @@ class TextDiff {
 };
 
 Json run_json(const Summary& summary) {
-  Json json;
-  json["file"] = summary.log_path;
-  json["command"] = summary.run.command;
-  json["start_time"] = summary.run.start_time;
-  json["quality"] = quality_json(summary.quality);
+  Json json = object("file, command, start_time, quality", summary.log_path, summary.run.command,
+                     summary.run.start_time, quality_json(summary.quality));
   return json;
 }
 
@@ -223,36 +219,22 @@ Json change_json(const std::optional<uint64_t>& a, const std::optional<uint64_t>
 
 Json metrics_json(const std::vector<MetricDiff>& metrics) {
   Json json = Json::object();
-  for (const MetricDiff& metric : metrics) {
-    json[metric.name] = {{"a", nullable(metric.a)},
-                         {"b", nullable(metric.b)},
-                         {"change", change_json(metric.a, metric.b)}};
-  }
+  for (const MetricDiff& metric : metrics)
+    json[metric.name] = object("a, b, change", metric.a, metric.b, change_json(metric.a, metric.b));
   return json;
 }
 
 Json change_json(const PeakDiff& peak) {
-  Json json;
-  json["scope"] = peak.scope;
-  json["a_bytes"] = nullable(peak.a_bytes);
-  json["b_bytes"] = nullable(peak.b_bytes);
-  json["change_bytes"] = change_json(peak.a_bytes, peak.b_bytes);
-  json["a_phase"] = nullable(peak.a_phase);
-  json["b_phase"] = nullable(peak.b_phase);
-  json["sites"] = Json::array();
-  for (const SiteDiff& site : peak.sites) {
-    json["sites"].push_back({{"site", site.title},
-                             {"kind", site.kind},
-                             {"a_bytes", site.a_bytes},
-                             {"b_bytes", site.b_bytes},
-                             {"change_bytes", change_json(site.a_bytes, site.b_bytes)},
-                             {"a_count", site.a_count},
-                             {"b_count", site.b_count}});
-  }
-  json["a_nameless_bytes"] = peak.a_nameless_bytes;
-  json["b_nameless_bytes"] = peak.b_nameless_bytes;
-  json["a_other_bytes"] = peak.a_other_bytes;
-  json["b_other_bytes"] = peak.b_other_bytes;
+  Json json =
+      object("scope, a_bytes, b_bytes, change_bytes, a_phase, b_phase, sites", peak.scope,
+             peak.a_bytes, peak.b_bytes, change_json(peak.a_bytes, peak.b_bytes), peak.a_phase,
+             peak.b_phase, array_of(peak.sites, [&](const SiteDiff& site) {
+               return object("site, kind, a_bytes, b_bytes, change_bytes, a_count, b_count",
+                             site.title, site.kind, site.a_bytes, site.b_bytes,
+                             change_json(site.a_bytes, site.b_bytes), site.a_count, site.b_count);
+             }));
+  extend(json, "a_nameless_bytes, b_nameless_bytes, a_other_bytes, b_other_bytes",
+         peak.a_nameless_bytes, peak.b_nameless_bytes, peak.a_other_bytes, peak.b_other_bytes);
   return json;
 }
 
@@ -265,21 +247,14 @@ void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& ou
 
 void write_diff_json(const Summary& a, const Summary& b, std::ostream& out) {
   const Diff changes = diff(a, b);
-  Json json;
-  json["schema"] = "gpupeak.diff/1";
-  json["a"] = run_json(a);
-  json["b"] = run_json(b);
-  json["grouped_by"] = b.grouped_by;
-  json["peaks"] = Json::array();
-  for (const PeakDiff& peak : changes.peaks) json["peaks"].push_back(change_json(peak));
-  json["metrics"] = metrics_json(changes.metrics);
-  json["phases"] = Json::array();
-  for (const PhaseDiff& phase : changes.phases) {
-    json["phases"].push_back({{"name", phase.name},
-                              {"in_a", phase.in_a},
-                              {"in_b", phase.in_b},
-                              {"metrics", metrics_json(phase.metrics)}});
-  }
+  Json json = object(
+      "schema, a, b, grouped_by, peaks", "gpupeak.diff/1", run_json(a), run_json(b), b.grouped_by,
+      array_of(changes.peaks, [&](const PeakDiff& peak) { return change_json(peak); }));
+  extend(json, "metrics, phases", metrics_json(changes.metrics),
+         array_of(changes.phases, [&](const PhaseDiff& phase) {
+           return object("name, in_a, in_b, metrics", phase.name, phase.in_a, phase.in_b,
+                         metrics_json(phase.metrics));
+         }));
   out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
@@ -383,8 +358,7 @@ std::string losses_line(const Summary& summary) {
 }  // namespace
 
 bool all_passed(const std::vector<GateResult>& results) {
-  return std::all_of(results.begin(), results.end(),
-                     [](const GateResult& result) { return result.passed; });
+  return std::ranges::all_of(results, [](const GateResult& result) { return result.passed; });
 }
 
 void write_gates(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out,
@@ -399,39 +373,30 @@ void write_gates(const Summary& summary, const std::vector<GateResult>& results,
 
 void write_gates_json(const Summary& summary, const std::vector<GateResult>& results,
                       std::ostream& out) {
-  Json json;
-  json["schema"] = "gpupeak.check/1";
-  json["log"] = summary.log_path;
-  json["passed"] = all_passed(results);
-  json["quality"] = quality_json(summary.quality);
-  json["limits"] = Json::array();
-  for (const GateResult& result : results) {
-    json["limits"].push_back(
-        {{"limit", result.gate.text},
-         {"metric", result.gate.shown},
-         {"passed", result.passed},
-         {"value", nullable(result.value)},
-         {"error_bytes", nullable(result.error_bytes)},
-         {"baseline", result.gate.increase ? nullable(result.baseline) : Json(nullptr)},
-         {"allowed", nullable(result.allowed)},
-         {"message", result.message},
-         {"reasons", result.reasons}});
-  }
+  Json json = object(
+      "schema, log, passed, quality, limits", "gpupeak.check/1", summary.log_path,
+      all_passed(results), quality_json(summary.quality),
+      array_of(results, [&](const GateResult& result) {
+        return object(
+            "limit, metric, passed, value, error_bytes, baseline, allowed, message, reasons",
+            result.gate.text, result.gate.shown, result.passed, result.value, result.error_bytes,
+            result.gate.increase ? nullable(result.baseline) : Json(nullptr), result.allowed,
+            result.message, result.reasons);
+      }));
   out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
 void write_junit(const Summary& summary, const std::vector<GateResult>& results,
                  std::ostream& out) {
-  const auto failures = std::count_if(results.begin(), results.end(),
-                                      [](const GateResult& result) { return !result.passed; });
+  const auto failures =
+      std::ranges::count_if(results, [](const GateResult& result) { return !result.passed; });
   const double seconds = static_cast<double>(summary.run.duration_ns) / kNsPerSecond;
   const std::string suite =
       fmt::format("name=\"gpupeak\" tests=\"{}\" failures=\"{}\" errors=\"0\" time=\"{:.3f}\"",
                   results.size(), failures, seconds);
   out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite " << suite;
-  if (!summary.run.start_time.empty()) {
+  if (!summary.run.start_time.empty())
     out << " timestamp=\"" << xml_text(summary.run.start_time) << '"';
-  }
   out << ">\n";
   for (const GateResult& result : results) {
     out << fmt::format("<testcase classname=\"gpupeak.{}\" name=\"{}{}\" time=\"0\"",

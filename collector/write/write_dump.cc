@@ -13,44 +13,14 @@ namespace {
 
 constexpr size_t kFlushBytes = 1 << 16;
 
-std::string_view pool_event_name(uint64_t event) {
-  switch (event) {
-    case GPUPEAK_POOL_CREATED:
-      return "created";
-    case GPUPEAK_POOL_DESTROYED:
-      return "destroyed";
-    case GPUPEAK_POOL_READ:
-      return "read";
-    default:
-      return "?";
-  }
+/// By its number in log_format.h.
+template <size_t kCount>
+std::string_view event_name(const std::string_view (&names)[kCount], uint64_t event) {
+  return event < kCount ? names[event] : "?";
 }
-
-std::string_view context_event_name(uint64_t event) {
-  switch (event) {
-    case GPUPEAK_CONTEXT_CREATED:
-      return "created";
-    case GPUPEAK_CONTEXT_DESTROYED:
-      return "destroyed";
-    case GPUPEAK_CONTEXT_RESET:
-      return "reset";
-    default:
-      return "?";
-  }
-}
-
-std::string_view arena_event_name(uint64_t event) {
-  switch (event) {
-    case GPUPEAK_ARENA_CREATED:
-      return "created";
-    case GPUPEAK_ARENA_DESTROYED:
-      return "destroyed";
-    case GPUPEAK_ARENA_RESET:
-      return "reset";
-    default:
-      return "?";
-  }
-}
+constexpr std::string_view kPoolEvents[] = {"created", "destroyed", "read"};
+/// Of contexts and of arenas.
+constexpr std::string_view kEvents[] = {"created", "destroyed", "reset"};
 
 class Dump {
  public:
@@ -77,9 +47,8 @@ class Dump {
 
   void write_definitions() {
     const Definitions& definitions = log_.definitions();
-    for (const auto& [key, value] : definitions.facts()) {
+    for (const auto& [key, value] : definitions.facts())
       print("fact {} = {}\n", log_.definitions().shown(key), log_.definitions().shown(value));
-    }
     for (const DeviceInfo& device : definitions.devices()) {
       print("device {} total {} uuid {} memory {:#x} name {}\n", device.ordinal, device.total_bytes,
             log_.definitions().sanitizer().id(device.uuid), device.memory, escape(device.name));
@@ -90,9 +59,8 @@ class Dump {
             log_.definitions().sanitizer().id(module.build_id),
             log_.definitions().shown(module.path));
     }
-    for (uint32_t id = 1; id < definitions.strings().size(); ++id) {
+    for (uint32_t id = 1; id < definitions.strings().size(); ++id)
       print("string {} {}\n", id, definitions.shown_string(id));
-    }
     for (size_t number = 1; number < definitions.python_frames().size(); ++number) {
       const PythonFrame& frame = definitions.python_frames()[number];
       print("python_frame {} {} {}:{}\n", number, string(frame.function), string(frame.file),
@@ -219,7 +187,7 @@ class Dump {
   void fields(const TagPushEvent& e) { print(" {}", name(e)); }
   void fields(const TagPopEvent& /*e*/) {}
   void fields(const ArenaEvent& e) {
-    print(" {} {} {} {:#x} bytes {}", e.arena, arena_event_name(e.event), name(e), e.address,
+    print(" {} {} {} {:#x} bytes {}", e.arena, event_name(kEvents, e.event), name(e), e.address,
           e.bytes);
     if (e.device >= 0) print(" device {}", e.device);
   }
@@ -334,10 +302,10 @@ class Dump {
   }
   void fields(const PoolEvent& e) {
     print(" {:#x} device {} reserved {} used {} {}", e.pool, e.device, e.reserved, e.used,
-          pool_event_name(e.event));
+          event_name(kPoolEvents, e.event));
   }
   void fields(const ContextEvent& e) {
-    print(" {:#x} device {} {}", e.context, e.device, context_event_name(e.event));
+    print(" {:#x} device {} {}", e.context, e.device, event_name(kEvents, e.event));
   }
 
   const LogReader& log_;

@@ -1,7 +1,6 @@
 #include "collector/write/write_html.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <stdexcept>
 #include <tuple>
@@ -49,11 +48,8 @@ class Strings {
   /// For each place [number of its text, file, line…].
   Json places_json() const {
     Json all = Json::array();
-    for (const auto& [place, id] : place_ids_) {
-      all.push_back(id);
-      all.push_back(std::get<0>(place));
-      all.push_back(std::get<1>(place));
-    }
+    for (const auto& [place, id] : place_ids_)
+      all.insert(all.end(), {id, std::get<0>(place), std::get<1>(place)});
     return all;
   }
 
@@ -95,14 +91,10 @@ class PageData {
     summary.peaks.clear();  // the key "scopes" has them
     summary.live_at_exit.clear();
     summary.temporaries.clear();
-    Json json;
-    json["log"] = summary.log_path;
-    json["log_bytes"] = summary.log_bytes;
-    json["verdict"] = verdict;
-    json["summary"] = summary_json(summary);
-    json["time"] = time_json();
-    json["series"] = series_json();
-    json["scopes"] = scopes_json();
+    Json json =
+        object("log, log_bytes, verdict, summary, time, series", summary.log_path,
+               summary.log_bytes, verdict, summary_json(summary), time_json(), series_json());
+    json["scopes"] = scopes_json();  // these number texts in their order
     json["phases"] = phases_json();
     json["instants"] = instants_json();
     json["stacked"] = stacked_json();
@@ -120,15 +112,15 @@ class PageData {
  private:
   static Json verdict_json(const Summary& summary) {
     const Verdict verdict = verdict_of(summary, {});
-    Json json = {{"facts", verdict.facts}, {"hints", verdict.hints}};
+    Json json = object("facts, hints", verdict.facts, verdict.hints);
     json["rows"] = verdict.rows;
     for (const char* list : {"sentences", "bar", "next"}) json[list] = Json::array();
     for (const Verdict::Sentence& sentence : verdict.sentences)
-      json["sentences"].push_back({{"text", sentence.text}, {"alarm", sentence.alarm}});
+      json["sentences"].push_back(object("text, alarm", sentence.text, sentence.alarm));
     for (const Verdict::Part& part : verdict.bar)
-      json["bar"].push_back({{"name", part.name}, {"bytes", part.bytes}, {"free", part.free}});
+      json["bar"].push_back(object("name, bytes, free", part.name, part.bytes, part.free));
     for (const Verdict::Step& step : verdict.next)
-      json["next"].push_back({{"command", step.command}, {"why", step.why}});
+      json["next"].push_back(object("command, why", step.command, step.why));
     return json;
   }
 
@@ -150,12 +142,11 @@ class PageData {
       const ScopeId* scope = profile_.replay().sites().find_scope(series.name);
       const bool shown = series.kind == Series::Kind::kGauge ||
                          (scope != nullptr && covers_scope(profile_.coverage(), series.name));
-      const bool any = std::any_of(series.buckets.begin(), series.buckets.end(),
-                                   [](const SeriesBucket& bucket) { return bucket.max > 0; });
+      const bool any = std::ranges::any_of(
+          series.buckets, [](const SeriesBucket& bucket) { return bucket.max > 0; });
       if (!shown || !any) continue;
-      all.push_back({{"name", series.name},
-                     {"gauge", series.kind == Series::Kind::kGauge},
-                     {"changes", series_changes(series)}});
+      all.push_back(object("name, gauge, changes", series.name, series.kind == Series::Kind::kGauge,
+                           series_changes(series)));
     }
     return all;
   }
@@ -182,20 +173,16 @@ class PageData {
     Json json = Json::array();
     for (const Frame& frame : stack) {
       if (frame.module.starts_with(kOwnModule)) continue;
-      json.push_back(strings_.id(frame_title(frame)));
-      json.push_back(place_id(frame));
+      json.insert(json.end(), {strings_.id(frame_title(frame)), place_id(frame)});
     }
     return json;
   }
   Json rows_json(const std::vector<Holder>& rows) {
-    Json json = Json::array();
-    for (const Holder& row : rows) json.push_back(row_json(row));
-    return json;
+    return array_of(rows, [&](const Holder& row) { return row_json(row); });
   }
   Json table_json(const HolderTable& table) {
-    return {{"rows", rows_json(table.rows)},
-            {"other_bytes", table.other_bytes},
-            {"other_rows", table.other_rows}};
+    return object("rows, other_bytes, other_rows", rows_json(table.rows), table.other_bytes,
+                  table.other_rows);
   }
 
   static bool is_main(const ScopeInfo& info) { return info.kind == 0; }
@@ -211,15 +198,10 @@ class PageData {
       const ScopeInfo& info = profile_.scope_info(id);
       const PeakFinder::Scope& sum = profile_.sum(id);
       const std::vector<Contribution> held = profile_.at_peak(id);
-      Json scope;
-      scope["name"] = info.name;
-      scope["text"] = profile_.scope_text(id);
-      scope["device"] = info.device;
+      Json scope = object("name, text, device", info.name, profile_.scope_text(id), info.device);
       scope["kind"] = info.kind == 0 ? "" : std::string(kind_name(info.kind));
-      scope["counts"] = info.kind == 0 || counts_into_sum(info.kind);
-      scope["bytes"] = sum.peak;
-      scope["time_ns"] = profile_.to_ns(sum.peak_ticks);
-      scope["phase"] = nullable(profile_.phase_at_peak(id));
+      extend(scope, "counts, bytes, time_ns, phase", info.kind == 0 || counts_into_sum(info.kind),
+             sum.peak, profile_.to_ns(sum.peak_ticks), profile_.phase_at_peak(id));
       if (sum.peak_group != kNoGroup) {
         const Contribution step{sum.peak_group, sum.peak_step_bytes, 1};
         scope["trigger"] = row_json(profile_.sites().holder(step, false));
@@ -232,9 +214,8 @@ class PageData {
         if (rows.by() == GroupBy::kTag && no_tags(table)) continue;
         tables[std::string(group_by_name(rows.by()))] = table_json(table);
       }
-      scope["tables"] = std::move(tables);
-      scope["lines"] = source_.bytes_json(held);
-      scope["flame"] = flame_json(held, is_main(info) ? kMainCalls : kOtherCalls);
+      extend(scope, "tables, lines, flame", std::move(tables), source_.bytes_json(held),
+             flame_json(held, is_main(info) ? kMainCalls : kOtherCalls));
       if (is_one_side(info)) scope["temporaries"] = temporaries_json(id);
       all.push_back(std::move(scope));
     }
@@ -258,8 +239,7 @@ class PageData {
   }
 
   static bool no_tags(const HolderTable& table) {
-    return std::all_of(table.rows.begin(), table.rows.end(),
-                       [](const Holder& row) { return row.title == kOthers; });
+    return std::ranges::all_of(table.rows, [](const Holder& row) { return row.title == kOthers; });
   }
 
   /// The largest calls, nested: [name, bytes, place, calls…]. A call's own bytes are `bytes` less
@@ -287,9 +267,8 @@ class PageData {
     Json json = {strings_.id(root ? "" : CallTree::title(node)), node.bytes,
                  node.frame == nullptr ? strings_.id("") : place_id(*node.frame)};
     for (const uint32_t id : node.children) {
-      if (tree.node(id).bytes >= smallest) {
+      if (tree.node(id).bytes >= smallest)
         json.push_back(call_json(tree, tree.node(id), smallest, false));
-      }
     }
     return json;
   }
@@ -308,16 +287,11 @@ class PageData {
     Json all = Json::array();
     for (const PhaseBand& band : phase_bands(profile_, kMaxLanes)) {
       Json instances = Json::array();  // begin and length of each instance
-      for (const auto& [begin_ns, end_ns] : band.instances) {
-        instances.push_back(begin_ns);
-        instances.push_back(end_ns - begin_ns);
-      }
-      all.push_back({{"name", band.name},
-                     {"label", band.label()},
-                     {"lane", band.lane},
-                     {"begin_ns", band.begin_ns},
-                     {"end_ns", band.end_ns},
-                     {"instances", std::move(instances)}});
+      for (const auto& [begin_ns, end_ns] : band.instances)
+        instances.insert(instances.end(), {begin_ns, end_ns - begin_ns});
+      all.push_back(object("name, label, lane, begin_ns, end_ns, instances", band.name,
+                           band.label(), band.lane, band.begin_ns, band.end_ns,
+                           std::move(instances)));
     }
     return all;
   }
@@ -347,52 +321,41 @@ class PageData {
       last_ns = moment.time_ns;
       last = moment.bytes;
     }
-    return {{"parts", std::move(parts)}, {"moments", std::move(moments)}};
+    return object("parts, moments", std::move(parts), std::move(moments));
   }
 
   /// rows: [title, kind, module]. kinds: [device, kind, [row, bytes, count…], other bytes, other
   /// rows]. calls: caller, name and place of each. list: [ns, reason, kinds, [place, bytes…]].
   Json instants_json() {
     Json rows = Json::array();
-    for (const Holder& row : instants_.rows) {
+    for (const Holder& row : instants_.rows)
       rows.push_back({strings_.id(row.title), strings_.id(row.kind), strings_.id(row.module)});
-    }
     Json list = Json::array();
     for (const Instant& instant : instants_.instants) {
       Json kinds = Json::array();
       for (const KindHolders& holders : instant.kinds) {
         Json flat = Json::array();
-        for (const KindHolders::Row& row : holders.rows) {
-          flat.push_back(row.row);
-          flat.push_back(row.bytes);
-          flat.push_back(row.count);
-        }
+        for (const KindHolders::Row& row : holders.rows)
+          flat.insert(flat.end(), {row.row, row.bytes, row.count});
         kinds.push_back({holders.device, std::string(kind_path(holders.kind)), std::move(flat),
                          holders.other_bytes, holders.other_rows});
       }
       Json there = Json::array();
-      for (const HeldThere& held : instant.held) {
-        there.push_back(held.place);
-        there.push_back(held.bytes);
-      }
+      for (const HeldThere& held : instant.held)
+        there.insert(there.end(), {held.place, held.bytes});
       list.push_back({instant.time_ns, instant.reason, std::move(kinds), std::move(there)});
     }
     Json places = Json::array();
-    for (const HeldPlace& place : instants_.places) {
+    for (const HeldPlace& place : instants_.places)
       places.push_back({place.device, std::string(kind_path(place.kind)), place.row, place.call});
-    }
     Json calls = Json::array();
     for (const HeldCalls::Call& call : instants_.calls.calls) {
-      calls.push_back(call.caller);
-      calls.push_back(strings_.id(call.title));
-      calls.push_back(call.frame == nullptr ? strings_.id("") : place_id(*call.frame));
+      calls.insert(calls.end(), {call.caller, strings_.id(call.title),
+                                 call.frame == nullptr ? strings_.id("") : place_id(*call.frame)});
     }
-    return {{"rows", std::move(rows)},
-            {"list", std::move(list)},
-            {"places", std::move(places)},
-            {"calls", std::move(calls)},
-            {"device", changes_json(instants_.device_changes)},
-            {"host", changes_json(instants_.host_changes)}};
+    return object("rows, list, places, calls, device, host", std::move(rows), std::move(list),
+                  std::move(places), std::move(calls), changes_json(instants_.device_changes),
+                  changes_json(instants_.host_changes));
   }
   /// [ns since the step before, place, bytes, count…]; -1 ns: another part of the same step. null:
   /// there are too many changes.
@@ -402,10 +365,9 @@ class PageData {
     int64_t last = 0;
     for (const PlaceChange& change : *changes) {
       // Times in a damaged log may run backwards.
-      flat.push_back(change.begins_step ? std::max<int64_t>(0, change.time_ns - last) : -1);
-      flat.push_back(change.place);
-      flat.push_back(change.bytes);
-      flat.push_back(change.count);
+      flat.insert(flat.end(),
+                  {change.begins_step ? std::max<int64_t>(0, change.time_ns - last) : -1,
+                   change.place, change.bytes, change.count});
       if (change.begins_step) last = std::max(last, change.time_ns);
     }
     return flat;
@@ -423,11 +385,8 @@ class PageData {
         count += part.count;
       }
       Json side = table_json(profile_.sites().table(live, kListRows, true));
-      side["scope"] = info.name;
-      side["text"] = profile_.scope_text(id);
-      side["bytes"] = bytes;
-      side["count"] = count;
-      side["flame"] = live.empty() ? Json(nullptr) : flame_json(live, kOtherCalls);
+      extend(side, "scope, text, bytes, count, flame", info.name, profile_.scope_text(id), bytes,
+             count, live.empty() ? Json(nullptr) : flame_json(live, kOtherCalls));
       all.push_back(std::move(side));
     }
     return all;

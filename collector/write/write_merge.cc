@@ -216,8 +216,7 @@ class MergeText {
       const MergedNode& node = merged_.nodes[i];
       return std::tuple(at_once(all_gpus(node)), at_once(node.find_sum("host")));
     };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return key(a) > key(b); });
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return key(a) > key(b); });
     section("NODES", "what each held at once; of the host at most");
     line(fmt::format("{} {} {}  {}  node", right("all GPUs", columns_), right("one GPU", columns_),
                      right("host", columns_), "processes"));
@@ -295,8 +294,7 @@ class MergeText {
       const ProcessRecord& process = merged_.processes[i];
       return std::tuple(own(process, "device"), own(process, "host"));
     };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return key(a) > key(b); });
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return key(a) > key(b); });
     section("PROCESSES", "own peaks, largest first");
     line(fmt::format("{} {}  process", right("GPUs", columns_), right("host", columns_)));
     for (size_t i = 0; i < std::min(order.size(), kMostRanks); ++i) rank_row(order[i]);
@@ -322,86 +320,53 @@ void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style
 namespace {
 
 Json parts_json(const std::vector<HeldPart>& parts) {
-  Json json = Json::array();
-  for (const HeldPart& part : parts) json.push_back({{"name", part.name}, {"bytes", part.bytes}});
-  return json;
+  return array_of(
+      parts, [&](const HeldPart& part) { return object("name, bytes", part.name, part.bytes); });
 }
 
 Json peak_json(const OwnPeak& peak) {
-  return {{"side", peak.side},
-          {"bytes", peak.bytes},
-          {"time_ns", peak.time_ns},
-          {"phase", nullable(peak.phase)},
-          {"tags", parts_json(peak.tags)},
-          {"sites", parts_json(peak.sites)},
-          {"other_bytes", peak.other_bytes}};
+  return object("side, bytes, time_ns, phase, tags, sites, other_bytes", peak.side, peak.bytes,
+                peak.time_ns, peak.phase, parts_json(peak.tags), parts_json(peak.sites),
+                peak.other_bytes);
 }
 
 Json refusal_json(const std::optional<Refusal>& refusal) {
   if (!refusal) return nullptr;
-  return {{"api", refusal->api},
-          {"device", nullable(refusal->device)},
-          {"requested_bytes", refusal->requested_bytes},
-          {"time_ns", refusal->time_ns},
-          {"phase", nullable(refusal->phase)},
-          {"site", text_or_null(refusal->site)},
-          {"why", text_or_null(refusal->why)},
-          {"count", refusal->count}};
+  return object("api, device, requested_bytes, time_ns, phase, site, why, count", refusal->api,
+                refusal->device, refusal->requested_bytes, refusal->time_ns, refusal->phase,
+                text_or_null(refusal->site), text_or_null(refusal->why), refusal->count);
 }
 
 Json process_json(const ProcessRecord& process, size_t node) {
-  Json peaks = Json::array();
-  for (const OwnPeak& peak : process.peaks) peaks.push_back(peak_json(peak));
-  return {{"log", process.log_path},
-          {"node", node},
-          {"command", process.run.command},
-          {"host", process.run.host},
-          {"pid", process.run.pid},
-          {"rank", nullable(process.run.rank)},
-          {"start_time", process.run.start_time},
-          {"duration_ns", process.run.duration_ns},
-          {"exit", exit_json(process.run.end)},
-          {"peaks", std::move(peaks)},
-          {"refusal", refusal_json(process.refusal)},
-          {"quality", quality_json(process.quality)}};
+  Json peaks = array_of(process.peaks, [&](const OwnPeak& peak) { return peak_json(peak); });
+  return object(
+      "log, node, command, host, pid, rank, start_time, duration_ns, exit, peaks, refusal, quality",
+      process.log_path, node, process.run.command, process.run.host, process.run.pid,
+      process.run.rank, process.run.start_time, process.run.duration_ns, exit_json(process.run.end),
+      std::move(peaks), refusal_json(process.refusal), quality_json(process.quality));
 }
 
 Json sum_json(const MergedSum& sum) {
-  Json parts = Json::array();
-  for (const MergedPart& part : sum.parts) {
-    parts.push_back({{"process", part.process},
-                     {"peak_bytes", nullable(part.peak_bytes)},
-                     {"at_peak_bytes", nullable(part.at_peak_bytes)}});
-  }
-  return {{"scope", sum.scope},
-          {"name", sum.name},
-          {"uuid", text_or_null(sum.uuid)},
-          {"sum_of_peaks_bytes", nullable(sum.sum_of_peaks_bytes)},
-          {"peak_bytes", nullable(sum.peak_bytes)},
-          {"error_bytes", sum.error() ? Json(*sum.error()) : Json(nullptr)},
-          {"peak_time_ns", sum.peak_bytes ? Json(sum.peak_time_ns) : Json(nullptr)},
-          {"parts", std::move(parts)}};
+  Json parts = array_of(sum.parts, [&](const MergedPart& part) {
+    return object("process, peak_bytes, at_peak_bytes", part.process, part.peak_bytes,
+                  part.at_peak_bytes);
+  });
+  return object(
+      "scope, name, uuid, sum_of_peaks_bytes, peak_bytes, error_bytes, peak_time_ns, parts",
+      sum.scope, sum.name, text_or_null(sum.uuid), sum.sum_of_peaks_bytes, sum.peak_bytes,
+      sum.error(), json_if(sum.peak_bytes, sum.peak_time_ns), std::move(parts));
 }
 
 Json node_json(const MergedNode& node) {
-  Json sums = Json::array();
-  for (const MergedSum& sum : node.sums) sums.push_back(sum_json(sum));
-  return {{"name", node.name()},
-          {"hosts", node.hosts},
-          {"boot", text_or_null(node.boot)},
-          {"processes", node.processes},
-          {"sums", std::move(sums)}};
+  Json sums = array_of(node.sums, [&](const MergedSum& sum) { return sum_json(sum); });
+  return object("name, hosts, boot, processes, sums", node.name(), node.hosts,
+                text_or_null(node.boot), node.processes, std::move(sums));
 }
 
 Json outlier_json(const Outlier& outlier) {
-  return {{"process", outlier.process},
-          {"side", outlier.side},
-          {"by", outlier.by},
-          {"name", text_or_null(outlier.name)},
-          {"bytes", outlier.bytes},
-          {"median_bytes", nullable(outlier.median_bytes)},
-          {"excess_bytes", outlier.excess_bytes},
-          {"compared", outlier.compared}};
+  return object("process, side, by, name, bytes, median_bytes, excess_bytes, compared",
+                outlier.process, outlier.side, outlier.by, text_or_null(outlier.name),
+                outlier.bytes, outlier.median_bytes, outlier.excess_bytes, outlier.compared);
 }
 
 const char* how_text(Casualty::How how) {
@@ -417,16 +382,12 @@ const char* how_text(Casualty::How how) {
 }
 
 Json end_json(const JobEnd& end) {
-  Json casualties = Json::array();
-  for (const Casualty& casualty : end.casualties) {
-    casualties.push_back({{"process", casualty.process},
-                          {"how", how_text(casualty.how)},
-                          {"time_ns", casualty.time_ns}});
-  }
-  return {{"casualties", std::move(casualties)},
-          {"in_order", end.in_order},
-          {"not_said", end.not_said},
-          {"without_end", end.without_end}};
+  Json casualties = array_of(end.casualties, [&](const Casualty& casualty) {
+    return object("process, how, time_ns", casualty.process, how_text(casualty.how),
+                  casualty.time_ns);
+  });
+  return object("casualties, in_order, not_said, without_end", std::move(casualties), end.in_order,
+                end.not_said, end.without_end);
 }
 
 /// Writes `items` one by one, as an array in the object that is being written. A thousand processes

@@ -26,22 +26,17 @@ class MetricsWriter {
       out_ << separator;
       separator = "\n";
       if (runs_.size() > 1) out_ << "# " << run.log_path << '\n';
-      for (const auto& [name, value] : chosen(run)) {
+      for (const auto& [name, value] : chosen(run))
         out_ << name << ' ' << (value ? fmt::format("{}", *value) : "null") << '\n';
-      }
     }
   }
 
   /// One line for each run.
   void jsonl() {
     for (const Summary& run : runs_) {
-      Json json;
-      json["schema"] = "gpupeak.metrics/1";
-      json["benchmark"] = benchmark(run);
-      json["start_time"] = run.run.start_time;
-      json["duration_ns"] = run.run.duration_ns;
-      json["exact"] = run.quality.exact;
-      json["labels"] = labels_json(run.run.labels);
+      Json json = object("schema, benchmark, start_time, duration_ns, exact, labels",
+                         "gpupeak.metrics/1", benchmark(run), run.run.start_time,
+                         run.run.duration_ns, run.quality.exact, labels_json(run.run.labels));
       for (const auto& [name, value] : choice_.labels) json["labels"][name] = value;
       json["metrics"] = Json::object();
       for (const auto& [name, value] : chosen(run)) {
@@ -59,7 +54,7 @@ class MetricsWriter {
       Json& measures = json[benchmark(run)];
       if (measures.is_null()) measures = Json::object();
       for (const auto& [name, value] : chosen(run)) {
-        if (value) measures[name] = {{"value", *value}};
+        if (value) measures[name] = object("value", *value);
       }
     }
     put(json);
@@ -71,10 +66,8 @@ class MetricsWriter {
     for (const Summary& run : runs_) {
       for (const auto& [name, value] : chosen(run)) {
         if (!value) continue;
-        json.push_back({{"name", benchmark(run) + " " + name},
-                        {"unit", unit(name)},
-                        {"value", *value},
-                        {"extra", extra(run)}});
+        json.push_back(object("name, unit, value, extra", benchmark(run) + " " + name, unit(name),
+                              *value, extra(run)));
       }
     }
     put(json);
@@ -83,12 +76,11 @@ class MetricsWriter {
   /// Google Benchmark's JSON: each run is a benchmark, and the metrics are its counters.
   void google() {
     Json json;
-    json["context"] = {
-        {"date", runs_.front().run.start_time},
-        {"host_name", runs_.front().run.host},
-        {"executable", runs_.front().run.command.empty() ? "" : runs_.front().run.command.front()},
-        {"caches", Json::array()},
-        {"library_build_type", "release"}};
+    json["context"] =
+        object("date, host_name, executable, caches, library_build_type",
+               runs_.front().run.start_time, runs_.front().run.host,
+               runs_.front().run.command.empty() ? "" : runs_.front().run.command.front(),
+               Json::array(), "release");
     for (const auto& [name, value] : choice_.labels) json["context"][name] = value;
     json["benchmarks"] = Json::array();
     for (const Summary& run : runs_) {
@@ -125,12 +117,12 @@ class MetricsWriter {
       for (const auto& [name, value] : chosen(run)) {
         if (!value) continue;
         json["metrics"].push_back(
-            {{"key", "gpupeak/" + name}, {"value", *value}, {"timestamp", end_ms}, {"step", 0}});
+            object("key, value, timestamp, step", "gpupeak/" + name, *value, end_ms, 0));
       }
       json["tags"] = {{{"key", "gpupeak.benchmark"}, {"value", benchmark(run)}},
-                      {{"key", "gpupeak.exact"}, {"value", run.quality.exact ? "true" : "false"}}};
+                      object("key, value", "gpupeak.exact", run.quality.exact ? "true" : "false")};
       for (const auto& [name, value] : labels)
-        json["tags"].push_back({{"key", name}, {"value", value}});
+        json["tags"].push_back(object("key, value", name, value));
       line(json);
     }
   }
@@ -155,31 +147,32 @@ class MetricsWriter {
     Json resources = Json::array();
     for (const Summary& run : runs_) {
       const auto attribute = [](const std::string& key, const std::string& value) {
-        return Json{{"key", key}, {"value", {{"stringValue", value}}}};
+        return object("key, value", key, object("stringValue", value));
       };
       Json attributes = Json::array(
           {attribute("service.name", benchmark(run)), attribute("host.name", run.run.host)});
       attributes.push_back(
-          {{"key", "process.pid"}, {"value", {{"intValue", fmt::format("{}", run.run.pid)}}}});
+          object("key, value", "process.pid", object("intValue", fmt::format("{}", run.run.pid))));
       attributes.push_back(
-          {{"key", "gpupeak.exact"}, {"value", {{"boolValue", run.quality.exact}}}});
+          object("key, value", "gpupeak.exact", object("boolValue", run.quality.exact)));
       for (const auto& [name, value] : labels_of(run)) attributes.push_back(attribute(name, value));
       Json metrics = Json::array();
       for (const auto& [name, value] : chosen(run)) {
         if (!value) continue;
-        Json point{{"startTimeUnixNano", fmt::format("{}", start_ns(run))},
-                   {"timeUnixNano", fmt::format("{}", end_ns(run))},
-                   {"asInt", fmt::format("{}", *value)}};
-        metrics.push_back({{"name", "gpupeak." + name},
-                           {"unit", unit(name) == "bytes" ? "By" : "1"},
-                           {"gauge", {{"dataPoints", Json::array({std::move(point)})}}}});
+        Json point =
+            object("startTimeUnixNano, timeUnixNano, asInt", fmt::format("{}", start_ns(run)),
+                   fmt::format("{}", end_ns(run)), fmt::format("{}", *value));
+        metrics.push_back(object("name, unit, gauge", "gpupeak." + name,
+                                 unit(name) == "bytes" ? "By" : "1",
+                                 object("dataPoints", Json::array({std::move(point)}))));
       }
-      Json scope{{"scope", {{"name", "gpupeak"}, {"version", run.tool_version}}},
-                 {"metrics", std::move(metrics)}};
-      resources.push_back({{"resource", {{"attributes", std::move(attributes)}}},
-                           {"scopeMetrics", Json::array({std::move(scope)})}});
+      Json scope = object("scope, metrics", object("name, version", "gpupeak", run.tool_version),
+                          std::move(metrics));
+      resources.push_back(object("resource, scopeMetrics",
+                                 object("attributes", std::move(attributes)),
+                                 Json::array({std::move(scope)})));
     }
-    line(Json{{"resourceMetrics", std::move(resources)}});
+    line(object("resourceMetrics", std::move(resources)));
   }
 
   /// The samples of a family stand together for all runs, as the format demands. They have no time
@@ -278,7 +271,7 @@ class MetricsWriter {
   std::string benchmark(const Summary& run) const {
     const std::string name = name_and_rank(run);
     const auto same = [&](const Summary& other) { return name_and_rank(other) == name; };
-    if (std::count_if(runs_.begin(), runs_.end(), same) == 1) return name;
+    if (std::ranges::count_if(runs_, same) == 1) return name;
     return fmt::format("{}/{}", name, &run - runs_.data());
   }
 

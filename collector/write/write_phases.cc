@@ -32,9 +32,8 @@ class PhaseTable {
       device_ = std::max(device_, metric(phase.metrics, "device.peak_bytes").value_or(0));
       host_ = std::max(host_, metric(phase.metrics, "host.peak_bytes").value_or(0));
     }
-    for (const auto& [phase, instances] : table_.rows) {
+    for (const auto& [phase, instances] : table_.rows)
       longest = std::max(longest, display_width(name_of(*phase, *instances)));
-    }
     names_ = name_columns(kNameColumns, longest, style);
     choose_figures();
   }
@@ -74,16 +73,15 @@ class PhaseTable {
            names_ + 1 + kTimeColumns + sides * side_columns() > width) {
       figures_.pop_back();
     }
-    std::sort(figures_.begin(), figures_.end());
+    std::ranges::sort(figures_);
   }
   size_t side_columns() const { return 2 + figures_.size() * (columns_ + 1); }
 
   std::string side_head() const {
     constexpr std::array<std::string_view, 5> kNames = {"entry", "peak", "exit", "kept", "allocs"};
     std::string text;
-    for (const Figure figure : figures_) {
+    for (const Figure figure : figures_)
       text += ' ' + right(kNames[static_cast<size_t>(figure)], columns_);
-    }
     return text;
   }
 
@@ -113,9 +111,8 @@ class PhaseTable {
   }
 
   void line(const std::string& text) {
-    for (const std::string& part : wrapped(text, static_cast<size_t>(style_.width), 2, style_)) {
+    for (const std::string& part : wrapped(text, static_cast<size_t>(style_.width), 2, style_))
       out_ << part << '\n';
-    }
   }
 
   static std::string indent_of(const PhaseSummary& phase) {
@@ -215,11 +212,8 @@ void write_phases(const Summary& summary, std::ostream& out, const TextStyle& st
 
 void write_phases_json(const Summary& summary, std::ostream& out) {
   Json whole = summary_json(summary);
-  Json json;
-  json["schema"] = "gpupeak.phases/1";
-  json["log"] = summary.log_path;
-  json["quality"] = std::move(whole["quality"]);
-  json["phases"] = std::move(whole["phases"]);
+  Json json = object("schema, log, quality, phases", "gpupeak.phases/1", summary.log_path,
+                     std::move(whole["quality"]), std::move(whole["phases"]));
   out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 

@@ -66,8 +66,7 @@ class ShortSummary {
   size_t script_devices() const {
     if (has_several())
       return std::clamp<size_t>(summary_.whole_run->devices.size(), 1, kMaxScriptLines);
-    const auto used = static_cast<size_t>(
-        std::count_if(summary_.devices.begin(), summary_.devices.end(), was_used));
+    const auto used = static_cast<size_t>(std::ranges::count_if(summary_.devices, was_used));
     return std::clamp<size_t>(used, 1, kMaxScriptLines);
   }
 

@@ -106,8 +106,8 @@ void write_one_screen(const Summary& summary, const ReportSections& report, std:
       if (spare(i) > spare(widest)) widest = i;
     }
     if (spare(widest) == 0) {
-      const auto yields = std::find_if(sections.begin(), sections.end(),
-                                       [](const Section& s) { return s.least > s.last; });
+      const auto yields =
+          std::ranges::find_if(sections, [](const Section& s) { return s.least > s.last; });
       if (yields == sections.end()) break;
       yields->least = yields->last;
       continue;

@@ -1,6 +1,5 @@
 // `attach` and `detach` on processors for which they do not work: calling a function in another
 // program needs code for each kind of processor.
-#include <string>
 
 #include "collector/text/error.h"
 #include "tools/commands.h"

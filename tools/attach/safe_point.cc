@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/text/name_match.h"
 #include "collector/text/text_format.h"
 #include "tools/attach/traced_thread.h"
 
@@ -16,58 +17,15 @@ namespace {
 
 /// Functions of the C library in which threads wait without holding a lock of the loader, of
 /// malloc, or of the C library's lists of threads.
-constexpr std::array<std::string_view, 50> kWaits{"read",
-                                                  "readv",
-                                                  "recv",
-                                                  "recvfrom",
-                                                  "recvmsg",
-                                                  "recvmmsg",
-                                                  "accept",
-                                                  "accept4",
-                                                  "poll",
-                                                  "ppoll",
-                                                  "select",
-                                                  "pselect",
-                                                  "epoll_wait",
-                                                  "epoll_pwait",
-                                                  "epoll_pwait2",
-                                                  "semop",
-                                                  "semtimedop",
-                                                  "getc_unlocked",
-                                                  "nanosleep",
-                                                  "clock_nanosleep",
-                                                  "usleep",
-                                                  "sleep",
-                                                  "pause",
-                                                  "sigsuspend",
-                                                  "sigwait",
-                                                  "sigwaitinfo",
-                                                  "sigtimedwait",
-                                                  "wait",
-                                                  "wait3",
-                                                  "wait4",
-                                                  "waitpid",
-                                                  "waitid",
-                                                  "pthread_cond_wait",
-                                                  "pthread_cond_timedwait",
-                                                  "pthread_cond_clockwait",
-                                                  "pthread_join",
-                                                  "pthread_timedjoin_np",
-                                                  "pthread_clockjoin_np",
-                                                  "pthread_barrier_wait",
-                                                  "sem_wait",
-                                                  "sem_timedwait",
-                                                  "sem_clockwait",
-                                                  "fgets",
-                                                  "fgetc",
-                                                  "getc",
-                                                  "getchar",
-                                                  "getline",
-                                                  "getdelim",
-                                                  "fread",
-                                                  "syscall"};
+constexpr std::string_view kWaits =
+    "read readv recv recvfrom recvmsg recvmmsg accept accept4 poll ppoll select pselect "
+    "epoll_wait epoll_pwait epoll_pwait2 semop semtimedop getc_unlocked nanosleep "
+    "clock_nanosleep usleep sleep pause sigsuspend sigwait sigwaitinfo sigtimedwait wait wait3 "
+    "wait4 waitpid waitid pthread_cond_wait pthread_cond_timedwait pthread_cond_clockwait "
+    "pthread_join pthread_timedjoin_np pthread_clockjoin_np pthread_barrier_wait sem_wait "
+    "sem_timedwait sem_clockwait fgets fgetc getc getchar getline getdelim fread syscall";
 /// Functions of the C library in which threads begin.
-constexpr std::array<std::string_view, 3> kBegins{"start_thread", "clone", "clone3"};
+constexpr std::string_view kBegins = "start_thread clone clone3";
 
 /// Functions that the calls lead to. A file that defines one of them may hold its lock.
 constexpr std::array<std::string_view, 17> kCalled{
@@ -116,11 +74,6 @@ int add_frame(Dwfl_Frame* state, void* data) {
   return DWARF_CB_OK;
 }
 
-template <size_t kCount>
-bool is_one_of(const std::array<std::string_view, kCount>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 /// The name without the prefixes under which the C library has its functions once more.
 std::string plain_name(std::string_view name) {
   for (const std::string_view prefix : {"__libc_", "_IO_", "__"}) {
@@ -141,7 +94,7 @@ std::string unsafe_wait(const std::vector<Frame>& frames, size_t end, long syste
   if (!is_wait(system_call)) return "it runs in the C library";
   if (end == frames.size()) return "it is a thread of the C library's";
   const Frame& called = frames[end - 1];
-  return is_one_of(kWaits, plain_name(called.function))
+  return collector::is_word_of(kWaits, plain_name(called.function))
              ? std::string()
              : fmt::format("it is in {} of the C library", shown(called));
 }
@@ -162,7 +115,7 @@ std::string unsafe_frame(std::vector<Frame> frames, long system_call) {
     if (frame.module.starts_with("libgpupeak")) return "it is in a hook of gpupeak's";
     if (frame.module.empty()) return "it runs code that no file has";
     const bool is_begin = frame.function.empty() ||
-                          is_one_of(kBegins, plain_name(frame.function)) ||
+                          collector::is_word_of(kBegins, plain_name(frame.function)) ||
                           frame.function.starts_with("__libc_start");
     const bool is_between = i >= inner && is_libc(frame);
     if (is_between && (i < outer || !is_begin))

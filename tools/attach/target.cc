@@ -91,9 +91,7 @@ void require_loader(pid_t pid) {
     for (const char* sanitizer : kSanitizers) {
       if (name.starts_with(sanitizer)) refuse(pid, "has a sanitizer's runtime: " + name);
     }
-    if (name.starts_with("libc.so.6") || name.starts_with("libc-2.")) {
-      has_libc = true;
-    }
+    if (name.starts_with("libc.so.6") || name.starts_with("libc-2.")) has_libc = true;
     const bool is_needed = name.starts_with("libc") || name.starts_with("libgpupeak.so");
     if (is_needed && name.ends_with(" (deleted)"))
       refuse(pid, "has a library that has been replaced on the disk since: " + name);
@@ -125,7 +123,7 @@ void require_own_target(pid_t pid) {
   if (pid == getpid()) refuse(pid, "is this command");
   std::array<unsigned, 4> users{};
   std::istringstream(field("Uid")) >> users[0] >> users[1] >> users[2] >> users[3];
-  if (std::any_of(users.begin(), users.end(), [](unsigned user) { return user != geteuid(); })) {
+  if (std::ranges::any_of(users, [](unsigned user) { return user != geteuid(); })) {
     refuse(pid, fmt::format("is of user {}, you are user {}: only a program of your own is "
                             "attached to",
                             users[1], geteuid()));
@@ -196,8 +194,8 @@ std::vector<pid_t> threads_of(pid_t pid) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(of_process(pid, "task"), error))
     threads.push_back(static_cast<pid_t>(std::stoi(entry.path().filename().string())));
-  std::sort(threads.begin(), threads.end(),
-            [pid](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
+  std::ranges::sort(
+      threads, [pid](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
   return threads;
 }
 

@@ -16,8 +16,7 @@ namespace {
 
 bool is_pid(const std::string& word) {
   return !word.empty() && word.size() < 10 &&
-         std::all_of(word.begin(), word.end(),
-                     [](unsigned char c) { return std::isdigit(c) != 0; });
+         std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 void require_own_process(const std::string& pid) {

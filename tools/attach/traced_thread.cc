@@ -325,8 +325,8 @@ constexpr Wait kWaits[] = {
 };
 
 const Wait* find_wait(long number) {
-  const auto* const found = std::find_if(std::begin(kWaits), std::end(kWaits),
-                                         [number](const Wait& w) { return w.number == number; });
+  const auto* const found =
+      std::ranges::find_if(kWaits, [number](const Wait& w) { return w.number == number; });
   return found != std::end(kWaits) ? found : nullptr;
 }
 

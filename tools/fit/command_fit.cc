@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -23,14 +22,10 @@
 namespace gpupeak::tools {
 namespace {
 
-struct FitOptions {
+struct FitOptions : OutputOptions {
   std::vector<std::string> logs;
   std::string capacity, gpu;  ///< empty: none
-  std::string out;            ///< file; empty: standard output
   size_t top = 8;
-  bool json = false;
-  TextOptions text;
-  collector::Reading reading;
 };
 
 collector::FitQuestion question_of(const FitOptions& options) {
@@ -99,14 +94,9 @@ int fit(const FitOptions& options) {
   const std::string missing = not_recorded_text(options.logs);
   if (!missing.empty()) take_upper_bounds(missing, needs);
   const collector::FitReport report = collector::answer_fit(needs, question);
-  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
-  write_output(options.out, [&](std::ostream& out) {
-    if (options.json) {
-      collector::write_fit_json(report, out);
-    } else {
-      collector::write_fit(report, options.top, out, style);
-    }
-  });
+  write_result(
+      options, [&](auto& out) { collector::write_fit_json(report, out); },
+      [&](auto& out, auto& style) { collector::write_fit(report, options.top, out, style); });
   if (report.devices.empty()) {
     if (!missing.empty()) say("{}", missing);
     return kGateFailed;
@@ -132,21 +122,17 @@ void add_fit(CommandLine& line) {
   add_top(verb, options.top, "Rows of what to change");
   verb.add_flag("--json", options.json, "As JSON");
   add_out(verb, options.out);
-  add_text_options(verb, options.text);
-  add_rules(verb, options.reading.rules);
-  add_reading(verb, options.reading);
+  add_text_and_reading(verb, options);
 }
 
 namespace {
 
-struct WhatIfOptions {
+struct WhatIfOptions : OutputOptions {
   std::vector<std::string> logs, without, scale;
-  std::string arena, out, html;
-  bool expandable_segments = false, no_preallocation = false, json = false;
+  std::string arena, html;
+  bool expandable_segments = false, no_preallocation = false;
   bool free_at_last_use = false, without_unused = false, take_at_first_use = false;
   size_t top = 10;
-  TextOptions text;
-  collector::Reading reading;
 };
 
 /// Parses "Conv*=0.5".
@@ -272,9 +258,7 @@ void add_whatif(CommandLine& line) {
       ->excludes(json)
       ->type_name("FILE");
   add_out(verb, options.out);
-  add_text_options(verb, options.text);
-  add_rules(verb, options.reading.rules);
-  add_reading(verb, options.reading);
+  add_text_and_reading(verb, options);
 }
 
 }  // namespace gpupeak::tools

@@ -25,17 +25,14 @@ namespace fs = std::filesystem;
 constexpr int kMostChecks = 10;
 constexpr size_t kOutputTail = 64 << 10;
 
-struct SweepOptions {
+struct SweepOptions : OutputOptions {
   std::vector<std::string> parameters, command;
   std::string capacity, gpu;  ///< empty: the card that it runs on
   std::string folder;         ///< empty: by the program's name
-  std::string out;            ///< file; empty: standard output
   std::string html;           ///< file of a page; empty: none
   std::string host = "off";
   std::string of = "gpu";  ///< whose memory is asked about; or "host"
-  bool verify = false, again = false, json = false, quiet = false;
-  TextOptions text;
-  collector::Reading reading;
+  bool verify = false, again = false, quiet = false;
 };
 
 /// Whether the end of the program's output says that memory ran out.
@@ -87,9 +84,8 @@ class Sweep {
     // Throws if a parameter is not in the command, before anything runs.
     collector::command_for(options.command, report_.parameters, all_.front());
     folder_ = options.folder;
-    if (folder_.empty()) {
+    if (folder_.empty())
       folder_ = "gpupeak.sweep." + fs::path(options.command.front()).filename().string();
-    }
     folder_ = fs::absolute(folder_).lexically_normal().string();
     report_.folder = folder_;
   }
@@ -102,9 +98,9 @@ class Sweep {
     std::vector<collector::SweepValues> too_large;
     int failure = 0;
     for (const collector::SweepValues& values : all_) {
-      const auto smaller = std::find_if(
-          too_large.begin(), too_large.end(),
-          [&](const collector::SweepValues& of) { return collector::is_no_smaller(values, of); });
+      const auto smaller = std::ranges::find_if(too_large, [&](const collector::SweepValues& of) {
+        return collector::is_no_smaller(values, of);
+      });
       if (smaller != too_large.end()) {
         collector::SweepRun& left = report_.runs.emplace_back();
         left.values = values;
@@ -112,9 +108,8 @@ class Sweep {
         continue;
       }
       if (!make(folder, values, false, failure)) break;
-      if (report_.runs.back().status == collector::SweepStatus::kOutOfMemory) {
+      if (report_.runs.back().status == collector::SweepStatus::kOutOfMemory)
         too_large.push_back(values);
-      }
     }
     bool checked = true;
     if (failure == 0 && !was_stopped() && options_.verify) checked = verify(folder, failure);
@@ -125,9 +120,8 @@ class Sweep {
     write();
     if (failure != 0) return failure;
     if (report_.interrupted) return kSignalBase + SIGINT;
-    const bool any = std::any_of(report_.runs.begin(), report_.runs.end(), [](const auto& run) {
-      return run.status == collector::SweepStatus::kDone;
-    });
+    const bool any = std::ranges::any_of(
+        report_.runs, [](const auto& run) { return run.status == collector::SweepStatus::kDone; });
     return any && checked ? kOk : kGateFailed;
   }
 
@@ -205,8 +199,8 @@ class Sweep {
   bool verify_one(SweepFolder& folder, const collector::SweepValues& others, int& failure) {
     for (int i = 0; i < kMostChecks; ++i) {
       const std::vector<collector::SweepGroup> groups = collector::groups_of(report_.runs);
-      const auto group = std::find_if(groups.begin(), groups.end(),
-                                      [&](const auto& of) { return of.others == others; });
+      const auto group =
+          std::ranges::find_if(groups, [&](const auto& of) { return of.others == others; });
       const collector::SweepOutlook::Check check = outlook(*group).next_check();
       if (!check.note.empty()) report_.notes.push_back(check.note);
       if (!check.value) return check.is_shown;
@@ -244,14 +238,9 @@ class Sweep {
   }
 
   void write() const {
-    const collector::TextStyle style = style_for(output_descriptor(options_.out), options_.text);
-    write_output(options_.out, [&](std::ostream& out) {
-      if (options_.json) {
-        collector::write_sweep_json(report_, out);
-      } else {
-        collector::write_sweep(report_, out, style);
-      }
-    });
+    write_result(
+        options_, [&](auto& out) { collector::write_sweep_json(report_, out); },
+        [&](auto& out, auto& style) { collector::write_sweep(report_, out, style); });
     if (options_.html.empty()) return;
     write_output(options_.html,
                  [&](std::ostream& out) { collector::write_sweep_page(report_, out); });
@@ -310,9 +299,7 @@ void add_sweep(CommandLine& line) {
   verb.add_option("-o,--export", options.out, "Write the result to a file")->type_name("FILE");
   verb.add_option("--html", options.html, "Also write a page: the plot, with its tables")
       ->type_name("FILE");
-  add_text_options(verb, options.text);
-  add_rules(verb, options.reading.rules);
-  add_reading(verb, options.reading);
+  add_text_and_reading(verb, options);
   verb.add_option("command", options.command, "The program and its arguments, with {NAME}")
       ->required()
       ->type_name("-- PROGRAM ...");

@@ -43,9 +43,8 @@ void stop(int signal, siginfo_t* info, void*) {
 /// The content of a file; none if another user made it, who may be in the folder's group.
 std::optional<std::string> text_of(const std::string& path) {
   struct stat status {};
-  if (lstat(path.c_str(), &status) != 0 || !collector::is_own(status, collector::folder_of(path))) {
+  if (lstat(path.c_str(), &status) != 0 || !collector::is_own(status, collector::folder_of(path)))
     return std::nullopt;
-  }
   constexpr uint64_t kMostBytes = 16 << 20;  // a command and its environment have 2 MiB at most
   return collector::read_regular(path, kMostBytes);
 }
@@ -60,9 +59,8 @@ void write_text(const std::string& path, const std::string& text) {
   unlink(output.c_str());
   const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (out < 0 || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) {
+  if (out < 0 || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
     _exit(kOwnFailure);
-  }
   const std::vector<char*> arguments = exec_arguments(words);
   execv(arguments[0], arguments.data());
   _exit(kOwnFailure);
@@ -145,7 +143,7 @@ std::vector<std::string> SweepFolder::logs(const collector::SweepValues& values)
        !error && entry != end; entry.increment(error)) {
     if (entry->path().extension() == ".gplog") of_children.push_back(entry->path().string());
   }
-  std::sort(of_children.begin(), of_children.end());
+  std::ranges::sort(of_children);
   logs.insert(logs.end(), of_children.begin(), of_children.end());
   return logs;
 }
@@ -166,15 +164,13 @@ std::optional<EndedRun> SweepFolder::run(const collector::SweepValues& values,
   EndedRun ended;
   if (const auto text = text_of(folder + "/ended"); text && before && !again) {
     ended.from_before = true;
-    if (sscanf(text->c_str(), "exit %d\nseconds %lf", &ended.exit_code, &ended.seconds) == 2) {
+    if (sscanf(text->c_str(), "exit %d\nseconds %lf", &ended.exit_code, &ended.seconds) == 2)
       return ended;
-    }
   }
   std::error_code error;
   // Files of an earlier run must not be taken for this run's.
-  for (const char* old : {"ended", "run.gplog", "run.children"}) {
+  for (const char* old : {"ended", "run.gplog", "run.children"})
     fs::remove_all(fs::path(folder) / old, error);
-  }
   write_text(folder + "/command", words);
   std::vector<std::string> run{own_path().string(),   "run", "-q", "--host", host_, "-o",
                                folder + "/run.gplog", "--"};

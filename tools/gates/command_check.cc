@@ -17,18 +17,13 @@
 namespace gpupeak::tools {
 namespace {
 
-struct CheckOptions {
+struct CheckOptions : OutputOptions {
   std::string log;       ///< a log, or JSON that `report --json` wrote
   std::string baseline;  ///< a log or JSON; empty: none
   std::vector<std::string> max, max_increase;
-  std::string max_growth;  ///< empty: none
+  std::string max_growth;       ///< empty: none
   std::string junit, markdown;  ///< files; empty: none
-  std::string out;              ///< file; empty: standard output
-  TextOptions text;
-  bool json = false;
-  bool strict = false;
   bool allow_no_device = false;
-  collector::Reading reading;
 };
 
 std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
@@ -69,31 +64,25 @@ int check(const CheckOptions& options) {
   analysis.top = collector::kAllRows;
   analysis.stacks = false;
   analysis.reading = options.reading;
-  const bool devices_only = std::all_of(
-      gates.begin(), gates.end(),
-      [](const collector::Gate& gate) { return collector::is_device_metric(gate.metric); });
+  const bool devices_only = std::ranges::all_of(
+      gates, [](const collector::Gate& gate) { return collector::is_device_metric(gate.metric); });
   if (devices_only && options.markdown.empty())  // Markdown shows the host's figures as well
     analysis.reading.heap = collector::HeapReading::kNone;
   ProgressBar bar;
   const collector::Summary summary =
       collector::load_run_figures(options.log, analysis, bar.callback());
   std::optional<collector::Summary> baseline;
-  if (!options.baseline.empty()) {
+  if (!options.baseline.empty())
     baseline = collector::load_run_figures(options.baseline, analysis, bar.callback());
-  }
   bar.clear();
   if (baseline) say_nameless(*baseline, summary);
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   const std::vector<collector::GateResult> results = collector::check_gates(
       gates, summary, baseline ? &*baseline : nullptr,
       options.allow_no_device ? collector::NoDevice::kIsZero : collector::NoDevice::kFails, style);
-  write_output(options.out, [&](std::ostream& out) {
-    if (options.json) {
-      collector::write_gates_json(summary, results, out);
-    } else {
-      collector::write_gates(summary, results, out, style);
-    }
-  });
+  write_result(
+      options, [&](auto& out) { collector::write_gates_json(summary, results, out); },
+      [&](auto& out, auto& /*style*/) { collector::write_gates(summary, results, out, style); });
   if (!options.junit.empty()) {
     write_output(options.junit,
                  [&](std::ostream& out) { collector::write_junit(summary, results, out); });
@@ -138,9 +127,7 @@ void add_check(CommandLine& line) {
                 "Exit with 4 if all passed, but anything was lost, or the run has no end");
   verb.add_flag("--allow-no-device", options.allow_no_device,
                 "A limit on device memory is kept if the run used no device");
-  add_text_options(verb, options.text);
-  add_rules(verb, options.reading.rules);
-  add_reading(verb, options.reading);
+  add_text_and_reading(verb, options);
 }
 
 }  // namespace gpupeak::tools

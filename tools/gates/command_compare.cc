@@ -17,27 +17,20 @@
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
+#include "tools/views/view.h"
 
 namespace gpupeak::tools {
 namespace {
 
-struct CompareOptions {
-  std::vector<std::string> logs;
-  std::string process;  ///< of each run; empty: the one that held the most
-  std::string scope;    ///< as collector::Profile::scope() takes it
-  std::string html;     ///< file of a page; empty: text
-  std::string out;      ///< file; empty: standard output
+struct CompareOptions : ViewOptions {
+  std::string html;  ///< file of a page; empty: text
   // Of folders:
   std::string against;  ///< a folder of earlier runs; empty: none
   std::string sort = "device";
   std::string only;  ///< a pattern; empty: all runs
   bool csv = false;
-  TextOptions text;
   size_t top = 20;
-  bool json = false;
   bool no_source = false;
-  bool strict = false;
-  collector::Reading reading;
 };
 
 const std::map<std::string, collector::SuiteOrder> kOrders{
@@ -98,15 +91,15 @@ int compare_suite(const CompareOptions& options) {
     write_output(options.html,
                  [&](std::ostream& out) { collector::write_suite_html(rows, compared, out); });
   if (options.html.empty() || !options.out.empty())
-    write_output(options.out, [&](std::ostream& out) {
-      if (options.json) return collector::write_suite_json(rows, out);
-      if (options.csv) return collector::write_suite_csv(rows, out);
-      collector::write_suite(rows, compared, out,
-                             style_for(output_descriptor(options.out), options.text));
-    });
-  return strict_code(options.strict,
-                     std::all_of(rows.begin(), rows.end(),
-                                 [](const collector::SuiteRow& row) { return row.complete; }));
+    write_result(
+        options, [&](auto& out) { collector::write_suite_json(rows, out); },
+        [&](auto& out, auto& style) {
+          if (options.csv) return collector::write_suite_csv(rows, out);
+          collector::write_suite(rows, compared, out, style);
+        });
+  return strict_code(options.strict, std::ranges::all_of(rows, [](const collector::SuiteRow& row) {
+                       return row.complete;
+                     }));
 }
 
 int compare(const CompareOptions& options) {
@@ -129,15 +122,13 @@ int compare(const CompareOptions& options) {
     runs.push_back(
         std::make_unique<collector::Profile>(log, bar.callback(), nullptr, options.reading));
   }
-  write_output(options.out, [&](std::ostream& out) {
-    if (options.json) {
-      collector::write_compare_json(runs, options.scope, options.top, out);
-    } else {
-      collector::write_compare(runs, options.scope, options.top, out,
-                               style_for(output_descriptor(options.out), options.text));
-    }
-  });
-  return strict_code(options.strict, std::all_of(runs.begin(), runs.end(), [](const auto& run) {
+  write_result(
+      options,
+      [&](auto& out) { collector::write_compare_json(runs, options.scope, options.top, out); },
+      [&](auto& out, auto& style) {
+        collector::write_compare(runs, options.scope, options.top, out, style);
+      });
+  return strict_code(options.strict, std::ranges::all_of(runs, [](const auto& run) {
                        return is_whole(run->quality());
                      }));
 }
@@ -174,9 +165,7 @@ void add_compare(CommandLine& line) {
   verb.add_flag("--json", options.json, "As JSON");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
-  add_text_options(verb, options.text);
-  add_rules(verb, options.reading.rules);
-  add_reading(verb, options.reading);
+  add_text_and_reading(verb, options);
 }
 
 }  // namespace gpupeak::tools

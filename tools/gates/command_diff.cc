@@ -17,18 +17,13 @@ namespace {
 
 constexpr size_t kMarkdownRows = 3;  // more of them nobody reads in a comment
 
-struct DiffOptions {
+struct DiffOptions : ViewOptions {
   /// Two moments of `a`'s run, as collector::find_moment() takes them.
   std::vector<std::string> at;
   std::string a, b;      ///< logs, or JSON that `report --json` wrote
-  std::string out;       ///< file; empty: standard output
   std::string markdown;  ///< file to append to; empty: none
   std::string by = "site";
-  TextOptions text;
   size_t top = 10;
-  bool json = false;
-  bool strict = false;
-  collector::Reading reading;
 };
 
 /// Two moments of one run.
@@ -37,21 +32,16 @@ int diff_moments(const DiffOptions& options) {
     throw collector::UsageError(
         "two moments of one log are compared: gpupeak diff LOG --at MOMENT --at MOMENT");
   }
-  ViewOptions view;
+  ViewOptions view = options;
   view.logs = {options.a};
-  view.out = options.out;
-  view.text = options.text;
-  view.json = options.json;
-  view.strict = options.strict;
-  view.reading = options.reading;
   const collector::GroupBy by = collector::parse_group_by(options.by);
   return show_view(
       view,
-      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+      [&](auto& profile, auto& out, auto& style) {
         const auto held = live_at(profile, options.at);
         collector::write_between(profile, held[0], held[1], by, options.top, out, style);
       },
-      [&](collector::Profile& profile, std::ostream& out) {
+      [&](auto& profile, auto& out) {
         const auto held = live_at(profile, options.at);
         collector::write_between_json(profile, held[0], held[1], by, out);
       });
@@ -59,9 +49,7 @@ int diff_moments(const DiffOptions& options) {
 
 int diff(const DiffOptions& options) {
   if (!options.at.empty()) return diff_moments(options);
-  if (options.b.empty()) {
-    throw collector::UsageError("no B is named, nor two moments of A by --at");
-  }
+  if (options.b.empty()) throw collector::UsageError("no B is named, nor two moments of A by --at");
   for (const std::string& out : {options.out, options.markdown})
     require_output(out, {options.a, options.b});
   collector::Options analysis;
@@ -78,14 +66,9 @@ int diff(const DiffOptions& options) {
       collector::write_diff_markdown(a, b, std::min<size_t>(options.top, kMarkdownRows), out);
     });
   }
-  write_output(options.out, [&](std::ostream& out) {
-    if (options.json) {
-      collector::write_diff_json(a, b, out);
-    } else {
-      collector::write_diff(a, b, options.top, out,
-                            style_for(output_descriptor(options.out), options.text));
-    }
-  });
+  write_result(
+      options, [&](auto& out) { collector::write_diff_json(a, b, out); },
+      [&](auto& out, auto& style) { collector::write_diff(a, b, options.top, out, style); });
   return strict_code(options.strict, is_whole(a) && is_whole(b));
 }
 
@@ -112,9 +95,7 @@ void add_diff(CommandLine& line) {
   verb.add_flag("--strict", options.strict,
                 "Exit with 4 if anything was lost in either run, or it has no end");
   add_out(verb, options.out);
-  add_text_options(verb, options.text);
-  add_rules(verb, options.reading.rules);
-  add_reading(verb, options.reading);
+  add_text_and_reading(verb, options);
 }
 
 }  // namespace gpupeak::tools

@@ -83,14 +83,9 @@ std::string expand_host(const std::string& out) {
 
 namespace {
 
-struct MergeOptions {
+struct MergeOptions : OutputOptions {
   std::vector<std::string> paths;
-  std::string out;      ///< file; empty: standard output
   std::string partial;  ///< file of a partial result; empty: text or JSON is written
-  TextOptions text;
-  bool json = false;
-  bool strict = false;
-  collector::Reading reading;
 };
 
 /// Partial results that were written with names cannot be made confidential any more.
@@ -125,22 +120,18 @@ int merge(const MergeOptions& options) {
   require_output(out, inputs.all());
   std::vector<collector::ProcessRecord> processes = read_all(inputs, options.reading);
   if (processes.empty()) throw collector::UsageError("there are no logs in what was given");
-  const bool whole = inputs.unreadable == 0 &&
-                     std::all_of(processes.begin(), processes.end(),
-                                 [](const auto& process) { return is_whole(process.quality); });
+  const bool whole =
+      inputs.unreadable == 0 &&
+      std::ranges::all_of(processes, [](const auto& process) { return is_whole(process.quality); });
   if (!options.partial.empty()) {
     write_output(out, [&](std::ostream& to) {
       collector::write_partial(std::move(processes), GPUPEAK_VERSION, to);
     });
   } else {
     const collector::Merged merged = collector::merge(std::move(processes));
-    write_output(out, [&](std::ostream& to) {
-      if (options.json) {
-        collector::write_merge_json(merged, to);
-      } else {
-        collector::write_merge(merged, to, style_for(output_descriptor(out), options.text));
-      }
-    });
+    write_result(
+        options, [&](auto& to) { collector::write_merge_json(merged, to); },
+        [&](auto& to, auto& style) { collector::write_merge(merged, to, style); });
   }
   if (inputs.unreadable > 0)
     say("{} files named as logs cannot be read, and are left out", inputs.unreadable);

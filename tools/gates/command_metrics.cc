@@ -53,9 +53,8 @@ collector::MetricsChoice choice_of(const MetricsOptions& options) {
   collector::MetricsChoice choice{options.names, options.benchmark, {}};
   for (const std::string& label : options.labels) {
     const size_t equals = label.find('=');
-    if (equals == std::string::npos || equals == 0) {
+    if (equals == std::string::npos || equals == 0)
       throw collector::UsageError("--label " + collector::escape(label) + ": give NAME=VALUE");
-    }
     const collector::Sanitizer& sanitizer = options.reading.sanitizer;
     choice.labels[sanitizer.text(label.substr(0, equals))] =
         sanitizer.text(label.substr(equals + 1));
@@ -71,20 +70,18 @@ int metrics(const MetricsOptions& options) {
   analysis.reading = options.reading;
   analysis.reading.search.files = false;
   analysis.stacks = false;
-  if (!options.names.empty() &&
-      std::all_of(options.names.begin(), options.names.end(), collector::is_device_metric))
+  if (!options.names.empty() && std::ranges::all_of(options.names, collector::is_device_metric))
     analysis.reading.heap = collector::HeapReading::kNone;
   std::vector<collector::Summary> runs;
   ProgressBar bar;
-  for (const std::string& log : options.logs) {
+  for (const std::string& log : options.logs)
     runs.push_back(collector::load_run_figures(log, analysis, bar.callback()));
-  }
   bar.clear();
   write_output(options.out, [&](std::ostream& out) {
     collector::write_metrics(runs, metrics_format_of(options.format), choice, out);
   });
-  return strict_code(options.strict, std::all_of(runs.begin(), runs.end(),
-                                                 [](const auto& run) { return is_whole(run); }));
+  return strict_code(options.strict,
+                     std::ranges::all_of(runs, [](const auto& run) { return is_whole(run); }));
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <optional>
-
 #include "collector/export/export.h"
 #include "collector/text/error.h"
 #include "collector/write/writers.h"
@@ -46,9 +44,8 @@ void check_moment(const collector::ExportFormat& format, const std::string& at) 
 
 void check_output(const collector::ExportFormat& format, const std::string& out) {
   if (!is_standard_output(out)) return;
-  if (format.write_file != nullptr) {
+  if (format.write_file != nullptr)
     throw collector::UsageError(fmt::format("{} is a file: name it with -o FILE", format.name));
-  }
   if (format.binary && isatty(STDOUT_FILENO) != 0) {
     throw collector::UsageError(
         fmt::format("{} is nothing for a terminal: name a file with -o FILE", format.name));
@@ -78,9 +75,8 @@ int export_log(const ExportOptions& options) {
   }
   say_written(options.out);
   const collector::Quality quality = profile.quality();
-  for (const collector::Warning& warning : quality.warnings) {
+  for (const collector::Warning& warning : quality.warnings)
     spdlog::warn("{} {}", code_text(warning.code), warning.message);
-  }
   return strict_code(options.strict, is_whole(quality));
 }
 

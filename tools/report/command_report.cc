@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/profile.h"
 #include "collector/fit/what_if.h"
@@ -68,22 +66,16 @@ namespace {
 
 constexpr size_t kUsualRows = 10;
 
-struct ReportOptions {
-  std::vector<std::string> logs;
-  std::string process;          ///< of a run; empty: the run
+struct ReportOptions : ViewOptions {
   std::string format = "text";  ///< text, short, json, csv
   std::string html;             ///< file of a page, which is then written instead
-  std::string out;              ///< file; empty: standard output
   std::string by = "site";
-  TextOptions text;
   std::string at;  ///< as collector::find_moment() takes it; empty: the whole run
   size_t top = kUsualRows;
   bool byte_seconds = false;
   bool last_use = false;
   bool full = false;
   bool no_source = false;
-  bool strict = false;
-  collector::Reading reading;
 };
 
 void write_one(const collector::Summary& summary, const ReportOptions& options, std::ostream& out,
@@ -110,18 +102,6 @@ int report_short(const ReportOptions& options) {
   return kOk;
 }
 
-ViewOptions view_of(const ReportOptions& options) {
-  ViewOptions view;
-  view.logs = options.logs;
-  view.process = options.process;
-  view.out = options.out;
-  view.text = options.text;
-  view.json = options.format == "json";
-  view.strict = options.strict;
-  view.reading = options.reading;
-  return view;
-}
-
 int report_at(const ReportOptions& options) {
   if (!options.html.empty() || (options.format != "text" && options.format != "json"))
     throw collector::UsageError("--at is for text and --json");
@@ -131,11 +111,11 @@ int report_at(const ReportOptions& options) {
     return live_at(profile, {options.at}).front();
   };
   return show_view(
-      view_of(options),
-      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+      options,
+      [&](auto& profile, auto& out, auto& style) {
         collector::write_live(profile, held(profile), by, top, out, style);
       },
-      [&](collector::Profile& profile, std::ostream& out) {
+      [&](auto& profile, auto& out) {
         collector::write_live_json(profile, held(profile), by, top, out);
       });
 }
@@ -150,15 +130,15 @@ int report_byte_seconds(const ReportOptions& options) {
     return collector::held_over_time(profile, collector::sides(profile));
   };
   return show_view(
-      view_of(options),
-      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+      options,
+      [&](auto& profile, auto& out, auto& style) {
         if (options.format == "csv") {
           collector::write_byte_seconds_csv(profile, held(profile), by, top, out);
         } else {
           collector::write_byte_seconds(profile, held(profile), by, top, out, style);
         }
       },
-      [&](collector::Profile& profile, std::ostream& out) {
+      [&](auto& profile, auto& out) {
         collector::write_byte_seconds_json(profile, held(profile), by, top, out);
       });
 }
@@ -168,17 +148,18 @@ int report_last_use(const ReportOptions& options) {
     throw collector::UsageError("--last-use is for text and --json");
   const size_t top = options.full ? collector::kAllRows : options.top;
   return show_view(
-      view_of(options),
-      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+      options,
+      [&](auto& profile, auto& out, auto& style) {
         collector::write_last_use(profile, last_uses(profile), top, out, style);
       },
-      [&](collector::Profile& profile, std::ostream& out) {
+      [&](auto& profile, auto& out) {
         collector::write_last_use_json(profile, last_uses(profile), top, out);
       });
 }
 
 int report(const ReportOptions& asked) {
   ReportOptions options = asked;
+  options.json = options.format == "json";
   for (std::string& log : options.logs) log = log_meant_by(log);
   if (options.byte_seconds) return report_byte_seconds(options);
   if (options.last_use) return report_last_use(options);
@@ -254,9 +235,7 @@ void add_report(CommandLine& line) {
   add_top(verb, options.top, "Rows of each table; any other number implies --full");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
-  add_text_options(verb, options.text);
-  add_rules(verb, options.reading.rules);
-  add_reading(verb, options.reading);
+  add_text_and_reading(verb, options);
 }
 
 }  // namespace gpupeak::tools

@@ -47,9 +47,8 @@ std::string resolve(const collector::LogReader& log, const PackOptions& options)
   const collector::Symbolized symbols =
       collector::symbolize(log, options.search, collector::builtin_name_rules(), bar.callback());
   bar.clear();
-  for (const collector::Warning& warning : symbols.warnings) {
+  for (const collector::Warning& warning : symbols.warnings)
     spdlog::warn("{}  {}", code_text(warning.code), warning.message);
-  }
   if (!options.quiet) {
     fmt::print(stderr, "gpupeak: {} of {} addresses have a function\n", symbols.named,
                symbols.addresses);

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,19 +28,6 @@
 namespace gpupeak::tools {
 namespace {
 
-// DuckDB by its C interface, loaded when `tables` needs it to write Parquet. Not needed to build
-// gpupeak.
-class DuckDb {
- public:
-  /// `library`: path of a libduckdb.so; empty: the one that the loader finds. Returns nullptr if
-  /// none can be loaded.
-  static std::unique_ptr<DuckDb> load(const std::string& library);
-  virtual ~DuckDb() = default;
-  /// Runs statements. Throws std::runtime_error with DuckDB's message.
-  virtual void run(const std::string& sql) = 0;
-  virtual std::string version() const = 0;
-};
-
 /// The declarations of DuckDB's duckdb.h that are used. They are of its stable interface.
 struct Result {
   uint64_t column_count, row_count, rows_changed;
@@ -58,17 +44,42 @@ struct Interface {
   void (*destroy_result)(Result* result);
 };
 
-class Loaded : public DuckDb {
+template <typename Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+/// DuckDB by its C interface, loaded when `tables` needs it to write Parquet. Not needed to build
+/// gpupeak.
+class DuckDb {
  public:
-  explicit Loaded(const Interface& api) : api_(api) {
+  /// `library`: path of a libduckdb.so; empty: the one that the loader finds. Returns nullptr if
+  /// none can be loaded.
+  static std::unique_ptr<DuckDb> load(const std::string& library) {
+    void* const loaded = library.empty() ? collector::open_system_library("libduckdb.so")
+                                         : dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    Interface api{};
+    const bool is_whole =
+        loaded != nullptr && find(loaded, "duckdb_library_version", api.library_version) &&
+        find(loaded, "duckdb_open", api.open) && find(loaded, "duckdb_close", api.close) &&
+        find(loaded, "duckdb_connect", api.connect) &&
+        find(loaded, "duckdb_disconnect", api.disconnect) &&
+        find(loaded, "duckdb_query", api.query) &&
+        find(loaded, "duckdb_result_error", api.result_error) &&
+        find(loaded, "duckdb_destroy_result", api.destroy_result);
+    return is_whole ? std::make_unique<DuckDb>(api) : nullptr;
+  }
+  explicit DuckDb(const Interface& api) : api_(api) {
     if (api_.open(nullptr, &database_) != 0 || api_.connect(database_, &connection_) != 0)
       throw std::runtime_error("DuckDB does not start");
   }
-  ~Loaded() override {
+  ~DuckDb() {
     if (connection_ != nullptr) api_.disconnect(&connection_);
     if (database_ != nullptr) api_.close(&database_);
   }
-  void run(const std::string& sql) override {
+  /// Runs statements. Throws std::runtime_error with DuckDB's message.
+  void run(const std::string& sql) {
     Result result{};
     const bool failed = api_.query(connection_, sql.c_str(), &result) != 0;
     const char* said = failed ? api_.result_error(&result) : nullptr;
@@ -76,33 +87,12 @@ class Loaded : public DuckDb {
     api_.destroy_result(&result);
     if (failed) throw std::runtime_error(problem);
   }
-  std::string version() const override { return api_.library_version(); }
+  std::string version() const { return api_.library_version(); }
 
  private:
   const Interface api_;
   void *database_ = nullptr, *connection_ = nullptr;
 };
-
-template <typename Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
-std::unique_ptr<DuckDb> DuckDb::load(const std::string& library) {
-  void* const loaded = library.empty() ? collector::open_system_library("libduckdb.so")
-                                       : dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  Interface api{};
-  const bool is_whole =
-      loaded != nullptr && find(loaded, "duckdb_library_version", api.library_version) &&
-      find(loaded, "duckdb_open", api.open) && find(loaded, "duckdb_close", api.close) &&
-      find(loaded, "duckdb_connect", api.connect) &&
-      find(loaded, "duckdb_disconnect", api.disconnect) &&
-      find(loaded, "duckdb_query", api.query) &&
-      find(loaded, "duckdb_result_error", api.result_error) &&
-      find(loaded, "duckdb_destroy_result", api.destroy_result);
-  return is_whole ? std::make_unique<Loaded>(api) : nullptr;
-}
 
 /// The text as a string literal of SQL.
 std::string sql_text(const std::string& text) {

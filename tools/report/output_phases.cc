@@ -14,8 +14,6 @@
 #include <cstdio>
 #include <system_error>
 
-#include "collector/text/error.h"
-
 namespace gpupeak::tools {
 namespace {
 
@@ -52,7 +50,7 @@ bool write_all(int to, const char* bytes, size_t count) {
 }
 
 bool is_name(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
   });
 }
@@ -128,9 +126,8 @@ void OutputPhases::redirect() const {
 void OutputPhases::copy_window_size() const {
   for (const Stream& stream : streams_) {
     winsize size{};
-    if (stream.is_terminal && ioctl(stream.to, TIOCGWINSZ, &size) == 0) {
+    if (stream.is_terminal && ioctl(stream.to, TIOCGWINSZ, &size) == 0)
       ioctl(stream.from, TIOCSWINSZ, &size);
-    }
   }
 }
 

@@ -294,9 +294,8 @@ class Run {
     }
     // One that has become another user's since then has a log of ours.
     std::erase_if(seen.unrecorded, [this](const auto& one) {
-      return std::any_of(logs_.begin(), logs_.end(), [&one](const RunLog& log) {
-        return log.pid == static_cast<pid_t>(one.pid);
-      });
+      return std::ranges::any_of(
+          logs_, [&one](const RunLog& log) { return log.pid == static_cast<pid_t>(one.pid); });
     });
     std::set<pid_t> recorded;
     for (const RunLog& log : logs_) recorded.insert(log.pid);

@@ -308,7 +308,7 @@ void Descendants::find_orphans(std::chrono::milliseconds most) {
 }
 
 void Descendants::ask_nvml() {
-  const bool wanted = std::any_of(seen_.begin(), seen_.end(), [](const auto& entry) {
+  const bool wanted = std::ranges::any_of(seen_, [](const auto& entry) {
     return entry.second.library == Library::kMissing && entry.second.may_use_gpu;
   });
   if (!wanted) return;
@@ -331,7 +331,7 @@ void Descendants::wait_for_last() {
   for (;; std::this_thread::sleep_for(kApart)) {
     look();
     const auto waited = Clock::now() - began;
-    const bool all_sleep = std::all_of(seen_.begin(), seen_.end(), [](const auto& entry) {
+    const bool all_sleep = std::ranges::all_of(seen_, [](const auto& entry) {
       return entry.second.state == 'S' || entry.second.state == 'T';
     });
     if (seen_.empty() || waited >= kMost || (waited >= kLeast && all_sleep)) return;

@@ -19,7 +19,6 @@
 #include "collector/log/log_head.h"
 #include "collector/run/analyze_run.h"
 #include "collector/summary/whole_run_text.h"
-#include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/text/work.h"
@@ -229,7 +228,7 @@ void note_last_program(const RunLog& log, const std::string& command, const std:
   constexpr size_t kLongest = 15;  // the kernel cuts names to so many bytes
   const std::string first = fs::path(command).filename().string();
   if (name.empty() || name == first.substr(0, kLongest) || has_end(log.path)) return;
-  const auto known = std::find_if(unrecorded.begin(), unrecorded.end(), [&](const auto& process) {
+  const auto known = std::ranges::find_if(unrecorded, [&](const auto& process) {
     return process.pid == static_cast<uint32_t>(log.pid);
   });
   auto& program = known != unrecorded.end() ? *known : unrecorded.emplace_back();

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -55,9 +54,8 @@ class File {
            pwrite(file_.get(), &value, sizeof value, static_cast<off_t>(offset)) == sizeof value;
   }
   void cut_to(uint64_t bytes) const {
-    if (file_ && status_.st_size > static_cast<off_t>(bytes)) {
-      [[maybe_unused]] const int result = ftruncate(file_.get(), static_cast<off_t>(bytes));
-    }
+    if (file_ && status_.st_size > static_cast<off_t>(bytes)) [[maybe_unused]]
+      const int result = ftruncate(file_.get(), static_cast<off_t>(bytes));
   }
 
  private:
@@ -200,7 +198,7 @@ std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, const Ru
       if (auto log = read_log(entry->path().string(), run)) logs.push_back(*std::move(log));
     }
   }
-  std::sort(logs.begin(), logs.end(), [](const RunLog& a, const RunLog& b) {
+  std::ranges::sort(logs, [](const RunLog& a, const RunLog& b) {
     if (a.of_child != b.of_child) return a.of_child;
     if ((a.device_events > 0) != (b.device_events > 0)) return a.device_events > 0;
     return a.start_realtime_ns > b.start_realtime_ns;
@@ -212,7 +210,7 @@ void drop_short_images(std::vector<RunLog>& logs) {
   constexpr uint64_t kShortNs = 1'000'000'000;
   const std::vector<RunLog> all = logs;
   std::erase_if(logs, [&all](const RunLog& log) {
-    const bool was_short = std::any_of(all.begin(), all.end(), [&](const RunLog& next) {
+    const bool was_short = std::ranges::any_of(all, [&](const RunLog& next) {
       return next.pid == log.pid && next.process_start_time == log.process_start_time &&
              next.start_realtime_ns > log.start_realtime_ns &&
              next.start_realtime_ns - log.start_realtime_ns < kShortNs;
@@ -224,16 +222,14 @@ void drop_short_images(std::vector<RunLog>& logs) {
 void join_programs(std::vector<RunLog>& logs, const std::string& wanted) {
   std::vector<RunLog> kept;
   for (const RunLog& log : logs) {  // the main one of each process comes first
-    const bool is_other = std::any_of(
-        kept.begin(), kept.end(), [&](const RunLog& main) { return is_same_process(main, log); });
+    const bool is_other =
+        std::ranges::any_of(kept, [&](const RunLog& main) { return is_same_process(main, log); });
     if (is_other) continue;
     std::vector<RunLog> others;
     for (const RunLog& other : logs) {
       if (is_same_process(other, log) && other.path != log.path) others.push_back(other);
     }
-    std::sort(others.begin(), others.end(), [](const RunLog& a, const RunLog& b) {
-      return a.start_realtime_ns < b.start_realtime_ns;
-    });
+    std::ranges::sort(others, {}, &RunLog::start_realtime_ns);
     RunLog main = log;
     const bool ended = !others.empty() && !is_running(log);
     std::erase_if(others, [&](const RunLog& other) { return ended && move_into(main, other); });
@@ -330,7 +326,7 @@ void note_killed_children(const std::vector<RunLog>& logs) {
   std::vector<ChildKilled> killed;
   for (const RunLog& log : logs) add_killed_children(log.path, killed);
   for (const RunLog& log : open) {
-    const auto end = std::find_if(killed.begin(), killed.end(), [&](const ChildKilled& child) {
+    const auto end = std::ranges::find_if(killed, [&](const ChildKilled& child) {
       return child.pid == log.pid && child.monotonic_ns >= start_of(log);
     });
     if (end != killed.end()) note_exit(log, {end->signal, end->monotonic_ns, 0});

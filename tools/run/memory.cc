@@ -94,9 +94,8 @@ void MemoryKills::add_groups(pid_t process, bool v2) {
     group.path = inside.empty() ? "/" : inside;
     group.folder = mount->place + inside;
     group.v2 = v2;
-    const bool is_known = std::any_of(before_.begin(), before_.end(), [&](const Group& known) {
-      return known.folder == group.folder;
-    });
+    const bool is_known = std::ranges::any_of(
+        before_, [&](const Group& known) { return known.folder == group.folder; });
     if (is_known || !fs::exists(group.folder + counters, error)) continue;
     read(group);
     before_.push_back(std::move(group));

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <map>
-#include <tuple>
 
 namespace gpupeak::tools {
 namespace {

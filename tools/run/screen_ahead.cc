@@ -50,7 +50,7 @@ uint64_t device_peaks(const std::string& log) {
   return sum;
 }
 
-struct Stopped {};
+struct ReadStopped {};
 
 /// Makes screens that nobody sees, so that the names in them are known.
 class Looks {
@@ -73,7 +73,7 @@ class Looks {
     sched_setscheduler(0, SCHED_IDLE, &none);  // of this thread
     try {
       look_while_it_runs();
-    } catch (const Stopped&) {
+    } catch (const ReadStopped&) {
     }
     const std::lock_guard lock(mutex_);
     has_ended_ = true;
@@ -100,7 +100,7 @@ class Looks {
   void look(const std::string& log) const {
     try {
       screen_lines(log, screen_options(reading_), style_, [this](uint64_t, uint64_t) {
-        if (stop_) throw Stopped();
+        if (stop_) throw ReadStopped();
       });
     } catch (const std::exception&) {  // of a log that is being written; the last one tells
     }

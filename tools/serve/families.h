@@ -5,7 +5,6 @@
 
 #include <prometheus/metric_family.h>
 
-#include <string>
 #include <vector>
 
 #include "tools/serve/pods.h"

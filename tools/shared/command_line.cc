@@ -58,9 +58,8 @@ CLI::Validator between(double low, double high) {
         double number = 0;
         const char* const behind = value.data() + value.size();
         const auto [end, error] = std::from_chars(value.data(), behind, number);
-        if (error == std::errc() && end == behind && number >= low && number <= high) {
+        if (error == std::errc() && end == behind && number >= low && number <= high)
           return std::string();
-        }
         return fmt::format("'{}' is no number from {} to {}", value, low, high);
       },
       fmt::format("{} to {}", low, high));
@@ -69,9 +68,8 @@ CLI::Validator between(double low, double high) {
 std::vector<std::string> grouping_names() {
   std::vector<std::string> names;
   names.reserve(std::size(collector::kGroupings));
-  for (const collector::Grouping& grouping : collector::kGroupings) {
+  for (const collector::Grouping& grouping : collector::kGroupings)
     names.emplace_back(grouping.name);
-  }
   return names;
 }
 
@@ -151,6 +149,12 @@ void add_reading(CLI::App& verb, collector::Reading& reading) {
       "Hashes for paths, functions, arguments, hosts, labels and phases "
       "(docs/confidential.md)");
   add_symbol_search(verb, reading.search);
+}
+
+void add_text_and_reading(CLI::App& verb, OutputOptions& options) {
+  add_text_options(verb, options.text);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
 }
 
 void say_text(std::string_view text) {

@@ -46,6 +46,15 @@ struct TextOptions {
   bool bytes = false;          ///< sizes as plain bytes
 };
 
+/// What verbs that show something of logs have in common.
+struct OutputOptions {
+  std::string out;  ///< file; empty: standard output
+  TextOptions text;
+  bool json = false;
+  bool strict = false;
+  collector::Reading reading;
+};
+
 /// A value out of a list. The message about any other value names the nearest one.
 CLI::Validator one_of(const std::vector<std::string>& values);
 
@@ -70,6 +79,8 @@ void add_rules(CLI::App& verb, collector::RuleChoice& rules);
 void add_symbol_search(CLI::App& verb, collector::SymbolSearch& search);
 /// Options of all verbs that show what is in a log: --confidential, and where symbols are.
 void add_reading(CLI::App& verb, collector::Reading& reading);
+/// How text looks, the rules, and add_reading().
+void add_text_and_reading(CLI::App& verb, OutputOptions& options);
 
 // The exit codes of the command, as docs/usage.md promises them.
 

@@ -84,7 +84,7 @@ FolderView LogFolder::look() {
       ++view.unreadable;
   }
   known_ = std::move(seen);
-  std::sort(view.logs.begin(), view.logs.end(), [](const FolderLog& a, const FolderLog& b) {
+  std::ranges::sort(view.logs, [](const FolderLog& a, const FolderLog& b) {
     const auto key = [](const FolderLog& log) {
       return std::tuple(!log.is_live(), -static_cast<int64_t>(log.head.header.start_realtime_ns));
     };
@@ -102,7 +102,7 @@ std::vector<std::string> files_named(const fs::path& folder, std::string_view en
   for (const fs::path& file : files_below(folder)) {
     if (file.filename().string().ends_with(ending)) names.push_back(file);
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 

@@ -9,10 +9,8 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -137,9 +135,8 @@ void require_output(const std::string& path, const std::vector<std::string>& inp
   struct stat status {};
   if (is_standard_output(path) || stat(path.c_str(), &status) != 0) return;
   const std::string name = collector::escape(path);
-  if (S_ISDIR(status.st_mode)) {
+  if (S_ISDIR(status.st_mode))
     throw collector::UsageError(fmt::format("{} is a folder: name a file to write", name));
-  }
   if (!S_ISREG(status.st_mode)) return;
   for (const std::string& input : inputs) {
     if (!input.empty() && same_file(status, input)) {

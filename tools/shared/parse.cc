@@ -33,8 +33,8 @@ using collector::escape;
 constexpr const char* kLogEndings[] = {".gplog", ".gpbundle", ".gpz", ".zst"};
 
 bool ends_like_log(const std::string& word) {
-  return std::any_of(std::begin(kLogEndings), std::end(kLogEndings),
-                     [&](const char* ending) { return word.ends_with(ending); });
+  return std::ranges::any_of(kLogEndings,
+                             [&](const char* ending) { return word.ends_with(ending); });
 }
 
 /// The verb's own options, and those of its groups.
@@ -97,9 +97,8 @@ std::string record_it(const Words& words) {
 /// The message about an argument that the verb needs and that is missing; empty: none is.
 std::string unnamed(const CLI::App& verb) {
   for (const CLI::Option* option : options_of(verb)) {
-    if (option->get_positional() && option->get_required() && option->results().empty()) {
+    if (option->get_positional() && option->get_required() && option->results().empty())
       return fmt::format("no {} is named", option->get_name(true));
-    }
   }
   return "";
 }
@@ -109,9 +108,8 @@ std::string too_few(const CLI::App& verb) {
   for (const CLI::Option* option : options_of(verb)) {
     const size_t given = option->results().size();
     const auto needed = static_cast<size_t>(option->get_items_expected_min());
-    if (option->get_positional() && given > 0 && given < needed) {
+    if (option->get_positional() && given > 0 && given < needed)
       return fmt::format("{} {} are needed, {} is given", needed, option->get_name(true), given);
-    }
   }
   return "";
 }
@@ -171,11 +169,10 @@ std::string answer_to_early_option(const CLI::App& app, const Words& words) {
   const std::string name = words.front().substr(0, words.front().find('='));
   const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   if (contains(verbs, bare)) return fmt::format("a verb has no dashes: `gpupeak {}`", bare);
-  const auto verb = std::find_if(words.begin(), words.end(),
-                                 [&](const std::string& word) { return contains(verbs, word); });
-  if (verb != words.end()) {
+  const auto verb =
+      std::ranges::find_if(words, [&](const std::string& word) { return contains(verbs, word); });
+  if (verb != words.end())
     return fmt::format("options stand behind the verb: `gpupeak {} {} …`", *verb, escape(name));
-  }
   for (const char* known : {"report", "run"}) {
     if (contains(option_names(*app.get_subcommand(known)), name)) {
       return fmt::format("{} is an option of a verb: did you mean `gpupeak {} {} …`?", name, known,
@@ -195,9 +192,8 @@ std::string answer_to(const CLI::ParseError& error, const CLI::App& verb) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     for (const std::string& word : verb.remaining(true)) {
       const std::string name = word.substr(0, word.find('='));
-      if (!word.starts_with('-') || word == "-") {
+      if (!word.starts_with('-') || word == "-")
         return fmt::format("'{}' is one argument too many", escape(word));
-      }
       const Words meant = collector::nearest(name, option_names(verb), 1);
       return fmt::format("there is no option {}{}", escape(name),
                          meant.empty() ? "" : fmt::format("; did you mean {}?", meant.front()));
@@ -205,9 +201,8 @@ std::string answer_to(const CLI::ParseError& error, const CLI::App& verb) {
   }
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     const size_t open = message.find('['), close = message.rfind(']');
-    if (message.starts_with("Requires at most 1") && open < close && close != std::string::npos) {
+    if (message.starts_with("Requires at most 1") && open < close && close != std::string::npos)
       return fmt::format("give one of {} at most", message.substr(open + 1, close - open - 1));
-    }
     const std::string none = unnamed(verb);
     if (!none.empty()) return none + swallowed_log(verb);
   }
@@ -222,9 +217,8 @@ std::string answer_to(const CLI::ParseError& error, const CLI::App& verb) {
 std::optional<std::string> answer_to_missing_log(const CLI::App& verb) {
   for (const CLI::Option* option : options_of(verb)) {
     const std::string& type = option->get_type_name();
-    if (!option->get_positional() || !(type.starts_with("FILE") || type.starts_with("LOG"))) {
+    if (!option->get_positional() || !(type.starts_with("FILE") || type.starts_with("LOG")))
       continue;
-    }
     for (const std::string& log : option->results()) {
       std::error_code error;
       const bool is_pid = log.find_first_not_of("0123456789") == std::string::npos;
@@ -237,7 +231,7 @@ std::optional<std::string> answer_to_missing_log(const CLI::App& verb) {
         const std::string name = at->path().filename().string();
         if (ends_like_log(name)) there.push_back(name);
       }
-      std::sort(there.begin(), there.end());
+      std::ranges::sort(there);
       const Words meant = collector::nearest(path.filename().string(), there, 1);
       if (meant.empty()) continue;
       return fmt::format("cannot open {}: No such file or directory; did you mean {}?", escape(log),

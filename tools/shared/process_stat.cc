@@ -97,9 +97,8 @@ std::optional<std::string> why_never_preloaded(const std::string& path) {
   if (has_other_loader(path))
     return "it is a 32-bit program, or one of another architecture than gpupeak's library";
   const auto headers = program_headers(path);
-  const bool has_loader = std::any_of(headers.begin(), headers.end(), [](const auto& segment) {
-    return segment.p_type == PT_INTERP;
-  });
+  const bool has_loader =
+      std::ranges::any_of(headers, [](const auto& segment) { return segment.p_type == PT_INTERP; });
   if (!headers.empty() && !has_loader) return "it is statically linked";
   return std::nullopt;
 }

@@ -1,7 +1,5 @@
 #include "tools/shared/runs.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -19,7 +17,7 @@ namespace {
 std::vector<collector::RunLogs> runs_in(const std::string& folder) {
   std::vector<std::string> paths;
   for (const FolderLog& log : LogFolder(folder, SIZE_MAX).look().logs) paths.push_back(log.path);
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   std::vector<collector::RunLogs> runs = collector::runs_among(folder, paths);
   if (runs.empty())
     throw collector::UsageError("there are no logs in " + collector::escape(folder));
@@ -46,11 +44,11 @@ void add_process(CLI::App& verb, std::string& process) {
 }
 
 bool are_files(const std::vector<std::string>& names) {
-  return std::none_of(names.begin(), names.end(), is_folder);
+  return std::ranges::none_of(names, is_folder);
 }
 
 bool are_folders(const std::vector<std::string>& names) {
-  return std::all_of(names.begin(), names.end(), is_folder);
+  return std::ranges::all_of(names, is_folder);
 }
 
 std::vector<collector::RunLogs> runs_of(const std::vector<std::string>& names,
@@ -118,14 +116,12 @@ std::vector<collector::Summary> analyze_all(const std::vector<collector::RunLogs
 }
 
 bool are_whole(const std::vector<collector::Summary>& summaries) {
-  return std::all_of(summaries.begin(), summaries.end(),
-                     [](const auto& summary) { return is_whole(summary); });
+  return std::ranges::all_of(summaries, [](const auto& summary) { return is_whole(summary); });
 }
 
 void require_one_log_for_csv(bool csv, const std::vector<std::string>& logs) {
-  if (csv && logs.size() > 1) {
+  if (csv && logs.size() > 1)
     throw collector::UsageError("--csv takes one log: its rows do not say which log they are of");
-  }
 }
 
 void write_in_turn(std::ostream& out, size_t count, bool json,

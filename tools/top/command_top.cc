@@ -10,7 +10,6 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -37,93 +36,52 @@
 namespace gpupeak::tools {
 namespace {
 
-// The programs that `top` shows, as they are at each look.
-
-/// The programs of all logs below a folder, or of one log.
-class TopPrograms {
- public:
-  TopPrograms(const std::string& place, const collector::Sanitizer& sanitizer);
-
-  void look();
-  std::vector<TopProgram>& all() { return all_; }
-  /// Also counts programs that are not shown, since there are too many.
-  size_t in_all() const { return in_all_; }
-  /// The program with this log; nullptr: there is none.
-  TopProgram* find(const std::string& path);
-  bool any_is_live() const;
-
- private:
-  LogFolder folder_;
-  const collector::Sanitizer& sanitizer_;
-  std::vector<TopProgram> all_;
-  size_t in_all_ = 0;
-};
-
 constexpr size_t kMostLogs = 500;
 
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-TopPrograms::TopPrograms(const std::string& place, const collector::Sanitizer& sanitizer)
-    : folder_(place, kMostLogs), sanitizer_(sanitizer) {}
-
-void TopPrograms::look() {
-  const FolderView view = folder_.look();
-  in_all_ = view.logs.size() + view.left_out;
-  const double now = seconds_since_1970();
-  std::vector<TopProgram> next;
-  for (FolderLog log : view.logs) {
-    log.name = sanitizer_.text(log.name);
-    log.facts.program = sanitizer_.text(log.facts.program);
-    TopProgram* known = find(log.path);
-    next.push_back(known != nullptr ? std::move(*known) : TopProgram());
-    next.back().look(log, now);
-  }
-  all_ = std::move(next);
-}
-
-TopProgram* TopPrograms::find(const std::string& path) {
-  const auto found = std::find_if(all_.begin(), all_.end(), [&](const TopProgram& program) {
-    return program.log().path == path;
-  });
-  return found == all_.end() ? nullptr : &*found;
-}
-
-bool TopPrograms::any_is_live() const {
-  return std::any_of(all_.begin(), all_.end(),
-                     [](const TopProgram& program) { return program.log().is_live(); });
-}
-
-// Replays logs for `top` in the background, one after the other, since only the events of a log
-// tell holders, phases, pools and the ledger. It pauses between replays to stay below its share of
-// a processor.
-class TopReplay {
+/// The programs that `top` shows, as they are at each look: of all logs below a folder, or of one
+/// log.
+class TopPrograms {
  public:
-  explicit TopReplay(const collector::Reading& reading) : reading_(reading) {}
-  ~TopReplay();
-  TopReplay(const TopReplay&) = delete;
-  TopReplay& operator=(const TopReplay&) = delete;
+  TopPrograms(const std::string& place, const collector::Sanitizer& sanitizer)
+      : folder_(place, kMostLogs), sanitizer_(sanitizer) {}
 
-  /// Begins a replay, unless one is under way or it would take more processor time than its share.
-  /// `asked`: a user asked for it, so it may take any time. `before`: what the last replay of this
-  /// log found.
-  void want(const std::string& path, uint64_t log_bytes, const TopFindings* before, bool asked);
-  bool is_busy() const { return job_.valid(); }
-  /// Which log is being replayed.
-  const std::string& path() const { return path_; }
-  /// What the replay has found; only the first call after its end gets it.
-  std::shared_ptr<const TopFindings> done();
-  /// How many seconds a replay would take.
-  static double estimate(uint64_t log_bytes, const TopFindings* before);
+  void look() {
+    const FolderView view = folder_.look();
+    in_all_ = view.logs.size() + view.left_out;
+    const double now = seconds_since_1970();
+    std::vector<TopProgram> next;
+    for (FolderLog log : view.logs) {
+      log.name = sanitizer_.text(log.name);
+      log.facts.program = sanitizer_.text(log.facts.program);
+      TopProgram* known = find(log.path);
+      next.push_back(known != nullptr ? std::move(*known) : TopProgram());
+      next.back().look(log, now);
+    }
+    all_ = std::move(next);
+  }
+  std::vector<TopProgram>& all() { return all_; }
+  /// Also counts programs that are not shown, since there are too many.
+  size_t in_all() const { return in_all_; }
+  /// The program with this log; nullptr: there is none.
+  TopProgram* find(const std::string& path) {
+    const auto found = std::ranges::find_if(
+        all_, [&](const TopProgram& program) { return program.log().path == path; });
+    return found == all_.end() ? nullptr : &*found;
+  }
+  bool any_is_live() const {
+    return std::ranges::any_of(all_,
+                               [](const TopProgram& program) { return program.log().is_live(); });
+  }
 
  private:
-  const collector::Reading& reading_;
-  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  double spent_ = 0;  ///< seconds of a processor
-  std::string path_;
-  std::atomic<bool> is_given_up_{false};
-  std::future<std::shared_ptr<const TopFindings>> job_;
+  LogFolder folder_;
+  const collector::Sanitizer& sanitizer_;
+  std::vector<TopProgram> all_;
+  size_t in_all_ = 0;
 };
 
 /// The part of a processor that replays may take, and the seconds that they may take at the start.
@@ -180,51 +138,71 @@ std::shared_ptr<const TopFindings> replay_for_top(const std::string& path,
   return findings;
 }
 
-TopReplay::~TopReplay() {
-  is_given_up_ = true;
-  if (job_.valid()) job_.wait();
-}
+// Replays logs for `top` in the background, one after the other, since only the events of a log
+// tell holders, phases, pools and the ledger. It pauses between replays to stay below its share of
+// a processor.
+class TopReplay {
+ public:
+  explicit TopReplay(const collector::Reading& reading) : reading_(reading) {}
+  ~TopReplay() {
+    is_given_up_ = true;
+    if (job_.valid()) job_.wait();
+  }
+  TopReplay(const TopReplay&) = delete;
+  TopReplay& operator=(const TopReplay&) = delete;
 
-double TopReplay::estimate(uint64_t log_bytes, const TopFindings* before) {
-  const uint64_t known = before != nullptr ? before->log_bytes : 0;
-  const uint64_t added = log_bytes - std::min(log_bytes, known);
-  // Finding the names takes as long as last time.
-  return (before != nullptr ? before->cpu_seconds : 0) +
-         static_cast<double>(added) / kBytesPerSecond;
-}
-
-void TopReplay::want(const std::string& path, uint64_t log_bytes, const TopFindings* before,
-                     bool asked) {
-  if (is_busy()) return;
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began_;
-  const double allowed = kAtFirst + kShare * passed.count();
-  if (!asked && spent_ + estimate(log_bytes, before) > allowed) return;
-  path_ = path;
-  job_ = std::async(std::launch::async, [this] {
-    return replay_for_top(path_, reading_, [this](uint64_t, uint64_t) {
-      if (is_given_up_) throw GivenUp{};
+  /// Begins a replay, unless one is under way or it would take more processor time than its share.
+  /// `asked`: a user asked for it, so it may take any time. `before`: what the last replay of this
+  /// log found.
+  void want(const std::string& path, uint64_t log_bytes, const TopFindings* before, bool asked) {
+    if (is_busy()) return;
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began_;
+    const double allowed = kAtFirst + kShare * passed.count();
+    if (!asked && spent_ + estimate(log_bytes, before) > allowed) return;
+    path_ = path;
+    job_ = std::async(std::launch::async, [this] {
+      return replay_for_top(path_, reading_, [this](uint64_t, uint64_t) {
+        if (is_given_up_) throw GivenUp{};
+      });
     });
-  });
-}
+  }
+  bool is_busy() const { return job_.valid(); }
+  /// Which log is being replayed.
+  const std::string& path() const { return path_; }
+  /// What the replay has found; only the first call after its end gets it.
+  std::shared_ptr<const TopFindings> done() {
+    if (!is_busy() || job_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+      return nullptr;
+    auto findings = job_.get();
+    spent_ += findings->cpu_seconds;
+    return findings;
+  }
+  /// How many seconds a replay would take.
+  static double estimate(uint64_t log_bytes, const TopFindings* before) {
+    const uint64_t known = before != nullptr ? before->log_bytes : 0;
+    const uint64_t added = log_bytes - std::min(log_bytes, known);
+    // Finding the names takes as long as last time.
+    return (before != nullptr ? before->cpu_seconds : 0) +
+           static_cast<double>(added) / kBytesPerSecond;
+  }
 
-std::shared_ptr<const TopFindings> TopReplay::done() {
-  if (!is_busy() || job_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
-    return nullptr;
-  auto findings = job_.get();
-  spent_ += findings->cpu_seconds;
-  return findings;
-}
+ private:
+  const collector::Reading& reading_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  double spent_ = 0;  ///< seconds of a processor
+  std::string path_;
+  std::atomic<bool> is_given_up_{false};
+  std::future<std::shared_ptr<const TopFindings>> job_;
+};
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-struct TopOptions {
+struct TopOptions : OutputOptions {
   std::string target = ".";
   double every = 1;
   bool once = false;
   std::string sort = kTopSorts[0], filter;
-  collector::Reading reading;
-  TextOptions text;
 };
 
 constexpr size_t kWholePage = 60;                     ///< lines of --once
@@ -492,9 +470,7 @@ void add_top_verb(CommandLine& line) {
       ->capture_default_str();
   verb.add_option("--filter", options.filter, "Only rows that have this somewhere")
       ->type_name("TEXT");
-  add_text_options(verb, options.text);
-  add_rules(verb, options.reading.rules);
-  add_reading(verb, options.reading);
+  add_text_and_reading(verb, options);
 }
 
 }  // namespace gpupeak::tools

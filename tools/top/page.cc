@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string_view>
 
@@ -22,7 +21,6 @@ namespace {
 inline constexpr size_t kTopLabelColumns = 11;
 
 constexpr size_t kCurveRows = 5;
-constexpr std::array<std::string_view, 9> kEighths{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
 /// The curve, as wide as `style` says. Each column shows the largest value of its time. Empty if
 /// there are fewer than two points.
@@ -46,14 +44,7 @@ TopLines curve_text(const TopCurve& curve, const collector::TextStyle& style) {
   }
   for (size_t row = kCurveRows; row-- > 0;) {
     std::string cells;
-    for (const uint64_t value : values) {
-      const auto height =
-          static_cast<size_t>(static_cast<double>(value) / static_cast<double>(most) *
-                                  static_cast<double>(kCurveRows * 8) +
-                              0.5);
-      const size_t eighths = value > 0 ? std::max<size_t>(height, 1) : 0;
-      cells += kEighths[eighths > row * 8 ? std::min<size_t>(eighths - row * 8, 8) : 0];
-    }
+    for (const uint64_t value : values) cells += collector::bar_cell(value, most, kCurveRows, row);
     const std::string most_text =
         row + 1 == kCurveRows ? collector::size_text(most, style) : std::string();
     lines.push_back({collector::right(most_text, kTopLabelColumns) + "│" + cells});
@@ -189,8 +180,8 @@ class Page {
                                      span_text(static_cast<double>(reading.time_ns) / kNsPerSecond),
                                      size(reading.tracked_bytes));
       std::vector<collector::LedgerRow> rows = reading.rows;
-      std::sort(rows.begin(), rows.end(),
-                [](const auto& a, const auto& b) { return std::abs(a.bytes) > std::abs(b.bytes); });
+      std::ranges::sort(
+          rows, [](const auto& a, const auto& b) { return std::abs(a.bytes) > std::abs(b.bytes); });
       for (const collector::LedgerRow& row : rows) {
         if (row.bytes != 0)
           text += fmt::format(" {} {} {}", row.bytes < 0 ? "-" : "+",

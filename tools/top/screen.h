@@ -1,9 +1,6 @@
 // The terminal of `top`, by ncurses: whole frames, and keys. Built where ncurses is.
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include "tools/top/text.h"
 
 namespace gpupeak::tools {

@@ -95,7 +95,7 @@ std::vector<const TopProgram*> arranged(const std::vector<TopProgram>& programs,
     if (view.filter.empty() || contains(log.name + " " + log.facts.program, view.filter))
       found.push_back(&program);
   }
-  std::sort(found.begin(), found.end(), [&](const TopProgram* a, const TopProgram* b) {
+  std::ranges::sort(found, [&](const TopProgram* a, const TopProgram* b) {
     const bool live_a = a->log().is_live(), live_b = b->log().is_live();
     if (live_a != live_b) return live_a;
     const double of_a = order_of(*a, view.sort), of_b = order_of(*b, view.sort);
@@ -123,7 +123,7 @@ std::vector<const collector::Holder*> holders_of(const TopProgram& program, cons
     take(found->summary.live_at_exit);
   }
   // The GPU's rows come first: its memory is what runs out.
-  std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
+  std::ranges::stable_sort(rows, [](const auto* a, const auto* b) {
     const bool device_a = a->kind.starts_with("device"), device_b = b->kind.starts_with("device");
     return device_a != device_b ? device_a : a->bytes > b->bytes;
   });
@@ -139,8 +139,8 @@ TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all
                    const TopView& view, const TextStyle& style) {
   constexpr size_t kSize = 11, kState = 11, kRate = 11, kFull = 9;
   TopLines lines;
-  const auto running = std::count_if(programs.begin(), programs.end(),
-                                     [](const TopProgram* of) { return of->log().is_live(); });
+  const auto running =
+      std::ranges::count_if(programs, [](const TopProgram* of) { return of->log().is_live(); });
   std::string title = programs.size() < in_all ? fmt::format("{} of ", programs.size()) : "";
   title += fmt::format("{} logs, {} of running programs · by {}", in_all, running,
                        kTopSorts[static_cast<size_t>(view.sort)]);

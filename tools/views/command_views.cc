@@ -1,8 +1,5 @@
-#include <unistd.h>
-
 #include <charconv>
 #include <cmath>
-#include <iostream>
 #include <memory>
 
 #include "collector/analyze/analyze.h"
@@ -13,11 +10,9 @@
 #include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/gates/strict.h"
-#include "tools/mcp/log_walk.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/top/screen.h"
 #include "tools/views/view.h"
 
 namespace gpupeak::tools {
@@ -63,12 +58,10 @@ int show_calls(const TreeOptions& options, decltype(collector::write_tree)& writ
   const collector::TreeCut cut{options.min_percent, options.depth};
   return show_view(
       options,
-      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+      [&](auto& profile, auto& out, auto& style) {
         write(profile, held_by(profile, options), cut, out, style);
       },
-      [&](collector::Profile& profile, std::ostream& out) {
-        write_json(profile, held_by(profile, options), cut, out);
-      });
+      [&](auto& profile, auto& out) { write_json(profile, held_by(profile, options), cut, out); });
 }
 int flame(const TreeOptions& options) {
   return show_calls(options, collector::write_flame, collector::write_flame_json);
@@ -82,12 +75,10 @@ int show_sites(const SitesOptions& options, decltype(collector::write_leaks)& wr
                decltype(collector::write_leaks_json)& write_json) {
   return show_view(
       options,
-      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+      [&](auto& profile, auto& out, auto& style) {
         write(profile, options.scope, options.top, out, style);
       },
-      [&](collector::Profile& profile, std::ostream& out) {
-        write_json(profile, options.scope, options.top, out);
-      });
+      [&](auto& profile, auto& out) { write_json(profile, options.scope, options.top, out); });
 }
 int leaks(const SitesOptions& options) {
   return show_sites(options, collector::write_leaks, collector::write_leaks_json);
@@ -119,11 +110,11 @@ int held(const HeldOptions& options) {
   if (moments.empty()) moments.emplace_back();
   return show_view(
       options,
-      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+      [&](auto& profile, auto& out, auto& style) {
         collector::write_held(profile, profile.scope(options.scope), moments, options.top, out,
                               style);
       },
-      [&](collector::Profile& profile, std::ostream& out) {
+      [&](auto& profile, auto& out) {
         collector::write_held_json(profile, profile.scope(options.scope), moments, options.top,
                                    out);
       });
@@ -138,7 +129,7 @@ int tags(const TagsOptions& options) {
   require_one_log_for_csv(options.csv, options.logs);
   return show_view(
       options,
-      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+      [&](auto& profile, auto& out, auto& style) {
         const collector::Held held = held_by(profile, options);
         if (options.csv) {
           collector::write_tags_csv(profile, held, out);
@@ -146,7 +137,7 @@ int tags(const TagsOptions& options) {
           collector::write_tags(profile, held, options.top, out, style);
         }
       },
-      [&](collector::Profile& profile, std::ostream& out) {
+      [&](auto& profile, auto& out) {
         collector::write_tags_json(profile, held_by(profile, options), options.top, out);
       });
 }
@@ -218,15 +209,8 @@ void add_tree(CommandLine& line) {
 
 namespace {
 
-struct PhasesOptions {
-  std::vector<std::string> logs;
-  std::string process;  ///< of a run; empty: the one that held the most
-  std::string out;      ///< file; empty: standard output
-  TextOptions text;
+struct PhasesOptions : ViewOptions {
   bool csv = false;
-  bool json = false;
-  bool strict = false;
-  collector::Reading reading;
 };
 
 void write_one(const collector::Summary& summary, const PhasesOptions& options, std::ostream& out,
@@ -270,61 +254,7 @@ void add_phases(CommandLine& line) {
   verb.add_flag("--json", options.json, "As JSON")->excludes("--csv");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
-  add_text_options(verb, options.text);
-  add_rules(verb, options.reading.rules);
-  add_reading(verb, options.reading);
-}
-
-namespace {
-
-constexpr size_t kFrameRows = 40;
-
-struct ViewVerbOptions {
-  std::string log, scope;
-  std::string process;  ///< of a run; empty: the one that held the most
-  bool once = false;
-  collector::Reading reading;
-};
-
-int view(const ViewVerbOptions& options) {
-  if (!options.once && (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0)) {
-    throw collector::UsageError(
-        "view needs a terminal; --once prints one frame, and `tree`, `flame` and `timeline` print "
-        "the same");
-  }
-  std::unique_ptr<LogWalk> walk;
-  {
-    ProgressBar bar;
-    walk = std::make_unique<LogWalk>(process_log(options.log, options.process), options.scope,
-                                     bar.callback(), options.reading);
-  }
-  if (options.once) {
-    const collector::TextStyle style = style_for(STDOUT_FILENO, {});
-    for (const TopLine& line : walk->text(kFrameRows, style))
-      std::cout << collector::cut(line.text, static_cast<size_t>(style.width), style) << '\n';
-    return std::cout.flush() ? 0 : kOwnFailure;
-  }
-  TopScreen screen;
-  constexpr int kWait = 1000;  // to see that the terminal is gone
-  for (;;) {
-    collector::TextStyle style;
-    style.width = screen.columns();
-    screen.draw(walk->text(screen.rows(), style), 0, walk->footer());
-    if (!walk->press(screen.wait(kWait), screen.rows())) return 0;
-  }
-}
-
-}  // namespace
-
-void add_view(CommandLine& line) {
-  auto [verb, options] =
-      line.add("view", "A finished log to walk in: tree, flame graph, table, curve", view);
-  add_log(verb, options.log);
-  add_scope(verb, options.scope);
-  add_process(verb, options.process);
-  verb.add_flag("--once", options.once, "Print the first frame and end");
-  add_rules(verb, options.reading.rules);
-  add_reading(verb, options.reading);
+  add_text_and_reading(verb, options);
 }
 
 }  // namespace gpupeak::tools

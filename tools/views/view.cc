@@ -83,8 +83,7 @@ int show_views(
       views[i].text(out, style);
     });
   });
-  return strict_code(options.strict,
-                     std::all_of(views.begin(), views.end(), [](const LogView& view) {
+  return strict_code(options.strict, std::ranges::all_of(views, [](const LogView& view) {
                        return is_whole(view.profile->quality());
                      }));
 }

@@ -14,15 +14,10 @@
 
 namespace gpupeak::tools {
 
-struct ViewOptions {
+struct ViewOptions : OutputOptions {
   std::vector<std::string> logs;
   std::string process;  ///< of a run; empty: the one that held the most
   std::string scope;    ///< "device:0", "host/heap" …; empty: the verb's own choice
-  std::string out;      ///< file; empty: standard output
-  TextOptions text;
-  bool json = false;
-  bool strict = false;
-  collector::Reading reading;
 };
 void add_view_options(CLI::App& verb, ViewOptions& options);
 
