@@ -261,7 +261,7 @@ export function failures(run) {
       failed.holders.reduce((sum, row) => sum + row.bytes, 0), {label: 'What was live', search: false, details: false}))));
 }
 
-/** What grew at each step (collector/analyze/growth_summary.h). */
+/** What grew at each step (collector/analyze/growth_summary.cc). */
 export function growth(run) {
   const rows = run.summary.growth ?? [];
   if (rows.length === 0) return null;
