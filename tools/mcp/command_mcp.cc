@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <iostream>
 
@@ -203,6 +204,12 @@ std::string take_text(int file) {
 Said run_self(const std::vector<std::string>& words) {
   const int out = memfd_create("gpupeak-out", MFD_CLOEXEC);
   const int errors = memfd_create("gpupeak-errors", MFD_CLOEXEC);
+  if (out < 0 || errors < 0) {
+    const std::string why = strerror(errno);
+    close(out);
+    close(errors);
+    return {"", why};
+  }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
