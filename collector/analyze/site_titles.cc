@@ -141,8 +141,8 @@ void SiteTitles::find_candidates(uint32_t stack, bool until_python, Candidates& 
   const std::vector<StackNode>& nodes = definitions_.nodes();
   found.clear();
   size_t left = most_frames_;
-  // The outermost part of a runtime, by rule. It says more than an address of code that the runtime
-  // made, if nobody named that.
+  // The innermost part of a runtime, by rule. It stands for code that the runtime made and nobody
+  // named: such addresses say nothing, and differ from call to call.
   const ResolvedAddress* runtime = nullptr;
   size_t runtime_frame = 0;
   for (uint32_t node = stack; node != 0 && left > 0; node = nodes[node].parent, --left) {
@@ -153,7 +153,8 @@ void SiteTitles::find_candidates(uint32_t stack, bool until_python, Candidates& 
       if (!found.empty() && role.start) return;
       const Frame& frame = resolved.frames[i];
       if (role.plumbing && !role.landmark) {
-        if (!frame.function.empty() && !is_plumbing(frame.module, frame.function)) {
+        if (runtime == nullptr && !frame.function.empty() &&
+            !is_plumbing(frame.module, frame.function)) {
           runtime = &resolved;
           runtime_frame = i;
         }
@@ -161,7 +162,10 @@ void SiteTitles::find_candidates(uint32_t stack, bool until_python, Candidates& 
       }
       if (until_python && role.interpreter) continue;
       const bool is_bare = frame.function.empty() && frame.module.empty();
-      if (found.empty() && is_bare && runtime != nullptr) add(found, *runtime, runtime_frame);
+      if (is_bare && runtime != nullptr) {
+        if (found.empty()) add(found, *runtime, runtime_frame);
+        continue;
+      }
       add(found, resolved, i);
       const bool is_made = frame.name_source == NameSource::kPerfMap;
       found.back().own =
