@@ -337,8 +337,7 @@ class Growth {
       }
     }
     const auto most =
-        std::max_element(calls.begin(), calls.end(),
-                         [](const auto& a, const auto& b) { return a.second < b.second; });
+        std::ranges::max_element(calls, {}, [](const auto& call) { return call.second; });
     return most != calls.end() ? most->first : keeper.kept;
   }
 

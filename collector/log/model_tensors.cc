@@ -15,6 +15,7 @@
 #include "collector/log/log_reader.h"
 #include "collector/log/slot_decoder.h"
 #include "collector/text/error.h"
+#include "collector/text/function_names.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
@@ -161,7 +162,7 @@ std::string title_of(const Candidates& all) {
   const bool one_operation = std::ranges::all_of(
       each, [&](const ModelTensor* tensor) { return tensor->operation == first.operation; });
   std::string title = "initializer " + first.name;
-  if (each.size() == 2) title += " or " + last.name;
+  if (each.size() == 2) title.append(kOr).append(last.name);
   if (each.size() > 2) title += fmt::format(" … {}, one of {}", last.name, each.size());
   if (one_operation && !first.operation.empty()) title += " of " + first.operation;
   if (each.size() == 1 && !first.node.empty()) title += " " + first.node;

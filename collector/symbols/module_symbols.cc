@@ -188,23 +188,19 @@ std::vector<DwarfFrame> ModuleSymbols::find_frames(uint64_t address) {
 /// mostly an alias, so only names of C++ and Rust count.
 std::string ModuleSymbols::folded_names(const Symbol& symbol) const {
   constexpr size_t kMostNames = 3;
-  const auto before = [](const Symbol& a, const Symbol& b) { return a.begin < b.begin; };
-  const auto [first, last] = std::equal_range(symbols_.begin(), symbols_.end(), symbol, before);
+  const auto alike = std::ranges::equal_range(symbols_, symbol.begin, {}, &Symbol::begin);
+  if (alike.size() < 2) return "";
   std::set<std::string> names;
-  for (auto one = first; last - first > 1 && one != last; ++one) {
-    const std::string_view name = one->name;
-    if (one->bytes == 0 || name.size() > kLongestMangled) continue;
+  for (const Symbol& one : alike) {
+    const std::string_view name = one.name;
+    if (one.bytes == 0 || name.size() > kLongestMangled) continue;
     if (name.starts_with("_Z") || name.starts_with("_R"))
-      names.emplace(without_signature(demangle(one->name)));
+      names.emplace(without_signature(demangle(one.name)));
   }
   if (names.size() < 2) return "";
-  std::string all;
-  size_t count = 0;
-  for (const std::string& name : names) {
-    if (++count > kMostNames) break;
-    all += (all.empty() ? "" : " or ") + name;
-  }
-  return names.size() > kMostNames ? all + " or …" : all;
+  const bool has_more = names.size() > kMostNames;
+  if (has_more) names.erase(std::next(names.begin(), kMostNames), names.end());
+  return fmt::format("{}{}", fmt::join(names, kOr), has_more ? " or …" : "");
 }
 
 void ModuleSymbols::load_api_tables() {

@@ -124,7 +124,6 @@ void Symbolizer::note_made_code() {
   };
   static constexpr Runtime kRuntimes[] = {
       {"node", "node --perf-basic-prof --interpreted-frames-native-stack"},
-      {"nodejs", "node --perf-basic-prof --interpreted-frames-native-stack"},
       {"libnode.so", "node --perf-basic-prof --interpreted-frames-native-stack"},
       {"libjvm.so",
        "java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit (JDK "
@@ -307,7 +306,7 @@ std::vector<uint32_t> Symbolizer::resolve_ahead(size_t threads, const std::stop_
     return !file.symbols || (file.symbols->state() == ModuleSymbols::State::kUsable &&
                              file.symbols->debug_trouble().kind == DebugTrouble::Kind::kNone);
   });
-  const bool all_named = std::none_of(added.all.begin(), added.all.end(), [&](const New& one) {
+  const bool all_named = std::ranges::none_of(added.all, [&](const New& one) {
     return nodes[one.node].module == 0 && one.resolved->wants_file;
   });
   if (all_there && all_named) telling_ = Telling::kNobody;

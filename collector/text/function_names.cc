@@ -161,7 +161,6 @@ size_t back_references(const std::string& name) {
 }
 
 std::string short_function_name(std::string_view function) {
-  constexpr std::string_view kOr = " or ";  // between the names of one code
   if (const size_t at = function.find(kOr); at != function.npos) {
     return short_function_name(function.substr(0, at)) + std::string(kOr) +
            short_function_name(function.substr(at + kOr.size()));

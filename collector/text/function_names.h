@@ -42,6 +42,9 @@ constexpr NameSource parse_name_source(std::string_view text) {
   return NameSource::kNone;
 }
 
+/// Between the names of one code, where nothing tells which of the functions it was.
+inline constexpr std::string_view kOr = " or ";
+
 /// The demangled form, or the name itself if it is no mangled name of C++ or Rust.
 std::string demangle(const std::string& name);
 
@@ -62,7 +65,8 @@ bool is_plumbing(std::string_view module, std::string_view function);
 /// NumPy's core, or a Python module without names. Where a stack has Python frames, those say more.
 bool is_python_interpreter(std::string_view module, std::string_view function);
 
-/// Whether a Python file is part of an installed package or of Python itself, by its path.
+/// Whether a script (Python, JavaScript) is part of an installed package or of Python itself, by
+/// its path.
 bool is_installed_script(std::string_view file);
 
 /// Whether it runs before main or before a thread's function: a title does not need it.
