@@ -2,10 +2,19 @@
 // LogReader fills it; whatever shows a time uses it.
 #pragma once
 
+#include <time.h>
+
 #include <cstdint>
 #include <vector>
 
 namespace gpupeak::collector {
+
+/// One of the kernel's clocks, in nanoseconds.
+inline uint64_t clock_ns(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
 
 class ClockMap {
  public:

@@ -17,6 +17,7 @@
 #include <set>
 
 #include "collector/files/regular_file.h"
+#include "collector/log/clock_map.h"
 #include "collector/text/error.h"
 
 namespace gpupeak::collector {
@@ -62,12 +63,6 @@ bool lock_in_time(int fd) {
     nanosleep(&kPause, nullptr);
   }
   return false;
-}
-
-uint64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
 /// The process id inside its own container, which the log's header has. Outside it is another one.
@@ -147,7 +142,7 @@ void LogAppender::fail(const std::string& what) const {
 }
 
 LogAppender::Now LogAppender::now() const {
-  const uint64_t ns = monotonic_ns();
+  const uint64_t ns = clock_ns(CLOCK_MONOTONIC);
   switch (clock_) {
     case GPUPEAK_CLOCK_TSC:
       return {counter(), ns};

@@ -1,7 +1,6 @@
 #include "collector/log/perf_map.h"
 
 #include <sys/stat.h>
-#include <time.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,18 +9,14 @@
 #include <vector>
 
 #include "collector/files/regular_file.h"
+#include "collector/log/clock_map.h"
 #include "collector/log/log_head.h"
+#include "collector/text/function_names.h"
 
 namespace gpupeak::collector {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-
-int64_t now_ns(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return now.tv_sec * kSecond + now.tv_nsec;
-}
 
 /// Reads a number at the beginning of `text` and takes it off, with one mark behind it.
 std::optional<uint64_t> take_hex(std::string_view& text) {
@@ -78,7 +73,7 @@ class NamesOfCode {
     if (frames_.size() == 1) return frames_[0];
     DwarfFrame all{"", "", 0, NameSource::kPerfMap};
     for (const DwarfFrame& frame : frames_)
-      all.function += (all.function.empty() ? "" : " or ") + frame.function;
+      all.function.append(all.function.empty() ? "" : kOr).append(frame.function);
     return all;
   }
 
@@ -92,7 +87,7 @@ bool ran_at(int64_t time_ns, const std::string& log, const gpupeak_file_header& 
             const gpupeak_counters_page& counters) {
   constexpr int64_t kSlack = 2 * kSecond;
   if (!is_of_this_boot(header)) return false;
-  const int64_t boot = now_ns(CLOCK_REALTIME) - now_ns(CLOCK_BOOTTIME);
+  const auto boot = static_cast<int64_t>(clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME));
   const int64_t tick = kSecond / sysconf(_SC_CLK_TCK);
   if (time_ns < boot + static_cast<int64_t>(header.process_start_time) * tick - kSlack)
     return false;

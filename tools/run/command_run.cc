@@ -19,6 +19,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "collector/log/clock_map.h"
 #include "collector/log/log_appender.h"
 #include "collector/log/log_head.h"
 #include "collector/rules/rule_book.h"
@@ -98,12 +99,6 @@ void end_with_launcher(pid_t launcher) {
   if (getppid() != launcher) raise(SIGKILL);  // the launcher was killed before the call above
 }
 
-uint64_t now_ns(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
 /// A secret number: only the run's processes know it, so a log that has it is theirs.
 uint64_t secret_of_run() {
   uint64_t id = 0;
@@ -158,8 +153,9 @@ class Run {
     }
     finish_logs();
     record();
-    NameKeeper names(logs_, names_of(options_.names),
-                     std::chrono::nanoseconds(now_ns(CLOCK_REALTIME) - name_.began_ns));
+    NameKeeper names(
+        logs_, names_of(options_.names),
+        std::chrono::nanoseconds(collector::clock_ns(CLOCK_REALTIME) - name_.began_ns));
     if (!options_.quiet) tell();
     if (!names.wait(g_stop) && !options_.quiet) say_not_all_names();
     compress_logs(logs_, compression(options_.compress), options_.quiet, g_stop);
@@ -197,7 +193,7 @@ class Run {
     if (is_writable_ && !options_.quiet)
       say("recording {}   (-q to silence)", where_recorded(pattern_));
     if (!options_.phases_on_output.empty()) output_.emplace(options_.phases_on_output);
-    name_ = {secret_of_run(), now_ns(CLOCK_REALTIME), 0};
+    name_ = {secret_of_run(), collector::clock_ns(CLOCK_REALTIME), 0};
     memory_.emplace();
   }
 
@@ -239,7 +235,7 @@ class Run {
     rusage usage{};
     const std::optional<int> status = wait_for(name_.child, usage, end_);
     largest_rss_bytes_ = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
-    ended_ns_ = now_ns(CLOCK_MONOTONIC);
+    ended_ns_ = collector::clock_ns(CLOCK_MONOTONIC);
     g_child = 0;
     end_witness();
     if (status)
