@@ -5,14 +5,12 @@ loader was told to run, a library whose file is gone, several functions that a l
 usage: code_without_files.py LIBGPUPEAK GPUPEAK made|not_trusted|node|java|loader|gone_library|folded|pypy
 """
 import glob
-import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 
-from common import GPUPEAK, Skipped, environment, expect, record, run_case
+from common import Skipped, environment, expect, gpupeak, needs, record, report, run_case, write
 
 CASE = sys.argv[3]
 
@@ -95,9 +93,7 @@ public class T {
 
 
 def compile_program(folder, text, name="program.c", flags=()):
-    source, program = os.path.join(folder, name), os.path.join(folder, name.split(".")[0])
-    with open(source, "w") as file:
-        file.write(text)
+    source, program = write(folder, name, text), os.path.join(folder, name.split(".")[0])
     compiler = "g++" if name.endswith(".cc") else "gcc"
     done = subprocess.run([compiler, "-g", "-O1", "-fno-optimize-sibling-calls", "-Wno-unused-result", "-o", program, source, *flags],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -106,15 +102,15 @@ def compile_program(folder, text, name="program.c", flags=()):
     return program
 
 
-def run(*command, code=0):
-    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    expect(done.returncode == code, f"{command} gives {done.returncode}: {done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
+def run(*command):
+    code, text = gpupeak(*command)
+    expect(code == 0, f"{command} gives {code}: {text}")
+    return text
 
 
 def rows(log):
     """The sites of the host's peak by their bytes, largest first, and the codes of the warnings."""
-    summary = json.loads(run("report", "--json", log))
+    summary = report(log)
     peak = next(p for p in summary["peaks"] if p["scope"] == "host")
     return [(row["site"], row["bytes"]) for row in peak["holders"]], [w["code"] for w in summary["quality"]["warnings"]]
 
@@ -165,36 +161,29 @@ def case_not_trusted(folder):
 
 
 def case_node(folder):
-    if not shutil.which("node"):
-        raise Skipped("no node here")
-    script, log = os.path.join(folder, "t.js"), os.path.join(folder, "x.gplog")
-    with open(script, "w") as file:
-        file.write(NODE)
-    record(log, "node", "--perf-basic-prof", "--interpreted-frames-native-stack", script, options=("--names", "own"))
-    remove_maps(log)
-    found, codes = rows(log)
+    needs("node")
+    script, log = write(folder, "t.js", NODE), os.path.join(folder, "x.gplog")
+    found, codes = rows_of_kept(log, "node", "--perf-basic-prof", "--interpreted-frames-native-stack", script)
     expect(found[0][0].startswith("decodeFrame t.js:3") and found[0][1] >= 400 * 200 * 1024 and "GP064" not in codes, f"{found[:3]} {codes}")
     record(log, "node", script)
     found, codes = rows(log)
     expect("GP064" in codes and "--perf-basic-prof" in run("report", "--short", log), f"{found[:3]} {codes}")
 
 
-def remove_maps(log):
+def rows_of_kept(log, *command):
+    """Records the command. Its rows have only the names that `run` has kept: the map is gone."""
+    record(log, *command, options=("--names", "own"))
     pid = run("dump", log).split(" pid ")[1].split()[0]
     os.unlink(f"/tmp/perf-{pid}.map")
+    return rows(log)
 
 
 def case_java(folder):
-    if not shutil.which("javac"):
-        raise Skipped("no javac here")
-    source, log = os.path.join(folder, "T.java"), os.path.join(folder, "x.gplog")
-    with open(source, "w") as file:
-        file.write(JAVA)
+    needs("javac")
+    source, log = write(folder, "T.java", JAVA), os.path.join(folder, "x.gplog")
     subprocess.run(["javac", source], check=True)
     java = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-Xcomp", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,T.readChunk", "-XX:+PreserveFramePointer")
-    record(log, *java, "-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit", "-cp", folder, "T", options=("--names", "own"))
-    remove_maps(log)
-    found, codes = rows(log)
+    found, codes = rows_of_kept(log, *java, "-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit", "-cp", folder, "T")
     expect(any(site.startswith("T.readChunk") and size >= 300 * 200 * 1024 for site, size in found), f"{found[:5]}")
     expect("GP064" not in codes, f"{codes}")
     record(log, *java, "-cp", folder, "T")
@@ -229,8 +218,7 @@ def case_folded(folder):
 
 
 def case_pypy(folder):
-    if not shutil.which("pypy3"):
-        raise Skipped("no pypy3 here")
+    needs("pypy3")
     log = os.path.join(folder, "x.gplog")
     record(log, "pypy3", "-c", "kept = [bytes(100000) + b'x' for _ in range(500)]")
     expect("GP040" in rows(log)[1] and "CPython" in run("report", "--full", log), run("report", "--full", log))

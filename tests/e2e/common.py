@@ -26,6 +26,21 @@ def expect(condition, message):
         raise Failed(message)
 
 
+def needs(*programs):
+    """Skips the test where one of these is not installed."""
+    for program in programs:
+        if not shutil.which(program):
+            raise Skipped(f"no {program} here")
+
+
+def write(folder, name, text):
+    """Makes a file. Returns its path."""
+    path = os.path.join(folder, name)
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
 def run_checks(main):
     """Calls main() and exits: with 1 if a check failed; with 77, which means skipped to ctest, if a check cannot run."""
     try:

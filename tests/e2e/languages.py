@@ -3,13 +3,11 @@
 
 usage: languages.py LIBGPUPEAK GPUPEAK ada|d|fortran|nim|ocaml
 """
-import json
 import os
-import shutil
 import subprocess
 import sys
 
-from common import GPUPEAK, Skipped, expect, record, run_case
+from common import Skipped, expect, needs, record, report, run_case, write
 
 CASE = sys.argv[3]
 
@@ -68,18 +66,15 @@ let () = let a = load_images 300 in let b = build_index 5_000_000 in print_int (
 
 def main(folder):
     command, name, text, expected = PROGRAMS[CASE]
-    if not shutil.which(command[0]):
-        raise Skipped(f"no {command[0]} here")
-    with open(os.path.join(folder, name), "w") as file:
-        file.write(text)
+    needs(command[0])
+    write(folder, name, text)
     own = os.environ | {"HOME": folder}
     done = subprocess.run(command, cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         raise Skipped(f"{command}: {done.stdout}")
     log = os.path.join(folder, "x.gplog")
     record(log, os.path.join(folder, "t"), GPUPEAK_HOST="full")
-    summary = json.loads(subprocess.run([GPUPEAK, "report", "--json", log], stdout=subprocess.PIPE, check=True).stdout)
-    holders = next(p for p in summary["peaks"] if p["scope"] == "host")["holders"]
+    holders = next(p for p in report(log)["peaks"] if p["scope"] == "host")["holders"]
     for function, size in expected.items():
         held = sum(row["bytes"] for row in holders if function.lower() in row["site"].split(" ← ")[0].lower())
         print(f"| {CASE} | `{' '.join(command)}` | `{function}` asks for {size:,} | {min(held, size) / size:.1%} |")
