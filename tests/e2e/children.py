@@ -124,6 +124,23 @@ def small_leave_nothing(folder):
     expect(sorted(os.listdir(folder)) == ["a.gplog"], f"{os.listdir(folder)}")
 
 
+READS_A_FILE = """
+import mmap, sys, time
+with open(sys.argv[1], "rb") as file: all = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+for at in range(0, len(all), 4096): all[at]
+time.sleep(0.5)  # until it is looked at
+"""
+
+
+def others_are_counted(folder):
+    """A process without a log has its line, also where what is resident is a file's pages."""
+    with open(os.path.join(folder, "read"), "wb") as file:
+        file.write(bytes(40 * MIB))
+    screen = run_screen(folder, "sh", "-c", f"{sys.executable} -c '{READS_A_FILE}' read; sleep 0.2; :")
+    line = re.search(r"([0-9]+) more process(?:es)? without a log, (?:the largest )?(\S+): ([0-9.]+) MiB", screen)
+    expect(line and line[2].startswith("python") and as_bytes(line[3]) > 40 * MIB, screen)
+
+
 def none(folder):
     run(folder, "sh", "-c", f"{sys.executable} -c 'x = bytearray(50 << 20)'; {BENCHMARK}; :", options=["--children", "none"])
     expect(sorted(os.listdir(folder)) == ["a.gplog"], f"{os.listdir(folder)}")

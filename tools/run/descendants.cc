@@ -227,13 +227,12 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
 /// Removes a process that has gone, and keeps what is worth telling of it.
 void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
   const Seen& seen = gone->second;
-  if (seen.library == Library::kLoaded && seen.rss_bytes >= kWorthWords)
-    loaded_[gone->first] = seen.name;
-  if (seen.library == Library::kMissing && (seen.used_gpu || seen.rss_bytes >= kWorthWords))
-    missing_.push_back(told(gone->first, seen));
+  const bool is_worth_words = seen.rss_bytes >= kWorthWords || seen.used_gpu;
   constexpr size_t kMost = 65536;
-  if (seen.rss_bytes < kWorthWords && !seen.used_gpu && small_.size() < kMost)
-    small_.emplace_back(gone->first, std::pair(seen.rss_bytes, seen.name));
+  if (seen.library == Library::kMissing && is_worth_words)
+    missing_.push_back(told(gone->first, seen));
+  else if (is_worth_words || ended_.size() < kMost)
+    ended_.push_back({gone->first, seen.name, seen.rss_bytes, seen.library == Library::kLoaded});
   seen_.erase(gone);
 }
 
@@ -361,21 +360,26 @@ void Descendants::finish(collector::RunRecord& record) {
 }
 
 void Descendants::count_small(const std::set<pid_t>& logs, collector::RunRecord& record) const {
-  for (const auto& [process, seen] : small_) {
-    if (logs.contains(process)) continue;
+  for (const Ended& ended : ended_) {
+    const auto is_it = [&](const Unrecorded& one) {
+      return static_cast<pid_t>(one.pid) == ended.process;
+    };
+    if (logs.contains(ended.process) || std::ranges::any_of(record.unrecorded, is_it)) continue;
     ++record.small.count;
-    if (seen.first < record.small.rss_bytes) continue;
-    std::tie(record.small.rss_bytes, record.small.largest) = seen;
+    if (ended.rss_bytes < record.small.rss_bytes) continue;
+    record.small.rss_bytes = ended.rss_bytes;
+    record.small.largest = ended.name;
   }
 }
 
 void Descendants::add_not_recorded(const char* why, collector::RunRecord& record) const {
   for (const collector::RunRecord::Resident& seen : record.resident) {
-    const auto name = loaded_.find(static_cast<pid_t>(seen.pid));
-    if (name == loaded_.end() || bytes_of_its_own(seen) < kWorthWords) continue;
+    const auto ended = std::ranges::find(ended_, static_cast<pid_t>(seen.pid), &Ended::process);
+    if (ended == ended_.end() || !ended->had_library || bytes_of_its_own(seen) < kWorthWords)
+      continue;
     Unrecorded one;
     one.pid = seen.pid;
-    one.name = name->second;
+    one.name = ended->name;
     one.why = why;
     one.rss_bytes = seen.rss_bytes;
     record.unrecorded.push_back(one);

@@ -46,7 +46,7 @@ class Descendants {
   /// Adds processes that had the library and 16 MiB or more of their own memory resident, as ones
   /// that were not recorded. `why`: for people. The caller leaves out those that have a log.
   void add_not_recorded(const char* why, collector::RunRecord& record) const;
-  /// Counts those with less that left no log. `logs`: the pids that have one.
+  /// Counts the others that left no log. `logs`: the pids that have one.
   void count_small(const std::set<pid_t>& logs, collector::RunRecord& record) const;
   /// Whether there is a /proc to look at.
   bool could_look() const { return first_start_ != 0; }
@@ -69,6 +69,13 @@ class Descendants {
     int checks = 0;
   };
 
+  struct Ended {
+    pid_t process;
+    std::string name;
+    uint64_t rss_bytes;
+    bool had_library;
+  };
+
   void stop();
   void watch();
   void look();
@@ -85,10 +92,7 @@ class Descendants {
   const std::string library_;
   MemoryKills& memory_;
   std::map<pid_t, Seen> seen_;  ///< processes that were there at the last look
-  /// Names of processes that had the library and some memory.
-  std::map<pid_t, std::string> loaded_;
-  /// Pid, and RSS and name, of processes that had less.
-  std::vector<std::pair<pid_t, std::pair<uint64_t, std::string>>> small_;
+  std::vector<Ended> ended_;    ///< those that missing_ does not have
   std::vector<collector::RunRecord::Unrecorded> missing_;  ///< unrecorded ones that have ended
   uint64_t first_start_ = 0;
   Clock::time_point next_orphans_{};
