@@ -285,16 +285,31 @@ bool Descendants::is_of_another_run(pid_t process) const {
   return run && *run != std::to_string(program_);
 }
 
+/// The least pid of what has begun since the run. Numbers are given in turn, so in a short run no
+/// older process has a larger one; 0 where they may have begun anew.
+pid_t Descendants::least_pid() const {
+  constexpr int64_t kMostForks = 30'000;  // in a second, by all of the machine together
+  std::ifstream load("/proc/loadavg"), most("/proc/sys/kernel/pid_max");
+  std::string word;
+  for (int i = 0; i < 4; ++i) load >> word;
+  pid_t last = 0;
+  int64_t pid_max = 0;
+  if (!(load >> last) || !(most >> pid_max) || last < program_) return 0;
+  const auto ran = std::chrono::ceil<std::chrono::seconds>(Clock::now() - began_);
+  return ran.count() * kMostForks < pid_max ? program_ : 0;
+}
+
 /// Finds daemons whose parent had gone before a look: their environment has the run's pid. This
-/// goes over all processes, so it is done less often.
+/// goes over all processes that may be newer, so it is done less often.
 void Descendants::find_orphans(std::chrono::milliseconds most) {
   constexpr std::chrono::seconds kApart{1};
   if (Clock::now() < next_orphans_ || first_start_ == 0) return;
   const auto before = processor_time();
   const std::string mark = fmt::format("GPUPEAK_RUN_PID={}", program_);
+  const pid_t least = least_pid();
   for (const pid_t process : numbers_in("/proc")) {
     if (processor_time() - before > most) break;
-    if (seen_.contains(process)) continue;
+    if (process < least || seen_.contains(process)) continue;
     const auto stat = stat_of(process);
     if (!stat || stat->start_time < first_start_ || stat->has_ended()) continue;
     const auto environment = content(fmt::format("/proc/{}/environ", process));

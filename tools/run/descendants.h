@@ -85,6 +85,7 @@ class Descendants {
   void forget(std::map<pid_t, Seen>::iterator gone);
   static collector::RunRecord::Unrecorded told(pid_t process, const Seen& seen);
   void find_orphans(std::chrono::milliseconds most);  ///< `most`: processor time
+  pid_t least_pid() const;
   void wait_for_last();
   void ask_nvml();
 
@@ -94,6 +95,7 @@ class Descendants {
   std::map<pid_t, Seen> seen_;  ///< processes that were there at the last look
   std::vector<Ended> ended_;    ///< those that missing_ does not have
   std::vector<collector::RunRecord::Unrecorded> missing_;  ///< unrecorded ones that have ended
+  const Clock::time_point began_ = Clock::now();
   uint64_t first_start_ = 0;
   Clock::time_point next_orphans_{};
   RunNvml nvml_;
