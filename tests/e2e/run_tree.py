@@ -293,6 +293,23 @@ def left_behind(folder):
     expect("still running" not in said and "complete" in said, said)
 
 
+def left_growing(folder):
+    """One that becomes large while `run` waits for those that are about to end is recorded: it is not said that it was not."""
+    write(folder, "late.py", textwrap.dedent("""
+        import os, time
+        small = bytearray(12 << 20)
+        while os.getppid() == int(os.environ["PARENT"]):
+            time.sleep(0.0005)
+        time.sleep(0.03)
+        large = bytearray(60 << 20)
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            time.sleep(0.01)
+    """))
+    said = run(folder, "sh", "-c", f"PARENT=$$ setsid {sys.executable} late.py > /dev/null 2>&1 & sleep 0.3; :")
+    expect("still running: pid " in said and "its log goes on" in said and "not recorded" not in said, said)
+
+
 def left_without_log(folder):
     """A daemon that records nothing, such as a static one, is named, too: with its memory, and why it will have no log."""
     source = textwrap.dedent("""

@@ -151,8 +151,10 @@ class Run {
       say("cannot run {}: {}", collector::escape(options_.command[0]), strerror(exec_error_));
       return exec_error_ == ENOENT ? kNotFound : kCannotExec;
     }
+    collector::RunRecord seen;
+    descendants_->finish(seen);  // before logs are looked for: those left may begin one meanwhile
     finish_logs();
-    record();
+    record(std::move(seen));
     NameKeeper names(
         logs_, names_of(options_.names),
         std::chrono::nanoseconds(collector::clock_ns(CLOCK_REALTIME) - name_.began_ns));
@@ -277,9 +279,7 @@ class Run {
   }
 
   /// Writes into the run's log what was seen of the run from outside.
-  void record() {
-    collector::RunRecord seen;
-    descendants_->finish(seen);
+  void record(collector::RunRecord seen) {
     if (options_.children == "none") {
       descendants_->add_not_recorded("--children none", seen);
     } else if (options_.children != "all") {
