@@ -297,7 +297,7 @@ def left_growing(folder):
     """One that becomes large while `run` waits for those that are about to end is recorded: it is not said that it was not."""
     write(folder, "late.py", textwrap.dedent("""
         import os, time
-        small = bytearray(12 << 20)
+        small = bytearray(2 << 20)
         while os.getppid() == int(os.environ["PARENT"]):
             time.sleep(0.0005)
         time.sleep(0.03)
