@@ -135,7 +135,7 @@ void define_module(const Module& module) {
   define(record);
 }
 
-/// The path under which an object can be found again later.
+/// The path under which an object can be found again later. Inside the lock.
 const char* path_of(const dl_phdr_info& object, bool is_program) {
   static char program[4096];
   if (object.dlpi_name != nullptr && object.dlpi_name[0] != 0) return object.dlpi_name;
@@ -193,8 +193,8 @@ void drop(uint32_t index) {
 void meet(const dl_phdr_info& object, bool is_program) {
   Module module;
   if (!describe(module, object)) return;
-  const char* path = path_of(object, is_program);
   LockGuard guard(g_map.lock);
+  const char* path = path_of(object, is_program);
   for (uint32_t i = 0; i < g_map.count; ++i) {
     Module& known = g_map.modules[i];
     if (known.loaded && known.begin == module.begin && known.end == module.end &&
