@@ -84,14 +84,16 @@ constexpr bool takes_device_memory(gpupeak_kind kind) {
 }
 
 /// The common shape of an allocation: calls `run`, then counts and logs the block, or the failure.
-/// `value()`: the new block's address or handle.
+/// `value()`: the new block's address or handle. `bytes`: what is asked for; `run` may change it to
+/// what it got. `most`: what the call may take, where that is not known before; else 0.
 template <typename Run, typename Value>
 CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value,
-                  uint64_t bytes) {
+                  const uint64_t& bytes, uint64_t most = 0) {
   DriverScope scope;
   const DeviceCall under_way;
-  const CUresult result =
-      takes_device_memory(kind) ? within_limit(scope, current_device, bytes, run) : run();
+  const CUresult result = takes_device_memory(kind)
+                              ? within_limit(scope, current_device, most != 0 ? most : bytes, run)
+                              : run();
   if (!scope.accounts()) return result;
   const int device = current_device();
   if (result != CUDA_SUCCESS) {
@@ -127,8 +129,9 @@ enum class Frees : uint8_t { kOwn, kImported };
 /// another thread may get the same address before the call returns. If the call fails, the block is
 /// put back.
 template <typename Run>
-CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run,
-                 Frees frees = Frees::kOwn) {
+__attribute__((always_inline)) inline CUresult release(const ApiCall& call, KeySpace space,
+                                                       uint64_t value, Run run,
+                                                       Frees frees = Frees::kOwn) {
   DriverScope scope;
   if (!scope.accounts() || value == 0) return run();
   read_unread_peaks();
@@ -151,63 +154,37 @@ CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run,
 // for the rows of cuda_table.def. Each gets the real function and its arguments, and returns the
 // real function's result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
 
-template <typename Real, typename Pointer, typename Size>
-CUresult mem_alloc(const ApiCall& call, Real real, Pointer* out, Size bytes) {
+/// The first arguments are where the address goes and how many bytes there are.
+template <gpupeak_kind kKind, typename Real, typename Pointer, typename Size, typename... Rest>
+CUresult mem_alloc(const ApiCall& call, Real real, Pointer* out, Size bytes, Rest... rest) {
+  constexpr auto kSpace =
+      kKind == GPUPEAK_KIND_VMM_VA ? KeySpace::kAddresses : KeySpace::kPointer;
   return allocate(
-      call, KeySpace::kPointer, GPUPEAK_KIND_LINEAR, [&] { return real(out, bytes); },
+      call, kSpace, kKind, [&] { return real(out, bytes, rest...); },
       [&] { return value_of(*out); }, bytes);
 }
 
 template <typename Real, typename Pointer, typename Size>
 CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pitch, Size width,
                          Size height, unsigned element_bytes) {
-  DriverScope scope;
-  const DeviceCall under_way;
-  // The driver rounds rows up, to 512 bytes as far as is known.
-  const uint64_t most = (static_cast<uint64_t>(width) + 4096) * height;
-  const CUresult result = within_limit(scope, current_device, most, [&] {
-    return real(out, pitch, width, height, element_bytes);
-  });
-  if (!scope.accounts()) return result;
-  const int device = current_device();
   const uint64_t rows = height;
-  if (result != CUDA_SUCCESS) {
-    read_reserves_after_failure(call, GPUPEAK_KIND_LINEAR, result);
-    device_failed(call, GPUPEAK_KIND_LINEAR, device, width * rows, result);
-  } else {
-    device_allocated(call, KeySpace::kPointer, value_of(*out),
-                     {.bytes = *pitch * rows,
-                      .context = current_context(),
-                      .device = device,
-                      .kind = GPUPEAK_KIND_LINEAR});
-    read_all_pools();
-    sample_driver_memory();
-  }
-  return result;
-}
-
-template <typename Real, typename Pointer>
-CUresult mem_free(const ApiCall& call, Real real, Pointer at) {
-  return release(call, KeySpace::kPointer, value_of(at), [&] { return real(at); });
-}
-
-template <typename Real, typename Size>
-CUresult mem_alloc_host(const ApiCall& call, Real real, void** out, Size bytes) {
+  uint64_t bytes = width * rows;
+  const auto run = [&] {
+    const CUresult result = real(out, pitch, width, height, element_bytes);
+    if (result == CUDA_SUCCESS) bytes = *pitch * rows;
+    return result;
+  };
+  // The driver rounds rows up, to 512 bytes as far as is known.
   return allocate(
-      call, KeySpace::kPointer, GPUPEAK_KIND_PINNED, [&] { return real(out, bytes); },
-      [&] { return value_of(*out); }, bytes);
+      call, KeySpace::kPointer, GPUPEAK_KIND_LINEAR, run, [&] { return value_of(*out); }, bytes,
+      (static_cast<uint64_t>(width) + 4096) * rows);
 }
 
-template <typename Real>
-CUresult mem_host_alloc(const ApiCall& call, Real real, void** out, size_t bytes, unsigned flags) {
-  return allocate(
-      call, KeySpace::kPointer, GPUPEAK_KIND_PINNED, [&] { return real(out, bytes, flags); },
-      [&] { return value_of(*out); }, bytes);
-}
-
-template <typename Real>
-CUresult mem_free_host(const ApiCall& call, Real real, void* at) {
-  return release(call, KeySpace::kPointer, value_of(at), [&] { return real(at); });
+/// A captured call may only free a graph's memory. That memory stays known, and is not counted
+/// here.
+template <KeySpace kSpace, typename Real, typename At, typename... Rest>
+CUresult mem_free(const ApiCall& call, Real real, At at, Rest... rest) {
+  return release(call, kSpace, value_of(at), [&] { return real(at, rest...); });
 }
 
 template <typename Real>
@@ -217,34 +194,20 @@ CUresult mem_host_register(const ApiCall& call, Real real, void* at, size_t byte
       [&] { return value_of(at); }, bytes);
 }
 
-template <typename Real>
-CUresult mem_host_unregister(const ApiCall& call, Real real, void* at) {
-  return release(call, KeySpace::kRegistered, value_of(at), [&] { return real(at); });
-}
-
-template <typename Real>
-CUresult mem_alloc_managed(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
-                           unsigned flags) {
-  return allocate(
-      call, KeySpace::kPointer, GPUPEAK_KIND_MANAGED, [&] { return real(out, bytes, flags); },
-      [&] { return value_of(*out); }, bytes);
-}
-
 // Driver calls for memory pools and for allocations in the order of a stream. hooks/cuda.cc
 // instantiates them for the rows of cuda_table.def. Each gets the real function and its arguments,
 // and returns the real function's result, or out of memory if a limit refuses the call
 // (track/limit.h). HOOK-SAFE.
 
-constexpr bool kPerThread = true;
-
 /// `find_pool` finds the pool that the call takes from. A captured call gives addresses, but no
 /// memory.
 template <typename FindPool, typename Run>
-CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, CUdeviceptr* out,
-                        uint64_t bytes, FindPool find_pool, Run run) {
+__attribute__((always_inline)) inline CUresult allocate_async(const ApiCall& call, CUstream stream,
+                                                              CUdeviceptr* out, uint64_t bytes,
+                                                              FindPool find_pool, Run run) {
   DriverScope scope;
   const bool asks = scope.accounts() || (has_limits() && scope.is_outermost());
-  const bool captured = asks && is_capturing(stream, per_thread);
+  const bool captured = asks && is_capturing(stream, call.per_thread);
   // A pool grows by 32 MiB and more at once. A captured call takes nothing.
   constexpr uint64_t kMostGrowth = 64 << 20;
   const CUresult result =
@@ -269,32 +232,25 @@ CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, C
 }
 
 /// Takes from the current pool of the stream's device, whatever context is current.
-template <bool kPtsz, typename Real>
+template <typename Real>
 CUresult mem_alloc_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
                          CUstream stream) {
   const auto find_pool = [&] {
-    const int device = stream_device(stream, kPtsz);
+    const int device = stream_device(stream, call.per_thread);
     return PoolPlace{.pool = device_pool(device), .device = device};
   };
-  return allocate_async(call, stream, kPtsz, out, bytes, find_pool,
+  return allocate_async(call, stream, out, bytes, find_pool,
                         [&] { return real(out, bytes, stream); });
 }
 
-template <bool kPtsz, typename Real>
+template <typename Real>
 CUresult mem_alloc_from_pool_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
                                    CUmemoryPool pool, CUstream stream) {
   const auto find_pool = [&] {
-    return PoolPlace{.pool = pool, .device = stream_device(stream, kPtsz)};
+    return PoolPlace{.pool = pool, .device = stream_device(stream, call.per_thread)};
   };
-  return allocate_async(call, stream, kPtsz, out, bytes, find_pool,
+  return allocate_async(call, stream, out, bytes, find_pool,
                         [&] { return real(out, bytes, pool, stream); });
-}
-
-template <bool kPtsz, typename Real>
-CUresult mem_free_async(const ApiCall& call, Real real, CUdeviceptr at, CUstream stream) {
-  // A captured call may only free a graph's memory. That memory stays known, and is not counted
-  // here.
-  return release(call, KeySpace::kPointer, at, [&] { return real(at, stream); });
 }
 
 template <typename Real>

@@ -27,29 +27,30 @@ inline CUresult note_shortage(const ApiCall& call, int device, CUresult result) 
   return result;
 }
 
-/// Any rare call: the change of the driver's figure belongs to `kCause`.
-template <gpupeak_ledger_cause kCause, typename Real, typename... Arguments>
-CUresult bracketed(const ApiCall& call, Real real, Arguments... arguments) {
+/// A rare call: the change of the driver's figure belongs to `cause`. `say(bracket)` says more of
+/// it.
+template <typename Run, typename Say>
+CUresult in_bracket(const ApiCall& call, gpupeak_ledger_cause cause, Run real, Say say) {
   DriverScope scope;
-  const auto run = [&] { return within_limit(scope, [&] { return real(arguments...); }); };
+  const auto run = [&] { return within_limit(scope, real); };
   if (!scope.accounts()) return run();
   const int device = current_device();
-  const LedgerBracket bracket(call, kCause, device);
+  LedgerBracket bracket(call, cause, device);
+  say(bracket);
   return note_shortage(call, device, run());
+}
+
+template <gpupeak_ledger_cause kCause, typename Real, typename... Arguments>
+CUresult bracketed(const ApiCall& call, Real real, Arguments... arguments) {
+  return in_bracket(call, kCause, [&] { return real(arguments...); }, [](const LedgerBracket&) {});
 }
 
 template <typename Real, typename... Arguments>
 CUresult load_file(const ApiCall& call, Real real, void** out, const char* path,
                    Arguments... arguments) {
-  DriverScope scope;
-  const auto run = [&] {
-    return within_limit(scope, [&] { return real(out, path, arguments...); });
-  };
-  if (!scope.accounts()) return run();
-  const int device = current_device();
-  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, device);
-  bracket.of_file(path);
-  return note_shortage(call, device, run());
+  return in_bracket(
+      call, GPUPEAK_LEDGER_CODE, [&] { return real(out, path, arguments...); },
+      [path](LedgerBracket& bracket) { bracket.of_file(path); });
 }
 
 /// Functions are unloaded: others may get their addresses.
@@ -69,13 +70,10 @@ CUresult unload(const ApiCall& call, Real real, Handle handle) {
 /// The stack size is for local memory. The other limits are for buffers of their own.
 template <typename Real>
 CUresult set_limit(const ApiCall& call, Real real, CUlimit limit, size_t value) {
-  DriverScope scope;
-  const auto run = [&] { return within_limit(scope, [&] { return real(limit, value); }); };
-  if (!scope.accounts()) return run();
   const bool is_stack = limit == CU_LIMIT_STACK_SIZE;
-  const LedgerBracket bracket(call, is_stack ? GPUPEAK_LEDGER_LOCAL_MEMORY : GPUPEAK_LEDGER_LIMITS,
-                              current_device());
-  return run();
+  return in_bracket(
+      call, is_stack ? GPUPEAK_LEDGER_LOCAL_MEMORY : GPUPEAK_LEDGER_LIMITS,
+      [&] { return real(limit, value); }, [](const LedgerBracket&) {});
 }
 
 template <typename Run>
@@ -94,49 +92,31 @@ CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
   return note_shortage(call, device, launch());
 }
 
-/// Whether the function that these arguments launch was launched before. Only called for launches;
-/// the last form is there so that all other calls compile.
+/// The function that these arguments launch. Only called for launches; the last form is there so
+/// that all other calls compile.
 template <typename... Arguments>
-bool launched_before(void* function, Arguments...) {
-  return g_launches.before(function);
+void* launched_by(void* function, Arguments...) {
+  return function;
 }
-inline bool launched_before(const void*, void* function, void**, void**) {
-  return g_launches.before(function);
-}
-template <typename... Arguments>
-bool launched_before(Arguments...) {
-  return false;
-}
-
-/// A launch whose first argument is the function. Only a function's first launch is bracketed.
-template <typename Real, typename... Arguments>
-CUresult launch(const ApiCall& call, Real real, void* function, Arguments... arguments) {
-  if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
-      !is_first_launch(function)) {
-    const CUresult result = real(function, arguments...);
-    if (watches_uses()) launched(&call, result, function, arguments...);
-    return result;
-  }
-  const CUresult result = first_launch(call, static_cast<CUfunction>(function),
-                                       [&] { return real(function, arguments...); });
-  if (watches_uses()) launched(&call, result, function, arguments...);
-  return result;
-}
-
 /// cuLaunchKernelEx: the configuration comes first.
-template <typename Real>
-CUresult launch_configured(const ApiCall& call, Real real, const void* configuration,
-                           void* function, void** parameters, void** extra) {
-  if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
-      !is_first_launch(function)) {
-    const CUresult result = real(configuration, function, parameters, extra);
-    if (watches_uses()) launched(&call, result, configuration, function, parameters, extra);
-    return result;
-  }
-  const CUresult result = first_launch(call, static_cast<CUfunction>(function), [&] {
-    return real(configuration, function, parameters, extra);
-  });
-  if (watches_uses()) launched(&call, result, configuration, function, parameters, extra);
+inline void* launched_by(const void*, void* function, void**, void**) {
+  return function;
+}
+template <typename... Arguments>
+void* launched_by(Arguments...) {
+  return nullptr;
+}
+
+/// Only a function's first launch is bracketed.
+template <typename Real, typename... Arguments>
+CUresult launch(const ApiCall& call, Real real, Arguments... arguments) {
+  void* const function = launched_by(arguments...);
+  const auto run = [&] { return real(arguments...); };
+  const bool is_known = __builtin_expect(g_launches.before(function), 1) ||
+                        (!recording() && !has_limits()) || !is_first_launch(function);
+  const CUresult result =
+      is_known ? run() : first_launch(call, static_cast<CUfunction>(function), run);
+  if (watches_uses()) launched(&call, result, arguments...);
   return result;
 }
 
@@ -147,14 +127,9 @@ CUresult use_function(const ApiCall& call, Real real, First first, void* functio
                       Arguments... arguments) {
   if (__builtin_expect((!recording() && !has_limits()) || !is_first_use(function), 1))
     return real(first, function, arguments...);
-  DriverScope scope;
-  const auto run = [&] {
-    return within_limit(scope, [&] { return real(first, function, arguments...); });
-  };
-  if (!scope.accounts()) return run();
-  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
-  bracket.of_function(static_cast<CUfunction>(function));
-  return run();
+  return in_bracket(
+      call, GPUPEAK_LEDGER_CODE, [&] { return real(first, function, arguments...); },
+      [&](LedgerBracket& bracket) { bracket.of_function(static_cast<CUfunction>(function)); });
 }
 
 // Driver calls that say how much memory a device has; with a limit they say less. hooks/cuda.cc
@@ -205,23 +180,10 @@ CUresult context_create(const ApiCall& call, CUcontext* out, CUdevice device, Ru
   return note_shortage(call, device, result);
 }
 
-template <typename Real>
-CUresult ctx_create(const ApiCall& call, Real real, CUcontext* out, unsigned flags,
-                    CUdevice device) {
-  return context_create(call, out, device, [&] { return real(out, flags, device); });
-}
-
-template <typename Real, typename Parameters>
-CUresult ctx_create_affinity(const ApiCall& call, Real real, CUcontext* out, Parameters* parameters,
-                             int count, unsigned flags, CUdevice device) {
-  return context_create(call, out, device,
-                        [&] { return real(out, parameters, count, flags, device); });
-}
-
-template <typename Real, typename Parameters>
-CUresult ctx_create_params(const ApiCall& call, Real real, CUcontext* out, Parameters* parameters,
-                           unsigned flags, CUdevice device) {
-  return context_create(call, out, device, [&] { return real(out, parameters, flags, device); });
+/// The device is the last argument.
+template <typename Real, typename... Arguments>
+CUresult ctx_create(const ApiCall& call, Real real, CUcontext* out, Arguments... arguments) {
+  return context_create(call, out, last_of(arguments...), [&] { return real(out, arguments...); });
 }
 
 template <typename Real>

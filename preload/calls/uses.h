@@ -240,18 +240,12 @@ CUresult sees_graph_update(const ApiCall&, Real real, CUgraphExec exec, CUgraph 
   return change_graph(real(exec, graph, arguments...), [&] { graph_was_made(exec, graph); });
 }
 
-template <typename Real>
+/// `kHasKernel`: version 2 of the parameters; version 1 has no kernels, only functions.
+template <bool kHasKernel, typename Real>
 CUresult sees_kernel_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
                           const void* parameters) {
   return change_graph(real(exec, node, parameters),
-                      [&] { graph_kernel_node_changed(exec, node, parameters, true); });
-}
-/// The same with parameters of version 1, which has no kernels, only functions.
-template <typename Real>
-CUresult sees_function_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
-                            const void* parameters) {
-  return change_graph(real(exec, node, parameters),
-                      [&] { graph_kernel_node_changed(exec, node, parameters, false); });
+                      [&] { graph_kernel_node_changed(exec, node, parameters, kHasKernel); });
 }
 
 /// `kChanged`: graph_copy_changed() or graph_fill_changed().
@@ -345,24 +339,23 @@ void launched(const ApiCall*, CUresult result, Arguments...) {
 // cuda_table.def. Each gets the real function and its arguments, and returns the real function's
 // result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
 
-/// The last argument, if that is the mode. The first form of the call has no mode, and is global.
-inline CUstreamCaptureMode capture_mode() {
-  return CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
-inline CUstreamCaptureMode capture_mode(CUstreamCaptureMode mode) {
-  return mode;
-}
 template <typename First, typename... Rest>
-CUstreamCaptureMode capture_mode(First, Rest... rest) {
-  return capture_mode(rest...);
+auto last_of(First first, Rest... rest) {
+  if constexpr (sizeof...(rest) == 0)
+    return first;
+  else
+    return last_of(rest...);
 }
 
+/// The mode is the last argument. The first form of the call has none, and is global.
 template <typename Real, typename... Arguments>
 CUresult begin_capture(const ApiCall&, Real real, CUstream stream, Arguments... arguments) {
   captures_begin();
   const CUresult result = real(stream, arguments...);
-  if (result == CUDA_SUCCESS)
-    capture_began(stream, capture_mode(arguments...) == CU_STREAM_CAPTURE_MODE_GLOBAL);
+  bool is_global = true;
+  if constexpr (sizeof...(arguments) > 0)
+    is_global = last_of(arguments...) == CU_STREAM_CAPTURE_MODE_GLOBAL;
+  if (result == CUDA_SUCCESS) capture_began(stream, is_global);
   return result;
 }
 
@@ -397,28 +390,17 @@ struct GraphNode {
   CUDA_MEM_ALLOC_NODE_PARAMS allocation;  ///< if `type` is CU_GRAPH_NODE_TYPE_MEM_ALLOC
 };
 
-template <typename Run>
-CUresult add_graph_node(const CUgraphNode* out, const GraphNode* node, Run run) {
+/// The node is the last argument.
+template <typename Real, typename... Arguments>
+CUresult graph_add_node(const ApiCall&, Real real, CUgraphNode* out, Arguments... arguments) {
   DriverScope scope;
-  const CUresult result = run();
+  const CUresult result = real(out, arguments...);
   if (!scope.accounts() || result != CUDA_SUCCESS) return result;
+  const GraphNode* const node = last_of(arguments...);
   if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) note_graph_node(&node->allocation);
   if (static_cast<int>(node->type) == kConditionalNode && watches_uses())
     conditional_node_added(*out, &node->allocation);
   return result;
-}
-
-template <typename Real>
-CUresult graph_add_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
-                        const CUgraphNode* after, size_t count, GraphNode* node) {
-  return add_graph_node(out, node, [&] { return real(out, graph, after, count, node); });
-}
-
-template <typename Real>
-CUresult graph_add_node_with_edges(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
-                                   const CUgraphNode* after, const void* edges, size_t count,
-                                   GraphNode* node) {
-  return add_graph_node(out, node, [&] { return real(out, graph, after, edges, count, node); });
 }
 
 /// Runs a call at which graphs' memory may grow or shrink, and reads their reserve afterwards.

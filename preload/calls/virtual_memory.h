@@ -94,20 +94,6 @@ CUresult mem_unmap(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes)
   return result;
 }
 
-template <typename Real>
-CUresult address_reserve(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
-                         size_t alignment, CUdeviceptr wanted, unsigned long long flags) {
-  return allocate(
-      call, KeySpace::kAddresses, GPUPEAK_KIND_VMM_VA,
-      [&] { return real(out, bytes, alignment, wanted, flags); }, [&] { return value_of(*out); },
-      bytes);
-}
-
-template <typename Real>
-CUresult address_free(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes) {
-  return release(call, KeySpace::kAddresses, at, [&] { return real(at, bytes); });
-}
-
 /// A buffer in imported memory. cuMemFree ends it.
 template <typename Real>
 CUresult external_buffer(const ApiCall& call, Real real, CUdeviceptr* out, CUexternalMemory memory,
@@ -120,10 +106,10 @@ CUresult external_buffer(const ApiCall& call, Real real, CUdeviceptr* out, CUext
 
 /// Opens memory of another process, or of one of its pools. If it is opened again, its bytes count
 /// once, and each open needs its own close.
-template <typename Run>
-CUresult import_pointer(const ApiCall& call, CUdeviceptr* out, Run run) {
+template <typename Real, typename... Arguments>
+CUresult import_pointer(const ApiCall& call, Real real, CUdeviceptr* out, Arguments... arguments) {
   DriverScope scope;
-  const CUresult result = run();
+  const CUresult result = real(out, arguments...);
   if (scope.accounts() && result == CUDA_SUCCESS) {
     device_allocated(
         call, KeySpace::kPointer, *out,
@@ -133,21 +119,9 @@ CUresult import_pointer(const ApiCall& call, CUdeviceptr* out, Run run) {
 }
 
 template <typename Real>
-CUresult ipc_open(const ApiCall& call, Real real, CUdeviceptr* out, CUipcMemHandle handle,
-                  unsigned flags) {
-  return import_pointer(call, out, [&] { return real(out, handle, flags); });
-}
-
-template <typename Real>
 CUresult ipc_close(const ApiCall& call, Real real, CUdeviceptr at) {
   const auto run = [&] { return real(at); };
   return release(call, KeySpace::kPointer, at, run, Frees::kImported);
-}
-
-template <typename Real, typename Data>
-CUresult pool_import_pointer(const ApiCall& call, Real real, CUdeviceptr* out, CUmemoryPool pool,
-                             Data* data) {
-  return import_pointer(call, out, [&] { return real(out, pool, data); });
 }
 
 // Driver calls for arrays, also for mipmapped and sparse ones. hooks/cuda.cc instantiates them for

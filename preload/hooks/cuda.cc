@@ -1,5 +1,5 @@
 // The hooks of the driver's functions, under the names that the driver exports: one wrapper for
-// each row of cuda_table.def and cuda_uses.def. There is no logic here: a wrapper finds the real
+// each row of cuda_table.def. There is no logic here: a wrapper finds the real
 // function, and passes that and the arguments to calls/.
 #include <cuda.h>
 
@@ -51,18 +51,10 @@ void* hook_or_self(const ApiCall& call, const char* name, void* found) {
 
 /// cuGetProcAddress. The driver answers; if the answer is a function that we hook, the program gets
 /// the hook.
-template <typename Real>
+template <typename Real, typename... Rest>
 CUresult proc_address(const ApiCall& call, Real real, const char* name, void** out, int version,
-                      cuuint64_t flags) {
-  const CUresult result = real(name, out, version, flags);
-  if (result == CUDA_SUCCESS && out != nullptr) *out = hook_or_self(call, name, *out);
-  return result;
-}
-
-template <typename Real>
-CUresult proc_address_with_status(const ApiCall& call, Real real, const char* name, void** out,
-                                  int version, cuuint64_t flags, void* status) {
-  const CUresult result = real(name, out, version, flags, status);
+                      cuuint64_t flags, Rest... status) {
+  const CUresult result = real(name, out, version, flags, status...);
   if (result == CUDA_SUCCESS && out != nullptr) *out = hook_or_self(call, name, *out);
   return result;
 }
@@ -92,14 +84,10 @@ DriverCall(CUresult (*)(Arguments...), int&) -> DriverCall<Arguments...>;
 constexpr bool only_sees(std::string_view function) {
   return function.starts_with("sees_");
 }
-constexpr bool is_launch(std::string_view function) {
-  return function == "launch" || function == "launch_configured";
-}
 
 enum RowIndex : int {
 #define ROW(name, base, version, flags, function, parameters, arguments) kRow_##name,
 #include "hooks/cuda_table.def"
-#include "hooks/cuda_uses.def"
 #undef ROW
   kRowLimit
 };
@@ -112,9 +100,10 @@ enum RowIndex : int {
   extern "C" __attribute__((visibility("default")))                                            \
   CUresult gpupeak_hook_##name parameters asm(#name);                                          \
   CUresult gpupeak_hook_##name parameters {                                                    \
-    if constexpr (is_launch(#function)) { /* by far the most frequent: errno is not touched */ \
+    /* By far the most frequent: errno is not touched. */                                      \
+    if constexpr (std::string_view(#function) == "launch") {                                   \
       const auto next = reinterpret_cast<CUresult(*) parameters>(known_function(kRow_##name)); \
-      if (next != nullptr && calls::launched_before arguments) {                               \
+      if (next != nullptr && g_launches.before(calls::launched_by arguments)) {                \
         if (!watches_uses()) return next arguments;                                            \
         const CUresult result = next arguments;                                                \
         calls::launched(nullptr, result GPUPEAK_ARGUMENTS arguments);                          \
@@ -132,13 +121,13 @@ enum RowIndex : int {
       return CUDA_ERROR_NOT_FOUND;                                                             \
     }                                                                                          \
     const DriverCall real{driver, program_errno};                                              \
-    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, GPUPEAK_CALLER_FRAME};        \
+    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, GPUPEAK_CALLER_FRAME,         \
+                       flags != 0};                                                            \
     const CUresult result = calls::function(call, real GPUPEAK_ARGUMENTS arguments);           \
     errno = program_errno;                                                                     \
     return result;                                                                             \
   }
 #include "hooks/cuda_table.def"
-#include "hooks/cuda_uses.def"
 #undef ROW
 
 constinit DriverRow g_driver_rows[kRowLimit] = {};
@@ -160,7 +149,6 @@ void name_driver_rows() {
   add(#name, base, version, flags, reinterpret_cast<void*>(&gpupeak_hook_##name), \
       only_sees(#function));
 #include "hooks/cuda_table.def"
-#include "hooks/cuda_uses.def"
 #undef ROW
   g_driver_rows_named.store(true, std::memory_order_release);
 }

@@ -24,6 +24,7 @@ struct ApiCall {
   const char* name;     ///< the driver's function, without ABI suffix
   uint32_t* string_id;  ///< caches the id of `name` in the log; 0: it has none yet
   CallerFrame caller;
+  bool per_thread = false;  ///< the variant for the per-thread default stream
 };
 
 uint32_t new_api(const ApiCall& call);

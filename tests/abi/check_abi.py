@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What libgpupeak.so promises to every process that it is loaded into.
 
-usage: check_abi.py LIBGPUPEAK SOURCE_FOLDER
+usage: check_abi.py LIBGPUPEAK SOURCE_FOLDER COMPILER
 """
 import fnmatch
 import os
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-library, source = sys.argv[1:3]
+library, source, compiler = sys.argv[1:4]
 failures = []
 
 
@@ -23,18 +23,17 @@ if needed != ["libc.so.6"]:
 
 with open(os.path.join(source, "preload/hooks/exports.map")) as file:
     patterns = re.findall(r"([\w\[\]*-]+);", re.sub(r"/\*.*?\*/", "", file.read().split("local:")[0], flags=re.S))
-rows = set()
-for table in ("cuda_table.def", "cuda_uses.def"):
-    with open(os.path.join(source, "preload/hooks", table)) as file:
-        rows |= set(re.findall(r"^ROW\((\w+),", file.read(), flags=re.M))
+table = tool(compiler, "-E", "-P", "-x", "c++", "-I", os.path.join(source, "preload"),
+             os.path.join(source, "preload/hooks/cuda_table.def"))
+rows = set(re.findall(r"\bROW\((\w+),", table))
 exported = {line.split()[-1].split("@")[0] for line in tool("nm", "-D", "--defined-only", library).splitlines()}
 for name in sorted(exported):
     if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
         failures.append(f"{name} is exported and not in exports.map")
     if re.match(r"cu[A-Z]", name) and name not in rows:
-        failures.append(f"{name} is exported and in no row of cuda_table.def or cuda_uses.def")
+        failures.append(f"{name} is exported and in no row of cuda_table.def")
 for name in sorted(rows - exported):
-    failures.append(f"{name} is a row of cuda_table.def or cuda_uses.def and not exported")
+    failures.append(f"{name} is a row of cuda_table.def and not exported")
 for pattern in patterns:
     if not fnmatch.filter(exported, pattern):
         failures.append(f"exports.map names {pattern}, which is not there")

@@ -1,4 +1,4 @@
-"""Compares each row of cuda_table.def and cuda_uses.def with the toolkit's own typedef of that function and ABI version.
+"""Compares each row of cuda_table.def with the toolkit's own typedef of that function and ABI version.
 
 The rows spell their parameters out, since cuda.h renames functions and drops old ABIs. cudaTypedefs.h has a
 PFN_<name>_v<version> for each: here the compiler checks that both have as many parameters, of the same sizes,
@@ -41,10 +41,11 @@ constexpr bool agree() {
 
 
 def main():
-    *tables, compiler, include = sys.argv[1:]
-    table = re.sub(r"//.*", "", "".join(pathlib.Path(path).read_text() for path in tables))
+    path, compiler, include = sys.argv[1:]
+    table = subprocess.run([compiler, "-E", "-P", "-x", "c++", "-I", pathlib.Path(path).parent.parent, path],
+                           stdout=subprocess.PIPE, text=True, check=True).stdout
     typedefs = (pathlib.Path(include) / "cudaTypedefs.h").read_text()
-    rows = re.findall(r'ROW\(\s*(\w+),\s*"(\w+)",\s*(\d+),\s*(\d),\s*[\w<>]+,\s*\(([^()]*)\),', table)
+    rows = re.findall(r'ROW\(\s*(\w+),\s*"(\w+)",\s*(\d+),\s*(\d),\s*[\w<>: ]+,\s*\(([^()]*)\),', table)
     if len(rows) != table.count("ROW(") or not rows:
         sys.exit(f"{len(rows)} of {table.count('ROW(')} rows were understood")
     program, passed_over = [PRELUDE], []
