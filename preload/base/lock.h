@@ -107,8 +107,9 @@ class LockGuard {
 /// stopped in a handler or by a debugger), the waiter goes on without the lock.
 class OpenLockGuard {
  public:
-  explicit OpenLockGuard(FutexLock& lock)
-      : noted_(lock), lock_(lock), is_held_(lock.lock_in_time()) {}
+  /// `wanted`: false takes no lock, and none is held.
+  explicit OpenLockGuard(FutexLock& lock, bool wanted = true)
+      : noted_(lock), lock_(lock), is_held_(wanted && lock.lock_in_time()) {}
   ~OpenLockGuard() {
     if (__builtin_expect(is_held_, 1)) lock_.unlock();
   }

@@ -157,8 +157,7 @@ __attribute__((always_inline)) inline CUresult release(const ApiCall& call, KeyS
 /// The first arguments are where the address goes and how many bytes there are.
 template <gpupeak_kind kKind, typename Real, typename Pointer, typename Size, typename... Rest>
 CUresult mem_alloc(const ApiCall& call, Real real, Pointer* out, Size bytes, Rest... rest) {
-  constexpr auto kSpace =
-      kKind == GPUPEAK_KIND_VMM_VA ? KeySpace::kAddresses : KeySpace::kPointer;
+  constexpr auto kSpace = kKind == GPUPEAK_KIND_VMM_VA ? KeySpace::kAddresses : KeySpace::kPointer;
   return allocate(
       call, kSpace, kKind, [&] { return real(out, bytes, rest...); },
       [&] { return value_of(*out); }, bytes);

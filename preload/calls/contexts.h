@@ -42,7 +42,8 @@ CUresult in_bracket(const ApiCall& call, gpupeak_ledger_cause cause, Run real, S
 
 template <gpupeak_ledger_cause kCause, typename Real, typename... Arguments>
 CUresult bracketed(const ApiCall& call, Real real, Arguments... arguments) {
-  return in_bracket(call, kCause, [&] { return real(arguments...); }, [](const LedgerBracket&) {});
+  return in_bracket(
+      call, kCause, [&] { return real(arguments...); }, [](const LedgerBracket&) {});
 }
 
 template <typename Real, typename... Arguments>
@@ -174,7 +175,8 @@ CUresult context_create(const ApiCall& call, CUcontext* out, CUdevice device, Ru
   DriverScope scope;
   LedgerBracket bracket;
   if (scope.accounts()) bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
-  const CUresult result = within_limit(scope, [device] { return device; }, kUnknownNeed, run);
+  const CUresult result = within_limit(
+      scope, [device] { return device; }, kUnknownNeed, run);
   if (!scope.accounts()) return result;
   if (result == CUDA_SUCCESS) context_began(*out, device);
   return note_shortage(call, device, result);
@@ -211,8 +213,9 @@ CUresult green_create(const ApiCall& call, Real real, void* out, void* resources
                       unsigned flags) {
   DriverScope scope;
   const auto run = [&] {
-    return within_limit(scope, [device] { return device; }, kUnknownNeed,
-                        [&] { return real(out, resources, device, flags); });
+    return within_limit(
+        scope, [device] { return device; }, kUnknownNeed,
+        [&] { return real(out, resources, device, flags); });
   };
   if (!scope.accounts()) return run();
   const LedgerBracket bracket(call, GPUPEAK_LEDGER_CONTEXT, device);
@@ -237,8 +240,8 @@ CUresult primary_retain(const ApiCall& call, Real real, CUcontext* out, CUdevice
   const bool was_active = scope.accounts() && primary_context_is_active(device);
   LedgerBracket bracket;
   if (scope.accounts() && !was_active) bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
-  const CUresult result = within_limit(scope, [device] { return device; }, kUnknownNeed,
-                                       [&] { return real(out, device); });
+  const CUresult result = within_limit(
+      scope, [device] { return device; }, kUnknownNeed, [&] { return real(out, device); });
   if (scope.accounts() && result == CUDA_SUCCESS) {
     primary_context(device) = *out;
     if (!was_active) context_began(*out, device);

@@ -22,8 +22,10 @@ CUresult mem_create(const ApiCall& call, Real real, CUmemGenericAllocationHandle
   const bool on_device =
       properties != nullptr && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   const auto run = [&] { return real(out, bytes, properties, flags); };
-  const CUresult result =
-      on_device ? within_limit(scope, [&] { return properties->location.id; }, bytes, run) : run();
+  const CUresult result = on_device
+                              ? within_limit(
+                                    scope, [&] { return properties->location.id; }, bytes, run)
+                              : run();
   if (!scope.accounts() || properties == nullptr) return result;
   const gpupeak_kind kind = on_device ? GPUPEAK_KIND_VMM : GPUPEAK_KIND_HOST_VMM;
   const int device = on_device ? properties->location.id : kNoDevice;

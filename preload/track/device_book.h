@@ -32,13 +32,57 @@ void book_is_out_of_reach();
 /// Holds the book's lock. False: it could not be had, and the call is not recorded.
 class BookGuard {
  public:
-  BookGuard() : guard_(g_book.lock) {
-    if (!guard_.is_held()) book_is_out_of_reach();
+  explicit BookGuard(bool wanted = true) : guard_(g_book.lock, wanted) {
+    if (wanted && !guard_.is_held()) book_is_out_of_reach();
   }
   explicit operator bool() const { return guard_.is_held(); }
 
  private:
   const OpenLockGuard guard_;
+};
+
+// These two are inlined: a HookScope goes by the place on the stack where it was opened, which has
+// to be in the frame of who holds it.
+
+/// Holds the book's lock inside a HookScope. False: a nested call, or the lock could not be had.
+class InBook {
+ public:
+  __attribute__((always_inline)) InBook() : guard_(scope_.entered()) {}
+  explicit operator bool() const { return static_cast<bool>(guard_); }
+
+ private:
+  const HookScope scope_;
+  const BookGuard guard_;
+};
+
+/// The same for what a driver call did; a nested one counts as dropped. Its function and its stack,
+/// as records have them, are found out before the lock is taken, since that may call into the
+/// loader.
+class BookSite {
+ public:
+  __attribute__((always_inline)) explicit BookSite(const ApiCall& call)
+      : api(scope_.entered() ? api_of(call) : 0),
+        stack(scope_.entered() ? capture_stack(call.caller) : 0),
+        guard_(scope_.entered()) {
+    if (!scope_.entered()) count(&gpupeak_counters_page::dropped_events);
+  }
+  /// With Python's frames. The log has the device from here on.
+  __attribute__((always_inline)) BookSite(const ApiCall& call, int device)
+      : api(scope_.entered() ? (introduce_device(device), api_of(call)) : 0),
+        stack(scope_.entered() ? capture_call_site(call.caller) : 0),
+        guard_(scope_.entered()) {
+    if (!scope_.entered()) count(&gpupeak_counters_page::dropped_events);
+  }
+  explicit operator bool() const { return static_cast<bool>(guard_); }
+
+ private:
+  const HookScope scope_;
+
+ public:
+  const uint32_t api, stack;
+
+ private:
+  const BookGuard guard_;
 };
 
 /// A device as the log has it: ordinal + 1, so that -1, the host, is 0.

@@ -21,10 +21,8 @@ constinit FlatMap<int> g_contexts;
 constinit FlatMap<int> g_green_contexts;
 
 int device_in(FlatMap<int>& contexts, const void* context) {
-  HookScope scope;
-  if (!scope.entered()) return kNoDevice;
-  const BookGuard guard;
-  if (!guard) return kNoDevice;
+  const InBook book;
+  if (!book) return kNoDevice;
   const int* known = contexts.find(reinterpret_cast<uint64_t>(context));
   return known != nullptr ? *known : kNoDevice;
 }
@@ -49,12 +47,9 @@ void context_began(CUcontext context, int device) {
 }
 
 void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event event) {
-  HookScope scope;
-  if (!scope.entered() || context == nullptr) return;
-  const uint32_t api = api_of(call);
-  const uint32_t stack = capture_stack(call.caller);
-  const BookGuard guard;
-  if (!guard) return;
+  if (context == nullptr) return;
+  const BookSite site(call);
+  if (!site) return;
   for (;;) {
     uint64_t keys[64];  // a batch at a time, since erasing moves entries
     size_t n = 0;
@@ -62,7 +57,7 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
       if (n < 64 && block.context == context && ends_with_context(block.kind)) keys[n++] = key;
     });
     for (size_t i = 0; i < n; ++i) {
-      log_free(*g_book.blocks.find(keys[i]), api, stack);
+      log_free(*g_book.blocks.find(keys[i]), site.api, site.stack);
       g_book.blocks.erase(keys[i]);
     }
     if (n < 64) break;
@@ -83,18 +78,14 @@ int device_of_green_context(const void* green) {
 }
 
 void green_context_began(const void* green, int device) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
+  const InBook book;
+  if (!book) return;
   g_green_contexts.insert(reinterpret_cast<uint64_t>(green), device);
 }
 
 void green_context_ended(const void* green) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
+  const InBook book;
+  if (!book) return;
   g_green_contexts.erase(reinterpret_cast<uint64_t>(green));
 }
 
@@ -104,14 +95,8 @@ void forget_contexts() {
 }
 
 void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock block) {
-  HookScope scope;
-  if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
-  introduce_device(block.device);
-  const uint32_t api = api_of(call);
-  const uint32_t stack = capture_call_site(call.caller);
-  const BookGuard guard;
-  if (!guard) return;
-  add_block(space, value, block, api, stack);
+  const BookSite site(call, block.device);
+  if (site) add_block(space, value, block, site.api, site.stack);
 }
 
 void device_noted(KeySpace space, uint64_t value, DeviceBlock block) {
@@ -126,50 +111,36 @@ void device_noted(KeySpace space, uint64_t value, DeviceBlock block) {
 
 bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock& block,
                     DeviceCall& under_way) {
-  HookScope scope;
-  if (!scope.entered()) {
-    under_way.begin();
-    return false;
-  }
-  const uint32_t api = api_of(call);
-  const uint32_t stack = capture_stack(call.caller);
-  const BookGuard guard;
-  if (!guard) {
+  const BookSite site(call);
+  if (!site) {
     under_way.begin();
     return false;
   }
   DeviceBlock* const known = g_book.blocks.find(key_of(space, value));
   if (known == nullptr || known->kind != GPUPEAK_KIND_POOL) under_way.begin();
-  return take_block(known, block, api, stack);
+  return take_block(known, block, site.api, site.stack);
 }
 
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
+  const InBook book;
+  if (!book) return;
   put_back_block(key_of(space, value), block);
 }
 
 bool device_find(KeySpace space, uint64_t value, DeviceBlock& block) {
-  HookScope scope;
-  if (!scope.entered()) return false;
-  const BookGuard guard;
-  if (!guard) return false;
+  const InBook book;
+  if (!book) return false;
   const DeviceBlock* known = g_book.blocks.find(key_of(space, value));
   if (known != nullptr) block = *known;
   return known != nullptr;
 }
 
 void device_unknown_freed(const ApiCall& call, uint64_t value, uint64_t gives_back_plus_1) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const uint32_t api = api_of(call);
-  const uint32_t stack = capture_stack(call.caller);
-  const BookGuard guard;
-  if (!guard) return;
+  const BookSite site(call);
+  if (!site) return;
   count(&gpupeak_counters_page::unmatched_frees);
-  emit(numbered(GPUPEAK_REC_DEVICE_UNKNOWN).u(value).u(api).u(stack).u(gives_back_plus_1));
+  Record record = numbered(GPUPEAK_REC_DEVICE_UNKNOWN);
+  emit(record.u(value).u(site.api).u(site.stack).u(gives_back_plus_1));
 }
 
 void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes,
@@ -181,19 +152,13 @@ void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t 
   const bool of_current = kind != GPUPEAK_KIND_NONE || current_device() == device;
   const bool known = result == CUDA_ERROR_OUT_OF_MEMORY && of_current &&
                      visible_memory_info(free_bytes, total_bytes);
-  HookScope scope;
-  if (!scope.entered()) return;
-  introduce_device(device);
-  const uint32_t api = api_of(call);
-  const uint32_t stack = capture_call_site(call.caller);
-  const BookGuard guard;
-  if (!guard) return;
-  const bool counted = device >= 0 && device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
+  const BookSite site(call, device);
+  if (!site) return;
   Record record = numbered(GPUPEAK_REC_DEVICE_FAILED);
   record.u(kind).u(logged_device(device)).u(bytes).u(result);
-  record.u(counted ? counters().device[device].total.live : 0);
+  record.u(has_counters(device) ? counters().device[device].total.live : 0);
   record.u(known ? free_bytes + 1 : 0).u(known ? total_bytes + 1 : 0);
-  emit(record.u(api).u(stack).u(by_limit ? 1 : 0));
+  emit(record.u(site.api).u(site.stack).u(by_limit ? 1 : 0));
 }
 
 void forget_device_memory() {

@@ -106,11 +106,8 @@ bool make_room(Kept& kept, size_t more) {
 /// Calls `visit` under the book's lock.
 template <typename Visit>
 void in_book(Visit visit) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
-  visit();
+  const InBook book;
+  if (book) visit();
 }
 /// Calls `visit(kept)` with the words of `exec`, under the lock.
 template <typename Visit>

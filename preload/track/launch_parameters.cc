@@ -66,10 +66,8 @@ size_t place_of(const uint64_t* words) {
 constinit std::atomic<bool> g_has_tensor_maps{false};
 
 void note_tensor_map(const void* map, uint64_t address) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
+  const InBook book;
+  if (!book) return;
   KnownMap* maps = g_maps.load(std::memory_order_relaxed);
   if (maps == nullptr) {
     maps = static_cast<KnownMap*>(map_pages(whole_pages(kMaps * sizeof(KnownMap))));
@@ -339,10 +337,8 @@ void learn_parameters(const void* function, const ApiCall* call) {
 }
 
 void forget_parameters() {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
+  const InBook book;
+  if (!book) return;
   Layouts* const known = g_layouts.load(std::memory_order_relaxed);
   if (known == nullptr || g_entry_count == 0) return;
   clear_pages(known->entries, Layouts::kCapacity);

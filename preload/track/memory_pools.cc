@@ -44,19 +44,15 @@ void read_reserve(PoolState& state) {
 }  // namespace
 
 void pool_created(const PoolPlace& place) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
+  const InBook book;
+  if (!book) return;
   g_pools.insert(pool_key(place.pool), {.place = place});
   log_pool(place, 0, 0, GPUPEAK_POOL_CREATED);
 }
 
 PoolState pool_destroying(CUmemoryPool pool) {
-  HookScope scope;
-  if (!scope.entered() || pool == nullptr) return {};
-  const BookGuard guard;
-  if (!guard) return {};
+  const InBook book;
+  if (!book || pool == nullptr) return {};
   const PoolState* known = g_pools.find(pool_key(pool));
   if (known == nullptr) return {};
   const PoolState state = *known;
@@ -65,27 +61,21 @@ PoolState pool_destroying(CUmemoryPool pool) {
 }
 
 void pool_destroyed(const PoolState& state) {
-  HookScope scope;
-  if (!scope.entered() || state.place.pool == nullptr) return;
-  const BookGuard guard;
-  if (!guard) return;
+  const InBook book;
+  if (!book || state.place.pool == nullptr) return;
   g_reserved_bytes -= state.reserved_bytes;
   log_pool(state.place, 0, 0, GPUPEAK_POOL_DESTROYED);
 }
 
 void pool_not_destroyed(const PoolState& state) {
-  HookScope scope;
-  if (!scope.entered() || state.place.pool == nullptr) return;
-  const BookGuard guard;
-  if (!guard) return;
+  const InBook book;
+  if (!book || state.place.pool == nullptr) return;
   g_pools.insert(pool_key(state.place.pool), state);
 }
 
 PoolPlace pool_place(CUmemoryPool pool, int device) {
-  HookScope scope;
-  if (!scope.entered() || pool == nullptr) return {.pool = pool, .device = device};
-  const BookGuard guard;
-  if (!guard) return {.pool = pool, .device = device};
+  const InBook book;
+  if (!book || pool == nullptr) return {.pool = pool, .device = device};
   if (const PoolState* known = g_pools.find(pool_key(pool))) return known->place;
   const PoolState fresh{.place = {.pool = pool, .device = device}};
   g_pools.insert(pool_key(pool), fresh);
@@ -94,40 +84,27 @@ PoolPlace pool_place(CUmemoryPool pool, int device) {
 
 bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemoryPool pool,
                     int device, uint64_t reserved_bytes) {
-  HookScope scope;
-  if (!scope.entered()) {
-    count(&gpupeak_counters_page::dropped_events);
-    return false;
-  }
-  introduce_device(device);
-  const uint32_t api = api_of(call);
-  const uint32_t stack = capture_call_site(call.caller);
-  const BookGuard guard;
-  if (!guard) return false;
+  const BookSite site(call, device);
+  if (!site) return false;
   const PoolState* const known = g_pools.find(pool_key(pool));
   const PoolState state = known != nullptr ? *known : PoolState{.place = {pool, device}};
   if (__builtin_expect(known == nullptr, 0)) g_pools.insert(pool_key(pool), state);
-  add_block(
-      KeySpace::kPointer, value,
-      {.bytes = bytes, .pool = pool, .device = state.place.device, .kind = state.place.kind}, api,
-      stack);
+  add_block(KeySpace::kPointer, value,
+            {.bytes = bytes, .pool = pool, .device = state.place.device, .kind = state.place.kind},
+            site.api, site.stack);
   return state.reserved_bytes != reserved_bytes;
 }
 
 void pool_read(CUmemoryPool pool) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
+  const InBook book;
+  if (!book) return;
   if (PoolState* known = g_pools.find(pool_key(pool))) read_reserve(*known);
 }
 
 void read_all_pools() {
   if (g_reserved_bytes.load(std::memory_order_relaxed) == 0) return;
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
+  const InBook book;
+  if (!book) return;
   g_pools.for_each([](uint64_t, PoolState& state) {
     if (state.reserved_bytes != 0) read_reserve(state);
   });

@@ -50,13 +50,6 @@ uint64_t block_key(CUmemGenericAllocationHandle handle) {
   return key_of(KeySpace::kHandle, handle_key(handle));
 }
 
-/// The call and its stack, as records have them. Captured before the lock is taken, since this may
-/// call into the loader.
-struct Site {
-  uint32_t api, stack;
-  explicit Site(const ApiCall& call) : api(api_of(call)), stack(capture_stack(call.caller)) {}
-};
-
 /// Calls `change()` or `change(site)` with the book's lock held. A nested call changes nothing, and
 /// is counted as dropped.
 template <typename Change>
@@ -69,22 +62,19 @@ void in_book(Change change) {
 }
 template <typename Change>
 void in_book(const ApiCall& call, Change change) {
-  HookScope scope;
-  if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
-  const Site site(call);
-  const BookGuard guard;
-  if (!guard) return;
+  const BookSite site(call);
+  if (!site) return;
   change(site);
 }
 
-void free_if_unused(const Site& site, CUmemGenericAllocationHandle handle, Handle& state) {
+void free_if_unused(const BookSite& site, CUmemGenericAllocationHandle handle, Handle& state) {
   if (state.references > 0 || state.mappings > 0 || state.freed) return;
   DeviceBlock* const known = g_book.blocks.find(block_key(handle));
   state.freed = take_block(known, state.block, site.api, site.stack);
 }
 
 /// Takes away one mapping of the handle's memory.
-void leave(const Site& site, CUmemGenericAllocationHandle handle) {
+void leave(const BookSite& site, CUmemGenericAllocationHandle handle) {
   Handle* state = g_vmm.handles.find(handle_key(handle));
   if (state == nullptr || state->mappings == 0) return;
   --state->mappings;
@@ -162,7 +152,7 @@ void log_unmapped(CUdeviceptr at, uint64_t bytes) {
 }
 
 /// Counts the tile's mapping as gone. The tile stays known until the real call has succeeded.
-void leave_tile(const Site& site, Tile& tile) {
+void leave_tile(const BookSite& site, Tile& tile) {
   if (tile.leaving) return;
   tile.leaving = true;
   leave(site, tile.handle);
@@ -178,13 +168,8 @@ void keep_tile(Tile& tile) {
 
 void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupeak_kind kind,
                  int device, uint64_t bytes) {
-  HookScope scope;
-  if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
-  introduce_device(device);
-  const uint32_t api = api_of(call);
-  const uint32_t stack = capture_call_site(call.caller);
-  const BookGuard guard;
-  if (!guard) return;
+  const BookSite site(call, device);
+  if (!site) return;
   Handle* known = g_vmm.handles.find(handle_key(handle));
   if (known != nullptr && !known->freed) {
     ++known->references;  // the same memory imported again
@@ -192,7 +177,7 @@ void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupe
   }
   g_vmm.handles.insert(handle_key(handle), {.references = 1, .block = {}});
   add_block(KeySpace::kHandle, handle_key(handle), {.bytes = bytes, .device = device, .kind = kind},
-            api, stack);
+            site.api, site.stack);
 }
 
 void vmm_retained(CUmemGenericAllocationHandle handle) {
@@ -203,7 +188,7 @@ void vmm_retained(CUmemGenericAllocationHandle handle) {
 
 bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
   bool known = false;
-  in_book(call, [&](const Site& site) {
+  in_book(call, [&](const BookSite& site) {
     Handle* state = g_vmm.handles.find(handle_key(handle));
     known = state != nullptr && state->references > 0;
     if (!known) return;
@@ -233,7 +218,7 @@ void vmm_mapping(CUmemGenericAllocationHandle handle) {
 }
 
 void vmm_not_mapped(const ApiCall& call, CUmemGenericAllocationHandle handle) {
-  in_book(call, [&](const Site& site) {
+  in_book(call, [&](const BookSite& site) {
     leave(site, handle);
     forget_if_freed(handle);
   });
@@ -250,7 +235,7 @@ void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
 }
 
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes) {
-  in_book(call, [&](const Site& site) {
+  in_book(call, [&](const BookSite& site) {
     for_each_mapping(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
       if (mapping.unmapping) return;
       mapping.unmapping = true;
@@ -285,14 +270,14 @@ void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes) {
 }
 
 void vmm_tile_leaving(const ApiCall& call, uint64_t key) {
-  in_book(call, [&](const Site& site) {
+  in_book(call, [&](const BookSite& site) {
     if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);
   });
 }
 
 void vmm_tile_mapped(const ApiCall& call, uint64_t key, uint64_t array,
                      CUmemGenericAllocationHandle handle) {
-  in_book(call, [&](const Site& site) {
+  in_book(call, [&](const BookSite& site) {
     if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);  // one list may map it twice
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return g_vmm.tiles.erase(key);
@@ -302,7 +287,7 @@ void vmm_tile_mapped(const ApiCall& call, uint64_t key, uint64_t array,
 }
 
 void vmm_tile_unmapped(const ApiCall& call, uint64_t key) {
-  in_book(call, [&](const Site& site) {
+  in_book(call, [&](const BookSite& site) {
     Tile* tile = g_vmm.tiles.find(key);
     if (tile == nullptr) return;
     leave_tile(site, *tile);  // mapped by the same list
@@ -318,7 +303,7 @@ void vmm_tile_stays(uint64_t key) {
 }
 
 void vmm_array_leaving(const ApiCall& call, uint64_t array) {
-  in_book(call, [&](const Site& site) {
+  in_book(call, [&](const BookSite& site) {
     g_vmm.tiles.for_each([&](uint64_t, Tile& tile) {
       if (tile.array == array) leave_tile(site, tile);
     });

@@ -39,13 +39,13 @@ def check(preload):
                     faults.append(f"{here}: {guard} leaves signals open; it is for {GUARDS} and {BOOK} alone")
                 if "g_book" in lock:
                     faults.append(f"{here}: the book's lock is taken by BookGuard")
-            elif re.search(r"\b(LockGuard|OpenLockGuard|BookGuard)\s*[({]", line) and name not in (GUARDS, BOOK):
+            elif re.search(r"\b(LockGuard|OpenLockGuard|BookGuard|InBook|BookSite)\s*[({]", line) and name not in (GUARDS, BOOK):
                 faults.append(f"{here}: a guard that has no name is gone at once")
             if re.search(r"\bOpenLockGuard\b", line) and name not in (GUARDS, BOOK):
                 faults.append(f"{here}: OpenLockGuard is for {BOOK} alone")
-            if match := re.search(r"\bBookGuard\s+(\w+);", line):
+            if name != BOOK and (match := re.search(r"\b(?:BookGuard|InBook|BookSite)\s+(\w+)(?:\([^;]*\))?;", line)):
                 taken["g_book.lock, signals open"] += 1
-                if not re.match(rf"\s*if \(!{match.group(1)}\)", lines[number]):
+                if not re.match(rf"\s*if \(!?{match.group(1)}\b", lines[number]):
                     faults.append(f"{here}: whether the lock was had is not asked")
             if re.search(r"(\.|->)(lock|lock_in_time|try_lock|unlock)\(", line) and name not in {GUARDS, *TIMED}:
                 if "flags.locks[last]->unlock()" not in line:  # what a jump has left
@@ -71,8 +71,8 @@ PLANTED = [
     ("log/definitions.cc", "LockGuard guard(g_lock);", "g_lock.lock();"),
     ("log/definitions.cc", "LockGuard guard(g_lock);", "LockGuard{g_lock};"),
     ("log/log_file.cc", "LockGuard guard(g_file.lock);", "OpenLockGuard guard(g_file.lock);"),
-    ("track/device_memory.cc", "  if (!guard) return;\n", ""),
-    ("track/device_memory.cc", "const BookGuard guard;", "LockGuard guard(g_book.lock);"),
+    ("track/device_memory.cc", "  if (!book) return;\n", ""),
+    ("track/device_memory.cc", "const InBook book;", "LockGuard book(g_book.lock);"),
     ("track/nvtx.cc", "constinit FutexLock g_lock;", "constinit TimedLock g_lock;"),
     ("track/nvtx.cc", "constinit FutexLock g_lock;", "static pthread_mutex_t g_lock;"),
     ("stack/module_map.cc", "for_each_described_object(", "dl_iterate_phdr("),
