@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <cwchar>
+#include <initializer_list>
 #include <string_view>
 
 #include "base/elf_lookup.h"
@@ -37,7 +38,7 @@ void add_utf8(Utf8& out, const wchar_t* text) {
 }
 
 /// A message as a name. The name's text is the client's, or lies in `buffer`.
-Name name_of(const char* text) {
+Name name_of(const char* text, Utf8&) {
   return text != nullptr ? text : "";
 }
 Name name_of(const wchar_t* text, Utf8& buffer) {
@@ -47,7 +48,7 @@ Name name_of(const wchar_t* text, Utf8& buffer) {
 Name name_of(int32_t type, const Message& message, Utf8& buffer) {
   switch (type) {
     case kAscii:
-      return name_of(message.ascii);
+      return name_of(message.ascii, buffer);
     case kUnicode:
       return name_of(message.unicode, buffer);
     case kRegistered:
@@ -58,114 +59,82 @@ Name name_of(int32_t type, const Message& message, Utf8& buffer) {
   }
 }
 
-Label label_of(uint64_t domain, const EventAttributes* event, Utf8& buffer) {
+/// What the callbacks' arguments say of an event: a text, or attributes, in a domain or in none.
+Label label_of(Utf8& buffer, uint64_t domain, const EventAttributes* event) {
   if (event == nullptr || event->bytes < sizeof(EventAttributes)) {
     return {GPUPEAK_PHASE_NVTX, {}, domain};
   }
   return {GPUPEAK_PHASE_NVTX, name_of(event->message_type, event->message, buffer), domain,
           Name(nvtx_category(domain, event->category))};
 }
-Label label_of(const char* text) {
-  return {GPUPEAK_PHASE_NVTX, name_of(text)};
+Label label_of(Utf8& buffer, const EventAttributes* event) {
+  return label_of(buffer, 0, event);
 }
-Label label_of(const wchar_t* text, Utf8& buffer) {
+template <typename Character>
+Label label_of(Utf8& buffer, const Character* text) {
   return {GPUPEAK_PHASE_NVTX, name_of(text, buffer)};
+}
+/// An event with a payload is named after the payload's schema.
+Label label_of(Utf8&, uint64_t domain, const PayloadData* payload, size_t count) {
+  const uint64_t schema = payload != nullptr && count > 0 ? payload->schema : 0;
+  const uint32_t name = schema >= kDynamicSchemas ? static_cast<uint32_t>(schema - kDynamicSchemas)
+                                                  : nvtx_schema(domain, schema);
+  return {GPUPEAK_PHASE_NVTX, name != 0 ? Name(name) : Name("(payload)"), domain};
 }
 
 #define GPUPEAK_FRAME __builtin_frame_address(0)
 
-// The callbacks of module core.
-void mark_ex(const EventAttributes* event) {
+// The callbacks of the modules core, core2 (with a domain: the string id of its name) and payload.
+// A range that was pushed with a message may be popped with a payload.
+template <typename... Event>
+void mark_event(Event... event) {
   Utf8 buffer;
-  mark(label_of(0, event, buffer));
+  mark(label_of(buffer, event...));
 }
-void mark_a(const char* text) {
-  mark(label_of(text));
-}
-void mark_w(const wchar_t* text) {
+template <typename... Event>
+uint64_t start_range(Event... event) {
   Utf8 buffer;
-  mark(label_of(text, buffer));
-}
-uint64_t range_start_ex(const EventAttributes* event) {
-  Utf8 buffer;
-  return range_begin(label_of(0, event, buffer));
-}
-uint64_t range_start_a(const char* text) {
-  return range_begin(label_of(text));
-}
-uint64_t range_start_w(const wchar_t* text) {
-  Utf8 buffer;
-  return range_begin(label_of(text, buffer));
+  return range_begin(label_of(buffer, event...));
 }
 void end_range(uint64_t id) {
   range_end(id);
 }
-int range_push_ex(const EventAttributes* event) {
+template <typename... Payload>
+void end_range_in(uint64_t, uint64_t id, Payload...) {
+  range_end(id);
+}
+template <typename... Event>
+int push_range(Event... event) {
   Utf8 buffer;
-  phase_push(label_of(0, event, buffer), GPUPEAK_FRAME);
+  phase_push(label_of(buffer, event...), GPUPEAK_FRAME);
   return kNoTracking;
 }
-int range_push_a(const char* text) {
-  phase_push(label_of(text), GPUPEAK_FRAME);
-  return kNoTracking;
-}
-int range_push_w(const wchar_t* text) {
-  Utf8 buffer;
-  phase_push(label_of(text, buffer), GPUPEAK_FRAME);
-  return kNoTracking;
-}
-int range_pop() {
+int pop_range() {
   phase_pop(GPUPEAK_PHASE_NVTX, 0, GPUPEAK_FRAME);
   return kNoTracking;
 }
-void name_category_a(uint32_t category, const char* name) {
-  nvtx_name_category(0, category, name_of(name).text);
-}
-void name_category_w(uint32_t category, const wchar_t* name) {
-  Utf8 buffer;
-  nvtx_name_category(0, category, name_of(name, buffer).text);
-}
-
-// The callbacks of module core2, with a domain: the string id of the domain's name.
-void domain_mark_ex(uint64_t domain, const EventAttributes* event) {
-  Utf8 buffer;
-  mark(label_of(domain, event, buffer));
-}
-uint64_t domain_range_start_ex(uint64_t domain, const EventAttributes* event) {
-  Utf8 buffer;
-  return range_begin(label_of(domain, event, buffer));
-}
-void domain_range_end(uint64_t, uint64_t id) {
-  range_end(id);
-}
-int domain_range_push_ex(uint64_t domain, const EventAttributes* event) {
-  Utf8 buffer;
-  phase_push(label_of(domain, event, buffer), GPUPEAK_FRAME);
-  return kNoTracking;
-}
-int domain_range_pop(uint64_t domain) {
+template <typename... Payload>
+int pop_range_in(uint64_t domain, Payload...) {
   phase_pop(GPUPEAK_PHASE_NVTX, domain, GPUPEAK_FRAME);
   return kNoTracking;
 }
-void domain_name_category_a(uint64_t domain, uint32_t category, const char* name) {
-  nvtx_name_category(domain, category, name_of(name).text);
-}
-void domain_name_category_w(uint64_t domain, uint32_t category, const wchar_t* name) {
+template <typename Character>
+void name_category_in(uint64_t domain, uint32_t category, const Character* name) {
   Utf8 buffer;
   nvtx_name_category(domain, category, name_of(name, buffer).text);
 }
-uint64_t string_a(uint64_t, const char* text) {
-  return nvtx_string(name_of(text).text);
+template <typename Character>
+void name_category(uint32_t category, const Character* name) {
+  name_category_in(0, category, name);
 }
-uint64_t string_w(uint64_t, const wchar_t* text) {
+template <typename Character>
+uint64_t register_string(uint64_t, const Character* text) {
   Utf8 buffer;
   return nvtx_string(name_of(text, buffer).text);
 }
-uint64_t domain_create_a(const char* name) {
-  return string_a(0, name);
-}
-uint64_t domain_create_w(const wchar_t* name) {
-  return string_w(0, name);
+template <typename Character>
+uint64_t create_domain(const Character* name) {
+  return register_string(0, name);
 }
 
 // The memory extension.
@@ -231,8 +200,7 @@ void regions_name(uint64_t, const RegionsName* batch) {
   });
 }
 
-// The payload extension: events that have data, and no message of their own. A range that was
-// pushed with a message may be popped with a payload.
+// The payload extension: events that have data, and no message of their own.
 
 /// A schema without a number of the client's is numbered by the string id of its name.
 uint64_t schema_register(uint64_t domain, const SchemaAttributes* schema) {
@@ -243,107 +211,80 @@ uint64_t schema_register(uint64_t domain, const SchemaAttributes* schema) {
   nvtx_name_schema(domain, schema->schema, name);
   return schema->schema;
 }
-/// An event with a payload is named after the payload's schema.
-Label label_of(uint64_t domain, const PayloadData* payload, size_t count) {
-  const uint64_t schema = payload != nullptr && count > 0 ? payload->schema : 0;
-  const uint32_t name = schema >= kDynamicSchemas ? static_cast<uint32_t>(schema - kDynamicSchemas)
-                                                  : nvtx_schema(domain, schema);
-  return {GPUPEAK_PHASE_NVTX, name != 0 ? Name(name) : Name("(payload)"), domain};
-}
-void mark_payload(uint64_t domain, const PayloadData* payload, size_t count) {
-  mark(label_of(domain, payload, count));
-}
-int range_push_payload(uint64_t domain, const PayloadData* payload, size_t count) {
-  phase_push(label_of(domain, payload, count), GPUPEAK_FRAME);
-  return kNoTracking;
-}
-int range_pop_payload(uint64_t domain, const PayloadData*, size_t) {
-  return domain_range_pop(domain);
-}
-uint64_t range_start_payload(uint64_t domain, const PayloadData* payload, size_t count) {
-  return range_begin(label_of(domain, payload, count));
-}
-void range_end_payload(uint64_t, uint64_t id, const PayloadData*, size_t) {
-  range_end(id);
-}
-
 // Attaching.
-class Attachment {
- public:
-  Attachment(const Callbacks& callbacks, Module module) {
-    if (callbacks.get_module_table(module, &table_, &count_) == 0) count_ = 0;
-  }
-  template <typename Callback>
-  void set(unsigned index, Callback* callback) {
-    if (index < count_ && table_[index] != nullptr) {
-      *table_[index] = reinterpret_cast<Function>(callback);
-    }
-  }
-
- private:
-  FunctionTable table_ = nullptr;
-  unsigned count_ = 0;
+/// Makes our functions a module's callbacks: pairs of a callback's number and our function.
+struct Callback {
+  template <typename Ours>
+  Callback(unsigned its_number, Ours* ours)
+      : number(its_number), function(reinterpret_cast<Function>(ours)) {}
+  unsigned number;
+  Function function;
 };
+void attach(const Callbacks& callbacks, Module module, std::initializer_list<Callback> ours) {
+  FunctionTable table = nullptr;
+  unsigned count = 0;
+  if (callbacks.get_module_table(module, &table, &count) == 0) return;
+  for (const Callback& it : ours) {
+    if (it.number < count && table[it.number] != nullptr) *table[it.number] = it.function;
+  }
+}
+/// The same for the slots of an extension. An older client may have fewer than we know.
+int attach(const Segment& slots, std::initializer_list<Callback> ours) {
+  for (const Callback& it : ours) {
+    if (it.number < slots.slot_count)
+      slots.slots[it.number] = reinterpret_cast<intptr_t>(it.function);
+  }
+  return 1;
+}
 
 void attach(const Callbacks& callbacks) {
-  Attachment core(callbacks, kCore);
-  core.set(kMarkEx, &mark_ex);
-  core.set(kMarkA, &mark_a);
-  core.set(kMarkW, &mark_w);
-  core.set(kRangeStartEx, &range_start_ex);
-  core.set(kRangeStartA, &range_start_a);
-  core.set(kRangeStartW, &range_start_w);
-  core.set(kRangeEnd, &end_range);
-  core.set(kRangePushEx, &range_push_ex);
-  core.set(kRangePushA, &range_push_a);
-  core.set(kRangePushW, &range_push_w);
-  core.set(kRangePop, &range_pop);
-  core.set(kNameCategoryA, &name_category_a);
-  core.set(kNameCategoryW, &name_category_w);
-  Attachment core2(callbacks, kCore2);
-  core2.set(kDomainMarkEx, &domain_mark_ex);
-  core2.set(kDomainRangeStartEx, &domain_range_start_ex);
-  core2.set(kDomainRangeEnd, &domain_range_end);
-  core2.set(kDomainRangePushEx, &domain_range_push_ex);
-  core2.set(kDomainRangePop, &domain_range_pop);
-  core2.set(kDomainNameCategoryA, &domain_name_category_a);
-  core2.set(kDomainNameCategoryW, &domain_name_category_w);
-  core2.set(kDomainRegisterStringA, &string_a);
-  core2.set(kDomainRegisterStringW, &string_w);
-  core2.set(kDomainCreateA, &domain_create_a);
-  core2.set(kDomainCreateW, &domain_create_w);
+  using Event = const EventAttributes*;
+  attach(callbacks, kCore,
+         {{kMarkEx, &mark_event<Event>},
+          {kMarkA, &mark_event<const char*>},
+          {kMarkW, &mark_event<const wchar_t*>},
+          {kRangeStartEx, &start_range<Event>},
+          {kRangeStartA, &start_range<const char*>},
+          {kRangeStartW, &start_range<const wchar_t*>},
+          {kRangeEnd, &end_range},
+          {kRangePushEx, &push_range<Event>},
+          {kRangePushA, &push_range<const char*>},
+          {kRangePushW, &push_range<const wchar_t*>},
+          {kRangePop, &pop_range},
+          {kNameCategoryA, &name_category<char>},
+          {kNameCategoryW, &name_category<wchar_t>}});
+  attach(callbacks, kCore2,
+         {{kDomainMarkEx, &mark_event<uint64_t, Event>},
+          {kDomainRangeStartEx, &start_range<uint64_t, Event>},
+          {kDomainRangeEnd, &end_range_in<>},
+          {kDomainRangePushEx, &push_range<uint64_t, Event>},
+          {kDomainRangePop, &pop_range_in<>},
+          {kDomainNameCategoryA, &name_category_in<char>},
+          {kDomainNameCategoryW, &name_category_in<wchar_t>},
+          {kDomainRegisterStringA, &register_string<char>},
+          {kDomainRegisterStringW, &register_string<wchar_t>},
+          {kDomainCreateA, &create_domain<char>},
+          {kDomainCreateW, &create_domain<wchar_t>}});
 }
 
-/// The slots of an extension's functions. An older client may have fewer than we know.
-class Slots {
- public:
-  explicit Slots(const Segment& segment) : segment_(segment) {}
-  template <typename Callback>
-  void set(size_t slot, Callback* callback) {
-    if (slot < segment_.slot_count) segment_.slots[slot] = reinterpret_cast<intptr_t>(callback);
-  }
-
- private:
-  const Segment& segment_;
-};
-
-void attach_memory(Slots slots) {
-  slots.set(kHeapRegister, &heap_register);
-  slots.set(kHeapUnregister, &heap_unregister);
-  slots.set(kHeapReset, &heap_reset);
-  slots.set(kRegionsRegister, &regions_register);
-  slots.set(kRegionsResize, &regions_resize);
-  slots.set(kRegionsUnregister, &regions_unregister);
-  slots.set(kRegionsName, &regions_name);
+int attach_memory(const Segment& slots) {
+  return attach(slots, {{kHeapRegister, &heap_register},
+                        {kHeapUnregister, &heap_unregister},
+                        {kHeapReset, &heap_reset},
+                        {kRegionsRegister, &regions_register},
+                        {kRegionsResize, &regions_resize},
+                        {kRegionsUnregister, &regions_unregister},
+                        {kRegionsName, &regions_name}});
 }
 
-void attach_payload(Slots slots) {
-  slots.set(kSchemaRegister, &schema_register);
-  slots.set(kMarkPayload, &mark_payload);
-  slots.set(kRangePushPayload, &range_push_payload);
-  slots.set(kRangePopPayload, &range_pop_payload);
-  slots.set(kRangeStartPayload, &range_start_payload);
-  slots.set(kRangeEndPayload, &range_end_payload);
+int attach_payload(const Segment& slots) {
+  using Data = const PayloadData*;
+  return attach(slots, {{kSchemaRegister, &schema_register},
+                        {kMarkPayload, &mark_event<uint64_t, Data, size_t>},
+                        {kRangePushPayload, &push_range<uint64_t, Data, size_t>},
+                        {kRangePopPayload, &pop_range_in<Data, size_t>},
+                        {kRangeStartPayload, &start_range<uint64_t, Data, size_t>},
+                        {kRangeEndPayload, &end_range_in<Data, size_t>}});
 }
 
 constexpr std::string_view kVariable = "NVTX_INJECTION64_PATH";
@@ -357,7 +298,7 @@ void attach_to_nvtx(const nvtx::Callbacks& callbacks) {
 
 const char* nvtx_variable(const char* name) {
   if (nvtx::kVariable != name || !may_record() || !environment().nvtx) return nullptr;
-  const char* own = module_path(reinterpret_cast<const void*>(&nvtx::attach));
+  const char* own = module_path(reinterpret_cast<const void*>(&nvtx_variable));
   return *own != 0 ? own : nullptr;
 }
 
@@ -380,15 +321,7 @@ GPUPEAK_EXPORT int InitializeInjectionNvtxExtension(nvtx::ExtensionModule* exten
       extension->segment_count == 0) {
     return 0;
   }
-  const nvtx::Slots slots(extension->segments[0]);
-  switch (extension->module) {
-    case nvtx::kMemoryModule:
-      nvtx::attach_memory(slots);
-      return 1;
-    case nvtx::kPayloadModule:
-      nvtx::attach_payload(slots);
-      return 1;
-    default:
-      return 0;
-  }
+  const nvtx::Segment& slots = extension->segments[0];
+  if (extension->module == nvtx::kMemoryModule) return nvtx::attach_memory(slots);
+  return extension->module == nvtx::kPayloadModule ? nvtx::attach_payload(slots) : 0;
 }
