@@ -63,101 +63,40 @@ constexpr Call kCallsOfLookups[] = {
     {SYS_prlimit64}, {SYS_faccessat, {kHere, 0, X_OK}}, {SYS_pread64}, {SYS_fgetxattr}};
 constinit bool g_gave_up_lookups = false;
 
-/// The filter's verdict on a call. This does what the kernel's interpreter does, for the programs
-/// that the kernel accepts. 0, which means kill, if the program makes no sense.
+/// The filter's verdict on a call: the kernel's, for filters of the steps that those who write them
+/// use (libseccomp, Chromium). 0, which means kill, at any other step.
 uint32_t verdict_on(const sock_fprog& filter, const seccomp_data& data) {
-  uint32_t a = 0, x = 0, memory[BPF_MEMWORDS] = {};
+  uint32_t a = 0;
   for (size_t at = 0; at < filter.len; ++at) {
     const sock_filter& step = filter.filter[at];
-    const uint32_t k = step.k, source = BPF_SRC(step.code) == BPF_X ? x : k;
-    switch (BPF_CLASS(step.code)) {
-      case BPF_LD:
-        if (BPF_MODE(step.code) == BPF_ABS) {
-          if (k % 4 != 0 || k >= sizeof data) return 0;
-          a = reinterpret_cast<const uint32_t*>(&data)[k / 4];
-        } else if (BPF_MODE(step.code) == BPF_MEM) {
-          a = memory[k % BPF_MEMWORDS];
-        } else {
-          a = BPF_MODE(step.code) == BPF_LEN ? static_cast<uint32_t>(sizeof data) : k;
-        }
+    const uint32_t k = step.k;
+    switch (step.code) {
+      case BPF_LD | BPF_W | BPF_ABS:
+        if (k % 4 != 0 || k >= sizeof data) return 0;
+        a = reinterpret_cast<const uint32_t*>(&data)[k / 4];
         break;
-      case BPF_LDX:
-        if (BPF_MODE(step.code) == BPF_MEM)
-          x = memory[k % BPF_MEMWORDS];
-        else
-          x = BPF_MODE(step.code) == BPF_LEN ? static_cast<uint32_t>(sizeof data) : k;
+      case BPF_ALU | BPF_AND | BPF_K:
+        a &= k;
         break;
-      case BPF_ST:
-        memory[k % BPF_MEMWORDS] = a;
+      case BPF_JMP | BPF_JA:
+        at += k;
         break;
-      case BPF_STX:
-        memory[k % BPF_MEMWORDS] = x;
+      case BPF_JMP | BPF_JEQ | BPF_K:
+        at += a == k ? step.jt : step.jf;
         break;
-      case BPF_ALU:
-        switch (BPF_OP(step.code)) {
-          case BPF_ADD:
-            a += source;
-            break;
-          case BPF_SUB:
-            a -= source;
-            break;
-          case BPF_MUL:
-            a *= source;
-            break;
-          case BPF_DIV:
-            if (source == 0) return 0;
-            a /= source;
-            break;
-          case BPF_OR:
-            a |= source;
-            break;
-          case BPF_AND:
-            a &= source;
-            break;
-          case BPF_XOR:
-            a ^= source;
-            break;
-          case BPF_LSH:
-            a = source < 32 ? a << source : 0;
-            break;
-          case BPF_RSH:
-            a = source < 32 ? a >> source : 0;
-            break;
-          default:
-            a = 0 - a;  // BPF_NEG
-            break;
-        }
+      case BPF_JMP | BPF_JGT | BPF_K:
+        at += a > k ? step.jt : step.jf;
         break;
-      case BPF_JMP: {
-        bool holds = false;
-        switch (BPF_OP(step.code)) {
-          case BPF_JA:
-            at += k;
-            continue;
-          case BPF_JEQ:
-            holds = a == source;
-            break;
-          case BPF_JGT:
-            holds = a > source;
-            break;
-          case BPF_JGE:
-            holds = a >= source;
-            break;
-          default:
-            holds = (a & source) != 0;  // BPF_JSET
-            break;
-        }
-        at += holds ? step.jt : step.jf;
+      case BPF_JMP | BPF_JGE | BPF_K:
+        at += a >= k ? step.jt : step.jf;
         break;
-      }
-      case BPF_RET:
-        return BPF_RVAL(step.code) == BPF_A ? a : k;
-      default:  // BPF_MISC
-        if (BPF_MISCOP(step.code) == BPF_TAX)
-          x = a;
-        else
-          a = x;
+      case BPF_JMP | BPF_JSET | BPF_K:
+        at += (a & k) != 0 ? step.jt : step.jf;
         break;
+      case BPF_RET | BPF_K:
+        return k;
+      default:
+        return 0;
     }
   }
   return 0;

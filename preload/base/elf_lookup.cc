@@ -26,19 +26,18 @@ void* find_in_table(const SymbolTable& table, const char* name) {
   return address_of(table, find_entry(table, name));
 }
 
-bool holds(const dl_phdr_info& object, const void* address) {
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD && at - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz) {
-      return true;
-    }
-  }
-  return false;
+bool named(const dl_phdr_info& object, const char* library) {
+  return begins(file_name(object), library);
 }
 
-bool named(const dl_phdr_info& object, const char* library) {
-  return strncmp(file_name(object), library, strlen(library)) == 0;
+/// Calls `use(object)` for the object around an address.
+template <typename Use>
+void with_object_around(const void* address, Use use) {
+  for_each_object([&](const dl_phdr_info& object) {
+    const bool found = holds(object, address);
+    if (found) use(object);
+    return found;
+  });
 }
 
 /// The name by which other objects need this one; empty: it has none.
@@ -79,13 +78,13 @@ Symbol find_symbol(const dl_phdr_info& object, const char* name) {
   return {reinterpret_cast<void*>(table.bias + symbol->st_value), symbol->st_size};
 }
 
-namespace {
-
-constinit bool g_came_late = false;
-
 bool is_ourselves(const dl_phdr_info& object) {
   return holds(object, reinterpret_cast<const void*>(&module_path));
 }
+
+namespace {
+
+constinit bool g_came_late = false;
 
 /// Runs before any constructor that looks for functions.
 __attribute__((constructor(101))) void look_whether_late() {
@@ -111,7 +110,9 @@ void* find_next(const char* name) {
 void find_next(std::initializer_list<NextFunction> wanted) {
   constexpr size_t kMost = 16;
   void* found[kMost] = {};
-  size_t missing = wanted.size() < kMost ? wanted.size() : kMost;
+  const NextFunction* const functions = wanted.begin();
+  const size_t count = wanted.size() < kMost ? wanted.size() : kMost;
+  size_t missing = count;
   bool after_ourselves = g_came_late;
   for_each_object([&](const dl_phdr_info& object) {
     if (is_ourselves(object)) {
@@ -120,20 +121,14 @@ void find_next(std::initializer_list<NextFunction> wanted) {
     }
     if (!after_ourselves) return false;
     const SymbolTable table = symbol_table(object);
-    void** at = found;
-    for (const NextFunction& function : wanted) {
-      if (at == found + kMost) break;
-      if (*at == nullptr && (*at = find_next_in(object, table, function.name)) != nullptr)
-        --missing;
-      ++at;
+    for (size_t i = 0; i < count; ++i) {
+      if (found[i] != nullptr) continue;
+      found[i] = find_next_in(object, table, functions[i].name);
+      if (found[i] != nullptr) --missing;
     }
     return missing == 0;
   });
-  void* const* at = found;
-  for (const NextFunction& function : wanted) {
-    if (at == found + kMost) break;
-    memcpy(function.address, at++, sizeof *at);
-  }
+  for (size_t i = 0; i < count; ++i) memcpy(functions[i].address, &found[i], sizeof *found);
 }
 
 namespace {
@@ -148,7 +143,7 @@ void for_each_preloaded(Visit visit) {
     const SymbolTable table = symbol_table(object);
     if (program.dynamic == nullptr) program = table;
     if (!after_ourselves) {
-      after_ourselves = holds(object, reinterpret_cast<const void*>(&module_path));
+      after_ourselves = is_ourselves(object);
       return false;
     }
     if (named(object, "libc.so.6") || (table.strings != nullptr && needs(program, object, table)))
@@ -212,21 +207,12 @@ void for_each_export(const char* library, void (*visit)(const char* name)) {
 }
 
 void* find_first(const char* name) {
-  void* found = nullptr;
-  for_each_object([&](const dl_phdr_info& object) {
-    found = find_in_table(symbol_table(object), name);
-    return found != nullptr;
-  });
-  return found;
+  return find_in("", name);
 }
 
 void* find_for(const void* caller, const char* name) {
   SymbolTable user;
-  for_each_object([&](const dl_phdr_info& object) {
-    const bool found = holds(object, caller);
-    if (found) user = symbol_table(object);
-    return found;
-  });
+  with_object_around(caller, [&](const dl_phdr_info& object) { user = symbol_table(object); });
   if (void* own = find_in_table(user, name)) return own;
   void* found = nullptr;
   for_each_object([&](const dl_phdr_info& object) {
@@ -239,37 +225,29 @@ void* find_for(const void* caller, const char* name) {
 
 const char* module_path(const void* address) {
   const char* path = "";
-  for_each_object([&](const dl_phdr_info& object) {
-    const bool found = holds(object, address);
-    if (found && object.dlpi_name != nullptr) path = object.dlpi_name;
-    return found;
+  with_object_around(address, [&](const dl_phdr_info& object) {
+    if (object.dlpi_name != nullptr) path = object.dlpi_name;
   });
   return path;
 }
 
 const void* data_end(const void* address) {
   uintptr_t end = 0;
-  for_each_object([&](const dl_phdr_info& object) {
-    if (!holds(object, address)) return false;
-    for (int i = 0; i < object.dlpi_phnum; ++i) {
-      const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-      if (segment.p_type != PT_LOAD && segment.p_type != PT_GNU_RELRO) continue;
-      const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
-      if (reinterpret_cast<uintptr_t>(address) - begin >= segment.p_memsz) continue;
-      const uintptr_t segment_end = begin + segment.p_memsz;
-      if (end == 0 || segment_end < end) end = segment_end;
-    }
-    return true;
+  const auto look = [&](const ElfW(Phdr)&, AddressRange part) {
+    if (part.holds(reinterpret_cast<uintptr_t>(address)) && (end == 0 || part.end < end))
+      end = part.end;
+    return false;
+  };
+  with_object_around(address, [&](const dl_phdr_info& object) {
+    for_each_part(object, PT_LOAD, look);
+    for_each_part(object, PT_GNU_RELRO, look);
   });
   return reinterpret_cast<const void*>(end);
 }
 
 bool is_in(const void* address, const char* library) {
   bool found = false;
-  for_each_object([&](const dl_phdr_info& object) {
-    found = named(object, library) && holds(object, address);
-    return found;
-  });
+  with_object_around(address, [&](const dl_phdr_info& object) { found = named(object, library); });
   return found;
 }
 
@@ -340,36 +318,24 @@ SymbolTable symbol_table(uintptr_t bias, const ElfW(Dyn) * dynamic) {
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
     uintptr_t at = dynamic->d_un.d_ptr;
     if (at < table.bias) at += table.bias;  // glibc relocates these in place, except in the vDSO
-    switch (dynamic->d_tag) {
-      case DT_SYMTAB:
-        table.symbols = reinterpret_cast<const ElfW(Sym)*>(at);
-        break;
-      case DT_STRTAB:
-        table.strings = reinterpret_cast<const char*>(at);
-        break;
-      case DT_GNU_HASH:
-        table.gnu_hash = reinterpret_cast<const uint32_t*>(at);
-        break;
-      case DT_HASH:
-        table.sysv_hash = reinterpret_cast<const uint32_t*>(at);
-        break;
-      case DT_VERSYM:
-        table.versions = reinterpret_cast<const ElfW(Half)*>(at);
-        break;
-      default:
-        break;
-    }
+    const auto take = [&]<typename T>(const T*& field, int64_t tag) {
+      if (dynamic->d_tag == tag) field = reinterpret_cast<const T*>(at);
+    };
+    take(table.symbols, DT_SYMTAB);
+    take(table.strings, DT_STRTAB);
+    take(table.gnu_hash, DT_GNU_HASH);
+    take(table.sysv_hash, DT_HASH);
+    take(table.versions, DT_VERSYM);
   }
   return table;
 }
 
 SymbolTable symbol_table(const dl_phdr_info& object) {
   const ElfW(Dyn)* dynamic = nullptr;
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    if (object.dlpi_phdr[i].p_type == PT_DYNAMIC) {
-      dynamic = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
-    }
-  }
+  for_each_part(object, PT_DYNAMIC, [&](const ElfW(Phdr)&, AddressRange memory) {
+    dynamic = reinterpret_cast<const ElfW(Dyn)*>(memory.begin);
+    return true;
+  });
   return symbol_table(object.dlpi_addr, dynamic);
 }
 

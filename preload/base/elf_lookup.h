@@ -25,6 +25,29 @@ bool came_late();
 /// none. HOOK-SAFE: takes only the loader's own lock, allocates nothing.
 void* find_next(const char* name);
 
+/// The definition of `name` in the loaded library whose file name starts with `library`
+/// ("libc.so.6", "libcuda.so"); nullptr if either is missing. HOOK-SAFE.
+void* find_in(const char* library, const char* name);
+
+/// What find_next() gives, looked up at the first call, as far as need be in one more library.
+/// Several threads may do it at once: they find the same.
+template <typename Function>
+struct Next {
+  const char* name;
+  const char* also_in = nullptr;
+  Function known = nullptr;
+
+  Function get() {
+    Function function = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (__builtin_expect(function != nullptr, 1)) return function;
+    void* found = find_next(name);
+    if (found == nullptr && also_in != nullptr) found = find_in(also_in, name);
+    function = reinterpret_cast<Function>(found);
+    __atomic_store_n(&known, function, __ATOMIC_RELAXED);
+    return function;
+  }
+};
+
 /// A function's name, and the variable that takes its address.
 struct NextFunction {
   template <typename Function>
@@ -34,16 +57,12 @@ struct NextFunction {
   const char* name;
   void* address;
 };
-/// The same for at most 16 functions, in one pass over the libraries, since each process does this
-/// as it starts. The variables are written in order, after all functions were found.
+/// find_next() for at most 16 functions, in one pass over the libraries, since each process does
+/// this as it starts. The variables are written in order, after all functions were found.
 void find_next(std::initializer_list<NextFunction> wanted);
 
-/// The definition of `name` in the loaded library whose file name starts with `library`
-/// ("libc.so.6", "libcuda.so"); nullptr if either is missing. HOOK-SAFE.
-void* find_in(const char* library, const char* name);
-
-/// The same in one object, loaded at `bias`, by its dynamic section: for objects in namespaces of
-/// their own, which the loader does not show. HOOK-SAFE.
+/// What `name` stands for in one object, loaded at `bias`, by its dynamic section: for objects in
+/// namespaces of their own, which the loader does not show. HOOK-SAFE.
 void* find_in_image(uintptr_t bias, const void* dynamic, const char* name);
 
 /// What `name` stands for in one object that the loader shows; {nullptr, 0} if the object does not
@@ -71,6 +90,9 @@ bool is_in(const void* address, const char* library);
 
 /// The definition of `name` that the program itself binds to (the first in load order).
 void* find_first(const char* name);
+
+/// Whether the object is this library.
+bool is_ourselves(const dl_phdr_info& object);
 
 /// The loader's path for the module around `address`; empty if there is none. Callable anywhere.
 const char* module_path(const void* address);

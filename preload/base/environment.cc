@@ -39,21 +39,10 @@ bool parse_size(std::string_view text, uint64_t& bytes) {
   std::string_view unit = tail(text, digits);
   int shift = 0;
   if (!unit.empty()) {
-    switch (unit[0] | 0x20) {
-      case 'k':
-        shift = 10;
-        break;
-      case 'm':
-        shift = 20;
-        break;
-      case 'g':
-        shift = 30;
-        break;
-      case 'b':
-        return unit.size() == 1;
-      default:
-        return false;
-    }
+    const int letter = unit[0] | 0x20;
+    if (letter == 'b') return unit.size() == 1;
+    shift = letter == 'k' ? 10 : letter == 'm' ? 20 : letter == 'g' ? 30 : 0;
+    if (shift == 0) return false;
     unit.remove_prefix(1);
     if (!unit.empty() && unit != "iB" && unit != "B") return false;
   }
@@ -79,72 +68,68 @@ void complain(std::string_view name, std::string_view value, std::string_view wa
   text.add(name).add("=").add(head(value, 64)).add(" is not ").add(wanted).add(", ignored");
 }
 
-void read_host_mode() {
-  const std::string_view value = variable("GPUPEAK_HOST");
-  uint32_t& mode = g_environment.host_mode;
-  if (value.empty() || value == "auto") return;
-  if (value == "full")
-    mode = GPUPEAK_HOST_FULL;
-  else if (value == "sampled")
-    mode = GPUPEAK_HOST_SAMPLED;
-  else if (value == "counters")
-    mode = GPUPEAK_HOST_COUNTERS;
-  else if (value == "off")
-    mode = GPUPEAK_HOST_OFF;
-  else
-    complain("GPUPEAK_HOST", value, "auto, full, sampled, counters or off");
-}
+template <typename Value>
+struct Choice {
+  std::string_view word;
+  Value value;
+};
 
-void read_children() {
-  const std::string_view value = variable("GPUPEAK_CHILDREN");
-  if (value.empty() || value == "gpu" || value == "cuda") return;  // cuda: the old name of gpu
-  if (value == "all")
-    g_environment.children = Children::kAll;
-  else if (value == "none")
-    g_environment.children = Children::kNone;
-  else
-    complain("GPUPEAK_CHILDREN", value, "gpu, all or none");
-}
-
-void read_python() {
-  const std::string_view value = variable("GPUPEAK_PYTHON");
-  if (value.empty() || value == "auto") return;
-  if (value == "off")
-    g_environment.python = false;
-  else
-    complain("GPUPEAK_PYTHON", value, "auto or off");
-}
-
-void read_arenas() {
-  const std::string_view value = variable("GPUPEAK_POOLS");
-  g_environment.arenas = value != "off";
-  if (!value.empty() && value != "auto" && value != "off")
-    complain("GPUPEAK_POOLS", value, "auto or off");
-}
-
-bool read_switch(std::string_view name, bool otherwise) {
+/// Sets `setting` by the word that the variable has, if it has one. Without one it keeps its value.
+template <typename Value>
+void read_choice(std::string_view name, std::initializer_list<Choice<Value>> choices,
+                 std::string_view wanted, std::type_identity_t<Value>& setting) {
   const std::string_view value = variable(name);
-  if (value.empty()) return otherwise;
-  if (value == "1" || value == "on") return true;
-  if (value == "0" || value == "off") return false;
-  complain(name, value, "on or off");
-  return otherwise;
+  for (const Choice<Value>& choice : choices) {
+    if (value != choice.word) continue;
+    setting = choice.value;
+    return;
+  }
+  if (!value.empty()) complain(name, value, wanted);
 }
 
-void read_uses() {
-  const std::string_view value = variable("GPUPEAK_LAST_USE");
-  if (value.empty() || value == "roles")
-    g_environment.uses = UseRecording::kRoles;
-  else
-    g_environment.uses =
-        read_switch("GPUPEAK_LAST_USE", false) ? UseRecording::kAll : UseRecording::kOff;
+void read_auto_or_off(std::string_view name, bool& setting) {
+  read_choice<bool>(name, {{"auto", true}, {"off", false}}, "auto or off", setting);
 }
 
-void read_ledger() {
-  const std::string_view value = variable("GPUPEAK_LEDGER");
-  g_environment.ledger = value != "off";
-  if (!value.empty() && value != "auto" && value != "off")
-    complain("GPUPEAK_LEDGER", value, "auto or off");
+void read_switch(std::string_view name, bool& setting) {
+  read_choice<bool>(name, {{"1", true}, {"on", true}, {"0", false}, {"off", false}}, "on or off",
+                    setting);
+}
+
+void read_choices(Environment& e) {
+  read_choice<uint32_t>("GPUPEAK_HOST",
+                        {{"auto", GPUPEAK_HOST_AUTO},
+                         {"full", GPUPEAK_HOST_FULL},
+                         {"sampled", GPUPEAK_HOST_SAMPLED},
+                         {"counters", GPUPEAK_HOST_COUNTERS},
+                         {"off", GPUPEAK_HOST_OFF}},
+                        "auto, full, sampled, counters or off", e.host_mode);
+  read_choice<Children>("GPUPEAK_CHILDREN",
+                        {{"gpu", Children::kGpu},
+                         {"cuda", Children::kGpu},  // the old name of gpu
+                         {"all", Children::kAll},
+                         {"none", Children::kNone}},
+                        "gpu, all or none", e.children);
+  read_choice<UseRecording>("GPUPEAK_LAST_USE",
+                            {{"roles", UseRecording::kRoles},
+                             {"1", UseRecording::kAll},
+                             {"on", UseRecording::kAll},
+                             {"0", UseRecording::kOff},
+                             {"off", UseRecording::kOff}},
+                            "on or off", e.uses);
+  read_auto_or_off("GPUPEAK_PYTHON", e.python);
+  read_auto_or_off("GPUPEAK_POOLS", e.arenas);
+  read_auto_or_off("GPUPEAK_LEDGER", e.ledger);
+  read_switch("GPUPEAK_QUIET", e.quiet);
+  read_switch("GPUPEAK_VERIFY_STACKS", e.verify_stacks);
+  read_switch("GPUPEAK_NVTX", e.nvtx);
+  read_switch("GPUPEAK_ORT_NODES", e.ort_nodes);
+  read_switch("GPUPEAK_STAMP_ALL", e.stamp_all);
+  read_switch("GPUPEAK_KEEP_PRELOAD", e.keep_preload);
+  read_switch("GPUPEAK_SUMMARY", e.summary);
+}
+
+void read_ledger_hz() {
   const std::string_view hz = variable("GPUPEAK_LEDGER_HZ");
   uint64_t number;
   if (hz.empty()) return;
@@ -268,20 +253,9 @@ bool read_environment() {
   const std::string_view out = variable("GPUPEAK_OUT");
   e.children_pattern.add(variable("GPUPEAK_CHILDREN_OUT"));
   e.out_pattern.add(out.empty() ? "gpupeak.%n.%p.%r.gplog" : out);
-  read_host_mode();
-  read_children();
+  read_choices(e);
   read_rank();
-  read_python();
-  read_arenas();
-  e.quiet = read_switch("GPUPEAK_QUIET", false);
-  e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
-  e.nvtx = read_switch("GPUPEAK_NVTX", true);
-  read_uses();
-  e.ort_nodes = read_switch("GPUPEAK_ORT_NODES", false);
-  e.stamp_all = read_switch("GPUPEAK_STAMP_ALL", false);
-  e.keep_preload = read_switch("GPUPEAK_KEEP_PRELOAD", true);
-  e.summary = read_switch("GPUPEAK_SUMMARY", true);
-  read_ledger();
+  read_ledger_hz();
   uint64_t number;
   if (const auto value = variable("GPUPEAK_SAMPLE"); !value.empty()) {
     if (parse_size(value, number) && number > 0)

@@ -88,7 +88,7 @@ constexpr uint64_t kMostBytes = 256 << 20;  // of symbols and of names
 
 /// Whether the file has a symbol table. Found by reads: a mapping costs more than all of these, and
 /// most programs are stripped.
-bool has_symbols(int fd) {
+bool has_symbols(long fd) {
   ElfW(Ehdr) header;
   if (sys::pread(fd, &header, sizeof header, 0) != static_cast<long>(sizeof header)) return false;
   for (size_t first = 0; first < header.e_shnum;) {
@@ -109,18 +109,14 @@ bool has_symbols(int fd) {
 class File {
  public:
   explicit File(const char* path) {
-    // The name may be a pipe's by now: with O_NONBLOCK, opening it does not wait.
-    const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
-    if (sys::failed(fd)) return;
+    const sys::Descriptor file(sys::open_to_read(path));
     struct stat info;
-    if (has_symbols(static_cast<int>(fd)) &&
-        !sys::failed(sys::fstat(static_cast<int>(fd), &info)) && S_ISREG(info.st_mode) &&
-        info.st_size > 0) {
-      bytes_ = static_cast<size_t>(info.st_size);
-      void* at = sys::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, static_cast<int>(fd), 0);
-      if (!sys::mmap_failed(at)) at_ = static_cast<const uint8_t*>(at);
-    }
-    sys::close(static_cast<int>(fd));
+    if (!file.is_open() || !has_symbols(file.fd) || sys::failed(sys::fstat(file.fd, &info)) ||
+        !S_ISREG(info.st_mode) || info.st_size <= 0)
+      return;
+    bytes_ = static_cast<size_t>(info.st_size);
+    void* at = sys::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+    if (!sys::mmap_failed(at)) at_ = static_cast<const uint8_t*>(at);
   }
   ~File() {
     if (at_ != nullptr) sys::munmap(const_cast<uint8_t*>(at_), bytes_);

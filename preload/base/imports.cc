@@ -7,6 +7,7 @@
 #include "base/arch.h"
 #include "base/elf_lookup.h"
 #include "base/loader.h"
+#include "base/virtual_table.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -25,28 +26,14 @@ Relocations relocations_of(const SymbolTable& table) {
   for (const ElfW(Dyn)* entry = table.dynamic; entry->d_tag != DT_NULL; ++entry) {
     uintptr_t at = entry->d_un.d_ptr;
     if (at < table.bias) at += table.bias;
-    switch (entry->d_tag) {
-      case DT_JMPREL:
-        found.calls = reinterpret_cast<const ElfW(Rela)*>(at);
-        break;
-      case DT_PLTRELSZ:
-        found.call_count = entry->d_un.d_val / sizeof(ElfW(Rela));
-        break;
-      case DT_PLTREL:
-        with_addends = entry->d_un.d_val == DT_RELA;
-        break;
-      case DT_RELA:
-        found.data = reinterpret_cast<const ElfW(Rela)*>(at);
-        break;
-      case DT_RELASZ:
-        found.data_count = entry->d_un.d_val / sizeof(ElfW(Rela));
-        break;
-      case DT_RELACOUNT:
-        found.relative_count = entry->d_un.d_val;
-        break;
-      default:
-        break;
-    }
+    const auto* const entries = reinterpret_cast<const ElfW(Rela)*>(at);
+    const uint64_t value = entry->d_un.d_val;
+    if (entry->d_tag == DT_JMPREL) found.calls = entries;
+    if (entry->d_tag == DT_PLTRELSZ) found.call_count = value / sizeof *entries;
+    if (entry->d_tag == DT_PLTREL) with_addends = value == DT_RELA;
+    if (entry->d_tag == DT_RELA) found.data = entries;
+    if (entry->d_tag == DT_RELASZ) found.data_count = value / sizeof *entries;
+    if (entry->d_tag == DT_RELACOUNT) found.relative_count = value;
   }
   if (!with_addends || found.calls == nullptr) found.call_count = 0;
   if (found.data == nullptr || found.relative_count > found.data_count) found.data_count = 0;
@@ -101,6 +88,17 @@ void for_each_import(const dl_phdr_info& object, const char* name,
                              static_cast<One*>(that)->visit(slot, static_cast<One*>(that)->data);
                            },
                            &one});
+}
+
+bool leads_to(const ImportSlot& slot, const char* name, uintptr_t function) {
+  const uintptr_t target =
+      slot.bound ? *slot.at : reinterpret_cast<uintptr_t>(find_for(slot.at, name));
+  return target == function;
+}
+
+bool HookedSlot::write(uintptr_t from, uintptr_t to) const {
+  if (read_only) return *at == from && replace_slot(at, to);
+  return __atomic_compare_exchange_n(at, &from, to, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
 }  // namespace gpupeak::preload

@@ -17,6 +17,20 @@ struct ImportSlot {
   bool bound;      ///< it is filled in; if not, the first call does it
 };
 
+/// Whether calls through the slot of this name come to `function`. A slot that is not filled in yet
+/// leads to what the loader would find.
+bool leads_to(const ImportSlot& slot, const char* name, uintptr_t function);
+
+/// A slot that was changed.
+struct HookedSlot {
+  uintptr_t* at = nullptr;
+  uintptr_t hook = 0, was = 0;
+  bool read_only = false;
+  /// Changes it if it holds `from`. The program may write a table of functions itself, even at this
+  /// moment.
+  bool write(uintptr_t from, uintptr_t to) const;
+};
+
 /// Calls `visit(slot)` for each slot of one object that leads to `name`. A pointer that the program
 /// has stored itself is not among them.
 template <typename Visit>

@@ -16,8 +16,9 @@ namespace {
 using Dlopen = void* (*)(const char*, int);
 using Dlsym = void* (*)(void*, const char*);
 
-/// glibc before 2.34 has dlopen and dlsym in libdl. If a program has not loaded libdl, we use the
-/// functions by which libc itself loads libraries, for iconv and user names; later glibc has none.
+/// glibc before 2.34 has dlopen, dlsym and dladdr in libdl. If a program has not loaded libdl, we
+/// use the functions by which libc itself loads libraries, for iconv and user names; later glibc
+/// has none.
 void* find_in_libc(const char* name) {
   for (const char* library : {"libc.so.6", "libdl.so.2"}) {
     if (void* found = find_in(library, name)) return found;
@@ -37,6 +38,13 @@ void* load_library(const char* name) {
   }
   const auto open = reinterpret_cast<Dlopen>(find_in("libc.so.6", "__libc_dlopen_mode"));
   return open != nullptr ? open(name, static_cast<int>(RTLD_NOW | kFromDlopen)) : nullptr;
+}
+
+bool wait_until_loaded() {
+  using Dladdr = int (*)(const void*, Dl_info*);
+  const auto ask = reinterpret_cast<Dladdr>(find_in_libc("dladdr"));
+  Dl_info info;
+  return ask != nullptr && ask(reinterpret_cast<const void*>(&wait_until_loaded), &info) != 0;
 }
 
 bool loader_is_removing() {

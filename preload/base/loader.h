@@ -28,6 +28,11 @@ bool is_loader_held_for_good();
 /// A function of a library that load_library gave; nullptr if it does not have it.
 void* find_symbol(void* library, const char* name);
 
+/// Afterwards all libraries that were listed before are loaded whole. False: the loader cannot be
+/// asked. It lists a library before it has written all relocations into it, which it does under a
+/// lock that dladdr takes.
+bool wait_until_loaded();
+
 /// Whether the loader is removing libraries now, by its state for debuggers. Takes no lock.
 bool loader_is_removing();
 
@@ -76,40 +81,50 @@ struct AddressRange {
   bool holds(uintptr_t at) const { return at >= begin && at < end; }
 };
 
+/// Calls `visit(part, memory)` for each part of the object that is of this type until it returns
+/// true, and says whether it did.
+template <typename Visit>
+bool for_each_part(const dl_phdr_info& object, uint32_t type, Visit visit) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& part = object.dlpi_phdr[i];
+    const uintptr_t begin = object.dlpi_addr + part.p_vaddr;
+    if (part.p_type == type && visit(part, AddressRange{begin, begin + part.p_memsz})) return true;
+  }
+  return false;
+}
+
 /// The object's memory, from its first byte to its last.
 inline AddressRange memory_of(const dl_phdr_info& object) {
   AddressRange all{UINTPTR_MAX, 0};
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type != PT_LOAD) continue;
-    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
-    if (begin < all.begin) all.begin = begin;
-    if (begin + segment.p_memsz > all.end) all.end = begin + segment.p_memsz;
-  }
+  for_each_part(object, PT_LOAD, [&all](const ElfW(Phdr)&, AddressRange memory) {
+    if (memory.begin < all.begin) all.begin = memory.begin;
+    if (memory.end > all.end) all.end = memory.end;
+    return false;
+  });
   return all;
 }
 
 /// The pages that the loader has written to and has then made read-only (RELRO); empty: none.
 inline AddressRange relro_of(const dl_phdr_info& object) {
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type != PT_GNU_RELRO) continue;
-    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
-    return {page_begin(begin), page_begin(begin + segment.p_memsz)};
-  }
-  return {};
+  AddressRange pages;
+  for_each_part(object, PT_GNU_RELRO, [&pages](const ElfW(Phdr)&, AddressRange memory) {
+    pages = {page_begin(memory.begin), page_begin(memory.end)};
+    return true;
+  });
+  return pages;
+}
+
+inline bool holds(const dl_phdr_info& object, const void* address) {
+  return for_each_part(object, PT_LOAD, [address](const ElfW(Phdr)&, AddressRange memory) {
+    return memory.holds(reinterpret_cast<uintptr_t>(address));
+  });
 }
 
 /// Whether the object has code at this address.
 inline bool is_code_of(const dl_phdr_info& object, uintptr_t at) {
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 &&
-        at - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz) {
-      return true;
-    }
-  }
-  return false;
+  return for_each_part(object, PT_LOAD, [at](const ElfW(Phdr) & part, AddressRange memory) {
+    return (part.p_flags & PF_X) != 0 && memory.holds(at);
+  });
 }
 
 /// The object's file name without its folder; empty for the program itself.

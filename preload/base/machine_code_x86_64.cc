@@ -24,80 +24,29 @@ struct Instruction {
   const uint8_t* target = nullptr;  ///< of kCondition, kJump and kCall
 };
 
-/// What the bytes behind an opcode are.
-struct Operands {
-  bool known = false;
-  bool has_modrm = false;
-  size_t immediate_bytes = 0;
-};
-
-/// One-byte opcodes. `word`: bytes of an immediate that depends on the operand's size.
-Operands operands_of(uint8_t opcode, uint8_t modrm, bool wide, size_t word) {
-  if (opcode < 0x40) {  // add, or, adc, sbb, and, sub, xor, cmp
-    const uint8_t form = opcode & 7;
-    if (form < 4) return {true, true, 0};
-    if (form == 4) return {true, false, 1};
-    if (form == 5) return {true, false, word};
-    return {};
-  }
-  if (opcode >= 0x50 && opcode <= 0x5f) return {true, false, 0};  // push, pop
-  if (opcode >= 0x84 && opcode <= 0x8d && opcode != 0x8c) return {true, true, 0};
-  if ((opcode >= 0x90 && opcode <= 0x99) || (opcode >= 0xa4 && opcode <= 0xa7) ||
-      (opcode >= 0xaa && opcode <= 0xaf) || opcode == 0xc9) {
-    return {true, false, 0};
-  }
-  if (opcode >= 0xb0 && opcode <= 0xb7) return {true, false, 1};
-  if (opcode >= 0xb8 && opcode <= 0xbf) return {true, false, wide ? 8 : word};
-  if (opcode >= 0xd0 && opcode <= 0xd3) return {true, true, 0};
-  const bool is_test = (modrm & 0x38) <= 8;
-  switch (opcode) {
-    case 0x63:
-      return {true, true, 0};
-    case 0x68:
-    case 0xa9:
-      return {true, false, word};
-    case 0x6a:
-    case 0xa8:
-      return {true, false, 1};
-    case 0x69:
-    case 0x81:
-    case 0xc7:
-      return {true, true, word};
-    case 0x6b:
-    case 0x80:
-    case 0x83:
-    case 0xc0:
-    case 0xc1:
-    case 0xc6:
-      return {true, true, 1};
-    case 0xf6:
-      return {true, true, is_test ? size_t{1} : 0};
-    case 0xf7:
-      return {true, true, is_test ? word : 0};
-    case 0xfe:
-    case 0xff:
-      return {true, true, 0};
-    default:
-      return {};
-  }
-}
-
-/// Opcodes behind 0f.
-Operands operands_of_second(uint8_t opcode) {
-  if ((opcode >= 0x70 && opcode <= 0x73) || opcode == 0xa4 || opcode == 0xac || opcode == 0xba ||
-      opcode == 0xc2 || (opcode >= 0xc4 && opcode <= 0xc6)) {
-    return {true, true, 1};
-  }
-  if ((opcode >= 0x10 && opcode <= 0x1f) || (opcode >= 0x28 && opcode <= 0x2f) ||
-      (opcode >= 0x40 && opcode <= 0x6f) || (opcode >= 0x74 && opcode <= 0x76) ||
-      (opcode >= 0x90 && opcode <= 0x9f) || (opcode >= 0xa3 && opcode <= 0xa5) ||
-      (opcode >= 0xab && opcode <= 0xb1) || opcode == 0x7e || opcode == 0x7f || opcode == 0xb3 ||
-      opcode == 0xb6 || opcode == 0xb7 || (opcode >= 0xbb && opcode <= 0xc1) || opcode == 0xc7 ||
-      opcode >= 0xd0) {
-    return {true, true, 0};
-  }
-  return {opcode >= 0xc8 && opcode <= 0xcf, false, 0};  // bswap
-}
+// What stands behind each opcode (the manual's appendix A). '.': not known; '-': nothing; 'x':
+// nothing, and the code ends here; 'm': ModRM; '1': a byte; 'w': a word of the operand's size, of
+// at most four bytes; 'q': the same, but eight bytes for a wide operand; 'b', 'v': ModRM, then as
+// '1', 'w'; 't', 'T': the same for test, while the opcode's other instructions have ModRM alone.
+constexpr char kOpcodes[] =
+    "mmmm1w..mmmm1w..mmmm1w..mmmm1w.."   // 00: add, or, adc, sbb
+    "mmmm1w..mmmm1w..mmmm1w..mmmm1w.."   // 20: and, sub, xor, cmp
+    "................----------------"   // 40: push, pop
+    "...m....wv1b...................."   // 60
+    "bv.bmmmmmmmm.m..----------......"   // 80
+    "....----1w------11111111qqqqqqqq"   // a0
+    "bb.x..bv.-..x...mmmm............"   // c0
+    "....................x.tT......mm";  // e0
+/// Behind 0f.
+constexpr char kSecondOpcodes[] =
+    "...........x....mmmmmmmmmmmmmmmm"   // 00
+    "........mmmmmmmm................"   // 20
+    "mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm"   // 40
+    "mmmmmmmmmmmmmmmmbbbbmmm.......mm"   // 60
+    "................mmmmmmmmmmmmmmmm"   // 80
+    "...mbm.....mbmmmmm.m..mm..bmmmmm"   // a0
+    "mmb.bbbm--------mmmmmmmmmmmmmmmm"   // c0
+    "mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm";  // e0
 
 int32_t read_distance(const uint8_t* at) {
   int32_t distance;
@@ -150,35 +99,19 @@ bool decode(const uint8_t* code, const uint8_t* end, Instruction& instruction) {
   if (at >= end) return false;
   if (wide) word = 4;
   if (decode_branch(code, at, end, instruction)) return true;
+  const bool is_second = *at == 0x0f;
+  if (is_second && ++at >= end) return false;
   const uint8_t opcode = *at++;
-  if (opcode == 0xc3 || opcode == 0xcc || opcode == 0xf4) {
-    instruction.flow = Flow::kElsewhere;
-    instruction.bytes = static_cast<size_t>(at - code);
-    return true;
-  }
-  if (at >= end) {  // a push, for instance, has nothing behind it
-    instruction.bytes = static_cast<size_t>(at - code);
-    const Operands operands = operands_of(opcode, 0, wide, word);
-    return operands.known && !operands.has_modrm && operands.immediate_bytes == 0;
-  }
-  Operands operands;
-  if (opcode == 0x0f) {
-    const uint8_t second = *at++;
-    if (second == 0x0b) {  // ud2
-      instruction.flow = Flow::kElsewhere;
-      instruction.bytes = static_cast<size_t>(at - code);
-      return true;
-    }
-    operands = operands_of_second(second);
-  } else {
-    operands = operands_of(opcode, *at, wide, word);
-  }
-  if (!operands.known) return false;
-  if (operands.has_modrm) {
+  char form = (is_second ? kSecondOpcodes : kOpcodes)[opcode];
+  if (form == '.') return false;
+  if (form == 'x') instruction.flow = Flow::kElsewhere;
+  if (strchr("mbvtT", form) != nullptr) {
     if (at >= end) return false;
     const uint8_t modrm = *at++;
+    const uint8_t which = (modrm >> 3) & 7;
+    if ((form == 't' || form == 'T') && which > 1) form = 'm';  // no test
     const uint8_t mode = modrm >> 6, base = modrm & 7;
-    if (opcode == 0xff && ((modrm >> 3) & 7) >= 4 && ((modrm >> 3) & 7) <= 5)
+    if (!is_second && opcode == 0xff && (which == 4 || which == 5))
       instruction.flow = Flow::kElsewhere;
     size_t displacement = mode == 1 ? 1 : mode == 2 ? 4 : 0;
     if (mode != 3 && base == 4) {
@@ -191,7 +124,9 @@ bool decode(const uint8_t* code, const uint8_t* end, Instruction& instruction) {
     }
     at += displacement;
   }
-  at += operands.immediate_bytes;
+  if (form == 'q') at += wide ? 8 : word;
+  if (strchr("wvT", form) != nullptr) at += word;
+  if (strchr("1bt", form) != nullptr) ++at;
   instruction.bytes = static_cast<size_t>(at - code);
   return at <= end;
 }

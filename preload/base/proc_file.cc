@@ -1,6 +1,5 @@
 #include "base/proc_file.h"
 
-#include <fcntl.h>
 #include <sys/auxv.h>
 
 #include <cstring>
@@ -22,26 +21,22 @@ uint64_t number_at(const char* text) {
 
 size_t read_file(const char* path, char* to, size_t capacity) {
   const SignalsHeld held;  // a handler might leave by a jump, and leave the descriptor open
-  // The environment may name this file. If it is a FIFO, it has nothing, and we do not wait.
-  const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
-  if (sys::failed(fd)) return 0;
+  const sys::Descriptor file(sys::open_to_read(path));
   size_t bytes = 0;
-  while (bytes < capacity) {
-    const long got = sys::read(static_cast<int>(fd), to + bytes, capacity - bytes);
+  while (file.is_open() && bytes < capacity) {
+    const long got = sys::read(file.fd, to + bytes, capacity - bytes);
     if (got <= 0) break;
     bytes += static_cast<size_t>(got);
   }
-  sys::close(static_cast<int>(fd));
   return bytes;
 }
 
 const char* mapping_at(uint64_t address, uint64_t& begin, char* text, size_t capacity) {
   const SignalsHeld held;  // as in read_file()
-  const long fd = sys::open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-  if (sys::failed(fd)) return nullptr;
+  const sys::Descriptor file(sys::open_to_read("/proc/self/maps"));
   const char* found = nullptr;
   for (int64_t at = 0; found == nullptr;) {
-    const long got = sys::pread(static_cast<int>(fd), text, capacity - 1, at);
+    const long got = sys::pread(file.fd, text, capacity - 1, at);
     if (got <= 0) break;
     text[got] = 0;
     char* line = text;
@@ -56,7 +51,6 @@ const char* mapping_at(uint64_t address, uint64_t& begin, char* text, size_t cap
     if (line == text) break;
     at += line - text;  // a line that is not whole is read once more
   }
-  sys::close(static_cast<int>(fd));
   return found;
 }
 

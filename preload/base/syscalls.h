@@ -56,7 +56,7 @@ long call(long number, Values... values) {
 }
 
 // Memory.
-inline void* mmap(void* at, size_t bytes, int prot, int flags, int fd, int64_t offset) {
+inline void* mmap(void* at, size_t bytes, int prot, int flags, long fd, int64_t offset) {
   return reinterpret_cast<void*>(call(SYS_mmap, at, bytes, prot, flags, fd, offset));
 }
 inline bool mmap_failed(const void* result) {
@@ -99,37 +99,37 @@ inline long openat(int folder, const char* path, int flags, int mode = 0) {
 inline long open(const char* path, int flags, int mode) {
   return openat(AT_FDCWD, path, flags, mode);
 }
-inline long close(int fd) {
+inline long close(long fd) {
   return call(SYS_close, fd);
 }
-inline long read(int fd, void* to, size_t bytes) {
+inline long read(long fd, void* to, size_t bytes) {
   return call(SYS_read, fd, to, bytes);
 }
-inline long write(int fd, const void* from, size_t bytes) {
+inline long write(long fd, const void* from, size_t bytes) {
   return call(SYS_write, fd, from, bytes);
 }
-inline long pread(int fd, void* to, size_t bytes, int64_t offset) {
+inline long pread(long fd, void* to, size_t bytes, int64_t offset) {
   return call(SYS_pread64, fd, to, bytes, offset);
 }
-inline long pwrite(int fd, const void* from, size_t bytes, int64_t offset) {
+inline long pwrite(long fd, const void* from, size_t bytes, int64_t offset) {
   return call(SYS_pwrite64, fd, from, bytes, offset);
 }
-inline long fchmod(int fd, uint32_t mode) {
+inline long fchmod(long fd, uint32_t mode) {
   return call(SYS_fchmod, fd, mode);
 }
-inline long ftruncate(int fd, int64_t bytes) {
+inline long ftruncate(long fd, int64_t bytes) {
   return call(SYS_ftruncate, fd, bytes);
 }
-inline long fallocate(int fd, int mode, int64_t offset, int64_t bytes) {
+inline long fallocate(long fd, int mode, int64_t offset, int64_t bytes) {
   return call(SYS_fallocate, fd, mode, offset, bytes);
 }
-inline long flock(int fd, int operation) {
+inline long flock(long fd, int operation) {
   return call(SYS_flock, fd, operation);
 }
-inline long dup3(int fd, int as, int flags) {
+inline long dup3(long fd, int as, int flags) {
   return call(SYS_dup3, fd, as, flags);
 }
-inline long fstat(int fd, void* stat) {
+inline long fstat(long fd, void* stat) {
   return call(SYS_fstat, fd, stat);
 }
 inline long stat(const char* path, void* stat) {
@@ -138,7 +138,22 @@ inline long stat(const char* path, void* stat) {
 inline long lstat(const char* path, void* stat) {
   return call(SYS_newfstatat, AT_FDCWD, path, stat, AT_SYMLINK_NOFOLLOW);
 }
-inline long fgetxattr(int fd, const char* name, void* to, size_t bytes) {
+/// An open file, closed at the scope's end; or the error of a call that opens one.
+struct Descriptor {
+  explicit Descriptor(long opened) : fd(opened) {}
+  ~Descriptor() {
+    if (!failed(fd)) close(fd);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  bool is_open() const { return !failed(fd); }
+  long fd;
+};
+/// Opens a file to read it. The name may be a FIFO's, which then has nothing: we do not wait.
+inline long open_to_read(const char* path, int folder = AT_FDCWD) {
+  return openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+inline long fgetxattr(long fd, const char* name, void* to, size_t bytes) {
   return call(SYS_fgetxattr, fd, name, to, bytes);
 }
 /// Checks with the real user and group ids, not with the effective ones.

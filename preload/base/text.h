@@ -69,6 +69,10 @@ bool stderr_is_unchanged();
 /// The usual word for an errno value, for messages.
 std::string_view error_text(long error);
 
+inline bool begins(const char* text, std::string_view with) {
+  return strncmp(text, with.data(), with.size()) == 0;
+}
+
 // The last part of a path. HOOK-SAFE.
 
 /// "libc.so.6" for "/lib/libc.so.6", and for "libc.so.6".

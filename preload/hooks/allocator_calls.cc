@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/hook_scope.h"
@@ -40,6 +41,8 @@ constexpr AllocatorFunction kFunctions[] = {
 #undef FREES
 };
 constexpr size_t kCount = sizeof kFunctions / sizeof *kFunctions;
+static_assert(kFunctions[AllocatorFunction::kPlainNames - 1].name ==
+              std::string_view("free_aligned_sized"));
 constinit ReplacedFunction g_replaced[kCount];
 
 using Arguments = uintptr_t[6];

@@ -70,10 +70,6 @@ constinit Allocator g_looked_at;
 constinit BlockSize g_usable_bytes[kFamilyCount];
 constinit bool g_sees_programs_malloc = false;
 
-bool begins(const char* name, const char* with) {
-  return strncmp(name, with, strlen(with)) == 0;
-}
-
 /// A fast test, since it is made for the name of each function of the program.
 bool may_be_of_interest(const char* name) {
   if (name[0] == '_' && name[1] == 'Z' && name[2] != 'n' && name[2] != 'd') return false;
@@ -113,38 +109,10 @@ void read_program(const dl_phdr_info& object, Allocator& allocator) {
   });
 }
 
-bool holds(const dl_phdr_info& object, const void* address) {
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD &&
-        reinterpret_cast<uintptr_t>(address) - (object.dlpi_addr + segment.p_vaddr) <
-            segment.p_memsz) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /// Whether the row is one of malloc's family under its own name. Calls of these come to our hooks
 /// first, unless the program or a library preloaded before us defines them.
 bool is_plain_name(size_t row) {
-  constexpr const char* kPlain[] = {"malloc",
-                                    "calloc",
-                                    "realloc",
-                                    "reallocarray",
-                                    "posix_memalign",
-                                    "aligned_alloc",
-                                    "memalign",
-                                    "valloc",
-                                    "pvalloc",
-                                    "free",
-                                    "cfree",
-                                    "free_sized",
-                                    "free_aligned_sized"};
-  for (const char* name : kPlain) {
-    if (strcmp(allocator_function(row).name, name) == 0) return true;
-  }
-  return false;
+  return row < AllocatorFunction::kPlainNames;
 }
 
 bool has_known_prefix(const char* name) {

@@ -25,7 +25,8 @@ enum class AllocatorCall : uint8_t { kAllocate, kStore, kReallocate, kResize, kF
 
 /// A row of allocator_table.def.
 struct AllocatorFunction {
-  static constexpr uint8_t kNone = 6;  ///< no argument: only six are read, in registers
+  static constexpr uint8_t kNone = 6;        ///< no argument: only six are read, in registers
+  static constexpr size_t kPlainNames = 13;  ///< the first rows: malloc's family as it is
   const char* name;
   AllocatorCall call;
   uint8_t block, bytes, count;  ///< numbers of arguments; see the table

@@ -21,29 +21,9 @@
 namespace gpupeak::preload {
 namespace {
 
-struct Import {
-  uintptr_t* slot = nullptr;
-  uintptr_t trampoline = 0, was = 0;
-  bool read_only = false;
-};
 constexpr size_t kMost = 4096;
-constinit Import g_imports[kMost];
+constinit HookedSlot g_imports[kMost];
 constinit size_t g_count = 0;
-
-/// Changes a slot if it holds `from`. The program may write a table of functions itself, even at
-/// this moment.
-bool write(const Import& import, uintptr_t from, uintptr_t to) {
-  if (import.read_only) return replace_slot(import.slot, to);
-  return __atomic_compare_exchange_n(import.slot, &from, to, false, __ATOMIC_RELEASE,
-                                     __ATOMIC_RELAXED);
-}
-
-/// Whether the slot leads to `real`. A slot that is not filled in yet leads to what the loader
-/// would find.
-bool leads_to(const ImportSlot& slot, const char* name, uintptr_t real) {
-  if (slot.bound) return *slot.at == real;
-  return reinterpret_cast<uintptr_t>(find_for(slot.at, name)) == real;
-}
 
 }  // namespace
 
@@ -56,25 +36,24 @@ bool replace_imports(const dl_phdr_info& object, const char* name, uintptr_t rea
       fits = false;
       return;
     }
-    const Import import{slot.at, trampoline, *slot.at, slot.read_only};
-    if (write(import, import.was, trampoline)) g_imports[g_count++] = import;
+    const HookedSlot import{slot.at, trampoline, *slot.at, slot.read_only};
+    if (import.write(import.was, trampoline)) g_imports[g_count++] = import;
   });
   return fits;
 }
 
 void put_back_imports(uintptr_t trampoline) {
   for (size_t i = 0; i < g_count; ++i) {
-    const Import& import = g_imports[i];
-    if (import.trampoline == trampoline && data_end(import.slot) != nullptr &&
-        *import.slot == trampoline)
-      write(import, trampoline, import.was);
+    const HookedSlot& import = g_imports[i];
+    if (import.hook == trampoline && data_end(import.at) != nullptr)
+      import.write(trampoline, import.was);
   }
 }
 
 void forget_unloaded_imports() {
   size_t kept = 0;
   for (size_t i = 0; i < g_count; ++i) {
-    if (data_end(g_imports[i].slot) != nullptr) g_imports[kept++] = g_imports[i];
+    if (data_end(g_imports[i].at) != nullptr) g_imports[kept++] = g_imports[i];
   }
   g_count = kept;
 }
@@ -276,20 +255,6 @@ bool was_seen(const void* handle) {
   return g_handles[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 54].exchange(key) == key;
 }
 
-/// The loader lists a library before it has written all relocations into it. It does that under a
-/// lock that dladdr takes. So after a call of dladdr the libraries that were listed before are
-/// complete.
-bool wait_for_loader() {
-  using Dladdr = int (*)(const void*, void*);
-  static Dladdr dladdr = nullptr;
-  if (dladdr == nullptr) dladdr = reinterpret_cast<Dladdr>(find_in("libc.so.6", "dladdr"));
-  if (dladdr == nullptr) dladdr = reinterpret_cast<Dladdr>(find_in("libdl.so.2", "dladdr"));
-  struct {
-    const void* words[8];
-  } found;
-  return dladdr != nullptr && dladdr(reinterpret_cast<const void*>(&wait_for_loader), &found) != 0;
-}
-
 /// Whether a rule is about exported functions: then the calls of all libraries matter.
 bool has_exported() {
   for (size_t i = 0; i < g_arena_rule_count; ++i) {
@@ -306,7 +271,7 @@ void look() {
   Loaded loaded;
   const size_t count = find_candidates(loaded);
   const bool is_of_interest = count > 0 || has_exported();
-  if (is_of_interest && !wait_for_loader()) return;
+  if (is_of_interest && !wait_until_loaded()) return;
   for (size_t i = 0; i < count; ++i) {
     const Candidate& found = g_candidates[i];
     const char* why = nullptr;

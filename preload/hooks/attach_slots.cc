@@ -48,13 +48,8 @@ struct Hook {
 };
 constinit Hook g_hooks[kNameCount] = {};
 
-struct Slot {
-  uintptr_t* at;
-  uintptr_t hook, was;
-  bool read_only;
-};
 constexpr size_t kMostSlots = 1 << 17;
-constinit Slot* g_slots = nullptr;
+constinit HookedSlot* g_slots = nullptr;
 constinit size_t g_slot_count = 0;
 constinit std::atomic<bool> g_hooked{false};
 constinit std::atomic<bool> g_busy{false};  // a thread goes through the libraries, or forks
@@ -66,18 +61,6 @@ constinit unsigned long long g_loads_seen = 0;
 constexpr size_t kMostObjects = 4096;
 constinit uintptr_t g_objects[kMostObjects] = {};
 constinit size_t g_object_count = 0;
-
-bool begins(const char* name, const char* with) {
-  return strncmp(name, with, strlen(with)) == 0;
-}
-
-bool is_ourselves(const dl_phdr_info& object) {
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD) return is_own_code(object.dlpi_addr + segment.p_vaddr);
-  }
-  return false;
-}
 
 /// Our own library, and the loader: its own allocations and frees match each other, and it makes
 /// them where we may ask the loader for something.
@@ -92,15 +75,10 @@ bool is_driver(const dl_phdr_info& object) {
   return begins(name, "libcuda.so") || begins(name, "libnvidia-") || begins(name, "libc.so.6");
 }
 
-bool write(const Slot& slot, uintptr_t from, uintptr_t to) {
-  if (slot.read_only) return *slot.at == from && replace_slot(slot.at, to);
-  return __atomic_compare_exchange_n(slot.at, &from, to, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-}
-
 void hook_slot(uintptr_t* at, bool read_only, uintptr_t hook) {
   if (g_slot_count == kMostSlots) return;
-  const Slot slot{at, hook, *at, read_only};
-  if (write(slot, slot.was, hook)) g_slots[g_slot_count++] = slot;
+  const HookedSlot slot{at, hook, *at, read_only};
+  if (slot.write(slot.was, hook)) g_slots[g_slot_count++] = slot;
 }
 
 /// Numbers of names: first kNames from 1 on, then the driver's functions, then those of other
@@ -114,13 +92,8 @@ size_t name_number(const char* name) {
   for (size_t i = 0; i < kNameCount; ++i) {
     if (kNames[i][0] == name[0] && strcmp(kNames[i], name) == 0) return i + 1;
   }
-  if (is_hooked_name(name)) {
-    for (int row = 0; row < kDriverRowCount; ++row) {
-      if (strcmp(driver_rows()[row].export_name, name) == 0)
-        return kFirstOfDriver + static_cast<size_t>(row);
-    }
-    return 0;
-  }
+  if (const DriverRow* const row = driver_row_of(name))
+    return kFirstOfDriver + static_cast<size_t>(row - driver_rows());
   for (size_t row = 0; row < allocator_function_count(); ++row) {
     const char* const its = allocator_function(row).name;
     if (its[0] == name[0] && replaced_function(row).entry != nullptr && strcmp(its, name) == 0)
@@ -156,24 +129,20 @@ Hook hook_of(size_t number) {
 void hook_import(size_t number, const ImportSlot& slot) {
   const Hook hook = hook_of(number);
   if (hook.hook == 0 || hook.real == 0 || *slot.at == hook.hook) return;
-  // A slot that is not filled in yet leads to what the loader would find.
-  const uintptr_t leads_to =
-      slot.bound ? *slot.at : reinterpret_cast<uintptr_t>(find_for(slot.at, name_of(number)));
-  if (leads_to == hook.real) hook_slot(slot.at, slot.read_only, hook.hook);
+  if (leads_to(slot, name_of(number), hook.real)) hook_slot(slot.at, slot.read_only, hook.hook);
 }
 
 /// Calls `visit(word, read_only)` for each word of the object's data.
 template <typename Visit>
 void for_each_word(const dl_phdr_info& object, Visit visit) {
   const AddressRange relro = relro_of(object);
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0) continue;
-    const uintptr_t begin = (object.dlpi_addr + segment.p_vaddr + 7) & ~uintptr_t{7};
-    const uintptr_t end = object.dlpi_addr + segment.p_vaddr + segment.p_memsz;
-    for (uintptr_t at = begin; at + sizeof(uintptr_t) <= end; at += sizeof(uintptr_t))
+  for_each_part(object, PT_LOAD, [&](const ElfW(Phdr) & part, AddressRange memory) {
+    if ((part.p_flags & PF_W) == 0) return false;
+    uintptr_t at = (memory.begin + 7) & ~uintptr_t{7};
+    for (; at + sizeof(uintptr_t) <= memory.end; at += sizeof(uintptr_t))
       visit(reinterpret_cast<uintptr_t*>(at), relro.holds(at));
-  }
+    return false;
+  });
 }
 
 /// The range of addresses of the driver's functions.
@@ -218,7 +187,7 @@ void put_back_data(const dl_phdr_info& object) {
       if (reinterpret_cast<uintptr_t>(it.hook) != *word) continue;
       const void* const real = it.exported != nullptr ? it.exported : it.looked_up;
       if (real != nullptr)
-        write({word, *word, *word, read_only}, *word, reinterpret_cast<uintptr_t>(real));
+        HookedSlot{word, *word, *word, read_only}.write(*word, reinterpret_cast<uintptr_t>(real));
       return;
     }
   });
@@ -294,27 +263,12 @@ void hook_objects() {
   });
 }
 
-}  // namespace
-
-/// The loader lists a library before it has written all relocations into it. It does that under a
-/// lock that dladdr takes. So after a call of dladdr the libraries that were listed before are
-/// complete.
-bool wait_until_loaded() {
-  using Dladdr = int (*)(const void*, Dl_info*);
-  auto ask = reinterpret_cast<Dladdr>(find_in("libc.so.6", "dladdr"));
-  if (ask == nullptr) ask = reinterpret_cast<Dladdr>(find_in("libdl.so.2", "dladdr"));
-  Dl_info info;
-  return ask != nullptr && ask(reinterpret_cast<const void*>(&wait_until_loaded), &info) != 0;
-}
-
-namespace {
-
 size_t put_back_known_slots() {
   size_t lost = 0;
   for (size_t i = 0; i < g_slot_count; ++i) {
-    const Slot& slot = g_slots[i];
+    const HookedSlot& slot = g_slots[i];
     const bool is_there = data_end(slot.at) != nullptr;  // false: its library is gone
-    if (is_there && !write(slot, slot.hook, slot.was) && *slot.at != slot.was) ++lost;
+    if (is_there && !slot.write(slot.hook, slot.was) && *slot.at != slot.was) ++lost;
   }
   g_slot_count = 0;
   return lost;
@@ -337,7 +291,8 @@ void end_busy() {
 }  // namespace
 
 bool prepare_slots() {
-  if (g_slots == nullptr) g_slots = static_cast<Slot*>(reserve_pages(kMostSlots * sizeof(Slot)));
+  if (g_slots == nullptr)
+    g_slots = static_cast<HookedSlot*>(reserve_pages(kMostSlots * sizeof *g_slots));
   if (g_hooks[0].hook == 0) find_hooks();
   return g_slots != nullptr && g_hooks[0].hook != 0;
 }

@@ -17,8 +17,6 @@ bool prepare_slots();
 void hook_all_slots();
 /// How many slots lead to our hooks now.
 size_t hooked_slots();
-/// Afterwards all libraries that were listed before are loaded whole. False: dladdr was not found.
-bool wait_until_loaded();
 /// Makes slots lead where they led before. Returns how many slots hold something else by now.
 size_t put_back_slots();
 /// Around a fork. Waits a while for a thread that goes through the libraries: it holds the loader's

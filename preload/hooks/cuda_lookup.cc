@@ -204,34 +204,21 @@ bool is_next_interposer(const void* caller) {
   return false;
 }
 
-bool is_hooked_name(const char* name) {
+DriverRow* driver_row_of(const char* name) {
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
-    return false;
-  for (int i = 0; i < kDriverRowCount; ++i) {
-    const DriverRow& row = driver_rows()[i];
-    if (is_given_out(row) && strcmp(row.export_name, name) == 0) return true;
-  }
-  return false;
-}
-
-void* replace_symbol(const char* name, void* found) {
+    return nullptr;
   for (int i = 0; i < kDriverRowCount; ++i) {
     DriverRow& row = driver_rows()[i];
-    if (!is_given_out(row) || strcmp(row.export_name, name) != 0) continue;
-    // Only the driver's own or the next interposer's: another library may use the name for
-    // something else.
-    if (found == row.hook || !resolve()) return found;
-    return found == row.next || is_in(found, kDriver) ? row.hook : found;
-  }
-  return found;
-}
-
-void* hook_of_name(const char* name) {
-  for (int i = 0; i < kDriverRowCount; ++i) {
-    const DriverRow& row = driver_rows()[i];
-    if (is_given_out(row) && strcmp(row.export_name, name) == 0) return row.hook;
+    if (is_given_out(row) && strcmp(row.export_name, name) == 0) return &row;
   }
   return nullptr;
+}
+
+void* replace_symbol(const DriverRow& row, void* found) {
+  // Only the driver's own or the next interposer's: another library may use the name for something
+  // else.
+  if (found == row.hook || !resolve()) return found;
+  return found == row.next || is_in(found, kDriver) ? row.hook : found;
 }
 
 void driver_lies_apart(uintptr_t bias, const void* dynamic) {
@@ -331,7 +318,7 @@ bool has_missing_hooks() {
 
 void look_for_missing_hooks(const char* driver_library) {
   for_each_export(driver_library, [](const char* name) {
-    if (!is_hooked_name(name)) note(name, false);
+    if (driver_row_of(name) == nullptr) note(name, false);
   });
 }
 
@@ -355,9 +342,8 @@ void log_missing_hooks() {
     Missing& missing = g_missing[i];
     if (missing.logged) continue;
     missing.logged = true;
-    Record record(GPUPEAK_DEF_FACT);
-    record.s(missing.asked_for ? "hook_missing.asked_for" : "hook_missing.exported");
-    define(record.s(missing.name.view()));
+    define_fact(missing.asked_for ? "hook_missing.asked_for" : "hook_missing.exported",
+                missing.name.view());
   }
 }
 

@@ -65,12 +65,14 @@ void* hook_of_address(void* real);
 /// up is the driver's, not our hooks, since those call it.
 bool is_next_interposer(const void* caller);
 
-/// What a program's dlsym(…, name) = `found` should give: our hook in place of the driver's own
-/// function; else `found`.
-void* replace_symbol(const char* name, void* found);
+/// The row whose hook a program is given for this name. nullptr: there is none, so that dlsym need
+/// not look at the name.
+DriverRow* driver_row_of(const char* name);
 
-/// Our hook by export name; nullptr if the table has none.
-void* hook_of_name(const char* name);
+/// What a program's dlsym(…, the row's name) = `found` should give: our hook in place of the
+/// driver's own function; else `found`.
+void* replace_symbol(const DriverRow& row, void* found);
+
 /// A driver was loaded in a namespace of its own: its dynamic section. Used where no other is
 /// loaded.
 void driver_lies_apart(uintptr_t bias, const void* dynamic);
@@ -84,9 +86,6 @@ bool driver_is_there();
 
 /// After a dlclose: libcuda may be gone (programs probe for it), and come back at another address.
 void check_driver_is_loaded();
-
-/// Whether dlsym has to look at this name at all: "cu" and a capital letter, and in the table.
-bool is_hooked_name(const char* name);
 
 // Functions of a newer driver that look like allocators and have no row in cuda_table.def. Their
 // blocks are not seen, so the report names them. HOOK-SAFE.

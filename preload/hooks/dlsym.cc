@@ -14,21 +14,13 @@
 namespace gpupeak::preload {
 namespace {
 
-Dlsym real_dlsym() {
-  static Dlsym found = nullptr;
-  Dlsym real = __atomic_load_n(&found, __ATOMIC_RELAXED);
-  if (real == nullptr) {
-    real = reinterpret_cast<Dlsym>(find_next("dlsym"));  // may be another preloaded library's
-    if (real == nullptr) real = reinterpret_cast<Dlsym>(find_in("libdl.so.2", "dlsym"));
-    __atomic_store_n(&found, real, __ATOMIC_RELAXED);
-  }
-  return real;
-}
+/// It may be another preloaded library's.
+constinit Next<Dlsym> g_dlsym{"dlsym", "libdl.so.2"};
 
 }  // namespace
 
 DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* caller) {
-  const Dlsym real = real_dlsym();
+  const Dlsym real = g_dlsym.get();
   if (real == nullptr) return {nullptr, nullptr};
   if (came_late()) {
     cover_libraries_loaded_since();
@@ -41,10 +33,9 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
       return {*found, nullptr};
   }
   if (has_missing_hooks() && name != nullptr) note_asked_for(name);
-  if (handle == RTLD_NEXT || !is_hooked_name(name) || is_in(caller, "libcuda.so") ||
-      is_next_interposer(caller)) {
+  const DriverRow* const row = handle == RTLD_NEXT ? nullptr : driver_row_of(name);
+  if (row == nullptr || is_in(caller, "libcuda.so") || is_next_interposer(caller))
     return {nullptr, reinterpret_cast<void*>(real)};
-  }
   void* found = real(handle, name);
   if (found == nullptr) return {nullptr, nullptr};
   if (is_own_code(reinterpret_cast<uintptr_t>(found)) && !has_driver()) {
@@ -52,7 +43,7 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
     // looked up again from behind us, so that dlerror() says what it would say without us.
     return {real(RTLD_NEXT, name), nullptr};
   }
-  return {replace_symbol(name, found), nullptr};
+  return {replace_symbol(*row, found), nullptr};
 }
 
 }  // namespace gpupeak::preload
@@ -67,8 +58,8 @@ using namespace gpupeak::preload;
 GPUPEAK_EXPORT void* gpupeak_audit_symbol(const char* name, void* found, uintptr_t bias,
                                           const void* dynamic, int apart) {
   if (apart != 0) driver_lies_apart(bias, dynamic);
-  void* const hook = hook_of_name(name);
-  return hook != nullptr && driver_is_there() ? hook : found;
+  const DriverRow* const row = driver_row_of(name);
+  return row != nullptr && driver_is_there() ? row->hook : found;
 }
 
 GPUPEAK_EXPORT void gpupeak_audit_forget(uintptr_t bias) {
@@ -78,12 +69,8 @@ GPUPEAK_EXPORT void gpupeak_audit_forget(uintptr_t bias) {
 // getenv. For a variable without a value, an adapter may have an answer.
 
 GPUPEAK_EXPORT char* getenv(const char* name) {
-  static char* (*next)(const char*) = nullptr;
-  auto real = __atomic_load_n(&next, __ATOMIC_RELAXED);
-  if (real == nullptr) {
-    real = reinterpret_cast<char* (*)(const char*)>(find_next("getenv"));
-    __atomic_store_n(&next, real, __ATOMIC_RELAXED);
-  }
+  static constinit Next<char* (*)(const char*)> next{"getenv"};
+  const auto real = next.get();
   char* const value = real != nullptr ? real(name) : nullptr;
   return value != nullptr ? value : const_cast<char*>(adapters_variable(name));
 }

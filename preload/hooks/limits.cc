@@ -53,49 +53,32 @@ void before_limit(int resource, const struct rlimit* limit) {
     give_back_addresses();
 }
 
-int set_limit(int resource, const struct rlimit* limit) {
-  if (g_prlimit == nullptr) resolve();  // called by a library's constructor, before ours ran
-  before_limit(resource, limit);
-  return g_setrlimit(resource, limit);
-}
-
-int process_limit(pid_t pid, int resource, const struct rlimit* limit, struct rlimit* old) {
-  if (g_prlimit == nullptr) resolve();
-  if (pid == 0 || (resource == RLIMIT_AS && pid == sys::getpid())) before_limit(resource, limit);
-  return g_prlimit(pid, resource, limit, old);
-}
-
 }  // namespace
 }  // namespace gpupeak::preload
 
 using namespace gpupeak::preload;
 
-// The functions with and without 64 in their names are the same on 64-bit processors.
-
-extern "C" __attribute__((visibility("default"))) int gpupeak_hook_setrlimit(
-    int, const struct rlimit*) asm("setrlimit");
+GPUPEAK_EXPORT int gpupeak_hook_setrlimit(int, const struct rlimit*) asm("setrlimit");
 int gpupeak_hook_setrlimit(int resource, const struct rlimit* limit) {
-  return set_limit(resource, limit);
+  if (g_prlimit == nullptr) resolve();  // called by a library's constructor, before ours ran
+  before_limit(resource, limit);
+  return g_setrlimit(resource, limit);
 }
 
-extern "C" __attribute__((visibility("default"))) int gpupeak_hook_setrlimit64(
-    int, const struct rlimit*) asm("setrlimit64");
-int gpupeak_hook_setrlimit64(int resource, const struct rlimit* limit) {
-  return set_limit(resource, limit);
-}
-
-extern "C" __attribute__((visibility("default"))) int gpupeak_hook_prlimit(
-    pid_t, int, const struct rlimit*, struct rlimit*) asm("prlimit");
+GPUPEAK_EXPORT int gpupeak_hook_prlimit(pid_t, int, const struct rlimit*,
+                                        struct rlimit*) asm("prlimit");
 int gpupeak_hook_prlimit(pid_t pid, int resource, const struct rlimit* limit, struct rlimit* old) {
-  return process_limit(pid, resource, limit, old);
+  if (g_prlimit == nullptr) resolve();
+  if (pid == 0 || (resource == RLIMIT_AS && pid == sys::getpid())) before_limit(resource, limit);
+  return g_prlimit(pid, resource, limit, old);
 }
 
-extern "C" __attribute__((visibility("default"))) int gpupeak_hook_prlimit64(
-    pid_t, int, const struct rlimit*, struct rlimit*) asm("prlimit64");
-int gpupeak_hook_prlimit64(pid_t pid, int resource, const struct rlimit* limit,
-                           struct rlimit* old) {
-  return process_limit(pid, resource, limit, old);
-}
+// On 64-bit processors these are the same functions.
+GPUPEAK_EXPORT int gpupeak_hook_setrlimit64(int, const struct rlimit*) asm("setrlimit64")
+    __attribute__((alias("setrlimit")));
+GPUPEAK_EXPORT int gpupeak_hook_prlimit64(pid_t, int, const struct rlimit*,
+                                          struct rlimit*) asm("prlimit64")
+    __attribute__((alias("prlimit")));
 
 namespace gpupeak::preload {
 
@@ -104,15 +87,7 @@ namespace gpupeak::preload {
 namespace {
 using Prctl = int (*)(int, ...);
 
-Prctl real_prctl() {
-  static Prctl found = nullptr;
-  Prctl real = __atomic_load_n(&found, __ATOMIC_RELAXED);
-  if (real == nullptr) {
-    real = reinterpret_cast<Prctl>(find_next("prctl"));
-    __atomic_store_n(&found, real, __ATOMIC_RELAXED);
-  }
-  return real;
-}
+constinit Next<Prctl> g_prctl{"prctl"};
 
 void do_without_tsc() {
   if (!g_use_tsc) return leave_tsc();
@@ -152,7 +127,7 @@ GPUPEAK_EXPORT int prctl(int option, ...) {
   const unsigned long a = va_arg(arguments, unsigned long), b = va_arg(arguments, unsigned long),
                       c = va_arg(arguments, unsigned long), d = va_arg(arguments, unsigned long);
   va_end(arguments);
-  const Prctl real = real_prctl();
+  const Prctl real = g_prctl.get();
   if (option == PR_SET_TSC && a == PR_TSC_SIGSEGV) do_without_tsc();
   if (option == PR_SET_SECCOMP && a == SECCOMP_MODE_FILTER) before_filter(b);
   const bool confined = option == PR_SET_SECCOMP && a == SECCOMP_MODE_STRICT &&

@@ -212,17 +212,10 @@ void move_if(Function& function, const void* from, const void* to) {
 
 void real_allocator_moved(const void* from, const void* to) {
   RealAllocator& next = real();
-  move_if(g_entry.malloc, from, to);
-  move_if(g_entry.free, from, to);
-  move_if(next.calloc, from, to);
-  move_if(next.realloc, from, to);
-  move_if(next.posix_memalign, from, to);
-  move_if(next.aligned_alloc, from, to);
-  move_if(next.memalign, from, to);
-  move_if(next.valloc, from, to);
-  move_if(next.pvalloc, from, to);
-  move_if(next.free_sized, from, to);
-  move_if(next.free_aligned_sized, from, to);
+  const auto move = [&](auto&... functions) { (move_if(functions, from, to), ...); };
+  move(g_entry.malloc, g_entry.free, next.calloc, next.realloc, next.posix_memalign,
+       next.aligned_alloc, next.memalign, next.valloc, next.pvalloc, next.free_sized,
+       next.free_aligned_sized);
 }
 
 }  // namespace gpupeak::preload

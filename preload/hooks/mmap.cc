@@ -68,31 +68,23 @@ bool is_zero_device(int flags, int fd) {
          status.st_rdev == makedev(kMemoryDevices, kZero);
 }
 
-void* map(void* at, size_t bytes, int prot, int flags, int fd, off64_t offset,
-          const CallerFrame& caller) {
-  void* result = real().mmap(at, bytes, prot, flags, fd, offset);
-  if (result != MAP_FAILED) {
-    if (host_recording())
-      mapped(result, bytes, prot, is_zero_device(flags, fd) ? flags | MAP_ANONYMOUS : flags,
-             caller);
-  } else if (is_refusal(prot, flags) && host_recording()) {
-    host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "mmap", bytes, errno, caller);
-  }
-  return result;
-}
-
 }  // namespace
 }  // namespace gpupeak::preload
 
 using namespace gpupeak::preload;
 
 GPUPEAK_EXPORT void* mmap(void* at, size_t bytes, int prot, int flags, int fd, off_t offset) {
-  return map(at, bytes, prot, flags, fd, offset, GPUPEAK_CALLER);
+  void* result = real().mmap(at, bytes, prot, flags, fd, offset);
+  if (result != MAP_FAILED) {
+    if (host_recording())
+      mapped(result, bytes, prot, is_zero_device(flags, fd) ? flags | MAP_ANONYMOUS : flags,
+             GPUPEAK_CALLER);
+  } else if (is_refusal(prot, flags) && host_recording()) {
+    host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "mmap", bytes, errno, GPUPEAK_CALLER);
+  }
+  return result;
 }
-
-GPUPEAK_EXPORT void* mmap64(void* at, size_t bytes, int prot, int flags, int fd, off64_t offset) {
-  return map(at, bytes, prot, flags, fd, offset, GPUPEAK_CALLER);
-}
+GPUPEAK_EXPORT void* mmap64(void*, size_t, int, int, int, off64_t) __attribute__((alias("mmap")));
 
 GPUPEAK_EXPORT int munmap(void* at, size_t bytes) {
   // Logged before the call, so that another thread's mapping of the same addresses is logged after

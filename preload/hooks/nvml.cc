@@ -9,6 +9,7 @@
 #include "hooks/export.h"
 #include "track/driver.h"
 #include "track/limit.h"
+#include "track/nvml.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -16,18 +17,12 @@ namespace {
 constexpr const char* kLibrary = "libnvidia-ml.so";
 constexpr const char* kName = "nvmlDeviceGetMemoryInfo";
 constexpr const char* kName2 = "nvmlDeviceGetMemoryInfo_v2";
-constexpr int kSuccess = 0, kFunctionNotFound = 13;
+constexpr int kFunctionNotFound = 13;
 
 // From nvml.h, which not every toolkit has.
 struct Memory {
   uint64_t total, free, used;
 };
-struct MemoryV2 {
-  unsigned version;
-  uint64_t total, reserved, free, used;
-};
-constexpr unsigned kVersion2 = sizeof(MemoryV2) | (2u << 24);
-
 template <typename Info>
 using Ask = int (*)(void*, Info*);
 
@@ -38,13 +33,13 @@ Ask<Info> real_function(const char* name) {
 
 /// The bytes of the real card that programs can have. NVML's total includes the driver's own
 /// reserve, which the first form of the call does not give.
-uint64_t usable(void*, const MemoryV2& info) {
+uint64_t usable(void*, const NvmlMemoryV2& info) {
   return info.total - info.reserved;
 }
 uint64_t usable(void* device, const Memory& info) {
-  MemoryV2 whole{.version = kVersion2, .total = 0, .reserved = 0, .free = 0, .used = 0};
-  const auto ask = real_function<MemoryV2>(kName2);
-  return ask != nullptr && ask(device, &whole) == kSuccess ? usable(device, whole) : info.total;
+  NvmlMemoryV2 whole;
+  const auto ask = real_function<NvmlMemoryV2>(kName2);
+  return ask != nullptr && ask(device, &whole) == kNvmlSuccess ? usable(device, whole) : info.total;
 }
 
 template <typename Info>
@@ -56,7 +51,7 @@ int memory_info(const char* name, void* device, Info* info, const void* caller) 
   // NVML may call its own functions by their exported names.
   if (!has_limits() || is_in(caller, kLibrary)) return real(device, info);
   const int ordinal = device_of_nvml(device);
-  int result = kSuccess;
+  int result = kNvmlSuccess;
   uint64_t ballast = 0;
   with_steady_ballast(
       ordinal,
@@ -67,7 +62,7 @@ int memory_info(const char* name, void* device, Info* info, const void* caller) 
       },
       ballast);
   const int real_errno = errno;
-  if (result == kSuccess && info != nullptr) {
+  if (result == kNvmlSuccess && info != nullptr) {
     const uint64_t all = usable(device, *info), hidden = all - limit_of(ordinal, all);
     info->total -= hidden;
     info->used -= std::min(info->used, ballast);
@@ -95,7 +90,7 @@ int nvmlDeviceGetMemoryInfo(void* device, void* info) {
 }
 
 int nvmlDeviceGetMemoryInfo_v2(void* device, void* info) {
-  return memory_info(kName2, device, static_cast<MemoryV2*>(info), __builtin_return_address(0));
+  return memory_info(kName2, device, static_cast<NvmlMemoryV2*>(info), __builtin_return_address(0));
 }
 
 void* gpupeak::preload::nvml_entry_for(const char* name, void* found) {

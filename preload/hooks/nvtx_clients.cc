@@ -60,17 +60,15 @@ bool for_each_callback(const Client& client, nvtx::Module module, Visit visit) {
 template <typename Visit>
 void for_each_client(Visit visit) {
   for_each_object([&](const dl_phdr_info& object) {
-    for (int i = 0; i < object.dlpi_phnum; ++i) {
-      const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-      if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0) continue;
-      uintptr_t at = (object.dlpi_addr + segment.p_vaddr + 7) & ~uintptr_t{7};
-      const uintptr_t end = object.dlpi_addr + segment.p_vaddr + segment.p_filesz;
-      for (; at + sizeof(Client) <= end; at += 8) {
+    return for_each_part(object, PT_LOAD, [&](const ElfW(Phdr) & part, AddressRange memory) {
+      if ((part.p_flags & PF_W) == 0) return false;
+      uintptr_t at = (memory.begin + 7) & ~uintptr_t{7};
+      for (; at + sizeof(Client) <= memory.begin + part.p_filesz; at += 8) {
         auto& client = *reinterpret_cast<Client*>(at);
         if (is_client(object, client)) visit(client);
       }
-    }
-    return false;
+      return false;
+    });
   });
 }
 

@@ -152,17 +152,12 @@ GPUPEAK_EXPORT int dlclose(void* library) {
   return result;
 }
 
-extern "C" __attribute__((visibility("default"), noreturn)) void gpupeak_hook_exit(int) asm(
-    "_exit");
+GPUPEAK_EXPORT __attribute__((noreturn)) void gpupeak_hook_exit(int) asm("_exit");
 void gpupeak_hook_exit(int code) {
   program_ends_at_once(code);
 }
-
-extern "C" __attribute__((visibility("default"), noreturn)) void gpupeak_hook_Exit(int) asm(
-    "_Exit");
-void gpupeak_hook_Exit(int code) {
-  program_ends_at_once(code);
-}
+GPUPEAK_EXPORT __attribute__((noreturn)) void gpupeak_hook_Exit(int) asm("_Exit")
+    __attribute__((alias("_exit")));
 
 // A program with a sanitizer's runtime is left alone (life/process.cc), and must start.
 

@@ -55,22 +55,15 @@ GPUPEAK_EXPORT sighandler_t signal(int number, sighandler_t handler) {
   return set_handler(g_signal, number, handler, SA_RESTART, true);
 }
 
-GPUPEAK_EXPORT sighandler_t bsd_signal(int number, sighandler_t handler) {
-  return set_handler(g_signal, number, handler, SA_RESTART, true);
-}
-
-GPUPEAK_EXPORT sighandler_t ssignal(int number, sighandler_t handler) {
-  return set_handler(g_signal, number, handler, SA_RESTART, true);
-}
+GPUPEAK_EXPORT sighandler_t bsd_signal(int, sighandler_t) noexcept __attribute__((alias("signal")));
+GPUPEAK_EXPORT sighandler_t ssignal(int, sighandler_t) __attribute__((alias("signal")));
 
 GPUPEAK_EXPORT sighandler_t sysv_signal(int number, sighandler_t handler) {
   return set_handler(g_sysv_signal, number, handler, kOnce, false);
 }
 
 /// signal() in a program that asks for the C standard alone.
-GPUPEAK_EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler) {
-  return set_handler(g_sysv_signal, number, handler, kOnce, false);
-}
+GPUPEAK_EXPORT sighandler_t __sysv_signal(int, sighandler_t) __attribute__((alias("sysv_signal")));
 
 /// sigset() also changes the signal mask. The C library does all of that; only its answer may be
 /// wrong for SIGBUS.
@@ -128,42 +121,33 @@ namespace {
 
 using Jump = void (*)(void*, int);
 
-struct RealJump {
-  const char* name;
-  Jump function = nullptr;
-
-  [[noreturn]] void to(void* buffer, int value) {
-    Jump jump = __atomic_load_n(&function, __ATOMIC_RELAXED);
-    if (jump == nullptr) {
-      jump = reinterpret_cast<Jump>(find_next(name));
-      __atomic_store_n(&function, jump, __ATOMIC_RELAXED);
-    }
-    const uintptr_t target = jump_target(buffer);
-    leave_scopes_for(target);
-    leave_adapters_for(target);
-    jump(buffer, value);
-    __builtin_unreachable();
-  }
-};
-constinit RealJump g_longjmp{"longjmp"}, g_underscore_longjmp{"_longjmp"},
+[[noreturn]] void leave_by(Next<Jump>& next, void* buffer, int value) {
+  const Jump jump = next.get();
+  const uintptr_t target = jump_target(buffer);
+  leave_scopes_for(target);
+  leave_adapters_for(target);
+  jump(buffer, value);
+  __builtin_unreachable();
+}
+constinit Next<Jump> g_longjmp{"longjmp"}, g_underscore_longjmp{"_longjmp"},
     g_siglongjmp{"siglongjmp"}, g_longjmp_chk{"__longjmp_chk"};
 
 }  // namespace
 }  // namespace gpupeak::preload
 
 GPUPEAK_EXPORT __attribute__((noreturn)) void longjmp(void* buffer, int value) {
-  g_longjmp.to(buffer, value);
+  leave_by(g_longjmp, buffer, value);
 }
 
 GPUPEAK_EXPORT __attribute__((noreturn)) void _longjmp(void* buffer, int value) {
-  g_underscore_longjmp.to(buffer, value);
+  leave_by(g_underscore_longjmp, buffer, value);
 }
 
 GPUPEAK_EXPORT __attribute__((noreturn)) void siglongjmp(void* buffer, int value) {
-  g_siglongjmp.to(buffer, value);
+  leave_by(g_siglongjmp, buffer, value);
 }
 
 /// Programs built with _FORTIFY_SOURCE call this.
 GPUPEAK_EXPORT __attribute__((noreturn)) void __longjmp_chk(void* buffer, int value) {
-  g_longjmp_chk.to(buffer, value);
+  leave_by(g_longjmp_chk, buffer, value);
 }

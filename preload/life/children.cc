@@ -74,10 +74,6 @@ const char* skip(const char* text, const char* over) {
   return text;
 }
 
-bool starts_with(const char* text, std::string_view with) {
-  return strncmp(text, with.data(), with.size()) == 0;
-}
-
 char* keep(const char* text) {
   const size_t bytes = strlen(text) + 1;
   if (bytes > sizeof g_text - g_text_bytes) return nullptr;
@@ -105,27 +101,9 @@ std::string_view name_of(const char* entry) {
 
 const char* entry_of(char* const* variables, std::string_view name) {
   for (; variables != nullptr && *variables != nullptr; ++variables) {
-    if (starts_with(*variables, name)) return *variables;
+    if (begins(*variables, name)) return *variables;
   }
   return nullptr;
-}
-
-class File {
- public:
-  explicit File(long fd) : fd_(static_cast<int>(fd)) {}
-  ~File() {
-    if (fd_ >= 0) sys::close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-long open_at(int folder, const char* path) {
-  return sys::openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
 /// Finds a program as execvp() does, but passes over files that may not be run.
@@ -143,7 +121,7 @@ long open_in_path(const char* name) {
       if (at > 0) path[at++] = '/';
       memcpy(path + at, name, bytes);
       const bool runs = !sys::failed(sys::access(path, X_OK));
-      if (runs) return open_at(AT_FDCWD, path);
+      if (runs) return sys::open_to_read(path);
     }
     if (end >= folders.size()) return -ENOENT;
     folders = tail(folders, end + 1);
@@ -151,13 +129,13 @@ long open_in_path(const char* name) {
 }
 
 /// Whether the program gets its owner's rights, or rights that its file has.
-bool gains_privileges(int fd, const struct stat& info) {
+bool gains_privileges(long fd, const struct stat& info) {
   if ((info.st_mode & (S_ISUID | S_ISGID)) != 0) return true;
   char capabilities[64];
   return !sys::failed(sys::fgetxattr(fd, "security.capability", capabilities, sizeof capabilities));
 }
 
-bool uses_glibc(int fd, const ElfW(Ehdr) & header) {
+bool uses_glibc(long fd, const ElfW(Ehdr) & header) {
   for (int i = 0; i < header.e_phnum && i < 64; ++i) {
     ElfW(Phdr) segment;
     const auto at = static_cast<int64_t>(header.e_phoff + static_cast<size_t>(i) * sizeof segment);
@@ -168,7 +146,7 @@ bool uses_glibc(int fd, const ElfW(Ehdr) & header) {
             sys::pread(fd, loader, sizeof loader - 1, static_cast<int64_t>(segment.p_offset)))) {
       return false;
     }
-    return starts_with(file_name(loader), "ld-linux");
+    return begins(file_name(loader), "ld-linux");
   }
   return false;  // linked statically
 }
@@ -188,21 +166,21 @@ enum class Fit {
 /// Whether the program could have our library, and is allowed to.
 Fit fit_of(long opened, int depth = 0) {
   constexpr int kMostInterpreters = 4;  // the kernel's limit
-  if (sys::failed(opened)) return Fit::kCannot;
-  const File file(opened);
+  const sys::Descriptor file(opened);
   struct stat info;
-  if (sys::failed(sys::fstat(file.fd(), &info)) || !S_ISREG(info.st_mode)) return Fit::kCannot;
+  if (!file.is_open() || sys::failed(sys::fstat(file.fd, &info)) || !S_ISREG(info.st_mode))
+    return Fit::kCannot;
   union {
     ElfW(Ehdr) elf;
     char script[256];
   } begin;
-  const long bytes = sys::pread(file.fd(), begin.script, sizeof begin.script - 1, 0);
+  const long bytes = sys::pread(file.fd, begin.script, sizeof begin.script - 1, 0);
   if (bytes < 2) return Fit::kCannot;
   begin.script[bytes] = 0;
   if (begin.script[0] == '#' && begin.script[1] == '!') {
     char* const line = const_cast<char*>(skip(begin.script + 2, " \t"));
     line[length_before(line, " \t\n")] = 0;
-    return depth < kMostInterpreters ? fit_of(open_at(AT_FDCWD, line), depth + 1) : Fit::kCannot;
+    return depth < kMostInterpreters ? fit_of(sys::open_to_read(line), depth + 1) : Fit::kCannot;
   }
   if (bytes < static_cast<long>(sizeof begin.elf) ||
       memcmp(begin.elf.e_ident, ELFMAG, SELFMAG) != 0) {
@@ -210,7 +188,7 @@ Fit fit_of(long opened, int depth = 0) {
   }
   if (begin.elf.e_ident[EI_CLASS] != ELFCLASS64 || begin.elf.e_machine != kMachine)
     return Fit::kOtherLoader;
-  const bool can = !gains_privileges(file.fd(), info) && uses_glibc(file.fd(), begin.elf);
+  const bool can = !gains_privileges(file.fd, info) && uses_glibc(file.fd, begin.elf);
   return can ? Fit::kCan : Fit::kCannot;
 }
 
@@ -219,10 +197,11 @@ Fit fit_of(const StartedProgram& program) {
     // The program is an open file: opened again, it is read from its beginning.
     Text<64> path;
     path.add("/proc/self/fd/").add(static_cast<uint64_t>(program.folder));
-    return fit_of(open_at(AT_FDCWD, path.c_str()));
+    return fit_of(sys::open_to_read(path.c_str()));
   }
   const bool is_name = program.searched && strchr(program.path, '/') == nullptr;
-  return fit_of(is_name ? open_in_path(program.path) : open_at(program.folder, program.path));
+  return fit_of(is_name ? open_in_path(program.path)
+                        : sys::open_to_read(program.path, program.folder));
 }
 
 }  // namespace
@@ -235,7 +214,7 @@ void remember_own_variables() {
   const char* const path = module_path(reinterpret_cast<const void*>(&remember_own_variables));
   if (path[0] != '/') return;
   for (char** entry = environ; *entry != nullptr && g_variable_count < kMostVariables; ++entry) {
-    if (!starts_with(*entry, kOurs)) continue;
+    if (!begins(*entry, kOurs)) continue;
     if (char* const copy = keep(*entry)) g_variables[g_variable_count++] = copy;
   }
   g_library = keep(path);
@@ -266,7 +245,7 @@ void change_variables(char* const* variables, const ChangedVariables& changed, c
   size_t count = 0;
   const char* before = "";
   for (; variables != nullptr && *variables != nullptr; ++variables) {
-    if (changed.preload && starts_with(*variables, kPreload)) {
+    if (changed.preload && begins(*variables, kPreload)) {
       before = *variables + kPreload.size();
     } else {
       list[count++] = *variables;
@@ -310,9 +289,7 @@ void mark_children() {
   char** list = static_cast<char**>(at);
   size_t n = 0;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (strncmp(*entry, kPid.data(), kPid.size()) != 0 &&
-        strncmp(*entry, kId.data(), kId.size()) != 0)
-      list[n++] = *entry;
+    if (!begins(*entry, kPid) && !begins(*entry, kId)) list[n++] = *entry;
   }
   Text<kEntryBytes> pid, id;
   pid.add(kPid).add(static_cast<uint64_t>(sys::getpid()));

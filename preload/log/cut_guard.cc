@@ -108,7 +108,7 @@ uint8_t* copy_of(const uint8_t* page) {
   return static_cast<uint8_t*>(memory);
 }
 
-bool write_page(int fd, const Refused& page) {
+bool write_page(long fd, const Refused& page) {
   const size_t bytes = arch::page_bytes();
   return sys::pwrite(fd, page.memory, bytes, static_cast<int64_t>(page.offset)) ==
          static_cast<long>(bytes);
@@ -139,12 +139,11 @@ bool write_refused_pages() {
   if (__builtin_expect(g_count == 0, 1)) return true;
   const LockGuard guard(g_lock);
   struct stat status;
-  const long fd = open_log_again(status);
-  if (sys::failed(fd)) return false;
+  const sys::Descriptor file(open_log_again(status));
+  if (!file.is_open()) return false;
   bool are_written = true;
   for (size_t i = 0; i < g_count; ++i)
-    are_written = write_page(static_cast<int>(fd), g_refused[i]) && are_written;
-  sys::close(static_cast<int>(fd));
+    are_written = write_page(file.fd, g_refused[i]) && are_written;
   return are_written;
 }
 

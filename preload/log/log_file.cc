@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <utility>
 
 #include "base/arch.h"
 #include "base/clock.h"
@@ -76,7 +77,7 @@ uint64_t file_size_limit() {
 }
 
 /// Makes the file reach to `end` and some way ahead, by a hole if the file system has holes.
-void lengthen(int fd, uint64_t end) {
+void lengthen(long fd, uint64_t end) {
   const uint64_t limit = file_size_limit();
   struct stat status;
   for (const uint64_t ahead : {kFirstAheadBytes, kAheadBytes}) {
@@ -102,11 +103,8 @@ void lengthen(int fd, uint64_t end) {
 bool reaches(uint64_t end) {
   if (end + g_file.ahead / 2 > g_file.bytes) {
     struct stat status;
-    const long fd = open_log_again(status);
-    if (!sys::failed(fd)) {
-      if (!g_file.cut) lengthen(static_cast<int>(fd), end);
-      sys::close(static_cast<int>(fd));
-    }
+    const sys::Descriptor file(open_log_again(status));
+    if (file.is_open() && !g_file.cut) lengthen(file.fd, end);
   }
   return !g_file.cut && end <= g_file.bytes;
 }
@@ -182,17 +180,16 @@ long write_by_path(uint64_t offset, size_t bytes) {
   static uint8_t zeros[256 << 10];  // never written, so it takes no memory
   if (offset + bytes > file_size_limit()) return -EFBIG;
   struct stat status;
-  const long fd = open_log_again(status);
-  if (sys::failed(fd)) return fd;
+  const sys::Descriptor file(open_log_again(status));
+  if (!file.is_open()) return file.fd;
   size_t done = 0;
   while (done < bytes) {
     const size_t piece = bytes - done < sizeof zeros ? bytes - done : sizeof zeros;
-    if (sys::pwrite(static_cast<int>(fd), zeros, piece, static_cast<int64_t>(offset + done)) !=
+    if (sys::pwrite(file.fd, zeros, piece, static_cast<int64_t>(offset + done)) !=
         static_cast<long>(piece))
       break;
     done += piece;
   }
-  sys::close(static_cast<int>(fd));
   return done == bytes ? 0 : -ENOSPC;
 }
 
@@ -213,15 +210,14 @@ bool populate(uint8_t* at, size_t bytes, uint64_t offset, bool written) {
 }  // namespace
 
 long open_log_again(struct stat& status) {
-  const long fd = sys::open(g_file.path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
-  if (sys::failed(fd)) return fd;
-  if (sys::failed(sys::fstat(static_cast<int>(fd), &status)) || status.st_dev != g_file.device ||
-      status.st_ino != g_file.inode) {
-    sys::close(static_cast<int>(fd));
+  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  sys::Descriptor file(sys::open(g_file.path.c_str(), kFlags, 0));
+  if (!file.is_open()) return file.fd;
+  if (sys::failed(sys::fstat(file.fd, &status)) || status.st_dev != g_file.device ||
+      status.st_ino != g_file.inode)
     return -ENOENT;
-  }
   if (static_cast<uint64_t>(status.st_size) < g_file.bytes) g_file.cut = true;
-  return fd;
+  return std::exchange(file.fd, -1);
 }
 
 long open_log_file(std::string_view path, gpupeak_file_header header) {
@@ -234,28 +230,26 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   header.counters_offset = GPUPEAK_LOG_PAGE;
   header.chunks_offset = head_bytes();
   describe_place(header);
-  const long fd = file_size_limit() < head_bytes() ? -EFBIG : create_log(path, header, g_file.path);
-  if (sys::failed(fd)) {
+  const sys::Descriptor file(
+      file_size_limit() < head_bytes() ? -EFBIG : create_log(path, header, g_file.path));
+  if (!file.is_open()) {
     g_file.path.clear();
-    return fd;
+    return file.fd;
   }
   struct stat status;
-  long result = sys::fstat(static_cast<int>(fd), &status);
+  long result = sys::fstat(file.fd, &status);
   void* head = nullptr;
   void* tail = nullptr;
   if (!sys::failed(result)) {
     g_file.bytes = head_bytes();
     g_file.ahead = kAheadBytes;
-    lengthen(static_cast<int>(fd), head_bytes());
-    head = sys::mmap(nullptr, head_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED,
-                     static_cast<int>(fd), 0);
-    tail =
-        sys::mmap(nullptr, page_bytes(), PROT_NONE, MAP_SHARED, static_cast<int>(fd), head_bytes());
+    lengthen(file.fd, head_bytes());
+    head = sys::mmap(nullptr, head_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
+    tail = sys::mmap(nullptr, page_bytes(), PROT_NONE, MAP_SHARED, file.fd, head_bytes());
     if (sys::mmap_failed(head)) result = reinterpret_cast<long>(head);
     if (sys::mmap_failed(tail)) result = reinterpret_cast<long>(tail);
   }
   if (sys::failed(result)) {
-    sys::close(static_cast<int>(fd));
     sys::unlink(g_file.path.c_str());
     g_file.path.clear();
     return result;
@@ -275,7 +269,6 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   g_file.rests_until = 0;
   g_file.gap_began = 0;
   g_file.cut = false;
-  sys::close(static_cast<int>(fd));
   g_file.head = static_cast<uint8_t*>(head);
   move_counters_to(reinterpret_cast<gpupeak_counters_page*>(g_file.head + kFormatPage));
   counters().file_bytes = head_bytes();
@@ -318,10 +311,8 @@ bool log_was_cut() {
 
 bool log_is_as_long_as_it_was() {
   struct stat status;
-  const long fd = open_log_again(status);
-  if (sys::failed(fd)) return false;
-  sys::close(static_cast<int>(fd));
-  return static_cast<uint64_t>(status.st_size) >= g_file.bytes;
+  const sys::Descriptor file(open_log_again(status));
+  return file.is_open() && static_cast<uint64_t>(status.st_size) >= g_file.bytes;
 }
 
 namespace {
@@ -424,25 +415,23 @@ void trim_log_file() {
   if (g_file.tail == nullptr) return;
   if (!write_refused_pages()) g_file.cut = true;
   struct stat status;
-  const long opened = open_log_again(status);
-  if (sys::failed(opened)) return;  // the file stays long: a reader goes by the counters page
-  const auto fd = static_cast<int>(opened);
+  const sys::Descriptor file(open_log_again(status));
+  if (!file.is_open()) return;  // the file stays long: a reader goes by the counters page
   // Whoever takes a page from outside holds this lock until the page is written.
   long locked;
   int tries = 0;
   do {
-    locked = sys::flock(fd, LOCK_EX | LOCK_NB);
+    locked = sys::flock(file.fd, LOCK_EX | LOCK_NB);
   } while (locked == -EWOULDBLOCK && ++tries < 1000);
   if (!g_file.cut && locked != -EWOULDBLOCK) {
     const uint64_t used =
         std::atomic_ref<uint64_t>(counters().file_bytes).load(std::memory_order_relaxed);
     if (used < static_cast<uint64_t>(status.st_size) &&
-        !sys::failed(sys::ftruncate(fd, static_cast<int64_t>(used)))) {
+        !sys::failed(sys::ftruncate(file.fd, static_cast<int64_t>(used)))) {
       g_file.bytes = used;
       g_file.ahead = 0;  // what is logged after our exit handler adds to the file what it needs
     }
   }
-  sys::close(fd);
 }
 
 void abandon_log_file() {

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <utility>
 
 #include "base/environment.h"
 #include "base/proc_file.h"
@@ -23,18 +24,13 @@ enum class Owner { kNobody, kOurselves, kLiveProcess };
 /// the program that is meant comes after it.
 constexpr uint64_t kShortImageNs = 1'000'000'000;
 
-struct Descriptor {
-  int fd;
-  ~Descriptor() { sys::close(fd); }
-};
-
 bool is_same_place(const gpupeak_file_header& a, const gpupeak_file_header& b) {
   return __builtin_memcmp(a.boot_id, b.boot_id, sizeof a.boot_id) == 0 &&
          a.pid_namespace == b.pid_namespace;
 }
 
 template <typename Value>
-bool read_counter(int fd, size_t offset, Value& value) {
+bool read_counter(long fd, size_t offset, Value& value) {
   return sys::pread(fd, &value, sizeof value, static_cast<off_t>(GPUPEAK_LOG_PAGE + offset)) ==
          static_cast<long>(sizeof value);
 }
@@ -46,6 +42,12 @@ Path folder_of(std::string_view path) {
   return folder;
 }
 
+constexpr int kPrivate = 0600;
+
+long create(const char* path) {
+  return sys::open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate);
+}
+
 /// Whether `file`, which is beside `path`, is this user's. On some file systems a new file has
 /// another owner than our user (NFS gives root's files to `nobody`): so a new file is made there,
 /// and the owners are compared.
@@ -55,12 +57,10 @@ bool is_ours(const struct stat& file, std::string_view path) {
   if (sys::failed(sys::getrandom(&name, sizeof name))) return false;
   Path probe = folder_of(path);
   probe.add(".gpupeak.").add_hex(name);
-  const long fd =
-      sys::open(probe.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (sys::failed(fd)) return false;
+  const sys::Descriptor made(create(probe.c_str()));
+  if (!made.is_open()) return false;
   struct stat own;
-  const bool known = !sys::failed(sys::fstat(static_cast<int>(fd), &own));
-  sys::close(static_cast<int>(fd));
+  const bool known = !sys::failed(sys::fstat(made.fd, &own));
   sys::unlink(probe.c_str());
   return known && own.st_uid == file.st_uid;
 }
@@ -73,19 +73,19 @@ bool is_of_others(const char* path) {
 }
 
 /// Whether the log's process passed its exit handlers.
-bool has_ended(int fd) {
+bool has_ended(long fd) {
   uint32_t ended = 0;
   return read_counter(fd, offsetof(gpupeak_counters_page, ended), ended) && ended != 0;
 }
 
-bool used_device(int fd) {
+bool used_device(long fd) {
   uint64_t events = 0;
   return read_counter(fd, offsetof(gpupeak_counters_page, device_events), events) && events != 0;
 }
 
 /// Frees the name for this program if the program before exec used no device: deletes that one's
 /// log if it recorded for less than a second, else puts it aside. False: that log keeps the name.
-bool yield_name(const char* path, int fd, const gpupeak_file_header& theirs,
+bool yield_name(const char* path, long fd, const gpupeak_file_header& theirs,
                 const gpupeak_file_header& ours) {
   if (used_device(fd)) return false;
   if (ours.start_monotonic_ns - theirs.start_monotonic_ns >= kShortImageNs) {
@@ -104,7 +104,7 @@ bool yield_name(const char* path, int fd, const gpupeak_file_header& theirs,
 
 /// Whose log it is: this process's, from before it called exec; that of another process that still
 /// runs (two programs were given the same name); or nobody's, so that it may be replaced.
-Owner owner_of(int fd, const gpupeak_file_header& theirs, const gpupeak_file_header& ours) {
+Owner owner_of(long fd, const gpupeak_file_header& theirs, const gpupeak_file_header& ours) {
   constexpr uint8_t kNotKnown[sizeof theirs.boot_id] = {};
   const bool is_old = __builtin_memcmp(theirs.boot_id, kNotKnown, sizeof kNotKnown) == 0;
   if (!is_old && !is_same_place(theirs, ours)) {  // our /proc knows nothing of that process
@@ -142,12 +142,11 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
   place = Place::kTaken;
   if (is_of_others(path)) return 0;
-  const long fd = sys::open(path, kFlags, 0);
+  const sys::Descriptor file(sys::open(path, kFlags, 0));
   place = Place::kFree;
-  if (fd == -ENOENT) return 0;
-  if (fd == -ENXIO) return -ENODEV;  // a socket
-  if (sys::failed(fd)) return fd;
-  const Descriptor file{static_cast<int>(fd)};
+  if (file.fd == -ENOENT) return 0;
+  if (file.fd == -ENXIO) return -ENODEV;  // a socket
+  if (!file.is_open()) return file.fd;
   struct stat status;
   if (const long result = sys::fstat(file.fd, &status); sys::failed(result)) return result;
   if (S_ISDIR(status.st_mode)) return -EISDIR;
@@ -183,10 +182,8 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
   return result == -ENOENT ? 0 : result;
 }
 
-constexpr int kPrivate = 0600;
-
 /// Writes the header and an empty counters page, then gives the file the mode that is wanted.
-long write_head(int fd, const gpupeak_file_header& header) {
+long write_head(long fd, const gpupeak_file_header& header) {
   static uint8_t page[GPUPEAK_LOG_PAGE];  // hooks may run on small stacks; one caller at a time
   __builtin_memset(page, 0, sizeof page);
   for (const int64_t at : {int64_t{GPUPEAK_LOG_PAGE}, int64_t{0}}) {
@@ -204,9 +201,8 @@ long write_head(int fd, const gpupeak_file_header& header) {
 /// if this file system cannot do that, or -EEXIST.
 long create_unseen(const char* path, const gpupeak_file_header& header) {
   const Path folder = folder_of(path);
-  const long fd = sys::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kPrivate);
-  if (sys::failed(fd)) return fd;
-  const Descriptor file{static_cast<int>(fd)};
+  const sys::Descriptor file(sys::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kPrivate));
+  if (!file.is_open()) return file.fd;
   long result = write_head(file.fd, header);
   if (sys::failed(result)) return result;
   Text<64> self;
@@ -215,25 +211,21 @@ long create_unseen(const char* path, const gpupeak_file_header& header) {
   if (sys::failed(result)) return result;
   // Opened by its name, so that /proc/PID/maps has this name.
   struct stat ours, named;
-  const long opened = sys::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
-  if (sys::failed(opened)) return opened;
-  if (!sys::failed(sys::fstat(file.fd, &ours)) &&
-      !sys::failed(sys::fstat(static_cast<int>(opened), &named)) && ours.st_dev == named.st_dev &&
-      ours.st_ino == named.st_ino) {
-    return opened;
-  }
-  sys::close(static_cast<int>(opened));
-  return -EEXIST;
+  sys::Descriptor again(sys::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0));
+  if (again.is_open() &&
+      (sys::failed(sys::fstat(file.fd, &ours)) || sys::failed(sys::fstat(again.fd, &named)) ||
+       ours.st_dev != named.st_dev || ours.st_ino != named.st_ino))
+    return -EEXIST;
+  return std::exchange(again.fd, -1);
 }
 
 long create_file(const char* path, const gpupeak_file_header& header) {
   const long unseen = create_unseen(path, header);
   if (!sys::failed(unseen) || unseen == -EEXIST || unseen == -ENOSPC) return unseen;
-  const long fd = sys::open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate);
-  if (sys::failed(fd)) return fd;
-  const long result = write_head(static_cast<int>(fd), header);
-  if (!sys::failed(result)) return fd;
-  sys::close(static_cast<int>(fd));
+  sys::Descriptor file(create(path));
+  if (!file.is_open()) return file.fd;
+  const long result = write_head(file.fd, header);
+  if (!sys::failed(result)) return std::exchange(file.fd, -1);
   sys::unlink(path);
   return result;
 }

@@ -219,114 +219,93 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
   Row saved[8];
   int depth = 0;
   while (cursor.ok && cursor.at < cursor.end) {
-    const auto op = cursor.fixed<uint8_t>();
-    const uint8_t low = op & kCfaOperand;
-    uint64_t advance = 0;
-    switch (op & kCfaPrimary) {
+    const auto byte = cursor.fixed<uint8_t>();
+    const uint8_t primary = byte & kCfaPrimary, low = byte & kCfaOperand;
+    const auto number = [&] { return static_cast<int64_t>(cursor.uleb()); };
+    const auto scaled = [&] { return cursor.sleb() * common.data_alignment; };
+    // The first operand. A primary operation has it in its own byte.
+    const auto first = [&] { return primary != 0 ? low : cursor.uleb(); };
+    uint64_t advance = 0, reg = 0;
+    switch (primary != 0 ? primary : byte) {
+      case DW_CFA_nop:
+      case DW_CFA_AARCH64_negate_ra_state:  // code_address() removes a signature from any address
+        continue;
       case DW_CFA_advance_loc:
-        advance = low;
+        advance = first();
+        break;
+      case DW_CFA_advance_loc1:
+        advance = cursor.fixed<uint8_t>();
+        break;
+      case DW_CFA_advance_loc2:
+        advance = cursor.fixed<uint16_t>();
+        break;
+      case DW_CFA_advance_loc4:
+        advance = cursor.fixed<uint32_t>();
         break;
       case DW_CFA_offset:
-        row.set(low, Row::kAtOffset, static_cast<int64_t>(cursor.uleb()) * common.data_alignment);
+      case DW_CFA_offset_extended:
+        reg = first();
+        row.set(reg, Row::kAtOffset, number() * common.data_alignment);
+        continue;
+      case DW_CFA_offset_extended_sf:
+        reg = first();
+        row.set(reg, Row::kAtOffset, scaled());
         continue;
       case DW_CFA_restore:
-        row.restore(low, initial);
+      case DW_CFA_restore_extended:
+        row.restore(first(), initial);
+        continue;
+      case DW_CFA_undefined:
+        row.set(first(), Row::kUndefined);
+        continue;
+      case DW_CFA_same_value:
+        row.set(first(), Row::kSame);
+        continue;
+      case DW_CFA_register:
+      case DW_CFA_val_offset:
+      case DW_CFA_val_offset_sf:
+        row.set(first(), Row::kOther);
+        cursor.uleb();
+        continue;
+      case DW_CFA_expression:
+        reg = first();
+        row.set(reg, reads_fp_place(cursor) ? Row::kAtFp : Row::kOther);
+        continue;
+      case DW_CFA_val_expression:
+        row.set(first(), Row::kOther);
+        expression_at(cursor);
+        continue;
+      case DW_CFA_remember_state:
+        if (depth == 8) return false;
+        saved[depth++] = row;
+        continue;
+      case DW_CFA_restore_state:
+        if (depth == 0) return false;
+        row = saved[--depth];
+        continue;
+      case DW_CFA_def_cfa:
+      case DW_CFA_def_cfa_sf:
+        row.cfa_register = static_cast<uint32_t>(first());
+        row.cfa_offset = byte == DW_CFA_def_cfa ? number() : scaled();
+        row.cfa = Row::kRegister;
+        continue;
+      case DW_CFA_def_cfa_register:
+        row.cfa_register = static_cast<uint32_t>(first());
+        continue;
+      case DW_CFA_def_cfa_offset:
+        row.cfa_offset = number();
+        continue;
+      case DW_CFA_def_cfa_offset_sf:
+        row.cfa_offset = scaled();
+        continue;
+      case DW_CFA_def_cfa_expression:
+        read_cfa_expression(cursor, row);
+        continue;
+      case DW_CFA_GNU_args_size:
+        cursor.uleb();
         continue;
       default:
-        switch (op) {
-          case DW_CFA_nop:
-            continue;
-          case DW_CFA_advance_loc1:
-            advance = cursor.fixed<uint8_t>();
-            break;
-          case DW_CFA_advance_loc2:
-            advance = cursor.fixed<uint16_t>();
-            break;
-          case DW_CFA_advance_loc4:
-            advance = cursor.fixed<uint32_t>();
-            break;
-          case DW_CFA_offset_extended: {
-            const uint64_t reg = cursor.uleb();
-            row.set(reg, Row::kAtOffset,
-                    static_cast<int64_t>(cursor.uleb()) * common.data_alignment);
-            continue;
-          }
-          case DW_CFA_restore_extended:
-            row.restore(cursor.uleb(), initial);
-            continue;
-          case DW_CFA_undefined:
-            row.set(cursor.uleb(), Row::kUndefined);
-            continue;
-          case DW_CFA_same_value:
-            row.set(cursor.uleb(), Row::kSame);
-            continue;
-          case DW_CFA_register: {
-            const uint64_t reg = cursor.uleb();
-            cursor.uleb();
-            row.set(reg, Row::kOther);
-            continue;
-          }
-          case DW_CFA_remember_state:
-            if (depth == 8) return false;
-            saved[depth++] = row;
-            continue;
-          case DW_CFA_restore_state:
-            if (depth == 0) return false;
-            row = saved[--depth];
-            continue;
-          case DW_CFA_def_cfa:
-            row.cfa_register = static_cast<uint32_t>(cursor.uleb());
-            row.cfa_offset = static_cast<int64_t>(cursor.uleb());
-            row.cfa = Row::kRegister;
-            continue;
-          case DW_CFA_def_cfa_register:
-            row.cfa_register = static_cast<uint32_t>(cursor.uleb());
-            continue;
-          case DW_CFA_def_cfa_offset:
-            row.cfa_offset = static_cast<int64_t>(cursor.uleb());
-            continue;
-          case DW_CFA_def_cfa_expression:
-            read_cfa_expression(cursor, row);
-            continue;
-          case DW_CFA_expression: {
-            const uint64_t reg = cursor.uleb();
-            row.set(reg, reads_fp_place(cursor) ? Row::kAtFp : Row::kOther);
-            continue;
-          }
-          case DW_CFA_val_expression: {
-            const uint64_t reg = cursor.uleb();
-            cursor.skip(cursor.uleb());
-            row.set(reg, Row::kOther);
-            continue;
-          }
-          case DW_CFA_offset_extended_sf: {
-            const uint64_t reg = cursor.uleb();
-            row.set(reg, Row::kAtOffset, cursor.sleb() * common.data_alignment);
-            continue;
-          }
-          case DW_CFA_def_cfa_sf:
-            row.cfa_register = static_cast<uint32_t>(cursor.uleb());
-            row.cfa_offset = cursor.sleb() * common.data_alignment;
-            row.cfa = Row::kRegister;
-            continue;
-          case DW_CFA_def_cfa_offset_sf:
-            row.cfa_offset = cursor.sleb() * common.data_alignment;
-            continue;
-          case DW_CFA_val_offset:
-          case DW_CFA_val_offset_sf: {
-            const uint64_t reg = cursor.uleb();
-            cursor.uleb();
-            row.set(reg, Row::kOther);
-            continue;
-          }
-          case DW_CFA_AARCH64_negate_ra_state:
-            continue;  // code_address() removes a signature from any address
-          case DW_CFA_GNU_args_size:
-            cursor.uleb();
-            continue;
-          default:
-            return false;
-        }
+        return false;
     }
     location += advance * common.code_alignment;
     if (location > pc) return cursor.ok;

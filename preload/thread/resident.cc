@@ -62,13 +62,13 @@ void add(Causes& causes, const Mapping& mapping, const Mapping& before, const Ma
 template <typename Visit>
 bool for_each_line(const char* path, Visit visit) {
   const SignalsHeld held;  // a jump would leave the descriptor open
-  const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
-  if (sys::failed(fd)) return false;
+  const sys::Descriptor file(sys::open_to_read(path));
+  if (!file.is_open()) return false;
   char buffer[4096];
   size_t bytes = 0;
   bool cut = false;  // the rest of a line that did not fit comes
   for (;;) {
-    const long got = sys::read(static_cast<int>(fd), buffer + bytes, sizeof buffer - 1 - bytes);
+    const long got = sys::read(file.fd, buffer + bytes, sizeof buffer - 1 - bytes);
     if (got <= 0) break;
     bytes += static_cast<size_t>(got);
     buffer[bytes] = 0;
@@ -87,7 +87,6 @@ bool for_each_line(const char* path, Visit visit) {
     for (size_t i = 0; i < bytes; ++i) buffer[i] = line[i];
     asm volatile("" ::: "memory");  // else the compiler makes a call of memmove of it
   }
-  sys::close(static_cast<int>(fd));
   return true;
 }
 

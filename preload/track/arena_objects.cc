@@ -86,8 +86,7 @@ void say(const char* key, ArenaFact& fact) {
   LockGuard guard(g_lock);
   if (fact.said_in == generation()) return;
   fact.said_in = generation();
-  Record record(GPUPEAK_DEF_FACT);
-  define(record.s(key).s(fact.text.view()));
+  define_fact(key, fact.text.view());
 }
 
 void add_maker(ArenaMaker& maker) {

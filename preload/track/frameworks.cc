@@ -107,14 +107,6 @@ constexpr int kMostDescriptors = 4096;
 
 std::atomic<bool> g_is_programs{false};
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && tail(text, text.size() - end.size()) == end;
-}
-
-bool starts_with(std::string_view text, std::string_view begin) {
-  return text.size() >= begin.size() && std::string_view(text.data(), begin.size()) == begin;
-}
-
 /// Finds the profile's file: it is open, still empty, named *.json, and was made or emptied right
 /// before the profile began. Sessions that are made at once have several such files. Names that we
 /// asked for have the session's number; of other files there must be only one.
@@ -134,9 +126,9 @@ bool find_file(uint64_t session, uint64_t began_realtime_ns, Path& path) {
     const long bytes = sys::readlink(link.c_str(), name, sizeof name);
     if (sys::failed(bytes)) continue;
     const std::string_view file(name, static_cast<size_t>(bytes));
-    if (!ends_with(file, ".json")) continue;
-    if (starts_with(file, asked_for.view())) {
-      if (!starts_with(file, own.view())) continue;
+    if (!file.ends_with(".json")) continue;
+    if (file.starts_with(asked_for.view())) {
+      if (!file.starts_with(own.view())) continue;
       path.clear();
       path.add(file);
       return true;
@@ -150,11 +142,6 @@ bool find_file(uint64_t session, uint64_t began_realtime_ns, Path& path) {
     found = true;
   }
   return found;
-}
-
-void define_profile_fact(std::string_view key, const Path& value) {
-  Record record(GPUPEAK_DEF_FACT);
-  define(record.s(key).s(value.view()));
 }
 
 }  // namespace
@@ -183,17 +170,17 @@ void ort_session_profiled(uint64_t session, uint64_t start_ns, uint64_t called_n
   Path text;
   if (age_ns > now.monotonic_ns || zero_ns < called_ns) {
     text.add("session ").add(session).add(": its clock is not known");
-    return define_profile_fact("ort.profile.off", text);
+    return define_fact("ort.profile.off", text.view());
   }
   Path file;
   if (!find_file(session, now.realtime_ns - age_ns, file)) {
     text.add("session ").add(session).add(": its file could not be told from others");
-    return define_profile_fact("ort.profile.off", text);
+    return define_fact("ort.profile.off", text.view());
   }
   stamp_every_event();
   text.add(session).add(" ").add(zero_ns).add(" ").add(is_monotonic ? 0 : now.error_ns).add(" ");
   text.add(file.view());
-  define_profile_fact("ort.profile", text);
+  define_fact("ort.profile", text.view());
 }
 
 namespace {

@@ -46,8 +46,6 @@ struct Ledger {
     std::atomic<uint64_t> last_used{kNever};         ///< `used` of the last reading
     std::atomic<uint64_t> last_quiet_since{kNever};  ///< `quiet_since` of the last reading
     std::atomic<uint64_t> last_own_plus_1{0}, last_others_plus_1{0};  ///< of the last reading
-    std::atomic<bool> asked_nvml{false};
-    void* nvml = nullptr;
     std::atomic<bool> in_use{false};
     std::atomic<uint32_t> largest_local_bytes{0};  ///< a thread, of the functions launched so far
   } devices[kDevices];
@@ -89,15 +87,6 @@ bool is_on() {
 
 Ledger::Device* device_ledger(int device) {
   return is_on() && device >= 0 && device < kDevices ? &g_ledger.devices[device] : nullptr;
-}
-
-void* nvml_of(Ledger::Device& ledger, int device) {
-  if (!ledger.asked_nvml.load(std::memory_order_acquire)) {
-    char uuid[16];
-    if (load_nvml() && device_uuid(device, uuid)) ledger.nvml = nvml_device(uuid);
-    ledger.asked_nvml.store(true, std::memory_order_release);
-  }
-  return ledger.nvml;
 }
 
 /// Whether the driver has in use what it had at the last reading, and no call allocated or freed
@@ -204,8 +193,8 @@ uint32_t name_of_process(uint32_t pid) {
 }
 
 /// Adds what each process holds. The list takes four times as long as the card's figure.
-void add_processes(const Ledger::Device& ledger, DriverReading& reading, List use) {
-  if (ledger.nvml == nullptr || g_ledger.listing.exchange(true)) return;
+void add_processes(void* nvml, DriverReading& reading, List use) {
+  if (nvml == nullptr || g_ledger.listing.exchange(true)) return;
   NvmlProcesses& all = g_ledger.all;
   const uint64_t begin = thread_cpu_ns();
   uint64_t ballast = 0;
@@ -214,8 +203,7 @@ void add_processes(const Ledger::Device& ledger, DriverReading& reading, List us
   const uint64_t handed_out = ours.kind[GPUPEAK_KIND_LINEAR - GPUPEAK_FIRST_DEVICE_KIND].live +
                               ours.kind[GPUPEAK_KIND_VMM - GPUPEAK_FIRST_DEVICE_KIND].live;
   const auto ask = [&] {
-    return nvml_processes(ledger.nvml, real_device_total(reading.device),
-                          use != List::kIfAffordable, all);
+    return nvml_processes(nvml, real_device_total(reading.device), use != List::kIfAffordable, all);
   };
   // A process that begins or ends may spoil a list. Some readings have no later one to correct
   // them.
@@ -264,7 +252,7 @@ bool read(int device, DriverReading& reading, List use = List::kIfAffordable) {
   reading.quiet_since = DeviceCall::quiet_since();
   reading.earlier_readings = readings_logged(device);
   Ledger::Device& ledger = g_ledger.devices[device];
-  void* const nvml = nvml_of(ledger, device);
+  void* const nvml = nvml_device(device);
   const auto ask = [&] {
     NvmlMemory memory;
     if (nvml != nullptr && nvml_memory(nvml, memory)) {
@@ -289,7 +277,7 @@ bool read(int device, DriverReading& reading, List use = List::kIfAffordable) {
   }
   // Where NVML does not tell the card's memory, that is the host's, too, which is no process's.
   if (reading.source == GPUPEAK_READING_NVML && (use != List::kIfAffordable || may_list()))
-    add_processes(ledger, reading, use);
+    add_processes(nvml, reading, use);
   return true;
 }
 
@@ -522,8 +510,6 @@ void forget_ledger() {
     device.last_used = device.last_quiet_since = kNever;
     device.last_own_plus_1 = device.last_others_plus_1 = 0;
     device.overlaps = 0;
-    device.asked_nvml = false;
-    device.nvml = nullptr;
     device.in_use = false;
     device.largest_local_bytes = 0;
   }

@@ -39,8 +39,6 @@ struct Limited {
   std::atomic<uint64_t> in_flight{0};  ///< bytes of calls under way that passed by the budget
   std::atomic<uint64_t> needed_ns{0};  ///< when the ballast was needed last
   CUmemGenericAllocationHandle handle = 0;
-  void* nvml = nullptr;
-  bool asked_nvml = false;
 
   uint64_t hidden() const { return total - bytes; }
   /// The ballast that hides all of hidden(), in whole pages.
@@ -73,22 +71,13 @@ Limited* limited(int device) {
   return state == State::kLimited ? &it : nullptr;
 }
 
-/// Loads NVML at the first call, so no lock may be held.
-void* nvml_of(Limited& it, int device) {
-  if (!__atomic_load_n(&it.asked_nvml, __ATOMIC_ACQUIRE)) {
-    char uuid[16];
-    if (load_nvml() && device_uuid(device, uuid)) it.nvml = nvml_device(uuid);
-    __atomic_store_n(&it.asked_nvml, true, __ATOMIC_RELEASE);
-  }
-  return it.nvml;
-}
-
-/// Asks how much of the real card is free now.
+/// Asks how much of the real card is free now. The caller has asked for nvml_device() before.
 bool ask_free(const Limited& it, int device, uint64_t& free_bytes) {
   uint64_t total = 0;
   if (current_device() == device && real_memory_info(free_bytes, total)) return true;
   NvmlMemory memory;
-  if (it.nvml == nullptr || !nvml_memory(it.nvml, memory)) return false;
+  void* const nvml = nvml_device(device);
+  if (nvml == nullptr || !nvml_memory(nvml, memory)) return false;
   free_bytes = it.total - std::min(it.total, memory.used);
   return true;
 }
@@ -185,7 +174,7 @@ LimitScope::LimitScope(int device, uint64_t bytes) {
     }
     it->in_flight.fetch_sub(need, std::memory_order_acq_rel);
   }
-  nvml_of(*it, device);
+  nvml_device(device);
   if (!it->lock.lock()) return;
   const Decision decision = decide(*it, device, bytes, need, now);
   if (decision == Decision::kDriver) {
@@ -240,7 +229,7 @@ uint64_t visible_device_total(int device) {
 
 int device_of_nvml(void* handle) {
   for (int device = 0; device < kDevices && real_device_total(device) > 0; ++device) {
-    if (limited(device) != nullptr && nvml_of(g_limited[device], device) == handle) return device;
+    if (limited(device) != nullptr && nvml_device(device) == handle) return device;
   }
   return kNoDevice;
 }
@@ -290,8 +279,6 @@ void forget_limits() {
     it.asked_ns = 0;
     it.in_flight = 0;
     it.needed_ns = 0;
-    it.nvml = nullptr;
-    it.asked_nvml = false;
   }
   g_ballasts = 0;
 }

@@ -53,10 +53,8 @@ CountedPieces forget(uint64_t begin, uint64_t end) {
                                mapping.end < end ? mapping.end : end, mapping.prot, mapping.kind};
     }
     g_mappings[i] = g_mappings[--g_count];
-    const Mapping below{mapping.begin, begin, mapping.prot, mapping.kind};
-    const Mapping above{end, mapping.end, mapping.prot, mapping.kind};
-    add(below);
-    add(above);
+    add({mapping.begin, begin, mapping.prot, mapping.kind});
+    add({end, mapping.end, mapping.prot, mapping.kind});
   }
   return gone;
 }
@@ -84,9 +82,8 @@ uint64_t reprotect_counted_mapping(uint64_t at, uint64_t bytes, int prot) {
     inside = {old.begin > at ? old.begin : at, old.end < end ? old.end : end, prot, old.kind};
     if (counts(old)) g_bytes -= old.end - old.begin;
     if (counts(inside)) g_bytes += inside.end - inside.begin;
-    const Mapping below{old.begin, at, old.prot, old.kind}, above{end, old.end, old.prot, old.kind};
-    add(below);
-    add(above);
+    add({old.begin, at, old.prot, old.kind});
+    add({end, old.end, old.prot, old.kind});
   }
   return g_bytes;
 }

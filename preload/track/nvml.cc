@@ -1,24 +1,20 @@
 #include "track/nvml.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <initializer_list>
 
 #include "base/hook_scope.h"
 #include "base/loader.h"
 #include "base/text.h"
+#include "gpupeak/log_format.h"
+#include "track/driver.h"
 
 namespace gpupeak::preload {
 namespace {
 
-// The part of nvml.h that is used here, since not every toolkit has that header.
-constexpr int kSuccess = 0;
 constexpr uint64_t kNotAvailable = ~uint64_t{0};
-struct MemoryV2 {
-  unsigned version;
-  uint64_t total, reserved, free, used;
-};
-constexpr unsigned kMemoryV2 = sizeof(MemoryV2) | (2u << 24);
 constexpr unsigned kMaxProcesses = 256;
 /// An entry begins with the pid and, eight bytes on, what it uses. The call's first version has no
 /// more; later ones have the MIG instance behind that, and some drivers (535.43 to 535.86) eight
@@ -37,7 +33,7 @@ constexpr ListCall kListCalls[2][3] = {{{"nvmlDeviceGetComputeRunningProcesses_v
 
 int (*g_init)();
 int (*g_by_uuid)(const char*, void**);
-int (*g_memory)(void*, MemoryV2*);
+int (*g_memory)(void*, NvmlMemoryV2*);
 struct List {
   int (*call)(void*, unsigned*, void*);
   size_t entry_bytes;
@@ -46,6 +42,10 @@ constinit List g_lists[2]{};  ///< of processes that compute, and of those that 
 
 enum class State : uint8_t { kUntried, kReady, kMissing };
 constinit State g_state = State::kUntried;
+constinit struct {
+  std::atomic<bool> asked{false};
+  void* handle = nullptr;
+} g_devices[GPUPEAK_LOG_MAX_DEVICES];
 
 State open() {
   const LibraryScope inside;
@@ -53,7 +53,7 @@ State open() {
   const bool complete = find_symbol(library, "nvmlInit_v2", g_init) &&
                         find_symbol(library, "nvmlDeviceGetHandleByUUID", g_by_uuid) &&
                         find_symbol(library, "nvmlDeviceGetMemoryInfo_v2", g_memory);
-  if (!complete || g_init() != kSuccess) return State::kMissing;
+  if (!complete || g_init() != kNvmlSuccess) return State::kMissing;
   for (int i = 0; i < 2; ++i) {
     for (const ListCall& version : kListCalls[i]) {
       g_lists[i].entry_bytes = version.entry_bytes;
@@ -89,14 +89,8 @@ bool add_entries(const unsigned char* entries, unsigned count, size_t entry_byte
   return true;
 }
 
-}  // namespace
-
-bool load_nvml() {
-  if (g_state == State::kUntried) g_state = open();
-  return g_state == State::kReady;
-}
-
-void* nvml_device(const char* uuid) {
+/// `uuid`: 16 bytes, as the CUDA driver gives them.
+void* find_device(const char* uuid) {
   constexpr char kDigits[] = "0123456789abcdef";
   const LibraryScope inside;
   for (const char* prefix : {"GPU-", "MIG-"}) {
@@ -109,15 +103,28 @@ void* nvml_device(const char* uuid) {
       name.add({pair, sizeof pair});
     }
     void* device = nullptr;
-    if (g_by_uuid(name.c_str(), &device) == kSuccess) return device;
+    if (g_by_uuid(name.c_str(), &device) == kNvmlSuccess) return device;
   }
   return nullptr;
 }
 
+}  // namespace
+
+void* nvml_device(int device) {
+  auto& known = g_devices[device];
+  if (!known.asked.load(std::memory_order_acquire)) {
+    if (g_state == State::kUntried) g_state = open();
+    char uuid[16];
+    if (g_state == State::kReady && device_uuid(device, uuid)) known.handle = find_device(uuid);
+    known.asked.store(true, std::memory_order_release);
+  }
+  return known.handle;
+}
+
 bool nvml_memory(void* device, NvmlMemory& memory) {
   const LibraryScope inside;
-  MemoryV2 info{.version = kMemoryV2, .total = 0, .reserved = 0, .free = 0, .used = 0};
-  if (g_memory(device, &info) != kSuccess) return false;
+  NvmlMemoryV2 info;
+  if (g_memory(device, &info) != kNvmlSuccess) return false;
   memory = {.used = info.used, .reserved = info.reserved};
   return true;
 }
@@ -133,7 +140,7 @@ bool nvml_processes(void* device, uint64_t most, bool with_graphics, NvmlProcess
     unsigned count = kMaxProcesses;
     const bool is_for_graphics = &list != g_lists;
     if (list.call == nullptr || (is_for_graphics && !with_graphics && !drawn)) continue;
-    if (list.call(device, &count, entries) != kSuccess) {
+    if (list.call(device, &count, entries) != kNvmlSuccess) {
       if (!is_for_graphics) return false;
       continue;
     }
@@ -151,6 +158,10 @@ bool nvml_processes(void* device, uint64_t most, bool with_graphics, NvmlProcess
 void forget_nvml() {
   // If the parent never loaded the library, the child may.
   if (g_state != State::kUntried) g_state = State::kMissing;
+  for (auto& device : g_devices) {
+    device.asked = false;
+    device.handle = nullptr;
+  }
 }
 
 }  // namespace gpupeak::preload

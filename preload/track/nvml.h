@@ -28,11 +28,16 @@ struct NvmlProcesses {
   }
 };
 
-/// Loads the library at the first call. False if it is not there or too old (before driver 510).
-bool load_nvml();
-/// NVML's handle of a device or a MIG instance; nullptr: not known. `uuid`: 16 bytes, as the CUDA
-/// driver gives them.
-void* nvml_device(const char* uuid);
+// The part of nvml.h that is used, since not every toolkit has that header.
+constexpr int kNvmlSuccess = 0;
+struct NvmlMemoryV2 {
+  unsigned version = sizeof(NvmlMemoryV2) | (2u << 24);
+  uint64_t total = 0, reserved = 0, free = 0, used = 0;
+};
+
+/// NVML's handle of a device or a MIG instance; nullptr: not known, or NVML is not there or too old
+/// (before driver 510). Loads NVML at the first call, so no lock may be held then.
+void* nvml_device(int device);
 bool nvml_memory(void* device, NvmlMemory& memory);
 /// Which process has how much, for computing and for graphics. Who draws is asked always if
 /// `with_graphics`, else only if somebody drew the last time: most cards draw nothing. False if

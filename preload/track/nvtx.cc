@@ -35,30 +35,25 @@ bool locked(Work work) {
   return true;
 }
 
-uint64_t arena_of(uint64_t heap) {
-  uint64_t arena = 0;
+/// What a map has under the key; nothing if it has nothing, or in a nested call.
+template <typename Value>
+Value known(FlatMap<Value>& map, uint64_t key) {
+  Value value{};
   locked([&] {
-    if (const uint64_t* known = g_arenas.find(heap + 1)) arena = *known;
+    if (const Value* it = map.find(key)) value = *it;
   });
-  return arena;
+  return value;
+}
+
+uint64_t arena_of(uint64_t heap) {
+  return known(g_arenas, heap + 1);
 }
 
 /// The arena of heap 0, the whole process, which no client registers.
 uint64_t arena_of_process() {
-  if (const uint64_t known = arena_of(0)) return known;
+  if (const uint64_t arena = arena_of(0)) return arena;
   nvtx_heap_registered(0, "process", 0, 0);
   return arena_of(0);
-}
-
-bool take_region(uint64_t address, Region& region) {
-  bool found = false;
-  locked([&] {
-    if (const Region* known = g_regions.find(address)) {
-      region = *known;
-      found = true;
-    }
-  });
-  return found;
 }
 
 /// Forgets all regions of the heap.
@@ -90,12 +85,7 @@ void nvtx_name_category(uint64_t domain, uint32_t category, std::string_view nam
 }
 
 uint32_t nvtx_category(uint64_t domain, uint32_t category) {
-  uint32_t id = 0;
-  if (category == 0) return id;
-  locked([&] {
-    if (const uint32_t* known = g_categories.find(key_of(domain, category))) id = *known;
-  });
-  return id;
+  return category == 0 ? 0 : known(g_categories, key_of(domain, category));
 }
 
 void nvtx_name_schema(uint64_t domain, uint64_t schema, uint32_t name) {
@@ -105,12 +95,7 @@ void nvtx_name_schema(uint64_t domain, uint64_t schema, uint32_t name) {
 }
 
 uint32_t nvtx_schema(uint64_t domain, uint64_t schema) {
-  uint32_t id = 0;
-  if (schema > UINT32_MAX) return id;
-  locked([&] {
-    if (const uint32_t* known = g_schemas.find(key_of(domain, schema))) id = *known;
-  });
-  return id;
+  return schema > UINT32_MAX ? 0 : known(g_schemas, key_of(domain, schema));
 }
 
 void nvtx_heap_registered(uint64_t heap, const Name& name, uint64_t address, uint64_t bytes) {
@@ -138,22 +123,20 @@ void nvtx_region_registered(uint64_t heap, uint64_t address, uint64_t bytes,
 }
 
 void nvtx_region_resized(uint64_t address, uint64_t bytes, const CallerFrame& caller) {
-  Region region;
-  if (!take_region(address, region)) return;
+  const Region region = known(g_regions, address);
+  if (region.arena == 0) return;
   locked([&] { g_regions.insert(address, {region.heap, region.arena, bytes}); });
   arena_allocated(region.arena, address, bytes, {}, caller);
 }
 
 void nvtx_region_named(uint64_t address, const Name& name, const CallerFrame& caller) {
-  Region region;
-  if (take_region(address, region)) {
-    arena_allocated(region.arena, address, region.bytes, name, caller);
-  }
+  const Region region = known(g_regions, address);
+  if (region.arena != 0) arena_allocated(region.arena, address, region.bytes, name, caller);
 }
 
 void nvtx_region_unregistered(uint64_t address) {
-  Region region;
-  if (!take_region(address, region)) return;
+  const Region region = known(g_regions, address);
+  if (region.arena == 0) return;
   locked([&] { g_regions.erase(address); });
   arena_freed(region.arena, address);
 }
