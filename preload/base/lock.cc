@@ -43,10 +43,11 @@ uint32_t FutexLock::ask_own_thread() {
   return thread;
 }
 
+/// Reads the word in the order of all: sleep() has said before that it sleeps, and either it sees
+/// here what unlock() has written, or unlock() sees the sleeper.
 bool FutexLock::try_lock() {
   uint32_t nobody = 0;
-  return word_.load(std::memory_order_relaxed) == 0 &&
-         word_.compare_exchange_strong(nobody, own_thread());
+  return word_.load() == 0 && word_.compare_exchange_strong(nobody, own_thread());
 }
 
 /// Sleeps for a nap, or until an unlock. A whole nap reduces `naps` by one. True: the lock is ours.
@@ -100,7 +101,7 @@ void FutexLock::hand_over() {
 
 void FutexLock::wake() {
   constexpr uint32_t kAll = 0x7fffffff;
-  sleepers_.store(0);
+  sleepers_.store(0, std::memory_order_relaxed);  // whoever is about to sleep sees it in the kernel
   sys::futex(&sleepers_, FUTEX_WAKE, kAll);
 }
 

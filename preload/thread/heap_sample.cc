@@ -25,7 +25,8 @@ constexpr uint64_t kLeaves = kMarkedAddresses / kLeafAddresses;
 /// The byte of `address`. Its leaf is made if `make`. nullptr: there is no leaf, or no memory for
 /// one.
 std::atomic<uint8_t>* byte_of(uint64_t address, bool make) {
-  std::atomic<MarkLeaf>* const leaves = g_mark_leaves.load(std::memory_order_acquire);
+  // Who knows that there are marks (marked_in()) knows their table.
+  std::atomic<MarkLeaf>* const leaves = g_mark_leaves.load(std::memory_order_relaxed);
   std::atomic<MarkLeaf>& place = leaves[(address & (kMarkedAddresses - 1)) / kLeafAddresses];
   MarkLeaf leaf = place.load(std::memory_order_acquire);
   if (leaf == nullptr && make) {
@@ -185,7 +186,7 @@ void go_over_to_sample(ProcessPage& process, uint64_t quality) {
   // A window may have ended meanwhile.
   __atomic_compare_exchange(&process.host_mode, &full, &sampled, false, __ATOMIC_RELEASE,
                             __ATOMIC_RELAXED);
-  __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELAXED);
   if (marked_in(process) == Marked::kLogged)
     __atomic_store_n(&process.counted_heap_generation, process.generation, __ATOMIC_RELEASE);
 }

@@ -29,7 +29,8 @@ enum class State : uint8_t { kUnknown, kNoLimit, kLimited };
 struct Limited {
   TimedLock lock;  ///< for changes of the ballast; held while the driver answers
   std::atomic<State> state{State::kUnknown};
-  uint64_t total = 0, bytes = 0;  ///< of the real card, and of the card that it is to look like
+  /// Of the real card, and of the card that it is to look like: several threads may find them out.
+  std::atomic<uint64_t> total{0}, bytes{0};
   std::atomic<uint64_t> ballast{0};
   std::atomic<uint32_t> changes{0};
   std::atomic<uint32_t> users{0};  ///< calls under way that rely on the ballast
@@ -40,7 +41,9 @@ struct Limited {
   std::atomic<uint64_t> needed_ns{0};  ///< when the ballast was needed last
   CUmemGenericAllocationHandle handle = 0;
 
-  uint64_t hidden() const { return total - bytes; }
+  uint64_t all() const { return total.load(std::memory_order_relaxed); }
+  uint64_t shown() const { return bytes.load(std::memory_order_relaxed); }
+  uint64_t hidden() const { return all() - shown(); }
   /// The ballast that hides all of hidden(), in whole pages.
   uint64_t whole_ballast() const { return whole_driver_pages(hidden()); }
 };
@@ -64,8 +67,8 @@ Limited* limited(int device) {
     if (total == 0) return nullptr;  // the driver is not ready
     state =
         asked == 0 || asked >= total || is_integrated(device) ? State::kNoLimit : State::kLimited;
-    it.total = total;  // another thread here writes the same
-    it.bytes = state == State::kLimited ? asked : total;
+    it.total.store(total, std::memory_order_relaxed);
+    it.bytes.store(state == State::kLimited ? asked : total, std::memory_order_relaxed);
     it.state.store(state, std::memory_order_release);
   }
   return state == State::kLimited ? &it : nullptr;
@@ -78,7 +81,7 @@ bool ask_free(const Limited& it, int device, uint64_t& free_bytes) {
   NvmlMemory memory;
   void* const nvml = nvml_device(device);
   if (nvml == nullptr || !nvml_memory(nvml, memory)) return false;
-  free_bytes = it.total - std::min(it.total, memory.used);
+  free_bytes = it.all() - std::min(it.all(), memory.used);
   return true;
 }
 
@@ -132,11 +135,12 @@ Decision decide(Limited& it, int device, uint64_t bytes, uint64_t need, uint64_t
   const bool has_whole = it.ballast.load(std::memory_order_relaxed) == it.whole_ballast();
   const bool is_fresh = now - it.asked_ns.load(std::memory_order_relaxed) < kFreshNs;
   if (has_whole && is_fresh) return Decision::kDriver;
-  if (!ask_free(it, device, free_bytes)) return Decision::kPass;
-  // A call that finds the answer fresh must not spend what was left of an older one.
-  it.budget.store(0, std::memory_order_relaxed);
-  it.asked_ns.store(now, std::memory_order_release);
+  // A call that passed by the budget is either in flight below, or had its memory before the driver
+  // is asked; nor can a call that finds the answer fresh spend what was left of an older one.
+  it.budget.exchange(0, std::memory_order_acq_rel);
   const uint64_t in_flight = it.in_flight.load(std::memory_order_acquire);
+  if (!ask_free(it, device, free_bytes)) return Decision::kPass;
+  it.asked_ns.store(now, std::memory_order_release);
   const uint64_t all = room(it, free_bytes), left = all - std::min(all, in_flight);
   const bool is_near = left < need + kMargin;
   if (is_near) it.needed_ns.store(now, std::memory_order_relaxed);
@@ -218,13 +222,13 @@ bool visible_memory_info(uint64_t& free_bytes, uint64_t& total_bytes) {
   const auto ask = [&] { return real_memory_info(free_bytes, total_bytes); };
   if (!with_steady_ballast(device, ask, ballast)) return false;
   free_bytes = free_bytes + ballast - std::min(free_bytes + ballast, it->hidden());
-  total_bytes = it->bytes;
+  total_bytes = it->shown();
   return true;
 }
 
 uint64_t visible_device_total(int device) {
   const Limited* const it = has_limits() ? limited(device) : nullptr;
-  return it != nullptr ? it->bytes : real_device_total(device);
+  return it != nullptr ? it->shown() : real_device_total(device);
 }
 
 int device_of_nvml(void* handle) {
@@ -235,7 +239,7 @@ int device_of_nvml(void* handle) {
 }
 
 uint64_t limit_of(int device, uint64_t real_total) {
-  if (device != kNoDevice) return g_limited[device].bytes;
+  if (device != kNoDevice) return g_limited[device].shown();
   const Environment& e = environment();
   for (const CardLimit& own : e.device_limits) {
     if (own.bytes > 0) return real_total;  // it is not known which limit is this card's
@@ -263,7 +267,7 @@ void log_limit(int device) {
   Text<32> key;
   key.add("limit.").add(static_cast<uint64_t>(device));
   Text<160> value;
-  value.add(asked.bytes).add(" ").add(g_limited[device].total).add(holds ? " on" : " off");
+  value.add(asked.bytes).add(" ").add(g_limited[device].all()).add(holds ? " on" : " off");
   if (!asked.name.view().empty()) value.add(" ").add(asked.name.view());
   define_fact(key.view(), value.view());
 }
