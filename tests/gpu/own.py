@@ -19,9 +19,13 @@ gpupeak, library = prefix / "bin/gpupeak", prefix / "lib/gpupeak/libgpupeak.so"
 work = pathlib.Path(tempfile.mkdtemp())
 own, log = work / "own", work / "own.gplog"
 subprocess.run(["nvcc", "-O3", "-arch=sm_90", "-o", own, pathlib.Path(__file__).parents[2] / "examples/own.cu"], check=True)
+BARE = ["env", f"LD_PRELOAD={library}", f"GPUPEAK_OUT={work}/bare.gplog"]
 WAYS = {
     "alone": [own],
-    "the library alone": ["env", f"LD_PRELOAD={library}", f"GPUPEAK_OUT={work}/bare.gplog", own],
+    "the library alone": [*BARE, own],
+    "the same, no summary": [*BARE, "GPUPEAK_SUMMARY=off", own],
+    "and no host": [*BARE, "GPUPEAK_SUMMARY=off", "GPUPEAK_HOST=off", own],
+    "and no ledger": [*BARE, "GPUPEAK_SUMMARY=off", "GPUPEAK_HOST=off", "GPUPEAK_LEDGER=off", own],
     "run -q": [gpupeak, "run", "-q", "-o", log, "--", own],
     "run": [gpupeak, "run", "-o", log, "--", own],
     "run -q --names none": [gpupeak, "run", "-q", "--names", "none", "-o", work / "nameless.gplog", "--", own],
