@@ -86,6 +86,7 @@ namespace gpupeak::preload {
 
 namespace {
 using Prctl = int (*)(int, ...);
+constexpr int kSetDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11
 
 constinit Next<Prctl> g_prctl{"prctl"};
 
@@ -96,10 +97,13 @@ void do_without_tsc() {
 }
 
 /// Strict seccomp leaves a thread only read, write, exit and the return from a signal, and no TSC.
-/// From here on the thread's hooks record nothing, as if a hook were open for good. What they would
-/// have recorded is counted.
+/// With Syscall User Dispatch (Wine) system calls from outside the range that the program names
+/// come to its handler, ours too. From here on the thread's hooks record nothing, as if a hook were
+/// open for good. What they would have recorded is counted. Nor does it block signals, where it
+/// still looks a function up.
 void stay_silent_in_this_thread() {
   t_flags.in_hook = UINTPTR_MAX;
+  ++t_flags.signals_held;
 }
 
 void before_filter(unsigned long filter) {
@@ -132,11 +136,15 @@ GPUPEAK_EXPORT int prctl(int option, ...) {
   if (option == PR_SET_SECCOMP && a == SECCOMP_MODE_FILTER) before_filter(b);
   const bool confined = option == PR_SET_SECCOMP && a == SECCOMP_MODE_STRICT &&
                         real(PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_DISABLED;
+  const bool dispatched = option == kSetDispatch && a != 0 && t_flags.in_hook != UINTPTR_MAX;
   if (confined && recording())
     say("a thread confines itself by strict seccomp: from here on nothing that it does is "
         "recorded");
+  if (dispatched && recording())
+    say("a thread has its system calls dispatched (PR_SET_SYSCALL_USER_DISPATCH): from here on "
+        "nothing that it does is recorded");
   const int result = real(option, a, b, c, d);
-  if (confined && result == 0) stay_silent_in_this_thread();
+  if ((confined || dispatched) && result == 0) stay_silent_in_this_thread();
   return result;
 }
 

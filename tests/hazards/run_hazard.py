@@ -134,6 +134,22 @@ def case_confined(folder):
 case_confined_alone = case_confined
 
 
+def case_dispatched(folder):
+    """The handler of a thread whose system calls are dispatched sees none of ours. That it is not recorded is said."""
+    native, preloaded = run(folder, False), run(folder, True)
+    if b"no dispatch" in native.stdout:
+        raise Skipped("no Syscall User Dispatch")
+    same(native, subprocess.CompletedProcess([], preloaded.returncode, preloaded.stdout, b""))
+    lines = preloaded.stderr.decode().splitlines()
+    expect(len(lines) == 1 and "dispatched" in lines[0], f"stderr: {lines}")
+    summary = report(logs(folder)[0])
+    expect("GP009" in [w["code"] for w in summary["quality"]["warnings"]], f"not counted: {summary['quality']}")
+    expect(summary["metrics"]["host.kind.heap.peak_bytes"] >= 50000000, "what came before is missing")
+
+
+case_dispatched_to_the_end = case_dispatched
+
+
 def case_filtered(folder):
     """A filter that ends the program for what recording takes: nothing is recorded any more, and that is said."""
     off = CASE.startswith("filtered_off")
