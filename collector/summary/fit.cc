@@ -32,7 +32,10 @@ std::vector<FitRange> fails_of(const DeviceNeed& need) {
   return need.fails.empty() ? std::vector{FitRange{0, need.most_bytes.value_or(0)}} : need.fails;
 }
 
-void add_texts(DeviceNeed& to, const DeviceNeed& from) {
+void add_bounds_and_texts(DeviceNeed& to, const DeviceNeed& from) {
+  for (const auto bound : {&DeviceNeed::in_use_bytes, &DeviceNeed::least_bytes,
+                           &DeviceNeed::padding_bytes, &DeviceNeed::refused_bytes})
+    to.*bound = higher(to.*bound, from.*bound);
   add_new(to.no_most, from.no_most);
   add_new(to.no_least, from.no_least);
   add_new(to.notes, from.notes);
@@ -62,10 +65,6 @@ DeviceNeed together(const std::vector<DeviceNeed>& needs) {
   DeviceNeed all = needs.front();
   for (size_t i = 1; i < needs.size(); ++i) {
     const DeviceNeed& one = needs[i];
-    all.in_use_bytes = higher(all.in_use_bytes, one.in_use_bytes);
-    all.least_bytes = higher(all.least_bytes, one.least_bytes);
-    all.padding_bytes = higher(all.padding_bytes, one.padding_bytes);
-    all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
     all.held_bytes += one.held_bytes;
     all.most_bytes = sum(all.most_bytes, one.most_bytes);
     // An arena may not get what another process gives back, since arenas fill what room there is.
@@ -73,7 +72,7 @@ DeviceNeed together(const std::vector<DeviceNeed>& needs) {
     all.no_simulation = "several processes share the card, and one takes what another gave back";
     all.beyond_bytes = sum(all.beyond_bytes, one.beyond_bytes);
     all.local_memory_bytes += one.local_memory_bytes;
-    add_texts(all, one);
+    add_bounds_and_texts(all, one);
   }
   return all;
 }
@@ -82,10 +81,6 @@ DeviceNeed in_turn(const std::vector<DeviceNeed>& needs) {
   DeviceNeed all = needs.front();
   for (size_t i = 1; i < needs.size(); ++i) {
     const DeviceNeed& one = needs[i];
-    all.in_use_bytes = higher(all.in_use_bytes, one.in_use_bytes);
-    all.least_bytes = higher(all.least_bytes, one.least_bytes);
-    all.padding_bytes = higher(all.padding_bytes, one.padding_bytes);
-    all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
     all.held_bytes = std::max(all.held_bytes, one.held_bytes);
     if (!all.fails.empty() || !one.fails.empty()) {
       std::vector<FitRange> fails = fails_of(all);
@@ -99,7 +94,7 @@ DeviceNeed in_turn(const std::vector<DeviceNeed>& needs) {
     all.most_bytes = largest(all.most_bytes, one.most_bytes);
     all.beyond_bytes = largest(all.beyond_bytes, one.beyond_bytes);
     all.local_memory_bytes = std::max(all.local_memory_bytes, one.local_memory_bytes);
-    add_texts(all, one);
+    add_bounds_and_texts(all, one);
   }
   return all;
 }
