@@ -1,6 +1,7 @@
 #include "collector/replay/arena_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "collector/replay/replay_observer.h"
 
@@ -64,6 +65,14 @@ void ArenaTable::take_out_all(Open& open) {
   open.blocks.clear();
 }
 
+/// The arena of this number; nullptr, and the event counts as unmatched, if none is open.
+ArenaTable::Open* ArenaTable::open_of(uint64_t number) {
+  const auto found = open_.find(number);
+  if (found != open_.end()) return &found->second;
+  ++unmatched_;
+  return nullptr;
+}
+
 void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks) {
   if (event.event == GPUPEAK_ARENA_CREATED) {
     const size_t index =
@@ -82,29 +91,23 @@ void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks
     apply(ticks);
     return;
   }
-  const auto found = open_.find(event.arena);
-  if (found == open_.end()) {
-    ++unmatched_;
-    return;
-  }
-  Open& open = found->second;
+  Open* const found = open_of(event.arena);
+  if (found == nullptr) return;
+  Open& open = *found;
   take_out_all(open);
   if (event.event == GPUPEAK_ARENA_DESTROYED) {
     uncarve(event.arena, open);
     rows()[open.arena].capacity_bytes -= open.capacity_bytes;
-    open_.erase(found);
+    open_.erase(event.arena);
   }
   apply(ticks);
 }
 
 void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks, Cause cause,
                           std::span<const BlockPart> parts) {
-  const auto found = open_.find(event.arena);
-  if (found == open_.end()) {
-    ++unmatched_;
-    return;
-  }
-  Open& open = found->second;
+  Open* const found = open_of(event.arena);
+  if (found == nullptr) return;
+  Open& open = *found;
   ArenaParents::Parent* const parent =
       open.carved ? nullptr : parent_at(open, event.address, ticks);
   if (parent != nullptr) open.arena = accounts_.row_in(open.arena, parent->place);
@@ -162,12 +165,9 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
 }
 
 void ArenaTable::free(const ArenaFreeEvent& event, uint64_t ticks) {
-  const auto found = open_.find(event.arena);
-  if (found == open_.end()) {
-    ++unmatched_;
-    return;
-  }
-  Open& open = found->second;
+  Open* const found = open_of(event.arena);
+  if (found == nullptr) return;
+  Open& open = *found;
   const auto block = open.blocks.find(event.address);
   if (block != open.blocks.end()) {
     note_peak(accounts_.holder(block->second.holder).arena);
@@ -194,14 +194,10 @@ bool ArenaTable::is_older(Open& open, const ArenaFreeEvent& event) {
 }
 
 void ArenaTable::failed(const ArenaFailedEvent& event, const Requester& requester, uint64_t ticks) {
-  const auto found = open_.find(event.arena);
-  if (found == open_.end()) {
-    ++unmatched_;
-    return;
-  }
-  const size_t index = found->second.arena;
-  const uint64_t since_ticks = found->second.answered_ticks;
-  found->second.answered_ticks = ticks;
+  Open* const open = open_of(event.arena);
+  if (open == nullptr) return;
+  const size_t index = open->arena;
+  const uint64_t since_ticks = std::exchange(open->answered_ticks, ticks);
   Arena& arena = rows()[index];
   ++arena.failed_count;
   arena.largest_refused = std::max(arena.largest_refused, event.bytes);

@@ -260,6 +260,7 @@ class ArenaTable {
   uint64_t steps_of_one() const;
   Idle idle_pieces(size_t arena) const;
   void note_holders(Failure& failure) const;
+  Open* open_of(uint64_t number);
   bool is_older(Open& open, const ArenaFreeEvent& event);
   void compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_plus_1);
 

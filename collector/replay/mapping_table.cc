@@ -31,16 +31,23 @@ void MappingTable::split_at(uint64_t address, Changes& changes) {
   count(address, right, +1, false, changes);
 }
 
-void MappingTable::unmap(uint64_t address, uint64_t bytes, Changes& changes) {
+/// Removes the mappings of a range, and calls `leave(piece)` for each before.
+template <typename Leave>
+void MappingTable::remove(uint64_t address, uint64_t bytes, Changes& changes, Leave leave) {
   const uint64_t end = address + whole_pages(bytes);
   if (end <= address) return;
   split_at(address, changes);
   split_at(end, changes);
   auto it = mappings_.lower_bound(address);
   while (it != mappings_.end() && it->first < end) {
-    count(it->first, it->second, -1, false, changes);
+    leave(*it);
     it = mappings_.erase(it);
   }
+}
+
+void MappingTable::unmap(uint64_t address, uint64_t bytes, Changes& changes) {
+  remove(address, bytes, changes,
+         [&](const auto& piece) { count(piece.first, piece.second, -1, false, changes); });
 }
 
 void MappingTable::map(uint64_t address, uint64_t bytes, uint32_t prot, uint8_t kind, GroupId group,
@@ -113,16 +120,10 @@ void MappingTable::take(uint32_t slot, uint64_t address, uint64_t bytes, bool mo
   taken.bytes = bytes;
   taken.moves = moves;
   taken.pieces.clear();
-  const uint64_t end = address + whole_pages(bytes);
-  if (end <= address) return;
-  split_at(address, changes);
-  split_at(end, changes);
-  auto it = mappings_.lower_bound(address);
-  while (it != mappings_.end() && it->first < end) {
-    if (!moves) count(it->first, it->second, -1, false, changes);
-    taken.pieces.push_back(*it);
-    it = mappings_.erase(it);
-  }
+  remove(address, bytes, changes, [&](const auto& piece) {
+    if (!moves) count(piece.first, piece.second, -1, false, changes);
+    taken.pieces.push_back(piece);
+  });
 }
 
 void MappingTable::unmap(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {

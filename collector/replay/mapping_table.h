@@ -63,6 +63,8 @@ class MappingTable {
   void count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
              Changes& changes);
   void split_at(uint64_t address, Changes& changes);
+  template <typename Leave>
+  void remove(uint64_t address, uint64_t bytes, Changes& changes, Leave leave);
   void join_with_previous(Map::iterator it, Changes& changes);
 
   Map mappings_;
