@@ -124,7 +124,7 @@ class QualityReport {
     if (page_.reentrant_calls > 0) {
       warn(WarningCode::kCallsInHandlers,
            counted(page_.reentrant_calls, "allocator call") +
-               " from signal handlers inside a hook or under strict seccomp not seen");
+               " not seen: in handlers inside a hook, under strict seccomp or dispatch");
     }
     if (page_.early_calls > 0) {
       warn(WarningCode::kCallsBeforeLog,
