@@ -125,6 +125,7 @@ def signals_once(folder, before=None):
     time.sleep(0.3)  # `run` is ready to get signals
     kinds = [signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGRTMIN + 1]
     for send in (os.killpg, os.kill, os.killpg, os.kill):
+        time.sleep(0.5)  # one to `run` alone merges with the same one to the group that it has not had yet
         for number in kinds * 10:
             send(process.pid, number)
             line = process.stdout.readline()
