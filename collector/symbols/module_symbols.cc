@@ -188,14 +188,15 @@ std::vector<DwarfFrame> ModuleSymbols::find_frames(uint64_t address) {
 /// mostly an alias, so only names of C++ and Rust count.
 std::string ModuleSymbols::folded_names(const Symbol& symbol) const {
   constexpr size_t kMostNames = 3;
-  const auto alike = std::ranges::equal_range(symbols_, symbol.begin, {}, &Symbol::begin);
-  if (alike.size() < 2) return "";
+  const auto before = [](const Symbol& a, const Symbol& b) { return a.begin < b.begin; };
+  const auto [first, last] = std::equal_range(symbols_.begin(), symbols_.end(), symbol, before);
+  if (last - first < 2) return "";
   std::set<std::string> names;
-  for (const Symbol& one : alike) {
-    const std::string_view name = one.name;
-    if (one.bytes == 0 || name.size() > kLongestMangled) continue;
+  for (auto one = first; one != last; ++one) {
+    const std::string_view name = one->name;
+    if (one->bytes == 0 || name.size() > kLongestMangled) continue;
     if (name.starts_with("_Z") || name.starts_with("_R"))
-      names.emplace(without_signature(demangle(one.name)));
+      names.emplace(without_signature(demangle(one->name)));
   }
   if (names.size() < 2) return "";
   const bool has_more = names.size() > kMostNames;
