@@ -87,7 +87,11 @@ int main(int count, char** arguments) {
     for (long i = 0; i < kBytes; i += kPage) top[-i] = 1;
   }
   if (!strcmp(way, "resting")) {
-    char* at = touch(map(kBytes / 2, all, MAP_ANONYMOUS, -1), kBytes / 2);
+    /* Where an arena of malloc could begin. */
+    char* room = map(2ul * kBytes, PROT_NONE, MAP_ANONYMOUS | MAP_NORESERVE, -1);
+    char* at = (char*)(((unsigned long)room + kBytes - 1) & -(unsigned long)kBytes);
+    mprotect(at, kBytes / 2, all);
+    touch(at, kBytes / 2);
     mprotect(at, kBytes / 2, PROT_NONE);
     touch(map(kBytes / 2, all, MAP_ANONYMOUS, -1), kBytes / 2);
   }

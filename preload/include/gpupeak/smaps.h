@@ -126,9 +126,10 @@ constexpr bool is_arena_state(uint64_t word) {
 /// Whether a mapping is an arena of malloc. Other mappings may begin at a multiple of kArena by
 /// chance: newer kernels align those of 2 MiB and more to 2 MiB, so one in 32 does. The first word
 /// decides. If `read(address, word)` is false, the size decides: one arena is at most kArena.
+/// The first page of an arena is never closed.
 template <typename Read>
 bool is_arena(const Mapping& mapping, Read read) {
-  if (mapping.begin % kArena != 0) return false;
+  if (mapping.begin % kArena != 0 || !mapping.is_readable) return false;
   uint64_t word = 0;
   if (!read(mapping.begin, word)) return mapping.end - mapping.begin <= kArena;
   return is_arena_state(word);
