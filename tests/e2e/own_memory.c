@@ -87,9 +87,11 @@ int main(int count, char** arguments) {
     for (long i = 0; i < kBytes; i += kPage) top[-i] = 1;
   }
   if (!strcmp(way, "resting")) {
-    /* Where an arena of malloc could begin. */
+    /* It begins where an arena of malloc could. */
     char* room = map(2ul * kBytes, PROT_NONE, MAP_ANONYMOUS | MAP_NORESERVE, -1);
     char* at = (char*)(((unsigned long)room + kBytes - 1) & -(unsigned long)kBytes);
+    munmap(room, at - room);
+    munmap(at + kBytes / 2, room + 2ul * kBytes - (at + kBytes / 2));
     mprotect(at, kBytes / 2, all);
     touch(at, kBytes / 2);
     mprotect(at, kBytes / 2, PROT_NONE);
