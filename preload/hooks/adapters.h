@@ -1,5 +1,5 @@
-// Adapters look into frameworks' allocators. Each adapter is a row in adapters.cc. Here are the
-// questions that hooks ask all of them.
+// Adapters look into frameworks' allocators. Each adapter is a row, which stands in the adapter's
+// own file. Here are the questions that hooks ask all of them.
 //
 //   dlsym("GetPjrtApi")  → the adapter that wants this name says what the program gets: our entry,
 //                          by which a plugin's arenas are found before it has made one
@@ -9,8 +9,9 @@
 //   fork, in the child   → adapters stop what may need a lock that a thread of the parent held
 //   our end              → each adapter puts back what it has replaced
 //
-// A new adapter is a row. A sub-allocator that a rule file can describe (docs/rules.md, [[pool]])
-// needs a rule and no code. HOOK-SAFE, outside any HookScope.
+// A new adapter is a row, and its name in the list of adapters.cc. A sub-allocator that a rule file
+// can describe (docs/rules.md, [[pool]]) needs a rule and no code. HOOK-SAFE, outside any
+// HookScope.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,29 @@
 namespace gpupeak::preload {
 
 using Dlsym = void* (*)(void*, const char*);
+
+/// All but `of` may be null.
+struct Adapter {
+  const char* of;
+  const char* entry = nullptr;                ///< a function that the adapter's library exports
+  bool (*wants)(const char* name) = nullptr;  ///< a name that dlsym looks up, beside `entry`
+  void* (*replace)(Dlsym real, void* handle, const char* name) = nullptr;
+  const char* (*variable)(const char* name) = nullptr;  ///< a variable without a value
+  void (*look)(const void* handle) = nullptr;  ///< at each dlsym; at the start with nullptr
+  void (*forget_unloaded)() = nullptr;
+  void (*leave_jump)(uintptr_t target) = nullptr;
+  void (*reset_in_child)() = nullptr;
+  void (*put_back)() = nullptr;
+  // For an attached program.
+  void (*take_over_loaded)(void* entry) = nullptr;
+  bool calls_it = false;  ///< take_over_loaded calls code that needs the library's constructors
+  void (*take_over_in_place)() = nullptr;  ///< for what is found without an entry
+};
+extern const Adapter kC10Adapter, kPjrtAdapter, kOrtWheelAdapter, kRulesAdapter, kOrtAdapter,
+    kNvmlAdapter, kNvtxAdapter, kArenaTablesAdapter;
+
+/// What the program would find without us, so never our own export.
+void* behind_us(Dlsym real, void* handle, const char* name);
 
 /// What a program is to get for dlsym(handle, name); nothing if no adapter wants the name. `real`:
 /// the real dlsym.

@@ -1,5 +1,5 @@
-#include "hooks/arena_rules.h"
-
+// Follows arenas that rules name (docs/rules.md, [[pool]]): the built-in rules, and the rules of
+// the file that GPUPEAK_POOL_RULES names.
 #include <link.h>
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "base/virtual_table.h"
+#include "hooks/adapters.h"
 #include "hooks/arena_rule_book.h"
 #include "hooks/arena_tables.h"
 #include "life/process.h"
@@ -25,8 +26,8 @@ constexpr size_t kMost = 4096;
 constinit HookedSlot g_imports[kMost];
 constinit size_t g_count = 0;
 
-}  // namespace
-
+/// Replaces the slots through which an object calls `name`, if they lead to `real`. False: there
+/// are more slots than we have room for. One thread at a time.
 bool replace_imports(const dl_phdr_info& object, const char* name, uintptr_t real,
                      uintptr_t trampoline) {
   bool fits = true;
@@ -42,6 +43,7 @@ bool replace_imports(const dl_phdr_info& object, const char* name, uintptr_t rea
   return fits;
 }
 
+/// Puts back all slots that lead to `trampoline`.
 void put_back_imports(uintptr_t trampoline) {
   for (size_t i = 0; i < g_count; ++i) {
     const HookedSlot& import = g_imports[i];
@@ -57,8 +59,6 @@ void forget_unloaded_imports() {
   }
   g_count = kept;
 }
-
-namespace {
 
 using Rule = ArenaRuleState;
 constinit bool g_is_read = false;
@@ -289,8 +289,8 @@ void look() {
   if (is_of_interest) replace_new_calls(loaded);
 }
 
-}  // namespace
-
+/// Takes over the arenas of newly loaded libraries, if this is the first look-up with this handle
+/// of the loader's. It waits for the loader, so it is called only where the program itself would.
 void take_over_rule_arenas(const void* handle) {
   if (!environment().arenas || !may_record() || was_seen(handle)) return;
   if (g_looking.exchange(true, std::memory_order_acquire)) return;
@@ -298,8 +298,9 @@ void take_over_rule_arenas(const void* handle) {
   g_looking.store(false, std::memory_order_release);
 }
 
-bool is_rule_arena_entry(const char* name) {
-  for (size_t i = 0; name != nullptr && i < g_arena_rule_count; ++i) {
+/// Whether a rule is about an exported function of this name.
+bool is_entry(const char* name) {
+  for (size_t i = 0; i < g_arena_rule_count; ++i) {
     const Rule& rule = g_arena_rules[i];
     if (rule.exported() &&
         (rule.says.allocate_name.view() == name || rule.says.free_name.view() == name))
@@ -308,7 +309,8 @@ bool is_rule_arena_entry(const char* name) {
   return false;
 }
 
-void* rule_arena_entry_for(void* found) {
+void* replace_entry(Dlsym real, void* handle, const char* name) {
+  void* const found = real(handle, name);
   for (size_t i = 0; found != nullptr && i < g_arena_rule_count; ++i) {
     const Rule& rule = g_arena_rules[i];
     const uintptr_t* const trampoline = rule.trampoline.load(std::memory_order_acquire);
@@ -321,13 +323,13 @@ void* rule_arena_entry_for(void* found) {
   return found;
 }
 
-void put_back_rule_arenas() {
+void put_back_all() {
   if (g_looking.exchange(true, std::memory_order_acquire)) return;
   for (size_t i = 0; i < g_arena_rule_count; ++i) put_back(g_arena_rules[i]);
   g_looking.store(false, std::memory_order_release);
 }
 
-void forget_unloaded_rule_arenas() {
+void forget_unloaded() {
   if (g_looking.exchange(true, std::memory_order_acquire)) return;
   for (size_t k = 0; k < g_arena_rule_count; ++k) {
     Rule& rule = g_arena_rules[k];
@@ -343,8 +345,20 @@ void forget_unloaded_rule_arenas() {
   g_looking.store(false, std::memory_order_release);
 }
 
-void leave_rule_arenas() {
+/// Replaced functions stay replaced, and no more libraries are looked at, since a thread of the
+/// parent may have held a lock of the loader's.
+void reset_in_child() {
   g_looking.store(true, std::memory_order_relaxed);
 }
+
+}  // namespace
+
+const Adapter kRulesAdapter{.of = "what rule files describe",
+                            .wants = is_entry,
+                            .replace = replace_entry,
+                            .look = take_over_rule_arenas,
+                            .forget_unloaded = forget_unloaded,
+                            .reset_in_child = reset_in_child,
+                            .put_back = put_back_all};
 
 }  // namespace gpupeak::preload

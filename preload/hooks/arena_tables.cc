@@ -4,6 +4,7 @@
 #include "base/hook_scope.h"
 #include "base/lock.h"
 #include "base/proc_file.h"
+#include "hooks/adapters.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {
@@ -130,17 +131,26 @@ void put_back_arena_table(ArenaFunctions& table) {
   put_back(table);
 }
 
-void put_back_arena_tables() {
-  forget_unloaded_arena_tables();
-  for (ArenaFunctions& table : g_arena_tables) put_back_arena_table(table);
-}
+namespace {
 
-void forget_unloaded_arena_tables() {
+void forget_unloaded() {
   for (ArenaFunctions& table : g_arena_tables) {
     const uintptr_t at = table.at.load(std::memory_order_acquire);
     if (at != 0 && data_end(reinterpret_cast<const void*>(at)) == nullptr)
       table.at.store(0, std::memory_order_release);
   }
 }
+
+void put_back_all() {
+  forget_unloaded();
+  for (ArenaFunctions& table : g_arena_tables) put_back_arena_table(table);
+}
+
+}  // namespace
+
+const Adapter kArenaTablesAdapter{.of = "the functions of arenas that any of them replaced",
+                                  .forget_unloaded = forget_unloaded,
+                                  .leave_jump = leave_arena_calls_for,
+                                  .put_back = put_back_all};
 
 }  // namespace gpupeak::preload

@@ -56,12 +56,8 @@ bool has_arena_tables(const void* inside);
 /// same. `of` must stay at its address.
 const uintptr_t* trampolines_for(const ArenaClass& of, const uintptr_t (&real)[kArenaFunctions]);
 
-/// Puts back all tables, at our end.
-void put_back_arena_tables();
 /// longjmp is about to make `target` the stack pointer. The calls that the jump leaves are over.
 void leave_arena_calls_for(uintptr_t target);
-/// Call it after a dlclose.
-void forget_unloaded_arena_tables();
 
 // The replaced functions of each class of each loaded library. arena_tables.cc replaces them,
 // arena_thunks_*.S has the thunks in their place, and arena_calls.cc notes the calls.

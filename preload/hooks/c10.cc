@@ -1,5 +1,6 @@
-#include "hooks/c10.h"
-
+// PyTorch's allocator tells libc10 of each block that it hands out and takes back, whether or not a
+// profiler runs. The function for that is exported and called through the PLT. Ours is found first:
+// it notes the block and calls the real one.
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
+#include "hooks/adapters.h"
 #include "hooks/export.h"
 #include "track/arenas.h"
 
@@ -103,19 +105,25 @@ void note_failed(int64_t bytes, ArenaSays says, Device device, const CallerFrame
   if (is_ours(device)) torch_failed(device.index, static_cast<uint64_t>(bytes), says, caller);
 }
 
-}  // namespace
-
 bool is_c10_entry(const char* name) {
-  if (name == nullptr || strncmp(name, "_ZN3c102", 8) != 0) return false;
+  if (strncmp(name, "_ZN3c102", 8) != 0) return false;
   for (const char* entry : kNames) {
     if (strcmp(entry, name) == 0) return true;
   }
   return false;
 }
 
+/// The real functions must be looked up anew.
 void forget_unloaded_c10() {
   g_generation.fetch_add(1, std::memory_order_acq_rel);
 }
+
+}  // namespace
+
+const Adapter kC10Adapter{.of = "PyTorch's libc10",
+                          .wants = is_c10_entry,
+                          .replace = behind_us,
+                          .forget_unloaded = forget_unloaded_c10};
 
 }  // namespace gpupeak::preload
 

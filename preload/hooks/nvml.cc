@@ -1,4 +1,5 @@
-#include "hooks/nvml.h"
+// NVML's functions for a device's memory: with a limit they say less.
+#include "track/nvml.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -6,10 +7,10 @@
 #include <cstring>
 
 #include "base/elf_lookup.h"
+#include "hooks/adapters.h"
 #include "hooks/export.h"
 #include "track/driver.h"
 #include "track/limit.h"
-#include "track/nvml.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -73,11 +74,6 @@ int memory_info(const char* name, void* device, Info* info, const void* caller) 
 }
 
 }  // namespace
-
-bool is_nvml_entry(const char* name) {
-  return name != nullptr && (strcmp(name, kName) == 0 || strcmp(name, kName2) == 0);
-}
-
 }  // namespace gpupeak::preload
 
 using namespace gpupeak::preload;
@@ -93,8 +89,24 @@ int nvmlDeviceGetMemoryInfo_v2(void* device, void* info) {
   return memory_info(kName2, device, static_cast<NvmlMemoryV2*>(info), __builtin_return_address(0));
 }
 
-void* gpupeak::preload::nvml_entry_for(const char* name, void* found) {
-  if (!has_limits() || !is_in(found, kLibrary)) return found;
+namespace gpupeak::preload {
+namespace {
+
+bool is_nvml_entry(const char* name) {
+  return strcmp(name, kName) == 0 || strcmp(name, kName2) == 0;
+}
+
+/// Without the real library the program must not find our exports in its place.
+void* nvml(Dlsym real, void* handle, const char* name) {
+  void* const found = behind_us(real, handle, name);
+  if (found == nullptr || !has_limits() || !is_in(found, kLibrary)) return found;
   return strcmp(name, kName) == 0 ? reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo)
                                   : reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo_v2);
 }
+
+}  // namespace
+
+const Adapter kNvmlAdapter{
+    .of = "NVML, where a device has a limit", .wants = is_nvml_entry, .replace = nvml};
+
+}  // namespace gpupeak::preload

@@ -1,7 +1,9 @@
 // NVTX as an adapter. Our library is the injection library that NVTX's clients look for, unless the
 // program or the user names another one. Clients are the v2 library and each module that was built
 // with v3.
-#include "hooks/nvtx.h"
+#include "track/nvtx.h"
+
+#include <link.h>
 
 #include <cstdint>
 #include <cstring>
@@ -11,11 +13,13 @@
 
 #include "base/elf_lookup.h"
 #include "base/environment.h"
+#include "base/loader.h"
 #include "base/text.h"
+#include "hooks/adapters.h"
 #include "hooks/export.h"
 #include "hooks/nvtx_types.h"
 #include "life/process.h"
-#include "track/nvtx.h"
+#include "stack/module_map.h"
 #include "track/phases.h"
 
 namespace gpupeak::preload {
@@ -287,20 +291,110 @@ int attach_payload(const Segment& slots) {
                         {kRangeEndPayload, &end_range_in<Data, size_t>}});
 }
 
-constexpr std::string_view kVariable = "NVTX_INJECTION64_PATH";
+// Clients in an attached program. Each module that was built with NVTX 3 asks once for a tool, and
+// keeps the answer in its data. This is for clients that have asked already.
+
+/// The begin of a client's data (nvtxGlobals_t of nvtxImpl.h, since NVTX 3.0). Behind it are the
+/// places of the client's callbacks, then tables of pointers to these places.
+struct Client {
+  uint32_t state, padding;
+  Callbacks callbacks;
+  size_t version_bytes;
+  uint32_t version, reserved;
+  uintptr_t set_version;
+};
+constexpr uint32_t kHasAsked = 2, kVersion = 3;
+constexpr size_t kVersionBytes = 24, kMostBytes = 4096;
+constexpr unsigned kMostCallbacks = 64;
+
+bool is_client(const dl_phdr_info& object, const Client& at) {
+  return at.state == kHasAsked && at.padding == 0 && at.version == kVersion &&
+         at.callbacks.struct_bytes == sizeof at.callbacks && at.version_bytes == kVersionBytes &&
+         is_code_of(object, reinterpret_cast<uintptr_t>(at.callbacks.get_module_table)) &&
+         is_code_of(object, at.set_version);
+}
+
+/// Calls `visit(place)` for the place of each callback of a module. False: it is no client after
+/// all.
+template <typename Visit>
+bool for_each_callback(const Client& client, Module module, Visit visit) {
+  FunctionTable table = nullptr;
+  unsigned count = 0;
+  if (client.callbacks.get_module_table(module, &table, &count) == 0 || count > kMostCallbacks)
+    return false;
+  const auto lies_in_it = [&client](const void* at) {
+    return reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(&client) < kMostBytes;
+  };
+  if (!lies_in_it(table)) return false;
+  for (unsigned i = 1; i < count; ++i) {
+    if (table[i] == nullptr) continue;
+    if (!lies_in_it(table[i])) return false;
+    visit(table[i]);
+  }
+  return true;
+}
+
+/// Calls `visit(client)` for each client that has asked.
+template <typename Visit>
+void for_each_client(Visit visit) {
+  for_each_object([&](const dl_phdr_info& object) {
+    return for_each_part(object, PT_LOAD, [&](const ElfW(Phdr) & part, AddressRange memory) {
+      if ((part.p_flags & PF_W) == 0) return false;
+      uintptr_t at = (memory.begin + 7) & ~uintptr_t{7};
+      for (; at + sizeof(Client) <= memory.begin + part.p_filesz; at += 8) {
+        auto& client = *reinterpret_cast<Client*>(at);
+        if (is_client(object, client)) visit(client);
+      }
+      return false;
+    });
+  });
+}
+
+bool has_tool(const Client& client) {
+  bool has = false;
+  const auto look = [&has](Function* place) { has |= *place != nullptr; };
+  return !for_each_callback(client, kCore, look) || !for_each_callback(client, kCore2, look) || has;
+}
+
+/// Gives our tool to each client that asked and found none. Clients that have not asked yet do so
+/// by getenv.
+void take_over_clients() {
+  for_each_client([](const Client& client) {
+    if (!has_tool(client)) attach(client.callbacks);
+  });
+}
+
+/// Clients that call us have no tool from here on.
+void leave_late_clients() {
+  if (!came_late()) return;
+  const auto leave = [](Function* place) {
+    Function ours = *place;
+    if (is_own_code(reinterpret_cast<uintptr_t>(ours)))
+      __atomic_compare_exchange_n(place, &ours, nullptr, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+  };
+  for_each_client([&leave](const Client& client) {
+    for_each_callback(client, kCore, leave);
+    for_each_callback(client, kCore2, leave);
+  });
+}
+
+/// NVTX asks by getenv which library to inject. We answer in getenv alone, so that the environment
+/// of the program and of its children does not change. nullptr: another variable, or NVTX is left
+/// alone.
+const char* variable_for(const char* name) {
+  constexpr std::string_view kVariable = "NVTX_INJECTION64_PATH";
+  if (kVariable != name || !may_record() || !environment().nvtx) return nullptr;
+  const char* own = module_path(reinterpret_cast<const void*>(&variable_for));
+  return *own != 0 ? own : nullptr;
+}
 
 }  // namespace
 }  // namespace nvtx
 
-void attach_to_nvtx(const nvtx::Callbacks& callbacks) {
-  nvtx::attach(callbacks);
-}
-
-const char* nvtx_variable(const char* name) {
-  if (nvtx::kVariable != name || !may_record() || !environment().nvtx) return nullptr;
-  const char* own = module_path(reinterpret_cast<const void*>(&nvtx_variable));
-  return *own != 0 ? own : nullptr;
-}
+const Adapter kNvtxAdapter{.of = "NVTX's clients, which ask the environment for their tool",
+                           .variable = nvtx::variable_for,
+                           .put_back = nvtx::leave_late_clients,
+                           .take_over_in_place = nvtx::take_over_clients};
 
 }  // namespace gpupeak::preload
 

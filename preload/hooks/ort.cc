@@ -2,7 +2,7 @@
 // table's size is not known, and a program may call every slot that its library has. So everything
 // behind the table's begin in the library's own read-only data is copied, which is enough for each
 // version.
-#include "hooks/ort.h"
+#include <dlfcn.h>
 
 #include <atomic>
 #include <cerrno>
@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "gpupeak/pages.h"
+#include "hooks/adapters.h"
 #include "hooks/export.h"
 #include "hooks/ort_arena.h"
 #include "stack/module_map.h"
@@ -39,23 +40,28 @@ enum Slot : size_t {
 /// tables.
 constexpr int kOldestMinor = 15;
 
+using Word = uintptr_t;
+
 template <typename... Arguments>
-OrtWord call(const OrtWord* api, Slot slot, Arguments... arguments) {
-  return reinterpret_cast<OrtWord (*)(Arguments...)>(api[slot])(arguments...);
+Word call(const Word* api, Slot slot, Arguments... arguments) {
+  return reinterpret_cast<Word (*)(Arguments...)>(api[slot])(arguments...);
 }
 
-bool went_well(const OrtWord* api, OrtWord status) {
+bool went_well(const Word* api, Word status) {
   if (status != 0) call(api, kReleaseStatus, status);
   return status == 0;
 }
 
-}  // namespace
+// ONNX Runtime's own profile, through its C API. Finds out whether a session has one, and makes a
+// copy of the program's options that asks for one (--ort-nodes).
 
-OrtWord ort_options_with_profile(const OrtWord* api, int minor, OrtWord options, uint64_t number) {
+/// Options with which session `number` writes a profile; 0: use the program's own `options`, which
+/// may be 0. `minor`: the minor version of the release 1.x.
+Word ort_options_with_profile(const Word* api, int minor, Word options, uint64_t number) {
   if (number == 0 || minor < kOldestMinor || !wants_ort_profile()) return 0;
-  OrtWord copy = 0;
-  const OrtWord made = options != 0 ? call(api, kCloneSessionOptions, options, &copy)
-                                    : call(api, kCreateSessionOptions, &copy);
+  Word copy = 0;
+  const Word made = options != 0 ? call(api, kCloneSessionOptions, options, &copy)
+                                 : call(api, kCreateSessionOptions, &copy);
   if (!went_well(api, made) || copy == 0) return 0;
   Path prefix;
   ort_profile_prefix(number, prefix);
@@ -64,12 +70,15 @@ OrtWord ort_options_with_profile(const OrtWord* api, int minor, OrtWord options,
   return 0;
 }
 
-void ort_forget_options(const OrtWord* api, OrtWord options, OrtWord status) {
+/// Releases these options, after the session was made with them, or not. `status`: what that call
+/// returned; 0: success.
+void ort_forget_options(const Word* api, Word options, Word status) {
   if (status != 0) call(api, kReleaseStatus, status);
   call(api, kReleaseSessionOptions, options);
 }
 
-void ort_note_profile(const OrtWord* api, int minor, const void* session, uint64_t number,
+/// A session was made: notes its profile, if it has one. `called_ns`: CLOCK_MONOTONIC before that.
+void ort_note_profile(const Word* api, int minor, const void* session, uint64_t number,
                       uint64_t called_ns) {
   if (number == 0 || minor < kOldestMinor) return;
   uint64_t start_ns = 0;
@@ -77,9 +86,6 @@ void ort_note_profile(const OrtWord* api, int minor, const void* session, uint64
   if (start_ns != 0) ort_session_profiled(number, start_ns, called_ns);
 }
 
-namespace {
-
-using Word = uintptr_t;
 using Table = const Word*;  ///< OrtApi: pointers to functions
 
 /// OrtApiBase. ONNX Runtime promises that it never changes.
@@ -380,27 +386,26 @@ size_t place_of(GetApiBase get_base) {
   return place;
 }
 
-constexpr const char* kEntry = "OrtGetApiBase";
-
-}  // namespace
-
-bool is_ort_entry(const char* name) {
-  return name != nullptr && strcmp(name, kEntry) == 0;
-}
-
-void* ort_entry_for(void* found) {
-  if (is_own_code(reinterpret_cast<uintptr_t>(found))) return found;
+/// Our entry to the library of `found`. Without the real library the program must not find our
+/// export in its place. Then the name is looked up again from behind us, so that dlerror() says
+/// what it would say without us.
+void* replace_entry(Dlsym real, void* handle, const char* name) {
+  void* const found = real(handle, name);
+  if (found == nullptr) return nullptr;
+  if (is_own_code(reinterpret_cast<uintptr_t>(found)))
+    return find_next(name) == nullptr ? real(RTLD_NEXT, name) : found;
   const size_t place = place_of(reinterpret_cast<GetApiBase>(found));
   return place < kMostLibraries ? reinterpret_cast<void*>(entry_of(place).get_base) : found;
 }
 
-void take_over_loaded_ort(void* entry) {
+/// Takes over the arenas of a library that is in use already.
+void take_over_loaded(void* entry) {
   const ApiBase* const base = reinterpret_cast<GetApiBase>(entry)();
   if (base != nullptr && ort_minor_version(base->get_version()) >= 0)
     take_over_ort_arenas(entry, base->get_version());
 }
 
-void forget_unloaded_ort() {
+void forget_unloaded() {
   for (Library& library : g_libraries) {
     const GetApiBase get_base = library.get_base.load(std::memory_order_acquire);
     if (get_base == nullptr || data_end(reinterpret_cast<const void*>(get_base)) != nullptr)
@@ -410,6 +415,14 @@ void forget_unloaded_ort() {
     library.get_base.store(nullptr, std::memory_order_release);
   }
 }
+
+}  // namespace
+
+const Adapter kOrtAdapter{.of = "ONNX Runtime",
+                          .entry = "OrtGetApiBase",
+                          .replace = replace_entry,
+                          .forget_unloaded = forget_unloaded,
+                          .take_over_loaded = take_over_loaded};
 
 }  // namespace gpupeak::preload
 

@@ -9,6 +9,7 @@
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "base/virtual_table.h"
+#include "hooks/adapters.h"
 #include "hooks/arena_tables.h"
 #include "life/process.h"
 #include "track/arena_objects.h"
@@ -151,17 +152,27 @@ Version package_version(std::string_view module) {
   return version;
 }
 
-}  // namespace
-
-bool is_ort_wheel_entry(const char* name) {
-  return name != nullptr && strcmp(name, "PyInit_onnxruntime_pybind11_state") == 0;
-}
-
-void take_over_ort_wheel(const void* entry) {
+/// Takes over the module's arenas. `entry`: that function, before its first call or later.
+void take_over_ort_wheel(void* entry) {
   const int program_errno = errno;
   const Version version = package_version(module_path(entry));
   take_over_ort_arenas(entry, version.view().empty() ? "(unknown version)" : version.c_str());
   errno = program_errno;
 }
+
+void* look_at_wheel(Dlsym real, void* handle, const char* name) {
+  void* const found = real(handle, name);
+  if (found != nullptr) take_over_ort_wheel(found);
+  return found;
+}
+
+}  // namespace
+
+/// Its module contains the library, and exports only the function that Python's import looks up. So
+/// its arenas are found from that function.
+const Adapter kOrtWheelAdapter{.of = "ONNX Runtime's Python package",
+                               .entry = "PyInit_onnxruntime_pybind11_state",
+                               .replace = look_at_wheel,
+                               .take_over_loaded = take_over_ort_wheel};
 
 }  // namespace gpupeak::preload

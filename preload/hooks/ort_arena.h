@@ -10,12 +10,4 @@ int ort_minor_version(const char* version);
 /// nothing. `inside`: an address in the loaded library. `version`: as the library says.
 void take_over_ort_arenas(const void* inside, const char* version);
 
-// ONNX Runtime's Python package, for dlsym. Its module contains the library, and exports only the
-// function that Python's import looks up. So its arenas are found from that function. HOOK-SAFE.
-
-/// Whether this is the function by which Python imports the module.
-bool is_ort_wheel_entry(const char* name);
-/// Takes over the module's arenas. `entry`: that function, before its first call or later.
-void take_over_ort_wheel(const void* entry);
-
 }  // namespace gpupeak::preload

@@ -1,8 +1,6 @@
-// PJRT. Programs get a copy of a plugin's function table in which some functions are ours. Unlike
-// ONNX Runtime's table, this one says how long it is. Each function has one argument, a pointer to
-// a structure with its input and output.
-#include "hooks/pjrt.h"
-
+// PJRT, the C API by which JAX and others reach XLA's plugins. Programs get a copy of a plugin's
+// function table in which some functions are ours. Unlike ONNX Runtime's table, this one says how
+// long it is. Each function has one argument, a pointer to a structure with its input and output.
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -16,6 +14,7 @@
 #include "base/text.h"
 #include "base/virtual_table.h"
 #include "gpupeak/pages.h"
+#include "hooks/adapters.h"
 #include "hooks/arena_tables.h"
 #include "life/process.h"
 #include "track/arena_objects.h"
@@ -84,12 +83,9 @@ void off(int minor, const char* why) {
   arenas_off(text.view());
 }
 
-}  // namespace
-
-bool has_xla_arenas(const void* inside) {
-  return find_virtual_table(inside, kArena).slots != nullptr;
-}
-
+/// Takes over the arenas of a plugin whose C API is 0.`minor`: before the plugin makes its first
+/// arena, or at an attach. A second call for the same plugin does nothing. `inside`: an address in
+/// the loaded plugin.
 void take_over_xla_arenas(const void* inside, int minor) {
   if (!environment().arenas || !may_record()) return;
   const VirtualTable arena = find_virtual_table(inside, kArena);
@@ -104,8 +100,6 @@ void take_over_xla_arenas(const void* inside, int minor) {
   version.add("PJRT 0.").add(static_cast<uint64_t>(minor));
   arenas_on(g_maker, version.view());
 }
-
-namespace {
 
 using Word = uintptr_t;
 using Function = Word (*)(Word* arguments);  ///< returns an error; 0: success
@@ -260,15 +254,11 @@ GetApi entry_of(size_t plugin, std::index_sequence<kPlugin...>) {
   return entries[plugin];
 }
 
-}  // namespace
-
-bool is_pjrt_entry(const char* name) {
-  return name != nullptr && strcmp(name, "GetPjrtApi") == 0;
-}
-
-void* pjrt_entry_for(void* found) {
+/// Our entry to the plugin that the program looks up.
+void* replace_entry(Dlsym real_dlsym, void* handle, const char* name) {
+  void* const found = real_dlsym(handle, name);
   const auto real = reinterpret_cast<GetApi>(found);
-  for (size_t place = 0; place < kMostPlugins; ++place) {
+  for (size_t place = 0; found != nullptr && place < kMostPlugins; ++place) {
     GetApi taken = nullptr;
     if (g_plugins[place].get_api.compare_exchange_strong(taken, real) || taken == real) {
       return reinterpret_cast<void*>(entry_of(place, std::make_index_sequence<kMostPlugins>()));
@@ -277,14 +267,15 @@ void* pjrt_entry_for(void* found) {
   return found;
 }
 
-void take_over_loaded_pjrt(void* entry) {
-  if (!has_xla_arenas(entry)) return;
+/// For a plugin that is in use already.
+void take_over_loaded(void* entry) {
+  if (find_virtual_table(entry, kArena).slots == nullptr) return;
   const Word* const table = reinterpret_cast<GetApi>(entry)();
   const int minor = table != nullptr ? minor_of(table) : -1;
   if (minor >= 0) take_over_xla_arenas(reinterpret_cast<const void*>(table[kCompile]), minor);
 }
 
-void forget_unloaded_pjrt() {
+void forget_unloaded() {
   for (Plugin& plugin : g_plugins) {
     const GetApi get_api = plugin.get_api.load(std::memory_order_acquire);
     if (get_api == nullptr || data_end(reinterpret_cast<const void*>(get_api)) != nullptr) continue;
@@ -292,5 +283,14 @@ void forget_unloaded_pjrt() {
     plugin.get_api.store(nullptr, std::memory_order_release);
   }
 }
+
+}  // namespace
+
+const Adapter kPjrtAdapter{.of = "PJRT plugins: JAX and others",
+                           .entry = "GetPjrtApi",
+                           .replace = replace_entry,
+                           .forget_unloaded = forget_unloaded,
+                           .take_over_loaded = take_over_loaded,
+                           .calls_it = true};
 
 }  // namespace gpupeak::preload
