@@ -5,6 +5,8 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "base/proc_file.h"
+
 namespace gpupeak::preload {
 namespace {
 
@@ -15,6 +17,9 @@ constinit union Kept {
   constexpr Kept() : nothing_yet{} {}
 } g_kept;
 Environment& g_environment = g_kept.environment;
+
+/// See variables().
+constinit char** g_early_variables = nullptr;
 
 void begin_anew(Environment& e) {
   static_cast<Settings&>(e) = Settings{};
@@ -224,9 +229,17 @@ const Environment& environment() {
   return g_environment;
 }
 
+char** variables() {
+  return environ != nullptr ? environ : g_early_variables;
+}
+
+void forget_early_variables() {
+  g_early_variables = nullptr;
+}
+
 std::string_view variable(std::string_view name) {
-  if (environ == nullptr) return {};
-  for (char** entry = environ; *entry != nullptr; ++entry) {
+  if (variables() == nullptr) return {};
+  for (char** entry = variables(); *entry != nullptr; ++entry) {
     // Each process looks for some twenty variables: most entries differ in their first byte.
     if (**entry == name[0] && strncmp(*entry, name.data(), name.size()) == 0 &&
         (*entry)[name.size()] == '=') {
@@ -247,7 +260,8 @@ void set_environment_of_attached(std::string_view out_pattern) {
 }
 
 bool read_environment() {
-  if (environ == nullptr) return false;
+  if (environ == nullptr) g_early_variables = initial_environment();
+  if (variables() == nullptr) return false;
   Environment& e = g_environment;
   begin_anew(e);
   const std::string_view out = variable("GPUPEAK_OUT");

@@ -62,7 +62,12 @@ struct Environment : Settings {
 const Environment& environment();
 /// Whether any device has a limit.
 extern constinit GPUPEAK_OWN bool g_has_limits;
-/// Reads the variables; false while libc has none yet (very early in the process's life).
+/// The process's variables. The loader allocates before libc begins, if a library audits it: then
+/// they are those that the kernel put on the stack. nullptr: there are none.
+char** variables();
+/// libc has begun: from here on only its variables count, which a program may clear.
+void forget_early_variables();
+/// Reads the variables; false if there are none.
 bool read_environment();
 /// Sets the environment for a program that ran before we were loaded (`gpupeak attach`). Its
 /// variables are not meant for us. We record only what was asked for from outside, print nothing

@@ -67,7 +67,10 @@ std::string_view program_file(char* to, size_t capacity) {
   return {to, static_cast<size_t>(bytes)};
 }
 
-uint64_t process_start_time(int pid) {
+namespace {
+
+/// A number of /proc/PID/stat, by its place in proc(5); 0: there is no such process.
+uint64_t stat_field(int pid, int wanted) {
   Text<64> path;
   path.add("/proc/").add(static_cast<uint64_t>(pid)).add("/stat");
   char text[1024];
@@ -75,8 +78,20 @@ uint64_t process_start_time(int pid) {
   const char* at = strrchr(text, ')');  // ends the name, which may have any characters
   if (at == nullptr) return 0;
   int field = 2;
-  for (; *at != 0 && field < 22; ++at) field += *at == ' ';
+  for (; *at != 0 && field < wanted; ++at) field += *at == ' ';
   return number_at(at);
+}
+
+}  // namespace
+
+uint64_t process_start_time(int pid) {
+  return stat_field(pid, 22);
+}
+
+char** initial_environment() {
+  const auto* words = reinterpret_cast<uintptr_t*>(stat_field(sys::getpid(), 28));  // startstack
+  if (words == nullptr || words[words[0] + 1] != 0) return nullptr;
+  return reinterpret_cast<char**>(const_cast<uintptr_t*>(words + words[0] + 2));
 }
 
 ResidentStatus resident_status() {

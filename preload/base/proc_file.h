@@ -25,6 +25,10 @@ std::string_view program_file(char* to, size_t capacity);
 /// 0: there is no such process.
 uint64_t process_start_time(int pid);
 
+/// The environment where the kernel puts it, behind the arguments at the beginning of the stack.
+/// nullptr: the kernel does not say where that is.
+char** initial_environment();
+
 /// This process's resident memory in bytes, by /proc/self/status; 0: not known.
 struct ResidentStatus {
   uint64_t peak;  ///< the most that was resident at once since the last exec

@@ -209,11 +209,13 @@ Fit fit_of(const StartedProgram& program) {
 void remember_own_variables() {
   const Environment& e = environment();
   // Only below `gpupeak run`: if LD_PRELOAD was set by hand, a program may be left out on purpose.
-  if (!e.keep_preload || e.children_pattern.view().empty() || e.run_pid == 0 || environ == nullptr)
+  if (!e.keep_preload || e.children_pattern.view().empty() || e.run_pid == 0 ||
+      variables() == nullptr)
     return;
   const char* const path = module_path(reinterpret_cast<const void*>(&remember_own_variables));
   if (path[0] != '/') return;
-  for (char** entry = environ; *entry != nullptr && g_variable_count < kMostVariables; ++entry) {
+  for (char** entry = variables(); *entry != nullptr && g_variable_count < kMostVariables;
+       ++entry) {
     if (!begins(*entry, kOurs)) continue;
     if (char* const copy = keep(*entry)) g_variables[g_variable_count++] = copy;
   }

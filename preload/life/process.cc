@@ -248,7 +248,7 @@ void decide(SetAction set_action) {
     g_process->decided = 1;
     return;
   }
-  if (!read_environment()) return;  // libc is not there yet: ask again at the next call
+  if (!read_environment()) return;  // perhaps libc has not begun: ask again at the next call
   if (must_be_silent()) {
     g_process->decided = 1;
     return;
@@ -388,6 +388,7 @@ void open_counted_log(size_t pending_bytes) {
 }
 
 void finish_start() {
+  forget_early_variables();
   if (came_late()) set_environment_of_attached({});
   ensure_started();
   if (came_late()) return;

@@ -109,6 +109,14 @@ def case_counted(folder):
     expect(gate.returncode == 1, f"check: exit {gate.returncode}, {gate.stderr!r}")
 
 
+def case_audited_by_others(folder):
+    """Where another library audits the loader, that allocates before libc begins. FILE: such a library."""
+    log = os.path.join(folder, "a.gplog")
+    ran(run(folder, "-o", log, LD_AUDIT=sys.argv[4]))
+    metrics = subprocess.run([GPUPEAK, "metrics", "--strict", log], capture_output=True, text=True, check=False)
+    expect(metrics.returncode == 0, f"the log is not complete: {metrics.stderr}")
+
+
 def case_audit_room(folder):
     """With --audit as many libraries can be opened that need static thread-local storage. FILEs: a program, such a library."""
     program, library = sys.argv[4:6]
