@@ -39,7 +39,7 @@ def options(verb):
 def completed(*words):
     """The completions that are offered for the last word."""
     script = f"source {COMPLETION}; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); compopt() {{ :; }}; _gpupeak; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    done = subprocess.run(["bash", "-c", script, "bash", "gpupeak", *words], stdout=subprocess.PIPE, text=True, check=True,
+    done = subprocess.run(["bash", "-c", script, "bash", GPUPEAK, *words], stdout=subprocess.PIPE, text=True, check=True,
                           cwd="/proc/self/fdinfo")  # no files to offer
     return {word for word in done.stdout.splitlines() if word}
 
@@ -69,7 +69,7 @@ def check_logs_without_extglob():
     with tempfile.TemporaryDirectory() as folder:
         for name in ("a.gplog", "b.gpz", "c.zst", "d.txt"):
             open(os.path.join(folder, name), "w").close()
-        script = f"shopt -u extglob; source {COMPLETION}; COMP_WORDS=(gpupeak report ''); COMP_CWORD=2; _gpupeak; echo \"${{COMPREPLY[@]}}\""
+        script = f"shopt -u extglob; source {COMPLETION}; COMP_WORDS=({GPUPEAK} report ''); COMP_CWORD=2; _gpupeak; echo \"${{COMPREPLY[@]}}\""
         done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, text=True, check=True, cwd=folder)
         same(set(done.stdout.split()), {"a.gplog", "b.gpz", "c.zst"}, "logs that are offered")
 
