@@ -1,7 +1,7 @@
 """A log's summary as plain values: what `gpupeak report --json` says. docs/metrics.md has the meaning of each figure."""
 import os
-from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Union
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, List, Optional, Type, TypeVar, Union
 
 from ._command import ask
 
@@ -135,46 +135,39 @@ class Run:
             raise KeyError("{} has no peak of {!r}, but of {}".format(self.path, scope, ", ".join(peak.scope for peak in self.peaks)))
         rows = []
         for peak in chosen:
-            def row(holder: Optional[Holder], size: int, whole: int = peak.bytes, name: str = peak.scope) -> Dict[str, Any]:
-                return {"scope": name, "site": holder.site if holder else None, "kind": holder.kind if holder else None, "bytes": size,
-                        "percent": 100.0 * size / whole if whole else 0.0, "count": holder.count if holder else None,
-                        "module": holder.module if holder else None, "phase": holder.phase if holder else None,
-                        "thread": holder.thread if holder else None}
-            rows += [row(holder, holder.bytes) for holder in peak.holders]
-            if peak.other_bytes:
-                rows.append(row(None, peak.other_bytes))
+            others = [Holder(None, None, peak.other_bytes, None, None, None, None)] if peak.other_bytes else []  # type: ignore[arg-type]
+            rows += [{"scope": peak.scope, "site": holder.site, "kind": holder.kind, "bytes": holder.bytes,
+                      "percent": 100.0 * holder.bytes / peak.bytes if peak.bytes else 0.0, "count": holder.count, "module": holder.module,
+                      "phase": holder.phase, "thread": holder.thread} for holder in [*peak.holders, *others]]
         return rows
 
 
-def _frame(value: Dict[str, Any]) -> Frame:
-    return Frame(value.get("function"), value.get("module"), value.get("file"), value.get("line"), value.get("language"))
+_Kind = TypeVar("_Kind")
+
+
+def _of(kind: Type[_Kind], value: Dict[str, Any], **given: Any) -> _Kind:
+    """The fields that are not given are those of the same names in the summary's JSON; None: it has none of this name."""
+    return kind(**{**{each.name: value.get(each.name) for each in fields(kind)}, **given})  # type: ignore[arg-type]
 
 
 def _holder(value: Dict[str, Any]) -> Holder:
-    return Holder(value.get("site"), value.get("kind"), value["bytes"], value["count"], value.get("module"), value.get("phase"),
-                  value.get("thread"), [_frame(frame) for frame in value.get("stack", [])])
+    return _of(Holder, value, stack=[_of(Frame, frame) for frame in value.get("stack", [])])
 
 
-def _peak(value: Dict[str, Any]) -> Peak:
-    return Peak(value["scope"], value["bytes"], value.get("time_ns"), value.get("phase"), [_holder(row) for row in value["holders"]],
-                value["other_bytes"])
+def _arena(value: Dict[str, Any]) -> Arena:
+    at_peak = value.get("at_peak") or {}
+    return _of(Arena, value, reserved_bytes=at_peak.get("reserved_bytes"), idle_bytes=at_peak.get("idle_bytes"))
 
 
 def run_of(path: str, value: Dict[str, Any]) -> Run:
     """Of a summary's JSON. Fields that are not known here are in ``json`` alone."""
-    run, quality = value["run"], value["quality"]
-    return Run(
-        path, run["command"], run.get("host"), run.get("pid"), run.get("rank"), run.get("start_time"), run.get("duration_ns"),
-        run.get("exit"), run.get("labels") or {},
-        Quality(quality["exact"], quality["log_complete"], [warning["message"] for warning in quality["warnings"]]),
-        [Device(d["ordinal"], d.get("name"), d.get("uuid"), d.get("total_bytes"), d["metrics"]) for d in value["devices"]],
-        value["metrics"], [_peak(peak) for peak in value["peaks"]],
-        [Phase(p["name"], p.get("parent"), p["count"], p.get("begin_ns"), p.get("end_ns"), p["metrics"]) for p in value["phases"]],
-        [Failure(f.get("time_ns"), f.get("device"), f.get("api"), f.get("requested_bytes"), f.get("free_bytes"), f.get("why"))
-         for f in value["oom"]],
-        [Arena(a["name"], a.get("device"), a["peak_bytes"], (a.get("at_peak") or {}).get("reserved_bytes"),
-               (a.get("at_peak") or {}).get("idle_bytes")) for a in value["arenas"]],
-        value)
+    return _of(
+        Run, value["run"], path=path, labels=value["run"].get("labels") or {}, metrics=value["metrics"],
+        quality=_of(Quality, value["quality"], warnings=[warning["message"] for warning in value["quality"]["warnings"]]),
+        devices=[_of(Device, device) for device in value["devices"]],
+        peaks=[_of(Peak, peak, holders=[_holder(row) for row in peak["holders"]]) for peak in value["peaks"]],
+        phases=[_of(Phase, phase) for phase in value["phases"]], failures=[_of(Failure, failure) for failure in value["oom"]],
+        arenas=[_arena(arena) for arena in value["arenas"]], json=value)
 
 
 def read(path: "Union[str, os.PathLike[str]]", top: Optional[int] = None) -> Run:
