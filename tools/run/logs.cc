@@ -15,6 +15,7 @@
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <type_traits>
 
 #include "collector/files/regular_file.h"
 #include "collector/log/log_head.h"
@@ -32,46 +33,58 @@ namespace fs = std::filesystem;
 /// any file.
 class File {
  public:
+  gpupeak_file_header header{};      ///< all zero: it is no log
+  gpupeak_counters_page counters{};  ///< all zero: they cannot be read
+
   File(const std::string& path, int flags)
-      : file_(collector::open_regular(path, flags | O_NOFOLLOW, status_)) {}
-  /// Opens the very file that was looked at before. Opens none if the path has another file now.
-  File(const RunLog& log, int flags) : File(log.path, flags) {
-    if (status_.st_dev != log.device || status_.st_ino != log.inode)
-      file_ = collector::Descriptor();
+      : file_(collector::open_regular(path, flags | O_NOFOLLOW, status_)) {
+    read();
   }
+  /// Opens the very file that was looked at before. Opens none if the path has another file now.
+  File(const RunLog& log, int flags)
+      : file_(collector::open_regular(log.path, flags | O_NOFOLLOW, status_)) {
+    if (status_.st_dev == log.device && status_.st_ino == log.inode) read();
+  }
+  /// Whether it is a log of this version with its counters.
+  explicit operator bool() const { return is_log_; }
   const struct stat& status() const { return status_; }
   bool is_own(const std::string& path) const {
-    return file_ && collector::is_own(status_, collector::folder_of(path));
+    return collector::is_own(status_, collector::folder_of(path));
   }
   template <typename T>
   bool read_at(uint64_t offset, T& value, size_t bytes = sizeof(T)) const {
     return file_ && pread(file_.get(), &value, bytes, static_cast<off_t>(offset)) ==
                         static_cast<ssize_t>(bytes);
   }
+  /// Changes a field of `counters`, in the file too.
   template <typename T>
-  bool write_at(uint64_t offset, const T& value) const {
-    return file_ &&
-           pwrite(file_.get(), &value, sizeof value, static_cast<off_t>(offset)) == sizeof value;
+  void set(T& counter, std::type_identity_t<T> value) {
+    counter = value;
+    const auto within =
+        reinterpret_cast<const char*>(&counter) - reinterpret_cast<char*>(&counters);
+    collector::write_at(file_.get(), &counter, sizeof counter,
+                        header.counters_offset + static_cast<uint64_t>(within));
   }
   void cut_to(uint64_t bytes) const {
-    if (file_ && status_.st_size > static_cast<off_t>(bytes)) [[maybe_unused]]
+    if (status_.st_size > static_cast<off_t>(bytes)) [[maybe_unused]]
       const int result = ftruncate(file_.get(), static_cast<off_t>(bytes));
   }
 
  private:
+  void read() {
+    if (!read_at(0, header) || header.magic != GPUPEAK_LOG_MAGIC) {
+      header = {};
+      return;
+    }
+    const bool has_counters = read_at(header.counters_offset, counters, counters_bytes(header));
+    if (!has_counters) counters = {};
+    is_log_ = has_counters && header.version == GPUPEAK_LOG_VERSION;
+  }
+
   struct stat status_ {};
   collector::Descriptor file_;
+  bool is_log_ = false;
 };
-
-bool read_header(const File& file, gpupeak_file_header& header) {
-  return file.read_at(0, header) && header.magic == GPUPEAK_LOG_MAGIC &&
-         header.version == GPUPEAK_LOG_VERSION;
-}
-
-bool read_counters(const File& file, const gpupeak_file_header& header,
-                   gpupeak_counters_page& counters) {
-  return file.read_at(header.counters_offset, counters, counters_bytes(header));
-}
 
 /// Whether an earlier run has compressed the log in place, after the end of its process.
 bool is_packed_in_place(const File& file) {
@@ -110,12 +123,10 @@ class LogNames {
 
 std::optional<RunLog> read_log(const std::string& path, const RunName& run) {
   const File file(path, O_RDONLY);
-  gpupeak_file_header header{};
-  gpupeak_counters_page counters{};
-  if (!read_header(file, header) || header.start_realtime_ns < run.began_ns) return std::nullopt;
-  if (!read_counters(file, header, counters)) return std::nullopt;
+  const gpupeak_file_header& header = file.header;
+  if (!file || header.start_realtime_ns < run.began_ns) return std::nullopt;
   // Other runs and other users may use the same folder.
-  if (header.run_id != run.id || counters.run_id != run.id || !file.is_own(path))
+  if (header.run_id != run.id || file.counters.run_id != run.id || !file.is_own(path))
     return std::nullopt;
   return RunLog{path,
                 header.cookie,
@@ -125,7 +136,7 @@ std::optional<RunLog> read_log(const std::string& path, const RunName& run) {
                 header.process_start_time,
                 static_cast<pid_t>(header.pid) == run.child,
                 header.start_realtime_ns,
-                counters.device_events};
+                file.counters.device_events};
 }
 
 /// File name of the program whose log it is.
@@ -160,10 +171,7 @@ bool move_into(RunLog& main, const RunLog& log) {
 
 bool is_running(const RunLog& log) {
   const File file(log, O_RDONLY);
-  gpupeak_file_header header{};
-  gpupeak_counters_page counters{};
-  return !read_header(file, header) || !read_counters(file, header, counters) ||
-         collector::may_be_running(header, counters);
+  return !file || collector::may_be_running(file.header, file.counters);
 }
 
 OldLog remove_old_log(const std::string& path) {
@@ -174,12 +182,9 @@ OldLog remove_old_log(const std::string& path) {
     return OldLog::kOfOthers;
   if (!S_ISREG(status.st_mode)) return OldLog::kNone;
   const File file(path, O_RDONLY);
-  gpupeak_file_header header{};
-  gpupeak_counters_page counters{};
   if (!is_packed_in_place(file)) {
-    if (!file.read_at(0, header) || header.magic != GPUPEAK_LOG_MAGIC) return OldLog::kNone;
-    read_counters(file, header, counters);
-    if (collector::may_be_running(header, counters)) return OldLog::kInUse;
+    if (file.header.magic != GPUPEAK_LOG_MAGIC) return OldLog::kNone;
+    if (collector::may_be_running(file.header, file.counters)) return OldLog::kInUse;
   }
   const bool removed = collector::is_still_at(path, status) && unlink(path.c_str()) == 0;
   return removed ? OldLog::kRemoved : OldLog::kNone;
@@ -260,38 +265,18 @@ void record_run(const std::vector<RunLog>& logs, collector::RunRecord seen) {
 }
 
 void note_exit(const RunLog& log, const ProcessExit& exit) {
-  const File file(log, O_RDWR);
-  gpupeak_file_header header{};
-  gpupeak_counters_page counters{};
-  if (!read_header(file, header) || !read_counters(file, header, counters)) return;
+  File file(log, O_RDWR);
+  if (!file) return;
   const bool signalled = WIFSIGNALED(exit.wait_status);
-  const uint32_t kind = signalled ? GPUPEAK_EXIT_SIGNAL : GPUPEAK_EXIT_CODE;
-  const int32_t code = signalled ? WTERMSIG(exit.wait_status) : WEXITSTATUS(exit.wait_status);
-  file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_kind), kind);
-  file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_code), code);
-  file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_monotonic_ns),
-                exit.monotonic_ns);
-  if (counters.rss_peak_bytes == 0 && exit.rss_peak_bytes != 0) {
-    file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, rss_peak_bytes),
-                  exit.rss_peak_bytes);
-  }
+  file.set(file.counters.exit_kind, signalled ? GPUPEAK_EXIT_SIGNAL : GPUPEAK_EXIT_CODE);
+  file.set(file.counters.exit_code,
+           signalled ? WTERMSIG(exit.wait_status) : WEXITSTATUS(exit.wait_status));
+  file.set(file.counters.exit_monotonic_ns, exit.monotonic_ns);
+  if (file.counters.rss_peak_bytes == 0 && exit.rss_peak_bytes != 0)
+    file.set(file.counters.rss_peak_bytes, exit.rss_peak_bytes);
 }
 
 namespace {
-
-/// The counters of a log; all zero if they cannot be read.
-gpupeak_counters_page counters_of(const std::string& path) {
-  const File file(path, O_RDONLY);
-  gpupeak_file_header header{};
-  gpupeak_counters_page counters{};
-  const bool known = read_header(file, header) && read_counters(file, header, counters);
-  return known ? counters : gpupeak_counters_page{};
-}
-
-uint64_t start_of(const RunLog& log) {
-  gpupeak_file_header header{};
-  return read_header(File(log, O_RDONLY), header) ? header.start_monotonic_ns : UINT64_MAX;
-}
 
 /// What a parent's log says of a child that a signal ended.
 struct ChildKilled {
@@ -327,27 +312,26 @@ void note_killed_children(const std::vector<RunLog>& logs) {
   for (const RunLog& log : logs) add_killed_children(log.path, killed);
   for (const RunLog& log : open) {
     const auto end = std::ranges::find_if(killed, [&](const ChildKilled& child) {
-      return child.pid == log.pid && child.monotonic_ns >= start_of(log);
+      const File file(log, O_RDONLY);
+      return child.pid == log.pid && file && child.monotonic_ns >= file.header.start_monotonic_ns;
     });
     if (end != killed.end()) note_exit(log, {end->signal, end->monotonic_ns, 0});
   }
 }
 
 uint64_t rss_peak_of(const std::string& path) {
-  return counters_of(path).rss_peak_bytes;
+  return File(path, O_RDONLY).counters.rss_peak_bytes;
 }
 
 bool has_end(const std::string& path) {
-  return counters_of(path).ended != 0;
+  return File(path, O_RDONLY).counters.ended != 0;
 }
 
 void cut_hole(const RunLog& log) {
   const File file(log, O_RDWR);
-  gpupeak_file_header header{};
-  gpupeak_counters_page counters{};
-  if (!read_header(file, header) || !read_counters(file, header, counters)) return;
-  if (counters.file_bytes >= header.chunks_offset && !collector::may_be_running(header, counters))
-    file.cut_to(counters.file_bytes);
+  if (file && file.counters.file_bytes >= file.header.chunks_offset &&
+      !collector::may_be_running(file.header, file.counters))
+    file.cut_to(file.counters.file_bytes);
 }
 
 }  // namespace gpupeak::tools
