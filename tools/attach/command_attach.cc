@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -25,6 +26,7 @@
 #include "tools/run/nvml.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
+#include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -250,7 +252,8 @@ void add_fact(gpupeak_attach_call& call, size_t& at, const std::string& name,
 /// Adds what can be found out about the time before the attach without disturbing the program.
 void add_facts_of_before(int pid, gpupeak_attach_call& call) {
   size_t at = 0;
-  add_fact(call, at, "attach.resident", std::to_string(resident_bytes_of(pid)));
+  const uint64_t resident_kib = strtoull(status_of(pid)["VmRSS"].c_str(), nullptr, 10);
+  add_fact(call, at, "attach.resident", std::to_string(resident_kib << 10));
   RunNvml nvml;
   for (const NvmlHeld& held : nvml.all()) {
     if (held.process == pid)

@@ -11,11 +11,11 @@
 #include <array>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <sstream>
 
 #include "collector/text/error.h"
 #include "collector/text/text_format.h"
+#include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -23,24 +23,13 @@ namespace {
 namespace fs = std::filesystem;
 using collector::UsageError;
 
-std::string of_process(pid_t pid, const std::string& what) {
-  return fmt::format("/proc/{}/{}", pid, what);
-}
-
 [[noreturn]] void refuse(pid_t pid, const std::string& why) {
   throw UsageError(fmt::format("process {} {}", pid, why));
 }
 
-std::string read_all(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 std::vector<std::string> mapped_files(pid_t pid) {
   std::vector<std::string> files;
-  std::istringstream lines(read_all(of_process(pid, "maps")));
+  std::istringstream lines(kernel_text(of_process(pid, "maps")).value_or(""));
   for (std::string line; std::getline(lines, line);) {
     const size_t at = line.find('/');
     if (at != std::string::npos && (files.empty() || files.back() != line.substr(at)))
@@ -62,7 +51,7 @@ bool gained_privileges(pid_t pid) {
   if (stat(of_process(pid, "exe").c_str(), &program) == 0 &&
       (program.st_mode & (S_ISUID | S_ISGID)) != 0)
     return true;
-  const std::string vector = read_all(of_process(pid, "auxv"));
+  const std::string vector = kernel_text(of_process(pid, "auxv")).value_or("");
   Elf64_auxv_t entry;
   for (size_t at = 0; at + sizeof entry <= vector.size(); at += sizeof entry) {
     memcpy(&entry, vector.data() + at, sizeof entry);
@@ -112,31 +101,27 @@ void lock_target(pid_t pid) {
 
 /// Checks whose process it is, whether it runs, and where.
 void require_own_target(pid_t pid) {
-  const auto status = status_of(pid);
+  auto status = status_of(pid);
   if (status.empty()) throw UsageError(fmt::format("there is no process {}", pid));
-  const auto field = [&](const char* name) {
-    const auto found = status.find(name);
-    return found != status.end() ? found->second : std::string();
-  };
-  if (field("Tgid") != std::to_string(pid))
-    refuse(pid, "is a thread of process " + field("Tgid") + ": name that");
+  if (status["Tgid"] != std::to_string(pid))
+    refuse(pid, "is a thread of process " + status["Tgid"] + ": name that");
   if (pid == getpid()) refuse(pid, "is this command");
   std::array<unsigned, 4> users{};
-  std::istringstream(field("Uid")) >> users[0] >> users[1] >> users[2] >> users[3];
+  std::istringstream(status["Uid"]) >> users[0] >> users[1] >> users[2] >> users[3];
   if (std::ranges::any_of(users, [](unsigned user) { return user != geteuid(); })) {
     refuse(pid, fmt::format("is of user {}, you are user {}: only a program of your own is "
                             "attached to",
                             users[1], geteuid()));
   }
   lock_target(pid);
-  if (const std::string state = field("State").substr(0, 1); state == "Z" || state == "X")
+  if (const std::string state = status["State"].substr(0, 1); state == "Z" || state == "X")
     refuse(pid, threads_of(pid).size() > 1
                     ? "runs on without its main thread, which has left: it cannot be looked at"
                     : "has ended");
   else if (state == "T" || state == "t")
     refuse(pid, "is stopped: let it go on first");
-  if (field("TracerPid") != "0")
-    refuse(pid, "is traced already, by process " + field("TracerPid") + " (a debugger, strace?)");
+  if (status["TracerPid"] != "0")
+    refuse(pid, "is traced already, by process " + status["TracerPid"] + " (a debugger, strace?)");
   for (const char* name : {"user", "pid", "mnt"}) {
     if (!is_in_our_namespace(pid, name))
       refuse(pid,
@@ -151,28 +136,11 @@ void require_own_target(pid_t pid) {
 
 }  // namespace
 
-std::string text_of_process(pid_t pid, const std::string& what) {
-  return read_all(of_process(pid, what));
-}
-
-std::map<std::string, std::string> status_of(pid_t pid) {
-  std::map<std::string, std::string> fields;
-  std::istringstream lines(read_all(of_process(pid, "status")));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const size_t value = line.find_first_not_of(" \t", colon + 1);
-    fields[line.substr(0, colon)] = value == std::string::npos ? "" : line.substr(value);
-  }
-  return fields;
-}
-
 void require_no_filter(pid_t pid) {
   for (const pid_t thread : threads_of(pid)) {
-    const auto status = status_of(thread);
-    const auto filter = status.find("Seccomp");
+    auto status = status_of(thread);
     if (status.empty()) continue;  // it has ended
-    if (filter == status.end() || filter->second != "0") {
+    if (status["Seccomp"] != "0") {
       refuse(pid, fmt::format("confines itself by a filter of system calls, which may end it for "
                               "one of ours (thread {})",
                               thread));
@@ -197,14 +165,6 @@ std::vector<pid_t> threads_of(pid_t pid) {
   std::ranges::sort(
       threads, [pid](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
   return threads;
-}
-
-uint64_t resident_bytes_of(pid_t pid) {
-  const auto status = status_of(pid);
-  const auto found = status.find("VmRSS");
-  uint64_t kib = 0;
-  if (found != status.end()) std::istringstream(found->second) >> kib;
-  return kib << 10;
 }
 
 std::string loaded_library(pid_t pid, const std::string& file_name) {

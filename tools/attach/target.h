@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,14 +21,8 @@ void require_attachable(pid_t pid);
 /// the program for one of ours. Each thread may have one of its own.
 void require_no_filter(pid_t pid);
 
-/// A file of /proc/PID; empty: there is none.
-std::string text_of_process(pid_t pid, const std::string& what);
-/// The fields of /proc/PID/status. PID may be a thread's.
-std::map<std::string, std::string> status_of(pid_t pid);
 /// The process's threads, its first thread first.
 std::vector<pid_t> threads_of(pid_t pid);
-/// Resident memory of the process, in bytes; 0: not known.
-uint64_t resident_bytes_of(pid_t pid);
 /// The path of the loaded library with this file name; empty: none is loaded.
 std::string loaded_library(pid_t pid, const std::string& file_name);
 

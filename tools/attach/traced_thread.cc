@@ -20,14 +20,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <sstream>
 #include <string_view>
 #include <thread>
 
 #include "collector/text/error.h"
-#include "tools/attach/target.h"
+#include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -347,16 +346,11 @@ bool has_receive_limit(pid_t pid, uint64_t file) {
   return is_socket && (!known || limit.tv_sec != 0 || limit.tv_usec != 0);
 }
 
-std::string field(const std::map<std::string, std::string>& fields, const char* name) {
-  const auto found = fields.find(name);
-  return found != fields.end() ? found->second : std::string();
-}
-
 /// When a thread began to run last, in milliseconds by the clock of its processor; none: the kernel
 /// does not say it.
 std::optional<double> ran_at(pid_t thread) {
   constexpr std::string_view kName = "se.exec_start";
-  const std::string text = text_of_process(thread, "sched");
+  const std::string text = kernel_text(of_process(thread, "sched")).value_or("");
   const size_t name = text.find(kName);
   const size_t colon = name != std::string::npos ? text.find(':', name) : name;
   if (colon == std::string::npos) return std::nullopt;
@@ -366,17 +360,11 @@ std::optional<double> ran_at(pid_t thread) {
 /// When a thread that waits ran last: that is when its wait began. Each processor has a clock of
 /// its own for that, so the time is told beside that of this thread, which goes to that processor.
 std::optional<Instant> last_ran(pid_t thread) {
-  const std::string text = text_of_process(thread, "stat");
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream words(text.substr(name_end + 1));
-  std::string word;
-  for (int i = 0; i < 37 && words >> word; ++i) {
-  }
-  const int processor = atoi(word.c_str());
+  const std::optional<ProcessStat> stat = stat_of(thread);
+  if (!stat) return std::nullopt;
   cpu_set_t before, there;
   CPU_ZERO(&there);
-  CPU_SET(static_cast<size_t>(processor), &there);
+  CPU_SET(stat->processor, &there);
   if (sched_getaffinity(0, sizeof before, &before) != 0 ||
       sched_setaffinity(0, sizeof there, &there) != 0)
     return std::nullopt;
@@ -420,14 +408,14 @@ bool has_unknown_limit(pid_t pid, const user_regs_struct& registers) {
 }
 
 Look look_at(pid_t pid, pid_t thread) {
-  const auto status = status_of(thread);
+  auto status = status_of(thread);
   std::string text;
-  std::getline(std::istringstream(text_of_process(thread, "syscall")), text);
+  std::getline(std::istringstream(kernel_text(of_process(thread, "syscall")).value_or("")), text);
   Look look;
   look.at = look.began = std::chrono::steady_clock::now();
-  look.waits = field(status, "voluntary_ctxt_switches");
+  look.waits = status["voluntary_ctxt_switches"];
   // A parent of vfork does not stop before its child lets it go on.
-  if (field(status, "State").starts_with("D")) {
+  if (status["State"].starts_with("D")) {
     look.not_now = "it waits for a child of vfork, or for a device";
   } else if (text.empty()) {
     look.not_now = "the kernel does not say in which system call it is";
@@ -459,7 +447,7 @@ Look look_at(pid_t pid, pid_t thread) {
 Instant wait_began(pid_t thread, const Look& look) {
   const auto number = [](const std::string& text) { return strtoull(text.c_str(), nullptr, 10); };
   // To stop counts as one more wait. If there are others, it has left the wait that was seen.
-  const std::string now = field(status_of(thread), "voluntary_ctxt_switches");
+  const std::string now = status_of(thread)["voluntary_ctxt_switches"];
   return number(now) > number(look.waits) + 1 ? look.at : look.began;
 }
 

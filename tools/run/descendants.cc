@@ -10,9 +10,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
-#include <tuple>
+#include <sstream>
 
 #include "tools/shared/process_stat.h"
 
@@ -27,18 +26,6 @@ using Unrecorded = collector::RunRecord::Unrecorded;
 /// at a process takes long, and in a short run nearly all processes are new.
 constexpr int kShare = 200;
 constexpr std::chrono::milliseconds kCredit{10};
-
-std::optional<std::string> content(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return std::nullopt;
-  std::string text((std::istreambuf_iterator<char>(in)), {});
-  return text;
-}
-
-std::string link_of(const std::string& path) {
-  std::error_code error;
-  return fs::read_symlink(path, error).string();
-}
 
 /// A variable's value in the content of /proc/PID/environ.
 std::optional<std::string> variable_of(const std::string& environment, const std::string& name) {
@@ -55,10 +42,10 @@ std::optional<std::string> variable_of(const std::string& environment, const std
 /// Why a process has not loaded the library; none: it may be about to load it. `is_new`: its
 /// program may have begun just now, so that its environment is not there yet.
 std::optional<std::string> why_missing(pid_t process, const std::string& library, bool is_new) {
-  const auto environment = content(fmt::format("/proc/{}/environ", process));
+  const auto environment = kernel_text(of_process(process, "environ"));
   if (!environment) return "it runs as another user";
   if (environment->empty() && is_new) return std::nullopt;
-  if (auto why = why_never_preloaded(fmt::format("/proc/{}/exe", process))) return why;
+  if (auto why = why_never_preloaded(of_process(process, "exe"))) return why;
   const auto preload = variable_of(*environment, "LD_PRELOAD");
   if (!preload || preload->empty()) return "its environment has no LD_PRELOAD";
   if (preload->find(library) == std::string::npos)
@@ -68,12 +55,9 @@ std::optional<std::string> why_missing(pid_t process, const std::string& library
 
 /// Whether the process runs as another user than we do. Its log would not be trusted.
 bool is_of_another_user(pid_t process) {
-  std::ifstream status(fmt::format("/proc/{}/status", process));
-  std::string word;
-  while (status >> word && word != "Uid:") {
-  }
+  std::istringstream users(status_of(process)["Uid"]);
   uid_t real = 0, effective = 0, saved = 0, of_files = 0;
-  return status >> real >> effective >> saved >> of_files && of_files != geteuid();
+  return users >> real >> effective >> saved >> of_files && of_files != geteuid();
 }
 
 /// A process's memory map, read once.
@@ -83,7 +67,7 @@ struct Maps {
 
 Maps maps_of(pid_t process, const std::string& library) {
   Maps maps;
-  const auto text = content(fmt::format("/proc/{}/maps", process));
+  const auto text = kernel_text(of_process(process, "maps"));
   maps.readable = text && !text->empty();
   if (!maps.readable) return maps;
   maps.has_library = text->find("/" + library) != std::string::npos;
@@ -94,7 +78,7 @@ Maps maps_of(pid_t process, const std::string& library) {
 /// Whether a process has given up its memory, which happens at its end while its pid still exists.
 /// Its maps, if they were read before this call, may then be incomplete, and tell nothing.
 bool is_ending(pid_t process) {
-  const int file = open(fmt::format("/proc/{}/maps", process).c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = open(of_process(process, "maps").c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return errno != EACCES && errno != EPERM;
   char byte = 0;
   const ssize_t got = read(file, &byte, 1);
@@ -115,7 +99,7 @@ std::vector<pid_t> numbers_in(const std::string& folder) {
 }
 
 void add_children(pid_t process, uint64_t threads, std::vector<pid_t>& next) {
-  const std::string tasks = fmt::format("/proc/{}/task", process);
+  const std::string tasks = of_process(process, "task");
   const std::vector<pid_t> all = threads <= 1 ? std::vector<pid_t>{process} : numbers_in(tasks);
   for (const pid_t thread : all) {
     std::ifstream children(fmt::format("{}/{}/children", tasks, thread));
@@ -204,7 +188,8 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   seen.start_time = stat->start_time;
   seen.state = stat->state;
   seen.rss_bytes = std::max(seen.rss_bytes, rss);
-  const std::string program = link_of(fmt::format("/proc/{}/exe", process));
+  std::error_code error;
+  const std::string program = fs::read_symlink(of_process(process, "exe"), error).string();
   // is_other: the process is new, or runs another program, perhaps of the same file. (A child of
   // vfork shows its parent's program until its exec.)
   const bool has_moved = stat->arguments != 0 && seen.arguments != stat->arguments;
@@ -279,7 +264,7 @@ void Descendants::check(pid_t process, Seen& seen) {
 
 /// Whether a `run` that the program has started has started the process.
 bool Descendants::is_of_another_run(pid_t process) const {
-  const auto environment = content(fmt::format("/proc/{}/environ", process));
+  const auto environment = kernel_text(of_process(process, "environ"));
   if (!environment) return false;
   const auto run = variable_of(*environment, "GPUPEAK_RUN_PID");
   return run && *run != std::to_string(program_);
@@ -312,7 +297,7 @@ void Descendants::find_orphans(std::chrono::milliseconds most) {
     if (process < least || seen_.contains(process)) continue;
     const auto stat = stat_of(process);
     if (!stat || stat->start_time < first_start_ || stat->has_ended()) continue;
-    const auto environment = content(fmt::format("/proc/{}/environ", process));
+    const auto environment = kernel_text(of_process(process, "environ"));
     if (!environment || environment->find(mark) == std::string::npos) continue;
     std::vector<pid_t> next;
     look_at(process, next);

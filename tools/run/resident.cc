@@ -1,9 +1,6 @@
 #include "tools/run/resident.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <linux/kcmp.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -15,8 +12,9 @@
 #include <string>
 #include <utility>
 
+#include "collector/log/log_head.h"
+#include "collector/text/error.h"
 #include "gpupeak/log_format.h"
-#include "gpupeak/memory_kinds.h"
 #include "gpupeak/smaps.h"
 #include "tools/shared/process_stat.h"
 
@@ -35,26 +33,13 @@ bool is_more(uint64_t bytes, uint64_t before) {
 
 /// The counters of this process, if that is its log.
 std::optional<gpupeak_counters_page> counters_in(const std::string& file, pid_t process) {
-  struct stat status {};
-  if (stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return std::nullopt;
-  gpupeak_file_header header{};
-  gpupeak_counters_page page{};
-  const bool is_log =
-      pread(fd, &header, sizeof header, 0) == sizeof header && header.magic == GPUPEAK_LOG_MAGIC &&
-      header.version == GPUPEAK_LOG_VERSION && header.pid == static_cast<uint32_t>(process) &&
-      pread(fd, &page, counters_bytes(header), static_cast<off_t>(header.counters_offset)) ==
-          static_cast<ssize_t>(counters_bytes(header));
-  close(fd);
-  return is_log ? std::optional(page) : std::nullopt;
-}
-
-uint64_t shared_bytes(pid_t process) {
-  std::ifstream status(fmt::format("/proc/{}/status", process));
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("RssShmem:")) return smaps::bytes_at(line.c_str());
-  return 0;
+  try {
+    const collector::LogHead head = collector::read_head(file);
+    return head.header.pid == static_cast<uint32_t>(process) ? std::optional(head.counters)
+                                                             : std::nullopt;
+  } catch (const collector::LogError&) {
+    return std::nullopt;
+  }
 }
 
 /// A process's share of what is resident: pages of several processes count in part.
@@ -62,7 +47,7 @@ struct Share {
   uint64_t all_bytes = 0, own_bytes = 0;  ///< own: not files'
 };
 std::optional<Share> share_of(pid_t process) {
-  std::ifstream sums(fmt::format("/proc/{}/smaps_rollup", process));
+  std::ifstream sums(of_process(process, "smaps_rollup"));
   std::optional<Share> share;
   for (std::string line; std::getline(sums, line);) {
     const uint64_t bytes = smaps::bytes_at(line.c_str());
@@ -99,7 +84,8 @@ class Reading {
 
   Resident end() {
     add_mapping();
-    smaps::find_other_shared(shared_bytes(process_), resident_.log_bytes, parts_);
+    const uint64_t shared = smaps::bytes_at(status_of(process_)["RssShmem"].c_str());
+    smaps::find_other_shared(shared, resident_.log_bytes, parts_);
     resident_.files_bytes = parts_.files;
     resident_.written_bytes = parts_.written;
     resident_.shared_bytes = parts_.shared;
@@ -142,7 +128,7 @@ class Reading {
       return 0;
     const auto [known, is_new] = static_data_.emplace(before_path_, 0);
     if (is_new) {
-      const std::string file = fmt::format("/proc/{}/root{}", process_, before_path_);
+      const std::string file = of_process(process_, "root" + before_path_);
       known->second = static_data_bytes(program_headers(file));
     }
     return known->second;
@@ -263,7 +249,7 @@ void RunResident::look_at(pid_t process, const Noted& noted) {
                             noted.rss_bytes != known.read_bytes;
   if (!is_more(noted.rss_bytes, before) && !stands_still) return;
   known.read_bytes = noted.rss_bytes;
-  std::ifstream list(fmt::format("/proc/{}/smaps", process));
+  std::ifstream list(of_process(process, "smaps"));
   Reading reading(process, static_data_);
   for (std::string line; std::getline(list, line);) reading.add(line);
   const Resident seen = reading.end();

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "collector/log/log_head.h"
+#include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -31,12 +32,6 @@ std::string content(int file) {
     text.append(piece, static_cast<size_t>(bytes));
   close(file);
   return text;
-}
-
-/// The content of a file of the kernel; "" if there is none.
-std::string content(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  return file < 0 ? "" : content(file);
 }
 
 /// The content of a file of a process, which may try to harm us: links stay within the process's
@@ -81,7 +76,7 @@ PodLabels told(const std::string& process) {
   constexpr std::pair<const char*, const char*> kFiles[] = {
       {"name", "pod"}, {"namespace", "namespace"}, {"uid", "pod_uid"}};
   PodLabels labels;
-  std::istringstream variables(content(process + "/environ"));
+  std::istringstream variables(kernel_text(process + "/environ").value_or(""));
   for (std::string line; std::getline(variables, line, '\0');) {
     for (const auto& [name, label] : kVariables) {
       if (line.starts_with(name))
@@ -108,15 +103,10 @@ uint64_t pid_namespace_of(const std::string& process) {
 
 /// The process's pid in its own namespace, the last number of NSpid; 0: it cannot be read.
 uint64_t inner_pid_of(const std::string& process) {
-  std::istringstream lines(content(process + "/status"));
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("NSpid:")) continue;
-    std::istringstream numbers(line.substr(line.find(':') + 1));
-    uint64_t number = 0, last = 0;
-    while (numbers >> number) last = number;
-    return last;
-  }
-  return 0;
+  std::istringstream numbers(status_of(process + "/status")["NSpid"]);
+  uint64_t last = 0;
+  for (uint64_t number; numbers >> number;) last = number;
+  return last;
 }
 
 }  // namespace
@@ -154,7 +144,7 @@ Pods::Pods(std::string procfs)
         return std::string(name);
       }()) {
   own_ = told(procfs_ + "/self");
-  const PodLabels cgroup = pod_of_cgroup(content(procfs_ + "/self/cgroup"));
+  const PodLabels cgroup = pod_of_cgroup(kernel_text(procfs_ + "/self/cgroup").value_or(""));
   if (const auto uid = cgroup.find("pod_uid"); uid != cgroup.end() && !own_.empty())
     own_.insert(*uid);
 }
@@ -196,7 +186,7 @@ void Pods::look(const FolderView& view) {
     is_read = true;
     const std::string process = process_of(header, known);
     if (process.empty()) continue;
-    PodLabels labels = pod_of_cgroup(content(process + "/cgroup"));
+    PodLabels labels = pod_of_cgroup(kernel_text(process + "/cgroup").value_or(""));
     labels.merge(told(process));
     still.emplace(header.cookie, std::move(labels));
   }

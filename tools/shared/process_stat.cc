@@ -17,9 +17,31 @@
 
 namespace gpupeak::tools {
 
+std::optional<std::string> kernel_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  return text;
+}
+
+std::string of_process(pid_t pid, const std::string& what) {
+  return fmt::format("/proc/{}/{}", pid, what);
+}
+
+std::map<std::string, std::string> status_of(const std::string& file) {
+  std::map<std::string, std::string> fields;
+  std::istringstream lines(kernel_text(file).value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t value = line.find_first_not_of(" \t", colon + 1);
+    fields[line.substr(0, colon)] = value == std::string::npos ? "" : line.substr(value);
+  }
+  return fields;
+}
+
 std::optional<ProcessStat> stat_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process), std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::string text = kernel_text(of_process(process, "stat")).value_or("");
   const size_t begin = text.find('('), end = text.rfind(')');  // a name may have brackets
   if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
   ProcessStat stat;
@@ -28,12 +50,13 @@ std::optional<ProcessStat> stat_of(pid_t process) {
   fields >> stat.state >> stat.parent;
   std::string skipped;
   constexpr int kFirst = 5, kFaultsOfChildren = 11, kThreads = 20, kStart = 22, kRss = 24,
-                kArguments = 48;
+                kProcessor = 39, kArguments = 48;
   for (int field = kFirst; field <= kArguments; ++field) {
     uint64_t* const wanted = field == kFaultsOfChildren ? &stat.faults_of_children
                              : field == kThreads        ? &stat.threads
                              : field == kStart          ? &stat.start_time
                              : field == kRss            ? &stat.rss_pages
+                             : field == kProcessor      ? &stat.processor
                              : field == kArguments      ? &stat.arguments
                                                         : nullptr;
     wanted != nullptr ? fields >> *wanted : fields >> skipped;

@@ -1,5 +1,5 @@
-// What the kernel says of a process in /proc/PID/stat, of this thread, and what a program's
-// file tells of how it is loaded. Used by `run`.
+// What the kernel says of a process in /proc, of this thread, and what a program's file tells of how
+// it is loaded. Used by `run`, `attach` and `serve`.
 #pragma once
 
 #include <elf.h>
@@ -8,11 +8,22 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace gpupeak::tools {
+
+/// A file of the kernel's, whole; none: it is not there, or may not be read.
+std::optional<std::string> kernel_text(const std::string& path);
+/// "/proc/PID/WHAT". PID may be a thread's.
+std::string of_process(pid_t pid, const std::string& what);
+/// The fields of a process's or a thread's file `status`; empty: it is not there.
+std::map<std::string, std::string> status_of(const std::string& file);
+inline std::map<std::string, std::string> status_of(pid_t pid) {
+  return status_of(of_process(pid, "status"));
+}
 
 struct ProcessStat {
   std::string name;  ///< of the program, or the name that the process gave itself
@@ -22,6 +33,7 @@ struct ProcessStat {
   uint64_t threads = 0;
   uint64_t start_time = 0;  ///< clock ticks since the boot
   uint64_t rss_pages = 0;
+  uint64_t processor = 0;  ///< on which it ran last
   uint64_t arguments = 0;  ///< their address; it changes with an exec
 
   /// Whether the whole process has ended, not its first thread alone.
