@@ -33,7 +33,6 @@
 #include "tools/run/logs.h"
 #include "tools/run/memory.h"
 #include "tools/run/program.h"
-#include "tools/run/screen_ahead.h"
 #include "tools/run/torch.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
@@ -156,11 +155,11 @@ class Run {
     finish_logs();
     record(std::move(seen));
     NameKeeper names(
-        logs_, names_of(options_.names),
+        logs_, options_.names,
         std::chrono::nanoseconds(collector::clock_ns(CLOCK_REALTIME) - name_.began_ns));
     if (!options_.quiet) tell();
     if (!names.wait(g_stop) && !options_.quiet) say_not_all_names();
-    compress_logs(logs_, compression(options_.compress), options_.quiet, g_stop);
+    compress_logs(logs_, options_.compress, options_.quiet, g_stop);
     return g_exit_code;
   }
 
@@ -216,8 +215,8 @@ class Run {
     rusage own{};
     getrusage(RUSAGE_SELF, &own);
     own_rss_bytes_ = static_cast<uint64_t>(own.ru_maxrss) * 1024;
-    if (!options_.quiet && is_writable_ && ScreenAhead::is_worth_it())
-      ahead_.emplace([this] { return log_by_now(); }, style_for(STDERR_FILENO, {}));
+    if (!options_.quiet && is_writable_)
+      ahead_ = read_names_ahead([this] { return log_by_now(); }, style_for(STDERR_FILENO, {}));
     forward_signals();
     close(failure_[1]);
     int error = 0;
@@ -300,7 +299,7 @@ class Run {
     if (had_children(end_))
       seen.unseen_rss_bytes = unseen_rss_bytes(largest_rss_bytes_, own_rss_bytes_, logs_, seen);
     seen.memory_kill = memory_->since(WIFSIGNALED(status_) && WTERMSIG(status_) == SIGKILL);
-    const bool was_ours = ahead_ && ahead_->was_killed();
+    const bool was_ours = ahead_.was_killed();
     if (was_ours && seen.memory_kill && !seen.memory_kill->likely && --seen.memory_kill->kills == 0)
       seen.memory_kill.reset();
     if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status_))
@@ -312,7 +311,7 @@ class Run {
 
   void tell() {
     if (!logs_.empty()) {
-      tell_of_logs(logs_, fs::path(children_).parent_path().string(), ahead_ ? &*ahead_ : nullptr);
+      tell_of_logs(logs_, fs::path(children_).parent_path().string(), std::move(ahead_));
       if (torch_) say_text(torch_->text());
     } else if (is_writable_) {
       say_why_there_is_no_log(options_.command[0], options_.children, left_running_);
@@ -336,7 +335,7 @@ class Run {
   std::optional<TorchModules> torch_;
   RunName name_{};
   std::optional<MemoryKills> memory_;
-  std::optional<ScreenAhead> ahead_;
+  Helper ahead_;  // none where it is not worth it
   std::optional<Descendants> descendants_;
   int status_ = 0;
   bool is_end_known_ = true;

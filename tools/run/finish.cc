@@ -2,17 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <span>
 
@@ -25,7 +22,6 @@
 #include "collector/symbols/keep_names.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
-#include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 
@@ -43,9 +39,9 @@ constexpr int kPartOfRun = 10;
 constexpr Clock::duration kLeastUnasked = 50ms, kMostUnasked = 2s;
 constexpr int kPartUnasked = 50;
 
-Clock::duration patience_for(NamesOf which, std::chrono::nanoseconds ran) {
-  if (which == NamesOf::kAll) return kPatienceForAll;
-  if (which == NamesOf::kAuto)
+Clock::duration patience_for(const std::string& which, std::chrono::nanoseconds ran) {
+  if (which == "all") return kPatienceForAll;
+  if (which == "auto")
     return std::clamp<Clock::duration>(ran / kPartUnasked, kLeastUnasked, kMostUnasked);
   return std::clamp<Clock::duration>(ran / kPartOfRun, kLeastPatience, kMostPatience);
 }
@@ -65,8 +61,7 @@ bool keep_names_of(const std::string& path, const collector::NamesBudget& budget
   return names.left_out == 0;
 }
 
-[[noreturn]] void be_child(const std::vector<RunLog>& logs, const collector::NamesBudget& budget) {
-  begin_helper();
+int keep_names(const std::vector<RunLog>& logs, const collector::NamesBudget& budget) {
   be_spared_first();
   unsetenv("DEBUGINFOD_URLS");  // nobody waits for a server
   bool all_fitted = true;
@@ -76,54 +71,27 @@ bool keep_names_of(const std::string& path, const collector::NamesBudget& budget
     } catch (const std::exception&) {  // the report tells what is wrong with the log
     }
   }
-  _exit(all_fitted ? 0 : 1);
+  return all_fitted ? 0 : 1;
 }
 
 }  // namespace
 
-NamesOf names_of(const std::string& name) {
-  if (name == "all") return NamesOf::kAll;
-  if (name == "auto") return NamesOf::kAuto;
-  return name == "none" ? NamesOf::kNone : NamesOf::kOwn;
-}
-
-NameKeeper::NameKeeper(const std::vector<RunLog>& logs, NamesOf which, std::chrono::nanoseconds ran)
-    : which_(which), until_(Clock::now() + patience_for(which, ran)) {
-  if (which == NamesOf::kNone || logs.empty()) return;
-  child_ = fork();
-  if (child_ != 0) return;
-  const bool all = which == NamesOf::kAll, is_asked = which != NamesOf::kAuto;
-  be_child(logs, {all, is_asked, kMostNameBytes, until_ - patience_for(which, ran) / 10});
+NameKeeper::NameKeeper(const std::vector<RunLog>& logs, const std::string& which,
+                       std::chrono::nanoseconds ran)
+    : is_asked_(which != "auto"), until_(Clock::now() + patience_for(which, ran)) {
+  if (which == "none" || logs.empty()) return;
+  const auto last = until_ - patience_for(which, ran) / 10;
+  helper_ = Helper([&](int, int) {
+    return keep_names(logs, {which == "all", is_asked_, kMostNameBytes, last});
+  });
 }
 
 bool NameKeeper::wait(const volatile sig_atomic_t& stop) {
-  if (child_ <= 0) return true;
-  constexpr int kLookAgainMs = 50;
-  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, child_, 0));
-  int status = 0;
-  pid_t ended = 0;
-  while ((ended = waitpid(child_, &status, WNOHANG)) == 0 && stop == 0 && Clock::now() < until_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until_ - Clock::now()).count();
-    pollfd wanted{descriptor, POLLIN, 0};
-    poll(&wanted, 1, static_cast<int>(std::clamp<int64_t>(left, 0, kLookAgainMs)));
-  }
-  if (descriptor >= 0) close(descriptor);
-  if (ended != 0)
-    child_ = -1;
-  else
-    end_child();
-  const bool kept_all = ended > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  return kept_all || which_ == NamesOf::kAuto;
-}
-
-NameKeeper::~NameKeeper() {
-  if (child_ > 0) end_child();
-}
-
-void NameKeeper::end_child() {
-  kill(child_, SIGKILL);
-  wait_for_child(child_);
-  child_ = -1;
+  if (!helper_.is_there()) return true;
+  const std::optional<int> status = helper_.wait(
+      until_, [](std::string_view) {}, stop);
+  helper_.end();
+  return status == 0 || !is_asked_;
 }
 
 namespace {
@@ -131,15 +99,6 @@ namespace {
 struct HowFar {
   uint64_t done, total;
 };
-
-/// Waits for the word that the log will not change any more; false: the word will not come.
-bool wait_for_word(int pipe) {
-  char word = 0;
-  ssize_t got;
-  while ((got = read(pipe, &word, sizeof word)) < 0 && errno == EINTR) {
-  }
-  return got == sizeof word;
-}
 
 /// Makes the summary that `report` and `report --json` will ask for. Returns whether it is kept.
 bool make_summary(const std::string& path, int word, int news) {
@@ -153,73 +112,39 @@ bool make_summary(const std::string& path, int word, int news) {
     [[maybe_unused]] const ssize_t written = write(news, &how_far, sizeof how_far);
   };
   const collector::Summary summary = collector::analyze(log, path, options, tell);
-  if (!wait_for_word(word)) return false;
+  if (text_from(word).empty()) return false;  // it would be of a log that may change
   kept.log_was_replaced();
   kept.keep(summary);
   return kept.find().has_value();
 }
 
-[[noreturn]] void be_child(const std::string& path, int word, int news) {
-  begin_helper();
-  be_spared_first();
-  try {
-    _exit(make_summary(path, word, news) ? 0 : 1);
-  } catch (...) {  // the report tells what is wrong with the log
-    _exit(1);
-  }
+/// Begins to make the summary of a log. None if there are not enough processors for compression and
+/// replay at the same time.
+Helper summary_beside(const std::string& log) {
+  if (collector::usable_processors() <= kCompressionThreads + collector::kReplayThreads) return {};
+  return Helper([&log](int word, int news) {
+    be_spared_first();
+    fcntl(news, F_SETFL, O_NONBLOCK);
+    return make_summary(log, word, news) ? 0 : 1;
+  });
 }
 
-}  // namespace
-
-SummaryBeside::SummaryBeside(const std::string& log) {
-  if (collector::usable_processors() <= kCompressionThreads + collector::kReplayThreads) return;
-  int word[2], news[2];
-  if (pipe2(word, O_CLOEXEC) != 0) return;
-  word_ = word[1];
-  if (pipe2(news, O_CLOEXEC | O_NONBLOCK) == 0) {
-    news_ = news[0];
-    child_ = fork();
-    if (child_ == 0) {
-      close(word_);
-      be_child(log, word[0], news[1]);
-    }
-    close(news[1]);
-  }
-  close(word[0]);
-}
-
-SummaryBeside::~SummaryBeside() {
-  for (const int pipe : {word_, news_}) {
-    if (pipe >= 0) close(pipe);
-  }
-  if (child_ <= 0) return;
-  kill(child_, SIGKILL);
-  waitpid(child_, nullptr, WNOHANG);  // freeing its memory takes time: do not wait for that
-}
-
-bool SummaryBeside::keep(std::chrono::duration<double> most, const volatile sig_atomic_t& stop) {
-  const char done = 1;
-  if (child_ <= 0 || write(word_, &done, sizeof done) != sizeof done) return false;
-  const auto deadline = Clock::now() + most;
+/// To be called when the log has become the compressed file, which has the same content. Waits with
+/// a progress bar until the summary is kept, at most `most`, or until `stop` becomes true.
+void wait_for_summary(Helper& helper, Clock::duration most, const volatile sig_atomic_t& stop) {
+  if (!helper.tell("the log will not change any more")) return;
   ProgressBar bar("making the report (Ctrl-C: when it is asked for)");
   const collector::Progress show = bar.callback();
-  while (stop == 0 && Clock::now() < deadline) {
-    constexpr int kLookAgainMs = 100;
-    pollfd wanted{news_, POLLIN, 0};
-    if (poll(&wanted, 1, kLookAgainMs) <= 0) continue;
-    HowFar how_far{};
-    const ssize_t got = read(news_, &how_far, sizeof how_far);
-    if (got == 0) {  // the child has ended
-      const std::optional<int> status = wait_for_child(child_);
-      child_ = -1;
-      return status == 0;
-    }
-    if (got == sizeof how_far && show) show(how_far.done, how_far.total);
-  }
-  return false;
+  helper.wait(
+      Clock::now() + most,
+      [&show](std::string_view bytes) {
+        HowFar how_far{};
+        if (!show || bytes.size() < sizeof how_far) return;
+        memcpy(&how_far, bytes.data() + bytes.size() - sizeof how_far, sizeof how_far);
+        show(how_far.done, how_far.total);
+      },
+      stop);
 }
-
-namespace {
 
 constexpr uint64_t kLargeBytes = 64 << 20;
 /// Chosen by measurements (docs/performance.md): with level 9 files are a twentieth smaller, and it
@@ -250,12 +175,7 @@ void compress(const std::string& path, const collector::Progress& show,
 
 }  // namespace
 
-Compression compression(const std::string& name) {
-  if (name == "always") return Compression::kAlways;
-  return name == "never" ? Compression::kNever : Compression::kAuto;
-}
-
-void compress_logs(const std::vector<RunLog>& logs, Compression compression, bool quiet,
+void compress_logs(const std::vector<RunLog>& logs, const std::string& when, bool quiet,
                    const volatile sig_atomic_t& stop) {
   Clock::duration took{};
   uint64_t count = 0, before = 0, after = 0;
@@ -263,13 +183,12 @@ void compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
   const collector::Progress show = quiet ? collector::Progress() : bar.callback();
   for (const RunLog& log : logs) {
     const uint64_t bytes = size_of(log.path);
-    const bool wanted = compression == Compression::kAlways ||
-                        (compression == Compression::kAuto && bytes >= kLargeBytes);
+    const bool wanted = when == "always" || (when == "auto" && bytes >= kLargeBytes);
     if (!wanted || stop != 0 || is_running(log)) continue;
     try {
       const auto began = Clock::now();
-      std::optional<SummaryBeside> summary;
-      if (!quiet && &log == &logs.front()) summary.emplace(log.path);
+      Helper summary;
+      if (!quiet && &log == &logs.front()) summary = summary_beside(log.path);
       compress(log.path, show, stop);
       const auto of_log = Clock::now() - began;
       took += of_log;
@@ -277,7 +196,7 @@ void compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
       before += bytes;
       after += size_of(log.path);
       bar.clear();
-      if (summary) summary->keep(2 * of_log, stop);
+      wait_for_summary(summary, 2 * of_log, stop);
     } catch (const Stopped&) {
     } catch (const std::exception& error) {
       bar.clear();

@@ -1,18 +1,17 @@
 #include "tools/run/first_screen.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "collector/analyze/kept_summary.h"
 #include "collector/fit/what_if.h"
@@ -24,7 +23,6 @@
 #include "collector/text/work.h"
 #include "collector/write/writers.h"
 #include "tools/run/resident.h"
-#include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/process_stat.h"
@@ -61,89 +59,47 @@ std::string screen_lines(const std::string& log, const collector::Options& optio
   return text.str();
 }
 
-void write_screen(int pipe, const std::string& log, const collector::Reading& reading,
-                  const collector::TextStyle& style) {
-  try {
-    collector::Options options = screen_options(reading);
-    options.process_ends = true;
-    const std::string text = screen_lines(log, options, style);
-    say_work();
-    for (size_t done = 0; done < text.size();) {
-      const ssize_t written = write(pipe, text.data() + done, text.size() - done);
-      if (written < 0 && errno != EINTR) _exit(1);
-      if (written > 0) done += static_cast<size_t>(written);
-    }
-    _exit(0);
-  } catch (...) {
-    _exit(1);
-  }
+int write_screen(int pipe, const std::string& log, const collector::Reading& reading,
+                 const collector::TextStyle& style) {
+  collector::Options options = screen_options(reading);
+  options.process_ends = true;
+  const std::string text = screen_lines(log, options, style);
+  say_work();
+  return write_text(pipe, text) ? 0 : 1;
 }
 
 namespace {
 
-constexpr int kPatienceMs = 1000;
+constexpr std::chrono::seconds kPatience{1};
 
-/// A process of its own that makes the lines, since it may die of damaged symbols, or of too little
-/// memory.
-class Attempt {
- public:
-  Attempt(const std::string& log, const collector::Reading& reading,
-          const collector::TextStyle& style) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return;
-    child_ = fork();
-    if (child_ == 0) {
-      begin_helper();
-      write_screen(ends[1], log, reading, style);
-    }
-    close(ends[1]);
-    pipe_ = ends[0];
-  }
-  explicit Attempt(const ScreenAhead::Child& child) : child_(child.process), pipe_(child.pipe) {}
-  Attempt(const Attempt&) = delete;
-  Attempt& operator=(const Attempt&) = delete;
-  ~Attempt() {
-    if (pipe_ >= 0) close(pipe_);
-  }
-
-  /// The lines; nothing if it has failed or died. Says `slow` if that takes more than a moment.
-  std::optional<std::string> wait(const std::string& slow) {
-    if (child_ <= 0) {
-      failed_ = true;
-      return std::nullopt;
-    }
-    for (bool said = false;;) {
-      pollfd wanted{pipe_, POLLIN, 0};
-      const int ready = poll(&wanted, 1, said ? -1 : kPatienceMs);
-      if (ready < 0 && errno == EINTR) continue;
-      if (ready == 0) {
-        said = true;
-        if (!slow.empty()) say_text(slow);
-        continue;
-      }
-      char bytes[4096];
-      const ssize_t got = read(pipe_, bytes, sizeof bytes);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) break;
-      text_.append(bytes, static_cast<size_t>(got));
-    }
-    const std::optional<int> ended = wait_for_child(child_);
-    const int status = ended.value_or(0);
-    failed_ = !ended || (WIFEXITED(status) && WEXITSTATUS(status) != 0);
-    was_stopped_ = WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
-    return failed_ || WIFSIGNALED(status) ? std::nullopt : std::optional(text_);
-  }
-  /// Whether it has failed: it threw, or no process could be made.
-  bool failed() const { return failed_; }
-  /// Whether a user did not want to wait (Ctrl-C).
-  bool was_stopped() const { return was_stopped_; }
-
- private:
-  pid_t child_ = -1;
-  int pipe_ = -1;
-  std::string text_;
-  bool failed_ = false, was_stopped_ = false;
+/// What became of a helper that makes the lines.
+struct Attempt {
+  std::optional<std::string> text;  ///< none: it has failed or died
+  bool failed = false;              ///< it threw, or no process could be made
+  bool was_stopped = false;         ///< a user did not want to wait (Ctrl-C)
 };
+
+/// Says `slow` if that takes more than a moment.
+Attempt lines_of(Helper helper, const std::string& slow) {
+  std::string text;
+  const auto take = [&text](std::string_view bytes) { text += bytes; };
+  std::optional<int> ended = helper.wait(Helper::Clock::now() + kPatience, take);
+  if (helper.is_there()) {
+    say_text(slow);
+    ended = helper.wait(Helper::Clock::time_point::max(), take);
+  }
+  const int status = ended.value_or(0);
+  Attempt attempt;
+  attempt.failed = !ended || (WIFEXITED(status) && WEXITSTATUS(status) != 0);
+  attempt.was_stopped = WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
+  if (ended == 0) attempt.text = std::move(text);
+  return attempt;
+}
+
+Helper make_lines(const std::string& log, const collector::Reading& reading,
+                  const collector::TextStyle& style) {
+  return Helper([&](int, int lines) { return write_screen(lines, log, reading, style); });
+}
 
 std::string slow_text(const std::string& log, const collector::Reading& reading,
                       const collector::TextStyle& style) {
@@ -159,28 +115,22 @@ std::string slow_text(const std::string& log, const collector::Reading& reading,
 }  // namespace
 
 std::string first_screen(const std::string& log, const collector::Reading& reading,
-                         const collector::TextStyle& style, ScreenAhead* ahead) {
+                         const collector::TextStyle& style, Helper ahead) {
   if (collector::KeptSummary(log, screen_options(reading)).find())
     return screen_lines(log, screen_options(reading), style);
   const std::string slow = slow_text(log, reading, style);
-  bool was_stopped = false;
-  if (ahead != nullptr) {
-    Attempt knows_names(ahead->hand_over(log));
-    if (auto text = knows_names.wait(slow)) return *text;
-    was_stopped = knows_names.was_stopped();
+  Attempt attempt;
+  if (ahead.tell(log)) attempt = lines_of(std::move(ahead), slow);
+  if (!attempt.text && !attempt.was_stopped) {
+    attempt = lines_of(make_lines(log, reading, style), slow);
+    if (attempt.failed) return screen_lines(log, screen_options(reading), style);  // says why
   }
-  if (!was_stopped) {
-    Attempt with_names(log, reading, style);
-    if (auto text = with_names.wait(slow)) return *text;
-    if (with_names.failed()) return screen_lines(log, screen_options(reading), style);  // says why
-    was_stopped = with_names.was_stopped();
-  }
-  if (!was_stopped) {
+  if (!attempt.text && !attempt.was_stopped) {
     collector::Reading nameless = reading;
     nameless.search.files = false;
-    Attempt without(log, nameless, style);
-    if (auto text = without.wait("")) return *text;
+    attempt = lines_of(make_lines(log, nameless, style), "");
   }
+  if (attempt.text) return *attempt.text;
   std::ostringstream text;
   collector::write_counters(collector::read_any_head(log), reading.sanitizer.text(log), text,
                             style);
@@ -193,9 +143,9 @@ namespace fs = std::filesystem;
 
 /// The first screen of a log. Never throws: it says what is wrong with a log, so that `run` still
 /// ends with the program's exit code.
-std::string screen_of(const std::string& log, ScreenAhead* ahead) {
+std::string screen_of(const std::string& log, Helper ahead) {
   try {
-    return first_screen(log, {}, style_for(STDERR_FILENO, {}), ahead);
+    return first_screen(log, {}, style_for(STDERR_FILENO, {}), std::move(ahead));
   } catch (const std::exception& error) {
     say("{}: {}", collector::escape(log), error.what());
     return {};
@@ -252,9 +202,8 @@ void say_why_there_is_no_log(const std::string& program, const std::string& chil
   }
 }
 
-void tell_of_logs(const std::vector<RunLog>& logs, const std::string& children,
-                  ScreenAhead* ahead) {
-  say_text(screen_of(logs.front().path, ahead));
+void tell_of_logs(const std::vector<RunLog>& logs, const std::string& children, Helper ahead) {
+  say_text(screen_of(logs.front().path, std::move(ahead)));
   for (size_t i = 1; i <= logs.front().parts; ++i)
     say_text(fmt::format("  part: {}#{}\n", collector::escape(logs.front().path), i));
   constexpr size_t kMostNamed = 5;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 #include "collector/rules/rule_book.h"
 #include "collector/text/text_format.h"
 #include "tools/run/logs.h"
-#include "tools/run/screen_ahead.h"
+#include "tools/shared/child.h"
 
 namespace gpupeak::tools {
 
@@ -25,17 +26,21 @@ collector::Options screen_options(const collector::Reading& reading);
 std::string screen_lines(const std::string& log, const collector::Options& options,
                          const collector::TextStyle& style,
                          const collector::Progress& progress = {});
-/// For a helper process: writes the lines to a pipe and ends; with exit code 1 if they cannot be
-/// made.
-[[noreturn]] void write_screen(int pipe, const std::string& log, const collector::Reading& reading,
-                               const collector::TextStyle& style);
+/// For a helper: writes the lines to a pipe. Returns its exit code.
+int write_screen(int pipe, const std::string& log, const collector::Reading& reading,
+                 const collector::TextStyle& style);
+
+/// Begins to read names while the program runs (screen_ahead.cc). `find`: the path of the run's
+/// log; empty: there is none yet. To be called while this process has only one thread.
+Helper read_names_ahead(const std::function<std::string()>& find,
+                        const collector::TextStyle& style);
 
 /// Complete, however long it takes; after a second a line on standard error says what is being
 /// read. A process of its own reads the names of functions: if it dies of a damaged file, there are
 /// no names. If the log cannot be read, the lines are what the library itself has counted. `ahead`:
-/// has read names while the program ran; nullptr: nothing has. Throws LogError.
+/// has read names while the program ran. Throws LogError.
 std::string first_screen(const std::string& log, const collector::Reading& reading,
-                         const collector::TextStyle& style, ScreenAhead* ahead = nullptr);
+                         const collector::TextStyle& style, Helper ahead = {});
 
 // What `run` says when the program has ended: the first screen, and facts that the screen leaves
 // out.
@@ -53,6 +58,6 @@ void note_last_program(const RunLog& log, const std::string& command, const std:
                        std::vector<collector::RunRecord::Unrecorded>& unrecorded);
 void say_why_there_is_no_log(const std::string& program, const std::string& children,
                              const std::vector<collector::RunRecord::LeftRunning>& left);
-void tell_of_logs(const std::vector<RunLog>& logs, const std::string& children, ScreenAhead* ahead);
+void tell_of_logs(const std::vector<RunLog>& logs, const std::string& children, Helper ahead);
 
 }  // namespace gpupeak::tools

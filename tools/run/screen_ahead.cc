@@ -1,20 +1,27 @@
-#include "tools/run/screen_ahead.h"
+// Reads the names that the first screen will need, while the program still runs. With libraries of
+// hundreds of megabytes that takes longer than everything else after the program's end.
+//
+//   program   ████████████████████████████▏ ends
+//   run       ···························▕ tells the log ▕ screen
+//   ahead       ▒▒ look   ▒ look            ▒ names are known
+//
+// It works in a process of its own, since damaged symbols may end it. A thread there makes the
+// looks; it gets a processor only if nothing else wants one. There is none if no processors are to
+// spare.
 
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
-#include <utility>
 
 #include "collector/log/log_head.h"
 #include "collector/log/parallel.h"
@@ -55,7 +62,7 @@ struct ReadStopped {};
 /// Makes screens that nobody sees, so that the names in them are known.
 class Looks {
  public:
-  Looks(const ScreenAhead::FindLog& find, const collector::Reading& reading,
+  Looks(const std::function<std::string()>& find, const collector::Reading& reading,
         const collector::TextStyle& style)
       : find_(find), reading_(reading), style_(style), thread_([this] { work(); }) {}
 
@@ -112,7 +119,7 @@ class Looks {
     return !changed_.wait_for(lock, time, [this] { return stop_.load(); });
   }
 
-  const ScreenAhead::FindLog& find_;
+  const std::function<std::string()>& find_;
   const collector::Reading& reading_;
   const collector::TextStyle& style_;
   std::mutex mutex_;
@@ -121,38 +128,6 @@ class Looks {
   bool has_ended_ = false;
   std::jthread thread_;
 };
-
-/// Up to a zero byte. Empty: the other end was closed before. Other processes may have it open,
-/// too.
-std::string read_text(int pipe) {
-  std::string text;
-  for (;;) {
-    char byte = 0;
-    const ssize_t got = read(pipe, &byte, 1);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return {};
-    if (byte == 0) return text;
-    text.push_back(byte);
-  }
-}
-
-[[noreturn]] void be_child(const ScreenAhead::FindLog& find, const collector::TextStyle& style,
-                           int word, int lines) {
-  begin_helper(SIG_IGN);  // a terminal's are the program's, until it has ended
-  be_spared_first();
-  collector::Reading reading;
-  reading.search.cache = std::make_shared<collector::ModuleCache>();
-  try {
-    Looks looks(find, reading, style);
-    const std::string log = read_text(word);
-    set_end_signals(SIG_DFL);
-    if (log.empty() || !looks.end()) _exit(1);
-    collector::forget_work();
-    write_screen(lines, log, reading, style);
-  } catch (...) {
-  }
-  _exit(1);
-}
 
 /// What the program's output and others wait for the end of is not kept open here.
 void close_all_but(int kept, int kept_too) {
@@ -168,49 +143,24 @@ void close_all_but(int kept, int kept_too) {
 
 }  // namespace
 
-bool ScreenAhead::is_worth_it() {
+Helper read_names_ahead(const std::function<std::string()>& find,
+                        const collector::TextStyle& style) {
   constexpr size_t kProgramAndDriver = 3;
-  return collector::usable_processors() > kProgramAndDriver;
-}
-
-ScreenAhead::ScreenAhead(const FindLog& find, const collector::TextStyle& style) {
-  int word[2], lines[2];
-  if (pipe2(word, O_CLOEXEC) != 0) return;
-  word_ = word[1];
-  if (pipe2(lines, O_CLOEXEC) == 0) {
-    child_ = {fork(), lines[0]};
-    if (child_.process == 0) {
-      close_all_but(word[0], lines[1]);
-      be_child(find, style, word[0], lines[1]);
-    }
-    close(lines[1]);
-  }
-  close(word[0]);
-}
-
-ScreenAhead::~ScreenAhead() {
-  if (word_ >= 0) close(word_);
-  if (child_.pipe >= 0) close(child_.pipe);
-  if (child_.process <= 0) return;
-  kill(child_.process, SIGKILL);
-  wait_for_child(child_.process);
-}
-
-ScreenAhead::Child ScreenAhead::hand_over(const std::string& log) {
-  const auto bytes = static_cast<ssize_t>(log.size() + 1);
-  const bool is_told = child_.process > 0 && write(word_, log.c_str(), log.size() + 1) == bytes;
-  if (!is_told) return {};
-  close(word_);
-  word_ = -1;
-  return std::exchange(child_, {});
-}
-
-bool ScreenAhead::was_killed() {
-  int status = 0;
-  if (child_.process <= 0 || waitpid(child_.process, &status, WNOHANG) != child_.process)
-    return false;
-  child_.process = -1;
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  if (collector::usable_processors() <= kProgramAndDriver) return {};
+  const auto work = [&](int log_name, int lines) -> int {
+    close_all_but(log_name, lines);
+    be_spared_first();
+    collector::Reading reading;
+    reading.search.cache = std::make_shared<collector::ModuleCache>();
+    Looks looks(find, reading, style);
+    const std::string log = text_from(log_name);
+    set_end_signals(SIG_DFL);
+    if (log.empty() || !looks.end()) _exit(1);
+    collector::forget_work();
+    // Not to be left: that would wait for the thread.
+    _exit(write_screen(lines, log, reading, style));
+  };
+  return Helper(work, SIG_IGN);  // a terminal's signals are the program's, until it has ended
 }
 
 }  // namespace gpupeak::tools

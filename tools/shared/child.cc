@@ -1,5 +1,7 @@
 #include "tools/shared/child.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/auxv.h>
@@ -9,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
@@ -86,6 +89,84 @@ void leave_orphans_to_parent() {
   if (command < 0) return;  // the orphans stay; the program runs all the same
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) raise(SIGKILL);
+}
+
+Helper::Helper(const Work& work, void (*on_end_signals)(int)) {
+  int down[2], up[2];
+  if (pipe2(down, O_CLOEXEC) != 0) return;
+  const collector::Descriptor in(down[0]);
+  to_ = collector::Descriptor(down[1]);
+  if (pipe2(up, O_CLOEXEC) != 0) return;
+  from_ = collector::Descriptor(up[0]);
+  const collector::Descriptor out(up[1]);
+  process_ = fork();
+  if (process_ != 0) return;
+  to_ = collector::Descriptor();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  set_end_signals(on_end_signals);
+  try {
+    _exit(work(in.get(), out.get()));
+  } catch (...) {
+    _exit(1);
+  }
+}
+
+Helper& Helper::operator=(Helper&& other) noexcept {
+  std::swap(process_, other.process_);
+  to_ = std::move(other.to_);
+  from_ = std::move(other.from_);
+  return *this;
+}
+
+Helper::~Helper() {
+  if (is_there()) kill(process_, SIGKILL);
+  if (is_there()) waitpid(process_, nullptr, WNOHANG);
+}
+
+bool Helper::tell(const std::string& text) const {
+  const size_t bytes = text.size() + 1;
+  return is_there() && write(to_.get(), text.c_str(), bytes) == static_cast<ssize_t>(bytes);
+}
+
+std::optional<int> Helper::wait(Clock::time_point until, const Take& take,
+                                const volatile sig_atomic_t& stop) {
+  constexpr Clock::duration kLookAgain = std::chrono::milliseconds(50);  // at `stop`
+  while (is_there() && stop == 0 && Clock::now() < until) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        std::min<Clock::duration>(until - Clock::now(), kLookAgain));
+    pollfd wanted{from_.get(), POLLIN, 0};
+    if (poll(&wanted, 1, static_cast<int>(std::max<int64_t>(0, left.count()))) <= 0) continue;
+    char bytes[4096];
+    const ssize_t got = read(from_.get(), bytes, sizeof bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return wait_for_child(std::exchange(process_, -1));
+    take({bytes, static_cast<size_t>(got)});
+  }
+  return std::nullopt;
+}
+
+void Helper::end() {
+  if (!is_there()) return;
+  kill(process_, SIGKILL);
+  wait_for_child(std::exchange(process_, -1));
+}
+
+bool Helper::was_killed() {
+  int status = 0;
+  if (!is_there() || waitpid(process_, &status, WNOHANG) != process_) return false;
+  process_ = -1;
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+std::string text_from(int pipe) {
+  std::string text;
+  for (char byte = 0;; text.push_back(byte)) {
+    ssize_t got;
+    while ((got = read(pipe, &byte, 1)) < 0 && errno == EINTR) {
+    }
+    if (got <= 0) return {};
+    if (byte == 0) return text;
+  }
 }
 
 namespace fs = std::filesystem;

@@ -4,16 +4,21 @@
 // ignored, the kernel forgets at once how a child ended.
 #pragma once
 
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "collector/files/regular_file.h"
 
 namespace gpupeak::tools {
 
@@ -47,22 +52,54 @@ inline std::vector<char*> exec_arguments(const std::vector<std::string>& words) 
   return arguments;
 }
 
-// The first steps of a helper: a process that the command forks for its own work.
-
 /// Sets the handler of the signals with which a terminal, or the command's caller, ends the
 /// command.
 inline void set_end_signals(void (*handler)(int)) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, handler);
 }
 
-/// To be called in the helper. The helper ends when its parent ends, since nobody waits for its
-/// work any more.
-inline void begin_helper(void (*on_end_signals)(int) = SIG_DFL) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  set_end_signals(on_end_signals);
-}
+/// A process that the command forks for work of its own which may die, of damaged symbols or of too
+/// little memory. It ends when its parent ends, since nobody waits for its work any more.
+class Helper {
+ public:
+  /// The work, with a pipe from the parent and one to it. Returns the exit code; what it throws
+  /// makes that 1.
+  using Work = std::function<int(int from_parent, int to_parent)>;
+  using Take = std::function<void(std::string_view bytes)>;
+  using Clock = std::chrono::steady_clock;
 
-/// To be called in the helper: the kernel ends this process first if memory runs out.
+  Helper() = default;  ///< none
+  explicit Helper(const Work& work, void (*on_end_signals)(int) = SIG_DFL);
+  Helper(Helper&& other) noexcept { *this = std::move(other); }
+  Helper& operator=(Helper&& other) noexcept;
+  /// Kills it. Does not wait: to free its memory may take long.
+  ~Helper();
+
+  /// False: there is none, or it has ended.
+  bool is_there() const { return process_ > 0; }
+  /// Sends a text, which text_from() gives there. False: nobody reads it any more.
+  bool tell(const std::string& text) const;
+  /// Passes on to `take` what it writes, until it ends; no longer than `until`, nor if `stop`
+  /// becomes true. Returns its status as waitpid() gives it; none: it has not ended, or its end is
+  /// not known.
+  std::optional<int> wait(Clock::time_point until, const Take& take,
+                          const volatile sig_atomic_t& stop = kNever);
+  /// Kills it and waits for its end.
+  void end();
+  /// Whether somebody else has killed it, such as the kernel for want of memory.
+  bool was_killed();
+
+ private:
+  static inline const volatile sig_atomic_t kNever = 0;
+
+  pid_t process_ = -1;
+  collector::Descriptor to_, from_;
+};
+
+/// In a helper: what its parent tells it; empty: it tells nothing any more.
+std::string text_from(int pipe);
+
+/// To be called in a helper: the kernel ends this process first if memory runs out.
 inline void be_spared_first() {
   std::ofstream("/proc/self/oom_score_adj") << 1000;
 }

@@ -157,13 +157,14 @@ void add_text_and_reading(CLI::App& verb, OutputOptions& options) {
   add_reading(verb, options.reading);
 }
 
-void say_text(std::string_view text) {
+bool write_text(int descriptor, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    const ssize_t written = write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
+    if (written <= 0) return false;
     text.remove_prefix(static_cast<size_t>(written));
   }
+  return true;
 }
 
 void occupy_standard_descriptors() {

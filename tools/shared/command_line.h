@@ -97,8 +97,13 @@ inline constexpr int kSignalBase = 128;   ///< of `run`: + the signal that ended
 // What `run` tells the user on standard error, which is the program's as well. If standard error is
 // closed, full, or has no reader any more, nothing is said, and the run goes on.
 
+/// Writes the text to a descriptor. False: it is closed, full, or has no reader any more.
+bool write_text(int descriptor, std::string_view text);
+
 /// Writes the text as it is. Never throws. Raises SIGPIPE unless that is ignored.
-void say_text(std::string_view text);
+inline void say_text(std::string_view text) {
+  write_text(2, text);
+}
 
 /// Writes a line "gpupeak: …".
 template <typename... Args>
