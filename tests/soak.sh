@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs some hundred real programs of the machine with and without the preload, compares exit code and output, reads each
 # log; then kills a program at random instants and looks for each device event that it had been told of. Prints Markdown;
-# docs/reliability.md has such a print.
+# docs/reliability.md has what such a print says.
 # usage: soak.sh [BUILD_FOLDER] [--kills N] [--only NAME] [--seed N]
 #        soak.sh [BUILD_FOLDER] --threads MINUTES    the programs of tests/torture with eight threads instead
 #        soak.sh [BUILD_FOLDER] --stops RUNS [--jobs N] [--seconds S]    programs that are stopped, RUNS times in each host mode, instead:
