@@ -22,4 +22,23 @@ inline __attribute__((always_inline)) void in_order() {
   asm volatile("" ::: "memory");
 }
 
+/// A function object that the caller has, for as long as the call lasts: for functions that are no
+/// templates.
+template <typename Signature>
+class FunctionRef;
+template <typename Result, typename... Arguments>
+class FunctionRef<Result(Arguments...)> {
+ public:
+  template <typename Function>
+  FunctionRef(const Function& function)
+      : function_(&function), call_([](const void* it, Arguments... arguments) -> Result {
+          return (*static_cast<const Function*>(it))(arguments...);
+        }) {}
+  Result operator()(Arguments... arguments) const { return call_(function_, arguments...); }
+
+ private:
+  const void* const function_;
+  Result (*const call_)(const void*, Arguments...);
+};
+
 }  // namespace gpupeak::preload

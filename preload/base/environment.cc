@@ -73,6 +73,13 @@ void complain(std::string_view name, std::string_view value, std::string_view wa
   text.add(name).add("=").add(head(value, 64)).add(" is not ").add(wanted).add(", ignored");
 }
 
+/// Calls `parse(value)` if the variable has a value. False: the value is not understood.
+template <typename Parse>
+void read_value(std::string_view name, std::string_view wanted, Parse parse) {
+  const std::string_view value = variable(name);
+  if (!value.empty() && !parse(value)) complain(name, value, wanted);
+}
+
 template <typename Value>
 struct Choice {
   std::string_view word;
@@ -83,13 +90,14 @@ struct Choice {
 template <typename Value>
 void read_choice(std::string_view name, std::initializer_list<Choice<Value>> choices,
                  std::string_view wanted, std::type_identity_t<Value>& setting) {
-  const std::string_view value = variable(name);
-  for (const Choice<Value>& choice : choices) {
-    if (value != choice.word) continue;
-    setting = choice.value;
-    return;
-  }
-  if (!value.empty()) complain(name, value, wanted);
+  read_value(name, wanted, [&](std::string_view value) {
+    for (const Choice<Value>& choice : choices) {
+      if (value != choice.word) continue;
+      setting = choice.value;
+      return true;
+    }
+    return false;
+  });
 }
 
 void read_auto_or_off(std::string_view name, bool& setting) {
@@ -134,45 +142,35 @@ void read_choices(Environment& e) {
   read_switch("GPUPEAK_SUMMARY", e.summary);
 }
 
-void read_ledger_hz() {
-  const std::string_view hz = variable("GPUPEAK_LEDGER_HZ");
-  uint64_t number;
-  if (hz.empty()) return;
-  if (parse_number(hz, number) && number <= 1000)
-    g_environment.ledger_hz = static_cast<uint32_t>(number);
-  else
-    complain("GPUPEAK_LEDGER_HZ", hz, "a number from 0 to 1000");
-}
-
-void read_log_max() {
-  const std::string_view value = variable("GPUPEAK_LOG_MAX");
-  uint64_t bytes;
-  if (value.empty()) return;
-  if (value == "off")
-    g_environment.log_max_bytes = UINT64_MAX;
-  else if (parse_size(value, bytes) && bytes > 0)
-    g_environment.log_max_bytes = bytes;
-  else
-    complain("GPUPEAK_LOG_MAX", value, "a size such as 1GiB, or off");
-}
-
-void read_log_mode() {
-  constexpr uint64_t kOwners = 0600, kMost = 0666;
-  const std::string_view value = variable("GPUPEAK_LOG_MODE");
-  uint64_t mode;
-  if (value.empty()) return;
-  if (parse_digits(value, 8, kMost, mode) && (mode & kOwners) == kOwners && (mode & 0111) == 0)
-    g_environment.log_mode = static_cast<uint32_t>(mode);
-  else
-    complain("GPUPEAK_LOG_MODE", value, "a file mode such as 0640, with 0600 in it");
-}
-
-/// Where the first `c` is, or npos. (string_view::find would call memchr.)
-size_t position(std::string_view text, char c) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == c) return i;
-  }
-  return std::string_view::npos;
+void read_numbers(Environment& e) {
+  uint64_t number = 0;
+  read_value("GPUPEAK_LEDGER_HZ", "a number from 0 to 1000", [&](std::string_view value) {
+    if (!parse_number(value, number) || number > 1000) return false;
+    e.ledger_hz = static_cast<uint32_t>(number);
+    return true;
+  });
+  read_value("GPUPEAK_SAMPLE", "a size such as 512KiB", [&](std::string_view value) {
+    if (!parse_size(value, number) || number == 0) return false;
+    e.sample_bytes = number;
+    return true;
+  });
+  read_value("GPUPEAK_LOG_MAX", "a size such as 1GiB, or off", [&](std::string_view value) {
+    if (value == "off") number = UINT64_MAX;
+    if (value != "off" && (!parse_size(value, number) || number == 0)) return false;
+    e.log_max_bytes = number;
+    return true;
+  });
+  constexpr std::string_view kModes = "a file mode such as 0640, with 0600 in it";
+  read_value("GPUPEAK_LOG_MODE", kModes, [&](std::string_view value) {
+    constexpr uint64_t kOwners = 0600, kMost = 0666;
+    if (!parse_digits(value, 8, kMost, number) || (number & kOwners) != kOwners ||
+        (number & 0111) != 0)
+      return false;
+    e.log_mode = static_cast<uint32_t>(number);
+    return true;
+  });
+  if (parse_number(variable("GPUPEAK_RUN_PID"), number)) e.run_pid = static_cast<int>(number);
+  if (parse_digits(variable("GPUPEAK_RUN_ID"), 16, UINT64_MAX, number)) e.run_id = number;
 }
 
 /// "24GiB", or "24GiB:NAME" for a card of that name.
@@ -185,29 +183,29 @@ bool parse_limit(std::string_view text, CardLimit& limit) {
 }
 
 /// "24GiB", or "0=24GiB,1=16GiB". If one part is not understood, no limit is set.
-void read_limits() {
-  const std::string_view value = variable("GPUPEAK_LIMIT");
-  if (value.empty()) return;
-  Environment& e = g_environment;
-  bool understood = true;
-  for (std::string_view rest = value; understood && !rest.empty();) {
-    const size_t comma = position(rest, ',');
-    const std::string_view entry = head(rest, comma);
-    rest = comma == std::string_view::npos ? std::string_view{} : tail(rest, comma + 1);
-    const size_t equals = position(entry, '=');
-    uint64_t device = 0;
-    if (equals == std::string_view::npos)
-      understood = parse_limit(entry, e.limit);
-    else
-      understood = parse_number(head(entry, equals), device) && device < GPUPEAK_LOG_MAX_DEVICES &&
-                   parse_limit(tail(entry, equals + 1), e.device_limits[device]);
-  }
-  if (!understood) {
-    e.limit = {};
-    for (CardLimit& limit : e.device_limits) limit = {};
-    complain("GPUPEAK_LIMIT", value, "a size such as 24GiB, or 0=24GiB,1=16GiB");
-  }
-  g_has_limits = understood;
+void read_limits(Environment& e) {
+  constexpr std::string_view kLimits = "a size such as 24GiB, or 0=24GiB,1=16GiB";
+  read_value("GPUPEAK_LIMIT", kLimits, [&e](std::string_view rest) {
+    bool understood = true;
+    while (understood && !rest.empty()) {
+      const size_t comma = position(rest, ',');
+      const std::string_view entry = head(rest, comma);
+      rest = comma == std::string_view::npos ? std::string_view{} : tail(rest, comma + 1);
+      const size_t equals = position(entry, '=');
+      uint64_t device = 0;
+      if (equals == std::string_view::npos)
+        understood = parse_limit(entry, e.limit);
+      else
+        understood = parse_number(head(entry, equals), device) &&
+                     device < GPUPEAK_LOG_MAX_DEVICES &&
+                     parse_limit(tail(entry, equals + 1), e.device_limits[device]);
+    }
+    if (!understood) {
+      e.limit = {};
+      for (CardLimit& limit : e.device_limits) limit = {};
+    }
+    return g_has_limits = understood;
+  });
 }
 
 void read_rank() {
@@ -269,19 +267,8 @@ bool read_environment() {
   e.out_pattern.add(out.empty() ? "gpupeak.%n.%p.%r.gplog" : out);
   read_choices(e);
   read_rank();
-  read_ledger_hz();
-  uint64_t number;
-  if (const auto value = variable("GPUPEAK_SAMPLE"); !value.empty()) {
-    if (parse_size(value, number) && number > 0)
-      e.sample_bytes = number;
-    else
-      complain("GPUPEAK_SAMPLE", value, "a size such as 512KiB");
-  }
-  read_log_max();
-  read_log_mode();
-  read_limits();
-  if (parse_number(variable("GPUPEAK_RUN_PID"), number)) e.run_pid = static_cast<int>(number);
-  if (parse_digits(variable("GPUPEAK_RUN_ID"), 16, UINT64_MAX, number)) e.run_id = number;
+  read_numbers(e);
+  read_limits(e);
   return true;
 }
 

@@ -139,9 +139,8 @@ class File {
 
 }  // namespace
 
-void for_each_file_symbol(const char* path,
-                          void (*visit)(const char* name, uint64_t address, size_t bytes, void*),
-                          void* data) {
+void for_each_file_symbol(
+    const char* path, FunctionRef<void(const char* name, uint64_t address, size_t bytes)> visit) {
   const File file(path);
   const auto* header = file.at<ElfW(Ehdr)>(0, 1);
   if (header == nullptr || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return;
@@ -164,7 +163,7 @@ void for_each_file_symbol(const char* path,
           symbol.st_name >= names.sh_size) {
         continue;
       }
-      visit(text + symbol.st_name, symbol.st_value, symbol.st_size, data);
+      visit(text + symbol.st_name, symbol.st_value, symbol.st_size);
     }
     return;
   }

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/compiler.h"
+
 namespace gpupeak::preload {
 
 // Moves a function's first instructions elsewhere, so that a jump fits in their place. Each
@@ -80,17 +82,7 @@ bool replace_entry(const FunctionEntry& entry);
 
 /// Calls `visit(name, address, bytes)` for each function of the file, with ELF addresses. Calls
 /// nothing if the file has no such table, or one of hundreds of MiB.
-void for_each_file_symbol(const char* path,
-                          void (*visit)(const char* name, uint64_t address, size_t bytes, void*),
-                          void* data);
-template <typename Visit>
-void for_each_file_symbol(const char* path, Visit visit) {
-  for_each_file_symbol(
-      path,
-      [](const char* name, uint64_t address, size_t bytes, void* data) {
-        (*static_cast<Visit*>(data))(name, address, bytes);
-      },
-      &visit);
-}
+void for_each_file_symbol(
+    const char* path, FunctionRef<void(const char* name, uint64_t address, size_t bytes)> visit);
 
 }  // namespace gpupeak::preload

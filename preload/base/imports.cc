@@ -2,8 +2,6 @@
 
 #include <elf.h>
 
-#include <cstring>
-
 #include "base/arch.h"
 #include "base/elf_lookup.h"
 #include "base/loader.h"
@@ -42,14 +40,15 @@ Relocations relocations_of(const SymbolTable& table) {
 
 }  // namespace
 
-void for_each_import(const dl_phdr_info& object, const ImportVisitor& visitor) {
+void for_each_import(const dl_phdr_info& object, FunctionRef<size_t(const char* name)> wants,
+                     FunctionRef<void(size_t what, const ImportSlot& slot)> visit) {
   const SymbolTable table = symbol_table(object);
   if (table.symbols == nullptr || table.strings == nullptr) return;
   const AddressRange read_only = relro_of(object);
   const Relocations relocations = relocations_of(table);
   const auto look = [&](const ElfW(Rela) & entry) {
     const ElfW(Sym)& symbol = table.symbols[ELF64_R_SYM(entry.r_info)];
-    const size_t what = visitor.wants(table.strings + symbol.st_name, visitor.data);
+    const size_t what = wants(table.strings + symbol.st_name);
     if (what == 0) return;
     const uintptr_t at = table.bias + entry.r_offset;
     auto* const slot = reinterpret_cast<uintptr_t*>(at);
@@ -61,7 +60,7 @@ void for_each_import(const dl_phdr_info& object, const ImportVisitor& visitor) {
     // Until it is filled in, the slot leads to the object's own code, which asks the loader.
     const bool own = symbol.st_shndx != SHN_UNDEF && *slot == table.bias + symbol.st_value;
     const bool bound = in_table || own || !is_code_of(object, *slot);
-    visitor.visit(what, {slot, read_only.holds(at), bound}, visitor.data);
+    visit(what, {slot, read_only.holds(at), bound});
   };
   for (size_t i = 0; i < relocations.call_count; ++i) {
     if (ELF64_R_TYPE(relocations.calls[i].r_info) == arch::kCallRelocation)
@@ -72,22 +71,6 @@ void for_each_import(const dl_phdr_info& object, const ImportVisitor& visitor) {
     if (type == arch::kAddressRelocation || type == arch::kPointerRelocation)
       look(relocations.data[i]);
   }
-}
-
-void for_each_import(const dl_phdr_info& object, const char* name,
-                     void (*visit)(const ImportSlot& slot, void* data), void* data) {
-  struct One {
-    const char* name;
-    void (*visit)(const ImportSlot& slot, void* data);
-    void* data;
-  } one{name, visit, data};
-  for_each_import(object, {[](const char* found, void* that) -> size_t {
-                             return strcmp(found, static_cast<One*>(that)->name) == 0 ? 1 : 0;
-                           },
-                           [](size_t, const ImportSlot& slot, void* that) {
-                             static_cast<One*>(that)->visit(slot, static_cast<One*>(that)->data);
-                           },
-                           &one});
 }
 
 bool leads_to(const ImportSlot& slot, const char* name, uintptr_t function) {

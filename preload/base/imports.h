@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/compiler.h"
+
 namespace gpupeak::preload {
 
 /// Where an object has the address of a function that it calls.
@@ -31,24 +33,10 @@ struct HookedSlot {
   bool write(uintptr_t from, uintptr_t to) const;
 };
 
-/// Calls `visit(slot)` for each slot of one object that leads to `name`. A pointer that the program
-/// has stored itself is not among them.
-template <typename Visit>
-void for_each_import(const dl_phdr_info& object, const char* name, Visit visit) {
-  for_each_import(
-      object, name, [](const ImportSlot& slot, void* data) { (*static_cast<Visit*>(data))(slot); },
-      &visit);
-}
-void for_each_import(const dl_phdr_info& object, const char* name,
-                     void (*visit)(const ImportSlot& slot, void* data), void* data);
-
-/// The same for many names in one pass. `wants` says what to hand to `visit` as `what` for a name;
-/// 0: the name is not wanted.
-struct ImportVisitor {
-  size_t (*wants)(const char* name, void* data);
-  void (*visit)(size_t what, const ImportSlot& slot, void* data);
-  void* data;
-};
-void for_each_import(const dl_phdr_info& object, const ImportVisitor& visitor);
+/// Calls `visit(what, slot)` for each slot of one object that leads to a wanted name. `wants` says
+/// what a name is; 0: it is not wanted. A pointer that the program has stored itself is not among
+/// the slots.
+void for_each_import(const dl_phdr_info& object, FunctionRef<size_t(const char* name)> wants,
+                     FunctionRef<void(size_t what, const ImportSlot& slot)> visit);
 
 }  // namespace gpupeak::preload

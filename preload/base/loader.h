@@ -54,31 +54,27 @@ bool find_symbol(void* library, const char* name, Function& function) {
 // may stop all threads by a signal and then ask the loader. While we wait for that lock, signals
 // stay open: the thread that has it may be stopped in such a handler.
 
-/// The same, and `visit` also gets how many bytes of `object` this loader fills in.
+/// Calls `visit(object)` for each loaded object in load order until it returns true.
 template <typename Visit>
-void for_each_described_object(Visit visit) {
+void for_each_object(Visit visit) {
   struct Visitor {
     Visit& visit;
     std::optional<SignalsHeld> held;
   } visitor{visit, {}};
   dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t bytes, void* data) {
+      [](dl_phdr_info* object, size_t, void* data) {
         auto& that = *static_cast<Visitor*>(data);
         if (!that.held) that.held.emplace();
-        return that.visit(*object, bytes) ? 1 : 0;
+        return that.visit(*object) ? 1 : 0;
       },
       &visitor);
 }
 
-/// Calls `visit(object)` for each loaded object in load order until it returns true.
-template <typename Visit>
-void for_each_object(Visit visit) {
-  for_each_described_object([&](const dl_phdr_info& object, size_t) { return visit(object); });
-}
-
 struct AddressRange {
   uintptr_t begin = 0, end = 0;
-  bool holds(uintptr_t at) const { return at >= begin && at < end; }
+  bool holds(uintptr_t at, size_t bytes = 1) const {
+    return at >= begin && at < end && end - at >= bytes;
+  }
 };
 
 /// Calls `visit(part, memory)` for each part of the object that is of this type until it returns

@@ -170,10 +170,8 @@ int dl_iterate_phdr(Visit visit, void* data) {
   } visitor{visit, data};
   return iterate(
       [](dl_phdr_info* object, size_t bytes, void* to) {
-        if (bytes >= offsetof(dl_phdr_info, dlpi_tls_modid)) {
-          g_adds.store(object->dlpi_adds, std::memory_order_relaxed);
-          g_subs.store(object->dlpi_subs, std::memory_order_relaxed);
-        }
+        g_adds.store(object->dlpi_adds, std::memory_order_relaxed);
+        g_subs.store(object->dlpi_subs, std::memory_order_relaxed);
         const auto& that = *static_cast<const Visitor*>(to);
         return that.visit(object, bytes, that.data);
       },

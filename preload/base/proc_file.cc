@@ -4,14 +4,12 @@
 
 #include <cstring>
 
-#include "base/signals_held.h"
-#include "base/syscalls.h"
 #include "base/text.h"
 #include "gpupeak/smaps.h"
 
 namespace gpupeak::preload {
 
-uint64_t number_at(const char* text) {
+uint64_t next_number(const char*& text) {
   while (*text == ' ' || *text == '\t') ++text;
   uint64_t number = 0;
   for (; *text >= '0' && *text <= '9'; ++text)
@@ -32,25 +30,13 @@ size_t read_file(const char* path, char* to, size_t capacity) {
 }
 
 const char* mapping_at(uint64_t address, uint64_t& begin, char* text, size_t capacity) {
-  const SignalsHeld held;  // as in read_file()
-  const sys::Descriptor file(sys::open_to_read("/proc/self/maps"));
   const char* found = nullptr;
-  for (int64_t at = 0; found == nullptr;) {
-    const long got = sys::pread(file.fd, text, capacity - 1, at);
-    if (got <= 0) break;
-    text[got] = 0;
-    char* line = text;
-    for (char* end; found == nullptr && (end = strchr(line, '\n')) != nullptr; line = end + 1) {
-      const char* part = line;  // "begin-end rights offset …"
-      begin = smaps::hex_at(part);
-      const uint64_t behind = smaps::hex_at(++part);
-      if (address < begin || address >= behind) continue;
-      *end = 0;
-      found = part + sizeof " rwxs " - 1;
-    }
-    if (line == text) break;
-    at += line - text;  // a line that is not whole is read once more
-  }
+  for_each_line("/proc/self/maps", text, capacity, [&](const char* line) {
+    begin = smaps::hex_at(line);  // "begin-end rights offset …"
+    const uint64_t behind = smaps::hex_at(++line);
+    if (address >= begin && address < behind) found = line + sizeof " rwxs " - 1;
+    return found != nullptr;
+  });
   return found;
 }
 

@@ -3,15 +3,53 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
+
+#include "base/signals_held.h"
+#include "base/syscalls.h"
 
 namespace gpupeak::preload {
 
 /// Reads at most `capacity` bytes of a file; 0 if it cannot be opened.
 size_t read_file(const char* path, char* to, size_t capacity);
 
-/// The decimal number at the beginning of a text; spaces before it are skipped.
-uint64_t number_at(const char* text);
+/// Calls `visit(line)` for each line of a file, cut to what fits, until it returns true. False: the
+/// file cannot be opened. `buffer`: room to read in; the line is in it.
+template <typename Visit>
+bool for_each_line(const char* path, char* buffer, size_t capacity, Visit visit) {
+  const SignalsHeld held;  // a handler might leave by a jump, and leave the descriptor open
+  const sys::Descriptor file(sys::open_to_read(path));
+  if (!file.is_open()) return false;
+  size_t bytes = 0;
+  bool cut = false;  // the rest of a line that did not fit comes
+  for (;;) {
+    const long got = sys::read(file.fd, buffer + bytes, capacity - 1 - bytes);
+    if (got <= 0) return true;
+    bytes += static_cast<size_t>(got);
+    buffer[bytes] = 0;
+    char* line = buffer;
+    for (char* end; (end = strchr(line, '\n')) != nullptr; line = end + 1) {
+      *end = 0;
+      if (!cut && visit(line)) return true;
+      cut = false;
+    }
+    bytes -= static_cast<size_t>(line - buffer);
+    if (bytes == capacity - 1) {
+      if (!cut && visit(line)) return true;
+      cut = true;
+      bytes = 0;
+    }
+    memmove(buffer, line, bytes);
+  }
+}
+
+/// The decimal number at the beginning of a text, which moves behind it; spaces before it are
+/// skipped.
+uint64_t next_number(const char*& text);
+inline uint64_t number_at(const char* text) {
+  return next_number(text);
+}
 
 /// What /proc/self/maps says of an address: "offset device inode path", and where that mapping
 /// begins. nullptr: nothing is mapped there. `text` is room to read in, a page or more.

@@ -17,6 +17,15 @@ constexpr std::string_view tail(std::string_view text, size_t from) {
   return {text.data() + skipped, text.size() - skipped};
 }
 
+/// Where the first `c` is, or npos. (string_view::find would call memchr, and the program may have
+/// a memchr of its own.)
+constexpr size_t position(std::string_view text, char c) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == c) return i;
+  }
+  return std::string_view::npos;
+}
+
 /// A text of limited length: it is cut where it would not fit, and always terminated.
 template <size_t kCapacity>
 class Text {

@@ -16,61 +16,24 @@ namespace {
 
 constexpr uintptr_t kWord = sizeof(uintptr_t);
 
-struct Range {
-  uintptr_t begin = 0, end = 0;
-  bool holds(uintptr_t at, size_t bytes = 1) const {
-    return at >= begin && at < end && end - at >= bytes;
-  }
-};
-
-struct Ranges {
-  static constexpr size_t kMost = 16;
-  Range all[kMost];
-  size_t count = 0;
-
-  bool add(const Range& range) {
-    if (count == kMost) return false;
-    all[count++] = range;
-    return true;
-  }
-  bool hold(uintptr_t at, size_t bytes = 1) const {
-    for (size_t i = 0; i < count; ++i) {
-      if (all[i].holds(at, bytes)) return true;
-    }
-    return false;
-  }
-};
-
-/// What of a library's memory is what.
 struct Library {
-  Range all;               ///< from its first byte to its last
-  Range relro;             ///< was written by the loader and is read-only since
-  Ranges code, read_only;  ///< read_only: as in the file
-};
+  dl_phdr_info object;
+  AddressRange all;    ///< from its first byte to its last
+  AddressRange relro;  ///< what the loader has written, and is read-only since
 
-bool read(const dl_phdr_info& object, Library& library) {
-  const AddressRange memory = memory_of(object);
-  library.all = {memory.begin, memory.end};
-  bool fits = true;
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
-    const Range range{begin, begin + segment.p_memsz};
-    if (segment.p_type == PT_GNU_RELRO) {
-      // The loader protects from the first one's page on; of the last one a whole page alone.
-      library.relro = {(range.begin + kWord - 1) & ~(kWord - 1), page_begin(range.end)};
-    }
-    if (segment.p_type != PT_LOAD) continue;
-    if ((segment.p_flags & PF_X) != 0) fits = fits && library.code.add(range);
-    if ((segment.p_flags & (PF_W | PF_R)) == PF_R) fits = fits && library.read_only.add(range);
+  bool has_code(uintptr_t at) const { return is_code_of(object, at); }
+  /// Whether the bytes are read-only, as in the file.
+  bool has_text(uintptr_t at, size_t bytes = 1) const {
+    return for_each_part(object, PT_LOAD, [=](const ElfW(Phdr) & part, AddressRange memory) {
+      return (part.p_flags & (PF_W | PF_R)) == PF_R && memory.holds(at, bytes);
+    });
   }
-  return fits && library.relro.end > library.relro.begin;
-}
+};
 
 /// Whether `text` stands at `at`. The last word is compared first, since a library has thousands of
 /// class names that begin alike.
 bool is_text(const Library& library, uintptr_t at, const char* text, size_t bytes) {
-  if (!library.read_only.hold(at, bytes)) return false;
+  if (!library.has_text(at, bytes)) return false;
   const auto last_word = [bytes](const char* of) {
     uint64_t word;
     memcpy(&word, of + bytes - sizeof word, sizeof word);
@@ -110,17 +73,19 @@ const char* base_name(const Library& library, uintptr_t type) {
   const uintptr_t base = reinterpret_cast<const uintptr_t*>(type)[2];
   if (base % kWord != 0 || !library.relro.holds(base, 2 * kWord)) return "";
   const uintptr_t name = reinterpret_cast<const uintptr_t*>(base)[1];
-  return library.read_only.hold(name) ? reinterpret_cast<const char*>(name) : "";
+  return library.has_text(name) ? reinterpret_cast<const char*>(name) : "";
 }
 
 bool find_library(const void* inside, Library& library) {
   bool found = false;
   for_each_object([&](const dl_phdr_info& object) {
-    Library candidate;
-    const bool usable = read(object, candidate);
-    if (!candidate.all.holds(reinterpret_cast<uintptr_t>(inside))) return false;
-    library = candidate;
-    found = usable;
+    library = {object, memory_of(object), {}};
+    if (!library.all.holds(reinterpret_cast<uintptr_t>(inside))) return false;
+    // The loader protects from the first one's page on; of the last one a whole page alone.
+    found = for_each_part(object, PT_GNU_RELRO, [&](const ElfW(Phdr)&, AddressRange memory) {
+      library.relro = {(memory.begin + kWord - 1) & ~(kWord - 1), page_begin(memory.end)};
+      return library.relro.end > library.relro.begin;
+    });
     return true;
   });
   return found;
@@ -138,11 +103,11 @@ VirtualTable find_virtual_table(const void* inside, const char* type_name) {
        at += kWord) {
     auto* const words = reinterpret_cast<uintptr_t*>(at);
     // The distance to the whole object, the type, the functions.
-    if (words[0] != type || words[-1] != 0 || !library.code.hold(words[1])) continue;
+    if (words[0] != type || words[-1] != 0 || !library.has_code(words[1])) continue;
     if (table.slots != nullptr) return {};
     table.slots = words + 1;
     while (library.relro.holds(reinterpret_cast<uintptr_t>(table.slots + table.count), kWord) &&
-           library.code.hold(table.slots[table.count])) {
+           library.has_code(table.slots[table.count])) {
       ++table.count;
     }
   }

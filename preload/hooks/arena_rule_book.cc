@@ -14,12 +14,6 @@ constexpr bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
 
-/// string_view::find would call memchr, and the program may have a memchr of its own.
-size_t place_of(std::string_view text, char c) {
-  size_t at = 0;
-  while (at < text.size() && text[at] != c) ++at;
-  return at < text.size() ? at : std::string_view::npos;
-}
 size_t place_of_colons(std::string_view text) {
   for (size_t at = 0; at + 1 < text.size(); ++at) {
     if (text[at] == ':' && text[at + 1] == ':') return at;
@@ -35,7 +29,7 @@ std::string_view trimmed(std::string_view text) {
 
 std::string_view next_line(std::string_view file, size_t& at) {
   const std::string_view rest = tail(file, at);
-  const size_t end = place_of(rest, '\n');
+  const size_t end = position(rest, '\n');
   at += end == std::string_view::npos ? rest.size() : end + 1;
   return head(rest, end);
 }
@@ -67,7 +61,7 @@ template <size_t kCapacity>
 bool read_text(std::string_view value, Text<kCapacity>& text) {
   if (value.size() < 2 || (value.front() != '"' && value.front() != '\'')) return false;
   const std::string_view rest = tail(value, 1);
-  const size_t end = place_of(rest, value.front());
+  const size_t end = position(rest, value.front());
   if (end == 0 || end == std::string_view::npos || end >= kCapacity || !ends(tail(rest, end + 1)))
     return false;
   const std::string_view found = head(rest, end);
@@ -177,7 +171,7 @@ bool next_arena_rule(std::string_view file, size_t& at, ArenaRule& rule, Text<25
       at = line_at;  // the next part begins
       break;
     }
-    const size_t sign = place_of(line, '=');
+    const size_t sign = position(line, '=');
     const std::string_view key = trimmed(head(line, sign));
     const char* const wanted = sign == std::string_view::npos
                                    ? "KEY = VALUE"

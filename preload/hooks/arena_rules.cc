@@ -31,7 +31,8 @@ constinit size_t g_count = 0;
 bool replace_imports(const dl_phdr_info& object, const char* name, uintptr_t real,
                      uintptr_t trampoline) {
   bool fits = true;
-  for_each_import(object, name, [&](const ImportSlot& slot) {
+  const auto wants = [name](const char* other) { return size_t{strcmp(other, name) == 0}; };
+  for_each_import(object, wants, [&](size_t, const ImportSlot& slot) {
     if (*slot.at == trampoline || !leads_to(slot, name, real)) return;
     if (g_count == kMost) {
       fits = false;

@@ -195,7 +195,7 @@ void put_back_data(const dl_phdr_info& object) {
 
 void list_complete_objects() {
   g_object_count = 0;
-  for_each_described_object([](const dl_phdr_info& object, size_t) {
+  for_each_object([](const dl_phdr_info& object) {
     g_loads_seen = object.dlpi_adds;
     if (g_object_count < kMostObjects) g_objects[g_object_count++] = object.dlpi_addr;
     return false;
@@ -237,7 +237,7 @@ void forget_slots_of_unloaded() {
 
 bool were_loaded_since() {
   unsigned long long loads = 0;
-  for_each_described_object([&](const dl_phdr_info& object, size_t) {
+  for_each_object([&](const dl_phdr_info& object) {
     loads = object.dlpi_adds;
     return true;
   });
@@ -250,14 +250,10 @@ void hook_objects() {
   find_hooked_functions();
   has_driver();  // asks the driver for its functions, if it is loaded
   const Code driver = driver_code();
-  const auto hook = [](size_t number, const ImportSlot& slot, void*) { hook_import(number, slot); };
-  const ImportVisitor imports{[](const char* name, void*) { return name_number(name); }, hook,
-                              nullptr};
-  const ImportVisitor of_allocator{
-      [](const char* name, void*) { return name_number_in_allocator(name); }, hook, nullptr};
   for_each_object([&](const dl_phdr_info& object) {
     if (is_left_alone(object) || !is_complete(object)) return false;
-    for_each_import(object, is_allocator_library(object) ? of_allocator : imports);
+    for_each_import(object, is_allocator_library(object) ? &name_number_in_allocator : &name_number,
+                    &hook_import);
     if (driver.end != 0 && !is_driver(object)) hook_data(object, driver);
     return false;
   });

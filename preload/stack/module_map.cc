@@ -239,14 +239,10 @@ struct LoaderState {
   unsigned long long loads = 0, unloads = 0;
 };
 
-bool tells_unloads(size_t bytes) {
-  return bytes >= offsetof(dl_phdr_info, dlpi_subs) + sizeof(dl_phdr_info::dlpi_subs);
-}
-
 LoaderState loader_state() {
   LoaderState state;
-  for_each_described_object([&state](const dl_phdr_info& object, size_t bytes) {
-    if (tells_unloads(bytes)) state = {object.dlpi_adds, object.dlpi_subs};
+  for_each_object([&state](const dl_phdr_info& object) {
+    state = {object.dlpi_adds, object.dlpi_subs};
     return true;
   });
   return state;
@@ -287,9 +283,9 @@ uint64_t scan() {
   }
   uint32_t objects = 0;
   bool none_gone = true;
-  for_each_described_object([&](const dl_phdr_info& object, size_t bytes) {
+  for_each_object([&](const dl_phdr_info& object) {
     // As long as no module has gone, new ones come behind those that we know.
-    none_gone = none_gone && tells_unloads(bytes) && object.dlpi_subs == unloads;
+    none_gone = none_gone && object.dlpi_subs == unloads;
     if (!none_gone || objects >= known) meet(object, objects == 0);
     ++objects;
     return false;

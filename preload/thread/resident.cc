@@ -58,43 +58,12 @@ void add(Causes& causes, const Mapping& mapping, const Mapping& before, const Ma
   if (kind == ResidentKind::kAnonymous) causes.static_data += static_data_of(mapping, pages.rss);
 }
 
-/// Calls `visit(line)` for each line of a file, cut to what fits.
-template <typename Visit>
-bool for_each_line(const char* path, Visit visit) {
-  const SignalsHeld held;  // a jump would leave the descriptor open
-  const sys::Descriptor file(sys::open_to_read(path));
-  if (!file.is_open()) return false;
-  char buffer[4096];
-  size_t bytes = 0;
-  bool cut = false;  // the rest of a line that did not fit comes
-  for (;;) {
-    const long got = sys::read(file.fd, buffer + bytes, sizeof buffer - 1 - bytes);
-    if (got <= 0) break;
-    bytes += static_cast<size_t>(got);
-    buffer[bytes] = 0;
-    char* line = buffer;
-    for (char* end; (end = strchr(line, '\n')) != nullptr; line = end + 1) {
-      *end = 0;
-      if (!cut) visit(line);
-      cut = false;
-    }
-    bytes -= static_cast<size_t>(line - buffer);
-    if (bytes == sizeof buffer - 1) {
-      if (!cut) visit(line);
-      cut = true;
-      bytes = 0;
-    }
-    for (size_t i = 0; i < bytes; ++i) buffer[i] = line[i];
-    asm volatile("" ::: "memory");  // else the compiler makes a call of memmove of it
-  }
-  return true;
-}
-
 bool read_causes(Causes& causes) {
   Mapping mapping, before;
   MappingPages pages;
   char name[64] = {};  // of `mapping`: the line is gone when its figures come
-  const bool was_read = for_each_line("/proc/self/smaps", [&](const char* line) {
+  char buffer[4096];
+  const auto take = [&](const char* line) {
     Mapping next;
     if (!smaps::parse_mapping(line, next)) return smaps::add_line(line, pages);
     add(causes, mapping, before, pages);
@@ -107,7 +76,12 @@ bool read_causes(Causes& causes) {
     if (is_log) return;
     memcpy(name, mapping.name.data(), mapping.name.size());
     mapping.name = {name, mapping.name.size()};
-  });
+  };
+  const bool was_read =
+      for_each_line("/proc/self/smaps", buffer, sizeof buffer, [&](const char* line) {
+        take(line);
+        return false;
+      });
   add(causes, mapping, before, pages);
   const ResidentStatus status = resident_status();
   smaps::find_other_shared(status.shared, causes.log, causes.parts);
@@ -173,8 +147,11 @@ void note_resident_memory(uint64_t resident_bytes, bool at_end) {
 
 uint64_t proportional_bytes() {
   uint64_t bytes = 0;
-  for_each_line("/proc/self/smaps_rollup", [&](const char* line) {
-    if (smaps::starts_with(line, "Pss:")) bytes = number_at(line + 4) << 10;
+  char buffer[4096];
+  for_each_line("/proc/self/smaps_rollup", buffer, sizeof buffer, [&](const char* line) {
+    const bool is_it = smaps::starts_with(line, "Pss:");
+    if (is_it) bytes = number_at(line + 4) << 10;
+    return is_it;
   });
   return bytes;
 }
@@ -199,15 +176,6 @@ void forget_resident_memory() {
 }
 
 namespace {
-
-/// The next decimal number in [at, end). `at` moves behind the number.
-uint64_t next_number(const char*& at, const char* end) {
-  while (at < end && (*at < '0' || *at > '9')) ++at;
-  uint64_t value = 0;
-  for (; at < end && *at >= '0' && *at <= '9'; ++at)
-    value = value * 10 + static_cast<uint64_t>(*at - '0');
-  return value;
-}
 
 constinit std::atomic<uint64_t> g_last_sample_ns{0};
 constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< what the last sample took
@@ -246,13 +214,13 @@ void sample_process() {
   const uint64_t now = monotonic_ns();
   g_last_sample_ns.store(now, std::memory_order_relaxed);
   char text[128];
-  const size_t bytes = read_file("/proc/self/statm", text, sizeof text);
+  const size_t bytes = read_file("/proc/self/statm", text, sizeof text - 1);
   if (bytes == 0) return;
+  text[bytes] = 0;
   const char* at = text;
-  const char* end = text + bytes;
-  next_number(at, end);  // total size
-  const uint64_t resident = next_number(at, end) * arch::page_bytes();
-  const uint64_t resident_file = next_number(at, end) * arch::page_bytes();
+  next_number(at);  // total size
+  const uint64_t resident = next_number(at) * arch::page_bytes();
+  const uint64_t resident_file = next_number(at) * arch::page_bytes();
   log_sample(resident, resident_file, 0);
   g_sample_cost_ns.store(monotonic_ns() - now, std::memory_order_relaxed);
   note_resident_memory(resident);

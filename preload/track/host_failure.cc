@@ -63,11 +63,7 @@ Limit limit_for(size_t bytes) {
   text[read_file("/proc/self/statm", text, sizeof text - 1)] = 0;
   uint64_t pages[7] = {};  // size resident shared text lib data dirty
   const char* at = text;
-  for (uint64_t& count : pages) {
-    count = number_at(at);
-    while (*at == ' ') ++at;
-    while (*at >= '0' && *at <= '9') ++at;
-  }
+  for (uint64_t& count : pages) count = next_number(at);
   const Limit addresses{GPUPEAK_LIMIT_ADDRESSES, soft_limit(RLIMIT_AS),
                         pages[0] * arch::page_bytes()};
   const Limit data{GPUPEAK_LIMIT_DATA, soft_limit(RLIMIT_DATA), pages[5] * arch::page_bytes()};

@@ -162,16 +162,14 @@ void find_own(const NvmlProcesses& now, const DriverReading& reading, uint64_t h
   const char* const line = strstr(text, "\nNSpid:");
   const char* at = line == nullptr ? "" : line + 7;
   // Kernels before 4.1 do not have that line.
-  uint32_t pid = static_cast<uint32_t>(line == nullptr ? sys::getpid() : number_at(at));
+  uint32_t pid = static_cast<uint32_t>(line == nullptr ? sys::getpid() : next_number(at));
   for (bool is_outermost = true; pid != 0; is_outermost = false) {
     if (now.find(pid) != nullptr && (candidates.count == 0 || candidates.find(pid) != nullptr)) {
       g_ledger.own_pid = pid;
       g_ledger.pid_is_ours = is_outermost;
       return;
     }
-    while (*at == ' ' || *at == '\t') ++at;
-    while (*at >= '0' && *at <= '9') ++at;
-    pid = static_cast<uint32_t>(number_at(at));
+    pid = static_cast<uint32_t>(next_number(at));
   }
   if (candidates.count == 1) g_ledger.own_pid = candidates.list[0].pid;
 }
