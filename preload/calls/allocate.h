@@ -1,6 +1,8 @@
 // The common part of the driver calls of all families: run the real function, then tell track/ what
 // was allocated or freed. Templates, since the ABI versions of a call differ only in the width of
-// integers. HOOK-SAFE.
+// integers. hooks/cuda.cc instantiates them for the rows of cuda_table.def. Each gets the real
+// function and its arguments, and returns the real function's result, or out of memory if a limit
+// refuses the call (track/limit.h). HOOK-SAFE.
 //
 //   mem_alloc(call, real, out, bytes)      one line in allocate.h, for cuMemAlloc and cuMemAlloc_v2
 //     └ allocate(…)                        DriverScope → real(out, bytes) → device_allocated(…)
@@ -66,48 +68,62 @@ inline uint64_t value_of(uint64_t pointer) {
   return pointer;
 }
 
-/// If memory is short, the driver takes back what pools and graphs hold in reserve. This reads the
-/// reserves. It is called before the failure is logged, so that the log has what was left then.
-/// Pools may be asked only after a call that breaks a capture as an allocation does (driver.h).
-/// Graphs' reserves may always be asked for.
-inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, CUresult result) {
-  if (result != CUDA_ERROR_OUT_OF_MEMORY) return;
-  if (kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_POOL) read_all_pools();
-  const int device = has_graph_memory() ? current_device() : kNoDevice;
-  if (device != kNoDevice) graph_reserve_read(call, device);
+/// Logs a failed allocation. If memory is short, the driver takes back what pools and graphs hold
+/// in reserve. The reserves are read before, so that the log has what was left then. Pools may be
+/// asked only after a call that breaks a capture as an allocation does (driver.h). Graphs' reserves
+/// may always be asked for.
+inline void note_failure(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes,
+                         CUresult result) {
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    if (kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_POOL) read_all_pools();
+    const int current = has_graph_memory() ? current_device() : kNoDevice;
+    if (current != kNoDevice) graph_reserve_read(call, current);
+  }
+  device_failed(call, kind, device, bytes, result);
 }
 
 /// Whether an allocation of this kind takes the device's memory at once. Managed memory does not:
 /// its pages come when they are touched, and go when there is no room.
 constexpr bool takes_device_memory(gpupeak_kind kind) {
-  return kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_ARRAY;
+  return kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_ARRAY || kind == GPUPEAK_KIND_VMM;
 }
 
-/// The common shape of an allocation: calls `run`, then counts and logs the block, or the failure.
-/// `value()`: the new block's address or handle. `bytes`: what is asked for; `run` may change it to
+/// The steps of an allocation, in their order: calls `run`, then `note(device)`, or notes the
+/// failure. `device_of()`: whose memory it is. `bytes`: what is asked for; `run` may change it to
 /// what it got. `most`: what the call may take, where that is not known before; else 0.
-template <typename Run, typename Value>
-CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value,
-                  const uint64_t& bytes, uint64_t most = 0) {
+template <typename DeviceOf, typename Run, typename Note>
+CUresult allocate_on(const ApiCall& call, gpupeak_kind kind, DeviceOf device_of,
+                     const uint64_t& bytes, uint64_t most, Run run, Note note) {
   DriverScope scope;
   const DeviceCall under_way;
   const CUresult result = takes_device_memory(kind)
-                              ? within_limit(scope, current_device, most != 0 ? most : bytes, run)
+                              ? within_limit(scope, device_of, most != 0 ? most : bytes, run)
                               : run();
   if (!scope.accounts()) return result;
-  const int device = current_device();
+  const int device = device_of();
   if (result != CUDA_SUCCESS) {
-    read_reserves_after_failure(call, kind, result);
-    device_failed(call, kind, device, bytes, result);
+    note_failure(call, kind, device, bytes, result);
   } else {
-    device_allocated(
-        call, space, value(),
-        {.bytes = bytes, .context = current_context(), .device = device, .kind = kind});
+    note(device);
     if (kind == GPUPEAK_KIND_LINEAR)
       read_all_pools();  // the driver may have taken from their reserves
     sample_driver_memory();
   }
   return result;
+}
+
+/// The same for a block of the current device, which is counted and logged. `value()`: its address
+/// or handle.
+template <typename Run, typename Value>
+CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value,
+                  const uint64_t& bytes, uint64_t most = 0) {
+  return allocate_on(
+      call, kind, [] { return current_device(); }, bytes, most, run,
+      [&](int device) {
+        device_allocated(
+            call, space, value(),
+            {.bytes = bytes, .context = current_context(), .device = device, .kind = kind});
+      });
 }
 
 /// Whether the block is managed memory. Looks it up only if the process has made managed memory.
@@ -150,9 +166,7 @@ __attribute__((always_inline)) inline CUresult release(const ApiCall& call, KeyS
   return result;
 }
 
-// Driver calls for linear, pinned, managed and registered memory. hooks/cuda.cc instantiates them
-// for the rows of cuda_table.def. Each gets the real function and its arguments, and returns the
-// real function's result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
+// Linear, pinned, managed and registered memory.
 
 /// The first arguments are where the address goes and how many bytes there are.
 template <gpupeak_kind kKind, typename Real, typename Pointer, typename Size, typename... Rest>
@@ -193,10 +207,7 @@ CUresult mem_host_register(const ApiCall& call, Real real, void* at, size_t byte
       [&] { return value_of(at); }, bytes);
 }
 
-// Driver calls for memory pools and for allocations in the order of a stream. hooks/cuda.cc
-// instantiates them for the rows of cuda_table.def. Each gets the real function and its arguments,
-// and returns the real function's result, or out of memory if a limit refuses the call
-// (track/limit.h). HOOK-SAFE.
+// Memory pools, and allocations in the order of a stream.
 
 /// `find_pool` finds the pool that the call takes from. A captured call gives addresses, but no
 /// memory.
@@ -221,8 +232,7 @@ __attribute__((always_inline)) inline CUresult allocate_async(const ApiCall& cal
   const PoolPlace from = captured ? PoolPlace{} : find_pool();
   if (result != CUDA_SUCCESS) {
     const PoolPlace place = pool_place(from.pool, from.device);
-    read_reserves_after_failure(call, place.kind, result);
-    device_failed(call, place.kind, place.device, bytes, result);
+    note_failure(call, place.kind, place.device, bytes, result);
     return result;
   }
   const uint64_t reserved = pool_attribute(from.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);

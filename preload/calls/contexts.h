@@ -1,6 +1,5 @@
-// Driver calls for contexts, also for primary and green ones. hooks/cuda.cc instantiates them for
-// the rows of cuda_table.def. Each gets the real function and its arguments, and returns the real
-// function's result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
+// Driver calls for contexts, also for primary and green ones, and those by which the driver takes
+// memory for itself. As those of allocate.h.
 #pragma once
 
 #include <cuda.h>
@@ -16,9 +15,7 @@
 
 namespace gpupeak::preload::calls {
 
-// Driver calls by which the driver takes memory for itself: code, launches, streams, limits, peers,
-// graphics. hooks/cuda.cc instantiates them for the rows of cuda_table.def. Each returns the real
-// function's result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
+// Code, launches, streams, limits, peers, graphics.
 
 /// Logs the failure if the driver had no room for what it needs itself. Returns `result`.
 inline CUresult note_shortage(const ApiCall& call, int device, CUresult result) {
@@ -133,9 +130,7 @@ CUresult use_function(const ApiCall& call, Real real, First first, void* functio
       [&](LedgerBracket& bracket) { bracket.of_function(static_cast<CUfunction>(function)); });
 }
 
-// Driver calls that say how much memory a device has; with a limit they say less. hooks/cuda.cc
-// instantiates them for the rows of cuda_table.def. Each gets the real function and its arguments,
-// and always returns the real function's result. HOOK-SAFE.
+// How much memory a device has; with a limit they say less.
 
 /// `bytes` as the call's integers hold it. In the first ABI they have 32 bits: then the largest
 /// number stands for more.

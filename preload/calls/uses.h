@@ -335,9 +335,7 @@ void launched(const ApiCall*, CUresult result, Arguments...) {
   if (result == CUDA_SUCCESS) note_unread_launch();
 }
 
-// Driver calls for graphs and captures. hooks/cuda.cc instantiates them for the rows of
-// cuda_table.def. Each gets the real function and its arguments, and returns the real function's
-// result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
+// Graphs and captures.
 
 template <typename First, typename... Rest>
 auto last_of(First first, Rest... rest) {

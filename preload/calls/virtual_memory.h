@@ -1,7 +1,5 @@
-// Driver calls for memory that is created and mapped by separate calls, and for memory of another
-// process or interface. hooks/cuda.cc instantiates them for the rows of cuda_table.def. Each gets
-// the real function and its arguments, and returns the real function's result, or out of memory if
-// a limit refuses the call (track/limit.h). HOOK-SAFE.
+// Driver calls for memory that is created and mapped by separate calls, for memory of another
+// process or interface, and for arrays. As those of allocate.h.
 #pragma once
 
 #include <cuda.h>
@@ -17,26 +15,13 @@ namespace gpupeak::preload::calls {
 template <typename Real>
 CUresult mem_create(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out, size_t bytes,
                     const CUmemAllocationProp* properties, unsigned long long flags) {
-  DriverScope scope;
-  const DeviceCall under_way;
-  const bool on_device =
-      properties != nullptr && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  const auto run = [&] { return real(out, bytes, properties, flags); };
-  const CUresult result = on_device
-                              ? within_limit(
-                                    scope, [&] { return properties->location.id; }, bytes, run)
-                              : run();
-  if (!scope.accounts() || properties == nullptr) return result;
+  if (properties == nullptr) return real(out, bytes, properties, flags);
+  const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   const gpupeak_kind kind = on_device ? GPUPEAK_KIND_VMM : GPUPEAK_KIND_HOST_VMM;
-  const int device = on_device ? properties->location.id : kNoDevice;
-  if (result == CUDA_SUCCESS) {
-    vmm_created(call, *out, kind, device, bytes);
-    sample_driver_memory();
-  } else {
-    read_reserves_after_failure(call, kind, result);
-    device_failed(call, kind, device, bytes, result);
-  }
-  return result;
+  return allocate_on(
+      call, kind, [&] { return on_device ? properties->location.id : kNoDevice; }, bytes, 0,
+      [&] { return real(out, bytes, properties, flags); },
+      [&](int device) { vmm_created(call, *out, kind, device, bytes); });
 }
 
 template <typename Real>
@@ -126,9 +111,7 @@ CUresult ipc_close(const ApiCall& call, Real real, CUdeviceptr at) {
   return release(call, KeySpace::kPointer, at, run, Frees::kImported);
 }
 
-// Driver calls for arrays, also for mipmapped and sparse ones. hooks/cuda.cc instantiates them for
-// the rows of cuda_table.def. Each gets the real function and its arguments, and returns the real
-// function's result, or out of memory if a limit refuses the call (track/limit.h). HOOK-SAFE.
+// Arrays, also mipmapped and sparse ones.
 
 // Estimates how much memory an array takes, from its descriptor. The driver pads and tiles, so it
 // may take more.
