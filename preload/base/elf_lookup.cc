@@ -8,6 +8,7 @@
 
 #include "base/arch.h"
 #include "base/loader.h"
+#include "base/next_functions.h"
 #include "base/text.h"
 
 namespace gpupeak::preload {
@@ -103,15 +104,11 @@ bool came_late() {
 
 void* find_next(const char* name) {
   void* found = nullptr;
-  find_next({{name, found}});
+  find_next(&name, 1, &found);
   return found;
 }
 
-void find_next(std::initializer_list<NextFunction> wanted) {
-  constexpr size_t kMost = 16;
-  void* found[kMost] = {};
-  const NextFunction* const functions = wanted.begin();
-  const size_t count = wanted.size() < kMost ? wanted.size() : kMost;
+void find_next(const char* const* names, size_t count, void** found) {
   size_t missing = count;
   bool after_ourselves = g_came_late;
   for_each_object([&](const dl_phdr_info& object) {
@@ -123,12 +120,29 @@ void find_next(std::initializer_list<NextFunction> wanted) {
     const SymbolTable table = symbol_table(object);
     for (size_t i = 0; i < count; ++i) {
       if (found[i] != nullptr) continue;
-      found[i] = find_next_in(object, table, functions[i].name);
+      found[i] = find_next_in(object, table, names[i]);
       if (found[i] != nullptr) --missing;
     }
     return missing == 0;
   });
-  for (size_t i = 0; i < count; ++i) memcpy(functions[i].address, &found[i], sizeof *found);
+}
+
+constinit NextFunctions g_next{};
+constinit bool g_next_is_known = false;
+
+__attribute__((constructor)) void find_next_functions() {
+  constexpr const char* kNames[] = {
+#define NEXT(function, result, parameters) #function,
+#include "base/next_functions.def"
+#undef NEXT
+  };
+  constexpr size_t kCount = sizeof kNames / sizeof *kNames;
+  void* found[kCount] = {};
+  static_assert(sizeof found == sizeof g_next);
+  if (g_next_is_known) return;
+  find_next(kNames, kCount, found);
+  memcpy(&g_next, found, sizeof g_next);
+  __atomic_store_n(&g_next_is_known, true, __ATOMIC_RELEASE);
 }
 
 namespace {

@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 
 #include "base/loader.h"
 
@@ -24,42 +23,12 @@ bool came_late();
 /// ourselves (as RTLD_NEXT), or, if we came late, in any library but ourselves. nullptr if there is
 /// none. HOOK-SAFE: takes only the loader's own lock, allocates nothing.
 void* find_next(const char* name);
+/// The same for many functions, in one pass over the libraries.
+void find_next(const char* const* names, size_t count, void** found);
 
 /// The definition of `name` in the loaded library whose file name starts with `library`
 /// ("libc.so.6", "libcuda.so"); nullptr if either is missing. HOOK-SAFE.
 void* find_in(const char* library, const char* name);
-
-/// What find_next() gives, looked up at the first call, as far as need be in one more library.
-/// Several threads may do it at once: they find the same.
-template <typename Function>
-struct Next {
-  const char* name;
-  const char* also_in = nullptr;
-  Function known = nullptr;
-
-  Function get() {
-    Function function = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (__builtin_expect(function != nullptr, 1)) return function;
-    void* found = find_next(name);
-    if (found == nullptr && also_in != nullptr) found = find_in(also_in, name);
-    function = reinterpret_cast<Function>(found);
-    __atomic_store_n(&known, function, __ATOMIC_RELAXED);
-    return function;
-  }
-};
-
-/// A function's name, and the variable that takes its address.
-struct NextFunction {
-  template <typename Function>
-  NextFunction(const char* its_name, Function*& variable) : name(its_name), address(&variable) {
-    static_assert(sizeof variable == sizeof(void*));
-  }
-  const char* name;
-  void* address;
-};
-/// find_next() for at most 16 functions, in one pass over the libraries, since each process does
-/// this as it starts. The variables are written in order, after all functions were found.
-void find_next(std::initializer_list<NextFunction> wanted);
 
 /// What `name` stands for in one object, loaded at `bias`, by its dynamic section: for objects in
 /// namespaces of their own, which the loader does not show. HOOK-SAFE.

@@ -1,10 +1,9 @@
-#include "hooks/dlsym.h"
-
 #include <dlfcn.h>
 
 #include <cstdint>
 
 #include "base/elf_lookup.h"
+#include "base/next_functions.h"
 #include "hooks/adapters.h"
 #include "hooks/attach_slots.h"
 #include "hooks/cuda_lookup.h"
@@ -12,15 +11,19 @@
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {
-namespace {
 
-/// It may be another preloaded library's.
-constinit Next<Dlsym> g_dlsym{"dlsym", "libdl.so.2"};
+/// Returned in two registers: the answer, or the real dlsym to jump to.
+struct DlsymDecision {
+  void* result;
+  void* jump_to;  ///< not null: go there with the program's own arguments and return address
+};
 
-}  // namespace
-
+/// Called by dlsym itself (dlsym_*.S).
+extern "C" DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* caller);
 DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* caller) {
-  const Dlsym real = g_dlsym.get();
+  // It may be another preloaded library's, or libdl's, loaded later than we (before glibc 2.34).
+  Dlsym real = next().dlsym;
+  if (real == nullptr) real = reinterpret_cast<Dlsym>(find_next("dlsym"));
   if (real == nullptr) return {nullptr, nullptr};
   if (came_late()) {
     cover_libraries_loaded_since();
@@ -69,8 +72,6 @@ GPUPEAK_EXPORT void gpupeak_audit_forget(uintptr_t bias) {
 // getenv. For a variable without a value, an adapter may have an answer.
 
 GPUPEAK_EXPORT char* getenv(const char* name) {
-  static constinit Next<char* (*)(const char*)> next{"getenv"};
-  const auto real = next.get();
-  char* const value = real != nullptr ? real(name) : nullptr;
+  char* const value = next().getenv != nullptr ? next().getenv(name) : nullptr;
   return value != nullptr ? value : const_cast<char*>(adapters_variable(name));
 }

@@ -11,9 +11,9 @@
 
 #include "base/call_filter.h"
 #include "base/clock.h"
-#include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/lock.h"
+#include "base/next_functions.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
 #include "base/text.h"
@@ -26,17 +26,6 @@
 
 namespace gpupeak::preload {
 namespace {
-
-using SetLimit = int (*)(int, const struct rlimit*);
-using ProcessLimit = int (*)(pid_t, int, const struct rlimit*, struct rlimit*);
-constinit SetLimit g_setrlimit = nullptr;
-constinit ProcessLimit g_prlimit = nullptr;
-
-/// Called before the program's first call, as in signals.cc.
-__attribute__((constructor)) void resolve() {
-  if (g_prlimit != nullptr) return;
-  find_next({{"setrlimit", g_setrlimit}, {"prlimit", g_prlimit}});
-}
 
 void give_back_addresses() {
   if (is_stopped_for_filter()) return;  // a system call of ours might end the program
@@ -53,42 +42,7 @@ void before_limit(int resource, const struct rlimit* limit) {
     give_back_addresses();
 }
 
-}  // namespace
-}  // namespace gpupeak::preload
-
-using namespace gpupeak::preload;
-
-GPUPEAK_EXPORT int gpupeak_hook_setrlimit(int, const struct rlimit*) asm("setrlimit");
-int gpupeak_hook_setrlimit(int resource, const struct rlimit* limit) {
-  if (g_prlimit == nullptr) resolve();  // called by a library's constructor, before ours ran
-  before_limit(resource, limit);
-  return g_setrlimit(resource, limit);
-}
-
-GPUPEAK_EXPORT int gpupeak_hook_prlimit(pid_t, int, const struct rlimit*,
-                                        struct rlimit*) asm("prlimit");
-int gpupeak_hook_prlimit(pid_t pid, int resource, const struct rlimit* limit, struct rlimit* old) {
-  if (g_prlimit == nullptr) resolve();
-  if (pid == 0 || (resource == RLIMIT_AS && pid == sys::getpid())) before_limit(resource, limit);
-  return g_prlimit(pid, resource, limit, old);
-}
-
-// On 64-bit processors these are the same functions.
-GPUPEAK_EXPORT int gpupeak_hook_setrlimit64(int, const struct rlimit*) asm("setrlimit64")
-    __attribute__((alias("setrlimit")));
-GPUPEAK_EXPORT int gpupeak_hook_prlimit64(pid_t, int, const struct rlimit*,
-                                          struct rlimit*) asm("prlimit64")
-    __attribute__((alias("prlimit")));
-
-namespace gpupeak::preload {
-
-// prctl and syscall, by which a thread may forbid itself to read the TSC or to make system calls.
-
-namespace {
-using Prctl = int (*)(int, ...);
 constexpr int kSetDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11
-
-constinit Next<Prctl> g_prctl{"prctl"};
 
 void do_without_tsc() {
   if (!g_use_tsc) return leave_tsc();
@@ -114,16 +68,32 @@ void before_filter(unsigned long filter) {
   if (ends_calls_of_lookups(*program)) give_up_lookups();
 }
 
-using Syscall = long (*)(long, long, long, long, long, long, long);
-constinit Syscall g_syscall = nullptr;
-
-/// Called before the program's first call, as in signals.cc.
-__attribute__((constructor)) void resolve_syscall() {
-  if (g_syscall == nullptr) g_syscall = reinterpret_cast<Syscall>(find_next("syscall"));
-}
-
 }  // namespace
 }  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT int gpupeak_hook_setrlimit(int, const struct rlimit*) asm("setrlimit");
+int gpupeak_hook_setrlimit(int resource, const struct rlimit* limit) {
+  before_limit(resource, limit);
+  return next().setrlimit(resource, limit);
+}
+
+GPUPEAK_EXPORT int gpupeak_hook_prlimit(pid_t, int, const struct rlimit*,
+                                        struct rlimit*) asm("prlimit");
+int gpupeak_hook_prlimit(pid_t pid, int resource, const struct rlimit* limit, struct rlimit* old) {
+  if (pid == 0 || (resource == RLIMIT_AS && pid == sys::getpid())) before_limit(resource, limit);
+  return next().prlimit(pid, resource, limit, old);
+}
+
+// On 64-bit processors these are the same functions.
+GPUPEAK_EXPORT int gpupeak_hook_setrlimit64(int, const struct rlimit*) asm("setrlimit64")
+    __attribute__((alias("setrlimit")));
+GPUPEAK_EXPORT int gpupeak_hook_prlimit64(pid_t, int, const struct rlimit*,
+                                          struct rlimit*) asm("prlimit64")
+    __attribute__((alias("prlimit")));
+
+// prctl and syscall, by which a thread may forbid itself to read the TSC or to make system calls.
 
 GPUPEAK_EXPORT int prctl(int option, ...) {
   va_list arguments;
@@ -131,11 +101,10 @@ GPUPEAK_EXPORT int prctl(int option, ...) {
   const unsigned long a = va_arg(arguments, unsigned long), b = va_arg(arguments, unsigned long),
                       c = va_arg(arguments, unsigned long), d = va_arg(arguments, unsigned long);
   va_end(arguments);
-  const Prctl real = g_prctl.get();
   if (option == PR_SET_TSC && a == PR_TSC_SIGSEGV) do_without_tsc();
   if (option == PR_SET_SECCOMP && a == SECCOMP_MODE_FILTER) before_filter(b);
   const bool confined = option == PR_SET_SECCOMP && a == SECCOMP_MODE_STRICT &&
-                        real(PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_DISABLED;
+                        next().prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_DISABLED;
   const bool dispatched = option == kSetDispatch && a != 0 && t_flags.in_hook != UINTPTR_MAX;
   if (confined && recording())
     say("a thread confines itself by strict seccomp: from here on nothing that it does is "
@@ -143,7 +112,7 @@ GPUPEAK_EXPORT int prctl(int option, ...) {
   if (dispatched && recording())
     say("a thread has its system calls dispatched (PR_SET_SYSCALL_USER_DISPATCH): from here on "
         "nothing that it does is recorded");
-  const int result = real(option, a, b, c, d);
+  const int result = next().prctl(option, a, b, c, d);
   if ((confined || dispatched) && result == 0) stay_silent_in_this_thread();
   return result;
 }
@@ -153,12 +122,11 @@ GPUPEAK_EXPORT int prctl(int option, ...) {
 GPUPEAK_EXPORT long gpupeak_hook_syscall(long number, long a, long b, long c, long d, long e,
                                          long f) asm("syscall");
 long gpupeak_hook_syscall(long number, long a, long b, long c, long d, long e, long f) {
-  if (g_syscall == nullptr) resolve_syscall();
   if (number == SYS_prctl) return prctl(static_cast<int>(a), b, c, d, e);
   // A call with flags fails; libseccomp makes one to find out whether the system call exists.
   if (number == SYS_seccomp && a == SECCOMP_SET_MODE_STRICT && b == 0 && c == 0)
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
   if (number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER)
     before_filter(static_cast<unsigned long>(c));
-  return g_syscall(number, a, b, c, d, e, f);
+  return next().syscall(number, a, b, c, d, e, f);
 }

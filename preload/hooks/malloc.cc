@@ -11,6 +11,7 @@
 #include "base/hook_scope.h"
 #include "base/loader.h"
 #include "base/malloc_entry.h"
+#include "base/next_functions.h"
 #include "base/process_state.h"
 #include "hooks/allocators.h"
 #include "hooks/export.h"
@@ -23,19 +24,6 @@
 namespace gpupeak::preload {
 namespace {
 
-/// The allocator that the program would have without us: libc's, or another preloaded one.
-struct RealAllocator {
-  void* (*calloc)(size_t, size_t);
-  void* (*realloc)(void*, size_t);
-  int (*posix_memalign)(void**, size_t, size_t);
-  void* (*aligned_alloc)(size_t, size_t);
-  void* (*memalign)(size_t, size_t);
-  void* (*valloc)(size_t);
-  void* (*pvalloc)(size_t);
-  void (*free_sized)(void*, size_t);
-  void (*free_aligned_sized)(void*, size_t, size_t);
-};
-constinit RealAllocator g_real{};
 constexpr MallocEntry& g_entry = gpupeak_malloc_entry;
 
 size_t unknown_size(void*) {
@@ -67,19 +55,10 @@ bool is_glibc(const void* usable_size, bool is_replaced_in_place) {
 
 /// Threads that come here at the same time find the same addresses.
 __attribute__((noinline)) void resolve_all() {
-  BlockSize::UsableSize usable_size = nullptr;
-  find_next({{"free", g_entry.free},
-             {"calloc", g_real.calloc},
-             {"realloc", g_real.realloc},
-             {"posix_memalign", g_real.posix_memalign},
-             {"aligned_alloc", g_real.aligned_alloc},
-             {"memalign", g_real.memalign},
-             {"valloc", g_real.valloc},
-             {"pvalloc", g_real.pvalloc},
-             {"free_sized", g_real.free_sized},
-             {"free_aligned_sized", g_real.free_aligned_sized},
-             {"malloc", g_entry.malloc},
-             {"malloc_usable_size", usable_size}});
+  const NextFunctions& real = next();
+  const BlockSize::UsableSize usable_size = real.malloc_usable_size;
+  g_entry.free = real.free;
+  g_entry.malloc = real.malloc;
   const bool looked_for = errors_are_looked_for();
   if (looked_for) probe_by_copies();
   const bool glibc = is_glibc(reinterpret_cast<const void*>(usable_size), looked_for);
@@ -88,9 +67,10 @@ __attribute__((noinline)) void resolve_all() {
   __atomic_store_n(&g_entry.resolved, true, __ATOMIC_RELEASE);
 }
 
-inline RealAllocator& real() {
+/// The allocator that the program would have without us: libc's, or another preloaded one.
+inline NextFunctions& real() {
   if (__builtin_expect(!__atomic_load_n(&g_entry.resolved, __ATOMIC_ACQUIRE), 0)) resolve_all();
-  return g_real;
+  return g_next;
 }
 
 /// Whether this call is to be recorded.
@@ -211,7 +191,7 @@ void move_if(Function& function, const void* from, const void* to) {
 }  // namespace
 
 void real_allocator_moved(const void* from, const void* to) {
-  RealAllocator& next = real();
+  NextFunctions& next = real();
   const auto move = [&](auto&... functions) { (move_if(functions, from, to), ...); };
   move(g_entry.malloc, g_entry.free, next.calloc, next.realloc, next.posix_memalign,
        next.aligned_alloc, next.memalign, next.valloc, next.pvalloc, next.free_sized,
@@ -242,7 +222,7 @@ extern "C" void gpupeak_free_of_loader(void* block) {
 }
 
 GPUPEAK_EXPORT void* calloc(size_t count, size_t bytes) {
-  RealAllocator& next = real();
+  const NextFunctions& next = real();
   size_t total;
   if (__builtin_mul_overflow(count, bytes, &total)) total = SIZE_MAX;  // it will fail
   return record_allocation("calloc", total, GPUPEAK_CALLER,
@@ -250,13 +230,13 @@ GPUPEAK_EXPORT void* calloc(size_t count, size_t bytes) {
 }
 
 GPUPEAK_EXPORT void* realloc(void* block, size_t bytes) {
-  RealAllocator& next = real();
+  const NextFunctions& next = real();
   return record_reallocation("realloc", block, bytes, GPUPEAK_CALLER,
                              [&] { return next.realloc(block, bytes); });
 }
 
 GPUPEAK_EXPORT void* reallocarray(void* block, size_t count, size_t bytes) {
-  RealAllocator& next = real();
+  const NextFunctions& next = real();
   size_t total;
   if (__builtin_mul_overflow(count, bytes, &total)) return missing();
   return record_reallocation("reallocarray", block, total, GPUPEAK_CALLER,
@@ -264,7 +244,7 @@ GPUPEAK_EXPORT void* reallocarray(void* block, size_t count, size_t bytes) {
 }
 
 GPUPEAK_EXPORT int posix_memalign(void** block, size_t alignment, size_t bytes) {
-  RealAllocator& next = real();
+  const NextFunctions& next = real();
   int result = 0;
   int real_errno = 0;  // it says nothing by that
   record_allocation("posix_memalign", bytes, GPUPEAK_CALLER, [&] {
@@ -278,33 +258,33 @@ GPUPEAK_EXPORT int posix_memalign(void** block, size_t alignment, size_t bytes) 
 }
 
 GPUPEAK_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
-  RealAllocator& next = real();
+  const NextFunctions& next = real();
   return record_allocation("aligned_alloc", bytes, GPUPEAK_CALLER,
                            [&] { return next.aligned_alloc(alignment, bytes); });
 }
 
 GPUPEAK_EXPORT void* memalign(size_t alignment, size_t bytes) {
-  RealAllocator& next = real();
+  const NextFunctions& next = real();
   if (next.memalign == nullptr) return missing();
   return record_allocation("memalign", bytes, GPUPEAK_CALLER,
                            [&] { return next.memalign(alignment, bytes); });
 }
 
 GPUPEAK_EXPORT void* valloc(size_t bytes) {
-  RealAllocator& next = real();
+  const NextFunctions& next = real();
   if (next.valloc == nullptr) return missing();
   return record_allocation("valloc", bytes, GPUPEAK_CALLER, [&] { return next.valloc(bytes); });
 }
 
 GPUPEAK_EXPORT void* pvalloc(size_t bytes) {
-  RealAllocator& next = real();
+  const NextFunctions& next = real();
   if (next.pvalloc == nullptr) return missing();
   return record_allocation("pvalloc", bytes, GPUPEAK_CALLER, [&] { return next.pvalloc(bytes); });
 }
 
 // C23. An allocator that lacks them gets the plain free, which does the same.
 GPUPEAK_EXPORT void free_sized(void* block, size_t bytes) {
-  RealAllocator& next = real();
+  const NextFunctions& next = real();
   record_free(block, [&] {
     if (next.free_sized != nullptr)
       next.free_sized(block, bytes);
@@ -314,7 +294,7 @@ GPUPEAK_EXPORT void free_sized(void* block, size_t bytes) {
 }
 
 GPUPEAK_EXPORT void free_aligned_sized(void* block, size_t alignment, size_t bytes) {
-  RealAllocator& next = real();
+  const NextFunctions& next = real();
   record_free(block, [&] {
     if (next.free_aligned_sized != nullptr)
       next.free_aligned_sized(block, alignment, bytes);

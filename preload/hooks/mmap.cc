@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "base/next_functions.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
 #include "gpupeak/pages.h"
@@ -22,34 +22,6 @@
 
 namespace gpupeak::preload {
 namespace {
-
-struct RealMapping {
-  void* (*mmap)(void*, size_t, int, int, int, off64_t);
-  int (*munmap)(void*, size_t);
-  int (*mprotect)(void*, size_t, int);
-  int (*pkey_mprotect)(void*, size_t, int, int);
-  void* (*mremap)(void*, size_t, size_t, int, ...);
-  int (*brk)(void*);
-  void* (*sbrk)(intptr_t);
-};
-constinit RealMapping g_real{};
-constinit bool g_resolved = false;
-
-__attribute__((noinline)) void resolve_all() {
-  find_next({{"mmap64", g_real.mmap},
-             {"munmap", g_real.munmap},
-             {"mprotect", g_real.mprotect},
-             {"pkey_mprotect", g_real.pkey_mprotect},
-             {"mremap", g_real.mremap},
-             {"brk", g_real.brk},
-             {"sbrk", g_real.sbrk}});
-  __atomic_store_n(&g_resolved, true, __ATOMIC_RELEASE);
-}
-
-inline RealMapping& real() {
-  if (__builtin_expect(!__atomic_load_n(&g_resolved, __ATOMIC_ACQUIRE), 0)) resolve_all();
-  return g_real;
-}
 
 /// Whether a failure of this mmap is a refusal of memory. These are not: requests for addresses
 /// alone; requests for large pages, since programs try those first and then ask for others; and
@@ -68,13 +40,19 @@ bool is_zero_device(int flags, int fd) {
          status.st_rdev == makedev(kMemoryDevices, kZero);
 }
 
+void sample_before() {
+  if (!recording()) return;
+  const HookScope scope;
+  if (scope.entered()) sample_at_border();
+}
+
 }  // namespace
 }  // namespace gpupeak::preload
 
 using namespace gpupeak::preload;
 
 GPUPEAK_EXPORT void* mmap(void* at, size_t bytes, int prot, int flags, int fd, off_t offset) {
-  void* result = real().mmap(at, bytes, prot, flags, fd, offset);
+  void* result = next().mmap64(at, bytes, prot, flags, fd, offset);
   if (result != MAP_FAILED) {
     if (host_recording())
       mapped(result, bytes, prot, is_zero_device(flags, fd) ? flags | MAP_ANONYMOUS : flags,
@@ -94,25 +72,25 @@ GPUPEAK_EXPORT int munmap(void* at, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(at);
   const bool valid = bytes != 0 && begin % gpupeak::kPageBytes == 0 && begin < kMostAddress &&
                      bytes <= kMostAddress - begin;
-  if (!valid || !host_recording()) return real().munmap(at, bytes);
+  if (!valid || !host_recording()) return next().munmap(at, bytes);
   const Leaving leaving = unmapping(at, bytes);
-  const int result = real().munmap(at, bytes);
+  const int result = next().munmap(at, bytes);
   if (result != 0) stays(leaving, at, bytes);
   return result;
 }
 
 GPUPEAK_EXPORT int mprotect(void* at, size_t bytes, int prot) {
-  const int result = real().mprotect(at, bytes, prot);
+  const int result = next().mprotect(at, bytes, prot);
   if (result == 0 && bytes != 0 && host_recording()) reprotected(at, bytes, prot);
   return result;
 }
 
 GPUPEAK_EXPORT int pkey_mprotect(void* at, size_t bytes, int prot, int key) {
-  if (real().pkey_mprotect == nullptr) {  // before glibc 2.27
+  if (next().pkey_mprotect == nullptr) {  // before glibc 2.27
     errno = ENOSYS;
     return -1;
   }
-  const int result = real().pkey_mprotect(at, bytes, prot, key);
+  const int result = next().pkey_mprotect(at, bytes, prot, key);
   if (result == 0 && bytes != 0 && host_recording()) reprotected(at, bytes, prot);
   return result;
 }
@@ -128,7 +106,7 @@ GPUPEAK_EXPORT void* mremap(void* old_at, size_t old_bytes, size_t new_bytes, in
   }
   const bool leaves_it = (flags & kDontUnmap) != 0 || old_bytes == 0;
   const Leaving leaving = !leaves_it && host_recording() ? remapping(old_at, old_bytes) : Leaving{};
-  void* result = real().mremap(old_at, old_bytes, new_bytes, flags, wanted);
+  void* result = next().mremap(old_at, old_bytes, new_bytes, flags, wanted);
   if (result != MAP_FAILED) {
     if (host_recording())
       remapped(old_at, leaves_it ? 0 : old_bytes, result, new_bytes, GPUPEAK_CALLER);
@@ -145,11 +123,11 @@ GPUPEAK_EXPORT void* mremap(void* old_at, size_t old_bytes, size_t new_bytes, in
 // The C library's malloc calls neither of the next two.
 
 GPUPEAK_EXPORT int brk(void* end) {
-  char* const old_end = static_cast<char*>(real().sbrk(0));
+  char* const old_end = static_cast<char*>(next().sbrk(0));
   const intptr_t by = static_cast<char*>(end) - old_end;
   const bool gives_back = by < 0 && end != nullptr && host_recording();
   if (gives_back) brk_moves(old_end, by, GPUPEAK_CALLER);
-  const int result = real().brk(end);
+  const int result = next().brk(end);
   if (!host_recording()) return result;
   if (result == 0 && by > 0) brk_moves(old_end, by, GPUPEAK_CALLER);
   if (result == 0) return result;
@@ -161,10 +139,10 @@ GPUPEAK_EXPORT int brk(void* end) {
 
 GPUPEAK_EXPORT void* sbrk(intptr_t by) {
   void* const failed = reinterpret_cast<void*>(-1);
-  char* const old_end = by < 0 ? static_cast<char*>(real().sbrk(0)) : nullptr;
+  char* const old_end = by < 0 ? static_cast<char*>(next().sbrk(0)) : nullptr;
   const bool gives_back = by < 0 && host_recording();
   if (gives_back) brk_moves(old_end, by, GPUPEAK_CALLER);
-  void* const result = real().sbrk(by);
+  void* const result = next().sbrk(by);
   if (!host_recording()) return result;
   if (gives_back && result == failed) brk_moves(old_end + by, -by, GPUPEAK_CALLER);
   if (by <= 0) return result;
@@ -176,46 +154,19 @@ GPUPEAK_EXPORT void* sbrk(intptr_t by) {
   return result;
 }
 
-namespace gpupeak::preload {
-
 // malloc_trim, madvise and shmdt, after which less memory is resident. So a sample is taken before.
 
-namespace {
-using Trim = int (*)(size_t);
-using Advise = int (*)(void*, size_t, int);
-using Detach = int (*)(const void*);
-constinit Trim g_trim = nullptr;
-constinit Advise g_advise = nullptr;
-constinit Detach g_detach = nullptr;
-
-/// Called before main, as in children.cc.
-__attribute__((constructor)) void resolve() {
-  find_next({{"malloc_trim", g_trim}, {"madvise", g_advise}, {"shmdt", g_detach}});
-}
-
-void sample_before() {
-  if (!recording()) return;
-  const HookScope scope;
-  if (scope.entered()) sample_at_border();
-}
-
-}  // namespace
-}  // namespace gpupeak::preload
-
 GPUPEAK_EXPORT int malloc_trim(size_t pad) {
-  if (g_trim == nullptr) resolve();
   sample_before();
-  return g_trim != nullptr ? g_trim(pad) : 0;
+  return next().malloc_trim != nullptr ? next().malloc_trim(pad) : 0;
 }
 
 GPUPEAK_EXPORT int madvise(void* at, size_t bytes, int advice) {
-  if (g_advise == nullptr) resolve();
   if (bytes >= kWorthASample && (advice == MADV_DONTNEED || advice == MADV_FREE)) sample_before();
-  return g_advise(at, bytes, advice);
+  return next().madvise(at, bytes, advice);
 }
 
 GPUPEAK_EXPORT int shmdt(const void* at) {
-  if (g_detach == nullptr) resolve();
   sample_before();
-  return g_detach(at);
+  return next().shmdt(at);
 }

@@ -22,6 +22,7 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/loader.h"
+#include "base/next_functions.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "hooks/adapters.h"
@@ -66,15 +67,10 @@ void child_starts() {
   if (g_process->decided != 0) memset(static_cast<void*>(g_process), 0, sizeof *g_process);
 }
 
-using Leave = void (*)(int);
-using Dlclose = int (*)(void*);
-constinit Leave g_leave = nullptr;
-constinit Dlclose g_dlclose = nullptr;
-
 /// For _exit, which may be called from anywhere, so the real function was looked up before.
 [[noreturn]] void program_ends_at_once(int code) {
   end_process_at_once();
-  if (g_leave != nullptr) g_leave(code);
+  if (next()._exit != nullptr) next()._exit(code);
   for (;;) sys::exit_group(code);
 }
 
@@ -86,7 +82,6 @@ void end_quickly(void*) {
 // The signals are held once, not for each lock: a build has thousands of processes.
 __attribute__((constructor)) void program_starts() {
   const SignalsHeld held;
-  find_next({{"_exit", g_leave}, {"dlclose", g_dlclose}});
   finish_start();
   adapters_look();
   pthread_atfork(&forks, &forked, &child_starts);
@@ -102,18 +97,19 @@ __attribute__((destructor)) void program_ends() {
 
 }  // namespace
 
-int another_program_starts(const StartedProgram& program, Variables variables, const Exec& exec) {
+int another_program_starts(const StartedProgram& program, Variables variables,
+                           FunctionRef<int(Variables)> exec) {
   const int program_errno = errno;
   ChangedVariables changed;
   if (!find_variables_to_change(program, variables, changed)) {
     errno = program_errno;
-    return exec.call(exec, variables);
+    return exec(variables);
   }
   auto** list = static_cast<char**>(alloca(changed.entries * sizeof(char*)));
   auto* preload = static_cast<char*>(alloca(changed.preload_bytes));
   change_variables(variables, changed, list, preload);
   errno = program_errno;
-  return exec.call(exec, list);
+  return exec(list);
 }
 
 void forget_unloaded_libraries() {
@@ -145,9 +141,11 @@ GPUPEAK_EXPORT int __libc_start_main(Main main, int argc, char** argv, void (*in
 }
 
 GPUPEAK_EXPORT int dlclose(void* library) {
-  if (g_dlclose == nullptr) g_dlclose = reinterpret_cast<Dlclose>(find_next("dlclose"));
-  if (g_dlclose == nullptr) return -1;
-  const int result = g_dlclose(library);
+  // With libdl loaded later than we (before glibc 2.34).
+  auto real = next().dlclose;
+  if (real == nullptr) real = reinterpret_cast<decltype(real)>(find_next("dlclose"));
+  if (real == nullptr) return -1;
+  const int result = real(library);
   forget_unloaded_libraries();
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "base/next_functions.h"
 #include "hooks/adapters.h"
 #include "hooks/export.h"
 #include "log/cut_guard.h"
@@ -14,94 +15,36 @@ using namespace gpupeak::preload;
 
 namespace {
 
-using Signal = sighandler_t (*)(int, sighandler_t);
 constexpr int kOnce = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
-constinit SetAction g_sigaction = nullptr;
-constinit Signal g_signal = nullptr, g_sysv_signal = nullptr, g_sigset = nullptr;
-
-/// Called before the program's first call. A signal handler must not look at the loaded libraries,
-/// nor may a child that was forked while another thread had the loader's lock.
-__attribute__((constructor)) void resolve() {
-  if (g_sigset != nullptr) return;
-  find_next({{"sigaction", g_sigaction},
-             {"signal", g_signal},
-             {"__sysv_signal", g_sysv_signal},
-             {"sigset", g_sigset}});
-}
 
 /// Does what `set` does, a function like signal(). For SIGBUS it sets an action with `flags`,
 /// during which SIGBUS is masked or not.
-sighandler_t set_handler(const Signal& set, int number, sighandler_t handler, int flags,
-                         bool masked) {
-  if (g_sigset == nullptr) resolve();  // called by a library's constructor, before ours ran
+sighandler_t set_handler(SignalHandler (*set)(int, SignalHandler), int number, sighandler_t handler,
+                         int flags, bool masked) {
   if (number != SIGBUS || handler == SIG_ERR) return set(number, handler);
   struct sigaction action {
   }, old{};
   action.sa_handler = handler;
   if (masked) action.sa_mask.__val[0] = 1ul << (SIGBUS - 1);
   action.sa_flags = flags;
-  return program_action(g_sigaction, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
+  return program_action(&action, &old) == 0 ? old.sa_handler : SIG_ERR;
 }
-
-}  // namespace
-
-GPUPEAK_EXPORT int sigaction(int number, const struct sigaction* action, struct sigaction* old) {
-  if (g_sigset == nullptr) resolve();
-  return number == SIGBUS ? program_action(g_sigaction, action, old)
-                          : g_sigaction(number, action, old);
-}
-
-GPUPEAK_EXPORT sighandler_t signal(int number, sighandler_t handler) {
-  return set_handler(g_signal, number, handler, SA_RESTART, true);
-}
-
-GPUPEAK_EXPORT sighandler_t bsd_signal(int, sighandler_t) noexcept __attribute__((alias("signal")));
-GPUPEAK_EXPORT sighandler_t ssignal(int, sighandler_t) __attribute__((alias("signal")));
-
-GPUPEAK_EXPORT sighandler_t sysv_signal(int number, sighandler_t handler) {
-  return set_handler(g_sysv_signal, number, handler, kOnce, false);
-}
-
-/// signal() in a program that asks for the C standard alone.
-GPUPEAK_EXPORT sighandler_t __sysv_signal(int, sighandler_t) __attribute__((alias("sysv_signal")));
-
-/// sigset() also changes the signal mask. The C library does all of that; only its answer may be
-/// wrong for SIGBUS.
-GPUPEAK_EXPORT sighandler_t sigset(int number, sighandler_t handler) {
-  if (g_sigset == nullptr) resolve();
-  if (number != SIGBUS) return g_sigset(number, handler);
-  struct sigaction before {};
-  program_action(g_sigaction, nullptr, &before);
-  const sighandler_t answer = g_sigset(number, handler);
-  return answer == SIG_ERR || answer == SIG_HOLD ? answer : before.sa_handler;
-}
-
-// longjmp and its family. A jump that leaves a hook of ours or a driver call leaves no lock and no
-// scope behind.
-
-// Where a longjmp leads.
 
 #if defined(__x86_64__)
 
-namespace gpupeak::preload {
-
 /// The stack pointer in a glibc jmp_buf: its seventh word, mangled.
-inline uintptr_t jump_target(const void* buffer) {
+uintptr_t jump_target(const void* buffer) {
   uintptr_t target = static_cast<const uintptr_t*>(buffer)[6];
   asm("ror $17, %0\n\txor %%fs:0x30, %0" : "+r"(target) : : "cc");
   return target;
 }
 
-}  // namespace gpupeak::preload
-
 #else  // aarch64
-
-namespace gpupeak::preload {
 
 /// The stack pointer in a glibc jmp_buf: its fourteenth word, mangled by a word that the loader
 /// has. 0 if the loader has no such word (musl): then the thread's next hook finds out what the
 /// jump has left.
-inline uintptr_t jump_target(const void* buffer) {
+uintptr_t jump_target(const void* buffer) {
   static constinit std::atomic<const uintptr_t*> known{nullptr};
   const uintptr_t* guard = known.load(std::memory_order_relaxed);
   if (guard == nullptr) {
@@ -112,42 +55,62 @@ inline uintptr_t jump_target(const void* buffer) {
   return static_cast<const uintptr_t*>(buffer)[13] ^ *guard;
 }
 
-}  // namespace gpupeak::preload
-
 #endif
 
-namespace gpupeak::preload {
-namespace {
-
-using Jump = void (*)(void*, int);
-
-[[noreturn]] void leave_by(Next<Jump>& next, void* buffer, int value) {
-  const Jump jump = next.get();
+[[noreturn]] void leave_by(void (*jump)(void*, int), void* buffer, int value) {
   const uintptr_t target = jump_target(buffer);
   leave_scopes_for(target);
   leave_adapters_for(target);
   jump(buffer, value);
   __builtin_unreachable();
 }
-constinit Next<Jump> g_longjmp{"longjmp"}, g_underscore_longjmp{"_longjmp"},
-    g_siglongjmp{"siglongjmp"}, g_longjmp_chk{"__longjmp_chk"};
 
 }  // namespace
-}  // namespace gpupeak::preload
+
+GPUPEAK_EXPORT int sigaction(int number, const struct sigaction* action, struct sigaction* old) {
+  return number == SIGBUS ? program_action(action, old) : next().sigaction(number, action, old);
+}
+
+GPUPEAK_EXPORT sighandler_t signal(int number, sighandler_t handler) {
+  return set_handler(next().signal, number, handler, SA_RESTART, true);
+}
+
+GPUPEAK_EXPORT sighandler_t bsd_signal(int, sighandler_t) noexcept __attribute__((alias("signal")));
+GPUPEAK_EXPORT sighandler_t ssignal(int, sighandler_t) __attribute__((alias("signal")));
+
+GPUPEAK_EXPORT sighandler_t sysv_signal(int number, sighandler_t handler) {
+  return set_handler(next().__sysv_signal, number, handler, kOnce, false);
+}
+
+/// signal() in a program that asks for the C standard alone.
+GPUPEAK_EXPORT sighandler_t __sysv_signal(int, sighandler_t) __attribute__((alias("sysv_signal")));
+
+/// sigset() also changes the signal mask. The C library does all of that; only its answer may be
+/// wrong for SIGBUS.
+GPUPEAK_EXPORT sighandler_t sigset(int number, sighandler_t handler) {
+  if (number != SIGBUS) return next().sigset(number, handler);
+  struct sigaction before {};
+  program_action(nullptr, &before);
+  const sighandler_t answer = next().sigset(number, handler);
+  return answer == SIG_ERR || answer == SIG_HOLD ? answer : before.sa_handler;
+}
+
+// longjmp and its family. A jump that leaves a hook of ours or a driver call leaves no lock and no
+// scope behind.
 
 GPUPEAK_EXPORT __attribute__((noreturn)) void longjmp(void* buffer, int value) {
-  leave_by(g_longjmp, buffer, value);
+  leave_by(next().longjmp, buffer, value);
 }
 
 GPUPEAK_EXPORT __attribute__((noreturn)) void _longjmp(void* buffer, int value) {
-  leave_by(g_underscore_longjmp, buffer, value);
+  leave_by(next()._longjmp, buffer, value);
 }
 
 GPUPEAK_EXPORT __attribute__((noreturn)) void siglongjmp(void* buffer, int value) {
-  leave_by(g_siglongjmp, buffer, value);
+  leave_by(next().siglongjmp, buffer, value);
 }
 
 /// Programs built with _FORTIFY_SOURCE call this.
 GPUPEAK_EXPORT __attribute__((noreturn)) void __longjmp_chk(void* buffer, int value) {
-  leave_by(g_longjmp_chk, buffer, value);
+  leave_by(next().__longjmp_chk, buffer, value);
 }

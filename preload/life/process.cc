@@ -14,6 +14,7 @@
 #include "base/loader.h"
 #include "base/lock.h"
 #include "base/memory.h"
+#include "base/next_functions.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"
 #include "base/text.h"
@@ -141,18 +142,6 @@ void forget_last_log() {
   drop_cached_stacks();  // nobody has seen what was unmapped meanwhile
 }
 
-/// The real sigaction: the C library's, or that of a library before it. Call it before the start
-/// lock is taken, since at first it asks the loader.
-SetAction find_set_action() {
-  static constinit std::atomic<SetAction> known{nullptr};
-  SetAction found = known.load(std::memory_order_relaxed);
-  if (found == nullptr) {
-    found = reinterpret_cast<SetAction>(find_next("sigaction"));
-    known.store(found, std::memory_order_relaxed);
-  }
-  return found;
-}
-
 /// Threads take new slots from here on.
 void begin_generation(ProcessPage& page) {
   page.pid = sys::getpid();
@@ -168,7 +157,7 @@ void look_for_allocators() {
 }
 
 /// Opens the log and switches the hooks on. The caller holds the start lock, inside a HookScope.
-void open_log(Reason reason, SetAction set_action) {
+void open_log(Reason reason) {
   const bool again = reason == Reason::kAttached && g_log_was_opened && !g_forked;
   const bool forked = g_log_was_opened && !again;
   if (again) forget_last_log();
@@ -179,7 +168,7 @@ void open_log(Reason reason, SetAction set_action) {
   if (g_open_error == 0)
     g_open_error = open_log_file(path.view(), describe_process(reason, forked || g_forked));
   if (g_open_error != 0) return;
-  guard_log(set_action, &note_log_was_cut);
+  guard_log(&note_log_was_cut);
   if (!g_use_tsc) set_quality(GPUPEAK_Q_NO_TSC);
   if (!environment().complaint.view().empty()) set_quality(GPUPEAK_Q_BAD_ENVIRONMENT);
   restart_definitions();
@@ -229,7 +218,7 @@ bool is_asked_for() {
 }
 
 /// Called with the lock held while nothing is decided: at the start, and in a forked child.
-void decide(SetAction set_action) {
+void decide() {
   if (g_process == &g_first_page) {
     ProcessPage* page = new_process_page();
     if (page == nullptr) {
@@ -259,7 +248,7 @@ void decide(SetAction set_action) {
   g_start_pid = sys::getpid();
   g_forked = forked;
   if (forked ? environment().children == Children::kAll : is_asked_for()) {
-    open_log(Reason::kProgramStart, set_action);
+    open_log(Reason::kProgramStart);
   } else if (is_filed_as_child() && environment().children == Children::kGpu) {
     begin_counting();
   }
@@ -324,10 +313,10 @@ void start() {
     look_whether_loader_is_held();
     leave_unwinder_in_child();
   }
-  const SetAction set_action = find_set_action();
+  next();  // asks the loader at first, so not with the lock held
   {
     LockGuard guard(g_start_lock);
-    if (g_process->decided == 0) decide(set_action);
+    if (g_process->decided == 0) decide();
     if (g_process->decided == 0) count(&gpupeak_counters_page::early_calls);
   }
   look_for_allocators();
@@ -352,13 +341,12 @@ bool start_for_cuda() {
     HookScope scope;
     if (!scope.entered()) return false;
     const int saved_errno = errno;
-    const SetAction set_action = find_set_action();
     bool tried = false;
     {
       LockGuard guard(g_start_lock);
       if (!recording() && g_open_error == 0) {
         remember_stderr();
-        open_log(Reason::kFirstCudaCall, set_action);
+        open_log(Reason::kFirstCudaCall);
         tried = true;
       }
     }
@@ -374,12 +362,11 @@ bool start_for_cuda() {
 
 void open_counted_log(size_t pending_bytes) {
   const int saved_errno = errno;
-  const SetAction set_action = find_set_action();
   {
     LockGuard guard(g_start_lock);
     if (g_process->counting != 0 && !recording()) {
       remember_stderr();
-      open_log(Reason::kCountedEnough, set_action);
+      open_log(Reason::kCountedEnough);
       if (recording()) begin_window(*g_process, environment().host_mode, pending_bytes);
       g_process->counting = 0;  // even if the log cannot be opened: nobody asks again
     }
@@ -444,18 +431,16 @@ AttachResult attach_process(std::string_view out_pattern, long& error) {
   do_without_unwinder();
   HookScope scope;
   if (!scope.entered()) return AttachResult::kBusy;
-  const SetAction set_action = find_set_action();
   LockGuard guard(g_start_lock);
   if (recording()) return AttachResult::kAlready;
   set_environment_of_attached(out_pattern);
-  open_log(Reason::kAttached, set_action);
+  open_log(Reason::kAttached);
   error = g_open_error;
   return recording() ? AttachResult::kDone : AttachResult::kNoLog;
 }
 
 bool detach_process() {
   if (!came_late() || !recording()) return false;
-  const SetAction set_action = find_set_action();
   HookScope scope;
   if (!scope.entered()) return false;
   ProcessPage& page = *g_process;
@@ -466,7 +451,7 @@ bool detach_process() {
   counters().ended = 1;
   close_books();
   page.recording = 0;
-  unguard_log(set_action);
+  unguard_log();
   return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/lock.h"
 #include "base/memory.h"
+#include "base/next_functions.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
@@ -233,29 +234,28 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
 
 }  // namespace
 
-void guard_log(SetAction set, void (*on_cut)()) {
+void guard_log(void (*on_cut)()) {
   g_on_cut = on_cut;
   struct sigaction before {};
-  if (set == nullptr || set(SIGBUS, nullptr, &before) != 0) return;
+  if (next().sigaction == nullptr || next().sigaction(SIGBUS, nullptr, &before) != 0) return;
   g_guarded_process = sys::getpid();
-  if (before.sa_sigaction != &on_bus_error) program_action(set, &before, nullptr);
+  if (before.sa_sigaction != &on_bus_error) program_action(&before, nullptr);
 }
 
-void unguard_log(SetAction set) {
+void unguard_log() {
   struct sigaction now {};
-  if (set == nullptr || g_guarded_process != sys::getpid() || set(SIGBUS, nullptr, &now) != 0)
-    return;
+  if (g_guarded_process != sys::getpid() || next().sigaction(SIGBUS, nullptr, &now) != 0) return;
   if (now.sa_sigaction == &on_bus_error) {
     now.sa_sigaction = g_handler.load(std::memory_order_acquire);
     now.sa_flags = g_flags.load(std::memory_order_relaxed);
-    set(SIGBUS, &now, nullptr);
+    next().sigaction(SIGBUS, &now, nullptr);
   }
   g_guarded_process = 0;
 }
 
-int program_action(SetAction set, const struct sigaction* action, struct sigaction* old) {
+int program_action(const struct sigaction* action, struct sigaction* old) {
   const int guarded = g_guarded_process.load(std::memory_order_relaxed);
-  if (guarded == 0) return set(SIGBUS, action, old);
+  if (guarded == 0) return next().sigaction(SIGBUS, action, old);
   const bool is_ours = guarded == sys::getpid();
   const Handler handler_before = g_handler.load(std::memory_order_acquire);
   const int flags_before = g_flags.load(std::memory_order_relaxed);
@@ -274,7 +274,7 @@ int program_action(SetAction set, const struct sigaction* action, struct sigacti
   }
   if (ours.sa_sigaction == &on_bus_error) ours.sa_flags |= SA_SIGINFO;
   struct sigaction kernels {};
-  const int result = set(SIGBUS, action != nullptr ? &ours : nullptr, &kernels);
+  const int result = next().sigaction(SIGBUS, action != nullptr ? &ours : nullptr, &kernels);
   if (result != 0) {
     g_flags.store(flags_before, std::memory_order_relaxed);
     g_handler.store(handler_before, std::memory_order_release);

@@ -29,17 +29,14 @@ void keep_refused_pages_of(const void* begin, size_t bytes);
 /// For a forked child, or for a new log.
 void forget_refused_pages();
 
-using SetAction = int (*)(int, const struct sigaction*, struct sigaction*);
-
-/// Guards SIGBUS from here on; `set` is the real sigaction. The handler calls `on_cut` each time
-/// that a page of the log is gone.
-void guard_log(SetAction set, void (*on_cut)());
+/// Guards SIGBUS from here on. The handler calls `on_cut` each time that a page of the log is gone.
+void guard_log(void (*on_cut)());
 
 /// Gives the program's own action back to the kernel, unless the program has set another one
 /// meanwhile in a way that we do not see.
-void unguard_log(SetAction set);
+void unguard_log();
 
 /// sigaction for SIGBUS, as the program calls it: sets and returns the program's own action.
-int program_action(SetAction set, const struct sigaction* action, struct sigaction* old);
+int program_action(const struct sigaction* action, struct sigaction* old);
 
 }  // namespace gpupeak::preload
