@@ -3,9 +3,14 @@
 #include <csignal>
 
 #include "base/lock.h"
+#include "base/process_state.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {
+
+alignas(4096) constinit ProcessPage g_first_page{};
+GPUPEAK_HOT_DATA constinit ProcessPage* g_process = &g_first_page;
+constinit bool g_children_know = false;
 
 constinit thread_local ThreadFlags t_flags __attribute__((tls_model("initial-exec")));
 

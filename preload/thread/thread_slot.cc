@@ -13,6 +13,7 @@
 #include "base/syscalls.h"
 #include "gpupeak/pages.h"
 #include "log/log.h"
+#include "stack/trie.h"
 #include "thread/emit.h"
 #include "thread/heap_sample.h"
 #include "thread/resident.h"
@@ -150,11 +151,6 @@ ThreadSlot* make_thread_slot() {
   slot->write(record);
   if (slot->at != nullptr) slot->write_to_heap(record);  // the chunk is the earlier thread's
   return slot;
-}
-
-bool any_slot_reads(uintptr_t begin, uintptr_t end) {
-  return any_slot(
-      [=](const ThreadSlot& slot) { return slot.stacks.readable.overlaps(begin, end); });
 }
 
 void allow_only_writer(bool allowed) {
@@ -306,6 +302,25 @@ GPUPEAK_HOT void emit(const Record& record) {
   } else {
     count(&gpupeak_counters_page::dropped_events);
   }
+}
+
+GPUPEAK_HOT uint32_t capture_stack(const CallerFrame& caller) {
+  ThreadSlot* slot = thread_slot();
+  if (slot == nullptr) return 0;
+  const uint32_t node = standing_stack(slot->stacks, caller);
+  return node != 0 ? node : capture_stack(slot->stacks, caller);
+}
+
+GPUPEAK_HOT uint32_t capture_call_site(const CallerFrame& caller) {
+  ThreadSlot* slot = thread_slot();
+  return slot != nullptr ? capture_call_site(slot->stacks, caller) : 0;
+}
+
+void forget_stack_memory(uintptr_t begin, uintptr_t end) {
+  const auto reads = [=](const ThreadSlot& slot) {
+    return slot.stacks.readable.overlaps(begin, end);
+  };
+  if (g_guessing.load(std::memory_order_relaxed) && any_slot(reads)) drop_cached_stacks();
 }
 
 void flush_slot(ThreadSlot& slot) {

@@ -177,9 +177,6 @@ inline ThreadSlot* thread_slot() {
   return make_thread_slot();
 }
 
-/// Whether the ReadableStack of any thread has pages of [begin, end).
-bool any_slot_reads(uintptr_t begin, uintptr_t end);
-
 /// Whether threads may become the only writer, in this process from now on.
 void allow_only_writer(bool allowed);
 /// From now on each record of this process has a time stamp of its own.
