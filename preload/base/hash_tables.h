@@ -86,6 +86,16 @@ class FlatMap {
     }
   }
 
+  /// Erases the entries for which `wants(key, value)` is true, and may ask twice about the others.
+  template <typename Wants>
+  void erase_if(Wants wants) {
+    for (size_t i = 0; i < capacity_; ++i) {
+      // What closes the gap comes from behind, or was asked about already.
+      while (entries_[i].key != 0 && wants(entries_[i].key, entries_[i].value))
+        erase(&entries_[i].value);
+    }
+  }
+
   size_t size() const { return count_; }
   /// For a forked child. Its pages are not given back: this is too rare to matter.
   void forget() {

@@ -50,18 +50,11 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
   if (context == nullptr) return;
   const BookSite site(call);
   if (!site) return;
-  for (;;) {
-    uint64_t keys[64];  // a batch at a time, since erasing moves entries
-    size_t n = 0;
-    g_book.blocks.for_each([&](uint64_t key, const DeviceBlock& block) {
-      if (n < 64 && block.context == context && ends_with_context(block.kind)) keys[n++] = key;
-    });
-    for (size_t i = 0; i < n; ++i) {
-      log_free(*g_book.blocks.find(keys[i]), site.api, site.stack);
-      g_book.blocks.erase(keys[i]);
-    }
-    if (n < 64) break;
-  }
+  g_book.blocks.erase_if([&](uint64_t, const DeviceBlock& block) {
+    const bool ends = block.context == context && ends_with_context(block.kind);
+    if (ends) log_free(block, site.api, site.stack);
+    return ends;
+  });
   const int* known = g_contexts.find(reinterpret_cast<uint64_t>(context));
   const int device = known != nullptr ? *known : kNoDevice;
   g_contexts.erase(reinterpret_cast<uint64_t>(context));
@@ -87,11 +80,6 @@ void green_context_ended(const void* green) {
   const InBook book;
   if (!book) return;
   g_green_contexts.erase(reinterpret_cast<uint64_t>(green));
-}
-
-void forget_contexts() {
-  g_contexts.forget();
-  g_green_contexts.forget();
 }
 
 void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock block) {
@@ -166,7 +154,8 @@ void forget_device_memory() {
   g_book.blocks.forget();
   g_book.next_id = g_book.next_seq = 1;
   forget_pools();
-  forget_contexts();
+  g_contexts.forget();
+  g_green_contexts.forget();
   forget_graph_memory();
   forget_virtual_memory();
   forget_readings();

@@ -37,9 +37,6 @@ void green_context_began(const void* green, int device);
 int device_of_green_context(const void* green);
 void green_context_ended(const void* green);
 
-/// In a forked child. Holds the book's lock.
-void forget_contexts();
-
 /// Which sort of value a block is found by: a pointer, an array handle, a registered range,
 /// reserved addresses, a VMM handle, or a device's growth of graph memory. Values of two sorts may
 /// be equal.

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/hash_tables.h"
 #include "base/hook_scope.h"
 #include "base/lock.h"
 #include "base/memory.h"
@@ -16,89 +15,26 @@
 #include "log/log.h"
 #include "log/log_file.h"
 #include "thread/thread_slot.h"
+#include "track/locked_map.h"
 
 namespace gpupeak::preload {
 namespace {
 
-constinit FutexLock g_lock;
-constinit FlatMap<uint64_t> g_numbers;  // by address of the session
-constinit uint64_t g_last_number = 0;
+/// The name of a program, and the log that has it.
+struct ProgramName {
+  uint32_t id = 0;
+  uint64_t generation = 0;
+};
+constinit LockedMap<uint64_t> g_sessions;     // their numbers, by address
+constinit LockedMap<ProgramName> g_programs;  // by address
+constinit std::atomic<uint64_t> g_last_number{0};
+
+constinit FutexLock g_runs_lock;
 constinit OrtAsyncRun* g_free_runs = nullptr;
 
 uint64_t key_of(const void* session) {
   return reinterpret_cast<uint64_t>(session);
 }
-
-}  // namespace
-
-uint64_t number_ort_session(std::string_view model) {
-  HookScope hook;
-  if (!hook.entered() || !recording()) return 0;
-  uint64_t number;
-  {
-    LockGuard guard(g_lock);
-    number = ++g_last_number;
-  }
-  Text<32> key;
-  key.add("ort.session.").add(number);
-  Record record(GPUPEAK_DEF_FACT);
-  define(record.s(key.view()).s(model));
-  return number;
-}
-
-void ort_session_created(const void* session, uint64_t number) {
-  HookScope hook;
-  if (!hook.entered() || number == 0) return;
-  LockGuard guard(g_lock);
-  g_numbers.insert(key_of(session), number);
-}
-
-void ort_session_released(const void* session) {
-  HookScope hook;
-  if (!hook.entered()) return;
-  LockGuard guard(g_lock);
-  g_numbers.erase(key_of(session));
-}
-
-uint64_t ort_session_number(const void* session) {
-  HookScope hook;
-  if (!hook.entered() || !recording()) return 0;
-  LockGuard guard(g_lock);
-  const uint64_t* number = g_numbers.find(key_of(session));
-  return number != nullptr ? *number : 0;
-}
-
-OrtAsyncRun* new_ort_async_run() {
-  HookScope hook;
-  if (!hook.entered() || !recording()) return nullptr;
-  LockGuard guard(g_lock);
-  if (g_free_runs == nullptr) {
-    constexpr size_t kBytes = 4096;
-    auto* runs = static_cast<OrtAsyncRun*>(map_pages(kBytes));
-    if (runs == nullptr) return nullptr;
-    for (size_t i = 0; i < kBytes / sizeof(OrtAsyncRun); ++i) {
-      runs[i].next = g_free_runs;
-      g_free_runs = &runs[i];
-    }
-  }
-  OrtAsyncRun* run = g_free_runs;
-  g_free_runs = run->next;
-  return run;
-}
-
-void free_ort_async_run(OrtAsyncRun* run) {
-  HookScope hook;
-  if (!hook.entered()) return;  // then 32 bytes are lost
-  LockGuard guard(g_lock);
-  run->next = g_free_runs;
-  g_free_runs = run;
-}
-
-void reset_ort_sessions() {
-  g_lock.reset();
-}
-
-namespace {
 
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 /// How much older a file's time may look: file times advance by the kernel's tick, 10 ms at most.
@@ -146,6 +82,55 @@ bool find_file(uint64_t session, uint64_t began_realtime_ns, Path& path) {
 
 }  // namespace
 
+uint64_t number_ort_session(std::string_view model) {
+  HookScope hook;
+  if (!hook.entered() || !recording()) return 0;
+  const uint64_t number = ++g_last_number;
+  Text<32> key;
+  key.add("ort.session.").add(number);
+  Record record(GPUPEAK_DEF_FACT);
+  define(record.s(key.view()).s(model));
+  return number;
+}
+
+void ort_session_created(const void* session, uint64_t number) {
+  if (number != 0) g_sessions.insert(key_of(session), number);
+}
+
+void ort_session_released(const void* session) {
+  g_sessions.erase(key_of(session));
+}
+
+uint64_t ort_session_number(const void* session) {
+  return recording() ? g_sessions.find(key_of(session)) : 0;
+}
+
+OrtAsyncRun* new_ort_async_run() {
+  HookScope hook;
+  if (!hook.entered() || !recording()) return nullptr;
+  LockGuard guard(g_runs_lock);
+  if (g_free_runs == nullptr) {
+    constexpr size_t kBytes = 4096;
+    auto* runs = static_cast<OrtAsyncRun*>(map_pages(kBytes));
+    if (runs == nullptr) return nullptr;
+    for (size_t i = 0; i < kBytes / sizeof(OrtAsyncRun); ++i) {
+      runs[i].next = g_free_runs;
+      g_free_runs = &runs[i];
+    }
+  }
+  OrtAsyncRun* run = g_free_runs;
+  g_free_runs = run->next;
+  return run;
+}
+
+void free_ort_async_run(OrtAsyncRun* run) {
+  HookScope hook;
+  if (!hook.entered()) return;  // then 32 bytes are lost
+  LockGuard guard(g_runs_lock);
+  run->next = g_free_runs;
+  g_free_runs = run;
+}
+
 bool wants_ort_profile() {
   return recording() && environment().ort_nodes && !g_is_programs.load(std::memory_order_relaxed);
 }
@@ -183,43 +168,30 @@ void ort_session_profiled(uint64_t session, uint64_t start_ns, uint64_t called_n
   define_fact("ort.profile", text.view());
 }
 
-namespace {
-
-struct Known {
-  uint32_t id;
-  uint64_t generation;  ///< of the log that has the string
-};
-constinit FutexLock g_programs_lock;
-constinit FlatMap<Known> g_programs;
-
-}  // namespace
-
 Name xla_program_name(uint64_t program) {
-  HookScope hook;
-  if (!hook.entered() || !recording()) return {};
-  LockGuard guard(g_programs_lock);
-  const Known* known = g_programs.find(program);
-  return known != nullptr && known->generation == g_process->generation ? Name(known->id) : Name();
+  const ProgramName known = g_programs.find(program);
+  return recording() && known.generation == g_process->generation ? Name(known.id) : Name();
 }
 
 Name name_xla_program(uint64_t program, std::string_view name) {
-  HookScope hook;
-  if (!hook.entered() || !recording()) return {};
-  const uint32_t id = intern_string(name);
-  LockGuard guard(g_programs_lock);
-  g_programs.insert(program, {id, g_process->generation});
-  return Name(id);
+  ProgramName known;
+  {
+    HookScope hook;
+    if (!hook.entered() || !recording()) return {};
+    known = {intern_string(name), g_process->generation};
+  }
+  g_programs.insert(program, known);
+  return Name(known.id);
 }
 
 void xla_program_gone(uint64_t program) {
-  HookScope hook;
-  if (!hook.entered()) return;
-  LockGuard guard(g_programs_lock);
   g_programs.erase(program);
 }
 
-void reset_xla_programs() {
-  g_programs_lock.reset();
+void reset_frameworks() {
+  g_sessions.reset();
+  g_runs_lock.reset();
+  g_programs.reset();
 }
 
 }  // namespace gpupeak::preload

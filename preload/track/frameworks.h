@@ -30,9 +30,6 @@ struct OrtAsyncRun {
 OrtAsyncRun* new_ort_async_run();
 void free_ort_async_run(OrtAsyncRun* run);
 
-/// In a forked child.
-void reset_ort_sessions();
-
 // ONNX Runtime's own profile of a session, if the program or --ort-nodes has turned it on. The log
 // says which file it is and when its clock began, so that the report can put its nodes between our
 // events. HOOK-SAFE, outside any HookScope.
@@ -59,6 +56,6 @@ Name name_xla_program(uint64_t program, std::string_view name);
 void xla_program_gone(uint64_t program);
 
 /// In a forked child.
-void reset_xla_programs();
+void reset_frameworks();
 
 }  // namespace gpupeak::preload

@@ -1,11 +1,9 @@
 #include "track/nvtx.h"
 
-#include "base/hash_tables.h"
 #include "base/hook_scope.h"
-#include "base/lock.h"
-#include "base/process_state.h"
 #include "log/log.h"
 #include "track/arenas.h"
+#include "track/locked_map.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -14,39 +12,18 @@ struct Region {
   uint64_t heap, arena, bytes;
 };
 
-constinit FutexLock g_lock;
-constinit FlatMap<uint32_t> g_categories;  // string ids by key_of(domain, category)
-constinit FlatMap<uint32_t> g_schemas;     // string ids by key_of(domain, schema)
-constinit FlatMap<uint64_t> g_arenas;      // by heap + 1
-constinit FlatMap<Region> g_regions;       // by address
+constinit LockedMap<uint32_t> g_categories;  // string ids by key_of(domain, category)
+constinit LockedMap<uint32_t> g_schemas;     // string ids by key_of(domain, schema)
+constinit LockedMap<uint64_t> g_arenas;      // by heap + 1
+constinit LockedMap<Region> g_regions;       // by address
 
 /// Domains, categories and a client's own numbers of schemas have 32 bits.
 uint64_t key_of(uint64_t domain, uint64_t number) {
   return ((domain << 32) | number) + 1;
 }
 
-/// Calls `work` with the lock held. A nested call does nothing and returns false.
-template <typename Work>
-bool locked(Work work) {
-  HookScope hook;
-  if (!hook.entered()) return false;
-  LockGuard guard(g_lock);
-  work();
-  return true;
-}
-
-/// What a map has under the key; nothing if it has nothing, or in a nested call.
-template <typename Value>
-Value known(FlatMap<Value>& map, uint64_t key) {
-  Value value{};
-  locked([&] {
-    if (const Value* it = map.find(key)) value = *it;
-  });
-  return value;
-}
-
 uint64_t arena_of(uint64_t heap) {
-  return known(g_arenas, heap + 1);
+  return g_arenas.find(heap + 1);
 }
 
 /// The arena of heap 0, the whole process, which no client registers.
@@ -56,20 +33,8 @@ uint64_t arena_of_process() {
   return arena_of(0);
 }
 
-/// Forgets all regions of the heap.
 void forget_regions(uint64_t heap) {
-  locked([&] {
-    for (bool again = true; again;) {
-      again = false;
-      uint64_t some[64];
-      size_t count = 0;
-      g_regions.for_each([&](uint64_t address, const Region& region) {
-        if (region.heap == heap && count < 64) some[count++] = address;
-      });
-      for (size_t i = 0; i < count; ++i) g_regions.erase(some[i]);
-      again = count == 64;
-    }
-  });
+  g_regions.erase_if([heap](uint64_t, const Region& region) { return region.heap == heap; });
 }
 
 }  // namespace
@@ -81,32 +46,30 @@ uint32_t nvtx_string(std::string_view text) {
 
 void nvtx_name_category(uint64_t domain, uint32_t category, std::string_view name) {
   const uint32_t id = nvtx_string(name);
-  locked([&] { g_categories.insert(key_of(domain, category), id); });
+  g_categories.insert(key_of(domain, category), id);
 }
 
 uint32_t nvtx_category(uint64_t domain, uint32_t category) {
-  return category == 0 ? 0 : known(g_categories, key_of(domain, category));
+  return category == 0 ? 0 : g_categories.find(key_of(domain, category));
 }
 
 void nvtx_name_schema(uint64_t domain, uint64_t schema, uint32_t name) {
-  if (schema <= UINT32_MAX) {
-    locked([&] { g_schemas.insert(key_of(domain, schema), name); });
-  }
+  if (schema <= UINT32_MAX) g_schemas.insert(key_of(domain, schema), name);
 }
 
 uint32_t nvtx_schema(uint64_t domain, uint64_t schema) {
-  return schema > UINT32_MAX ? 0 : known(g_schemas, key_of(domain, schema));
+  return schema > UINT32_MAX ? 0 : g_schemas.find(key_of(domain, schema));
 }
 
 void nvtx_heap_registered(uint64_t heap, const Name& name, uint64_t address, uint64_t bytes) {
   const uint64_t arena = arena_create(name, address, bytes);
-  locked([&] { g_arenas.insert(heap + 1, arena); });
+  g_arenas.insert(heap + 1, arena);
 }
 
 void nvtx_heap_unregistered(uint64_t heap) {
   arena_event(arena_of(heap), GPUPEAK_ARENA_DESTROYED);
   forget_regions(heap);
-  locked([&] { g_arenas.erase(heap + 1); });
+  g_arenas.erase(heap + 1);
 }
 
 void nvtx_heap_reset(uint64_t heap) {
@@ -118,31 +81,34 @@ void nvtx_region_registered(uint64_t heap, uint64_t address, uint64_t bytes,
                             const CallerFrame& caller) {
   const uint64_t arena = heap == 0 ? arena_of_process() : arena_of(heap);
   if (arena == 0) return;
-  locked([&] { g_regions.insert(address, {heap, arena, bytes}); });
+  g_regions.insert(address, {heap, arena, bytes});
   arena_allocated(arena, address, bytes, {}, caller);
 }
 
 void nvtx_region_resized(uint64_t address, uint64_t bytes, const CallerFrame& caller) {
-  const Region region = known(g_regions, address);
+  const Region region = g_regions.find(address);
   if (region.arena == 0) return;
-  locked([&] { g_regions.insert(address, {region.heap, region.arena, bytes}); });
+  g_regions.insert(address, {region.heap, region.arena, bytes});
   arena_allocated(region.arena, address, bytes, {}, caller);
 }
 
 void nvtx_region_named(uint64_t address, const Name& name, const CallerFrame& caller) {
-  const Region region = known(g_regions, address);
+  const Region region = g_regions.find(address);
   if (region.arena != 0) arena_allocated(region.arena, address, region.bytes, name, caller);
 }
 
 void nvtx_region_unregistered(uint64_t address) {
-  const Region region = known(g_regions, address);
+  const Region region = g_regions.find(address);
   if (region.arena == 0) return;
-  locked([&] { g_regions.erase(address); });
+  g_regions.erase(address);
   arena_freed(region.arena, address);
 }
 
 void reset_nvtx() {
-  g_lock.reset();
+  g_categories.reset();
+  g_schemas.reset();
+  g_arenas.reset();
+  g_regions.reset();
 }
 
 }  // namespace gpupeak::preload

@@ -104,36 +104,29 @@ void forget_if_freed(CUmemGenericAllocationHandle handle) {
     g_vmm.handles.erase(handle_key(handle));
 }
 
-/// Calls `visit(address, mapping)` for the mappings that begin in the range. Looks step by step, or
-/// at all mappings, whichever is less work. `visit` must not insert or erase.
+/// Calls `visit(address, mapping)` for the mappings that begin in the range, and forgets those for
+/// which it is true. Looks step by step, or at all mappings, whichever is less work.
 template <typename Visit>
-void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
+void forget_mappings(CUdeviceptr at, uint64_t bytes, Visit visit) {
   if (bytes / kSmallestGranularity > g_vmm.mappings.size()) {
-    g_vmm.mappings.for_each([&](uint64_t mapped_at, Mapping& mapping) {
-      if (mapped_at - at < bytes) visit(mapped_at, mapping);
+    return g_vmm.mappings.erase_if([&](uint64_t mapped_at, Mapping& mapping) {
+      return mapped_at - at < bytes && visit(mapped_at, mapping);
     });
-    return;
   }
   for (uint64_t offset = 0; offset < bytes;) {
-    Mapping* mapping = g_vmm.mappings.find(at + offset);
-    if (mapping != nullptr) visit(at + offset, *mapping);
-    offset += mapping != nullptr && mapping->bytes > 0 ? mapping->bytes : kSmallestGranularity;
+    Mapping* const mapping = g_vmm.mappings.find(at + offset);
+    const bool is_long = mapping != nullptr && mapping->bytes > 0;
+    const uint64_t step = is_long ? mapping->bytes : kSmallestGranularity;
+    if (mapping != nullptr && visit(at + offset, *mapping)) g_vmm.mappings.erase(mapping);
+    offset += step;
   }
 }
-
-/// Erases the keys for which `for_each(add)` calls `add`, a batch at a time, since erasing moves
-/// entries.
-template <typename Value, typename ForEach>
-void erase_all(FlatMap<Value>& map, ForEach for_each) {
-  constexpr size_t kBatch = 128;
-  for (size_t n = kBatch; n == kBatch;) {
-    uint64_t keys[kBatch];
-    n = 0;
-    for_each([&](uint64_t key) {
-      if (n < kBatch) keys[n++] = key;
-    });
-    for (size_t i = 0; i < n; ++i) map.erase(keys[i]);
-  }
+template <typename Visit>
+void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
+  forget_mappings(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
+    visit(mapped_at, mapping);
+    return false;
+  });
 }
 
 /// Logs where a block can be used. What arenas hand out of it lies at these addresses.
@@ -247,13 +240,10 @@ void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes) {
 
 void vmm_unmapped(CUdeviceptr at, uint64_t bytes) {
   in_book([&] {
-    erase_all(g_vmm.mappings, [&](auto add) {
-      for_each_mapping(at, bytes, [&](uint64_t mapped_at, const Mapping& mapping) {
-        // Another thread may have mapped something new there meanwhile: that stays.
-        if (!mapping.unmapping) return;
-        forget_if_freed(mapping.handle);
-        add(mapped_at);
-      });
+    forget_mappings(at, bytes, [](uint64_t, const Mapping& mapping) {
+      // Another thread may have mapped something new there meanwhile: that stays.
+      if (mapping.unmapping) forget_if_freed(mapping.handle);
+      return mapping.unmapping;
     });
   });
 }
@@ -312,13 +302,11 @@ void vmm_array_leaving(const ApiCall& call, uint64_t array) {
 
 void vmm_array_gone(uint64_t array) {
   in_book([&] {
-    erase_all(g_vmm.tiles, [&](auto add) {
+    g_vmm.tiles.erase_if([array](uint64_t, const Tile& tile) {
       // A tile that is not leaving belongs to another array, which got the handle meanwhile.
-      g_vmm.tiles.for_each([&](uint64_t key, const Tile& tile) {
-        if (tile.array != array || !tile.leaving) return;
-        forget_if_freed(tile.handle);
-        add(key);
-      });
+      const bool is_gone = tile.array == array && tile.leaving;
+      if (is_gone) forget_if_freed(tile.handle);
+      return is_gone;
     });
   });
 }
