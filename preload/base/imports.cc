@@ -84,4 +84,19 @@ bool HookedSlot::write(uintptr_t from, uintptr_t to) const {
   return __atomic_compare_exchange_n(at, &from, to, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
+bool HookedSlots::hook(const ImportSlot& slot, uintptr_t hook) {
+  if (count == most) return false;
+  const HookedSlot hooked{slot.at, hook, *slot.at, slot.read_only};
+  if (hooked.write(hooked.was, hook)) slots[count++] = hooked;
+  return true;
+}
+
+void HookedSlots::forget_unloaded() {
+  size_t kept = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (data_end(slots[i].at) != nullptr) slots[kept++] = slots[i];
+  }
+  count = kept;
+}
+
 }  // namespace gpupeak::preload

@@ -33,6 +33,16 @@ struct HookedSlot {
   bool write(uintptr_t from, uintptr_t to) const;
 };
 
+/// Slots that were changed, in memory of the owner's.
+struct HookedSlots {
+  HookedSlot* slots = nullptr;
+  size_t most = 0, count = 0;
+
+  /// Changes one more. False: there is no room for it.
+  bool hook(const ImportSlot& slot, uintptr_t hook);
+  void forget_unloaded();
+};
+
 /// Calls `visit(what, slot)` for each slot of one object that leads to a wanted name. `wants` says
 /// what a name is; 0: it is not wanted. A pointer that the program has stored itself is not among
 /// the slots.

@@ -5,26 +5,339 @@
 #include <atomic>
 #include <cstring>
 #include <initializer_list>
+#include <string_view>
 
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/imports.h"
 #include "base/loader.h"
-#include "base/syscalls.h"
+#include "base/memory.h"
+#include "base/proc_file.h"
 #include "base/text.h"
 #include "base/virtual_table.h"
 #include "hooks/adapters.h"
-#include "hooks/arena_rule_book.h"
 #include "hooks/arena_tables.h"
 #include "life/process.h"
 #include "track/arena_objects.h"
 
+// The built-in rule files (preload/CMakeLists.txt). The command has them, too.
+__asm__(
+    ".pushsection .rodata\n"
+    "gpupeak_arena_rules_begin:\n"
+    ".incbin \"" GPUPEAK_POOL_RULES_FILE
+    "\"\n"
+    "gpupeak_arena_rules_end:\n"
+    ".popsection\n");
+extern "C" __attribute__((visibility("hidden"))) const char gpupeak_arena_rules_begin[];
+extern "C" __attribute__((visibility("hidden"))) const char gpupeak_arena_rules_end[];
+
 namespace gpupeak::preload {
 namespace {
 
+// Reads the [[pool]] parts of a rule file (docs/rules.md), which say which functions of which
+// library hand out an arena's memory. HOOK-SAFE: allocates nothing.
+//
+// in    [[pool]]
+//       name = "C pool"
+//       library = "libcpool.so*"
+//       allocate = "cpool_alloc"
+//       …
+// out   an ArenaRule: name "C pool", library "libcpool.so*", allocate_name "cpool_alloc" …
+//
+// This is a reader of our own, for two reasons: GPUPEAK_POOL_RULES also works with a bare
+// LD_PRELOAD, where no other process can read the file first; and a TOML library allocates. It
+// reads lines of `key = number` and `key = "text"`, which is all that these parts need, and passes
+// over all other parts. `gpupeak run --pool-rules` checks the file by toml++ before the program
+// starts.
+
+struct ArenaRule {
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  Text<48> name;
+  Text<96> library;  ///< a glob for the file's name
+  Text<512> type;    ///< the class, as type_info::name() has it; empty: exported functions
+  uint32_t functions = kNone;                                   ///< number of virtual functions
+  uint32_t allocate = kNone, free = kNone, destructor = kNone;  ///< slots of virtual functions
+  Text<256> allocate_name, free_name;                           ///< exported functions
+  uint32_t size = kNone, address = kNone, given = kNone, arena = kNone;  ///< numbers of arguments
+};
+
+constexpr bool is_space(char c) {
+  return c == ' ' || c == '\t' || c == '\r';
+}
+
+size_t place_of_colons(std::string_view text) {
+  for (size_t at = 0; at + 1 < text.size(); ++at) {
+    if (text[at] == ':' && text[at + 1] == ':') return at;
+  }
+  return std::string_view::npos;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::string_view next_line(std::string_view file, size_t& at) {
+  const std::string_view rest = tail(file, at);
+  const size_t end = position(rest, '\n');
+  at += end == std::string_view::npos ? rest.size() : end + 1;
+  return head(rest, end);
+}
+
+uint64_t line_number(std::string_view file, size_t at) {
+  uint64_t number = 1;
+  for (char c : head(file, at)) number += c == '\n' ? 1 : 0;
+  return number;
+}
+
+/// Whether a line may end so: behind a value there may only be a comment.
+bool ends(std::string_view rest) {
+  rest = trimmed(rest);
+  return rest.empty() || rest.front() == '#';
+}
+
+bool read_number(std::string_view value, uint32_t most, uint32_t& number) {
+  size_t digits = 0;
+  uint32_t read = 0;
+  for (; digits < value.size() && value[digits] >= '0' && value[digits] <= '9'; ++digits) {
+    read = read * 10 + static_cast<uint32_t>(value[digits] - '0');
+    if (read > most) return false;
+  }
+  number = read;
+  return digits > 0 && ends(tail(value, digits));
+}
+
+template <size_t kCapacity>
+bool read_text(std::string_view value, Text<kCapacity>& text) {
+  if (value.size() < 2 || (value.front() != '"' && value.front() != '\'')) return false;
+  const std::string_view rest = tail(value, 1);
+  const size_t end = position(rest, value.front());
+  if (end == 0 || end == std::string_view::npos || end >= kCapacity || !ends(tail(rest, end + 1)))
+    return false;
+  const std::string_view found = head(rest, end);
+  for (char c : found) {
+    if (c == '\\' || static_cast<unsigned char>(c) < ' ') return false;
+  }
+  text.clear();
+  text.add(found);
+  return true;
+}
+
+/// A slot's number or an exported function's name.
+template <size_t kCapacity>
+bool read_function(std::string_view value, uint32_t& slot, Text<kCapacity>& name) {
+  constexpr uint32_t kMostSlots = 4095;
+  return read_number(value, kMostSlots, slot) || read_text(value, name);
+}
+
+/// "ns::Class" as type_info::name() writes it: "N2ns5ClassE".
+bool mangle(std::string_view name, Text<512>& type) {
+  const bool nested = place_of_colons(name) != std::string_view::npos;
+  type.clear();
+  if (nested) type.add("N");
+  while (!name.empty()) {
+    const size_t end = place_of_colons(name);
+    const std::string_view part = head(name, end);
+    for (char c : part) {
+      const bool word =
+          (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+      if (!word) return false;
+    }
+    if (part.empty()) return false;
+    type.add(uint64_t{part.size()}).add(part);
+    name = end == std::string_view::npos ? std::string_view() : tail(name, end + 2);
+  }
+  if (nested) type.add("E");
+  return true;
+}
+
+/// Reads one key into the rule. nullptr: it was understood; else what was expected.
+const char* read_key(std::string_view key, std::string_view value, ArenaRule& rule) {
+  constexpr uint32_t kLastArgument = 5, kMostFunctions = 4096;
+  if (key == "name") return read_text(value, rule.name) ? nullptr : "a name of 47 characters";
+  if (key == "library") return read_text(value, rule.library) ? nullptr : "a text";
+  if (key == "type") return read_text(value, rule.type) ? nullptr : "a text";
+  if (key == "class") {
+    Text<512> name;
+    return read_text(value, name) && mangle(name.view(), rule.type)
+               ? nullptr
+               : "a class's name such as \"ns::Class\"; of a template give 'type'";
+  }
+  if (key == "functions")
+    return read_number(value, kMostFunctions, rule.functions) ? nullptr : "a number";
+  if (key == "allocate")
+    return read_function(value, rule.allocate, rule.allocate_name) ? nullptr : "a slot or a name";
+  if (key == "free")
+    return read_function(value, rule.free, rule.free_name) ? nullptr : "a slot or a name";
+  if (key == "destructor")
+    return read_number(value, kMostFunctions, rule.destructor) ? nullptr : "a slot";
+  struct Argument {
+    std::string_view key;
+    uint32_t& number;
+  };
+  for (const Argument& argument : {Argument{"size", rule.size}, Argument{"address", rule.address},
+                                   Argument{"given", rule.given}, Argument{"pool", rule.arena}}) {
+    if (argument.key == key)
+      return read_number(value, kLastArgument, argument.number) ? nullptr : "an argument, 0 to 5";
+  }
+  return "a key of [[pool]]";
+}
+
+/// What the rule lacks; nullptr: nothing.
+const char* lacks(const ArenaRule& rule) {
+  if (rule.name.view().empty()) return "has no name";
+  if (rule.library.view().empty()) return "has no library";
+  if (rule.size == ArenaRule::kNone) return "has no size";
+  if (rule.address == ArenaRule::kNone) return "has no address";
+  const bool exported = !rule.allocate_name.view().empty() && !rule.free_name.view().empty();
+  if (rule.type.view().empty())
+    return exported ? nullptr : "has no class, nor names in allocate and free";
+  if (rule.allocate == ArenaRule::kNone || rule.free == ArenaRule::kNone)
+    return "has a class: allocate and free must be slots";
+  if (rule.functions == ArenaRule::kNone)
+    return "has no functions: how many virtual ones the class has";
+  for (const uint32_t slot : {rule.allocate, rule.free}) {
+    if (slot >= rule.functions) return "has a slot beyond its functions";
+  }
+  if (rule.destructor != ArenaRule::kNone && rule.destructor + 1 >= rule.functions)
+    return "has a destructor beyond its functions";
+  return nullptr;
+}
+
+/// Reads the file's next rule from `at` on, and moves `at` behind it. False: there is none, or it
+/// cannot be used; in the latter case `problem` says what is wrong and in which line.
+bool next_rule(std::string_view file, size_t& at, ArenaRule& rule, Text<256>& problem) {
+  while (at < file.size() && !trimmed(next_line(file, at)).starts_with("[[pool]]")) {
+  }
+  if (at >= file.size()) return false;
+  rule = ArenaRule{};
+  const size_t begins = at;
+  size_t line_at = at;
+  while (at < file.size()) {
+    line_at = at;
+    const std::string_view line = trimmed(next_line(file, at));
+    if (line.empty() || line.front() == '#') continue;
+    if (line.front() == '[') {
+      at = line_at;  // the next part begins
+      break;
+    }
+    const size_t sign = position(line, '=');
+    const std::string_view key = trimmed(head(line, sign));
+    const char* const wanted = sign == std::string_view::npos
+                                   ? "KEY = VALUE"
+                                   : read_key(key, trimmed(tail(line, sign + 1)), rule);
+    if (wanted == nullptr) continue;
+    problem.add("line ").add(line_number(file, line_at)).add(": '").add(head(key, 32));
+    problem.add("' is not ").add(wanted);
+    return false;
+  }
+  const char* const lack = lacks(rule);
+  if (lack != nullptr)
+    problem.add("line ").add(line_number(file, begins) - 1).add(": the pool ").add(lack);
+  return lack == nullptr;
+}
+
+/// Whether `text` fits: `*` stands for any text, `?` for any one character.
+bool fits_glob(std::string_view glob, std::string_view text) {
+  // `star`: place of the last star in the glob. `taken`: up to where in the text it reaches so far.
+  size_t g = 0, t = 0, star = std::string_view::npos, taken = 0;
+  while (t < text.size()) {
+    if (g < glob.size() && glob[g] == '*') {
+      star = g++;
+      taken = t;
+    } else if (g < glob.size() && (glob[g] == '?' || glob[g] == text[t])) {
+      ++g;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      g = star + 1;
+      t = ++taken;
+    } else {
+      return false;
+    }
+  }
+  while (g < glob.size() && glob[g] == '*') ++g;
+  return g == glob.size();
+}
+
+/// A rule, and what it has replaced.
+struct Rule {
+  static constexpr size_t kMostLibraries = 4;
+
+  ArenaRule says;
+  bool built_in = false;
+  ArenaMaker maker{};
+  ArenaClass of{};
+  uintptr_t libraries[kMostLibraries] = {};           ///< an address in each known library; 0: none
+  uintptr_t real[kArenaFunctions] = {};               ///< exported functions
+  std::atomic<const uintptr_t*> trampoline{nullptr};  ///< trampolines for `real`; nullptr: none
+
+  bool exported() const { return says.type.view().empty(); }
+};
+constexpr size_t kMostRules = 16;
+constinit Rule g_rules[kMostRules];
+constinit size_t g_rule_count = 0;
+
+ArenaClass class_of(Rule& rule) {
+  const ArenaRule& says = rule.says;
+  const auto slot = [](uint32_t number) { return number == ArenaRule::kNone ? kNoSlot : number; };
+  const auto argument = [](uint32_t number) {
+    return number == ArenaRule::kNone ? kNoArgument : static_cast<uint8_t>(number);
+  };
+  const size_t destructor = slot(says.destructor);
+  return {.maker = &rule.maker,
+          .slot = {slot(says.allocate), kNoSlot, kNoSlot, slot(says.free), destructor,
+                   destructor == kNoSlot ? kNoSlot : destructor + 1},
+          .size_at = argument(says.size),
+          .address_at = argument(says.address),
+          .given_at = argument(says.given),
+          .object_at = rule.exported() ? argument(says.arena) : uint8_t{0}};
+}
+
+void read_rules(std::string_view text, std::string_view origin, bool built_in) {
+  size_t at = 0;
+  while (at < text.size() && g_rule_count < kMostRules) {
+    Rule& rule = g_rules[g_rule_count];
+    Text<256> problem;
+    if (next_rule(text, at, rule.says, problem)) {
+      rule.maker.shown = rule.says.name.c_str();
+      rule.maker.fact = "pools.rule";
+      rule.of = class_of(rule);
+      rule.built_in = built_in;
+      ++g_rule_count;
+    } else if (!problem.view().empty()) {
+      Text<512> whole;
+      arenas_off(whole.add(origin).add(": ").add(problem.view()).view());
+    }
+  }
+}
+
+/// Reads the user's rules, then the built-in ones: of two rules for one class the first counts. The
+/// log says what cannot be read. Called once, by one thread.
+void read_rules_of_process() {
+  const std::string_view path = variable("GPUPEAK_POOL_RULES");
+  if (!path.empty()) {
+    constexpr size_t kMostBytes = 256 << 10;
+    Path file;
+    file.add(path);
+    char* const text = static_cast<char*>(map_pages(kMostBytes));
+    const size_t bytes = text == nullptr ? 0 : read_file(file.c_str(), text, kMostBytes);
+    if (bytes == 0) {
+      Text<512> problem;
+      arenas_off(problem.add("GPUPEAK_POOL_RULES: ").add(path).add(" cannot be read").view());
+    }
+    read_rules({text, bytes}, path, false);
+    if (text != nullptr) unmap_pages(text, kMostBytes);
+  }
+  read_rules({gpupeak_arena_rules_begin,
+              static_cast<size_t>(gpupeak_arena_rules_end - gpupeak_arena_rules_begin)},
+             "built-in rules", true);
+}
+
 constexpr size_t kMost = 4096;
-constinit HookedSlot g_imports[kMost];
-constinit size_t g_count = 0;
+constinit HookedSlot g_import_slots[kMost];
+constinit HookedSlots g_imports{g_import_slots, kMost};
 
 /// Replaces the slots through which an object calls `name`, if they lead to `real`. False: there
 /// are more slots than we have room for. One thread at a time.
@@ -33,35 +346,21 @@ bool replace_imports(const dl_phdr_info& object, const char* name, uintptr_t rea
   bool fits = true;
   const auto wants = [name](const char* other) { return size_t{strcmp(other, name) == 0}; };
   for_each_import(object, wants, [&](size_t, const ImportSlot& slot) {
-    if (*slot.at == trampoline || !leads_to(slot, name, real)) return;
-    if (g_count == kMost) {
-      fits = false;
-      return;
-    }
-    const HookedSlot import{slot.at, trampoline, *slot.at, slot.read_only};
-    if (import.write(import.was, trampoline)) g_imports[g_count++] = import;
+    if (*slot.at != trampoline && leads_to(slot, name, real))
+      fits = g_imports.hook(slot, trampoline) && fits;
   });
   return fits;
 }
 
 /// Puts back all slots that lead to `trampoline`.
 void put_back_imports(uintptr_t trampoline) {
-  for (size_t i = 0; i < g_count; ++i) {
-    const HookedSlot& import = g_imports[i];
+  for (size_t i = 0; i < g_imports.count; ++i) {
+    const HookedSlot& import = g_import_slots[i];
     if (import.hook == trampoline && data_end(import.at) != nullptr)
       import.write(trampoline, import.was);
   }
 }
 
-void forget_unloaded_imports() {
-  size_t kept = 0;
-  for (size_t i = 0; i < g_count; ++i) {
-    if (data_end(g_imports[i].at) != nullptr) g_imports[kept++] = g_imports[i];
-  }
-  g_count = kept;
-}
-
-using Rule = ArenaRuleState;
 constinit bool g_is_read = false;
 
 /// One thread looks at a time, and the others do not wait for it: the loader may wait for a thread
@@ -118,16 +417,15 @@ bool is_new(const Rule& rule, uintptr_t inside) {
 /// The program itself has no name in the loader's list.
 const char* program_name() {
   static char path[4096];
-  const long bytes = sys::readlink("/proc/self/exe", path, sizeof path - 1);
-  path[bytes > 0 ? bytes : 0] = 0;
-  return file_name(path);
+  const std::string_view file = program_file(path, sizeof path);
+  return file.empty() ? "" : file_name(file.data());
 }
 
 /// Whether a rule may be about the program itself. Built-in rules are about libraries, so the names
 /// of most programs need not be looked up.
 bool may_be_of_program() {
-  for (size_t i = 0; i < g_arena_rule_count; ++i) {
-    if (!g_arena_rules[i].built_in) return true;
+  for (size_t i = 0; i < g_rule_count; ++i) {
+    if (!g_rules[i].built_in) return true;
   }
   return false;
 }
@@ -141,8 +439,8 @@ size_t find_candidates(Loaded& loaded) {
     const bool is_left_out = is_program && !may_be_of_program();
     const char* const library = is_left_out ? "" : is_program ? program_name() : file_name(object);
     is_program = false;
-    for (size_t i = 0; i < g_arena_rule_count; ++i) {
-      Rule& rule = g_arena_rules[i];
+    for (size_t i = 0; i < g_rule_count; ++i) {
+      Rule& rule = g_rules[i];
       const uintptr_t inside = begin_of(object);
       if (count == kMostCandidates || !fits_glob(rule.says.library.view(), library) ||
           !is_new(rule, inside)) {
@@ -234,9 +532,9 @@ void replace_new_calls(const Loaded& complete) {
   for_each_object([&](const dl_phdr_info& object) {
     if (object.dlpi_subs != complete.unloads || number == complete.objects) return true;
     if (number++ < g_objects_seen) return false;
-    for (size_t i = 0; i < g_arena_rule_count; ++i) {
-      if (replace_calls(g_arena_rules[i], object)) continue;
-      put_back(g_arena_rules[i]);
+    for (size_t i = 0; i < g_rule_count; ++i) {
+      if (replace_calls(g_rules[i], object)) continue;
+      put_back(g_rules[i]);
       fits = false;
     }
     return false;
@@ -258,8 +556,8 @@ bool was_seen(const void* handle) {
 
 /// Whether a rule is about exported functions: then the calls of all libraries matter.
 bool has_exported() {
-  for (size_t i = 0; i < g_arena_rule_count; ++i) {
-    if (g_arena_rules[i].exported()) return true;
+  for (size_t i = 0; i < g_rule_count; ++i) {
+    if (g_rules[i].exported()) return true;
   }
   return false;
 }
@@ -267,7 +565,7 @@ bool has_exported() {
 void look() {
   if (!g_is_read) {
     g_is_read = true;
-    read_arena_rules();
+    read_rules_of_process();
   }
   Loaded loaded;
   const size_t count = find_candidates(loaded);
@@ -301,8 +599,8 @@ void take_over_rule_arenas(const void* handle) {
 
 /// Whether a rule is about an exported function of this name.
 bool is_entry(const char* name) {
-  for (size_t i = 0; i < g_arena_rule_count; ++i) {
-    const Rule& rule = g_arena_rules[i];
+  for (size_t i = 0; i < g_rule_count; ++i) {
+    const Rule& rule = g_rules[i];
     if (rule.exported() &&
         (rule.says.allocate_name.view() == name || rule.says.free_name.view() == name))
       return true;
@@ -312,8 +610,8 @@ bool is_entry(const char* name) {
 
 void* replace_entry(Dlsym real, void* handle, const char* name) {
   void* const found = real(handle, name);
-  for (size_t i = 0; found != nullptr && i < g_arena_rule_count; ++i) {
-    const Rule& rule = g_arena_rules[i];
+  for (size_t i = 0; found != nullptr && i < g_rule_count; ++i) {
+    const Rule& rule = g_rules[i];
     const uintptr_t* const trampoline = rule.trampoline.load(std::memory_order_acquire);
     if (trampoline == nullptr) continue;
     for (const ArenaFunction function : {kArenaAlloc, kArenaFree}) {
@@ -326,14 +624,14 @@ void* replace_entry(Dlsym real, void* handle, const char* name) {
 
 void put_back_all() {
   if (g_looking.exchange(true, std::memory_order_acquire)) return;
-  for (size_t i = 0; i < g_arena_rule_count; ++i) put_back(g_arena_rules[i]);
+  for (size_t i = 0; i < g_rule_count; ++i) put_back(g_rules[i]);
   g_looking.store(false, std::memory_order_release);
 }
 
 void forget_unloaded() {
   if (g_looking.exchange(true, std::memory_order_acquire)) return;
-  for (size_t k = 0; k < g_arena_rule_count; ++k) {
-    Rule& rule = g_arena_rules[k];
+  for (size_t k = 0; k < g_rule_count; ++k) {
+    Rule& rule = g_rules[k];
     for (uintptr_t& inside : rule.libraries) {
       if (inside != 0 && data_end(reinterpret_cast<const void*>(inside)) == nullptr) inside = 0;
     }
@@ -341,7 +639,7 @@ void forget_unloaded() {
     if (real != 0 && data_end(reinterpret_cast<const void*>(real)) == nullptr)
       rule.trampoline.store(nullptr, std::memory_order_release);
   }
-  forget_unloaded_imports();
+  g_imports.forget_unloaded();
   for (std::atomic<uintptr_t>& handle : g_handles) handle.store(0);
   g_looking.store(false, std::memory_order_release);
 }

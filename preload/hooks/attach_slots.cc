@@ -49,8 +49,7 @@ struct Hook {
 constinit Hook g_hooks[kNameCount] = {};
 
 constexpr size_t kMostSlots = 1 << 17;
-constinit HookedSlot* g_slots = nullptr;
-constinit size_t g_slot_count = 0;
+constinit HookedSlots g_slots{nullptr, kMostSlots};
 constinit std::atomic<bool> g_hooked{false};
 constinit std::atomic<bool> g_busy{false};  // a thread goes through the libraries, or forks
 /// This thread has set g_busy, since it forks.
@@ -73,12 +72,6 @@ bool is_left_alone(const dl_phdr_info& object) {
 bool is_driver(const dl_phdr_info& object) {
   const char* const name = file_name(object);
   return begins(name, "libcuda.so") || begins(name, "libnvidia-") || begins(name, "libc.so.6");
-}
-
-void hook_slot(uintptr_t* at, bool read_only, uintptr_t hook) {
-  if (g_slot_count == kMostSlots) return;
-  const HookedSlot slot{at, hook, *at, read_only};
-  if (slot.write(slot.was, hook)) g_slots[g_slot_count++] = slot;
 }
 
 /// Numbers of names: first kNames from 1 on, then the driver's functions, then those of other
@@ -129,7 +122,7 @@ Hook hook_of(size_t number) {
 void hook_import(size_t number, const ImportSlot& slot) {
   const Hook hook = hook_of(number);
   if (hook.hook == 0 || hook.real == 0 || *slot.at == hook.hook) return;
-  if (leads_to(slot, name_of(number), hook.real)) hook_slot(slot.at, slot.read_only, hook.hook);
+  if (leads_to(slot, name_of(number), hook.real)) g_slots.hook(slot, hook.hook);
 }
 
 /// Calls `visit(word, read_only)` for each word of the object's data.
@@ -174,7 +167,7 @@ void hook_data(const dl_phdr_info& object, const Code& driver) {
   for_each_word(object, [&](uintptr_t* word, bool read_only) {
     if (!driver.holds(*word)) return;
     if (void* const hook = hook_of_address(reinterpret_cast<void*>(*word)))
-      hook_slot(word, read_only, reinterpret_cast<uintptr_t>(hook));
+      g_slots.hook({word, read_only, true}, reinterpret_cast<uintptr_t>(hook));
   });
 }
 
@@ -225,16 +218,6 @@ void find_hooked_functions() {
     g_hooks[i].real = reinterpret_cast<uintptr_t>(find_next(kNames[i]));
 }
 
-/// Makes room in g_slots, which a program that loads and unloads libraries all the time would fill.
-void forget_slots_of_unloaded() {
-  if (g_slot_count < kMostSlots / 2) return;
-  size_t kept = 0;
-  for (size_t i = 0; i < g_slot_count; ++i) {
-    if (data_end(g_slots[i].at) != nullptr) g_slots[kept++] = g_slots[i];
-  }
-  g_slot_count = kept;
-}
-
 bool were_loaded_since() {
   unsigned long long loads = 0;
   for_each_object([&](const dl_phdr_info& object) {
@@ -245,7 +228,8 @@ bool were_loaded_since() {
 }
 
 void hook_objects() {
-  forget_slots_of_unloaded();
+  // For a program that loads and unloads libraries all the time.
+  if (g_slots.count >= kMostSlots / 2) g_slots.forget_unloaded();
   list_complete_objects();
   find_hooked_functions();
   has_driver();  // asks the driver for its functions, if it is loaded
@@ -261,12 +245,12 @@ void hook_objects() {
 
 size_t put_back_known_slots() {
   size_t lost = 0;
-  for (size_t i = 0; i < g_slot_count; ++i) {
-    const HookedSlot& slot = g_slots[i];
+  for (size_t i = 0; i < g_slots.count; ++i) {
+    const HookedSlot& slot = g_slots.slots[i];
     const bool is_there = data_end(slot.at) != nullptr;  // false: its library is gone
     if (is_there && !slot.write(slot.hook, slot.was) && *slot.at != slot.was) ++lost;
   }
-  g_slot_count = 0;
+  g_slots.count = 0;
   return lost;
 }
 
@@ -287,10 +271,10 @@ void end_busy() {
 }  // namespace
 
 bool prepare_slots() {
-  if (g_slots == nullptr)
-    g_slots = static_cast<HookedSlot*>(reserve_pages(kMostSlots * sizeof *g_slots));
+  if (g_slots.slots == nullptr)
+    g_slots.slots = static_cast<HookedSlot*>(reserve_pages(kMostSlots * sizeof(HookedSlot)));
   if (g_hooks[0].hook == 0) find_hooks();
-  return g_slots != nullptr && g_hooks[0].hook != 0;
+  return g_slots.slots != nullptr && g_hooks[0].hook != 0;
 }
 
 void hook_all_slots() {
@@ -305,7 +289,7 @@ void hook_all_slots() {
 }
 
 size_t hooked_slots() {
-  return g_slot_count;
+  return g_slots.count;
 }
 
 size_t put_back_slots() {
@@ -328,7 +312,7 @@ size_t put_back_slots() {
 void hold_slots_over_fork() {
   constexpr int kMostPauses = 100;  // the busy thread may wait for a lock of this thread's
   constexpr timespec kPause{0, 1'000'000};
-  if (g_slots == nullptr) return;
+  if (g_slots.slots == nullptr) return;
   for (int i = 0; i < kMostPauses && !t_is_busy; ++i) {
     t_is_busy = !g_busy.exchange(true, std::memory_order_acquire);
     if (!t_is_busy) sys::nanosleep(&kPause);
