@@ -3,6 +3,8 @@
 // out of the processor's TLB.
 #pragma once
 
+#include <atomic>
+
 /// For a function. (malloc and free, in hooks/malloc_entry_*.S, lie there too.) Each one begins a
 /// cache line, so that other code cannot move it to a bad place: that made node 4 % slower.
 #define GPUPEAK_HOT __attribute__((hot, aligned(64)))
@@ -20,6 +22,16 @@ namespace gpupeak::preload {
 /// below it, but never those below without those above.
 inline __attribute__((always_inline)) void in_order() {
   asm volatile("" ::: "memory");
+}
+
+/// Makes `largest`, an atomic, at least `value`. False: it was so already.
+template <typename Largest, typename Number>
+bool raise_to(Largest&& largest, Number value) {
+  Number seen = largest.load(std::memory_order_relaxed);
+  while (value > seen) {
+    if (largest.compare_exchange_weak(seen, value, std::memory_order_relaxed)) return true;
+  }
+  return false;
 }
 
 /// A function object that the caller has, for as long as the call lasts: for functions that are no

@@ -27,13 +27,19 @@ void begin_anew(Environment& e) {
   e.out_pattern.clear();
 }
 
-bool parse_number(std::string_view text, uint64_t& value) {
+/// Digits in a base up to 16. `most` is less than 2^63 if that is no power of 2.
+bool parse_digits(std::string_view text, int base, uint64_t most, uint64_t& value) {
   value = 0;
   for (char c : text) {
-    if (c < '0' || c > '9' || value > UINT64_MAX / 10 - 1) return false;
-    value = value * 10 + static_cast<uint64_t>(c - '0');
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 16;
+    if (digit >= base || value > most / static_cast<uint64_t>(base)) return false;
+    value = value * static_cast<uint64_t>(base) + static_cast<uint64_t>(digit);
   }
-  return !text.empty();
+  return !text.empty() && value <= most;
+}
+
+bool parse_number(std::string_view text, uint64_t& value) {
+  return parse_digits(text, 10, INT64_MAX, value);
 }
 
 /// "4096", "512KiB", "2MiB", "1G"; powers of 1024.
@@ -54,17 +60,6 @@ bool parse_size(std::string_view text, uint64_t& bytes) {
   if (bytes > (UINT64_MAX >> shift)) return false;
   bytes <<= shift;
   return true;
-}
-
-/// Digits in base 2, 4, 8 or 16.
-bool parse_digits(std::string_view text, int base, uint64_t most, uint64_t& value) {
-  value = 0;
-  for (char c : text) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 16;
-    if (digit >= base || value > most / static_cast<uint64_t>(base)) return false;
-    value = value * static_cast<uint64_t>(base) + static_cast<uint64_t>(digit);
-  }
-  return !text.empty() && value <= most;
 }
 
 void complain(std::string_view name, std::string_view value, std::string_view wanted) {

@@ -105,13 +105,8 @@ void FutexLock::wake() {
   sys::futex(&sleepers_, FUTEX_WAKE, kAll);
 }
 
-namespace {
-
-constexpr timespec kNap{0, 50'000'000};
-
-}  // namespace
-
 bool TimedLock::wait(int naps) {
+  constexpr timespec kNap{0, 50'000'000};
   for (int taken = 0; taken < naps;) {
     // A thread that has slept takes the lock as kAwaited, since others may still sleep.
     if (word_.exchange(kAwaited) == kFree) return true;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "base/arch.h"
 
@@ -44,6 +45,12 @@ inline uintptr_t page_begin(uintptr_t at) {
 /// The first page boundary that is not before `at`.
 inline uintptr_t page_end(uintptr_t at) {
   return page_begin(at + arch::page_bytes() - 1);
+}
+
+/// Gives these what they had at the process's start. Nobody uses them meanwhile.
+template <typename Value, size_t kCount>
+void begin_anew(Value (&values)[kCount]) {
+  for (Value& value : values) new (&value) Value();
 }
 
 }  // namespace gpupeak::preload

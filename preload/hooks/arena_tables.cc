@@ -78,6 +78,19 @@ bool take_over(const ArenaClass& of, const VirtualTable& found) {
   return true;
 }
 
+void forget_unloaded() {
+  for (ArenaFunctions& table : g_arena_tables) {
+    const uintptr_t at = table.at.load(std::memory_order_acquire);
+    if (at != 0 && data_end(reinterpret_cast<const void*>(at)) == nullptr)
+      table.at.store(0, std::memory_order_release);
+  }
+}
+
+void put_back_all() {
+  forget_unloaded();
+  for (ArenaFunctions& table : g_arena_tables) put_back_arena_table(table);
+}
+
 }  // namespace
 
 bool take_over_arena_tables(const ArenaClass& of, const VirtualTable* tables, size_t count) {
@@ -130,23 +143,6 @@ void put_back_arena_table(ArenaFunctions& table) {
   LockGuard guard(g_writing);
   put_back(table);
 }
-
-namespace {
-
-void forget_unloaded() {
-  for (ArenaFunctions& table : g_arena_tables) {
-    const uintptr_t at = table.at.load(std::memory_order_acquire);
-    if (at != 0 && data_end(reinterpret_cast<const void*>(at)) == nullptr)
-      table.at.store(0, std::memory_order_release);
-  }
-}
-
-void put_back_all() {
-  forget_unloaded();
-  for (ArenaFunctions& table : g_arena_tables) put_back_arena_table(table);
-}
-
-}  // namespace
 
 const Adapter kArenaTablesAdapter{.of = "the functions of arenas that any of them replaced",
                                   .forget_unloaded = forget_unloaded,

@@ -27,26 +27,6 @@ using namespace gpupeak::preload;
 
 namespace {
 
-gpupeak_attach_answer answer_of(AttachResult result) {
-  switch (result) {
-    case AttachResult::kDone:
-      return GPUPEAK_ATTACH_DONE;
-    case AttachResult::kPreloaded:
-      return GPUPEAK_ATTACH_PRELOADED;
-    case AttachResult::kAlready:
-      return GPUPEAK_ATTACH_ALREADY;
-    case AttachResult::kUnfit:
-      return GPUPEAK_ATTACH_UNFIT;
-    case AttachResult::kOwnMalloc:
-      return GPUPEAK_ATTACH_OWN_MALLOC;
-    case AttachResult::kNoLog:
-      return GPUPEAK_ATTACH_NO_LOG;
-    case AttachResult::kBusy:
-      return GPUPEAK_ATTACH_BUSY;
-  }
-  return GPUPEAK_ATTACH_UNFIT;
-}
-
 /// Finds the real functions now, in a thread that may ask the loader, and not at the first call of
 /// any thread.
 void find_real_functions() {
@@ -101,9 +81,9 @@ bool begin_window_in_scope(uint32_t mode) {
 gpupeak_attach_answer attach(gpupeak_attach_call& call) {
   if (!prepare_slots()) return GPUPEAK_ATTACH_NO_MEMORY;
   long error = 0;
-  const AttachResult result = attach_process(call.log, error);
+  const gpupeak_attach_answer result = attach_process(call.log, error);
   call.error = static_cast<int32_t>(-error);
-  if (result != AttachResult::kDone) return answer_of(result);
+  if (result != GPUPEAK_ATTACH_DONE) return result;
   g_is_whole = false;
   define_fact_in_scope("attach.is_whole", "no");
   if (leaves_allocator_out()) set_quality(GPUPEAK_Q_SECOND_MALLOC);

@@ -125,6 +125,57 @@ class RowsByAddress {
 };
 constinit RowsByAddress g_rows_by_address;
 
+constexpr int kMost = 32;
+
+struct Missing {
+  Text<64> name;
+  bool asked_for = false;
+  bool logged = false;
+};
+constinit Missing g_missing[kMost];
+constinit int g_count = 0;
+
+/// Functions with names like an allocator's that hand out no memory of the device.
+constexpr const char* kHarmless[] = {"cuGraphMemAllocNodeGetParams",
+                                     "cuMemGetAllocationGranularity",
+                                     "cuMemGetAllocationPropertiesFromHandle",
+                                     "cuMemPoolImportFromShareableHandle", "cuMulticastCreate"};
+
+bool looks_like_allocator(const char* name) {
+  if (strncmp(name, "cu", 2) != 0 || name[2] < 'A' || name[2] > 'Z') return false;
+  for (const char* harmless : kHarmless) {
+    if (strcmp(name, harmless) == 0) return false;
+  }
+  for (const char* word : {"Alloc", "MemCreate", "ArrayCreate", "PoolCreate", "MemImport",
+                           "AddressReserve", "CtxCreate"}) {
+    if (strstr(name, word) != nullptr) return true;
+  }
+  return false;
+}
+
+bool begins_capture(const char* name) {
+  return strstr(name, "Begin") != nullptr && strstr(name, "apture") != nullptr;
+}
+
+void note(const char* name, bool asked_for) {
+  if (begins_capture(name)) captures_begin();
+  if (!looks_like_allocator(name)) return;
+  HookScope scope;
+  if (!scope.entered()) return;
+  LockGuard guard(g_process->missing_hooks);
+  int i = 0;
+  while (i < g_count && strcmp(g_missing[i].name.c_str(), name) != 0) ++i;
+  if (i == kMost) return;
+  if (i == g_count) {
+    g_missing[i].name.add(name);
+    ++g_count;
+  }
+  if (asked_for && !g_missing[i].asked_for) {
+    g_missing[i].asked_for = true;
+    g_missing[i].logged = false;
+  }
+}
+
 /// The driver's addresses, once it is loaded. False before. Threads may do it at once: all find the
 /// same.
 bool resolve() {
@@ -145,7 +196,9 @@ bool resolve() {
   }
   set_driver_lookup([](const char* name) { return find_in_driver(name); });
   g_cu_init = cu_init;
-  look_for_missing_hooks(kDriver);
+  for_each_export(kDriver, [](const char* name) {
+    if (driver_row_of(name) == nullptr) note(name, false);
+  });
   g_rows_by_address.fill();
   g_driver_is_resolved.store(true, std::memory_order_release);
   return true;
@@ -252,61 +305,6 @@ void check_driver_is_loaded() {
   forget_driver_functions();
 }
 
-namespace {
-
-constexpr int kMost = 32;
-
-struct Missing {
-  Text<64> name;
-  bool asked_for = false;
-  bool logged = false;
-};
-constinit Missing g_missing[kMost];
-constinit int g_count = 0;
-
-/// Functions with names like an allocator's that hand out no memory of the device.
-constexpr const char* kHarmless[] = {"cuGraphMemAllocNodeGetParams",
-                                     "cuMemGetAllocationGranularity",
-                                     "cuMemGetAllocationPropertiesFromHandle",
-                                     "cuMemPoolImportFromShareableHandle", "cuMulticastCreate"};
-
-bool looks_like_allocator(const char* name) {
-  if (strncmp(name, "cu", 2) != 0 || name[2] < 'A' || name[2] > 'Z') return false;
-  for (const char* harmless : kHarmless) {
-    if (strcmp(name, harmless) == 0) return false;
-  }
-  for (const char* word : {"Alloc", "MemCreate", "ArrayCreate", "PoolCreate", "MemImport",
-                           "AddressReserve", "CtxCreate"}) {
-    if (strstr(name, word) != nullptr) return true;
-  }
-  return false;
-}
-
-bool begins_capture(const char* name) {
-  return strstr(name, "Begin") != nullptr && strstr(name, "apture") != nullptr;
-}
-
-void note(const char* name, bool asked_for) {
-  if (begins_capture(name)) captures_begin();
-  if (!looks_like_allocator(name)) return;
-  HookScope scope;
-  if (!scope.entered()) return;
-  LockGuard guard(g_process->missing_hooks);
-  int i = 0;
-  while (i < g_count && strcmp(g_missing[i].name.c_str(), name) != 0) ++i;
-  if (i == kMost) return;
-  if (i == g_count) {
-    g_missing[i].name.add(name);
-    ++g_count;
-  }
-  if (asked_for && !g_missing[i].asked_for) {
-    g_missing[i].asked_for = true;
-    g_missing[i].logged = false;
-  }
-}
-
-}  // namespace
-
 void note_unhooked(const char* name) {
   note(name, true);
   log_missing_hooks();
@@ -314,12 +312,6 @@ void note_unhooked(const char* name) {
 
 bool has_missing_hooks() {
   return __atomic_load_n(&g_count, __ATOMIC_RELAXED) > 0;
-}
-
-void look_for_missing_hooks(const char* driver_library) {
-  for_each_export(driver_library, [](const char* name) {
-    if (driver_row_of(name) == nullptr) note(name, false);
-  });
 }
 
 void note_asked_for(const char* name) {

@@ -96,8 +96,6 @@ void note_unhooked(const char* name);
 void note_asked_for(const char* name);
 /// Whether any are known.
 bool has_missing_hooks();
-/// Looks at all functions that the loaded driver exports.
-void look_for_missing_hooks(const char* driver_library);
 /// Writes what was found into the log, once it is open.
 void log_missing_hooks();
 

@@ -86,10 +86,6 @@ GPUPEAK_EXPORT int mprotect(void* at, size_t bytes, int prot) {
 }
 
 GPUPEAK_EXPORT int pkey_mprotect(void* at, size_t bytes, int prot, int key) {
-  if (next().pkey_mprotect == nullptr) {  // before glibc 2.27
-    errno = ENOSYS;
-    return -1;
-  }
   const int result = next().pkey_mprotect(at, bytes, prot, key);
   if (result == 0 && bytes != 0 && host_recording()) reprotected(at, bytes, prot);
   return result;

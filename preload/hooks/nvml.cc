@@ -12,6 +12,9 @@
 #include "track/driver.h"
 #include "track/limit.h"
 
+GPUPEAK_EXPORT int nvmlDeviceGetMemoryInfo(void* device, void* info);
+GPUPEAK_EXPORT int nvmlDeviceGetMemoryInfo_v2(void* device, void* info);
+
 namespace gpupeak::preload {
 namespace {
 
@@ -73,25 +76,6 @@ int memory_info(const char* name, void* device, Info* info, const void* caller) 
   return result;
 }
 
-}  // namespace
-}  // namespace gpupeak::preload
-
-using namespace gpupeak::preload;
-
-GPUPEAK_EXPORT int nvmlDeviceGetMemoryInfo(void* device, void* info);
-GPUPEAK_EXPORT int nvmlDeviceGetMemoryInfo_v2(void* device, void* info);
-
-int nvmlDeviceGetMemoryInfo(void* device, void* info) {
-  return memory_info(kName, device, static_cast<Memory*>(info), __builtin_return_address(0));
-}
-
-int nvmlDeviceGetMemoryInfo_v2(void* device, void* info) {
-  return memory_info(kName2, device, static_cast<NvmlMemoryV2*>(info), __builtin_return_address(0));
-}
-
-namespace gpupeak::preload {
-namespace {
-
 bool is_nvml_entry(const char* name) {
   return strcmp(name, kName) == 0 || strcmp(name, kName2) == 0;
 }
@@ -110,3 +94,13 @@ const Adapter kNvmlAdapter{
     .of = "NVML, where a device has a limit", .wants = is_nvml_entry, .replace = nvml};
 
 }  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+int nvmlDeviceGetMemoryInfo(void* device, void* info) {
+  return memory_info(kName, device, static_cast<Memory*>(info), __builtin_return_address(0));
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void* device, void* info) {
+  return memory_info(kName2, device, static_cast<NvmlMemoryV2*>(info), __builtin_return_address(0));
+}

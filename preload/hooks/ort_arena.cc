@@ -91,41 +91,6 @@ void off(const char* version, const char* why) {
   arenas_off(text.view());
 }
 
-}  // namespace
-
-int ort_minor_version(const char* version) {
-  if (version == nullptr || version[0] != '1' || version[1] != '.') return -1;
-  int minor = 0;
-  const char* at = version + 2;
-  for (; *at >= '0' && *at <= '9' && minor < 10'000; ++at) minor = minor * 10 + (*at - '0');
-  return at == version + 2 || *at != '.' ? -1 : minor;
-}
-
-void take_over_ort_arenas(const void* inside, const char* version) {
-  if (!environment().arenas || !may_record() || has_arena_tables(inside)) return;
-  // No lock of ours is held while searching, since that takes the loader's lock.
-  VirtualTable tables[2];
-  tables[0] = find_virtual_table(inside, kArena);
-  if (tables[0].slots == nullptr) return off(version, "the class of its arenas was not found");
-  const ArenaClass* const of = class_of(ort_minor_version(version), tables[0]);
-  if (of == nullptr) return off(version, "its arenas are not those of a release that is known");
-  // Before 1.23 arenas for streams allocate by a function that is not virtual. They are left alone.
-  const bool for_streams = of->slot[kArenaAllocOther] != kNoSlot;
-  if (for_streams) {
-    tables[1] = find_virtual_table(inside, kStreamArena);
-    if (tables[1].slots == nullptr) tables[1] = find_virtual_table(inside, kOldStreamArena);
-    if (!is_stream_arena(tables[1], tables[0], *of)) {
-      return off(version, "its arenas for streams are not those that are known");
-    }
-  }
-  if (!take_over_arena_tables(*of, tables, for_streams ? 2 : 1)) {
-    return off(version, "its table of functions cannot be written");
-  }
-  arenas_on(g_maker, version);
-}
-
-namespace {
-
 using Version = Text<32>;
 
 std::string_view folder_of(std::string_view path) {
@@ -167,6 +132,37 @@ void* look_at_wheel(Dlsym real, void* handle, const char* name) {
 }
 
 }  // namespace
+
+int ort_minor_version(const char* version) {
+  if (version == nullptr || version[0] != '1' || version[1] != '.') return -1;
+  int minor = 0;
+  const char* at = version + 2;
+  for (; *at >= '0' && *at <= '9' && minor < 10'000; ++at) minor = minor * 10 + (*at - '0');
+  return at == version + 2 || *at != '.' ? -1 : minor;
+}
+
+void take_over_ort_arenas(const void* inside, const char* version) {
+  if (!environment().arenas || !may_record() || has_arena_tables(inside)) return;
+  // No lock of ours is held while searching, since that takes the loader's lock.
+  VirtualTable tables[2];
+  tables[0] = find_virtual_table(inside, kArena);
+  if (tables[0].slots == nullptr) return off(version, "the class of its arenas was not found");
+  const ArenaClass* const of = class_of(ort_minor_version(version), tables[0]);
+  if (of == nullptr) return off(version, "its arenas are not those of a release that is known");
+  // Before 1.23 arenas for streams allocate by a function that is not virtual. They are left alone.
+  const bool for_streams = of->slot[kArenaAllocOther] != kNoSlot;
+  if (for_streams) {
+    tables[1] = find_virtual_table(inside, kStreamArena);
+    if (tables[1].slots == nullptr) tables[1] = find_virtual_table(inside, kOldStreamArena);
+    if (!is_stream_arena(tables[1], tables[0], *of)) {
+      return off(version, "its arenas for streams are not those that are known");
+    }
+  }
+  if (!take_over_arena_tables(*of, tables, for_streams ? 2 : 1)) {
+    return off(version, "its table of functions cannot be written");
+  }
+  arenas_on(g_maker, version);
+}
 
 /// Its module contains the library, and exports only the function that Python's import looks up. So
 /// its arenas are found from that function.

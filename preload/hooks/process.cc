@@ -95,6 +95,19 @@ __attribute__((destructor)) void program_ends() {
   put_back_adapters();
 }
 
+/// Forgets libraries that are gone, by dlclose or by the loader itself: others may be loaded at
+/// their addresses.
+void forget_unloaded_libraries() {
+  check_driver_is_loaded();
+  forget_unloaded_adapters();
+  if (!recording()) return;
+  HookScope scope;
+  if (scope.entered())
+    drop_unloaded_modules();
+  else
+    g_hears_loader.store(false, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 int another_program_starts(const StartedProgram& program, Variables variables,
@@ -110,17 +123,6 @@ int another_program_starts(const StartedProgram& program, Variables variables,
   change_variables(variables, changed, list, preload);
   errno = program_errno;
   return exec(list);
-}
-
-void forget_unloaded_libraries() {
-  check_driver_is_loaded();
-  forget_unloaded_adapters();
-  if (!recording()) return;
-  HookScope scope;
-  if (scope.entered())
-    drop_unloaded_modules();
-  else
-    g_hears_loader.store(false, std::memory_order_relaxed);
 }
 
 void loader_has_freed() {

@@ -6,13 +6,8 @@
 
 namespace gpupeak::preload {
 
-// Called when libraries are unloaded, by dlclose or by the loader itself. HOOK-SAFE, outside any
-// HookScope.
-
-/// Forgets libraries that are gone: others may be loaded at their addresses.
-void forget_unloaded_libraries();
-
-/// The dynamic loader frees memory, as it does when it has unmapped a library.
+/// The dynamic loader frees memory, as it does when it has unmapped a library. HOOK-SAFE, outside
+/// any HookScope.
 void loader_has_freed();
 
 /// Calls `exec`, the real exec or posix_spawn with the program's other arguments, with `variables`

@@ -32,26 +32,6 @@ namespace {
 constexpr uint32_t kMostNoted = 1000;
 constinit std::atomic<uint32_t> g_noted{0};
 
-}  // namespace
-
-void note_killed_child(int child, int signal) {
-  const bool counting = g_process->counting != 0 && signal == SIGKILL;
-  if (!recording() && !counting) return;
-  const int saved_errno = errno;
-  const HookScope scope;
-  // A vfork child shares its parent's memory, but the parent's children are not its own.
-  if (scope.entered() && sys::getpid() == g_process->pid &&
-      g_noted.fetch_add(1, std::memory_order_relaxed) < kMostNoted) {
-    if (!recording()) open_counted_log(0);
-    Text<64> text;
-    text.add(static_cast<uint64_t>(child)).add(" ").add(static_cast<uint64_t>(signal));
-    if (recording()) define_fact("child.killed", text.add(" ").add(monotonic_ns()).view());
-  }
-  errno = saved_errno;
-}
-
-namespace {
-
 constexpr std::string_view kPreload = "LD_PRELOAD=", kOurs = "GPUPEAK_";
 constexpr size_t kMostVariables = 64;
 /// Larger lists are left as they are: the list lies on the caller's stack.
@@ -205,6 +185,22 @@ Fit fit_of(const StartedProgram& program) {
 }
 
 }  // namespace
+
+void note_killed_child(int child, int signal) {
+  const bool counting = g_process->counting != 0 && signal == SIGKILL;
+  if (!recording() && !counting) return;
+  const int saved_errno = errno;
+  const HookScope scope;
+  // A vfork child shares its parent's memory, but the parent's children are not its own.
+  if (scope.entered() && sys::getpid() == g_process->pid &&
+      g_noted.fetch_add(1, std::memory_order_relaxed) < kMostNoted) {
+    if (!recording()) open_counted_log(0);
+    Text<64> text;
+    text.add(static_cast<uint64_t>(child)).add(" ").add(static_cast<uint64_t>(signal));
+    if (recording()) define_fact("child.killed", text.add(" ").add(monotonic_ns()).view());
+  }
+  errno = saved_errno;
+}
 
 void remember_own_variables() {
   const Environment& e = environment();

@@ -21,13 +21,13 @@ std::string_view program_name(char* buffer, size_t capacity) {
   return file.empty() ? "unknown" : file_name(file);
 }
 
-}  // namespace
-
 std::string_view host_name() {
   static utsname names;
   sys::uname(&names);
   return names.nodename;
 }
+
+}  // namespace
 
 bool is_filed_as_child() {
   const Environment& e = environment();

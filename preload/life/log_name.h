@@ -9,7 +9,6 @@
 
 namespace gpupeak::preload {
 
-std::string_view host_name();
 /// Whether this process's log goes among those of the children: `run` has started another process.
 bool is_filed_as_child();
 /// Whether those logs have a folder, which the first child makes. A pattern that is meant for all

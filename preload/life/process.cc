@@ -116,8 +116,7 @@ void forget_tracked() {
   forget_device_memory();
   forget_uses();
   forget_ledger();
-  reset_ort_sessions();
-  reset_xla_programs();
+  reset_frameworks();
   reset_nvtx();
   forget_resident_memory();
 }
@@ -212,36 +211,32 @@ void begin_counting() {
   std::atomic_ref<uint32_t>(page.host_recording).store(1, std::memory_order_release);
 }
 
+/// Whether a process that does not record will do so once it uses CUDA.
+bool may_open_log() {
+  return environment().children != Children::kNone && g_open_error == 0 && !must_be_silent();
+}
+
 bool is_asked_for() {
   const Environment& e = environment();
   return e.children == Children::kAll || e.run_pid == 0 || e.run_pid == sys::getpid();
 }
 
-/// Called with the lock held while nothing is decided: at the start, and in a forked child.
-void decide() {
+/// Called with the lock held while nothing is decided: at the start, and in a forked child. False:
+/// perhaps libc has not begun, so ask again at the next call.
+bool decide() {
   if (g_process == &g_first_page) {
     ProcessPage* page = new_process_page();
-    if (page == nullptr) {
-      g_first_page.decided = 1;
-      return;
-    }
+    if (page == nullptr) return true;
     g_process = page;
   }
   if (came_late()) {  // attach_process() opens the log
     g_forked = g_start_pid != 0;
     g_start_pid = sys::getpid();
-    g_process->decided = 1;
-    return;
+    return true;
   }
-  if (is_privileged()) {
-    g_process->decided = 1;
-    return;
-  }
-  if (!read_environment()) return;  // perhaps libc has not begun: ask again at the next call
-  if (must_be_silent()) {
-    g_process->decided = 1;
-    return;
-  }
+  if (is_privileged()) return true;
+  if (!read_environment()) return false;
+  if (must_be_silent()) return true;
   const bool forked = g_start_pid != 0;
   if (!forked) remember_own_variables();
   if (forked) abandon_log_file();
@@ -252,7 +247,7 @@ void decide() {
   } else if (is_filed_as_child() && environment().children == Children::kGpu) {
     begin_counting();
   }
-  g_process->decided = 1;
+  return true;
 }
 
 void say_what_is_wrong() {
@@ -316,7 +311,7 @@ void start() {
   next();  // asks the loader at first, so not with the lock held
   {
     LockGuard guard(g_start_lock);
-    if (g_process->decided == 0) decide();
+    if (g_process->decided == 0 && decide()) g_process->decided = 1;
     if (g_process->decided == 0) count(&gpupeak_counters_page::early_calls);
   }
   look_for_allocators();
@@ -325,15 +320,14 @@ void start() {
 
 bool may_record() {
   ensure_started();
-  return recording() || (g_process->decided != 0 && environment().children != Children::kNone &&
-                         g_open_error == 0 && !must_be_silent());
+  return recording() || (g_process->decided != 0 && may_open_log());
 }
 
 bool start_for_cuda() {
   ensure_started();
   if (recording() || g_process->decided == 0) return recording();
   if (g_stopped_for_filter) return false;
-  if (environment().children == Children::kNone || g_open_error != 0 || must_be_silent()) {
+  if (!may_open_log()) {
     if (!unfit_because().empty() && environment().children != Children::kNone) say_what_is_wrong();
     return false;
   }
@@ -422,21 +416,21 @@ void stop_for_filter() {
   g_process->recording = 0;
 }
 
-AttachResult attach_process(std::string_view out_pattern, long& error) {
-  if (!came_late()) return AttachResult::kPreloaded;
-  if (recording()) return AttachResult::kAlready;
+gpupeak_attach_answer attach_process(std::string_view out_pattern, long& error) {
+  if (!came_late()) return GPUPEAK_ATTACH_PRELOADED;
+  if (recording()) return GPUPEAK_ATTACH_ALREADY;
   if (must_be_silent() || g_stopped_for_filter || g_process == &g_first_page)
-    return AttachResult::kUnfit;
-  if (!take_over_allocators()) return AttachResult::kOwnMalloc;
+    return GPUPEAK_ATTACH_UNFIT;
+  if (!take_over_allocators()) return GPUPEAK_ATTACH_OWN_MALLOC;
   do_without_unwinder();
   HookScope scope;
-  if (!scope.entered()) return AttachResult::kBusy;
+  if (!scope.entered()) return GPUPEAK_ATTACH_BUSY;
   LockGuard guard(g_start_lock);
-  if (recording()) return AttachResult::kAlready;
+  if (recording()) return GPUPEAK_ATTACH_ALREADY;
   set_environment_of_attached(out_pattern);
   open_log(Reason::kAttached);
   error = g_open_error;
-  return recording() ? AttachResult::kDone : AttachResult::kNoLog;
+  return recording() ? GPUPEAK_ATTACH_DONE : GPUPEAK_ATTACH_NO_LOG;
 }
 
 bool detach_process() {

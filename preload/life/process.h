@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/process_state.h"
+#include "gpupeak/attach.h"
 
 namespace gpupeak::preload {
 
@@ -31,8 +32,7 @@ void finish_start();
 void end_process();
 /// Called by `gpupeak attach`: opens the log of a process that has run without us. No thread is in
 /// a hook of ours, and the functions are not hooked yet.
-enum class AttachResult { kDone, kPreloaded, kAlready, kUnfit, kOwnMalloc, kNoLog, kBusy };
-AttachResult attach_process(std::string_view out_pattern, long& error);
+gpupeak_attach_answer attach_process(std::string_view out_pattern, long& error);
 /// Ends the log; from here on all calls pass through. False: the process does not record.
 bool detach_process();
 /// Whether attach_process() has opened a log before, in this process or in the one that it was

@@ -161,6 +161,30 @@ void define_string_locked(std::string_view text) {
   define_locked(record.s(text));
 }
 
+/// Id 0: the table is full.
+Strings::Place intern_under_lock(std::string_view text) {
+  LockGuard guard(g_lock);
+  if (g_strings.text == nullptr) {
+    g_strings.text = static_cast<char*>(reserve_pages(Strings::kCapacity));
+    if (g_strings.text == nullptr) return {};
+  }
+  uint64_t key = hash(text);
+  for (; const Strings::Place* place = g_strings.places.find(key); key = next_key(key)) {
+    if (g_strings.text + place->offset == text) return *place;
+  }
+  const SignalsHeld held;  // else a jump might leave a string without its definition
+  const Strings::Place place{g_strings.count + 1, static_cast<uint32_t>(g_strings.bytes)};
+  if (g_strings.bytes + text.size() + 1 > Strings::kCapacity ||
+      !g_strings.places.insert(key, place)) {
+    return {};
+  }
+  memcpy(g_strings.text + g_strings.bytes, text.data(), text.size());
+  g_strings.bytes += text.size() + 1;
+  ++g_strings.count;
+  define_string_locked(text);
+  return place;
+}
+
 }  // namespace
 
 FutexLock& definitions_lock() {
@@ -212,34 +236,6 @@ void define(const Record& record) {
   LockGuard guard(g_lock);
   define_locked(record);
 }
-
-namespace {
-
-/// Id 0: the table is full.
-Strings::Place intern_under_lock(std::string_view text) {
-  LockGuard guard(g_lock);
-  if (g_strings.text == nullptr) {
-    g_strings.text = static_cast<char*>(reserve_pages(Strings::kCapacity));
-    if (g_strings.text == nullptr) return {};
-  }
-  uint64_t key = hash(text);
-  for (; const Strings::Place* place = g_strings.places.find(key); key = next_key(key)) {
-    if (g_strings.text + place->offset == text) return *place;
-  }
-  const SignalsHeld held;  // else a jump might leave a string without its definition
-  const Strings::Place place{g_strings.count + 1, static_cast<uint32_t>(g_strings.bytes)};
-  if (g_strings.bytes + text.size() + 1 > Strings::kCapacity ||
-      !g_strings.places.insert(key, place)) {
-    return {};
-  }
-  memcpy(g_strings.text + g_strings.bytes, text.data(), text.size());
-  g_strings.bytes += text.size() + 1;
-  ++g_strings.count;
-  define_string_locked(text);
-  return place;
-}
-
-}  // namespace
 
 uint32_t intern_string(std::string_view text) {
   if (text.size() > Record::kMaxString) text = {text.data(), Record::kMaxString};

@@ -24,17 +24,13 @@ void set_quality(uint64_t bit) {
   }
 }
 
-void gauge_add(gpupeak_gauge& gauge, int64_t bytes) {
-  gauge_add(gauge, bytes, bytes);
-}
-
 void gauge_add(gpupeak_gauge& gauge, int64_t bytes, int64_t high) {
   const uint64_t most = std::atomic_ref<uint64_t>(gauge.live)
                             .fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed) +
                         static_cast<uint64_t>(high);
   if (high <= 0 || static_cast<int64_t>(most) < 0) return;
-  raise_peak(gauge.peak, most);
-  raise_peak(window_peak_of(gauge), most);
+  raise_to(std::atomic_ref<uint64_t>(gauge.peak), most);
+  raise_to(std::atomic_ref<uint64_t>(window_peak_of(gauge)), most);
 }
 
 uint64_t window_peak(gpupeak_gauge& gauge) {
@@ -48,13 +44,6 @@ void begin_window(gpupeak_gauge& gauge) {
   const uint64_t live = std::atomic_ref<uint64_t>(gauge.live).load(std::memory_order_relaxed);
   std::atomic_ref<uint64_t>(window_peak_of(gauge))
       .store(static_cast<int64_t>(live) < 0 ? 0 : live, std::memory_order_relaxed);
-}
-
-void raise_peak(uint64_t& peak, uint64_t live) {
-  std::atomic_ref<uint64_t> largest(peak);
-  uint64_t seen = largest.load(std::memory_order_relaxed);
-  while (live > seen && !largest.compare_exchange_weak(seen, live, std::memory_order_relaxed)) {
-  }
 }
 
 void move_counters_to(gpupeak_counters_page* page) {

@@ -44,18 +44,13 @@ inline uint64_t& window_peak_of(const gpupeak_gauge& gauge) {
 void count(uint64_t gpupeak_counters_page::*counter, uint64_t by = 1);
 void set_quality(uint64_t bit);
 
-/// live += bytes, peak = max: exact at once if one caller adds at a time, as the device tracker.
-void gauge_add(gpupeak_gauge& gauge, int64_t bytes);
-/// The same for what a thread has added up since its last call; in between, the sum was at most
-/// `high`. The peak is exact as long as no other thread adds.
+/// Adds what a thread has added up since its last call; in between, the sum was at most `high`. The
+/// peak is exact as long as no other thread adds.
 void gauge_add(gpupeak_gauge& gauge, int64_t bytes, int64_t high);
 /// The gauge's peak since the last begin_window(), which leaves the gauge itself alone. Gauges of
 /// the counters page only.
 uint64_t window_peak(gpupeak_gauge& gauge);
 void begin_window(gpupeak_gauge& gauge);
-
-/// Raises `peak` to `live` if it is less.
-void raise_peak(uint64_t& peak, uint64_t live);
 
 /// Call it when the log is open: its page counts from now on, and begins with the counts so far.
 void move_counters_to(gpupeak_counters_page* page);

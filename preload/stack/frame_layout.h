@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__)
-
 namespace gpupeak::preload {
+
+#if defined(__x86_64__)
 
 /// Where the return address lies, from the canonical frame address: where a call has pushed it.
 struct ReturnPlace {
@@ -40,8 +40,6 @@ inline ReturnPlace unfold(int32_t offset, uint64_t, int32_t& fp_offset) {
   return {};
 }
 
-}  // namespace gpupeak::preload
-
 /// The registers that a function's caller will have when the function returns; to be used in the
 /// function itself.
 #define GPUPEAK_CALLER_FRAME ::gpupeak::preload::CallerFrame::of(__builtin_frame_address(0))
@@ -51,8 +49,6 @@ inline ReturnPlace unfold(int32_t offset, uint64_t, int32_t& fp_offset) {
 // A call leaves the return address in x30. A function that calls another one stores x30, mostly
 // beside x29, and may sign it first: with pointer authentication, the upper bits of the stored word
 // are a signature.
-
-namespace gpupeak::preload {
 
 /// Where the return address lies, from the canonical frame address.
 struct ReturnPlace {
@@ -87,8 +83,6 @@ inline ReturnPlace unfold(int32_t offset, uint64_t form, int32_t& fp_offset) {
   return {offset};
 }
 
-}  // namespace gpupeak::preload
-
 /// The registers that a function's caller will have when the function returns; to be used in the
 /// function itself. x29 points to the caller's x29, which lies somewhere within the function's
 /// frame.
@@ -100,3 +94,5 @@ inline ReturnPlace unfold(int32_t offset, uint64_t form, int32_t& fp_offset) {
   }
 
 #endif
+
+}  // namespace gpupeak::preload

@@ -418,48 +418,6 @@ bool can_be(int64_t return_offset) {
   return return_offset < 0 && return_offset % 8 == 0 && fits(return_offset);
 }
 
-}  // namespace
-
-FrameRule read_frame_rule(uintptr_t ip) {
-  FrameRule rule{};
-  rule.ip = ip;
-  const UnwindTable table = unwind_table_of(ip);
-  Row row = kFirstRow;
-  Found found = table.of_module ? Found::kUnreadable : Found::kNothing;
-  if (table.header != nullptr) found = find_row(table.header, ip - 1, row);
-  if (found == Found::kNothing && kFramePointerEndsFrame) {
-    rule.base = FrameRule::kGuessed;
-    rule.cfa_offset = 16;
-    rule.fp_offset = -16;
-  }
-  if (found != Found::kRow) return rule;
-  if (row.return_address == Row::kUndefined) {
-    rule.base = FrameRule::kOutermost;
-    return rule;
-  }
-  if (row.return_address != Row::kAtOffset || !can_be(row.return_offset) || !fits(row.cfa_offset)) {
-    return rule;
-  }
-  rule.cfa_offset = static_cast<int32_t>(row.cfa_offset);
-  rule.returns = ReturnPlace::at(static_cast<int32_t>(row.return_offset));
-  if (row.cfa == Row::kWordAtFp && row.fp == Row::kAtFp) {
-    const bool below = row.cfa_offset < 0 && row.cfa_offset % 8 == 0;
-    rule.base = below ? FrameRule::kRealigned : FrameRule::kUnsupported;
-    return rule;
-  }
-  const bool plain = row.cfa == Row::kRegister &&
-                     (row.cfa_register == kSpColumn || row.cfa_register == kFpColumn) &&
-                     (row.fp == Row::kSame || (row.fp == Row::kAtOffset && row.fp_offset != 0)) &&
-                     fits(row.fp_offset);
-  if (!plain) return rule;
-  rule.base = row.cfa_register == kSpColumn ? FrameRule::kFromSp : FrameRule::kFromFp;
-  rule.fp_offset =
-      row.fp == Row::kSame ? FrameRule::kFpUnchanged : static_cast<int32_t>(row.fp_offset);
-  return rule;
-}
-
-namespace {
-
 // An entry: the address above its index, the base, the form and both offsets in words. 0: none.
 constexpr unsigned kIndexBits = 15, kBaseBits = 3, kOffsetBits = 14;
 constexpr unsigned kRuleBits = kBaseBits + kFrameFormBits + 2 * kOffsetBits;
@@ -513,6 +471,44 @@ FrameRule unpacked(uintptr_t ip, uint64_t entry) {
 }
 
 }  // namespace
+
+FrameRule read_frame_rule(uintptr_t ip) {
+  FrameRule rule{};
+  rule.ip = ip;
+  const UnwindTable table = unwind_table_of(ip);
+  Row row = kFirstRow;
+  Found found = table.of_module ? Found::kUnreadable : Found::kNothing;
+  if (table.header != nullptr) found = find_row(table.header, ip - 1, row);
+  if (found == Found::kNothing && kFramePointerEndsFrame) {
+    rule.base = FrameRule::kGuessed;
+    rule.cfa_offset = 16;
+    rule.fp_offset = -16;
+  }
+  if (found != Found::kRow) return rule;
+  if (row.return_address == Row::kUndefined) {
+    rule.base = FrameRule::kOutermost;
+    return rule;
+  }
+  if (row.return_address != Row::kAtOffset || !can_be(row.return_offset) || !fits(row.cfa_offset)) {
+    return rule;
+  }
+  rule.cfa_offset = static_cast<int32_t>(row.cfa_offset);
+  rule.returns = ReturnPlace::at(static_cast<int32_t>(row.return_offset));
+  if (row.cfa == Row::kWordAtFp && row.fp == Row::kAtFp) {
+    const bool below = row.cfa_offset < 0 && row.cfa_offset % 8 == 0;
+    rule.base = below ? FrameRule::kRealigned : FrameRule::kUnsupported;
+    return rule;
+  }
+  const bool plain = row.cfa == Row::kRegister &&
+                     (row.cfa_register == kSpColumn || row.cfa_register == kFpColumn) &&
+                     (row.fp == Row::kSame || (row.fp == Row::kAtOffset && row.fp_offset != 0)) &&
+                     fits(row.fp_offset);
+  if (!plain) return rule;
+  rule.base = row.cfa_register == kSpColumn ? FrameRule::kFromSp : FrameRule::kFromFp;
+  rule.fp_offset =
+      row.fp == Row::kSame ? FrameRule::kFpUnchanged : static_cast<int32_t>(row.fp_offset);
+  return rule;
+}
 
 FrameRule frame_rule(uintptr_t ip) {
   std::atomic<uint64_t>& known = entry_for(ip);

@@ -305,6 +305,35 @@ void rescan() {
   if (const uint64_t number = scan()) sweep(number);
 }
 
+/// Whether the module's file is no longer there, or has been written since it was loaded.
+bool has_lost_file(const Module& module) {
+  constexpr uint64_t kSecond = 1000000000;
+  struct stat file;
+  if (strchr(module.path, '/') == nullptr || !module.loaded) return false;
+  if (sys::failed(sys::stat(module.path, &file))) return true;
+  const auto changed = static_cast<uint64_t>(file.st_ctim.tv_sec) * kSecond +
+                       static_cast<uint64_t>(file.st_ctim.tv_nsec);
+  return changed > module.met_ns;
+}
+
+void define_exports(uint32_t id, const dl_phdr_info& object) {
+  constexpr uint32_t kMostSymbols = 16384;
+  const SymbolTable table = symbol_table(object);
+  if (table.symbols == nullptr || table.strings == nullptr) return;
+  Text<32> key;
+  key.add("symbol.").add(uint64_t{id});
+  const uint32_t count = symbol_count(table);
+  for (uint32_t i = 1; i < count && i < kMostSymbols; ++i) {
+    const ElfW(Sym)& symbol = table.symbols[i];
+    if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0 ||
+        ELF64_ST_TYPE(symbol.st_info) != STT_FUNC)
+      continue;
+    Text<1024> text;
+    text.add(uint64_t{symbol.st_value}).add(" ").add(uint64_t{symbol.st_size}).add(" ");
+    define_fact(key.view(), text.add(table.strings + symbol.st_name).view());
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -349,39 +378,6 @@ const char* own_path() {
   cover_with_modules(reinterpret_cast<uintptr_t>(&own_path));
   return g_map.own_path;
 }
-
-namespace {
-
-/// Whether the module's file is no longer there, or has been written since it was loaded.
-bool has_lost_file(const Module& module) {
-  constexpr uint64_t kSecond = 1000000000;
-  struct stat file;
-  if (strchr(module.path, '/') == nullptr || !module.loaded) return false;
-  if (sys::failed(sys::stat(module.path, &file))) return true;
-  const auto changed = static_cast<uint64_t>(file.st_ctim.tv_sec) * kSecond +
-                       static_cast<uint64_t>(file.st_ctim.tv_nsec);
-  return changed > module.met_ns;
-}
-
-void define_exports(uint32_t id, const dl_phdr_info& object) {
-  constexpr uint32_t kMostSymbols = 16384;
-  const SymbolTable table = symbol_table(object);
-  if (table.symbols == nullptr || table.strings == nullptr) return;
-  Text<32> key;
-  key.add("symbol.").add(uint64_t{id});
-  const uint32_t count = symbol_count(table);
-  for (uint32_t i = 1; i < count && i < kMostSymbols; ++i) {
-    const ElfW(Sym)& symbol = table.symbols[i];
-    if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0 ||
-        ELF64_ST_TYPE(symbol.st_info) != STT_FUNC)
-      continue;
-    Text<1024> text;
-    text.add(uint64_t{symbol.st_value}).add(" ").add(uint64_t{symbol.st_size}).add(" ");
-    define_fact(key.view(), text.add(table.strings + symbol.st_name).view());
-  }
-}
-
-}  // namespace
 
 void define_lost_names() {
   bool any = false;

@@ -53,6 +53,30 @@ void define_frame(const Frame& frame) {
   define(record.u(frame.function).u(frame.file).u(frame.line));
 }
 
+template <typename T>
+T word_of(const uint8_t* at) {
+  T word;
+  memcpy(&word, at, sizeof word);
+  return word;
+}
+
+bool is_same(const uint8_t* a, const uint8_t* b, uint32_t bytes) {
+  if (bytes < 8) {
+    if (bytes >= 4) {
+      return word_of<uint32_t>(a) == word_of<uint32_t>(b) &&
+             word_of<uint32_t>(a + bytes - 4) == word_of<uint32_t>(b + bytes - 4);
+    }
+    for (uint32_t i = 0; i < bytes; ++i) {
+      if (a[i] != b[i]) return false;
+    }
+    return true;
+  }
+  for (uint32_t i = 0; i + 8 < bytes; i += 8) {
+    if (word_of<uint64_t>(a + i) != word_of<uint64_t>(b + i)) return false;
+  }
+  return word_of<uint64_t>(a + bytes - 8) == word_of<uint64_t>(b + bytes - 8);
+}
+
 }  // namespace
 
 uint32_t python_frame(std::string_view function, std::string_view file, uint32_t line) {
@@ -81,34 +105,6 @@ void redefine_python_frames() {
   LockGuard guard(g_frames.lock);
   for (uint32_t i = 0; i < g_frames.count; ++i) define_frame(g_frames.frames[i]);
 }
-
-namespace {
-
-template <typename T>
-T word_of(const uint8_t* at) {
-  T word;
-  memcpy(&word, at, sizeof word);
-  return word;
-}
-
-bool is_same(const uint8_t* a, const uint8_t* b, uint32_t bytes) {
-  if (bytes < 8) {
-    if (bytes >= 4) {
-      return word_of<uint32_t>(a) == word_of<uint32_t>(b) &&
-             word_of<uint32_t>(a + bytes - 4) == word_of<uint32_t>(b + bytes - 4);
-    }
-    for (uint32_t i = 0; i < bytes; ++i) {
-      if (a[i] != b[i]) return false;
-    }
-    return true;
-  }
-  for (uint32_t i = 0; i + 8 < bytes; i += 8) {
-    if (word_of<uint64_t>(a + i) != word_of<uint64_t>(b + i)) return false;
-  }
-  return word_of<uint64_t>(a + bytes - 8) == word_of<uint64_t>(b + bytes - 8);
-}
-
-}  // namespace
 
 /// Compares from the first piece on, so that a pointer is followed only if it is what it was.
 bool PythonSites::prove(Code& code) const {

@@ -61,47 +61,6 @@ uintptr_t lowest_word(uintptr_t sp) {
 
 constexpr uintptr_t kMostUnseen = 4 << 20;  // of its own stack that a thread probes in one go
 
-}  // namespace
-
-void probe_by_copies() {
-  g_by_copies.store(true, std::memory_order_relaxed);
-}
-
-bool OwnStack::begins_at(uintptr_t sp, uintptr_t top) {
-  const uintptr_t first = page_of(sp);
-  if (sp >= top || top - sp > kMostUnseen || probe(lowest_word(sp), top) < top) return false;
-  if (end_ == 0) end_ = top;
-  begin_ = first;
-  return true;
-}
-
-bool OwnStack::reaches(uintptr_t sp, uintptr_t end) {
-  // glibc keeps the thread's own data at the top of its stack. Above the first thread's stack lie
-  // the program's arguments and its name.
-  const bool begins =
-      end_ != 0 ? sp < begin_ && begins_at(sp, begin_)
-                : begins_at(sp, reinterpret_cast<uintptr_t>(__builtin_thread_pointer())) ||
-                      begins_at(sp, getauxval(AT_EXECFN));
-  return begins && end <= end_;
-}
-
-bool ReadableStack::extend(uintptr_t sp, uintptr_t end) {
-  const uintptr_t first = page_of(sp);
-  uintptr_t known_begin = begin(), known_end = this->end();
-  const bool joins = first <= known_end && known_begin <= first + kLargestGap;
-  if (!joins) known_begin = known_end = first;
-  if (first < known_begin) {
-    const uintptr_t reached = probe(lowest_word(sp), known_begin);
-    if (reached < known_begin) known_end = reached;  // a gap: what is above it is another stack
-    known_begin = first;
-  }
-  if (known_end < end) known_end = probe(known_end < sp ? lowest_word(sp) : known_end, end);
-  set(known_begin, known_end);
-  return end <= known_end;
-}
-
-namespace {
-
 using Backtrace = int (*)(UnwindScratch& scratch, void** frames, int capacity);
 constinit std::atomic<Backtrace> g_backtrace{nullptr};
 constinit std::atomic<bool> g_does_without{false};
@@ -210,6 +169,43 @@ Backtrace load_libgcc() {
 }
 
 }  // namespace
+
+void probe_by_copies() {
+  g_by_copies.store(true, std::memory_order_relaxed);
+}
+
+bool OwnStack::begins_at(uintptr_t sp, uintptr_t top) {
+  const uintptr_t first = page_of(sp);
+  if (sp >= top || top - sp > kMostUnseen || probe(lowest_word(sp), top) < top) return false;
+  if (end_ == 0) end_ = top;
+  begin_ = first;
+  return true;
+}
+
+bool OwnStack::reaches(uintptr_t sp, uintptr_t end) {
+  // glibc keeps the thread's own data at the top of its stack. Above the first thread's stack lie
+  // the program's arguments and its name.
+  const bool begins =
+      end_ != 0 ? sp < begin_ && begins_at(sp, begin_)
+                : begins_at(sp, reinterpret_cast<uintptr_t>(__builtin_thread_pointer())) ||
+                      begins_at(sp, getauxval(AT_EXECFN));
+  return begins && end <= end_;
+}
+
+bool ReadableStack::extend(uintptr_t sp, uintptr_t end) {
+  const uintptr_t first = page_of(sp);
+  uintptr_t known_begin = begin(), known_end = this->end();
+  const bool joins = first <= known_end && known_begin <= first + kLargestGap;
+  if (!joins) known_begin = known_end = first;
+  if (first < known_begin) {
+    const uintptr_t reached = probe(lowest_word(sp), known_begin);
+    if (reached < known_begin) known_end = reached;  // a gap: what is above it is another stack
+    known_begin = first;
+  }
+  if (known_end < end) known_end = probe(known_end < sp ? lowest_word(sp) : known_end, end);
+  set(known_begin, known_end);
+  return end <= known_end;
+}
 
 void do_without_unwinder() {
   g_does_without.store(true, std::memory_order_relaxed);

@@ -7,14 +7,14 @@
 #include <atomic>
 #include <cstdint>
 
+namespace gpupeak::preload {
+
 // How libunwind is called.
 
 #if defined(__x86_64__)
 
 #define GPUPEAK_LIBUNWIND(name) "_Ux86_64_" name         // its general names …
 #define GPUPEAK_LIBUNWIND_LOCAL(name) "_ULx86_64_" name  // … and those for one's own process
-
-namespace gpupeak::preload {
 
 constexpr int kUnwindCursorWords = 127;  // unw_cursor_t of libunwind.so.8
 constexpr int kUnwindIp = 16;            // UNW_REG_IP
@@ -25,14 +25,10 @@ constexpr bool kUnwindHasContext = true;
 /// unw_backtrace, the fast way, finds what single steps find.
 constexpr bool kUnwindFastIsWhole = true;
 
-}  // namespace gpupeak::preload
-
 #else  // aarch64
 
 #define GPUPEAK_LIBUNWIND(name) "_Uaarch64_" name         // its general names …
 #define GPUPEAK_LIBUNWIND_LOCAL(name) "_ULaarch64_" name  // … and those for one's own process
-
-namespace gpupeak::preload {
 
 constexpr int kUnwindCursorWords = 250;  // unw_cursor_t of libunwind.so.8
 constexpr int kUnwindIp = 30;            // UNW_REG_IP
@@ -60,11 +56,7 @@ constexpr bool kUnwindHasContext = false;
 /// unw_backtrace, the fast way, ends early (1.6.2: where a frame has no frame pointer).
 constexpr bool kUnwindFastIsWhole = false;
 
-}  // namespace gpupeak::preload
-
 #endif
-
-namespace gpupeak::preload {
 
 // Which part of its stack a thread may read while it follows frames. Unwind rules are wrong where
 // assembly switches to another stack, and frame pointers may be no frame pointers: both lead to

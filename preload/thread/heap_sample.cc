@@ -45,42 +45,6 @@ uint8_t bit_of(uint64_t address) {
   return static_cast<uint8_t>(1u << (address >> 3 & 7));
 }
 
-}  // namespace
-
-bool begin_marks() {
-  std::atomic<MarkLeaf>* leaves = g_mark_leaves.load(std::memory_order_relaxed);
-  if (leaves == nullptr) {
-    leaves = static_cast<std::atomic<MarkLeaf>*>(reserve_pages(kLeaves * sizeof(MarkLeaf)));
-    g_mark_leaves.store(leaves, std::memory_order_release);
-    return leaves != nullptr;
-  }
-  for (uint64_t i = 0; i < kLeaves; ++i) {
-    if (MarkLeaf leaf = leaves[i].load(std::memory_order_relaxed))
-      sys::madvise(leaf, kLeafBytes, MADV_DONTNEED);
-  }
-  return true;
-}
-
-GPUPEAK_HOT void mark_block(const void* block) {
-  const auto address = reinterpret_cast<uint64_t>(block);
-  if (std::atomic<uint8_t>* byte = byte_of(address, true)) {
-    byte->fetch_or(bit_of(address), std::memory_order_relaxed);
-  } else {
-    count(&gpupeak_counters_page::dropped_events);
-  }
-}
-
-GPUPEAK_HOT bool unmark_block(const void* block) {
-  const auto address = reinterpret_cast<uint64_t>(block);
-  const uint8_t bit = bit_of(address);
-  std::atomic<uint8_t>* byte = byte_of(address, false);
-  if (byte == nullptr || (byte->load(std::memory_order_relaxed) & bit) == 0) return false;
-  byte->fetch_and(static_cast<uint8_t>(~bit), std::memory_order_relaxed);
-  return true;
-}
-
-namespace {
-
 constexpr uint64_t kSampleBytes = 512 << 10;     // unless GPUPEAK_SAMPLE says other
 constexpr uint64_t kAutoSampleBytes = 64 << 10;  // the same with GPUPEAK_HOST=auto
 /// After so many blocks a sample of `auto` gets half as dense, and again when they have doubled:
@@ -210,6 +174,38 @@ void make_thinner(ProcessPage& process) {
 }
 
 }  // namespace
+
+bool begin_marks() {
+  std::atomic<MarkLeaf>* leaves = g_mark_leaves.load(std::memory_order_relaxed);
+  if (leaves == nullptr) {
+    leaves = static_cast<std::atomic<MarkLeaf>*>(reserve_pages(kLeaves * sizeof(MarkLeaf)));
+    g_mark_leaves.store(leaves, std::memory_order_release);
+    return leaves != nullptr;
+  }
+  for (uint64_t i = 0; i < kLeaves; ++i) {
+    if (MarkLeaf leaf = leaves[i].load(std::memory_order_relaxed))
+      sys::madvise(leaf, kLeafBytes, MADV_DONTNEED);
+  }
+  return true;
+}
+
+GPUPEAK_HOT void mark_block(const void* block) {
+  const auto address = reinterpret_cast<uint64_t>(block);
+  if (std::atomic<uint8_t>* byte = byte_of(address, true)) {
+    byte->fetch_or(bit_of(address), std::memory_order_relaxed);
+  } else {
+    count(&gpupeak_counters_page::dropped_events);
+  }
+}
+
+GPUPEAK_HOT bool unmark_block(const void* block) {
+  const auto address = reinterpret_cast<uint64_t>(block);
+  const uint8_t bit = bit_of(address);
+  std::atomic<uint8_t>* byte = byte_of(address, false);
+  if (byte == nullptr || (byte->load(std::memory_order_relaxed) & bit) == 0) return false;
+  byte->fetch_and(static_cast<uint8_t>(~bit), std::memory_order_relaxed);
+  return true;
+}
 
 uint64_t sample_bytes_asked_for(uint32_t mode) {
   if (const uint64_t asked = environment().sample_bytes)

@@ -77,6 +77,22 @@ gpupeak_window_answer answer(ProcessPage& process, uint64_t request, const HeapT
   }
 }
 
+/// Waits until no other thread begins or ends a window.
+void take_turn(ProcessPage& process) {
+  constexpr timespec kPause{0, 1'000'000};
+  while (__atomic_exchange_n(&process.answering, 1, __ATOMIC_ACQUIRE) != 0) sys::nanosleep(&kPause);
+}
+
+/// What the threads have counted; exact, unless at each of kMostTries a thread was in flush_slot().
+HeapTotals totals_now() {
+  HeapTotals totals;
+  for (uint32_t i = 0; i < kMostTries; ++i) {
+    totals = {};
+    if (sum_heap_totals(totals)) break;
+  }
+  return totals;
+}
+
 }  // namespace
 
 void begin_listening(ProcessPage& process) {
@@ -95,26 +111,6 @@ void begin_window(ProcessPage& process, uint32_t mode, size_t pending_bytes) {
   totals.live_bytes -= static_cast<int64_t>(pending_bytes);
   begin(process, mode, totals);
 }
-
-namespace {
-
-/// Waits until no other thread begins or ends a window.
-void take_turn(ProcessPage& process) {
-  constexpr timespec kPause{0, 1'000'000};
-  while (__atomic_exchange_n(&process.answering, 1, __ATOMIC_ACQUIRE) != 0) sys::nanosleep(&kPause);
-}
-
-/// What the threads have counted; exact, unless at each of kMostTries a thread was in flush_slot().
-HeapTotals totals_now() {
-  HeapTotals totals;
-  for (uint32_t i = 0; i < kMostTries; ++i) {
-    totals = {};
-    if (sum_heap_totals(totals)) break;
-  }
-  return totals;
-}
-
-}  // namespace
 
 bool open_window(ProcessPage& process, uint32_t mode) {
   take_turn(process);

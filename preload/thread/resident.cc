@@ -27,11 +27,19 @@ namespace gpupeak::preload {
 namespace {
 
 constinit std::atomic<uint64_t> g_highest{0};
-constinit std::atomic<uint64_t> g_peak{0};  ///< see highest_resident()
+constinit std::atomic<uint64_t> g_peak{0};
 constinit std::atomic<uint64_t> g_last_ns{0}, g_cost_ns{0};
 constinit std::atomic<bool> g_is_glibc{false};
 /// Live bytes of blocks that malloc maps alone; see note_large_block().
 constinit std::atomic<int64_t> g_mapped_alone{0};
+
+/// The largest of `bytes`, which the kernel calls the most that was resident, and of what it called
+/// so before: its figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
+/// of its own, and what it remembers when memory goes is read without them.
+uint64_t highest_resident(uint64_t bytes) {
+  raise_to(g_peak, bytes);
+  return g_peak.load(std::memory_order_relaxed);
+}
 
 struct Causes {
   ResidentParts parts;
@@ -102,17 +110,10 @@ uint64_t kept_by_malloc(uint64_t resident_bytes, int64_t heap_bytes) {
   return resident > in_use && in_use >= 0 ? static_cast<uint64_t>(resident - in_use) : 0;
 }
 
-}  // namespace
-
-uint64_t highest_resident(uint64_t bytes) {
-  uint64_t before = g_peak.load(std::memory_order_relaxed);
-  while (bytes > before &&
-         !g_peak.compare_exchange_weak(before, bytes, std::memory_order_relaxed)) {
-  }
-  return std::max(bytes, before);
-}
-
-void note_resident_memory(uint64_t resident_bytes, bool at_end) {
+/// Logs a RESIDENT record if `resident_bytes` is so much more than at the last one that reading the
+/// list is worth it: the kernel goes over each resident page for that. At most one part in 256 of
+/// the process's time is spent so. `at_end`: somewhat more is worth it.
+void note_resident_memory(uint64_t resident_bytes, bool at_end = false) {
   constexpr uint64_t kWorth = 4 << 20, kPart = 256;
   uint64_t highest = g_highest.load(std::memory_order_relaxed);
   const uint64_t more = highest == 0 || !at_end ? highest / 16 + kWorth : highest / 256;
@@ -145,6 +146,8 @@ void note_resident_memory(uint64_t resident_bytes, bool at_end) {
   g_cost_ns.store(end - now, std::memory_order_relaxed);
 }
 
+/// This process's proportional share of what is resident: pages that others have, too, count in
+/// part. 0: not known. As slow.
 uint64_t proportional_bytes() {
   uint64_t bytes = 0;
   char buffer[4096];
@@ -155,6 +158,24 @@ uint64_t proportional_bytes() {
   });
   return bytes;
 }
+
+constinit std::atomic<uint64_t> g_last_sample_ns{0};
+constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< what the last sample took
+
+constinit bool g_shares_pages = false;
+
+/// `own_plus_1`: value + 1; 0: not read.
+void log_sample(uint64_t resident, uint64_t resident_file, uint64_t own_plus_1) {
+  const uintptr_t top = sys::brk(0);
+  const uint64_t share = g_shares_pages && !is_short_of_stack() ? proportional_bytes() : 0;
+  std::atomic_ref<uint64_t>(counters().self_bytes).store(self_bytes(), std::memory_order_relaxed);
+  Record record(GPUPEAK_REC_SAMPLE);
+  record.u(resident).u(resident_file);
+  record.u(top > g_process->initial_brk ? top - g_process->initial_brk : 0);
+  emit(record.u(share != 0 ? share + 1 : 0).u(own_plus_1));
+}
+
+}  // namespace
 
 void note_malloc_of_glibc() {
   g_is_glibc.store(true, std::memory_order_relaxed);
@@ -174,26 +195,6 @@ void forget_resident_memory() {
   g_peak.store(0, std::memory_order_relaxed);
   g_last_ns.store(0, std::memory_order_relaxed);
 }
-
-namespace {
-
-constinit std::atomic<uint64_t> g_last_sample_ns{0};
-constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< what the last sample took
-
-constinit bool g_shares_pages = false;
-
-/// `own_plus_1`: value + 1; 0: not read.
-void log_sample(uint64_t resident, uint64_t resident_file, uint64_t own_plus_1) {
-  const uintptr_t top = sys::brk(0);
-  const uint64_t share = g_shares_pages && !is_short_of_stack() ? proportional_bytes() : 0;
-  std::atomic_ref<uint64_t>(counters().self_bytes).store(self_bytes(), std::memory_order_relaxed);
-  Record record(GPUPEAK_REC_SAMPLE);
-  record.u(resident).u(resident_file);
-  record.u(top > g_process->initial_brk ? top - g_process->initial_brk : 0);
-  emit(record.u(share != 0 ? share + 1 : 0).u(own_plus_1));
-}
-
-}  // namespace
 
 void share_pages() {
   g_shares_pages = true;

@@ -7,20 +7,6 @@
 
 namespace gpupeak::preload {
 
-/// Logs a RESIDENT record if `resident_bytes` is so much more than at the last one that reading the
-/// list is worth it: the kernel goes over each resident page for that. At most one part in 256 of
-/// the process's time is spent so. `at_end`: somewhat more is worth it.
-void note_resident_memory(uint64_t resident_bytes, bool at_end = false);
-
-/// The largest of `bytes`, which the kernel calls the most that was resident, and of what it called
-/// so before: its figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
-/// of its own, and what it remembers when memory goes is read without them.
-uint64_t highest_resident(uint64_t bytes);
-
-/// This process's proportional share of what is resident: pages that others have, too, count in
-/// part. 0: not known. As slow.
-uint64_t proportional_bytes();
-
 /// malloc is glibc's: it is known where it puts its blocks.
 void note_malloc_of_glibc();
 

@@ -18,6 +18,34 @@ namespace {
 
 constinit std::atomic<uint64_t> g_last_arena{0};
 
+/// The arena of a device, and the generation of its log: a forked child has another log.
+struct DeviceArena {
+  std::atomic<uint64_t> arena{0};
+  std::atomic<uint64_t> generation{0};
+};
+constinit DeviceArena g_arenas[GPUPEAK_LOG_MAX_DEVICES];
+
+__attribute__((noinline)) uint64_t make_arena(int device, uint64_t generation) {
+  if (!recording()) return 0;
+  const uint64_t arena = arena_create("PyTorch", 0, 0, device);
+  if (arena == 0) return 0;
+  DeviceArena& known = g_arenas[device];
+  known.arena.store(arena, std::memory_order_relaxed);
+  known.generation.store(generation, std::memory_order_release);
+  return arena;
+}
+
+/// The device's arena; 0: not recording, or the log has no place for the device. No two threads are
+/// here for one device at once, since the caller holds the allocator's lock.
+inline uint64_t arena_of(int device) {
+  if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return 0;
+  const DeviceArena& known = g_arenas[device];
+  const uint64_t generation = g_process->generation + 1;
+  return known.generation.load(std::memory_order_acquire) == generation
+             ? known.arena.load(std::memory_order_relaxed)
+             : make_arena(device, generation);
+}
+
 }  // namespace
 
 uint64_t arena_create(const Name& name, uint64_t address, uint64_t bytes, int device) {
@@ -71,38 +99,6 @@ void arena_refused(uint64_t arena, uint64_t bytes, const Refusal& refusal, uint3
   record.u(known ? free_bytes + 1 : 0).u(known ? total_bytes + 1 : 0);
   emit(record.u(refusal.limit_plus_1));
 }
-
-namespace {
-
-/// The arena of a device, and the generation of its log: a forked child has another log.
-struct DeviceArena {
-  std::atomic<uint64_t> arena{0};
-  std::atomic<uint64_t> generation{0};
-};
-constinit DeviceArena g_arenas[GPUPEAK_LOG_MAX_DEVICES];
-
-__attribute__((noinline)) uint64_t make_arena(int device, uint64_t generation) {
-  if (!recording()) return 0;
-  const uint64_t arena = arena_create("PyTorch", 0, 0, device);
-  if (arena == 0) return 0;
-  DeviceArena& known = g_arenas[device];
-  known.arena.store(arena, std::memory_order_relaxed);
-  known.generation.store(generation, std::memory_order_release);
-  return arena;
-}
-
-/// The device's arena; 0: not recording, or the log has no place for the device. No two threads are
-/// here for one device at once, since the caller holds the allocator's lock.
-inline uint64_t arena_of(int device) {
-  if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return 0;
-  const DeviceArena& known = g_arenas[device];
-  const uint64_t generation = g_process->generation + 1;
-  return known.generation.load(std::memory_order_acquire) == generation
-             ? known.arena.load(std::memory_order_relaxed)
-             : make_arena(device, generation);
-}
-
-}  // namespace
 
 GPUPEAK_HOT void torch_block_given(int device, uint64_t address, uint64_t bytes,
                                    const ArenaSays& says, const CallerFrame& caller) {

@@ -285,11 +285,7 @@ void introduce_new_device(int ordinal) {
   record.u(static_cast<uint64_t>(ordinal)).u(total).s({uuid, sizeof uuid}).s({name, strlen(name)});
   define(record.u(memory_of(ordinal)));
   log_limit(ordinal);
-  std::atomic_ref<uint32_t> count(counters().device_count);
-  uint32_t seen = count.load();
-  while (seen < static_cast<uint32_t>(ordinal) + 1 &&
-         !count.compare_exchange_weak(seen, static_cast<uint32_t>(ordinal) + 1)) {
-  }
+  raise_to(std::atomic_ref<uint32_t>(counters().device_count), static_cast<uint32_t>(ordinal) + 1);
 }
 
 }  // namespace gpupeak::preload

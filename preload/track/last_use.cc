@@ -271,6 +271,14 @@ inline __attribute__((always_inline)) bool see(Use& use, uint64_t now, CUstream 
   return true;
 }
 
+/// A block begins, but the arena already has one there, or there was no room.
+__attribute__((noinline)) void began_again(uint64_t arena, uint64_t address, uint64_t bytes) {
+  Use* const known = shared_out_at(arena, address);
+  if (known != nullptr && known->end == address + bytes) return;  // it only got another name
+  if (known != nullptr) end_use(g_shared_out, *known);
+  if (known == nullptr || enter_at_once(address, bytes, arena) == nullptr) ++g_uses.left_out;
+}
+
 }  // namespace
 
 constinit std::atomic<bool> g_watches_uses{false}, g_watches_all_uses{false};
@@ -335,18 +343,6 @@ void mapped_use_ended(uint64_t address) {
   Use* const use = g_given_addresses.find(address);
   if (use != nullptr && use->is_mapping && use->begin == address) end_use(g_given_addresses, *use);
 }
-
-namespace {
-
-/// A block begins, but the arena already has one there, or there was no room.
-__attribute__((noinline)) void began_again(uint64_t arena, uint64_t address, uint64_t bytes) {
-  Use* const known = shared_out_at(arena, address);
-  if (known != nullptr && known->end == address + bytes) return;  // it only got another name
-  if (known != nullptr) end_use(g_shared_out, *known);
-  if (known == nullptr || enter_at_once(address, bytes, arena) == nullptr) ++g_uses.left_out;
-}
-
-}  // namespace
 
 void arena_use_began(uint64_t arena, uint64_t address, uint64_t bytes) {
   if (!g_given_addresses.may_hold(address)) return;  // host memory

@@ -18,6 +18,7 @@
 namespace gpupeak::preload {
 namespace {
 
+constexpr size_t kTensorMapBytes = 128, kTensorMapAlignment = 64;
 constexpr size_t kMaps = 1 << 12;  // if two maps have one place, the later one stays
 constexpr size_t kWords = kTensorMapBytes / sizeof(uint64_t);
 
@@ -61,25 +62,10 @@ size_t place_of(const uint64_t* words) {
   return static_cast<size_t>(hash >> 40) % kMaps;
 }
 
-}  // namespace
-
+/// Whether the driver has made a map.
 constinit std::atomic<bool> g_has_tensor_maps{false};
 
-void note_tensor_map(const void* map, uint64_t address) {
-  const InBook book;
-  if (!book) return;
-  KnownMap* maps = g_maps.load(std::memory_order_relaxed);
-  if (maps == nullptr) {
-    maps = static_cast<KnownMap*>(map_pages(whole_pages(kMaps * sizeof(KnownMap))));
-    if (maps == nullptr) return;
-    g_maps.store(maps, std::memory_order_release);
-    g_has_tensor_maps.store(true, std::memory_order_relaxed);
-  }
-  uint64_t words[kWords];
-  read(map, words);
-  maps[place_of(words)].set(words, address);
-}
-
+/// Looks for maps in parameters: at `at`, and each kTensorMapAlignment bytes behind it.
 void look_for_tensor_maps(const void* at, size_t bytes, uint16_t place, SeenWords& seen) {
   const KnownMap* const maps = g_maps.load(std::memory_order_acquire);
   if (maps == nullptr) return;
@@ -90,8 +76,6 @@ void look_for_tensor_maps(const void* at, size_t bytes, uint16_t place, SeenWord
       seen.look_at(address, place);
   }
 }
-
-namespace {
 
 using ParameterInfo = CUresult (*)(const void*, size_t, size_t*, size_t*);
 constinit DriverFunction<ParameterInfo> g_of_function("cuFuncGetParamInfo");
@@ -312,6 +296,21 @@ inline __attribute__((always_inline)) void look_by(const Layout& layout, void* c
 }
 
 }  // namespace
+
+void note_tensor_map(const void* map, uint64_t address) {
+  const InBook book;
+  if (!book) return;
+  KnownMap* maps = g_maps.load(std::memory_order_relaxed);
+  if (maps == nullptr) {
+    maps = static_cast<KnownMap*>(map_pages(whole_pages(kMaps * sizeof(KnownMap))));
+    if (maps == nullptr) return;
+    g_maps.store(maps, std::memory_order_release);
+    g_has_tensor_maps.store(true, std::memory_order_relaxed);
+  }
+  uint64_t words[kWords];
+  read(map, words);
+  maps[place_of(words)].set(words, address);
+}
 
 GPUPEAK_HOT bool look_at_parameters(const void* function, void* const* parameters,
                                     void* const* extra, SeenWords& seen, bool may_leave_out) {

@@ -20,14 +20,8 @@ namespace gpupeak::preload {
 // bytes that only the driver can read. The maps that the driver made are kept by their bytes, as
 // many as fit. So the address is known when a map is found among a launch's parameters. HOOK-SAFE.
 
-constexpr size_t kTensorMapBytes = 128, kTensorMapAlignment = 64;
-
 /// The driver made a map of the memory at `address`, and wrote it to `map`.
 void note_tensor_map(const void* map, uint64_t address);
-/// Whether the driver has made a map.
-extern constinit GPUPEAK_OWN std::atomic<bool> g_has_tensor_maps;
-/// Looks for maps in parameters: at `at`, and each kTensorMapAlignment bytes behind it.
-void look_for_tensor_maps(const void* at, size_t bytes, uint16_t place, SeenWords& seen);
 
 /// `parameters`, `extra`: as cuLaunchKernel has them. False: the driver has not been asked about
 /// the function, or the function has parameters but the call gave none. `may_leave_out`: nothing is

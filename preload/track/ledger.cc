@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/hash_tables.h"
+#include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
 #include "base/text.h"
@@ -342,11 +343,7 @@ uint32_t local_bytes_of(CUfunction function, int device) {
 /// memory for it has grown.
 bool needs_more_local_memory(Ledger::Device& ledger, CUfunction function, int device) {
   const uint32_t local = local_bytes_of(function, device);
-  uint32_t largest = ledger.largest_local_bytes.load(std::memory_order_relaxed);
-  while (local > largest) {
-    if (ledger.largest_local_bytes.compare_exchange_weak(largest, local)) return true;
-  }
-  return false;
+  return raise_to(ledger.largest_local_bytes, local);
 }
 
 /// Called for a handle that has not been seen: finds out whether there are several contexts.
@@ -503,14 +500,7 @@ void read_devices_at_detach() {
 }
 
 void forget_ledger() {
-  for (Ledger::Device& device : g_ledger.devices) {
-    device.open = 0;
-    device.last_used = device.last_quiet_since = kNever;
-    device.last_own_plus_1 = device.last_others_plus_1 = 0;
-    device.overlaps = 0;
-    device.in_use = false;
-    device.largest_local_bytes = 0;
-  }
+  begin_anew(g_ledger.devices);
   g_launches.seen.clear();
   g_launches.several_contexts = false;
   g_ledger.used.clear();

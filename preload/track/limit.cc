@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "gpupeak/pages.h"
 #include "log/log.h"
@@ -273,17 +274,7 @@ void log_limit(int device) {
 }
 
 void forget_limits() {
-  for (Limited& it : g_limited) {
-    it.lock.reset();
-    it.state = State::kUnknown;
-    it.ballast = 0;
-    it.changes = 0;
-    it.users = 0;
-    it.budget = 0;
-    it.asked_ns = 0;
-    it.in_flight = 0;
-    it.needed_ns = 0;
-  }
+  begin_anew(g_limited);
   g_ballasts = 0;
 }
 

@@ -59,8 +59,7 @@ CountedPieces forget(uint64_t begin, uint64_t end) {
   return gone;
 }
 
-}  // namespace
-
+/// Notes a new mapping. Returns counted_mapping_bytes().
 uint64_t note_counted_mapping(uint64_t at, uint64_t bytes, int prot, gpupeak_kind kind) {
   const LockGuard guard(g_lock);
   forget(at, at + bytes);
@@ -68,10 +67,7 @@ uint64_t note_counted_mapping(uint64_t at, uint64_t bytes, int prot, gpupeak_kin
   return g_bytes;
 }
 
-uint64_t counted_mapping_bytes() {
-  return __atomic_load_n(&g_bytes, __ATOMIC_RELAXED);
-}
-
+/// A part of the mappings has another protection now. Returns counted_mapping_bytes().
 uint64_t reprotect_counted_mapping(uint64_t at, uint64_t bytes, int prot) {
   const LockGuard guard(g_lock);
   const uint64_t end = at + bytes;
@@ -88,11 +84,13 @@ uint64_t reprotect_counted_mapping(uint64_t at, uint64_t bytes, int prot) {
   return g_bytes;
 }
 
+/// The range is unmapped, or belongs to another mapping now.
 CountedPieces forget_counted_mapping(uint64_t at, uint64_t bytes) {
   const LockGuard guard(g_lock);
   return forget(at, at + bytes);
 }
 
+/// The kernel refused to unmap them.
 void keep_counted_mappings(const CountedPieces& pieces) {
   const LockGuard guard(g_lock);
   for (uint32_t i = 0; i < pieces.count; ++i) {
@@ -101,26 +99,6 @@ void keep_counted_mappings(const CountedPieces& pieces) {
     add(mapping);
   }
 }
-
-void log_counted_mappings() {
-  const LockGuard guard(g_lock);
-  for (size_t i = 0; i < g_count; ++i) {
-    const Mapping& mapping = g_mappings[i];
-    Record record(GPUPEAK_REC_MAP);
-    record.u(mapping.begin).u(mapping.end - mapping.begin).u(static_cast<uint64_t>(mapping.prot));
-    emit(record.u(mapping.kind).u(0));
-  }
-  g_count = 0;
-  g_bytes = 0;
-}
-
-void reset_counted_mappings() {
-  g_lock.reset();
-  g_count = 0;
-  g_bytes = 0;
-}
-
-namespace {
 
 /// Each byte has one owner. Memory that an allocator maps is counted as heap; memory that the
 /// driver maps is the driver's.
@@ -209,6 +187,28 @@ Leaving leaves(uint8_t tag, void* at, size_t bytes) {
 }
 
 }  // namespace
+
+uint64_t counted_mapping_bytes() {
+  return __atomic_load_n(&g_bytes, __ATOMIC_RELAXED);
+}
+
+void log_counted_mappings() {
+  const LockGuard guard(g_lock);
+  for (size_t i = 0; i < g_count; ++i) {
+    const Mapping& mapping = g_mappings[i];
+    Record record(GPUPEAK_REC_MAP);
+    record.u(mapping.begin).u(mapping.end - mapping.begin).u(static_cast<uint64_t>(mapping.prot));
+    emit(record.u(mapping.kind).u(0));
+  }
+  g_count = 0;
+  g_bytes = 0;
+}
+
+void reset_counted_mappings() {
+  g_lock.reset();
+  g_count = 0;
+  g_bytes = 0;
+}
 
 void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& caller) {
   if (g_process->counting != 0 && count_mapped(at, bytes, prot, flags)) return;

@@ -26,16 +26,8 @@ struct CountedPieces {
   CountedMapping at[kMost];
 };
 
-/// Notes a new mapping. Returns counted_mapping_bytes().
-uint64_t note_counted_mapping(uint64_t at, uint64_t bytes, int prot, gpupeak_kind kind);
 /// How many bytes of writable anonymous memory are mapped now.
 uint64_t counted_mapping_bytes();
-/// A part of the mappings has another protection now. Returns counted_mapping_bytes().
-uint64_t reprotect_counted_mapping(uint64_t at, uint64_t bytes, int prot);
-/// The range is unmapped, or belongs to another mapping now.
-CountedPieces forget_counted_mapping(uint64_t at, uint64_t bytes);
-/// The kernel refused to unmap them.
-void keep_counted_mappings(const CountedPieces& pieces);
 /// Writes a MAP record for each mapping, once the log is open, and forgets the mappings.
 void log_counted_mappings();
 /// In a forked child.

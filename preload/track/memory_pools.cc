@@ -41,6 +41,46 @@ void read_reserve(PoolState& state) {
            pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), GPUPEAK_POOL_READ);
 }
 
+struct Reserve {
+  uint64_t turn = 0;    ///< turn of the latest reading that was entered here
+  uint64_t bytes = 0;   ///< as read then
+  uint32_t blocks = 0;  ///< numbered from 1; the last one is freed first
+};
+constinit Reserve g_reserves[GPUPEAK_LOG_MAX_DEVICES];  // under the book's lock
+constinit std::atomic<uint64_t> g_turns{0};             // readings begun
+constinit std::atomic<bool> g_has_graphs{false};
+
+uint64_t graph_block(int device, uint32_t number) {
+  return static_cast<uint64_t>(device) << 32 | number;
+}
+
+/// Whether a reading has a new figure. If not, only its turn is noted, which needs no stack.
+bool is_news(Reserve& reserve, uint64_t turn, uint64_t bytes) {
+  const BookGuard guard;
+  if (!guard) return false;
+  if (reserve.turn > turn) return false;
+  if (reserve.bytes != bytes) return true;
+  reserve.turn = turn;
+  return false;
+}
+
+/// A stream that is being captured, and the thread that takes memory for the capture; 0: any
+/// thread.
+struct Capture {
+  std::atomic<uintptr_t> stream{0};  ///< + 1, since the default stream is null; 0: free
+  std::atomic<uintptr_t> thread{0};
+};
+constexpr size_t kMostCaptures = 16;  // blocks of further captures have no mark
+constinit Capture g_captures[kMostCaptures];
+
+uintptr_t key_of(CUstream stream) {
+  return reinterpret_cast<uintptr_t>(stream) + 1;
+}
+/// A number that no other live thread has: the address of its flags.
+uintptr_t this_thread() {
+  return reinterpret_cast<uintptr_t>(&t_flags);
+}
+
 }  // namespace
 
 void pool_created(const PoolPlace& place) {
@@ -115,33 +155,6 @@ void forget_pools() {
   g_reserved_bytes = 0;
 }
 
-namespace {
-
-struct Reserve {
-  uint64_t turn = 0;    ///< turn of the latest reading that was entered here
-  uint64_t bytes = 0;   ///< as read then
-  uint32_t blocks = 0;  ///< numbered from 1; the last one is freed first
-};
-constinit Reserve g_reserves[GPUPEAK_LOG_MAX_DEVICES];  // under the book's lock
-constinit std::atomic<uint64_t> g_turns{0};             // readings begun
-constinit std::atomic<bool> g_has_graphs{false};
-
-uint64_t graph_block(int device, uint32_t number) {
-  return static_cast<uint64_t>(device) << 32 | number;
-}
-
-/// Whether a reading has a new figure. If not, only its turn is noted, which needs no stack.
-bool is_news(Reserve& reserve, uint64_t turn, uint64_t bytes) {
-  const BookGuard guard;
-  if (!guard) return false;
-  if (reserve.turn > turn) return false;
-  if (reserve.bytes != bytes) return true;
-  reserve.turn = turn;
-  return false;
-}
-
-}  // namespace
-
 bool has_graph_memory() {
   return g_has_graphs.load(std::memory_order_relaxed);
 }
@@ -186,27 +199,6 @@ void forget_graph_memory() {
   for (Reserve& reserve : g_reserves) reserve = {};
   g_has_graphs = false;
 }
-
-namespace {
-
-/// A stream that is being captured, and the thread that takes memory for the capture; 0: any
-/// thread.
-struct Capture {
-  std::atomic<uintptr_t> stream{0};  ///< + 1, since the default stream is null; 0: free
-  std::atomic<uintptr_t> thread{0};
-};
-constexpr size_t kMostCaptures = 16;  // blocks of further captures have no mark
-constinit Capture g_captures[kMostCaptures];
-
-uintptr_t key_of(CUstream stream) {
-  return reinterpret_cast<uintptr_t>(stream) + 1;
-}
-/// A number that no other live thread has: the address of its flags.
-uintptr_t this_thread() {
-  return reinterpret_cast<uintptr_t>(&t_flags);
-}
-
-}  // namespace
 
 constinit std::atomic<uint32_t> g_open_captures{0};
 

@@ -7,6 +7,7 @@
 
 #include "base/hook_scope.h"
 #include "base/loader.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "gpupeak/log_format.h"
 #include "track/driver.h"
@@ -158,10 +159,7 @@ bool nvml_processes(void* device, uint64_t most, bool with_graphics, NvmlProcess
 void forget_nvml() {
   // If the parent never loaded the library, the child may.
   if (g_state != State::kUntried) g_state = State::kMissing;
-  for (auto& device : g_devices) {
-    device.asked = false;
-    device.handle = nullptr;
-  }
+  begin_anew(g_devices);
 }
 
 }  // namespace gpupeak::preload

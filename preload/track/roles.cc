@@ -1,5 +1,3 @@
-#include "track/roles.h"
-
 #include <algorithm>
 
 #include "base/clock.h"
@@ -7,7 +5,7 @@
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "log/log.h"
-#include "thread/emit.h"
+#include "track/last_use.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -73,11 +73,11 @@ PLANTED = [
     ("log/log_file.cc", "LockGuard guard(g_file.lock);", "OpenLockGuard guard(g_file.lock);"),
     ("track/device_memory.cc", "  if (!book) return;\n", ""),
     ("track/device_memory.cc", "const InBook book;", "LockGuard book(g_book.lock);"),
-    ("track/nvtx.cc", "constinit FutexLock g_lock;", "constinit TimedLock g_lock;"),
-    ("track/nvtx.cc", "constinit FutexLock g_lock;", "static pthread_mutex_t g_lock;"),
+    ("track/mapping.cc", "constinit FutexLock g_lock;", "constinit TimedLock g_lock;"),
+    ("track/mapping.cc", "constinit FutexLock g_lock;", "static pthread_mutex_t g_lock;"),
     ("stack/module_map.cc", "for_each_object(", "dl_iterate_phdr("),
     ("base/lock.h", "  const SignalsHeld held_;\n", ""),
-    ("track/usage.cc", "namespace gpupeak::preload {", "namespace gpupeak::preload {\nlong nap() { return sys::futex(nullptr, 0, 0); }"),
+    ("track/limit.cc", "namespace gpupeak::preload {", "namespace gpupeak::preload {\nlong nap() { return sys::futex(nullptr, 0, 0); }"),
 ]
 
 
