@@ -19,9 +19,6 @@
 #ifndef MADV_WIPEONFORK  // Linux 4.14
 #define MADV_WIPEONFORK 18
 #endif
-#ifndef MADV_POPULATE_READ  // Linux 5.14
-#define MADV_POPULATE_READ 22
-#endif
 #ifndef MADV_POPULATE_WRITE  // Linux 5.14
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -67,11 +64,6 @@ inline long munmap(void* at, size_t bytes) {
 }
 inline void* mremap(void* at, size_t bytes, size_t new_bytes, int flags) {
   return reinterpret_cast<void*>(call(SYS_mremap, at, bytes, new_bytes, flags));
-}
-/// Moves a mapping to `to`, where another mapping of that size is. It replaces that one at once.
-inline void* move_mapping(void* from, size_t bytes, void* to) {
-  constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED;
-  return reinterpret_cast<void*>(call(SYS_mremap, from, bytes, bytes, kFlags, to));
 }
 inline long mprotect(void* at, size_t bytes, int prot) {
   return call(SYS_mprotect, at, bytes, prot);

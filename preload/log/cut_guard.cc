@@ -2,51 +2,47 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <ucontext.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 
-#include "base/lock.h"
 #include "base/memory.h"
 #include "base/next_functions.h"
-#include "base/proc_file.h"
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
-#include "gpupeak/smaps.h"
 #include "log/log.h"
-#include "log/log_file.h"
+
+// The library's own code, as the linker lays it out.
+extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern "C" const char etext[] __attribute__((visibility("hidden")));
+
+namespace gpupeak::preload {
+namespace {
 
 // What the code was doing that a signal has stopped. HOOK-SAFE.
 
 #if defined(__x86_64__)
 
-namespace gpupeak::preload {
-
-inline uintptr_t code_at_fault(const ucontext_t& context) {
+uintptr_t code_at_fault(const ucontext_t& context) {
   return static_cast<uintptr_t>(context.uc_mcontext.gregs[REG_RIP]);
 }
 /// Whether the instruction was about to store. Only for our own code.
-inline bool stores_at_fault(const ucontext_t& context) {
+bool stores_at_fault(const ucontext_t& context) {
   constexpr greg_t kWrite = 2;  // of the page fault's error code
   return (context.uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
 }
 
-}  // namespace gpupeak::preload
-
 #else  // aarch64
 
-namespace gpupeak::preload {
-
-inline uintptr_t code_at_fault(const ucontext_t& context) {
+uintptr_t code_at_fault(const ucontext_t& context) {
   return context.uc_mcontext.pc;
 }
 
 /// Decides by the instruction's class in the table "Loads and Stores" of the architecture's manual.
 /// The kernel says the same in a record behind the registers, but emulators leave that out.
-inline bool is_store(uint32_t instruction) {
+bool is_store(uint32_t instruction) {
   const auto has = [instruction](uint32_t mask, uint32_t bits) {
     return (instruction & mask) == bits;
   };
@@ -62,121 +58,11 @@ inline bool is_store(uint32_t instruction) {
 
 /// Whether the instruction was about to store. Only for our own code, since the instruction is
 /// read.
-inline bool stores_at_fault(const ucontext_t& context) {
+bool stores_at_fault(const ucontext_t& context) {
   return is_store(*reinterpret_cast<const uint32_t*>(code_at_fault(context)));
 }
 
-}  // namespace gpupeak::preload
-
 #endif
-
-namespace gpupeak::preload {
-namespace {
-
-struct Refused {
-  uint8_t* memory = nullptr;
-  uint64_t offset = 0;  ///< of the page in the file
-};
-/// Refused pages take at most 4 MiB of the program's memory, with pages of 4 KiB.
-constexpr size_t kMost = 1024;
-constexpr uint64_t kNowhere = UINT64_MAX;
-
-constinit FutexLock g_lock;  // taken after all other locks
-constinit Refused g_refused[kMost];
-constinit std::atomic<size_t> g_count{0};
-
-bool is_kept(const uint8_t* page) {
-  for (size_t i = 0; i < g_count; ++i) {
-    if (g_refused[i].memory == page) return true;
-  }
-  return false;
-}
-
-/// Where in its file a mapped page lies. The caller holds the lock.
-uint64_t file_offset_of(uint64_t page) {
-  static char text[16 << 10];
-  uint64_t begin = 0;
-  const char* line = mapping_at(page, begin, text, sizeof text);
-  return line != nullptr ? smaps::hex_at(line) + (page - begin) : kNowhere;
-}
-
-/// New memory with the bytes of a page that can be read; nullptr: none could be had.
-uint8_t* copy_of(const uint8_t* page) {
-  void* const memory = sys::mmap(nullptr, arch::page_bytes(), PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (sys::mmap_failed(memory)) return nullptr;
-  memcpy(memory, page, arch::page_bytes());
-  return static_cast<uint8_t*>(memory);
-}
-
-bool write_page(long fd, const Refused& page) {
-  const size_t bytes = arch::page_bytes();
-  return sys::pwrite(fd, page.memory, bytes, static_cast<int64_t>(page.offset)) ==
-         static_cast<long>(bytes);
-}
-
-}  // namespace
-
-bool keep_refused_page(void* address) {
-  const size_t bytes = arch::page_bytes();
-  auto* const page =
-      reinterpret_cast<uint8_t*>(reinterpret_cast<uintptr_t>(address) / bytes * bytes);
-  const LockGuard guard(g_lock);
-  if (is_kept(page)) return true;  // by another thread, just now
-  // This fails if the file was cut, and before Linux 5.14.
-  if (g_count == kMost || sys::failed(sys::madvise(page, bytes, MADV_POPULATE_READ))) return false;
-  const uint64_t offset = file_offset_of(reinterpret_cast<uintptr_t>(page));
-  uint8_t* const copy = offset != kNowhere ? copy_of(page) : nullptr;
-  if (copy == nullptr) return false;
-  if (sys::mmap_failed(sys::move_mapping(copy, bytes, page))) {
-    sys::munmap(copy, bytes);
-    return false;
-  }
-  g_refused[g_count++] = {page, offset};
-  return true;
-}
-
-bool write_refused_pages() {
-  if (__builtin_expect(g_count == 0, 1)) return true;
-  const LockGuard guard(g_lock);
-  struct stat status;
-  const sys::Descriptor file(open_log_again(status));
-  if (!file.is_open()) return false;
-  bool are_written = true;
-  for (size_t i = 0; i < g_count; ++i)
-    are_written = write_page(file.fd, g_refused[i]) && are_written;
-  return are_written;
-}
-
-void keep_refused_pages_of(const void* begin, size_t bytes) {
-  if (__builtin_expect(g_count == 0, 1)) return;
-  const LockGuard guard(g_lock);
-  const auto* const from = static_cast<const uint8_t*>(begin);
-  for (size_t i = 0; i < g_count; ++i) {
-    Refused& page = g_refused[i];
-    if (page.memory < from || page.memory >= from + bytes) continue;
-    uint8_t* const elsewhere = copy_of(page.memory);
-    if (elsewhere != nullptr)
-      page.memory = elsewhere;
-    else
-      note_log_was_cut();
-  }
-}
-
-void forget_refused_pages() {
-  for (size_t i = 0; i < g_count; ++i) sys::munmap(g_refused[i].memory, arch::page_bytes());
-  g_count = 0;
-  g_lock.reset();
-}
-
-}  // namespace gpupeak::preload
-
-// The library's own code, as the linker lays it out.
-extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
-extern "C" const char etext[] __attribute__((visibility("hidden")));
-
-namespace gpupeak::preload {
-namespace {
 
 using Handler = void (*)(int, siginfo_t*, void*);
 using Notice = void (*)();
@@ -221,7 +107,6 @@ void take_default(const siginfo_t& info) {
 
 void on_bus_error(int number, siginfo_t* info, void* context) {
   if (is_of_the_log(*info, *static_cast<const ucontext_t*>(context))) {
-    if (keep_refused_page(info->si_addr)) return;
     if (put_page(info->si_addr)) return g_on_cut();
   }
   const Handler handler = g_handler.load(std::memory_order_acquire);

@@ -18,7 +18,6 @@
 #include "base/process_state.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
-#include "log/cut_guard.h"
 #include "log/log.h"
 #include "log/log_place.h"
 
@@ -207,6 +206,52 @@ bool populate(uint8_t* at, size_t bytes, uint64_t offset, bool written) {
   return !sys::failed(result);
 }
 
+/// The next `bytes` of the file, or fewer if the disk has no more. `offset`: where they are.
+Chunk take_now(size_t bytes, uint64_t& offset) {
+  const size_t page = page_bytes();
+  for (bytes = page_end(bytes); bytes >= page; bytes = bytes / 2 / page * page) {
+    if (!take_range(bytes, offset)) continue;
+    const bool written = bytes >= kWrittenBytes && !sys::failed(write_by_path(offset, bytes));
+    uint8_t* at = map_range(offset, bytes);
+    if (at == nullptr) {
+      give_back(offset, offset + bytes);
+      continue;
+    }
+    size_t usable = bytes;  // the disk's last pages are used too
+    while (usable >= page && !populate(at, usable, offset, written))
+      usable = usable / 2 / page * page;
+    if (usable < bytes) {
+      keep_tail_at(at, bytes, usable, offset);
+      add_mapped(-static_cast<ptrdiff_t>(bytes - usable));
+      give_back(offset + usable, offset + bytes);
+    }
+    if (usable >= page) return {at, usable};
+    break;
+  }
+  return {};
+}
+
+/// The same, with rests: if no chunk can be had, other threads do not try again at each event.
+Chunk take(size_t bytes, uint64_t& offset) {
+  constexpr uint64_t kShortestRestNs = 2'000'000, kLongestRestNs = 1'000'000'000;
+  LockGuard guard(g_file.lock);
+  if (log_rests() || g_file.cut || g_file.tail == nullptr) return {};
+  const Chunk chunk = take_now(bytes, offset);
+  if (chunk.begin != nullptr) {
+    g_file.rest_ns = 0;
+    g_file.rests_until = 0;
+    return chunk;
+  }
+  const uint64_t now = monotonic_ns();
+  uint64_t& rest = g_file.rest_ns;
+  rest = rest == 0 ? kShortestRestNs : rest < kLongestRestNs / 2 ? rest * 2 : kLongestRestNs;
+  g_file.rests_until = now + rest;
+  uint64_t none = 0;
+  g_file.gap_began.compare_exchange_strong(none, now);
+  set_quality(GPUPEAK_Q_DISK_FULL);
+  return {};
+}
+
 }  // namespace
 
 long open_log_again(struct stat& status) {
@@ -315,57 +360,6 @@ bool log_is_as_long_as_it_was() {
   return file.is_open() && static_cast<uint64_t>(status.st_size) >= g_file.bytes;
 }
 
-namespace {
-
-/// The next `bytes` of the file, or fewer if the disk has no more. `offset`: where they are.
-Chunk take_now(size_t bytes, uint64_t& offset) {
-  const size_t page = page_bytes();
-  for (bytes = page_end(bytes); bytes >= page; bytes = bytes / 2 / page * page) {
-    if (!take_range(bytes, offset)) continue;
-    const bool written = bytes >= kWrittenBytes && !sys::failed(write_by_path(offset, bytes));
-    uint8_t* at = map_range(offset, bytes);
-    if (at == nullptr) {
-      give_back(offset, offset + bytes);
-      continue;
-    }
-    size_t usable = bytes;  // the disk's last pages are used too
-    while (usable >= page && !populate(at, usable, offset, written))
-      usable = usable / 2 / page * page;
-    if (usable < bytes) {
-      keep_tail_at(at, bytes, usable, offset);
-      add_mapped(-static_cast<ptrdiff_t>(bytes - usable));
-      give_back(offset + usable, offset + bytes);
-    }
-    if (usable >= page) return {at, usable};
-    break;
-  }
-  return {};
-}
-
-/// The same, with rests: if no chunk can be had, other threads do not try again at each event.
-Chunk take(size_t bytes, uint64_t& offset) {
-  constexpr uint64_t kShortestRestNs = 2'000'000, kLongestRestNs = 1'000'000'000;
-  LockGuard guard(g_file.lock);
-  if (log_rests() || g_file.cut || g_file.tail == nullptr) return {};
-  const Chunk chunk = take_now(bytes, offset);
-  if (chunk.begin != nullptr) {
-    g_file.rest_ns = 0;
-    g_file.rests_until = 0;
-    write_refused_pages();  // there is room again
-    return chunk;
-  }
-  const uint64_t now = monotonic_ns();
-  uint64_t& rest = g_file.rest_ns;
-  rest = rest == 0 ? kShortestRestNs : rest < kLongestRestNs / 2 ? rest * 2 : kLongestRestNs;
-  g_file.rests_until = now + rest;
-  uint64_t none = 0;
-  g_file.gap_began.compare_exchange_strong(none, now);
-  set_quality(GPUPEAK_Q_DISK_FULL);
-  return {};
-}
-
-}  // namespace
-
 Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t sequence,
                 uint32_t tid) {
   uint64_t offset = 0;
@@ -404,7 +398,6 @@ size_t mapped_log_bytes() {
 
 void retire_chunk(const Chunk& chunk) {
   if (chunk.begin == nullptr) return;
-  keep_refused_pages_of(chunk.begin, chunk.bytes);
   unmap_pages(chunk.begin, chunk.bytes);
   g_mapped_bytes.fetch_sub(chunk.bytes, std::memory_order_relaxed);
 }
@@ -413,7 +406,6 @@ void trim_log_file() {
   const SignalsHeld held;  // a jump would leave the descriptor open
   LockGuard guard(g_file.lock);
   if (g_file.tail == nullptr) return;
-  if (!write_refused_pages()) g_file.cut = true;
   struct stat status;
   const sys::Descriptor file(open_log_again(status));
   if (!file.is_open()) return;  // the file stays long: a reader goes by the counters page
@@ -437,7 +429,6 @@ void trim_log_file() {
 void abandon_log_file() {
   g_file.lock.reset();
   forget_counters();
-  forget_refused_pages();
   if (g_file.head != nullptr)
     sys::munmap(g_file.head, head_bytes());  // the chunks were not inherited
   g_file.head = g_file.tail = nullptr;

@@ -56,7 +56,7 @@ size_t fitting_chunk_bytes(size_t wanted);
 void retire_chunk(const Chunk& chunk);
 
 /// Call it when a page of the file is gone: somebody has cut the file, or the file system refused
-/// to write the page again and it could not be kept (cut_guard.h). Nothing more is logged.
+/// to write the page again. Nothing more is logged.
 void note_log_was_cut();
 /// Whether that has happened: all that was logged since is lost.
 bool log_was_cut();
