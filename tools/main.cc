@@ -16,10 +16,8 @@
 
 #include "collector/text/error.h"
 #include "tools/commands.h"
-#include "tools/examples.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/parse.h"
 
 using namespace gpupeak;
 

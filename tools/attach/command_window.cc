@@ -21,9 +21,9 @@
 #include "collector/log/log_appender.h"
 #include "collector/log/log_head.h"
 #include "collector/text/error.h"
-#include "tools/attach/target_log.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
+#include "tools/shared/runs.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -101,7 +101,7 @@ class SharedCounters {
   collector::LogHead head_;
 };
 
-uint64_t number_of(uint64_t word) {
+uint64_t request_number(uint64_t word) {
   return word >> 8;
 }
 
@@ -110,7 +110,7 @@ uint64_t ask(gpupeak_counters_page& page, uint64_t what) {
   std::atomic_ref<uint64_t> word(page.window_request);
   uint64_t before = word.load();
   for (;;) {
-    const uint64_t request = (number_of(before) + 1) << 8 | what;
+    const uint64_t request = (request_number(before) + 1) << 8 | what;
     if (word.compare_exchange_weak(before, request)) return request;
   }
 }
@@ -122,9 +122,9 @@ std::optional<uint64_t> wait_for(const SharedCounters& log, uint64_t request, do
   for (auto pause = std::chrono::microseconds(20);;
        pause = std::min<std::chrono::microseconds>(2 * pause, std::chrono::milliseconds(20))) {
     const uint64_t answer = word.load(std::memory_order_acquire);
-    if (number_of(answer) == number_of(request)) return answer & 0xff;
+    if (request_number(answer) == request_number(request)) return answer & 0xff;
     // Somebody else's later request has replaced ours.
-    if (number_of(answer) > number_of(request)) return GPUPEAK_WINDOW_UNKNOWN;
+    if (request_number(answer) > request_number(request)) return GPUPEAK_WINDOW_UNKNOWN;
     if (std::chrono::steady_clock::now() >= until) return std::nullopt;
     std::this_thread::sleep_for(pause);
   }
@@ -132,7 +132,7 @@ std::optional<uint64_t> wait_for(const SharedCounters& log, uint64_t request, do
 
 void withdraw(const SharedCounters& log, uint64_t request) {
   std::atomic_ref<uint64_t> word(log.page().window_request);
-  word.compare_exchange_strong(request, (number_of(request) + 1) << 8);
+  word.compare_exchange_strong(request, (request_number(request) + 1) << 8);
 }
 
 int end_of(uint64_t answer, const std::string& target) {

@@ -38,14 +38,6 @@ std::vector<std::string> mapped_files(pid_t pid) {
   return files;
 }
 
-bool is_in_our_namespace(pid_t pid, const char* name) {
-  struct stat theirs {
-  }, ours{};
-  return stat(of_process(pid, fmt::format("ns/{}", name)).c_str(), &theirs) == 0 &&
-         stat(fmt::format("/proc/self/ns/{}", name).c_str(), &ours) == 0 &&
-         theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
-}
-
 bool gained_privileges(pid_t pid) {
   struct stat program {};
   if (stat(of_process(pid, "exe").c_str(), &program) == 0 &&

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <utility>
 
@@ -138,55 +137,13 @@ struct WhatIfOptions : OutputOptions {
 /// Parses "Conv*=0.5".
 collector::Changes::Scale parse_scale(const std::string& text) {
   const size_t equals = text.rfind('=');
-  double factor = -1;
-  if (equals != std::string::npos && equals > 0) {
-    const char* const begin = text.data() + equals + 1;
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(begin, end, factor);
-    if (error != std::errc() || stop != end) factor = -1;
-  }
+  const bool has_pattern = equals != std::string::npos && equals > 0;
+  const double factor = has_pattern ? number_of(text.substr(equals + 1)).value_or(-1) : -1;
   if (!(factor >= 0 && factor <= 1000)) {
     throw collector::UsageError("--scale " + collector::escape(text) +
                                 ": give a pattern and a factor from 0 to 1000, as 'Conv*=0.5'");
   }
   return {text.substr(0, equals), factor};
-}
-
-collector::WithCurves with_curves(const WhatIfOptions& options) {
-  return options.html.empty() ? collector::WithCurves::kNo : collector::WithCurves::kYes;
-}
-
-int show_page(const std::vector<collector::WhatIf>& answers, const std::string& path) {
-  write_output(path, [&](std::ostream& out) {
-    collector::write_what_if_page(answers, GPUPEAK_VERSION, out);
-  });
-  say_written(path);
-  return kOk;
-}
-
-/// If no change was given: shows which changes there are, and what each gains.
-int lowering(const WhatIfOptions& options, const collector::Options& analysis) {
-  std::vector<std::vector<collector::WhatIf>> answers;
-  {
-    ProgressBar bar;
-    for (const std::string& log : options.logs)
-      answers.push_back(
-          collector::what_would_lower(log, analysis, bar.callback(), with_curves(options)));
-  }
-  if (!options.html.empty()) {
-    std::vector<collector::WhatIf> all;
-    for (auto& of_log : answers) std::move(of_log.begin(), of_log.end(), std::back_inserter(all));
-    return show_page(all, options.html);
-  }
-  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
-  write_output(options.out, [&](std::ostream& out) {
-    write_in_turn(out, answers.size(), options.json, [&](size_t i) {
-      if (options.json) return collector::write_lowering_json(answers[i], out);
-      collector::write_lowering(answers[i], options.top, out, style);
-      if (answers[i].empty()) out << "no setting and no site alone would lower the peak of a GPU\n";
-    });
-  });
-  return kOk;
 }
 
 int whatif(const WhatIfOptions& options) {
@@ -205,25 +162,42 @@ int whatif(const WhatIfOptions& options) {
   analysis.stacks = false;
   analysis.top = options.top;
   analysis.reading = options.reading;
-  if (changes.scales.empty() && !changes.changes_arenas()) return lowering(options, analysis);
-  std::vector<collector::WhatIf> answers;
+  const auto curves =
+      options.html.empty() ? collector::WithCurves::kNo : collector::WithCurves::kYes;
+  // If no change is given, the answers are which changes there are, and what each gains.
+  const bool is_given = !changes.scales.empty() || changes.changes_arenas();
+  std::vector<std::vector<collector::WhatIf>> answers;  // of each log
   {
     ProgressBar bar;
-    for (const std::string& log : options.logs)
-      answers.push_back(
-          collector::what_if(log, changes, analysis, bar.callback(), with_curves(options)));
+    for (const std::string& log : options.logs) {
+      const collector::Progress progress = bar.callback();
+      if (is_given)
+        answers.push_back({collector::what_if(log, changes, analysis, progress, curves)});
+      else
+        answers.push_back(collector::what_would_lower(log, analysis, progress, curves));
+    }
   }
-  if (!options.html.empty()) return show_page(answers, options.html);
-  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
-  write_output(options.out, [&](std::ostream& out) {
-    write_in_turn(out, answers.size(), options.json, [&](size_t i) {
-      if (options.json) {
-        collector::write_what_if_json(answers[i], out);
-      } else {
-        collector::write_what_if(answers[i], out, style);
-      }
+  if (!options.html.empty()) {
+    std::vector<collector::WhatIf> all;
+    for (auto& of_log : answers) std::move(of_log.begin(), of_log.end(), std::back_inserter(all));
+    write_output(options.html, [&](std::ostream& out) {
+      collector::write_what_if_page(all, GPUPEAK_VERSION, out);
     });
-  });
+    say_written(options.html);
+    return kOk;
+  }
+  write_in_turn(
+      options, answers.size(),
+      [&](auto& out, size_t i) {
+        if (is_given) return collector::write_what_if_json(answers[i].front(), out);
+        collector::write_lowering_json(answers[i], out);
+      },
+      [&](auto& out, auto& style, size_t i) {
+        if (is_given) return collector::write_what_if(answers[i].front(), out, style);
+        collector::write_lowering(answers[i], options.top, out, style);
+        if (answers[i].empty())
+          out << "no setting and no site alone would lower the peak of a GPU\n";
+      });
   return kOk;
 }
 

@@ -11,7 +11,6 @@
 #include "collector/views/views.h"
 #include "collector/write/write_html.h"
 #include "tools/commands.h"
-#include "tools/gates/strict.h"
 #include "tools/report/command_report.h"
 #include "tools/run/first_screen.h"
 #include "tools/shared/command_line.h"
@@ -128,9 +127,8 @@ int compare(const CompareOptions& options) {
       [&](auto& out, auto& style) {
         collector::write_compare(runs, options.scope, options.top, out, style);
       });
-  return strict_code(options.strict, std::ranges::all_of(runs, [](const auto& run) {
-                       return is_whole(run->quality());
-                     }));
+  return strict_code(options.strict,
+                     are_whole(runs, [](const auto& run) { return run->quality(); }));
 }
 
 }  // namespace

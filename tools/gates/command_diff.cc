@@ -7,9 +7,9 @@
 #include "collector/views/views.h"
 #include "collector/write/writers.h"
 #include "tools/commands.h"
-#include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
+#include "tools/shared/runs.h"
 #include "tools/views/view.h"
 
 namespace gpupeak::tools {

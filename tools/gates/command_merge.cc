@@ -1,5 +1,3 @@
-#include "tools/gates/command_merge.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +10,6 @@
 #include "collector/text/sanitize.h"
 #include "collector/write/writers.h"
 #include "tools/commands.h"
-#include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/log_folder.h"
 #include "tools/shared/output.h"
@@ -21,6 +18,14 @@
 namespace gpupeak::tools {
 namespace {
 
+/// Logs, partial results, and those in folders.
+struct MergeInputs {
+  std::vector<std::string> logs, partials;
+  /// Files in folders that are named like logs or results and cannot be read.
+  size_t unreadable = 0;
+};
+
+/// Throws UsageError for a folder that has neither logs nor partial results.
 void add_folder(const std::string& folder, MergeInputs& inputs) {
   const FolderView view = LogFolder(folder, SIZE_MAX).look();
   const auto first = static_cast<ptrdiff_t>(inputs.logs.size());
@@ -40,14 +45,6 @@ void add_folder(const std::string& folder, MergeInputs& inputs) {
     throw collector::UsageError("there are no logs in " + collector::escape(folder));
 }
 
-}  // namespace
-
-std::vector<std::string> MergeInputs::all() const {
-  std::vector<std::string> files = logs;
-  files.insert(files.end(), partials.begin(), partials.end());
-  return files;
-}
-
 MergeInputs find_merge_inputs(const std::vector<std::string>& paths) {
   MergeInputs inputs;
   for (const std::string& path : paths) {
@@ -64,24 +61,6 @@ MergeInputs find_merge_inputs(const std::vector<std::string>& paths) {
   for (std::string& log : inputs.logs) log = std::filesystem::path(log).lexically_normal();
   return inputs;
 }
-
-std::string expand_host(const std::string& out) {
-  std::string text;
-  for (size_t i = 0; i < out.size(); ++i) {
-    const char next = out[i] == '%' && i + 1 < out.size() ? out[i + 1] : '\0';
-    if (next != 'h' && next != '%') {
-      text += out[i];
-      continue;
-    }
-    ++i;
-    char host[256] = {};
-    gethostname(host, sizeof host - 1);
-    text += next == 'h' ? host : "%";
-  }
-  return text;
-}
-
-namespace {
 
 struct MergeOptions : OutputOptions {
   std::vector<std::string> paths;
@@ -117,12 +96,11 @@ std::vector<collector::ProcessRecord> read_all(const MergeInputs& inputs,
 int merge(const MergeOptions& options) {
   const MergeInputs inputs = find_merge_inputs(options.paths);
   const std::string out = options.partial.empty() ? options.out : expand_host(options.partial);
-  require_output(out, inputs.all());
+  for (const auto* files : {&inputs.logs, &inputs.partials}) require_output(out, *files);
   std::vector<collector::ProcessRecord> processes = read_all(inputs, options.reading);
   if (processes.empty()) throw collector::UsageError("there are no logs in what was given");
   const bool whole =
-      inputs.unreadable == 0 &&
-      std::ranges::all_of(processes, [](const auto& process) { return is_whole(process.quality); });
+      inputs.unreadable == 0 && are_whole(processes, &collector::ProcessRecord::quality);
   if (!options.partial.empty()) {
     write_output(out, [&](std::ostream& to) {
       collector::write_partial(std::move(processes), GPUPEAK_VERSION, to);

@@ -2,13 +2,11 @@
 
 #include "collector/analyze/counter_metrics.h"
 #include "collector/run/analyze_run.h"
-#include "collector/text/error.h"
-#include "collector/text/sanitize.h"
 #include "collector/write/writers.h"
 #include "tools/commands.h"
-#include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
+#include "tools/shared/runs.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -49,21 +47,9 @@ std::vector<std::string> format_names() {
   return names;
 }
 
-collector::MetricsChoice choice_of(const MetricsOptions& options) {
-  collector::MetricsChoice choice{options.names, options.benchmark, {}};
-  for (const std::string& label : options.labels) {
-    const size_t equals = label.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw collector::UsageError("--label " + collector::escape(label) + ": give NAME=VALUE");
-    const collector::Sanitizer& sanitizer = options.reading.sanitizer;
-    choice.labels[sanitizer.text(label.substr(0, equals))] =
-        sanitizer.text(label.substr(equals + 1));
-  }
-  return choice;
-}
-
 int metrics(const MetricsOptions& options) {
-  const collector::MetricsChoice choice = choice_of(options);
+  const collector::MetricsChoice choice{options.names, options.benchmark,
+                                        labels_of(options.labels, options.reading.sanitizer)};
   require_output(options.out, options.logs);
   collector::Options analysis;
   analysis.top = 0;  // the figures alone
@@ -80,8 +66,7 @@ int metrics(const MetricsOptions& options) {
   write_output(options.out, [&](std::ostream& out) {
     collector::write_metrics(runs, metrics_format_of(options.format), choice, out);
   });
-  return strict_code(options.strict,
-                     std::ranges::all_of(runs, [](const auto& run) { return is_whole(run); }));
+  return strict_code(options.strict, are_whole(runs));
 }
 
 }  // namespace

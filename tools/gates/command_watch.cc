@@ -18,11 +18,10 @@
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"
-#include "tools/attach/target_log.h"
 #include "tools/commands.h"
-#include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
+#include "tools/shared/runs.h"
 
 namespace gpupeak::tools {
 namespace {

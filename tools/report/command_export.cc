@@ -6,7 +6,6 @@
 #include "collector/text/error.h"
 #include "collector/write/writers.h"
 #include "tools/commands.h"
-#include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"

@@ -11,9 +11,7 @@
 #include "collector/views/views.h"
 #include "collector/write/write_html.h"
 #include "collector/write/writers.h"
-#include "tools/attach/target_log.h"
 #include "tools/commands.h"
-#include "tools/gates/strict.h"
 #include "tools/run/first_screen.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
@@ -78,26 +76,9 @@ struct ReportOptions : ViewOptions {
   bool no_source = false;
 };
 
-void write_one(const collector::Summary& summary, const ReportOptions& options, std::ostream& out,
-               const collector::TextStyle& style) {
-  if (options.format == "json")
-    collector::write_json(summary, out);
-  else if (options.format == "csv")
-    collector::write_csv(summary, out);
-  else if (options.format == "short")
-    collector::write_short(summary, out, style);
-  else
-    collector::write_text(summary, out, style,
-                          options.full || options.top != kUsualRows
-                              ? collector::ReportLength::kFull
-                              : collector::ReportLength::kOneScreen);
-}
-
 int report_short(const ReportOptions& options) {
-  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
-  write_output(options.out, [&](std::ostream& out) {
-    write_in_turn(out, options.logs.size(), false,
-                  [&](size_t i) { out << first_screen(options.logs[i], options.reading, style); });
+  write_in_turn(options, options.logs.size(), {}, [&](auto& out, auto& style, size_t i) {
+    out << first_screen(options.logs[i], options.reading, style);
   });
   return kOk;
 }
@@ -185,11 +166,17 @@ int report(const ReportOptions& asked) {
   const std::vector<collector::Summary> summaries =
       analyze_all(runs_of(options.logs, options.process), analysis,
                   in_full ? collector::RunDepth::kAll : collector::RunDepth::kGpus);
-  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
-  write_output(options.out, [&](std::ostream& out) {
-    write_in_turn(out, summaries.size(), options.format == "json",
-                  [&](size_t i) { write_one(summaries[i], options, out, style); });
-  });
+  const auto length = options.full || options.top != kUsualRows
+                          ? collector::ReportLength::kFull
+                          : collector::ReportLength::kOneScreen;
+  write_in_turn(
+      options, summaries.size(),
+      [&](auto& out, size_t i) { collector::write_json(summaries[i], out); },
+      [&](auto& out, auto& style, size_t i) {
+        if (options.format == "csv") return collector::write_csv(summaries[i], out);
+        if (options.format == "short") return collector::write_short(summaries[i], out, style);
+        collector::write_text(summaries[i], out, style, length);
+      });
   return strict_code(options.strict, are_whole(summaries));
 }
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -21,7 +20,6 @@
 #include "collector/text/sanitize.h"
 #include "collector/text/system_library.h"
 #include "tools/commands.h"
-#include "tools/gates/command_merge.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 
@@ -117,18 +115,6 @@ struct TablesOptions {
   collector::Reading reading;
 };
 
-std::map<std::string, std::string> labels_of(const TablesOptions& options) {
-  std::map<std::string, std::string> labels;
-  const collector::Sanitizer& sanitizer = options.reading.sanitizer;
-  for (const std::string& label : options.labels) {
-    const size_t equals = label.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw collector::UsageError("--label " + collector::escape(label) + ": give NAME=VALUE");
-    labels[sanitizer.text(label.substr(0, equals))] = sanitizer.text(label.substr(equals + 1));
-  }
-  return labels;
-}
-
 /// Checks the run's name, which is a part of file names.
 void check_name(const std::string& option, const std::string& name) {
   for (const char c : name) {
@@ -208,7 +194,8 @@ class Writer {
 };
 
 int tables(const TablesOptions& options) {
-  collector::TablesRun run{options.run, "", {}, labels_of(options)};
+  collector::TablesRun run{
+      options.run, "", {}, labels_of(options.labels, options.reading.sanitizer)};
   check_name("--run", options.run);
   if (options.ranks > 0) run.expected_ranks = options.ranks;
   const std::string part = expand_host(options.partial);

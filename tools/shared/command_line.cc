@@ -13,7 +13,9 @@
 #include <iterator>
 
 #include "collector/analyze/attribution.h"
+#include "collector/text/error.h"
 #include "collector/text/name_match.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -55,14 +57,30 @@ CLI::Validator one_of(const std::vector<std::string>& values) {
 CLI::Validator between(double low, double high) {
   return CLI::Validator(
       [low, high](std::string& value) {
-        double number = 0;
-        const char* const behind = value.data() + value.size();
-        const auto [end, error] = std::from_chars(value.data(), behind, number);
-        if (error == std::errc() && end == behind && number >= low && number <= high)
-          return std::string();
+        const std::optional<double> number = number_of(value);
+        if (number && *number >= low && *number <= high) return std::string();
         return fmt::format("'{}' is no number from {} to {}", value, low, high);
       },
       fmt::format("{} to {}", low, high));
+}
+
+std::optional<double> number_of(std::string_view text) {
+  double number = 0;
+  const char* const behind = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), behind, number);
+  return error == std::errc() && end == behind ? std::optional(number) : std::nullopt;
+}
+
+std::map<std::string, std::string> labels_of(const std::vector<std::string>& texts,
+                                             const collector::Sanitizer& sanitizer) {
+  std::map<std::string, std::string> labels;
+  for (const std::string& label : texts) {
+    const size_t equals = label.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw collector::UsageError("--label " + collector::escape(label) + ": give NAME=VALUE");
+    labels[sanitizer.text(label.substr(0, equals))] = sanitizer.text(label.substr(equals + 1));
+  }
+  return labels;
 }
 
 std::vector<std::string> grouping_names() {

@@ -10,15 +10,19 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "collector/rules/rule_book.h"
-#include "tools/examples.h"
 
 namespace gpupeak::tools {
+
+/// The examples of a verb; "": of the command. Leaves out examples that this build cannot run.
+std::string examples_of(std::string_view verb);
 
 template <typename Options>
 struct Verb {
@@ -40,6 +44,12 @@ struct CommandLine {
   }
 };
 
+/// Finds the verb that the words ask for and sets line.action. Common other spellings are
+/// understood, such as `gpupeak LOG` and `gpupeak help VERB`. Errors are answered with what was
+/// most likely meant. Returns the exit code if there is nothing more to do: help was printed, or
+/// the words make no sense, and the message about it was printed.
+std::optional<int> parse(CommandLine& line, int argc, char** argv);
+
 /// How text is to look.
 struct TextOptions {
   std::string color = "auto";  ///< always, never, auto: on a terminal, unless NO_COLOR is set
@@ -60,6 +70,12 @@ CLI::Validator one_of(const std::vector<std::string>& values);
 
 /// A number from `low` to `high`, both included.
 CLI::Validator between(double low, double high);
+
+/// The text as a number; none: it is no number, or more than that.
+std::optional<double> number_of(std::string_view text);
+/// The values of --label, NAME=VALUE. Throws UsageError.
+std::map<std::string, std::string> labels_of(const std::vector<std::string>& texts,
+                                             const collector::Sanitizer& sanitizer);
 
 /// The values that --by takes.
 std::vector<std::string> grouping_names();

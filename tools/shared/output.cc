@@ -130,6 +130,22 @@ int output_descriptor(const std::string& path) {
   return is_standard_output(path) ? STDOUT_FILENO : -1;
 }
 
+std::string expand_host(const std::string& out) {
+  std::string text;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const char next = out[i] == '%' && i + 1 < out.size() ? out[i + 1] : '\0';
+    if (next != 'h' && next != '%') {
+      text += out[i];
+      continue;
+    }
+    ++i;
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    text += next == 'h' ? host : "%";
+  }
+  return text;
+}
+
 void require_output(const std::string& path, const std::vector<std::string>& inputs,
                     Replaces replaces) {
   struct stat status {};

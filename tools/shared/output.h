@@ -39,6 +39,10 @@ bool is_standard_output(const std::string& path);
 /// The descriptor whose terminal the text is for: standard output; -1 for a file.
 int output_descriptor(const std::string& path);
 
+/// `out` with %h replaced by this machine's name, so that one command line names another file on
+/// each node; %% stands for %.
+std::string expand_host(const std::string& out);
+
 /// What else a verb may overwrite, besides files that are neither logs nor inputs.
 enum class Replaces { kNoLogs, kPackedLogs };
 

@@ -1,5 +1,5 @@
-#include "tools/shared/parse.h"
-
+// Finds the verb that a command line asks for, and guesses what was meant by one that makes no
+// sense.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -22,8 +22,6 @@
 
 namespace gpupeak::tools {
 namespace {
-
-// Guesses what was meant by a command line that makes no sense. parse.cc answers with the guess.
 
 using Words = std::vector<std::string>;
 

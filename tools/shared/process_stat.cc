@@ -40,6 +40,14 @@ std::map<std::string, std::string> status_of(const std::string& file) {
   return fields;
 }
 
+bool is_in_our_namespace(pid_t process, const char* kind) {
+  struct stat theirs {
+  }, ours{};
+  return stat(of_process(process, fmt::format("ns/{}", kind)).c_str(), &theirs) == 0 &&
+         stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &ours) == 0 &&
+         theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
+}
+
 std::optional<ProcessStat> stat_of(pid_t process) {
   const std::string text = kernel_text(of_process(process, "stat")).value_or("");
   const size_t begin = text.find('('), end = text.rfind(')');  // a name may have brackets

@@ -1,5 +1,5 @@
-// What the kernel says of a process in /proc, of this thread, and what a program's file tells of how
-// it is loaded. Used by `run`, `attach` and `serve`.
+// What the kernel says of a process in /proc, of this thread, and what a program's file tells of
+// how it is loaded. Used by `run`, `attach` and `serve`.
 #pragma once
 
 #include <elf.h>
@@ -39,6 +39,9 @@ struct ProcessStat {
   /// Whether the whole process has ended, not its first thread alone.
   bool has_ended() const { return state == 'Z' && threads <= 1; }
 };
+
+/// Whether it is in our namespace of this kind ("pid"); false: it may not be looked at.
+bool is_in_our_namespace(pid_t process, const char* kind);
 
 /// None if there is no such process. A process that has ended is there until it was waited for.
 std::optional<ProcessStat> stat_of(pid_t process);

@@ -1,15 +1,21 @@
 #include "tools/shared/runs.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <set>
 
+#include "collector/log/log_appender.h"
+#include "collector/summary/whole_run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/log_folder.h"
 #include "tools/shared/output.h"
+#include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -29,6 +35,27 @@ bool is_folder(const std::string& name) {
   return std::filesystem::is_directory(name, error);
 }
 
+bool is_pid(const std::string& word) {
+  return !word.empty() && word.size() < 10 &&
+         std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+void require_own_process(const std::string& pid) {
+  struct stat process {};
+  if (stat(("/proc/" + pid).c_str(), &process) != 0)
+    throw collector::UsageError("there is no process " + pid);
+  if (process.st_uid != geteuid()) {
+    throw collector::UsageError("process " + pid + " is of user " + std::to_string(process.st_uid) +
+                                ", you are user " + std::to_string(geteuid()) +
+                                ": only a program of your own is told to record");
+  }
+  if (!is_in_our_namespace(std::stoi(pid), "pid")) {
+    throw collector::UsageError("process " + pid +
+                                " is in another container, or may not be looked at: run this "
+                                "command where it runs");
+  }
+}
+
 /// Reduces the run to one process, as if only the log of that process had been given.
 void choose(collector::RunLogs& run, const std::string& process) {
   collector::RunLog chosen = collector::process_of_run(run, process);
@@ -36,6 +63,38 @@ void choose(collector::RunLogs& run, const std::string& process) {
 }
 
 }  // namespace
+
+std::string log_of_own_target(const std::string& pid_or_log) {
+  if (is_pid(pid_or_log)) require_own_process(pid_or_log);
+  return log_of_target(pid_or_log);
+}
+
+std::string log_meant_by(const std::string& log) {
+  if (access(log.c_str(), F_OK) == 0 || !is_pid(log)) return log;
+  const auto pid = static_cast<uint32_t>(std::stoul(log));
+  if (access(("/proc/" + log).c_str(), F_OK) == 0) {
+    const std::string written = collector::log_of_process(std::stoi(log));
+    if (!written.empty()) return written;
+  }
+  FolderLog newest;
+  for (FolderLog& ended : LogFolder(".", SIZE_MAX).look().logs) {
+    if (ended.head.header.pid == pid &&
+        ended.head.header.start_realtime_ns >= newest.head.header.start_realtime_ns)
+      newest = std::move(ended);
+  }
+  return newest.path.empty() ? log_of_target(log) : newest.path;
+}
+
+std::string log_of_target(const std::string& pid_or_log) {
+  if (!is_pid(pid_or_log)) return pid_or_log;
+  const std::string log = collector::log_of_process(std::stoi(pid_or_log));
+  if (log.empty()) {
+    throw collector::UsageError("process " + pid_or_log +
+                                " writes no log; start it with `gpupeak run`, or name the log of "
+                                "the process that does");
+  }
+  return log;
+}
 
 void add_process(CLI::App& verb, std::string& process) {
   verb.add_option("--process", process,
@@ -115,8 +174,21 @@ std::vector<collector::Summary> analyze_all(const std::vector<collector::RunLogs
   return summaries;
 }
 
-bool are_whole(const std::vector<collector::Summary>& summaries) {
-  return std::ranges::all_of(summaries, [](const auto& summary) { return is_whole(summary); });
+bool is_whole(const collector::Quality& quality) {
+  return quality.exact && quality.log_complete;
+}
+
+bool is_whole(const collector::Summary& summary) {
+  const auto& run = summary.whole_run;
+  if (!is_whole(summary.quality) || !run) return is_whole(summary.quality);
+  const auto is_whole_too = [](const auto& process) { return process.exact && process.complete; };
+  return std::ranges::all_of(run->processes, is_whole_too) && run->still_running.empty() &&
+         std::ranges::none_of(run->not_recorded, &collector::WholeRun::NotRecorded::went_on) &&
+         !collector::lacks_device_memory(*run);
+}
+
+int strict_code(bool strict, bool whole) {
+  return strict && !whole ? kIncomplete : kOk;
 }
 
 void require_one_log_for_csv(bool csv, const std::vector<std::string>& logs) {
@@ -124,15 +196,23 @@ void require_one_log_for_csv(bool csv, const std::vector<std::string>& logs) {
     throw collector::UsageError("--csv takes one log: its rows do not say which log they are of");
 }
 
-void write_in_turn(std::ostream& out, size_t count, bool json,
-                   const std::function<void(size_t)>& one) {
-  const bool array = json && count > 1;
-  if (array) out << "[\n";
-  for (size_t i = 0; i < count; ++i) {
-    if (i > 0) out << (array ? ",\n" : "\n");
-    one(i);
-  }
-  if (array) out << "]\n";
+void write_in_turn(
+    const OutputOptions& options, size_t count,
+    const std::function<void(std::ostream&, size_t)>& json,
+    const std::function<void(std::ostream&, const collector::TextStyle&, size_t)>& text) {
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+  const bool array = options.json && count > 1;
+  write_output(options.out, [&](std::ostream& out) {
+    if (array) out << "[\n";
+    for (size_t i = 0; i < count; ++i) {
+      if (i > 0) out << (array ? ",\n" : "\n");
+      if (options.json)
+        json(out, i);
+      else
+        text(out, style, i);
+    }
+    if (array) out << "]\n";
+  });
 }
 
 }  // namespace gpupeak::tools

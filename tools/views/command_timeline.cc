@@ -16,7 +16,6 @@
 #include "collector/timeline/time_series.h"
 #include "collector/views/timeline.h"
 #include "tools/commands.h"
-#include "tools/gates/strict.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"

@@ -1,4 +1,3 @@
-#include <charconv>
 #include <cmath>
 #include <memory>
 
@@ -9,7 +8,6 @@
 #include "collector/views/views.h"
 #include "collector/write/writers.h"
 #include "tools/commands.h"
-#include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
@@ -92,11 +90,11 @@ struct HeldOptions : SitesOptions {
 
 /// "17.9", "+17.9" or "17.9s": seconds since the log's start.
 int64_t nanoseconds_of(const std::string& text) {
-  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
-  const char* end = text.data() + text.size() - (text.ends_with('s') ? 1 : 0);
-  double seconds = -1;
-  const auto [stop, error] = std::from_chars(begin, end, seconds);
-  if (error != std::errc() || stop != end || !(seconds >= 0 && seconds < 1e9)) {
+  std::string_view figure = text;
+  if (figure.starts_with('+')) figure.remove_prefix(1);
+  if (figure.ends_with('s')) figure.remove_suffix(1);
+  const double seconds = number_of(figure).value_or(-1);
+  if (!(seconds >= 0 && seconds < 1e9)) {
     throw collector::UsageError("--at " + collector::escape(text) +
                                 ": give seconds since the log's start, as 17.9");
   }
@@ -213,18 +211,6 @@ struct PhasesOptions : ViewOptions {
   bool csv = false;
 };
 
-void write_one(const collector::Summary& summary, const PhasesOptions& options, std::ostream& out,
-               const collector::TextStyle& style) {
-  if (options.csv) {
-    collector::write_phases_csv(summary, out);
-  } else if (options.json) {
-    collector::write_phases_json(summary, out);
-  } else {
-    if (options.logs.size() > 1) out << bold(summary.log_path, style) << '\n';
-    collector::write_phases(summary, out, style);
-  }
-}
-
 int phases(const PhasesOptions& options) {
   require_one_log_for_csv(options.csv, options.logs);
   require_output(options.out, options.logs);
@@ -235,11 +221,14 @@ int phases(const PhasesOptions& options) {
   const std::vector<collector::Summary> summaries =
       analyze_all(runs_of(process_logs(options.logs, options.process), ""), analysis,
                   collector::RunDepth::kGpus);
-  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
-  write_output(options.out, [&](std::ostream& out) {
-    write_in_turn(out, summaries.size(), options.json,
-                  [&](size_t i) { write_one(summaries[i], options, out, style); });
-  });
+  write_in_turn(
+      options, summaries.size(),
+      [&](auto& out, size_t i) { collector::write_phases_json(summaries[i], out); },
+      [&](auto& out, auto& style, size_t i) {
+        if (options.csv) return collector::write_phases_csv(summaries[i], out);
+        if (options.logs.size() > 1) out << bold(summaries[i].log_path, style) << '\n';
+        collector::write_phases(summaries[i], out, style);
+      });
   return strict_code(options.strict, are_whole(summaries));
 }
 

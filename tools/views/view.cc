@@ -1,9 +1,6 @@
 #include "tools/views/view.h"
 
-#include <algorithm>
-
 #include "collector/views/views.h"
-#include "tools/gates/strict.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
@@ -71,21 +68,16 @@ int show_views(
     for (const std::string& log : process_logs(options.logs, options.process))
       views.push_back(read(log, bar.callback()));
   }
-  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
-  write_output(options.out, [&](std::ostream& out) {
-    write_in_turn(out, views.size(), options.json, [&](size_t i) {
-      if (options.json) {
-        views[i].json(out);
-        return;
-      }
-      const collector::Profile& profile = *views[i].profile;
-      if (views.size() > 1) out << bold(profile.definitions().shown(profile.path()), style) << '\n';
-      views[i].text(out, style);
-    });
-  });
-  return strict_code(options.strict, std::ranges::all_of(views, [](const LogView& view) {
-                       return is_whole(view.profile->quality());
-                     }));
+  write_in_turn(
+      options, views.size(), [&](auto& out, size_t i) { views[i].json(out); },
+      [&](auto& out, auto& style, size_t i) {
+        const collector::Profile& profile = *views[i].profile;
+        if (views.size() > 1)
+          out << bold(profile.definitions().shown(profile.path()), style) << '\n';
+        views[i].text(out, style);
+      });
+  return strict_code(options.strict,
+                     are_whole(views, [](const LogView& view) { return view.profile->quality(); }));
 }
 
 int show_view(const ViewOptions& options,
