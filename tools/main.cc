@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "collector/text/error.h"
+#include "collector/text/name_match.h"
 #include "tools/commands.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
@@ -39,23 +40,15 @@ std::string row(const std::string& left, const std::string& description) {
 }
 
 /// The verbs by the question that they answer. Questions that are asked most come first.
-struct Question {
-  const char* text;
-  std::vector<std::string_view> verbs;
-};
-const std::vector<Question>& questions() {
-  static const std::vector<Question> list{
-      {"Record", {"run", "attach", "detach", "mark"}},
-      {"Who held it, and when",
-       {"report", "view", "tree", "flame", "held", "tags", "phases", "arenas", "timeline", "leaks",
-        "temporary"}},
-      {"Has it grown, does it keep a limit", {"diff", "compare", "check", "watch", "metrics"}},
-      {"Would it fit", {"fit", "sweep", "whatif"}},
-      {"Now, and many programs", {"top", "serve", "merge", "tables"}},
-      {"For other programs, machines and readers",
-       {"export", "mcp", "symbolize", "bundle", "compress", "dump", "rules"}}};
-  return list;
-}
+constexpr std::pair<const char*, const char*> kQuestions[] = {
+    {"Record", "run attach detach mark"},
+    {"Who held it, and when",
+     "report view tree flame held tags phases arenas timeline leaks temporary"},
+    {"Has it grown, does it keep a limit", "diff compare check watch metrics"},
+    {"Would it fit", "fit sweep whatif"},
+    {"Now, and many programs", "top serve merge tables"},
+    {"For other programs, machines and readers",
+     "export mcp symbolize bundle compress dump rules"}};
 
 bool is_named(const CLI::App* verb) {
   return !verb->get_name().empty();
@@ -100,11 +93,9 @@ class HelpText : public CLI::Formatter {
       }
       if (!rows.empty()) text += question + ":\n" + rows;
     };
-    for (const Question& question : questions()) {
-      tell(question.text, [&](const std::string& verb) {
-        return std::find(question.verbs.begin(), question.verbs.end(), verb) !=
-               question.verbs.end();
-      });
+    for (const auto& [question, verbs_of_it] : kQuestions) {
+      tell(question,
+           [of = verbs_of_it](const std::string& verb) { return collector::is_word_of(of, verb); });
     }
     tell("Other", [](const std::string&) { return true; });
     const std::string footer = app->get_footer();

@@ -19,7 +19,6 @@
 #include "collector/text/text_format.h"
 #include "gpupeak/attach.h"
 #include "gpupeak/log_format.h"
-#include "tools/attach/safe_point.h"
 #include "tools/attach/target.h"
 #include "tools/attach/traced_thread.h"
 #include "tools/commands.h"
@@ -203,41 +202,27 @@ class Visit {
   std::unique_ptr<TracedThread> thread_;
 };
 
+const std::map<uint32_t, std::string> kRefusals{
+    {GPUPEAK_ATTACH_PRELOADED,
+     "was started with gpupeak: `gpupeak start` and `stop` record its heap, where it runs dormant"},
+    {GPUPEAK_ATTACH_ALREADY, "is attached already (`gpupeak detach` ends that)"},
+    {GPUPEAK_ATTACH_NOT, "is not attached"},
+    {GPUPEAK_ATTACH_UNFIT,
+     "has a sanitizer's runtime, gained privileges, or confines itself by a filter of system "
+     "calls"},
+    {GPUPEAK_ATTACH_OWN_MALLOC,
+     "has a malloc of its own in place of the C library's: its heap could not be seen"},
+    {GPUPEAK_ATTACH_NO_LOG, "cannot write the log "},
+    {GPUPEAK_ATTACH_NO_MEMORY, "has no memory left for what is needed"},
+    {GPUPEAK_ATTACH_BUSY, "is just being attached to or left by another command"}};
+
 [[noreturn]] void refuse(int pid, const gpupeak_attach_call& call) {
-  const auto say = [&](const std::string& why) {
-    throw UsageError(fmt::format("process {} {}", pid, why));
-  };
-  switch (call.answer) {
-    case GPUPEAK_ATTACH_PRELOADED:
-      say("was started with gpupeak: `gpupeak start` and `stop` record its heap, where it runs "
-          "dormant");
-      break;
-    case GPUPEAK_ATTACH_ALREADY:
-      say("is attached already (`gpupeak detach` ends that)");
-      break;
-    case GPUPEAK_ATTACH_NOT:
-      say("is not attached");
-      break;
-    case GPUPEAK_ATTACH_UNFIT:
-      say("has a sanitizer's runtime, gained privileges, or confines itself by a filter of system "
-          "calls");
-      break;
-    case GPUPEAK_ATTACH_OWN_MALLOC:
-      say("has a malloc of its own in place of the C library's: its heap could not be seen");
-      break;
-    case GPUPEAK_ATTACH_NO_LOG:
-      say(fmt::format("cannot write the log {}: {}", call.log, strerror(call.error)));
-      break;
-    case GPUPEAK_ATTACH_NO_MEMORY:
-      say("has no memory left for what is needed");
-      break;
-    case GPUPEAK_ATTACH_BUSY:
-      say("is just being attached to or left by another command");
-      break;
-    default:
-      say("has a libgpupeak.so of another version");
-  }
-  throw UsageError("");
+  const auto known = kRefusals.find(call.answer);
+  std::string why =
+      known != kRefusals.end() ? known->second : "has a libgpupeak.so of another version";
+  if (call.answer == GPUPEAK_ATTACH_NO_LOG)
+    why += fmt::format("{}: {}", call.log, strerror(call.error));
+  throw UsageError(fmt::format("process {} {}", pid, why));
 }
 
 void add_fact(gpupeak_attach_call& call, size_t& at, const std::string& name,

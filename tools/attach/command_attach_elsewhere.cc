@@ -17,20 +17,20 @@ int refuse(const AttachOptions&) {
       "attach and detach work on x86-64 alone: start the program with `gpupeak run`");
 }
 
-}  // namespace
-
-void add_attach(CommandLine& line) {
-  auto [verb, options] = line.add(
-      "attach", "Record a program that runs already and was started without gpupeak", refuse);
+void add(CommandLine& line, const char* name, const char* description) {
+  auto [verb, options] = line.add(name, description, refuse);
   verb.add_option("process", options.pid, "Its process id")->type_name("PID");
   verb.allow_extras();
 }
 
+}  // namespace
+
+void add_attach(CommandLine& line) {
+  add(line, "attach", "Record a program that runs already and was started without gpupeak");
+}
+
 void add_detach(CommandLine& line) {
-  auto [verb, options] =
-      line.add("detach", "Leave a program that was attached to; it runs on", refuse);
-  verb.add_option("process", options.pid, "Its process id")->type_name("PID");
-  verb.allow_extras();
+  add(line, "detach", "Leave a program that was attached to; it runs on");
 }
 
 }  // namespace gpupeak::tools

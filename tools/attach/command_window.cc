@@ -50,36 +50,30 @@ std::string last_error() {
 class SharedCounters {
  public:
   explicit SharedCounters(const std::string& path) : path_(path) {
-    inside_ = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     struct stat file {};
-    if (inside_ < 0) throw UsageError(path + " cannot be written: " + last_error());
-    if (fstat(inside_, &file) != 0 || !S_ISREG(file.st_mode)) refuse("is no file");
+    const auto inside = collector::open_regular(path, O_RDWR | O_NOFOLLOW, file);
+    if (!inside && errno == ENXIO) refuse("is no file");
+    if (!inside) refuse("cannot be written: " + last_error());
     if (file.st_uid != geteuid())
       refuse(
           fmt::format("belongs to user {}, not to you (user {}): only a program of your own "
                       "is told to record",
                       file.st_uid, geteuid()));
-    head_ = collector::read_head(path);
+    const collector::LogHead head = collector::read_head(path);
     constexpr size_t kBytes = GPUPEAK_LOG_PAGE + GPUPEAK_COUNTERS_BYTES;
-    if (head_.header.counters_offset != GPUPEAK_LOG_PAGE || head_.header.chunks_offset < kBytes ||
-        file.st_size < static_cast<off_t>(kBytes) || head_.counters.window_listens == 0)
+    if (head.header.counters_offset != GPUPEAK_LOG_PAGE || head.header.chunks_offset < kBytes ||
+        file.st_size < static_cast<off_t>(kBytes) || head.counters.window_listens == 0)
       refuse(
           fmt::format("is not one whose recording can begin and end: start the program with "
                       "`gpupeak run --dormant` or GPUPEAK_HOST=counters"));
-    if (state_of(head_) == LogState::kElsewhere)
+    if (state_of(head) == LogState::kElsewhere)
       refuse("is of another container or machine: run this command there");
-    if (state_of(head_) != LogState::kRunning) refuse("is of a process that has ended");
+    if (state_of(head) != LogState::kRunning) refuse("is of a process that has ended");
     collector::guard_mappings();  // the log may be cut meanwhile
-    mapped_ = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, inside_, 0);
-    if (mapped_ == MAP_FAILED) {
-      mapped_ = nullptr;
-      refuse("cannot be mapped: " + last_error());
-    }
+    mapped_ = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, inside.get(), 0);
+    if (mapped_ == MAP_FAILED) refuse("cannot be mapped: " + last_error());
   }
-  ~SharedCounters() {
-    if (mapped_ != nullptr) munmap(mapped_, GPUPEAK_LOG_PAGE + GPUPEAK_COUNTERS_BYTES);
-    if (inside_ >= 0) close(inside_);
-  }
+  ~SharedCounters() { munmap(mapped_, GPUPEAK_LOG_PAGE + GPUPEAK_COUNTERS_BYTES); }
   SharedCounters(const SharedCounters&) = delete;
   SharedCounters& operator=(const SharedCounters&) = delete;
 
@@ -87,18 +81,12 @@ class SharedCounters {
     return *reinterpret_cast<gpupeak_counters_page*>(static_cast<char*>(mapped_) +
                                                      GPUPEAK_LOG_PAGE);
   }
-  const collector::LogHead& head() const { return head_; }
 
  private:
-  [[noreturn]] void refuse(const std::string& why) {
-    if (inside_ >= 0) close(inside_);
-    throw UsageError(path_ + " " + why);
-  }
+  [[noreturn]] void refuse(const std::string& why) { throw UsageError(path_ + " " + why); }
 
   const std::string path_;
-  int inside_ = -1;
   void* mapped_ = nullptr;
-  collector::LogHead head_;
 };
 
 uint64_t request_number(uint64_t word) {

@@ -1,5 +1,3 @@
-#include "tools/attach/safe_point.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "collector/text/name_match.h"
 #include "collector/text/text_format.h"
+#include "tools/attach/target.h"
 #include "tools/attach/traced_thread.h"
 
 namespace gpupeak::tools {

@@ -146,25 +146,33 @@ void TracedThread::let_go(int signal) {
   is_stopped_ = false;
 }
 
+/// Gives the thread the registers of a call of ours, and blocks its signals.
+void TracedThread::set_up(user_regs_struct& registers, const std::vector<uint64_t>& arguments) {
+  registers.orig_rax = ~uint64_t{0};  // no system call is in progress, so none is restarted
+  // The fourth is a system call's: functions are called with three at most.
+  unsigned long long* const places[] = {&registers.rdi, &registers.rsi, &registers.rdx,
+                                        &registers.r10, &registers.r8,  &registers.r9};
+  for (size_t i = 0; i < arguments.size(); ++i) *places[i] = arguments[i];
+  const iovec all{&registers, sizeof registers};
+  const uint64_t mask = mask_of_call();
+  is_saved_ = true;
+  if (ptrace(PTRACE_SETSIGMASK, thread_, sizeof mask, &mask) != 0 ||
+      ptrace(PTRACE_SETREGSET, thread_, NT_PRSTATUS, &all) != 0)
+    fail(fmt::format("thread {} cannot be made to call: {}", thread_, last_error()));
+}
+
 uint64_t TracedThread::system_call(long number, const std::vector<uint64_t>& arguments) {
   user_regs_struct registers = saved_;
   registers.rip = system_call_at_;
   registers.rax = static_cast<uint64_t>(number);
-  registers.orig_rax = ~uint64_t{0};  // no system call is in progress, so none is restarted
-  unsigned long long* const places[] = {&registers.rdi, &registers.rsi, &registers.rdx,
-                                        &registers.r10, &registers.r8,  &registers.r9};
-  for (size_t i = 0; i < arguments.size(); ++i) *places[i] = arguments[i];
-  iovec all{&registers, sizeof registers};
-  const uint64_t mask = mask_of_call();
-  is_saved_ = true;
-  if (ptrace(PTRACE_SETSIGMASK, thread_, sizeof mask, &mask) != 0 ||
-      ptrace(PTRACE_SETREGSET, thread_, NT_PRSTATUS, &all) != 0 ||
-      ptrace(PTRACE_SINGLESTEP, thread_, nullptr, nullptr) != 0)
+  set_up(registers, arguments);
+  if (ptrace(PTRACE_SINGLESTEP, thread_, nullptr, nullptr) != 0)
     fail(fmt::format("thread {} cannot be made to call: {}", thread_, last_error()));
   is_stopped_ = false;
   const int status = wait_for_stop(kStopSeconds);
   if (status < 0) fail("the program has ended meanwhile");
   if (status == 0) fail("a system call of the program did not return");
+  iovec all{&registers, sizeof registers};
   if (ptrace(PTRACE_GETREGSET, thread_, NT_PRSTATUS, &all) != 0 || WSTOPSIG(status) != SIGTRAP)
     fail("a system call of the program was interrupted");
   return registers.rax;
@@ -226,16 +234,9 @@ uint64_t TracedThread::call(uint64_t function, const std::vector<uint64_t>& argu
   registers.rsp = memory_ + kPage + kPlaceBytes + kStackBytes - 256;
   registers.rbp = 0;
   registers.rax = function;
-  registers.orig_rax = ~uint64_t{0};
   registers.eflags &= ~uint64_t{0x400};  // the direction flag is clear where a function begins
-  unsigned long long* const places[] = {&registers.rdi, &registers.rsi, &registers.rdx};
-  for (size_t i = 0; i < arguments.size(); ++i) *places[i] = arguments[i];
+  set_up(registers, arguments);
   iovec all{&registers, sizeof registers};
-  const uint64_t mask = mask_of_call();
-  is_saved_ = true;
-  if (ptrace(PTRACE_SETSIGMASK, thread_, sizeof mask, &mask) != 0 ||
-      ptrace(PTRACE_SETREGSET, thread_, NT_PRSTATUS, &all) != 0)
-    fail(fmt::format("thread {} cannot be made to call: {}", thread_, last_error()));
   const auto began = std::chrono::steady_clock::now();
   const auto spent = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

@@ -66,6 +66,7 @@ class TracedThread {
   uint64_t call(uint64_t function, const std::vector<uint64_t>& arguments);
 
  private:
+  void set_up(user_regs_struct& registers, const std::vector<uint64_t>& arguments);
   uint64_t system_call(long number, const std::vector<uint64_t>& arguments);
   int wait_for_stop(double seconds);
   bool is_waiting_for_lock();

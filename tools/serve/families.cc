@@ -1,5 +1,3 @@
-#include "tools/serve/families.h"
-
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -9,6 +7,7 @@
 #include "collector/log/kinds.h"
 #include "collector/log/log_head.h"
 #include "collector/text/sanitize.h"
+#include "tools/serve/serve.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -24,13 +24,8 @@
 #include "collector/files/fresh_file.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
-#include "tools/serve/families.h"
-#include "tools/serve/pods.h"
+#include "tools/serve/serve.h"
 #include "tools/shared/log_folder.h"
-
-#ifdef GPUPEAK_HAS_CURL
-#include "tools/serve/otlp.h"
-#endif
 
 namespace gpupeak::tools {
 namespace {
@@ -89,22 +84,19 @@ std::string index_page(const FolderView& view, const std::string& folder) {
           "</code>, as the logs say now.\n<ul><li><a href=\"/metrics\">/metrics</a>: "
           "for Prometheus<li><a href=\"/\">/</a>: this page</ul>\n";
   page += "<h2>Programs</h2>\n";
-  if (view.logs.empty()) page += "<p>No log yet.\n";
-  if (!view.logs.empty()) {
+  if (view.logs.empty()) {
+    page += "<p>No log yet.\n";
+  } else {
     page +=
         "<div class=wide><table>\n<tr><th>log<th>state<th>program<th>pid<th>rank<th>host<th>"
         "now<th>peak<th>recorded by\n";
     for (const FolderLog& log : view.logs) page += row(log);
     page += "</table></div>\n";
   }
-  if (view.left_out > 0)
-    page +=
-        "<p>Older logs that are left out (<code>--logs</code>): " + std::to_string(view.left_out) +
-        ".\n";
-  if (view.unreadable > 0)
-    page +=
-        "<p>Files that are named as logs and cannot be read: " + std::to_string(view.unreadable) +
-        ".\n";
+  for (const auto& [what, count] :
+       {std::pair("Older logs that are left out (<code>--logs</code>)", view.left_out),
+        std::pair("Files that are named as logs and cannot be read", view.unreadable)})
+    if (count > 0) page += std::string("<p>") + what + ": " + std::to_string(count) + ".\n";
   page +=
       "<p>Peaks are high-water marks of the driver's own counts, never sampled. In a terminal: "
       "<code>gpupeak top " +
@@ -161,12 +153,17 @@ sigset_t ends() {
   return set;
 }
 
-int serve_text(const Logs& logs, const std::string& path, time_t every_seconds) {
+/// Whether it is to end, by then.
+bool ends_within(time_t seconds) {
   const sigset_t set = ends();
-  const timespec pause{every_seconds, 0};
+  const timespec pause{seconds, 0};
+  return sigtimedwait(&set, nullptr, &pause) >= 0;
+}
+
+int serve_text(const Logs& logs, const std::string& path, time_t every_seconds) {
   do {
     if (!replace(logs, path)) return kFailed;
-  } while (sigtimedwait(&set, nullptr, &pause) < 0);
+  } while (!ends_within(every_seconds));
   return 0;
 }
 
@@ -203,11 +200,9 @@ int send_otlp(const Logs& logs, const std::string& given, time_t every_seconds) 
     const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
     return sender.send(otlp_request(logs.Collect(), static_cast<uint64_t>(ns)));
   };
-  const sigset_t set = ends();
-  const timespec pause{every_seconds, 0};
   do {
     send();
-  } while (sigtimedwait(&set, nullptr, &pause) < 0);
+  } while (!ends_within(every_seconds));
   return send() ? 0 : kFailed;
 }
 #else

@@ -1,14 +1,15 @@
-#include "tools/serve/otlp.h"
-
 #include <curl/curl.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <iostream>
 #include <map>
 #include <protozero/pbf_writer.hpp>
 #include <string_view>
 #include <utility>
+
+#include "tools/serve/serve.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -125,28 +126,37 @@ const std::string* label(const ClientMetric& sample, std::string_view name) {
   return nullptr;
 }
 
-std::string variable(const char* name) {
-  const char* value = getenv(name);
-  return value != nullptr ? value : "";
+/// The first of these variables that is set and not empty.
+std::string variable(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const char* value = getenv(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return "";
 }
 
-/// Attributes that the operator has set: "name=value,name=value" in OpenTelemetry's own variable,
-/// and the job.
-Attributes of_environment() {
-  Attributes all;
-  const std::string text = variable("OTEL_RESOURCE_ATTRIBUTES");
+/// Of "name=value,name=value".
+Attributes pairs_of(const std::string& text) {
+  Attributes pairs;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
     const size_t equals = text.find('=', at);
     if (equals < end)
-      all.push_back({text.substr(at, equals - at), text.substr(equals + 1, end - equals - 1)});
+      pairs.push_back({text.substr(at, equals - at), text.substr(equals + 1, end - equals - 1)});
     at = end + 1;
   }
+  return pairs;
+}
+
+/// Attributes that the operator has set in OpenTelemetry's own variable, and the job.
+Attributes of_environment() {
+  Attributes all = pairs_of(variable({"OTEL_RESOURCE_ATTRIBUTES"}));
   // The job of the launcher or the pod. It is this service's job, which runs beside the programs.
   constexpr std::pair<const char*, const char*> kJobs[] = {{"SLURM_JOB_ID", "gpupeak.job"},
                                                            {"JOB_NAME", "k8s.job.name"}};
   for (const auto& [from, attribute] : kJobs)
-    if (const std::string value = variable(from); !value.empty()) all.push_back({attribute, value});
+    if (const std::string value = variable({from}); !value.empty())
+      all.push_back({attribute, value});
   return all;
 }
 
@@ -204,7 +214,7 @@ class Request {
   /// The service's name: as the operator has set it, else the program, as in `metrics --format
   /// otlp-json`.
   static std::string service(const OfLog& of, const Attributes& environment) {
-    if (const std::string name = variable("OTEL_SERVICE_NAME"); !name.empty()) return name;
+    if (const std::string name = variable({"OTEL_SERVICE_NAME"}); !name.empty()) return name;
     for (const auto& [name, value] : environment)
       if (name == "service.name") return value;
     const std::string* program = of.info != nullptr ? label(*of.info, "program") : nullptr;
@@ -289,14 +299,6 @@ namespace {
 
 constexpr long kDefaultTimeoutMs = 10'000;  // as in OpenTelemetry's own exporters
 
-std::string variable(const char* of_metrics, const char* of_all) {
-  for (const char* name : {of_metrics, of_all}) {
-    const char* value = getenv(name);
-    if (value != nullptr && *value != '\0') return value;
-  }
-  return "";
-}
-
 size_t ignore(const char* /*bytes*/, size_t size, size_t count, void* /*to*/) {
   return size * count;
 }
@@ -305,9 +307,9 @@ size_t ignore(const char* /*bytes*/, size_t size, size_t count, void* /*to*/) {
 
 std::string otlp_endpoint(const std::string& given) {
   if (given != "env") return given;
-  if (const std::string own = variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", ""); !own.empty())
+  if (const std::string own = variable({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"}); !own.empty())
     return own;
-  std::string url = variable("OTEL_EXPORTER_OTLP_ENDPOINT", "");
+  std::string url = variable({"OTEL_EXPORTER_OTLP_ENDPOINT"});
   while (url.ends_with('/')) url.pop_back();
   return url.empty() ? "" : url + "/v1/metrics";
 }
@@ -316,16 +318,9 @@ OtlpSender::OtlpSender(std::string url) : url_(std::move(url)) {
   curl_global_init(CURL_GLOBAL_DEFAULT);
   curl_ = curl_easy_init();
   curl_slist* headers = curl_slist_append(nullptr, "Content-Type: application/x-protobuf");
-  const std::string more =
-      variable("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS");
-  for (size_t at = 0; at < more.size();) {  // "name=value,name=value"
-    const size_t end = std::min(more.find(',', at), more.size());
-    std::string header = more.substr(at, end - at);
-    const size_t equals = header.find('=');
-    if (equals != std::string::npos)
-      headers = curl_slist_append(headers, header.replace(equals, 1, ": ").c_str());
-    at = end + 1;
-  }
+  for (const auto& [name, value] :
+       pairs_of(variable({"OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"})))
+    headers = curl_slist_append(headers, (name + ": " + value).c_str());
   headers_ = headers;
 }
 
@@ -337,7 +332,7 @@ OtlpSender::~OtlpSender() {
 
 bool OtlpSender::send(const std::string& request) {
   const std::string timeout =
-      variable("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT");
+      variable({"OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"});
   const long timeout_ms = std::atol(timeout.c_str());
   curl_easy_setopt(curl_, CURLOPT_URL, url_.c_str());
   curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);

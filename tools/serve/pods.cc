@@ -1,5 +1,3 @@
-#include "tools/serve/pods.h"
-
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
@@ -14,6 +12,7 @@
 #include <system_error>
 
 #include "collector/log/log_head.h"
+#include "tools/serve/serve.h"
 #include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {

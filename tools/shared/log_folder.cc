@@ -1,9 +1,8 @@
 #include "tools/shared/log_folder.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "collector/text/error.h"
 
@@ -36,21 +35,15 @@ std::vector<fs::path> files_below(const fs::path& folder) {
 
 }  // namespace
 
-bool LogFolder::Identity::operator==(const Identity& other) const {
-  const auto key = [](const Identity& of) {
-    return std::tuple(of.device, of.inode, of.bytes, of.modified.tv_sec, of.modified.tv_nsec);
-  };
-  return key(*this) == key(other);
-}
-
 LogFolder::LogFolder(fs::path folder, size_t most) : folder_(std::move(folder)), most_(most) {}
 
-void LogFolder::refresh(Known& known, const std::string& path, const Identity& identity) const {
+void LogFolder::refresh(Known& known, collector::FileState file) {
   // The counters of a log that is being written change, while size and time of the file may not.
   const bool may_change = known.log && known.log->is_live();
-  const bool is_same = identity == known.identity;
+  const bool is_same = file == known.file;
   if (is_same && !may_change) return;
-  known.identity = identity;
+  known.file = std::move(file);
+  const std::string& path = known.file.path;
   try {
     FolderLog log;
     if (known.log && is_same) log = *std::move(known.log);
@@ -70,13 +63,12 @@ FolderView LogFolder::look() {
   FolderView view;
   std::map<std::string, Known> seen;
   for (const fs::path& file : files_below(folder_)) {
-    struct stat status {};
-    if (stat(file.c_str(), &status) != 0) continue;
+    collector::FileState state = collector::state_of_file(file.string());
+    if (state.inode == 0) continue;  // it has gone
     const std::string name = file == folder_ ? file.filename() : file.lexically_relative(folder_);
     Known& known = seen[name];
     if (auto node = known_.extract(name)) known = std::move(node.mapped());
-    refresh(known, file.string(),
-            {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), status.st_mtim});
+    refresh(known, std::move(state));
     if (known.log) known.log->name = name;
     if (known.log)
       view.logs.push_back(*known.log);

@@ -3,11 +3,8 @@
 // its file has changed or its program may still run.
 #pragma once
 
-#include <sys/types.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <ctime>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -15,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collector/files/regular_file.h"
 #include "collector/log/log_head.h"
 
 namespace gpupeak::tools {
@@ -52,19 +50,12 @@ class LogFolder {
   FolderView look();
 
  private:
-  struct Identity {
-    dev_t device = 0;
-    ino_t inode = 0;
-    uint64_t bytes = 0;
-    timespec modified{};
-    bool operator==(const Identity& other) const;
-  };
   struct Known {
-    Identity identity;
+    collector::FileState file;
     std::optional<FolderLog> log;  ///< none: it is no log
     uint32_t devices = 0;          ///< number of devices when the facts were read
   };
-  void refresh(Known& known, const std::string& path, const Identity& identity) const;
+  static void refresh(Known& known, collector::FileState file);
 
   const std::filesystem::path folder_;
   const size_t most_;

@@ -7,10 +7,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 #include "tools/shared/command_line.h"
+#include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -77,15 +76,6 @@ bool is_program_file(const std::string& path) {
              "\x7f"
              "ELF" ||
          begin.starts_with("#!");
-}
-
-bool is_on_path(const std::string& word) {
-  const char* path = getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (is_program_file((folder.empty() ? "." : folder) + "/" + word)) return true;
-  }
-  return false;
 }
 
 std::string record_it(const Words& words) {
@@ -151,7 +141,7 @@ std::string answer_to_no_verb(const CLI::App& app, const Words& words) {
   const Words meant = collector::nearest(words.front(), verbs_of(app));
   std::string answer = fmt::format("there is no verb '{}'", escape(words.front()));
   if (!meant.empty()) return answer + fmt::format("; did you mean {}?", fmt::join(meant, " or "));
-  return is_on_path(words.front()) ? answer + "; " + record_it(words) : answer;
+  return is_program_file(program_file(words.front())) ? answer + "; " + record_it(words) : answer;
 }
 
 /// The answer to a program's file in the place of a verb or a log; `words` begins with it. None:

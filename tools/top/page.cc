@@ -17,9 +17,6 @@ namespace {
 
 // Memory over time as lines of text.
 
-/// Width of the label in front of each line of a program's page.
-inline constexpr size_t kTopLabelColumns = 11;
-
 constexpr size_t kCurveRows = 5;
 
 /// The curve, as wide as `style` says. Each column shows the largest value of its time. Empty if
@@ -30,7 +27,7 @@ TopLines curve_text(const TopCurve& curve, const collector::TextStyle& style) {
   if (curve.size() < 2) return lines;
   const double begin = curve.front().seconds, end = curve.back().seconds;
   std::vector<uint64_t> values(columns);
-  uint64_t most = 1, current = 0;
+  uint64_t current = 0;
   size_t at = 0;
   for (const CurvePoint& point : curve) {
     const double part = end > begin ? (point.seconds - begin) / (end - begin) : 0;
@@ -40,15 +37,8 @@ TopLines curve_text(const TopCurve& curve, const collector::TextStyle& style) {
     while (at < std::min(columns - 1, column)) values[++at] = current;
     current = point.bytes;
     values[at] = std::max(values[at], current);
-    most = std::max(most, current);
   }
-  for (size_t row = kCurveRows; row-- > 0;) {
-    std::string cells;
-    for (const uint64_t value : values) cells += collector::bar_cell(value, most, kCurveRows, row);
-    const std::string most_text =
-        row + 1 == kCurveRows ? collector::size_text(most, style) : std::string();
-    lines.push_back({collector::right(most_text, kTopLabelColumns) + "│" + cells});
-  }
+  add_chart(values, kCurveRows, style, lines);
   lines.push_back({collector::right(span_text(begin), kTopLabelColumns) + "└" +
                        collector::right(span_text(end), columns),
                    TopLine::Look::kFaint});

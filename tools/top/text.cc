@@ -23,6 +23,17 @@ std::string span_text(double seconds) {
   return collector::duration(static_cast<int64_t>(seconds * kNsPerSecond));
 }
 
+void add_chart(const std::vector<uint64_t>& values, size_t rows, const TextStyle& style,
+               TopLines& lines) {
+  const uint64_t most = std::max<uint64_t>(1, *std::ranges::max_element(values));
+  for (size_t row = rows; row-- > 0;) {
+    std::string cells;
+    for (const uint64_t value : values) cells += collector::bar_cell(value, most, rows, row);
+    const std::string label = row + 1 == rows ? size_text(most, style) : std::string();
+    lines.push_back({collector::right(label, kTopLabelColumns) + "│" + cells});
+  }
+}
+
 std::string rate_text(const std::optional<double>& per_second) {
   return per_second ? grouped(static_cast<uint64_t>(std::llround(*per_second))) : "–";
 }
@@ -130,9 +141,6 @@ std::vector<const collector::Holder*> holders_of(const TopProgram& program, cons
   return rows;
 }
 
-using collector::grouped;
-using collector::size_text;
-using collector::TextStyle;
 using Look = TopLine::Look;
 
 TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all,

@@ -67,6 +67,12 @@ TopLines program_text(const TopProgram& program, const TopView& view, size_t row
 
 // Words and figures that the list and the page of `top` share.
 
+/// A chart of so many rows, a column for each value; the highest is written beside it.
+void add_chart(const std::vector<uint64_t>& values, size_t rows, const collector::TextStyle& style,
+               TopLines& lines);
+/// Width of the labels beside a chart, and in front of each line of a program's page.
+inline constexpr size_t kTopLabelColumns = 11;
+
 /// "1.5 days", "12 min", "140 ms".
 std::string span_text(double seconds);
 std::string rate_text(const std::optional<double>& per_second);

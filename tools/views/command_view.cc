@@ -33,7 +33,6 @@ using collector::CallTree;
 
 constexpr size_t kTableRows = 1000;
 
-constexpr size_t kCurveLabel = 11;
 constexpr size_t kHoldersUnderCurve = 6;
 constexpr std::array<const char*, 4> kNames{"tree", "flame", "table", "curve"};
 
@@ -304,10 +303,9 @@ class LogWalk {
                      TopLine::Look::kBold});
     const bool fine = quality.exact && quality.log_complete;
     const std::string losses = collector::losses_text(quality);
-    lines.push_back({fine && quality.warnings.empty() ? losses
-                     : quality.warnings.empty()       ? losses
-                                                : losses + "; " + quality.warnings.front().message,
-                     fine ? TopLine::Look::kFaint : TopLine::Look::kAlarm});
+    lines.push_back(
+        {quality.warnings.empty() ? losses : losses + "; " + quality.warnings.front().message,
+         fine ? TopLine::Look::kFaint : TopLine::Look::kAlarm});
     std::string tabs;
     for (size_t i = 0; i < kPages; ++i) {
       const bool chosen = static_cast<size_t>(page_) == i;
@@ -316,10 +314,17 @@ class LogWalk {
     }
     lines.push_back({tabs});
   }
+  static std::string figures(std::string_view size, std::string_view percent,
+                             std::string_view count, const collector::TextStyle& style) {
+    return fmt::format("{} {} {}  ", collector::right(size, size_columns(style)),
+                       collector::right(percent, 5), collector::right(count, 9));
+  }
+  std::string figures(uint64_t bytes, uint64_t count, const collector::TextStyle& style) const {
+    return figures(collector::size_text(bytes, style), collector::percent(bytes, bytes_),
+                   collector::grouped(count), style);
+  }
   void add_tree(TopLines& lines, size_t rows, const collector::TextStyle& style) {
-    lines.push_back({fmt::format("{} {} {}  call", collector::right("size", size_columns(style)),
-                                 collector::right("%", 5), collector::right("n", 9)),
-                     TopLine::Look::kFaint});
+    lines.push_back({figures("size", "%", "n", style) + "call", TopLine::Look::kFaint});
     const size_t shown = rows > 1 ? rows - 1 : 1, first = first_shown(tree_at_, shown);
     for (size_t i = first; i < std::min(first + shown, tree_rows_.size()); ++i) {
       const TreeRow& row = tree_rows_[i];
@@ -327,12 +332,8 @@ class LogWalk {
       const bool inner = !node.children.empty();
       const char* sign = !inner ? " " : expanded_.contains(row.node) ? "▾" : "▸";
       lines.push_back(
-          {fmt::format(
-               "{} {} {}  {}{} {}",
-               collector::right(collector::size_text(node.bytes, style), size_columns(style)),
-               collector::right(collector::percent(node.bytes, bytes_), 5),
-               collector::right(collector::grouped(node.count), 9),
-               std::string(2 * std::min(row.indent, 40U), ' '), sign, title(row.node)),
+          {fmt::format("{}{}{} {}", figures(node.bytes, node.count, style),
+                       std::string(2 * std::min(row.indent, 40U), ' '), sign, title(row.node)),
            i == tree_at_ ? TopLine::Look::kChosen : TopLine::Look::kPlain});
     }
   }
@@ -353,9 +354,8 @@ class LogWalk {
   void add_table(TopLines& lines, size_t rows, const collector::TextStyle& style) {
     const std::vector<size_t> found = table_rows();
     table_at_ = std::min(table_at_, found.empty() ? 0 : found.size() - 1);
-    lines.push_back({fmt::format("{} {} {}  site{}", collector::right("size", size_columns(style)),
-                                 collector::right("%", 5), collector::right("n", 9),
-                                 search_.empty() ? "" : "  with '" + search_ + "'"),
+    lines.push_back({figures("size", "%", "n", style) + "site" +
+                         (search_.empty() ? "" : "  with '" + search_ + "'"),
                      TopLine::Look::kFaint});
     if (shows_stack_ && !found.empty()) {
       const size_t row = found[table_at_];
@@ -378,15 +378,10 @@ class LogWalk {
     const size_t shown = rows > 2 ? rows - 2 : 1, first = first_shown(table_at_, shown);
     for (size_t i = first; i < std::min(first + shown, found.size()); ++i) {
       const collector::Holder& holder = table_.rows[found[i]];
-      lines.push_back(
-          {fmt::format(
-               "{} {} {}  {}",
-               collector::right(collector::size_text(holder.bytes, style), size_columns(style)),
-               collector::right(collector::percent(holder.bytes, bytes_), 5),
-               collector::right(collector::grouped(holder.count), 9),
-               collector::cut_title(holder.title, static_cast<size_t>(style.width) - 28, style,
-                                    holder.telling_part)),
-           i == table_at_ ? TopLine::Look::kChosen : TopLine::Look::kPlain});
+      lines.push_back({figures(holder.bytes, holder.count, style) +
+                           collector::cut_title(holder.title, static_cast<size_t>(style.width) - 28,
+                                                style, holder.telling_part),
+                       i == table_at_ ? TopLine::Look::kChosen : TopLine::Look::kPlain});
     }
     if (table_.other_rows > 0 && search_.empty())
       lines.push_back({fmt::format("{} in {} more", collector::size_text(table_.other_bytes, style),
@@ -394,7 +389,7 @@ class LogWalk {
   }
   void add_curve(TopLines& lines, size_t rows, const collector::TextStyle& style) {
     const auto width = static_cast<size_t>(style.width);
-    curve_columns_ = width > kCurveLabel + 2 ? width - kCurveLabel - 2 : 1;
+    curve_columns_ = width > kTopLabelColumns + 2 ? width - kTopLabelColumns - 2 : 1;
     const std::vector<Column> all = columns(curve_columns_);
     const auto fewer = [](const Column& a, const Column& b) { return a.bytes < b.bytes; };
     if (!curve_moved_)
@@ -405,19 +400,12 @@ class LogWalk {
     lines.push_back(
         {fmt::format("{} at {}; the curve ends at {}", collector::size_text(here.bytes, style),
                      collector::instant(here.time_ns), collector::instant(end_ns))});
-    uint64_t most = 1;
-    for (const Column& column : all) most = std::max(most, column.bytes);
+    std::vector<uint64_t> values(all.size());
+    std::ranges::transform(all, values.begin(), &Column::bytes);
     const size_t height = std::clamp<size_t>(
         rows > kHoldersUnderCurve + 6 ? rows - kHoldersUnderCurve - 6 : 3, 3, 20);
-    for (size_t row = height; row-- > 0;) {
-      std::string cells;
-      for (const Column& column : all)
-        cells += collector::bar_cell(column.bytes, most, height, row);
-      lines.push_back({collector::right(row + 1 == height ? collector::size_text(most, style) : "",
-                                        kCurveLabel) +
-                       "│" + cells});
-    }
-    lines.push_back({std::string(kCurveLabel, ' ') + "└" + std::string(curve_at_, ' ') + "▲"});
+    add_chart(values, height, style, lines);
+    lines.push_back({std::string(kTopLabelColumns, ' ') + "└" + std::string(curve_at_, ' ') + "▲"});
     lines.push_back({fmt::format("who held {} ({}):", what_, collector::size_text(bytes_, style)),
                      TopLine::Look::kFaint});
     for (size_t i = 0; i < std::min(table_.rows.size(), kHoldersUnderCurve); ++i) {
