@@ -328,11 +328,9 @@ int detach(const AttachOptions& options) {
 }
 
 void add_target(CLI::App& verb, AttachOptions& options) {
-  verb.add_option("process", options.pid, "Its process id")->required()->type_name("PID");
-  verb.add_option("--wait", options.seconds, "How long to look for a safe moment")
-      ->check(between(0, 1e6))
-      ->type_name("SECONDS")
-      ->capture_default_str();
+  add_required(verb, "process", options.pid, "PID", "Its process id");
+  add_number(verb, "--wait", options.seconds, 0, 1e6, "How long to look for a safe moment")
+      ->type_name("SECONDS");
 }
 
 }  // namespace
@@ -341,12 +339,10 @@ void add_attach(CommandLine& line) {
   auto [verb, options] = line.add(
       "attach", "Record a program that runs already and was started without gpupeak", attach);
   add_target(verb, options);
-  verb.add_option("-o,--out", options.out, "The log: %n program, %p process id, %h host")
-      ->type_name("LOG")
+  add_value(verb, "-o,--out", options.out, "LOG", "The log: %n program, %p process id, %h host")
       ->capture_default_str();
-  verb.add_option("--host", options.host, "What to record of its heap")
-      ->check(one_of({"full", "auto", "sampled", "counters"}))
-      ->capture_default_str();
+  add_choice(verb, "--host", options.host, {"full", "auto", "sampled", "counters"},
+             "What to record of its heap");
 }
 
 void add_detach(CommandLine& line) {

@@ -19,7 +19,7 @@ int refuse(const AttachOptions&) {
 
 void add(CommandLine& line, const char* name, const char* description) {
   auto [verb, options] = line.add(name, description, refuse);
-  verb.add_option("process", options.pid, "Its process id")->type_name("PID");
+  add_value(verb, "process", options.pid, "PID", "Its process id");
   verb.allow_extras();
 }
 

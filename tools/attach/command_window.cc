@@ -175,13 +175,11 @@ int stop(const WindowOptions& options) {
 }
 
 void add_target(CLI::App& verb, WindowOptions& options) {
-  verb.add_option("process", options.target, "Its process id, or the log that it writes")
-      ->required()
-      ->type_name("PID|LOG");
-  verb.add_option("--wait", options.seconds, "How long to wait until the program has seen it")
-      ->check(between(0, 1e6))
-      ->type_name("SECONDS")
-      ->capture_default_str();
+  add_required(verb, "process", options.target, "PID|LOG",
+               "Its process id, or the log that it writes");
+  add_number(verb, "--wait", options.seconds, 0, 1e6,
+             "How long to wait until the program has seen it")
+      ->type_name("SECONDS");
 }
 
 }  // namespace
@@ -190,9 +188,7 @@ void add_start(CommandLine& line) {
   auto [verb, options] = line.add(
       "start", "Begin to record the heap of a program that runs dormant (run --dormant)", start);
   add_target(verb, options);
-  verb.add_option("--host", options.host, "What to record of it")
-      ->check(one_of({"full", "auto", "sampled"}))
-      ->capture_default_str();
+  add_choice(verb, "--host", options.host, {"full", "auto", "sampled"}, "What to record of it");
 }
 
 void add_stop(CommandLine& line) {
@@ -217,10 +213,9 @@ int mark(const MarkOptions& options) {
 void add_mark(CommandLine& line) {
   auto [verb, options] =
       line.add("mark", "Mark this instant in the log of a running process", mark);
-  verb.add_option("process", options.target, "Its process id, or the log that it writes")
-      ->required()
-      ->type_name("PID|LOG");
-  verb.add_option("name", options.name, "What to call the mark")->required()->type_name("NAME");
+  add_required(verb, "process", options.target, "PID|LOG",
+               "Its process id, or the log that it writes");
+  add_required(verb, "name", options.name, "NAME", "What to call the mark");
 }
 
 }  // namespace gpupeak::tools

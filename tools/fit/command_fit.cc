@@ -107,16 +107,13 @@ int fit(const FitOptions& options) {
 
 void add_fit(CommandLine& line) {
   auto [verb, options] = line.add("fit", "Whether a run would fit a card, and what to change", fit);
-  verb.add_option("log", options.logs,
-                  "Logs that `run` or the preloaded library wrote; several are of one run")
-      ->required()
-      ->type_name("FILE ...");
+  add_required(verb, "log", options.logs, "FILE ...",
+               "Logs that `run` or the preloaded library wrote; several are of one run");
   CLI::Option* capacity =
-      verb.add_option("--capacity", options.capacity,
-                      "Of a card like the one that was recorded, or a part of it: 24GiB")
-          ->type_name("SIZE");
-  verb.add_option("--gpu", options.gpu, "A card by its name, such as T4 (docs/fit.md lists them)")
-      ->type_name("NAME")
+      add_value(verb, "--capacity", options.capacity, "SIZE",
+                "Of a card like the one that was recorded, or a part of it: 24GiB");
+  add_value(verb, "--gpu", options.gpu, "NAME",
+            "A card by its name, such as T4 (docs/fit.md lists them)")
       ->excludes(capacity);
   add_top(verb, options.top, "Rows of what to change");
   verb.add_flag("--json", options.json, "As JSON");
@@ -206,18 +203,15 @@ int whatif(const WhatIfOptions& options) {
 void add_whatif(CommandLine& line) {
   auto [verb, options] = line.add("whatif", "What the peak would be with a change", whatif);
   add_logs(verb, options.logs);
-  verb.add_option("--without", options.without,
-                  "Leave out the blocks of a function, site, tag or phase; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("PATTERN");
-  verb.add_option("--scale", options.scale, "Make them so many times as large; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("PATTERN=FACTOR");
+  add_list(verb, "--without", options.without, "PATTERN",
+           "Leave out the blocks of a function, site, tag or phase; may be repeated");
+  add_list(verb, "--scale", options.scale, "PATTERN=FACTOR",
+           "Make them so many times as large; may be repeated");
   verb.add_flag("--expandable-segments", options.expandable_segments,
                 "PyTorch's segments grow in place");
-  verb.add_option("--arena", options.arena, "ONNX Runtime's arena takes as much as is requested")
-      ->check(one_of({"same-as-requested"}))
-      ->type_name("same-as-requested");
+  add_value(verb, "--arena", options.arena, "same-as-requested",
+            "ONNX Runtime's arena takes as much as is requested")
+      ->check(one_of({"same-as-requested"}));
   verb.add_flag("--no-preallocation", options.no_preallocation,
                 "Pools take nothing in advance, such as JAX's three quarters of the card");
   verb.add_flag("--free-at-last-use", options.free_at_last_use,
@@ -228,9 +222,9 @@ void add_whatif(CommandLine& line) {
                 "Blocks of the driver are taken when they were first seen used");
   add_top(verb, options.top, "Rows of each table");
   auto* json = verb.add_flag("--json", options.json, "As JSON (docs/json.md)");
-  verb.add_option("--html", options.html, "A page with the curves over time, into this file")
-      ->excludes(json)
-      ->type_name("FILE");
+  add_value(verb, "--html", options.html, "FILE",
+            "A page with the curves over time, into this file")
+      ->excludes(json);
   add_out(verb, options.out);
   add_text_and_reading(verb, options);
 }

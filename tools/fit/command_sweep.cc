@@ -524,41 +524,30 @@ void add_sweep(CommandLine& line) {
   auto [verb, options] = line.add(
       "sweep", "Run a program with several values of a parameter: what each takes, what fits",
       sweep);
-  verb.add_option("-P,--parameter", options.parameters,
-                  "Values for {NAME} in the command: batch=1,2,4,8 or batch=8:64:8; of several "
-                  "parameters all combinations")
-      ->required()
-      ->allow_extra_args(false)
-      ->type_name("NAME=VALUES");
-  verb.add_option("--of", options.of, "Whose memory is asked about")
-      ->check(one_of({"gpu", "host"}))
-      ->capture_default_str();
+  add_list(verb, "-P,--parameter", options.parameters, "NAME=VALUES",
+           "Values for {NAME} in the command: batch=1,2,4,8 or batch=8:64:8; of several "
+           "parameters all combinations")
+      ->required();
+  add_choice(verb, "--of", options.of, {"gpu", "host"}, "Whose memory is asked about");
   CLI::Option* capacity =
-      verb.add_option(
-              "--capacity", options.capacity,
-              "The largest value for so much of a card like this one, or of the host: 24GiB")
-          ->type_name("SIZE");
-  verb.add_option("--gpu", options.gpu, "The largest value for that card, such as T4")
-      ->type_name("NAME")
+      add_value(verb, "--capacity", options.capacity, "SIZE",
+                "The largest value for so much of a card like this one, or of the host: 24GiB");
+  add_value(verb, "--gpu", options.gpu, "NAME", "The largest value for that card, such as T4")
       ->excludes(capacity);
   verb.add_flag("--verify", options.verify,
                 "Run at the predicted value, too, and at the next one above");
-  verb.add_option("--out", options.folder,
-                  "Folder that keeps a log for each value (gpupeak.sweep.PROGRAM)")
-      ->type_name("FOLDER");
+  add_value(verb, "--out", options.folder, "FOLDER",
+            "Folder that keeps a log for each value (gpupeak.sweep.PROGRAM)");
   verb.add_flag("--again", options.again, "Also run what is there from before");
-  verb.add_option("--host", options.host, "What to record of host memory")
-      ->check(one_of({"auto", "full", "sampled", "counters", "off"}))
-      ->capture_default_str();
+  add_choice(verb, "--host", options.host, {"auto", "full", "sampled", "counters", "off"},
+             "What to record of host memory");
   verb.add_flag("-q,--quiet", options.quiet, "No line for each run");
   verb.add_flag("--json", options.json, "As JSON");
-  verb.add_option("-o,--export", options.out, "Write the result to a file")->type_name("FILE");
-  verb.add_option("--html", options.html, "Also write a page: the plot, with its tables")
-      ->type_name("FILE");
+  add_value(verb, "-o,--export", options.out, "FILE", "Write the result to a file");
+  add_value(verb, "--html", options.html, "FILE", "Also write a page: the plot, with its tables");
   add_text_and_reading(verb, options);
-  verb.add_option("command", options.command, "The program and its arguments, with {NAME}")
-      ->required()
-      ->type_name("-- PROGRAM ...");
+  add_required(verb, "command", options.command, "-- PROGRAM ...",
+               "The program and its arguments, with {NAME}");
   verb.positionals_at_end();
 }
 

@@ -100,27 +100,18 @@ int check(const CheckOptions& options) {
 void add_check(CommandLine& line) {
   auto [verb, options] =
       line.add("check", "Exit with 1 if a run does not keep its memory limits", check);
-  verb.add_option("log", options.log, "A log, or JSON that `report --json` wrote")
-      ->required()
-      ->type_name("FILE");
-  verb.add_option("--max", options.max,
-                  "A limit, such as device.peak_bytes=8GiB or "
-                  "device.peak_bytes@phase:load=2GiB (docs/check.md)")
-      ->allow_extra_args(false)
-      ->type_name("METRIC=SIZE");
-  verb.add_option("--baseline", options.baseline, "An earlier run: a log or JSON")
-      ->type_name("FILE");
-  verb.add_option("--max-increase", options.max_increase,
-                  "A limit over the baseline, such as device.peak_bytes=2% or =64MiB")
-      ->allow_extra_args(false)
-      ->type_name("METRIC=PERCENT|SIZE");
-  verb.add_option("--max-growth", options.max_growth,
-                  "A limit on what device memory grows by at each step, such as 0")
-      ->type_name("SIZE");
-  verb.add_option("--junit", options.junit, "Write the results as JUnit XML")->type_name("FILE");
-  verb.add_option("--markdown", options.markdown,
-                  "Append the results as Markdown, for instance to $GITHUB_STEP_SUMMARY")
-      ->type_name("FILE");
+  add_required(verb, "log", options.log, "FILE", "A log, or JSON that `report --json` wrote");
+  add_list(verb, "--max", options.max, "METRIC=SIZE",
+           "A limit, such as device.peak_bytes=8GiB or "
+           "device.peak_bytes@phase:load=2GiB (docs/check.md)");
+  add_value(verb, "--baseline", options.baseline, "FILE", "An earlier run: a log or JSON");
+  add_list(verb, "--max-increase", options.max_increase, "METRIC=PERCENT|SIZE",
+           "A limit over the baseline, such as device.peak_bytes=2% or =64MiB");
+  add_value(verb, "--max-growth", options.max_growth, "SIZE",
+            "A limit on what device memory grows by at each step, such as 0");
+  add_value(verb, "--junit", options.junit, "FILE", "Write the results as JUnit XML");
+  add_value(verb, "--markdown", options.markdown, "FILE",
+            "Append the results as Markdown, for instance to $GITHUB_STEP_SUMMARY");
   verb.add_flag("--json", options.json, "As JSON");
   add_out(verb, options.out);
   verb.add_flag("--strict", options.strict,

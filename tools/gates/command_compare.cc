@@ -136,28 +136,22 @@ int compare(const CompareOptions& options) {
 void add_compare(CommandLine& line) {
   auto [verb, options] = line.add(
       "compare", "Peaks, phases and sites of several runs; of a folder a row a run", compare);
-  verb.add_option("logs", options.logs, "Two logs or more, or folders of logs")
-      ->required()
-      ->expected(1, 1000)
-      ->type_name("LOG|FOLDER ...");
-  verb.add_option("--against", options.against,
-                  "A folder of earlier runs: how much each run, by its log's name, has grown")
-      ->type_name("FOLDER");
+  add_required(verb, "logs", options.logs, "LOG|FOLDER ...", "Two logs or more, or folders of logs")
+      ->expected(1, 1000);
+  add_value(verb, "--against", options.against, "FOLDER",
+            "A folder of earlier runs: how much each run, by its log's name, has grown");
   std::vector<std::string> orders;
   for (const auto& [name, order] : kOrders) orders.push_back(name);
-  verb.add_option("--sort", options.sort, "Rows of a folder by device, host, time, change or name")
-      ->check(one_of(orders))
-      ->capture_default_str();
-  verb.add_option("--only", options.only, "Runs of a folder whose names match, as 'conv*'")
-      ->type_name("PATTERN");
+  add_choice(verb, "--sort", options.sort, orders,
+             "Rows of a folder by device, host, time, change or name");
+  add_value(verb, "--only", options.only, "PATTERN",
+            "Runs of a folder whose names match, as 'conv*'");
   verb.add_flag("--csv", options.csv, "Rows of a folder as CSV");
   add_process(verb, options.process);
   verb.add_option("--scope", options.scope, "Which memory phases and sites are of");
-  verb.add_option("--html", options.html,
-                  collector::has_page()
-                      ? "Write a page: the runs' curves over each other, and tables"
-                      : "Write a page (not in this build: tools/bootstrap.sh page)")
-      ->type_name("FILE");
+  add_value(verb, "--html", options.html, "FILE",
+            collector::has_page() ? "Write a page: the runs' curves over each other, and tables"
+                                  : "Write a page (not in this build: tools/bootstrap.sh page)");
   add_no_source(verb, options.no_source);
   add_top(verb, options.top, "Sites");
   verb.add_flag("--json", options.json, "As JSON");

@@ -76,22 +76,15 @@ int diff(const DiffOptions& options) {
 
 void add_diff(CommandLine& line) {
   auto [verb, options] = line.add("diff", "What grew from one run to another, by site", diff);
-  verb.add_option("A", options.a, "A log, or JSON that `report --json` wrote")
-      ->required()
-      ->type_name("FILE");
-  verb.add_option("B", options.b, "The later run")->type_name("FILE");
-  verb.add_option("--at", options.at,
-                  "Two moments of one run instead: +1.25s, a mark, a phase, PHASE.end, peak, end")
-      ->allow_extra_args(false)
-      ->type_name("MOMENT");
-  verb.add_option("--by", options.by, "What each row stands for")
-      ->check(one_of(grouping_names()))
-      ->capture_default_str();
+  add_required(verb, "A", options.a, "FILE", "A log, or JSON that `report --json` wrote");
+  add_value(verb, "B", options.b, "FILE", "The later run");
+  add_list(verb, "--at", options.at, "MOMENT",
+           "Two moments of one run instead: +1.25s, a mark, a phase, PHASE.end, peak, end");
+  add_choice(verb, "--by", options.by, grouping_names(), "What each row stands for");
   add_top(verb, options.top, "Rows of each table");
   verb.add_flag("--json", options.json, "As JSON, with all rows");
-  verb.add_option("--markdown", options.markdown,
-                  "Append the peaks and the three largest changes, for a comment or a step summary")
-      ->type_name("FILE");
+  add_value(verb, "--markdown", options.markdown, "FILE",
+            "Append the peaks and the three largest changes, for a comment or a step summary");
   verb.add_flag("--strict", options.strict,
                 "Exit with 4 if anything was lost in either run, or it has no end");
   add_out(verb, options.out);

@@ -121,15 +121,13 @@ int merge(const MergeOptions& options) {
 void add_merge(CommandLine& line) {
   auto [verb, options] = line.add(
       "merge", "What several processes of one run, children or ranks, held at once", merge);
-  verb.add_option("log", options.paths, "Their logs, partial results, or folders of them")
-      ->required()
-      ->type_name("FILE ...");
+  add_required(verb, "log", options.paths, "FILE ...",
+               "Their logs, partial results, or folders of them");
   auto* json = verb.add_flag("--json", options.json, "As JSON");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
-  verb.add_option("--partial", options.partial,
-                  "Write a partial result, which merge takes in place of its logs; %h host")
-      ->type_name("FILE")
+  add_value(verb, "--partial", options.partial, "FILE",
+            "Write a partial result, which merge takes in place of its logs; %h host")
       ->excludes(json)
       ->excludes("--out");
   add_text_options(verb, options.text);

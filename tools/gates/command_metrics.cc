@@ -74,20 +74,12 @@ int metrics(const MetricsOptions& options) {
 void add_metrics(CommandLine& line) {
   auto [verb, options] =
       line.add("metrics", "The figures alone, for scripts, CI services and dashboards", metrics);
-  verb.add_option("log", options.logs, "Logs, or JSON that `report --json` wrote")
-      ->required()
-      ->type_name("FILE ...");
-  verb.add_option("--format", options.format, "Form of the output; docs/ci.md says who reads which")
-      ->check(one_of(format_names()))
-      ->capture_default_str();
-  verb.add_option("--metric", options.names, "Print this metric alone; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("NAME");
-  verb.add_option("--label", options.labels, "Added to the figures; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("NAME=VALUE");
-  verb.add_option("--benchmark", options.benchmark, "A name instead of the program's")
-      ->type_name("NAME");
+  add_required(verb, "log", options.logs, "FILE ...", "Logs, or JSON that `report --json` wrote");
+  add_choice(verb, "--format", options.format, format_names(),
+             "Form of the output; docs/ci.md says who reads which");
+  add_list(verb, "--metric", options.names, "NAME", "Print this metric alone; may be repeated");
+  add_list(verb, "--label", options.labels, "NAME=VALUE", "Added to the figures; may be repeated");
+  add_value(verb, "--benchmark", options.benchmark, "NAME", "A name instead of the program's");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
   add_reading(verb, options.reading);

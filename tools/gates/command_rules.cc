@@ -45,7 +45,7 @@ int list_rules(const RulesOptions& options) {
 void add_list_rules(CommandLine& line) {
   auto [verb, options] =
       line.add("rules", "List the built-in rule sets, or print one to start from", list_rules);
-  verb.add_option("name", options.name, "A built-in set")->type_name("NAME");
+  add_value(verb, "name", options.name, "NAME", "A built-in set");
 }
 
 }  // namespace gpupeak::tools

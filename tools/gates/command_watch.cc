@@ -190,17 +190,13 @@ int watch(const WatchOptions& options) {
 void add_watch(CommandLine& line) {
   auto [verb, options] =
       line.add("watch", "Wait for the end of a run, or for a limit that it passes", watch);
-  verb.add_option("process", options.target, "Its process id, or the log that it writes")
-      ->required()
-      ->type_name("PID|LOG");
-  verb.add_option("--max", options.max,
-                  "A limit, such as device.peak_bytes=8GiB or device.peak_bytes@device:1=8GiB "
-                  "(docs/check.md)")
-      ->allow_extra_args(false)
-      ->type_name("METRIC=SIZE");
-  verb.add_option("--every", options.every, "Look every so many seconds; no peak is missed between")
-      ->check(between(0.01, 3600))
-      ->capture_default_str();
+  add_required(verb, "process", options.target, "PID|LOG",
+               "Its process id, or the log that it writes");
+  add_list(verb, "--max", options.max, "METRIC=SIZE",
+           "A limit, such as device.peak_bytes=8GiB or device.peak_bytes@device:1=8GiB "
+           "(docs/check.md)");
+  add_number(verb, "--every", options.every, 0.01, 3600,
+             "Look every so many seconds; no peak is missed between");
   verb.add_option("--wait", options.wait, "Wait so many seconds for the log to appear")
       ->check(between(0, 86400));
   verb.add_flag("-q,--quiet", options.quiet, "Print nothing but a limit that is passed");

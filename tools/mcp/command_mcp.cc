@@ -51,9 +51,8 @@ struct Argument {
 };
 
 struct Tool {
-  const char* name;
+  const char* name;  ///< the verb's
   const char* description;
-  std::vector<const char*> verb;
   std::vector<Argument> arguments;
   const char* caveat;
 };
@@ -73,17 +72,14 @@ const std::vector<Tool>& tools() {
       {"report",
        "Peak memory of a recorded run and who held it: verdict, failed allocations, holders of the "
        "peak, sub-allocators, nvidia-smi's figure by cause, phases.",
-       {"report"},
        {kLog, kTop},
        kPeakCaveat},
       {"tree",
        "Who held the peak, as a call tree from the outermost call inwards.",
-       {"tree"},
        {kLog, kScope, {"min_percent", "number", "Calls below it are one row", "--min-percent"}},
        kPeakCaveat},
       {"held",
        "Who held the memory at the highest of a phase, or at a time.",
-       {"held"},
        {kLog,
         kScope,
         kTop,
@@ -93,26 +89,22 @@ const std::vector<Tool>& tools() {
        "looked at."},
       {"phases",
        "The phases of a run: memory at entry, peak and exit, what each kept.",
-       {"phases"},
        {kLog},
        kPeakCaveat},
       {"diff",
        "What grew from one run to another, by call site.",
-       {"diff"},
        {{"before", "string", "The earlier log", nullptr, true},
         {"after", "string", "The later log", nullptr, true},
         kTop},
        "Sites are matched by their names; two runs of one program differ where the program does."},
       {"fit",
        "Whether the run would fit another GPU, and what to change.",
-       {"fit"},
        {kLog,
         {"gpu", "string", "A card, as T4 or A100-80GB", "--gpu"},
         {"capacity", "string", "Memory of a card, as 24GiB", "--capacity"}},
        "It speaks of the run as it was recorded: another card may choose other algorithms."},
       {"whatif",
        "What the peak would have been with a change, by replay; without one, what would lower it.",
-       {"whatif"},
        {kLog,
         kTop,
         {"without", "string", "Leave out the blocks of a function, site, tag or phase (glob)",
@@ -127,7 +119,6 @@ const std::vector<Tool>& tools() {
        "bars."},
       {"metrics",
        "The figures alone, in bytes; null is what was not measured.",
-       {"metrics"},
        {kLog},
        kPeakCaveat},
   };
@@ -163,7 +154,7 @@ std::vector<std::string> words_of(const Tool& tool, const Json& given) {
     const auto known = [&word = name](const Argument& argument) { return word == argument.name; };
     if (std::ranges::none_of(tool.arguments, known)) throw Invalid{"there is no argument " + name};
   }
-  std::vector<std::string> words(tool.verb.begin(), tool.verb.end()), files;
+  std::vector<std::string> words{tool.name}, files;
   for (const Argument& argument : tool.arguments) {
     const auto value = given.find(argument.name);
     if (value == given.end() || value->is_null()) {
@@ -286,11 +277,10 @@ Json call(const Json& params) {
       return result;
     }
     Json caveats = Json::array({tool.caveat});
-    Json data = nullptr;
     std::vector<std::string> as_json = words;
     const bool is_metrics = words.front() == "metrics";
     as_json.insert(as_json.begin() + 1, is_metrics ? "--format=jsonl" : "--json");
-    data = Json::parse(run_self(as_json).out, nullptr, false);
+    Json data = Json::parse(run_self(as_json).out, nullptr, false);
     if (data.is_discarded()) data = nullptr;
     if (!add_losses(data, caveats)) add_losses_of_logs(words, caveats);
     drop_stacks(data);
@@ -403,8 +393,7 @@ int mcp(const McpOptions& options) {
 void add_mcp(CommandLine& line) {
   auto [verb, options] =
       line.add("mcp", "Answers programs that ask by the Model Context Protocol, over stdio", mcp);
-  verb.add_option("folder", options.folder, "Where names of logs begin")
-      ->type_name("FOLDER")
+  add_value(verb, "folder", options.folder, "FOLDER", "Where names of logs begin")
       ->capture_default_str();
 }
 

@@ -92,19 +92,14 @@ void add_export(CommandLine& line) {
         std::string(format.name) + (format.alias.empty() ? "" : ", " + std::string(format.alias));
     formats += fmt::format("\n  {:<16} {}", both, format.description);
   }
-  verb.add_option("format", options.format, "One of those below")
-      ->required()
-      ->check(one_of(names))
-      ->type_name("FORMAT");
-  verb.add_option("log", options.log, "A log that `run` or the preloaded library wrote")
-      ->required()
-      ->type_name("LOG");
+  add_required(verb, "format", options.format, "FORMAT", "One of those below")
+      ->check(one_of(names));
+  add_required(verb, "log", options.log, "LOG", "A log that `run` or the preloaded library wrote");
   add_process(verb, options.process);
   add_out(verb, options.out);
   add_scope(verb, options.scope);
-  verb.add_option("--at", options.at,
-                  "Another moment than the peak: +1.25s, a mark, a phase, PHASE.end, end")
-      ->type_name("MOMENT");
+  add_value(verb, "--at", options.at, "MOMENT",
+            "Another moment than the peak: +1.25s, a mark, a phase, PHASE.end, end");
   add_strict(verb, options.strict);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);
@@ -134,7 +129,7 @@ int dump(const DumpOptions& options) {
 
 void add_dump(CommandLine& line) {
   auto [verb, options] = line.add("dump", "Print a log, one line for each event", dump);
-  verb.add_option("log", options.log, "The log")->required()->type_name("FILE");
+  add_required(verb, "log", options.log, "FILE", "The log");
   add_out(verb, options.out);
   add_reading(verb, options.reading);
 }

@@ -202,14 +202,10 @@ void add_report(CommandLine& line) {
                                          : "A page (not in this build: tools/bootstrap.sh page)")
       ->type_name("FILE");
   format->require_option(0, 1);
-  verb.add_option("--by", options.by, "What each row stands for")
-      ->check(one_of(grouping_names()))
-      ->capture_default_str();
-  auto* at =
-      verb.add_option("--at", options.at,
-                      "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
-                      "PHASE.end, end")
-          ->type_name("MOMENT");
+  add_choice(verb, "--by", options.by, grouping_names(), "What each row stands for");
+  auto* at = add_value(verb, "--at", options.at, "MOMENT",
+                       "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
+                       "PHASE.end, end");
   auto* byte_seconds = verb.add_flag("--byte-seconds", options.byte_seconds,
                                      "What was held times for how long, over the whole run")
                            ->excludes(at);

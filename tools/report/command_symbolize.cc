@@ -177,8 +177,7 @@ void add_symbolize(CommandLine& line) {
   const auto add = [&](const char* name, const char* description, const char* out, auto run) {
     auto [verb, options] = line.add<PackOptions>(name, description, run);
     add_log(verb, options.log);
-    verb.add_option("-o,--out", options.out, std::string("File to write; default: ") + out)
-        ->type_name("FILE");
+    add_value(verb, "-o,--out", options.out, "FILE", std::string("File to write; default: ") + out);
     verb.add_flag("-q,--quiet", options.quiet, "Do not say what was found");
     add_symbol_search(verb, options.search);
     return Verb<PackOptions>{verb, options};

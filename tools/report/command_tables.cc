@@ -239,34 +239,21 @@ int tables(const TablesOptions& options) {
 void add_tables(CommandLine& line) {
   auto [verb, options] =
       line.add("tables", "Runs as tables for DuckDB, ClickHouse, Spark and Trino", tables);
-  verb.add_option("folder", options.folder, "Where the tables are, or are to be")
-      ->required()
-      ->type_name("FOLDER");
-  verb.add_option("log", options.logs, "Logs, each of a run of its own")
-      ->required()
-      ->type_name("FILE ...");
-  verb.add_option("--run", options.run, "The logs are the ranks of one run, of this name")
-      ->type_name("NAME");
+  add_required(verb, "folder", options.folder, "FOLDER", "Where the tables are, or are to be");
+  add_required(verb, "log", options.logs, "FILE ...", "Logs, each of a run of its own");
+  add_value(verb, "--run", options.run, "NAME", "The logs are the ranks of one run, of this name");
   auto* whole = verb.get_option("--run");
-  verb.add_option(
-          "--partial", options.partial,
-          "They are a part of its ranks, of this name; others write theirs beside it; %h host")
-      ->needs(whole)
-      ->type_name("NAME");
-  verb.add_option("--ranks", options.ranks, "How many ranks the run has, on all its nodes")
+  add_value(verb, "--partial", options.partial, "NAME",
+            "They are a part of its ranks, of this name; others write theirs beside it; %h host")
+      ->needs(whole);
+  add_value(verb, "--ranks", options.ranks, "N", "How many ranks the run has, on all its nodes")
       ->check(between(1, 100'000'000))
-      ->needs(whole)
-      ->type_name("N");
-  verb.add_option("--label", options.labels, "Added to the runs; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("NAME=VALUE");
-  verb.add_option("--format", options.format,
-                  "Parquet takes DuckDB's library; auto: if it is there")
-      ->check(one_of({"auto", "parquet", "ndjson"}))
-      ->capture_default_str();
-  verb.add_option("--duckdb", options.duckdb,
-                  "DuckDB's library; else GPUPEAK_DUCKDB, or the loader's")
-      ->type_name("FILE");
+      ->needs(whole);
+  add_list(verb, "--label", options.labels, "NAME=VALUE", "Added to the runs; may be repeated");
+  add_choice(verb, "--format", options.format, {"auto", "parquet", "ndjson"},
+             "Parquet takes DuckDB's library; auto: if it is there");
+  add_value(verb, "--duckdb", options.duckdb, "FILE",
+            "DuckDB's library; else GPUPEAK_DUCKDB, or the loader's");
   add_top(verb, options.top, "Holders of a peak that have a row each");
   verb.add_flag("-q,--quiet", options.quiet, "Say nothing");
   add_rules(verb, options.reading.rules);

@@ -376,52 +376,42 @@ int run_anyway(const RunOptions& options) {
 void add_run(CommandLine& line) {
   auto [verb, options] =
       line.add("run", "Run a program and report the peak memory of its run", run_anyway);
-  verb.add_option("-o,--out", options.out, "Log file; %n program, %p process id, %r rank, %h host")
-      ->type_name("FILE");
+  add_value(verb, "-o,--out", options.out, "FILE",
+            "Log file; %n program, %p process id, %r rank, %h host");
   verb.add_flag("-q,--quiet", options.quiet, "Say nothing; the log is written all the same");
-  verb.add_option("--host", options.host, "What to record of host memory")
-      ->check(one_of({"auto", "full", "sampled", "counters", "off"}));
+  add_choice(verb, "--host", options.host, {"auto", "full", "sampled", "counters", "off"},
+             "What to record of host memory");
   verb.add_flag("--dormant", options.dormant,
                 "Count the heap, and record it only between `gpupeak start` and `gpupeak stop`")
       ->excludes("--host");
-  verb.add_option("--log-max", options.log_max,
-                  "Once the log has this size (1GiB), go on with a sample of the heap; off: never")
-      ->type_name("SIZE")
+  add_value(verb, "--log-max", options.log_max, "SIZE",
+            "Once the log has this size (1GiB), go on with a sample of the heap; off: never")
       ->check(log_size);
-  verb.add_option("--log-mode", options.log_mode,
-                  "Who may read the log, which holds arguments: a file mode such as 0640 (0600)")
-      ->type_name("MODE")
+  add_value(verb, "--log-mode", options.log_mode, "MODE",
+            "Who may read the log, which holds arguments: a file mode such as 0640 (0600)")
       ->check(log_mode);
-  verb.add_option("--compress", options.compress,
-                  "Compress logs in their place in the end: those of 64 MiB and more, all, none")
-      ->check(one_of({"auto", "always", "never"}))
-      ->capture_default_str();
-  verb.add_option("--names", options.names,
-                  "Whose names are kept in the log for when programs are built anew: own code, "
-                  "all with the system's packages, none; auto: own code as far as it is cheap")
-      ->check(one_of({"auto", "own", "all", "none"}))
-      ->capture_default_str();
-  verb.add_option("--children", options.children, "Which child processes record too")
-      ->check(one_of({"gpu", "all", "none", "cuda"}));
+  add_choice(verb, "--compress", options.compress, {"auto", "always", "never"},
+             "Compress logs in their place in the end: those of 64 MiB and more, all, none");
+  add_choice(verb, "--names", options.names, {"auto", "own", "all", "none"},
+             "Whose names are kept in the log for when programs are built anew: own code, "
+             "all with the system's packages, none; auto: own code as far as it is cheap");
+  add_choice(verb, "--children", options.children, {"gpu", "all", "none", "cuda"},
+             "Which child processes record too");
   verb.add_flag(
       "--audit", options.audit,
       "Also record libraries opened with RTLD_DEEPBIND or dlmopen, by the loader's auditing");
-  verb.add_option("--python", options.python, "Python frames in the call sites of device memory")
-      ->check(one_of({"auto", "off"}));
-  verb.add_option("--phase-on-output", options.phases_on_output,
-                  "A line of the program's output with this text begins a phase (may be repeated)")
-      ->type_name("[NAME=]TEXT")
-      ->allow_extra_args(false);
+  add_choice(verb, "--python", options.python, {"auto", "off"},
+             "Python frames in the call sites of device memory");
+  add_list(verb, "--phase-on-output", options.phases_on_output, "[NAME=]TEXT",
+           "A line of the program's output with this text begins a phase (may be repeated)");
   CLI::Option* const limit =
-      verb.add_option("--limit", options.limit,
-                      "As on cards of this size: requests beyond it fail as the driver's do")
-          ->type_name("SIZE|GPU=SIZE,…");
-  verb.add_option("--gpu", options.gpu, "As on this card, such as T4 (docs/fit.md lists them)")
-      ->type_name("NAME|GPU=NAME,…")
+      add_value(verb, "--limit", options.limit, "SIZE|GPU=SIZE,…",
+                "As on cards of this size: requests beyond it fail as the driver's do");
+  add_value(verb, "--gpu", options.gpu, "NAME|GPU=NAME,…",
+            "As on this card, such as T4 (docs/fit.md lists them)")
       ->excludes(limit);
-  verb.add_option("--pool-rules", options.arena_rules,
-                  "Look into the allocators that the [[pool]] parts of this rule file describe")
-      ->type_name("FILE")
+  add_value(verb, "--pool-rules", options.arena_rules, "FILE",
+            "Look into the allocators that the [[pool]] parts of this rule file describe")
       ->check(CLI::ExistingFile);
   verb.add_flag("--last-use", options.last_use,
                 "Record when device memory was last seen used (`gpupeak report --last-use`)");
@@ -431,9 +421,7 @@ void add_run(CommandLine& line) {
   verb.add_flag("--torch-modules", options.torch_modules,
                 "Make phases of PyTorch's modules by their names, forward and backward "
                 "(docs/phases.md has what it costs)");
-  verb.add_option("command", options.command, "The program and its arguments")
-      ->required()
-      ->type_name("-- PROGRAM ...");
+  add_required(verb, "command", options.command, "-- PROGRAM ...", "The program and its arguments");
   verb.positionals_at_end();
 }
 

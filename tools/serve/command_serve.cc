@@ -58,29 +58,22 @@ void add_serve(CommandLine& line) {
                                       ? "Metrics for Prometheus (not in this build: docs/fleet.md)"
                                       : "Metrics of a folder's logs for Prometheus",
                                   serve);
-  verb.add_option("folder", options.folder, "Where the logs are, in folders of it, too")
-      ->required()
-      ->type_name("FOLDER");
-  verb.add_option("--listen", options.listen, "Where Prometheus asks; port 0: any that is free")
-      ->type_name("ADDRESS:PORT")
+  add_required(verb, "folder", options.folder, "FOLDER",
+               "Where the logs are, in folders of it, too");
+  add_value(verb, "--listen", options.listen, "ADDRESS:PORT",
+            "Where Prometheus asks; port 0: any that is free")
       ->capture_default_str();
-  verb.add_option("--textfile", options.textfile,
-                  "Write a file for node_exporter in place of listening; -: print it once")
-      ->type_name("FILE");
-  verb.add_option(
-          "--otlp", options.otlp,
-          "Send OTLP by HTTP in place of listening; env: where OTEL_EXPORTER_OTLP_ENDPOINT says")
-      ->type_name("URL");
-  verb.add_option("--every", options.every, "Write that file, or send, every so many seconds")
-      ->check(between(1, 86400))
+  add_value(verb, "--textfile", options.textfile, "FILE",
+            "Write a file for node_exporter in place of listening; -: print it once");
+  add_value(verb, "--otlp", options.otlp, "URL",
+            "Send OTLP by HTTP in place of listening; env: where OTEL_EXPORTER_OTLP_ENDPOINT says");
+  add_number(verb, "--every", options.every, 1, 86400,
+             "Write that file, or send, every so many seconds");
+  add_value(verb, "--procfs", options.procfs, "DIR",
+            "The machine's /proc, where a container has it elsewhere: tells whose pod it is")
       ->capture_default_str();
-  verb.add_option("--procfs", options.procfs,
-                  "The machine's /proc, where a container has it elsewhere: tells whose pod it is")
-      ->type_name("DIR")
-      ->capture_default_str();
-  verb.add_option("--logs", options.most, "Show so many logs: those that run, then the newest")
-      ->check(between(1, 100'000))
-      ->capture_default_str();
+  add_number(verb, "--logs", options.most, 1, 100'000,
+             "Show so many logs: those that run, then the newest");
 }
 
 }  // namespace gpupeak::tools

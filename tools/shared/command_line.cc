@@ -92,15 +92,12 @@ std::vector<std::string> grouping_names() {
 }
 
 void add_log(CLI::App& verb, std::string& log) {
-  verb.add_option("log", log, "A log that `run` or the preloaded library wrote")
-      ->required()
-      ->type_name("FILE");
+  add_required(verb, "log", log, "FILE", "A log that `run` or the preloaded library wrote");
 }
 
 void add_logs(CLI::App& verb, std::vector<std::string>& logs) {
-  verb.add_option("log", logs, "Logs that `run` or the preloaded library wrote; shown in turn")
-      ->required()
-      ->type_name("FILE ...");
+  add_required(verb, "log", logs, "FILE ...",
+               "Logs that `run` or the preloaded library wrote; shown in turn");
 }
 
 void add_scope(CLI::App& verb, std::string& scope) {
@@ -109,7 +106,7 @@ void add_scope(CLI::App& verb, std::string& scope) {
 }
 
 void add_top(CLI::App& verb, size_t& top, const char* rows) {
-  verb.add_option("--top", top, rows)->check(between(1, 1'000'000))->capture_default_str();
+  add_number(verb, "--top", top, 1, 1'000'000, rows);
 }
 
 void add_no_source(CLI::App& verb, bool& no_source) {
@@ -121,43 +118,31 @@ void add_strict(CLI::App& verb, bool& strict) {
 }
 
 void add_out(CLI::App& verb, std::string& out) {
-  verb.add_option("-o,--out", out, "Write to a file instead of standard output")->type_name("FILE");
+  add_value(verb, "-o,--out", out, "FILE", "Write to a file instead of standard output");
 }
 
 void add_text_options(CLI::App& verb, TextOptions& text) {
-  verb.add_option("--color", text.color, "Colours in text")
-      ->check(one_of({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_choice(verb, "--color", text.color, {"auto", "always", "never"}, "Colours in text");
   verb.add_flag("--bytes", text.bytes, "Sizes in text as plain bytes, to be pasted");
 }
 
 void add_rules(CLI::App& verb, collector::RuleChoice& rules) {
-  verb.add_option("--rules", rules.sets,
-                  "Rules that name phases and tags: a built-in set, a file, none; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("NAME|FILE");
-  verb.add_option(
-          "--phase", rules.phases,
-          "A phase by a frame on the stack, such as 'load=llama_model_load*'; with # behind "
-          "it each call is one")
-      ->allow_extra_args(false)
-      ->type_name("NAME=[MODULE!]FUNCTION[#]");
-  verb.add_option("--tag", rules.tags,
-                  "A tag by a frame on the stack, such as 'weights=*SaveInitializedTensors'")
-      ->allow_extra_args(false)
-      ->type_name("NAME=[MODULE!]FUNCTION");
+  add_list(verb, "--rules", rules.sets, "NAME|FILE",
+           "Rules that name phases and tags: a built-in set, a file, none; may be repeated");
+  add_list(verb, "--phase", rules.phases, "NAME=[MODULE!]FUNCTION[#]",
+           "A phase by a frame on the stack, such as 'load=llama_model_load*'; with # behind "
+           "it each call is one");
+  add_list(verb, "--tag", rules.tags, "NAME=[MODULE!]FUNCTION",
+           "A tag by a frame on the stack, such as 'weights=*SaveInitializedTensors'");
 }
 
 void add_symbol_search(CLI::App& verb, collector::SymbolSearch& search) {
-  verb.add_option("--sysroot", search.sysroot, "Folder below which the log's paths lie")
+  add_value(verb, "--sysroot", search.sysroot, "DIR", "Folder below which the log's paths lie")
       ->check(existing_folder())
-      ->type_name("DIR")
       ->group("Symbols");
-  verb.add_option("--debug-dir", search.debug_dirs,
-                  "Folder of debug files or binaries; may be repeated")
-      ->allow_extra_args(false)
+  add_list(verb, "--debug-dir", search.debug_dirs, "DIR",
+           "Folder of debug files or binaries; may be repeated")
       ->check(existing_folder())
-      ->type_name("DIR")
       ->group("Symbols");
 }
 

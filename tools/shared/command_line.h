@@ -71,6 +71,33 @@ CLI::Validator one_of(const std::vector<std::string>& values);
 /// A number from `low` to `high`, both included.
 CLI::Validator between(double low, double high);
 
+// Options of the usual kinds. `type`: what the help calls the value.
+
+template <typename T>
+CLI::Option* add_value(CLI::App& verb, const char* name, T& value, const char* type,
+                       const std::string& text) {
+  return verb.add_option(name, value, text)->type_name(type);
+}
+template <typename T>
+CLI::Option* add_required(CLI::App& verb, const char* name, T& value, const char* type,
+                          const std::string& text) {
+  return add_value(verb, name, value, type, text)->required();
+}
+/// One that may be repeated.
+inline CLI::Option* add_list(CLI::App& verb, const char* name, std::vector<std::string>& values,
+                             const char* type, const std::string& text) {
+  return add_value(verb, name, values, type, text)->allow_extra_args(false);
+}
+inline CLI::Option* add_choice(CLI::App& verb, const char* name, std::string& value,
+                               const std::vector<std::string>& choices, const std::string& text) {
+  return verb.add_option(name, value, text)->check(one_of(choices))->capture_default_str();
+}
+template <typename T>
+CLI::Option* add_number(CLI::App& verb, const char* name, T& value, double low, double high,
+                        const std::string& text) {
+  return verb.add_option(name, value, text)->check(between(low, high))->capture_default_str();
+}
+
 /// The text as a number; none: it is no number, or more than that.
 std::optional<double> number_of(std::string_view text);
 /// The values of --label, NAME=VALUE. Throws UsageError.

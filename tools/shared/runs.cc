@@ -97,9 +97,8 @@ std::string log_of_target(const std::string& pid_or_log) {
 }
 
 void add_process(CLI::App& verb, std::string& process) {
-  verb.add_option("--process", process,
-                  "One process of a run: rank:1, a process id, or a program's name")
-      ->type_name("rank:N|PID|NAME");
+  add_value(verb, "--process", process, "rank:N|PID|NAME",
+            "One process of a run: rank:1, a process id, or a program's name");
 }
 
 bool are_files(const std::vector<std::string>& names) {

@@ -458,18 +458,13 @@ int top(const TopOptions& options) {
 
 void add_top_verb(CommandLine& line) {
   auto [verb, options] = line.add("top", "Watch the memory of programs that run", top);
-  verb.add_option("what", options.target,
-                  "A process, its log, or a folder of logs; without it the current folder")
-      ->type_name("PID|LOG|FOLDER");
+  add_value(verb, "what", options.target, "PID|LOG|FOLDER",
+            "A process, its log, or a folder of logs; without it the current folder");
   verb.add_flag("--once", options.once, "Print one frame as plain text");
-  verb.add_option("--every", options.every, "Look every so many seconds")
-      ->check(between(0.1, 3600))
-      ->capture_default_str();
-  verb.add_option("--sort", options.sort, "Order of programs")
-      ->check(one_of({std::begin(kTopSorts), std::end(kTopSorts)}))
-      ->capture_default_str();
-  verb.add_option("--filter", options.filter, "Only rows that have this somewhere")
-      ->type_name("TEXT");
+  add_number(verb, "--every", options.every, 0.1, 3600, "Look every so many seconds");
+  add_choice(verb, "--sort", options.sort, {std::begin(kTopSorts), std::end(kTopSorts)},
+             "Order of programs");
+  add_value(verb, "--filter", options.filter, "TEXT", "Only rows that have this somewhere");
   add_text_and_reading(verb, options);
 }
 

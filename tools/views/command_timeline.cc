@@ -133,22 +133,19 @@ int timeline(const TimelineOptions& options) {
 void add_timeline(CommandLine& line) {
   auto [verb, options] = line.add("timeline", "Memory over time, as a chart", timeline);
   add_view_options(verb, options);
-  verb.add_option("--height", options.height, "Rows of a chart")
-      ->check(between(1, 100))
-      ->capture_default_str();
+  add_number(verb, "--height", options.height, 1, 100, "Rows of a chart");
   std::vector<std::string> ways;
   for (const collector::GroupBy way : collector::kStackedBy)
     ways.emplace_back(collector::group_by_name(way));
-  verb.add_option("--by", options.by, "Take each device and the host apart, its parts stacked")
-      ->check(one_of(ways));
+  add_choice(verb, "--by", options.by, ways,
+             "Take each device and the host apart, its parts stacked");
   for (const auto& [name, file, what] :
        {std::tuple{"--svg", &options.svg, "Draw it into this file instead"},
         std::tuple{"--pdf", &options.pdf, "The same as PDF; needs rsvg-convert"},
         std::tuple{"--png", &options.png, "The same as PNG; needs rsvg-convert"}})
-    verb.add_option(name, *file, what)->type_name("FILE")->excludes("--json");
-  verb.add_option("--size", options.size, "Of the picture: for a screen, a paper's page or column")
-      ->check(one_of({"screen", "page", "column"}))
-      ->capture_default_str();
+    add_value(verb, name, *file, "FILE", what)->excludes("--json");
+  add_choice(verb, "--size", options.size, {"screen", "page", "column"},
+             "Of the picture: for a screen, a paper's page or column");
   verb.add_flag("--dark", options.dark, "Draw on a dark ground");
   verb.add_flag("--csv", options.csv, "Every curve as CSV: its least and most in each stretch")
       ->excludes("--json");

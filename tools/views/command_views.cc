@@ -147,9 +147,9 @@ void add_arenas(CommandLine& line) {
       "arenas", "What PyTorch's and other sub-allocators had in use and idle, by segment", arenas);
   verb.alias("pools");
   add_view_options(verb, options);
-  verb.add_option("--at", options.at, "peak, end, +1.25s, a mark, a phase (the highest), PHASE.end")
-      ->capture_default_str()
-      ->type_name("MOMENT");
+  add_value(verb, "--at", options.at, "MOMENT",
+            "peak, end, +1.25s, a mark, a phase (the highest), PHASE.end")
+      ->capture_default_str();
   add_top(verb, options.top, "Sites and segments of each pool");
   add_reading(verb, options.reading);
 }
@@ -162,13 +162,9 @@ void add_flame(CommandLine& line) {
 void add_held(CommandLine& line) {
   auto [verb, options] =
       line.add("held", "Who held the memory at a moment, or within a phase", held);
-  verb.add_option("--within", options.within,
-                  "The highest while a phase of this name was open; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("PHASE");
-  verb.add_option("--at", options.at, "Seconds since the log's start; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("SECONDS");
+  add_list(verb, "--within", options.within, "PHASE",
+           "The highest while a phase of this name was open; may be repeated");
+  add_list(verb, "--at", options.at, "SECONDS", "Seconds since the log's start; may be repeated");
   add_view_options(verb, options);
   add_top(verb, options.top, "Rows of each table");
   add_reading(verb, options.reading);

@@ -19,10 +19,9 @@ void add_view_options(CLI::App& verb, ViewOptions& options) {
 }
 
 void add_moment(CLI::App& verb, std::string& at) {
-  verb.add_option("--at", at,
-                  "Another moment: +1.25s, a mark, a phase (its highest), PHASE.end, end")
-      ->capture_default_str()
-      ->type_name("MOMENT");
+  add_value(verb, "--at", at, "MOMENT",
+            "Another moment: +1.25s, a mark, a phase (its highest), PHASE.end, end")
+      ->capture_default_str();
 }
 
 collector::Held held_by(const collector::Profile& profile, const MomentOptions& options) {
@@ -45,9 +44,8 @@ std::vector<std::vector<collector::Held>> live_at(const collector::Profile& prof
 void add_tree_options(CLI::App& verb, TreeOptions& options) {
   add_view_options(verb, options);
   add_moment(verb, options.at);
-  verb.add_option("--min-percent", options.min_percent, "Calls that hold less are one row")
-      ->check(between(0, 100))
-      ->capture_default_str();
+  add_number(verb, "--min-percent", options.min_percent, 0, 100,
+             "Calls that hold less are one row");
   verb.add_option("--depth", options.depth, "How many calls down; 0: all")->capture_default_str();
   add_reading(verb, options.reading);
 }
