@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "collector/analyze/counter_metrics.h"
+#include "collector/files/fresh_file.h"
 #include "collector/run/analyze_run.h"
 #include "collector/summary/diff.h"
 #include "collector/text/error.h"
@@ -88,8 +89,9 @@ int check(const CheckOptions& options) {
                  [&](std::ostream& out) { collector::write_junit(summary, results, out); });
   }
   if (!options.markdown.empty()) {
-    append_output(options.markdown,
-                  [&](std::ostream& out) { collector::write_markdown(summary, results, out); });
+    collector::append_to(options.markdown, [&](std::ostream& out) {
+      collector::write_markdown(summary, results, out);
+    });
   }
   if (!collector::all_passed(results)) return kGateFailed;
   return strict_code(options.strict, is_whole(summary) && (!baseline || is_whole(*baseline)));

@@ -11,7 +11,6 @@
 #include "collector/views/views.h"
 #include "collector/write/write_html.h"
 #include "tools/commands.h"
-#include "tools/report/command_report.h"
 #include "tools/run/first_screen.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collector/files/fresh_file.h"
 #include "collector/run/analyze_run.h"
 #include "collector/text/error.h"
 #include "collector/views/views.h"
@@ -62,7 +63,7 @@ int diff(const DiffOptions& options) {
   const collector::Summary b = collector::load_run_figures(options.b, analysis, bar.callback());
   bar.clear();
   if (!options.markdown.empty()) {
-    append_output(options.markdown, [&](std::ostream& out) {
+    collector::append_to(options.markdown, [&](std::ostream& out) {
       collector::write_diff_markdown(a, b, std::min<size_t>(options.top, kMarkdownRows), out);
     });
   }

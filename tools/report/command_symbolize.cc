@@ -50,8 +50,7 @@ std::string resolve(const collector::LogReader& log, const PackOptions& options)
   for (const collector::Warning& warning : symbols.warnings)
     spdlog::warn("{}  {}", code_text(warning.code), warning.message);
   if (!options.quiet) {
-    fmt::print(stderr, "gpupeak: {} of {} addresses have a function\n", symbols.named,
-               symbols.addresses);
+    say("{} of {} addresses have a function", symbols.named, symbols.addresses);
   }
   return symbols.table.json(log.header().cookie);
 }
@@ -111,6 +110,11 @@ void write_log(const collector::MappedFile& log, std::ostream& out,
   }
 }
 
+void say_sizes(const std::string& path, uint64_t bytes, uint64_t before) {
+  say("{}: {} of {}", collector::escape(path), collector::size_text(bytes),
+      collector::size_text(before));
+}
+
 /// Unpacks the log without looking into it, since the package may hold more than verbs read.
 int undo(const PackOptions& options) {
   const std::string path = options.out.empty() ? name_of_log(options.log) : options.out;
@@ -127,10 +131,7 @@ int undo(const PackOptions& options) {
   bar.clear();
   if (!unpacked.symbols.empty() && !is_standard_output(path))
     write_output(symbols_path, [&](std::ostream& out) { out << unpacked.symbols; });
-  if (!options.quiet && !is_standard_output(path)) {
-    fmt::print(stderr, "gpupeak: {}: {} of {}\n", collector::escape(path),
-               collector::size_text(log.bytes()), collector::size_text(package.bytes()));
-  }
+  if (!options.quiet && !is_standard_output(path)) say_sizes(path, log.bytes(), package.bytes());
   return kOk;
 }
 
@@ -163,11 +164,8 @@ int compress(const PackOptions& options) {
           : log.symbols().json(log.header().cookie);  // a bundle keeps the symbols that it has
   pack(log, symbols, options, out);
   struct stat written {};
-  if (!options.quiet && stat(out.c_str(), &written) == 0 && S_ISREG(written.st_mode)) {
-    fmt::print(stderr, "gpupeak: {}: {} of {}\n", collector::escape(out),
-               collector::size_text(static_cast<uint64_t>(written.st_size)),
-               collector::size_text(written_bytes(log)));
-  }
+  if (!options.quiet && stat(out.c_str(), &written) == 0 && S_ISREG(written.st_mode))
+    say_sizes(out, static_cast<uint64_t>(written.st_size), written_bytes(log));
   return kOk;
 }
 

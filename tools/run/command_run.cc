@@ -122,18 +122,14 @@ std::optional<int> wait_for(pid_t child, rusage& usage, std::optional<ProcessSta
   return wait_for_child(child, &usage);
 }
 
-/// Checks that the library will understand the size, so that a mistake shows before the program
+/// Checks that the library will understand the value, so that a mistake shows before the program
 /// begins.
-std::string log_size(const std::string& text) {
-  static const std::regex size("[0-9]*[1-9][0-9]*(b|B|[kKmMgG](iB|B)?)?");
-  if (text == "off" || std::regex_match(text, size)) return "";
-  return fmt::format("'{}' is not a size such as 1GiB, or off", text);
-}
-
-std::string log_mode(const std::string& text) {
-  static const std::regex mode("0?6[0246][0246]");
-  if (std::regex_match(text, mode)) return "";
-  return fmt::format("'{}' is not a file mode such as 0640, with 0600 in it", text);
+CLI::Validator matches(const std::string& pattern, const char* what) {
+  return CLI::Validator(
+      [form = std::regex(pattern), what](const std::string& text) {
+        return std::regex_match(text, form) ? "" : fmt::format("'{}' is not {}", text, what);
+      },
+      "");
 }
 
 /// The steps of a run, in their order. Each leaves in the members what later steps need.
@@ -234,17 +230,13 @@ class Run {
   void wait() {
     if (output_) output_->pump(name_.child);
     rusage usage{};
-    const std::optional<int> status = wait_for(name_.child, usage, end_);
+    status_ = wait_for(name_.child, usage, end_);
     largest_rss_bytes_ = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
     ended_ns_ = collector::clock_ns(CLOCK_MONOTONIC);
     g_child = 0;
     end_witness();
-    if (status)
-      status_ = *status;
-    else
-      say("how the program ended is not known: its end was taken by something else");
-    g_exit_code = status ? exit_code(status_) : kOwnFailure;
-    is_end_known_ = status.has_value();
+    if (!status_) say("how the program ended is not known: its end was taken by something else");
+    g_exit_code = status_ ? exit_code(*status_) : kOwnFailure;
   }
 
   /// Finds the logs that the run has left, joins those of one process, and writes its end into
@@ -255,8 +247,8 @@ class Run {
     join_programs(logs_, pattern_);
     take_name(logs_, pattern_);
     for (const RunLog& log : logs_) {
-      if (log.of_child && is_end_known_)
-        note_exit(log, {status_, ended_ns_, had_children(end_) ? 0 : largest_rss_bytes_});
+      if (log.of_child && status_)
+        note_exit(log, {*status_, ended_ns_, had_children(end_) ? 0 : largest_rss_bytes_});
       cut_hole(log);
     }
     note_killed_children(logs_);
@@ -298,11 +290,12 @@ class Run {
     seen.descendants_watched = descendants_->could_look();
     if (had_children(end_))
       seen.unseen_rss_bytes = unseen_rss_bytes(largest_rss_bytes_, own_rss_bytes_, logs_, seen);
-    seen.memory_kill = memory_->since(WIFSIGNALED(status_) && WTERMSIG(status_) == SIGKILL);
+    const int status = status_.value_or(0);
+    seen.memory_kill = memory_->since(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     const bool was_ours = ahead_.was_killed();
     if (was_ours && seen.memory_kill && !seen.memory_kill->likely && --seen.memory_kill->kills == 0)
       seen.memory_kill.reset();
-    if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status_))
+    if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status))
       note_last_program(logs_.front(), options_.command[0], end_ ? end_->name : "",
                         seen.unrecorded);
     left_running_ = seen.left_running;
@@ -337,8 +330,7 @@ class Run {
   std::optional<MemoryKills> memory_;
   Helper ahead_;  // none where it is not worth it
   std::optional<Descendants> descendants_;
-  int status_ = 0;
-  bool is_end_known_ = true;
+  std::optional<int> status_;  // none: its end is not known
   std::optional<ProcessStat> end_;
   uint64_t ended_ns_ = 0, largest_rss_bytes_ = 0;  // of the program and its children
   uint64_t own_rss_bytes_ = 0;  // when it forked: the kernel counts it as the program's, too
@@ -386,10 +378,11 @@ void add_run(CommandLine& line) {
       ->excludes("--host");
   add_value(verb, "--log-max", options.log_max, "SIZE",
             "Once the log has this size (1GiB), go on with a sample of the heap; off: never")
-      ->check(log_size);
+      ->check(
+          matches("off|[0-9]*[1-9][0-9]*(b|B|[kKmMgG](iB|B)?)?", "a size such as 1GiB, or off"));
   add_value(verb, "--log-mode", options.log_mode, "MODE",
             "Who may read the log, which holds arguments: a file mode such as 0640 (0600)")
-      ->check(log_mode);
+      ->check(matches("0?6[0246][0246]", "a file mode such as 0640, with 0600 in it"));
   add_choice(verb, "--compress", options.compress, {"auto", "always", "never"},
              "Compress logs in their place in the end: those of 64 MiB and more, all, none");
   add_choice(verb, "--names", options.names, {"auto", "own", "all", "none"},

@@ -158,8 +158,9 @@ uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
                           const std::vector<RunLog>& logs, const collector::RunRecord& seen) {
   constexpr uint64_t kNearly = 16;  // nearly as much: at most 1/16 less
   for (const RunLog& log : logs) {
-    if (!has_end(log.path)) return 0;  // it may be this process: its last peak is not in the log
-    known_bytes = std::max(known_bytes, rss_peak_of(log.path));
+    const gpupeak_counters_page counters = counters_of(log);
+    if (counters.ended == 0) return 0;  // it may be this process: its last peak is not in the log
+    known_bytes = std::max(known_bytes, counters.rss_peak_bytes);
   }
   for (const auto& process : seen.unrecorded)
     known_bytes = std::max(known_bytes, process.rss_bytes.value_or(0));
@@ -177,7 +178,7 @@ void note_last_program(const RunLog& log, const std::string& command, const std:
                        std::vector<collector::RunRecord::Unrecorded>& unrecorded) {
   constexpr size_t kLongest = 15;  // the kernel cuts names to so many bytes
   const std::string first = fs::path(command).filename().string();
-  if (name.empty() || name == first.substr(0, kLongest) || has_end(log.path)) return;
+  if (name.empty() || name == first.substr(0, kLongest) || counters_of(log).ended != 0) return;
   const auto known = std::ranges::find_if(unrecorded, [&](const auto& process) {
     return process.pid == static_cast<uint32_t>(log.pid);
   });

@@ -303,7 +303,7 @@ void add_killed_children(const std::string& path, std::vector<ChildKilled>& kill
 
 void note_killed_children(const std::vector<RunLog>& logs) {
   const auto lacks_end = [](const RunLog& log) {
-    return !log.of_child && !has_end(log.path) && !is_running(log);
+    return !log.of_child && counters_of(log).ended == 0 && !is_running(log);
   };
   std::vector<RunLog> open;
   std::copy_if(logs.begin(), logs.end(), std::back_inserter(open), lacks_end);
@@ -319,12 +319,8 @@ void note_killed_children(const std::vector<RunLog>& logs) {
   }
 }
 
-uint64_t rss_peak_of(const std::string& path) {
-  return File(path, O_RDONLY).counters.rss_peak_bytes;
-}
-
-bool has_end(const std::string& path) {
-  return File(path, O_RDONLY).counters.ended != 0;
+gpupeak_counters_page counters_of(const RunLog& log) {
+  return File(log.path, O_RDONLY).counters;
 }
 
 void cut_hole(const RunLog& log) {

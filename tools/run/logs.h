@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collector/log/run_record.h"
+#include "gpupeak/log_format.h"
 
 namespace gpupeak::tools {
 
@@ -73,11 +74,8 @@ void note_exit(const RunLog& log, const ProcessExit& exit);
 /// note_exit() for each process that a signal ended, as its parent's log says.
 void note_killed_children(const std::vector<RunLog>& logs);
 
-/// The peak of resident memory of the log's process, in bytes, by the log's counters; 0: not known.
-uint64_t rss_peak_of(const std::string& path);
-
-/// Whether the log's process has written that it ends.
-bool has_end(const std::string& path);
+/// The counters of a log; all zero if they cannot be read.
+gpupeak_counters_page counters_of(const RunLog& log);
 
 /// Cuts off the hole of up to 64 MiB at the end of a log whose process has gone without closing it
 /// (killed, or left by exec).

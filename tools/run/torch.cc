@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <stdexcept>
+#include <vector>
 
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
@@ -19,57 +21,45 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What all processes have written, in one line each time; preload/python defines the words.
-struct Told {
-  bool python = false, parallel = false, compiled = false;
-  std::string torch, failure;  ///< PyTorch's version; why there are no names; empty: not said
-  uint64_t processes = 0;      ///< processes with PyTorch
-  uint64_t ended = 0;          ///< how many of them have said what it cost
-  uint64_t modules = 0;        ///< of the process with the most modules
-  uint64_t calls = 0;
-  int64_t time_ns = 0;
-};
+/// What all processes have written: by the first word of a line, the rest of each.
+/// preload/python defines the words.
+using Told = std::map<std::string, std::vector<std::string>>;
 
 Told read_told(const fs::path& path) {
   Told told;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
-    std::string what;
+    std::string what, rest;
     words >> what;
-    if (what == "python") {
-      told.python = true;
-    } else if (what == "torch") {
-      words >> told.torch;
-      ++told.processes;
-    } else if (what == "parallel") {
-      told.parallel = true;
-    } else if (what == "compile") {
-      told.compiled = true;
-    } else if (what == "failed" && told.failure.empty()) {
-      std::getline(words >> std::ws, told.failure);
-    } else if (what == "cost") {
-      uint64_t modules = 0, calls = 0;
-      int64_t time_ns = 0;
-      if (!(words >> modules >> calls >> time_ns)) continue;
-      ++told.ended;
-      told.modules = std::max(told.modules, modules);
-      told.calls += calls;
-      told.time_ns += time_ns;
-    }
+    std::getline(words >> std::ws, rest);
+    told[what].push_back(rest);
   }
   return told;
 }
 
-std::string seen_text(const Told& told) {
-  std::string text = fmt::format("  modules of PyTorch {} by name", collector::escape(told.torch));
-  if (told.processes > 1) text += fmt::format(" in {} processes", told.processes);
-  if (told.ended > 0) {
-    text += fmt::format(": {} {}, {} calls of hooks, which took {}", told.modules,
-                        told.modules == 1 ? "module" : "modules", told.calls,
-                        collector::duration(told.time_ns));
+std::string seen_text(Told& told) {
+  const size_t processes = told["torch"].size();
+  std::string text =
+      fmt::format("  modules of PyTorch {} by name", collector::escape(told["torch"].back()));
+  if (processes > 1) text += fmt::format(" in {} processes", processes);
+  uint64_t ended = 0, most_modules = 0, all_calls = 0;
+  int64_t all_ns = 0;
+  for (const std::string& cost : told["cost"]) {
+    uint64_t modules = 0, calls = 0;
+    int64_t time_ns = 0;
+    if (!(std::istringstream(cost) >> modules >> calls >> time_ns)) continue;
+    ++ended;
+    most_modules = std::max(most_modules, modules);
+    all_calls += calls;
+    all_ns += time_ns;
   }
-  if (told.ended < told.processes)
+  if (ended > 0) {
+    text += fmt::format(": {} {}, {} calls of hooks, which took {}", most_modules,
+                        most_modules == 1 ? "module" : "modules", all_calls,
+                        collector::duration(all_ns));
+  }
+  if (ended < processes)
     text += "; what hooks took is not known of a process that did not end by itself";
   return text + "\n";
 }
@@ -107,24 +97,26 @@ void TorchModules::set_environment() const {
 }
 
 std::string TorchModules::text() const {
-  const Told told = read_told(told_);
+  Told told = read_told(told_);
+  const std::string failure = told["failed"].empty() ? "" : told["failed"].front();
   std::string text;
-  if (!told.torch.empty()) {
+  if (!told["torch"].empty()) {
     text += seen_text(told);
-  } else if (told.python && told.failure.empty()) {
-    text += "  --torch-modules: no modules by name, PyTorch was not imported\n";
-  } else if (!told.python) {
+  } else if (told["python"].empty()) {
     text +=
         "  --torch-modules: no modules by name, no Python began that reads PYTHONPATH "
         "(python3 -I, -E and -S, and frozen programs do not)\n";
+  } else if (failure.empty()) {
+    text += "  --torch-modules: no modules by name, PyTorch was not imported\n";
   }
-  if (!told.failure.empty()) {
+  if (!failure.empty()) {
     text += fmt::format("  --torch-modules: no modules by name from some point on: {}\n",
-                        collector::escape(told.failure));
+                        collector::escape(failure));
   }
-  if (told.compiled)
+  if (!told["compile"].empty())
     text += "  torch.compile is left alone: no modules by name from its first call on\n";
-  if (told.parallel) text += "  DataParallel is left alone: modules within are not told apart\n";
+  if (!told["parallel"].empty())
+    text += "  DataParallel is left alone: modules within are not told apart\n";
   return text;
 }
 

@@ -195,8 +195,4 @@ void say_written(const std::string& path) {
   say("wrote {}", collector::escape(path));
 }
 
-void append_output(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  collector::append_to(path, write);
-}
-
 }  // namespace gpupeak::tools

@@ -69,9 +69,6 @@ void write_result(const OutputOptions& options, const Json& json, const Text& te
 /// Tells a user at a terminal that the file was written.
 void say_written(const std::string& path);
 
-/// Appends to the file, as step summaries of CI services are written. Throws std::runtime_error.
-void append_output(const std::string& path, const std::function<void(std::ostream&)>& write);
-
 /// As write_output(), for a function that makes the file itself, at the path `fresh`, which does
 /// not exist yet.
 void replace_file(const std::string& path,

@@ -9,6 +9,7 @@
 #include <clocale>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "collector/text/error.h"
 #include "collector/text/text_format.h"
@@ -20,21 +21,20 @@ constexpr short kAlarmColour = 1;
 constexpr int kEscapeMilliseconds = 25;  // a key's bytes come sooner; a user does not notice it
 constexpr int kControlC = 3, kEscape = 27, kDelete = 127, kBackspace = 8;
 
-attr_t attributes(TopLine::Look look) {
-  switch (look) {
-    case TopLine::Look::kBold:
-      return A_BOLD;
-    case TopLine::Look::kFaint:
-      return A_DIM;
-    case TopLine::Look::kAlarm:
-      return A_BOLD | COLOR_PAIR(kAlarmColour);
-    case TopLine::Look::kChosen:
-      return A_REVERSE;
-    case TopLine::Look::kPlain:
-      break;
-  }
-  return A_NORMAL;
-}
+/// By TopLine::Look.
+const attr_t kAttributes[] = {A_NORMAL, A_BOLD, A_DIM, A_BOLD | COLOR_PAIR(kAlarmColour),
+                              A_REVERSE};
+
+constexpr std::pair<int, TopInput> kKeys[] = {
+    {KEY_UP, {TopKey::kUp}},           {KEY_DOWN, {TopKey::kDown}},
+    {KEY_LEFT, {TopKey::kLeft}},       {KEY_RIGHT, {TopKey::kRight}},
+    {KEY_HOME, {TopKey::kHome}},       {KEY_END, {TopKey::kEnd}},
+    {KEY_PPAGE, {TopKey::kPageUp}},    {KEY_NPAGE, {TopKey::kPageDown}},
+    {KEY_ENTER, {TopKey::kEnter}},     {'\n', {TopKey::kEnter}},
+    {'\r', {TopKey::kEnter}},          {kEscape, {TopKey::kBack}},
+    {KEY_BACKSPACE, {TopKey::kErase}}, {kDelete, {TopKey::kErase}},
+    {kBackspace, {TopKey::kErase}},    {KEY_RESIZE, {TopKey::kResized}},
+    {'\t', {TopKey::kText, '\t'}},     {kControlC, {TopKey::kText, 'q'}}};
 
 /// Whether the terminal was closed. Waiting for a key then returns at once: without this check we
 /// would ask again for ever.
@@ -93,7 +93,7 @@ void TopScreen::draw(const TopLines& lines, size_t first, const TopFooter& foote
   for (size_t row = 0; row < rows() && first + row < shown.size(); ++row) {
     const TopLine& line = shown[first + row];
     const std::string text = collector::fit(line.text, width);
-    wattrset(stdscr, static_cast<int>(attributes(line.look)));
+    wattrset(stdscr, static_cast<int>(kAttributes[static_cast<size_t>(line.look)]));
     mvwaddstr(stdscr, static_cast<int>(row), 0, text.c_str());
   }
   wattrset(stdscr, A_REVERSE);
@@ -118,44 +118,9 @@ TopInput TopScreen::wait(int milliseconds) {
 TopInput TopScreen::next_key(int milliseconds) {
   wtimeout(stdscr, milliseconds);
   const int key = wgetch(stdscr);
-  switch (key) {
-    case ERR:
-      return is_gone() ? TopInput{TopKey::kGone} : TopInput{};
-    case KEY_UP:
-      return {TopKey::kUp};
-    case KEY_DOWN:
-      return {TopKey::kDown};
-    case KEY_LEFT:
-      return {TopKey::kLeft};
-    case KEY_RIGHT:
-      return {TopKey::kRight};
-    case KEY_HOME:
-      return {TopKey::kHome};
-    case KEY_END:
-      return {TopKey::kEnd};
-    case '\t':
-      return {TopKey::kText, '\t'};
-    case KEY_PPAGE:
-      return {TopKey::kPageUp};
-    case KEY_NPAGE:
-      return {TopKey::kPageDown};
-    case KEY_ENTER:
-    case '\n':
-    case '\r':
-      return {TopKey::kEnter};
-    case kEscape:
-      return {TopKey::kBack};
-    case KEY_BACKSPACE:
-    case kDelete:
-    case kBackspace:
-      return {TopKey::kErase};
-    case KEY_RESIZE:
-      return {TopKey::kResized};
-    case kControlC:
-      return {TopKey::kText, 'q'};
-    default:
-      break;
-  }
+  if (key == ERR) return is_gone() ? TopInput{TopKey::kGone} : TopInput{};
+  for (const auto& [code, input] : kKeys)
+    if (key == code) return input;
   const bool printable = key >= ' ' && key < kDelete;
   return printable ? TopInput{TopKey::kText, static_cast<char>(key)} : TopInput{};
 }

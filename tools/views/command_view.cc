@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -34,7 +34,6 @@ using collector::CallTree;
 constexpr size_t kTableRows = 1000;
 
 constexpr size_t kHoldersUnderCurve = 6;
-constexpr std::array<const char*, 4> kNames{"tree", "flame", "table", "curve"};
 
 /// The first line to show, so that line `at` is among the `rows` lines shown.
 size_t first_shown(size_t at, size_t rows) {
@@ -88,20 +87,7 @@ class LogWalk {
     TopLines lines;
     add_heading(lines, style);
     const size_t left = rows > lines.size() ? rows - lines.size() : 1;
-    switch (page_) {
-      case Page::kTree:
-        add_tree(lines, left, style);
-        break;
-      case Page::kFlame:
-        add_flame(lines, left, style);
-        break;
-      case Page::kTable:
-        add_table(lines, left, style);
-        break;
-      case Page::kCurve:
-        add_curve(lines, left, style);
-        break;
-    }
+    (this->*kPages[static_cast<size_t>(page_)].add)(lines, left, style);
     return lines;
   }
   TopFooter footer() const {
@@ -133,26 +119,18 @@ class LogWalk {
     }
     if (input.key == TopKey::kText) return press_text(input.text);
     const size_t page = rows > kHeadRows + 2 ? rows - kHeadRows - 2 : 1;
-    switch (page_) {
-      case Page::kTree:
-        press_tree(input.key, page);
-        break;
-      case Page::kFlame:
-        press_flame(input.key);
-        break;
-      case Page::kTable:
-        press_table(input.key, page);
-        break;
-      case Page::kCurve:
-        press_curve(input.key);
-        break;
-    }
+    (this->*kPages[static_cast<size_t>(page_)].press)(input.key, page);
     return true;
   }
 
  private:
   enum class Page { kTree, kFlame, kTable, kCurve };
-  static constexpr size_t kPages = 4;
+  struct PageOf {
+    const char* name;
+    void (LogWalk::*add)(TopLines& lines, size_t rows, const collector::TextStyle& style);
+    void (LogWalk::*press)(TopKey key, size_t rows);
+  };
+  static const PageOf kPages[4];  // by Page
   struct TreeRow {
     uint32_t node;
     uint32_t indent;
@@ -307,9 +285,9 @@ class LogWalk {
         {quality.warnings.empty() ? losses : losses + "; " + quality.warnings.front().message,
          fine ? TopLine::Look::kFaint : TopLine::Look::kAlarm});
     std::string tabs;
-    for (size_t i = 0; i < kPages; ++i) {
+    for (size_t i = 0; i < std::size(kPages); ++i) {
       const bool chosen = static_cast<size_t>(page_) == i;
-      const std::string name = fmt::format("{} {}", i + 1, kNames[i]);
+      const std::string name = fmt::format("{} {}", i + 1, kPages[i].name);
       tabs += chosen ? "[" + name + "]  " : " " + name + "   ";
     }
     lines.push_back({tabs});
@@ -477,7 +455,8 @@ class LogWalk {
 
   bool press_text(char key) {
     if (key >= '1' && key <= '4') page_ = static_cast<Page>(key - '1');
-    if (key == '\t') page_ = static_cast<Page>((static_cast<size_t>(page_) + 1) % kPages);
+    if (key == '\t')
+      page_ = static_cast<Page>((static_cast<size_t>(page_) + 1) % std::size(kPages));
     if (key == '/') {
       is_typing_ = true;
       search_.clear();
@@ -509,7 +488,7 @@ class LogWalk {
       tree_at_ = moved(tree_at_, tree_rows_.size(), key, rows);
     }
   }
-  void press_flame(TopKey key) {
+  void press_flame(TopKey key, size_t /*rows*/) {
     const std::vector<uint32_t>& children = tree_->node(flame_at_).children;
     if (key == TopKey::kDown && !children.empty()) flame_at_ = children.front();
     if (key == TopKey::kUp && flame_at_ != flame_root_) flame_at_ = parents_[flame_at_];
@@ -536,7 +515,7 @@ class LogWalk {
       table_at_ = moved(table_at_, table_rows().size(), key, rows);
     }
   }
-  void press_curve(TopKey key) {
+  void press_curve(TopKey key, size_t /*rows*/) {
     if (key == TopKey::kLeft && curve_at_ > 0) --curve_at_;
     if (key == TopKey::kRight) curve_at_ = std::min(curve_at_ + 1, curve_columns_ - 1);
     if (key == TopKey::kHome) curve_at_ = 0;
@@ -584,6 +563,11 @@ class LogWalk {
   std::string search_;
   std::string note_;  ///< a message that the footer shows until the next key
 };
+
+const LogWalk::PageOf LogWalk::kPages[4] = {{"tree", &LogWalk::add_tree, &LogWalk::press_tree},
+                                            {"flame", &LogWalk::add_flame, &LogWalk::press_flame},
+                                            {"table", &LogWalk::add_table, &LogWalk::press_table},
+                                            {"curve", &LogWalk::add_curve, &LogWalk::press_curve}};
 
 constexpr size_t kFrameRows = 40;
 

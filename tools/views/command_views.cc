@@ -16,6 +16,32 @@
 namespace gpupeak::tools {
 namespace {
 
+/// Options of views of the peak that may show another moment instead.
+struct MomentOptions : ViewOptions {
+  std::string at = "peak";  ///< as collector::held_at() takes it
+};
+
+struct TreeOptions : MomentOptions {
+  double min_percent = 1;
+  uint32_t depth = 0;  ///< 0: all
+};
+
+/// Options of `leaks` and `temporary`.
+struct SitesOptions : ViewOptions {
+  size_t top = 20;
+};
+
+void add_moment(CLI::App& verb, std::string& at) {
+  add_value(verb, "--at", at, "MOMENT",
+            "Another moment: +1.25s, a mark, a phase (its highest), PHASE.end, end")
+      ->capture_default_str();
+}
+
+/// Who held the scope at that moment.
+collector::Held held_by(const collector::Profile& profile, const MomentOptions& options) {
+  return collector::held_at(profile, profile.scope(options.scope), options.at);
+}
+
 struct ArenasOptions : ViewOptions {
   std::string at = "peak";
   size_t top = 20;
@@ -140,6 +166,25 @@ int tags(const TagsOptions& options) {
       });
 }
 
+void add_tree_verb(CommandLine& line, const char* name, const char* description,
+                   int (*run)(const TreeOptions&)) {
+  auto [verb, options] = line.add(name, description, run);
+  add_view_options(verb, options);
+  add_moment(verb, options.at);
+  add_number(verb, "--min-percent", options.min_percent, 0, 100,
+             "Calls that hold less are one row");
+  verb.add_option("--depth", options.depth, "How many calls down; 0: all")->capture_default_str();
+  add_reading(verb, options.reading);
+}
+
+void add_sites_verb(CommandLine& line, const char* name, const char* description,
+                    int (*run)(const SitesOptions&)) {
+  auto [verb, options] = line.add(name, description, run);
+  add_view_options(verb, options);
+  add_top(verb, options.top, "Rows of each table");
+  add_reading(verb, options.reading);
+}
+
 }  // namespace
 
 void add_arenas(CommandLine& line) {
@@ -155,8 +200,7 @@ void add_arenas(CommandLine& line) {
 }
 
 void add_flame(CommandLine& line) {
-  auto [verb, options] = line.add("flame", "The same as a flame graph", flame);
-  add_tree_options(verb, options);
+  add_tree_verb(line, "flame", "The same as a flame graph", flame);
 }
 
 void add_held(CommandLine& line) {
@@ -171,10 +215,7 @@ void add_held(CommandLine& line) {
 }
 
 void add_leaks(CommandLine& line) {
-  auto [verb, options] = line.add("leaks", "What was live at exit, by site", leaks);
-  add_view_options(verb, options);
-  add_top(verb, options.top, "Rows of each table");
-  add_reading(verb, options.reading);
+  add_sites_verb(line, "leaks", "What was live at exit, by site", leaks);
 }
 
 void add_tags(CommandLine& line) {
@@ -189,16 +230,11 @@ void add_tags(CommandLine& line) {
 }
 
 void add_temporary(CommandLine& line) {
-  auto [verb, options] =
-      line.add("temporary", "Blocks that were freed at once, by site", temporary);
-  add_view_options(verb, options);
-  add_top(verb, options.top, "Rows of each table");
-  add_reading(verb, options.reading);
+  add_sites_verb(line, "temporary", "Blocks that were freed at once, by site", temporary);
 }
 
 void add_tree(CommandLine& line) {
-  auto [verb, options] = line.add("tree", "Who held the memory at the peak, as a call tree", tree);
-  add_tree_options(verb, options);
+  add_tree_verb(line, "tree", "Who held the memory at the peak, as a call tree", tree);
 }
 
 namespace {

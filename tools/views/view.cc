@@ -1,6 +1,10 @@
 #include "tools/views/view.h"
 
+#include "collector/fit/what_if.h"
+#include "collector/run/analyze_run.h"
+#include "collector/timeline/time_series.h"
 #include "collector/views/views.h"
+#include "collector/write/write_html.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
@@ -18,16 +22,6 @@ void add_view_options(CLI::App& verb, ViewOptions& options) {
   add_rules(verb, options.reading.rules);
 }
 
-void add_moment(CLI::App& verb, std::string& at) {
-  add_value(verb, "--at", at, "MOMENT",
-            "Another moment: +1.25s, a mark, a phase (its highest), PHASE.end, end")
-      ->capture_default_str();
-}
-
-collector::Held held_by(const collector::Profile& profile, const MomentOptions& options) {
-  return collector::held_at(profile, profile.scope(options.scope), options.at);
-}
-
 std::vector<std::vector<collector::Held>> live_at(const collector::Profile& profile,
                                                   const std::vector<std::string>& moments) {
   const collector::ScopeId usual = profile.scope("");
@@ -39,15 +33,6 @@ std::vector<std::vector<collector::Held>> live_at(const collector::Profile& prof
                                      : collector::find_moment(profile, usual, moment));
   }
   return collector::held_at(profile, sides, found);
-}
-
-void add_tree_options(CLI::App& verb, TreeOptions& options) {
-  add_view_options(verb, options);
-  add_moment(verb, options.at);
-  add_number(verb, "--min-percent", options.min_percent, 0, 100,
-             "Calls that hold less are one row");
-  verb.add_option("--depth", options.depth, "How many calls down; 0: all")->capture_default_str();
-  add_reading(verb, options.reading);
 }
 
 collector::Reading reading_for(const ViewOptions& options) {
@@ -91,6 +76,46 @@ int show_view(const ViewOptions& options,
                    },
                    [profile, &json](std::ostream& out) { json(*profile, out); }};
   });
+}
+
+std::vector<PageTab> tabs_of(const std::vector<std::string>& names, const std::string& process) {
+  std::vector<PageTab> tabs;
+  for (collector::RunLogs& run : runs_of(names, process)) {
+    const size_t lead = run.lead(), first = tabs.size();
+    tabs.push_back({run.logs[lead].path});
+    for (size_t i = 0; i < run.logs.size(); ++i) {
+      if (i != lead && run.logs[i].head.counters.device_events > 0)
+        tabs.push_back({run.logs[i].path});
+    }
+    tabs[first].run = std::move(run);
+  }
+  return tabs;
+}
+
+bool write_page(const std::vector<PageTab>& tabs, const collector::Reading& reading,
+                bool with_source, const std::string& path) {
+  std::vector<std::string> logs;
+  for (const PageTab& tab : tabs) logs.push_back(tab.log);
+  require_output(path, logs);
+  collector::require_page();
+  bool whole = true;
+  std::vector<std::string> runs;
+  for (const PageTab& tab : tabs) {
+    ProgressBar bar;
+    collector::TimeSeries times;
+    collector::Profile profile(tab.log, bar.callback(), &times, reading);
+    times.finish(profile.replay());
+    collector::PageLog read = collector::read_for_page(profile, times, bar.callback());
+    if (tab.run)
+      read.run = collector::analyze_run(*tab.run, {.reading = reading}, collector::RunDepth::kGpus,
+                                        bar.callback());
+    runs.push_back(
+        collector::page_data(profile, times, read, with_source, collector::add_lowering));
+    whole &= read.run ? is_whole(*read.run) : is_whole(profile.quality());
+  }
+  write_output(path, [&](std::ostream& out) { collector::write_html(runs, GPUPEAK_VERSION, out); });
+  say_written(path);
+  return whole;
 }
 
 }  // namespace gpupeak::tools

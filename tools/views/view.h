@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "collector/analyze/profile.h"
+#include "collector/run/run_logs.h"
 #include "collector/text/text_format.h"
 #include "collector/timeline/moment.h"
 #include "tools/shared/command_line.h"
@@ -21,29 +23,9 @@ struct ViewOptions : OutputOptions {
 };
 void add_view_options(CLI::App& verb, ViewOptions& options);
 
-/// Options of views of the peak that may show another moment instead.
-struct MomentOptions : ViewOptions {
-  std::string at = "peak";  ///< as collector::held_at() takes it
-};
-void add_moment(CLI::App& verb, std::string& at);
-/// Who held the scope at that moment.
-collector::Held held_by(const collector::Profile& profile, const MomentOptions& options);
-
 /// Who held the memory of each device and of the host, at each of these moments.
 std::vector<std::vector<collector::Held>> live_at(const collector::Profile& profile,
                                                   const std::vector<std::string>& moments);
-
-/// Options of `tree` and `flame`.
-struct TreeOptions : MomentOptions {
-  double min_percent = 1;
-  uint32_t depth = 0;  ///< 0: all
-};
-void add_tree_options(CLI::App& verb, TreeOptions& options);
-
-/// Options of `leaks` and `temporary`.
-struct SitesOptions : ViewOptions {
-  size_t top = 20;
-};
 
 /// What a verb shows of a log that has been read.
 struct LogView {
@@ -65,5 +47,22 @@ int show_view(const ViewOptions& options,
               const std::function<void(collector::Profile&, std::ostream&,
                                        const collector::TextStyle&)>& text,
               const std::function<void(collector::Profile&, std::ostream&)>& json);
+
+// The page about one log or several, for the verbs that write one.
+
+struct PageTab {
+  std::string log;
+  /// The run that the log stands for, as the log of the process that held the most does. The page
+  /// then says what `report` says of the run.
+  std::optional<collector::RunLogs> run = {};
+};
+
+/// For each run: the process that held the most, then the other processes that used a GPU.
+std::vector<PageTab> tabs_of(const std::vector<std::string>& names, const std::string& process);
+
+/// Reads the logs one after the other and writes the page to `path`. `with_source`: the page has
+/// the source lines of its calls. Returns whether the runs are whole (strict.h).
+bool write_page(const std::vector<PageTab>& tabs, const collector::Reading& reading,
+                bool with_source, const std::string& path);
 
 }  // namespace gpupeak::tools
