@@ -20,7 +20,6 @@
 #include "gpupeak/attach.h"
 #include "gpupeak/log_format.h"
 #include "tools/attach/target.h"
-#include "tools/attach/traced_thread.h"
 #include "tools/commands.h"
 #include "tools/run/nvml.h"
 #include "tools/shared/child.h"

@@ -9,7 +9,6 @@
 #include "collector/text/name_match.h"
 #include "collector/text/text_format.h"
 #include "tools/attach/target.h"
-#include "tools/attach/traced_thread.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -1,5 +1,3 @@
-#include "tools/attach/traced_thread.h"
-
 #include <elf.h>
 #include <fmt/format.h>
 #include <sched.h>
@@ -26,6 +24,7 @@
 #include <thread>
 
 #include "collector/text/error.h"
+#include "tools/attach/target.h"
 #include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {

@@ -81,9 +81,7 @@ void take_upper_bounds(const std::string& why, std::vector<collector::LogNeeds>&
 int fit(const FitOptions& options) {
   const collector::FitQuestion question = question_of(options);
   require_output(options.out, options.logs);
-  collector::Options analysis;
-  analysis.stacks = false;
-  analysis.reading = options.reading;
+  const collector::Options analysis{.reading = options.reading, .stacks = false};
   std::vector<collector::LogNeeds> needs;
   {
     ProgressBar bar;
@@ -155,10 +153,8 @@ int whatif(const WhatIfOptions& options) {
   changes.take_at_first_use = options.take_at_first_use;
   require_output(options.html.empty() ? options.out : options.html, options.logs);
   if (!options.html.empty()) collector::require_page();
-  collector::Options analysis;
-  analysis.stacks = false;
-  analysis.top = options.top;
-  analysis.reading = options.reading;
+  const collector::Options analysis{
+      .reading = options.reading, .top = options.top, .stacks = false};
   const auto curves =
       options.html.empty() ? collector::WithCurves::kNo : collector::WithCurves::kYes;
   // If no change is given, the answers are which changes there are, and what each gains.

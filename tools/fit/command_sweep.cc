@@ -242,9 +242,7 @@ void add(HostNeed& need, const std::optional<uint64_t>& resident, const std::str
 /// How much host memory a run of a sweep needed: the resident memory of its processes. `logs`: the
 /// run's logs, the started process's first. Throws LogError.
 HostNeed host_need_of(const std::vector<std::string>& logs, const collector::Reading& reading) {
-  collector::Options options;
-  options.reading = reading;
-  options.stacks = false;
+  const collector::Options options{.reading = reading, .stacks = false};
   const collector::Summary summary = collector::analyze_run(collector::logs_of_run(logs.front()),
                                                             options, collector::RunDepth::kGpus);
   HostNeed need;
@@ -421,9 +419,7 @@ class Sweep {
     run.exit_code = ended->exit_code;
     run.seconds = ended->seconds;
     run.output = folder.output(values);
-    collector::Options analysis;
-    analysis.stacks = false;
-    analysis.reading = options_.reading;
+    const collector::Options analysis{.reading = options_.reading, .stacks = false};
     const bool says_so = ended->exit_code != 0 && says_out_of_memory(run.output);
     read(run, folder.logs(values), says_so, analysis);
     if (!options_.quiet) say_run(name, run);

@@ -61,10 +61,8 @@ int check(const CheckOptions& options) {
   const std::vector<collector::Gate> gates = parse_gates(options);
   for (const std::string& out : {options.out, options.junit, options.markdown})
     require_output(out, {options.log, options.baseline});
-  collector::Options analysis;
-  analysis.top = collector::kAllRows;
-  analysis.stacks = false;
-  analysis.reading = options.reading;
+  collector::Options analysis{
+      .reading = options.reading, .top = collector::kAllRows, .stacks = false};
   const bool devices_only = std::ranges::all_of(
       gates, [](const collector::Gate& gate) { return collector::is_device_metric(gate.metric); });
   if (devices_only && options.markdown.empty())  // Markdown shows the host's figures as well

@@ -53,11 +53,10 @@ int diff(const DiffOptions& options) {
   if (options.b.empty()) throw collector::UsageError("no B is named, nor two moments of A by --at");
   for (const std::string& out : {options.out, options.markdown})
     require_output(out, {options.a, options.b});
-  collector::Options analysis;
-  analysis.by = collector::parse_group_by(options.by);
-  analysis.top = collector::kAllRows;
-  analysis.stacks = false;
-  analysis.reading = options.reading;
+  const collector::Options analysis{.reading = options.reading,
+                                    .top = collector::kAllRows,
+                                    .by = collector::parse_group_by(options.by),
+                                    .stacks = false};
   ProgressBar bar;
   const collector::Summary a = collector::load_run_figures(options.a, analysis, bar.callback());
   const collector::Summary b = collector::load_run_figures(options.b, analysis, bar.callback());

@@ -51,11 +51,9 @@ int metrics(const MetricsOptions& options) {
   const collector::MetricsChoice choice{options.names, options.benchmark,
                                         labels_of(options.labels, options.reading.sanitizer)};
   require_output(options.out, options.logs);
-  collector::Options analysis;
-  analysis.top = 0;  // the figures alone
-  analysis.reading = options.reading;
+  // The figures alone.
+  collector::Options analysis{.reading = options.reading, .top = 0, .stacks = false};
   analysis.reading.search.files = false;
-  analysis.stacks = false;
   if (!options.names.empty() && std::ranges::all_of(options.names, collector::is_device_metric))
     analysis.reading.heap = collector::HeapReading::kNone;
   std::vector<collector::Summary> runs;

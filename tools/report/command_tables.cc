@@ -207,10 +207,8 @@ int tables(const TablesOptions& options) {
                                 " is a file; the folder for the tables comes first");
   const std::unique_ptr<DuckDb> duckdb = engine(options);
   Writer writer(options, duckdb.get());
-  collector::Options analysis;
-  analysis.reading = options.reading;
-  analysis.top = options.top;
-  analysis.stacks = false;
+  const collector::Options analysis{
+      .reading = options.reading, .top = options.top, .stacks = false};
   ProgressBar bar;
   std::vector<collector::Summary> ranks;
   for (const std::string& path : options.logs) {

@@ -33,7 +33,6 @@
 #include "tools/run/logs.h"
 #include "tools/run/memory.h"
 #include "tools/run/program.h"
-#include "tools/run/torch.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"

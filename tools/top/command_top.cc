@@ -29,9 +29,7 @@
 #include "tools/shared/log_folder.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/top/program.h"
-#include "tools/top/screen.h"
-#include "tools/top/text.h"
+#include "tools/top/top.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -117,9 +115,7 @@ std::shared_ptr<const TopFindings> replay_for_top(const std::string& path,
   const double before = cpu_seconds();
   try {
     const collector::LogReader log(path, reading.sanitizer, collector::HeapReading::kIfFew);
-    collector::Options options;
-    options.reading = reading;
-    options.top = kRows;
+    const collector::Options options{.reading = reading, .top = kRows};
     collector::TimeSeries times;
     findings->log_bytes = log.used_bytes();
     findings->summary = collector::analyze(log, path, options, progress, &times);

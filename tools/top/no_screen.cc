@@ -1,7 +1,7 @@
 // In place of top_screen.cc in a build without ncurses.
 #include <stdexcept>
 
-#include "tools/top/screen.h"
+#include "tools/top/top.h"
 
 namespace gpupeak::tools {
 

@@ -9,8 +9,7 @@
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
-#include "tools/top/program.h"
-#include "tools/top/text.h"
+#include "tools/top/top.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -1,11 +1,10 @@
-#include "tools/top/program.h"
-
 #include <algorithm>
 #include <array>
 #include <numeric>
 
 #include "collector/analyze/counter_metrics.h"
 #include "collector/log/log_head.h"
+#include "tools/top/top.h"
 
 namespace gpupeak::tools {
 namespace {

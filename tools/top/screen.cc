@@ -1,4 +1,4 @@
-#include "tools/top/screen.h"
+#include "tools/top/top.h"
 
 #define NCURSES_NOMACROS
 #include <curses.h>

@@ -1,5 +1,3 @@
-#include "tools/top/text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include "collector/analyze/summary_parts.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
+#include "tools/top/top.h"
 
 namespace gpupeak::tools {
 

@@ -23,8 +23,7 @@
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
-#include "tools/top/screen.h"
-#include "tools/top/text.h"
+#include "tools/top/top.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -246,10 +246,7 @@ struct PhasesOptions : ViewOptions {
 int phases(const PhasesOptions& options) {
   require_one_log_for_csv(options.csv, options.logs);
   require_output(options.out, options.logs);
-  collector::Options analysis;
-  analysis.top = 1;
-  analysis.stacks = false;
-  analysis.reading = options.reading;
+  const collector::Options analysis{.reading = options.reading, .top = 1, .stacks = false};
   const std::vector<collector::Summary> summaries =
       analyze_all(runs_of(process_logs(options.logs, options.process), ""), analysis,
                   collector::RunDepth::kGpus);
