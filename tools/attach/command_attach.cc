@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -13,7 +14,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "collector/text/error.h"
 #include "collector/text/text_format.h"
@@ -45,23 +45,6 @@ const std::map<std::string, uint32_t> kModes{{"auto", GPUPEAK_HOST_AUTO},
                                              {"sampled", GPUPEAK_HOST_SAMPLED},
                                              {"counters", GPUPEAK_HOST_COUNTERS}};
 constexpr const char* kLibrary = "libgpupeak.so";
-
-/// Holds back signals that would end this command until the program's thread is back where it was.
-class SignalsLater {
- public:
-  SignalsLater() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, fault);
-    sigprocmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsLater() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsLater(const SignalsLater&) = delete;
-  SignalsLater& operator=(const SignalsLater&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 /// A thread of the program that is stopped at a safe point, ready to call functions.
 class Visit {
@@ -122,22 +105,18 @@ class Visit {
 
  private:
   void find_thread() {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_);
     const SafePoints points(modules_->get());
     std::string why = "it has no thread";
-    for (auto pause = std::chrono::milliseconds(1);;
-         pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
+    const bool is_taken = wait_until(seconds_, std::chrono::milliseconds(50), [&] {
       require_no_filter(pid_);
-      for (const pid_t thread : threads_of(pid_)) {
-        if (take(thread, points, why)) return;
-      }
-      if (std::chrono::steady_clock::now() >= until) {
-        throw UsageError(fmt::format(
-            "no thread of process {} came to a safe point within {:g} s; of the last one: {}. "
-            "Nothing has changed; --wait SECONDS tries for longer",
-            pid_, seconds_, why));
-      }
-      std::this_thread::sleep_for(pause);
+      return std::ranges::any_of(threads_of(pid_),
+                                 [&](pid_t thread) { return take(thread, points, why); });
+    });
+    if (!is_taken) {
+      throw UsageError(fmt::format(
+          "no thread of process {} came to a safe point within {:g} s; of the last one: {}. "
+          "Nothing has changed; --wait SECONDS tries for longer",
+          pid_, seconds_, why));
     }
   }
 
@@ -160,12 +139,8 @@ class Visit {
   }
 
   bool is_seen_outside(pid_t thread, const gpupeak_attach_call& look) const {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_);
-    for (;;) {
-      if (const auto outside = is_outside(thread, look); outside.value_or(true)) return true;
-      if (std::chrono::steady_clock::now() >= until) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    return wait_until(seconds_, std::chrono::milliseconds(1),
+                      [&] { return is_outside(thread, look).value_or(true); });
   }
 
   /// None: the thread has ended.
@@ -283,7 +258,7 @@ int attach(const AttachOptions& options) {
   const std::string library = library_to_load();
   auto call = std::make_unique<gpupeak_attach_call>();
   {
-    const SignalsLater later;
+    const SignalsBlocked later;  // until the program's thread is back where it was
     auto visit = std::make_unique<Visit>(options.pid, options.seconds);
     if (!visit->has_library()) visit->load(library);
     visit->call("gpupeak_api_attach_look", *call);
@@ -312,7 +287,7 @@ int detach(const AttachOptions& options) {
   if (loaded_library(options.pid, kLibrary).empty())
     throw UsageError(fmt::format("process {} is not attached", options.pid));
   {
-    const SignalsLater later;
+    const SignalsBlocked later;  // until the program's thread is back where it was
     Visit visit(options.pid, options.seconds);
     visit.call("gpupeak_api_detach", *call);
   }

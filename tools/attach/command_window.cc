@@ -15,7 +15,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "collector/files/regular_file.h"
 #include "collector/log/log_appender.h"
@@ -23,6 +22,7 @@
 #include "collector/text/error.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
+#include "tools/shared/process_stat.h"
 #include "tools/shared/runs.h"
 
 namespace gpupeak::tools {
@@ -105,17 +105,16 @@ uint64_t ask(gpupeak_counters_page& page, uint64_t what) {
 
 /// The answer to the request; none: it did not come in time.
 std::optional<uint64_t> wait_for(const SharedCounters& log, uint64_t request, double seconds) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::atomic_ref<uint64_t> word(log.page().window_answer);
-  for (auto pause = std::chrono::microseconds(20);;
-       pause = std::min<std::chrono::microseconds>(2 * pause, std::chrono::milliseconds(20))) {
-    const uint64_t answer = word.load(std::memory_order_acquire);
-    if (request_number(answer) == request_number(request)) return answer & 0xff;
-    // Somebody else's later request has replaced ours.
-    if (request_number(answer) > request_number(request)) return GPUPEAK_WINDOW_UNKNOWN;
-    if (std::chrono::steady_clock::now() >= until) return std::nullopt;
-    std::this_thread::sleep_for(pause);
-  }
+  uint64_t answer = 0;
+  const bool has_come = wait_until(seconds, std::chrono::milliseconds(20), [&] {
+    answer = word.load(std::memory_order_acquire);
+    return request_number(answer) >= request_number(request);
+  });
+  if (!has_come) return std::nullopt;
+  // A later number: somebody else's request has replaced ours.
+  const bool is_ours = request_number(answer) == request_number(request);
+  return is_ours ? answer & 0xff : uint64_t{GPUPEAK_WINDOW_UNKNOWN};
 }
 
 void withdraw(const SharedCounters& log, uint64_t request) {

@@ -150,10 +150,7 @@ void require_attachable(pid_t pid) {
 }
 
 std::vector<pid_t> threads_of(pid_t pid) {
-  std::vector<pid_t> threads;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(of_process(pid, "task"), error))
-    threads.push_back(static_cast<pid_t>(std::stoi(entry.path().filename().string())));
+  std::vector<pid_t> threads = numbers_in(of_process(pid, "task"));
   std::ranges::sort(
       threads, [pid](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
   return threads;

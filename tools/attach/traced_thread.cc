@@ -112,22 +112,18 @@ TracedThread::~TracedThread() {
   let_go();
 }
 
-/// The status with which the thread has stopped; -1: it has ended. Asks the thread to stop if it
-/// has not stopped in time.
+/// The status with which the thread has stopped; -1: it has ended; 0: it has not stopped in time.
 int TracedThread::wait_for_stop(double seconds) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  for (auto pause = std::chrono::microseconds(20);;
-       pause = std::min<std::chrono::microseconds>(2 * pause, std::chrono::milliseconds(2))) {
+  int result = 0;
+  wait_until(seconds, std::chrono::milliseconds(2), [&] {
     int status = 0;
     const pid_t stopped = waitpid(thread_, &status, __WALL | WNOHANG);
-    if (stopped == thread_) {
-      is_stopped_ = WIFSTOPPED(status);
-      return is_stopped_ ? status : -1;
-    }
-    if (stopped < 0 && errno != EINTR) return -1;
-    if (std::chrono::steady_clock::now() >= until) return 0;
-    std::this_thread::sleep_for(pause);
-  }
+    is_stopped_ = stopped == thread_ && WIFSTOPPED(status);
+    const bool is_gone = stopped == thread_ || (stopped < 0 && errno != EINTR);
+    result = is_stopped_ ? status : is_gone ? -1 : 0;
+    return result != 0;
+  });
+  return result;
 }
 
 void TracedThread::restore() {

@@ -77,16 +77,14 @@ void write_text(const std::string& path, const std::string& text) {
 /// Runs `gpupeak run`. Returns its exit code, which is the program's.
 int run_words(const std::vector<std::string>& words, const std::string& output) {
   // Signals wait, since between the fork and the next line they would not reach the child.
-  sigset_t all, before;
-  sigfillset(&all);
-  sigprocmask(SIG_BLOCK, &all, &before);
+  std::optional<SignalsBlocked> blocked(std::in_place);
   const pid_t child = fork();
   if (child == 0) {
-    sigprocmask(SIG_SETMASK, &before, nullptr);
+    blocked->restore();
     exec_run(words, output);
   }
   g_sweep_child = child;
-  sigprocmask(SIG_SETMASK, &before, nullptr);
+  blocked.reset();
   if (child < 0) throw std::runtime_error(fmt::format("cannot fork: {}", strerror(errno)));
   const std::optional<int> status = wait_for_child(child);
   g_sweep_child = 0;
@@ -298,12 +296,10 @@ bool says_out_of_memory(const std::string& output) {
   file.seekg(static_cast<std::streamoff>(bytes - text.size()));
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text.find("out of memory") != std::string::npos ||
-         text.find("outofmemory") != std::string::npos ||
-         text.find("resource_exhausted") != std::string::npos ||
-         text.find("memoryerror") != std::string::npos ||
-         text.find("bad_alloc") != std::string::npos ||
-         text.find("cannot allocate memory") != std::string::npos;
+  constexpr const char* kSigns[] = {"out of memory", "outofmemory", "resource_exhausted",
+                                    "memoryerror",   "bad_alloc",   "cannot allocate memory"};
+  return std::ranges::any_of(
+      kSigns, [&](const char* sign) { return text.find(sign) != std::string::npos; });
 }
 
 class Sweep {

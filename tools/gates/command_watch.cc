@@ -21,6 +21,7 @@
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
+#include "tools/shared/process_stat.h"
 #include "tools/shared/runs.h"
 
 namespace gpupeak::tools {
@@ -38,10 +39,6 @@ struct WatchOptions {
 };
 
 using Clock = std::chrono::steady_clock;
-
-void sleep_seconds(double seconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
 
 class Watch {
  public:
@@ -62,7 +59,7 @@ class Watch {
       }
       const bool ended = has_ended(head);
       if (ended || is_abandoned(head)) return report_end(head, ended);
-      sleep_seconds(options_.every);
+      std::this_thread::sleep_for(std::chrono::duration<double>(options_.every));
       head = collector::read_any_head(path_);
     }
   }
@@ -88,17 +85,15 @@ class Watch {
 
   /// The log's head. Waits for the log, since the program may be about to start.
   LogHead first_head() {
-    const Clock::time_point until =
-        Clock::now() +
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.wait));
-    for (;;) {
+    wait_until(options_.wait, std::chrono::milliseconds(100), [&] {
       try {
-        return collector::read_any_head(path_);
+        collector::read_any_head(path_);
+        return true;
       } catch (const collector::LogError&) {
-        if (Clock::now() >= until) throw;
+        return false;
       }
-      sleep_seconds(options_.every);
-    }
+    });
+    return collector::read_any_head(path_);
   }
 
   /// The devices that a gate is about: one GPU, or each that has memory; -1: the host.

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <optional>
 #include <sstream>
 
+#include "tools/shared/child.h"
 #include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
@@ -86,18 +86,6 @@ bool is_ending(pid_t process) {
   return got <= 0;
 }
 
-std::vector<pid_t> numbers_in(const std::string& folder) {
-  std::vector<pid_t> numbers;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (name.find_first_not_of("0123456789") == std::string::npos)
-      numbers.push_back(static_cast<pid_t>(std::stol(name)));
-  }
-  return numbers;
-}
-
 void add_children(pid_t process, uint64_t threads, std::vector<pid_t>& next) {
   const std::string tasks = of_process(process, "task");
   const std::vector<pid_t> all = threads <= 1 ? std::vector<pid_t>{process} : numbers_in(tasks);
@@ -112,14 +100,11 @@ void add_children(pid_t process, uint64_t threads, std::vector<pid_t>& next) {
 Descendants::Descendants(pid_t program, std::string library, MemoryKills& memory)
     : program_(program), library_(std::move(library)), memory_(memory) {
   if (const auto stat = stat_of(program)) first_start_ = stat->start_time;
-  sigset_t all, before;  // blocked, since the first thread is to pass signals on
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;  // since the first thread is to pass signals on
   try {
     thread_ = std::thread([this] { watch(); });
   } catch (const std::system_error&) {  // no thread can be made: nobody looks
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Descendants::~Descendants() {
@@ -147,7 +132,7 @@ void Descendants::watch() {
     const auto began = processor_time();
     try {
       look();
-      spent += processor_time() - began - resident_cost_;  // run_resident has a limit of its own
+      spent += processor_time() - began - resident_cost_;  // resident_ has a limit of its own
       find_orphans(std::chrono::milliseconds(50));
     } catch (const std::exception&) {  // out of memory: try again at the next look
     }
@@ -215,13 +200,13 @@ void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
   const bool is_worth_words = seen.rss_bytes >= kWorthWords || seen.used_gpu;
   constexpr size_t kMost = 65536;
   if (seen.library == Library::kMissing && is_worth_words)
-    missing_.push_back(told(gone->first, seen));
+    missing_.push_back(unrecorded(gone->first, seen));
   else if (is_worth_words || ended_.size() < kMost)
     ended_.push_back({gone->first, seen.name, seen.rss_bytes, seen.library == Library::kLoaded});
   seen_.erase(gone);
 }
 
-Unrecorded Descendants::told(pid_t process, const Seen& seen) {
+Unrecorded Descendants::unrecorded(pid_t process, const Seen& seen) {
   Unrecorded one;
   one.pid = static_cast<uint32_t>(process);
   one.name = seen.name;

@@ -83,7 +83,7 @@ class Descendants {
   void check(pid_t process, Seen& seen);
   bool is_of_another_run(pid_t process) const;
   void forget(std::map<pid_t, Seen>::iterator gone);
-  static collector::RunRecord::Unrecorded told(pid_t process, const Seen& seen);
+  static collector::RunRecord::Unrecorded unrecorded(pid_t process, const Seen& seen);
   void find_orphans(std::chrono::milliseconds most);  ///< `most`: processor time
   pid_t least_pid() const;
   void wait_for_last();

@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <regex>
 #include <sstream>
-#include <system_error>
 
 #include "collector/log/log_head.h"
 #include "tools/serve/serve.h"
@@ -17,8 +15,6 @@
 
 namespace gpupeak::tools {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kLargestFile = 4 << 20;  // an environment may be that large
 constexpr size_t kLongestPath = 4096;
@@ -150,12 +146,8 @@ Pods::Pods(std::string procfs)
 
 Pods::Processes Pods::processes() const {
   Processes found;
-  std::error_code error;
-  for (fs::directory_iterator entry(procfs_, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string process = entry->path();
+  for (const pid_t pid : numbers_in(procfs_)) {
+    const std::string process = procfs_ + "/" + std::to_string(pid);
     const uint64_t space = pid_namespace_of(process);
     if (space != 0) found.emplace(std::pair(space, inner_pid_of(process)), process);
   }

@@ -52,6 +52,24 @@ inline std::vector<char*> exec_arguments(const std::vector<std::string>& words) 
   return arguments;
 }
 
+/// Blocks all signals but faults in this thread, as long as it lives.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { restore(); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  void restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
 /// Sets the handler of the signals with which a terminal, or the command's caller, ends the
 /// command.
 inline void set_end_signals(void (*handler)(int)) {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -38,6 +39,18 @@ std::map<std::string, std::string> status_of(const std::string& file) {
     fields[line.substr(0, colon)] = value == std::string::npos ? "" : line.substr(value);
   }
   return fields;
+}
+
+std::vector<pid_t> numbers_in(const std::string& folder) {
+  std::vector<pid_t> numbers;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name.find_first_not_of("0123456789") == std::string::npos)
+      numbers.push_back(static_cast<pid_t>(std::stol(name)));
+  }
+  return numbers;
 }
 
 bool is_in_our_namespace(pid_t process, const char* kind) {

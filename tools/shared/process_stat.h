@@ -5,12 +5,14 @@
 #include <elf.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <ctime>
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace gpupeak::tools {
@@ -40,11 +42,26 @@ struct ProcessStat {
   bool has_ended() const { return state == 'Z' && threads <= 1; }
 };
 
+/// The entries of a folder that are numbers, as of /proc and /proc/PID/task.
+std::vector<pid_t> numbers_in(const std::string& folder);
+
 /// Whether it is in our namespace of this kind ("pid"); false: it may not be looked at.
 bool is_in_our_namespace(pid_t process, const char* kind);
 
 /// None if there is no such process. A process that has ended is there until it was waited for.
 std::optional<ProcessStat> stat_of(pid_t process);
+
+/// Asks done() again and again, less and less often, `longest` apart at most. False: it was not
+/// true within so many seconds.
+template <typename Done>
+bool wait_until(double seconds, std::chrono::microseconds longest, const Done& done) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  for (std::chrono::microseconds pause(20);; pause = std::min(2 * pause, longest)) {
+    if (done()) return true;
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(pause);
+  }
+}
 
 // Processor time of this thread. Unlike a clock it stands still while the thread waits for a
 // processor on a busy machine.

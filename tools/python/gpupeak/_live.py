@@ -239,12 +239,6 @@ class _Scope:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __enter__(self) -> Any:
-        raise NotImplementedError
-
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
-        raise NotImplementedError
-
     def __call__(self, function: _F) -> _F:
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError("{} gives control away while it runs, but a {} belongs to a thread: use `with` around what runs at once"
@@ -252,7 +246,7 @@ class _Scope:
 
         @functools.wraps(function)
         def wrapped(*arguments: Any, **named: Any) -> Any:
-            with type(self)(self.name):
+            with type(self)(self.name):  # type: ignore[attr-defined]
                 return function(*arguments, **named)
 
         return wrapped  # type: ignore[return-value]
