@@ -118,110 +118,100 @@ struct EndedRun {
 class SweepFolder {
  public:
   SweepFolder(std::string folder, const std::vector<collector::SweepParameter>& parameters,
-              std::string host);
+              std::string host)
+      : folder_(std::move(folder)), host_(std::move(host)), parameters_(parameters) {
+    if (folder_.find('%') != std::string::npos) {
+      throw collector::UsageError(
+          "--out: a folder without % in its name, which stands for parts of "
+          "logs' names");
+    }
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    if (!fs::is_directory(folder_)) {
+      throw collector::UsageError(fmt::format("--out {}: {}", collector::escape(folder_),
+                                              error ? error.message() : "is no folder"));
+    }
+    // Its content is trusted, and removed before a run.
+    if (!collector::is_own_folder(fs::canonical(folder_))) {
+      throw collector::UsageError(
+          fmt::format("--out {}: it is another user's folder, or all may write there",
+                      collector::escape(folder_)));
+    }
+  }
+
+  std::string output(const collector::SweepValues& values) const {
+    return place(values) + "/output.txt";
+  }
+
+  /// The logs of a run: the program's, then those of its children.
+  std::vector<std::string> logs(const collector::SweepValues& values) const {
+    std::vector<std::string> logs;
+    std::error_code error;
+    const fs::path main = fs::path(place(values)) / "run.gplog";
+    if (fs::is_regular_file(main, error)) logs.push_back(main.string());
+    std::vector<std::string> of_children;
+    for (fs::directory_iterator entry(fs::path(place(values)) / "run.children", error), end;
+         !error && entry != end; entry.increment(error)) {
+      if (entry->path().extension() == ".gplog") of_children.push_back(entry->path().string());
+    }
+    std::ranges::sort(of_children);
+    logs.insert(logs.end(), of_children.begin(), of_children.end());
+    return logs;
+  }
 
   /// Runs the command, or takes the run of the same command that an earlier sweep left, unless
   /// `again`. None: a signal interrupted the sweep. Throws std::runtime_error, and UsageError if
   /// the folder has a run of another command.
   std::optional<EndedRun> run(const collector::SweepValues& values,
-                              const std::vector<std::string>& command, bool again);
-  /// The logs of a run: the program's, then those of its children.
-  std::vector<std::string> logs(const collector::SweepValues& values) const;
-  std::string output(const collector::SweepValues& values) const;
+                              const std::vector<std::string>& command, bool again) {
+    const std::string folder = place(values);
+    const auto held = collector::inner_folder(folder_, fs::path(folder).filename().string());
+    std::string words = "--host " + host_ + "\n";
+    for (const std::string& word : command) words += word + '\0';
+    const std::optional<std::string> before = text_of(folder + "/command");
+    if (before && *before != words && !again) {
+      throw collector::UsageError(fmt::format(
+          "{} holds a run of another command: name another folder with --out, or run all anew with "
+          "--again",
+          collector::escape(folder)));
+    }
+    EndedRun ended;
+    if (const auto text = text_of(folder + "/ended"); text && before && !again) {
+      ended.from_before = true;
+      if (sscanf(text->c_str(), "exit %d\nseconds %lf", &ended.exit_code, &ended.seconds) == 2)
+        return ended;
+    }
+    std::error_code error;
+    // Files of an earlier run must not be taken for this run's.
+    for (const char* old : {"ended", "run.gplog", "run.children"})
+      fs::remove_all(fs::path(folder) / old, error);
+    write_text(folder + "/command", words);
+    std::vector<std::string> run{own_path().string(),   "run", "-q", "--host", host_, "-o",
+                                 folder + "/run.gplog", "--"};
+    run.insert(run.end(), command.begin(), command.end());
+    const auto began = std::chrono::steady_clock::now();
+    ended = {};
+    ended.exit_code = run_words(run, output(values));
+    ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    if (was_stopped()) return std::nullopt;
+    write_text(folder + "/ended",
+               fmt::format("exit {}\nseconds {:.3f}\n", ended.exit_code, ended.seconds));
+    return ended;
+  }
 
  private:
-  std::string place(const collector::SweepValues& values) const;
+  std::string place(const collector::SweepValues& values) const {
+    std::string name = collector::values_text(parameters_, values);
+    for (char& c : name) {
+      if (c == '/' || c == '%' || static_cast<unsigned char>(c) < ' ') c = '_';
+    }
+    std::erase(name, ' ');
+    return (fs::path(folder_) / name).string();
+  }
 
   const std::string folder_, host_;
   const std::vector<collector::SweepParameter>& parameters_;
 };
-
-SweepFolder::SweepFolder(std::string folder,
-                         const std::vector<collector::SweepParameter>& parameters, std::string host)
-    : folder_(std::move(folder)), host_(std::move(host)), parameters_(parameters) {
-  if (folder_.find('%') != std::string::npos) {
-    throw collector::UsageError(
-        "--out: a folder without % in its name, which stands for parts of "
-        "logs' names");
-  }
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (!fs::is_directory(folder_)) {
-    throw collector::UsageError(fmt::format("--out {}: {}", collector::escape(folder_),
-                                            error ? error.message() : "is no folder"));
-  }
-  // Its content is trusted, and removed before a run.
-  if (!collector::is_own_folder(fs::canonical(folder_))) {
-    throw collector::UsageError(
-        fmt::format("--out {}: it is another user's folder, or all may write there",
-                    collector::escape(folder_)));
-  }
-}
-
-std::string SweepFolder::place(const collector::SweepValues& values) const {
-  std::string name = collector::values_text(parameters_, values);
-  for (char& c : name) {
-    if (c == '/' || c == '%' || static_cast<unsigned char>(c) < ' ') c = '_';
-  }
-  std::erase(name, ' ');
-  return (fs::path(folder_) / name).string();
-}
-
-std::string SweepFolder::output(const collector::SweepValues& values) const {
-  return place(values) + "/output.txt";
-}
-
-std::vector<std::string> SweepFolder::logs(const collector::SweepValues& values) const {
-  std::vector<std::string> logs;
-  std::error_code error;
-  const fs::path main = fs::path(place(values)) / "run.gplog";
-  if (fs::is_regular_file(main, error)) logs.push_back(main.string());
-  std::vector<std::string> of_children;
-  for (fs::directory_iterator entry(fs::path(place(values)) / "run.children", error), end;
-       !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() == ".gplog") of_children.push_back(entry->path().string());
-  }
-  std::ranges::sort(of_children);
-  logs.insert(logs.end(), of_children.begin(), of_children.end());
-  return logs;
-}
-
-std::optional<EndedRun> SweepFolder::run(const collector::SweepValues& values,
-                                         const std::vector<std::string>& command, bool again) {
-  const std::string folder = place(values);
-  const auto held = collector::inner_folder(folder_, fs::path(folder).filename().string());
-  std::string words = "--host " + host_ + "\n";
-  for (const std::string& word : command) words += word + '\0';
-  const std::optional<std::string> before = text_of(folder + "/command");
-  if (before && *before != words && !again) {
-    throw collector::UsageError(fmt::format(
-        "{} holds a run of another command: name another folder with --out, or run all anew with "
-        "--again",
-        collector::escape(folder)));
-  }
-  EndedRun ended;
-  if (const auto text = text_of(folder + "/ended"); text && before && !again) {
-    ended.from_before = true;
-    if (sscanf(text->c_str(), "exit %d\nseconds %lf", &ended.exit_code, &ended.seconds) == 2)
-      return ended;
-  }
-  std::error_code error;
-  // Files of an earlier run must not be taken for this run's.
-  for (const char* old : {"ended", "run.gplog", "run.children"})
-    fs::remove_all(fs::path(folder) / old, error);
-  write_text(folder + "/command", words);
-  std::vector<std::string> run{own_path().string(),   "run", "-q", "--host", host_, "-o",
-                               folder + "/run.gplog", "--"};
-  run.insert(run.end(), command.begin(), command.end());
-  const auto began = std::chrono::steady_clock::now();
-  ended = {};
-  ended.exit_code = run_words(run, output(values));
-  ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  if (was_stopped()) return std::nullopt;
-  write_text(folder + "/ended",
-             fmt::format("exit {}\nseconds {:.3f}\n", ended.exit_code, ended.seconds));
-  return ended;
-}
 
 using collector::HostNeed;
 using collector::WholeRun;

@@ -34,13 +34,6 @@ constexpr std::pair<const char*, MetricsFormat> kFormats[] = {
     {"otlp-json", MetricsFormat::kOtlpJson},
     {"openmetrics", MetricsFormat::kOpenMetrics}};
 
-MetricsFormat metrics_format_of(const std::string& name) {
-  for (const auto& [known, format] : kFormats) {
-    if (name == known) return format;
-  }
-  return MetricsFormat::kText;
-}
-
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
   for (const auto& [name, format] : kFormats) names.emplace_back(name);
@@ -62,7 +55,9 @@ int metrics(const MetricsOptions& options) {
     runs.push_back(collector::load_run_figures(log, analysis, bar.callback()));
   bar.clear();
   write_output(options.out, [&](std::ostream& out) {
-    collector::write_metrics(runs, metrics_format_of(options.format), choice, out);
+    const auto* const format =
+        std::ranges::find(kFormats, options.format, [](const auto& of) { return of.first; });
+    collector::write_metrics(runs, format->second, choice, out);
   });
   return strict_code(options.strict, are_whole(runs));
 }

@@ -18,24 +18,21 @@ struct RulesOptions {
 int list_rules(const RulesOptions& options) {
   const std::string& name = options.name;
   write_output("", [&](std::ostream& out) {
-    bool found = false;
+    std::vector<std::string> known;
     for (const collector::BuiltinRules& rules : collector::builtin_rules()) {
-      if (name.empty()) {
-        const collector::RuleSet set =
-            collector::parse_rules(rules.toml, fmt::format("built-in rules {}", rules.name));
-        out << fmt::format("{:<12} {}\n", rules.name, set.description);
+      if (rules.name == name) {
+        out << rules.toml;
+        return;
       }
-      if (rules.name != name) continue;
-      out << rules.toml;
-      found = true;
+      known.emplace_back(rules.name);
+      if (!name.empty()) continue;
+      const collector::RuleSet set =
+          collector::parse_rules(rules.toml, fmt::format("built-in rules {}", rules.name));
+      out << fmt::format("{:<12} {}\n", rules.name, set.description);
     }
-    if (!name.empty() && !found) {
-      std::vector<std::string> known;
-      for (const collector::BuiltinRules& rules : collector::builtin_rules())
-        known.emplace_back(rules.name);
+    if (!name.empty())
       throw collector::UsageError(fmt::format("no built-in rules '{}'{}", collector::escape(name),
                                               collector::did_you_mean(name, known)));
-    }
   });
   return kOk;
 }

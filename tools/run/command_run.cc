@@ -28,7 +28,6 @@
 #include "tools/commands.h"
 #include "tools/report/output_phases.h"
 #include "tools/run/descendants.h"
-#include "tools/run/finish.h"
 #include "tools/run/first_screen.h"
 #include "tools/run/logs.h"
 #include "tools/run/memory.h"
@@ -243,7 +242,7 @@ class Run {
   void finish_logs() {
     logs_ = find_logs({pattern_, children_}, name_);
     drop_short_images(logs_);
-    join_programs(logs_, pattern_);
+    join_programs(logs_);
     take_name(logs_, pattern_);
     for (const RunLog& log : logs_) {
       if (log.of_child && status_)

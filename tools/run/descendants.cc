@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -29,12 +28,9 @@ constexpr std::chrono::milliseconds kCredit{10};
 
 /// A variable's value in the content of /proc/PID/environ.
 std::optional<std::string> variable_of(const std::string& environment, const std::string& name) {
-  for (size_t at = 0; at < environment.size();) {
-    const char* entry = environment.c_str() + at;
-    const size_t length = strlen(entry);
-    if (strncmp(entry, name.c_str(), name.size()) == 0 && entry[name.size()] == '=')
-      return std::string(entry + name.size() + 1);
-    at += length + 1;
+  std::istringstream entries(environment);
+  for (std::string entry; std::getline(entries, entry, '\0');) {
+    if (entry.starts_with(name + "=")) return entry.substr(name.size() + 1);
   }
   return std::nullopt;
 }
@@ -58,21 +54,6 @@ bool is_of_another_user(pid_t process) {
   std::istringstream users(status_of(process)["Uid"]);
   uid_t real = 0, effective = 0, saved = 0, of_files = 0;
   return users >> real >> effective >> saved >> of_files && of_files != geteuid();
-}
-
-/// A process's memory map, read once.
-struct Maps {
-  bool readable = false, has_library = false, has_driver = false;
-};
-
-Maps maps_of(pid_t process, const std::string& library) {
-  Maps maps;
-  const auto text = kernel_text(of_process(process, "maps"));
-  maps.readable = text && !text->empty();
-  if (!maps.readable) return maps;
-  maps.has_library = text->find("/" + library) != std::string::npos;
-  maps.has_driver = text->find("/libcuda.so") != std::string::npos;
-  return maps;
 }
 
 /// Whether a process has given up its memory, which happens at its end while its pid still exists.
@@ -200,21 +181,20 @@ void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
   const bool is_worth_words = seen.rss_bytes >= kWorthWords || seen.used_gpu;
   constexpr size_t kMost = 65536;
   if (seen.library == Library::kMissing && is_worth_words)
-    missing_.push_back(unrecorded(gone->first, seen));
+    add_missing(gone->first, seen);
   else if (is_worth_words || ended_.size() < kMost)
     ended_.push_back({gone->first, seen.name, seen.rss_bytes, seen.library == Library::kLoaded});
   seen_.erase(gone);
 }
 
-Unrecorded Descendants::unrecorded(pid_t process, const Seen& seen) {
-  Unrecorded one;
+void Descendants::add_missing(pid_t process, const Seen& seen) {
+  Unrecorded& one = missing_.emplace_back();
   one.pid = static_cast<uint32_t>(process);
   one.name = seen.name;
   one.why = seen.why;
   one.used_gpu = seen.used_gpu;
   one.rss_bytes = seen.rss_bytes;
   for (const auto& [uuid, device] : seen.devices) one.devices.push_back(device);
-  return one;
 }
 
 /// Checks whether the process has loaded the library. A process that has just begun may still be
@@ -225,19 +205,21 @@ void Descendants::check(pid_t process, Seen& seen) {
   seen.next_check = Clock::now() + seen.wait;
   seen.wait = std::min<Clock::duration>(2 * seen.wait, kLongest);
   ++seen.checks;
-  const Maps maps = maps_of(process, library_);
-  const bool is_other_runs = maps.has_library && is_of_another_run(process);
-  if (maps.has_library && !is_other_runs && !is_of_another_user(process)) {
+  const std::string maps = kernel_text(of_process(process, "maps")).value_or("");
+  const bool has_library = maps.find("/" + library_) != std::string::npos;
+  const bool has_driver = maps.find("/libcuda.so") != std::string::npos;
+  const bool is_other_runs = has_library && is_of_another_run(process);
+  if (has_library && !is_other_runs && !is_of_another_user(process)) {
     seen.library = Library::kLoaded;
     return;
   }
-  seen.used_gpu |= maps.has_driver;
-  seen.may_use_gpu = maps.has_driver || !maps.readable;
+  seen.used_gpu |= has_driver;
+  seen.may_use_gpu = has_driver || maps.empty();
   if (seen.library == Library::kMissing) return;
   std::optional<std::string> why;
   if (is_other_runs)
     why = "a run within this one records it, in a log of its own";
-  else if (maps.has_library)
+  else if (has_library)
     why = "it runs as another user, whose log is not believed";
   else
     why = why_missing(process, library_, seen.checks < kSeveral);
@@ -362,12 +344,11 @@ void Descendants::add_not_recorded(const char* why, collector::RunRecord& record
     const auto ended = std::ranges::find(ended_, static_cast<pid_t>(seen.pid), &Ended::process);
     if (ended == ended_.end() || !ended->had_library || bytes_of_its_own(seen) < kWorthWords)
       continue;
-    Unrecorded one;
+    Unrecorded& one = record.unrecorded.emplace_back();
     one.pid = seen.pid;
     one.name = ended->name;
     one.why = why;
     one.rss_bytes = seen.rss_bytes;
-    record.unrecorded.push_back(one);
   }
 }
 

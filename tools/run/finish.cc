@@ -1,8 +1,5 @@
-#include "tools/run/finish.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +11,7 @@
 #include <span>
 
 #include "collector/analyze/kept_summary.h"
+#include "collector/files/regular_file.h"
 #include "collector/log/kept_names.h"
 #include "collector/log/mapped_file.h"
 #include "collector/log/pack_log.h"
@@ -22,6 +20,7 @@
 #include "collector/symbols/keep_names.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
+#include "tools/run/logs.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 
@@ -152,11 +151,6 @@ constexpr uint64_t kLargeBytes = 64 << 20;
 constexpr int kLevel = 3;
 struct Stopped {};
 
-uint64_t size_of(const std::string& path) {
-  struct stat status {};
-  return stat(path.c_str(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
-}
-
 void compress(const std::string& path, const collector::Progress& show,
               const volatile sig_atomic_t& stop) {
   const collector::MappedFile log(path);
@@ -182,7 +176,7 @@ void compress_logs(const std::vector<RunLog>& logs, const std::string& when, boo
   ProgressBar bar("compressing (Ctrl-C leaves the log as it is)");
   const collector::Progress show = quiet ? collector::Progress() : bar.callback();
   for (const RunLog& log : logs) {
-    const uint64_t bytes = size_of(log.path);
+    const uint64_t bytes = collector::state_of_file(log.path).bytes;
     const bool wanted = when == "always" || (when == "auto" && bytes >= kLargeBytes);
     if (!wanted || stop != 0 || is_running(log)) continue;
     try {
@@ -194,7 +188,7 @@ void compress_logs(const std::vector<RunLog>& logs, const std::string& when, boo
       took += of_log;
       ++count;
       before += bytes;
-      after += size_of(log.path);
+      after += collector::state_of_file(log.path).bytes;
       bar.clear();
       wait_for_summary(summary, 2 * of_log, stop);
     } catch (const Stopped&) {

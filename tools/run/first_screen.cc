@@ -22,7 +22,7 @@
 #include "collector/text/text_format.h"
 #include "collector/text/work.h"
 #include "collector/write/writers.h"
-#include "tools/run/resident.h"
+#include "tools/run/descendants.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/process_stat.h"

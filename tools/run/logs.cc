@@ -216,15 +216,14 @@ void drop_short_images(std::vector<RunLog>& logs) {
   const std::vector<RunLog> all = logs;
   std::erase_if(logs, [&all](const RunLog& log) {
     const bool was_short = std::ranges::any_of(all, [&](const RunLog& next) {
-      return next.pid == log.pid && next.process_start_time == log.process_start_time &&
-             next.start_realtime_ns > log.start_realtime_ns &&
+      return is_same_process(next, log) && next.start_realtime_ns > log.start_realtime_ns &&
              next.start_realtime_ns - log.start_realtime_ns < kShortNs;
     });
     return was_short && log.device_events == 0 && remove_log(log);
   });
 }
 
-void join_programs(std::vector<RunLog>& logs, const std::string& wanted) {
+void join_programs(std::vector<RunLog>& logs) {
   std::vector<RunLog> kept;
   for (const RunLog& log : logs) {  // the main one of each process comes first
     const bool is_other =
@@ -238,9 +237,6 @@ void join_programs(std::vector<RunLog>& logs, const std::string& wanted) {
     RunLog main = log;
     const bool ended = !others.empty() && !is_running(log);
     std::erase_if(others, [&](const RunLog& other) { return ended && move_into(main, other); });
-    const bool is_renamed = ended && main.of_child && wanted.find('%') == std::string::npos &&
-                            main.path != wanted && rename_unless_taken(main.path, wanted);
-    if (is_renamed) main.path = wanted;
     kept.push_back(std::move(main));
     kept.insert(kept.end(), others.begin(), others.end());
   }

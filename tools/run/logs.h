@@ -3,12 +3,15 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "collector/log/run_record.h"
 #include "gpupeak/log_format.h"
+#include "tools/shared/child.h"
 
 namespace gpupeak::tools {
 
@@ -51,12 +54,11 @@ void drop_short_images(std::vector<RunLog>& logs);
 
 /// Joins the logs of each process that went on with other programs by exec and has ended. The log
 /// of the program that used a GPU last stays, else that of the last program. The other logs become
-/// parts of it (log_parts.h). The started process's log gets the name `wanted`, unless that is a
-/// pattern.
-void join_programs(std::vector<RunLog>& logs, const std::string& wanted);
+/// parts of it (log_parts.h).
+void join_programs(std::vector<RunLog>& logs);
 
-/// Gives the first log the name `wanted` if no file has it, as when the started process left no
-/// log: the first log stands for the run. Does nothing if `wanted` is a pattern.
+/// Gives the first log, which stands for the run, the name `wanted` if no file has it. Does nothing
+/// if `wanted` is a pattern.
 void take_name(std::vector<RunLog>& logs, const std::string& wanted);
 
 /// Writes into the first log which logs the run has, and what else `run` has seen.
@@ -80,5 +82,39 @@ gpupeak_counters_page counters_of(const RunLog& log);
 /// Cuts off the hole of up to 64 MiB at the end of a log whose process has gone without closing it
 /// (killed, or left by exec).
 void cut_hole(const RunLog& log);
+
+// What else `run` does with its logs when the program has ended.
+
+/// Keeps the names of functions of a run's own programs and libraries in its logs. So reports stay
+/// the same if these files are built anew, or removed. Begins in a process of its own, so that the
+/// screen is made meanwhile. `which`: of which modules, as the option names them. Time limit: with
+/// auto a fiftieth of the time that the program `ran`, 50 ms to 2 s; with own a tenth of it, 2 s to
+/// 10 s; with all 20 s.
+class NameKeeper {
+ public:
+  NameKeeper(const std::vector<RunLog>& logs, const std::string& which,
+             std::chrono::nanoseconds ran);
+
+  /// Waits until it has ended; no longer if `stop` becomes true. False: somebody has asked for all
+  /// names, and the time limit was too short for them.
+  bool wait(const volatile sig_atomic_t& stop);
+
+ private:
+  const bool is_asked_;
+  const std::chrono::steady_clock::time_point until_;
+  Helper helper_;
+};
+
+/// The most threads that compress one log.
+inline constexpr size_t kCompressionThreads = 4;
+
+/// Compresses the logs of a run in place: each keeps its name, and every verb reads it. `run` does
+/// this last, when everything else is done and said. `when`: always, never, or auto, which leaves
+/// out small logs. Logs that are still being written are left out. If `stop` becomes true, if there
+/// is no room, or if anything else goes wrong, the log stays as it was. Meanwhile the summary of
+/// the first log is made, if there are processors for it, so that the first report is there at
+/// once.
+void compress_logs(const std::vector<RunLog>& logs, const std::string& when, bool quiet,
+                   const volatile sig_atomic_t& stop);
 
 }  // namespace gpupeak::tools

@@ -1,5 +1,3 @@
-#include "tools/run/resident.h"
-
 #include <linux/kcmp.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -16,6 +14,7 @@
 #include "collector/text/error.h"
 #include "gpupeak/log_format.h"
 #include "gpupeak/smaps.h"
+#include "tools/run/descendants.h"
 #include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {

@@ -226,6 +226,10 @@ class LogWalk {
       node = children.front();
     }
   }
+  void go_to(uint32_t node) {
+    const auto row = std::ranges::find(tree_rows_, node, &TreeRow::node);
+    if (row != tree_rows_.end()) tree_at_ = static_cast<size_t>(row - tree_rows_.begin());
+  }
   /// Searches in the order of the tree, from the row after the chosen one to the end, then from the
   /// beginning.
   bool show_next_match() {
@@ -254,9 +258,7 @@ class LogWalk {
       for (uint32_t above = parents_[node]; above != 0; above = parents_[above])
         expanded_.insert(above);
       list_tree();
-      for (size_t row = 0; row < tree_rows_.size(); ++row) {
-        if (tree_rows_[row].node == node) tree_at_ = row;
-      }
+      go_to(node);
       return true;
     }
     return false;
@@ -480,9 +482,7 @@ class LogWalk {
     } else if (key == TopKey::kRight && !tree_->node(node).children.empty()) {
       tree_at_ = std::min(tree_at_ + 1, tree_rows_.size() - 1);  // the first function that it calls
     } else if (key == TopKey::kLeft) {
-      for (size_t row = 0; row < tree_rows_.size(); ++row) {
-        if (tree_rows_[row].node == parents_[node]) tree_at_ = row;
-      }
+      go_to(parents_[node]);
     } else {
       tree_at_ = moved(tree_at_, tree_rows_.size(), key, rows);
     }
