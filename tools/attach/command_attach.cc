@@ -165,10 +165,7 @@ class Visit {
     }
   }
 
-  bool is_there(pid_t thread) const {
-    const auto threads = threads_of(pid_);
-    return std::find(threads.begin(), threads.end(), thread) != threads.end();
-  }
+  bool is_there(pid_t thread) const { return std::ranges::count(threads_of(pid_), thread) > 0; }
 
   const pid_t pid_;
   const double seconds_;

@@ -305,7 +305,7 @@ constexpr Wait kWaits[] = {
     {SYS_pselect6, Limit::kNone},
     {SYS_epoll_wait, Limit::kMilliseconds},
     {SYS_epoll_pwait, Limit::kMilliseconds},
-    {441 /* SYS_epoll_pwait2 */, Limit::kFourth},
+    {SYS_epoll_pwait2, Limit::kFourth},
     {SYS_nanosleep, Limit::kNone},
     {SYS_clock_nanosleep, Limit::kNone},
     {SYS_pause, Limit::kNone},
@@ -328,10 +328,9 @@ const Wait* find_wait(long number) {
 /// Whether a receive from this file of the process has a time limit. A copy of its descriptor says
 /// so; if none can be had, it is taken to have one.
 bool has_receive_limit(pid_t pid, uint64_t file) {
-  constexpr long kPidfdOpen = 434, kPidfdGetfd = 438;
-  const int process = static_cast<int>(syscall(kPidfdOpen, pid, 0));
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (process < 0) return true;
-  const int copy = static_cast<int>(syscall(kPidfdGetfd, process, static_cast<int>(file), 0));
+  const int copy = static_cast<int>(syscall(SYS_pidfd_getfd, process, static_cast<int>(file), 0));
   close(process);
   if (copy < 0) return true;
   timeval limit{};

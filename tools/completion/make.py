@@ -12,20 +12,20 @@ import sys
 LOGS = "gplog|gpbundle|gpz|zst|json"
 
 
-def help_of(command, *verb):
-    return subprocess.run([*command, *verb, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+def said(command, *words):
+    return subprocess.run([*command, *words], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def verbs(command):
     """(name, description) of each."""
-    text = help_of(command).split("Subcommands:")[1].split("Examples:")[0]
+    text = said(command, "--help").split("Subcommands:")[1].split("Examples:")[0]
     return re.findall(r"^  (\S+)  +(\S.*)", text, re.M)
 
 
 def options(command, verb):
     """(letter or "", name, value or "", values or [], description) of each."""
     found = []
-    lines = help_of(command, verb).split("\nExamples:")[0].splitlines()
+    lines = said(command, verb, "--help").split("\nExamples:")[0].splitlines()
     for i, line in enumerate(lines):
         entry = re.match(r" +(?:-(\w),)?--([\w-]+)((?: (?! )\S+)*)(?:  +(.*))?$", line)
         if not entry:
@@ -41,7 +41,7 @@ def options(command, verb):
 
 
 def formats(command):
-    return re.findall(r"^  (\S+)  +(\S.*)", help_of(command, "export").split("Formats:")[1], re.M)
+    return re.findall(r"^  (\S+)  +(\S.*)", said(command, "export", "--help").split("Formats:")[1], re.M)
 
 
 def fish(command):
@@ -99,17 +99,12 @@ def zsh(command):
         elif name == "export":
             lines.append(f"        '1:format:({' '.join(n for n, _ in formats(command))})' '*:log:_files'")
         elif name == "rules":
-            lines.append("        '1:set:(" + " ".join(sets(command)) + ")'")
+            lines.append("        '1:set:(" + " ".join(re.findall(r"^([\w-]+) ", said(command, "rules"), re.M)) + ")'")
         else:
             lines.append(f"        '*:log:_files -g \"*.({LOGS})\"'")
         lines.append("      ;;")
     lines += ["  esac", "}", "", "_gpupeak \"$@\""]
     return "\n".join(lines) + "\n"
-
-
-def sets(command):
-    text = subprocess.run([*command, "rules"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    return re.findall(r"^(\w+) ", text, re.M)
 
 
 def main():

@@ -32,16 +32,14 @@ void add_folder(const std::string& folder, MergeInputs& inputs) {
   for (const FolderLog& log : view.logs) inputs.logs.push_back(log.path);
   std::sort(inputs.logs.begin() + first, inputs.logs.end());
   inputs.unreadable += view.unreadable;
-  size_t partials = 0;
+  const size_t before = inputs.partials.size();
   for (const std::string& file : files_named(folder, collector::kPartialEnding)) {
-    if (collector::is_partial(file)) {
+    if (collector::is_partial(file))
       inputs.partials.push_back(file);
-      ++partials;
-    } else {
+    else
       ++inputs.unreadable;
-    }
   }
-  if (view.logs.empty() && partials == 0)
+  if (view.logs.empty() && inputs.partials.size() == before)
     throw collector::UsageError("there are no logs in " + collector::escape(folder));
 }
 

@@ -34,12 +34,6 @@ constexpr std::pair<const char*, MetricsFormat> kFormats[] = {
     {"otlp-json", MetricsFormat::kOtlpJson},
     {"openmetrics", MetricsFormat::kOpenMetrics}};
 
-std::vector<std::string> format_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, format] : kFormats) names.emplace_back(name);
-  return names;
-}
-
 int metrics(const MetricsOptions& options) {
   const collector::MetricsChoice choice{options.names, options.benchmark,
                                         labels_of(options.labels, options.reading.sanitizer)};
@@ -67,8 +61,10 @@ int metrics(const MetricsOptions& options) {
 void add_metrics(CommandLine& line) {
   auto [verb, options] =
       line.add("metrics", "The figures alone, for scripts, CI services and dashboards", metrics);
+  std::vector<std::string> formats;
+  for (const auto& [name, format] : kFormats) formats.emplace_back(name);
   add_required(verb, "log", options.logs, "FILE ...", "Logs, or JSON that `report --json` wrote");
-  add_choice(verb, "--format", options.format, format_names(),
+  add_choice(verb, "--format", options.format, formats,
              "Form of the output; docs/ci.md says who reads which");
   add_list(verb, "--metric", options.names, "NAME", "Print this metric alone; may be repeated");
   add_list(verb, "--label", options.labels, "NAME=VALUE", "Added to the figures; may be repeated");

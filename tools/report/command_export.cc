@@ -2,6 +2,8 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "collector/export/export.h"
 #include "collector/text/error.h"
 #include "collector/write/writers.h"
@@ -25,10 +27,9 @@ struct ExportOptions {
 };
 
 const collector::ExportFormat& format_of(const std::string& name) {
-  for (const collector::ExportFormat& format : collector::export_formats()) {
-    if (format.name == name || format.alias == name) return format;
-  }
-  throw collector::UsageError(fmt::format("there is no format '{}'", name));
+  const auto formats = collector::export_formats();
+  return *std::ranges::find_if(
+      formats, [&](const auto& format) { return format.name == name || format.alias == name; });
 }
 
 void check_moment(const collector::ExportFormat& format, const std::string& at) {

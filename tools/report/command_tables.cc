@@ -117,13 +117,12 @@ struct TablesOptions {
 
 /// Checks the run's name, which is a part of file names.
 void check_name(const std::string& option, const std::string& name) {
-  for (const char c : name) {
-    const bool fits =
-        std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
-    if (!fits)
-      throw collector::UsageError(option + " " + collector::escape(name) +
-                                  ": letters, digits, '-', '_' and '.' alone");
-  }
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  if (!std::ranges::all_of(name, fits))
+    throw collector::UsageError(option + " " + collector::escape(name) +
+                                ": letters, digits, '-', '_' and '.' alone");
   if (name.starts_with('.')) throw collector::UsageError(option + " does not begin with a dot");
 }
 

@@ -152,7 +152,11 @@ class Run {
         logs_, options_.names,
         std::chrono::nanoseconds(collector::clock_ns(CLOCK_REALTIME) - name_.began_ns));
     if (!options_.quiet) tell();
-    if (!names.wait(g_stop) && !options_.quiet) say_not_all_names();
+    if (!names.wait(g_stop) && !options_.quiet)
+      say_text(fmt::format(
+          "  names: not all are kept for when programs are built anew, since that takes too "
+          "long or too much room; gpupeak symbolize {} keeps them\n",
+          collector::escape(logs_.front().path)));
     compress_logs(logs_, options_.compress, options_.quiet, g_stop);
     return g_exit_code;
   }
@@ -210,18 +214,18 @@ class Run {
     getrusage(RUSAGE_SELF, &own);
     own_rss_bytes_ = static_cast<uint64_t>(own.ru_maxrss) * 1024;
     if (!options_.quiet && is_writable_)
-      ahead_ = read_names_ahead([this] { return log_by_now(); }, style_for(STDERR_FILENO, {}));
+      ahead_ = read_names_ahead(
+          [this] {
+            const std::vector<RunLog> logs = find_logs({pattern_, children_}, name_);
+            return logs.empty() ? "" : logs.front().path;
+          },
+          style_for(STDERR_FILENO, {}));
     forward_signals();
     close(failure_[1]);
     int error = 0;
     if (read(failure_[0], &error, sizeof error) == sizeof error) exec_error_ = error;
     close(failure_[0]);
     descendants_.emplace(child, library_.filename().string(), *memory_);
-  }
-
-  std::string log_by_now() const {
-    const std::vector<RunLog> logs = find_logs({pattern_, children_}, name_);
-    return logs.empty() ? "" : logs.front().path;
   }
 
   /// Waits for the program's end, and passes its output on meanwhile.
@@ -307,13 +311,6 @@ class Run {
     } else if (is_writable_) {
       say_why_there_is_no_log(options_.command[0], options_.children, left_running_);
     }
-  }
-
-  void say_not_all_names() const {
-    say_text(fmt::format(
-        "  names: not all are kept for when programs are built anew, since that takes too "
-        "long or too much room; gpupeak symbolize {} keeps them\n",
-        collector::escape(logs_.front().path)));
   }
 
   const RunOptions& options_;

@@ -83,33 +83,26 @@ Descendants::Descendants(pid_t program, std::string library, MemoryKills& memory
   if (const auto stat = stat_of(program)) first_start_ = stat->start_time;
   const SignalsBlocked blocked;  // since the first thread is to pass signals on
   try {
-    thread_ = std::thread([this] { watch(); });
+    thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   } catch (const std::system_error&) {  // no thread can be made: nobody looks
   }
 }
 
-Descendants::~Descendants() {
-  stop();
-}
-
 void Descendants::stop() {
-  {
-    const std::lock_guard guard(lock_);
-    ends_ = true;
-  }
-  wake_.notify_all();
+  thread_.request_stop();
   if (thread_.joinable()) thread_.join();
 }
 
-void Descendants::watch() {
+void Descendants::watch(const std::stop_token& stop) {
   Clock::duration wait = kFirstLook;
   const auto first = Clock::now();
   auto spent = std::chrono::nanoseconds{};
   for (;;) {
     {
       std::unique_lock guard(lock_);
-      if (wake_.wait_for(guard, wait, [this] { return ends_; })) return;
+      wake_.wait_for(guard, stop, wait, [] { return false; });
     }
+    if (stop.stop_requested()) return;
     const auto began = processor_time();
     try {
       look();

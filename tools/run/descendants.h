@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -106,7 +107,6 @@ class Descendants {
   Descendants(pid_t program, std::string library, MemoryKills& memory);
   Descendants(const Descendants&) = delete;
   Descendants& operator=(const Descendants&) = delete;
-  ~Descendants();
 
   /// Stops looking, and adds to `record`: processes that did not load the library and used a GPU or
   /// had 16 MiB resident; processes that still run; what was resident of all. Processes that may be
@@ -148,7 +148,7 @@ class Descendants {
   };
 
   void stop();
-  void watch();
+  void watch(const std::stop_token& stop);
   void look();
   void look_at(pid_t process, std::vector<pid_t>& next);
   void check(pid_t process, Seen& seen);
@@ -174,9 +174,8 @@ class Descendants {
   std::chrono::nanoseconds resident_cost_{};
 
   std::mutex lock_;
-  std::condition_variable wake_;
-  bool ends_ = false;
-  std::thread thread_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: it ends before what it uses
 };
 
 }  // namespace gpupeak::tools

@@ -49,14 +49,14 @@ struct RunOptions {
   std::string host;      ///< as GPUPEAK_HOST; empty: as the environment has it
   std::string children;  ///< as GPUPEAK_CHILDREN
   std::string python;    ///< as GPUPEAK_PYTHON
-  std::string compress = "auto";              ///< run_compress.h
-  std::string names = "auto";                 ///< run_names.h
+  std::string compress = "auto";              ///< when logs are compressed
+  std::string names = "auto";                 ///< whose are kept
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
-  std::string limit, gpu;                     ///< as log_head.h
+  std::string limit, gpu;                     ///< as limit_variable() takes them
   std::string arena_rules;     ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
   bool last_use = false;       ///< record when device memory was last used
   bool ort_nodes = false;      ///< ONNX Runtime's sessions write a profile
-  bool torch_modules = false;  ///< run_torch.h
+  bool torch_modules = false;  ///< TorchModules
   bool dormant = false;        ///< counters alone, until `gpupeak start`
   bool audit = false;          ///< reach clients that bypass a preloaded library
   bool quiet = false;

@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
-#include <thread>
 
 #include "collector/log/log_head.h"
 #include "collector/log/parallel.h"
@@ -57,37 +57,28 @@ uint64_t device_peaks(const std::string& log) {
   return sum;
 }
 
-struct ReadStopped {};
+struct ReadStopped {};  // ends the thread
 
 /// Makes screens that nobody sees, so that the names in them are known.
 class Looks {
  public:
   Looks(const std::function<std::string()>& find, const collector::Reading& reading,
         const collector::TextStyle& style)
-      : find_(find), reading_(reading), style_(style), thread_([this] { work(); }) {}
+      : find_(find),
+        reading_(reading),
+        style_(style),
+        done_(std::async(std::launch::async, [this] { look_while_it_runs(); })) {}
 
   /// False: it does not end, since others have all processors.
   bool end() {
-    std::unique_lock lock(mutex_);
-    stop_ = true;
-    changed_.notify_all();
-    return changed_.wait_for(lock, kUntilLookEnds, [this] { return has_ended_; });
+    stop_.request_stop();
+    return done_.wait_for(kUntilLookEnds) == std::future_status::ready;
   }
 
  private:
-  void work() {
+  void look_while_it_runs() {
     const sched_param none{};
     sched_setscheduler(0, SCHED_IDLE, &none);  // of this thread
-    try {
-      look_while_it_runs();
-    } catch (const ReadStopped&) {
-    }
-    const std::lock_guard lock(mutex_);
-    has_ended_ = true;
-    changed_.notify_all();
-  }
-
-  void look_while_it_runs() {
     uint64_t peak = 0;
     Clock::duration wait = kFirstWait;
     for (int looks = 0; looks < kMostLooks && rest(wait);) {
@@ -107,7 +98,7 @@ class Looks {
   void look(const std::string& log) const {
     try {
       screen_lines(log, screen_options(reading_), style_, [this](uint64_t, uint64_t) {
-        if (stop_) throw ReadStopped();
+        if (stop_.stop_requested()) throw ReadStopped();
       });
     } catch (const std::exception&) {  // of a log that is being written; the last one tells
     }
@@ -116,17 +107,17 @@ class Looks {
   /// False: it is to end.
   bool rest(Clock::duration time) {
     std::unique_lock lock(mutex_);
-    return !changed_.wait_for(lock, time, [this] { return stop_.load(); });
+    changed_.wait_for(lock, stop_.get_token(), time, [] { return false; });
+    return !stop_.stop_requested();
   }
 
   const std::function<std::string()>& find_;
   const collector::Reading& reading_;
   const collector::TextStyle& style_;
+  std::stop_source stop_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::atomic<bool> stop_ = false;
-  bool has_ended_ = false;
-  std::jthread thread_;
+  std::condition_variable_any changed_;
+  std::future<void> done_;
 };
 
 /// What the program's output and others wait for the end of is not kept open here.

@@ -1,5 +1,6 @@
 // Finds the verb that a command line asks for, and guesses what was meant by one that makes no
 // sense.
+#include <elf.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -72,10 +73,7 @@ bool is_program_file(const std::string& path) {
   const collector::Descriptor file = collector::open_regular(path);
   if (!file || read(file.get(), head, sizeof head) <= 0) return false;
   const std::string_view begin(head, sizeof head);
-  return begin ==
-             "\x7f"
-             "ELF" ||
-         begin.starts_with("#!");
+  return begin == ELFMAG || begin.starts_with("#!");
 }
 
 std::string record_it(const Words& words) {

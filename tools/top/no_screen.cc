@@ -1,4 +1,4 @@
-// In place of top_screen.cc in a build without ncurses.
+// In place of screen.cc in a build without ncurses.
 #include <stdexcept>
 
 #include "tools/top/top.h"

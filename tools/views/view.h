@@ -61,7 +61,7 @@ struct PageTab {
 std::vector<PageTab> tabs_of(const std::vector<std::string>& names, const std::string& process);
 
 /// Reads the logs one after the other and writes the page to `path`. `with_source`: the page has
-/// the source lines of its calls. Returns whether the runs are whole (strict.h).
+/// the source lines of its calls. Returns whether the runs are whole (runs.h).
 bool write_page(const std::vector<PageTab>& tabs, const collector::Reading& reading,
                 bool with_source, const std::string& path);
 

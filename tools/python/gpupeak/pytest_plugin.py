@@ -91,7 +91,7 @@ def _restart(config: pytest.Config) -> None:
         folder = env["GPUPEAK_PYTEST_REMOVE"] = tempfile.mkdtemp(prefix="gpupeak-pytest-")
     os.makedirs(folder, exist_ok=True)
     folder = os.path.abspath(folder)
-    before = [path for path in env.get("LD_PRELOAD", "").replace(":", " ").split()]
+    before = env.get("LD_PRELOAD", "").replace(":", " ").split()
     env.update(LD_PRELOAD=":".join([_command.library(), *before]), GPUPEAK_SUMMARY="off", GPUPEAK_QUIET="1",
                GPUPEAK_OUT=os.path.join(folder, "pytest.%p.gplog"), GPUPEAK_PYTEST_STARTED=str(os.getpid()))
     env.pop("GPUPEAK_RUN_PID", None)
@@ -276,8 +276,8 @@ def _properties(step: str, phase: _live.phase) -> List[Tuple[str, int]]:
     for scope in phase.scopes():
         figures = phase._figures(scope) if scope.startswith("device:") and "." not in scope or scope in (_HEAP, "managed") else None
         if figures is not None and (figures[1] or scope != "managed"):
-            for name, value in zip(("start_bytes", "peak_bytes", "end_bytes"), figures):
-                found.append(("{}{}.{}.{}".format(_PREFIX, step, scope, name), value))
+            found += [("{}{}.{}.{}".format(_PREFIX, step, scope, name), value)
+                      for name, value in zip(("start_bytes", "peak_bytes", "end_bytes"), figures)]
     return found
 
 
