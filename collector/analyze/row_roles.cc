@@ -176,13 +176,16 @@ std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) con
   BufferRole role;
   role.launches_sampled = !replay_.device().roles().have_all_launches();
   bool is_timed = !role.launches_sampled;
-  uint64_t first = UINT64_MAX, last = 0;
+  uint64_t first = UINT64_MAX, last = 0, allocated = UINT64_MAX;
+  std::optional<uint64_t> freed = 0;
   struct Launches {
     std::set<uint32_t> arguments;
     uint64_t count = 0;
   };
   std::map<std::tuple<std::string, std::string, KernelAccess>, Launches> kernels;
   const auto add = [&](const BlockRoles::Block& block) {
+    allocated = std::min(allocated, block.ticks);
+    freed = freed && block.freed ? std::optional(std::max(*freed, *block.freed)) : std::nullopt;
     std::map<uint64_t, uint64_t> launches;  // by kernel
     bool was_used = block.uses > 0;
     for (const BlockRoles::Role& seen : block.roles) {
@@ -232,9 +235,14 @@ std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) con
   }
   std::ranges::stable_sort(role.kernels,
                            [](const auto& a, const auto& b) { return a.launches > b.launches; });
+  const ClockMap& clock = replay_.log().clock();
   if (is_timed && first <= last) {
-    role.first_use_ns = replay_.log().clock().to_ns(first);
-    role.last_use_ns = replay_.log().clock().to_ns(last);
+    role.first_use_ns = clock.to_ns(first);
+    role.last_use_ns = clock.to_ns(last);
+  }
+  if (allocated != UINT64_MAX) {
+    role.allocated_ns = clock.to_ns(allocated);
+    if (freed) role.freed_ns = clock.to_ns(*freed);
   }
   return role;
 }

@@ -12,6 +12,7 @@ BlockRoles::BlockRoles(const Definitions& definitions)
 void BlockRoles::began(uint64_t id, Block block) {
   if (id == last_ended_) {
     block = last_;
+    block.freed.reset();
     std::vector<Block>& ended = ended_[block.device].blocks;
     if (!ended.empty() && ended.back().ticks == block.ticks && ended.back().group == block.group)
       ended.pop_back();
@@ -19,11 +20,12 @@ void BlockRoles::began(uint64_t id, Block block) {
   live_.insert_or_assign(id, std::move(block));
 }
 
-void BlockRoles::ended(uint64_t id, uint64_t peak_ticks) {
+void BlockRoles::ended(uint64_t id, uint64_t ticks, uint64_t peak_ticks) {
   const auto found = live_.find(id);
   if (found == live_.end()) return;
   last_ended_ = id;
   last_ = std::move(found->second);
+  last_.freed = ticks;
   live_.erase(found);
   if (last_.ticks > peak_ticks) return;
   Ended& ended = ended_[last_.device];

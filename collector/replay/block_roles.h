@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -27,7 +28,8 @@ class BlockRoles {
   struct Block {
     int32_t device = -1;
     GroupId group = kNoGroup;
-    uint64_t bytes = 0, ticks = 0;  ///< when it was allocated
+    uint64_t bytes = 0, ticks = 0;       ///< when it was allocated
+    std::optional<uint64_t> freed = {};  ///< ticks; none: it lives
     uint64_t uses = 0;
     uint64_t first = 0, last = 0;  ///< ticks; only if the log says how often it was used
     bool is_timed = false;         ///< the log does
@@ -42,7 +44,7 @@ class BlockRoles {
 
   void began(uint64_t id, Block block);
   /// `peak_ticks`: when its device's peak so far was.
-  void ended(uint64_t id, uint64_t peak_ticks);
+  void ended(uint64_t id, uint64_t ticks, uint64_t peak_ticks);
   void define(const KernelEvent& kernel, uint32_t stack);
   void note(const RoleEvent& role);
   void note(const UsedEvent& used, uint64_t ticks);

@@ -70,7 +70,7 @@ void DeviceReplay::count_out(const DeviceBlock& block, uint64_t ticks) {
   if (PageCount* pages = pages_of(block)) pages->remove(block.alloc.address, block.alloc.bytes);
   pools_.freed(block.pool, block.alloc.bytes);
   if (roles_.are_recorded())
-    roles_.ended(block.alloc.id, live_.peak_ticks_of(device_of(block.alloc)));
+    roles_.ended(block.alloc.id, ticks, live_.peak_ticks_of(device_of(block.alloc)));
   if (observer_ != nullptr) observer_->on_block_free(block);
 }
 

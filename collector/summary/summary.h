@@ -88,6 +88,8 @@ struct BufferRole {
   bool launches_sampled = false;  ///< not every launch was looked at
   /// None: no use, or some launches were not looked at.
   std::optional<int64_t> first_use_ns, last_use_ns;
+  /// When the first of the row's blocks was allocated, and the last one freed. None: one lived on.
+  std::optional<int64_t> allocated_ns, freed_ns;
 
   bool was_seen_used() const {
     return copied_in + copied_out + copied_to + copied_from + filled + textures + kernels.size() >

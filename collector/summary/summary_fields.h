@@ -48,7 +48,8 @@ GPUPEAK_FIELDS(Frame, address, module, offset, function, file, line, call, one_b
 GPUPEAK_FIELDS(SitePart, frame, run, of_library)
 GPUPEAK_FIELDS(BufferRole::Kernel, name, library, access, arguments, launches)
 GPUPEAK_FIELDS(BufferRole, copied_in, copied_out, copied_to, copied_from, filled, textures, kernels,
-               passed_on, unused_bytes, launches_sampled, first_use_ns, last_use_ns)
+               passed_on, unused_bytes, launches_sampled, first_use_ns, last_use_ns, allocated_ns,
+               freed_ns)
 GPUPEAK_FIELDS(Holder, title, kind, bytes, count, api, module, phase, thread_id, stack, temporary,
                longest_life_ns, error_bytes, parts, telling_part, role)
 GPUPEAK_FIELDS(TagShare, name, bytes, count)

@@ -70,4 +70,6 @@ TEST_CASE("roles: of a row are those of its blocks at the peak", "[collector]") 
   CHECK(seen.kernels[1].arguments == std::vector<uint32_t>{1});
   CHECK(seen.kernels[1].launches == 5);
   CHECK_FALSE(seen.first_use_ns);  // the log ends before it says when
+  CHECK(seen.allocated_ns == 5);
+  CHECK_FALSE(seen.freed_ns);  // one block lives on
 }
