@@ -2,6 +2,7 @@
 // live when, and the lists.
 import 'uplot/dist/uPlot.min.css';
 import './page.css';
+import {buffers} from './buffers.js';
 import {compare} from './compare.js';
 import {choice, h, replace} from './dom.js';
 import {Flame} from './flame.js';
@@ -236,6 +237,7 @@ function render(keepPlace = false) {
       sections.cards(run, scope, showScope),
       h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'}, scopePicker(run)),
       peak.element,
+      buffers(run, scope),
       sections.lastUse(run, scope),
       sections.lowering(run, scope),
       timelineSection(run, scope, peak, pools),

@@ -1,7 +1,7 @@
 // A table that sorts by a click on a heading and filters by a search.
 import {h, replace} from './dom.js';
 
-const NARROW = matchMedia('(max-width: 640px)');
+export const NARROW = matchMedia('(max-width: 640px)');
 const firstRows = () => NARROW.matches ? 12 : 25;
 
 /**

@@ -210,51 +210,74 @@ void tell_apart(std::vector<Holder>& rows) {
 
 namespace {
 
-/// Kernels by what they do with the buffer: "read by a, b".
-void add_kernels(const BufferRole& role, size_t most, std::vector<std::string>& texts) {
-  struct Use {
+constexpr std::string_view kKernelVerbs[] = {"written by", "read and written by", "read by",
+                                             "given to"};
+
+/// A name is of all kernels with this short name, or of the library. A launch that reads at one
+/// place and writes at another counts once.
+void add_kernels(const BufferRole& role, std::vector<RoleUse>& uses) {
+  struct Kernel {
     std::string name;
     bool reads = false, writes = false;
+    std::map<std::string_view, uint64_t> launches = {};  // by the whole name
   };
-  std::vector<Use> uses;
-  for (const BufferRole::Kernel& kernel : role.kernels) {
-    std::string name = kernel.library.empty() ? short_function_name(kernel.name) : kernel.library;
-    auto use = std::ranges::find_if(uses, [&](const Use& u) { return u.name == name; });
-    if (use == uses.end()) use = uses.insert(uses.end(), Use{std::move(name)});
-    use->reads |= kernel.access == KernelAccess::kRead;
-    use->writes |= kernel.access == KernelAccess::kWritten;
+  std::vector<Kernel> kernels;
+  for (const BufferRole::Kernel& of : role.kernels) {
+    std::string name = of.library.empty() ? short_function_name(of.name) : of.library;
+    auto kernel = std::ranges::find(kernels, name, &Kernel::name);
+    if (kernel == kernels.end()) kernel = kernels.insert(kernels.end(), Kernel{std::move(name)});
+    kernel->reads |= of.access == KernelAccess::kRead;
+    kernel->writes |= of.access == KernelAccess::kWritten;
+    uint64_t& launches = kernel->launches[of.name];
+    launches = std::max(launches, of.launches);
   }
-  const size_t shown = std::min(most, uses.size());
-  const auto add = [&](std::string_view verb, bool reads, bool writes) {
-    std::vector<std::string> names;
-    for (size_t i = 0; i < shown; ++i) {
-      if (uses[i].reads == reads && uses[i].writes == writes) names.push_back(uses[i].name);
-    }
-    if (!names.empty()) texts.push_back(fmt::format("{} {}", verb, fmt::join(names, ", ")));
-  };
-  add("written by", false, true);
-  add("read and written by", true, true);
-  add("read by", true, false);
-  add("given to", false, false);
-  if (shown < uses.size())
-    texts.push_back(
-        fmt::format("{} more kernel{}", uses.size() - shown, uses.size() - shown == 1 ? "" : "s"));
+  for (Kernel& kernel : kernels) {
+    const size_t verb = kernel.writes ? (kernel.reads ? 1 : 0) : (kernel.reads ? 2 : 3);
+    uint64_t launches = 0;
+    for (const auto& [name, count] : kernel.launches) launches += count;
+    uses.push_back({kKernelVerbs[verb], std::move(kernel.name), launches});
+  }
 }
 
 }  // namespace
 
+std::vector<RoleUse> role_uses(const BufferRole& role) {
+  std::vector<RoleUse> uses;
+  const auto add = [&](std::string_view verb, uint64_t count) {
+    if (count > 0) uses.push_back({verb, "", count});
+  };
+  add("copied in", role.copied_in);
+  add("copied to from other memory", role.copied_to);
+  add("filled", role.filled);
+  add_kernels(role, uses);
+  add("a texture or surface", role.textures);
+  add("copied to other memory", role.copied_from);
+  add("copied out", role.copied_out);
+  add("passed on", role.passed_on ? 1 : 0);
+  return uses;
+}
+
 std::string role_text(const Holder& row, size_t kernels, const TextStyle& style) {
   if (!row.role) return "";
   const BufferRole& role = *row.role;
+  const std::vector<RoleUse> uses = role_uses(role);
+  const auto is_kernel = [](const RoleUse& use) { return !use.kernel.empty(); };
+  const auto first = std::find_if(uses.begin(), uses.end(), is_kernel);
+  const auto end = std::find_if_not(first, uses.end(), is_kernel);
+  const auto more =
+      first + std::min(static_cast<ptrdiff_t>(std::min(kernels, uses.size())), end - first);
   std::vector<std::string> texts;
-  if (role.copied_in > 0) texts.emplace_back("copied in");
-  if (role.copied_to > 0) texts.emplace_back("copied to from other memory");
-  if (role.filled > 0) texts.emplace_back("filled");
-  add_kernels(role, kernels, texts);
-  if (role.textures > 0) texts.emplace_back("a texture or surface");
-  if (role.copied_from > 0) texts.emplace_back("copied to other memory");
-  if (role.copied_out > 0) texts.emplace_back("copied out");
-  if (role.passed_on) texts.emplace_back("passed on");
+  for (auto use = uses.begin(); use != first; ++use) texts.emplace_back(use->verb);
+  for (const std::string_view verb : kKernelVerbs) {
+    std::vector<std::string_view> names;
+    for (auto use = first; use != more; ++use) {
+      if (use->verb == verb) names.push_back(use->kernel);
+    }
+    if (!names.empty()) texts.push_back(fmt::format("{} {}", verb, fmt::join(names, ", ")));
+  }
+  if (more != end)
+    texts.push_back(fmt::format("{} more kernel{}", end - more, end - more == 1 ? "" : "s"));
+  for (auto use = end; use != uses.end(); ++use) texts.emplace_back(use->verb);
   if (!role.was_seen_used() && !role.passed_on) {
     texts.emplace_back("never seen used");
   } else if (role.unused_bytes > 0) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,15 @@ void tell_apart(std::vector<Holder>& rows);
 // and the report show it.
 
 inline constexpr size_t kFewKernels = 3;  ///< as many as a screen shows
+
+/// One of the things that it was used for.
+struct RoleUse {
+  std::string_view verb;  ///< "copied in", "read by" …
+  std::string kernel;     ///< the kernel's short name, or whose library it is; empty: no kernel
+  uint64_t count = 0;     ///< calls or launches that were seen
+};
+/// Copies in and fills; kernels, those with most launches first; copies out.
+std::vector<RoleUse> role_uses(const BufferRole& role);
 
 /// Names at most `kernels` of its kernels, those with most launches.
 std::string role_text(const Holder& row, size_t kernels, const TextStyle& style);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "collector/files/regular_file.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/write/use_words.h"
@@ -301,6 +302,31 @@ Json page_uses(Profile& profile, const LastUses& uses, size_t top,
     json["devices"][profile.scope_info(of.scope).name] = std::move(device);
   }
   return json;
+}
+
+Json page_buffers(const std::vector<Peak>& peaks,
+                  const std::function<uint32_t(const std::string&)>& string) {
+  Json all = Json::object();
+  for (const Peak& peak : peaks) {
+    Json rows = Json::array();
+    bool sampled = false;
+    for (const Holder& row : peak.holders) {
+      if (!row.role || !row.role->allocated_ns) continue;
+      const BufferRole& role = *row.role;
+      sampled |= role.launches_sampled;
+      Json uses = Json::array();
+      for (const RoleUse& use : role_uses(role))
+        uses.insert(uses.end(), {string(std::string(use.verb)), string(use.kernel), use.count});
+      rows.push_back(object("title, bytes, count, uses, unused, allocated, first, last, freed",
+                            string(row.title), row.bytes, row.count, std::move(uses),
+                            role.unused_bytes, role.allocated_ns, role.first_use_ns,
+                            role.last_use_ns, role.freed_ns));
+    }
+    if (rows.empty()) continue;
+    all[peak.scope] = object("note, sampled, rows", role_note(peak, peak.holders.size()), sampled,
+                             std::move(rows));
+  }
+  return all;
 }
 
 namespace {

@@ -55,6 +55,13 @@ Json series_changes(const Series& series);
 Json page_uses(Profile& profile, const LastUses& uses, size_t top,
                const std::function<uint32_t(const std::string&)>& string);
 
+// What the memory of each device's peak was used for, by row.
+
+/// By scope, of those whose rows say it: the rows that do, largest first. Times are in ns, null:
+/// not known. `uses`: of each RoleUse the numbers of its two texts, and its count.
+Json page_buffers(const std::vector<Peak>& peaks,
+                  const std::function<uint32_t(const std::string&)>& string);
+
 // The lines of source that a page shows beside its calls, with what each line held at the peaks.
 // Lines are shown only if the file is as it was when the program was built (Python: when it ran).
 // Of other files the page says that they have changed.

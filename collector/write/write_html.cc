@@ -88,7 +88,7 @@ class PageData {
     if (run_) summary.quality = run_->quality;
     const Json verdict = verdict_json(run_ ? *run_ : summary);
     const std::vector<Holder> temporaries = std::move(summary.temporaries);
-    summary.peaks.clear();  // the key "scopes" has them
+    const std::vector<Peak> peaks = std::exchange(summary.peaks, {});  // the key "scopes" has them
     summary.live_at_exit.clear();
     summary.temporaries.clear();
     Json json =
@@ -101,6 +101,7 @@ class PageData {
     const auto string = [this](const std::string& text) { return strings_.id(text); };
     json["pools"] = page_arenas(arenas_, times_, string);
     json["uses"] = uses_ ? page_uses(profile_, *uses_, kMainRows, string) : Json(nullptr);
+    json["buffers"] = page_buffers(peaks, string);
     json["live_at_exit"] = leaks_json();
     json["temporaries"] = rows_json(temporaries);
     json["files"] = source_.files_json(string);

@@ -83,7 +83,7 @@ async function run() {
   assert.match(await text('.card .big'), /^728 MiB$/);
   assert.equal(await count('.card'), 4);  // two devices, the host, resident memory
 
-  assert.equal(await count('#uses'), 0, 'the log has no uses');
+  assert.equal(await count('#uses, #buffers'), 0, 'the log has no uses');
 
   // The peak is chosen at first; its holders add up to it.
   assert.match(await text('.live h3'), /\+40 ms · the peak/);
@@ -507,13 +507,17 @@ async function uses_peak() {
   await open();
   await lastUse.peak(tools, folder);
 }
+async function uses_buffers() {
+  await open();
+  await lastUse.buffers(tools, folder);
+}
 async function uses_pools() {
   await open();
   await lastUse.pools(tools, folder);
 }
 
 try {
-  await {run, hostile, empty, compare, big, pools, pools_wrong, uses_peak, uses_pools, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each, source, source_script, processes}[which]();
+  await {run, hostile, empty, compare, big, pools, pools_wrong, uses_peak, uses_pools, uses_buffers, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each, source, source_script, processes}[which]();
   assert.deepEqual(said, []);
 } finally {
   await browser.close();

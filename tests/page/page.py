@@ -4,7 +4,7 @@ console, and names from a log stay text. The screenshots lie in the test's folde
 
 usage: page.py run|hostile|empty|compare|big|whatif|source|processes GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
        page.py pools_torch|pools_many|pools_ort GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER CLIENT LIBRARY
-       page.py uses GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER PROGRAM
+       page.py uses GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER POOLS_PROGRAM BUFFERS_PROGRAM
 Exit code 77: there is no browser, or this gpupeak was built without the page.
 """
 import json
@@ -76,10 +76,12 @@ def pools(folder):
 
 
 def uses(folder):
-    """When blocks were used: at the peak, and inside pools at some instants."""
+    """When blocks were used, and for what: at the peak, and inside pools at some instants."""
+    preload, driver, of_pools, of_buffers = sys.argv[7:11]
     failed = 0
     for case, log, expected in (("uses_peak", make_log(folder, "uses"), uses_log.at_peak),
-                                ("uses_pools", uses_log.record(folder, *sys.argv[7:10]), uses_log.in_pools)):
+                                ("uses_pools", uses_log.record(folder, preload, driver, of_pools, GPUPEAK_LAST_USE="1"), uses_log.in_pools),
+                                ("uses_buffers", uses_log.record(folder, preload, driver, of_buffers), uses_log.of_buffers)):
         page = make_page(folder, [log])
         expect_self_contained(page)
         with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:

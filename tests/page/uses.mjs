@@ -92,3 +92,95 @@ export async function pools(tools, folder) {
   assert.match(said, /used: (last|first|none for|not seen|in use|not known)/);
   await tools.picture('uses-pools', 1280, 'light');
 }
+
+const VERBS = {read: 'read by', written: 'written by', both: 'read and written by', given: 'given to'};
+const MARKS = {'read by': 'R', 'written by': 'W', 'read and written by': 'RW', 'given to': 'G'};
+
+/** What the row of `report --json` was used for: of each column the words. */
+function usesOf({copied_in, copied_out, filled, kernels}) {
+  const uses = {}, seen = {};
+  const times = (count) => count > 1 ? `, ${count} times` : '';
+  for (const [name, count] of Object.entries({'copied in': copied_in, 'copied out': copied_out, filled})) {
+    if (count > 0) uses[name] = name + times(count);
+  }
+  for (const {name, access, launches} of kernels) {
+    const kernel = name.replace(/\(.*/, ''), before = seen[kernel];
+    seen[kernel] = before && before !== access ? 'both' : access;
+    uses[kernel] = `${VERBS[seen[kernel]]} ${kernel}${times(launches)}`;
+  }
+  return uses;
+}
+
+const ms = (text) => ns(text.replace('+', ''));
+
+/** Buffers × kernels: what the page says of each row, and where its bar has its parts, is what `report --json` says. */
+export async function buffers(tools, folder) {
+  const {page, text, count, press} = tools;
+  const peak = expectedIn(folder);
+  const rows = () => page.$$eval('#buffers tbody tr', (lines) => lines.map((line) => ({
+    title: line.querySelector('.title span').title, text: line.querySelector('.title span').textContent, life: line.querySelector('.life').ariaLabel,
+    parts: [...line.querySelectorAll('.life span')].map((part) => [part.className, part.style.left, part.style.right]),
+    uses: [...line.querySelectorAll('.use')].map((use) => [line.closest('table').tHead.rows[0].cells[use.closest('td').cellIndex].textContent, use.ariaLabel, use.textContent])})));
+  const heads = () => page.$$eval('#buffers thead th + th', (all) => all.map((one) => one.textContent));
+  const check = async (holders) => {
+    const shown = await rows(), columns = await heads();
+    assert.deepEqual(shown.map(({title}) => title).sort(), holders.map(({site}) => site).sort());
+    const begin = Math.min(...holders.map(({role}) => role.allocated_ns)), end = ms((await text('#buffers thead th')).split(' to ')[1]);
+    for (const {site, bytes, role} of holders) {
+      const {text: said, life, parts, uses} = shown.find(({title}) => title === site);
+      assert.equal(parseFloat(said), bytes / 1048576, said);
+      assert.ok(said.includes(` MiB ${(100 * bytes / peak.bytes).toFixed(1)}\u00a0% ${site}`), said);
+      const expected = usesOf(role);
+      assert.deepEqual(uses.map(([name]) => name).sort(), Object.keys(expected).filter((name) => columns.includes(name)).sort(), site);
+      for (const [name, words, mark] of uses) {
+        assert.equal(words, `${site}: ${expected[name]}`);
+        const verb = Object.keys(MARKS).find((one) => expected[name].startsWith(`${one} `));
+        if (verb) assert.equal(mark, MARKS[verb]);
+      }
+      const times = [role.allocated_ns, role.first_use_ns, role.last_use_ns, role.freed_ns].filter((one) => one !== null);
+      const told = life.match(/\+[\d.\u202f]+ .?s/g);
+      assert.equal(told.length, times.length, life);
+      told.forEach((one, i) => assert.ok(Math.abs(ms(one) - times[i]) < 1000, `${life}: ${times}`));
+      assert.equal(/never seen used/.test(life), role.unused_bytes === bytes, life);
+      assert.equal(/not freed/.test(life), role.freed_ns === null, life);
+      assert.deepEqual(parts.map(([name]) => name), role.first_use_ns === null ? ['early'] : ['early', 'needed', 'kept']);
+      const marks = role.first_use_ns === null ? [role.allocated_ns] : [role.allocated_ns, role.first_use_ns, role.last_use_ns];
+      parts.forEach(([, left], i) => assert.ok(Math.abs(parseFloat(left) - 100 * (marks[i] - begin) / (end - begin)) < 0.1, `${site}: ${parts}`));
+    }
+  };
+  const large = peak.holders.filter(({bytes}) => bytes >= peak.bytes / 20);
+  assert.ok(large.length === 5 && peak.holders.length === 6, `${JSON.stringify(peak.holders)}`);
+  await check(large);
+  assert.equal((await heads()).length, 3 + 12);
+  assert.deepEqual((await heads()).slice(0, 3), ['copied in', 'filled', 'copied out']);
+  assert.equal((await heads())[3], 'stencil_takes_8_8', 'the kernel that had to do with most bytes comes first');
+  assert.match(await text('#buffers tfoot'), /^20\.0 MiB 2\.4\s% the rest$/);
+  assert.match(await text('#buffers .line'), /^never seen used: by no copy/);
+  for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [420, 'light']]) await tools.picture(`buffers-${width}-${scheme}`, width, scheme);
+
+  // The words of a mark stand below, for the pointer and for the keyboard.
+  const said = () => text('#buffers .details');
+  await page.setViewport({width: 1280, height: 900});
+  await page.$eval('#buffers', (section) => section.scrollIntoView());
+  await page.hover('#buffers td .RW');
+  assert.match(await said(), /: read and written by /);
+  await page.focus('#buffers .life');
+  assert.match(await said(), /: allocated at .*, first used at .*, last at .*/);
+  await press('ArrowRight');
+  const first = (await rows())[0];
+  assert.equal(await said(), first.uses[0][1]);
+  await press('ArrowRight', 'ArrowLeft', 'ArrowLeft');
+  assert.equal(await said(), first.life);
+  await press('ArrowDown');
+  assert.equal(await said(), (await rows())[1].life);
+
+  // A click on a kernel brings the buffers that it was given up; buttons show the rest.
+  await page.click('#buffers thead th:nth-child(4) button');
+  assert.ok((await rows())[0].uses.some(([name]) => name === 'copied out'));
+  await page.$$eval('#buffers .tools button', (all) => all.find((one) => one.textContent.includes('kernel')).click());
+  assert.equal((await heads()).length, 3 + 18);
+  await page.$$eval('#buffers .tools button', (all) => all.find((one) => one.textContent.includes('smaller')).click());
+  await check(peak.holders);
+  assert.equal(await count('#buffers tfoot tr, #buffers .tools button'), 0);
+  await tools.picture('buffers-all', 1280, 'light');
+}

@@ -7,11 +7,11 @@ import subprocess
 from arenas_log import page_data, pool_of
 
 
-def record(folder, preload, driver, program):
-    log = os.path.join(folder, "pools.gplog")
+def record(folder, preload, driver, program, **environment):
+    log = os.path.join(folder, os.path.basename(program) + ".gplog")
     subprocess.run([program], check=True, timeout=100, stdout=subprocess.DEVNULL, env=dict(
         os.environ, LD_PRELOAD=preload, LD_LIBRARY_PATH=driver, GPUPEAK_OUT=log, GPUPEAK_SUMMARY="off", GPUPEAK_HOST="off",
-        GPUPEAK_LAST_USE="1"))
+        **environment))
     return log
 
 
@@ -61,3 +61,7 @@ def in_pools(gpupeak, log, page):
 
 def at_peak(gpupeak, log, _page):
     return json_of(gpupeak, "report", "--last-use", "--top", "1000", log)["devices"][0]
+
+
+def of_buffers(gpupeak, log, _page):
+    return next(peak for peak in json_of(gpupeak, "report", log)["peaks"] if peak["scope"] == "device:0")

@@ -3,6 +3,7 @@
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/row_roles.h"
+#include "collector/summary/site_title.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;
@@ -72,4 +73,23 @@ TEST_CASE("roles: of a row are those of its blocks at the peak", "[collector]") 
   CHECK_FALSE(seen.first_use_ns);  // the log ends before it says when
   CHECK(seen.allocated_ns == 5);
   CHECK_FALSE(seen.freed_ns);  // one block lives on
+  const std::vector<RoleUse> uses = role_uses(seen);
+  REQUIRE(uses.size() == 2);
+  CHECK(uses[0].verb == "copied in");
+  CHECK(uses[1].verb == "read and written by");
+  CHECK(uses[1].kernel == "k");
+  CHECK(uses[1].count == 5);
+}
+
+TEST_CASE("roles: kernels of a library are one use, with the launches of each", "[collector]") {
+  BufferRole role;
+  role.kernels = {{"sgemm", "cuBLAS", KernelAccess::kGiven, {0}, 4},
+                  {"scale(float*)", "cuBLAS", KernelAccess::kWritten, {0}, 2},
+                  {"add(float const*, float*)", "", KernelAccess::kRead, {0}, 1}};
+  const std::vector<RoleUse> uses = role_uses(role);
+  REQUIRE(uses.size() == 2);
+  CHECK(uses[0].verb == "written by");
+  CHECK(uses[0].kernel == "cuBLAS");
+  CHECK(uses[0].count == 6);
+  CHECK(uses[1].kernel == "add");
 }
