@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <optional>
+#include <sstream>
 
 #include "collector/files/regular_file.h"
+#include "collector/rules/cards.h"
 #include "collector/text/error.h"
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
@@ -114,29 +118,13 @@ namespace {
 
 constexpr std::string_view kAny = "*";
 
-class RuleReader {
+/// Reads tables of TOML. Each key says what reads its value; what is wrong throws UsageError with
+/// its line.
+class TomlReader {
  public:
-  explicit RuleReader(const std::string& origin) : origin_(origin) {}
+  explicit TomlReader(const std::string& origin) : origin_(origin) {}
 
-  RuleSet read(const toml::table& table) {
-    RuleSet set;
-    const auto globs = [this](const toml::table& part) { return frame_globs(part); };
-    read_keys(
-        table, "",
-        {to("name", set.name), to("description", set.description), to("modules", set.chosen_by),
-         each("phase", set.phases, [this](const toml::table& part) { return rule(part, false); }),
-         each("tag", set.tags, [this](const toml::table& part) { return rule(part, true); }),
-         each("class", set.names.classes,
-              [this](const toml::table& part) { return class_rule(part); }),
-         each("table", set.names.tables,
-              [this](const toml::table& part) { return table_rule(part); }),
-         each("pool", set.arenas, [this](const toml::table& part) { return arena_name(part); }),
-         each("plumbing", set.names.plumbing, globs),
-         each("landmark", set.names.landmarks, globs)});
-    return set;
-  }
-
- private:
+ protected:
   [[noreturn]] void fail(const toml::node& node, const std::string& what) const {
     throw UsageError(
         fmt::format("{}:{}: {}", origin_, static_cast<uint64_t>(node.source().begin.line), what));
@@ -150,14 +138,20 @@ class RuleReader {
     return *value;
   }
 
-  /// One text or a list of them.
-  std::vector<std::string> texts(const toml::key& key, const toml::node& node) const {
-    const toml::array* list = node.as_array();
-    if (list == nullptr) return {text(key, node)};
-    std::vector<std::string> found;
-    for (const toml::node& part : *list) found.push_back(text(key, part));
+  /// One value or a list of them.
+  template <typename Read>
+  auto list_of(const toml::key& key, const toml::node& node, Read read) const {
+    std::vector<decltype(read(node))> found;
+    if (const toml::array* list = node.as_array()) {
+      for (const toml::node& part : *list) found.push_back(read(part));
+    } else {
+      found.push_back(read(node));
+    }
     if (found.empty()) fail(node, fmt::format("'{}' is empty", escape(key.str())));
     return found;
+  }
+  std::vector<std::string> texts(const toml::key& key, const toml::node& node) const {
+    return list_of(key, node, [&](const toml::node& part) { return text(key, part); });
   }
 
   /// What a table may have under a key.
@@ -209,6 +203,53 @@ class RuleReader {
             true};
   }
 
+  uint32_t slot(const toml::key& key, const toml::node& node) const {
+    constexpr int64_t kMost = 4095;
+    const auto value = node.value<int64_t>();
+    if (!node.is_integer() || !value || *value < 0 || *value > kMost) {
+      fail(node, fmt::format("'{}' must be a number from 0 to {}", escape(key.str()), kMost));
+    }
+    return static_cast<uint32_t>(*value);
+  }
+
+ private:
+  const std::string& origin_;
+};
+
+template <typename Reader>
+auto parse_toml(std::string_view text, const std::string& origin) {
+  try {
+    return Reader(origin).read(toml::parse(text));
+  } catch (const toml::parse_error& error) {
+    throw UsageError(fmt::format("{}:{}: {}", origin,
+                                 static_cast<uint64_t>(error.source().begin.line),
+                                 escape(error.description())));
+  }
+}
+
+class RuleReader : public TomlReader {
+ public:
+  using TomlReader::TomlReader;
+
+  RuleSet read(const toml::table& table) {
+    RuleSet set;
+    const auto globs = [this](const toml::table& part) { return frame_globs(part); };
+    read_keys(
+        table, "",
+        {to("name", set.name), to("description", set.description), to("modules", set.chosen_by),
+         each("phase", set.phases, [this](const toml::table& part) { return rule(part, false); }),
+         each("tag", set.tags, [this](const toml::table& part) { return rule(part, true); }),
+         each("class", set.names.classes,
+              [this](const toml::table& part) { return class_rule(part); }),
+         each("table", set.names.tables,
+              [this](const toml::table& part) { return table_rule(part); }),
+         each("pool", set.arenas, [this](const toml::table& part) { return arena_name(part); }),
+         each("plumbing", set.names.plumbing, globs),
+         each("landmark", set.names.landmarks, globs)});
+    return set;
+  }
+
+ private:
   FrameGlobs frame_globs(const toml::table& table) const {
     FrameGlobs globs;
     read_keys(table, "", {to("function", globs.functions), to("module", globs.modules)});
@@ -312,15 +353,6 @@ class RuleReader {
     return name;
   }
 
-  uint32_t slot(const toml::key& key, const toml::node& node) const {
-    constexpr int64_t kMost = 4095;
-    const auto value = node.value<int64_t>();
-    if (!node.is_integer() || !value || *value < 0 || *value > kMost) {
-      fail(node, fmt::format("'{}' must be a number from 0 to {}", escape(key.str()), kMost));
-    }
-    return static_cast<uint32_t>(*value);
-  }
-
   /// The names of slots. An empty text is a function whose name is not known.
   std::vector<std::string> slots(const toml::node& node) const {
     const toml::array* list = node.as_array();
@@ -350,20 +382,12 @@ class RuleReader {
     }
     return rule;
   }
-
-  const std::string& origin_;
 };
 
 }  // namespace
 
 RuleSet parse_rules(std::string_view toml, const std::string& origin) {
-  try {
-    return RuleReader(origin).read(toml::parse(toml));
-  } catch (const toml::parse_error& error) {
-    throw UsageError(fmt::format("{}:{}: {}", origin,
-                                 static_cast<uint64_t>(error.source().begin.line),
-                                 escape(error.description())));
-  }
+  return parse_toml<RuleReader>(toml, origin);
 }
 
 Rule parse_rule_option(std::string_view text) {
@@ -399,6 +423,118 @@ Rule parse_phase_option(std::string_view text) {
   Rule rule = parse_rule_option(text);
   rule.by_call = true;
   return rule;
+}
+
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr uint64_t kThousandths = 1000;
+
+class CardReader : public TomlReader {
+ public:
+  using TomlReader::TomlReader;
+
+  std::vector<Card> read(const toml::table& table) const {
+    std::vector<Card> cards;
+    const auto read_card = [this](const toml::table& part) { return card(part); };
+    read_keys(table, "", {each("card", cards, read_card)});
+    return cards;
+  }
+
+ private:
+  Card card(const toml::table& table) const {
+    Card card;
+    std::vector<double> usable, size;
+    std::vector<std::string> sources, dates;
+    read_keys(table, " in a card",
+              {to("name", card.name), to("device", card.devices), numbers("usable_gib", usable),
+               numbers("size_gib", size), to("source", sources), days("date", dates)});
+    if (card.name.empty() || card.devices.empty()) fail(table, "a card needs name and device");
+    if (usable.empty() && size.empty()) fail(table, "a card needs usable_gib or size_gib");
+    if (sources.empty() || sources.size() != dates.size())
+      fail(table, "each source needs its date");
+    set_bytes(card, usable, size.empty() ? 0 : size.front());
+    for (size_t i = 0; i < sources.size(); ++i)
+      card.note += fmt::format("{}{}, {}", i == 0 ? "" : "; ", sources[i], dates[i]);
+    return card;
+  }
+
+  static void set_bytes(Card& card, const std::vector<double>& usable, double size) {
+    const auto bytes = [](double gib) { return static_cast<uint64_t>(std::llround(gib * kGiB)); };
+    if (usable.empty()) {
+      card.by_size = true;
+      card.most_bytes = bytes(size);
+      card.least_bytes = card.most_bytes / kThousandths * (kThousandths - kSizeReserve);
+      return;
+    }
+    const auto [least, most] = std::ranges::minmax_element(usable);
+    card.least_bytes = bytes(*least);
+    card.most_bytes = bytes(*most);
+    if (usable.size() > 1) return;
+    card.least_bytes -= card.least_bytes / kThousandths * kFigureReserve;
+    card.most_bytes += card.most_bytes / kThousandths * kFigureReserve;
+    if (size > 0) card.most_bytes = std::min(card.most_bytes, bytes(size));
+  }
+
+  Key numbers(std::string_view name, std::vector<double>& field) const {
+    return {name, [&, this](const toml::key& key, const toml::node& value) {
+              field = list_of(key, value, [this](const toml::node& part) {
+                const auto number = part.value<double>();
+                if (!number || !(*number > 0) || *number > 1e6)
+                  fail(part, "a size in GiB is needed");
+                return *number;
+              });
+            }};
+  }
+  Key days(std::string_view name, std::vector<std::string>& field) const {
+    return {name, [&, this](const toml::key& key, const toml::node& value) {
+              field = list_of(key, value, [this](const toml::node& part) {
+                const toml::date* day = part.is_date() ? &part.as_date()->get() : nullptr;
+                if (day == nullptr) fail(part, "a day is needed, such as 2026-01-31");
+                return fmt::format("{:04}-{:02}-{:02}", day->year, day->month, day->day);
+              });
+            }};
+  }
+};
+
+/// A name without case, with letters and digits only, so that names typed in a hurry are equal.
+std::string plain(std::string_view name) {
+  std::string letters;
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  return letters;
+}
+
+}  // namespace
+
+std::vector<Card> parse_cards(std::string_view toml, const std::string& origin) {
+  std::vector<Card> cards = parse_toml<CardReader>(toml, origin);
+  std::ranges::stable_sort(cards, {}, &Card::most_bytes);
+  return cards;
+}
+
+const std::vector<Card>& builtin_cards() {
+  static const std::vector<Card> cards = parse_cards(builtin_cards_text(), "rules/cards.toml");
+  return cards;
+}
+
+const Card& find_card(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Card& card : builtin_cards()) {
+    if (is_card(card, name)) return card;
+    std::istringstream each(card.name);  // "A10, A10G"
+    for (std::string one; std::getline(each, one, ',');) {
+      if (plain(one) == plain(name)) return card;
+    }
+    names.push_back(card.name);
+  }
+  const std::string meant = did_you_mean(name, names);
+  throw UsageError(
+      fmt::format("no card '{}' is known{}{} Of any other, say what it has: --capacity 24GiB",
+                  escape(name), meant, meant.ends_with('?') ? "" : "."));
 }
 
 }  // namespace gpupeak::collector
