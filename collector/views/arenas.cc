@@ -162,6 +162,149 @@ void write_older(const ArenaTable& table, size_t arena, const ArenaState& state,
                   out, style);
 }
 
+constexpr std::string_view kCapitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+constexpr std::string_view kSmall = "abcdefghijklmnopqrstuvwxyz";
+/// From the 256-colour palette; black text can be read on each.
+constexpr int kSiteColors[] = {215, 117, 150, 222, 183, 209, 80, 180, 174, 145};
+
+std::string colored(std::string_view text, size_t row, const TextStyle& style) {
+  if (!style.color) return std::string(text);
+  return fmt::format("\x1b[48;5;{};30m{}\x1b[0m", kSiteColors[row % std::size(kSiteColors)], text);
+}
+
+/// What the arena called the block, or its site.
+std::string arena_block_title(Profile& profile, const ArenaBlock& block) {
+  return block.name != 0 ? profile.definitions().shown(profile.replay().name(block.name))
+                         : profile.sites().site_title(block.stack);
+}
+
+/// Who holds what of an arena, by site, and a segment of it as a line of letters, one letter for a
+/// site.
+class ArenaMap {
+ public:
+  struct Row {
+    std::string title;
+    uint64_t bytes = 0, count = 0;
+    struct Use {
+      uint64_t bytes = 0;
+      int64_t shortest_ns = 0, longest_ns = 0;
+    };
+    std::map<UseAtPeak, Use> uses = {};  ///< of the row's blocks
+
+    /// The words for the use that most of its bytes had, and the percentage of these bytes if not
+    /// all had it.
+    std::string when_used() const {
+      const auto most = std::ranges::max_element(
+          uses, [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+      if (most == uses.end()) return "";
+      const auto& [use, sum] = *most;
+      std::string text = collector::when_used(use, sum.shortest_ns, sum.longest_ns);
+      if (sum.bytes < bytes) text += fmt::format(" ({} %)", percent(sum.bytes, bytes));
+      return text;
+    }
+  };
+  /// `blocks`: by address; they must outlive the map. The first `top` rows get a letter each, as
+  /// far as the alphabet goes.
+  ArenaMap(Profile& profile, const std::vector<ArenaBlock>& blocks, size_t top)
+      : blocks_(blocks), letters_(std::min(top, kCapitals.size())) {
+    std::map<std::string, size_t> by_title;
+    std::map<std::pair<uint32_t, uint32_t>, size_t> by_holder;
+    std::vector<Row> rows;
+    for (const ArenaBlock& block : blocks) {
+      const auto [holder, fresh] = by_holder.try_emplace({block.name, block.stack}, rows.size());
+      if (fresh) {
+        const std::string title = arena_block_title(profile, block);
+        const auto [known, added] = by_title.try_emplace(title, rows.size());
+        holder->second = known->second;
+        if (added) rows.push_back({title});
+      }
+      Row& row = rows[holder->second];
+      row.bytes += block.bytes;
+      ++row.count;
+      const auto [use, is_new] =
+          row.uses.try_emplace(block.use, Row::Use{0, block.use_ns, block.use_ns});
+      use->second.bytes += block.bytes;
+      use->second.shortest_ns = std::min(use->second.shortest_ns, block.use_ns);
+      use->second.longest_ns = std::max(use->second.longest_ns, block.use_ns);
+      row_of_.push_back(holder->second);
+    }
+    std::vector<size_t> order(rows.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::sort(order, [&](size_t a, size_t b) {
+      return rows[a].bytes != rows[b].bytes ? rows[a].bytes > rows[b].bytes
+                                            : rows[a].title < rows[b].title;
+    });
+    std::vector<size_t> place(rows.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      place[order[i]] = i;
+      rows_.push_back(std::move(rows[order[i]]));
+    }
+    for (size_t& row : row_of_) row = place[row];
+  }
+
+  /// Largest first.
+  const std::vector<Row>& rows() const { return rows_; }
+  /// The row's letter; a space if it has none.
+  std::string letter(size_t row, const TextStyle& style) const {
+    return row < letters_ ? colored(kCapitals.substr(row, 1), row, style) : " ";
+  }
+  /// Each column stands for an equal part of the segment. It shows the letter of the row that holds
+  /// most of that part: a capital if no byte of the part is idle, else a small letter. For a row
+  /// without a letter a full or a grey box; a dot if the whole part is idle.
+  std::string line(const ArenaTable::Segment& segment, size_t columns,
+                   const TextStyle& style) const {
+    const uint64_t bytes = segment.end - segment.begin;
+    std::vector<Column> cells(columns);
+    const auto column_begin = [&](size_t column) {  // no log has a block of 2^57 bytes
+      return segment.begin + bytes * column / columns;
+    };
+    auto block = std::lower_bound(blocks_.begin(), blocks_.end(), segment.begin,
+                                  [](const ArenaBlock& a, uint64_t at) { return a.address < at; });
+    if (block != blocks_.begin() &&
+        std::prev(block)->address + std::prev(block)->bytes > segment.begin) {
+      --block;
+    }
+    size_t first = 0;
+    for (; block != blocks_.end() && block->address < segment.end; ++block) {
+      if (block->alone) continue;
+      const uint64_t end = block->address + block->bytes;
+      const size_t row = row_of_[static_cast<size_t>(block - blocks_.begin())];
+      while (first + 1 < columns && column_begin(first + 1) <= block->address) ++first;
+      for (size_t column = first; column < columns && column_begin(column) < end; ++column) {
+        const uint64_t from = std::max(block->address, column_begin(column));
+        const uint64_t to = std::min(end, column_begin(column + 1));
+        if (to <= from) continue;
+        cells[column].used += to - from;
+        cells[column].by_row[row] += to - from;
+      }
+    }
+    std::string line;
+    for (size_t column = 0; column < columns; ++column)
+      line += cell(cells[column], column_begin(column + 1) - column_begin(column), style);
+    return line;
+  }
+
+ private:
+  struct Column {
+    uint64_t used = 0;
+    std::map<size_t, uint64_t> by_row;
+  };
+  std::string cell(const Column& column, uint64_t bytes, const TextStyle& style) const {
+    if (column.used == 0) return faint("·", style);
+    const size_t row = std::ranges::max_element(column.by_row, [](const auto& a, const auto& b) {
+                         return a.second < b.second;
+                       })->first;
+    const bool full = column.used >= bytes;
+    if (row >= letters_) return full ? "█" : "▒";
+    return colored((full ? kCapitals : kSmall).substr(row, 1), row, style);
+  }
+
+  const std::vector<ArenaBlock>& blocks_;
+  std::vector<Row> rows_;
+  std::vector<size_t> row_of_;  // by block
+  size_t letters_;
+};
+
 }  // namespace
 
 uint64_t ArenaState::largest_idle() const {
@@ -318,119 +461,6 @@ void write_arenas(Profile& profile, const ArenaInstant& instant,
       "maps: a letter is who holds most of a column, a small one if part of it is idle; · all "
       "idle, █ and ▒ other sites",
       out, style);
-}
-
-namespace {
-
-constexpr std::string_view kCapitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-constexpr std::string_view kSmall = "abcdefghijklmnopqrstuvwxyz";
-/// From the 256-colour palette; black text can be read on each.
-constexpr int kSiteColors[] = {215, 117, 150, 222, 183, 209, 80, 180, 174, 145};
-
-std::string painted(std::string_view text, size_t row, const TextStyle& style) {
-  if (!style.color) return std::string(text);
-  return fmt::format("\x1b[48;5;{};30m{}\x1b[0m", kSiteColors[row % std::size(kSiteColors)], text);
-}
-
-}  // namespace
-
-std::string arena_block_title(Profile& profile, const ArenaBlock& block) {
-  return block.name != 0 ? profile.definitions().shown(profile.replay().name(block.name))
-                         : profile.sites().site_title(block.stack);
-}
-
-std::string ArenaMap::Row::when_used() const {
-  const auto most = std::ranges::max_element(
-      uses, [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
-  if (most == uses.end()) return "";
-  const auto& [use, sum] = *most;
-  std::string text = collector::when_used(use, sum.shortest_ns, sum.longest_ns);
-  if (sum.bytes < bytes) text += fmt::format(" ({} %)", percent(sum.bytes, bytes));
-  return text;
-}
-
-ArenaMap::ArenaMap(Profile& profile, const std::vector<ArenaBlock>& blocks, size_t top)
-    : blocks_(blocks), letters_(std::min(top, kCapitals.size())) {
-  std::map<std::string, size_t> by_title;
-  std::map<std::pair<uint32_t, uint32_t>, size_t> by_holder;
-  std::vector<Row> rows;
-  for (const ArenaBlock& block : blocks) {
-    const auto [holder, fresh] = by_holder.try_emplace({block.name, block.stack}, rows.size());
-    if (fresh) {
-      const std::string title = arena_block_title(profile, block);
-      const auto [known, added] = by_title.try_emplace(title, rows.size());
-      holder->second = known->second;
-      if (added) rows.push_back({title});
-    }
-    Row& row = rows[holder->second];
-    row.bytes += block.bytes;
-    ++row.count;
-    const auto [use, is_new] =
-        row.uses.try_emplace(block.use, Row::Use{0, block.use_ns, block.use_ns});
-    use->second.bytes += block.bytes;
-    use->second.shortest_ns = std::min(use->second.shortest_ns, block.use_ns);
-    use->second.longest_ns = std::max(use->second.longest_ns, block.use_ns);
-    row_of_.push_back(holder->second);
-  }
-  std::vector<size_t> order(rows.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(order, [&](size_t a, size_t b) {
-    return rows[a].bytes != rows[b].bytes ? rows[a].bytes > rows[b].bytes
-                                          : rows[a].title < rows[b].title;
-  });
-  std::vector<size_t> place(rows.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    place[order[i]] = i;
-    rows_.push_back(std::move(rows[order[i]]));
-  }
-  for (size_t& row : row_of_) row = place[row];
-}
-
-std::string ArenaMap::letter(size_t row, const TextStyle& style) const {
-  return row < letters_ ? painted(kCapitals.substr(row, 1), row, style) : " ";
-}
-
-std::string ArenaMap::cell(const Column& column, uint64_t bytes, const TextStyle& style) const {
-  if (column.used == 0) return faint("·", style);
-  const size_t row = std::ranges::max_element(column.by_row, [](const auto& a, const auto& b) {
-                       return a.second < b.second;
-                     })->first;
-  const bool full = column.used >= bytes;
-  if (row >= letters_) return full ? "█" : "▒";
-  return painted((full ? kCapitals : kSmall).substr(row, 1), row, style);
-}
-
-std::string ArenaMap::line(const ArenaTable::Segment& segment, size_t columns,
-                           const TextStyle& style) const {
-  const uint64_t bytes = segment.end - segment.begin;
-  std::vector<Column> cells(columns);
-  const auto column_begin = [&](size_t column) {  // no log has a block of 2^57 bytes
-    return segment.begin + bytes * column / columns;
-  };
-  auto block = std::lower_bound(blocks_.begin(), blocks_.end(), segment.begin,
-                                [](const ArenaBlock& a, uint64_t at) { return a.address < at; });
-  if (block != blocks_.begin() &&
-      std::prev(block)->address + std::prev(block)->bytes > segment.begin) {
-    --block;
-  }
-  size_t first = 0;
-  for (; block != blocks_.end() && block->address < segment.end; ++block) {
-    if (block->alone) continue;
-    const uint64_t end = block->address + block->bytes;
-    const size_t row = row_of_[static_cast<size_t>(block - blocks_.begin())];
-    while (first + 1 < columns && column_begin(first + 1) <= block->address) ++first;
-    for (size_t column = first; column < columns && column_begin(column) < end; ++column) {
-      const uint64_t from = std::max(block->address, column_begin(column));
-      const uint64_t to = std::min(end, column_begin(column + 1));
-      if (to <= from) continue;
-      cells[column].used += to - from;
-      cells[column].by_row[row] += to - from;
-    }
-  }
-  std::string line;
-  for (size_t column = 0; column < columns; ++column)
-    line += cell(cells[column], column_begin(column + 1) - column_begin(column), style);
-  return line;
 }
 
 void write_arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInstant& instant,
