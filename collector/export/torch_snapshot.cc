@@ -2,11 +2,13 @@
 // with one replay for each device.
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <ostream>
 #include <string_view>
+#include <type_traits>
 #include <unordered_set>
 #include <vector>
 
@@ -235,36 +237,43 @@ class Pickle {
  public:
   explicit Pickle(std::ostream& out) : out_(out) { out_ << '\x80' << '\x02'; }
 
-  // A container's items come between its begin and its end; in a dict, keys and values alternate.
-  void begin_dict() { out_ << "}("; }
-  void end_dict() { out_ << 'u'; }
-  void begin_list() { out_ << "]("; }
-  void end_list() { out_ << 'e'; }
   void pair_end() { out_ << '\x86'; }  ///< makes a tuple of the two values before it
+  /// dict("line", 3, "name", "run"): keys and their values. A value that can be called writes
+  /// itself.
+  template <class... Values>
+  void dict(const Values&... values) {
+    out_ << "}(";
+    (put(values), ...);
+    out_ << 'u';
+  }
+  /// `items` writes them.
+  template <class Items>
+  void list(const Items& items) {
+    out_ << "](";
+    items();
+    out_ << 'e';
+  }
 
-  void text(std::string_view value) {
+  template <std::invocable Value>
+  void put(const Value& value) {
+    value();
+  }
+  void put(std::string_view value) {
     out_ << 'X';
     little_endian(value.size(), 4);
     out_ << value;
   }
-  void integer(int64_t value) {
-    if (value == static_cast<int32_t>(value)) {
+  template <std::integral Value>
+  void put(Value value) {
+    if constexpr (std::is_same_v<Value, bool>) {
+      out_ << (value ? '\x88' : '\x89');
+    } else if (static_cast<int64_t>(value) == static_cast<int32_t>(value)) {
       out_ << 'J';
       little_endian(static_cast<uint64_t>(value), 4);
     } else {
       out_ << "\x8a\x08";
       little_endian(static_cast<uint64_t>(value), 8);
     }
-  }
-  void boolean(bool value) { out_ << (value ? '\x88' : '\x89'); }
-  void key(std::string_view name) { text(name); }
-  void item(std::string_view name, std::string_view value) {
-    key(name);
-    text(value);
-  }
-  void item(std::string_view name, int64_t value) {
-    key(name);
-    integer(value);
   }
 
   /// remember() keeps the value before it under this number, recall() writes it again.
@@ -295,9 +304,9 @@ class FramePickler {
     const auto [known, added] = lists_.try_emplace(stack, next_);
     if (!added) return pickle_.recall(known->second);
     const uint32_t number = next_++;
-    pickle_.begin_list();
-    for (const Call& call : profile_.calls_to_write(stack)) write_frame(*call.frame);
-    pickle_.end_list();
+    pickle_.list([&] {
+      for (const Call& call : profile_.calls_to_write(stack)) write_frame(*call.frame);
+    });
     pickle_.remember(number);
   }
 
@@ -306,11 +315,8 @@ class FramePickler {
     const auto [known, added] = frames_.try_emplace(&frame, next_);
     if (!added) return pickle_.recall(known->second);
     const uint32_t number = next_++;
-    pickle_.begin_dict();
-    pickle_.item("name", frame_name(frame));
-    pickle_.item("filename", frame.file.empty() ? frame.module : frame.file);
-    pickle_.item("line", frame.line);
-    pickle_.end_dict();
+    pickle_.dict("name", frame_name(frame), "filename",
+                 frame.file.empty() ? frame.module : frame.file, "line", frame.line);
     pickle_.remember(number);
   }
 
@@ -360,16 +366,10 @@ class DeviceTrace : public ReplayObserver, public TorchSegments {
 
   void on_event(const TorchEvent& event) override {
     constexpr int64_t kNsPerUs = 1000;
-    pickle_.begin_dict();
-    pickle_.item("action", event.action);
-    pickle_.item(event.action == "oom" ? "device_free" : "addr",
-                 static_cast<int64_t>(event.address));
-    pickle_.item("size", static_cast<int64_t>(event.bytes));
-    pickle_.item("stream", int64_t{0});
-    pickle_.item("time_us", profile_.to_ns(replay().last_ticks()) / kNsPerUs);
-    pickle_.key("frames");
-    frames_.write(event.stack);
-    pickle_.end_dict();
+    pickle_.dict("action", event.action, event.action == "oom" ? "device_free" : "addr",
+                 event.address, "size", event.bytes, "stream", 0, "time_us",
+                 profile_.to_ns(replay().last_ticks()) / kNsPerUs, "frames",
+                 [&] { frames_.write(event.stack); });
   }
 
   const Profile& profile_;
@@ -379,44 +379,28 @@ class DeviceTrace : public ReplayObserver, public TorchSegments {
   FramePickler& frames_;
 };
 
-void write_block(Pickle& pickle, FramePickler& frames, const TorchSegment::Block& block) {
-  const auto bytes = static_cast<int64_t>(block.bytes);
-  pickle.begin_dict();
-  pickle.item("address", static_cast<int64_t>(block.address));
-  pickle.item("size", bytes);
-  pickle.item("requested_size", block.active ? bytes : int64_t{0});
-  pickle.item("state", block.active ? "active_allocated" : "inactive");
-  pickle.key("frames");
-  frames.write(block.stack);
-  pickle.end_dict();
-}
-
 void write_segment(Pickle& pickle, FramePickler& frames, int32_t device,
                    const TorchSegment& segment) {
   constexpr uint64_t kSmallSegment = 2 << 20;  // PyTorch's limit, for blocks of up to 1 MiB
-  const auto active = static_cast<int64_t>(segment.active_bytes());
-  pickle.begin_dict();
-  pickle.item("device", device);
-  pickle.item("address", static_cast<int64_t>(segment.address));
-  pickle.item("total_size", static_cast<int64_t>(segment.bytes));
-  pickle.item("allocated_size", active);
-  pickle.item("active_size", active);
-  pickle.item("requested_size", active);
-  pickle.item("stream", int64_t{0});
-  pickle.item("segment_type", segment.bytes <= kSmallSegment ? "small" : "large");
-  pickle.key("segment_pool_id");
-  pickle.integer(0);
-  pickle.integer(0);
-  pickle.pair_end();
-  pickle.key("is_expandable");
-  pickle.boolean(segment.expandable);
-  pickle.key("frames");
-  frames.write(segment.stack);
-  pickle.key("blocks");
-  pickle.begin_list();
-  for (const TorchSegment::Block& block : segment.blocks) write_block(pickle, frames, block);
-  pickle.end_list();
-  pickle.end_dict();
+  const uint64_t active = segment.active_bytes();
+  const auto pool_id = [&] {
+    pickle.put(0);
+    pickle.put(0);
+    pickle.pair_end();
+  };
+  const auto blocks = [&] {
+    for (const TorchSegment::Block& block : segment.blocks)
+      pickle.dict("address", block.address, "size", block.bytes, "requested_size",
+                  block.active ? block.bytes : 0, "state",
+                  block.active ? "active_allocated" : "inactive", "frames",
+                  [&] { frames.write(block.stack); });
+  };
+  pickle.dict(
+      "device", device, "address", segment.address, "total_size", segment.bytes, "allocated_size",
+      active, "active_size", active, "requested_size", active, "stream", 0, "segment_type",
+      segment.bytes <= kSmallSegment ? "small" : "large", "segment_pool_id", pool_id,
+      "is_expandable", segment.expandable, "frames", [&] { frames.write(segment.stack); }, "blocks",
+      [&] { pickle.list(blocks); });
 }
 
 /// The scopes of devices, by ordinal; devices without memory have none.
@@ -446,32 +430,26 @@ void export_torch_snapshot(Profile& profile, const ExportOptions& options, std::
   Pickle pickle(out);
   FramePickler frames(profile, pickle);
   std::map<int32_t, std::vector<TorchSegment>> live;
-  pickle.begin_dict();
-  pickle.key("device_traces");
-  pickle.begin_list();
-  for (int32_t device = 0; device < devices; ++device) {
-    pickle.begin_list();
-    if (const auto scope = scopes.find(device); scope != scopes.end()) {
-      DeviceTrace trace(profile, device, scope->second, pickle, frames);
-      profile.replay_again(trace, options.progress);
-      live[device] = trace.segments();
+  const auto traces = [&] {
+    for (int32_t device = 0; device < devices; ++device) {
+      pickle.list([&] {
+        const auto scope = scopes.find(device);
+        if (scope == scopes.end()) return;
+        DeviceTrace trace(profile, device, scope->second, pickle, frames);
+        profile.replay_again(trace, options.progress);
+        live[device] = trace.segments();
+      });
     }
-    pickle.end_list();
-  }
-  pickle.end_list();
-  pickle.key("segments");
-  pickle.begin_list();
-  for (const auto& [device, segments] : live) {
-    for (const TorchSegment& segment : segments) write_segment(pickle, frames, device, segment);
-  }
-  pickle.end_list();
-  pickle.key("allocator_settings");
-  pickle.begin_dict();
-  pickle.end_dict();
-  pickle.key("external_annotations");
-  pickle.begin_list();
-  pickle.end_list();
-  pickle.end_dict();
+  };
+  const auto all_segments = [&] {
+    for (const auto& [device, segments] : live) {
+      for (const TorchSegment& segment : segments) write_segment(pickle, frames, device, segment);
+    }
+  };
+  pickle.dict(
+      "device_traces", [&] { pickle.list(traces); }, "segments", [&] { pickle.list(all_segments); },
+      "allocator_settings", [&] { pickle.dict(); }, "external_annotations",
+      [&] { pickle.list([] {}); });
   pickle.end();
 }
 
