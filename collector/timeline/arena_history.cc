@@ -14,17 +14,6 @@
 namespace gpupeak::collector {
 namespace {
 
-/// The time of a history's next step. It never runs backwards, though times of damaged logs do.
-int64_t history_time(const ArenaHistory& history, int64_t ns) {
-  return history.steps.empty() ? ns : std::max(ns, history.steps.back().time_ns);
-}
-
-/// Moves all from `found` into `history`, except for the arenas and their sites.
-void put_pieces(ArenaHistory& history, ArenaHistory& found) {
-  found.arenas = std::move(history.arenas);
-  history = std::move(found);
-}
-
 /// The numbers that arenas have in a history, by their numbers in the replay.
 class ArenaNumbers {
  public:
@@ -64,12 +53,42 @@ class ArenaLevels {
   std::vector<ArenaTable::Level> last_;
 };
 
+/// Makes a history step by step.
+class HistoryMaker {
+ protected:
+  HistoryMaker(const ArenaHistory& history, const ClockMap& clock, ArenaUses& uses)
+      : arenas_(history.arenas), numbers_(history), uses_(uses), clock_(clock), levels_(history) {}
+
+  uint32_t step() const { return static_cast<uint32_t>(found_.steps.size()); }
+  /// Times of a history never run backwards, though those of damaged logs do.
+  void end_step(const ArenaTable& table, uint64_t ticks, const std::string& reason) {
+    levels_.note(table, step(), found_.levels);
+    const int64_t ns = clock_.to_ns(ticks);
+    found_.steps.push_back(
+        {found_.steps.empty() ? ns : std::max(ns, found_.steps.back().time_ns), reason});
+  }
+  /// Moves all that was found into the history, except for the arenas and their sites.
+  void put_into(ArenaHistory& history) {
+    found_.arenas = std::move(history.arenas);
+    history = std::move(found_);
+  }
+
+  const std::vector<ArenaHistory::Arena>& arenas_;
+  const ArenaNumbers numbers_;
+  ArenaUses& uses_;
+  ArenaHistory found_;
+
+ private:
+  const ClockMap& clock_;
+  ArenaLevels levels_;
+};
+
 // Finds what arenas had at every instant, as long as there are few changes. A block's `row` is its
 // holder's number until arena_history() gives it a row.
-class ArenaSteps {
+class ArenaSteps : HistoryMaker {
  public:
   ArenaSteps(const ArenaHistory& history, const ClockMap& clock, ArenaUses& uses)
-      : arenas_(history.arenas), numbers_(history), clock_(clock), uses_(uses), levels_(history) {
+      : HistoryMaker(history, clock, uses) {
     segments_.resize(arenas_.size());
     in_use_.resize(arenas_.size());
     found_.every = true;
@@ -89,16 +108,15 @@ class ArenaSteps {
   void after(const ArenaTable& table, uint64_t ticks) {
     const bool moved = table.segments_version() != segments_version_;
     if (too_many_ || (!moved && pending_.empty())) return;
-    const auto step = static_cast<uint32_t>(found_.steps.size());
-    if (moved) look_at_segments(table, step);
+    if (moved) look_at_segments(table);
     for (const ArenaBlockChange& change : pending_) {
       const uint32_t arena = numbers_.of(table.holder(change.holder).arena);
       if (arena == ArenaNumbers::kNone) continue;
       ++changes_;
       if (change.in_use) {
-        put(change, arena, step);
+        put(change, arena);
       } else {
-        take_out(change, arena, step);
+        take_out(change, arena);
       }
     }
     pending_.clear();
@@ -109,19 +127,17 @@ class ArenaSteps {
         throw std::logic_error("pool history: blocks do not add up to what is in use");
       }
     }
-    levels_.note(table, step, found_.levels);
-    found_.steps.push_back({history_time(found_, clock_.to_ns(ticks)), ""});
+    end_step(table, ticks, "");
     if (changes_ > kMaxArenaChanges || looks_ > kMostLooks) give_up();
   }
   /// Puts what was found into the history. False: there are too many changes, and nothing was put.
   bool finish(ArenaHistory& history) {
     if (too_many_) return false;
-    const auto end = static_cast<uint32_t>(found_.steps.size());
-    for (const auto& [address, block] : blocks_) found_.blocks[block].end = end;
+    for (const auto& [address, block] : blocks_) found_.blocks[block].end = step();
     for (const auto& of_arena : segments_) {
-      for (const auto& [key, segment] : of_arena) found_.segments[segment].end = end;
+      for (const auto& [key, segment] : of_arena) found_.segments[segment].end = step();
     }
-    put_pieces(history, found_);
+    put_into(history);
     return true;
   }
 
@@ -130,7 +146,7 @@ class ArenaSteps {
   static constexpr size_t kMostLooks = 50'000'000;
   using SegmentKey = std::pair<uint64_t, uint64_t>;  // begin, end
 
-  void look_at_segments(const ArenaTable& table, uint32_t step) {
+  void look_at_segments(const ArenaTable& table) {
     segments_version_ = table.segments_version();
     for (uint32_t arena = 0; arena < arenas_.size(); ++arena) {
       if (arenas_[arena].arena >= table.arenas().size()) continue;
@@ -143,15 +159,15 @@ class ArenaSteps {
           continue;
         }
         now[{begin, end}] = static_cast<uint32_t>(found_.segments.size());
-        found_.segments.push_back({arena, begin, end - begin, captured, step, 0});
+        found_.segments.push_back({arena, begin, end - begin, captured, step(), 0});
         ++changes_;
       }
-      for (const auto& [key, gone] : segments_[arena]) found_.segments[gone].end = step;
+      for (const auto& [key, gone] : segments_[arena]) found_.segments[gone].end = step();
       changes_ += segments_[arena].size();
       segments_[arena] = std::move(now);
     }
   }
-  void put(const ArenaBlockChange& change, uint32_t arena, uint32_t step) {
+  void put(const ArenaBlockChange& change, uint32_t arena) {
     uint32_t segment = ArenaHistory::Block::kAlone;
     if (!change.alone) {
       auto of = segments_[arena].upper_bound({change.address, UINT64_MAX});
@@ -161,11 +177,11 @@ class ArenaSteps {
     const size_t in_table = arenas_[arena].arena;
     uses_.keep(in_table, change.address);
     found_.blocks.push_back({arena, segment, change.address, change.bytes,
-                             static_cast<uint32_t>(change.holder), step, 0,
+                             static_cast<uint32_t>(change.holder), step(), 0,
                              uses_.block_at(in_table, change.address)});
     in_use_[arena] += change.bytes;
   }
-  void take_out(const ArenaBlockChange& change, uint32_t arena, uint32_t step) {
+  void take_out(const ArenaBlockChange& change, uint32_t arena) {
     auto [known, end] = blocks_.equal_range(change.address);
     known = std::find_if(known, end, [&](const auto& entry) {
       const ArenaHistory::Block& block = found_.blocks[entry.second];
@@ -173,7 +189,7 @@ class ArenaSteps {
              block.row == static_cast<uint32_t>(change.holder);
     });
     if (known == end) throw std::logic_error("pool history: a block ends that never began");
-    found_.blocks[known->second].end = step;
+    found_.blocks[known->second].end = step();
     blocks_.erase(known);
     in_use_[arena] -= change.bytes;
   }
@@ -185,12 +201,6 @@ class ArenaSteps {
     blocks_ = {};
   }
 
-  const std::vector<ArenaHistory::Arena>& arenas_;
-  const ArenaNumbers numbers_;
-  const ClockMap& clock_;
-  ArenaUses& uses_;
-  ArenaLevels levels_;
-  ArenaHistory found_;
   bool too_many_ = false;
   size_t changes_ = 0, looks_ = 0;
   uint64_t segments_version_ = 0;
@@ -211,23 +221,17 @@ constexpr unsigned kCoarsest = 8;
 // Finds what arenas had at chosen instants: it takes stock after these events.
 // A block or segment that is there at several such instants in a row is one piece of the history. A
 // block's `row` is its holder's number until arena_history() gives it a row.
-class ArenaStock {
+class ArenaStock : HistoryMaker {
  public:
+  using HistoryMaker::put_into;
   using Chosen = std::map<uint64_t, std::string>;  ///< event → reason
   ArenaStock(const ArenaHistory& history, Chosen chosen, const ClockMap& clock, ArenaUses& uses)
-      : arenas_(history.arenas),
-        numbers_(history),
-        chosen_(std::move(chosen)),
-        next_(chosen_.begin()),
-        clock_(clock),
-        uses_(uses),
-        levels_(history) {}
+      : HistoryMaker(history, clock, uses), chosen_(std::move(chosen)), next_(chosen_.begin()) {}
   void after(const ArenaTable& table, uint64_t ticks) {
     if (next_ == chosen_.end() || next_->first != events_++) return;
     take(table, ticks);
     ++next_;
   }
-  void finish(ArenaHistory& history) { put_pieces(history, found_); }
 
  private:
   struct Held {
@@ -259,7 +263,6 @@ class ArenaStock {
   static BlockKey key(uint32_t arena, const Held& block) {
     return {arena, block.address, block.bytes, block.holder, block.number};
   }
-  uint32_t step() const { return static_cast<uint32_t>(found_.steps.size()); }
   /// How many of the pieces that are left an arena may show at this instant. What earlier arenas
   /// did not need is left for later ones.
   size_t share(size_t most, size_t used) const {
@@ -288,8 +291,7 @@ class ArenaStock {
       }
       keep(table, stock);
     }
-    levels_.note(table, step(), found_.levels);
-    found_.steps.push_back({history_time(found_, clock_.to_ns(ticks)), next_->second});
+    end_step(table, ticks, next_->second);
   }
   Stock look(const ArenaTable& table, uint32_t arena, std::vector<Held> held) const {
     Stock stock;
@@ -430,14 +432,8 @@ class ArenaStock {
     found_.holes.push_back(holes);
   }
 
-  const std::vector<ArenaHistory::Arena>& arenas_;
-  const ArenaNumbers numbers_;
   const Chosen chosen_;
   Chosen::const_iterator next_;
-  const ClockMap& clock_;
-  ArenaUses& uses_;
-  ArenaLevels levels_;
-  ArenaHistory found_;
   uint64_t events_ = 0;
   Lives<BlockKey> blocks_, blocks_before_;
   Lives<SegmentKey> segments_, segments_before_;
@@ -493,8 +489,7 @@ class ArenaWatch : public ReplayObserver {
     stock_.after(replay().arenas(), event.ticks);
   }
   void finish(ArenaHistory& history) {
-    if (steps_.finish(history)) return;
-    stock_.finish(history);
+    if (!steps_.finish(history)) stock_.put_into(history);
   }
   const ArenaUses& uses() const { return uses_; }
 
