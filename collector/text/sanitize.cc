@@ -48,18 +48,7 @@ std::string pseudonym(std::string_view text, std::string_view key) {
   add(std::string_view("\0", 1));
   add(text);
   SHA256Final(digest, &context);
-  std::string name = "x";
-  for (size_t i = 0; i < kHashBytes; ++i) {
-    name += kHexDigits[digest[i] >> 4];
-    name += kHexDigits[digest[i] & 15];
-  }
-  return name;
-}
-
-void append_byte_escape(std::string& out, uint8_t byte) {
-  out += "\\x";
-  out += kHexDigits[byte >> 4];
-  out += kHexDigits[byte & 15];
+  return "x" + hex_text({reinterpret_cast<const char*>(digest), kHashBytes});
 }
 
 void append_code_point_escape(std::string& out, uint32_t code_point) {
@@ -120,14 +109,14 @@ std::string escape(std::string_view text) {
     const bool is_command = (first == ':' || first == '#') && begins_command(text, at_front);
     at_front = at_front && first == ' ';
     if (first < 0x20 || first == 0x7f || is_command) {
-      append_byte_escape(out, first);
+      out += "\\x" + hex_text(text.substr(0, 1));
     } else if (first < 0x80) {
       out += text.front();
     } else {
       uint32_t code_point = 0;
       const size_t decoded = decode(text, code_point);
       if (decoded == 0) {
-        append_byte_escape(out, first);
+        out += "\\x" + hex_text(text.substr(0, 1));
       } else if (hides_or_reorders(code_point)) {
         append_code_point_escape(out, code_point);
         length = decoded;
@@ -160,8 +149,9 @@ std::string Sanitizer::id(std::string_view id) const {
 
 std::string xml_text(std::string_view text) {
   std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
+  while (!text.empty()) {
+    const bool is_invalid = text.starts_with("\xef\xbf\xbe") || text.starts_with("\xef\xbf\xbf");
+    switch (text.front()) {
       case '&':
         out += "&amp;";
         break;
@@ -175,14 +165,9 @@ std::string xml_text(std::string_view text) {
         out += "&quot;";
         break;
       default:
-        if (text.substr(i).starts_with("\xef\xbf\xbe") ||
-            text.substr(i).starts_with("\xef\xbf\xbf")) {
-          out += "?";
-          i += 2;
-        } else {
-          out += text[i];
-        }
+        out += is_invalid ? '?' : text.front();
     }
+    text.remove_prefix(is_invalid ? 3 : 1);
   }
   return out;
 }
