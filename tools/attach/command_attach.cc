@@ -1,12 +1,10 @@
 // `attach` begins to record a program that runs already; `detach` ends that.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>

@@ -21,7 +21,6 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
-#include <thread>
 
 #include "collector/text/error.h"
 #include "tools/attach/target.h"

@@ -1,5 +1,4 @@
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/profile.h"
 #include "collector/fit/what_if.h"

@@ -1,6 +1,5 @@
 #include "tools/shared/output.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/ioctl.h>
