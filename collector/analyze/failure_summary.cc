@@ -101,6 +101,7 @@ class Failures {
     oom.result = kNoHostMemory;
     oom.host_limit_bytes = failed.limit_bytes;
     oom.host_limit_used_bytes = failed.used;
+    oom.host_limit_own_bytes = std::min(failed.own.value_or(0), failed.used);
     switch (failed.limit) {
       case GPUPEAK_LIMIT_ADDRESSES:
         oom.host_limit = "the limit of the process's addresses (RLIMIT_AS, ulimit -v)";

@@ -112,7 +112,7 @@ class Body {
   }
   void read(HostFailedEvent& e) {
     *this >> Kind{e.kind} >> e.bytes >> e.error >> e.limit >> e.limit_bytes >> e.used >> e.api >>
-        e.stack;
+        e.stack >> e.own;
   }
   void read(ResidentEvent& e) {
     *this >> e.rss >> e.files >> e.shared >> e.driver >> e.stacks >> e.anonymous >> e.log >>

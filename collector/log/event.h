@@ -138,6 +138,7 @@ struct HostFailedEvent : Parsed {
   uint64_t bytes, error, limit, limit_bytes, used;
   uint32_t api, stack;
   uint8_t kind;
+  std::optional<uint64_t> own;  ///< of used: the preload's addresses
 };
 struct ResidentEvent : Parsed {
   uint64_t rss, files, shared, driver, stacks, anonymous, log, own;

@@ -173,8 +173,10 @@ class Teller {
 
   std::string own_limit() const {
     if (!oom_.host_limit.empty()) {
-      return fmt::format("{} of {}: {} are in use{}", oom_.host_limit, size(oom_.host_limit_bytes),
-                         size(oom_.host_limit_used_bytes), holding());
+      const uint64_t own = oom_.host_limit_own_bytes;
+      return fmt::format("{} of {}: {} are in use{}{}", oom_.host_limit,
+                         size(oom_.host_limit_bytes), size(oom_.host_limit_used_bytes),
+                         own > 0 ? ", of them " + size(own) + " by gpupeak" : "", holding());
     }
     if (!oom_.refused_by) return "";
     const ArenaSnapshot& arena = *oom_.refused_by;
@@ -196,7 +198,12 @@ class Teller {
   }
 
   std::string own_limit_help() const {
-    if (!oom_.host_limit.empty()) return "a larger limit, or less at once";
+    if (!oom_.host_limit.empty()) {
+      const uint64_t own = oom_.host_limit_own_bytes, others = oom_.host_limit_used_bytes - own;
+      return own > 0 && others + oom_.requested_bytes <= oom_.host_limit_bytes
+                 ? "a limit that is " + size(own) + " larger: without gpupeak the request fits"
+                 : "a larger limit, or less at once";
+    }
     if (oom_.refused_by && is_torch(*oom_.refused_by))
       return "a larger torch.cuda.set_per_process_memory_fraction";
     if (oom_.refused_by && oom_.refused_by->name.starts_with("ONNX Runtime"))

@@ -422,9 +422,10 @@ struct OutOfMemory {
 
   bool on_host = false;  ///< the host's memory was asked for, not the card's
   // If the machine refused (result ENOMEM): the limit that the request would have exceeded, in
-  // words, the limit's bytes and the bytes used of it. Empty: no limit is known.
+  // words, the limit's bytes, the bytes used of it, and those of them that gpupeak uses. Empty: no
+  // limit is known.
   std::string host_limit;
-  uint64_t host_limit_bytes = 0, host_limit_used_bytes = 0;
+  uint64_t host_limit_bytes = 0, host_limit_used_bytes = 0, host_limit_own_bytes = 0;
   bool only_addresses = false;  ///< addresses were asked for, not memory
   bool for_driver = false;      ///< the driver needed it for itself; how much is not known
   /// False: there were many failures, and not all is kept of this one.

@@ -94,8 +94,8 @@ GPUPEAK_FIELDS(OutOfMemory, time_ns, api, device, requested_bytes, result, live_
                unmapped_address_bytes, largest_fit_bytes, phase, title, holders, ledger, refused_by,
                limit_bytes, driver_refusals, driver_asked_bytes, told_by_arena,
                refused_by_run_limit, on_host, host_limit, host_limit_bytes, host_limit_used_bytes,
-               only_addresses, for_driver, figures_are_whole, of_driver_pool, arenas, growth,
-               causes, parts)
+               host_limit_own_bytes, only_addresses, for_driver, figures_are_whole, of_driver_pool,
+               arenas, growth, causes, parts)
 GPUPEAK_FIELDS(LedgerItem, cause, name, bytes, count)
 GPUPEAK_FIELDS(DeviceLedgerSummary, source, at_peak, at_exit, overlaps, uncertain_readings, items,
                readings)

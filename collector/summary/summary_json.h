@@ -180,8 +180,8 @@ void json_fields(auto& io, const OutOfMemory& oom) {
      oom.page_slack_bytes, oom.unmapped_address_bytes);
   if (!oom.host_limit.empty()) {
     io.in("host_limit", [&](auto& in) {
-      in("name, bytes, used_bytes", oom.host_limit, oom.host_limit_bytes,
-         oom.host_limit_used_bytes);
+      in("name, bytes, used_bytes, gpupeak_bytes", oom.host_limit, oom.host_limit_bytes,
+         oom.host_limit_used_bytes, oom.host_limit_own_bytes);
     });
   }
   io("largest_fit_bytes, phase, site, holders, ledger", oom.largest_fit_bytes, oom.phase, oom.title,

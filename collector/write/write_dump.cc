@@ -295,6 +295,7 @@ class Dump {
   void fields(const HostFailedEvent& e) {
     print(" kind {} bytes {} errno {} limit {} of {} used {} api {} stack {}", kind_path(e.kind),
           e.bytes, e.error, e.limit, e.limit_bytes, e.used, string(e.api), e.stack);
+    if (e.own) print(" own {}", *e.own);
   }
   void fields(const DeviceUnknownEvent& e) {
     print(" {:#x} api {} stack {}", e.address, string(e.api), e.stack);

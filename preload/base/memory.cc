@@ -11,10 +11,13 @@ namespace gpupeak::preload {
 namespace {
 
 constinit std::atomic<size_t> g_self_bytes{0};
+constinit std::atomic<size_t> g_addresses{0};
 
 void* map(size_t bytes, int flags, int prot = PROT_READ | PROT_WRITE) {
   void* at = sys::mmap(nullptr, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-  return sys::mmap_failed(at) ? nullptr : at;
+  if (sys::mmap_failed(at)) return nullptr;
+  add_addresses(static_cast<ptrdiff_t>(bytes));
+  return at;
 }
 
 }  // namespace
@@ -39,6 +42,7 @@ void* reserve_large_pages(size_t bytes) {
   char* begin = static_cast<char*>(at) + before;
   if (before > 0) sys::munmap(at, before);
   sys::munmap(begin + bytes, kLargePageBytes - before);
+  add_addresses(-static_cast<ptrdiff_t>(kLargePageBytes));
   sys::madvise(begin, bytes, MADV_HUGEPAGE);
   return begin;
 }
@@ -63,9 +67,22 @@ void clear_pages(std::atomic<uint64_t>* words, size_t count) {
   for (size_t i = 0; i < count; ++i) words[i].store(0, std::memory_order_relaxed);
 }
 
-void unmap_pages(void* at, size_t bytes) {
+void unmap_reserved(void* at, size_t bytes) {
   sys::munmap(at, bytes);
+  add_addresses(-static_cast<ptrdiff_t>(bytes));
+}
+
+void unmap_pages(void* at, size_t bytes) {
+  unmap_reserved(at, bytes);
   add_self_bytes(-static_cast<ptrdiff_t>(bytes));
+}
+
+void add_addresses(ptrdiff_t bytes) {
+  g_addresses.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed);
+}
+
+size_t mapped_addresses() {
+  return g_addresses.load(std::memory_order_relaxed);
 }
 
 size_t self_bytes() {

@@ -26,11 +26,17 @@ bool commit_pages(void* at, size_t bytes);
 /// True under `ulimit -v`: then addresses that we reserve are missing to the program.
 bool addresses_are_limited();
 void unmap_pages(void* at, size_t bytes);
+/// Gives back a part of what a reserve_…() gave.
+void unmap_reserved(void* at, size_t bytes);
 /// Words that fill pages become 0. Their pages, of which most were never touched, go back to the
 /// kernel where it takes them. Others may read and write them meanwhile.
 void clear_pages(std::atomic<uint64_t>* words, size_t count);
 /// What the preload has mapped for itself by now, reservations not counted, in bytes.
 size_t self_bytes();
+/// The addresses that the preload has from the kernel by now, reservations counted, in bytes. Who
+/// maps by other ways adds them.
+size_t mapped_addresses();
+void add_addresses(ptrdiff_t bytes);
 void add_self_bytes(ptrdiff_t bytes);
 
 // Rounds addresses and sizes to the kernel's pages, which are 4, 16 or 64 KiB. Example, with 4 KiB:

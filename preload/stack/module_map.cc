@@ -268,7 +268,7 @@ uint64_t scan() {
     Module* expected = nullptr;
     if (!std::atomic_ref<Module*>(g_map.modules)
              .compare_exchange_strong(expected, static_cast<Module*>(at))) {
-      sys::munmap(at, kMaxModules * sizeof(Module));
+      unmap_reserved(at, kMaxModules * sizeof(Module));
     }
   }
   const LoaderState state = loader_state();

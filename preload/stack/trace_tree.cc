@@ -28,12 +28,14 @@ void* moved_arena(void* arena, size_t before, size_t bytes) {
   if (before == 0) return reserve_pages(bytes);
   if (bytes % kLargePageBytes != 0) {
     void* const at = sys::mremap(arena, before, bytes, MREMAP_MAYMOVE);
-    return sys::mmap_failed(at) ? nullptr : at;
+    if (sys::mmap_failed(at)) return nullptr;
+    add_addresses(static_cast<ptrdiff_t>(bytes - before));
+    return at;
   }
   void* at = reserve_large_pages(bytes);
   if (at == nullptr) return nullptr;
   memcpy(at, arena, before);
-  sys::munmap(arena, before);
+  unmap_reserved(arena, before);
   return at;
 }
 

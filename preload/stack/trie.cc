@@ -104,7 +104,7 @@ bool reserve() {
           .store(static_cast<uint32_t*>(buckets), std::memory_order_release);
       return true;
     }
-    if (nodes != nullptr) sys::munmap(nodes, node_bytes);
+    if (nodes != nullptr) unmap_reserved(nodes, node_bytes);
   }
   return false;
 }
@@ -207,8 +207,8 @@ void give_back_spare_nodes() {
   do {
     if (before <= kept) return;
   } while (!capacity.compare_exchange_weak(before, kept));
-  sys::munmap(g_trie.nodes + kept, (size_t{before} - kept) * sizeof(Node));
-  sys::munmap(g_trie.buckets + kept, (size_t{before} - kept) * sizeof(uint32_t));
+  unmap_reserved(g_trie.nodes + kept, (size_t{before} - kept) * sizeof(Node));
+  unmap_reserved(g_trie.buckets + kept, (size_t{before} - kept) * sizeof(uint32_t));
 }
 
 void redefine_nodes() {

@@ -10,6 +10,7 @@
 #include "base/arch.h"
 #include "base/call_filter.h"
 #include "base/hook_scope.h"
+#include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
@@ -92,7 +93,8 @@ void host_allocation_failed(gpupeak_kind kind, const char* api, size_t bytes, in
   const uint32_t stack = capture_call_site(caller);
   Record record(GPUPEAK_REC_HOST_FAILED);
   record.u(kind).u(bytes).u(static_cast<uint64_t>(error)).u(limit.kind).u(limit.bytes);
-  emit(record.u(limit.used).u(intern_string(api)).u(stack));
+  record.u(limit.used).u(intern_string(api)).u(stack);
+  emit(record.u(limit.kind == GPUPEAK_LIMIT_ADDRESSES ? mapped_addresses() : 0));
   errno = saved_errno;
 }
 

@@ -392,6 +392,9 @@ def case_refused(folder):
     grown = 4096 - 250 if how == "realloc" else 4096
     expect(failure["api"] == api and failure["result"] == "ENOMEM", f"{failure['api']}: {failure['result']}")
     expect(failure["requested_bytes"] in (4096 << 20, grown << 20), f"{failure['requested_bytes']} bytes asked")
+    # Its reservations were given back when the program limited its addresses.
+    own = failure["host_limit"]["gpupeak_bytes"]
+    expect(1 << 20 <= own < 64 << 20 if COMMAND[1] == "addresses" else own == 0, f"{own} bytes of the limit by gpupeak")
     limit = "RLIMIT_DATA" if COMMAND[1] == "data" else "RLIMIT_AS"
     expect(limit in failure["host_limit"]["name"] and failure["host_limit"]["bytes"] == 2048 << 20, f"{failure['host_limit']}")
     holder = failure["holders"][0]

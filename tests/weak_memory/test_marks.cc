@@ -43,6 +43,10 @@ void* __attribute__((no_sanitize("thread"))) reserve_pages(size_t bytes) {
   return at;
 }
 
+void unmap_reserved(void* at, size_t bytes) {
+  munmap(at, bytes);
+}
+
 }  // namespace gpupeak::preload
 
 using namespace gpupeak::preload;

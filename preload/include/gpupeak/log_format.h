@@ -444,10 +444,11 @@ enum gpupeak_extended_record {
                               count: calls so far; of the places in which one launch had the block only
                               one counts. Logged at first sight; again, if there were more, before the
                               block's end and at the process's end */
-  GPUPEAK_REC_HOST_FAILED = 0xae /* dt kind bytes errno limit limit_bytes used api(string) stack: a
-                                    request for the host's memory that was refused. limit: the limit
+  GPUPEAK_REC_HOST_FAILED = 0xae /* dt kind bytes errno limit limit_bytes used api(string) stack
+                                    own: a request for the host's memory that was refused. limit: the limit
                                     that the request would have passed (enum gpupeak_host_limit);
-                                    used: what the process (COMMIT: the machine) had of it */
+                                    used: what the process (COMMIT: the machine) had of it; own:
+                                    the preload's addresses in it */
 };
 #define GPUPEAK_NO_PARAMETER 0xffffu
 enum gpupeak_role {
