@@ -122,7 +122,7 @@ class QualityReport {
            "the table of live device memory was full: device events were lost");
     }
     if (page_.reentrant_calls > 0) {
-      warn(WarningCode::kCallsInHandlers,
+      warn(WarningCode::kAllocatorCallsNotSeen,
            counted(page_.reentrant_calls, "allocator call") +
                " not seen: in handlers inside a hook, under strict seccomp or dispatch");
     }
@@ -188,7 +188,7 @@ class QualityReport {
           before ? fmt::format(" for {:.1f} s",
                                static_cast<double>(end - part.start_monotonic_ns) / 1e9)
                  : "";
-      warn(WarningCode::kOtherPrograms,
+      warn(WarningCode::kRanOtherPrograms,
            fmt::format("{} this program the process ran {}{}, which used {}: add #{} to the "
                        "log's name to read that part of it",
                        before ? "before" : "after", replay_.log().definitions().shown(part.program),
@@ -288,7 +288,7 @@ class QualityReport {
                         static_cast<double>(replay_.log().clock().to_ns(first.begin_ticks)) / 1e9,
                         size_and_bytes(first.before_bytes));
     }
-    warn(WarningCode::kCountedChild,
+    warn(WarningCode::kChildCountedAtFirst,
          fmt::format("a child process: its heap was counted from its start, usable "
                      "bytes within {} KiB a thread, {} (--children all: recorded from its "
                      "start)",

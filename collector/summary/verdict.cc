@@ -237,7 +237,7 @@ class Judge {
   uint64_t heap_of_counted_child() const {
     const std::vector<Warning>& warnings = summary_.quality.warnings;
     const bool was_counted = std::ranges::any_of(warnings, [](const Warning& warning) {
-      return warning.code == WarningCode::kCountedChild;
+      return warning.code == WarningCode::kChildCountedAtFirst;
     });
     if (verdict_.device != nullptr || !was_counted) return 0;
     return heap_peak_bytes(summary_.metrics);
@@ -667,13 +667,12 @@ class Judge {
     if (summary_.quality.heap_sample_bytes > 0)
       text += fmt::format(" · small heap blocks: a sample of one in {}",
                           size(summary_.quality.heap_sample_bytes));
-    const std::vector<Warning>& warnings = summary_.quality.warnings;
-    if (warnings.empty()) return;
-    verdict_.warnings =
-        fmt::format("{} warning{}:", warnings.size(), warnings.size() == 1 ? "" : "s");
     std::set<WarningCode> said;
-    for (const Warning& warning : warnings) {
-      if (said.insert(warning.code).second) verdict_.warnings += " " + code_text(warning.code);
+    for (const Warning& warning : summary_.quality.warnings) {
+      if (!said.insert(warning.code).second) continue;
+      const bool is_first = said.size() == 1;
+      verdict_.warnings += (is_first ? "" : ", ") + phrase_of(warning.code);
+      verdict_.warning_codes += (is_first ? "" : " ") + code_text(warning.code);
     }
   }
 

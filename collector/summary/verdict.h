@@ -50,7 +50,8 @@ struct Verdict {
   std::vector<std::string> hints;  ///< what the log says of the peak beyond its holders
   std::vector<Step> next;
   std::string facts;     ///< of the run: how long, how it ended, what was recorded
-  std::string warnings;  ///< "2 warnings: GP007, GP023"; empty: none
+  std::string warnings;       ///< "log could not grow, stacks cut"; empty: none
+  std::string warning_codes;  ///< of these: "GP007 GP023"
 };
 
 /// The verdict points into `summary`.

@@ -9,13 +9,14 @@ enum class NoBound : uint8_t { kNone, kMost, kLeast, kBoth };
 
 struct Row {
   WarningCode code = WarningCode::kNone;
+  std::string_view name;
   Inexact inexact = Inexact::kNone;
   NoBound no_bound = NoBound::kNone;
 };
 
 constexpr Row kRows[] = {
 #define GPUPEAK_WARNING(code, name, inexact, no_bound) \
-  {WarningCode::k##name, Inexact::k##inexact, NoBound::k##no_bound},
+  {WarningCode::k##name, #name, Inexact::k##inexact, NoBound::k##no_bound},
 #include "collector/summary/warning_codes.def"
 #undef GPUPEAK_WARNING
 };
@@ -45,6 +46,18 @@ bool keeps_upper_bound(WarningCode code) {
 
 std::string code_text(WarningCode code) {
   return fmt::format("GP{:03}", static_cast<unsigned>(code));
+}
+
+std::string phrase_of(WarningCode code) {
+  const std::string_view name = row_of(code).name;
+  if (name.empty()) return code_text(code);
+  std::string phrase;
+  for (const char c : name) {
+    const bool begins_word = c >= 'A' && c <= 'Z';
+    if (begins_word && !phrase.empty()) phrase += ' ';
+    phrase += begins_word ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return phrase;
 }
 
 }  // namespace gpupeak::collector

@@ -40,6 +40,8 @@ bool keeps_upper_bound(WarningCode code);
 
 /// "GP007".
 std::string code_text(WarningCode code);
+/// "log could not grow"; "GP999" for one that this gpupeak does not know.
+std::string phrase_of(WarningCode code);
 inline WarningCode parse_warning_code(std::string_view text) {
   return static_cast<WarningCode>(warning_number(text));
 }

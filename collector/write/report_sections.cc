@@ -91,7 +91,8 @@ ReportSections::Lines ReportSections::verdict(bool full) const {
     lines.push_back(faint(one, style_));
   if (!full) {
     if (!verdict_.warnings.empty())
-      add_wrapped(verdict_.warnings + "  gpupeak report --full " + quoted(summary_.log_path),
+      add_wrapped(fmt::format("warnings: {} ({})  gpupeak report --full {}", verdict_.warnings,
+                              verdict_.warning_codes, quoted(summary_.log_path)),
                   lines);
     return lines;
   }
