@@ -155,7 +155,7 @@ int command(int argc, char** argv) {
     spdlog::error("{}", error.what());
     return tools::kUnreadableLog;
   } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
+    spdlog::error("{}", collector::said_by(error));
     return tools::kOwnFailure;
   }
 }

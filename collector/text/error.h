@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -26,5 +27,12 @@ class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// What an exception says, for a person.
+inline std::string said_by(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) == nullptr
+             ? error.what()
+             : "not enough memory for gpupeak itself; a container or ulimit -v may limit it";
+}
 
 }  // namespace gpupeak::collector

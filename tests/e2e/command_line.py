@@ -150,6 +150,20 @@ def check_small_stacks():
         expect(run.returncode == 0 and run.stdout == "64\n" and "complete" in run.stderr, f"{run.returncode}: {run.stdout}{run.stderr}")
 
 
+def check_little_memory():
+    """Where gpupeak itself gets too little memory it says so, not the name of an exception."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "x.gplog")
+        record(log, "sort", "/etc/passwd")
+        said = set()
+        for kibibytes in range(16000, 60000, 4000):  # too little for its libraries, then for its work, then enough
+            done = subprocess.run(["bash", "-c", f'ulimit -v {kibibytes}; exec "$@"', "bash", GPUPEAK, "report", log],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+            if done.returncode == 125:
+                said.add(done.stderr)
+        expect(said == {"gpupeak: not enough memory for gpupeak itself; a container or ulimit -v may limit it\n"}, f"{said}")
+
+
 def check_report_of_ended_process():
     """`report PID` finds the log below the current folder by the process that wrote it, whatever its name."""
     for log in ("gpupeak.sh.%p.gplog", "other.gplog"):
@@ -161,6 +175,7 @@ def check_report_of_ended_process():
 
 def main():
     check_small_stacks()
+    check_little_memory()
     check_report_of_ended_process()
     check_completion()
     check_logs_without_extglob()

@@ -18,6 +18,7 @@
 #include "collector/log/log_head.h"
 #include "collector/run/analyze_run.h"
 #include "collector/summary/whole_run_text.h"
+#include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/text/work.h"
@@ -147,7 +148,7 @@ std::string screen_of(const std::string& log, Helper ahead) {
   try {
     return first_screen(log, {}, style_for(STDERR_FILENO, {}), std::move(ahead));
   } catch (const std::exception& error) {
-    say("{}: {}", collector::escape(log), error.what());
+    say("{}: {}", collector::escape(log), collector::said_by(error));
     return {};
   }
 }
