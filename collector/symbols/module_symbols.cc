@@ -43,7 +43,8 @@ std::vector<std::string> debug_folders(const SymbolSearch& search) {
   return folders;
 }
 
-/// All that a module's names depend on, except for files. Empty: names are not kept.
+/// All that a module's names depend on, except for files and its version. Empty: names are not
+/// kept.
 std::string key_of(const Module& module, const SymbolSearch& search) {
   if (!search.keep) return "";
   BytePacker key;
@@ -63,7 +64,6 @@ ModuleSymbols::ModuleSymbols(const Module& module, const SymbolSearch& search,
       rules_(rules),
       path_(search.sysroot + module.path),
       file_name_(file_name(module.path)),
-      build_id_(module.build_id),
       debug_files_(debug_folders(search)) {
   callbacks_ = {dwfl_build_id_find_elf, &DebugFiles::find, dwfl_offline_section_address, nullptr};
   for (const std::string& path : symbol_files(module, search)) {
@@ -81,7 +81,7 @@ ModuleSymbols::~ModuleSymbols() {
 /// Keeps names only if reading the files again would take longer than reading the cache, and if
 /// only files decided what was found.
 void ModuleSymbols::keep_names() {
-  if (!std::exchange(has_new_names_, false)) return;
+  if (!std::exchange(has_new_names_, false) || cache_key_.empty()) return;
   constexpr uint64_t kWorthBytes = 256 << 10;
   std::vector<FileState> files = looked_for_;
   files.insert(files.end(), debug_files_.looked_for().begin(), debug_files_.looked_for().end());
@@ -141,15 +141,26 @@ std::optional<int64_t> ModuleSymbols::written_ns() const {
 
 const std::vector<DwarfFrame>& ModuleSymbols::frames_at(uint64_t address) {
   const std::lock_guard lock(mutex_);
-  if (found_.empty() && !cache_key_.empty()) found_ = read_cached_names(cache_key_);
+  if (!std::exchange(was_asked_, true)) read_kept_names();
   const auto [entry, added] = found_.try_emplace(address);
   if (added) {
     const uint64_t cuts = cut_count();
     entry->second = find_frames(address);
-    if (cuts != cut_count()) entry->second.clear();  // somebody cut a file, and zeros were read
-    has_new_names_ |= !cache_key_.empty() && can_be_cached(entry->second);
+    has_new_names_ = !cache_key_.empty();
+    if (cuts != cut_count()) {  // somebody cut a file, and zeros were read
+      entry->second.clear();
+      cache_key_.clear();
+    }
   }
   return entry->second;
+}
+
+/// The version decides by which rules virtual functions are named.
+void ModuleSymbols::read_kept_names() {
+  if (std::string version = package_version(path_); !version.empty()) version_ = std::move(version);
+  if (cache_key_.empty()) return;
+  cache_key_ += version_;
+  found_ = read_cached_names(cache_key_);
 }
 
 std::vector<DwarfFrame> ModuleSymbols::find_frames(uint64_t address) {
@@ -235,25 +246,18 @@ std::string ModuleSymbols::symbol_version() {
 
 void ModuleSymbols::set_version(const std::string& version) {
   const std::lock_guard lock(mutex_);
-  version_ = version;
+  if (version_.empty()) version_ = version;
 }
 
 /// The name of a virtual function; empty: it is not known. Called only if the address has no other
 /// name, since most modules keep their symbols.
 std::string ModuleSymbols::virtual_name(uint64_t address) {
   Dwarf_Addr bias = 0;
-  if (!rtti_) {
-    rtti_ = std::make_unique<LibraryRtti>(dwfl_module_getelf(module_, &bias),
-                                          rtti_identity(file_, build_id_));
-  }
+  if (!rtti_) rtti_ = std::make_unique<LibraryRtti>(dwfl_module_getelf(module_, &bias));
   const RttiTable* table = rtti_->table_for(address);
   const RttiTable::Function* function = table != nullptr ? table->function_at(address) : nullptr;
   if (function == nullptr) return "";
-  if (!rtti_names_) {
-    std::string version = package_version(path_);
-    if (version.empty()) version = version_;
-    rtti_names_ = std::make_unique<RttiNames>(*table, file_name_, version, rules_);
-  }
+  if (!rtti_names_) rtti_names_ = std::make_unique<RttiNames>(*table, file_name_, version_, rules_);
   return rtti_names_->name_of(*function);
 }
 
@@ -427,10 +431,7 @@ bool unpack_names(ByteUnpacker& in, CachedNames& names) {
 std::string pack_names(const CachedNames& names) {
   TextNumbers numbers;
   BytePacker addresses;
-  uint32_t count = 0;
   for (const auto& [address, frames] : names) {
-    if (!can_be_cached(frames)) continue;
-    ++count;
     addresses.number(address);
     addresses.count(frames.size());
     for (const DwarfFrame& frame : frames) {
@@ -443,17 +444,11 @@ std::string pack_names(const CachedNames& names) {
   BytePacker out;
   out.count(numbers.texts().size());
   for (const std::string* text : numbers.texts()) out.text(*text);
-  out.number(count);
+  out.count(names.size());
   return out.bytes() + addresses.bytes();
 }
 
 }  // namespace
-
-bool can_be_cached(const std::vector<DwarfFrame>& frames) {
-  return !frames.empty() && std::ranges::none_of(frames, [](const DwarfFrame& frame) {
-    return frame.source == NameSource::kRtti || frame.source == NameSource::kApiTable;
-  });
-}
 
 CachedNames read_cached_names(const std::string& key) {
   const std::string path = path_of(key);

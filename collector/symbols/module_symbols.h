@@ -36,14 +36,10 @@ namespace gpupeak::collector {
 /// By ELF address.
 using CachedNames = std::unordered_map<uint64_t, std::vector<DwarfFrame>>;
 
-/// Whether the names may be kept. False for none, and for names that rules or type information
-/// gave: rules may change while the files do not.
-bool can_be_cached(const std::vector<DwarfFrame>& frames);
-
-/// The names that are kept. `key`: the module, and where its names are looked for. Empty if nothing
-/// is kept, if one of the files has changed, or if the cache is damaged or another user's.
+/// The names that are kept, an empty list for an address that has none. `key`: the module, and
+/// where its names are looked for. Empty if nothing is kept, if one of the files has changed, or if
+/// the cache is damaged or another user's.
 CachedNames read_cached_names(const std::string& key);
-/// Keeps those of the names for which can_be_cached() is true.
 void write_cached_names(const std::string& key, const std::vector<FileState>& files,
                         const CachedNames& names);
 
@@ -66,7 +62,8 @@ class ModuleSymbols {
   std::optional<int64_t> written_ns() const;
   /// The version in the symbols that the library itself defines ("VERS_1.29.0"), or empty.
   std::string symbol_version();
-  /// Sets the version of a library that is a part of another one's release.
+  /// Sets the version of a library that is a part of another one's release. Call it before
+  /// frames_at().
   void set_version(const std::string& version);
   /// Why the module has no lines, or not all. Call it after frames_at().
   DebugTrouble debug_trouble();
@@ -84,6 +81,7 @@ class ModuleSymbols {
     const char* name;
   };
 
+  void read_kept_names();
   std::vector<DwarfFrame> find_frames(uint64_t address);
   bool open(const std::string& path, std::string_view build_id);
   void close();
@@ -105,22 +103,22 @@ class ModuleSymbols {
   bool lacks_descriptors_ = false;
   std::mutex mutex_;  // for all below
   bool loaded_ = false;
-  const std::string cache_key_;  ///< empty: its names are not kept
-  bool has_new_names_ = false;   ///< names that the cache does not have
+  std::string cache_key_;       ///< empty: its names are not kept
+  bool was_asked_ = false;      ///< for an address
+  bool has_new_names_ = false;  ///< names that the cache does not have
   CachedNames found_;
   Dwarf_Addr dwarf_bias_ = 0;
   std::vector<Symbol> symbols_;
   std::unique_ptr<DwarfFunctions> functions_;
   const NameRules* rules_;
   std::string path_, file_name_;
-  std::string build_id_;
   FileState file_;
   std::vector<FileState> looked_for_;  ///< the file and those that were tried before it
   DebugFiles debug_files_;
   DebugTrouble trouble_;
   std::unique_ptr<LibraryRtti> rtti_;
   std::unique_ptr<RttiNames> rtti_names_;
-  std::string version_;
+  std::string version_;  ///< of its Python package, if it is in one, or of its release
   bool api_tables_loaded_ = false;
   std::vector<ApiFunction> api_functions_;  // ascending
 };

@@ -7,10 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "collector/files/fresh_file.h"
 #include "collector/symbols/loaded_image.h"
 #include "collector/symbols/rtti_reader.h"
-#include "collector/text/byte_pack.h"
 #include "collector/text/rust_demangle.h"
 #include "collector/text/work.h"
 
@@ -92,84 +90,6 @@ std::string RttiNames::name_of(const RttiTable::Function& function) const {
   return fmt::format("{}::{}{}", owner, name, owned ? "" : some);
 }
 
-namespace {
-
-// Change the number in kMagic whenever the reader finds more than before.
-constexpr uint64_t kMostRttiBytes = 256 << 20;  // of all that are kept
-constexpr std::string_view kMagic = "gpupeak rtti 4\n";
-// Added to the identity if only functions_at_most() was kept.
-constexpr const char* kAtMost = " at most";
-
-}  // namespace
-
-std::string pack_rtti(const RttiTable& table, std::string_view identity) {
-  BytePacker out;
-  out.text(identity);
-  out.text(table.version);
-  out.number(static_cast<uint32_t>(table.classes.size()));
-  for (const RttiTable::Class& c : table.classes) {
-    out.text(c.name);
-    out.number(c.primary);
-    out.number(static_cast<uint32_t>(c.fronts.size()));
-    for (const uint32_t front : c.fronts) out.number(front);
-  }
-  out.number(static_cast<uint32_t>(table.functions.size()));
-  for (const RttiTable::Function& f : table.functions) {
-    out.number(f.begin);
-    out.number(f.end);
-    for (const uint32_t number : {f.owner, f.layout, f.slot, f.class_count}) out.number(number);
-  }
-  return seal(kMagic, out.bytes());
-}
-
-std::optional<RttiTable> unpack_rtti(std::string_view bytes, std::string_view identity) {
-  const auto unsealed = unseal(kMagic, bytes);
-  if (!unsealed) return std::nullopt;
-  ByteUnpacker in(*unsealed);
-  RttiTable table;
-  if (in.text() != identity) return std::nullopt;
-  table.version = in.text();
-  table.classes.resize(in.count(3 * sizeof(uint32_t)));
-  const auto count = static_cast<uint32_t>(table.classes.size());
-  bool sound = true;
-  const auto index = [&] {
-    const auto value = in.number<uint32_t>();
-    sound = sound && (value < count || value == RttiTable::kNone);
-    return value;
-  };
-  for (RttiTable::Class& c : table.classes) {
-    c.name = in.text();
-    c.primary = index();
-    c.fronts.resize(in.count(sizeof(uint32_t)));
-    for (uint32_t& front : c.fronts) {
-      front = index();
-      sound = sound && front != RttiTable::kNone;
-    }
-  }
-  table.functions.resize(in.count(2 * sizeof(uint64_t) + 4 * sizeof(uint32_t)));
-  uint64_t last = 0;
-  for (RttiTable::Function& f : table.functions) {
-    f.begin = in.number<uint64_t>();
-    f.end = in.number<uint64_t>();
-    f.owner = index();
-    f.layout = index();
-    f.slot = in.number<uint32_t>();
-    f.class_count = in.number<uint32_t>();
-    sound = sound && f.begin >= last && f.end >= f.begin;
-    last = f.end;
-  }
-  if (!sound || !in.at_end()) return std::nullopt;
-  return table;
-}
-
-std::string rtti_identity(const FileState& file, std::string_view build_id) {
-  BytePacker out;
-  out.text(build_id);
-  for (const uint64_t value : {file.device, file.inode, file.bytes}) out.number(value);
-  for (const int64_t value : {file.modified_ns, file.changed_ns}) out.number(value);
-  return out.bytes();
-}
-
 /// The file, and the addresses to which its constant words lead.
 struct LibraryRtti::Image {
   explicit Image(Elf* elf) : loaded(elf) {
@@ -196,52 +116,12 @@ struct LibraryRtti::Image {
   std::optional<RttiReader> reader_;
 };
 
-LibraryRtti::LibraryRtti(Elf* elf, std::string identity, size_t worth_keeping)
-    : elf_(elf), identity_(std::move(identity)), worth_keeping_(worth_keeping) {}
-
+LibraryRtti::LibraryRtti(Elf* elf) : elf_(elf) {}
 LibraryRtti::~LibraryRtti() = default;
-
-/// Where the table is kept; empty: it is not.
-std::string LibraryRtti::cache_path(const std::string& identity) const {
-  size_t bytes = 0;
-  const bool read = elf_rawfile(elf_, &bytes) != nullptr;
-  if (!read || identity_.empty() || bytes < worth_keeping_) return "";
-  const std::string folder = cache_folder("rtti");
-  return folder.empty() ? "" : cache_entry(folder, identity);
-}
-
-std::optional<RttiTable> LibraryRtti::kept(const std::string& identity) const {
-  const std::string path = cache_path(identity);
-  const auto bytes = path.empty() ? std::nullopt : read_cache_file(path);
-  return bytes ? unpack_rtti(*bytes, identity) : std::nullopt;
-}
-
-void LibraryRtti::keep(const RttiTable& table, const std::string& identity) const {
-  const std::string path = cache_path(identity);
-  if (path.empty()) return;
-  keep_in_cache(path, pack_rtti(table, identity), kMostRttiBytes);
-}
-
-bool LibraryRtti::take_kept() {
-  if (!std::exchange(looked_for_, true)) {
-    table_ = kept(identity_);
-    if (!table_) at_most_ = kept(identity_ + kAtMost);
-  }
-  return table_.has_value();
-}
 
 LibraryRtti::Image& LibraryRtti::image() {
   if (!image_) image_ = std::make_unique<Image>(elf_);
   return *image_;
-}
-
-const RttiTable& LibraryRtti::table() {
-  if (take_kept()) return *table_;
-  ++work().rtti_scans;
-  table_ = image().reader().table();
-  image_.reset();
-  keep(*table_, identity_);
-  return *table_;
 }
 
 /// Asks what costs least first: most functions are in no table at all, and most libraries for the
@@ -250,14 +130,18 @@ bool LibraryRtti::vtable_may_lead_to(uint64_t address) {
   if (!at_most_) {
     if (!image().leads_to_function_of(address)) return false;
     at_most_ = image().reader().functions_at_most();
-    if (at_most_->function_at(address) == nullptr) keep(*at_most_, identity_ + kAtMost);
   }
   return at_most_->function_at(address) != nullptr;
 }
 
 const RttiTable* LibraryRtti::table_for(uint64_t address) {
-  if (!take_kept() && !vtable_may_lead_to(address)) return nullptr;
-  return &table();
+  if (!table_) {
+    if (!vtable_may_lead_to(address)) return nullptr;
+    ++work().rtti_scans;
+    table_ = image().reader().table();
+    image_.reset();
+  }
+  return &*table_;
 }
 
 }  // namespace gpupeak::collector

@@ -12,13 +12,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collector/files/regular_file.h"
 #include "collector/symbols/name_rules.h"
 
 namespace gpupeak::collector {
 
 // Which function of a library is which virtual function of which class, as plain values.
-// rtti_reader makes it from a file, rtti_cache keeps it, ModuleSymbols reads it.
+// rtti_reader makes it from a file, ModuleSymbols reads it.
 struct RttiTable {
   static constexpr uint32_t kNone = UINT32_MAX;
 
@@ -27,7 +26,6 @@ struct RttiTable {
     uint32_t primary = kNone;  ///< the base with whose vtable this one's begins
     /// If that is not certain: the bases at the front of an object, some of which may be empty.
     std::vector<uint32_t> fronts;
-    bool operator==(const Class&) const = default;
   };
   struct Function {
     uint64_t begin = 0, end = 0;
@@ -44,7 +42,6 @@ struct RttiTable {
 
   /// The function at an address; nullptr: no virtual function is known there.
   const Function* function_at(uint64_t address) const;
-  bool operator==(const RttiTable&) const = default;
 };
 
 class RttiNames {
@@ -67,48 +64,25 @@ class RttiNames {
   mutable std::unordered_map<uint32_t, std::string> class_names_;
 };
 
-// Keeps the tables of classes that were read from large libraries, below XDG_CACHE_HOME, so that
-// the next report does not read them again. ModuleSymbols uses it.
-
-/// Identifies a file: its state and its build-id, since a build-id alone is only what a file says
-/// of itself.
-std::string rtti_identity(const FileState& file, std::string_view build_id);
-
-/// One library's table. When it is first needed, it is read from the cache, or else from the file
-/// and then kept. A cache that cannot be read or written, is damaged or another user's, counts as
-/// no cache. One thread at a time may call it.
+/// One library's table, read when it is first needed. One thread at a time may call it.
 class LibraryRtti {
  public:
-  /// `elf` must outlive this. `identity`: from rtti_identity(); empty: nothing is kept.
-  /// `worth_keeping`: the table of a library with fewer bytes is not kept.
-  LibraryRtti(Elf* elf, std::string identity, size_t worth_keeping = 8 << 20);
+  explicit LibraryRtti(Elf* elf);  ///< which must outlive this
   ~LibraryRtti();
 
-  const RttiTable& table();
-  /// table(), or nullptr if it certainly has nothing about the address, since no vtable leads
-  /// there. That can be seen without reading the library's code.
+  /// The table; nullptr if it certainly has nothing about the address, since no vtable leads there.
+  /// That can be seen without reading the library's code.
   const RttiTable* table_for(uint64_t address);
 
  private:
   struct Image;
-  std::string cache_path(const std::string& identity) const;
-  std::optional<RttiTable> kept(const std::string& identity) const;
-  void keep(const RttiTable& table, const std::string& identity) const;
-  bool take_kept();
   bool vtable_may_lead_to(uint64_t address);
   Image& image();
 
   Elf* elf_;
-  const std::string identity_;
-  size_t worth_keeping_;
-  bool looked_for_ = false;  // in the cache
   std::unique_ptr<Image> image_;
   std::optional<RttiTable> table_;
   std::optional<RttiTable> at_most_;  ///< functions that may be in the table; nullopt: not read yet
 };
-
-/// A table as bytes, and back. nullopt if the bytes are not such a table, whole and unchanged.
-std::string pack_rtti(const RttiTable& table, std::string_view identity);
-std::optional<RttiTable> unpack_rtti(std::string_view bytes, std::string_view identity);
 
 }  // namespace gpupeak::collector

@@ -47,8 +47,6 @@ void read(const char* path) {
   RttiTable table;
   const double first = seconds([&] { table = gpupeak::collector::read_rtti(elf); });
   const double again = seconds([&] { table = gpupeak::collector::read_rtti(elf); });
-  const double kept = seconds([&] { gpupeak::collector::LibraryRtti(elf, "bench", 0).table(); });
-  const double found = seconds([&] { gpupeak::collector::LibraryRtti(elf, "bench", 0).table(); });
   const auto name = [&] {
     gpupeak::collector::Module module;
     module.path = std::filesystem::absolute(path);
@@ -59,12 +57,11 @@ void read(const char* path) {
   std::filesystem::remove_all(getenv("XDG_CACHE_HOME"));
   const double first_name = seconds(name);
   const double next_name = seconds(name);
-  printf(
-      "%6.1f MB  %6zu classes  %7zu functions  read %.3f s  again %.3f s  into the cache %.3f s  ",
-      static_cast<double>(status.st_size) / 1e6, table.classes.size(), table.functions.size(),
-      first, again, kept);
-  printf("from it %.3f s  first name %.3f s  in the next report %.3f s  peak %.0f MiB  %s\n", found,
-         first_name, next_name, peak_mib(), std::filesystem::path(path).filename().c_str());
+  printf("%6.1f MB  %6zu classes  %7zu functions  read %.3f s  again %.3f s  ",
+         static_cast<double>(status.st_size) / 1e6, table.classes.size(), table.functions.size(),
+         first, again);
+  printf("first name %.3f s  in the next report %.3f s  peak %.0f MiB  %s\n", first_name, next_name,
+         peak_mib(), std::filesystem::path(path).filename().c_str());
   elf_end(elf);
   close(fd);
 }

@@ -47,8 +47,8 @@ TEST_CASE("name_cache: what can be kept comes back, and nothing of what is damag
   write_cached_names("key", {state_of_file(watched), state_of_file(folder.path_ + "/none")},
                      some_names());
   const CachedNames back = read_cached_names("key"), all = some_names();
-  CHECK(back.size() == 2);
-  for (const uint64_t address : {0x1000, 0x2000})
+  CHECK(back.size() == all.size());
+  for (const uint64_t address : {0x1000, 0x2000, 0x3000, 0x4000})
     CHECK(std::equal(back.at(address).begin(), back.at(address).end(), all.at(address).begin(),
                      all.at(address).end(), operator==));
   CHECK(read_cached_names("another").empty());
@@ -63,12 +63,12 @@ TEST_CASE("name_cache: what can be kept comes back, and nothing of what is damag
     std::string damaged = bytes;
     damaged[i] = static_cast<char>(damaged[i] ^ 0xff);
     put(damaged);
-    CHECK(read_cached_names("key").size() <= 3);
+    CHECK(read_cached_names("key").size() <= all.size() + 1);
     put(bytes.substr(0, i));
     CHECK(read_cached_names("key").empty());
   }
   put(bytes);
-  CHECK(read_cached_names("key").size() == 2);
+  CHECK(read_cached_names("key").size() == all.size());
   std::ofstream(folder.path_ + "/none") << "now there is one";
   CHECK(read_cached_names("key").empty());
   unsetenv("XDG_CACHE_HOME");

@@ -175,67 +175,6 @@ TEST_CASE("rtti: a circle of bases has an end", "[collector]") {
   CHECK(name_at(table, 0x1000, &rules) == "ns::Gemm<float>::[virtual 5]");
 }
 
-TEST_CASE("rtti: the cache gives back what it was given, or nothing", "[collector]") {
-  const RttiTable table = small_table();
-  const std::string bytes = pack_rtti(table, "id");
-  REQUIRE(unpack_rtti(bytes, "id").has_value());
-  CHECK(*unpack_rtti(bytes, "id") == table);
-  CHECK_FALSE(unpack_rtti(bytes, "other").has_value());
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    CHECK_FALSE(unpack_rtti(bytes.substr(0, i), "id").has_value());
-    std::string damaged = bytes;
-    damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
-    CHECK_FALSE(unpack_rtti(damaged, "id").has_value());
-  }
-  const auto refused = [](auto change) {
-    RttiTable hostile = small_table();
-    change(hostile);
-    return !unpack_rtti(pack_rtti(hostile, "id"), "id").has_value();
-  };
-  CHECK(refused([](RttiTable& t) { t.classes[1].primary = 4; }));
-  CHECK(refused([](RttiTable& t) { t.classes[0].fronts[0] = 77; }));
-  CHECK(refused([](RttiTable& t) { t.functions[0].owner = 4; }));
-  CHECK(refused([](RttiTable& t) { t.functions[1].begin = 1; }));
-  CHECK(refused([](RttiTable& t) { t.functions[0].end = 0; }));
-}
-
-TEST_CASE("rtti: a cache that is missing, damaged or another's is as if there were none",
-          "[collector]") {
-  const OwnElf own;
-  Elf* elf = own.elf;
-  REQUIRE(elf != nullptr);
-  const RttiTable truth = read_rtti(elf);
-  CHECK(truth.functions.size() > 10);
-  const TemporaryFolder folder;
-  const std::string file = cache_entry(folder.path_ + "/gpupeak/rtti", "id");
-  setenv("XDG_CACHE_HOME", folder.path_.c_str(), 1);
-  const auto read = [&] { return LibraryRtti(elf, "id", 0).table(); };
-  CHECK(read() == truth);
-  REQUIRE(std::filesystem::exists(file));
-
-  // That it is used: a table of its own in place of the file's.
-  const auto put = [&](const std::string& bytes) {
-    std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
-  };
-  put(pack_rtti(small_table(), "id"));
-  CHECK(read() == small_table());
-  chmod(file.c_str(), 0666);
-  CHECK(read() == truth);
-  put("gpupeak rtti 4\nnonsense");
-  CHECK(read() == truth);
-  std::filesystem::remove(file);
-  const std::string elsewhere = folder.path_ + "/elsewhere";
-  std::ofstream(elsewhere, std::ios::binary) << pack_rtti(small_table(), "id");
-  std::filesystem::create_symlink(elsewhere, file);
-  CHECK(read() == truth);
-  std::filesystem::remove(file);
-  mkfifo(file.c_str(), 0600);
-  CHECK(read() == truth);
-  setenv("XDG_CACHE_HOME", "/proc/no such folder", 1);
-  CHECK(read() == truth);
-  unsetenv("XDG_CACHE_HOME");
-}
-
 TEST_CASE("rtti: a library is read as a whole only for a function that its tables lead to",
           "[collector]") {
   const OwnElf own;
@@ -243,7 +182,7 @@ TEST_CASE("rtti: a library is read as a whole only for a function that its table
   REQUIRE(elf != nullptr);
   const RttiTable truth = read_rtti(elf);
   const LoadedImage image(elf);
-  LibraryRtti library(elf, "");
+  LibraryRtti library(elf);
   const uint64_t scans = work().rtti_scans;
   size_t left_out = 0;
   for (const uint64_t start : image.function_starts()) {
