@@ -386,6 +386,7 @@ Summary analyze(const std::string& path, const Options& options, const Progress&
   auto log =
       std::make_unique<const LogReader>(path, options.reading.sanitizer, options.reading.heap);
   Summary summary = analyze(*log, path, options, progress);
+  if (options.complete != nullptr) options.complete(summary, path, options, progress);
   if (options.process_ends) static_cast<void>(log.release());
   return summary;
 }

@@ -34,17 +34,14 @@ struct Options {
   size_t top = 10;              ///< rows of each table
   GroupBy by = GroupBy::kSite;  ///< what the rows of peaks are
   bool stacks = true;           ///< fill Holder::stack, which the JSON shows
-  /// False: of the tables only what the first screen shows. It has none of the phases that libraries
-  /// mark for themselves, of which XLA marks tens of thousands, and no rows of the host's if a GPU
-  /// was used. Such a summary is not kept.
+  /// False: of the tables only what the first screen shows. It has none of the phases that
+  /// libraries mark for themselves, of which XLA marks tens of thousands, and no rows of the host's
+  /// if a GPU was used.
   bool all_tables = true;
-  /// Keep a large log's summary for the next time (kept_summary.h).
-  bool keep = true;
   /// The process ends when it has shown the summary, so memory that was used for it is not freed:
   /// freeing it would take a twentieth of the whole time.
   bool process_ends = false;
-  /// For reports that show Summary::lowering. kept_or_analyzed() calls it, and keeps the summary
-  /// with what it added.
+  /// For reports that show Summary::lowering. analyze() calls it for a log that it opens itself.
   Complete complete = nullptr;
 };
 

@@ -13,7 +13,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "collector/analyze/kept_summary.h"
 #include "collector/files/regular_file.h"
 #include "collector/summary/summary_json.h"
 #include "collector/text/error.h"
@@ -200,7 +199,7 @@ Summary summary_from_json(std::string_view content, const std::string& name,
 }
 
 Summary load_summary(const std::string& path, const Options& options, const Progress& progress) {
-  if (!begins_like_json(path)) return kept_or_analyzed(path, options, progress);
+  if (!begins_like_json(path)) return analyze(path, options, progress);
   constexpr uint64_t kMostJsonBytes = 256 << 20;
   const std::optional<std::string> content = read_regular(path, kMostJsonBytes);
   if (!content) throw LogError(escape(path) + " cannot be read: " + strerror(errno), 0);

@@ -214,7 +214,6 @@ ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
     if (!added) return;
     model->second.file = *file;
     for (const std::string& place : {*file, path_beside(log.path(), *file)}) {
-      files_.push_back(place);
       model->second.tensors = read_tensors_of(place);
       if (!model->second.tensors.empty()) break;
     }

@@ -37,14 +37,11 @@ class ModelTensors {
     const auto node = nodes_.find({stack, block.bytes, block.asked});
     return node == nodes_.end() ? stack : node->second;
   }
-  /// The files that were looked for. With other files there the names would be others.
-  const std::vector<std::string>& files() const { return files_; }
 
  private:
   using Block = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< stack, bytes, asked for
 
   std::map<Block, uint32_t> nodes_;
-  std::vector<std::string> files_;
 };
 
 // Reads the constant tensors of an ONNX model: what each is called, how large it is, and which node

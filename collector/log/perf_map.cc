@@ -101,10 +101,6 @@ bool ran_at(int64_t time_ns, const std::string& log, const gpupeak_file_header& 
 
 }  // namespace
 
-std::string perf_map_path(const gpupeak_file_header& header) {
-  return "/tmp/perf-" + std::to_string(header.pid) + ".map";
-}
-
 DwarfFrame perf_map_frame(std::string_view text) {
   DwarfFrame frame;
   for (const std::string_view of_v8 : {"JS:", "LazyCompile:", "Function:", "Script:", "Eval:"}) {
@@ -133,7 +129,8 @@ void read_perf_map(const std::string& log, const gpupeak_file_header& header,
   constexpr int64_t kMostBytes = 256 << 20;
   constexpr uint64_t kMostHits = 1 << 24;  // pieces of code do not overlap much
   struct stat status {};
-  const Descriptor file = open_regular(perf_map_path(header), O_RDONLY | O_NOFOLLOW, status);
+  const Descriptor file =
+      open_regular(fmt::format("/tmp/perf-{}.map", header.pid), O_RDONLY | O_NOFOLLOW, status);
   if (!file || status.st_uid != geteuid() || (status.st_mode & S_IWOTH) != 0 ||
       status.st_size > kMostBytes)
     return;

@@ -15,9 +15,6 @@
 
 namespace gpupeak::collector {
 
-/// The file that the log's process may have written.
-std::string perf_map_path(const gpupeak_file_header& header);
-
 /// Adds the names of addresses without a module, as names of module 0. Does nothing if the file is
 /// no regular one, another user's, writable by all, larger than 256 MiB, or was not written while
 /// the process ran: process ids are used again.

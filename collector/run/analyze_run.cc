@@ -9,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "collector/analyze/kept_summary.h"
 #include "collector/analyze/load_summary.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
@@ -160,7 +159,7 @@ class RunAnalysis {
     OwnMemory own_memory;
     whole.lost_logs = run_.lost;
     if (run_.logs.size() == 1) {
-      lead_summary_ = kept_or_analyzed(run_.logs.front().path, options_, progress_);
+      lead_summary_ = analyze(run_.logs.front().path, options_, progress_);
       add_outside_look(run_, run_.logs.front(), lead_summary_.metrics);
       if (!run_.record && run_.lost == 0) return std::move(lead_summary_);
       note_gone(lead_summary_.quality, lead_summary_.run.end, run_.logs.front());
@@ -303,7 +302,7 @@ class RunAnalysis {
       if (options_.complete != nullptr)
         options_.complete(lead_summary_, log.path, options_, progress_);
     } else {
-      lead_summary_ = kept_or_analyzed(log.path, options_, progress_);
+      lead_summary_ = analyze(log.path, options_, progress_);
       record = counted_process(log, options_.reading.sanitizer);
       record.quality = lead_summary_.quality;
     }

@@ -169,19 +169,6 @@ std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& 
   return paths;
 }
 
-std::vector<std::string> watched_symbol_files(const Module& module, const SymbolSearch& search) {
-  std::vector<std::string> paths = symbol_files(module, search);
-  const std::string name(file_name(module.path));
-  const std::string folder = module.path.substr(0, module.path.size() - name.size());
-  paths.push_back(package_file(search.sysroot + module.path));
-  paths.push_back(search.sysroot + folder + name + ".debug");
-  paths.push_back(search.sysroot + folder + ".debug");
-  paths.push_back(search.sysroot + folder + ".debug/" + name + ".debug");
-  for (const std::string& debug : search.debug_dirs) paths.push_back(debug + folder);
-  paths.push_back(search.sysroot + std::string(kDefaultDebugDir) + folder);
-  return paths;
-}
-
 namespace {
 
 constexpr std::string_view kAssignment = "__version__ = ";
@@ -197,8 +184,8 @@ std::string parent_of(const std::string& path) {
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
-}  // namespace
-
+/// The __init__.py of the outermost package around the module's file. If the file is not there, the
+/// module is in no package.
 std::string package_file(const std::string& module_path) {
   std::string file = parent_of(module_path) + "/__init__.py";
   for (;;) {
@@ -207,6 +194,8 @@ std::string package_file(const std::string& module_path) {
     file = std::move(outer);
   }
 }
+
+}  // namespace
 
 std::string package_version(const std::string& module_path) {
   const std::string path = package_file(module_path);

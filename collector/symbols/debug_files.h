@@ -70,18 +70,11 @@ std::string build_id_path(std::string_view build_id);
 /// The file itself, then debug files that have its symbols, too. They need not exist.
 std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search);
 
-/// These, and the other places where libdwfl looks for a file's debug information by its usual
-/// names: files and folders. Each of them changes when other names can be found.
-std::vector<std::string> watched_symbol_files(const Module& module, const SymbolSearch& search);
-
 // Reads the version of a library that is a module of a Python package: the library's own symbols
 // may not tell it. ModuleSymbols asks for it.
 
-/// The __init__.py of the outermost package around the module's file. If the file is not there, the
-/// module is in no package.
-std::string package_file(const std::string& module_path);
-
-/// The value of `__version__ = "1.29.0"` in that file; empty: it has none.
+/// The value of `__version__ = "1.29.0"` in the __init__.py of the outermost package around the
+/// module's file; empty: it has none.
 std::string package_version(const std::string& module_path);
 
 }  // namespace gpupeak::collector

@@ -122,12 +122,10 @@ TEST_CASE("rtti: a module's version is that of the package around it", "[collect
     std::ofstream(folder.path_ + path) << text;
   };
   CHECK(package_version(module).empty());
-  CHECK(package_file(module) == inner + "/__init__.py");
   write("/runtime/__init__.py", "# by us\nimport x\n__version__ = \"1.29.0\"\n");
   CHECK(package_version(module).empty());  // the folder is no package
   write("/runtime/capi/__init__.py", "__version__ = '7'\n");
   CHECK(package_version(module) == "1.29.0");
-  CHECK(package_file(module) == folder.path_ + "/runtime/__init__.py");
   for (const char* other : {"", "__version__ = version()\n", "__version__ = '1.2\n",
                             "  __version__ = '1'\n", "__version__ = \n", "version = '1'\n"}) {
     INFO(other);

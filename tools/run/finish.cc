@@ -1,16 +1,12 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <span>
 
-#include "collector/analyze/kept_summary.h"
 #include "collector/files/regular_file.h"
 #include "collector/log/kept_names.h"
 #include "collector/log/mapped_file.h"
@@ -95,56 +91,6 @@ bool NameKeeper::wait(const volatile sig_atomic_t& stop) {
 
 namespace {
 
-struct HowFar {
-  uint64_t done, total;
-};
-
-/// Makes the summary that `report` and `report --json` will ask for. Returns whether it is kept.
-bool make_summary(const std::string& path, int word, int news) {
-  const collector::Options options;
-  collector::KeptSummary kept(path, options);
-  const collector::LogReader log(path);
-  if (!kept.can_keep(log)) return false;
-  const auto tell = [news](uint64_t done, uint64_t total) {
-    const HowFar how_far{done, total};
-    // If nobody reads and the pipe is full, this step is left out.
-    [[maybe_unused]] const ssize_t written = write(news, &how_far, sizeof how_far);
-  };
-  const collector::Summary summary = collector::analyze(log, path, options, tell);
-  if (text_from(word).empty()) return false;  // it would be of a log that may change
-  kept.log_was_replaced();
-  kept.keep(summary);
-  return kept.find().has_value();
-}
-
-/// Begins to make the summary of a log. None if there are not enough processors for compression and
-/// replay at the same time.
-Helper summary_beside(const std::string& log) {
-  if (collector::usable_processors() <= kCompressionThreads + collector::kReplayThreads) return {};
-  return Helper([&log](int word, int news) {
-    be_spared_first();
-    fcntl(news, F_SETFL, O_NONBLOCK);
-    return make_summary(log, word, news) ? 0 : 1;
-  });
-}
-
-/// To be called when the log has become the compressed file, which has the same content. Waits with
-/// a progress bar until the summary is kept, at most `most`, or until `stop` becomes true.
-void wait_for_summary(Helper& helper, Clock::duration most, const volatile sig_atomic_t& stop) {
-  if (!helper.tell("the log will not change any more")) return;
-  ProgressBar bar("making the report (Ctrl-C: when it is asked for)");
-  const collector::Progress show = bar.callback();
-  helper.wait(
-      Clock::now() + most,
-      [&show](std::string_view bytes) {
-        HowFar how_far{};
-        if (!show || bytes.size() < sizeof how_far) return;
-        memcpy(&how_far, bytes.data() + bytes.size() - sizeof how_far, sizeof how_far);
-        show(how_far.done, how_far.total);
-      },
-      stop);
-}
-
 constexpr uint64_t kLargeBytes = 64 << 20;
 /// Chosen by measurements (docs/performance.md): with level 9 files are a twentieth smaller, and it
 /// takes three times as long.
@@ -181,16 +127,11 @@ void compress_logs(const std::vector<RunLog>& logs, const std::string& when, boo
     if (!wanted || stop != 0 || is_running(log)) continue;
     try {
       const auto began = Clock::now();
-      Helper summary;
-      if (!quiet && &log == &logs.front()) summary = summary_beside(log.path);
       compress(log.path, show, stop);
-      const auto of_log = Clock::now() - began;
-      took += of_log;
+      took += Clock::now() - began;
       ++count;
       before += bytes;
       after += collector::state_of_file(log.path).bytes;
-      bar.clear();
-      wait_for_summary(summary, 2 * of_log, stop);
     } catch (const Stopped&) {
     } catch (const std::exception& error) {
       bar.clear();

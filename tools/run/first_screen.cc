@@ -13,7 +13,6 @@
 #include <sstream>
 #include <utility>
 
-#include "collector/analyze/kept_summary.h"
 #include "collector/fit/what_if.h"
 #include "collector/log/log_head.h"
 #include "collector/run/analyze_run.h"
@@ -47,7 +46,6 @@ collector::Options screen_options(const collector::Reading& reading) {
   options.stacks = false;
   options.all_tables = false;
   options.complete = collector::add_quick_lowering;
-  options.keep = false;  // the log may be compressed after this, and is then another file
   return options;
 }
 
@@ -117,8 +115,6 @@ std::string slow_text(const std::string& log, const collector::Reading& reading,
 
 std::string first_screen(const std::string& log, const collector::Reading& reading,
                          const collector::TextStyle& style, Helper ahead) {
-  if (collector::KeptSummary(log, screen_options(reading)).find())
-    return screen_lines(log, screen_options(reading), style);
   const std::string slow = slow_text(log, reading, style);
   Attempt attempt;
   if (ahead.tell(log)) attempt = lines_of(std::move(ahead), slow);

@@ -111,9 +111,7 @@ inline constexpr size_t kCompressionThreads = 4;
 /// Compresses the logs of a run in place: each keeps its name, and every verb reads it. `run` does
 /// this last, when everything else is done and said. `when`: always, never, or auto, which leaves
 /// out small logs. Logs that are still being written are left out. If `stop` becomes true, if there
-/// is no room, or if anything else goes wrong, the log stays as it was. Meanwhile the summary of
-/// the first log is made, if there are processors for it, so that the first report is there at
-/// once.
+/// is no room, or if anything else goes wrong, the log stays as it was.
 void compress_logs(const std::vector<RunLog>& logs, const std::string& when, bool quiet,
                    const volatile sig_atomic_t& stop);
 
