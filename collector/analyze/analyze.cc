@@ -14,7 +14,6 @@
 #include "collector/analyze/arena_summary.h"
 #include "collector/analyze/counter_metrics.h"
 #include "collector/analyze/group_totals.h"
-#include "collector/analyze/names_ahead.h"
 #include "collector/analyze/row_roles.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
@@ -93,8 +92,6 @@ class SummaryBuilder {
                        : other_.emplace(replay, titles_, options.by, &tagger_)) {
     summary_.rules = {rules.sets, rules.automatic};
   }
-
-  NamesAhead names_ahead() { return {symbolizer_, tagger_, NamesAhead::worth_threads(log_)}; }
 
   Summary build(const std::string& path) {
     const Definitions& definitions = log_.definitions();
@@ -364,9 +361,7 @@ class Analysis {
 
   Summary run(const std::string& path, const Progress& progress) {
     replay_.use_phases(phases_);
-    NamesAhead names = builder_.names_ahead();
     replay_.run(progress);
-    names.finish();
     return builder_.build(path);
   }
 

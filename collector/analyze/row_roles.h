@@ -11,7 +11,6 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -39,9 +38,6 @@ class Tagger {
   /// the arena.
   uint32_t tag(const ArenaTable::Holder& holder);
   const std::string& name(uint32_t tag) const { return names_[tag]; }
-  void prepare_ahead(std::span<const uint32_t> nodes, const std::stop_token& stop) {
-    rules_.prepare_ahead(nodes, stop);
-  }
 
  private:
   uint32_t intern(const std::string& name);

@@ -249,12 +249,6 @@ const std::vector<uint32_t>& StackTags::matches(uint32_t stack) {
   return *list;
 }
 
-void StackTags::prepare_ahead(std::span<const uint32_t> nodes, const std::stop_token& stop) {
-  for (const uint32_t node : nodes) {
-    if (!stop.stop_requested()) static_cast<void>(rules_.all(node));
-  }
-}
-
 uint32_t StackTags::rule_of(uint32_t stack, std::string_view phase) {
   for (const uint32_t rule : matches(stack)) {
     const std::vector<std::string>& phases = rules_.rules()[rule].phases;

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -119,9 +118,6 @@ class StackTags {
   /// The first rule that holds for an allocation with this stack in this phase (empty: in none);
   /// kNoRule: none does.
   uint32_t rule_of(uint32_t stack, std::string_view phase);
-  /// Compares the functions at these nodes with the rules, until it is stopped, so that rule_of()
-  /// has less to do.
-  void prepare_ahead(std::span<const uint32_t> nodes, const std::stop_token& stop);
   const std::string& name(uint32_t rule) const { return rules_.rules()[rule].name; }
 
  private:

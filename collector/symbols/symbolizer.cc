@@ -281,7 +281,7 @@ const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
       finish(entry->second);
     }
   }
-  if (!of_node_[id]->wanted && telling_ == Telling::kWhoAsks) want(id);
+  if (!of_node_[id]->wanted) want(id);
   return *of_node_[id];
 }
 
@@ -293,38 +293,7 @@ void Symbolizer::want(uint32_t id) {
   note_problem(module);
 }
 
-std::vector<uint32_t> Symbolizer::resolve_ahead(size_t threads, const std::stop_token& stop) {
-  const std::vector<StackNode>& nodes = definitions_.nodes();
-  telling_ = Telling::kLater;
-  of_node_.resize(nodes.size());
-  NewAddresses added;
-  for (uint32_t id = 1; id < nodes.size(); ++id) list(id, added);
-  describe_all(added, threads, stop);
-  forget_undescribed();
-  if (stop.stop_requested()) return {};
-  const bool all_there = std::ranges::all_of(modules_, [](const ModuleFile& file) {
-    return !file.symbols || (file.symbols->state() == ModuleSymbols::State::kUsable &&
-                             file.symbols->debug_trouble().kind == DebugTrouble::Kind::kNone);
-  });
-  const bool all_named = std::ranges::none_of(added.all, [&](const New& one) {
-    return nodes[one.node].module == 0 && one.resolved->wants_file;
-  });
-  if (all_there && all_named) telling_ = Telling::kNobody;
-  std::vector<uint32_t> each;
-  for (const New& one : added.all) each.push_back(one.node);
-  return each;
-}
-
-/// Forgets nodes that were not described before the stop.
-void Symbolizer::forget_undescribed() {
-  for (ResolvedAddress*& resolved : of_node_) {
-    if (resolved != nullptr && resolved->frames.empty()) resolved = nullptr;
-  }
-  std::erase_if(resolved_, [](const auto& entry) { return entry.second.frames.empty(); });
-}
-
 void Symbolizer::resolve_all(std::span<const uint32_t> stacks) {
-  if (telling_ == Telling::kNobody) return;
   const std::vector<StackNode>& nodes = definitions_.nodes();
   of_node_.resize(nodes.size());
   stack_resolved_.resize(nodes.size());
@@ -338,7 +307,7 @@ void Symbolizer::resolve_all(std::span<const uint32_t> stacks) {
       wanted.push_back(id);
     }
   }
-  describe_all(added, SIZE_MAX, {});
+  describe_all(added);
   // Warnings come in the same order with any number of threads, and are of all files that were
   // looked for.
   for (const uint32_t id : wanted) modules_[nodes[id].module].wanted |= of_node_[id]->wants_file;
@@ -355,8 +324,7 @@ void Symbolizer::list(uint32_t id, NewAddresses& added) {
   added.all.push_back({id, &entry->second, {}});
 }
 
-void Symbolizer::describe_all(NewAddresses& added, size_t most_threads,
-                              const std::stop_token& stop) {
+void Symbolizer::describe_all(NewAddresses& added) {
   constexpr size_t kPiece = 64;
   std::vector<New>& all = added.all;
   // One thread at a time reads a module's file, so the module with the most addresses is begun
@@ -364,17 +332,14 @@ void Symbolizer::describe_all(NewAddresses& added, size_t most_threads,
   std::ranges::sort(added.of_module,
                     [](const auto& a, const auto& b) { return a.size() > b.size(); });
   const auto read = [&](size_t begin, size_t /*end*/) {
-    for (const size_t i : added.of_module[begin]) {
-      if (!stop.stop_requested())
-        all[i].known = frames_of(all[i].node, all[i].resolved->wants_file);
-    }
+    for (const size_t i : added.of_module[begin])
+      all[i].known = frames_of(all[i].node, all[i].resolved->wants_file);
   };
-  in_parallel(added.of_module.size(), 1, read, most_threads);
-  if (stop.stop_requested()) return;
+  in_parallel(added.of_module.size(), 1, read);
   const auto describe_some = [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) describe(all[i].node, all[i].known, *all[i].resolved);
   };
-  in_parallel(all.size(), kPiece, describe_some, most_threads);
+  in_parallel(all.size(), kPiece, describe_some);
   // Numbers are given in the same order with any number of threads.
   for (const New& one : all) finish(*one.resolved);
 }

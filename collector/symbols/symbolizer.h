@@ -20,7 +20,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -87,14 +86,6 @@ class Symbolizer {
   /// Does what resolve() does, for each node of these stacks. After that, several threads may call
   /// resolve() for these nodes at once.
   void resolve_all(std::span<const uint32_t> stacks);
-  /// Resolves all nodes of the log, with so many threads, until they are stopped, so that there is
-  /// less to do later. Returns one node for each address; none if it was stopped. Up to end_ahead()
-  /// there are no warnings of missing modules: they come when somebody asks for such a module
-  /// later.
-  std::vector<uint32_t> resolve_ahead(size_t threads, const std::stop_token& stop);
-  void end_ahead() {
-    if (telling_ == Telling::kLater) telling_ = Telling::kWhoAsks;
-  }
   /// From now on, calls of these functions that have no line have a place each, and the numbers
   /// given here.
   void tell_calls_apart(std::set<uint32_t> functions, CallNumbers numbers);
@@ -135,13 +126,6 @@ class Symbolizer {
     bool problem_noted = false;
   };
 
-  /// When a warning of a missing module is made.
-  enum class Telling {
-    kWhoAsks,
-    kLater,   ///< not before end_ahead()
-    kNobody,  ///< never: all nodes are known, and nothing is missing
-  };
-
   /// Addresses that are not known yet, with all that can be found without the others.
   struct New {
     uint32_t node;
@@ -153,8 +137,7 @@ class Symbolizer {
     std::vector<std::vector<size_t>> of_module;  ///< indexes into `all`
   };
   void list(uint32_t node, NewAddresses& added);
-  void describe_all(NewAddresses& added, size_t most_threads, const std::stop_token& stop);
-  void forget_undescribed();
+  void describe_all(NewAddresses& added);
   void describe(uint32_t node, const std::vector<DwarfFrame>& known,
                 ResolvedAddress& resolved) const;
   void finish(ResolvedAddress& resolved);
@@ -181,7 +164,6 @@ class Symbolizer {
   std::vector<ResolvedAddress*> of_node_;  ///< points into resolved_; nullptr: not known yet
   /// By node: resolve_all() has resolved it and all its callers.
   std::vector<bool> stack_resolved_;
-  Telling telling_ = Telling::kWhoAsks;
   std::unordered_map<std::string, uint32_t> function_ids_;
   std::unordered_map<std::string, uint32_t> place_ids_;
   std::set<uint32_t> apart_;  ///< functions whose calls are told apart without lines
