@@ -1,19 +1,23 @@
-// What an arena would have reserved if its requests or its rules had been others. It goes through
-// the recorded history of requests (arena_requests.h) once more, with as much memory as it wants.
+// What an arena would have reserved if its requests or its rules had been others, or if there had
+// been less memory (held_run.h). It goes through the recorded history of requests
+// (arena_requests.h) once more.
 //
 // If a block got a whole piece, a log of PyTorch does not tell how much was asked for. So a
 // forecast takes the most that it can have been, the least, a mix, or what other requests of the
 // same site asked for. what_if_watch.h runs some forecasts of each kind.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collector/fit/arena_model.h"
 #include "collector/fit/arena_requests.h"
+#include "gpupeak/pages.h"
 
 namespace gpupeak::collector {
 
@@ -26,12 +30,16 @@ class ArenaForecast {
   static constexpr uint64_t kGrowingStep = 20u << 20;
 
   /// `history`: one whose why_not() is empty; it must outlive the forecast. `mix`: forecasts with
-  /// Asked::kMixed differ by this number.
-  ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked, unsigned mix)
+  /// Asked::kMixed differ by this number. `capacity`: what there is for the process. `places`: new
+  /// segments lie above all others, or with kLeast below them.
+  ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked, unsigned mix,
+                uint64_t capacity = UINT64_MAX, Asked places = Asked::kMost)
       : history_(history),
         rules_(rules),
         asked_(asked),
+        places_(places),
         mix_(mix),
+        capacity_(capacity),
         model_(model_of(history, rules)),
         blocks_(history.requests()) {}
 
@@ -40,15 +48,8 @@ class ArenaForecast {
   uint64_t give(double factor) {
     const Step* const step = next(true);
     if (step == nullptr || factor == 0) return 0;
-    Block& block = blocks_[step->block];
-    if (step->what == ArenaRequests::What::kGiveOwn) {
-      block.own = true;
-      block.bytes = asked_for(*step, factor);
-      model_->pieces().add_own(block.bytes);
-    } else {
-      place(*step, asked_for(*step, factor), block);
-    }
-    return block.bytes;
+    give(*step, factor);
+    return blocks_[step->block].bytes;
   }
   /// The next block that came back.
   void take() {
@@ -59,29 +60,29 @@ class ArenaForecast {
   void take_early(uint32_t block) { put_back(blocks_[block]); }
   /// Does what comes before the next request or return: the arena gives idle segments back.
   void catch_up() {
-    using What = ArenaRequests::What;
-    for (; at_ < history_.steps().size(); ++at_) {
-      switch (history_.steps()[at_].what) {
-        case What::kOutside:
-          break;
-        case What::kEndRun:
-          model_->pieces().forget_kinds();
-          break;
-        case What::kEmpty:
-          model_->pieces().release_idle();
-          break;
-        default:
-          return;
-      }
-    }
+    const auto& steps = history_.steps();
+    while (at_ < steps.size() && !gives(steps[at_]) && !takes(steps[at_])) go_on(steps[at_++]);
   }
+  /// Goes through the whole history. Returns false where the capacity is too little.
+  bool run() {
+    return std::ranges::all_of(history_.steps(), [&](const Step& step) {
+      if (gives(step)) return give(step, 1);
+      if (!takes(step)) return go_on(step);
+      put_back(blocks_[step.block]);
+      return true;
+    });
+  }
+  /// The most that was in use of the capacity, in whole pages.
+  uint64_t needed() const { return needed_; }
   /// Bytes that it has from the driver, as it asked for them.
   uint64_t reserved() const {
     return small_.mapped() + large_.mapped() + model_->pieces().reserved_bytes();
   }
 
  private:
-  static constexpr uint64_t kPlaceAsRecorded = UINT64_C(1) << 61;
+  /// No address has these bits. They put segments that were not recorded above or below those that
+  /// were.
+  static constexpr uint64_t kRecorded = UINT64_C(1) << 61, kAbove = UINT64_C(1) << 62;
 
   static std::unique_ptr<ArenaModel> model_of(const ArenaRequests& history, Rules rules) {
     if (rules == Rules::kSameAsRequested)
@@ -95,18 +96,34 @@ class ArenaForecast {
     bool own = false, small = false;
   };
   using Step = ArenaRequests::Step;
+  using What = ArenaRequests::What;
 
-  /// The next step, if it gives a block (`gives`) or takes one back; nullptr: it does not. Steps of
-  /// other kinds before it are done on the way.
-  const Step* next(bool gives) {
-    using What = ArenaRequests::What;
+  static bool gives(const Step& step) {
+    return step.what == What::kGive || step.what == What::kGiveOwn;
+  }
+  static bool takes(const Step& step) {
+    return step.what == What::kTake || step.what == What::kTakeOwn;
+  }
+
+  /// The next step, if it gives a block (`is_give`) or takes one back; nullptr: it does not. Steps
+  /// of other kinds before it are done on the way.
+  const Step* next(bool is_give) {
     catch_up();
-    if (at_ == history_.steps().size()) return nullptr;
-    const Step& step = history_.steps()[at_];
-    const bool is_give = step.what == What::kGive || step.what == What::kGiveOwn;
-    if (is_give != gives) return nullptr;
-    ++at_;
-    return &step;
+    if (at_ == history_.steps().size() || gives(history_.steps()[at_]) != is_give) return nullptr;
+    return &history_.steps()[at_++];
+  }
+  /// Does a step that is no request and no return.
+  bool go_on(const Step& step) {
+    if (step.what == What::kEndRun) model_->pieces().forget_kinds();
+    if (step.what == What::kEmpty) model_->pieces().release_idle();
+    if (step.what == What::kOutside) outside_ = step.bytes;
+    return has_room(0);
+  }
+  bool has_room(uint64_t more) {
+    const uint64_t sum = outside_ + model_->pieces().reserved() + whole_driver_pages(more);
+    if (sum > capacity_) return false;
+    needed_ = std::max(needed_, sum);
+    return true;
   }
   void put_back(Block& block) {
     if (block.bytes == 0) return;
@@ -119,59 +136,69 @@ class ArenaForecast {
     }
     block.bytes = 0;
   }
+  bool is_high(Asked choice, uint32_t block) const {
+    return choice == Asked::kMixed ? is_high_in_mix(block, mix_) : choice == Asked::kMost;
+  }
   uint64_t less_than_most(const Step& step) const {
-    switch (asked_) {
-      case Asked::kMost:
-        return 0;
-      case Asked::kLeast:
-        return step.slack;
-      case Asked::kLikely:
-        return step.likely;
-      case Asked::kMixed:
-        break;
-    }
-    return is_high_in_mix(step.block, mix_) ? 0 : step.slack;
+    if (asked_ == Asked::kLikely) return step.likely;
+    return is_high(asked_, step.block) ? 0 : step.slack;
   }
   uint64_t asked_for(const Step& step, double factor) const {
     const uint64_t bytes = step.bytes - less_than_most(step);
     if (factor == 1) return bytes;
     return model_->rounded(static_cast<uint64_t>(std::floor(static_cast<double>(bytes) * factor)));
   }
-  void place(const Step& step, uint64_t bytes, Block& block) {
-    block.bytes = bytes;
+  bool give(const Step& step, double factor) {
+    Block& block = blocks_[step.block];
+    block.bytes = asked_for(step, factor);
+    if (step.what == What::kGive) return place(step, block);
+    block.own = true;
+    if (!has_room(block.bytes)) return false;
+    model_->pieces().add_own(block.bytes);
+    return true;
+  }
+  bool place(const Step& step, Block& block) {
     if (rules_ == Rules::kExpandableSegments) {
-      block.small = bytes <= TorchCache::kSmall;
-      block.address = (block.small ? small_ : large_).give(bytes);
-      return;
+      block.small = block.bytes <= TorchCache::kSmall;
+      block.address = (block.small ? small_ : large_).give(block.bytes);
+      return true;
     }
-    const ArenaModel::Request request{bytes, step.on_stream};
+    const ArenaModel::Request request{block.bytes, step.on_stream};
     std::optional<ArenaModel::Piece> piece = model_->find(request);
-    const uint64_t recorded = history_.segment_of(step.block);
-    as_recorded_ = as_recorded_ && piece.has_value() == (recorded == 0);
+    as_recorded_ = as_recorded_ && piece.has_value() == (history_.segment_of(step.block) == 0);
     if (!piece) {
-      const uint64_t segment = model_->segment_for(bytes);
-      uint64_t address = kPlaceAsRecorded + recorded;
-      if (!as_recorded_) {
-        address = above_;
-        above_ += segment;
+      uint64_t segment = model_->segment_for(block.bytes);
+      for (unsigned refusals = 1; !has_room(segment); ++refusals) {
+        as_recorded_ = false;
+        segment = model_->after_refusal(block.bytes, segment, refusals);
+        if (segment == 0) return false;
       }
-      piece = model_->add_segment(address, segment, request);
+      piece = model_->add_segment(address_for(step.block, segment), segment, request);
     }
     model_->take(*piece, request);
     block.piece = *piece;
     block.bytes = model_->pieces().bytes_of(*piece);
+    return true;
+  }
+  uint64_t address_for(uint32_t block, uint64_t bytes) {
+    if (as_recorded_) return kRecorded + history_.segment_of(block);
+    if (!is_high(places_, block)) return below_ -= bytes;
+    above_ += bytes;
+    return above_ - bytes;
   }
 
   const ArenaRequests& history_;
   const Rules rules_;
-  const Asked asked_;
+  const Asked asked_, places_;
   const unsigned mix_;
+  const uint64_t capacity_;
   std::unique_ptr<ArenaModel> model_;
   GrowingRange small_{2u << 20}, large_{kGrowingStep};  // only for expandable segments
   std::vector<Block> blocks_;
   size_t at_ = 0;
   bool as_recorded_ = true;  // each segment so far was taken by the request that took it in the log
-  uint64_t above_ = UINT64_C(1) << 62;
+  uint64_t outside_ = 0, needed_ = 0;
+  uint64_t above_ = kAbove, below_ = kRecorded;
 };
 
 }  // namespace gpupeak::collector

@@ -301,12 +301,6 @@ namespace {
 /// A change of less is not worth a row.
 constexpr uint64_t kLeastChange = 1u << 20;
 
-bool is_same(const FitDevice& known, const std::string& host, const DeviceNeed& need) {
-  const bool both = !known.need.uuid.empty() && !need.uuid.empty();
-  return known.host == host &&
-         (both ? known.need.uuid == need.uuid : known.need.device == need.device);
-}
-
 std::string arena_advice(const std::string& arena) {
   if (arena == "PyTorch") return "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
   if (arena.find("Cuda") != std::string::npos || arena.starts_with("ONNX")) {
@@ -362,8 +356,9 @@ FitReport answer_fit(const std::vector<LogNeeds>& logs, const FitQuestion& quest
     const Summary& summary = logs[i].summary;
     report.logs.push_back(summary.log_path);
     for (const DeviceNeed& need : logs[i].devices) {
-      auto known = std::ranges::find_if(
-          report.devices, [&](const FitDevice& of) { return is_same(of, summary.run.host, need); });
+      auto known = std::ranges::find_if(report.devices, [&](const FitDevice& of) {
+        return of.host == summary.run.host && is_same_device(of.need, need);
+      });
       if (known == report.devices.end()) {
         FitDevice& fresh = report.devices.emplace_back();
         fresh.host = summary.run.host;
