@@ -63,7 +63,7 @@ LoadedImage::LoadedImage(Elf* elf) {
   if (file_ == nullptr) return;
   read_segments(elf);
   find_linkers_words(elf);
-  read_dynamic(elf);
+  read_dynamic();
   sort_words();
   read_unwind_header();
 }
@@ -84,6 +84,10 @@ void LoadedImage::read_segments(Elf* elf) {
       relro_end_ = header.p_vaddr + header.p_memsz;
     }
     if (header.p_type == PT_GNU_EH_FRAME) unwind_header_ = header.p_vaddr;
+    if (header.p_type == PT_DYNAMIC) {
+      dynamic_ = header.p_vaddr;
+      dynamic_count_ = header.p_filesz / sizeof(Elf64_Dyn);
+    }
   }
   // Bounded by what the file has, whatever its header says.
   uint64_t end = relro_begin_;
@@ -163,18 +167,7 @@ bool LoadedImage::is_constant(uint64_t address) const {
   return address >= relro_begin_ && address < relro_end_ && !linkers;
 }
 
-void LoadedImage::read_dynamic(Elf* elf) {
-  size_t count = 0;
-  if (elf_getphdrnum(elf, &count) != 0) return;
-  uint64_t dynamic = 0;
-  uint64_t entries = 0;
-  for (size_t i = 0; i < count; ++i) {
-    GElf_Phdr header;
-    if (gelf_getphdr(elf, static_cast<int>(i), &header) == nullptr) continue;
-    if (header.p_type != PT_DYNAMIC) continue;
-    dynamic = header.p_vaddr;
-    entries = header.p_filesz / sizeof(Elf64_Dyn);
-  }
+void LoadedImage::read_dynamic() {
   uint64_t rela = 0, rela_bytes = 0, relr = 0, relr_bytes = 0, versions = 0, version_count = 0;
   const std::pair<int64_t, uint64_t*> values[] = {
       {DT_SYMTAB, &symbols_},        {DT_STRTAB, &strings_},
@@ -182,8 +175,8 @@ void LoadedImage::read_dynamic(Elf* elf) {
       {DT_RELASZ, &rela_bytes},      {kTypeRelr, &relr},
       {kTypeRelrBytes, &relr_bytes}, {DT_VERDEF, &versions},
       {DT_VERDEFNUM, &version_count}};
-  for (uint64_t i = 0; i < entries; ++i) {
-    const auto entry = read<Elf64_Dyn>(dynamic + i * sizeof(Elf64_Dyn));
+  for (uint64_t i = 0; i < dynamic_count_; ++i) {
+    const auto entry = read<Elf64_Dyn>(dynamic_ + i * sizeof(Elf64_Dyn));
     if (!entry || entry->d_tag == DT_NULL) break;
     if (entry->d_tag == DT_INIT_ARRAY || entry->d_tag == DT_FINI_ARRAY)
       arrays_.push_back(entry->d_un.d_val);

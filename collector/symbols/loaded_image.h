@@ -1,6 +1,6 @@
 // A shared library or executable as the dynamic linker sees it: its segments, the words that it
 // relocates, and where functions begin and end by the unwinding tables. All of that survives strip.
-// rtti_reader finds classes with it.
+// rtti_reader.cc finds classes with it.
 #pragma once
 
 #include <libelf.h>
@@ -88,7 +88,7 @@ class LoadedImage {
   std::optional<T> read(uint64_t address) const;
   void read_segments(Elf* elf);
   void find_linkers_words(Elf* elf);
-  void read_dynamic(Elf* elf);
+  void read_dynamic();
   void read_rela(uint64_t address, uint64_t bytes);
   void read_relr(uint64_t address, uint64_t bytes);
   void read_version(uint64_t address, uint64_t count);
@@ -102,7 +102,7 @@ class LoadedImage {
   uint64_t relro_begin_ = 0, relro_end_ = 0;
   uint64_t got_begin_ = 0, got_end_ = 0;  // the linker's own words, constant as well
   std::vector<uint64_t> arrays_;  // functions that the linker calls at the beginning and the end
-  uint64_t unwind_header_ = 0;
+  uint64_t unwind_header_ = 0, dynamic_ = 0, dynamic_count_ = 0;
   uint64_t symbols_ = 0, strings_ = 0, string_bytes_ = 0;
   std::string_view version_;
   std::vector<RelocatedWord> words_;

@@ -2,15 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "collector/symbols/loaded_image.h"
-#include "collector/symbols/rtti_reader.h"
 #include "collector/text/rust_demangle.h"
-#include "collector/text/work.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -88,60 +83,6 @@ std::string RttiNames::name_of(const RttiTable::Function& function) const {
   if (slot != nullptr) name = *slot == kDestructor ? fmt::format("~{}", last_name(owner)) : *slot;
   const std::string some = fmt::format("[one of {} classes]", function.class_count);
   return fmt::format("{}::{}{}", owner, name, owned ? "" : some);
-}
-
-/// The file, and the addresses to which its constant words lead.
-struct LibraryRtti::Image {
-  explicit Image(Elf* elf) : loaded(elf) {
-    for (const RelocatedWord& word : loaded.words()) {
-      if (word.symbol == RelocatedWord::kNoSymbol && loaded.is_constant(word.at))
-        targets.push_back(word.value);
-    }
-    std::ranges::sort(targets);
-  }
-  bool leads_to_function_of(uint64_t address) const {
-    const std::vector<uint64_t>& starts = loaded.function_starts();
-    const auto next = std::upper_bound(starts.begin(), starts.end(), address);
-    return next != starts.begin() && std::ranges::binary_search(targets, *std::prev(next));
-  }
-  RttiReader& reader() {
-    if (!reader_) reader_.emplace(loaded);
-    return *reader_;
-  }
-
-  LoadedImage loaded;
-  std::vector<uint64_t> targets;  ///< sorted
-
- private:
-  std::optional<RttiReader> reader_;
-};
-
-LibraryRtti::LibraryRtti(Elf* elf) : elf_(elf) {}
-LibraryRtti::~LibraryRtti() = default;
-
-LibraryRtti::Image& LibraryRtti::image() {
-  if (!image_) image_ = std::make_unique<Image>(elf_);
-  return *image_;
-}
-
-/// Asks what costs least first: most functions are in no table at all, and most libraries for the
-/// GPU have tables of functions that are no vtables.
-bool LibraryRtti::vtable_may_lead_to(uint64_t address) {
-  if (!at_most_) {
-    if (!image().leads_to_function_of(address)) return false;
-    at_most_ = image().reader().functions_at_most();
-  }
-  return at_most_->function_at(address) != nullptr;
-}
-
-const RttiTable* LibraryRtti::table_for(uint64_t address) {
-  if (!table_) {
-    if (!vtable_may_lead_to(address)) return nullptr;
-    ++work().rtti_scans;
-    table_ = image().reader().table();
-    image_.reset();
-  }
-  return &*table_;
 }
 
 }  // namespace gpupeak::collector

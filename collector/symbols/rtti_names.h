@@ -17,7 +17,7 @@
 namespace gpupeak::collector {
 
 // Which function of a library is which virtual function of which class, as plain values.
-// rtti_reader makes it from a file, ModuleSymbols reads it.
+// rtti_reader.cc makes it from a file, ModuleSymbols reads it.
 struct RttiTable {
   static constexpr uint32_t kNone = UINT32_MAX;
 
@@ -43,6 +43,9 @@ struct RttiTable {
   /// The function at an address; nullptr: no virtual function is known there.
   const Function* function_at(uint64_t address) const;
 };
+
+/// Reads it from a file. `elf` may be nullptr: the table is empty.
+RttiTable read_rtti(Elf* elf);
 
 class RttiNames {
  public:

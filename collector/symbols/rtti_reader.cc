@@ -1,9 +1,12 @@
-#include "collector/symbols/rtti_reader.h"
+// Reads classes and their virtual functions from a library that may have lost all its names.
+// Exceptions and dynamic_cast need type_info, which relocations alone tell apart from other data.
+// Nothing is guessed: what could be read in two ways gets no name.
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +14,8 @@
 #include <vector>
 
 #include "collector/symbols/loaded_image.h"
+#include "collector/symbols/rtti_names.h"
+#include "collector/text/work.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -292,14 +297,17 @@ struct VtablePlace {
   uint32_t slot;
 };
 
-}  // namespace
-
-class RttiReader::Steps {
+/// Reads in two steps; the first costs a small part of the second. The result is empty for a file
+/// without type information, and for one that is no ELF file of x86-64 or aarch64.
+class RttiReader {
  public:
-  explicit Steps(const LoadedImage& image) : image_(image), graph_(image) {
+  /// `image` must outlive this.
+  explicit RttiReader(const LoadedImage& image) : image_(image), graph_(image) {
     if (!classes().empty()) find_vtables();
   }
 
+  /// The functions that table() may name, and some others: the code is not looked at, so that what
+  /// follows a vtable may be taken for a part of it. It only has where they begin and end.
   RttiTable functions_at_most() const {
     std::vector<uint64_t> starts;
     for (const Vtable& vtable : vtables_)
@@ -315,6 +323,7 @@ class RttiReader::Steps {
     return table;
   }
 
+  /// Call it once; looks at all code.
   RttiTable table() {
     RttiTable table;
     table.version = image_.symbol_version();
@@ -583,20 +592,7 @@ class RttiReader::Steps {
   std::unordered_map<uint32_t, std::map<uint32_t, uint64_t>> own_slots_;
 };
 
-RttiReader::RttiReader(const LoadedImage& image)
-    : steps_(image.words().empty() || image.function_starts().empty()
-                 ? nullptr
-                 : std::make_unique<Steps>(image)) {}
-
-RttiReader::~RttiReader() = default;
-
-RttiTable RttiReader::functions_at_most() const {
-  return steps_ ? steps_->functions_at_most() : RttiTable();
-}
-
-RttiTable RttiReader::table() {
-  return steps_ ? steps_->table() : RttiTable();
-}
+}  // namespace
 
 RttiTable read_rtti(Elf* elf) {
   const LoadedImage image(elf);
@@ -608,6 +604,60 @@ const RttiTable::Function* RttiTable::function_at(uint64_t address) const {
   if (next == functions.begin()) return nullptr;
   const Function& function = *std::prev(next);
   return address < function.end ? &function : nullptr;
+}
+
+/// The file, and the addresses to which its constant words lead.
+struct LibraryRtti::Image {
+  explicit Image(Elf* elf) : loaded(elf) {
+    for (const RelocatedWord& word : loaded.words()) {
+      if (word.symbol == RelocatedWord::kNoSymbol && loaded.is_constant(word.at))
+        targets.push_back(word.value);
+    }
+    std::ranges::sort(targets);
+  }
+  bool leads_to_function_of(uint64_t address) const {
+    const std::vector<uint64_t>& starts = loaded.function_starts();
+    const auto next = std::upper_bound(starts.begin(), starts.end(), address);
+    return next != starts.begin() && std::ranges::binary_search(targets, *std::prev(next));
+  }
+  RttiReader& reader() {
+    if (!reader_) reader_.emplace(loaded);
+    return *reader_;
+  }
+
+  LoadedImage loaded;
+  std::vector<uint64_t> targets;  ///< sorted
+
+ private:
+  std::optional<RttiReader> reader_;
+};
+
+LibraryRtti::LibraryRtti(Elf* elf) : elf_(elf) {}
+LibraryRtti::~LibraryRtti() = default;
+
+LibraryRtti::Image& LibraryRtti::image() {
+  if (!image_) image_ = std::make_unique<Image>(elf_);
+  return *image_;
+}
+
+/// Asks what costs least first: most functions are in no table at all, and most libraries for the
+/// GPU have tables of functions that are no vtables.
+bool LibraryRtti::vtable_may_lead_to(uint64_t address) {
+  if (!at_most_) {
+    if (!image().leads_to_function_of(address)) return false;
+    at_most_ = image().reader().functions_at_most();
+  }
+  return at_most_->function_at(address) != nullptr;
+}
+
+const RttiTable* LibraryRtti::table_for(uint64_t address) {
+  if (!table_) {
+    if (!vtable_may_lead_to(address)) return nullptr;
+    ++work().rtti_scans;
+    table_ = image().reader().table();
+    image_.reset();
+  }
+  return &*table_;
 }
 
 }  // namespace gpupeak::collector

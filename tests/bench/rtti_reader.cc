@@ -1,7 +1,6 @@
 // What a report pays for names out of a library's type information: to read it, to find it again in
 // the cache, and from a module's path to the first name, without a cache and with it.
 //   bench_rtti_reader LIBRARY…
-#include "collector/symbols/rtti_reader.h"
 
 #include <fcntl.h>
 #include <libelf.h>

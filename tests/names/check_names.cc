@@ -18,7 +18,6 @@
 
 #include "collector/symbols/loaded_image.h"
 #include "collector/symbols/rtti_names.h"
-#include "collector/symbols/rtti_reader.h"
 
 using gpupeak::collector::LoadedImage;
 using gpupeak::collector::RelocatedWord;
