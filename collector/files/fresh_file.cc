@@ -223,7 +223,7 @@ bool is_entry_name(const std::string& name) {
 
 }  // namespace
 
-std::string cache_folder(std::string_view kind) {
+std::string cache_entry(std::string_view key) {
   const char* base = getenv("XDG_CACHE_HOME");
   const char* home = getenv("HOME");
   std::string folder = base != nullptr && *base == '/' ? base : "";
@@ -232,15 +232,11 @@ std::string cache_folder(std::string_view kind) {
     folder = std::string(home) + "/.cache";
   }
   mkdir(folder.c_str(), S_IRWXU);
-  for (const std::string& part : {std::string("/gpupeak"), "/" + std::string(kind)}) {
+  for (const char* part : {"/gpupeak", "/names"}) {
     folder += part;
     mkdir(folder.c_str(), S_IRWXU);
     if (!is_own_folder(folder)) return "";
   }
-  return folder;
-}
-
-std::string cache_entry(const std::string& folder, std::string_view key) {
   return fmt::format("{}/{:016x}", folder, checksum(key));
 }
 
@@ -258,41 +254,34 @@ std::optional<std::string> read_cache_file(const std::string& path) {
     if (more <= 0) return std::nullopt;
     got += static_cast<size_t>(more);
   }
-  futimens(file.get(), nullptr);  // the time of use, for limit_cache()
+  futimens(file.get(), nullptr);  // the time of use, for keep_in_cache()
   return bytes;
 }
 
-void write_cache_file(const std::string& path, std::string_view bytes) {
+void keep_in_cache(const std::string& path, std::string_view bytes, uint64_t most_bytes) {
   try {
     write_fresh(
         path, [&](std::ostream& out) { out << bytes; }, S_IRUSR | S_IWUSR);
   } catch (const std::runtime_error&) {  // the result is made again the next time
   }
-}
-
-void limit_cache(const std::string& folder, uint64_t most_bytes) {
+  const std::string folder = folder_of(path);
   std::vector<FileState> entries;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     struct stat status {};
-    const std::string path = entry->path().string();
+    const std::string name = entry->path().string();
     const bool is_ours = is_entry_name(entry->path().filename().string()) &&
-                         lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+                         lstat(name.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
                          is_own(status, folder);
-    if (is_ours) entries.push_back(state_of(path, status));
+    if (is_ours) entries.push_back(state_of(name, status));
   }
   std::ranges::sort(entries, std::ranges::greater(), &FileState::modified_ns);
-  uint64_t bytes = 0;
+  uint64_t sum = 0;
   for (const FileState& entry : entries) {
-    bytes += entry.bytes;
-    if (bytes > most_bytes) unlink(entry.path.c_str());
+    sum += entry.bytes;
+    if (sum > most_bytes) unlink(entry.path.c_str());
   }
-}
-
-void keep_in_cache(const std::string& path, std::string_view bytes, uint64_t most_bytes) {
-  write_cache_file(path, bytes);
-  limit_cache(folder_of(path), most_bytes);
 }
 
 }  // namespace gpupeak::collector

@@ -377,7 +377,6 @@ std::shared_ptr<ModuleSymbols> ModuleCache::of(const Module& module, const Symbo
 namespace {
 
 constexpr std::string_view kNamesMagic = "gpupeak names 1\n";
-constexpr std::string_view kNamesFolder = "names";
 constexpr uint64_t kMostNamesBytes = 256 << 20;  // of all names that are kept
 constexpr uint64_t kMostOfOneModule = kMostNamesBytes / 8;
 
@@ -395,11 +394,6 @@ class TextNumbers {
   std::map<std::string, uint32_t> numbers_;
   std::vector<const std::string*> texts_;
 };
-
-std::string path_of(const std::string& key) {
-  const std::string folder = cache_folder(kNamesFolder);
-  return folder.empty() ? folder : cache_entry(folder, key);
-}
 
 /// Reads one frame. False: it is damaged, and so is all behind it.
 bool unpack_frame(ByteUnpacker& in, const std::vector<std::string>& texts, DwarfFrame& frame) {
@@ -451,7 +445,7 @@ std::string pack_names(const CachedNames& names) {
 }  // namespace
 
 CachedNames read_cached_names(const std::string& key) {
-  const std::string path = path_of(key);
+  const std::string path = cache_entry(key);
   const auto sealed = path.empty() ? std::nullopt : read_cache_file(path);
   const auto bytes = sealed ? unseal(kNamesMagic, *sealed) : std::nullopt;
   if (!bytes) return {};
@@ -467,7 +461,7 @@ CachedNames read_cached_names(const std::string& key) {
 
 void write_cached_names(const std::string& key, const std::vector<FileState>& files,
                         const CachedNames& names) {
-  const std::string path = path_of(key);
+  const std::string path = cache_entry(key);
   const bool unchanged = std::ranges::all_of(
       files, [](const FileState& state) { return state == state_of_file(state.path); });
   if (path.empty() || !unchanged) return;

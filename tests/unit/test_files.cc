@@ -109,12 +109,13 @@ TEST_CASE("files: a mapped file that is cut reads as zeros, and that is told", "
 
 TEST_CASE("files: a cache removes nothing but entries of its own", "[collector]") {
   const Folder folder;
-  const std::string other = folder.file("thesis.tex", std::string(1000, 'x'));
-  const std::string entry = cache_entry(folder.path, "key");
-  write_cache_file(entry, std::string(1000, 'y'));
+  setenv("XDG_CACHE_HOME", folder.path.c_str(), 1);
+  const std::string entry = cache_entry("key");
+  const std::string other = folder.file("gpupeak/names/thesis.tex", std::string(1000, 'x'));
+  keep_in_cache(entry, std::string(1000, 'y'), 1000);
   CHECK(mode_of(entry) == 0600);
-  CHECK(entry != cache_entry(folder.path, "another key"));
-  limit_cache(folder.path, 10);
+  CHECK(entry != cache_entry("another key"));
+  keep_in_cache(entry, std::string(1000, 'y'), 10);
   CHECK(access(entry.c_str(), F_OK) != 0);
   CHECK(access(other.c_str(), F_OK) == 0);
 }

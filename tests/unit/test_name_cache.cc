@@ -53,7 +53,7 @@ TEST_CASE("name_cache: what can be kept comes back, and nothing of what is damag
                      all.at(address).end(), operator==));
   CHECK(read_cached_names("another").empty());
 
-  const std::string file = cache_entry(folder.path_ + "/gpupeak/names", "key");
+  const std::string file = cache_entry("key");
   const std::string whole = content_of(file);
   const auto put = [&](const std::string& bytes) {
     std::ofstream(file, std::ios::binary | std::ios::trunc) << seal(kMagic, bytes);
