@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "collector/analyze/arena_summary.h"
-#include "collector/analyze/counter_metrics.h"
 #include "collector/analyze/group_totals.h"
 #include "collector/analyze/row_roles.h"
 #include "collector/analyze/summary_parts.h"

@@ -1,4 +1,3 @@
-#include "collector/analyze/arena_summary.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "collector/analyze/summary_parts.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {

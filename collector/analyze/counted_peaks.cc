@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <string>
 
-#include "collector/analyze/counter_metrics.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
 #include "collector/text/scope_key.h"

@@ -1,9 +1,9 @@
-#include "collector/analyze/counter_metrics.h"
 
 #include <fmt/format.h>
 
 #include <fstream>
 
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
 #include "gpupeak/memory_kinds.h"
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "collector/analyze/arena_summary.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 

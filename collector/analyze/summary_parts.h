@@ -152,4 +152,43 @@ RunEnd run_end(const gpupeak_counters_page& page);
 Quality assess_quality(const Replay& replay, const Coverage& coverage,
                        const std::vector<Warning>& symbol_warnings);
 
+// The metrics that the library itself counts while the program runs (docs/metrics.md has them all).
+// They are at the front of the log, so that a run that goes on can be watched without a replay.
+// `gpupeak watch` asks for them.
+
+/// Their names.
+std::vector<std::string> counter_metrics();
+bool is_device_metric(std::string_view metric);
+/// The GPUs that have had memory.
+std::vector<int32_t> counted_devices(const gpupeak_counters_page& counters);
+/// The metric's value. `device` is needed only for a device's metric. nullopt: not one of
+/// counter_metrics(), or not measured in this run.
+std::optional<uint64_t> counter_metric(const LogHead& head, std::string_view metric,
+                                       int32_t device);
+
+// Makes the summary's list of arenas, and the rows of a device's peak in which what its arenas have
+// in use and idle takes the place of the calls that took that memory from the driver.
+
+/// The title of an arena's holder: the name that the arena gave it, or the site.
+std::string arena_holder_title(const Replay& replay, Attribution& by_site,
+                               const ArenaTable::Holder& holder);
+/// The same as a row of this kind, without figures.
+Holder arena_holder_row(const Replay& replay, Attribution& by_site,
+                        const ArenaTable::Holder& holder, std::string_view kind);
+/// The arenas, the largest first, each with its `top` largest holders.
+std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by_site, size_t top);
+/// The driver's pools by device: what they had reserved, as far as it was read.
+std::vector<DriverPoolsSummary> summarize_driver_pools(const Replay& replay, Attribution& by_site,
+                                                       size_t top);
+
+/// Adds rows for what is in use, by site, and what is idle, by arena. With the rows of what is
+/// outside they add up to the peak.
+void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vector<ArenaPart>& parts,
+                    size_t top, Peak& peak);
+/// Fills in who held a sum, grouped as `by_choice` does. If it groups by site, what is in arenas
+/// has rows of its own.
+void add_holders(const Replay& replay, Attribution& by_site, Attribution& by_choice,
+                 const PeakParts& parts, const std::vector<Contribution>& takers, size_t top,
+                 bool with_stacks, Peak& peak, const RowRoles* roles = nullptr);
+
 }  // namespace gpupeak::collector

@@ -1,5 +1,5 @@
 // What an arena would have reserved if its requests or its rules had been others, or if there had
-// been less memory (held_run.h). It goes through the recorded history of requests
+// been less memory (need.h). It goes through the recorded history of requests
 // (arena_requests.h) once more.
 //
 // If a block got a whole piece, a log of PyTorch does not tell how much was asked for. So a

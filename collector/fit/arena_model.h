@@ -1,6 +1,6 @@
 // A framework's arena on one device by its rules, without a device: which piece a request gets,
 // what is split off it, what the driver is asked for, and what the arena does when it is refused.
-// ArenaRequests checks whether a recorded run went by the rules; held_run.h uses them with less
+// ArenaRequests checks whether a recorded run went by the rules; need.h uses them with less
 // memory.
 #pragma once
 

@@ -14,7 +14,6 @@
 #include "collector/analyze/analyze.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
-#include "collector/merge/partial_file.h"
 #include "collector/replay/replay.h"
 #include "collector/summary/failure_cause.h"
 #include "collector/summary/failure_text.h"
@@ -437,23 +436,28 @@ uint64_t end_of(const gpupeak_counters_page& page, uint64_t last_ns) {
 
 }  // namespace
 
-ProcessRecord read_process(const std::string& path, const Options& options,
-                           const Progress& progress, Summary* whole) {
-  const LogReader log(path, options.reading.sanitizer, options.reading.heap);
+ProcessRecord identity_of(const LogReader& log, const std::string& path) {
   const gpupeak_file_header& header = log.header();
-  SumsOverTime sums(header.start_monotonic_ns);
-  Summary summary = analyze(log, path, options, progress, &sums);
-
-  ProcessRecord record;
-  record.id = header.cookie;
-  record.log_path = summary.log_path;
-  record.confidential = summary.confidential;
   const Sanitizer& sanitizer = log.definitions().sanitizer();
   const std::string_view boot = log.definitions().fact("boot");
+  ProcessRecord record;
+  record.id = header.cookie;
+  record.log_path = sanitizer.text(path);
   record.boot = sanitizer.is_confidential() ? sanitizer.id(boot) : escape(boot);
   record.process_start_time = header.process_start_time;
   record.start_realtime_ns = header.start_realtime_ns;
   record.start_monotonic_ns = header.start_monotonic_ns;
+  return record;
+}
+
+ProcessRecord read_process(const std::string& path, const Options& options,
+                           const Progress& progress, Summary* whole) {
+  const LogReader log(path, options.reading.sanitizer, options.reading.heap);
+  SumsOverTime sums(log.header().start_monotonic_ns);
+  Summary summary = analyze(log, path, options, progress, &sums);
+
+  ProcessRecord record = identity_of(log, path);
+  record.confidential = summary.confidential;
   record.last_ns = sums.last_ns();
   record.end_ns = end_of(log.counters(), record.last_ns);
   record.host_measured = coverage_of(log).host() && !summary.quality.heap_not_read;

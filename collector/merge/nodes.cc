@@ -1,5 +1,3 @@
-#include "collector/merge/merge.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "collector/merge/merge.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
 
@@ -149,8 +148,8 @@ class NodeSums {
 
   std::vector<MergedSum> make() {
     const size_t devices = add_devices();
-    if (devices > 1) add({"device", "all GPUs", "", 0, std::nullopt, 0, 0, {}}, each("device"));
-    add({"host", "host", "", 0, std::nullopt, 0, 0, {}}, each("host"));
+    if (devices > 1) add("device", "all GPUs", "", each("device"));
+    add("host", "host", "", each("host"));
     return std::move(sums_);
   }
 
@@ -178,15 +177,8 @@ class NodeSums {
     size_t used = 0;
     for (const std::string& key : order) {
       const Device& device = devices.at(key);
-      used += add({ScopeKey::device(device.first->ordinal).text(),
-                   device_text(*device.first),
-                   device.first->uuid,
-                   0,
-                   std::nullopt,
-                   0,
-                   0,
-                   {}},
-                  device.scopes);
+      used += add(ScopeKey::device(device.first->ordinal).text(), device_text(*device.first),
+                  device.first->uuid, device.scopes);
     }
     return used;
   }
@@ -207,7 +199,9 @@ class NodeSums {
     return one == process.curves.end() ? nullptr : &one->second;
   }
 
-  bool add(MergedSum sum, const Scopes& scopes) {
+  bool add(const std::string& name_of_scope, const std::string& name, const std::string& uuid,
+           const Scopes& scopes) {
+    MergedSum sum{name_of_scope, name, uuid, 0, std::nullopt, 0, 0, {}};
     std::vector<const HeldCurve*> curves;
     for (const auto& [index, scope] : scopes) {
       static const HeldCurve kNothing;

@@ -1,4 +1,3 @@
-#include "collector/merge/partial_file.h"
 
 #include <fmt/format.h>
 #include <zstd.h>
@@ -15,6 +14,7 @@
 
 #include "collector/log/mapped_file.h"
 #include "collector/log/pack_log.h"
+#include "collector/merge/merge.h"
 #include "collector/summary/summary_fields.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
@@ -170,12 +170,8 @@ void record_fields(auto& io, Any<Warning> auto& warning) {
 }
 
 void record_fields(auto& io, Any<Quality> auto& quality) {
-  io("exact, only_heap_inexact, log_complete", quality.exact, quality.only_heap_inexact,
-     quality.log_complete);
-  // A record of an older gpupeak has neither of these two.
-  io.or_else("log_end", quality.log_end,
-             quality.log_complete ? LogEnd::kInOrder : LogEnd::kUnknown);
-  io.or_else("heap_sample_bytes", quality.heap_sample_bytes, quality.heap_sample_bytes);
+  io("exact, only_heap_inexact, log_complete, log_end, heap_sample_bytes", quality.exact,
+     quality.only_heap_inexact, quality.log_complete, quality.log_end, quality.heap_sample_bytes);
   io("events, device_events, host_events, dropped_events", quality.events, quality.device_events,
      quality.host_events, quality.dropped_events);
   io("truncated_stacks, unmatched_frees, unknown_heap_frees, repairs, hooks_missing, warnings",
@@ -229,7 +225,6 @@ class RecordWriter {
     FieldNames name(names);
     (put(name.next(), values), ...);
   }
-  void or_else(std::string_view name, const auto& value, const auto&) { put(name, value); }
   void id(std::string_view name, uint64_t id) { put(name, fmt::format("{:016x}", id)); }
 
  private:
@@ -285,10 +280,6 @@ class RecordReader {
   void operator()(std::string_view names, auto&... values) {
     FieldNames name(names);
     (read(std::string(name.next()), values), ...);
-  }
-  void or_else(const std::string& name, auto& value, auto otherwise) {
-    value = otherwise;
-    if (json_.contains(name)) read(name, value);
   }
   void id(const std::string& name, uint64_t& id) {
     std::string text;

@@ -1,4 +1,3 @@
-#include "collector/run/analyze_run.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -112,9 +111,7 @@ bool asks_to_end(int signal) {
 ProcessRecord counted_process(const RunLog& log, const Sanitizer& sanitizer) {
   const gpupeak_file_header& header = log.head.header;
   const LogReader reader(log.path, sanitizer);
-  ProcessRecord record;
-  record.id = header.cookie;
-  record.log_path = sanitizer.text(log.path);
+  ProcessRecord record = identity_of(reader, log.path);
   for (const auto& [key, value] : reader.definitions().facts()) {
     if (key == "arg") record.run.command.push_back(reader.definitions().shown(value));
   }
@@ -123,11 +120,7 @@ ProcessRecord counted_process(const RunLog& log, const Sanitizer& sanitizer) {
   record.run.ppid = header.ppid;
   if (header.rank >= 0) record.run.rank = header.rank;
   record.run.end = run_end(log.head.counters);
-  const std::string_view boot = reader.definitions().fact("boot");
-  record.boot = sanitizer.is_confidential() ? sanitizer.id(boot) : escape(boot);
-  record.process_start_time = header.process_start_time;
-  record.start_realtime_ns = header.start_realtime_ns;
-  record.start_monotonic_ns = record.last_ns = header.start_monotonic_ns;
+  record.last_ns = header.start_monotonic_ns;
   const gpupeak_counters_page& page = log.head.counters;
   record.end_ns = page.ended != 0 ? page.end_monotonic_ns : page.exit_monotonic_ns;
   record.quality.exact = page.dropped_events == 0;

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <elfutils/libdwfl.h>
+#include <sys/stat.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -76,5 +78,16 @@ std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& 
 /// The value of `__version__ = "1.29.0"` in the __init__.py of the outermost package around the
 /// module's file; empty: it has none.
 std::string package_version(const std::string& module_path);
+
+// Opens a library or debug file for libdw. libdw unpacks without a bound: whole files that are
+// packed (it takes them for kernels), compressed sections, the packed table of symbols. So the
+// unpacked size is checked here. Sections packed by zstd are unpacked here.
+
+/// ELFCOMPRESS_ZLIB, and ELFCOMPRESS_ZSTD, which elf.h of glibc 2.36 lacks.
+inline constexpr uint32_t kPackedByZlib = 1, kPackedByZstd = 2;
+
+/// Opens an ELF file of bounded size, also when unpacked. On failure the descriptor is empty and
+/// errno is set: ENXIO if it is no ELF file, EFBIG if it is too large. `status` is what fstat says.
+Descriptor open_elf(const std::string& path, struct stat& status);
 
 }  // namespace gpupeak::collector

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string_view>
 
-#include "collector/symbols/elf_file.h"
+#include "collector/symbols/debug_files.h"
 
 namespace gpupeak::collector {
 namespace {

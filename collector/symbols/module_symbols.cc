@@ -18,7 +18,6 @@
 #include "collector/files/regular_file.h"
 #include "collector/log/definitions.h"
 #include "collector/symbols/debug_files.h"
-#include "collector/symbols/elf_file.h"
 #include "collector/symbols/loaded_image.h"
 #include "collector/text/byte_pack.h"
 #include "collector/text/function_names.h"

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "collector/analyze/arena_summary.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/timeline/last_use.h"
 
 namespace gpupeak::collector {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "collector/analyze/arena_summary.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 #include "collector/text/error.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "collector/analyze/arena_summary.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 
 namespace gpupeak::collector {

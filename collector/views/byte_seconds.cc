@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "collector/analyze/analyze.h"
-#include "collector/analyze/arena_summary.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/text/sanitize.h"
 #include "collector/views/views.h"
 

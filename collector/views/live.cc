@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "collector/analyze/arena_summary.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/views/views.h"
 
 namespace gpupeak::collector {

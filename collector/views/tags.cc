@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "collector/analyze/arena_peak.h"
-#include "collector/analyze/arena_summary.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/views/heading.h"

@@ -15,7 +15,6 @@
 #include "collector/log/log_reader.h"
 #include "collector/log/symbol_table.h"
 #include "collector/merge/merge.h"
-#include "collector/merge/partial_file.h"
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/error.h"

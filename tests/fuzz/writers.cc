@@ -10,7 +10,6 @@
 #include "collector/export/export.h"
 #include "collector/log/pack_log.h"
 #include "collector/merge/merge.h"
-#include "collector/merge/partial_file.h"
 #include "collector/rules/cards.h"
 #include "collector/symbols/keep_names.h"
 #include "collector/text/error.h"

@@ -10,7 +10,7 @@
 #include "catch.h"
 #include "collector/fit/arena_model.h"
 #include "collector/fit/arena_requests.h"
-#include "collector/fit/held_run.h"
+#include "collector/fit/need.h"
 
 using namespace gpupeak::collector;
 

@@ -1,7 +1,7 @@
 // What machine code refers to: the part of reading a stripped library that differs between
 // processors.
 #include "catch.h"
-#include "collector/symbols/machine_code.h"
+#include "collector/symbols/loaded_image.h"
 
 using namespace gpupeak::collector;
 

@@ -8,7 +8,6 @@
 
 #include "catch.h"
 #include "collector/merge/merge.h"
-#include "collector/merge/partial_file.h"
 #include "collector/text/error.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"

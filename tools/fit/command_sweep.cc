@@ -19,7 +19,7 @@
 #include "collector/files/regular_file.h"
 #include "collector/fit/sweep_runs.h"
 #include "collector/rules/cards.h"
-#include "collector/run/analyze_run.h"
+#include "collector/run/run_logs.h"
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "collector/analyze/counter_metrics.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/files/fresh_file.h"
-#include "collector/run/analyze_run.h"
+#include "collector/run/run_logs.h"
 #include "collector/summary/diff.h"
 #include "collector/text/error.h"
 #include "collector/write/writers.h"

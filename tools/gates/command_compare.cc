@@ -2,7 +2,7 @@
 #include <map>
 
 #include "collector/log/parallel.h"
-#include "collector/run/analyze_run.h"
+#include "collector/run/run_logs.h"
 #include "collector/text/error.h"
 #include "collector/text/name_match.h"
 #include "collector/text/text_format.h"

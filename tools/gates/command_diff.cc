@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "collector/files/fresh_file.h"
-#include "collector/run/analyze_run.h"
+#include "collector/run/run_logs.h"
 #include "collector/text/error.h"
 #include "collector/views/views.h"
 #include "collector/write/writers.h"

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "collector/merge/merge.h"
-#include "collector/merge/partial_file.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"

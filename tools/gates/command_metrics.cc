@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "collector/analyze/counter_metrics.h"
-#include "collector/run/analyze_run.h"
+#include "collector/analyze/summary_parts.h"
+#include "collector/run/run_logs.h"
 #include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"

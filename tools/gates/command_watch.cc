@@ -9,7 +9,6 @@
 #include <string>
 #include <thread>
 
-#include "collector/analyze/counter_metrics.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
 #include "collector/summary/gate.h"

@@ -1,7 +1,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/profile.h"
 #include "collector/fit/what_if.h"
-#include "collector/run/analyze_run.h"
+#include "collector/run/run_logs.h"
 #include "collector/text/error.h"
 #include "collector/views/views.h"
 #include "collector/write/write_html.h"

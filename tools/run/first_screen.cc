@@ -15,7 +15,7 @@
 
 #include "collector/fit/what_if.h"
 #include "collector/log/log_head.h"
-#include "collector/run/analyze_run.h"
+#include "collector/run/run_logs.h"
 #include "collector/summary/whole_run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"

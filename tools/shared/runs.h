@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "collector/analyze/analyze.h"
-#include "collector/run/analyze_run.h"
 #include "collector/run/run_logs.h"
 #include "collector/summary/summary.h"
 #include "tools/shared/output.h"

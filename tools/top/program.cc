@@ -2,7 +2,7 @@
 #include <array>
 #include <numeric>
 
-#include "collector/analyze/counter_metrics.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
 #include "tools/top/top.h"
 
