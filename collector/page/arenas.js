@@ -1,5 +1,5 @@
-// What pools had in use and idle at each instant that the page has, piece by piece. collector/write/page_parts.h says how it is
-// packed.
+// What pools had in use and idle at each instant that the page has, piece by piece.
+// collector/write/write_html.cc says how it is packed.
 import {UseSums, standing, usesReader} from './uses.js';
 import {highestNear, lastBefore, stepCurve} from './moments.js';
 

@@ -12,8 +12,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint32_t kMaxScriptLines = 8;  // a line for each GPU, as in write_short.cc
-
 class Counters {
  public:
   Counters(const LogHead& log, const TextStyle& style)

@@ -17,7 +17,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kMaxScriptLines = 8;  // one for each GPU
 constexpr size_t kMaxSites = 3;
 constexpr size_t kMaxPhases = 6;
 constexpr size_t kMaxHints = 2;

@@ -119,6 +119,7 @@ void write_phases_csv(const Summary& summary, std::ostream& out);
 // preloaded without it, the library does, through `gpupeak report --short`.
 
 inline constexpr size_t kShortLines = 14;
+inline constexpr size_t kMaxScriptLines = 8;  ///< one for each GPU
 
 /// Contains the lines that scripts look for: "Peak device memory (GPU N): B bytes" for each device
 /// that was used, and "Peak host heap: B bytes" if it was measured ("Peak host heap (usable): …" if
