@@ -3,6 +3,7 @@
 // borders of phases, failed allocations, and the highest moment of each of equal parts of the run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,10 +11,47 @@
 #include <vector>
 
 #include "collector/analyze/profile.h"
-#include "collector/timeline/stacked.h"
 #include "collector/timeline/time_series.h"
 
 namespace gpupeak::collector {
+
+// What a sum consisted of over time, by site, tag, kind or phase, for pictures of it. Memory in use
+// in a device's arenas counts for who uses it, and idle memory for the arena, as in a report's
+// peak; but by kind all of it counts as the driver handed it out.
+//
+// in    one replay; the sums over time, which say where the highest moment of each part is
+// out   for each moment the parts that held most at the peak, and all others together: they add up
+//       to the sum, to the byte. The moments are the highest, the lowest and the last of each part
+//       of the run: between them the curve has steps
+//
+//   device:0 by tag   +1.0 s  weights 300, activations 0, others 20     +1.2 s  weights 300, …
+struct Stacked {
+  static constexpr size_t kParts = 7;         ///< without the others
+  static constexpr size_t kMostOfOne = 2000;  ///< moments of one way to take one sum apart
+
+  struct Moment {
+    int64_t time_ns = 0;
+    std::vector<uint64_t> bytes;  ///< by part; they add up to the sum
+  };
+  struct By {
+    GroupBy by = GroupBy::kSite;
+    std::vector<std::string> parts;  ///< those with most at the peak first; the last is all others
+    std::vector<Moment> moments;
+
+    /// Whether anything has a name: not all of it is others.
+    bool has_names() const { return parts.size() > 1; }
+  };
+  std::string scope;  ///< a device, or the host
+  std::vector<By> ways;
+};
+
+/// In which ways a sum can be taken apart.
+inline constexpr std::array kStackedBy{GroupBy::kSite, GroupBy::kTag, GroupBy::kKind,
+                                       GroupBy::kPhase};
+
+/// Each device, and the host, taken apart in one way. Replays the log once more.
+std::vector<Stacked> stacked_over_time(Profile& profile, const TimeSeries& times, GroupBy by,
+                                       const Progress& progress = {});
 
 // The calls that held memory at some instants, as one tree with a bounded number of calls. A page
 // draws the flame graph of each of these instants with it. What is below a call that is left out

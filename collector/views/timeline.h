@@ -7,7 +7,7 @@
 
 #include "collector/analyze/profile.h"
 #include "collector/text/text_format.h"
-#include "collector/timeline/stacked.h"
+#include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
 #include "collector/write/json_values.h"
 

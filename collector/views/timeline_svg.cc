@@ -19,7 +19,7 @@ constexpr size_t kAroundEntry = 6;  ///< of what a colour means, in letters: the
 /// The mean width of a letter, of its height, in the widest of the usual fonts (DejaVu Sans).
 constexpr double kLetterWidth = 0.6;
 /// Told apart by eyes that do not see red and green, too (Okabe and Ito). The last: all others.
-constexpr std::array<const char*, Stacker::kParts + 1> kColors{
+constexpr std::array<const char*, Stacked::kParts + 1> kColors{
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442", "#9aa4b1"};
 constexpr const char* kShapes = R"(
   text { font-family: sans-serif } .title { font-weight: bold } .sum { stroke-width: 1.6; fill: none }

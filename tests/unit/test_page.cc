@@ -242,7 +242,7 @@ TEST_CASE("stacked: at each moment the parts add up to the sum, by site and by t
   for (const Stacked& sum : found.stacked) {
     INFO(sum.scope);
     REQUIRE(sum.ways.size() == 2);
-    CHECK(sum.ways[0].parts.size() == Stacker::kParts + 1);
+    CHECK(sum.ways[0].parts.size() == Stacked::kParts + 1);
     CHECK(sum.ways[1].has_names() == (sum.scope == "device:0"));
     const PeakFinder::Scope& peak = timed.profile.sum(timed.profile.scope(sum.scope));
     for (const Stacked::By& by : sum.ways) {
@@ -261,7 +261,7 @@ TEST_CASE("stacked: at each moment the parts add up to the sum, by site and by t
   const Stacked::By& tags = found.stacked[0].ways[1];
   REQUIRE(tags.parts == std::vector<std::string>{"weights", "Others"});
   CHECK(tags.moments.size() > 500);
-  CHECK(tags.moments.size() <= Stacker::kMostOfOne + 1);
+  CHECK(tags.moments.size() <= Stacked::kMostOfOne + 1);
   CHECK(tags.moments.back().bytes[0] == 50'000);
 }
 
