@@ -1,5 +1,5 @@
 // The page of `gpupeak whatif --html`: memory over time as recorded and with the change, both peaks, and who would hold the
-// new one. collector/views/what_if.cc writes its data.
+// new one. collector/views/fit.cc writes its data.
 import uPlot from 'uplot';
 import {aligned, chartOptions, stepped, themed} from './chart.js';
 import {choice, h, replace} from './dom.js';

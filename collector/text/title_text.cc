@@ -1,6 +1,7 @@
 #include "collector/text/title_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -26,10 +27,7 @@ std::vector<std::string> frames_of(std::string_view title) {
 }
 
 std::string joined(const std::vector<std::string>& frames) {
-  std::string title;
-  for (size_t i = 0; i < frames.size(); ++i)
-    title += (i > 0 ? std::string(kArrow) : "") + frames[i];
-  return title;
+  return fmt::format("{}", fmt::join(frames, kArrow));
 }
 
 /// The beginning and the end of a text, with "…" between them.
@@ -151,25 +149,24 @@ std::string cut_title(std::string_view title, size_t width, const TextStyle& sty
   return style.whole_lines ? std::string(title) : fit_title(title, width, telling);
 }
 
+std::string title_row(const std::string& figures, std::string_view title, const std::string& marks,
+                      size_t width, const TextStyle& style, size_t telling) {
+  const size_t used = display_width(figures) + display_width(marks);
+  return figures + cut_title(title, width > used ? width - used : 0, style, telling) + marks;
+}
+
 std::string spoken_title(std::string_view title) {
-  // " file.cc:12" at the end of a frame; npos: it has no line.
-  const auto line_of = [](std::string_view frame) {
-    const size_t line = frame.find_last_not_of("0123456789");
-    const bool has_line =
-        line != std::string_view::npos && frame[line] == ':' && line + 1 < frame.size();
-    return has_line ? frame.rfind(' ') : std::string_view::npos;
-  };
   const std::vector<std::string> frames = frames_of(title);
   size_t own = frames.size() - 1;
-  while (own > 0 && line_of(frames[own]) == std::string_view::npos) --own;
-  if (line_of(frames[own]) == std::string_view::npos) own = frames.size() - 1;
+  while (own > 0 && place_of(frames[own]).empty()) --own;
+  if (place_of(frames[own]).empty()) own = frames.size() - 1;
   std::string_view name = frames[own];
   if (name.find("+0x") != std::string_view::npos || name.ends_with(" frames)"))
     return std::string(title);
   if (name.starts_with(kNoFunction)) name.remove_prefix(kNoFunction.size());
   if (own == 0) return std::string(name);
   const std::string& called = frames[own - 1];
-  return fmt::format("{} ({})", name, called.substr(0, line_of(called)));
+  return fmt::format("{} ({})", name, called.substr(0, called.size() - place_of(called).size()));
 }
 
 }  // namespace gpupeak::collector

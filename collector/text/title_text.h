@@ -1,7 +1,11 @@
 // Makes titles of sites ("A ← B ← C") fit into a column. The text writers share it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +28,25 @@ std::vector<std::string> fit_titles(const std::vector<std::string>& titles, size
 /// fit_title(), unless style.whole_lines.
 std::string cut_title(std::string_view title, size_t width, const TextStyle& style,
                       size_t telling = 0);
+/// A row of `width` columns: the title has the room that its figures and its marks leave.
+std::string title_row(const std::string& figures, std::string_view title, const std::string& marks,
+                      size_t width, const TextStyle& style, size_t telling = 0);
+
+/// The first rows of a table, and what all others have together.
+template <class Row>
+struct TopRows {
+  template <class Bytes = uint64_t Row::*>
+  TopRows(const std::vector<Row>& rows, size_t most, uint64_t unlisted_bytes = 0,
+          Bytes bytes = &Row::bytes)
+      : shown(rows.data(), std::min(most, rows.size())),
+        others(rows.size() - shown.size()),
+        other_bytes(unlisted_bytes) {
+    for (size_t i = shown.size(); i < rows.size(); ++i) other_bytes += std::invoke(bytes, rows[i]);
+  }
+  std::span<const Row> shown;
+  size_t others;
+  uint64_t other_bytes;
+};
 
 /// A title as a sentence names it, the user's own code first: "run_model main.cc:41
 /// (Gemm::Compute)" for "BFCArena::Reserve ← Gemm::Compute ← run_model main.cc:41". That is the

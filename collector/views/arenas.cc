@@ -421,20 +421,19 @@ void write_arenas(Profile& profile, const ArenaInstant& instant,
       write_whole(table, arena, state, out, style);
     }
     const ArenaMap map(profile, state.blocks, top);
-    const std::vector<ArenaMap::Row>& rows = map.rows();
-    uint64_t other = 0;
-    for (size_t i = top; i < rows.size(); ++i) other += rows[i].bytes;
-    for (size_t i = 0; i < std::min(top, rows.size()); ++i) {
+    const TopRows rows(map.rows(), top);
+    for (size_t i = 0; i < rows.shown.size(); ++i) {
+      const ArenaMap::Row& row = rows.shown[i];
       out << fmt::format("  {} {} {}  {}{}\n", map.letter(i, style),
-                         right(size_text(rows[i].bytes, style), columns),
-                         right(grouped(rows[i].count), kRowCountColumns),
-                         says_use ? left(rows[i].when_used(), kUseColumns) + "  " : "",
-                         cut_title(rows[i].title, room, style));
+                         right(size_text(row.bytes, style), columns),
+                         right(grouped(row.count), kRowCountColumns),
+                         says_use ? left(row.when_used(), kUseColumns) + "  " : "",
+                         cut_title(row.title, room, style));
     }
-    if (other > 0) {
-      out << fmt::format("    {} {}  {} more sites\n", right(size_text(other, style), columns),
-                         right("", kRowCountColumns), rows.size() - top);
-    }
+    if (rows.other_bytes > 0)
+      out << fmt::format("    {} {}  {} more sites\n",
+                         right(size_text(rows.other_bytes, style), columns),
+                         right("", kRowCountColumns), rows.others);
     size_t shown = 0;
     for (const ArenaTable::Segment& segment : state.segments) {
       if (++shown > top) {
@@ -502,11 +501,9 @@ void write_arenas_json(Profile& profile, const ArenaMoments& moments, const Aren
                   of_whole(info.reserved_at_peak), of_whole(info.largest_idle_at_peak),
                   profile.to_ns(in_use.peak_ticks)),
            of_whole(reserved.peak), info.alloc_count, info.failed_count, info.told,
-           info.contradictions, Json::array());
-    for (const ArenaTable::Segment& segment : state.segments) {
-      row["segments"].push_back(
-          object("address, bytes", segment.begin, segment.end - segment.begin));
-    }
+           info.contradictions, array_of(state.segments, [](const ArenaTable::Segment& segment) {
+             return object("address, bytes", segment.begin, segment.end - segment.begin);
+           }));
     row["blocks"] = Json::array();
     for (const ArenaBlock& block : state.blocks) {
       Json held = object("address, bytes, site", block.address, block.bytes,

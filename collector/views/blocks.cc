@@ -2,9 +2,12 @@
 
 #include <string>
 
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
+#include "collector/summary/failure_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/title_text.h"
 #include "collector/views/views.h"
 #include "collector/write/use_words.h"
 
@@ -66,7 +69,9 @@ void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ost
                     const TextStyle& style) {
   write_losses(profile.quality(), out, style);
   for (const LastUse& of : uses.devices) {
-    const std::vector<UseRow> rows = use_rows(profile, of);
+    std::vector<UseRow> moved = use_rows(profile, of);
+    std::erase_if(moved, [](const UseRow& row) { return !may_be_moved(row.use); });
+    const TopRows rows(moved, top);
     out << bold("LAST USE", style) << "  ";
     write_wrapped(fmt::format("{}: {} at {}", profile.scope_text(of.scope),
                               size_text(of.bytes, style), instant(of.time_ns)),
@@ -80,17 +85,9 @@ void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ost
         out << figures(bytes) << "  " << use.text << '\n';
     }
     if (of.idle_bytes > 0) out << figures(of.idle_bytes) << "  idle in pools\n";
-    size_t shown = 0;
-    uint64_t other_bytes = 0, other_rows = 0;
-    for (const UseRow& row : rows) {
-      if (!may_be_moved(row.use)) continue;
-      if (shown == top) {
-        other_bytes += row.bytes;
-        ++other_rows;
-        continue;
-      }
-      constexpr size_t kWhenColumns = 30;
-      if (shown++ == 0)
+    constexpr size_t kWhenColumns = 30;
+    for (const UseRow& row : rows.shown) {
+      if (&row == rows.shown.data())
         out << '\n'
             << fmt::format("{} {} {}  {}  site\n", right("size", size_columns(style)),
                            right("%", 5), right("blocks", kRowCountColumns),
@@ -100,9 +97,9 @@ void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ost
           left(when_used(row.use, row.shortest_ns, row.longest_ns), kWhenColumns));
       write_row(head, row.title, "", out, style);
     }
-    if (other_rows > 0)
-      out << fmt::format("{} {}  {} more\n", figures(other_bytes), right("", kRowCountColumns),
-                         grouped(other_rows));
+    if (rows.others > 0)
+      out << fmt::format("{} {}  {} more\n", figures(rows.other_bytes), right("", kRowCountColumns),
+                         grouped(rows.others));
     out << '\n';
   }
   for (const std::string& note : use_notes(uses)) write_wrapped(note, out, style);
@@ -118,21 +115,18 @@ void write_last_use_json(Profile& profile, const LastUses& uses, size_t top, std
                          of.time_ns);
     for (const UseName& use : kUses) device["bytes"][std::string(use.name)] = bytes_of(of, use.use);
     device["bytes"]["idle_in_pools"] = of.idle_bytes;
-    device["rows"] = Json::array();
-    uint64_t other_bytes = 0, other_rows = 0;
-    for (const UseRow& row : use_rows(profile, of)) {
-      if (device["rows"].size() == top) {
-        other_bytes += row.bytes;
-        ++other_rows;
-        continue;
-      }
-      const bool is_timed = has_time(row.use);
-      device["rows"].push_back(object("use, title, kind, bytes, blocks, shortest_ns, longest_ns",
-                                      use_name(row.use).name, row.title, row.kind, row.bytes,
-                                      row.blocks, json_if(is_timed, row.shortest_ns),
-                                      json_if(is_timed, row.longest_ns)));
-    }
-    extend(device, "other_bytes, other_rows", other_bytes, other_rows);
+    const std::vector<UseRow> all = use_rows(profile, of);
+    const TopRows rows(all, top);
+    extend(device, "rows, other_bytes, other_rows",
+           array_of(rows.shown,
+                    [](const UseRow& row) {
+                      const bool is_timed = has_time(row.use);
+                      return object("use, title, kind, bytes, blocks, shortest_ns, longest_ns",
+                                    use_name(row.use).name, row.title, row.kind, row.bytes,
+                                    row.blocks, json_if(is_timed, row.shortest_ns),
+                                    json_if(is_timed, row.longest_ns));
+                    }),
+           rows.other_bytes, rows.others);
     json["devices"].push_back(std::move(device));
   }
   write_line(json, out);
@@ -209,13 +203,101 @@ void write_temporary_json(Profile& profile, const std::string& scope, size_t top
   Json json = view_json(profile, "gpupeak.temporary/1");
   extend(json, "scope, temporary_count, alloc_count, sites", text_or_null(scope), found.temporary,
          found.allocations, Json::array());
-  for (const Holder& row : found.table.rows) {
-    Json site = object("kind, site, temporary_count, alloc_count", row.kind, row.title, row.bytes,
-                       row.count);
-    json["sites"].push_back(std::move(site));
-  }
+  for (const Holder& row : found.table.rows)
+    json["sites"].push_back(object("kind, site, temporary_count, alloc_count", row.kind, row.title,
+                                   row.bytes, row.count));
   extend(json, "other_temporary_count, other_sites", found.table.other_bytes,
          found.table.other_rows);
+  write_line(json, out);
+}
+namespace {
+
+struct Leaks {
+  ScopeId scope;
+  uint64_t bytes = 0, count = 0;
+  HolderTable table;
+  std::vector<GrowthSummary> growth;  ///< at each step, of a device or of the host
+};
+
+/// Every device, managed memory (which counts into no device's sum) and the host.
+bool shown_unasked(const ScopeInfo& info) {
+  if (info.kind != 0) return info.name == "device/managed";
+  return info.device >= 0 || info.name == "host";
+}
+
+std::vector<ScopeId> scopes_to_show(const Profile& profile, const std::string& scope) {
+  if (!scope.empty()) return {profile.scope(scope)};
+  std::vector<ScopeId> shown;
+  for (const ScopeId id : profile.scopes()) {
+    if (shown_unasked(profile.scope_info(id))) shown.push_back(id);
+  }
+  return shown;
+}
+
+std::vector<Leaks> find_leaks(Profile& profile, const std::string& scope, size_t top,
+                              bool with_stacks) {
+  const std::vector<GrowthSummary> growth =
+      summarize_growth(profile.replay(), profile.sites(), profile.coverage().host());
+  std::vector<Leaks> found;
+  for (const ScopeId id : scopes_to_show(profile, scope)) {
+    const std::vector<Contribution> live = profile.live(id);
+    Leaks& leaks = found.emplace_back();
+    leaks.scope = id;
+    for (const Contribution& part : live) {
+      leaks.bytes += part.bytes;
+      leaks.count += part.count;
+    }
+    const ScopeInfo& info = profile.scope_info(id);
+    for (const GrowthSummary& row : growth) {
+      if (row.device ? row.device == info.device && info.kind == 0 : info.name == "host")
+        leaks.growth.push_back(row);
+    }
+    leaks.table = profile.sites().table(live, top, with_stacks);
+  }
+  return found;
+}
+
+}  // namespace
+
+void write_leaks(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
+                 const TextStyle& style) {
+  const std::vector<Leaks> all = find_leaks(profile, scope, top, false);
+  write_losses(profile.quality(), out, style);
+  const bool ended = profile.log().counters().ended != 0;
+  const char* separator = "";
+  for (const Leaks& leaks : all) {
+    const std::string heading = fmt::format("{}: {} in {} blocks", profile.scope_text(leaks.scope),
+                                            size_text(leaks.bytes, style), grouped(leaks.count));
+    const std::string_view name = ended ? "LIVE AT EXIT" : "LIVE AT THE LAST EVENT";
+    const size_t used = name.size() + 2;
+    const auto width = static_cast<size_t>(style.width);
+    out << separator << bold(name, style) << "  "
+        << cut(heading, width > used ? width - used : 0, style) << '\n';
+    separator = "\n";
+    // What grew may have been freed as the program ended.
+    for (const GrowthSummary& growth : leaks.growth)
+      out << cut("  grew " + growth_text(growth, style), width, style) << '\n';
+    if (leaks.bytes == 0) continue;
+    write_sites(leaks.table, leaks.bytes, out, style);
+  }
+  if (all.empty()) out << "nothing was allocated\n";
+}
+
+void write_leaks_json(Profile& profile, const std::string& scope, size_t top, std::ostream& out) {
+  const std::vector<Leaks> all = find_leaks(profile, scope, top, true);
+  Json json = view_json(profile, "gpupeak.leaks/1");
+  extend(json, "at_exit, scopes", profile.log().counters().ended != 0, Json::array());
+  for (const Leaks& leaks : all) {
+    Json side =
+        object("scope, bytes, count, growth", profile.scope_info(leaks.scope).name, leaks.bytes,
+               leaks.count, array_of(leaks.growth, [&](const GrowthSummary& growth) {
+                 return object("site, phase, steps, bytes_each", growth.title, growth.phase,
+                               growth.steps(), growth.bytes_each());
+               }));
+    extend(side, "sites, other_bytes, other_sites", holders_json(leaks.table.rows),
+           leaks.table.other_bytes, leaks.table.other_rows);
+    json["scopes"].push_back(std::move(side));
+  }
   write_line(json, out);
 }
 

@@ -34,10 +34,7 @@ void write_heading(const Profile& profile, const Held& held, std::ostream& out,
 
 void write_row(const std::string& figures, const std::string& title, const std::string& mark,
                std::ostream& out, const TextStyle& style, size_t telling) {
-  const auto width = static_cast<size_t>(style.width);
-  const size_t used = display_width(figures) + display_width(mark);
-  out << figures << cut_title(title, width > used ? width - used : 0, style, telling) << mark
-      << '\n';
+  out << title_row(figures, title, mark, static_cast<size_t>(style.width), style, telling) << '\n';
 }
 
 void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
@@ -60,9 +57,8 @@ void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
 }
 
 Json view_json(const Profile& profile, std::string_view schema) {
-  Json json = object("schema, log, quality", schema, profile.definitions().shown(profile.path()),
-                     quality_json(profile.quality()));
-  return json;
+  return object("schema, log, quality", schema, profile.definitions().shown(profile.path()),
+                quality_json(profile.quality()));
 }
 
 Json held_view_json(const Profile& profile, const Held& held, std::string_view schema) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "collector/analyze/summary_parts.h"
+#include "collector/text/title_text.h"
 #include "collector/views/views.h"
 
 namespace gpupeak::collector {
@@ -120,13 +121,8 @@ void write_moves(const std::vector<Move>& moves, Fate fate, size_t top, std::ost
       << bold(kFateNames[fate].second, style)
       << fmt::format("  {}{} at {} {}\n", less ? "-" : "+", size_text(moved(moves), style),
                      grouped(moves.size()), moves.size() == 1 ? "site" : "sites");
-  uint64_t rest = 0;
-  for (size_t i = 0; i < moves.size(); ++i) {
-    const Move& move = moves[i];
-    if (i >= top) {
-      rest += move.moved();
-      continue;
-    }
+  const TopRows rows(moves, top, 0, &Move::moved);
+  for (const Move& move : rows.shown) {
     std::string mark = fmt::format("  [{}]", move.kind.substr(move.kind.find('.') + 1));
     if (fate == kGrew || fate == kShrank) {
       mark +=
@@ -134,7 +130,7 @@ void write_moves(const std::vector<Move>& moves, Fate fate, size_t top, std::ost
     }
     row(move.moved(), move.title, mark);
   }
-  if (moves.size() > top) row(rest, fmt::format("{} more", grouped(moves.size() - top)), "");
+  if (rows.others > 0) row(rows.other_bytes, fmt::format("{} more", grouped(rows.others)), "");
 }
 
 Json moves_json(const std::vector<Move>& moves) {

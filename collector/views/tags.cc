@@ -169,25 +169,19 @@ class TagsText {
   }
 
   void entries(const TagTables& tables, size_t top) {
-    const std::vector<Entry>& entries = tables.entries;
     out_ << fmt::format("{} {} {}  {} {} site\n", right("size", size_), right("%", kPercent),
                         right("n", kCount), left("tag", name_),
                         left(tables.stretches == Stretches::kLayers ? "layer" : "phase", name_));
-    uint64_t rest = 0;
-    for (size_t i = 0; i < entries.size(); ++i) {
-      if (i >= top) {
-        rest += entries[i].bytes;
-        continue;
-      }
-      const Entry& entry = entries[i];
+    const TopRows entries(tables.entries, top);
+    for (const Entry& entry : entries.shown) {
       const std::string before =
           fmt::format("{}  {} {} ", figures(entry.bytes, grouped(entry.count)),
                       name_cell(entry.tag, name_, style_), name_cell(entry.layer, name_, style_));
-      const size_t used = display_width(before);
-      out_ << before << cut_title(entry.site, width_ > used ? width_ - used : 0, style_) << '\n';
+      out_ << title_row(before, entry.site, "", width_, style_) << '\n';
     }
-    if (entries.size() > top)
-      out_ << fmt::format("{}  {} more\n", figures(rest, ""), grouped(entries.size() - top));
+    if (entries.others > 0)
+      out_ << fmt::format("{}  {} more\n", figures(entries.other_bytes, ""),
+                          grouped(entries.others));
   }
 
   void untrackable(const std::optional<uint64_t>& bytes) {
@@ -268,21 +262,16 @@ void write_tags(Profile& profile, const Held& held, size_t top, std::ostream& ou
 void write_tags_json(Profile& profile, const Held& held, size_t top, std::ostream& out) {
   const TagTables tables = make_tables(profile, held);
   Json json = held_view_json(profile, held, "gpupeak.tags/1");
-  extend(json, "rules, layers, tags, untrackable_bytes, entries",
+  const TopRows entries(tables.entries, top);
+  extend(json, "rules, layers, tags, untrackable_bytes, entries, other_bytes",
          object("sets, automatic", profile.rules().sets, profile.rules().automatic),
          shares_json(tables.layers), shares_json(tables.tags), tables.untrackable_bytes,
-         Json::array());
-  uint64_t rest = 0;
-  for (size_t i = 0; i < tables.entries.size(); ++i) {
-    const Entry& entry = tables.entries[i];
-    if (i >= top) {
-      rest += entry.bytes;
-      continue;
-    }
-    json["entries"].push_back(object("tag, layer, site, bytes, count", entry.tag, entry.layer,
-                                     entry.site, entry.bytes, entry.count));
-  }
-  json["other_bytes"] = rest;
+         array_of(entries.shown,
+                  [](const Entry& entry) {
+                    return object("tag, layer, site, bytes, count", entry.tag, entry.layer,
+                                  entry.site, entry.bytes, entry.count);
+                  }),
+         entries.other_bytes);
   write_line(json, out);
 }
 

@@ -47,6 +47,17 @@ enum class PictureSize { kScreen, kPage, kColumn };
 /// `dark`: on a dark ground. Else on white; a picture for the screen follows its viewer's theme.
 void write_timeline_svg(const TimelineOf& shown, PictureSize size, bool dark, std::ostream& out);
 
+/// Lines and texts of a drawing.
+class Svg {
+ protected:
+  explicit Svg(std::ostream& out) : out_(out) {}
+  void line(double x1, double y1, double x2, double y2, std::string_view css);
+  void text(double at_x, double at_y, std::string_view anchor, std::string_view css,
+            const std::string& what);
+
+  std::ostream& out_;
+};
+
 /// The unit for times up to `end_ns`, and its length in ns.
 struct TimeUnit {
   double ns;

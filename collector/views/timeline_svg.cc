@@ -50,16 +50,16 @@ Measures measures_for(PictureSize size) {
   return {960, 12, 190, 16, "", 1};
 }
 
-class Drawing {
+class Drawing : Svg {
  public:
   Drawing(const TimelineOf& shown, PictureSize size, bool dark, std::ostream& out)
-      : shown_(shown),
+      : Svg(out),
+        shown_(shown),
         profile_(shown.profile),
         times_(shown.times),
         size_(measures_for(size)),
         follows_viewer_(size == PictureSize::kScreen && !dark),
         dark_(dark),
-        out_(out),
         bands_(phase_bands(profile_, kPictureLanes)),
         end_ns_(
             std::max<int64_t>(1, times_.begin_ns(times_.bucket_count(), profile_.log().clock()))) {
@@ -125,18 +125,6 @@ class Drawing {
     const double part = static_cast<double>(ns) / static_cast<double>(end_ns_);
     return left() + plot() * std::clamp(part, 0.0, 1.0);
   }
-  void text(double at_x, double at_y, std::string_view anchor, std::string_view css,
-            const std::string& what) {
-    out_ << fmt::format(
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n", at_x, at_y,
-        anchor, css, xml_text(what));
-  }
-  void line(double x1, double y1, double x2, double y2, std::string_view css) {
-    out_ << fmt::format(
-        "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n", x1, y1,
-        x2, y2, css);
-  }
-
   std::string time_text(int64_t ns) const {
     const TimeUnit unit = time_unit(end_ns_);
     return fmt::format("{:.4g} {}", static_cast<double>(ns) / unit.ns, unit.name);
@@ -333,7 +321,6 @@ class Drawing {
   const TimeSeries& times_;
   const Measures size_;
   const bool follows_viewer_, dark_;
-  std::ostream& out_;
   const std::vector<PhaseBand> bands_;
   const int64_t end_ns_;
   size_t lanes_ = 0;
@@ -343,6 +330,18 @@ class Drawing {
 };
 
 }  // namespace
+
+void Svg::line(double x1, double y1, double x2, double y2, std::string_view css) {
+  out_ << fmt::format(
+      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n", x1, y1, x2,
+      y2, css);
+}
+
+void Svg::text(double at_x, double at_y, std::string_view anchor, std::string_view css,
+               const std::string& what) {
+  out_ << fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n",
+                      at_x, at_y, anchor, css, xml_text(escape(what)));
+}
 
 void write_timeline_svg(const TimelineOf& shown, PictureSize size, bool dark, std::ostream& out) {
   Drawing(shown, size, dark, out).write();

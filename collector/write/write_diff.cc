@@ -21,6 +21,18 @@ bool is_count(std::string_view metric) {
   return metric.ends_with("_count");
 }
 
+/// Whether the scope is one device or the host. Text does not show scopes of a kind, since they
+/// repeat rows of the whole. JSON has them.
+bool is_main(const std::string& scope) {
+  return scope.find('/') == std::string::npos && scope != "total";
+}
+
+/// Empty if nothing was lost.
+std::string losses_line(const Summary& summary) {
+  const Quality& quality = summary.quality;
+  return quality.exact && quality.log_complete ? "" : losses_text(quality);
+}
+
 class TextDiff {
  public:
   TextDiff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
@@ -39,7 +51,7 @@ class TextDiff {
     write_run("A", a_);
     write_run("B", b_);
     for (const PeakDiff& peak : diff_.peaks) {
-      if (shown(peak.scope)) write_peak(peak);
+      if (is_main(peak.scope)) write_peak(peak);
     }
     write_metrics();
     write_phases("device", "device memory, peaks");
@@ -54,16 +66,10 @@ class TextDiff {
   }
 
   void write_run(std::string_view name, const Summary& summary) {
-    const bool fine = summary.quality.exact && summary.quality.log_complete;
-    const std::string losses = losses_text(summary.quality);
+    const std::string losses = losses_line(summary);
     line(fmt::format("  {}  {}  {}", name, summary.log_path, command_text(summary.run)));
-    out_ << "     " << summary.run.start_time << ", " << (fine ? losses : alarm(losses, style_))
-         << '\n';
-  }
-
-  /// Scopes of one kind are left out, since they repeat rows of the whole. JSON has them.
-  bool shown(const std::string& scope) const {
-    return scope.find('/') == std::string::npos && scope != "total";
+    out_ << "     " << summary.run.start_time << ", "
+         << (losses.empty() ? losses_text(summary.quality) : alarm(losses, style_)) << '\n';
   }
 
   void write_peak(const PeakDiff& peak) {
@@ -143,8 +149,7 @@ class TextDiff {
     const std::string figures =
         fmt::format("{} {} {}  ", right(change_size(site.a_bytes, site.b_bytes, style_), columns_),
                     right(size(site.a_bytes), columns_), right(size(site.b_bytes), columns_));
-    const size_t used = display_width(figures) + display_width(marks);
-    out_ << figures << cut_title(title, width_ > used ? width_ - used : 0, style_) << marks << '\n';
+    out_ << title_row(figures, title, marks, width_, style_) << '\n';
   }
 
   void write_metrics() {
@@ -206,9 +211,8 @@ class TextDiff {
 };
 
 Json run_json(const Summary& summary) {
-  Json json = object("file, command, start_time, quality", summary.log_path, summary.run.command,
-                     summary.run.start_time, quality_json(summary.quality));
-  return json;
+  return object("file, command, start_time, quality", summary.log_path, summary.run.command,
+                summary.run.start_time, quality_json(summary.quality));
 }
 
 /// The difference as a signed number; null if one side was not measured.
@@ -273,15 +277,9 @@ std::string as_code(const std::string& text) {
   return fence + (needs_space ? " " : "") + shown + (needs_space ? " " : "") + fence;
 }
 
-/// Whether the scope is one device or the host. Scopes of a kind are not shown, since they repeat
-/// rows of the whole.
-bool is_main(const std::string& scope) {
-  return scope.find('/') == std::string::npos && scope != "total";
-}
-
 void write_losses_of(const char* which, const Summary& summary, std::ostream& out) {
-  if (summary.quality.exact && summary.quality.log_complete) return;
-  out << "> ⚠️ " << which << ": " << as_code(losses_text(summary.quality)) << "\n\n";
+  if (const std::string losses = losses_line(summary); !losses.empty())
+    out << "> ⚠️ " << which << ": " << as_code(losses) << "\n\n";
 }
 
 }  // namespace
@@ -327,20 +325,10 @@ constexpr double kNsPerSecond = 1e9;
 std::string code(std::string_view text) {
   std::string out = "<code>";
   for (const char c : xml_text(text)) {
-    switch (c) {
-      case '|':
-      case '`':
-      case '*':
-      case '_':
-      case '[':
-      case '~':
-      case '@':
-      case '\\':
-        out += fmt::format("&#{};", static_cast<int>(c));
-        break;
-      default:
-        out += c;
-    }
+    if (std::string_view("|`*_[~@\\").find(c) != std::string_view::npos)
+      out += fmt::format("&#{};", static_cast<int>(c));
+    else
+      out += c;
   }
   return out + "</code>";
 }
@@ -348,11 +336,6 @@ std::string code(std::string_view text) {
 std::string cell(const std::optional<uint64_t>& value, bool count) {
   if (count) return value ? grouped(*value) : "–";
   return size_text(value);
-}
-
-std::string losses_line(const Summary& summary) {
-  const Quality& quality = summary.quality;
-  return quality.exact && quality.log_complete ? "" : losses_text(quality);
 }
 
 }  // namespace

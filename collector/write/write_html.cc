@@ -20,7 +20,7 @@
 #include "collector/summary/site_title.h"
 #include "collector/summary/verdict.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/text_format.h"
+#include "collector/text/title_text.h"
 #include "collector/write/json_values.h"
 #include "collector/write/use_words.h"
 #include "collector/write/writers.h"
@@ -273,17 +273,12 @@ Json page_uses(Profile& profile, const LastUses& uses, size_t top,
     Json device = object("idle_bytes", of.idle_bytes);
     for (const UseName& use : kUses) device["bytes"].push_back(bytes_of(of, use.use));
     Json flat = Json::array();
-    uint64_t other_bytes = 0, other_rows = 0, shown = 0;
-    for (const UseRow& row : use_rows(profile, of)) {
-      if (shown++ >= top) {
-        other_bytes += row.bytes;
-        ++other_rows;
-        continue;
-      }
+    const std::vector<UseRow> all = use_rows(profile, of);
+    const TopRows rows(all, top);
+    for (const UseRow& row : rows.shown)
       flat.insert(flat.end(), {place_of(row.use), string(row.title), string(row.kind), row.bytes,
                                row.blocks, row.shortest_ns, row.longest_ns});
-    }
-    extend(device, "rows, other_bytes, other_rows", std::move(flat), other_bytes, other_rows);
+    extend(device, "rows, other_bytes, other_rows", std::move(flat), rows.other_bytes, rows.others);
     json["devices"][profile.scope_info(of.scope).name] = std::move(device);
   }
   return json;
@@ -647,16 +642,19 @@ class PageData {
  private:
   static Json verdict_json(const Summary& summary) {
     const Verdict verdict = verdict_of(summary, {});
-    Json json = object("facts, hints", verdict.facts, verdict.hints);
-    json["rows"] = verdict.rows;
-    for (const char* list : {"sentences", "bar", "next"}) json[list] = Json::array();
-    for (const Verdict::Sentence& sentence : verdict.sentences)
-      json["sentences"].push_back(object("text, alarm", sentence.text, sentence.alarm));
-    for (const Verdict::Part& part : verdict.bar)
-      json["bar"].push_back(object("name, bytes, free", part.name, part.bytes, part.free));
-    for (const Verdict::Step& step : verdict.next)
-      json["next"].push_back(object("command, why", step.command, step.why));
-    return json;
+    return object("facts, hints, rows, sentences, bar, next", verdict.facts, verdict.hints,
+                  verdict.rows,
+                  array_of(verdict.sentences,
+                           [](const Verdict::Sentence& sentence) {
+                             return object("text, alarm", sentence.text, sentence.alarm);
+                           }),
+                  array_of(verdict.bar,
+                           [](const Verdict::Part& part) {
+                             return object("name, bytes, free", part.name, part.bytes, part.free);
+                           }),
+                  array_of(verdict.next, [](const Verdict::Step& step) {
+                    return object("command, why", step.command, step.why);
+                  }));
   }
 
   int64_t begin_ns(size_t bucket) const { return times_.begin_ns(bucket, profile_.log().clock()); }

@@ -209,14 +209,20 @@ class MergeText {
     return most;
   }
 
-  void nodes() {
-    std::vector<size_t> order(merged_.nodes.size());
+  /// Numbers of items by their keys, the largest first.
+  template <class Key>
+  static std::vector<size_t> largest_first(size_t count, const Key& key) {
+    std::vector<size_t> order(count);
     std::iota(order.begin(), order.end(), size_t{0});
-    const auto key = [&](size_t i) {
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return key(a) > key(b); });
+    return order;
+  }
+
+  void nodes() {
+    const std::vector<size_t> order = largest_first(merged_.nodes.size(), [&](size_t i) {
       const MergedNode& node = merged_.nodes[i];
       return std::tuple(at_once(all_gpus(node)), at_once(node.find_sum("host")));
-    };
-    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return key(a) > key(b); });
+    });
     section("NODES", "what each held at once; of the host at most");
     line(fmt::format("{} {} {}  {}  node", right("all GPUs", columns_), right("one GPU", columns_),
                      right("host", columns_), "processes"));
@@ -288,13 +294,10 @@ class MergeText {
   }
 
   void ranks() {
-    std::vector<size_t> order(merged_.processes.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    const auto key = [&](size_t i) {
+    const std::vector<size_t> order = largest_first(merged_.processes.size(), [&](size_t i) {
       const ProcessRecord& process = merged_.processes[i];
       return std::tuple(own(process, "device"), own(process, "host"));
-    };
-    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return key(a) > key(b); });
+    });
     section("PROCESSES", "own peaks, largest first");
     line(fmt::format("{} {}  process", right("GPUs", columns_), right("host", columns_)));
     for (size_t i = 0; i < std::min(order.size(), kMostRanks); ++i) rank_row(order[i]);

@@ -84,16 +84,12 @@ class MetricsWriter {
     for (const auto& [name, value] : choice_.labels) json["context"][name] = value;
     json["benchmarks"] = Json::array();
     for (const Summary& run : runs_) {
-      Json entry{{"name", benchmark(run)},
-                 {"run_name", benchmark(run)},
-                 {"run_type", "iteration"},
-                 {"repetitions", 1},
-                 {"repetition_index", 0},
-                 {"threads", 1},
-                 {"iterations", 1},
-                 {"real_time", run.run.duration_ns},
-                 {"cpu_time", run.run.duration_ns},  // readers of the format require it
-                 {"time_unit", "ns"}};
+      // Readers of the format require cpu_time.
+      Json entry = object(
+          "name, run_name, run_type, repetitions, repetition_index, threads, iterations, "
+          "real_time, cpu_time, time_unit",
+          benchmark(run), benchmark(run), "iteration", 1, 0, 1, 1, run.run.duration_ns,
+          run.run.duration_ns, "ns");
       for (const auto& [name, value] : chosen(run)) {
         if (value) entry[name] = *value;
       }

@@ -174,9 +174,7 @@ class PhaseTable {
         const std::string figures = fmt::format(
             "{} {} {}  ", name_cell(indent_of(phase) + phase.name, names_, style_),
             right(size_text((*site)->bytes, style_), columns_), left((*site)->kind, 16));
-        const size_t used = display_width(figures);
-        const auto width = static_cast<size_t>(style_.width);
-        out_ << figures << cut_title((*site)->title, width > used ? width - used : 0, style_)
+        out_ << title_row(figures, (*site)->title, "", static_cast<size_t>(style_.width), style_)
              << '\n';
       }
     }

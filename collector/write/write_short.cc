@@ -103,8 +103,7 @@ class ShortSummary {
     for (size_t i = 0; i < std::min(arena.largest.parts.size(), kMaxSites); ++i) {
       const ArenaSummary::Part& part = arena.largest.parts[i];
       const std::string figures = figures_of(part.bytes, arena.reserved_peak_bytes);
-      const size_t used = display_width(figures);
-      lines.push_back(figures + cut_title(part.title, width_ - std::min(width_, used), style_));
+      lines.push_back(title_row(figures, part.title, "", width_, style_));
     }
     return lines;
   }
@@ -128,10 +127,9 @@ class ShortSummary {
       const std::string figures = figures_of(holder.bytes, peak_->bytes);
       const std::string role =
           role_mark(holder, width_, style_) + resident_mark(holder, summary_.metrics, style_);
-      const size_t used = display_width(figures) + display_width(role);
-      const std::string title =
-          cut_title(holder.title, width_ - std::min(width_, used), style_, holder.telling_part);
-      lines.push_back(cut(figures + title + role, width_, style_));
+      lines.push_back(
+          cut(title_row(figures, holder.title, role, width_, style_, holder.telling_part), width_,
+              style_));
     }
     if (const std::string note = role_note(*peak_, shown); !note.empty())
       lines.push_back(cut("  " + note, width_, style_));

@@ -176,16 +176,11 @@ class ReportSections {
     const ArenaSummary* arena = arena_behind_peak(summary_, device.ordinal);
     if (arena == nullptr || rows == 0) return {};
     Lines lines{"", heading("WHAT MADE THE POOL GROW", grown_arena_text(*arena, style_))};
-    const std::vector<ArenaSummary::Part>& parts = arena->largest.parts;
-    uint64_t rest = arena->largest.other_bytes;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      if (i >= rows)
-        rest += parts[i].bytes;
-      else
-        lines.push_back(row(parts[i].bytes, arena->reserved_peak_bytes, grouped(parts[i].count),
-                            parts[i].title, ""));
-    }
-    if (rest > 0) lines.push_back(row(rest, arena->reserved_peak_bytes, "", "more", ""));
+    const TopRows parts(arena->largest.parts, rows, arena->largest.other_bytes);
+    const uint64_t whole = arena->reserved_peak_bytes;
+    for (const ArenaSummary::Part& part : parts.shown)
+      lines.push_back(row(part.bytes, whole, grouped(part.count), part.title, ""));
+    if (parts.other_bytes > 0) lines.push_back(row(parts.other_bytes, whole, "", "more", ""));
     return lines;
   }
   /// `scope`: "device:0", "device", "host", "host/pinned".
@@ -463,19 +458,11 @@ class ReportSections {
              wrapped(arena_growth_text(arena, style_), width_ - 4, 2, style_))
           lines.push_back("    " + one);
       }
-      uint64_t rest = arena.other_bytes;
-      for (size_t i = 0; i < arena.parts.size(); ++i) {
-        const ArenaSummary::Part& part = arena.parts[i];
-        if (i >= rows) {
-          rest += part.bytes;
-          continue;
-        }
-        lines.push_back(line(fmt::format("{} {} {}  {}", right(size(part.bytes), columns_),
-                                         right("", 5), right(grouped(part.count), 7), part.title)));
-      }
-      if (rest > 0 && rows > 0)
-        lines.push_back(
-            fmt::format("{} {} {}  more", right(size(rest), columns_), right("", 5), right("", 7)));
+      const TopRows parts(arena.parts, rows, arena.other_bytes);
+      for (const ArenaSummary::Part& part : parts.shown)
+        lines.push_back(without_percent(part.bytes, grouped(part.count), part.title));
+      if (parts.other_bytes > 0 && rows > 0)
+        lines.push_back(without_percent(parts.other_bytes, "", "more"));
     }
     if (in_full) add_driver_pools(lines);
     return lines;
@@ -502,11 +489,7 @@ class ReportSections {
       const std::string mark = fmt::format("  [{}]", holder.kind);
       const std::string figures = fmt::format("{} {} {}  ", right(size(holder.bytes), columns_),
                                               right("", 5), right(count_text(holder), 7));
-      const size_t used = display_width(figures) + mark.size();
-      lines.push_back(
-          figures +
-          cut_title(holder.title, width_ > used ? width_ - used : 0, style_, holder.telling_part) +
-          mark);
+      lines.push_back(title_row(figures, holder.title, mark, width_, style_, holder.telling_part));
     }
     return lines;
   }
@@ -550,13 +533,10 @@ class ReportSections {
                       instant(pools.time_ns))));
       lines.push_back(
           line(fmt::format("    at the end {} reserved; taken for:", size(pools.reserved_bytes))));
-      const auto row = [&](uint64_t bytes, const std::string& count, const std::string& title) {
-        lines.push_back(line(fmt::format("{} {} {}  {}", right(size(bytes), columns_), right("", 5),
-                                         right(count, 7), title)));
-      };
       for (const ArenaSummary::Cause& cause : pools.causes)
-        row(cause.bytes, grouped(cause.segments), cause.title);
-      if (pools.other_cause_bytes > 0) row(pools.other_cause_bytes, "", "more");
+        lines.push_back(without_percent(cause.bytes, grouped(cause.segments), cause.title));
+      if (pools.other_cause_bytes > 0)
+        lines.push_back(without_percent(pools.other_cause_bytes, "", "more"));
     }
   }
   std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
@@ -566,13 +546,17 @@ class ReportSections {
            (rest.empty() ? "" : "  " + cut(rest, width_ > used ? width_ - used : 0, style_));
   }
   std::string line(const std::string& text) const { return cut(text, width_, style_); }
+  /// A row of what is no part of the peak.
+  std::string without_percent(uint64_t bytes, const std::string& count,
+                              const std::string& title) const {
+    return line(fmt::format("{} {} {}  {}", right(size(bytes), columns_), right("", 5),
+                            right(count, 7), title));
+  }
   std::string row(uint64_t bytes, uint64_t whole, const std::string& count,
                   const std::string& title, const std::string& marks, size_t telling = 0) const {
     const std::string figures = fmt::format("{} {} {}  ", right(size_text(bytes, style_), columns_),
                                             right(percent(bytes, whole), 5), right(count, 7));
-    const size_t used = display_width(figures) + display_width(marks);
-    const size_t room = width_ > used ? width_ - used : 0;
-    return line(figures + cut_title(title, room, style_, telling) + marks);
+    return line(title_row(figures, title, marks, width_, style_, telling));
   }
   Lines failure(const FailureGroup& group, bool with_why) const {
     const OutOfMemory& oom = *group.last;
