@@ -29,7 +29,9 @@ size_t read_file(const char* path, char* to, size_t capacity) {
   return bytes;
 }
 
-const char* mapping_at(uint64_t address, uint64_t& begin, char* text, size_t capacity) {
+// Where it is inlined, g++ 12 for aarch64 warns that `found` may dangle.
+__attribute__((noinline)) const char* mapping_at(uint64_t address, uint64_t& begin, char* text,
+                                                 size_t capacity) {
   const char* found = nullptr;
   for_each_line("/proc/self/maps", text, capacity, [&](const char* line) {
     begin = smaps::hex_at(line);  // "begin-end rights offset …"

@@ -29,7 +29,7 @@ static int find_libc(struct dl_phdr_info* library, size_t size, void* data) {
 }
 
 static void on_call(int signal, siginfo_t* info, void* context) {
-  (void)signal, (void)info;
+  (void)signal, (void)info, (void)context;
   ++trapped;
 #if defined __x86_64__
   ((ucontext_t*)context)->uc_mcontext.gregs[REG_RAX] = -ENOSYS;
