@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "gpupeak/pages.h"
@@ -21,8 +20,9 @@ namespace gpupeak::tools {
 std::optional<std::string> kernel_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  return text;
+  std::ostringstream text;
+  text << file.rdbuf();  // the process may end meanwhile: then what was read
+  return text.str();
 }
 
 std::string of_process(pid_t pid, const std::string& what) {
