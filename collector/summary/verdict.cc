@@ -669,7 +669,8 @@ class Judge {
                           size(summary_.quality.heap_sample_bytes));
     std::set<WarningCode> said;
     for (const Warning& warning : summary_.quality.warnings) {
-      if (!said.insert(warning.code).second) continue;
+      const bool is_in_facts = warning.code == WarningCode::kEndedBySignal;
+      if (is_in_facts || !said.insert(warning.code).second) continue;
       const bool is_first = said.size() == 1;
       verdict_.warnings += (is_first ? "" : ", ") + phrase_of(warning.code);
       verdict_.warning_codes += (is_first ? "" : " ") + code_text(warning.code);
