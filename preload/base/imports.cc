@@ -80,7 +80,9 @@ bool leads_to(const ImportSlot& slot, const char* name, uintptr_t function) {
 }
 
 bool HookedSlot::write(uintptr_t from, uintptr_t to) const {
-  if (read_only) return *at == from && replace_slot(at, to);
+  // Another library may be there by now, with a page there that nobody may write.
+  if (__atomic_load_n(at, __ATOMIC_RELAXED) != from) return false;
+  if (read_only) return replace_slot(at, to);
   return __atomic_compare_exchange_n(at, &from, to, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 

@@ -245,7 +245,8 @@ void hook_objects() {
 
 size_t put_back_known_slots() {
   size_t lost = 0;
-  for (size_t i = 0; i < g_slots.count; ++i) {
+  // The last ones first: where a library took the place of another, its slots are the true ones.
+  for (size_t i = g_slots.count; i-- > 0;) {
     const HookedSlot& slot = g_slots.slots[i];
     const bool is_there = data_end(slot.at) != nullptr;  // false: its library is gone
     if (is_there && !slot.write(slot.hook, slot.was) && *slot.at != slot.was) ++lost;

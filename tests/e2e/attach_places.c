@@ -1,6 +1,7 @@
 /* Programs for attach_places.py: each stands at a place where attaching could do harm. None has a
  * signal handler, so no call of theirs may fail with EINTR. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -86,6 +87,18 @@ static int waits(const char* kind) {
   return failed;
 }
 
+/* Loads a library from beside the program, and lets it allocate. */
+static void* load(const char* program, const char* name) {
+  char path[4096];
+  snprintf(path, sizeof path, "%.*s%s", (int)(strrchr(program, '/') - program) + 1, program, name);
+  void* const library = dlopen(path, RTLD_LAZY);
+  if (library == NULL) abort();
+  void* (*take)(void);
+  *(void**)&take = dlsym(library, "take");
+  free(take());
+  return library;
+}
+
 int main(int count, char** words) {
   const char* const what = words[count - 1];
   if (strcmp(what, "held") == 0) {
@@ -100,6 +113,15 @@ int main(int count, char** words) {
     for (int i = 0; i < 30; ++i) start(wait_for_good);
     ready();
     getchar();
+  } else if (strcmp(what, "replaced") == 0) {
+    void* const first = load(words[0], "libattach_open.so");
+    ready();
+    char c;
+    if (read(0, &c, 1) != 1) return 1;
+    dlclose(first);
+    load(words[0], "libattach_closed.so");
+    ready();
+    if (read(0, &c, 1) != 0) return 1;
   } else if (waits(what) != 0) {
     return 1;
   }

@@ -71,11 +71,22 @@ def at_once(folder):
     report(os.path.join(folder, logs[0]))
 
 
+def replaced(folder):
+    """A library takes the place of one whose slots were changed: where these were are pages that nobody may write."""
+    program = begin(folder, "replaced")
+    code, text = gpupeak("attach", "-o", program.log, program.pid)
+    expect(code == 0, f"attach {code} {text}")
+    expect(program.tell("") == "ready", "the second library was not loaded")
+    code, text = gpupeak("detach", program.pid)
+    expect(code == 0, f"detach {code} {text}")
+    program.end()
+
+
 def main():
     if os.uname().machine != "x86_64":
         raise Skipped("x86-64 alone")
     with tempfile.TemporaryDirectory() as folder:
-        {"held": held, "filter_of_thread": filter_of_thread, "vfork": vfork, "waits": waits, "at_once": at_once}[CASE](folder)
+        {"held": held, "filter_of_thread": filter_of_thread, "vfork": vfork, "waits": waits, "at_once": at_once, "replaced": replaced}[CASE](folder)
 
 
 run_checks(main)
