@@ -116,6 +116,7 @@ class TracedThread {
   void write(uint64_t at, const void* from, size_t bytes) const;
   void read(uint64_t at, void* to, size_t bytes) const;
   std::string read_text(uint64_t at) const;
+  std::string place_of(uint64_t address) const;
   /// Calls the function. Throws LogError if it faults, or does not return in time.
   uint64_t call(uint64_t function, const std::vector<uint64_t>& arguments);
 

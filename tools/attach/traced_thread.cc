@@ -15,6 +15,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -23,6 +24,7 @@
 #include <string_view>
 
 #include "collector/text/error.h"
+#include "collector/text/text_format.h"
 #include "tools/attach/target.h"
 #include "tools/shared/process_stat.h"
 
@@ -185,6 +187,18 @@ void TracedThread::prepare(uint64_t system_call) {
     fail("the program may not have code of ours");
 }
 
+/// "libc.so.6+0x12345": of the file's bytes.
+std::string TracedThread::place_of(uint64_t address) const {
+  std::istringstream lines(kernel_text(of_process(thread_, "maps")).value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    uint64_t begin = 0, end = 0, offset = 0;
+    if (sscanf(line.c_str(), "%lx-%lx %*s %lx", &begin, &end, &offset) == 3 && address >= begin &&
+        address < end)
+      return fmt::format("{}+{:#x}", collector::file_name(line), address - begin + offset);
+  }
+  return fmt::format("{:#x}", address);
+}
+
 uint64_t TracedThread::place(size_t bytes) {
   const uint64_t at = next_place_;
   next_place_ += (bytes + 15) / 16 * 16;
@@ -252,8 +266,8 @@ uint64_t TracedThread::call(uint64_t function, const std::vector<uint64_t>& argu
     if (signal == SIGTRAP && status >> 16 == 0 && registers.rip == memory_ + kTrapBytes)
       return registers.rax;
     if (status >> 16 == 0 && signal != SIGTRAP && signal != SIGSTOP)
-      fail(fmt::format("the call raised signal {} ({}): the program goes on without it", signal,
-                       strsignal(signal)));
+      fail(fmt::format("the call raised signal {} ({}) in {}: the program goes on without it",
+                       signal, strsignal(signal), place_of(registers.rip)));
     // A thread that waits for a lock has changed nothing that it would have to finish. Any other
     // thread gets as long again.
     if (asked_to_stop && (is_waiting_for_lock() || spent() > 2 * kCallSeconds)) {
