@@ -4,6 +4,7 @@
 # docs/reliability.md has what such a print says.
 # usage: soak.sh [BUILD_FOLDER] [--kills N] [--only NAME] [--seed N]
 #        soak.sh [BUILD_FOLDER] --threads MINUTES    the programs of tests/torture with eight threads instead
+#        soak.sh [BUILD_FOLDER] --attach ROUNDS    attaches to busy programs and leaves them, so often each, instead
 #        soak.sh [BUILD_FOLDER] --stops RUNS [--jobs N] [--seconds S]    programs that are stopped, RUNS times in each host mode, instead:
 #                                                    twelve kinds of stop where gdb, gdc, Go and Mono are there
 set -euo pipefail
@@ -11,9 +12,19 @@ cd "$(dirname "$0")/.."
 build=build/release
 if [[ $# -gt 0 && $1 != --* ]]; then build=$1; shift; fi
 build=$(realpath "$build")
+say_machine() {
+  . /etc/os-release
+  echo "$(date +%F), $(nproc) × $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), Linux $(uname -r), $PRETTY_NAME"
+  echo
+}
 if [[ ${1:-} == --threads ]]; then
   cmake --build "$build" --target gpupeak gpupeak_tool torture_ordered_8 torture_racing_8 >/dev/null
   exec python3 tests/soak/threads.py "$build/preload/libgpupeak.so" "$build/tools/gpupeak" "$build/tests/torture" "$2"
+fi
+if [[ ${1:-} == --attach ]]; then
+  cmake --build "$build" --target gpupeak gpupeak_tool tests/soak/all >/dev/null
+  say_machine
+  exec python3 tests/soak/attach.py "$build/tools/gpupeak" "$build/tests/soak" "${@:2}"
 fi
 if [[ ${1:-} == --stops ]]; then
   runs=$2
@@ -33,8 +44,6 @@ if [[ ${1:-} == --stops ]]; then
   exec python3 "$OLDPWD/tests/soak/stops.py" "$@" "$build/preload/libgpupeak.so" "$runs" "${kinds[@]:1}"
 fi
 cmake --build "$build" --target gpupeak gpupeak_tool soak_acknowledge >/dev/null
-. /etc/os-release
-echo "$(date +%F), $(nproc) × $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), Linux $(uname -r), $PRETTY_NAME"
-echo
+say_machine
 exec python3 tests/soak/soak.py "$build/preload/libgpupeak.so" "$build/tools/gpupeak" "$build/tests/fake_cuda" \
   "$build/tests/soak/soak_acknowledge" "$@"
