@@ -305,6 +305,86 @@ class ArenaMap {
   size_t letters_;
 };
 
+Json arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInstant& instant,
+                 const std::vector<ArenaState>& states) {
+  const ArenaTable& table = profile.replay().arenas();
+  Json json = view_json(profile, "gpupeak.pools/1");
+  extend(json, "at, pools", object("name, time_ns", instant.name, instant.time_ns), Json::array());
+  const bool says_use = has_uses(profile.definitions());
+  for (size_t arena = 0; arena < states.size(); ++arena) {
+    const ArenaState& state = states[arena];
+    const ArenaTable::Arena& info = table.arenas()[arena];
+    if (info.is_unused()) continue;
+    const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
+    const PeakFinder::Scope& reserved = table.peaks().scope(info.reserved_scope);
+    Json row;
+    row["name"] = profile.definitions().shown(profile.replay().name(info.name));
+    if (info.place >= 0) row["device"] = info.place;
+    row["in_use_bytes"] = state.level.in_use;
+    // What an arena of an attached program had before the attach is not known.
+    const auto of_whole = [&info](uint64_t bytes) {
+      return info.has_older ? Json(nullptr) : Json(bytes);
+    };
+    extend(row, "reserved_bytes, idle_bytes, largest_idle_bytes, unplaced_idle_bytes",
+           of_whole(state.level.reserved), of_whole(state.level.idle()),
+           of_whole(state.largest_idle()), of_whole(state.idle_unplaced()));
+    if (info.has_older) {
+      const std::optional<uint64_t> older = table.older_bytes(arena);
+      row["from_before"] = object("in_use_bytes", older);
+    }
+    const auto fragmentation = [&](uint64_t bytes) -> Json {
+      if (bytes == 0 || info.has_older) return nullptr;
+      return object("bytes, idle_in_smaller_bytes", bytes, state.idle_in_smaller(bytes));
+    };
+    extend(row,
+           "largest_block, largest_refused, peak, reserved_peak_bytes, alloc_count, failed_count, "
+           "checks, contradictions, segments",
+           fragmentation(info.largest_block), fragmentation(info.largest_refused),
+           object("in_use_bytes, reserved_bytes, largest_idle_bytes, time_ns", in_use.peak,
+                  of_whole(info.reserved_at_peak), of_whole(info.largest_idle_at_peak),
+                  profile.to_ns(in_use.peak_ticks)),
+           of_whole(reserved.peak), info.alloc_count, info.failed_count, info.told,
+           info.contradictions, array_of(state.segments, [](const ArenaTable::Segment& segment) {
+             return object("address, bytes", segment.begin, segment.end - segment.begin);
+           }));
+    row["blocks"] = Json::array();
+    for (const ArenaBlock& block : state.blocks) {
+      Json held = object("address, bytes, site", block.address, block.bytes,
+                         arena_block_title(profile, block));
+      if (says_use) {
+        extend(held, "use, use_ns", use_name(block.use).name,
+               has_time(block.use) ? Json(block.use_ns) : Json());
+      }
+      for (const Frame& frame : profile.symbolizer().stack(block.stack)) {
+        if (!frame.is_python) continue;
+        held["python"].push_back(
+            object("function, file, line", frame.function, frame.file, frame.line));
+      }
+      row["blocks"].push_back(std::move(held));
+    }
+    json["pools"].push_back(std::move(row));
+  }
+  json["marks"] = Json::array();
+  for (const ArenaMoments::AtMark& mark : moments.marks()) {
+    Json row =
+        object("name, time_ns", profile.definitions().shown(profile.replay().name(mark.name)),
+               profile.to_ns(mark.ticks));
+    row["pools"] = Json::array();
+    for (size_t arena = 0; arena < mark.levels.size(); ++arena) {
+      const ArenaTable::Arena& info = table.arenas()[arena];
+      if (info.is_unused()) continue;
+      Json level = object("name, in_use_bytes, reserved_bytes",
+                          profile.definitions().shown(profile.replay().name(info.name)),
+                          mark.levels[arena].in_use,
+                          info.has_older ? Json(nullptr) : Json(mark.levels[arena].reserved));
+      if (info.place >= 0) level["device"] = info.place;
+      row["pools"].push_back(std::move(level));
+    }
+    json["marks"].push_back(std::move(row));
+  }
+  return json;
+}
+
 }  // namespace
 
 uint64_t ArenaState::largest_idle() const {
@@ -389,9 +469,10 @@ std::vector<ArenaState> arenas_at(Profile& profile, const ArenaInstant& instant,
   return states;
 }
 
-void write_arenas(Profile& profile, const ArenaInstant& instant,
+void write_arenas(Profile& profile, const ArenaMoments& moments, const ArenaInstant& instant,
                   const std::vector<ArenaState>& states, size_t top, std::ostream& out,
-                  const TextStyle& style) {
+                  const ViewStyle& style) {
+  if (style.is_json()) return write_line(arenas_json(profile, moments, instant, states), out);
   const size_t columns = size_columns(style);
   const bool says_use = has_uses(profile.definitions());
   const size_t used = 2 + 2 + columns + 1 + kRowCountColumns + 2 + (says_use ? kUseColumns + 2 : 0);
@@ -460,86 +541,6 @@ void write_arenas(Profile& profile, const ArenaInstant& instant,
       "maps: a letter is who holds most of a column, a small one if part of it is idle; · all "
       "idle, █ and ▒ other sites",
       out, style);
-}
-
-void write_arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInstant& instant,
-                       const std::vector<ArenaState>& states, std::ostream& out) {
-  const ArenaTable& table = profile.replay().arenas();
-  Json json = view_json(profile, "gpupeak.pools/1");
-  extend(json, "at, pools", object("name, time_ns", instant.name, instant.time_ns), Json::array());
-  const bool says_use = has_uses(profile.definitions());
-  for (size_t arena = 0; arena < states.size(); ++arena) {
-    const ArenaState& state = states[arena];
-    const ArenaTable::Arena& info = table.arenas()[arena];
-    if (info.is_unused()) continue;
-    const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
-    const PeakFinder::Scope& reserved = table.peaks().scope(info.reserved_scope);
-    Json row;
-    row["name"] = profile.definitions().shown(profile.replay().name(info.name));
-    if (info.place >= 0) row["device"] = info.place;
-    row["in_use_bytes"] = state.level.in_use;
-    // What an arena of an attached program had before the attach is not known.
-    const auto of_whole = [&info](uint64_t bytes) {
-      return info.has_older ? Json(nullptr) : Json(bytes);
-    };
-    extend(row, "reserved_bytes, idle_bytes, largest_idle_bytes, unplaced_idle_bytes",
-           of_whole(state.level.reserved), of_whole(state.level.idle()),
-           of_whole(state.largest_idle()), of_whole(state.idle_unplaced()));
-    if (info.has_older) {
-      const std::optional<uint64_t> older = table.older_bytes(arena);
-      row["from_before"] = object("in_use_bytes", older);
-    }
-    const auto fragmentation = [&](uint64_t bytes) -> Json {
-      if (bytes == 0 || info.has_older) return nullptr;
-      return object("bytes, idle_in_smaller_bytes", bytes, state.idle_in_smaller(bytes));
-    };
-    extend(row,
-           "largest_block, largest_refused, peak, reserved_peak_bytes, alloc_count, failed_count, "
-           "checks, contradictions, segments",
-           fragmentation(info.largest_block), fragmentation(info.largest_refused),
-           object("in_use_bytes, reserved_bytes, largest_idle_bytes, time_ns", in_use.peak,
-                  of_whole(info.reserved_at_peak), of_whole(info.largest_idle_at_peak),
-                  profile.to_ns(in_use.peak_ticks)),
-           of_whole(reserved.peak), info.alloc_count, info.failed_count, info.told,
-           info.contradictions, array_of(state.segments, [](const ArenaTable::Segment& segment) {
-             return object("address, bytes", segment.begin, segment.end - segment.begin);
-           }));
-    row["blocks"] = Json::array();
-    for (const ArenaBlock& block : state.blocks) {
-      Json held = object("address, bytes, site", block.address, block.bytes,
-                         arena_block_title(profile, block));
-      if (says_use) {
-        extend(held, "use, use_ns", use_name(block.use).name,
-               has_time(block.use) ? Json(block.use_ns) : Json());
-      }
-      for (const Frame& frame : profile.symbolizer().stack(block.stack)) {
-        if (!frame.is_python) continue;
-        held["python"].push_back(
-            object("function, file, line", frame.function, frame.file, frame.line));
-      }
-      row["blocks"].push_back(std::move(held));
-    }
-    json["pools"].push_back(std::move(row));
-  }
-  json["marks"] = Json::array();
-  for (const ArenaMoments::AtMark& mark : moments.marks()) {
-    Json row =
-        object("name, time_ns", profile.definitions().shown(profile.replay().name(mark.name)),
-               profile.to_ns(mark.ticks));
-    row["pools"] = Json::array();
-    for (size_t arena = 0; arena < mark.levels.size(); ++arena) {
-      const ArenaTable::Arena& info = table.arenas()[arena];
-      if (info.is_unused()) continue;
-      Json level = object("name, in_use_bytes, reserved_bytes",
-                          profile.definitions().shown(profile.replay().name(info.name)),
-                          mark.levels[arena].in_use,
-                          info.has_older ? Json(nullptr) : Json(mark.levels[arena].reserved));
-      if (info.place >= 0) level["device"] = info.place;
-      row["pools"].push_back(std::move(level));
-    }
-    json["marks"].push_back(std::move(row));
-  }
-  write_line(json, out);
 }
 
 }  // namespace gpupeak::collector

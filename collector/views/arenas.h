@@ -77,10 +77,8 @@ ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
 std::vector<ArenaState> arenas_at(Profile& profile, const ArenaInstant& instant,
                                   const Progress& progress);
 
-void write_arenas(Profile& profile, const ArenaInstant& instant,
+void write_arenas(Profile& profile, const ArenaMoments& moments, const ArenaInstant& instant,
                   const std::vector<ArenaState>& states, size_t top, std::ostream& out,
-                  const TextStyle& style);
-void write_arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInstant& instant,
-                       const std::vector<ArenaState>& states, std::ostream& out);
+                  const ViewStyle& style);
 
 }  // namespace gpupeak::collector

@@ -19,15 +19,64 @@ std::string moment_text(const Moment& moment) {
   return moment.time_ns ? "what was live at " + instant(*moment.time_ns) : "the peak";
 }
 
+Json held_json(const Profile& profile, ScopeId scope, const std::vector<Moment>& moments,
+               const std::vector<std::optional<Held>>& found,
+               const std::vector<HolderTable>& tables) {
+  Json list = Json::array();
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::optional<Held>& held = found[i];
+    Json json = object("phase, bytes, time_ns, holders, other_sites, other_bytes",
+                       text_or_null(moments[i].phase), held ? Json(held->bytes) : Json(),
+                       held ? Json(held->time_ns) : Json(), holders_json(tables[i].rows),
+                       tables[i].other_rows, tables[i].other_bytes);
+    if (held)
+      json["curve"] = array_of(held->curve, [](const Held::Point& point) {
+        return Json::array({point.time_ns, point.bytes});
+      });
+    list.push_back(std::move(json));
+  }
+  Json json = view_json(profile, "gpupeak.held/1");
+  extend(json, "scope, moments", profile.scope_info(scope).name, std::move(list));
+  return json;
+}
+
+Json last_use_json(Profile& profile, const LastUses& uses, size_t top) {
+  Json json = view_json(profile, "gpupeak.last_use/1");
+  extend(json, "complete, blocks_left_out, launches_unread, devices", uses.end.has_value(),
+         uses.end ? Json(uses.end->left_out) : Json(), uses.end ? Json(uses.end->unread) : Json(),
+         Json::array());
+  for (const LastUse& of : uses.devices) {
+    Json device = object("scope, peak_bytes, time_ns", profile.scope_info(of.scope).name, of.bytes,
+                         of.time_ns);
+    for (const UseName& use : kUses) device["bytes"][std::string(use.name)] = bytes_of(of, use.use);
+    device["bytes"]["idle_in_pools"] = of.idle_bytes;
+    const std::vector<UseRow> all = use_rows(profile, of);
+    const TopRows rows(all, top);
+    extend(device, "rows, other_bytes, other_rows",
+           array_of(rows.shown,
+                    [](const UseRow& row) {
+                      const bool is_timed = has_time(row.use);
+                      return object("use, title, kind, bytes, blocks, shortest_ns, longest_ns",
+                                    use_name(row.use).name, row.title, row.kind, row.bytes,
+                                    row.blocks, json_if(is_timed, row.shortest_ns),
+                                    json_if(is_timed, row.longest_ns));
+                    }),
+           rows.other_bytes, rows.others);
+    json["devices"].push_back(std::move(device));
+  }
+  return json;
+}
+
 }  // namespace
 
 void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& moments, size_t top,
-                std::ostream& out, const TextStyle& style) {
+                std::ostream& out, const ViewStyle& style) {
   const std::vector<std::optional<Held>> found = held_then(profile, scope, moments);
   std::vector<HolderTable> tables(found.size());
   for (size_t i = 0; i < found.size(); ++i) {
-    if (found[i]) tables[i] = profile.sites().table(found[i]->takers, top, false);
+    if (found[i]) tables[i] = profile.sites().table(found[i]->takers, top, style.is_json());
   }
+  if (style.is_json()) return write_line(held_json(profile, scope, moments, found, tables), out);
   write_losses(profile.quality(), out, style);
   for (size_t i = 0; i < found.size(); ++i) {
     if (i > 0) out << '\n';
@@ -42,31 +91,9 @@ void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& mome
   }
 }
 
-void write_held_json(Profile& profile, ScopeId scope, const std::vector<Moment>& moments,
-                     size_t top, std::ostream& out) {
-  const std::vector<std::optional<Held>> found = held_then(profile, scope, moments);
-  Json list = Json::array();
-  for (size_t i = 0; i < found.size(); ++i) {
-    Json json = object("phase, bytes, time_ns, holders", text_or_null(moments[i].phase), nullptr,
-                       nullptr, Json::array());
-    json["other_bytes"] = json["other_sites"] = 0;
-    if (found[i]) {
-      const HolderTable table = profile.sites().table(found[i]->takers, top, true);
-      extend(json, "bytes, time_ns, holders, other_bytes, other_sites, curve", found[i]->bytes,
-             found[i]->time_ns, holders_json(table.rows), table.other_bytes, table.other_rows,
-             Json::array());
-      for (const Held::Point& point : found[i]->curve)
-        json["curve"].push_back({point.time_ns, point.bytes});
-    }
-    list.push_back(std::move(json));
-  }
-  Json json = view_json(profile, "gpupeak.held/1");
-  extend(json, "scope, moments", profile.scope_info(scope).name, std::move(list));
-  write_line(json, out);
-}
-
 void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ostream& out,
-                    const TextStyle& style) {
+                    const ViewStyle& style) {
+  if (style.is_json()) return write_line(last_use_json(profile, uses, top), out);
   write_losses(profile.quality(), out, style);
   for (const LastUse& of : uses.devices) {
     std::vector<UseRow> moved = use_rows(profile, of);
@@ -103,33 +130,6 @@ void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ost
     out << '\n';
   }
   for (const std::string& note : use_notes(uses)) write_wrapped(note, out, style);
-}
-
-void write_last_use_json(Profile& profile, const LastUses& uses, size_t top, std::ostream& out) {
-  Json json = view_json(profile, "gpupeak.last_use/1");
-  extend(json, "complete, blocks_left_out, launches_unread, devices", uses.end.has_value(),
-         uses.end ? Json(uses.end->left_out) : Json(), uses.end ? Json(uses.end->unread) : Json(),
-         Json::array());
-  for (const LastUse& of : uses.devices) {
-    Json device = object("scope, peak_bytes, time_ns", profile.scope_info(of.scope).name, of.bytes,
-                         of.time_ns);
-    for (const UseName& use : kUses) device["bytes"][std::string(use.name)] = bytes_of(of, use.use);
-    device["bytes"]["idle_in_pools"] = of.idle_bytes;
-    const std::vector<UseRow> all = use_rows(profile, of);
-    const TopRows rows(all, top);
-    extend(device, "rows, other_bytes, other_rows",
-           array_of(rows.shown,
-                    [](const UseRow& row) {
-                      const bool is_timed = has_time(row.use);
-                      return object("use, title, kind, bytes, blocks, shortest_ns, longest_ns",
-                                    use_name(row.use).name, row.title, row.kind, row.bytes,
-                                    row.blocks, json_if(is_timed, row.shortest_ns),
-                                    json_if(is_timed, row.longest_ns));
-                    }),
-           rows.other_bytes, rows.others);
-    json["devices"].push_back(std::move(device));
-  }
-  write_line(json, out);
 }
 
 namespace {
@@ -169,11 +169,22 @@ Temporaries find_temporaries(Profile& profile, const std::string& scope, size_t 
   return found;
 }
 
+Json temporary_json(const Profile& profile, const std::string& scope, const Temporaries& found) {
+  Json json = view_json(profile, "gpupeak.temporary/1");
+  extend(json, "scope, temporary_count, alloc_count, sites, other_temporary_count, other_sites",
+         text_or_null(scope), found.temporary, found.allocations,
+         array_of(found.table.rows, "kind, site, temporary_count, alloc_count", &Holder::kind,
+                  &Holder::title, &Holder::bytes, &Holder::count),
+         found.table.other_bytes, found.table.other_rows);
+  return json;
+}
+
 }  // namespace
 
 void write_temporary(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
-                     const TextStyle& style) {
+                     const ViewStyle& style) {
   const Temporaries found = find_temporaries(profile, scope, top);
+  if (style.is_json()) return write_line(temporary_json(profile, scope, found), out);
   const auto width = static_cast<size_t>(style.width);
   write_losses(profile.quality(), out, style);
   constexpr std::string_view kName = "TEMPORARY";
@@ -197,19 +208,6 @@ void write_temporary(Profile& profile, const std::string& scope, size_t top, std
   }
 }
 
-void write_temporary_json(Profile& profile, const std::string& scope, size_t top,
-                          std::ostream& out) {
-  const Temporaries found = find_temporaries(profile, scope, top);
-  Json json = view_json(profile, "gpupeak.temporary/1");
-  extend(json, "scope, temporary_count, alloc_count, sites", text_or_null(scope), found.temporary,
-         found.allocations, Json::array());
-  for (const Holder& row : found.table.rows)
-    json["sites"].push_back(object("kind, site, temporary_count, alloc_count", row.kind, row.title,
-                                   row.bytes, row.count));
-  extend(json, "other_temporary_count, other_sites", found.table.other_bytes,
-         found.table.other_rows);
-  write_line(json, out);
-}
 namespace {
 
 struct Leaks {
@@ -257,11 +255,28 @@ std::vector<Leaks> find_leaks(Profile& profile, const std::string& scope, size_t
   return found;
 }
 
+Json leaks_json(const Profile& profile, const std::vector<Leaks>& all) {
+  Json json = view_json(profile, "gpupeak.leaks/1");
+  extend(json, "at_exit, scopes", profile.log().counters().ended != 0, Json::array());
+  for (const Leaks& leaks : all) {
+    Json side =
+        object("scope, bytes, count, growth", profile.scope_info(leaks.scope).name, leaks.bytes,
+               leaks.count,
+               array_of(leaks.growth, "site, phase, steps, bytes_each", &GrowthSummary::title,
+                        &GrowthSummary::phase, &GrowthSummary::steps, &GrowthSummary::bytes_each));
+    extend(side, "sites, other_bytes, other_sites", holders_json(leaks.table.rows),
+           leaks.table.other_bytes, leaks.table.other_rows);
+    json["scopes"].push_back(std::move(side));
+  }
+  return json;
+}
+
 }  // namespace
 
 void write_leaks(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
-                 const TextStyle& style) {
-  const std::vector<Leaks> all = find_leaks(profile, scope, top, false);
+                 const ViewStyle& style) {
+  const std::vector<Leaks> all = find_leaks(profile, scope, top, style.is_json());
+  if (style.is_json()) return write_line(leaks_json(profile, all), out);
   write_losses(profile.quality(), out, style);
   const bool ended = profile.log().counters().ended != 0;
   const char* separator = "";
@@ -281,24 +296,6 @@ void write_leaks(Profile& profile, const std::string& scope, size_t top, std::os
     write_sites(leaks.table, leaks.bytes, out, style);
   }
   if (all.empty()) out << "nothing was allocated\n";
-}
-
-void write_leaks_json(Profile& profile, const std::string& scope, size_t top, std::ostream& out) {
-  const std::vector<Leaks> all = find_leaks(profile, scope, top, true);
-  Json json = view_json(profile, "gpupeak.leaks/1");
-  extend(json, "at_exit, scopes", profile.log().counters().ended != 0, Json::array());
-  for (const Leaks& leaks : all) {
-    Json side =
-        object("scope, bytes, count, growth", profile.scope_info(leaks.scope).name, leaks.bytes,
-               leaks.count, array_of(leaks.growth, [&](const GrowthSummary& growth) {
-                 return object("site, phase, steps, bytes_each", growth.title, growth.phase,
-                               growth.steps(), growth.bytes_each());
-               }));
-    extend(side, "sites, other_bytes, other_sites", holders_json(leaks.table.rows),
-           leaks.table.other_bytes, leaks.table.other_rows);
-    json["scopes"].push_back(std::move(side));
-  }
-  write_line(json, out);
 }
 
 }  // namespace gpupeak::collector

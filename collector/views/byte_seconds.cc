@@ -114,14 +114,59 @@ std::string_view why_no_time(const Profile& profile, const Quality& quality, Sco
   return "";
 }
 
+Json byte_seconds_json(const Profile& profile, const std::vector<HeldTime>& held,
+                       const std::vector<TimeTable>& tables, GroupBy by) {
+  Json list = Json::array();
+  for (size_t i = 0; i < held.size(); ++i) {
+    const HeldTime& sum = held[i];
+    const TimeTable& table = tables[i];
+    const bool known = why_no_time(profile, profile.quality(), sum.scope).empty();
+    Json rows = array_of(table.rows, [&](const TimeRow& row) {
+      return object("title, kind, byte_seconds, alloc_count", row.title, row.kind,
+                    json_if(known, byte_seconds(row.time)), row.allocations);
+    });
+    list.push_back(object("scope, byte_seconds, rows, other_byte_seconds, other_rows",
+                          profile.scope_info(sum.scope).name,
+                          json_if(known, byte_seconds(sum.time)), std::move(rows),
+                          json_if(known, byte_seconds(table.other_time)), table.other_rows));
+  }
+  Json json = view_json(profile, "gpupeak.byte_seconds/1");
+  extend(json, "duration_ns, grouped_by, scopes", duration_ns(profile.log(), profile.replay()),
+         group_by_name(by), std::move(list));
+  return json;
+}
+
+void write_csv(const Profile& profile, const std::vector<HeldTime>& held,
+               const std::vector<TimeTable>& tables, GroupBy by, std::ostream& out) {
+  out << "scope,byte_seconds,percent,allocations,kind," << group_by_name(by) << "\r\n";
+  for (size_t i = 0; i < held.size(); ++i) {
+    const HeldTime& sum = held[i];
+    const TimeTable& table = tables[i];
+    const std::string scope = profile.scope_info(sum.scope).name;
+    const bool known = why_no_time(profile, profile.quality(), sum.scope).empty();
+    const auto figures = [&](ByteTime time) {
+      return known ? fmt::format("{:.9f},{}", byte_seconds(time), time_share(time, sum.time))
+                   : std::string(",");
+    };
+    for (const TimeRow& row : table.rows)
+      out << fmt::format("{},{},{},{},{}\r\n", scope, figures(row.time), row.allocations, row.kind,
+                         csv_field(row.title));
+    if (table.other_rows > 0)
+      out << fmt::format("{},{},,,({} more)\r\n", scope, figures(table.other_time),
+                         table.other_rows);
+  }
+}
+
 }  // namespace
 
 void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, GroupBy by, size_t top,
-                        std::ostream& out, const TextStyle& style) {
+                        std::ostream& out, const ViewStyle& style) {
   TimeRows maker(profile, by);
   std::vector<TimeTable> tables;
   tables.reserve(held.size());
   for (const HeldTime& sum : held) tables.push_back(maker.table(sum, top));
+  if (style.is_json()) return write_line(byte_seconds_json(profile, held, tables, by), out);
+  if (style.is_csv()) return write_csv(profile, held, tables, by, out);
   const Quality quality = profile.quality();
   write_losses(quality, out, style);
   const size_t columns = size_columns(style) + 2;
@@ -153,49 +198,6 @@ void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, Gro
           fmt::format("  [{}]", of.kind.substr(of.kind.find('.') + 1)));
     if (tables[i].other_rows > 0)
       row(tables[i].other_time, "", fmt::format("{} more", grouped(tables[i].other_rows)), "");
-  }
-}
-
-void write_byte_seconds_json(Profile& profile, const std::vector<HeldTime>& held, GroupBy by,
-                             size_t top, std::ostream& out) {
-  TimeRows maker(profile, by);
-  Json list = Json::array();
-  for (const HeldTime& sum : held) {
-    const TimeTable table = maker.table(sum, top);
-    const bool known = why_no_time(profile, profile.quality(), sum.scope).empty();
-    Json rows = array_of(table.rows, [&](const TimeRow& row) {
-      return object("title, kind, byte_seconds, alloc_count", row.title, row.kind,
-                    json_if(known, byte_seconds(row.time)), row.allocations);
-    });
-    list.push_back(object("scope, byte_seconds, rows, other_byte_seconds, other_rows",
-                          profile.scope_info(sum.scope).name,
-                          json_if(known, byte_seconds(sum.time)), std::move(rows),
-                          json_if(known, byte_seconds(table.other_time)), table.other_rows));
-  }
-  Json json = view_json(profile, "gpupeak.byte_seconds/1");
-  extend(json, "duration_ns, grouped_by, scopes", duration_ns(profile.log(), profile.replay()),
-         group_by_name(by), std::move(list));
-  write_line(json, out);
-}
-
-void write_byte_seconds_csv(Profile& profile, const std::vector<HeldTime>& held, GroupBy by,
-                            size_t top, std::ostream& out) {
-  TimeRows maker(profile, by);
-  out << "scope,byte_seconds,percent,allocations,kind," << group_by_name(by) << "\r\n";
-  for (const HeldTime& sum : held) {
-    const TimeTable table = maker.table(sum, top);
-    const std::string scope = profile.scope_info(sum.scope).name;
-    const bool known = why_no_time(profile, profile.quality(), sum.scope).empty();
-    const auto figures = [&](ByteTime time) {
-      return known ? fmt::format("{:.9f},{}", byte_seconds(time), time_share(time, sum.time))
-                   : std::string(",");
-    };
-    for (const TimeRow& row : table.rows)
-      out << fmt::format("{},{},{},{},{}\r\n", scope, figures(row.time), row.allocations, row.kind,
-                         csv_field(row.title));
-    if (table.other_rows > 0)
-      out << fmt::format("{},{},,,({} more)\r\n", scope, figures(table.other_time),
-                         table.other_rows);
   }
 }
 

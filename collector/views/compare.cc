@@ -277,17 +277,7 @@ Json rows_json(const std::vector<Row>& rows, const char* title) {
   return json;
 }
 
-}  // namespace
-
-void write_compare(const Profiles& runs, const std::string& scope, size_t top, std::ostream& out,
-                   const TextStyle& style) {
-  const Comparison comparison = compare(runs, scope, top);
-  CompareText(runs, out, style).write(comparison);
-}
-
-void write_compare_json(const Profiles& runs, const std::string& scope, size_t top,
-                        std::ostream& out) {
-  const Comparison comparison = compare(runs, scope, top);
+Json compare_json(const Profiles& runs, const Comparison& comparison) {
   Json json = object("schema, runs", "gpupeak.compare/1", array_of(runs, [&](const auto& run) {
                        return object("log, exit, quality", run->definitions().shown(run->path()),
                                      exit_json(run_end(run->log().counters())),
@@ -296,7 +286,16 @@ void write_compare_json(const Profiles& runs, const std::string& scope, size_t t
   extend(json, "scope, peaks, phases, sites, other_sites", comparison.scope,
          rows_json(comparison.peaks, "scope"), rows_json(comparison.phases, "phase"),
          rows_json(comparison.sites, "site"), comparison.more_sites);
-  write_line(json, out);
+  return json;
+}
+
+}  // namespace
+
+void write_compare(const Profiles& runs, const std::string& scope, size_t top, std::ostream& out,
+                   const ViewStyle& style) {
+  const Comparison comparison = compare(runs, scope, top);
+  if (style.is_json()) return write_line(compare_json(runs, comparison), out);
+  CompareText(runs, out, style).write(comparison);
 }
 
 }  // namespace gpupeak::collector

@@ -213,10 +213,8 @@ Json device_json(const FitReport& report, const FitDevice& device) {
          need.refused_bytes, need.no_most, need.no_least, need.notes,
          array_of(need.left_out, [](const LeftOut& left_out) {
            return object("kind, bytes, holders, other_bytes", left_out.kind, left_out.bytes,
-                         array_of(left_out.holders,
-                                  [](const LeftOut::Holder& holder) {
-                                    return object("site, bytes", holder.title, holder.bytes);
-                                  }),
+                         array_of(left_out.holders, "site, bytes", &LeftOut::Holder::title,
+                                  &LeftOut::Holder::bytes),
                          left_out.other_bytes);
          }));
   extend(json, "answer, cards", device.answer ? answer_json(*device.answer) : Json(nullptr),
@@ -230,14 +228,25 @@ Json device_json(const FitReport& report, const FitDevice& device) {
     return object("what, bytes, slack, advice", change.what, change.bytes, change.slack,
                   text_or_null(change.advice));
   });
-  json["tags"] = array_of(
-      device.tags, [&](const TagShare& tag) { return object("name, bytes", tag.name, tag.bytes); });
+  json["tags"] = array_of(device.tags, "name, bytes", &TagShare::name, &TagShare::bytes);
+  return json;
+}
+
+Json fit_json(const FitReport& report) {
+  Json json = object("schema, logs", "gpupeak.fit/1", report.logs);
+  const FitQuestion& question = report.question;
+  extend(json, "capacity_bytes, card, verdict, devices", question.capacity,
+         question.card != nullptr ? card_json(*question.card) : Json(nullptr),
+         report.fit ? Json(fit_name(*report.fit)) : Json(nullptr),
+         array_of(report.devices,
+                  [&](const FitDevice& device) { return device_json(report, device); }));
   return json;
 }
 
 }  // namespace
 
-void write_fit(const FitReport& report, size_t top, std::ostream& out, const TextStyle& style) {
+void write_fit(const FitReport& report, size_t top, std::ostream& out, const ViewStyle& style) {
+  if (style.is_json()) return write_line(fit_json(report), out);
   if (report.devices.empty()) {
     write_wrapped(
         "no GPU memory was seen: nothing is known of what would fit. Most often such a log is of "
@@ -274,16 +283,6 @@ void write_fit(const FitReport& report, size_t top, std::ostream& out, const Tex
   }
 }
 
-void write_fit_json(const FitReport& report, std::ostream& out) {
-  Json json = object("schema, logs", "gpupeak.fit/1", report.logs);
-  const FitQuestion& question = report.question;
-  extend(json, "capacity_bytes, card, verdict, devices", question.capacity,
-         question.card != nullptr ? card_json(*question.card) : Json(nullptr),
-         report.fit ? Json(fit_name(*report.fit)) : Json(nullptr),
-         array_of(report.devices,
-                  [&](const FitDevice& device) { return device_json(report, device); }));
-  write_line(json, out);
-}
 namespace {
 
 std::string where_text(const WhatIfSum& sum) {
@@ -334,9 +333,8 @@ Json what_if_json(const WhatIf& what_if) {
         object("peak_bytes, time_ns", sum.before_bytes, sum.before_time_ns), sum.is_exact(),
         json_if(sum.is_exact(), sum.least_bytes), sum.least_bytes, sum.most_bytes, sum.time_ns,
         sum.used_before_bytes, sum.used_bytes,
-        array_of(sum.holders, [](const WhatIfSum::Holder& holder) {
-          return object("title, bytes, count", holder.title, holder.bytes, holder.count);
-        }));
+        array_of(sum.holders, "title, bytes, count", &WhatIfSum::Holder::title,
+                 &WhatIfSum::Holder::bytes, &WhatIfSum::Holder::count));
     extend(row, "other_bytes, notes, whole, counted_peak_bytes", sum.other_bytes, sum.notes,
            sum.is_whole, sum.counted_bytes);
     json["sums"].push_back(std::move(row));
@@ -344,7 +342,8 @@ Json what_if_json(const WhatIf& what_if) {
   return json;
 }
 
-void write_what_if(const WhatIf& what_if, std::ostream& out, const TextStyle& style) {
+void write_what_if(const WhatIf& what_if, std::ostream& out, const ViewStyle& style) {
+  if (style.is_json()) return write_line(what_if_json(what_if), out);
   out << bold("WHAT IF", style) << "  " << changes_text(what_if.changes) << '\n';
   for (const WhatIfSum& sum : what_if.sums) {
     write_wrapped(fmt::format("{}: {}peak {} at {} in place of {} at {}, {}{}", where_text(sum),
@@ -376,12 +375,11 @@ void write_what_if(const WhatIf& what_if, std::ostream& out, const TextStyle& st
   }
 }
 
-void write_what_if_json(const WhatIf& what_if, std::ostream& out) {
-  write_line(what_if_json(what_if), out);
-}
-
 void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& out,
-                    const TextStyle& style) {
+                    const ViewStyle& style) {
+  if (style.is_json())
+    return write_line(object("schema, changes", "gpupeak.lowering/1", array_of(all, what_if_json)),
+                      out);
   if (all.empty()) return;
   out << bold("WHAT WOULD LOWER IT", style) << "  "
       << fmt::format("{}, {}{}: each alone, by replay\n", where_text(all.front().sums.front()),
@@ -397,12 +395,6 @@ void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& o
         << cut(changes_text(all[i].changes), width - std::min(width, display_width(figures)), style)
         << '\n';
   }
-}
-
-void write_lowering_json(const std::vector<WhatIf>& all, std::ostream& out) {
-  Json json = object("schema, changes", "gpupeak.lowering/1",
-                     array_of(all, [&](const WhatIf& one) { return what_if_json(one); }));
-  write_line(json, out);
 }
 
 // What a change would have made of a run, as a page of its own. collector/page/what_if.js draws it.

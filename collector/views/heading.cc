@@ -69,8 +69,4 @@ Json held_view_json(const Profile& profile, const Held& held, std::string_view s
   return json;
 }
 
-void write_line(const Json& json, std::ostream& out) {
-  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
-}
-
 }  // namespace gpupeak::collector

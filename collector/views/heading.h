@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "collector/analyze/profile.h"
-#include "collector/text/text_format.h"
 #include "collector/timeline/moment.h"
 #include "collector/write/json_values.h"
+#include "collector/write/view_style.h"
 
 namespace gpupeak::collector {
 
@@ -53,6 +53,5 @@ void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
 Json view_json(const Profile& profile, std::string_view schema);
 /// The same, with the peak or the moment that the view shows.
 Json held_view_json(const Profile& profile, const Held& held, std::string_view schema);
-void write_line(const Json& json, std::ostream& out);
 
 }  // namespace gpupeak::collector

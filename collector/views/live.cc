@@ -134,15 +134,44 @@ void write_moves(const std::vector<Move>& moves, Fate fate, size_t top, std::ost
 }
 
 Json moves_json(const std::vector<Move>& moves) {
-  return array_of(moves, [&](const Move& move) {
-    return object("title, kind, a_bytes, b_bytes, a_count, b_count", move.title, move.kind,
-                  move.bytes_a, move.bytes_b, move.count_a, move.count_b);
-  });
+  return array_of(moves, "title, kind, a_bytes, b_bytes, a_count, b_count", &Move::title,
+                  &Move::kind, &Move::bytes_a, &Move::bytes_b, &Move::count_a, &Move::count_b);
 }
 
 Json moment_json(const Held& held) {
   return object("moment, time_ns, bytes", held.is_peak() ? "peak" : held.moment, held.time_ns,
                 held.bytes);
+}
+
+Json live_json(const Profile& profile, const std::vector<Held>& held,
+               const std::vector<HolderTable>& tables) {
+  Json list = Json::array();
+  for (size_t i = 0; i < held.size(); ++i) {
+    Json json = object("scope", profile.scope_info(held[i].scope).name);
+    json.update(moment_json(held[i]));
+    extend(json, "holders, other_bytes, other_sites", holders_json(tables[i].rows),
+           tables[i].other_bytes, tables[i].other_rows);
+    list.push_back(std::move(json));
+  }
+  Json json = view_json(profile, "gpupeak.live/1");
+  json["scopes"] = std::move(list);
+  return json;
+}
+
+Json between_json(const Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
+                  const std::vector<Between>& all) {
+  Json list = Json::array();
+  for (size_t i = 0; i < a.size(); ++i) {
+    Json json = object("scope, a, b", profile.scope_info(a[i].scope).name, moment_json(a[i]),
+                       moment_json(b[i]));
+    for (size_t fate = 0; fate < kFates; ++fate)
+      json[kFateNames[fate].first] = moves_json(all[i].moves[fate]);
+    json["kept_bytes"] = all[i].kept_bytes;
+    list.push_back(std::move(json));
+  }
+  Json json = view_json(profile, "gpupeak.between/1");
+  json["scopes"] = std::move(list);
+  return json;
 }
 
 }  // namespace
@@ -157,11 +186,12 @@ std::vector<ScopeId> sides(const Profile& profile) {
 }
 
 void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
-                std::ostream& out, const TextStyle& style) {
+                std::ostream& out, const ViewStyle& style) {
   HolderRows rows(profile, by);
   std::vector<HolderTable> tables;
   tables.reserve(held.size());
-  for (const Held& sum : held) tables.push_back(rows.table(sum, top, false));
+  for (const Held& sum : held) tables.push_back(rows.table(sum, top, style.is_json()));
+  if (style.is_json()) return write_line(live_json(profile, held, tables), out);
   write_losses(profile.quality(), out, style);
   for (size_t i = 0; i < held.size(); ++i) {
     if (i > 0) out << '\n';
@@ -170,29 +200,12 @@ void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, siz
   }
 }
 
-void write_live_json(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
-                     std::ostream& out) {
-  HolderRows rows(profile, by);
-  Json list = Json::array();
-  for (const Held& sum : held) {
-    const HolderTable table = rows.table(sum, top, true);
-    Json json;
-    json["scope"] = profile.scope_info(sum.scope).name;
-    json.update(moment_json(sum));
-    extend(json, "holders, other_bytes, other_sites", holders_json(table.rows), table.other_bytes,
-           table.other_rows);
-    list.push_back(std::move(json));
-  }
-  Json json = view_json(profile, "gpupeak.live/1");
-  json["scopes"] = std::move(list);
-  write_line(json, out);
-}
-
 void write_between(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
-                   GroupBy by, size_t top, std::ostream& out, const TextStyle& style) {
+                   GroupBy by, size_t top, std::ostream& out, const ViewStyle& style) {
   HolderRows rows(profile, by);
   std::vector<Between> all;
   for (size_t i = 0; i < a.size(); ++i) all.push_back(between(rows, a[i], b[i]));
+  if (style.is_json()) return write_line(between_json(profile, a, b, all), out);
   write_losses(profile.quality(), out, style);
   for (size_t i = 0; i < a.size(); ++i) {
     if (i > 0) out << '\n';
@@ -207,24 +220,6 @@ void write_between(Profile& profile, const std::vector<Held>& a, const std::vect
     for (size_t fate = 0; fate < kFates; ++fate)
       write_moves(all[i].moves[fate], static_cast<Fate>(fate), top, out, style);
   }
-}
-
-void write_between_json(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
-                        GroupBy by, std::ostream& out) {
-  HolderRows rows(profile, by);
-  Json list = Json::array();
-  for (size_t i = 0; i < a.size(); ++i) {
-    const Between found = between(rows, a[i], b[i]);
-    Json json = object("scope, a, b", profile.scope_info(a[i].scope).name, moment_json(a[i]),
-                       moment_json(b[i]));
-    for (size_t fate = 0; fate < kFates; ++fate)
-      json[kFateNames[fate].first] = moves_json(found.moves[fate]);
-    json["kept_bytes"] = found.kept_bytes;
-    list.push_back(std::move(json));
-  }
-  Json json = view_json(profile, "gpupeak.between/1");
-  json["scopes"] = std::move(list);
-  write_line(json, out);
 }
 
 }  // namespace gpupeak::collector

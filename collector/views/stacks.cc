@@ -98,11 +98,19 @@ Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& 
   return json;
 }
 
+Json flame_json(const Profile& profile, const Held& held, const CallTree& tree,
+                const TreeCut& cut) {
+  Json json = held_view_json(profile, held, "gpupeak.flame/1");
+  json["flame"] = node_json(tree, tree.root(), cut, 0, held.is_peak() ? "peak" : held.moment);
+  return json;
+}
+
 }  // namespace
 
 void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
-                 const TextStyle& style) {
+                 const ViewStyle& style) {
   const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
+  if (style.is_json()) return write_line(flame_json(profile, held, tree, cut), out);
   write_losses(profile.quality(), out, style);
   write_heading(profile, held, out, style);
   if (held.bytes == 0) return;
@@ -111,13 +119,6 @@ void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::os
                             size_text(held.bytes / columns, style), percent(1, columns)),
                 out, style);
   Flame(tree, cut, out, style).write();
-}
-
-void write_flame_json(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out) {
-  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
-  Json json = held_view_json(profile, held, "gpupeak.flame/1");
-  json["flame"] = node_json(tree, tree.root(), cut, 0, held.is_peak() ? "peak" : held.moment);
-  write_line(json, out);
 }
 
 namespace {
@@ -217,23 +218,23 @@ Json calls_json(const CallTree& tree, const CallTree::Node& node, const TreeCut&
   return json;
 }
 
-}  // namespace
-
-void write_tree(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
-                const TextStyle& style) {
-  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
-  write_losses(profile.quality(), out, style);
-  write_heading(profile, held, out, style);
-  TreeText(tree, cut, out, style).write();
-}
-
-void write_tree_json(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out) {
-  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
+Json tree_json(const Profile& profile, const Held& held, const CallTree& tree, const TreeCut& cut) {
   Json json = held_view_json(profile, held, "gpupeak.tree/1");
   const Below top = below(tree, tree.root(), cut, 0);
   extend(json, "other_bytes, other_calls, calls", top.rest_bytes, top.rest_calls,
          calls_json(tree, tree.root(), cut, 0));
-  write_line(json, out);
+  return json;
+}
+
+}  // namespace
+
+void write_tree(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
+                const ViewStyle& style) {
+  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
+  if (style.is_json()) return write_line(tree_json(profile, held, tree, cut), out);
+  write_losses(profile.quality(), out, style);
+  write_heading(profile, held, out, style);
+  TreeText(tree, cut, out, style).write();
 }
 
 }  // namespace gpupeak::collector

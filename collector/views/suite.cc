@@ -110,6 +110,20 @@ std::string closing_line(const std::vector<SuiteRow>& rows, bool compared) {
   return text;
 }
 
+void write_csv(const std::vector<SuiteRow>& rows, std::ostream& out) {
+  const Json keys = row_json({});
+  for (auto key = keys.begin(); key != keys.end(); ++key)
+    out << (key == keys.begin() ? "" : ",") << key.key();
+  out << "\r\n";
+  for (const SuiteRow& row : rows) {
+    Json values = row_json(row);
+    values["exit"] = end_of(row);
+    for (auto value = values.begin(); value != values.end(); ++value)
+      out << (value == values.begin() ? "" : ",") << csv_value(*value);
+    out << "\r\n";
+  }
+}
+
 }  // namespace
 
 SuiteRow suite_row(const std::string& run, const Summary& summary) {
@@ -163,7 +177,10 @@ void order(std::vector<SuiteRow>& rows, SuiteOrder by) {
 }
 
 void write_suite(const std::vector<SuiteRow>& rows, bool compared, std::ostream& out,
-                 const TextStyle& style) {
+                 const ViewStyle& style) {
+  if (style.is_json())
+    return write_line(object("schema, runs", "gpupeak.suite/1", array_of(rows, row_json)), out);
+  if (style.is_csv()) return write_csv(rows, out);
   std::vector<std::vector<Cell>> table{heads(compared)};
   for (const SuiteRow& row : rows) table.push_back(cells_of(row, compared, style));
   std::vector<size_t> columns(table.front().size() - 1);
@@ -186,26 +203,6 @@ void write_suite(const std::vector<SuiteRow>& rows, bool compared, std::ostream&
     out << (line == 0 ? bold(text, style) : text) << '\n';
   }
   out << closing_line(rows, compared) << '\n';
-}
-
-void write_suite_csv(const std::vector<SuiteRow>& rows, std::ostream& out) {
-  const Json keys = row_json({});
-  for (auto key = keys.begin(); key != keys.end(); ++key)
-    out << (key == keys.begin() ? "" : ",") << key.key();
-  out << "\r\n";
-  for (const SuiteRow& row : rows) {
-    Json values = row_json(row);
-    values["exit"] = end_of(row);
-    for (auto value = values.begin(); value != values.end(); ++value)
-      out << (value == values.begin() ? "" : ",") << csv_value(*value);
-    out << "\r\n";
-  }
-}
-
-void write_suite_json(const std::vector<SuiteRow>& rows, std::ostream& out) {
-  Json json = object("schema, runs", "gpupeak.suite/1",
-                     array_of(rows, [&](const SuiteRow& row) { return row_json(row); }));
-  write_line(json, out);
 }
 
 void write_suite_html(const std::vector<SuiteRow>& rows, bool compared, std::ostream& out) {

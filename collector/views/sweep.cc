@@ -147,38 +147,12 @@ Json run_json(const SweepReport& report, const SweepRun& run) {
   extend(json, "memory, device, device_name, peak_bytes, least_bytes, most_bytes, tags",
          run.device == SweepRun::kHostMemory ? "host" : "gpu", json_if(on_device, run.device),
          text_or_null(run.device_name), has_figures(run) ? Json(run.peak_bytes) : Json(nullptr),
-         run.least_bytes, run.most_bytes, array_of(run.tags, [&](const TagShare& tag) {
-           return object("name, bytes", tag.name, tag.bytes);
-         }));
+         run.least_bytes, run.most_bytes,
+         array_of(run.tags, "name, bytes", &TagShare::name, &TagShare::bytes));
   return json;
 }
 
-}  // namespace
-
-void write_sweep(const SweepReport& report, std::ostream& out, const TextStyle& style) {
-  const std::vector<SweepGroup> groups = groups_of(report.runs);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const SweepRuns runs = runs_of(report.runs, groups[i]);
-    if (i > 0) out << '\n';
-    const std::string title = sweep_title(report, groups[i]);
-    out << bold("SWEEP", style) << "  " << cut(title, static_cast<size_t>(style.width) - 7, style)
-        << '\n';
-    write_table(report, runs, out, style);
-    write_tags(report, runs, out, style);
-    write_curves(report, runs, out, style);
-    out << '\n';
-    write_wrapped(
-        bold("  " + prediction_text(report, report.capacities[i], report.predictions[i]), style),
-        out, style);
-  }
-  for (const std::string& note : report.notes) write_wrapped("  " + note, out, style);
-  if (report.interrupted) {
-    write_wrapped(alarm("  interrupted: what was run is kept; the same command goes on", style),
-                  out, style);
-  }
-}
-
-void write_sweep_json(const SweepReport& report, std::ostream& out) {
+Json sweep_json(const SweepReport& report) {
   Json json = object("schema, command, folder, interrupted, parameters", "gpupeak.sweep/1",
                      report.command, report.folder, report.interrupted,
                      array_of(report.parameters, [&](const SweepParameter& parameter) {
@@ -207,7 +181,33 @@ void write_sweep_json(const SweepReport& report, std::ostream& out) {
     json["groups"].push_back(std::move(group));
   }
   json["notes"] = report.notes;
-  write_line(json, out);
+  return json;
+}
+
+}  // namespace
+
+void write_sweep(const SweepReport& report, std::ostream& out, const ViewStyle& style) {
+  if (style.is_json()) return write_line(sweep_json(report), out);
+  const std::vector<SweepGroup> groups = groups_of(report.runs);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const SweepRuns runs = runs_of(report.runs, groups[i]);
+    if (i > 0) out << '\n';
+    const std::string title = sweep_title(report, groups[i]);
+    out << bold("SWEEP", style) << "  " << cut(title, static_cast<size_t>(style.width) - 7, style)
+        << '\n';
+    write_table(report, runs, out, style);
+    write_tags(report, runs, out, style);
+    write_curves(report, runs, out, style);
+    out << '\n';
+    write_wrapped(
+        bold("  " + prediction_text(report, report.capacities[i], report.predictions[i]), style),
+        out, style);
+  }
+  for (const std::string& note : report.notes) write_wrapped("  " + note, out, style);
+  if (report.interrupted) {
+    write_wrapped(alarm("  interrupted: what was run is kept; the same command goes on", style),
+                  out, style);
+  }
 }
 
 namespace {

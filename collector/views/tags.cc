@@ -231,16 +231,35 @@ class TagsText {
 };
 
 Json shares_json(const std::vector<Share>& shares) {
-  return array_of(shares, [&](const Share& share) {
-    return object("name, bytes, count", share.name, share.bytes, share.count);
-  });
+  return array_of(shares, "name, bytes, count", &Share::name, &Share::bytes, &Share::count);
+}
+
+Json tags_json(const Profile& profile, const Held& held, const TagTables& tables, size_t top) {
+  Json json = held_view_json(profile, held, "gpupeak.tags/1");
+  const TopRows entries(tables.entries, top);
+  extend(json, "rules, layers, tags, untrackable_bytes, entries, other_bytes",
+         object("sets, automatic", profile.rules().sets, profile.rules().automatic),
+         shares_json(tables.layers), shares_json(tables.tags), tables.untrackable_bytes,
+         array_of(entries.shown, "tag, layer, site, bytes, count", &Entry::tag, &Entry::layer,
+                  &Entry::site, &Entry::bytes, &Entry::count),
+         entries.other_bytes);
+  return json;
+}
+
+void write_csv(const TagTables& tables, std::ostream& out) {
+  for (const Share& tag : tables.tags)
+    out << fmt::format("{},{}\n", csv_field(tag.name), exact_mib(tag.bytes));
+  if (tables.untrackable_bytes)
+    out << fmt::format("{},{}\n", kUntrackable, exact_mib(*tables.untrackable_bytes));
 }
 
 }  // namespace
 
 void write_tags(Profile& profile, const Held& held, size_t top, std::ostream& out,
-                const TextStyle& style) {
+                const ViewStyle& style) {
   const TagTables tables = make_tables(profile, held);
+  if (style.is_json()) return write_line(tags_json(profile, held, tables, top), out);
+  if (style.is_csv()) return write_csv(tables, out);
   write_losses(profile.quality(), out, style);
   write_heading(profile, held, out, style);
   out << "rules: " << rules_text(profile.rules()) << '\n';
@@ -257,30 +276,6 @@ void write_tags(Profile& profile, const Held& held, size_t top, std::ostream& ou
   if (tables.driver_counts_it) text.untrackable(tables.untrackable_bytes);
   out << '\n' << bold("TOP ENTRIES", style) << '\n';
   text.entries(tables, top);
-}
-
-void write_tags_json(Profile& profile, const Held& held, size_t top, std::ostream& out) {
-  const TagTables tables = make_tables(profile, held);
-  Json json = held_view_json(profile, held, "gpupeak.tags/1");
-  const TopRows entries(tables.entries, top);
-  extend(json, "rules, layers, tags, untrackable_bytes, entries, other_bytes",
-         object("sets, automatic", profile.rules().sets, profile.rules().automatic),
-         shares_json(tables.layers), shares_json(tables.tags), tables.untrackable_bytes,
-         array_of(entries.shown,
-                  [](const Entry& entry) {
-                    return object("tag, layer, site, bytes, count", entry.tag, entry.layer,
-                                  entry.site, entry.bytes, entry.count);
-                  }),
-         entries.other_bytes);
-  write_line(json, out);
-}
-
-void write_tags_csv(Profile& profile, const Held& held, std::ostream& out) {
-  const TagTables tables = make_tables(profile, held);
-  for (const Share& tag : tables.tags)
-    out << fmt::format("{},{}\n", csv_field(tag.name), exact_mib(tag.bytes));
-  if (tables.untrackable_bytes)
-    out << fmt::format("{},{}\n", kUntrackable, exact_mib(*tables.untrackable_bytes));
 }
 
 }  // namespace gpupeak::collector

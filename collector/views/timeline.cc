@@ -269,19 +269,9 @@ const Stacked::By* TimelineOf::parts_of(ScopeId scope) const {
   return found == stacked.end() ? nullptr : &found->ways.front();
 }
 
-void write_timeline(const TimelineOf& shown, size_t height, std::ostream& out,
-                    const TextStyle& style) {
-  write_losses(shown.profile.quality(), out, style);
-  Chart chart(shown, height, out, style);
-  const char* separator = "";
-  for (const ScopeId id : shown.scopes) {
-    out << separator;
-    separator = "\n";
-    chart.write(id);
-  }
-}
+namespace {
 
-void write_timeline_csv(const TimelineOf& shown, std::ostream& out) {
+void write_csv(const TimelineOf& shown, std::ostream& out) {
   if (!shown.stacked.empty()) {
     out << "scope,by,part,time_ns,bytes\n";
     for (const ScopeId id : shown.scopes) {
@@ -307,7 +297,7 @@ void write_timeline_csv(const TimelineOf& shown, std::ostream& out) {
   }
 }
 
-void write_timeline_json(const TimelineOf& shown, std::ostream& out) {
+Json timeline_json(const TimelineOf& shown) {
   const auto& [profile, times, scopes, stacked] = shown;
   Json json = view_json(profile, "gpupeak.timeline/1");
   extend(json, "bucket_ns, end_ns, peaks, series", times.begin_ns(1, profile.log().clock()),
@@ -318,19 +308,34 @@ void write_timeline_json(const TimelineOf& shown, std::ostream& out) {
                                    sum.peak, profile.to_ns(sum.peak_ticks),
                                    profile.phase_at_peak(id)));
     if (const Stacked::By* const by = shown.parts_of(id)) {
-      Json moments = Json::array();
-      for (const Stacked::Moment& moment : by->moments)
-        moments.push_back(object("time_ns, bytes", moment.time_ns, moment.bytes));
-      json["stacked"].push_back(object("scope, by, parts, moments", profile.scope_info(id).name,
-                                       group_by_name(by->by), by->parts, std::move(moments)));
+      json["stacked"].push_back(
+          object("scope, by, parts, moments", profile.scope_info(id).name, group_by_name(by->by),
+                 by->parts,
+                 array_of(by->moments, "time_ns, bytes", &Stacked::Moment::time_ns,
+                          &Stacked::Moment::bytes)));
     }
   }
   for (const Series* series : shown_series(shown))
     json["series"].push_back(series_json(profile, times, *series));
-  json["phases"] = array_of(phase_bands(profile, SIZE_MAX), [&](const PhaseBand& band) {
-    return object("name, begin_ns, end_ns", band.label(), band.begin_ns, band.end_ns);
-  });
-  write_line(json, out);
+  json["phases"] = array_of(phase_bands(profile, SIZE_MAX), "name, begin_ns, end_ns",
+                            &PhaseBand::label, &PhaseBand::begin_ns, &PhaseBand::end_ns);
+  return json;
+}
+
+}  // namespace
+
+void write_timeline(const TimelineOf& shown, size_t height, std::ostream& out,
+                    const ViewStyle& style) {
+  if (style.is_json()) return write_line(timeline_json(shown), out);
+  if (style.is_csv()) return write_csv(shown, out);
+  write_losses(shown.profile.quality(), out, style);
+  Chart chart(shown, height, out, style);
+  const char* separator = "";
+  for (const ScopeId id : shown.scopes) {
+    out << separator;
+    separator = "\n";
+    chart.write(id);
+  }
 }
 
 }  // namespace gpupeak::collector

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "collector/analyze/profile.h"
-#include "collector/text/text_format.h"
 #include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
 #include "collector/write/json_values.h"
+#include "collector/write/view_style.h"
 
 namespace gpupeak::collector {
 
@@ -34,13 +34,10 @@ struct TimelineOf {
   const Stacked::By* parts_of(ScopeId scope) const;
 };
 
-/// `height`: rows of a chart.
+/// `height`: rows of a chart. CSV has a row for each stretch of each curve in which something
+/// changed: its least and its most. Taken apart: a row for each part at each moment.
 void write_timeline(const TimelineOf& shown, size_t height, std::ostream& out,
-                    const TextStyle& style);
-void write_timeline_json(const TimelineOf& shown, std::ostream& out);
-/// A row for each stretch of each curve in which something changed: its least and its most. Taken
-/// apart: a row for each part at each moment.
-void write_timeline_csv(const TimelineOf& shown, std::ostream& out);
+                    const ViewStyle& style);
 
 /// For what a picture is made: it says how wide it is and how large its letters are.
 enum class PictureSize { kScreen, kPage, kColumn };

@@ -1,5 +1,6 @@
-// Views of a log that has been replayed, each as text and as JSON. A verb or an option of `report`
-// shows each; tools/views/ calls them.
+// Views of a log that has been replayed, each in the form that its ViewStyle asks for: text, JSON
+// (docs/json.md) and, of some, CSV. A verb or an option of `report` shows each; tools/views/ calls
+// them.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,7 @@ struct SweepReport {
   std::vector<std::string> notes;
 };
 
-void write_sweep(const SweepReport& report, std::ostream& out, const TextStyle& style);
-void write_sweep_json(const SweepReport& report, std::ostream& out);
+void write_sweep(const SweepReport& report, std::ostream& out, const ViewStyle& style);
 /// A page of HTML that needs no other file.
 void write_sweep_page(const SweepReport& report, std::ostream& out);
 
@@ -95,10 +95,7 @@ SuiteRow suite_row(const std::string& run, const Summary& summary);
 void order(std::vector<SuiteRow>& rows, SuiteOrder by);
 
 void write_suite(const std::vector<SuiteRow>& rows, bool compared, std::ostream& out,
-                 const TextStyle& style);
-void write_suite_csv(const std::vector<SuiteRow>& rows, std::ostream& out);
-/// Schema gpupeak.suite/1 (docs/json.md).
-void write_suite_json(const std::vector<SuiteRow>& rows, std::ostream& out);
+                 const ViewStyle& style);
 /// A page that needs no script.
 void write_suite_html(const std::vector<SuiteRow>& rows, bool compared, std::ostream& out);
 
@@ -106,15 +103,12 @@ void write_suite_html(const std::vector<SuiteRow>& rows, bool compared, std::ost
 // lower it.
 
 /// A table for each sum that had a peak.
-void write_what_if(const WhatIf& what_if, std::ostream& out, const TextStyle& style);
-/// A line for each of the first `rows` changes, in their order. Writes nothing if there are none.
+void write_what_if(const WhatIf& what_if, std::ostream& out, const ViewStyle& style);
+/// A line for each of the first `rows` changes, in their order. As text nothing if there are none.
 void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& out,
-                    const TextStyle& style);
-/// gpupeak.lowering/1: a list of gpupeak.whatif/1.
-void write_lowering_json(const std::vector<WhatIf>& all, std::ostream& out);
+                    const ViewStyle& style);
 /// gpupeak.whatif/1; docs/json.md.
 Json what_if_json(const WhatIf& what_if);
-void write_what_if_json(const WhatIf& what_if, std::ostream& out);
 
 /// A page about all changes, each with its curves over time (WithCurves). Throws as write_html()
 /// does.
@@ -129,17 +123,12 @@ std::vector<ScopeId> sides(const Profile& profile);
 
 /// A table for each scope. Its rows add up to what was live; the last one is for all others.
 void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
-                std::ostream& out, const TextStyle& style);
-void write_live_json(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
-                     std::ostream& out);
+                std::ostream& out, const ViewStyle& style);
 
 /// `a` and `b` have the same scopes in the same order. In tables by site the blocks of pools are
-/// rows of their own.
+/// rows of their own. JSON has all rows.
 void write_between(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
-                   GroupBy by, size_t top, std::ostream& out, const TextStyle& style);
-/// The same as JSON, with all rows.
-void write_between_json(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
-                        GroupBy by, std::ostream& out);
+                   GroupBy by, size_t top, std::ostream& out, const ViewStyle& style);
 
 // Several runs side by side: their peaks, their phases and the largest sites at the peak, in text
 // and in JSON.
@@ -149,83 +138,65 @@ using Profiles = std::vector<std::unique_ptr<Profile>>;
 /// `scope`: the phases and sites of this scope are shown; empty: the scope that a view of the first
 /// run shows by default. Throws UsageError if no run has the scope.
 void write_compare(const Profiles& runs, const std::string& scope, size_t top, std::ostream& out,
-                   const TextStyle& style);
-void write_compare_json(const Profiles& runs, const std::string& scope, size_t top,
-                        std::ostream& out);
+                   const ViewStyle& style);
 
 // `gpupeak fit`: what a run needs of each GPU, whether a card has that, and what would make it
 // less.
 
-void write_fit(const FitReport& report, size_t top, std::ostream& out, const TextStyle& style);
-void write_fit_json(const FitReport& report, std::ostream& out);
+void write_fit(const FitReport& report, size_t top, std::ostream& out, const ViewStyle& style);
 
 // `gpupeak report --byte-seconds`: what each site held, multiplied by how long.
 
 /// A table for each sum. Its rows add up to the sum; the last one is for all others. In tables by
 /// site the blocks of pools are rows of their own.
 void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, GroupBy by, size_t top,
-                        std::ostream& out, const TextStyle& style);
-void write_byte_seconds_json(Profile& profile, const std::vector<HeldTime>& held, GroupBy by,
-                             size_t top, std::ostream& out);
-void write_byte_seconds_csv(Profile& profile, const std::vector<HeldTime>& held, GroupBy by,
-                            size_t top, std::ostream& out);
+                        std::ostream& out, const ViewStyle& style);
 
 // `gpupeak flame`: the peak's call tree as a flame graph in text, the outermost call on top.
 
 /// A call is as wide as its part of the peak. A call that is narrower than a column is not shown.
+/// JSON: the graph as d3-flame-graph reads it.
 void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
-                 const TextStyle& style);
-/// The graph as d3-flame-graph reads it: name, value, children.
-void write_flame_json(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out);
+                 const ViewStyle& style);
 
 // `gpupeak held`: who held a sum at moments that are not its peak.
 
 /// A table of sites for each moment; its rows add up to what was live then.
 void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& moments, size_t top,
-                std::ostream& out, const TextStyle& style);
-void write_held_json(Profile& profile, ScopeId scope, const std::vector<Moment>& moments,
-                     size_t top, std::ostream& out);
+                std::ostream& out, const ViewStyle& style);
 
 // `gpupeak report --last-use`: when the blocks that were live at the peak were used.
 
 /// For each device the bytes by use, then the sites whose blocks were not in use around the peak,
 /// largest first.
 void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ostream& out,
-                    const TextStyle& style);
-/// gpupeak.last_use/1 (docs/json.md). All rows and the idle memory of pools add up to the peak.
-void write_last_use_json(Profile& profile, const LastUses& uses, size_t top, std::ostream& out);
+                    const ViewStyle& style);
 
 // `gpupeak leaks`: what was live when the process ended, by site, the devices first.
 
 /// A table of `top` rows for `scope`. Empty: one for each device, for managed memory and for the
 /// host.
 void write_leaks(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
-                 const TextStyle& style);
-void write_leaks_json(Profile& profile, const std::string& scope, size_t top, std::ostream& out);
+                 const ViewStyle& style);
 
 // What the peak's memory was for, in two views beside each other, as MXNet's memory profiler had
 // it: by layer (the phase in which it was allocated) and by data structure (the tag).
 
+/// CSV: "tag,MiB", a line for each tag, without a heading. Every byte of the peak is in one tag.
 void write_tags(Profile& profile, const Held& held, size_t top, std::ostream& out,
-                const TextStyle& style);
-void write_tags_json(Profile& profile, const Held& held, size_t top, std::ostream& out);
-/// "tag,MiB", a line for each tag, without a heading. Every byte of the peak is in one tag.
-void write_tags_csv(Profile& profile, const Held& held, std::ostream& out);
+                const ViewStyle& style);
 
 // `gpupeak temporary`: sites whose blocks were freed at once; docs/metrics.md says how soon.
 
 /// `scope`: empty: all memory that was measured.
 void write_temporary(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
-                     const TextStyle& style);
-void write_temporary_json(Profile& profile, const std::string& scope, size_t top,
-                          std::ostream& out);
+                     const ViewStyle& style);
 
 // `gpupeak tree`: who held the peak, from the outermost call inwards.
 
 /// The rows below a row add up to it; calls that are not shown are one row, "N more". Where only
 /// one call is shown and the rest is too small to be shown, the rest has no row.
 void write_tree(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
-                const TextStyle& style);
-void write_tree_json(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out);
+                const ViewStyle& style);
 
 }  // namespace gpupeak::collector

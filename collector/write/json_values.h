@@ -2,9 +2,11 @@
 // describes them.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -63,6 +65,13 @@ Json array_of(const Items& items, const ToJson& to_json) {
   for (const auto& item : items) json.push_back(to_json(item));
   return json;
 }
+/// An array of objects with these members of each item, as fields or functions of it.
+template <class Items, class... Member>
+Json array_of(const Items& items, std::type_identity_t<JsonNames<sizeof...(Member)>> names,
+              Member... members) {
+  return array_of(items,
+                  [&](const auto& item) { return object(names, std::invoke(members, item)...); });
+}
 inline Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
@@ -75,6 +84,9 @@ inline Json labels_json(const std::map<std::string, std::string>& labels) {
   for (const auto& [name, value] : labels) entries.emplace_back(name, value);
   return json;
 }
+
+/// A whole output of JSON. Bytes that are not UTF-8 are replaced.
+void write_line(const Json& json, std::ostream& out);
 
 Json frame_json(const Frame& frame);
 /// The parts of a site's title.

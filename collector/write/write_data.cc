@@ -116,6 +116,10 @@ Json holders_json(const std::vector<Holder>& holders) {
   return JsonFields::json_of(holders);
 }
 
+void write_line(const Json& json, std::ostream& out) {
+  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
 Json quality_json(const Quality& quality) {
   return JsonFields::json_of(quality);
 }
@@ -128,7 +132,7 @@ Json summary_json(const Summary& summary) {
 }
 
 void write_json(const Summary& summary, std::ostream& out) {
-  out << summary_json(summary).dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  write_line(summary_json(summary), out);
 }
 
 void write_csv(const Summary& summary, std::ostream& out) {

@@ -228,7 +228,7 @@ Json metrics_json(const std::vector<MetricDiff>& metrics) {
   return json;
 }
 
-Json change_json(const PeakDiff& peak) {
+Json peak_json(const PeakDiff& peak) {
   Json json =
       object("scope, a_bytes, b_bytes, change_bytes, a_phase, b_phase, sites", peak.scope,
              peak.a_bytes, peak.b_bytes, change_json(peak.a_bytes, peak.b_bytes), peak.a_phase,
@@ -242,24 +242,24 @@ Json change_json(const PeakDiff& peak) {
   return json;
 }
 
-}  // namespace
-
-void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
-                const TextStyle& style) {
-  TextDiff(a, b, top, out, style).write();
-}
-
-void write_diff_json(const Summary& a, const Summary& b, std::ostream& out) {
+Json diff_json(const Summary& a, const Summary& b) {
   const Diff changes = diff(a, b);
-  Json json = object(
-      "schema, a, b, grouped_by, peaks", "gpupeak.diff/1", run_json(a), run_json(b), b.grouped_by,
-      array_of(changes.peaks, [&](const PeakDiff& peak) { return change_json(peak); }));
+  Json json = object("schema, a, b, grouped_by, peaks", "gpupeak.diff/1", run_json(a), run_json(b),
+                     b.grouped_by, array_of(changes.peaks, peak_json));
   extend(json, "metrics, phases", metrics_json(changes.metrics),
          array_of(changes.phases, [&](const PhaseDiff& phase) {
            return object("name, in_a, in_b, metrics", phase.name, phase.in_a, phase.in_b,
                          metrics_json(phase.metrics));
          }));
-  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  return json;
+}
+
+}  // namespace
+
+void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
+                const ViewStyle& style) {
+  if (style.is_json()) return write_line(diff_json(a, b), out);
+  TextDiff(a, b, top, out, style).write();
 }
 
 namespace {
@@ -338,24 +338,7 @@ std::string cell(const std::optional<uint64_t>& value, bool count) {
   return size_text(value);
 }
 
-}  // namespace
-
-bool all_passed(const std::vector<GateResult>& results) {
-  return std::ranges::all_of(results, [](const GateResult& result) { return result.passed; });
-}
-
-void write_gates(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out,
-                 const TextStyle& style) {
-  const std::string losses = losses_line(summary);
-  if (!losses.empty()) out << alarm(losses, style) << '\n';
-  for (const GateResult& result : results) {
-    out << (result.passed ? "pass" : alarm("FAIL", style)) << "  " << result.message << '\n';
-    for (const std::string& reason : result.reasons) out << "        " << reason << '\n';
-  }
-}
-
-void write_gates_json(const Summary& summary, const std::vector<GateResult>& results,
-                      std::ostream& out) {
+Json gates_json(const Summary& summary, const std::vector<GateResult>& results) {
   Json json = object(
       "schema, log, passed, quality, limits", "gpupeak.check/1", summary.log_path,
       all_passed(results), quality_json(summary.quality),
@@ -366,7 +349,24 @@ void write_gates_json(const Summary& summary, const std::vector<GateResult>& res
             result.gate.increase ? nullable(result.baseline) : Json(nullptr), result.allowed,
             result.message, result.reasons);
       }));
-  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  return json;
+}
+
+}  // namespace
+
+bool all_passed(const std::vector<GateResult>& results) {
+  return std::ranges::all_of(results, [](const GateResult& result) { return result.passed; });
+}
+
+void write_gates(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out,
+                 const ViewStyle& style) {
+  if (style.is_json()) return write_line(gates_json(summary, results), out);
+  const std::string losses = losses_line(summary);
+  if (!losses.empty()) out << alarm(losses, style) << '\n';
+  for (const GateResult& result : results) {
+    out << (result.passed ? "pass" : alarm("FAIL", style)) << "  " << result.message << '\n';
+    for (const std::string& reason : result.reasons) out << "        " << reason << '\n';
+  }
 }
 
 void write_junit(const Summary& summary, const std::vector<GateResult>& results,

@@ -314,15 +314,6 @@ Json page_buffers(const std::vector<Peak>& peaks,
 
 // Reads a source file that a log names, to show its lines. A log can name any file, so only a file
 // with a name like source is read, of bounded size, and only if it is as it was at a given time.
-struct SourceFile {
-  enum class State {
-    kAbsent,   ///< not there, or not read
-    kChanged,  ///< written, renamed or put there after that time
-    kOriginal,
-  };
-  State state = State::kAbsent;
-  std::vector<std::string> lines;  ///< tabs made blanks, safe to show, cut to a bounded length
-};
 
 constexpr uint64_t kMostBytes = 4 << 20;
 constexpr size_t kMostColumns = 200;  ///< bytes of a line
@@ -373,21 +364,6 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-/// `until_ns`: since 1970, when the program was built from the file. `root` is put before the path.
-SourceFile read_source(const std::string& root, const std::string& path, int64_t until_ns) {
-  SourceFile source;
-  if (!is_fixed_place(path) || !is_named_as_source(path)) return source;
-  const std::optional<std::string> text = read_regular(root + path, kMostBytes);
-  if (!text) return source;
-  // Checked after reading, so that a file that is written meanwhile counts as changed.
-  const FileState state = state_of_file(root + path);
-  const bool original =
-      state.bytes == text->size() && state.modified_ns <= until_ns && state.changed_ns <= until_ns;
-  source.state = original ? SourceFile::State::kOriginal : SourceFile::State::kChanged;
-  if (original) source.lines = lines_of(*text);
-  return source;
-}
-
 constexpr int kLinesAround = 4;
 constexpr size_t kMostFiles = 100, kMostText = 256 << 10;
 
@@ -414,18 +390,16 @@ class PageSource {
     const bool elsewhere = profile.symbolizer().root().empty() && !is_of_this_machine(profile);
     if (elsewhere || profile.definitions().sanitizer().is_confidential()) return;
     for (const ScopeId scope : scopes) add(profile.at_peak(scope));
-    std::vector<std::pair<uint64_t, uint32_t>> order;
-    for (uint32_t id = 0; id < files_.size(); ++id) {
+    std::vector<std::pair<uint64_t, File*>> order;
+    for (File& file : files_) {
       uint64_t most = 0;
-      for (const auto& [line, bytes] : files_[id].held) most = std::max(most, bytes);
-      order.emplace_back(most, id);
+      for (const auto& [line, bytes] : file.held) most = std::max(most, bytes);
+      order.emplace_back(most, &file);
     }
-    std::ranges::sort(order, [](const auto& a, const auto& b) {
-      return a.first != b.first ? a.first > b.first : a.second < b.second;
-    });
+    std::ranges::stable_sort(order, std::greater(), &std::pair<uint64_t, File*>::first);
     if (order.size() > kMostFiles) order.resize(kMostFiles);
     size_t text_left = kMostText;
-    for (const auto& [bytes, id] : order) read(files_[id], text_left);
+    for (const auto& [bytes, file] : order) read(*file, text_left);
   }
 
   /// The number of a call's file; none if its line is not shown and the file has not changed.
@@ -560,21 +534,24 @@ class PageSource {
     const std::optional<int64_t> until = known_until_ns(file);
     if (!until || file.path.find('\\') != std::string::npos)
       return;  // the name was escaped to be shown, so it names no file
-    const SourceFile source = read_source(profile_.symbolizer().root(), file.path, *until);
-    const int count = static_cast<int>(source.lines.size());
-    file.changed =
-        source.state == SourceFile::State::kChanged ||
-        (source.state == SourceFile::State::kOriginal && file.held.rbegin()->first > count);
-    if (file.changed || source.lines.empty()) return;
+    if (!is_fixed_place(file.path) || !is_named_as_source(file.path)) return;
+    const std::string path = profile_.symbolizer().root() + file.path;
+    const std::optional<std::string> content = read_regular(path, kMostBytes);
+    if (!content) return;
+    // Checked after reading, so that a file that is written meanwhile counts as changed.
+    const FileState state = state_of_file(path);
+    const std::vector<std::string> lines = lines_of(*content);
+    const int count = static_cast<int>(lines.size());
+    file.changed = state.bytes != content->size() || state.modified_ns > *until ||
+                   state.changed_ns > *until || file.held.rbegin()->first > count;
+    if (file.changed || lines.empty()) return;
     std::vector<std::pair<uint64_t, int>> order;
     for (const auto& [line, bytes] : file.held) order.emplace_back(bytes, line);
-    std::ranges::sort(order, [](const auto& a, const auto& b) {
-      return a.first != b.first ? a.first > b.first : a.second < b.second;
-    });
+    std::ranges::stable_sort(order, std::greater(), &std::pair<uint64_t, int>::first);
     for (const auto& [bytes, line] : order) {
       const int end = std::min(line + kLinesAround, count);
       for (int at = std::max(line - kLinesAround, 1); at <= end; ++at) {
-        const std::string& text = source.lines[static_cast<size_t>(at) - 1];
+        const std::string& text = lines[static_cast<size_t>(at) - 1];
         const auto [entry, added] = file.lines.try_emplace(at, text);
         if (added) text_left -= std::min(text_left, text.size());
       }
@@ -642,19 +619,13 @@ class PageData {
  private:
   static Json verdict_json(const Summary& summary) {
     const Verdict verdict = verdict_of(summary, {});
-    return object("facts, hints, rows, sentences, bar, next", verdict.facts, verdict.hints,
-                  verdict.rows,
-                  array_of(verdict.sentences,
-                           [](const Verdict::Sentence& sentence) {
-                             return object("text, alarm", sentence.text, sentence.alarm);
-                           }),
-                  array_of(verdict.bar,
-                           [](const Verdict::Part& part) {
-                             return object("name, bytes, free", part.name, part.bytes, part.free);
-                           }),
-                  array_of(verdict.next, [](const Verdict::Step& step) {
-                    return object("command, why", step.command, step.why);
-                  }));
+    return object(
+        "facts, hints, rows, sentences, bar, next", verdict.facts, verdict.hints, verdict.rows,
+        array_of(verdict.sentences, "text, alarm", &Verdict::Sentence::text,
+                 &Verdict::Sentence::alarm),
+        array_of(verdict.bar, "name, bytes, free", &Verdict::Part::name, &Verdict::Part::bytes,
+                 &Verdict::Part::free),
+        array_of(verdict.next, "command, why", &Verdict::Step::command, &Verdict::Step::why));
   }
 
   int64_t begin_ns(size_t bucket) const { return times_.begin_ns(bucket, profile_.log().clock()); }

@@ -314,23 +314,11 @@ class MergeText {
   const size_t columns_;
 };
 
-}  // namespace
-
-void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style) {
-  MergeText(merged, out, style).write();
-}
-
-namespace {
-
-Json parts_json(const std::vector<HeldPart>& parts) {
-  return array_of(
-      parts, [&](const HeldPart& part) { return object("name, bytes", part.name, part.bytes); });
-}
-
-Json peak_json(const OwnPeak& peak) {
-  return object("side, bytes, time_ns, phase, tags, sites, other_bytes", peak.side, peak.bytes,
-                peak.time_ns, peak.phase, parts_json(peak.tags), parts_json(peak.sites),
-                peak.other_bytes);
+Json own_peak_json(const OwnPeak& peak) {
+  return object(
+      "side, bytes, time_ns, phase, tags, sites, other_bytes", peak.side, peak.bytes, peak.time_ns,
+      peak.phase, array_of(peak.tags, "name, bytes", &HeldPart::name, &HeldPart::bytes),
+      array_of(peak.sites, "name, bytes", &HeldPart::name, &HeldPart::bytes), peak.other_bytes);
 }
 
 Json refusal_json(const std::optional<Refusal>& refusal) {
@@ -341,29 +329,26 @@ Json refusal_json(const std::optional<Refusal>& refusal) {
 }
 
 Json process_json(const ProcessRecord& process, size_t node) {
-  Json peaks = array_of(process.peaks, [&](const OwnPeak& peak) { return peak_json(peak); });
   return object(
       "log, node, command, host, pid, rank, start_time, duration_ns, exit, peaks, refusal, quality",
       process.log_path, node, process.run.command, process.run.host, process.run.pid,
       process.run.rank, process.run.start_time, process.run.duration_ns, exit_json(process.run.end),
-      std::move(peaks), refusal_json(process.refusal), quality_json(process.quality));
+      array_of(process.peaks, own_peak_json), refusal_json(process.refusal),
+      quality_json(process.quality));
 }
 
 Json sum_json(const MergedSum& sum) {
-  Json parts = array_of(sum.parts, [&](const MergedPart& part) {
-    return object("process, peak_bytes, at_peak_bytes", part.process, part.peak_bytes,
-                  part.at_peak_bytes);
-  });
   return object(
       "scope, name, uuid, sum_of_peaks_bytes, peak_bytes, error_bytes, peak_time_ns, parts",
       sum.scope, sum.name, text_or_null(sum.uuid), sum.sum_of_peaks_bytes, sum.peak_bytes,
-      sum.error(), json_if(sum.peak_bytes, sum.peak_time_ns), std::move(parts));
+      sum.error(), json_if(sum.peak_bytes, sum.peak_time_ns),
+      array_of(sum.parts, "process, peak_bytes, at_peak_bytes", &MergedPart::process,
+               &MergedPart::peak_bytes, &MergedPart::at_peak_bytes));
 }
 
 Json node_json(const MergedNode& node) {
-  Json sums = array_of(node.sums, [&](const MergedSum& sum) { return sum_json(sum); });
   return object("name, hosts, boot, processes, sums", node.name(), node.hosts,
-                text_or_null(node.boot), node.processes, std::move(sums));
+                text_or_null(node.boot), node.processes, array_of(node.sums, sum_json));
 }
 
 Json outlier_json(const Outlier& outlier) {
@@ -400,25 +385,29 @@ void write_each(std::ostream& out, const char* name, const Items& items, ToJson 
   out << ",\n \"" << name << "\": [";
   for (size_t i = 0; i < items.size(); ++i) {
     out << (i == 0 ? "\n  " : ",\n  ")
-        << to_json(items[i], i).dump(-1, ' ', false, Json::error_handler_t::replace);
+        << to_json(items[i]).dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   out << (items.empty() ? "]" : "\n ]");
 }
 
-}  // namespace
-
-void write_merge_json(const Merged& merged, std::ostream& out) {
+void write_json(const Merged& merged, std::ostream& out) {
   out << "{\n \"schema\": \"gpupeak.merge/2\"";
-  write_each(out, "processes", merged.processes, [&](const ProcessRecord& process, size_t i) {
-    return process_json(process, merged.node_of[i]);
+  write_each(out, "processes", merged.processes, [&](const ProcessRecord& process) {
+    return process_json(process,
+                        merged.node_of[static_cast<size_t>(&process - merged.processes.data())]);
   });
-  write_each(out, "nodes", merged.nodes,
-             [](const MergedNode& node, size_t) { return node_json(node); });
-  write_each(out, "outliers", merged.outliers,
-             [](const Outlier& outlier, size_t) { return outlier_json(outlier); });
+  write_each(out, "nodes", merged.nodes, node_json);
+  write_each(out, "outliers", merged.outliers, outlier_json);
   out << ",\n \"end\": " << end_json(merged.end).dump();
   out << ",\n \"notes\": "
       << Json(merged.notes).dump(-1, ' ', false, Json::error_handler_t::replace) << "\n}\n";
+}
+
+}  // namespace
+
+void write_merge(const Merged& merged, std::ostream& out, const ViewStyle& style) {
+  if (style.is_json()) return write_json(merged, out);
+  MergeText(merged, out, style).write();
 }
 
 }  // namespace gpupeak::collector

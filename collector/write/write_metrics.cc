@@ -43,7 +43,7 @@ class MetricsWriter {
         json["metrics"][name] = nullable(value);
         if (const auto error = error_of(run, name)) json["error_bytes"][name] = *error;
       }
-      out_ << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+      line(json);
     }
   }
 
@@ -57,7 +57,7 @@ class MetricsWriter {
         if (value) measures[name] = object("value", *value);
       }
     }
-    put(json);
+    write_line(json, out_);
   }
 
   /// The form customSmallerIsBetter of github-action-benchmark.
@@ -70,7 +70,7 @@ class MetricsWriter {
                               *value, extra(run)));
       }
     }
-    put(json);
+    write_line(json, out_);
   }
 
   /// Google Benchmark's JSON: each run is a benchmark, and the metrics are its counters.
@@ -95,7 +95,7 @@ class MetricsWriter {
       }
       json["benchmarks"].push_back(std::move(entry));
     }
-    put(json);
+    write_line(json, out_);
   }
 
   /// The body of MLflow's runs/log-batch, one line for each run. The label run_id becomes its
@@ -281,14 +281,21 @@ class MetricsWriter {
     return text;
   }
 
-  void put(const Json& json) {
-    out_ << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
-  }
-
   const std::vector<Summary>& runs_;
   const MetricsChoice& choice_;
   std::ostream& out_;
 };
+
+constexpr std::pair<std::string_view, void (MetricsWriter::*)()> kFormats[] = {
+    {"text", &MetricsWriter::text},
+    {"jsonl", &MetricsWriter::jsonl},
+    {"bencher", &MetricsWriter::bencher},
+    {"github-benchmark", &MetricsWriter::github},
+    {"google-benchmark", &MetricsWriter::google},
+    {"mlflow", &MetricsWriter::mlflow},
+    {"wandb", &MetricsWriter::wandb},
+    {"otlp-json", &MetricsWriter::otlp},
+    {"openmetrics", &MetricsWriter::openmetrics}};
 
 }  // namespace
 
@@ -297,29 +304,17 @@ std::string program_of(const Summary& summary) {
   return std::string(file_name(summary.run.command.front()));
 }
 
-void write_metrics(const std::vector<Summary>& runs, MetricsFormat format,
+std::vector<std::string> metrics_formats() {
+  std::vector<std::string> names;
+  for (const auto& [name, write] : kFormats) names.emplace_back(name);
+  return names;
+}
+
+void write_metrics(const std::vector<Summary>& runs, std::string_view format,
                    const MetricsChoice& choice, std::ostream& out) {
   MetricsWriter writer(runs, choice, out);
-  switch (format) {
-    case MetricsFormat::kText:
-      return writer.text();
-    case MetricsFormat::kJsonl:
-      return writer.jsonl();
-    case MetricsFormat::kBencher:
-      return writer.bencher();
-    case MetricsFormat::kGithubBenchmark:
-      return writer.github();
-    case MetricsFormat::kGoogleBenchmark:
-      return writer.google();
-    case MetricsFormat::kMlflow:
-      return writer.mlflow();
-    case MetricsFormat::kWandb:
-      return writer.wandb();
-    case MetricsFormat::kOtlpJson:
-      return writer.otlp();
-    case MetricsFormat::kOpenMetrics:
-      return writer.openmetrics();
-  }
+  for (const auto& [name, write] : kFormats)
+    if (name == format) return (writer.*write)();
 }
 
 }  // namespace gpupeak::collector

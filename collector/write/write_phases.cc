@@ -202,17 +202,11 @@ std::string side_csv(const std::optional<PhaseInstanceSide>& side, bool ended) {
                      if_known(side->alloc_count));
 }
 
-}  // namespace
-
-void write_phases(const Summary& summary, std::ostream& out, const TextStyle& style) {
-  PhaseTable(summary, out, style).write();
-}
-
-void write_phases_json(const Summary& summary, std::ostream& out) {
+Json phases_json(const Summary& summary) {
   Json whole = summary_json(summary);
   Json json = object("schema, log, quality, phases", "gpupeak.phases/1", summary.log_path,
                      std::move(whole["quality"]), std::move(whole["phases"]));
-  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  return json;
 }
 
 void write_phases_csv(const Summary& summary, std::ostream& out) {
@@ -237,6 +231,14 @@ void write_phases_csv(const Summary& summary, std::ostream& out) {
                          title(phase.biggest_new_device_site), title(phase.biggest_new_host_site));
     }
   }
+}
+
+}  // namespace
+
+void write_phases(const Summary& summary, std::ostream& out, const ViewStyle& style) {
+  if (style.is_json()) return write_line(phases_json(summary), out);
+  if (style.is_csv()) return write_phases_csv(summary, out);
+  PhaseTable(summary, out, style).write();
 }
 
 }  // namespace gpupeak::collector

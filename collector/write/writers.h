@@ -14,7 +14,7 @@
 #include "collector/summary/diff.h"
 #include "collector/summary/gate.h"
 #include "collector/summary/summary.h"
-#include "collector/text/text_format.h"
+#include "collector/write/view_style.h"
 
 namespace gpupeak::collector {
 
@@ -27,10 +27,9 @@ inline constexpr std::string_view kDataMark = "\"@GPUPEAK_DATA@\"";
 
 // Two runs compared, for people and as JSON (docs/diff.md). `gpupeak diff` calls it.
 
-/// `top`: rows of each table; a last row has the sum of the others.
+/// `top`: rows of each table; a last row has the sum of the others. JSON has all rows.
 void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
-                const TextStyle& style = {});
-void write_diff_json(const Summary& a, const Summary& b, std::ostream& out);
+                const ViewStyle& style = {});
 
 // Two runs compared in a few lines of Markdown, for a comment on a change. `gpupeak diff
 // --markdown` calls it.
@@ -43,11 +42,9 @@ void write_diff_markdown(const Summary& a, const Summary& b, size_t top, std::os
 
 bool all_passed(const std::vector<GateResult>& results);
 
+/// JSON: schema gpupeak.check/1 (docs/json.md).
 void write_gates(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out,
-                 const TextStyle& style = {});
-/// Schema gpupeak.check/1 (docs/json.md).
-void write_gates_json(const Summary& summary, const std::vector<GateResult>& results,
-                      std::ostream& out);
+                 const ViewStyle& style = {});
 /// Each gate is a test case.
 void write_junit(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out);
 /// A section with a table, as GitHub shows it; names are escaped.
@@ -57,17 +54,8 @@ void write_markdown(const Summary& summary, const std::vector<GateResult>& resul
 // The metrics of runs alone, in the forms that CI services and dashboards read. `gpupeak metrics`
 // calls it; docs/ci.md says which program reads which form.
 
-enum class MetricsFormat {
-  kText,
-  kJsonl,
-  kBencher,
-  kGithubBenchmark,
-  kGoogleBenchmark,
-  kMlflow,
-  kWandb,
-  kOtlpJson,
-  kOpenMetrics
-};
+/// Their names.
+std::vector<std::string> metrics_formats();
 
 struct MetricsChoice {
   std::vector<std::string> names;             ///< empty: all
@@ -75,9 +63,9 @@ struct MetricsChoice {
   std::map<std::string, std::string> labels;  ///< added to those of the run
 };
 
-/// A metric that was not measured is null in JSON lines; formats without null leave it out. Throws
-/// UsageError for a name that a run does not have.
-void write_metrics(const std::vector<Summary>& runs, MetricsFormat format,
+/// `format`: one of metrics_formats(). A metric that was not measured is null in JSON lines;
+/// formats without null leave it out. Throws UsageError for a name that a run does not have.
+void write_metrics(const std::vector<Summary>& runs, std::string_view format,
                    const MetricsChoice& choice, std::ostream& out);
 
 /// The program's name without its folder, or the log's name if the log has no command.
@@ -86,10 +74,8 @@ std::string program_of(const Summary& summary);
 // What several processes had together, for people and as JSON (docs/merge.md). `gpupeak merge`
 // calls it.
 
-/// One screen for any number of processes: the largest of each kind.
-void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style = {});
-/// Everything, as JSON.
-void write_merge_json(const Merged& merged, std::ostream& out);
+/// One screen for any number of processes: the largest of each kind. JSON has everything.
+void write_merge(const Merged& merged, std::ostream& out, const ViewStyle& style = {});
 
 // A log in readable form, one definition or event a line, in the order in which they are replayed:
 // for looking at a log with a surprising report. `gpupeak dump` calls it.
@@ -108,11 +94,9 @@ void write_json(const Summary& summary, std::ostream& out);
 
 // The phases of a run as one wide table, host and device side by side.
 
-void write_phases(const Summary& summary, std::ostream& out, const TextStyle& style);
-/// The summary's phases, schema gpupeak.phases/1.
-void write_phases_json(const Summary& summary, std::ostream& out);
-/// Alike instances are one row; bytes and nanoseconds, empty if not measured.
-void write_phases_csv(const Summary& summary, std::ostream& out);
+/// JSON: the summary's phases, schema gpupeak.phases/1. CSV: alike instances are one row; bytes and
+/// nanoseconds, empty if not measured.
+void write_phases(const Summary& summary, std::ostream& out, const ViewStyle& style);
 
 // The few lines at the end of a run: at most kShortLines, one more for each further GPU, and one
 // for each row of a run of several processes. `gpupeak run` prints them; if the library was

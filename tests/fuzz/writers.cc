@@ -83,7 +83,7 @@ std::vector<Writer> make_writers() {
   all.push_back(of_summary("csv", write_csv));
   all.push_back(of_summary("phases", [=](const Summary& s, std::ostream& o) {
     write_phases(s, o, style);
-    write_phases_csv(s, o);
+    write_phases(s, o, kAsCsv);
   }));
   // These rules look at every frame of every stack.
   all.push_back(
@@ -102,7 +102,7 @@ std::vector<Writer> make_writers() {
   all.push_back(of_summary("diff", [=](const Summary& s, std::ostream& o) {
     const Summary empty;
     write_diff(empty, s, kTop, o, style);
-    write_diff_json(s, empty, o);
+    write_diff(s, empty, 10, o, kAsJson);
   }));
   all.push_back(of_summary("check", [=](const Summary& s, std::ostream& o) {
     const auto results = check_gates(
@@ -112,16 +112,12 @@ std::vector<Writer> make_writers() {
     write_markdown(s, results, o);
   }));
   all.push_back(of_summary("metrics", [](const Summary& s, std::ostream& o) {
-    for (const MetricsFormat format :
-         {MetricsFormat::kText, MetricsFormat::kJsonl, MetricsFormat::kBencher,
-          MetricsFormat::kGithubBenchmark, MetricsFormat::kGoogleBenchmark}) {
-      write_metrics({s}, format, {}, o);
-    }
+    for (const std::string& format : metrics_formats()) write_metrics({s}, format, {}, o);
   }));
   all.push_back({"merge", [=](const std::string& path, const Reading& reading, std::ostream& out) {
                    const Merged merged = merge_logs({path}, reading);
                    write_merge(merged, out, style);
-                   write_merge_json(merged, out);
+                   write_merge(merged, out, kAsJson);
                    // The partial result of any log can be read back.
                    const std::string record = record_text(merged.processes.front());
                    if (record_text(record_of(record)) != record) abort();
@@ -136,7 +132,7 @@ std::vector<Writer> make_writers() {
                          FitQuestion{std::nullopt, nullptr, builtin_cards()}}) {
                      const FitReport report = answer_fit(needs, question);
                      write_fit(report, kTop, out, style);
-                     write_fit_json(report, out);
+                     write_fit(report, kTop, out, kAsJson);
                    }
                  }});
   all.push_back({"bundle", [](const std::string& path, const Reading& reading, std::ostream& out) {
@@ -159,7 +155,7 @@ std::vector<Writer> make_writers() {
   all.push_back(of_profile("held", [=](Profile& p, std::ostream& o) {
     const std::vector<Moment> moments{{}, {"main", {}}, {"", 1'000'000}, {"absent", {}}};
     write_held(p, p.scope(""), moments, kTop, o, style);
-    write_held_json(p, p.scope(""), moments, kTop, o);
+    write_held(p, p.scope(""), moments, kTop, o, kAsJson);
   }));
   all.push_back(of_profile("moments", [=](Profile& p, std::ostream& o) {
     const std::vector<ScopeId> scopes = sides(p);
@@ -172,30 +168,30 @@ std::vector<Writer> make_writers() {
     }
     const std::vector<std::vector<Held>> held = held_at(p, scopes, moments);
     write_live(p, held.front(), GroupBy::kSite, kTop, o, style);
-    write_live_json(p, held.front(), GroupBy::kSite, kTop, o);
+    write_live(p, held.front(), GroupBy::kSite, kTop, o, kAsJson);
     write_between(p, held.front(), held.back(), GroupBy::kSite, kTop, o, style);
-    write_between_json(p, held.front(), held.back(), GroupBy::kModule, o);
+    write_between(p, held.front(), held.back(), GroupBy::kModule, kTop, o, kAsJson);
   }));
   all.push_back(of_profile("tree", [=](Profile& p, std::ostream& o) {
     write_tree(p, held_at_peak(p, p.scope("")), cut, o, style);
-    write_tree_json(p, held_at_peak(p, p.scope("")), cut, o);
+    write_tree(p, held_at_peak(p, p.scope("")), cut, o, kAsJson);
   }));
   all.push_back(of_profile("flame", [=](Profile& p, std::ostream& o) {
     write_flame(p, held_at_peak(p, p.scope("")), cut, o, style);
-    write_flame_json(p, held_at_peak(p, p.scope("")), cut, o);
+    write_flame(p, held_at_peak(p, p.scope("")), cut, o, kAsJson);
   }));
   all.push_back(of_profile("leaks", [=](Profile& p, std::ostream& o) {
     write_leaks(p, "", kTop, o, style);
-    write_leaks_json(p, "", kTop, o);
+    write_leaks(p, "", kTop, o, kAsJson);
   }));
   all.push_back(of_profile("temporary", [=](Profile& p, std::ostream& o) {
     write_temporary(p, "", kTop, o, style);
-    write_temporary_json(p, "", kTop, o);
+    write_temporary(p, "", kTop, o, kAsJson);
   }));
   all.push_back(of_profile("tags", [=](Profile& p, std::ostream& o) {
     write_tags(p, held_at_peak(p, p.scope("")), kTop, o, style);
-    write_tags_json(p, held_at_peak(p, p.scope("")), kTop, o);
-    write_tags_csv(p, held_at_peak(p, p.scope("")), o);
+    write_tags(p, held_at_peak(p, p.scope("")), kTop, o, kAsJson);
+    write_tags(p, held_at_peak(p, p.scope("")), kTop, o, kAsCsv);
   }));
   all.push_back(
       {"timeline", [=](const std::string& path, const Reading& reading, std::ostream& out) {
@@ -207,8 +203,8 @@ std::vector<Writer> make_writers() {
            timelines.emplace_back(profile, times, "", stacked_over_time(profile, times, by));
          for (const TimelineOf& shown : timelines) {
            write_timeline(shown, 8, out, style);
-           write_timeline_json(shown, out);
-           write_timeline_csv(shown, out);
+           write_timeline(shown, 8, out, kAsJson);
+           write_timeline(shown, 8, out, kAsCsv);
            write_timeline_svg(shown, PictureSize::kColumn, true, out);
          }
        }});
@@ -224,7 +220,7 @@ std::vector<Writer> make_writers() {
          runs.push_back(std::make_unique<Profile>(path, Progress{}, nullptr, reading));
          runs.push_back(std::make_unique<Profile>(path, Progress{}, nullptr, reading));
          write_compare(runs, "", kTop, out, style);
-         write_compare_json(runs, "", kTop, out);
+         write_compare(runs, "", kTop, out, kAsJson);
        }});
   for (const ExportFormat& format : export_formats()) {
     all.push_back(

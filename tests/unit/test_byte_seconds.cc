@@ -114,8 +114,8 @@ Json json_of(LogBuilder& log, size_t top = kAllRows) {
   const TemporaryFile file;
   Profile profile(log.save(file.path()));
   std::ostringstream out;
-  write_byte_seconds_json(profile, held_over_time(profile, sides(profile)), GroupBy::kSite, top,
-                          out);
+  write_byte_seconds(profile, held_over_time(profile, sides(profile)), GroupBy::kSite, top, out,
+                     kAsJson);
   return Json::parse(out.str());
 }
 

@@ -194,7 +194,7 @@ TEST_CASE("diff: what was not measured is no change", "[collector]") {
     CHECK_FALSE(peak.b_bytes);
   }
   std::ostringstream json;
-  write_diff_json(run_of(kMiB, kMiB), run_of(kMiB, kMiB, 0, GPUPEAK_HOST_OFF), json);
+  write_diff(run_of(kMiB, kMiB), run_of(kMiB, kMiB, 0, GPUPEAK_HOST_OFF), 10, json, kAsJson);
   const auto read = nlohmann::json::parse(json.str());
   CHECK(read["metrics"]["host.peak_bytes"]["change"].is_null());
   CHECK(read["metrics"]["device.peak_bytes"]["change"] == 0);
@@ -216,10 +216,10 @@ TEST_CASE("diff: a summary read from its JSON differs in nothing", "[collector]"
   const Summary summary = run_of(100 * kMiB, 20 * kMiB);
   const Summary read = through_json(summary);
   std::ostringstream first, second;
-  write_diff_json(summary, summary, first);
+  write_diff(summary, summary, 10, first, kAsJson);
   Summary renamed = read;
   renamed.log_path = summary.log_path;
-  write_diff_json(renamed, renamed, second);
+  write_diff(renamed, renamed, 10, second, kAsJson);
   CHECK(first.str() == second.str());
   for (const PeakDiff& peak : diff(summary, read).peaks) {
     for (const SiteDiff& row : peak.sites) CHECK(row.change() == 0);

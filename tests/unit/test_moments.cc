@@ -189,7 +189,7 @@ TEST_CASE("moments: views and exports of one show what was live then", "[collect
   const ScopeId scope = profile.scope("device:0");
   const Held held = held_at(profile, scope, "warm");
   const Json tree = Json::parse(text_of([&](auto& out) {
-    write_tree_json(profile, held, {0, 0}, out);
+    write_tree(profile, held, {0, 0}, out, kAsJson);
   }));
   CHECK(tree["bytes"] == run.device_bytes(0, 70));
   CHECK(tree["moment"] == "mark warm");
@@ -229,18 +229,18 @@ TEST_CASE("moments: all that show one agree with the list of changes, whichever 
     const uint64_t live = run.device_bytes(0, static_cast<uint64_t>(time));
     const Held held = held_at(profile, scope, at);
     const Json flame = Json::parse(text_of([&](auto& out) {
-      write_flame_json(profile, held, {0, 0}, out);
+      write_flame(profile, held, {0, 0}, out, kAsJson);
     }));
     CHECK(flame["bytes"] == live);
     CHECK(flame["flame"]["value"] == live);
     const Json tags =
-        Json::parse(text_of([&](auto& out) { write_tags_json(profile, held, 1, out); }));
+        Json::parse(text_of([&](auto& out) { write_tags(profile, held, 1, out, kAsJson); }));
     CHECK(tags["bytes"] == live);
     CHECK(sum_of_rows(tags["tags"], 0) == live);
     CHECK(sum_of_rows(tags["entries"], tags["other_bytes"].get<uint64_t>()) == live);
     for (const GroupBy by : {GroupBy::kSite, GroupBy::kModule, GroupBy::kTag}) {
-      const Json report =
-          Json::parse(text_of([&](auto& out) { write_live_json(profile, {held}, by, 1, out); }));
+      const Json report = Json::parse(
+          text_of([&](auto& out) { write_live(profile, {held}, by, 1, out, kAsJson); }));
       const Json& table = report["scopes"][0];
       CHECK(table["bytes"] == live);
       CHECK(sum_of_rows(table["holders"], table["other_bytes"].get<uint64_t>()) == live);
@@ -272,7 +272,7 @@ TEST_CASE("moments: what came, went, grew and shrank is the difference", "[colle
   const auto held = held_at(profile, scopes, moments);
   for (const GroupBy by : {GroupBy::kSite, GroupBy::kFunction, GroupBy::kKind}) {
     const Json json = Json::parse(
-        text_of([&](auto& out) { write_between_json(profile, held[0], held[1], by, out); }));
+        text_of([&](auto& out) { write_between(profile, held[0], held[1], by, 5, out, kAsJson); }));
     for (const Json& scope : json["scopes"]) {
       int64_t a = scope["kept_bytes"].get<int64_t>(), b = a;
       for (const char* fate : {"came", "went", "grew", "shrank"}) {
@@ -285,8 +285,9 @@ TEST_CASE("moments: what came, went, grew and shrank is the difference", "[colle
       CHECK(b == scope["b"]["bytes"]);
     }
   }
-  const Json json = Json::parse(text_of(
-      [&](auto& out) { write_between_json(profile, held[0], held[1], GroupBy::kSite, out); }));
+  const Json json = Json::parse(text_of([&](auto& out) {
+    write_between(profile, held[0], held[1], GroupBy::kSite, 5, out, kAsJson);
+  }));
   const Json& gpu = json["scopes"][0];
   CHECK(gpu["scope"] == "device:0");
   REQUIRE(gpu["shrank"].size() == 2);  // of two sites three and two MiB are gone

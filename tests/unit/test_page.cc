@@ -376,7 +376,7 @@ TEST_CASE("compare: a column a run, absent where a run has nothing", "[collector
   runs.push_back(std::make_unique<Profile>(one_block(10 * kMiB, "load").save(a.path())));
   runs.push_back(std::make_unique<Profile>(one_block(30 * kMiB, "run").save(b.path())));
   std::ostringstream out;
-  write_compare_json(runs, "", 5, out);
+  write_compare(runs, "", 5, out, kAsJson);
   const Json json = Json::parse(out.str());
   CHECK(json["schema"] == "gpupeak.compare/1");
   CHECK(json["scope"] == "host");
@@ -384,7 +384,7 @@ TEST_CASE("compare: a column a run, absent where a run has nothing", "[collector
   CHECK(json["phases"][0] == Json({{"phase", "load"}, {"bytes", {10 * kMiB, nullptr}}}));
   CHECK(json["phases"][1] == Json({{"phase", "run"}, {"bytes", {nullptr, 30 * kMiB}}}));
   CHECK(json["sites"][0]["bytes"] == Json({10 * kMiB, 30 * kMiB}));
-  CHECK_THROWS_AS(write_compare_json(runs, "device:3", 5, out), UsageError);
+  CHECK_THROWS_AS(write_compare(runs, "device:3", 5, out, kAsJson), UsageError);
   for (const int width : {60, 100}) {
     std::ostringstream text;
     write_compare(runs, "", 5, text, TextStyle{false, width});

@@ -60,7 +60,7 @@ std::string all_of(std::vector<ProcessRecord> records) {
   const Merged merged = merge(set.take());
   std::ostringstream out;
   write_merge(merged, out);
-  write_merge_json(merged, out);
+  write_merge(merged, out, kAsJson);
   return out.str();
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("ranks: partial results merge to the same bytes, however they are grou
   const Merged merged = merge_logs(paths);
   CHECK(merged.nodes.size() == 3);
   write_merge(merged, wanted);
-  write_merge_json(merged, wanted);
+  write_merge(merged, wanted, kAsJson);
   const TemporaryFile file;
   for (int round = 0; round < 30; ++round) {
     std::shuffle(logs.begin(), logs.end(), random);

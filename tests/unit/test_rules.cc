@@ -619,7 +619,7 @@ TEST_CASE("tags: two views add up to the peak, and so does the CSV", "[collector
   Profile profile(s.log.save(file.path()), {}, nullptr, reading);
   const ScopeId scope = profile.scope("device:0");
   std::ostringstream csv;
-  write_tags_csv(profile, held_at_peak(profile, scope), csv);
+  write_tags(profile, held_at_peak(profile, scope), 1, csv, kAsCsv);
   CHECK(csv.str() == "\"in,ner\",3.00000095367431640625\nOthers,1.0\n");
   std::ostringstream text;
   write_tags(profile, held_at_peak(profile, scope), 1, text, {});
@@ -627,7 +627,7 @@ TEST_CASE("tags: two views add up to the peak, and so does the CSV", "[collector
   CHECK(text.str().find("Untrackable: not measured") != std::string::npos);
   CHECK(text.str().find("2 more") != std::string::npos);
   std::ostringstream out;
-  write_tags_json(profile, held_at_peak(profile, scope), 1, out);
+  write_tags(profile, held_at_peak(profile, scope), 1, out, kAsJson);
   const auto json = nlohmann::json::parse(out.str());
   for (const char* view : {"layers", "tags"}) {
     uint64_t sum = 0;

@@ -161,7 +161,7 @@ TEST_CASE("timeline: JSON has every change of every sum, and the gauges", "[coll
   builder.event(0, 900'000, GPUPEAK_REC_SAMPLE, Fields().u(kMiB).u(0).u(0));
   Timed log(builder);
   std::ostringstream out;
-  write_timeline_json({log.profile, log.times, ""}, out);
+  write_timeline({log.profile, log.times, ""}, 8, out, kAsJson);
   const Json json = Json::parse(out.str());
   CHECK(json["schema"] == "gpupeak.timeline/1");
   CHECK(json["peaks"][0]["bytes"] == 8 * kMiB);

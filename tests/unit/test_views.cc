@@ -106,7 +106,7 @@ TEST_CASE("tree: every call is the sum of its parts, however it is cut", "[colle
     for (const TreeCut& cut : {TreeCut{0, 0}, TreeCut{1, 0}, TreeCut{30, 0}, TreeCut{0, 2}}) {
       const ScopeId id = log.profile.scope(scope);
       const Json json = Json::parse(text_of([&](auto& out) {
-        write_tree_json(log.profile, held_at_peak(log.profile, id), cut, out);
+        write_tree(log.profile, held_at_peak(log.profile, id), cut, out, kAsJson);
       }));
       CHECK(json["bytes"] == log.profile.sum(id).peak);
       check_adds_up(json);
@@ -144,8 +144,8 @@ TEST_CASE("flame: as wide as the terminal, no cell beyond its caller", "[collect
     }
   }
   const Json json = Json::parse(text_of([&](auto& out) {
-    write_flame_json(log.profile, held_at_peak(log.profile, log.profile.scope("")), TreeCut{0, 0},
-                     out);
+    write_flame(log.profile, held_at_peak(log.profile, log.profile.scope("")), TreeCut{0, 0}, out,
+                kAsJson);
   }));
   CHECK(json["flame"]["value"] == 200 * kMiB + 1024);
   CHECK(json["flame"]["children"][0]["children"].size() == 2);
@@ -154,7 +154,7 @@ TEST_CASE("flame: as wide as the terminal, no cell beyond its caller", "[collect
 TEST_CASE("leaks: devices first, then the host, and they add up", "[collector]") {
   Opened log(calls());
   const Json json =
-      Json::parse(text_of([&](auto& out) { write_leaks_json(log.profile, "", 1, out); }));
+      Json::parse(text_of([&](auto& out) { write_leaks(log.profile, "", 1, out, kAsJson); }));
   REQUIRE(json["scopes"].size() == 2);
   CHECK(json["scopes"][0]["scope"] == "device:0");
   CHECK(json["scopes"][0]["bytes"] == 100 * kMiB + 1024);
@@ -170,8 +170,8 @@ TEST_CASE("leaks: devices first, then the host, and they add up", "[collector]")
 
 TEST_CASE("temporary: of all allocations of a site", "[collector]") {
   Opened log(calls());
-  const Json json =
-      Json::parse(text_of([&](auto& out) { write_temporary_json(log.profile, "host", 5, out); }));
+  const Json json = Json::parse(
+      text_of([&](auto& out) { write_temporary(log.profile, "host", 5, out, kAsJson); }));
   CHECK(json["temporary_count"] == 1);
   CHECK(json["alloc_count"] == 3);
   REQUIRE(json["sites"].size() == 1);

@@ -91,9 +91,9 @@ int fit(const FitOptions& options) {
   const std::string missing = not_recorded_text(options.logs);
   if (!missing.empty()) take_upper_bounds(missing, needs);
   const collector::FitReport report = collector::answer_fit(needs, question);
-  write_result(
-      options, [&](auto& out) { collector::write_fit_json(report, out); },
-      [&](auto& out, auto& style) { collector::write_fit(report, options.top, out, style); });
+  write_output(options.out, [&](std::ostream& out) {
+    collector::write_fit(report, options.top, out, view_style(options));
+  });
   if (report.devices.empty()) {
     if (!missing.empty()) say("{}", missing);
     return kGateFailed;
@@ -179,18 +179,12 @@ int whatif(const WhatIfOptions& options) {
     say_written(options.html);
     return kOk;
   }
-  write_in_turn(
-      options, answers.size(),
-      [&](auto& out, size_t i) {
-        if (is_given) return collector::write_what_if_json(answers[i].front(), out);
-        collector::write_lowering_json(answers[i], out);
-      },
-      [&](auto& out, auto& style, size_t i) {
-        if (is_given) return collector::write_what_if(answers[i].front(), out, style);
-        collector::write_lowering(answers[i], options.top, out, style);
-        if (answers[i].empty())
-          out << "no setting and no site alone would lower the peak of a GPU\n";
-      });
+  write_in_turn(options, answers.size(), [&](auto& out, auto& style, size_t i) {
+    if (is_given) return collector::write_what_if(answers[i].front(), out, style);
+    collector::write_lowering(answers[i], options.top, out, style);
+    if (answers[i].empty() && !style.is_json())
+      out << "no setting and no site alone would lower the peak of a GPU\n";
+  });
   return kOk;
 }
 

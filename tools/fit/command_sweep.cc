@@ -475,9 +475,9 @@ class Sweep {
   }
 
   void write() const {
-    write_result(
-        options_, [&](auto& out) { collector::write_sweep_json(report_, out); },
-        [&](auto& out, auto& style) { collector::write_sweep(report_, out, style); });
+    write_output(options_.out, [&](std::ostream& out) {
+      collector::write_sweep(report_, out, view_style(options_));
+    });
     if (options_.html.empty()) return;
     write_output(options_.html,
                  [&](std::ostream& out) { collector::write_sweep_page(report_, out); });

@@ -74,13 +74,12 @@ int check(const CheckOptions& options) {
     baseline = collector::load_run_figures(options.baseline, analysis, bar.callback());
   bar.clear();
   if (baseline) say_nameless(*baseline, summary);
-  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+  const collector::ViewStyle style = view_style(options);
   const std::vector<collector::GateResult> results = collector::check_gates(
       gates, summary, baseline ? &*baseline : nullptr,
       options.allow_no_device ? collector::NoDevice::kIsZero : collector::NoDevice::kFails, style);
-  write_result(
-      options, [&](auto& out) { collector::write_gates_json(summary, results, out); },
-      [&](auto& out, auto& /*style*/) { collector::write_gates(summary, results, out, style); });
+  write_output(options.out,
+               [&](std::ostream& out) { collector::write_gates(summary, results, out, style); });
   if (!options.junit.empty()) {
     write_output(options.junit,
                  [&](std::ostream& out) { collector::write_junit(summary, results, out); });

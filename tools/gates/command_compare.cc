@@ -24,7 +24,6 @@ struct CompareOptions : ViewOptions {
   std::string against;  ///< a folder of earlier runs; empty: none
   std::string sort = "device";
   std::string only;  ///< a pattern; empty: all runs
-  bool csv = false;
   size_t top = 20;
   bool no_source = false;
 };
@@ -87,12 +86,9 @@ int compare_suite(const CompareOptions& options) {
     write_output(options.html,
                  [&](std::ostream& out) { collector::write_suite_html(rows, compared, out); });
   if (options.html.empty() || !options.out.empty())
-    write_result(
-        options, [&](auto& out) { collector::write_suite_json(rows, out); },
-        [&](auto& out, auto& style) {
-          if (options.csv) return collector::write_suite_csv(rows, out);
-          collector::write_suite(rows, compared, out, style);
-        });
+    write_output(options.out, [&](std::ostream& out) {
+      collector::write_suite(rows, compared, out, view_style(options));
+    });
   return strict_code(options.strict, std::ranges::all_of(rows, [](const collector::SuiteRow& row) {
                        return row.complete;
                      }));
@@ -118,12 +114,9 @@ int compare(const CompareOptions& options) {
     runs.push_back(
         std::make_unique<collector::Profile>(log, bar.callback(), nullptr, options.reading));
   }
-  write_result(
-      options,
-      [&](auto& out) { collector::write_compare_json(runs, options.scope, options.top, out); },
-      [&](auto& out, auto& style) {
-        collector::write_compare(runs, options.scope, options.top, out, style);
-      });
+  write_output(options.out, [&](std::ostream& out) {
+    collector::write_compare(runs, options.scope, options.top, out, view_style(options));
+  });
   return strict_code(options.strict,
                      are_whole(runs, [](const auto& run) { return run->quality(); }));
 }

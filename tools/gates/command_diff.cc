@@ -34,16 +34,10 @@ int diff_moments(const DiffOptions& options) {
   ViewOptions view = options;
   view.logs = {options.a};
   const collector::GroupBy by = collector::parse_group_by(options.by);
-  return show_view(
-      view,
-      [&](auto& profile, auto& out, auto& style) {
-        const auto held = live_at(profile, options.at);
-        collector::write_between(profile, held[0], held[1], by, options.top, out, style);
-      },
-      [&](auto& profile, auto& out) {
-        const auto held = live_at(profile, options.at);
-        collector::write_between_json(profile, held[0], held[1], by, out);
-      });
+  return show_view(view, [&](auto& profile, auto& out, auto& style) {
+    const auto held = live_at(profile, options.at);
+    collector::write_between(profile, held[0], held[1], by, options.top, out, style);
+  });
 }
 
 int diff(const DiffOptions& options) {
@@ -64,9 +58,9 @@ int diff(const DiffOptions& options) {
       collector::write_diff_markdown(a, b, std::min<size_t>(options.top, kMarkdownRows), out);
     });
   }
-  write_result(
-      options, [&](auto& out) { collector::write_diff_json(a, b, out); },
-      [&](auto& out, auto& style) { collector::write_diff(a, b, options.top, out, style); });
+  write_output(options.out, [&](std::ostream& out) {
+    collector::write_diff(a, b, options.top, out, view_style(options));
+  });
   return strict_code(options.strict, is_whole(a) && is_whole(b));
 }
 

@@ -104,9 +104,8 @@ int merge(const MergeOptions& options) {
     });
   } else {
     const collector::Merged merged = collector::merge(std::move(processes));
-    write_result(
-        options, [&](auto& to) { collector::write_merge_json(merged, to); },
-        [&](auto& to, auto& style) { collector::write_merge(merged, to, style); });
+    write_output(
+        out, [&](std::ostream& to) { collector::write_merge(merged, to, view_style(options)); });
   }
   if (inputs.unreadable > 0)
     say("{} files named as logs cannot be read, and are left out", inputs.unreadable);

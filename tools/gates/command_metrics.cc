@@ -13,26 +13,13 @@ namespace {
 
 struct MetricsOptions {
   std::vector<std::string> logs;  ///< or JSON that `report --json` wrote
-  std::string format = "text";    ///< one of kFormats
+  std::string format = "text";    ///< one of metrics_formats()
   std::vector<std::string> names, labels;
   std::string benchmark;  ///< empty: the program's name
   std::string out;        ///< file; empty: standard output
   bool strict = false;
   collector::Reading reading;
 };
-
-using collector::MetricsFormat;
-
-constexpr std::pair<const char*, MetricsFormat> kFormats[] = {
-    {"text", MetricsFormat::kText},
-    {"jsonl", MetricsFormat::kJsonl},
-    {"bencher", MetricsFormat::kBencher},
-    {"github-benchmark", MetricsFormat::kGithubBenchmark},
-    {"google-benchmark", MetricsFormat::kGoogleBenchmark},
-    {"mlflow", MetricsFormat::kMlflow},
-    {"wandb", MetricsFormat::kWandb},
-    {"otlp-json", MetricsFormat::kOtlpJson},
-    {"openmetrics", MetricsFormat::kOpenMetrics}};
 
 int metrics(const MetricsOptions& options) {
   const collector::MetricsChoice choice{options.names, options.benchmark,
@@ -49,9 +36,7 @@ int metrics(const MetricsOptions& options) {
     runs.push_back(collector::load_run_figures(log, analysis, bar.callback()));
   bar.clear();
   write_output(options.out, [&](std::ostream& out) {
-    const auto* const format =
-        std::ranges::find(kFormats, options.format, [](const auto& of) { return of.first; });
-    collector::write_metrics(runs, format->second, choice, out);
+    collector::write_metrics(runs, options.format, choice, out);
   });
   return strict_code(options.strict, are_whole(runs));
 }
@@ -61,10 +46,8 @@ int metrics(const MetricsOptions& options) {
 void add_metrics(CommandLine& line) {
   auto [verb, options] =
       line.add("metrics", "The figures alone, for scripts, CI services and dashboards", metrics);
-  std::vector<std::string> formats;
-  for (const auto& [name, format] : kFormats) formats.emplace_back(name);
   add_required(verb, "log", options.logs, "FILE ...", "Logs, or JSON that `report --json` wrote");
-  add_choice(verb, "--format", options.format, formats,
+  add_choice(verb, "--format", options.format, collector::metrics_formats(),
              "Form of the output; docs/ci.md says who reads which");
   add_list(verb, "--metric", options.names, "NAME", "Print this metric alone; may be repeated");
   add_list(verb, "--label", options.labels, "NAME=VALUE", "Added to the figures; may be repeated");

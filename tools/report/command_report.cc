@@ -32,74 +32,40 @@ struct ReportOptions : ViewOptions {
 };
 
 int report_short(const ReportOptions& options) {
-  write_in_turn(options, options.logs.size(), {}, [&](auto& out, auto& style, size_t i) {
+  write_in_turn(options, options.logs.size(), [&](auto& out, auto& style, size_t i) {
     out << first_screen(options.logs[i], options.reading, style);
   });
   return kOk;
 }
 
-int report_at(const ReportOptions& options) {
-  if (!options.html.empty() || (options.format != "text" && options.format != "json"))
-    throw collector::UsageError("--at is for text and --json");
+/// The views that have neither a page nor a short form.
+int report_view(const ReportOptions& options) {
+  if (!options.html.empty() || options.format == "short" || (options.csv && !options.byte_seconds))
+    throw collector::UsageError(options.byte_seconds
+                                    ? "--byte-seconds is for text, --json and --csv"
+                                : options.last_use ? "--last-use is for text and --json"
+                                                   : "--at is for text and --json");
+  require_one_log_for_csv(options.csv, options.logs);
   const collector::GroupBy by = collector::parse_group_by(options.by);
   const size_t top = options.full ? collector::kAllRows : options.top;
-  const auto held = [&](const collector::Profile& profile) {
-    return live_at(profile, {options.at}).front();
-  };
-  return show_view(
-      options,
-      [&](auto& profile, auto& out, auto& style) {
-        collector::write_live(profile, held(profile), by, top, out, style);
-      },
-      [&](auto& profile, auto& out) {
-        collector::write_live_json(profile, held(profile), by, top, out);
-      });
-}
-
-int report_byte_seconds(const ReportOptions& options) {
-  if (!options.html.empty() || options.format == "short")
-    throw collector::UsageError("--byte-seconds is for text, --json and --csv");
-  require_one_log_for_csv(options.format == "csv", options.logs);
-  const collector::GroupBy by = collector::parse_group_by(options.by);
-  const size_t top = options.full ? collector::kAllRows : options.top;
-  const auto held = [](const collector::Profile& profile) {
-    return collector::held_over_time(profile, collector::sides(profile));
-  };
-  return show_view(
-      options,
-      [&](auto& profile, auto& out, auto& style) {
-        if (options.format == "csv") {
-          collector::write_byte_seconds_csv(profile, held(profile), by, top, out);
-        } else {
-          collector::write_byte_seconds(profile, held(profile), by, top, out, style);
-        }
-      },
-      [&](auto& profile, auto& out) {
-        collector::write_byte_seconds_json(profile, held(profile), by, top, out);
-      });
-}
-
-int report_last_use(const ReportOptions& options) {
-  if (!options.html.empty() || (options.format != "text" && options.format != "json"))
-    throw collector::UsageError("--last-use is for text and --json");
-  const size_t top = options.full ? collector::kAllRows : options.top;
-  return show_view(
-      options,
-      [&](auto& profile, auto& out, auto& style) {
-        collector::write_last_use(profile, last_uses(profile), top, out, style);
-      },
-      [&](auto& profile, auto& out) {
-        collector::write_last_use_json(profile, last_uses(profile), top, out);
-      });
+  return show_view(options, [&](auto& profile, auto& out, auto& style) {
+    if (options.byte_seconds) {
+      const auto held = collector::held_over_time(profile, collector::sides(profile));
+      collector::write_byte_seconds(profile, held, by, top, out, style);
+    } else if (options.last_use) {
+      collector::write_last_use(profile, last_uses(profile), top, out, style);
+    } else {
+      collector::write_live(profile, live_at(profile, {options.at}).front(), by, top, out, style);
+    }
+  });
 }
 
 int report(const ReportOptions& asked) {
   ReportOptions options = asked;
   options.json = options.format == "json";
+  options.csv = options.format == "csv";
   for (std::string& log : options.logs) log = log_meant_by(log);
-  if (options.byte_seconds) return report_byte_seconds(options);
-  if (options.last_use) return report_last_use(options);
-  if (!options.at.empty()) return report_at(options);
+  if (options.byte_seconds || options.last_use || !options.at.empty()) return report_view(options);
   if (!options.html.empty()) {
     return strict_code(options.strict,
                        write_page(tabs_of(options.logs, options.process), options.reading,
@@ -113,25 +79,22 @@ int report(const ReportOptions& asked) {
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = options.top;
   analysis.reading = options.reading;
-  analysis.stacks = options.format == "json" || options.format == "csv";
-  if (options.format == "json" || options.format == "text")
-    analysis.complete = collector::add_lowering;
-  require_one_log_for_csv(options.format == "csv", options.logs);
-  const bool in_full = options.format == "json" || (options.format == "text" && options.full);
+  analysis.stacks = options.json || options.csv;
+  if (options.json || options.format == "text") analysis.complete = collector::add_lowering;
+  require_one_log_for_csv(options.csv, options.logs);
+  const bool in_full = options.json || (options.format == "text" && options.full);
   const std::vector<collector::Summary> summaries =
       analyze_all(runs_of(options.logs, options.process), analysis,
                   in_full ? collector::RunDepth::kAll : collector::RunDepth::kGpus);
   const auto length = options.full || options.top != kUsualRows
                           ? collector::ReportLength::kFull
                           : collector::ReportLength::kOneScreen;
-  write_in_turn(
-      options, summaries.size(),
-      [&](auto& out, size_t i) { collector::write_json(summaries[i], out); },
-      [&](auto& out, auto& style, size_t i) {
-        if (options.format == "csv") return collector::write_csv(summaries[i], out);
-        if (options.format == "short") return collector::write_short(summaries[i], out, style);
-        collector::write_text(summaries[i], out, style, length);
-      });
+  write_in_turn(options, summaries.size(), [&](auto& out, auto& style, size_t i) {
+    if (options.json) return collector::write_json(summaries[i], out);
+    if (options.csv) return collector::write_csv(summaries[i], out);
+    if (options.format == "short") return collector::write_short(summaries[i], out, style);
+    collector::write_text(summaries[i], out, style, length);
+  });
   return strict_code(options.strict, are_whole(summaries));
 }
 

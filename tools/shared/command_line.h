@@ -60,7 +60,7 @@ struct TextOptions {
 struct OutputOptions {
   std::string out;  ///< file; empty: standard output
   TextOptions text;
-  bool json = false;
+  bool json = false, csv = false;
   bool strict = false;
   collector::Reading reading;
 };

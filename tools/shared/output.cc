@@ -49,6 +49,13 @@ collector::TextStyle style_for(int fd, const TextOptions& options) {
   return style;
 }
 
+collector::ViewStyle view_style(const OutputOptions& options) {
+  using Form = collector::ViewStyle::Form;
+  return {style_for(output_descriptor(options.out), options.text), options.json  ? Form::kJson
+                                                                   : options.csv ? Form::kCsv
+                                                                                 : Form::kText};
+}
+
 collector::Progress ProgressBar::callback() {
   if (isatty(STDERR_FILENO) == 0) return {};
   return [this](uint64_t done, uint64_t total) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collector/log/event_stream.h"
-#include "collector/text/text_format.h"
+#include "collector/write/view_style.h"
 #include "tools/shared/command_line.h"
 
 namespace gpupeak::tools {
@@ -56,15 +56,8 @@ void require_output(const std::string& path, const std::vector<std::string>& inp
 /// std::runtime_error.
 void write_output(const std::string& path, const std::function<void(std::ostream&)>& write);
 
-/// Writes a verb's result by json(out), or by text(out, style).
-template <class Json, class Text>
-void write_result(const OutputOptions& options, const Json& json, const Text& text) {
-  write_output(options.out, [&](std::ostream& out) {
-    if (options.json) return json(out);
-    const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
-    text(out, style);
-  });
-}
+/// How a verb's result is written.
+collector::ViewStyle view_style(const OutputOptions& options);
 
 /// Tells a user at a terminal that the file was written.
 void say_written(const std::string& path);

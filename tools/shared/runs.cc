@@ -197,18 +197,14 @@ void require_one_log_for_csv(bool csv, const std::vector<std::string>& logs) {
 
 void write_in_turn(
     const OutputOptions& options, size_t count,
-    const std::function<void(std::ostream&, size_t)>& json,
-    const std::function<void(std::ostream&, const collector::TextStyle&, size_t)>& text) {
-  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+    const std::function<void(std::ostream&, const collector::ViewStyle&, size_t)>& write) {
+  const collector::ViewStyle style = view_style(options);
   const bool array = options.json && count > 1;
   write_output(options.out, [&](std::ostream& out) {
     if (array) out << "[\n";
     for (size_t i = 0; i < count; ++i) {
       if (i > 0) out << (array ? ",\n" : "\n");
-      if (options.json)
-        json(out, i);
-      else
-        text(out, style, i);
+      write(out, style, i);
     }
     if (array) out << "]\n";
   });

@@ -73,11 +73,10 @@ int strict_code(bool strict, bool whole);
 /// Throws UsageError if `csv`, and there are several logs: one table would mix them.
 void require_one_log_for_csv(bool csv, const std::vector<std::string>& logs);
 
-/// Writes what a verb shows of `count` logs, of each by json(out, index) or by text(out, style,
-/// index): text with an empty line between two logs, JSON of several logs as an array.
+/// Writes what a verb shows of `count` logs, of each by write(out, style, index): text with an
+/// empty line between two logs, JSON of several logs as an array.
 void write_in_turn(
     const OutputOptions& options, size_t count,
-    const std::function<void(std::ostream&, size_t)>& json,
-    const std::function<void(std::ostream&, const collector::TextStyle&, size_t)>& text);
+    const std::function<void(std::ostream&, const collector::ViewStyle&, size_t)>& write);
 
 }  // namespace gpupeak::tools

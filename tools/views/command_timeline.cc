@@ -66,7 +66,7 @@ struct TimelineOptions : ViewOptions {
   std::string by;             ///< empty: sums and their kinds
   std::string svg, pdf, png;  ///< files; with one of them, no text
   std::string size = "screen";
-  bool dark = false, csv = false;
+  bool dark = false;
   size_t height = 8;  ///< rows of a chart
 };
 
@@ -104,8 +104,9 @@ int draw(const TimelineOptions& options) {
     collector::write_timeline_svg(*of_log.shown, size, options.dark, out);
   };
   if (options.csv) {
-    write_output(options.out,
-                 [&](std::ostream& out) { collector::write_timeline_csv(*of_log.shown, out); });
+    write_output(options.out, [&](std::ostream& out) {
+      collector::write_timeline(*of_log.shown, options.height, out, collector::kAsCsv);
+    });
   }
   if (!options.svg.empty()) write_output(options.svg, svg);
   if (!options.pdf.empty()) write_picture(options.pdf, "pdf", svg);
@@ -117,14 +118,8 @@ int draw(const TimelineOptions& options) {
 int timeline(const TimelineOptions& options) {
   if (options.csv || !options.svg.empty() || !options.pdf.empty() || !options.png.empty())
     return draw(options);
-  return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
-    auto of_log = std::make_shared<TimelineOfLog>(log, progress, options);
-    return LogView{
-        std::shared_ptr<const collector::Profile>(of_log, &of_log->profile),
-        [of_log, &options](std::ostream& out, const collector::TextStyle& style) {
-          collector::write_timeline(*of_log->shown, options.height, out, style);
-        },
-        [of_log](std::ostream& out) { collector::write_timeline_json(*of_log->shown, out); }};
+  return show_views<TimelineOfLog>(options, [&](TimelineOfLog& log, auto& out, auto& style) {
+    collector::write_timeline(*log.shown, options.height, out, style);
   });
 }
 

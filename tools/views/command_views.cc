@@ -62,54 +62,28 @@ struct ArenasOfLog {
 };
 
 int arenas(const ArenasOptions& options) {
-  return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
-    auto of_log = std::make_shared<ArenasOfLog>(log, progress, options);
-    return LogView{std::shared_ptr<const collector::Profile>(of_log, &of_log->profile),
-                   [of_log, &options](std::ostream& out, const collector::TextStyle& style) {
-                     collector::write_arenas(of_log->profile, of_log->instant, of_log->states,
-                                             options.top, out, style);
-                   },
-                   [of_log](std::ostream& out) {
-                     collector::write_arenas_json(of_log->profile, of_log->moments, of_log->instant,
-                                                  of_log->states, out);
-                   }};
+  return show_views<ArenasOfLog>(options, [&](ArenasOfLog& log, auto& out, auto& style) {
+    collector::write_arenas(log.profile, log.moments, log.instant, log.states, options.top, out,
+                            style);
   });
 }
 
-/// A call tree that `write` shows as text and `write_json` as JSON.
-int show_calls(const TreeOptions& options, decltype(collector::write_tree)& write,
-               decltype(collector::write_tree_json)& write_json) {
-  const collector::TreeCut cut{options.min_percent, options.depth};
-  return show_view(
-      options,
-      [&](auto& profile, auto& out, auto& style) {
-        write(profile, held_by(profile, options), cut, out, style);
-      },
-      [&](auto& profile, auto& out) { write_json(profile, held_by(profile, options), cut, out); });
-}
-int flame(const TreeOptions& options) {
-  return show_calls(options, collector::write_flame, collector::write_flame_json);
-}
-int tree(const TreeOptions& options) {
-  return show_calls(options, collector::write_tree, collector::write_tree_json);
+/// A call tree that `write` shows.
+template <decltype(collector::write_tree)& write>
+int show_calls(const TreeOptions& options) {
+  return show_view(options, [&](auto& profile, auto& out, auto& style) {
+    write(profile, held_by(profile, options), {options.min_percent, options.depth}, out, style);
+  });
 }
 
 /// The same for a table of sites.
-int show_sites(const SitesOptions& options, decltype(collector::write_leaks)& write,
-               decltype(collector::write_leaks_json)& write_json) {
-  return show_view(
-      options,
-      [&](auto& profile, auto& out, auto& style) {
-        write(profile, options.scope, options.top, out, style);
-      },
-      [&](auto& profile, auto& out) { write_json(profile, options.scope, options.top, out); });
+template <decltype(collector::write_leaks)& write>
+int show_sites(const SitesOptions& options) {
+  return show_view(options, [&](auto& profile, auto& out, auto& style) {
+    write(profile, options.scope, options.top, out, style);
+  });
 }
-int leaks(const SitesOptions& options) {
-  return show_sites(options, collector::write_leaks, collector::write_leaks_json);
-}
-int temporary(const SitesOptions& options) {
-  return show_sites(options, collector::write_temporary, collector::write_temporary_json);
-}
+
 struct HeldOptions : SitesOptions {
   std::vector<std::string> within, at;
 };
@@ -132,38 +106,20 @@ int held(const HeldOptions& options) {
   for (const std::string& name : options.within) moments.push_back({name, {}});
   for (const std::string& time : options.at) moments.push_back({"", nanoseconds_of(time)});
   if (moments.empty()) moments.emplace_back();
-  return show_view(
-      options,
-      [&](auto& profile, auto& out, auto& style) {
-        collector::write_held(profile, profile.scope(options.scope), moments, options.top, out,
-                              style);
-      },
-      [&](auto& profile, auto& out) {
-        collector::write_held_json(profile, profile.scope(options.scope), moments, options.top,
-                                   out);
-      });
+  return show_view(options, [&](auto& profile, auto& out, auto& style) {
+    collector::write_held(profile, profile.scope(options.scope), moments, options.top, out, style);
+  });
 }
 
 struct TagsOptions : MomentOptions {
   size_t top = 20;
-  bool csv = false;
 };
 
 int tags(const TagsOptions& options) {
   require_one_log_for_csv(options.csv, options.logs);
-  return show_view(
-      options,
-      [&](auto& profile, auto& out, auto& style) {
-        const collector::Held held = held_by(profile, options);
-        if (options.csv) {
-          collector::write_tags_csv(profile, held, out);
-        } else {
-          collector::write_tags(profile, held, options.top, out, style);
-        }
-      },
-      [&](auto& profile, auto& out) {
-        collector::write_tags_json(profile, held_by(profile, options), options.top, out);
-      });
+  return show_view(options, [&](auto& profile, auto& out, auto& style) {
+    collector::write_tags(profile, held_by(profile, options), options.top, out, style);
+  });
 }
 
 void add_tree_verb(CommandLine& line, const char* name, const char* description,
@@ -200,7 +156,7 @@ void add_arenas(CommandLine& line) {
 }
 
 void add_flame(CommandLine& line) {
-  add_tree_verb(line, "flame", "The same as a flame graph", flame);
+  add_tree_verb(line, "flame", "The same as a flame graph", show_calls<collector::write_flame>);
 }
 
 void add_held(CommandLine& line) {
@@ -215,7 +171,8 @@ void add_held(CommandLine& line) {
 }
 
 void add_leaks(CommandLine& line) {
-  add_sites_verb(line, "leaks", "What was live at exit, by site", leaks);
+  add_sites_verb(line, "leaks", "What was live at exit, by site",
+                 show_sites<collector::write_leaks>);
 }
 
 void add_tags(CommandLine& line) {
@@ -230,34 +187,29 @@ void add_tags(CommandLine& line) {
 }
 
 void add_temporary(CommandLine& line) {
-  add_sites_verb(line, "temporary", "Blocks that were freed at once, by site", temporary);
+  add_sites_verb(line, "temporary", "Blocks that were freed at once, by site",
+                 show_sites<collector::write_temporary>);
 }
 
 void add_tree(CommandLine& line) {
-  add_tree_verb(line, "tree", "Who held the memory at the peak, as a call tree", tree);
+  add_tree_verb(line, "tree", "Who held the memory at the peak, as a call tree",
+                show_calls<collector::write_tree>);
 }
 
 namespace {
 
-struct PhasesOptions : ViewOptions {
-  bool csv = false;
-};
-
-int phases(const PhasesOptions& options) {
+int phases(const ViewOptions& options) {
   require_one_log_for_csv(options.csv, options.logs);
   require_output(options.out, options.logs);
   const collector::Options analysis{.reading = options.reading, .top = 1, .stacks = false};
   const std::vector<collector::Summary> summaries =
       analyze_all(runs_of(process_logs(options.logs, options.process), ""), analysis,
                   collector::RunDepth::kGpus);
-  write_in_turn(
-      options, summaries.size(),
-      [&](auto& out, size_t i) { collector::write_phases_json(summaries[i], out); },
-      [&](auto& out, auto& style, size_t i) {
-        if (options.csv) return collector::write_phases_csv(summaries[i], out);
-        if (options.logs.size() > 1) out << bold(summaries[i].log_path, style) << '\n';
-        collector::write_phases(summaries[i], out, style);
-      });
+  write_in_turn(options, summaries.size(), [&](auto& out, auto& style, size_t i) {
+    if (options.logs.size() > 1 && !style.is_json())
+      out << bold(summaries[i].log_path, style) << '\n';
+    collector::write_phases(summaries[i], out, style);
+  });
   return strict_code(options.strict, are_whole(summaries));
 }
 

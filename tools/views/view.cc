@@ -6,8 +6,6 @@
 #include "collector/views/views.h"
 #include "collector/write/write_html.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/output.h"
-#include "tools/shared/runs.h"
 
 namespace gpupeak::tools {
 
@@ -39,43 +37,6 @@ collector::Reading reading_for(const ViewOptions& options) {
   collector::Reading reading = options.reading;
   if (options.scope.starts_with("device")) reading.heap = collector::HeapReading::kNone;
   return reading;
-}
-
-int show_views(
-    const ViewOptions& options,
-    const std::function<LogView(const std::string& log, const collector::Progress&)>& read) {
-  require_output(options.out, options.logs);
-  std::vector<LogView> views;
-  {
-    ProgressBar bar;
-    for (const std::string& log : process_logs(options.logs, options.process))
-      views.push_back(read(log, bar.callback()));
-  }
-  write_in_turn(
-      options, views.size(), [&](auto& out, size_t i) { views[i].json(out); },
-      [&](auto& out, auto& style, size_t i) {
-        const collector::Profile& profile = *views[i].profile;
-        if (views.size() > 1)
-          out << bold(profile.definitions().shown(profile.path()), style) << '\n';
-        views[i].text(out, style);
-      });
-  return strict_code(options.strict,
-                     are_whole(views, [](const LogView& view) { return view.profile->quality(); }));
-}
-
-int show_view(const ViewOptions& options,
-              const std::function<void(collector::Profile&, std::ostream&,
-                                       const collector::TextStyle&)>& text,
-              const std::function<void(collector::Profile&, std::ostream&)>& json) {
-  return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
-    auto profile =
-        std::make_shared<collector::Profile>(log, progress, nullptr, reading_for(options));
-    return LogView{profile,
-                   [profile, &text](std::ostream& out, const collector::TextStyle& style) {
-                     text(*profile, out, style);
-                   },
-                   [profile, &json](std::ostream& out) { json(*profile, out); }};
-  });
 }
 
 std::vector<PageTab> tabs_of(const std::vector<std::string>& names, const std::string& process) {

@@ -1,7 +1,6 @@
 // What the verbs that show a view of a log have in common.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -10,9 +9,11 @@
 
 #include "collector/analyze/profile.h"
 #include "collector/run/run_logs.h"
-#include "collector/text/text_format.h"
 #include "collector/timeline/moment.h"
+#include "collector/write/view_style.h"
 #include "tools/shared/command_line.h"
+#include "tools/shared/output.h"
+#include "tools/shared/runs.h"
 
 namespace gpupeak::tools {
 
@@ -27,26 +28,46 @@ void add_view_options(CLI::App& verb, ViewOptions& options);
 std::vector<std::vector<collector::Held>> live_at(const collector::Profile& profile,
                                                   const std::vector<std::string>& moments);
 
-/// What a verb shows of a log that has been read.
-struct LogView {
-  std::shared_ptr<const collector::Profile> profile;
-  std::function<void(std::ostream&, const collector::TextStyle&)> text;
-  std::function<void(std::ostream&)> json;
-};
 /// How to read a log for the scope: without the heap if it is a scope of devices.
 collector::Reading reading_for(const ViewOptions& options);
 
-/// Has `read` replay each log, then writes them in turn; JSON of several is an array. Returns the
-/// exit code.
-int show_views(
-    const ViewOptions& options,
-    const std::function<LogView(const std::string& log, const collector::Progress&)>& read);
+/// What a verb shows of a log, read by this constructor; verbs that need more have a class of their
+/// own.
+struct ProfileOfLog {
+  collector::Profile profile;
+  ProfileOfLog(const std::string& log, const collector::Progress& progress,
+               const ViewOptions& options)
+      : profile(log, progress, nullptr, reading_for(options)) {}
+};
 
-/// The same for views that need only each log's profile.
-int show_view(const ViewOptions& options,
-              const std::function<void(collector::Profile&, std::ostream&,
-                                       const collector::TextStyle&)>& text,
-              const std::function<void(collector::Profile&, std::ostream&)>& json);
+/// Reads each log as an OfLog, then writes them in turn by write(OfLog&, out, style); JSON of
+/// several is an array. Returns the exit code.
+template <class OfLog, class Options, class Write>
+int show_views(const Options& options, const Write& write) {
+  require_output(options.out, options.logs);
+  std::vector<std::unique_ptr<OfLog>> views;
+  {
+    ProgressBar bar;
+    for (const std::string& log : process_logs(options.logs, options.process))
+      views.push_back(std::make_unique<OfLog>(log, bar.callback(), options));
+  }
+  write_in_turn(options, views.size(), [&](auto& out, auto& style, size_t i) {
+    const collector::Profile& profile = views[i]->profile;
+    if (views.size() > 1 && !style.is_json())
+      out << bold(profile.definitions().shown(profile.path()), style) << '\n';
+    write(*views[i], out, style);
+  });
+  return strict_code(options.strict,
+                     are_whole(views, [](const auto& view) { return view->profile.quality(); }));
+}
+
+/// The same by write(Profile&, out, style).
+template <class Write>
+int show_view(const ViewOptions& options, const Write& write) {
+  return show_views<ProfileOfLog>(options, [&](ProfileOfLog& view, auto& out, auto& style) {
+    write(view.profile, out, style);
+  });
+}
 
 // The page about one log or several, for the verbs that write one.
 
