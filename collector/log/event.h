@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -281,13 +282,9 @@ void visit_record(const Event& event, Visitor&& visitor) {
 /// No address space holds a block this large: a size beyond it is damage.
 inline constexpr uint64_t kMaxBlockBytes = UINT64_C(1) << 56;
 
-// Work that must see all events of a log, in their order, before the caller gets them. EventBatches
-// does it on the one thread that fills its batches.
-class EventPass {
- public:
-  virtual ~EventPass() = default;
-  /// Looks at the next events and may write a note on each, which the caller gets with the event.
-  virtual void pass(std::span<const Event> events, std::span<uint32_t> notes) = 0;
-};
+/// Work that must see all events of a log, in their order, before the caller gets them. It may
+/// write a note on each, which the caller gets with the event. EventStream does it on the one
+/// thread that fills its batches.
+using EventPass = std::function<void(std::span<const Event> events, std::span<uint32_t> notes)>;
 
 }  // namespace gpupeak::collector

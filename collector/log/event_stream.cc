@@ -8,32 +8,32 @@
 
 namespace gpupeak::collector {
 
-EventStream::EventStream(const LogReader& log, Progress progress)
-    : log_(log), progress_(std::move(progress)) {}
-
-void EventStream::report_progress(uint64_t done_bytes, uint64_t total_bytes) {
-  if (done_bytes < total_bytes && done_bytes - reported_bytes_ < kProgressStepBytes) return;
+void EventStream::report_progress(uint64_t done_bytes) {
+  if (done_bytes < total_bytes_ && done_bytes - reported_bytes_ < kProgressStepBytes) return;
   reported_bytes_ = done_bytes;
-  if (progress_) progress_(done_bytes, total_bytes);
+  if (progress_) progress_(done_bytes, total_bytes_);
 }
 
 /// How many threads merge windows. 0: there are too few processors or too few events for windows.
-size_t EventBatches::window_threads(uint64_t total_bytes, size_t processors) {
+size_t EventStream::window_threads(uint64_t total_bytes, size_t processors) {
   // More threads gain little: the caller does not take events as fast as these make them.
   constexpr size_t kMost = 8;
   if (total_bytes < kWorthWindows || processors <= kReplayThreads) return 0;
   return std::min(kMost, processors - kReplayThreads);
 }
 
-EventBatches::EventBatches(const LogReader& log, EventPass* pass, size_t processors)
-    : total_bytes_(gpupeak::collector::total_bytes(log)), pass_(pass) {
+EventStream::EventStream(const LogReader& log, Progress progress, EventPass pass, size_t processors)
+    : log_(log),
+      progress_(std::move(progress)),
+      pass_(std::move(pass)),
+      total_bytes_(total_bytes(log)) {
   if (const size_t threads = window_threads(total_bytes_, processors); threads > 0)
     windows_.emplace(log, threads);
   else
     merger_.emplace(log);
   for (Batch& batch : batches_) {  // here: malloc keeps what threads that have ended allocated
     batch.events.resize(windows_ ? EventWindows::kMostEvents : kBatchEvents);
-    if (pass_ != nullptr) batch.notes.resize(batch.events.size());
+    if (pass_) batch.notes.resize(batch.events.size());
   }
   if (total_bytes_ < kWorthThread || processors < 2) return;
   try {
@@ -43,7 +43,7 @@ EventBatches::EventBatches(const LogReader& log, EventPass* pass, size_t process
   }
 }
 
-void EventBatches::fill(Batch& batch) {
+void EventStream::fill(Batch& batch) {
   if (windows_) {
     batch.count = windows_->next(batch.events);
     batch.done_bytes = windows_->done_bytes();
@@ -51,11 +51,11 @@ void EventBatches::fill(Batch& batch) {
     batch.count = merger_->fill(batch.events);
     batch.done_bytes = merger_->done_bytes();
   }
-  if (pass_ != nullptr) pass_->pass({batch.events.data(), batch.count}, batch.notes);
+  if (pass_) pass_({batch.events.data(), batch.count}, batch.notes);
 }
 
 /// What the thread does: fills batches up to the end, which is an empty batch.
-void EventBatches::fill_ahead(const std::stop_token& stop) {
+void EventStream::fill_ahead(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
       // Does not wake for each batch: waking takes as long as decoding some hundred events.
@@ -79,24 +79,20 @@ void EventBatches::fill_ahead(const std::stop_token& stop) {
   }
 }
 
-EventBatches::Noted EventBatches::take(const Batch& batch) {
-  if (batch.error) std::rethrow_exception(batch.error);
-  done_bytes_ = batch.done_bytes;
-  return {{batch.events.data(), batch.count}, batch.notes};
-}
-
-EventBatches::Noted EventBatches::next() {
+/// The next batch, valid until the next call. Do not call it after the end.
+const EventStream::Batch& EventStream::next() {
   if (!thread_.joinable()) {
     fill(batches_[0]);
-    return take(batches_[0]);
+    return batches_[0];
   }
   std::unique_lock lock(mutex_);
   emptied_ += lent_ ? 1 : 0;
   lent_ = true;
   if (filled_ - emptied_ == kBatches / 2) changed_.notify_one();
   changed_.wait(lock, [this] { return filled_ > emptied_; });
-  lock.unlock();
-  return take(batches_[emptied_ % kBatches]);
+  const Batch& batch = batches_[emptied_ % kBatches];
+  if (batch.error) std::rethrow_exception(batch.error);
+  return batch;
 }
 
 }  // namespace gpupeak::collector

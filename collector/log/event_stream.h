@@ -23,7 +23,7 @@
 
 namespace gpupeak::collector {
 
-// Gives the events of a log, a batch at a time, in the merger's order. EventStream calls it.
+// Gives the events of a log, a batch at a time, in the merger's order.
 //
 //   one processor          the caller decodes and merges each batch when it asks for it
 //   several                one thread decodes and merges ahead of the caller
@@ -31,24 +31,27 @@ namespace gpupeak::collector {
 //
 // A pass (event.h) must see all events in order, so it runs on the one thread that fills the
 // batches.
-class EventBatches {
+class EventStream {
  public:
-  /// `pass` sees the events first; nullptr: there is none. It must outlive this. `processors`: for
-  /// how many this is made.
-  explicit EventBatches(const LogReader& log, EventPass* pass = nullptr,
-                        size_t processors = usable_processors());
+  /// `pass` sees the events first; empty: there is none. `processors`: for how many this is made.
+  explicit EventStream(const LogReader& log, Progress progress = {}, EventPass pass = {},
+                       size_t processors = usable_processors());
 
-  struct Noted {
-    std::span<const Event> events;
-    std::span<const uint32_t> notes;  ///< one for each event, where there is a pass
-  };
-  /// The next events, valid until the next call. Empty at the end; do not call it after that.
-  /// Throws what decoding or the pass threw.
-  Noted next();
-  /// How much of the log has been decoded, the last batch included.
-  uint64_t done_bytes() const { return done_bytes_; }
-  uint64_t total_bytes() const { return total_bytes_; }
-  /// The counts of all events. Call it at the end.
+  /// Calls visit(events, notes) for one batch after the other, in order. Event::ticks never runs
+  /// backwards. Without a pass there are no notes. Throws what decoding or the pass threw, and
+  /// LogError if the file was cut meanwhile.
+  template <class Visit>
+  void run(const Visit& visit) {
+    for (const Batch* batch; (batch = &next())->count > 0;) {
+      visit(std::span<const Event>(batch->events.data(), batch->count),
+            std::span<const uint32_t>(batch->notes));
+      report_progress(batch->done_bytes);
+    }
+    report_progress(total_bytes_);
+    log_.require_whole();
+  }
+
+  /// The counts of all events. Call it after run().
   StreamCounts counts() const { return windows_ ? windows_->counts() : merger_->counts(); }
 
  private:
@@ -58,66 +61,37 @@ class EventBatches {
   static constexpr uint64_t kWorthThread = 256 << 10;
   /// Windows are worth it where each of several threads has several.
   static constexpr uint64_t kWorthWindows = 16 * EventWindows::kWindowBytes;
+  static constexpr uint64_t kProgressStepBytes = 1 << 20;
 
   struct Batch {
     std::vector<Event> events;
-    std::vector<uint32_t> notes;
-    size_t count = 0;
-    uint64_t done_bytes = 0;
+    std::vector<uint32_t> notes;  ///< one for each event, where there is a pass
+    size_t count = 0;             ///< of the events; 0: at the end
+    uint64_t done_bytes = 0;      ///< how much of the log has been decoded, this batch included
     std::exception_ptr error;
   };
 
+  const Batch& next();
   void fill(Batch& batch);
   void fill_ahead(const std::stop_token& stop);
-  Noted take(const Batch& batch);
+  void report_progress(uint64_t done_bytes);
 
   static size_t window_threads(uint64_t total_bytes, size_t processors);
 
+  const LogReader& log_;
+  const Progress progress_;
+  const EventPass pass_;
   const uint64_t total_bytes_;
-  EventPass* const pass_;
+  uint64_t reported_bytes_ = 0;
   std::optional<EventWindows> windows_;
   std::optional<EventMerger> merger_;  // where there are no windows
   std::array<Batch, kBatches> batches_;
-  uint64_t done_bytes_ = 0;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   size_t filled_ = 0;   ///< batches, in all
   size_t emptied_ = 0;  ///< batches, in all, with which the caller is done
   bool lent_ = false;   ///< the caller has batch number emptied_
   std::jthread thread_;
-};
-
-class EventStream {
- public:
-  explicit EventStream(const LogReader& log, Progress progress = {});
-
-  /// Calls visit(events, notes) for one batch after the other, in order. Event::ticks never runs
-  /// backwards. `pass` sees all events first and makes the notes; without one there are none.
-  /// Throws LogError if the file was cut meanwhile.
-  template <class Visit>
-  void run(const Visit& visit, EventPass* pass = nullptr) {
-    EventBatches batches(log_, pass);
-    for (auto batch = batches.next(); !batch.events.empty(); batch = batches.next()) {
-      visit(batch.events, batch.notes);
-      report_progress(batches.done_bytes(), batches.total_bytes());
-    }
-    report_progress(batches.total_bytes(), batches.total_bytes());
-    counts_ = batches.counts();
-    log_.require_whole();
-  }
-
-  /// Call it after run().
-  const StreamCounts& counts() const { return counts_; }
-
- private:
-  static constexpr uint64_t kProgressStepBytes = 1 << 20;
-
-  void report_progress(uint64_t done_bytes, uint64_t total_bytes);
-
-  const LogReader& log_;
-  Progress progress_;
-  uint64_t reported_bytes_ = 0;
-  StreamCounts counts_;
 };
 
 }  // namespace gpupeak::collector

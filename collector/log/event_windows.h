@@ -14,7 +14,7 @@
 // first. Step 3 checks them. Where one is wrong, the caller merges that window again, event by
 // event, and goes on so until no event waits.
 //
-// EventBatches uses this for a long log, if there are processors for it.
+// EventStream uses this for a long log, if there are processors for it.
 #pragma once
 
 #include <atomic>

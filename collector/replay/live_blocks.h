@@ -81,12 +81,12 @@ struct Match {
   BlockNumber block() const { return BlockNumber(number); }
 };
 
-class BlockMatcher : public EventPass {
+class BlockMatcher {
  public:
   explicit BlockMatcher(const LogReader& log) : slots_(log.slots().size()) {}
 
-  /// Notes a Match for each heap event.
-  void pass(std::span<const Event> events, std::span<uint32_t> notes) override;
+  /// An EventPass: notes a Match for each heap event.
+  void pass(std::span<const Event> events, std::span<uint32_t> notes);
 
  private:
   /// What is known of one writer.

@@ -59,15 +59,13 @@ void Replay::take_all(std::span<const Event> events, std::span<const uint32_t> n
 
 void Replay::run(const Progress& progress) {
   BlockMatcher matcher(log_);
-  EventStream stream(log_, progress);
-  stream.run(
-      [this](std::span<const Event> events, std::span<const uint32_t> notes) {
-        if (observer_ == nullptr)
-          take_all(events, notes, [](const Event&) {});
-        else
-          take_all(events, notes, [this](const Event& event) { observer_->after(event); });
-      },
-      &matcher);
+  EventStream stream(log_, progress, [&](auto events, auto notes) { matcher.pass(events, notes); });
+  stream.run([this](std::span<const Event> events, std::span<const uint32_t> notes) {
+    if (observer_ == nullptr)
+      take_all(events, notes, [](const Event&) {});
+    else
+      take_all(events, notes, [this](const Event& event) { observer_->after(event); });
+  });
   finish(stream.counts());
 }
 
@@ -205,10 +203,7 @@ void Replay::take_extended(const Event& event) {
         device_.roles().note(used, event.ticks);
         if (observer_ != nullptr) observer_->on_used(used, event.ticks);
       },
-      [&](const UsesEndEvent& end) {
-        uses_end_ = end;
-        if (observer_ != nullptr) observer_->on_uses_end(end);
-      },
+      [&](const UsesEndEvent& end) { uses_end_ = end; },
       [&](const DeviceAllocEvent& alloc) { device_.take(alloc, event); },
       [&](const DeviceFreeEvent& free) { device_.take(free, event); },
       [&](const DeviceReviveEvent& revive) { device_.take(revive, event); },

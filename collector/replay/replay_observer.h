@@ -89,10 +89,8 @@ class ReplayObserver {
   virtual void on_mapped(const DeviceMappedEvent& /*mapped*/) {}
   virtual void on_unmapped(const DeviceUnmappedEvent& /*unmapped*/) {}
 
-  /// When a block was seen in use, before its end is told. on_uses_end: all live blocks have been
-  /// told.
+  /// When a block was seen in use, before its end is told.
   virtual void on_used(const UsedEvent& /*used*/, uint64_t /*ticks*/) {}
-  virtual void on_uses_end(const UsesEndEvent& /*end*/) {}
 
   /// A phase lies on top of its track from `ticks` on. Each has a number of its own, and later ones
   /// have larger numbers.

@@ -40,9 +40,9 @@ struct Order {
 };
 
 /// Notes on each event its number and one more.
-struct Numbers : EventPass {
+struct Numbers {
   Order order;
-  void pass(std::span<const Event> events, std::span<uint32_t> notes) override {
+  void operator()(std::span<const Event> events, std::span<uint32_t> notes) {
     for (size_t i = 0; i < events.size(); ++i) {
       order.take(events[i]);
       notes[i] = static_cast<uint32_t>(order.seen);
@@ -73,38 +73,35 @@ TEST_CASE("event_stream: what a visitor throws reaches the caller, wherever deco
   write_turns(file.path());
   const LogReader reader(file.path());
   for (const uint64_t at : {0, 1, 2047, 2048, 10'000, 399'999}) {
-    EventStream stream(reader);
+    EventStream stream(reader, {}, Numbers());
     Order order{.stop_at = at};
-    Numbers numbers;
     const auto take = [&order](std::span<const Event> events, std::span<const uint32_t> /*notes*/) {
       for (const Event& event : events) order.take(event);
     };
-    CHECK_THROWS_AS(stream.run(take, &numbers), std::runtime_error);
+    CHECK_THROWS_AS(stream.run(take), std::runtime_error);
     CHECK(order.seen == at);
   }
 }
 
-TEST_CASE("event_batches: a pass sees all events first, on however many processors",
-          "[collector]") {
+TEST_CASE("event_stream: a pass sees all events first, on however many processors", "[collector]") {
   const TemporaryFile file;
   write_turns(file.path());
   const LogReader reader(file.path());
   for (const size_t processors : {1, 2, 3, 4, 16}) {
-    Numbers numbers;
-    EventBatches batches(reader, &numbers, processors);
+    EventStream stream(reader, {}, Numbers(), processors);
     Order order;
-    for (auto batch = batches.next(); !batch.events.empty(); batch = batches.next()) {
-      for (size_t i = 0; i < batch.events.size(); ++i) {
-        order.take(batch.events[i]);
-        REQUIRE(batch.notes[i] == order.seen);
+    stream.run([&order](std::span<const Event> events, std::span<const uint32_t> notes) {
+      for (size_t i = 0; i < events.size(); ++i) {
+        order.take(events[i]);
+        REQUIRE(notes[i] == order.seen);
       }
-    }
+    });
     CHECK(order.seen == kEvents);
-    CHECK(batches.counts().events == kEvents);
+    CHECK(stream.counts().events == kEvents);
   }
 }
 
-TEST_CASE("event_batches: what a pass throws reaches the caller where it threw", "[collector]") {
+TEST_CASE("event_stream: what a pass throws reaches the caller where it threw", "[collector]") {
   const TemporaryFile file;
   write_turns(file.path());
   const LogReader reader(file.path());
@@ -112,13 +109,10 @@ TEST_CASE("event_batches: what a pass throws reaches the caller where it threw",
     for (const uint64_t at : {uint64_t{0}, uint64_t{50'000}, kEvents - 1}) {
       Numbers numbers;
       numbers.order.stop_at = at;
-      EventBatches batches(reader, &numbers, processors);
+      EventStream stream(reader, {}, numbers, processors);
       uint64_t seen = 0;
-      const auto take_all = [&] {
-        for (auto batch = batches.next(); !batch.events.empty(); batch = batches.next())
-          seen += batch.events.size();
-      };
-      CHECK_THROWS_AS(take_all(), std::runtime_error);
+      const auto take = [&](const auto& events, const auto& /*notes*/) { seen += events.size(); };
+      CHECK_THROWS_AS(stream.run(take), std::runtime_error);
       CHECK(seen <= at);
     }
   }
