@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <protozero/varint.hpp>
 #include <utility>
 
@@ -121,10 +122,13 @@ enum Column : size_t {
 constexpr size_t kBlockHeadWords = 1 + kColumns,
                  kBlockHeadBytes = kBlockHeadWords * sizeof(uint32_t);
 
+/// No column has more bytes than the stretch: of each record it has one part, or one byte.
+constexpr size_t kMostColumnBytes = kMostStretchBytes + GPUPEAK_LOG_PAGE;
+
 /// A column that grows. It has the largest size it can need from the start, so that put() need not
 /// check for room. The kernel gives memory only to the part that is used.
 struct Growing {
-  std::unique_ptr<uint8_t[]> bytes;
+  std::unique_ptr<uint8_t[]> bytes = std::make_unique_for_overwrite<uint8_t[]>(kMostColumnBytes);
   size_t size = 0;
 
   void put(uint8_t byte) { bytes[size++] = byte; }
@@ -220,10 +224,7 @@ inline bool read_hot(const uint8_t* at, const uint8_t* end, HotRecord& record) {
 
 class StretchSplitter {
  public:
-  StretchSplitter(AddressModel& model, GrowingColumns& columns)
-      : model_(model), columns_(columns) {}
-
-  void split(std::span<const uint8_t> stretch) {
+  const GrowingColumns& split(std::span<const uint8_t> stretch) {
     size_t raw = 0, events = 0;  // since the plan's last entries
     for (size_t at = 0; at < stretch.size();) {
       gpupeak_chunk_header header;
@@ -240,6 +241,7 @@ class StretchSplitter {
       at += bytes;
     }
     plan(raw, events);
+    return columns_;
   }
 
  private:
@@ -319,8 +321,8 @@ class StretchSplitter {
     return record.end;
   }
 
-  AddressModel& model_;
-  GrowingColumns& columns_;
+  AddressModel model_;
+  GrowingColumns columns_;
 };
 
 struct BrokenColumns {};
@@ -356,9 +358,16 @@ class ColumnReader {
 
 class BlockJoiner {
  public:
-  BlockJoiner(AddressModel& model, std::array<ColumnReader, kColumns>& columns,
-              const PieceSink& sink)
-      : model_(model), columns_(columns), sink_(sink), chunk_(kLargestSplitChunk) {}
+  BlockJoiner(const ColumnBlock& block, const PieceSink& sink)
+      : sink_(sink), chunk_(kLargestSplitChunk) {
+    std::span<const uint8_t> rest = std::span(block.bytes).subspan(kBlockHeadBytes);
+    for (size_t i = 0; i < kColumns; ++i) {
+      uint32_t size;
+      memcpy(&size, block.bytes.data() + (i + 1) * sizeof size, sizeof size);
+      columns_[i].set(rest.first(size));
+      rest = rest.subspan(size);
+    }
+  }
 
   /// Returns how many bytes the sink was given.
   uint64_t join() {
@@ -463,8 +472,8 @@ class BlockJoiner {
     }
   }
 
-  AddressModel& model_;
-  std::array<ColumnReader, kColumns>& columns_;
+  AddressModel model_;
+  std::array<ColumnReader, kColumns> columns_;
   const PieceSink& sink_;
   uint64_t given_ = 0;
   std::vector<uint8_t> chunk_;
@@ -474,14 +483,7 @@ class BlockJoiner {
 
 }  // namespace
 
-struct ColumnSplitter::Columns {
-  GrowingColumns all;
-};
-
-ColumnSplitter::ColumnSplitter() : columns_(std::make_unique<Columns>()) {}
-ColumnSplitter::~ColumnSplitter() = default;
-
-size_t ColumnSplitter::stretch(std::span<const uint8_t> log, size_t begin) {
+size_t stretch_bytes(std::span<const uint8_t> log, size_t begin) {
   size_t at = begin;
   while (at < log.size() && at - begin < kStretchBytes) {
     gpupeak_chunk_header header;
@@ -491,26 +493,21 @@ size_t ColumnSplitter::stretch(std::span<const uint8_t> log, size_t begin) {
   return at - begin;
 }
 
-void ColumnSplitter::split(std::span<const uint8_t> stretch, std::vector<uint8_t>& block) {
-  // No column has more bytes than the stretch: of each record it has one part, or one byte.
-  constexpr size_t kMost = kMostStretchBytes + GPUPEAK_LOG_PAGE;
+std::vector<uint8_t> split_columns(std::span<const uint8_t> stretch) {
   if (stretch.size() > kMostStretchBytes) throw LogError("the stretch is too long", 0);
-  for (Growing& column : columns_->all) {
-    if (column.bytes == nullptr) column.bytes = std::make_unique_for_overwrite<uint8_t[]>(kMost);
-    column.size = 0;
-  }
-  AddressModel model;
-  StretchSplitter(model, columns_->all).split(stretch);
-  block.clear();
+  StretchSplitter splitter;
+  const GrowingColumns& columns = splitter.split(stretch);
+  std::vector<uint8_t> block;
   const auto put_size = [&block](size_t bytes) {
     const auto size = static_cast<uint32_t>(bytes);
     const auto* word = reinterpret_cast<const uint8_t*>(&size);
     block.insert(block.end(), word, word + sizeof size);
   };
   put_size(stretch.size());
-  for (const Growing& column : columns_->all) put_size(column.size);
-  for (const Growing& column : columns_->all)
+  for (const Growing& column : columns) put_size(column.size);
+  for (const Growing& column : columns)
     block.insert(block.end(), column.bytes.get(), column.bytes.get() + column.size);
+  return block;
 }
 
 ColumnCutter::ColumnCutter(std::string name) : name_(std::move(name)) {}
@@ -563,17 +560,8 @@ void ColumnCutter::finish() const {
 }
 
 void join_columns(const ColumnBlock& block, const std::string& name, const PieceSink& sink) {
-  std::array<ColumnReader, kColumns> columns;
-  std::span<const uint8_t> rest = std::span(block.bytes).subspan(kBlockHeadBytes);
-  for (size_t i = 0; i < kColumns; ++i) {
-    uint32_t size;
-    memcpy(&size, block.bytes.data() + (i + 1) * sizeof size, sizeof size);
-    columns[i].set(rest.first(size));
-    rest = rest.subspan(size);
-  }
-  AddressModel model;
   try {
-    if (BlockJoiner(model, columns, sink).join() == block.stretch_bytes) return;
+    if (BlockJoiner(block, sink).join() == block.stretch_bytes) return;
   } catch (const BrokenColumns&) {
   }
   throw LogError(name + " is damaged: its columns do not fit together", 0);

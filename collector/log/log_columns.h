@@ -6,28 +6,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace gpupeak::collector {
 
-/// Makes a block of columns of each stretch of a log. A block needs no other block, so that several
-/// threads can make them, each with a splitter of its own.
-class ColumnSplitter {
- public:
-  ColumnSplitter();
-  ~ColumnSplitter();
-  /// How many bytes from `begin` on are the next stretch: whole pages, except at the log's end.
-  static size_t stretch(std::span<const uint8_t> log, size_t begin);
-  /// Writes the stretch's columns into `block`, in place of what was there.
-  void split(std::span<const uint8_t> stretch, std::vector<uint8_t>& block);
-
- private:
-  struct Columns;
-  std::unique_ptr<Columns> columns_;
-};
+/// How many bytes from `begin` on are the next stretch: whole pages, except at the log's end.
+size_t stretch_bytes(std::span<const uint8_t> log, size_t begin);
+/// Makes a block of columns of a stretch of a log. A block needs no other block, so that several
+/// threads can make them.
+std::vector<uint8_t> split_columns(std::span<const uint8_t> stretch);
 
 /// One block, and how many bytes of the log it says that it stands for.
 struct ColumnBlock {

@@ -95,7 +95,7 @@ struct PackedPart {
 
 size_t part_bytes(std::span<const uint8_t> log, size_t begin) {
   size_t bytes = 0;
-  for (size_t i = 0; i < kPartStretches; ++i) bytes += ColumnSplitter::stretch(log, begin + bytes);
+  for (size_t i = 0; i < kPartStretches; ++i) bytes += stretch_bytes(log, begin + bytes);
   return bytes;
 }
 
@@ -106,14 +106,12 @@ PackedPart pack_part(std::span<const uint8_t> log, int level) {
   std::ostringstream out;
   write_skippable(told, out);
   ZstdPacker packer(out, level, 0);
-  ColumnSplitter splitter;
-  ColumnBlock block;
-  for (size_t done = 0; done < log.size(); done += block.stretch_bytes) {
-    const auto stretch = log.subspan(done, ColumnSplitter::stretch(log, done));
-    block.stretch_bytes = stretch.size();
-    splitter.split(stretch, block.bytes);
+  for (size_t done = 0; done < log.size();) {
+    const auto stretch = log.subspan(done, stretch_bytes(log, done));
+    const ColumnBlock block{split_columns(stretch), stretch.size()};
     check_block(block, stretch);
     packer.add(block.bytes, false);
+    done += stretch.size();
   }
   packer.add({}, true);
   return {std::move(out).str(), log.size()};

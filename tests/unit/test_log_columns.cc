@@ -33,11 +33,10 @@ Bytes joined(const std::vector<Bytes>& blocks, size_t piece) {
 }
 
 std::vector<Bytes> split(const Bytes& log) {
-  ColumnSplitter splitter;
   std::vector<Bytes> blocks;
   for (size_t at = 0; at < log.size();) {
-    const size_t bytes = ColumnSplitter::stretch(log, at);
-    splitter.split(std::span(log).subspan(at, bytes), blocks.emplace_back());
+    const size_t bytes = stretch_bytes(log, at);
+    blocks.push_back(split_columns(std::span(log).subspan(at, bytes)));
     at += bytes;
   }
   return blocks;

@@ -349,12 +349,9 @@ TEST_CASE("packed: columns of a log in one part, as they once were, are read", "
   out << "gpupeak.columns/2";
   out.write(reinterpret_cast<const char*>(&bytes), sizeof bytes);
   ZstdPacker packer(out, 1, 0);
-  ColumnSplitter splitter;
-  std::vector<uint8_t> block;
   for (size_t at = 0; at < log.size();) {
-    const size_t stretch = ColumnSplitter::stretch(log, at);
-    splitter.split(std::span(log).subspan(at, stretch), block);
-    packer.add(block, false);
+    const size_t stretch = stretch_bytes(log, at);
+    packer.add(split_columns(std::span(log).subspan(at, stretch)), false);
     at += stretch;
   }
   packer.add({}, true);
