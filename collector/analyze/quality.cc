@@ -54,6 +54,10 @@ class QualityReport {
     quality_.events_lost = quality_.events_lost || inexact == Inexact::kLost;
     quality_.warnings.push_back({code, std::move(message), std::move(about)});
   }
+  /// For trouble that was counted: warns if there was any.
+  void warn_of(uint64_t count, WarningCode code, std::string_view what, std::string_view rest) {
+    if (count > 0) warn(code, fmt::format("{} {}", counted(count, what), rest));
+  }
   bool has(uint64_t bit) const { return (page_.quality & bit) != 0; }
   /// Calls of the heap; more than there are records if a sample is recorded, or none.
   uint64_t counted_calls() const { return page_.heap_alloc_count + page_.heap_free_count; }
@@ -74,10 +78,7 @@ class QualityReport {
   void losses() {
     const LogDamage& damage = replay_.log().damage();
     const StreamCounts& stream = replay_.stream_counts();
-    if (page_.dropped_events > 0) {
-      warn(WarningCode::kEventsDropped,
-           counted(page_.dropped_events, "event") + " could not be recorded");
-    }
+    warn_of(page_.dropped_events, WarningCode::kEventsDropped, "event", "could not be recorded");
     if (page_.ended == 0) end_without_handlers();
     const uint64_t corrupt = damage.corrupt_chunks + stream.corrupt_chunks;
     if (corrupt + damage.cut_chunks + damage.missing_chunks > 0) {
@@ -96,19 +97,12 @@ class QualityReport {
           "the log is damaged: the attach that began it did not finish, so only an unknown part of "
           "what was allocated was seen");
     }
-    if (stream.missing_device_events > 0) {
-      warn(WarningCode::kDeviceEventsMissing,
-           counted(stream.missing_device_events, "device event") + " missing from the log");
-    }
-    if (replay_.troubles().malformed_events > 0) {
-      warn(WarningCode::kEventsMadeNoSense, counted(replay_.troubles().malformed_events, "event") +
-                                                " made no sense and were left out");
-    }
-    if (stream.unknown_records > 0) {
-      warn(WarningCode::kUnknownRecords,
-           counted(stream.unknown_records, "record") +
-               " of kinds that this gpupeak does not know were skipped");
-    }
+    warn_of(stream.missing_device_events, WarningCode::kDeviceEventsMissing, "device event",
+            "missing from the log");
+    warn_of(replay_.troubles().malformed_events, WarningCode::kEventsMadeNoSense, "event",
+            "made no sense and were left out");
+    warn_of(stream.unknown_records, WarningCode::kUnknownRecords, "record",
+            "of kinds that this gpupeak does not know were skipped");
     if (has(GPUPEAK_Q_DISK_FULL)) {
       const std::string when = gaps();
       warn(WarningCode::kLogCouldNotGrow,
@@ -121,15 +115,10 @@ class QualityReport {
       warn(WarningCode::kDeviceTableFull,
            "the table of live device memory was full: device events were lost");
     }
-    if (page_.reentrant_calls > 0) {
-      warn(WarningCode::kAllocatorCallsNotSeen,
-           counted(page_.reentrant_calls, "allocator call") +
-               " not seen: in handlers inside a hook, under strict seccomp or dispatch");
-    }
-    if (page_.early_calls > 0) {
-      warn(WarningCode::kCallsBeforeLog,
-           counted(page_.early_calls, "allocator call") + " before the log was open not seen");
-    }
+    warn_of(page_.reentrant_calls, WarningCode::kAllocatorCallsNotSeen, "allocator call",
+            "not seen: in handlers inside a hook, under strict seccomp or dispatch");
+    warn_of(page_.early_calls, WarningCode::kCallsBeforeLog, "allocator call",
+            "before the log was open not seen");
   }
 
   /// The times in which nothing could be recorded, which the library noted afterwards.
@@ -391,11 +380,8 @@ class QualityReport {
     python();
     if (has(GPUPEAK_Q_TRIE_FULL))
       warn(WarningCode::kTooManyStacks, "too many different stacks: some have no call site");
-    if (page_.truncated_stacks > 0) {
-      warn(WarningCode::kStacksCut,
-           fmt::format("{} deeper than {} frames: the outer frames are missing",
-                       counted(page_.truncated_stacks, "stack"), GPUPEAK_MAX_FRAMES));
-    }
+    warn_of(page_.truncated_stacks, WarningCode::kStacksCut, "stack",
+            fmt::format("deeper than {} frames: the outer frames are missing", GPUPEAK_MAX_FRAMES));
     if (replay_.log().damage().definitions_lost || replay_.troubles().undefined_stacks > 0) {
       warn(WarningCode::kUndefinedStacks, counted(replay_.troubles().undefined_stacks, "event") +
                                               " with a call site that the log does not define");
@@ -423,51 +409,34 @@ class QualityReport {
     other_pythons();
     if (has(GPUPEAK_Q_PYTHON_OFF)) {
       const Definitions& definitions = replay_.log().definitions();
-      const std::string version = definitions.shown_fact("python");
+      const std::string version = escape(definitions.fact("python"));  // gives nothing away
       const std::string trouble = definitions.shown_fact("python.off");
       warn(WarningCode::kNoPythonFrames,
            fmt::format("call sites have no Python frames: {}{}", trouble,
                        version.empty() ? "" : " (Python " + version + ")"));
     }
-    if (page_.unread_python_stacks > 0) {
-      warn(WarningCode::kUnreadPythonStacks,
-           counted(page_.unread_python_stacks, "allocation") +
-               " without its Python frames: they could not be read (as while "
-               "the interpreter ends)");
-    }
+    warn_of(page_.unread_python_stacks, WarningCode::kUnreadPythonStacks, "allocation",
+            "without its Python frames: they could not be read (as while the interpreter ends)");
   }
 
   bool is_attached() const { return is_of_attached(replay_.log().header()); }
 
   void contradictions() {
     const ReplayTroubles& troubles = replay_.troubles();
-    if (troubles.unmatched_device_frees > 0 && !is_attached()) {
-      warn(WarningCode::kUnknownDeviceFrees,
-           counted(troubles.unmatched_device_frees, "device free") +
-               " of memory never seen allocated");
-    }
-    if (troubles.repairs > 0) {
-      warn(WarningCode::kContradictions,
-           counted(troubles.repairs, "event") +
-               " contradicted the ones before; the later one was believed");
-    }
+    if (!is_attached())
+      warn_of(troubles.unmatched_device_frees, WarningCode::kUnknownDeviceFrees, "device free",
+              "of memory never seen allocated");
+    warn_of(troubles.repairs, WarningCode::kContradictions, "event",
+            "contradicted the ones before; the later one was believed");
     // An attached program first ends phases that it began before.
-    if (replay_.phases().unbalanced_pops() > 0 && !is_attached()) {
-      warn(WarningCode::kUnbalancedPhases,
-           counted(replay_.phases().unbalanced_pops(), "phase end") +
-               " without a beginning ignored");
-    }
-    if (replay_.phases().left_out() > 0) {
-      warn(WarningCode::kTooManyPhases,
-           counted(replay_.phases().left_out(), "phase") +
-               " more than are told apart: what happened in them counts for those around them");
-    }
-    if (replay_.arenas().unmatched() > 0) {
-      warn(WarningCode::kUnmatchedArenaEvents,
-           counted(replay_.arenas().unmatched(), "arena event") +
-               " that match nothing ignored: frees of what was never handed out, or arenas "
-               "that were never created");
-    }
+    if (!is_attached())
+      warn_of(replay_.phases().unbalanced_pops(), WarningCode::kUnbalancedPhases, "phase end",
+              "without a beginning ignored");
+    warn_of(replay_.phases().left_out(), WarningCode::kTooManyPhases, "phase",
+            "more than are told apart: what happened in them counts for those around them");
+    warn_of(replay_.arenas().unmatched(), WarningCode::kUnmatchedArenaEvents, "arena event",
+            "that match nothing ignored: frees of what was never handed out, or arenas that were "
+            "never created");
     warn_of_arenas();
     warn_of_limits();
     for (const std::string& problem : replay_.nodes().problems())

@@ -44,23 +44,15 @@ const ModelFrame* Definitions::model_frame(const StackNode& node) const {
   return number < model_frames_.size() ? &model_frames_[number] : nullptr;
 }
 
-std::string_view Definitions::find_fact(std::string_view wanted) const {
+std::string_view Definitions::fact(std::string_view wanted) const {
   for (const auto& [key, value] : facts_) {
     if (key == wanted) return value;
   }
   return {};
 }
 
-std::string_view Definitions::fact(FactName name) const {
-  return find_fact(name.key());
-}
-
-std::string_view Definitions::fact(FactName name, uint64_t number) const {
-  return find_fact(std::string(name.key()) + '.' + std::to_string(number));
-}
-
-std::string Definitions::shown_fact(FactName name) const {
-  return name.tells() == FactTells::kOfPublicThings ? escape(fact(name)) : shown(fact(name));
+std::string_view Definitions::fact(std::string_view key, uint64_t number) const {
+  return fact(std::string(key) + '.' + std::to_string(number));
 }
 
 bool Definitions::read(const uint8_t* begin, const uint8_t* end) {

@@ -3,9 +3,7 @@
 // summary.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -16,44 +14,6 @@
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
-
-// The facts of a log that code asks for by name, and which of them --confidential hides. A fact
-// that is not in this list cannot be asked for: it does not compile.
-
-enum class FactTells {
-  kOfTheUser,      ///< says something of the user, the program or the machine: hidden
-  kOfPublicThings  ///< gives nothing away, such as the version of Python
-};
-
-struct KnownFact {
-  std::string_view key;
-  FactTells tells;
-};
-
-inline constexpr KnownFact kKnownFacts[] = {
-    {"exe", FactTells::kOfTheUser},           {"host", FactTells::kOfTheUser},
-    {"boot", FactTells::kOfTheUser},          {"python", FactTells::kOfPublicThings},
-    {"python.off", FactTells::kOfTheUser},    {"pools.off", FactTells::kOfTheUser},
-    {"ort.profile", FactTells::kOfTheUser},   {"ort.profile.off", FactTells::kOfTheUser},
-    {"limit", FactTells::kOfTheUser},         {"attach.resident", FactTells::kOfPublicThings},
-    {"last_use", FactTells::kOfPublicThings}, {"cwd", FactTells::kOfTheUser},
-    {"roles", FactTells::kOfPublicThings},    {"launches", FactTells::kOfPublicThings},
-};
-
-/// A name of the list, checked when it is compiled.
-class FactName {
- public:
-  consteval FactName(const char* key)
-      : known_(std::find_if(std::begin(kKnownFacts), std::end(kKnownFacts),
-                            [key](const KnownFact& fact) { return fact.key == key; })) {
-    if (known_ == std::end(kKnownFacts)) throw "add the fact to kKnownFacts";
-  }
-  constexpr std::string_view key() const { return known_->key; }
-  constexpr FactTells tells() const { return known_->tells; }
-
- private:
-  const KnownFact* known_;
-};
 
 /// One frame of the stack trie. Index 0 of the table stands for "no stack".
 struct StackNode {
@@ -119,11 +79,11 @@ class Definitions {
   /// The string with this id, empty for 0 and for ids that the log does not define.
   std::string_view string(uint32_t id) const;
   /// The first fact with this key, or empty.
-  std::string_view fact(FactName name) const;
-  /// The same for a fact of which there are several: that with the key "name.number".
-  std::string_view fact(FactName name, uint64_t number) const;
+  std::string_view fact(std::string_view key) const;
+  /// The same for a fact of which there are several: that with the key "key.number".
+  std::string_view fact(std::string_view key, uint64_t number) const;
   /// As fact(), as it may be shown.
-  std::string shown_fact(FactName name) const;
+  std::string shown_fact(std::string_view key) const { return shown(fact(key)); }
   uint64_t count() const { return count_; }
   /// A text of the log, as it may be shown.
   std::string shown(std::string_view text) const { return sanitizer_.text(text); }
@@ -135,7 +95,6 @@ class Definitions {
     uint64_t end;
     uint32_t module;
   };
-  std::string_view find_fact(std::string_view wanted) const;
   bool read_record(uint8_t tag, const uint8_t* body, size_t bytes);
   bool read_node(const uint8_t* body, size_t bytes);
   bool read_module(const uint8_t* body, size_t bytes);

@@ -20,8 +20,8 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr std::string_view kProfile = FactName("ort.profile").key();
-constexpr std::string_view kProfileOff = FactName("ort.profile.off").key();
+constexpr std::string_view kProfile = "ort.profile";
+constexpr std::string_view kProfileOff = "ort.profile.off";
 constexpr uint64_t kNsPerMicrosecond = 1000;
 /// A node's begin and its length are both cut to whole microseconds: it may have ended so much
 /// later.
