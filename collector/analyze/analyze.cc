@@ -60,6 +60,24 @@ std::string uuid_text(const Sanitizer& sanitizer, std::string_view raw,
 
 }  // namespace
 
+RunSummary run_of(const LogReader& log) {
+  const gpupeak_file_header& header = log.header();
+  const Definitions& definitions = log.definitions();
+  RunSummary run;
+  for (const auto& [key, value] : definitions.facts()) {
+    if (key == "arg") run.command.push_back(definitions.shown(value));
+    if (key.starts_with(kLabelPrefix))
+      run.labels[definitions.shown(key.substr(kLabelPrefix.size()))] = definitions.shown(value);
+  }
+  run.host = definitions.shown_fact("host");
+  run.pid = header.pid;
+  run.ppid = header.ppid;
+  if (header.rank >= 0) run.rank = header.rank;
+  run.start_time = iso_time(header.start_realtime_ns);
+  run.end = run_end(log.counters());
+  return run;
+}
+
 int64_t duration_ns(const LogReader& log, const Replay& replay) {
   const int64_t last = log.clock().to_ns(replay.last_ticks());
   const gpupeak_counters_page& page = log.counters();
@@ -75,36 +93,34 @@ namespace {
 
 class SummaryBuilder {
  public:
-  SummaryBuilder(const LogReader& log, const Replay& replay, Symbolizer& symbolizer,
-                 const RuleBook& rules, const Options& options)
-      : log_(log),
-        replay_(replay),
+  SummaryBuilder(Profile& profile, const Options& options)
+      : profile_(profile),
+        log_(profile.log()),
+        replay_(profile.replay()),
         options_(options),
-        coverage_(coverage_of(log)),
-        symbolizer_(symbolizer),
-        tagger_(replay, symbolizer_, rules.tags),
-        titles_(log.definitions(), symbolizer_),
-        by_site_(replay, titles_, GroupBy::kSite),
+        coverage_(profile.coverage()),
+        by_site_(profile.sites()),
         by_choice_(options.by == GroupBy::kSite
                        ? by_site_
-                       : other_.emplace(replay, titles_, options.by, &tagger_)) {
-    summary_.rules = {rules.sets, rules.automatic};
+                       : other_.emplace(replay_, profile.titles(), options.by, &profile.tagger())) {
   }
 
-  Summary build(const std::string& path) {
+  Summary build() {
     const Definitions& definitions = log_.definitions();
+    summary_.rules = {profile_.rules().sets, profile_.rules().automatic};
     summary_.confidential = log_.definitions().sanitizer().is_confidential();
     summary_.names_were_looked_for = options_.reading.search.files;
-    summary_.log_path = log_.definitions().shown(path);
+    summary_.log_path = log_.definitions().shown(profile_.path());
     summary_.log_bytes = log_.used_bytes();
     summary_.tool_version = log_.tool_version();
     summary_.log_format = log_.header().version;
     summary_.grouped_by = group_by_name(options_.by);
     // Most of the time would go into the names of the host's rows.
     has_host_rows_ = options_.all_tables || !live("device");
-    tell_calls_apart(replay_, titles_, has_host_rows_);
+    tell_calls_apart(replay_, profile_.titles(), has_host_rows_);
     GroupTotals totals(replay_);
-    describe_run();
+    summary_.run = run_of(log_);
+    summary_.run.duration_ns = duration_ns(log_, replay_);
     summary_.metrics = process_metrics(replay_, totals, coverage_);
     list_devices(totals);
     list_peaks();
@@ -122,32 +138,13 @@ class SummaryBuilder {
       list_live_at_exit(std::move(totals.live));
       list_temporaries(std::move(totals.temporaries));
     }
-    summary_.quality = assess_quality(replay_, coverage_, symbolizer_.warnings());
+    summary_.quality = assess_quality(replay_, coverage_, profile_.symbolizer().warnings());
     if (summary_.quality.events_lost)
       set_to_counted({log_.header(), log_.counters(), log_.used_bytes()}, summary_);
     return std::move(summary_);
   }
 
  private:
-  void describe_run() {
-    const gpupeak_file_header& header = log_.header();
-    RunSummary& run = summary_.run;
-    for (const auto& [key, value] : log_.definitions().facts()) {
-      if (key == "arg") run.command.push_back(log_.definitions().shown(value));
-      if (key.starts_with(kLabelPrefix)) {
-        run.labels[log_.definitions().shown(key.substr(kLabelPrefix.size()))] =
-            log_.definitions().shown(value);
-      }
-    }
-    run.host = log_.definitions().shown_fact("host");
-    run.pid = header.pid;
-    run.ppid = header.ppid;
-    if (header.rank >= 0) run.rank = header.rank;
-    run.start_time = iso_time(header.start_realtime_ns);
-    run.duration_ns = collector::duration_ns(log_, replay_);
-    run.end = run_end(log_.counters());
-  }
-
   void list_devices(const GroupTotals& totals) {
     std::map<int32_t, DeviceSummary> devices;
     for (const DeviceInfo& info : log_.definitions().devices()) {
@@ -270,11 +267,11 @@ class SummaryBuilder {
       by_tag[tag].bytes += part.bytes;
       by_tag[tag].count += part.count;
     };
-    for (const Contribution& part : parts.outside) add(tagger_.tag(part.group), part);
-    for (const ArenaPart& part : parts.in_arenas) add(tagger_.tag(*part.holder), part);
+    for (const Contribution& part : parts.outside) add(profile_.tagger().tag(part.group), part);
+    for (const ArenaPart& part : parts.in_arenas) add(profile_.tagger().tag(*part.holder), part);
     std::vector<TagShare> shares;
     for (auto& [tag, share] : by_tag) {
-      share.name = tagger_.name(tag);
+      share.name = profile_.tagger().name(tag);
       shares.push_back(std::move(share));
     }
     if (shares.size() == 1 && shares.front().name == kOthers) return {};
@@ -331,46 +328,17 @@ class SummaryBuilder {
     for (Holder& row : summary_.temporaries) row.bytes = 0;
   }
 
+  Profile& profile_;
   const LogReader& log_;
   const Replay& replay_;
   const Options& options_;
-  const Coverage coverage_;
-  Symbolizer& symbolizer_;
-  Tagger tagger_;
-  SiteTitles titles_;
-  Attribution by_site_;
+  const Coverage& coverage_;
+  Attribution& by_site_;
   std::optional<Attribution> other_;
   Attribution& by_choice_;
   bool total_differs_ = false;
   bool has_host_rows_ = true;
   Summary summary_;
-};
-
-/// All that is made from a log on the way to its summary.
-class Analysis {
- public:
-  Analysis(const LogReader& log, const Options& options, ReplayObserver* observer)
-      : symbolizer_(log.definitions(), options.reading.search, &log.symbols(),
-                    &builtin_name_rules()),
-        rules_(choose_rules(options.reading.rules, log.definitions())),
-        replay_(log, observer),
-        phases_(log.definitions(), symbolizer_, rules_.phases),
-        builder_(log, replay_, symbolizer_, rules_, options) {}
-
-  Summary run(const std::string& path, const Progress& progress) {
-    replay_.use_phases(phases_);
-    replay_.run(progress);
-    return builder_.build(path);
-  }
-
-  void keep_names() { symbolizer_.keep_names(); }
-
- private:
-  Symbolizer symbolizer_;
-  const RuleBook rules_;
-  Replay replay_;
-  const StackPhases phases_;
-  SummaryBuilder builder_;
 };
 
 }  // namespace
@@ -386,19 +354,17 @@ Summary analyze(const std::string& path, const Options& options, const Progress&
 
 Summary analyze(const LogReader& log, const std::string& path, const Options& options,
                 const Progress& progress, ReplayObserver* observer) {
-  auto analysis = std::make_unique<Analysis>(log, options, observer);
-  Summary summary = analysis->run(path, progress);
+  auto profile = std::make_unique<Profile>(log, path, progress, observer, options.reading);
+  Summary summary = summarize(*profile, options);
   if (options.process_ends) {
-    analysis->keep_names();
-    static_cast<void>(analysis.release());
+    profile->symbolizer().keep_names();
+    static_cast<void>(profile.release());
   }
   return summary;
 }
 
 Summary summarize(Profile& profile, const Options& options) {
-  return SummaryBuilder(profile.log(), profile.replay(), profile.symbolizer(), profile.rules(),
-                        options)
-      .build(profile.path());
+  return SummaryBuilder(profile, options).build();
 }
 
 }  // namespace gpupeak::collector

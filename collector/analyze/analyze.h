@@ -53,6 +53,8 @@ Summary analyze(const std::string& path, const Options& options = {},
 Summary analyze(const LogReader& log, const std::string& path, const Options& options,
                 const Progress& progress = {}, ReplayObserver* observer = nullptr);
 
+/// What the log's first pages tell of the run: all but its duration.
+RunSummary run_of(const LogReader& log);
 /// From the log's start to its process's end, or to the last event if the end is not known.
 int64_t duration_ns(const LogReader& log, const Replay& replay);
 

@@ -9,19 +9,14 @@
 namespace gpupeak::collector {
 namespace {
 
-struct Part {
-  std::vector<GroupTotals::OfContext> contexts;
-  std::vector<Contribution> live, temporaries;
-};
-
 void take_biggest(GroupTotals::OfContext& of, GroupId group, uint64_t bytes) {
   if (bytes <= of.biggest_bytes) return;
   of.biggest = group;
   of.biggest_bytes = bytes;
 }
 
-Part part_of(const Replay& replay, size_t begin, size_t end) {
-  Part part;
+GroupTotals part_of(const Replay& replay, size_t begin, size_t end) {
+  GroupTotals part;
   part.contexts.resize(replay.sites().contexts().size());
   for (auto id = static_cast<GroupId>(begin); id < end; ++id) {
     const PeakFinder::Group& group = replay.peaks().group(id);
@@ -37,13 +32,14 @@ Part part_of(const Replay& replay, size_t begin, size_t end) {
 }
 
 /// Joins the lists of all parts, in their order.
-std::vector<Contribution> join(const std::vector<Part>& parts,
-                               std::vector<Contribution> Part::*list) {
+std::vector<Contribution> join(const std::vector<GroupTotals>& parts,
+                               std::vector<Contribution> GroupTotals::*list) {
   size_t count = 0;
-  for (const Part& part : parts) count += (part.*list).size();
+  for (const GroupTotals& part : parts) count += (part.*list).size();
   std::vector<Contribution> all;
   all.reserve(count);
-  for (const Part& part : parts) all.insert(all.end(), (part.*list).begin(), (part.*list).end());
+  for (const GroupTotals& part : parts)
+    all.insert(all.end(), (part.*list).begin(), (part.*list).end());
   return all;
 }
 
@@ -53,19 +49,19 @@ GroupTotals::GroupTotals(const Replay& replay) : contexts(replay.sites().context
   const size_t count = replay.sites().group_count();
   // Large enough that what each piece keeps for every context is little beside its groups.
   const size_t piece = std::max(size_t{1} << 16, 4 * contexts.size());
-  std::vector<Part> parts((count + piece - 1) / piece);
+  std::vector<GroupTotals> parts((count + piece - 1) / piece);
   in_parallel(count, piece, [&](size_t begin, size_t end) {
     parts[begin / piece] = part_of(replay, begin, end);
   });
-  for (const Part& part : parts) {
+  for (const GroupTotals& part : parts) {
     for (size_t i = 0; i < contexts.size(); ++i) {
       contexts[i].alloc_bytes += part.contexts[i].alloc_bytes;
       contexts[i].alloc_count += part.contexts[i].alloc_count;
       take_biggest(contexts[i], part.contexts[i].biggest, part.contexts[i].biggest_bytes);
     }
   }
-  live = join(parts, &Part::live);
-  temporaries = join(parts, &Part::temporaries);
+  live = join(parts, &GroupTotals::live);
+  temporaries = join(parts, &GroupTotals::temporaries);
 }
 
 void SamplingError::add(uint64_t sample_bytes, uint64_t count) {

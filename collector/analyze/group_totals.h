@@ -13,6 +13,7 @@
 namespace gpupeak::collector {
 
 struct GroupTotals {
+  GroupTotals() = default;
   explicit GroupTotals(const Replay& replay);
 
   struct OfContext {

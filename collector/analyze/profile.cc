@@ -24,8 +24,21 @@ constexpr uint64_t kAlwaysWrittenCalls = 4 << 20, kWrittenCallsPerByte = 4;
 
 Profile::Profile(const std::string& path, const Progress& progress, ReplayObserver* observer,
                  const Reading& reading)
+    : Profile(std::make_unique<const LogReader>(path, reading.sanitizer, reading.heap), path,
+              progress, observer, reading) {
+  tell_calls_apart(replay_, titles_, reading.heap != HeapReading::kNone);
+}
+
+Profile::Profile(std::unique_ptr<const LogReader> log, const std::string& path,
+                 const Progress& progress, ReplayObserver* observer, const Reading& reading)
+    : Profile(*log, path, progress, observer, reading) {
+  own_log_ = std::move(log);
+}
+
+Profile::Profile(const LogReader& log, const std::string& path, const Progress& progress,
+                 ReplayObserver* observer, const Reading& reading)
     : path_(path),
-      log_(path, reading.sanitizer, reading.heap),
+      log_(log),
       replay_(log_, observer),
       coverage_(coverage_of(log_)),
       symbolizer_(log_.definitions(), reading.search, &log_.symbols(), &builtin_name_rules()),
@@ -36,7 +49,6 @@ Profile::Profile(const std::string& path, const Progress& progress, ReplayObserv
       sites_(replay_, titles_, GroupBy::kSite) {
   replay_.use_phases(phases_);
   replay_.run(progress);
-  tell_calls_apart(replay_, titles_, reading.heap != HeapReading::kNone);
 }
 
 void Profile::replay_again(ReplayObserver& observer, const Progress& progress) const {

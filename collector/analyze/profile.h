@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,10 @@ class Profile {
   /// Throws LogError if there is nothing to be read.
   explicit Profile(const std::string& path, const Progress& progress = {},
                    ReplayObserver* observer = nullptr, const Reading& reading = {});
+  /// Of an open log, which must outlive this, for summarize(): it decides which calls are told
+  /// apart.
+  Profile(const LogReader& log, const std::string& path, const Progress& progress,
+          ReplayObserver* observer, const Reading& reading);
   /// Replays the log once more for `observer`, now that peaks and stacks are known: the same
   /// events, with the same rules. A log that is still being written may have grown meanwhile.
   void replay_again(ReplayObserver& observer, const Progress& progress) const;
@@ -82,8 +87,12 @@ class Profile {
   Quality quality() const;
 
  private:
+  Profile(std::unique_ptr<const LogReader> log, const std::string& path, const Progress& progress,
+          ReplayObserver* observer, const Reading& reading);
+
+  std::unique_ptr<const LogReader> own_log_;
   const std::string path_;
-  const LogReader log_;
+  const LogReader& log_;
   Replay replay_;
   const Coverage coverage_;
   Symbolizer symbolizer_;

@@ -112,14 +112,7 @@ ProcessRecord counted_process(const RunLog& log, const Sanitizer& sanitizer) {
   const gpupeak_file_header& header = log.head.header;
   const LogReader reader(log.path, sanitizer);
   ProcessRecord record = identity_of(reader, log.path);
-  for (const auto& [key, value] : reader.definitions().facts()) {
-    if (key == "arg") record.run.command.push_back(reader.definitions().shown(value));
-  }
-  record.run.host = reader.definitions().shown(reader.definitions().fact("host"));
-  record.run.pid = header.pid;
-  record.run.ppid = header.ppid;
-  if (header.rank >= 0) record.run.rank = header.rank;
-  record.run.end = run_end(log.head.counters);
+  record.run = run_of(reader);
   record.last_ns = header.start_monotonic_ns;
   const gpupeak_counters_page& page = log.head.counters;
   record.end_ns = page.ended != 0 ? page.end_monotonic_ns : page.exit_monotonic_ns;
