@@ -70,22 +70,13 @@ class NeedWatch : public ReplayObserver {
     if (!counts(block)) return;
     Device& device = device_of(block);
     const DeviceAllocEvent& alloc = block.alloc;
-    const bool of_arena = shared_out_.contains(alloc.id);
+    const bool of_arena = count(device, alloc, true);
     device.sums.refused.reset();
-    device.by_kind[alloc.kind] += alloc.bytes;
-    if (!of_arena) sizes_.insert(alloc.bytes);
     for (ArenaRequests& arena : arena_on(replay().sites().context_of(block.group).device)) {
       if (!of_arena) break;
       arena.segment_taken(alloc.address, alloc.bytes);
       if (alloc.kind != GPUPEAK_KIND_LINEAR) arena.give_up("its segments grow in place");
       if (alloc.captured) arena.give_up("graphs have pools of their own");
-    }
-    if (alloc.kind == GPUPEAK_KIND_LINEAR) {
-      device.pages.add(alloc.address, alloc.bytes);
-      if (!of_arena) {
-        device.outside_pages.add(alloc.address, alloc.bytes);
-        device.outside_linear += alloc.bytes;
-      }
     }
     if (of_arena && !replay().arenas().shared_out().contains(alloc.id) &&
         device.unclaimed.emplace(alloc.id, alloc.bytes).second) {
@@ -95,21 +86,11 @@ class NeedWatch : public ReplayObserver {
   void on_block_free(const DeviceBlock& block) override {
     if (!counts(block)) return;
     Device& device = device_of(block);
-    const DeviceAllocEvent& alloc = block.alloc;
-    device.by_kind[alloc.kind] -= alloc.bytes;
-    const bool of_arena = shared_out_.contains(alloc.id);
-    if (!of_arena) sizes_.erase(sizes_.find(alloc.bytes));
+    const bool of_arena = count(device, block.alloc, false);
     for (ArenaRequests& arena : arena_on(replay().sites().context_of(block.group).device)) {
-      if (of_arena) arena.segment_given_back(alloc.address, alloc.bytes);
+      if (of_arena) arena.segment_given_back(block.alloc.address, block.alloc.bytes);
     }
-    if (alloc.kind == GPUPEAK_KIND_LINEAR) {
-      device.pages.remove(alloc.address, alloc.bytes);
-      if (!of_arena) {
-        device.outside_pages.remove(alloc.address, alloc.bytes);
-        device.outside_linear -= alloc.bytes;
-      }
-    }
-    const auto unclaimed = device.unclaimed.find(alloc.id);
+    const auto unclaimed = device.unclaimed.find(block.alloc.id);
     if (unclaimed == device.unclaimed.end()) return;
     device.unclaimed_bytes -= unclaimed->second;
     device.unclaimed.erase(unclaimed);
@@ -295,6 +276,20 @@ class NeedWatch : public ReplayObserver {
   bool counts(const DeviceBlock& block) const {
     const SiteContext& context = replay().sites().context_of(block.group);
     return is_device_kind(context.kind) && context.device >= 0 && counts_into_sum(context.kind);
+  }
+  /// Counts a block in or out. Returns whether it is one that arenas share out.
+  bool count(Device& device, const DeviceAllocEvent& block, bool is_added) {
+    const bool of_arena = shared_out_.contains(block.id);
+    const uint64_t by = is_added ? block.bytes : 0 - block.bytes;
+    device.by_kind[block.kind] += by;
+    if (!of_arena && is_added) sizes_.insert(block.bytes);
+    if (!of_arena && !is_added) sizes_.erase(sizes_.find(block.bytes));
+    if (block.kind != GPUPEAK_KIND_LINEAR) return of_arena;
+    device.pages.count(block.address, block.bytes, is_added);
+    if (of_arena) return true;
+    device.outside_pages.count(block.address, block.bytes, is_added);
+    device.outside_linear += by;
+    return false;
   }
   void look(int32_t ordinal, Device& device) {
     const ArenaTable& arenas = replay().arenas();

@@ -140,7 +140,7 @@ class AllocationContext {
   }
 
   const PhaseTree& phases() const { return phases_; }
-  void watch(InstanceWatcher& watcher) { phases_.watch(watcher); }
+  void watch(GrowthTable& growth) { phases_.watch(growth); }
   const NodePhases& nodes() const { return nodes_; }
   NameTable& names() { return names_; }
   const NameTable& names() const { return names_; }

@@ -8,41 +8,24 @@
 
 namespace gpupeak::collector {
 
-void ZeroedChunks::Unmap::operator()(std::byte* chunk) const {
-  munmap(chunk, kChunkBytes);
-}
-
-ZeroedChunks::Chunk ZeroedChunks::make(bool many) {
-  void* room =
-      mmap(nullptr, 2 * kChunkBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) throw std::bad_alloc();
-  auto* const begin = static_cast<std::byte*>(room);
-  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kChunkBytes;
-  if (before > 0) munmap(begin, before);
-  munmap(begin + before + kChunkBytes, kChunkBytes - before);
-  if (many) madvise(begin + before, kChunkBytes, MADV_HUGEPAGE);
-  return Chunk(begin + before);
-}
-
 namespace {
-
-constexpr size_t kHugePage = size_t{2} << 20;
 
 /// Rounded up to whole huge pages if it is a huge page or more: the kernel makes none of a part of
 /// one.
 size_t mapped_bytes(size_t bytes) {
-  return bytes < kHugePage ? bytes : (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  return bytes < kHugePageBytes ? bytes
+                                : (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
 }
 
 /// Maps memory that begins where a huge page can.
 void* map(size_t bytes) {
-  const size_t more = bytes < kHugePage ? 0 : kHugePage;
+  const size_t more = bytes < kHugePageBytes ? 0 : kHugePageBytes;
   void* const room =
       mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) throw std::bad_alloc();
   if (more == 0) return room;
   auto* const begin = static_cast<std::byte*>(room);
-  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHugePage;
+  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHugePageBytes;
   if (before > 0) munmap(begin, before);
   munmap(begin + before + bytes, more - before);
   return begin + before;
@@ -50,11 +33,11 @@ void* map(size_t bytes) {
 
 }  // namespace
 
-ZeroedMemory::ZeroedMemory(size_t bytes) {
-  grow(bytes);
+ZeroedMemory::ZeroedMemory(size_t bytes, bool asks_for_huge_pages) {
+  grow(bytes, asks_for_huge_pages);
 }
 
-void ZeroedMemory::grow(size_t bytes) {
+void ZeroedMemory::grow(size_t bytes, bool asks_for_huge_pages) {
   bytes = mapped_bytes(bytes);
   const size_t old_bytes = data_.get_deleter().bytes;
   if (bytes <= old_bytes) return;
@@ -65,7 +48,7 @@ void ZeroedMemory::grow(size_t bytes) {
     (void)data_.release();
   }
   data_ = std::unique_ptr<void, Unmap>(data, Unmap{bytes});
-  madvise(data, bytes, MADV_HUGEPAGE);
+  if (asks_for_huge_pages) madvise(data, bytes, MADV_HUGEPAGE);
 }
 
 void ZeroedMemory::Unmap::operator()(void* data) const {

@@ -17,24 +17,34 @@ inline void prefetch_line(const void* address) {
   asm volatile("");
 }
 
+/// The size of a huge page.
+inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+/// Memory that is all zero at first. It grows without copying, since touching new memory is what
+/// costs most.
+class ZeroedMemory {
+ public:
+  /// Throws std::bad_alloc. `asks_for_huge_pages`: events will hit all of it at random, each time
+  /// on another page.
+  explicit ZeroedMemory(size_t bytes, bool asks_for_huge_pages = true);
+
+  void* data() const { return data_.get(); }
+  /// Grows to so many bytes, on huge pages if the kernel has some. The new ones are zero. Throws
+  /// std::bad_alloc.
+  void grow(size_t bytes, bool asks_for_huge_pages = true);
+
+ private:
+  struct Unmap {
+    size_t bytes;
+    void operator()(void* data) const;
+  };
+  std::unique_ptr<void, Unmap> data_{nullptr, Unmap{0}};
+};
+
 // An array that grows without moving its entries. Events add entries and change them at random for
 // as long as a log lasts, and copying millions of them would take as long as the events themselves.
 // Entries that have not been written are zero and take no memory. The tables of groups are such
 // arrays.
-
-/// Zeroed memory in chunks of kChunkBytes, aligned to kChunkBytes.
-class ZeroedChunks {
- public:
-  static constexpr size_t kChunkBytes = size_t{2} << 20;  // the size of a huge page
-  struct Unmap {
-    void operator()(std::byte* chunk) const;
-  };
-  using Chunk = std::unique_ptr<std::byte, Unmap>;
-
-  /// Throws std::bad_alloc. `many`: there are other chunks already, so this one will be filled and
-  /// huge pages are asked for.
-  static Chunk make(bool many);
-};
 
 template <class T>
 class ChunkedArray {
@@ -55,41 +65,21 @@ class ChunkedArray {
   }
   /// Grows to `size` entries. All bytes of the new ones are zero.
   void grow(size_t size) {
-    while (size > chunks_.size() * kEntries)
-      chunks_.push_back(ZeroedChunks::make(!chunks_.empty()));
+    // Where there are other chunks already, this one will be filled.
+    while (size > chunks_.size() * kEntries) chunks_.emplace_back(kHugePageBytes, !chunks_.empty());
     size_ = size;
   }
 
  private:
-  static constexpr size_t kEntries = std::bit_floor(ZeroedChunks::kChunkBytes / sizeof(T));
+  static constexpr size_t kEntries = std::bit_floor(kHugePageBytes / sizeof(T));
 
-  T* at(size_t i) const { return reinterpret_cast<T*>(chunks_[i / kEntries].get()) + i % kEntries; }
+  T* at(size_t i) const { return static_cast<T*>(chunks_[i / kEntries].data()) + i % kEntries; }
 
-  std::vector<ZeroedChunks::Chunk> chunks_;
+  std::vector<ZeroedMemory> chunks_;
   size_t size_ = 0;
 };
 
-// A table that is all zero at first, on huge pages if the kernel has some: events hit it at random,
-// each time on another page. It grows without copying, since touching new memory is what costs
-// most. The replay's hash tables use it.
-
-class ZeroedMemory {
- public:
-  /// Throws std::bad_alloc.
-  explicit ZeroedMemory(size_t bytes);
-
-  void* data() const { return data_.get(); }
-  /// Grows to so many bytes. The new ones are zero. Throws std::bad_alloc.
-  void grow(size_t bytes);
-
- private:
-  struct Unmap {
-    size_t bytes;
-    void operator()(void* data) const;
-  };
-  std::unique_ptr<void, Unmap> data_{nullptr, Unmap{0}};
-};
-
+/// A table that is all zero at first. The replay's hash tables use it.
 template <class T>
 class ZeroedTable {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);

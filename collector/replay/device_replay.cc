@@ -56,7 +56,8 @@ void DeviceReplay::count_in(const DeviceBlock& block, uint64_t ticks, bool alloc
       {block.alloc.id, block.alloc.kind, device_of(block.alloc), block.alloc.address,
        block.alloc.bytes, block.group, block.alloc.captured},
       ticks);
-  if (PageCount* pages = pages_of(block)) pages->add(block.alloc.address, block.alloc.bytes);
+  if (PageCount* pages = pages_of(block))
+    pages->count(block.alloc.address, block.alloc.bytes, true);
   if (roles_.are_recorded()) {
     roles_.began(block.alloc.id,
                  {device_of(block.alloc), block.group, block.alloc.bytes, block.ticks});
@@ -67,7 +68,8 @@ void DeviceReplay::count_in(const DeviceBlock& block, uint64_t ticks, bool alloc
 void DeviceReplay::count_out(const DeviceBlock& block, uint64_t ticks) {
   arenas_.device_freed(block.alloc.id, ticks);
   live_.count_out(block.group, block.alloc.bytes);
-  if (PageCount* pages = pages_of(block)) pages->remove(block.alloc.address, block.alloc.bytes);
+  if (PageCount* pages = pages_of(block))
+    pages->count(block.alloc.address, block.alloc.bytes, false);
   pools_.freed(block.pool, block.alloc.bytes);
   if (roles_.are_recorded())
     roles_.ended(block.alloc.id, ticks, live_.peak_ticks_of(device_of(block.alloc)));

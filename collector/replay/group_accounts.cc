@@ -8,7 +8,7 @@
 namespace gpupeak::collector {
 
 GroupAccounts::GroupAccounts() {
-  static_assert(kBatches * kBatchNotes * sizeof(Note) <= ZeroedChunks::kChunkBytes / 2,
+  static_assert(kBatches * kBatchNotes * sizeof(Note) <= kHugePageBytes / 2,
                 "a batch lies in a row");
   notes_.grow(kBatches * kBatchNotes);
   begin_batch();

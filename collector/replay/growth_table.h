@@ -20,7 +20,7 @@
 
 namespace gpupeak::collector {
 
-class GrowthTable : public InstanceWatcher {
+class GrowthTable {
  public:
   static constexpr size_t kMostPoints = 32, kMostTracks = 48;
   /// Once looking at all tracks has cost much, points are taken for these alone: outer phases come
@@ -49,8 +49,8 @@ class GrowthTable : public InstanceWatcher {
 
   GrowthTable(const LiveMemory& live, const ArenaTable& arenas) : live_(live), arenas_(arenas) {}
 
-  void instance_began(PhaseId phase, uint64_t number, uint64_t ticks) override;
-  void instance_ended(PhaseId phase, uint64_t number, uint64_t ticks) override;
+  void instance_began(PhaseId phase, uint64_t number, uint64_t ticks);
+  void instance_ended(PhaseId phase, uint64_t number, uint64_t ticks);
 
   /// Empty if looking would have taken too long.
   const std::vector<Track>& tracks() const { return tracks_; }

@@ -14,26 +14,21 @@ constexpr int64_t kForeign = 16 << 20;
 
 }  // namespace
 
-void PageCount::add(uint64_t address, uint64_t bytes) {
+void PageCount::count(uint64_t address, uint64_t bytes, bool is_added) {
   if (bytes == 0) return;
   const uint64_t first = address >> kPageShift, last = (address + bytes - 1) >> kPageShift;
+  const uint64_t pages = last - first + 1;
   if (bytes > kLargestSmallBlock) {
-    whole_pages_ += last - first + 1;
-    return;
-  }
-  for (uint64_t page = first; page <= last; ++page) ++pages_[page];
-}
-
-void PageCount::remove(uint64_t address, uint64_t bytes) {
-  if (bytes == 0) return;
-  const uint64_t first = address >> kPageShift, last = (address + bytes - 1) >> kPageShift;
-  if (bytes > kLargestSmallBlock) {
-    whole_pages_ -= std::min(whole_pages_, last - first + 1);
+    whole_pages_ += is_added ? pages : 0 - std::min(whole_pages_, pages);
     return;
   }
   for (uint64_t page = first; page <= last; ++page) {
-    const auto entry = pages_.find(page);
-    if (entry != pages_.end() && --entry->second == 0) pages_.erase(entry);
+    if (is_added) {
+      ++pages_[page];
+    } else if (const auto entry = pages_.find(page);
+               entry != pages_.end() && --entry->second == 0) {
+      pages_.erase(entry);
+    }
   }
 }
 

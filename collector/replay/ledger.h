@@ -57,8 +57,8 @@ struct TrackedBytes {
 /// that the driver takes.
 class PageCount {
  public:
-  void add(uint64_t address, uint64_t bytes);
-  void remove(uint64_t address, uint64_t bytes);
+  /// A block comes (`is_added`) or goes.
+  void count(uint64_t address, uint64_t bytes, bool is_added);
   uint64_t bytes() const { return (pages_.size() + whole_pages_) << kPageShift; }
 
  private:

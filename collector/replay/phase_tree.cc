@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "collector/replay/growth_table.h"
 #include "collector/replay/phase_fold.h"
 
 namespace gpupeak::collector {
@@ -100,8 +101,8 @@ void PhaseTree::enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at) {
   open.number = ++phases_[id].count;
   ++phases_[id].open;
   open.owned = owned(id, at);
-  if (watcher_ != nullptr && is_watched(open.label))
-    watcher_->instance_began(id, open.number, open.begin_ticks);
+  if (growth_ != nullptr && is_watched(open.label))
+    growth_->instance_began(id, open.number, open.begin_ticks);
 }
 
 uint64_t PhaseTree::add(OpenPhases& phases, OpenPhase& open, std::optional<OpenPhases::Key> key) {
@@ -199,8 +200,8 @@ void PhaseTree::end_instance(const OpenPhase& open, const Bytes& peak, const End
     phase.kept_bytes[i] = wrapping_sum(phase.kept_bytes[i], side.kept_bytes);
   }
   phase.instances.add(row);
-  if (watcher_ != nullptr && is_watched(open.label) && end.seen)
-    watcher_->instance_ended(open.phase, open.number, end.ticks);
+  if (growth_ != nullptr && is_watched(open.label) && end.seen)
+    growth_->instance_ended(open.phase, open.number, end.ticks);
   if (spans_.size() < kMaxSpans) spans_.push_back({open.phase, row.begin_ticks, row.end_ticks});
 }
 

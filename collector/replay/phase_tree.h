@@ -106,13 +106,7 @@ struct PhaseSpan {
   uint64_t begin_ticks = 0, end_ticks = 0;
 };
 
-/// Is told of the instances of phases at the moment when they begin or end.
-class InstanceWatcher {
- public:
-  virtual ~InstanceWatcher() = default;
-  virtual void instance_began(PhaseId phase, uint64_t number, uint64_t ticks) = 0;
-  virtual void instance_ended(PhaseId phase, uint64_t number, uint64_t ticks) = 0;
-};
+class GrowthTable;
 
 class PhaseTree {
  public:
@@ -127,8 +121,9 @@ class PhaseTree {
   explicit PhaseTree(ReplayObserver* observer = nullptr)
       : observer_(observer), phases_(1), links_(1) {}
 
-  /// Call it before the first event. `watcher` must outlive this.
-  void watch(InstanceWatcher& watcher) { watcher_ = &watcher; }
+  /// `growth` is told of the instances of phases at the moment when they begin or end. Call it
+  /// before the first event. `growth` must outlive this.
+  void watch(GrowthTable& growth) { growth_ = &growth; }
 
   PhaseId push(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at);
   /// Closes the track's innermost open phase with this source and instance, whatever its name. If
@@ -220,7 +215,7 @@ class PhaseTree {
   }
 
   ReplayObserver* const observer_;
-  InstanceWatcher* watcher_ = nullptr;
+  GrowthTable* growth_ = nullptr;
   /// Where a phase lies among the others. It has as few bytes as possible, since many are gone
   /// through.
   struct Links {
