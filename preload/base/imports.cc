@@ -88,7 +88,7 @@ bool HookedSlot::write(uintptr_t from, uintptr_t to) const {
 
 bool HookedSlots::hook(const ImportSlot& slot, uintptr_t hook) {
   if (count == most) return false;
-  const HookedSlot hooked{slot.at, hook, *slot.at, slot.read_only};
+  const HookedSlot hooked{slot.at, hook, *slot.at, slot.read_only, next_number++};
   if (hooked.write(hooked.was, hook)) slots[count++] = hooked;
   return true;
 }

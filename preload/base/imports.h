@@ -28,6 +28,7 @@ struct HookedSlot {
   uintptr_t* at = nullptr;
   uintptr_t hook = 0, was = 0;
   bool read_only = false;
+  uint32_t number = 0;  ///< a later one may be at the same address, of another library
   /// Changes it if it holds `from`. The program may write a table of functions itself, even at this
   /// moment.
   bool write(uintptr_t from, uintptr_t to) const;
@@ -37,6 +38,7 @@ struct HookedSlot {
 struct HookedSlots {
   HookedSlot* slots = nullptr;
   size_t most = 0, count = 0;
+  uint32_t next_number = 1;
 
   /// Changes one more. False: there is no room for it.
   bool hook(const ImportSlot& slot, uintptr_t hook);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -245,9 +246,14 @@ void hook_objects() {
 
 size_t put_back_known_slots() {
   size_t lost = 0;
-  // The last ones first: where a library took the place of another, its slots are the true ones.
-  for (size_t i = g_slots.count; i-- > 0;) {
-    const HookedSlot& slot = g_slots.slots[i];
+  HookedSlot* const end = g_slots.slots + g_slots.count;
+  std::sort(g_slots.slots, end, [](const HookedSlot& a, const HookedSlot& b) {
+    return a.at != b.at ? a.at < b.at : a.number < b.number;
+  });
+  for (const HookedSlot* it = g_slots.slots; it != end; ++it) {
+    const HookedSlot& slot = *it;
+    // Where a library took the place of another, only its slots are true ones.
+    if (it + 1 != end && it[1].at == slot.at) continue;
     const bool is_there = data_end(slot.at) != nullptr;  // false: its library is gone
     if (is_there && !slot.write(slot.hook, slot.was) && *slot.at != slot.was) ++lost;
   }
