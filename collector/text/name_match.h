@@ -1,23 +1,24 @@
-// Patterns with wildcards: `*` is any text, also none; `?` is one character. Everything else stands
-// for itself, also brackets, since C++ names have them. Rules use it.
+// How names are matched: by patterns with wildcards (gpupeak/glob.h), and as what was misspelt.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "gpupeak/glob.h"
+
 namespace gpupeak::collector {
 
-/// Whether the pattern matches the whole text.
-bool glob_match(std::string_view pattern, std::string_view text);
-/// Whether any of the patterns does.
+using gpupeak::glob_match;
+/// Whether any of the patterns matches the whole text.
 bool any_glob_matches(const std::vector<std::string>& patterns, std::string_view text);
 
 /// Whether `word` is one of the words in "read readv recv".
 inline bool is_word_of(std::string_view words, std::string_view word) {
   for (size_t at = 0; (at = words.find(word, at)) != words.npos; ++at) {
     const size_t end = at + word.size();
-    if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' ')) return true;
+    if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' '))
+      return true;
   }
   return false;
 }

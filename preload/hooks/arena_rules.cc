@@ -15,6 +15,7 @@
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "base/virtual_table.h"
+#include "gpupeak/glob.h"
 #include "hooks/adapters.h"
 #include "hooks/arena_tables.h"
 #include "life/process.h"
@@ -239,28 +240,6 @@ bool next_rule(std::string_view file, size_t& at, ArenaRule& rule, Text<256>& pr
   return lack == nullptr;
 }
 
-/// Whether `text` fits: `*` stands for any text, `?` for any one character.
-bool fits_glob(std::string_view glob, std::string_view text) {
-  // `star`: place of the last star in the glob. `taken`: up to where in the text it reaches so far.
-  size_t g = 0, t = 0, star = std::string_view::npos, taken = 0;
-  while (t < text.size()) {
-    if (g < glob.size() && glob[g] == '*') {
-      star = g++;
-      taken = t;
-    } else if (g < glob.size() && (glob[g] == '?' || glob[g] == text[t])) {
-      ++g;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      g = star + 1;
-      t = ++taken;
-    } else {
-      return false;
-    }
-  }
-  while (g < glob.size() && glob[g] == '*') ++g;
-  return g == glob.size();
-}
-
 /// A rule, and what it has replaced.
 struct Rule {
   static constexpr size_t kMostLibraries = 4;
@@ -442,7 +421,7 @@ size_t find_candidates(Loaded& loaded) {
     for (size_t i = 0; i < g_rule_count; ++i) {
       Rule& rule = g_rules[i];
       const uintptr_t inside = begin_of(object);
-      if (count == kMostCandidates || !fits_glob(rule.says.library.view(), library) ||
+      if (count == kMostCandidates || !glob_match(rule.says.library.view(), library) ||
           !is_new(rule, inside)) {
         continue;
       }
