@@ -62,10 +62,11 @@ struct Environment : Settings {
 const Environment& environment();
 /// Whether any device has a limit.
 extern constinit GPUPEAK_OWN bool g_has_limits;
-/// The process's variables. The loader allocates before libc begins, if a library audits it: then
-/// they are those that the kernel put on the stack. nullptr: there are none.
+/// The process's variables. While a process without any is decided about, they are those that it
+/// began with: the loader allocates before libc begins, if a library audits it, and a program may
+/// have cleared them before it forked. nullptr: there are none.
 char** variables();
-/// libc has begun: from here on only its variables count, which a program may clear.
+/// The decision is made: from here on only libc's variables count.
 void forget_early_variables();
 /// Reads the variables; false if there are none.
 bool read_environment();

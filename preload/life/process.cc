@@ -313,6 +313,7 @@ void start() {
     LockGuard guard(g_start_lock);
     if (g_process->decided == 0 && decide()) g_process->decided = 1;
     if (g_process->decided == 0) count(&gpupeak_counters_page::early_calls);
+    forget_early_variables();
   }
   look_for_allocators();
   errno = saved_errno;
@@ -369,7 +370,6 @@ void open_counted_log(size_t pending_bytes) {
 }
 
 void finish_start() {
-  forget_early_variables();
   if (came_late()) set_environment_of_attached({});
   ensure_started();
   if (came_late()) return;

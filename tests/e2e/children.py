@@ -261,6 +261,15 @@ def forked_recorded(folder):
         expect(peak["holders"][0]["bytes"] >= 20 * MIB, f"holders: {peak['holders'][:1]}")
 
 
+def forked_cleared(folder):
+    """A forked child of a program that has cleared its variables is recorded as those said that the program began with."""
+    run(folder, sys.executable, "-c", "import ctypes, os\nctypes.CDLL(None).clearenv()\nif os.fork() == 0:\n  x = bytes(30 << 20)\n  os._exit(0)\nos.wait()",
+        options=["--children", "all"])
+    (child,) = children(folder)
+    peak = child["metrics"]["host.kind.heap.peak_bytes"]
+    expect(30 * MIB <= peak < 31 * MIB, f"the child's peak: {peak}")
+
+
 def main():
     folder = tempfile.mkdtemp()
     try:
