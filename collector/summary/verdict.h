@@ -49,7 +49,7 @@ struct Verdict {
   std::vector<Part> bar;           ///< adds up to the card's memory; empty: this is not known
   std::vector<std::string> hints;  ///< what the log says of the peak beyond its holders
   std::vector<Step> next;
-  std::string facts;     ///< of the run: how long, how it ended, what was recorded
+  std::string facts;          ///< of the run: how long, how it ended, what was recorded
   std::string warnings;       ///< "log could not grow, stacks cut"; empty: none
   std::string warning_codes;  ///< of these: "GP007 GP023"
 };

@@ -11,8 +11,8 @@
 #include <tuple>
 #include <utility>
 
-#include "collector/analyze/summary_parts.h"
 #include "collector/analyze/call_tree.h"
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 
 namespace gpupeak::collector {
