@@ -33,8 +33,8 @@ void unmap_reserved(void* at, size_t bytes);
 void clear_pages(std::atomic<uint64_t>* words, size_t count);
 /// What the preload has mapped for itself by now, reservations not counted, in bytes.
 size_t self_bytes();
-/// The addresses that the preload has from the kernel by now, reservations counted, in bytes. Who
-/// maps by other ways adds them.
+/// The addresses that the preload has from the kernel by now, reservations counted, in bytes. Code
+/// that maps memory without the functions of this file adds them itself.
 size_t mapped_addresses();
 void add_addresses(ptrdiff_t bytes);
 void add_self_bytes(ptrdiff_t bytes);
