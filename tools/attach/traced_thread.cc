@@ -15,7 +15,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -25,6 +24,7 @@
 
 #include "collector/text/error.h"
 #include "collector/text/text_format.h"
+#include "gpupeak/smaps.h"
 #include "tools/attach/target.h"
 #include "tools/shared/process_stat.h"
 
@@ -187,14 +187,20 @@ void TracedThread::prepare(uint64_t system_call) {
     fail("the program may not have code of ours");
 }
 
-/// "libc.so.6+0x12345": of the file's bytes.
+/// "libc.so.6+0x12345": from the file's first mapping on, as its symbols have it.
 std::string TracedThread::place_of(uint64_t address) const {
   std::istringstream lines(kernel_text(of_process(thread_, "maps")).value_or(""));
+  std::string name;
+  uint64_t begin = 0;
+  Mapping mapping;
   for (std::string line; std::getline(lines, line);) {
-    uint64_t begin = 0, end = 0, offset = 0;
-    if (sscanf(line.c_str(), "%lx-%lx %*s %lx", &begin, &end, &offset) == 3 && address >= begin &&
-        address < end)
-      return fmt::format("{}+{:#x}", collector::file_name(line), address - begin + offset);
+    if (!smaps::parse_mapping(line.c_str(), mapping)) continue;
+    if (mapping.name != name) {
+      name = mapping.name;
+      begin = mapping.begin;
+    }
+    if (address >= mapping.begin && address < mapping.end)
+      return fmt::format("{}+{:#x}", collector::file_name(name), address - begin);
   }
   return fmt::format("{:#x}", address);
 }
