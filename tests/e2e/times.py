@@ -110,7 +110,7 @@ def own_times(folder):
     for threads in ("1", "2", "16"):
         for mode in ("full", "sampled", "auto"):
             log = os.path.join(folder, f"{mode}.{threads}.gplog")
-            env = environment(folder, True, GPUPEAK_OUT=log, GPUPEAK_HOST=mode, GPUPEAK_SAMPLE="20000")
+            env = environment(folder, True, GPUPEAK_OUT=log, GPUPEAK_HOST=mode, GPUPEAK_SAMPLE="10000")
             printed = subprocess.run([program, threads, "4"], env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
             expect_own_times(log, printed, 2)
 
