@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "collector/analyze/summary_parts.h"
-#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {

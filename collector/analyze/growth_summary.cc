@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "collector/analyze/summary_parts.h"
-#include "collector/log/kinds.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "collector/analyze/arena_peak.h"
 #include "collector/text/function_names.h"
-#include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {

@@ -8,7 +8,6 @@
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
-#include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "collector/export/export.h"
 #include "collector/log/kinds.h"
-#include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/write/json_values.h"
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "collector/export/export.h"
-#include "collector/log/kinds.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"

@@ -10,7 +10,6 @@
 
 #include "collector/export/export.h"
 #include "collector/summary/site_title.h"
-#include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/timeline/moment.h"
 #include "collector/write/json_values.h"

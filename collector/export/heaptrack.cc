@@ -11,7 +11,6 @@
 #include "collector/export/export.h"
 #include "collector/replay/big_arrays.h"
 #include "collector/summary/site_title.h"
-#include "collector/text/sanitize.h"
 #include "gpupeak/pages.h"
 
 namespace gpupeak::collector {

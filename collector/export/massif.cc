@@ -7,7 +7,6 @@
 #include "collector/analyze/call_tree.h"
 #include "collector/export/export.h"
 #include "collector/summary/site_title.h"
-#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "collector/export/export.h"
-#include "collector/log/kinds.h"
 #include "collector/replay/replay_observer.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/error.h"

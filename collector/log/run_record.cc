@@ -8,12 +8,10 @@
 #include <span>
 
 #include "collector/files/regular_file.h"
-#include "collector/log/log_head.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/log_reader.h"
 #include "collector/log/mapped_file.h"
 #include "collector/log/packed_log.h"
-#include "collector/text/error.h"
 
 /// What is not known is null.
 template <typename T>

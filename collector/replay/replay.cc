@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "collector/log/kinds.h"
 #include "collector/log/log_head.h"
 #include "collector/replay/live_blocks.h"
-#include "collector/text/sanitize.h"
 #include "collector/text/work.h"
 
 namespace gpupeak::collector {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "collector/analyze/load_summary.h"
-#include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
 #include "collector/merge/merge.h"

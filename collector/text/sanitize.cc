@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 
 #include "collector/text/function_names.h"
 #include "collector/text/name_match.h"

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/timeline/last_use.h"
 #include "collector/write/use_words.h"

@@ -12,7 +12,6 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
-#include "collector/views/heading.h"
 #include "collector/views/views.h"
 
 namespace gpupeak::collector {

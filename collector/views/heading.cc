@@ -4,7 +4,6 @@
 
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
-#include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 
 namespace gpupeak::collector {

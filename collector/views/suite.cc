@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <tuple>
 
-#include "collector/summary/diff.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 #include "collector/summary/what_if.h"
 #include "collector/text/sanitize.h"
-#include "collector/views/heading.h"
 #include "collector/views/views.h"
 #include "collector/write/json_values.h"
 

@@ -6,7 +6,6 @@
 #include <ctime>
 
 #include "base/elf_lookup.h"
-#include "base/process_state.h"
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
 

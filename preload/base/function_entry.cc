@@ -8,7 +8,6 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "base/arch.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 

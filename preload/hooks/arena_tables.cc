@@ -5,7 +5,6 @@
 #include "base/lock.h"
 #include "base/proc_file.h"
 #include "hooks/adapters.h"
-#include "stack/module_map.h"
 
 namespace gpupeak::preload {
 

@@ -17,7 +17,6 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "gpupeak/pages.h"
-#include "log/definitions.h"
 #include "log/log.h"
 #include "stack/frame_rules.h"
 #include "stack/python_runtime.h"

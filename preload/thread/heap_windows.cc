@@ -7,7 +7,6 @@
 #include "base/hook_scope.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
-#include "log/definitions.h"
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/heap_sample.h"

@@ -13,7 +13,6 @@
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
-#include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "gpupeak/smaps.h"

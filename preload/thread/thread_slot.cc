@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <new>
 
 #include "base/compiler.h"
 #include "base/memory.h"

@@ -14,7 +14,6 @@
 #include "base/proc_file.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
-#include "base/text.h"
 #include "log/log.h"
 #include "thread/emit.h"
 

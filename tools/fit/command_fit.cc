@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "collector/fit/need.h"
 #include "collector/fit/what_if.h"

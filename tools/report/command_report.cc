@@ -1,5 +1,4 @@
 #include "collector/analyze/analyze.h"
-#include "collector/analyze/profile.h"
 #include "collector/fit/what_if.h"
 #include "collector/run/run_logs.h"
 #include "collector/text/error.h"

@@ -21,7 +21,6 @@
 
 #include "collector/log/clock_map.h"
 #include "collector/log/log_appender.h"
-#include "collector/log/log_head.h"
 #include "collector/rules/rule_book.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"

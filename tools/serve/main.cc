@@ -12,7 +12,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <iostream>
 #include <iterator>

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <memory>
 
 #include "collector/analyze/analyze.h"
 #include "collector/text/error.h"
