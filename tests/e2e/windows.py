@@ -12,6 +12,7 @@ import tempfile
 from common import GPUPEAK, Program, environment, expect, expect_consistent, expect_nothing_dropped, gpupeak, report, run_checks, warning, windows_of
 
 PROGRAM, CASE = sys.argv[3:5]
+POKED = (0, 24)  # usable bytes of what a poke allocates: a window that ends in its free still has them
 WINDOWS = int(sys.argv[5]) if len(sys.argv) > 5 else 12  # 1,000 by hand
 MODES = ("full", "full", "sampled", "auto")
 
@@ -66,12 +67,12 @@ def held(folder):
     before, after, again, last = [w[1] for w in windows]
     expect(before["recorded"] == 0, f"{before}")
     expect(again["live"] - before["live"] == second - first, f"{before} {again}: the program has {first} and {second}")
-    expect(after["recorded"] == kept_2, f"{after}: {kept_2} usable bytes were recorded and are live")
+    expect(after["recorded"] - kept_2 in POKED, f"{after}: {kept_2} usable bytes were recorded and are live")
     expect(after["freed"] == dropped - kept and after["frees"] == 100, f"{after}: {dropped - kept} were freed of before")
     expect(again["recorded"] == kept_2 * 300 // 500, f"{again}: 200 of 500 recorded blocks went between the windows")
     expect(f"({before['live']} bytes) were held before" in warning(summary, "GP058"), warning(summary, "GP058"))
     grown = summary["metrics"]["host.kind.heap.growth_bytes"]
-    expect(grown == max(0, kept - dropped + kept_2 + third - second), f"{grown}: the program has {kept}, {dropped}, {kept_2}, {second}, {third}")
+    expect(grown - max(0, kept - dropped + kept_2 + third - second) in POKED, f"{grown}: the program has {kept}, {dropped}, {kept_2}, {second}, {third}")
     code, text = gpupeak("check", program.log, "--max", f"host.kind.heap.growth_bytes={grown - 1}")
     expect(code == 1 and "over the limit" in text, text)
     phases = [p for p in summary["phases"] if p["name"] == "recording"]
