@@ -13,7 +13,6 @@
 #include "collector/fit/arena_forecast.h"
 #include "collector/fit/arena_model.h"
 #include "collector/fit/need_watch.h"
-#include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/name_match.h"
 #include "collector/text/scope_key.h"

@@ -12,7 +12,6 @@
 #include "collector/fit/arena_model.h"
 #include "collector/fit/need_watch.h"
 #include "collector/fit/what_if_watch.h"
-#include "collector/summary/arena_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/summary.h"
 #include "collector/summary/what_if.h"

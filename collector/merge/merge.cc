@@ -16,7 +16,7 @@
 #include "collector/log/log_reader.h"
 #include "collector/replay/replay.h"
 #include "collector/summary/failure_cause.h"
-#include "collector/summary/failure_text.h"
+#include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"

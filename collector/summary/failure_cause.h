@@ -1,6 +1,6 @@
 // Why a request for memory was refused, from the figures of that moment alone. A cause is something
 // without which the request would have been served; where the figures prove none, none is named.
-// analyze() calls it; verdict, report and JSON print it in the words of failure_text.h.
+// analyze() calls it; verdict, report and JSON print it in the words of run_text.h.
 #pragma once
 
 #include <optional>

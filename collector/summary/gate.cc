@@ -8,9 +8,7 @@
 #include <string_view>
 
 #include "collector/summary/diff.h"
-#include "collector/summary/failure_text.h"
 #include "collector/summary/run_text.h"
-#include "collector/summary/whole_run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"

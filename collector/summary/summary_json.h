@@ -17,11 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "collector/summary/failure_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/summary_fields.h"
 #include "collector/summary/what_if.h"
-#include "collector/summary/whole_run_text.h"
 
 namespace gpupeak::collector {
 

@@ -11,12 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "collector/summary/arena_text.h"
 #include "collector/summary/failure_cause.h"
-#include "collector/summary/failure_text.h"
-#include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
-#include "collector/summary/whole_run_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
 

@@ -1,5 +1,3 @@
-#include "collector/summary/whole_run_text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -4,7 +4,6 @@
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
-#include "collector/summary/failure_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"

@@ -4,7 +4,6 @@
 #include <array>
 #include <vector>
 
-#include "collector/summary/failure_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"

@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "collector/summary/arena_text.h"
-#include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 #include "collector/summary/verdict.h"

@@ -12,14 +12,10 @@
 #include <tuple>
 #include <vector>
 
-#include "collector/summary/arena_text.h"
-#include "collector/summary/failure_text.h"
-#include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 #include "collector/summary/verdict.h"
 #include "collector/summary/what_if.h"
-#include "collector/summary/whole_run_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
 #include "collector/write/writers.h"

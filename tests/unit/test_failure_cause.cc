@@ -1,7 +1,7 @@
 // Why memory ran out: a cause is named only if its figures prove it.
 #include "catch.h"
 #include "collector/summary/failure_cause.h"
-#include "collector/summary/failure_text.h"
+#include "collector/summary/run_text.h"
 
 using namespace gpupeak::collector;
 

@@ -4,8 +4,8 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/summary/failure_text.h"
 #include "collector/summary/gate.h"
+#include "collector/summary/run_text.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -7,7 +7,7 @@
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/profile.h"
-#include "collector/summary/arena_text.h"
+#include "collector/summary/run_text.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

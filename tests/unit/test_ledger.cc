@@ -3,8 +3,7 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/summary/failure_text.h"
-#include "collector/summary/ledger_text.h"
+#include "collector/summary/run_text.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
 

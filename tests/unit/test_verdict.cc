@@ -4,8 +4,8 @@
 
 #include "catch.h"
 #include "collector/summary/failure_cause.h"
+#include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
-#include "collector/summary/whole_run_text.h"
 #include "collector/write/writers.h"
 
 using namespace gpupeak::collector;

@@ -16,7 +16,7 @@
 #include "collector/fit/what_if.h"
 #include "collector/log/log_head.h"
 #include "collector/run/run_logs.h"
-#include "collector/summary/whole_run_text.h"
+#include "collector/summary/run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "collector/log/log_appender.h"
-#include "collector/summary/whole_run_text.h"
+#include "collector/summary/run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "tools/shared/command_line.h"
