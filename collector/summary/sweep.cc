@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <set>
 
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -103,14 +103,6 @@ std::vector<CurvePoint> points_of(const std::vector<const SweepRun*>& runs, Byte
 }
 
 }  // namespace
-
-std::optional<double> number_of(const std::string& value) {
-  double number = 0;
-  const char* const end = value.data() + value.size();
-  const auto [behind, error] = std::from_chars(value.data(), end, number);
-  if (error != std::errc() || behind != end || !std::isfinite(number)) return std::nullopt;
-  return number;
-}
 
 std::string number_text(double number) {
   return fmt::format("{:.12g}", number);

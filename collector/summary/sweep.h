@@ -71,8 +71,6 @@ struct SweepParameter {
 };
 /// "batch=1,2,4,8", "batch=8:64:8" (both ends), "batch=1:4". Throws UsageError.
 SweepParameter parse_parameter(const std::string& text);
-/// The value as a number; none: it is not a number.
-std::optional<double> number_of(const std::string& value);
 /// The number as one types it.
 std::string number_text(double number);
 

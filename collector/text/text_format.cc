@@ -215,6 +215,14 @@ std::string faint(std::string_view text, const TextStyle& style) {
   return style.color ? fmt::format("\x1b[2m{}\x1b[0m", text) : std::string(text);
 }
 
+std::optional<double> number_of(std::string_view text) {
+  double number = 0;
+  const char* const behind = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), behind, number);
+  const bool is_number = error == std::errc() && end == behind && std::isfinite(number);
+  return is_number ? std::optional(number) : std::nullopt;
+}
+
 std::optional<int64_t> parse_instant(std::string_view text) {
   if (text.empty() || (text.front() != '+' && text.front() != '-')) return std::nullopt;
   const bool negative = text.front() == '-';

@@ -95,6 +95,9 @@ std::string bold(std::string_view text, const TextStyle& style);
 std::string alarm(std::string_view text, const TextStyle& style);
 std::string faint(std::string_view text, const TextStyle& style);
 
+/// The text as a number; none: it is no number, infinite, or more than a number.
+std::optional<double> number_of(std::string_view text);
+
 // Reads instants as they are written, so that times from reports can be pasted where an instant is
 // asked for.
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -16,6 +15,7 @@
 #include "collector/text/error.h"
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -57,18 +57,11 @@ CLI::Validator one_of(const std::vector<std::string>& values) {
 CLI::Validator between(double low, double high) {
   return CLI::Validator(
       [low, high](std::string& value) {
-        const std::optional<double> number = number_of(value);
+        const std::optional<double> number = collector::number_of(value);
         if (number && *number >= low && *number <= high) return std::string();
         return fmt::format("'{}' is no number from {} to {}", value, low, high);
       },
       fmt::format("{} to {}", low, high));
-}
-
-std::optional<double> number_of(std::string_view text) {
-  double number = 0;
-  const char* const behind = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), behind, number);
-  return error == std::errc() && end == behind ? std::optional(number) : std::nullopt;
 }
 
 std::map<std::string, std::string> labels_of(const std::vector<std::string>& texts,

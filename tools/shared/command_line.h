@@ -98,8 +98,6 @@ CLI::Option* add_number(CLI::App& verb, const char* name, T& value, double low, 
   return verb.add_option(name, value, text)->check(between(low, high))->capture_default_str();
 }
 
-/// The text as a number; none: it is no number, or more than that.
-std::optional<double> number_of(std::string_view text);
 /// The values of --label, NAME=VALUE. Throws UsageError.
 std::map<std::string, std::string> labels_of(const std::vector<std::string>& texts,
                                              const collector::Sanitizer& sanitizer);

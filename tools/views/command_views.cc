@@ -92,7 +92,7 @@ int64_t nanoseconds_of(const std::string& text) {
   std::string_view figure = text;
   if (figure.starts_with('+')) figure.remove_prefix(1);
   if (figure.ends_with('s')) figure.remove_suffix(1);
-  const double seconds = number_of(figure).value_or(-1);
+  const double seconds = collector::number_of(figure).value_or(-1);
   if (!(seconds >= 0 && seconds < 1e9)) {
     throw collector::UsageError("--at " + collector::escape(text) +
                                 ": give seconds since the log's start, as 17.9");
