@@ -348,36 +348,16 @@ class Top {
     view_.has_choice = count > 0;
   }
 
-  void type(const TopInput& input) {
-    if (input.key == TopKey::kText) view_.filter += input.text;
-    if (input.key == TopKey::kErase && !view_.filter.empty()) view_.filter.pop_back();
-    if (input.key == TopKey::kBack) view_.filter.clear();
-    if (input.key == TopKey::kBack || input.key == TopKey::kEnter) is_typing_ = false;
-    choose(0);
-  }
-
   void press(const TopInput& input, const TopScreen& screen) {
     if (input.key == TopKey::kGone) is_over_ = true;
-    if (is_typing_) return type(input);
-    const auto page = static_cast<ptrdiff_t>(screen.rows() / 2);
-    switch (input.key) {
-      case TopKey::kUp:
-        return choose(-1);
-      case TopKey::kDown:
-        return choose(1);
-      case TopKey::kPageUp:
-        return choose(-page);
-      case TopKey::kPageDown:
-        return choose(page);
-      case TopKey::kEnter:
-        return enter();
-      case TopKey::kBack:
-        return back();
-      case TopKey::kText:
-        return command(input.text);
-      default:
-        return;
+    if (is_typing_) {
+      is_typing_ = type(input, view_.filter);
+      return choose(0);
     }
+    if (input.key == TopKey::kEnter) return enter();
+    if (input.key == TopKey::kBack) return back();
+    if (input.key == TopKey::kText) return command(input.text);
+    if (const ptrdiff_t by = step_of(input.key, screen.rows() / 2); by != 0) choose(by);
   }
 
   void enter() {
@@ -406,29 +386,14 @@ class Top {
   }
 
   void command(char key) {
-    switch (key) {
-      case 'q':
-        is_over_ = true;
-        return;
-      case ' ':
-        is_frozen_ = !is_frozen_;
-        return;
-      case '/':
-        is_typing_ = true;
-        return;
-      case 'r':
-        wants_replay_ = true;
-        return;
-      case 'p':
-        view_.shows_other = !view_.shows_other;
-        return;
-      case 's':
-        view_.sort =
-            static_cast<TopSort>((static_cast<size_t>(view_.sort) + 1) % std::size(kTopSorts));
-        return;
-      default:
-        return;
-    }
+    if (key == 'q') is_over_ = true;
+    if (key == ' ') is_frozen_ = !is_frozen_;
+    if (key == '/') is_typing_ = true;
+    if (key == 'r') wants_replay_ = true;
+    if (key == 'p') view_.shows_other = !view_.shows_other;
+    if (key == 's')
+      view_.sort =
+          static_cast<TopSort>((static_cast<size_t>(view_.sort) + 1) % std::size(kTopSorts));
   }
 
   const TopOptions& options_;

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "collector/log/kinds.h"
-#include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"

@@ -59,6 +59,24 @@ bool contains(const std::string& text, const std::string& part) {
   return found != text.end();
 }
 
+ptrdiff_t step_of(TopKey key, size_t page) {
+  const auto far = static_cast<ptrdiff_t>(page);
+  constexpr ptrdiff_t kAll = PTRDIFF_MAX / 2;
+  const std::pair<TopKey, ptrdiff_t> steps[] = {{TopKey::kUp, -1},       {TopKey::kDown, 1},
+                                                {TopKey::kPageUp, -far}, {TopKey::kPageDown, far},
+                                                {TopKey::kHome, -kAll},  {TopKey::kEnd, kAll}};
+  for (const auto& [of, step] : steps)
+    if (of == key) return step;
+  return 0;
+}
+
+bool type(const TopInput& input, std::string& text) {
+  if (input.key == TopKey::kText && input.text != '\t') text += input.text;
+  if (input.key == TopKey::kErase && !text.empty()) text.pop_back();
+  if (input.key == TopKey::kBack) text.clear();
+  return input.key != TopKey::kBack && input.key != TopKey::kEnter;
+}
+
 std::optional<double> growth_of(const TopProgram& program) {
   std::optional<double> most;
   if (program.devices().empty()) most = program.growth(program.heap_curve());

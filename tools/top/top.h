@@ -185,6 +185,10 @@ struct TopInput {
   TopKey key = TopKey::kNone;
   char text = 0;  ///< of kText
 };
+/// How many rows a key goes down, of `page` rows at a time; 0: it does not move.
+ptrdiff_t step_of(TopKey key, size_t page);
+/// Takes a key of a text that the user types. False: the text is done.
+bool type(const TopInput& input, std::string& text);
 
 class TopScreen {
  public:

@@ -47,23 +47,10 @@ constexpr size_t kMostFrames = 100'000;
 constexpr size_t kHeadRows = 3;
 
 size_t moved(size_t at, size_t count, TopKey key, size_t page) {
-  if (count == 0) return 0;
-  switch (key) {
-    case TopKey::kUp:
-      return at > 0 ? at - 1 : 0;
-    case TopKey::kDown:
-      return std::min(at + 1, count - 1);
-    case TopKey::kPageUp:
-      return at > page ? at - page : 0;
-    case TopKey::kPageDown:
-      return std::min(at + page, count - 1);
-    case TopKey::kHome:
-      return 0;
-    case TopKey::kEnd:
-      return count - 1;
-    default:
-      return std::min(at, count - 1);
-  }
+  const auto to = static_cast<ptrdiff_t>(at) + step_of(key, page);
+  return count == 0
+             ? 0
+             : static_cast<size_t>(std::clamp<ptrdiff_t>(to, 0, static_cast<ptrdiff_t>(count) - 1));
 }
 
 class LogWalk {
@@ -107,10 +94,7 @@ class LogWalk {
     if (input.key == TopKey::kNone) return true;
     note_.clear();
     if (is_typing_) {
-      if (input.key == TopKey::kText && input.text != '\t') search_ += input.text;
-      if (input.key == TopKey::kErase && !search_.empty()) search_.pop_back();
-      if (input.key == TopKey::kBack) search_.clear();
-      if (input.key == TopKey::kBack || input.key == TopKey::kEnter) is_typing_ = false;
+      is_typing_ = type(input, search_);
       const bool searches = input.key == TopKey::kEnter && !search_.empty() &&
                             (page_ == Page::kTree || page_ == Page::kFlame);
       if (searches && !show_next_match()) note_ = "nothing is called '" + search_ + "'";
@@ -515,14 +499,12 @@ class LogWalk {
     }
   }
   void press_curve(TopKey key, size_t /*rows*/) {
-    if (key == TopKey::kLeft && curve_at_ > 0) --curve_at_;
-    if (key == TopKey::kRight) curve_at_ = std::min(curve_at_ + 1, curve_columns_ - 1);
-    if (key == TopKey::kHome) curve_at_ = 0;
-    if (key == TopKey::kEnd) curve_at_ = curve_columns_ - 1;
     constexpr size_t kStride = 10;
+    const TopKey as = key == TopKey::kLeft    ? TopKey::kUp
+                      : key == TopKey::kRight ? TopKey::kDown
+                                              : key;
+    curve_at_ = moved(curve_at_, curve_columns_, as, kStride);
     curve_moved_ = true;
-    if (key == TopKey::kPageUp) curve_at_ = curve_at_ > kStride ? curve_at_ - kStride : 0;
-    if (key == TopKey::kPageDown) curve_at_ = std::min(curve_at_ + kStride, curve_columns_ - 1);
     if (key != TopKey::kEnter) return;
     const Column column = columns(curve_columns_)[curve_at_];
     if (column.event == collector::kNoEvent) {
