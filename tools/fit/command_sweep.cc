@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -60,34 +58,12 @@ void write_text(const std::string& path, const std::string& text) {
   write_output(path, [&](std::ostream& out) { out << text; });
 }
 
-[[noreturn]] void exec_run(const std::vector<std::string>& words, const std::string& output) {
-  signal(SIGPIPE, SIG_DFL);
-  restore_child_signal();
-  unlink(output.c_str());
-  const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (out < 0 || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
-    _exit(kOwnFailure);
-  const std::vector<char*> arguments = exec_arguments(words);
-  execv(arguments[0], arguments.data());
-  _exit(kOwnFailure);
-}
-
 /// Runs `gpupeak run`. Returns its exit code, which is the program's.
 int run_words(const std::vector<std::string>& words, const std::string& output) {
-  // Signals wait, since between the fork and the next line they would not reach the child.
-  std::optional<SignalsBlocked> blocked(std::in_place);
-  const pid_t child = fork();
-  if (child == 0) {
-    blocked->restore();
-    exec_run(words, output);
-  }
-  g_sweep_child = child;
-  blocked.reset();
-  if (child < 0) throw std::runtime_error(fmt::format("cannot fork: {}", strerror(errno)));
-  const std::optional<int> status = wait_for_child(child);
-  g_sweep_child = 0;
-  return status ? exit_code(*status) : kOwnFailure;
+  unlink(output.c_str());
+  const collector::Descriptor out(
+      open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+  return out ? run_program(words, out.get(), out.get(), &g_sweep_child) : kOwnFailure;
 }
 
 /// Ctrl-C and the other signals that end a command end the program that runs, then the sweep.

@@ -3,9 +3,7 @@
 // cannot be read ends one call and not the conversation. In the structured answer, what was lost
 // (the caveats) comes before the figures.
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,8 +17,6 @@
 #include "tools/commands.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
-
-extern char** environ;
 
 namespace gpupeak::tools {
 namespace {
@@ -180,44 +176,25 @@ struct Said {
   int code = kOwnFailure;
 };
 
-/// What was written into a file that only this process has, and closes it.
+/// What was written into a file that only this process has.
 std::string take_text(int file) {
   std::string text;
   char piece[16384];
   lseek(file, 0, SEEK_SET);
   for (ssize_t bytes; (bytes = read(file, piece, sizeof piece)) > 0;)
     text.append(piece, static_cast<size_t>(bytes));
-  close(file);
   return text;
 }
 
 /// Runs this command with these words and takes what it says.
 Said run_self(const std::vector<std::string>& words) {
-  const int out = memfd_create("gpupeak-out", MFD_CLOEXEC);
-  const int errors = memfd_create("gpupeak-errors", MFD_CLOEXEC);
-  if (out < 0 || errors < 0) {
-    const std::string why = strerror(errno);
-    close(out);
-    close(errors);
-    return {"", why};
-  }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
-  const std::string self = own_path();
-  std::vector<std::string> all{"gpupeak"};
+  const collector::Descriptor out(memfd_create("gpupeak-out", MFD_CLOEXEC));
+  const collector::Descriptor errors(memfd_create("gpupeak-errors", MFD_CLOEXEC));
+  if (!out || !errors) return {"", strerror(errno)};
+  std::vector<std::string> all{own_path().string()};
   all.insert(all.end(), words.begin(), words.end());
-  const std::vector<char*> arguments = exec_arguments(all);
-  pid_t child = -1;
-  const int error = posix_spawn(&child, self.c_str(), &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  const std::optional<int> status = error == 0 ? wait_for_child(child) : std::nullopt;
-  Said said{take_text(out), take_text(errors)};
-  if (error != 0) said.errors = strerror(error);
-  if (status && WIFEXITED(*status)) said.code = WEXITSTATUS(*status);
-  return said;
+  const int code = run_program(all, out.get(), errors.get());
+  return {take_text(out.get()), take_text(errors.get()), code};
 }
 
 /// An answer of text. If it is longer than an answer may be, it is cut at the end of a line.
@@ -271,7 +248,7 @@ Json call(const Json& params) {
         words_of(tool, params.value("arguments", Json::object()));
     const Said text = run_self(words);
     Json result;
-    if (text.code == kUsage || text.code == kUnreadableLog || text.code == kOwnFailure) {
+    if (text.code == kUsage || text.code == kUnreadableLog || text.code >= kOwnFailure) {
       result["content"] = {{{"type", "text"}, {"text", text.errors}}};
       result["isError"] = true;
       return result;

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <ctime>
 
 #include "tools/shared/command_line.h"
@@ -68,6 +69,31 @@ std::optional<int> wait_for_child(pid_t child, rusage* usage) {
     if (errno != EINTR) return std::nullopt;
   }
   return status;
+}
+
+int run_program(const std::vector<std::string>& words, int output, int errors,
+                volatile sig_atomic_t* running) {
+  const std::vector<char*> arguments = exec_arguments(words);
+  // Signals wait: between the fork and the note of its process id they would not reach the child.
+  std::optional<SignalsBlocked> blocked(std::in_place);
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGPIPE, SIG_DFL);
+    restore_child_signal();
+    blocked->restore();
+    const int in = output < 0 ? STDIN_FILENO : open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const auto put = [](int from, int to) { return from < 0 || dup2(from, to) == to; };
+    if (!put(in, STDIN_FILENO) || !put(output, STDOUT_FILENO) || !put(errors, STDERR_FILENO))
+      _exit(kOwnFailure);
+    execvp(arguments[0], arguments.data());
+    _exit(errno == ENOENT ? kNotFound : kCannotExec);
+  }
+  if (child < 0) say("cannot fork: {}", strerror(errno));
+  if (running != nullptr) *running = std::max(child, 0);
+  blocked.reset();
+  const std::optional<int> status = child < 0 ? std::nullopt : wait_for_child(child);
+  if (running != nullptr) *running = 0;
+  return status ? exit_code(*status) : kOwnFailure;
 }
 
 void leave_orphans_to_parent() {

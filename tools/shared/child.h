@@ -33,6 +33,12 @@ void restore_child_signal();
 int exit_code(int status);
 /// Waits for a child's end. Returns its status as waitpid() gives it; none: the end is not known.
 std::optional<int> wait_for_child(pid_t child, rusage* usage = nullptr);
+/// Runs a program, found as a shell finds it, with this output; -1: ours. If it has output of its
+/// own, it has no input. Returns its exit code as exit_code() tells it; kNotFound, kCannotExec: it
+/// did not begin; kOwnFailure: its end is not known. `running`: its process id meanwhile, for a
+/// handler of signals.
+int run_program(const std::vector<std::string>& words, int output = -1, int errors = -1,
+                volatile sig_atomic_t* running = nullptr);
 
 /// As process 1 of a container, or as a subreaper, this process becomes the parent of orphans, and
 /// must wait for them. Then the command goes on in a child, where this function returns. The parent

@@ -1,10 +1,6 @@
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <functional>
 #include <optional>
 #include <ostream>
@@ -28,18 +24,6 @@ namespace {
 // Pictures as PNG and PDF, through librsvg's command: linking librsvg would triple the size of an
 // installation.
 
-/// Runs a command. Returns its exit code; -1 if there is no such command.
-int run(const std::array<const char*, 7>& words) {
-  pid_t child = 0;
-  std::array<char*, 7> arguments{};
-  for (size_t i = 0; i < words.size(); ++i) arguments[i] = const_cast<char*>(words[i]);
-  const int error = posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
-  if (error == ENOENT) return -1;
-  if (error != 0) throw std::runtime_error(fmt::format("cannot run {}", words[0]));
-  const std::optional<int> status = wait_for_child(child);
-  return status && WIFEXITED(*status) ? WEXITSTATUS(*status) : 1;
-}
-
 /// Has `rsvg-convert` turn the SVG that `svg` writes into `format`, png or pdf. Throws
 /// std::runtime_error, which says what to install if the command is missing.
 void write_picture(const std::string& path, const std::string& format,
@@ -49,10 +33,10 @@ void write_picture(const std::string& path, const std::string& format,
     write_output(drawing, svg);
     // A PDF has the size that the SVG says; a PNG gets twice as many pixels, for sharp letters.
     const char* const zoom = format == "png" ? "--zoom=2" : "--zoom=1";
-    const int code = run({"rsvg-convert", zoom, ("--format=" + format).c_str(), "--output",
-                          fresh.c_str(), drawing.c_str(), nullptr});
+    const int code =
+        run_program({"rsvg-convert", zoom, "--format=" + format, "--output", fresh, drawing});
     unlink(drawing.c_str());
-    if (code == -1) {
+    if (code == kNotFound) {
       throw std::runtime_error(
           fmt::format("--{} needs the command rsvg-convert (Debian: apt-get install librsvg2-bin, "
                       "Fedora: dnf install librsvg2-tools); --svg needs nothing",
