@@ -1,4 +1,5 @@
-// `attach` begins to record a program that runs already; `detach` ends that.
+// `attach` begins to record a program that runs already; `detach` ends that. Calling a function in
+// another program needs code for each kind of processor.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -17,12 +18,14 @@
 #include "collector/text/text_format.h"
 #include "gpupeak/attach.h"
 #include "gpupeak/log_format.h"
-#include "tools/attach/target.h"
 #include "tools/commands.h"
 #include "tools/run/nvml.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/process_stat.h"
+#ifdef GPUPEAK_HAS_ATTACH
+#include "tools/attach/target.h"
+#endif
 
 namespace gpupeak::tools {
 namespace {
@@ -38,6 +41,7 @@ struct AttachOptions {
   double seconds = 10;
 };
 
+#ifdef GPUPEAK_HAS_ATTACH
 const std::map<std::string, uint32_t> kModes{{"auto", GPUPEAK_HOST_AUTO},
                                              {"full", GPUPEAK_HOST_FULL},
                                              {"sampled", GPUPEAK_HOST_SAMPLED},
@@ -295,6 +299,13 @@ int detach(const AttachOptions& options) {
   }
   return kOk;
 }
+
+#else
+int attach(const AttachOptions&) {
+  throw UsageError("attach and detach work on x86-64 alone: start the program with `gpupeak run`");
+}
+constexpr auto detach = attach;
+#endif
 
 void add_target(CLI::App& verb, AttachOptions& options) {
   add_required(verb, "process", options.pid, "PID", "Its process id");
