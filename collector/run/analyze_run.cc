@@ -86,10 +86,8 @@ Summary figures_of_run(Summary lead) {
 }
 
 bool uses_gpu(const RunLog& log) {
-  const gpupeak_counters_page& page = log.head.counters;
-  const uint32_t devices = std::min<uint32_t>(page.device_count, GPUPEAK_LOG_MAX_DEVICES);
-  return std::any_of(page.device, page.device + devices,
-                     [](const auto& device) { return device.total.peak > 0; });
+  return std::ranges::any_of(log.head.counters.device,
+                             [](const auto& device) { return device.total.peak > 0; });
 }
 
 std::optional<uint64_t> unless_zero(uint64_t value) {

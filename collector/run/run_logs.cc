@@ -190,9 +190,8 @@ std::optional<RunLogs> named_process(const std::string& name) {
 
 uint64_t most_of_gpus(const LogHead& head) {
   uint64_t bytes = 0;
-  const uint32_t devices = std::min<uint32_t>(head.counters.device_count, GPUPEAK_LOG_MAX_DEVICES);
-  for (uint32_t i = 0; i < devices; ++i)
-    bytes = std::max(bytes, head.counters.device[i].total.peak);
+  for (const gpupeak_device_counters& device : head.counters.device)
+    bytes = std::max(bytes, device.total.peak);
   return bytes;
 }
 

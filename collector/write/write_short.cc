@@ -217,26 +217,6 @@ class ShortSummary {
     return {cut("  phase peaks   " + line, width_, style_)};
   }
 
-  /// For a run of several processes: each GPU, and the host heap of one process, whose pid stands
-  /// there so that nobody takes the figure for a sum.
-  std::vector<std::string> script_lines_of_run(const WholeRun& run) const {
-    std::vector<std::string> lines;
-    for (size_t i = 0; i < std::min(run.devices.size(), kMaxScriptLines); ++i) {
-      if (const auto peak = run.devices[i].peak_bytes)
-        lines.push_back(
-            fmt::format("Peak device memory (GPU {}): {} bytes", gpu_number(run, i), *peak));
-    }
-    const bool counted = summary_.quality.heap_not_read;
-    if (const auto heap = metric(summary_.metrics, counted ? "host.kind.heap.usable_peak_bytes"
-                                                           : "host.kind.heap.peak_bytes"))
-      lines.push_back(fmt::format("Peak host heap ({}pid {}): {} bytes", counted ? "usable, " : "",
-                                  run.processes[run.lead].pid, *heap));
-    if (const auto memory = metric(summary_.metrics, "host.memory.peak_bytes"))
-      lines.push_back(
-          fmt::format("Peak host memory (pid {}): {} bytes", run.processes[run.lead].pid, *memory));
-    return lines;
-  }
-
   /// The number that the program gives the GPU; if two GPUs of the run have the same number, the
   /// place in the list.
   static size_t gpu_number(const WholeRun& run, size_t i) {
@@ -246,21 +226,32 @@ class ShortSummary {
     return static_cast<size_t>(run.devices[i].ordinal.value_or(static_cast<int32_t>(i)));
   }
 
+  /// For a run of several processes: each GPU, and the host heap of one process, whose pid stands
+  /// there so that nobody takes the figure for a sum.
   std::vector<std::string> script_lines() const {
-    if (has_several()) return script_lines_of_run(*summary_.whole_run);
     std::vector<std::string> lines;
+    const auto add = [&](const std::string& what, const std::string& of,
+                         std::optional<uint64_t> bytes) {
+      const std::string brackets = of.empty() ? "" : " (" + of + ")";
+      if (bytes) lines.push_back(fmt::format("Peak {}{}: {} bytes", what, brackets, *bytes));
+    };
+    const WholeRun* run = has_several() ? &*summary_.whole_run : nullptr;
+    for (size_t i = 0; run != nullptr && i < std::min(run->devices.size(), kMaxScriptLines); ++i)
+      add("device memory", fmt::format("GPU {}", gpu_number(*run, i)), run->devices[i].peak_bytes);
     for (const DeviceSummary& device : summary_.devices) {
-      if (lines.size() == kMaxScriptLines) break;
-      if (!was_used(device)) continue;
-      lines.push_back(fmt::format("Peak device memory (GPU {}): {} bytes", device.ordinal,
-                                  metric(device.metrics, "device.peak_bytes").value_or(0)));
+      if (run != nullptr || lines.size() == kMaxScriptLines) break;
+      if (was_used(device))
+        add("device memory", fmt::format("GPU {}", device.ordinal),
+            metric(device.metrics, "device.peak_bytes").value_or(0));
     }
-    const bool counted = heap_is_counted();
-    if (const auto heap = metric(summary_.metrics, counted ? "host.kind.heap.usable_peak_bytes"
-                                                           : "host.kind.heap.peak_bytes"))
-      lines.push_back(fmt::format("Peak host heap{}: {} bytes", counted ? " (usable)" : "", *heap));
-    if (const auto memory = metric(summary_.metrics, "host.memory.peak_bytes"))
-      lines.push_back(fmt::format("Peak host memory: {} bytes", *memory));
+    const std::string pid =
+        run == nullptr ? "" : fmt::format("pid {}", run->processes[run->lead].pid);
+    if (run != nullptr ? summary_.quality.heap_not_read : heap_is_counted())
+      add("host heap", pid.empty() ? "usable" : "usable, " + pid,
+          metric(summary_.metrics, "host.kind.heap.usable_peak_bytes"));
+    else
+      add("host heap", pid, metric(summary_.metrics, "host.kind.heap.peak_bytes"));
+    add("host memory", pid, metric(summary_.metrics, "host.memory.peak_bytes"));
     return lines;
   }
 
