@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "collector/analyze/analyze.h"
 #include "collector/export/export.h"
 #include "collector/replay/big_arrays.h"
+#include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 #include "gpupeak/pages.h"
 
@@ -71,13 +73,8 @@ class Heaptrack : public ReplayObserver {
  public:
   Heaptrack(Profile& profile, ScopeId scope, std::ostream& out)
       : profile_(profile), scope_(scope), out_(out), traces_(profile.definitions().nodes().size()) {
-    std::string command;
-    for (const auto& [key, value] : profile.definitions().facts()) {
-      if (key == "arg")
-        command += (command.empty() ? "" : " ") + profile.definitions().shown(value);
-    }
     // The version of heaptrack that would write this, and the version of its format.
-    write("v 10400 2\nX {}\nI {:x} 0\n", command, kPageBytes);
+    write("v 10400 2\nX {}\nI {:x} 0\n", command_text(run_of(profile.log())), kPageBytes);
   }
 
   void finish() {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "collector/analyze/analyze.h"
 #include "collector/analyze/call_tree.h"
 #include "collector/export/export.h"
+#include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 
 namespace gpupeak::collector {
@@ -57,13 +59,8 @@ class Massif {
       : profile_(profile), scope_(scope), out_(out) {}
 
   void write_header() {
-    std::string command;
-    for (const auto& [key, value] : profile_.definitions().facts()) {
-      if (key == "arg")
-        command += (command.empty() ? "" : " ") + profile_.definitions().shown(value);
-    }
-    out_ << "desc: gpupeak, " << profile_.scope_text(scope_) << "\ncmd: " << command
-         << "\ntime_unit: ms\n";
+    out_ << "desc: gpupeak, " << profile_.scope_text(scope_)
+         << "\ncmd: " << command_text(run_of(profile_.log())) << "\ntime_unit: ms\n";
   }
 
   void write(uint64_t ticks, uint64_t bytes) {

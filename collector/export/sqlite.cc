@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -91,16 +92,14 @@ class Insert {
   }
 
   /// A bound value stays for the next step(). A text must last until then.
-  void bind(int column, int64_t value) { sqlite3_bind_int64(statement_, column, value); }
-  void bind(int column, uint64_t value) { bind(column, static_cast<int64_t>(value)); }
-  void bind(int column, uint32_t value) { bind(column, static_cast<int64_t>(value)); }
-  void bind(int column, int value) { bind(column, static_cast<int64_t>(value)); }
+  template <std::integral Value>
+  void bind(int column, Value value) {
+    sqlite3_bind_int64(statement_, column, static_cast<int64_t>(value));
+  }
   void bind(int column, std::string_view value) {
     sqlite3_bind_text(statement_, column, value.data(), static_cast<int>(value.size()),
                       SQLITE_STATIC);
   }
-  void bind(int column, const std::string& value) { bind(column, std::string_view(value)); }
-  void bind(int column, const char* value) { bind(column, std::string_view(value)); }
   void bind(int column, std::nullopt_t) { sqlite3_bind_null(statement_, column); }
   template <class T>
   void bind(int column, const std::optional<T>& value) {

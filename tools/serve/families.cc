@@ -81,11 +81,10 @@ class OfLogs {
   OfLogs(const FolderView& view, std::vector<MetricFamily>& out) : view_(view), out_(out) {}
 
   using Value = std::function<std::optional<uint64_t>(const FolderLog&)>;
-  void gauge(const char* name, const char* help, const Value& value) const {
-    add(name, help, MetricType::Gauge, value);
-  }
-  void counter(const char* name, const char* help, const Value& value) const {
-    add(name, help, MetricType::Counter, value);
+  void add(const char* name, const char* help, MetricType type, const Value& value) const {
+    Family family(name, help, type);
+    for (const FolderLog& log : view_.logs) family.add(of_log(log), value(log));
+    out_.push_back(family.take());
   }
   using DeviceValue = std::function<std::optional<uint64_t>(const gpupeak_device_counters&)>;
   /// One sample for each device that had memory.
@@ -114,11 +113,6 @@ class OfLogs {
   }
 
  private:
-  void add(const char* name, const char* help, MetricType type, const Value& value) const {
-    Family family(name, help, type);
-    for (const FolderLog& log : view_.logs) family.add(of_log(log), value(log));
-    out_.push_back(family.take());
-  }
   template <typename Visit>
   void each_device(bool live, Visit visit) const {
     for (const FolderLog& log : view_.logs) {
@@ -152,78 +146,68 @@ void add_device_families(const OfLogs& logs) {
              "The most managed and imported memory and reserved addresses.", false, false);
 }
 
-void add_host_families(const OfLogs& logs) {
-  using Value = std::optional<uint64_t>;
-  const auto counters = [](const FolderLog& log) -> const gpupeak_counters_page& {
-    return log.head.counters;
+/// Figures of the counters page. `of`: the logs that have it.
+void add_counters(const OfLogs& logs) {
+  using Page = gpupeak_counters_page;
+  enum Of { kAll, kHeap, kLiveHeap, kLive };
+  const auto add = [&logs](MetricType type, const char* name, const char* help, auto value,
+                           Of of = kAll) {
+    logs.add(name, help, type, [=](const FolderLog& log) -> std::optional<uint64_t> {
+      const Page& page = log.head.counters;
+      if ((of == kLiveHeap || of == kLive) && !log.is_live()) return std::nullopt;
+      if ((of == kLiveHeap || of == kHeap) &&
+          !collector::coverage_of(log.head.header, page).heap_counters)
+        return std::nullopt;
+      return std::invoke(value, page);
+    });
   };
-  const auto has_heap = [](const FolderLog& log) {
-    return collector::coverage_of(log.head.header, log.head.counters).heap_counters;
-  };
-  logs.gauge("gpupeak_host_heap_live_bytes",
-             "Usable bytes of the heap, of a program that runs; within 64 KiB a thread.",
-             [=](const FolderLog& log) {
-               return has_heap(log) && log.is_live() ? Value(counters(log).heap.live)
-                                                     : std::nullopt;
-             });
-  logs.gauge("gpupeak_host_heap_peak_bytes", "The most usable bytes of the heap at once.",
-             [=](const FolderLog& log) {
-               return has_heap(log) ? Value(counters(log).heap.peak) : std::nullopt;
-             });
-  logs.counter("gpupeak_host_heap_allocations_total", "Blocks that the heap handed out.",
-               [=](const FolderLog& log) {
-                 return has_heap(log) ? Value(counters(log).heap_alloc_count) : std::nullopt;
-               });
-  logs.counter("gpupeak_host_heap_frees_total", "Blocks that the heap was given back.",
-               [=](const FolderLog& log) {
-                 return has_heap(log) ? Value(counters(log).heap_free_count) : std::nullopt;
-               });
-  logs.gauge("gpupeak_host_pinned_live_bytes", "Pinned host memory of a program that runs.",
-             [=](const FolderLog& log) {
-               return log.is_live() ? Value(counters(log).pinned.live) : std::nullopt;
-             });
-  logs.gauge("gpupeak_host_pinned_peak_bytes", "The most pinned host memory at once.",
-             [=](const FolderLog& log) { return Value(counters(log).pinned.peak); });
-  logs.gauge("gpupeak_host_rss_peak_bytes", "The process's largest resident set, once it ended.",
-             [=](const FolderLog& log) {
-               const uint64_t bytes = counters(log).rss_peak_bytes;
-               return bytes > 0 ? Value(bytes) : std::nullopt;
-             });
-}
-
-void add_losses(const OfLogs& logs) {
-  using Counters = gpupeak_counters_page;
-  const auto count = [&logs](const char* name, const char* help, uint64_t Counters::*field) {
-    logs.counter(name, help,
-                 [field](const FolderLog& log) { return std::optional(log.head.counters.*field); });
-  };
+  const auto gauge = std::bind_front(add, MetricType::Gauge);
+  const auto count = std::bind_front(add, MetricType::Counter);
+  gauge(
+      "gpupeak_host_heap_live_bytes",
+      "Usable bytes of the heap, of a program that runs; within 64 KiB a thread.",
+      [](const Page& of) { return of.heap.live; }, kLiveHeap);
+  gauge(
+      "gpupeak_host_heap_peak_bytes", "The most usable bytes of the heap at once.",
+      [](const Page& of) { return of.heap.peak; }, kHeap);
+  count("gpupeak_host_heap_allocations_total", "Blocks that the heap handed out.",
+        &Page::heap_alloc_count, kHeap);
+  count("gpupeak_host_heap_frees_total", "Blocks that the heap was given back.",
+        &Page::heap_free_count, kHeap);
+  gauge(
+      "gpupeak_host_pinned_live_bytes", "Pinned host memory of a program that runs.",
+      [](const Page& of) { return of.pinned.live; }, kLive);
+  gauge("gpupeak_host_pinned_peak_bytes", "The most pinned host memory at once.",
+        [](const Page& of) { return of.pinned.peak; });
+  gauge("gpupeak_host_rss_peak_bytes", "The process's largest resident set, once it ended.",
+        [](const Page& of) {
+          return of.rss_peak_bytes > 0 ? std::optional(of.rss_peak_bytes) : std::nullopt;
+        });
   count("gpupeak_device_events_total", "Events of the GPUs' memory that were recorded.",
-        &Counters::device_events);
+        &Page::device_events);
   count("gpupeak_dropped_events_total", "Events that should have been recorded and were not.",
-        &Counters::dropped_events);
+        &Page::dropped_events);
   count("gpupeak_unmatched_frees_total", "Frees of GPU memory that was never seen allocated.",
-        &Counters::unmatched_frees);
+        &Page::unmatched_frees);
   count("gpupeak_truncated_stacks_total", "Call stacks that were cut at their outer end.",
-        &Counters::truncated_stacks);
+        &Page::truncated_stacks);
   count("gpupeak_early_calls_total", "Calls of the allocator before the log was open.",
-        &Counters::early_calls);
+        &Page::early_calls);
   count("gpupeak_reentrant_calls_total",
         "Calls of the allocator from a signal handler within a hook, which are not recorded.",
-        &Counters::reentrant_calls);
+        &Page::reentrant_calls);
   count("gpupeak_unread_python_stacks_total", "Events without the Python frames that there were.",
-        &Counters::unread_python_stacks);
+        &Page::unread_python_stacks);
+  gauge("gpupeak_self_bytes", "What gpupeak's library has mapped in the program for itself.",
+        &Page::self_bytes);
 }
 
 void add_runs(const OfLogs& logs) {
-  using Value = std::optional<uint64_t>;
-  logs.gauge("gpupeak_run_start_time_seconds", "When the recording began, since 1970.",
-             [](const FolderLog& log) {
-               return Value(log.head.header.start_realtime_ns / 1'000'000'000);
-             });
-  logs.gauge("gpupeak_log_size_bytes", "Of the log's file.",
-             [](const FolderLog& log) { return Value(log.bytes()); });
-  logs.gauge("gpupeak_self_bytes", "What gpupeak's library has mapped in the program for itself.",
-             [](const FolderLog& log) { return Value(log.head.counters.self_bytes); });
+  logs.add("gpupeak_run_start_time_seconds", "When the recording began, since 1970.",
+           MetricType::Gauge,
+           [](const FolderLog& log) { return log.head.header.start_realtime_ns / 1'000'000'000; });
+  logs.add("gpupeak_log_size_bytes", "Of the log's file.", MetricType::Gauge,
+           [](const FolderLog& log) { return log.bytes(); });
 }
 
 void add_ends(const FolderView& view, std::vector<MetricFamily>& out) {
@@ -317,8 +301,7 @@ std::vector<MetricFamily> metric_families(const FolderView& view, const Pods& po
   std::vector<MetricFamily> families;
   const OfLogs logs(view, families);
   add_device_families(logs);
-  add_host_families(logs);
-  add_losses(logs);
+  add_counters(logs);
   add_runs(logs);
   add_ends(view, families);
   add_states(view, pods, families);
