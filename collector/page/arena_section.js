@@ -3,26 +3,19 @@ import {choice, h, replace} from './dom.js';
 import * as format from './format.js';
 import {ArenaMap, siteColor} from './arena_map.js';
 import {titled} from './sections.js';
-import {share, table} from './table.js';
+import {countColumn, sumTable} from './table.js';
 import {Timeline} from './timeline.js';
 import {used, usedColumn} from './uses.js';
 
 /** Rows by site that add up to what is in use. */
 function sites(run, pool, state) {
   const rows = [...state.rows.values()].filter(({bytes}) => bytes > 0).map(({row, bytes, count, uses}) => ({
-    ...run.uses && used(run, uses.most(), bytes), bytes, count, share: bytes, title: row === null ? 'smaller blocks, which the page has not one by one' : pool.titleOf(row),
+    ...run.uses && used(run, uses.most(), bytes), bytes, count, title: row === null ? 'smaller blocks, which the page has not one by one' : pool.titleOf(row),
     color: siteColor(row === null ? undefined : pool.colors.get(row))}));
   const whole = state.inUse, sum = rows.reduce((all, {bytes}) => all + bytes, 0);
-  const line = (name, bytes) => [h('td', {class: 'number'}, format.size(bytes)), h('th', {scope: 'row'}, name),
-    h('td', {class: 'number'}, format.percent(bytes, whole)), h('td', {colspan: run.uses ? '2' : null})];
-  const footer = [];
-  if (sum < whole) footer.push(line('in segments that the page does not have', whole - sum));
-  footer.push(line(sum > whole ? 'sum' : 'sum = in use, residual 0', Math.max(sum, whole)));
-  return table({label: 'Who holds what of the pool', rows, footer, search: false, columns: [
-    {key: 'bytes', label: 'size', number: true, cell: (row) => share(row.bytes, whole, format.size(row.bytes))},
-    {key: 'title', label: 'site', class: 'title', cell: (row) => h('span', {title: row.title, class: 'keyed', style: {borderColor: row.color}}, row.title)},
-    {key: 'share', label: '%', number: true, cell: (row) => format.percent(row.bytes, whole)},
-    {key: 'count', label: 'blocks', number: true, cell: (row) => format.count(row.count)}, ...run.uses ? [usedColumn(run)] : []]});
+  return sumTable({label: 'Who holds what of the pool', rows, whole, of: 'in use', rest: [['in segments that the page does not have', whole - sum]], search: false,
+    left: [{key: 'title', label: 'site', class: 'title', cell: (row) => h('span', {title: row.title, class: 'keyed', style: {borderColor: row.color}}, row.title)}],
+    right: [countColumn('count', 'blocks'), ...run.uses ? [usedColumn(run)] : []]});
 }
 
 /** What of the idle bytes the largest requests could not have had. */

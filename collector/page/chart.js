@@ -2,7 +2,7 @@
 import uPlot from 'uplot';
 import * as format from './format.js';
 
-const NARROW = 500;
+const NARROW = 500, HEIGHT = 320;
 
 /** The colour that page.css gives this name: canvas knows no variables. */
 export const themed = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -27,7 +27,7 @@ export function aligned(curves) {
 }
 
 /** Options of a chart `width` wide; `time` shows a value of the x axis whose ticks are `step` apart. */
-export function chartOptions(width, height, time = format.axisTime) {
+export function chartOptions(width, height = HEIGHT, time = format.axisTime) {
   const grid = {stroke: themed('--grid'), width: 1};
   const axis = {stroke: themed('--faint'), font: '12px system-ui, sans-serif', grid, ticks: grid};
   return {
@@ -42,4 +42,26 @@ export function chartOptions(width, height, time = format.axisTime) {
         incrs: Array.from({length: 45}, (_, i) => 2 ** i)},
     ],
   };
+}
+
+/** A chart in its element `plot`, as wide as that is. */
+export class Chart {
+  show(options, data) {
+    this.u = new uPlot(options, data, this.plot);
+    this.resize = new ResizeObserver(() => this.u.setSize({width: this.plot.clientWidth, height: this.u.height}));
+    this.resize.observe(this.plot);
+  }
+  destroy() {
+    if (this.resize) this.resize.disconnect();
+    if (this.u) this.u.destroy();
+  }
+}
+
+/** Puts a mark where its time is now; its text is on the left of it from `turn` of the width on. */
+export function place(u, mark, ns, text, turn) {
+  const x = u.valToPos(ns / 1e9, 'x'), width = u.over.clientWidth, flip = x > width * turn;
+  mark.hidden = x < -1 || x > width + 1;
+  mark.style.left = `${x}px`;
+  mark.classList.toggle('flip', flip);
+  if (text) mark.firstChild.textContent = flip ? `${text} ▼` : `▼ ${text}`;
 }

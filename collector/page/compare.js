@@ -1,12 +1,11 @@
 // Several runs over one axis, and their peaks, phases and sites side by side.
-import uPlot from 'uplot';
-import {aligned, chartOptions, stepped, themed} from './chart.js';
+import {aligned, Chart, chartOptions, stepped, themed} from './chart.js';
 import {choice, h, replace} from './dom.js';
 import * as format from './format.js';
-import {table} from './table.js';
+import {table, titleColumn} from './table.js';
 
 const COLORS = ['--accent', '--line-1', '--line-2', '--line-3', '--line-4', '--line-5', '--line-6', '--observed'];
-const MOST_SITES = 60, HEIGHT = 320;
+const MOST_SITES = 60;
 
 /** The sums that several of the runs have; those of devices first. */
 function commonScopes(runs) {
@@ -16,30 +15,23 @@ function commonScopes(runs) {
   return main.sort((a, b) => a.startsWith('device:') ? (b.startsWith('device:') ? a.localeCompare(b) : -1) : b.startsWith('device:') ? 1 : 0);
 }
 
-class Overlay {
+class Overlay extends Chart {
   /** `relative`: every run from its begin to its end, however long it took. */
   constructor(runs, scope, relative) {
+    super();
     this.runs = runs.filter((run) => run.seriesOf(scope));
     this.scope = scope;
     this.relative = relative;
-    this.element = h('div', {class: 'plot', role: 'img', 'aria-label': `${scope} of ${runs.length} runs over time`});
+    this.element = this.plot = h('div', {class: 'plot', role: 'img', 'aria-label': `${scope} of ${runs.length} runs over time`});
   }
   draw() {
     const unit = (run) => this.relative ? run.endNs / 100 : 1e9;
     const data = aligned(this.runs.map((run) => ({times: run.times.map((ns) => ns / unit(run)), values: run.seriesOf(this.scope).max})));
-    const options = chartOptions(this.element.clientWidth || 800, HEIGHT,
-      this.relative ? (value) => `${Math.round(value * 100) / 100} %` : undefined);
-    this.u = new uPlot({
-      ...options,
+    this.show({
+      ...chartOptions(this.plot.clientWidth || 800, undefined, this.relative ? (value) => `${Math.round(value * 100) / 100} %` : undefined),
       series: [{}, ...this.runs.map((run) => ({stroke: themed(COLORS[run.index % COLORS.length]), width: 1.6, paths: stepped,
         points: {show: false}}))],
-    }, data, this.element);
-    this.resize = new ResizeObserver(() => this.u.setSize({width: this.element.clientWidth, height: HEIGHT}));
-    this.resize.observe(this.element);
-  }
-  destroy() {
-    if (this.resize) this.resize.disconnect();
-    if (this.u) this.u.destroy();
+    }, data);
   }
 }
 
@@ -118,7 +110,7 @@ export function compare(runs, onrun, drawn) {
   const show = (scope) => {
     draw(scope);
     const of = (rows, label, title, columns) => rows.length > 0 && h('section', {}, h('h2', {}, title),
-      table({label, rows: rows.map((row, i) => ({...row, order: i})), order: {key: 'order', down: false}, columns: [{key: 'title', label, class: 'title', cell: (row) => h('span', {title: row.title}, row.title)}, ...columns]}));
+      table({label, rows, order: {}, columns: [titleColumn(label), ...columns]}));
     replace(box, h('section', {}, h('div', {class: 'tools'}, choice('Axis', [{value: 'time', text: 'Time'},
       {value: 'share', text: 'Share of the run'}], relative ? 'share' : 'time', (value) => {
       relative = value === 'share';

@@ -4,7 +4,7 @@ import {h} from './dom.js';
 import * as format from './format.js';
 import {isInterpreter, isScript} from './model.js';
 import {foldedSource} from './source.js';
-import {share, table} from './table.js';
+import {bytesColumn, countColumn, sumTable, table, titleColumn} from './table.js';
 import {used, usedColumn} from './uses.js';
 
 export const titled = (id, title, ...children) =>
@@ -90,7 +90,7 @@ export function peakLine(run, scope) {
 
 /** Settings that would lower the device's peak: as the terminal's report has them. */
 export function lowering(run, scope) {
-  const rows = (run.summary.lowering || []).filter((row) => row.scope === scope.name).map((row, order) => ({...row, order}));
+  const rows = (run.summary.lowering || []).filter((row) => row.scope === scope.name);
   if (rows.length === 0) return null;
   const bounds = ({exact, least_bytes: least, most_bytes: most}) => most === null ? `at least ${format.size(least)}`
     : exact ? format.size(least) : `${format.size(least)} to ${format.size(most)}`;
@@ -98,7 +98,7 @@ export function lowering(run, scope) {
     `${most === null ? 'at most ' : ''}−${format.percent(before - (most ?? least), before)}`;
   return titled('lowering', 'What would lower it', h('p', {class: 'faint'}, 'Each setting alone, by replay. Without a site: ',
     h('code', {}, `gpupeak whatif ${run.log}`)),
-  table({label: 'What would lower it', rows, search: false, order: {key: 'order', down: false}, columns: [
+  table({label: 'What would lower it', rows, search: false, order: {}, columns: [
     {key: 'least_bytes', label: 'peak', number: true, cell: bounds}, {key: 'most_bytes', label: 'change', number: true, cell: gain},
     {key: 'text', label: 'setting', class: 'title'}]}));
 }
@@ -108,23 +108,12 @@ export function lastUse(run, scope) {
   const found = run.usesOf(scope);
   if (!found) return null;
   const parts = [...found.sums.map(({text, bytes}) => ({title: text, bytes})), {title: 'idle in pools', bytes: found.idleBytes, free: true}];
-  const rows = found.rows.map((row) => ({...row, share: row.bytes, ...used(run, row, row.bytes)}));
-  const line = (name, bytes) => [h('td', {class: 'number'}, format.size(bytes)), h('td', {class: 'number'}, format.percent(bytes, scope.bytes)),
-    h('th', {scope: 'row', colspan: '4'}, name)];
-  const footer = [];
-  if (found.otherRows > 0) footer.push(line(`${format.count(found.otherRows)} more`, found.otherBytes));
-  if (found.idleBytes > 0) footer.push(line('idle in pools', found.idleBytes));
-  const sum = rows.reduce((all, {bytes}) => all + bytes, found.otherBytes + found.idleBytes);
-  footer.push(line(sum === scope.bytes ? 'sum = peak, residual 0' : 'sum', sum));
+  const rows = found.rows.map((row) => ({...row, ...used(run, row, row.bytes)}));
   return titled('uses', 'Last use', partsBar(parts.filter(({bytes}) => bytes > 0)),
     run.uses.notes.map((note) => h('p', {class: 'faint'}, note)),
-    table({label: 'Last use', rows, footer, columns: [
-      {key: 'bytes', label: 'size', number: true, cell: (row) => share(row.bytes, scope.bytes, format.size(row.bytes))},
-      {key: 'share', label: '%', number: true, cell: (row) => format.percent(row.bytes, scope.bytes)},
-      {key: 'count', label: 'blocks', number: true, cell: (row) => format.count(row.count)},
-      usedColumn(run),
-      {key: 'title', label: 'site', class: 'title', cell: (row) => h('span', {title: row.title}, row.title)},
-      {key: 'kind', label: 'kind'}]}));
+    sumTable({label: 'Last use', rows, whole: scope.bytes, of: 'peak',
+      rest: [[`${format.count(found.otherRows)} more`, found.otherBytes], ['idle in pools', found.idleBytes]],
+      right: [countColumn('count', 'blocks'), usedColumn(run), titleColumn(), {key: 'kind', label: 'kind'}]}));
 }
 
 /** A stack, innermost first. Between a script's calls only how many the interpreter's own are. The lines that `title` begins with are unfolded. */
@@ -154,30 +143,16 @@ function stackList(stack, title, onfind, sourceOf) {
  * leads to its place in the flame graph; sourceOf(at): the lines of its calls.
  */
 export function holderTable(held, whole, {label, by = 'site', search = true, details = true, stackOf, onfind, sourceOf = () => null}) {
-  const columns = [
-    {key: 'title', label: by, class: 'title', cell: (row) => [h('span', {title: row.title}, row.title),
-      row.temporary && h('span', {class: 'tag'}, 'temporary')]},
-    {key: 'bytes', label: 'size', number: true, cell: (row) => share(row.bytes, whole, format.size(row.bytes))},
-    {key: 'share', label: '%', number: true, cell: (row) => format.percent(row.bytes, whole)},
-    {key: 'count', label: 'blocks', number: true, cell: (row) => format.count(row.count)},
-    {key: 'kind', label: 'kind'},
-    {key: 'module', label: 'module', class: 'module'},
-  ];
+  const title = {key: 'title', label: by, class: 'title', cell: (row) => [h('span', {title: row.title}, row.title),
+    row.temporary && h('span', {class: 'tag'}, 'temporary')]};
+  const columns = [countColumn('count', 'blocks'), {key: 'kind', label: 'kind'}, {key: 'module', label: 'module', class: 'module'}];
   if (details) columns.push({key: 'phase', label: 'phase'}, {key: 'thread', label: 'thread', number: true, cell: (row) => row.thread ?? '–'});
-  const rows = held.rows.map((row) => ({...row, share: row.bytes}));
-  const shown = columns.filter((column) => column.key !== by || by === 'site');
-  shown.sort((a, b) => (b.key === 'bytes') - (a.key === 'bytes'));  // the figure on the left, as in the terminal
-  const line = (name, bytes) => [h('td', {class: 'number'}, format.size(bytes)), h('th', {scope: 'row'}, name),
-    h('td', {class: 'number'}, format.percent(bytes, whole)), h('td', {colspan: String(shown.length - 3)})];
-  const footer = [];
-  if (held.otherRows > 0) footer.push(line(`${format.count(held.otherRows)} more`, held.otherBytes));
-  const sum = held.rows.reduce((all, row) => all + row.bytes, held.otherBytes);
-  footer.push(line(sum === whole ? 'sum = peak, residual 0'.replace('peak', details ? 'peak' : 'live') : 'sum', sum));
   const detail = stackOf && by === 'site' && ((row) => {
     const stack = stackOf(row);
     return stack && (() => stackList(stack, row.title, onfind, sourceOf));
   });
-  return table({columns: shown, rows, footer, search, label, detail});
+  return sumTable({rows: held.rows, whole, of: details ? 'peak' : 'live', rest: [[`${format.count(held.otherRows)} more`, held.otherBytes]],
+    left: [title], right: columns.filter(({key}) => key !== by), search, label, detail});
 }
 
 /// How near to the peak a reading was: its causes are those of its own instant.
@@ -204,7 +179,7 @@ export function ledger(run, scope) {
   atPeak.of_process && atPeak.others_bytes > 0 && h('p', {}, `others ${format.size(atPeak.others_bytes)}: `,
     atPeak.others.map(({pid, name, bytes}) => `pid ${pid}${name && ` ${name}`} ${format.size(bytes)}`).join(', ')),
   items.length > 0 && table({label: 'What is behind it', rows: items, columns: [
-    {key: 'bytes', label: 'size', number: true, cell: (row) => format.size(row.bytes)}, {key: 'cause', label: 'cause'},
+    bytesColumn('bytes', 'size'), {key: 'cause', label: 'cause'},
     {key: 'name', label: 'what', class: 'title'}, {key: 'count', label: 'calls', number: true}]}));
 }
 
@@ -222,16 +197,13 @@ export function phases(run) {
       device: figure('device.peak_bytes'), deviceAllocs: figure('device.alloc_count'),
       host: figure('host.peak_bytes'), hostAllocs: figure('host.alloc_count')};
   });
-  const bytes = (key, label) => ({key, label, number: true, cell: (row) => format.size(row[key])});
   return titled('phases', 'Phases', table({label: 'Phases', rows, order: {key: 'order', down: false}, columns: [
     {key: 'name', label: 'phase', cell: (row) => h('span', {style: {paddingLeft: `${row.depth * 1.1}em`}},
       row.name, row.count > 1 && h('span', {class: 'faint'}, ` ×${format.count(row.count)}`))},
     {key: 'order', label: 'begin', number: true, cell: (row) => format.instant(row.begin)},
     {key: 'length', label: 'length', number: true, cell: (row) => row.length === null ? 'no end' : format.time(row.length)},
-    ...(device ? [bytes('device', 'device peak'), {key: 'deviceAllocs', label: 'allocations', number: true}] : []),
-    bytes('host', 'host peak'),
-    {key: 'hostAllocs', label: 'allocations', number: true, cell: (row) => row.hostAllocs === null ? '–' : format.count(row.hostAllocs)},
-    {key: 'site', label: 'biggest new site', class: 'title', cell: (row) => h('span', {title: row.site}, row.site || '–')},
+    ...(device ? [bytesColumn('device', 'device peak'), {key: 'deviceAllocs', label: 'allocations', number: true}] : []),
+    bytesColumn('host', 'host peak'), countColumn('hostAllocs', 'allocations'), titleColumn('biggest new site', 'site'),
   ]}));
 }
 
@@ -265,20 +237,15 @@ export function failures(run) {
 export function growth(run) {
   const rows = run.summary.growth ?? [];
   if (rows.length === 0) return null;
-  const bytes = (key, label) => ({key, label, number: true, cell: (row) => format.size(row[key])});
   return titled('growth', 'Growth', h('p', {class: 'faint'}, 'Sites that held more at each end of a repeated phase than at the one before, or of which blocks stay at each step.'),
-    table({label: 'Growth', rows, columns: [
-      bytes('bytes_each', 'each time'), {key: 'steps', label: 'times', number: true, cell: (row) => format.count(row.steps)},
-      bytes('grown_bytes', 'in all'), {key: 'phase', label: 'phase'}, {key: 'side', label: 'memory'},
-      {key: 'site', label: 'site', class: 'title', cell: (row) => h('span', {title: row.site}, row.site)}]}));
+    table({label: 'Growth', rows, columns: [bytesColumn('bytes_each', 'each time'), countColumn('steps', 'times'),
+      bytesColumn('grown_bytes', 'in all'), {key: 'phase', label: 'phase'}, {key: 'side', label: 'memory'}, titleColumn('site', 'site')]}));
 }
 
 export function temporaries(run) {
   if (run.temporaries.length === 0) return null;
   return titled('temporaries', 'Temporaries', h('p', {class: 'faint'}, 'Blocks that were freed at once: where reusing a buffer would pay.'),
-    table({label: 'Temporaries', rows: run.rows(run.temporaries), columns: [
-      {key: 'count', label: 'blocks', number: true, cell: (row) => format.count(row.count)},
-      {key: 'title', label: 'site', class: 'title', cell: (row) => h('span', {title: row.title}, row.title)},
+    table({label: 'Temporaries', rows: run.rows(run.temporaries), columns: [countColumn('count', 'blocks'), titleColumn(),
       {key: 'kind', label: 'kind'}, {key: 'module', label: 'module', class: 'module'}, {key: 'phase', label: 'phase'}]}));
 }
 

@@ -1,5 +1,6 @@
 // A table that sorts by a click on a heading and filters by a search.
 import {h, replace} from './dom.js';
+import * as format from './format.js';
 
 export const NARROW = matchMedia('(max-width: 640px)');
 const firstRows = () => NARROW.matches ? 12 : 25;
@@ -7,7 +8,8 @@ const firstRows = () => NARROW.matches ? 12 : 25;
 /**
  * columns: [{key, by, label, number, help, cell(row)}]; sorted by `order`, else by the first number column, largest first. by: the
  * number that a column of words sorts by. help: what the heading means.
- * footer: rows of cells below, which neither sort nor filter. detail(row): what makes that to which a row opens, or null.
+ * order {}: the rows stay as they are. footer: rows of cells below, which neither sort nor filter. detail(row): what makes that to
+ * which a row opens, or null.
  */
 export function table({columns, rows, footer = [], search = true, label, order: first, detail}) {
   let order = first || {key: (columns.find((column) => column.number) || columns[0]).key, down: true};
@@ -74,7 +76,29 @@ export function table({columns, rows, footer = [], search = true, label, order: 
 }
 
 /** A bar as wide as the share, behind the figure. */
-export function share(part, whole, text) {
+function share(part, whole) {
   const width = whole > 0 ? Math.max(0, Math.min(100, 100 * part / whole)) : 0;
-  return h('span', {class: 'share'}, h('span', {class: 'bar', style: {width: `${width}%`}}), h('span', {}, text));
+  return h('span', {class: 'share'}, h('span', {class: 'bar', style: {width: `${width}%`}}), h('span', {}, format.size(part)));
+}
+
+/** The column of sites and the like; wide, with the whole text under the pointer. */
+export const titleColumn = (label = 'site', key = 'title') =>
+  ({key, label, class: 'title', cell: (row) => h('span', {title: row[key]}, row[key] || '–')});
+export const bytesColumn = (key, label) => ({key, label, number: true, cell: (row) => format.size(row[key])});
+export const countColumn = (key, label) => ({key, label, number: true, cell: (row) => row[key] === null ? '–' : format.count(row[key])});
+
+/**
+ * A table of what adds up to `whole`, which `of` names: with the columns of size and share, and the sum below. rest: what is in
+ * no row, [name, bytes]. columns: those on the left of the share, which has the rest of them on its right.
+ */
+export function sumTable({rows, whole, of, rest = [], left = [], right, ...options}) {
+  const columns = [{key: 'bytes', label: 'size', number: true, cell: (row) => share(row.bytes, whole)}, ...left,
+    {key: 'share', by: 'bytes', label: '%', number: true, cell: (row) => format.percent(row.bytes, whole)}, ...right];
+  const others = rest.filter(([, bytes]) => bytes > 0);
+  const sum = [...rows.map(({bytes}) => bytes), ...others.map(([, bytes]) => bytes)].reduce((all, bytes) => all + bytes, 0);
+  const figure = (text) => h('td', {class: 'number'}, text);
+  const footer = [...others, [sum === whole ? `sum = ${of}, residual 0` : 'sum', sum]].map(([name, bytes]) => columns.map((column) =>
+    column.key === 'bytes' ? figure(format.size(bytes)) : column.key === 'share' ? figure(format.percent(bytes, whole))
+      : column.class === 'title' ? h('th', {scope: 'row'}, name) : h('td')));
+  return table({...options, rows, columns, footer});
 }

@@ -1,7 +1,7 @@
 // Memory over time: the sum, its kinds, what was observed beside it, the phases, and a moment that a
 // click or the arrow keys choose.
 import uPlot from 'uplot';
-import {aligned, chartOptions, stepped, themed} from './chart.js';
+import {aligned, chartOptions, place, stepped, themed} from './chart.js';
 import {h, replace} from './dom.js';
 import * as format from './format.js';
 
@@ -198,17 +198,9 @@ export class Timeline {
     if (!this.u || !this.mark) return;
     const left = (ns) => this.u.valToPos(ns / 1e9, 'x');
     const width = this.u.over.clientWidth;
-    const put = (mark, ns) => {
-      const x = left(ns);
-      mark.hidden = x < -1 || x > width + 1;
-      mark.style.left = `${x}px`;
-      mark.classList.toggle('flip', x > width * 0.7);
-      return x > width * 0.7;
-    };
-    const highest = format.size(this.scope.bytes);
-    this.peak.firstChild.textContent = put(this.peak, this.scope.time_ns) ? `${highest} ▼` : `▼ ${highest}`;
+    place(this.u, this.peak, this.scope.time_ns, format.size(this.scope.bytes), 0.7);
     const ns = this.moments.ns(this.index);
-    put(this.mark, ns);
+    place(this.u, this.mark, ns, '', 0.7);
     this.slider.setAttribute('aria-valuenow', String(this.index));
     this.slider.setAttribute('aria-valuetext', format.instant(ns, 6));
     this.placePhases(left, width);

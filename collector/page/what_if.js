@@ -1,13 +1,10 @@
 // The page of `gpupeak whatif --html`: memory over time as recorded and with the change, both peaks, and who would hold the
 // new one. collector/views/fit.cc writes its data.
-import uPlot from 'uplot';
-import {aligned, chartOptions, stepped, themed} from './chart.js';
+import {aligned, Chart, chartOptions, place, stepped, themed} from './chart.js';
 import {choice, h, replace} from './dom.js';
 import * as format from './format.js';
 import {titled} from './sections.js';
-import {share, table} from './table.js';
-
-const HEIGHT = 320;
+import {countColumn, sumTable, table, titleColumn} from './table.js';
 
 const whereText = (sum) => sum.scope === 'host' ? 'host memory'
   : `GPU ${sum.scope.slice(sum.scope.indexOf(':') + 1)}${sum.name ? ` (${sum.name})` : ''}`;
@@ -44,8 +41,9 @@ function curvesOf(sum, endNs) {
   return {times, before, least, most};
 }
 
-class Overlay {
+class Overlay extends Chart {
   constructor(sum, endNs) {
+    super();
     this.sum = sum;
     this.curves = curvesOf(sum, endNs);
     this.isBand = this.curves.most.some((value, i) => value !== this.curves.least[i]);
@@ -60,20 +58,18 @@ class Overlay {
     const data = aligned(drawn);
     data[0] = data[0].map((ns) => ns / 1e9);
     const line = (color, width) => ({stroke: themed(color), width, paths: stepped, points: {show: false}});
-    this.u = new uPlot({
-      ...chartOptions(this.plot.clientWidth || 800, HEIGHT),
+    this.show({
+      ...chartOptions(this.plot.clientWidth || 800),
       series: [{}, {...line('--accent', 1.8), fill: themed('--area')}, line('--good', 1.8), ...(this.isBand ? [line('--good', 1.2)] : [])],
       bands: this.isBand ? [{series: [3, 2], fill: themed('--band')}] : [],
       hooks: {draw: [() => this.place()]},
-    }, data, this.plot);
+    }, data);
     const {sum} = this;
     this.marks = [
       this.mark('peak', sum.before.time_ns, `${format.size(sum.before.peak_bytes)} at ${format.instant(sum.before.time_ns)}`),
       this.mark('changed', sum.time_ns, `${boundsText(sum)} at ${format.instant(sum.time_ns)}`),
     ];
     this.place();
-    this.resize = new ResizeObserver(() => this.u.setSize({width: this.plot.clientWidth, height: HEIGHT}));
-    this.resize.observe(this.plot);
   }
   mark(name, ns, text) {
     const element = h('div', {class: `mark ${name}`}, h('span'));
@@ -83,19 +79,7 @@ class Overlay {
   /** Each peak's mark where its time is now; its text on the side where there is room. */
   place() {
     if (!this.marks) return;
-    const width = this.u.over.clientWidth;
-    for (const {element, ns, text} of this.marks) {
-      const x = this.u.valToPos(ns / 1e9, 'x');
-      element.hidden = x < -1 || x > width + 1;
-      element.style.left = `${x}px`;
-      const flip = x > width / 2;
-      element.classList.toggle('flip', flip);
-      element.firstChild.textContent = flip ? `${text} ▼` : `▼ ${text}`;
-    }
-  }
-  destroy() {
-    if (this.resize) this.resize.disconnect();
-    if (this.u) this.u.destroy();
+    for (const {element, ns, text} of this.marks) place(this.u, element, ns, text, 0.5);
   }
 }
 
@@ -110,11 +94,11 @@ function lossNotice(sum) {
 
 function answerSection(sum) {
   const rows = [
-    {order: 0, what: 'as recorded', bytes: sum.before.peak_bytes, text: format.size(sum.before.peak_bytes), ns: sum.before.time_ns, change: '', smi: sum.used_before_bytes},
-    {order: 1, what: 'with the change', bytes: sum.most_bytes ?? sum.least_bytes, text: boundsText(sum), ns: sum.time_ns, change: gainText(sum), smi: sum.used_bytes},
+    {what: 'as recorded', bytes: sum.before.peak_bytes, text: format.size(sum.before.peak_bytes), ns: sum.before.time_ns, change: '', smi: sum.used_before_bytes},
+    {what: 'with the change', bytes: sum.most_bytes ?? sum.least_bytes, text: boundsText(sum), ns: sum.time_ns, change: gainText(sum), smi: sum.used_bytes},
   ];
   const hasDriver = sum.used_bytes !== null;
-  return [lossNotice(sum), table({label: 'Both peaks', rows, search: false, order: {key: 'order', down: false}, columns: [
+  return [lossNotice(sum), table({label: 'Both peaks', rows, search: false, order: {}, columns: [
     {key: 'what', label: whereText(sum)},
     {key: 'bytes', label: 'peak', number: true, cell: (row) => row.text},
     {key: 'ns', label: 'at', number: true, cell: (row) => format.instant(row.ns)},
@@ -125,26 +109,17 @@ function answerSection(sum) {
 
 function holdersSection(sum) {
   const whole = sum.most_bytes ?? sum.least_bytes;
-  const line = (name, bytes) => [h('td', {class: 'number'}, format.size(bytes)), h('td', {class: 'number'}, format.percent(bytes, whole)),
-    h('td', {}), h('th', {scope: 'row'}, name)];
-  const added = sum.holders.reduce((all, row) => all + row.bytes, sum.other_bytes);
   const of = sum.exact || sum.most_bytes === sum.least_bytes ? 'peak' : sum.most_bytes === null ? 'lower bound' : 'upper bound';
   return titled('holders', 'Who would hold it', h('p', {class: 'faint'}, `At ${format.instant(sum.time_ns)}, of the ${of}.`),
-    table({label: 'Who would hold it', rows: sum.holders, footer: [
-      ...(sum.other_bytes > 0 ? [line('more', sum.other_bytes)] : []),
-      line(added === whole ? `sum = ${of}, residual 0` : 'sum', added)],
-    columns: [{key: 'bytes', label: 'size', number: true, cell: (row) => share(row.bytes, whole, format.size(row.bytes))},
-      {key: 'share', label: '%', number: true, cell: (row) => format.percent(row.bytes, whole)},
-      {key: 'count', label: 'blocks', number: true, cell: (row) => row.count > 0 ? format.count(row.count) : '–'},
-      {key: 'title', label: 'site', class: 'title', cell: (row) => h('span', {title: row.title}, row.title)}]}));
+    sumTable({label: 'Who would hold it', rows: sum.holders, whole, of, rest: [['more', sum.other_bytes]],
+      right: [{key: 'count', label: 'blocks', number: true, cell: (row) => row.count > 0 ? format.count(row.count) : '–'}, titleColumn()]}));
 }
 
 function changesSection(answer) {
   const scales = answer.changes.filter((change) => typeof change !== 'string');
   return titled('changes', 'What is changed', h('p', {}, answer.text),
-    scales.length > 0 && table({label: 'Patterns', rows: scales.map((scale, order) => ({...scale, order})), search: false,
-      order: {key: 'order', down: false}, columns: [{key: 'pattern', label: 'blocks of', class: 'title', cell: (row) => h('span', {}, row.pattern)},
-        {key: 'factor', label: 'times', number: true}, {key: 'blocks', label: 'blocks', number: true, cell: (row) => format.count(row.blocks)}]}),
+    scales.length > 0 && table({label: 'Patterns', rows: scales, search: false, order: {},
+      columns: [titleColumn('blocks of', 'pattern'), {key: 'factor', label: 'times', number: true}, countColumn('blocks', 'blocks')]}),
     h('p', {class: 'faint'}, 'By going through the log once more with the change; the program was not run again.'));
 }
 
