@@ -189,111 +189,36 @@ PythonLineTable PythonRuntime::line_table() const {
 
 namespace {
 
-constexpr PythonLayout k39{
-    .frames = PythonFrames::kObjects,
-    .runtime_finalizing = 16,
-    .runtime_interpreters = 32,
-    .interpreter = {.next = 0, .threads = 8},
-    .thread = {.next = 8, .thread_id = 176, .frame = 24, .cframe = 0},
-    .cframe = {},
-    .frame = {.code = 32, .previous = 24, .instruction = 104, .owner = 0, .is_entry = 0},
-    .code = {.filename = 104,
-             .name = 112,
-             .line_table = 120,
-             .first_line = 40,
-             .instructions = 48,
-             .first_traceable = 0,
-             .version = 0},
-    .ascii_bytes = 48,
-    .compact_bytes = 72};
-
-constexpr PythonLayout k310{
-    .frames = PythonFrames::kObjectsByCFrame,
-    .runtime_finalizing = 16,
-    .runtime_interpreters = 32,
-    .interpreter = {.next = 0, .threads = 8},
-    .thread = {.next = 8, .thread_id = 176, .frame = 24, .cframe = 48},
-    .cframe = {.current_frame = 0, .previous = 8},
-    .frame = {.code = 32, .previous = 24, .instruction = 96, .owner = 0, .is_entry = 0},
-    .code = {.filename = 104,
-             .name = 112,
-             .line_table = 120,
-             .first_line = 40,
-             .instructions = 48,
-             .first_traceable = 0,
-             .version = 0},
-    .ascii_bytes = 48,
-    .compact_bytes = 72};
-
-// From 3.11 on, `name` is co_qualname in place of co_name.
-constexpr PythonLayout k311{
-    .frames = PythonFrames::kEntryFlag,
-    .runtime_finalizing = 24,
-    .runtime_interpreters = 40,
-    .interpreter = {.next = 0, .threads = 16},
-    .thread = {.next = 8, .thread_id = 152, .frame = 56, .cframe = 0},
-    .cframe = {.current_frame = 8, .previous = 16},
-    .frame = {.code = 32, .previous = 48, .instruction = 56, .owner = 69, .is_entry = 68},
-    .code = {.filename = 112,
-             .name = 128,
-             .line_table = 136,
-             .first_line = 72,
-             .instructions = 184,
-             .first_traceable = 168,
-             .version = 0},
-    .ascii_bytes = 48,
-    .compact_bytes = 72};
-
-// From 3.13 on, each interpreter counts versions of code from the beginning: they are not used.
-constexpr PythonLayout k312{
-    .frames = PythonFrames::kEntryFrame,
-    .runtime_finalizing = 24,
-    .runtime_interpreters = 40,
-    .interpreter = {.next = 0, .threads = 72},
-    .thread = {.next = 8, .thread_id = 136, .frame = 56, .cframe = 0},
-    .cframe = {.current_frame = 0, .previous = 8},
-    .frame = {.code = 0, .previous = 8, .instruction = 56, .owner = 70, .is_entry = 0},
-    .code = {.filename = 112,
-             .name = 128,
-             .line_table = 136,
-             .first_line = 68,
-             .instructions = 192,
-             .first_traceable = 176,
-             .version = 92},
-    .ascii_bytes = 40,
-    .compact_bytes = 56};
-
-/// Where _Py_DebugOffsets has the offsets that we use, and the sizes of the structures that these
-/// lie in, as indices of 64-bit words.
-struct Published {
-  const bool is_3_14;
-  uint8_t runtime_size = 3, runtime_finalizing = 4, runtime_interpreters = 5;
-  uint8_t interpreter_size = 6, interpreter_next = 8, interpreter_threads = 9;
-  uint8_t thread_size = is_3_14 ? 22 : 19, thread_next = is_3_14 ? 24 : 21;
-  uint8_t thread_frame = is_3_14 ? 26 : 23, thread_id = is_3_14 ? 27 : 24;
-  uint8_t frame_size = is_3_14 ? 31 : 28, frame_previous = is_3_14 ? 32 : 29;
-  uint8_t frame_code = is_3_14 ? 33 : 30, frame_instruction = is_3_14 ? 34 : 31;
-  uint8_t frame_owner = is_3_14 ? 36 : 33;
-  uint8_t code_size = is_3_14 ? 39 : 34, code_filename = is_3_14 ? 40 : 35;
-  uint8_t code_qualname = is_3_14 ? 42 : 37, code_line_table = is_3_14 ? 43 : 38;
-  uint8_t code_first_line = is_3_14 ? 44 : 39, code_instructions = is_3_14 ? 48 : 43;
-  uint8_t object_type = is_3_14 ? 51 : 45, type_flags = is_3_14 ? 55 : 49;
-  uint8_t bytes_size = is_3_14 ? 75 : 65, bytes_data = is_3_14 ? 76 : 66;
-  uint8_t string_size = is_3_14 ? 77 : 67, string_state = is_3_14 ? 78 : 68;
-  uint8_t string_length = is_3_14 ? 79 : 69, string_ascii_bytes = is_3_14 ? 80 : 70;
+using enum PythonFrames;
+/// 3.9 to 3.12. From 3.11 on, `name` is co_qualname in place of co_name. From 3.13 on, each
+/// interpreter counts versions of code from the beginning: they are not used.
+constexpr PythonLayout kKnown[] = {
+    // clang-format off
+    // frames, runtime {finalizing, interpreters}, interpreter {next, threads},
+    // thread {next, id, frame, cframe}, cframe {current frame, previous},
+    // frame {code, previous, instruction, owner, is entry},
+    // code {filename, name, line table, first line, instructions, first traceable, version},
+    // bytes of str's heads
+    {kObjects, 16, 32, {0, 8}, {8, 176, 24, 0}, {}, {32, 24, 104, 0, 0},
+     {104, 112, 120, 40, 48, 0, 0}, 48, 72},
+    {kObjectsByCFrame, 16, 32, {0, 8}, {8, 176, 24, 48}, {0, 8}, {32, 24, 96, 0, 0},
+     {104, 112, 120, 40, 48, 0, 0}, 48, 72},
+    {kEntryFlag, 24, 40, {0, 16}, {8, 152, 56, 0}, {8, 16}, {32, 48, 56, 69, 68},
+     {112, 128, 136, 72, 184, 168, 0}, 48, 72},
+    {kEntryFrame, 24, 40, {0, 72}, {8, 136, 56, 0}, {0, 8}, {0, 8, 56, 70, 0},
+     {112, 128, 136, 68, 192, 176, 92}, 40, 56},
+    // clang-format on
 };
 
 }  // namespace
 
 const PythonLayout* known_python_layout(uint32_t version) {
-  constexpr const PythonLayout* kKnown[] = {&k39, &k310, &k311, &k312};
   const uint32_t since_39 = (version >> 16) - 0x309;
-  return since_39 < 4 ? kKnown[since_39] : nullptr;
+  return since_39 < 4 ? &kKnown[since_39] : nullptr;
 }
 
 const char* read_python_offsets(const uint8_t* published, uint32_t version, PythonLayout& layout) {
   if (version >> 16 != 0x30d && version >> 16 != 0x30e) return "its version is not known";
-  const Published at{.is_3_14 = version >> 16 != 0x30d};
   const auto word = [&](size_t index) {
     uint64_t value;
     memcpy(&value, published + 8 * index, sizeof value);
@@ -304,45 +229,57 @@ const char* read_python_offsets(const uint8_t* published, uint32_t version, Pyth
   }
   if (word(2) != 0) return "it is free-threaded";
   layout = {};
-  layout.frames = PythonFrames::kEntryFrameDirect;
+  layout.frames = kEntryFrameDirect;
+  // Where _Py_DebugOffsets has each number, as the index of a 64-bit word: in 3.13 and in 3.14.
+  using Index = uint8_t[2];
+  const size_t minor = version >> 16 == 0x30e ? 1 : 0;
+  // The offsets that we use, with the sizes of the structures that they lie in.
   const struct {
     uint16_t& offset;
-    uint8_t index, size, bytes;
+    Index index, size;
+    uint8_t bytes;
   } wanted[] = {
-      {layout.runtime_finalizing, at.runtime_finalizing, at.runtime_size, 8},
-      {layout.runtime_interpreters, at.runtime_interpreters, at.runtime_size, 8},
-      {layout.interpreter.next, at.interpreter_next, at.interpreter_size, 8},
-      {layout.interpreter.threads, at.interpreter_threads, at.interpreter_size, 8},
-      {layout.thread.next, at.thread_next, at.thread_size, 8},
-      {layout.thread.thread_id, at.thread_id, at.thread_size, 8},
-      {layout.thread.frame, at.thread_frame, at.thread_size, 8},
-      {layout.frame.code, at.frame_code, at.frame_size, 8},
-      {layout.frame.previous, at.frame_previous, at.frame_size, 8},
-      {layout.frame.instruction, at.frame_instruction, at.frame_size, 8},
-      {layout.frame.owner, at.frame_owner, at.frame_size, 1},
-      {layout.code.filename, at.code_filename, at.code_size, 8},
-      {layout.code.name, at.code_qualname, at.code_size, 8},
-      {layout.code.line_table, at.code_line_table, at.code_size, 8},
-      {layout.code.first_line, at.code_first_line, at.code_size, 4},
-      {layout.code.instructions, at.code_instructions, at.code_size, 1},
+      {layout.runtime_finalizing, {4, 4}, {3, 3}, 8},
+      {layout.runtime_interpreters, {5, 5}, {3, 3}, 8},
+      {layout.interpreter.next, {8, 8}, {6, 6}, 8},
+      {layout.interpreter.threads, {9, 9}, {6, 6}, 8},
+      {layout.thread.next, {21, 24}, {19, 22}, 8},
+      {layout.thread.thread_id, {24, 27}, {19, 22}, 8},
+      {layout.thread.frame, {23, 26}, {19, 22}, 8},
+      {layout.frame.code, {30, 33}, {28, 31}, 8},
+      {layout.frame.previous, {29, 32}, {28, 31}, 8},
+      {layout.frame.instruction, {31, 34}, {28, 31}, 8},
+      {layout.frame.owner, {33, 36}, {28, 31}, 1},
+      {layout.code.filename, {35, 40}, {34, 39}, 8},
+      {layout.code.name, {37, 42}, {34, 39}, 8},  // the qualified one
+      {layout.code.line_table, {38, 43}, {34, 39}, 8},
+      {layout.code.first_line, {39, 44}, {34, 39}, 4},
+      {layout.code.instructions, {43, 48}, {34, 39}, 1},
   };
-  // Those that all versions share must be as expected; the others must lie within their structure.
-  bool sound = word(at.code_instructions) >= 32 && word(at.thread_size) >= 64 &&
-               word(at.frame_size) >= 64 && word(at.object_type) == kPythonObjectType &&
-               word(at.type_flags) == kPythonTypeFlags && word(at.bytes_size) == kPythonBytesSize &&
-               word(at.bytes_data) == kPythonBytesData &&
-               word(at.string_state) == kPythonStringState &&
-               word(at.string_length) == kPythonStringLength && word(at.string_ascii_bytes) == 40 &&
-               word(at.string_size) == 64;
+  // Those that all versions share.
+  constexpr struct {
+    Index index;
+    uint64_t value;
+  } kShared[] = {{{45, 51}, kPythonObjectType},
+                 {{49, 55}, kPythonTypeFlags},
+                 {{65, 75}, kPythonBytesSize},
+                 {{66, 76}, kPythonBytesData},
+                 {{67, 77}, 64},
+                 {{68, 78}, kPythonStringState},
+                 {{69, 79}, kPythonStringLength},
+                 {{70, 80}, 40}};
+  bool sound = true;
   for (const auto& it : wanted) {
-    sound = sound && word(it.index) <= 0xffff && word(it.index) + it.bytes <= word(it.size);
-    it.offset = static_cast<uint16_t>(word(it.index));
+    const uint64_t offset = word(it.index[minor]), size = word(it.size[minor]);
+    sound = sound && offset <= 0xffff && offset + it.bytes <= size && size >= 64;
+    it.offset = static_cast<uint16_t>(offset);
   }
-  if (!sound) return "its published offsets make no sense";
+  for (const auto& it : kShared) sound = sound && word(it.index[minor]) == it.value;
+  if (!sound || layout.code.instructions < 32) return "its published offsets make no sense";
   // Not published: an int, then a pointer, then the instructions.
   layout.code.first_traceable = static_cast<uint16_t>(layout.code.instructions - 16);
-  layout.ascii_bytes = 40;
-  layout.compact_bytes = k312.compact_bytes;
+  layout.ascii_bytes = kKnown[3].ascii_bytes;
+  layout.compact_bytes = kKnown[3].compact_bytes;
   return nullptr;
 }
 
