@@ -153,6 +153,5 @@ void name_driver_rows() {
   g_driver_rows_named.store(true, std::memory_order_release);
 }
 const int kDriverRowCount = kRowLimit;
-static_assert(kRowLimit <= kMostDriverRows);
 
 }  // namespace gpupeak::preload

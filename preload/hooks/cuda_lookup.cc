@@ -70,61 +70,6 @@ bool is_given_out(const DriverRow& row) {
   return !row.only_sees || environment().uses != UseRecording::kOff;
 }
 
-/// Finds a row by the address of its driver function, once the rows' functions are known. Each CUDA
-/// library asks for hundreds of functions while it is loaded.
-class RowsByAddress {
- public:
-  /// Threads may do it at once: all enter the same in the same order.
-  void fill() {
-    // An export's own address says for sure which ABI it is; what a look-up of ours gave may be
-    // shared by rows.
-    for (const Field field : {kExported, kNext, kLookedUp}) {
-      for (int i = 0; i < kDriverRowCount; ++i) enter(i, field);
-    }
-  }
-  void clear() {
-    for (std::atomic<uint16_t>& place : places_) place.store(0, std::memory_order_relaxed);
-  }
-  const DriverRow* find(const void* real) const {
-    for (size_t i = home(real);; ++i) {
-      const uint16_t entry = places_[i % kPlaces].load(std::memory_order_relaxed);
-      if (entry == 0) return nullptr;
-      if (field_of(entry) == real) return &g_driver_rows[row_of(entry)];
-    }
-  }
-
- private:
-  enum Field : uint16_t { kExported = 1, kNext = 2, kLookedUp = 3 };
-  static constexpr size_t kPlaces = 2048;
-  static_assert(kPlaces > 3 * kMostDriverRows);
-
-  static uint16_t entry_of(int row, Field field) { return static_cast<uint16_t>(row * 4 + field); }
-  static int row_of(uint16_t entry) { return entry / 4; }
-  static const void* field_of(uint16_t entry) {
-    const DriverRow& row = g_driver_rows[row_of(entry)];
-    const auto field = static_cast<Field>(entry % 4);
-    return field == kExported ? row.exported : field == kNext ? row.next : row.looked_up;
-  }
-  static size_t home(const void* real) {
-    return reinterpret_cast<uintptr_t>(real) * UINT64_C(0x9e3779b97f4a7c15) >> 53;
-  }
-  void enter(int row, Field field) {
-    const uint16_t entry = entry_of(row, field);
-    const void* const real = field_of(entry);
-    if (real == nullptr || (field != kLookedUp && !is_given_out(g_driver_rows[row]))) return;
-    for (size_t i = home(real);; ++i) {
-      uint16_t there = 0;
-      if (places_[i % kPlaces].compare_exchange_strong(there, entry) || there == entry ||
-          field_of(there) == real) {
-        return;
-      }
-    }
-  }
-
-  std::atomic<uint16_t> places_[kPlaces] = {};
-};
-constinit RowsByAddress g_rows_by_address;
-
 constexpr int kMost = 32;
 
 struct Missing {
@@ -199,7 +144,6 @@ bool resolve() {
   for_each_export(kDriver, [](const char* name) {
     if (driver_row_of(name) == nullptr) note(name, false);
   });
-  g_rows_by_address.fill();
   g_driver_is_resolved.store(true, std::memory_order_release);
   return true;
 }
@@ -242,8 +186,18 @@ void* look_for_function(int index) {
 
 void* hook_of_address(void* real) {
   if (real == nullptr || !resolve()) return nullptr;
-  const DriverRow* const row = g_rows_by_address.find(real);
-  return row != nullptr ? row->hook : nullptr;
+  // An export's own address says for sure which ABI it is; what a look-up of ours gave may be
+  // shared by rows.
+  void *by_next = nullptr, *by_look_up = nullptr;
+  const DriverRow* const rows = driver_rows();
+  for (int i = 0; i < kDriverRowCount; ++i) {
+    const DriverRow& row = rows[i];
+    const bool is_given = is_given_out(row);
+    if (row.exported == real && is_given) return row.hook;
+    if (row.next == real && is_given && by_next == nullptr) by_next = row.hook;
+    if (row.looked_up == real && by_look_up == nullptr) by_look_up = row.hook;
+  }
+  return by_next != nullptr ? by_next : by_look_up;
 }
 
 bool is_next_interposer(const void* caller) {
@@ -301,7 +255,6 @@ void check_driver_is_loaded() {
   if (!g_driver_is_resolved.load(std::memory_order_acquire)) return;
   if (find_in_driver("cuInit") == g_cu_init) return;
   g_driver_is_resolved.store(false, std::memory_order_release);
-  g_rows_by_address.clear();
   forget_driver_functions();
 }
 

@@ -39,7 +39,6 @@ inline DriverRow* driver_rows() {
   return g_driver_rows;
 }
 extern const int kDriverRowCount;
-constexpr int kMostDriverRows = 600;  ///< room for, where rows are found by address
 /// Whether the rows' functions have been looked up.
 extern constinit GPUPEAK_OWN std::atomic<bool> g_driver_is_resolved;
 
