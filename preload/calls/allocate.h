@@ -297,10 +297,7 @@ CUresult pool_destroy(const ApiCall&, Real real, CUmemoryPool pool) {
   const PoolState state = pool_destroying(pool);
   const CUresult result = real(pool);
   forget_device_pools();
-  if (result == CUDA_SUCCESS)
-    pool_destroyed(state);
-  else
-    pool_not_destroyed(state);
+  pool_destroyed(state, result == CUDA_SUCCESS);
   return result;
 }
 

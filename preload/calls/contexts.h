@@ -223,7 +223,7 @@ template <typename Real>
 CUresult green_destroy(const ApiCall& call, Real real, void* green) {
   DriverScope scope;
   if (!scope.accounts()) return real(green);
-  const LedgerBracket bracket(call, GPUPEAK_LEDGER_CONTEXT, device_of_green_context(green));
+  const LedgerBracket bracket(call, GPUPEAK_LEDGER_CONTEXT, device_of_context(green));
   const CUresult result = real(green);
   if (result == CUDA_SUCCESS) green_context_ended(green);
   return result;

@@ -50,7 +50,7 @@ CUresult mem_release(const ApiCall& call, Real real, CUmemGenericAllocationHandl
   const DeviceCall under_way;
   const bool known = vmm_releasing(call, handle);
   const CUresult result = real(handle);
-  if (known) result == CUDA_SUCCESS ? vmm_released(handle) : vmm_not_released(handle);
+  if (known) vmm_released(handle, result == CUDA_SUCCESS);
   if (!known && result == CUDA_SUCCESS && came_late()) device_unknown_freed(call, handle, 0);
   return result;
 }
@@ -74,10 +74,7 @@ CUresult mem_unmap(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes)
   const DeviceCall under_way;
   vmm_unmapping(call, at, bytes);
   const CUresult result = real(at, bytes);
-  if (result == CUDA_SUCCESS)
-    vmm_unmapped(at, bytes);
-  else
-    vmm_not_unmapped(at, bytes);
+  vmm_unmapped(at, bytes, result == CUDA_SUCCESS);
   return result;
 }
 
@@ -253,10 +250,7 @@ CUresult array_destroy(const ApiCall& call, Real real, Array array) {
     if (!recording()) return real(array);
     vmm_array_leaving(call, value_of(array));
     const CUresult result = real(array);
-    if (result == CUDA_SUCCESS)
-      vmm_array_gone(value_of(array));
-    else
-      vmm_array_stays(value_of(array));
+    vmm_array_gone(value_of(array), result == CUDA_SUCCESS);
     return result;
   });
 }

@@ -16,14 +16,11 @@
 namespace gpupeak::preload {
 namespace {
 
-// From contexts to their devices; under the book's lock.
+/// From contexts, also green ones, to their devices; under the book's lock.
 constinit FlatMap<int> g_contexts;
-constinit FlatMap<int> g_green_contexts;
 
-int device_in(FlatMap<int>& contexts, const void* context) {
-  const InBook book;
-  if (!book) return kNoDevice;
-  const int* known = contexts.find(reinterpret_cast<uint64_t>(context));
+int known_device(const void* context) {
+  const int* known = g_contexts.find(reinterpret_cast<uint64_t>(context));
   return known != nullptr ? *known : kNoDevice;
 }
 
@@ -55,31 +52,25 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
     if (ends) log_free(block, site.api, site.stack);
     return ends;
   });
-  const int* known = g_contexts.find(reinterpret_cast<uint64_t>(context));
-  const int device = known != nullptr ? *known : kNoDevice;
+  const int device = known_device(context);
   g_contexts.erase(reinterpret_cast<uint64_t>(context));
   Record record = numbered(GPUPEAK_REC_CONTEXT);
   emit(record.u(reinterpret_cast<uint64_t>(context)).u(logged_device(device)).u(event));
 }
 
-int device_of_context(CUcontext context) {
-  return device_in(g_contexts, context);
-}
-
-int device_of_green_context(const void* green) {
-  return device_in(g_green_contexts, green);
+int device_of_context(const void* context) {
+  const InBook book;
+  return book ? known_device(context) : kNoDevice;
 }
 
 void green_context_began(const void* green, int device) {
   const InBook book;
-  if (!book) return;
-  g_green_contexts.insert(reinterpret_cast<uint64_t>(green), device);
+  if (book) g_contexts.insert(reinterpret_cast<uint64_t>(green), device);
 }
 
 void green_context_ended(const void* green) {
   const InBook book;
-  if (!book) return;
-  g_green_contexts.erase(reinterpret_cast<uint64_t>(green));
+  if (book) g_contexts.erase(reinterpret_cast<uint64_t>(green));
 }
 
 void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock block) {
@@ -155,7 +146,6 @@ void forget_device_memory() {
   g_book.next_id = g_book.next_seq = 1;
   forget_pools();
   g_contexts.forget();
-  g_green_contexts.forget();
   forget_graph_memory();
   forget_virtual_memory();
   forget_readings();

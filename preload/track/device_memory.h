@@ -30,11 +30,10 @@ namespace gpupeak::preload {
 void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event event);
 void context_began(CUcontext context, int device);
 
-/// The device of a context that is alive; kNoDevice if it was never seen.
-int device_of_context(CUcontext context);
+/// The device of a context that is alive, perhaps a green one; kNoDevice if it was never seen.
+int device_of_context(const void* context);
 /// The end of a green context frees nothing. Only its device is kept, from creation to destruction.
 void green_context_began(const void* green, int device);
-int device_of_green_context(const void* green);
 void green_context_ended(const void* green);
 
 /// Which sort of value a block is found by: a pointer, an array handle, a registered range,

@@ -100,17 +100,15 @@ PoolState pool_destroying(CUmemoryPool pool) {
   return state;
 }
 
-void pool_destroyed(const PoolState& state) {
+void pool_destroyed(const PoolState& state, bool done) {
   const InBook book;
   if (!book || state.place.pool == nullptr) return;
+  if (!done) {
+    g_pools.insert(pool_key(state.place.pool), state);
+    return;
+  }
   g_reserved_bytes -= state.reserved_bytes;
   log_pool(state.place, 0, 0, GPUPEAK_POOL_DESTROYED);
-}
-
-void pool_not_destroyed(const PoolState& state) {
-  const InBook book;
-  if (!book || state.place.pool == nullptr) return;
-  g_pools.insert(pool_key(state.place.pool), state);
 }
 
 PoolPlace pool_place(CUmemoryPool pool, int device) {

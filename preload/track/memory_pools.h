@@ -26,10 +26,9 @@ struct PoolState {
   uint64_t reserved_bytes = 0;  ///< as logged last
 };
 /// Call it before a pool is destroyed: afterwards the pool must not be asked any more. Then call
-/// exactly one of the next two.
+/// the next one. `done`: the real call succeeded.
 PoolState pool_destroying(CUmemoryPool pool);
-void pool_destroyed(const PoolState& state);
-void pool_not_destroyed(const PoolState& state);
+void pool_destroyed(const PoolState& state, bool done);
 /// The place that a pool was created with. A pool that was never seen (a device's default pool) is
 /// taken to be on `device`.
 PoolPlace pool_place(CUmemoryPool pool, int device);

@@ -19,26 +19,20 @@ struct Handle {
   DeviceBlock block;      ///< the block when it was freed
 };
 
+/// A mapping at an address, or into a tile of a sparse array.
 struct Mapping {
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, array = 0;  ///< array: of a tile
   CUmemGenericAllocationHandle handle = 0;
-  bool unmapping = false;  ///< logged as unmapped; the real cuMemUnmap has not returned yet
+  bool leaving = false;  ///< counted as gone; the real call has not returned yet
 };
 
 /// The smallest granularity of all drivers: the step in which a range's next mapping is looked for.
 constexpr uint64_t kSmallestGranularity = 64 << 10;
 
-struct Tile {
-  uint64_t array = 0;
-  CUmemGenericAllocationHandle handle = 0;
-  bool leaving = false;  ///< counted as gone; the real call has not returned yet
-};
-
 /// Under the book's lock.
 struct VirtualMemory {
   FlatMap<Handle> handles;
-  FlatMap<Mapping> mappings;
-  FlatMap<Tile> tiles;
+  FlatMap<Mapping> mappings, tiles;
 };
 constinit VirtualMemory g_vmm;
 
@@ -80,6 +74,12 @@ void leave(const BookSite& site, CUmemGenericAllocationHandle handle) {
   --state->mappings;
   free_if_unused(site, handle, *state);
 }
+/// Counts the mapping as gone. It stays known until the real call has succeeded.
+void leave(const BookSite& site, Mapping& mapping) {
+  if (mapping.leaving) return;
+  mapping.leaving = true;
+  leave(site, mapping.handle);
+}
 
 void revive(CUmemGenericAllocationHandle handle, Handle& state) {
   if (!state.freed) return;
@@ -88,11 +88,13 @@ void revive(CUmemGenericAllocationHandle handle, Handle& state) {
 }
 
 /// Puts back a mapping that leave() took away, since the real call failed.
-void stay(CUmemGenericAllocationHandle handle) {
-  Handle* state = g_vmm.handles.find(handle_key(handle));
+void stay(Mapping& mapping) {
+  if (!mapping.leaving) return;
+  mapping.leaving = false;
+  Handle* state = g_vmm.handles.find(handle_key(mapping.handle));
   if (state == nullptr) return;
   ++state->mappings;
-  revive(handle, *state);
+  revive(mapping.handle, *state);
 }
 
 /// The real call that has freed the memory has succeeded: the handle stands for nothing any more,
@@ -121,13 +123,6 @@ void forget_mappings(CUdeviceptr at, uint64_t bytes, Visit visit) {
     offset += step;
   }
 }
-template <typename Visit>
-void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
-  forget_mappings(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
-    visit(mapped_at, mapping);
-    return false;
-  });
-}
 
 /// Logs where a block can be used. What arenas hand out of it lies at these addresses.
 void log_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle) {
@@ -142,19 +137,6 @@ void log_unmapped(CUdeviceptr at, uint64_t bytes) {
   if (watches_uses()) mapped_use_ended(at);
   Record record(GPUPEAK_REC_DEVICE_UNMAPPED);
   emit(record.u(at).u(bytes));
-}
-
-/// Counts the tile's mapping as gone. The tile stays known until the real call has succeeded.
-void leave_tile(const BookSite& site, Tile& tile) {
-  if (tile.leaving) return;
-  tile.leaving = true;
-  leave(site, tile.handle);
-}
-
-void keep_tile(Tile& tile) {
-  if (!tile.leaving) return;
-  tile.leaving = false;
-  stay(tile.handle);
 }
 
 }  // namespace
@@ -191,12 +173,9 @@ bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
   return known;
 }
 
-void vmm_released(CUmemGenericAllocationHandle handle) {
-  in_book([&] { forget_if_freed(handle); });
-}
-
-void vmm_not_released(CUmemGenericAllocationHandle handle) {
+void vmm_released(CUmemGenericAllocationHandle handle, bool done) {
   in_book([&] {
+    if (done) return forget_if_freed(handle);
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return;
     ++state->references;
@@ -229,46 +208,40 @@ void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
 
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes) {
   in_book(call, [&](const BookSite& site) {
-    for_each_mapping(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
-      if (mapping.unmapping) return;
-      mapping.unmapping = true;
-      log_unmapped(mapped_at, mapping.bytes);
-      leave(site, mapping.handle);
+    forget_mappings(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
+      if (!mapping.leaving) log_unmapped(mapped_at, mapping.bytes);
+      leave(site, mapping);
+      return false;  // only once the real call has succeeded
     });
   });
 }
 
-void vmm_unmapped(CUdeviceptr at, uint64_t bytes) {
+void vmm_unmapped(CUdeviceptr at, uint64_t bytes, bool done) {
   in_book([&] {
-    forget_mappings(at, bytes, [](uint64_t, const Mapping& mapping) {
+    forget_mappings(at, bytes, [done](uint64_t mapped_at, Mapping& mapping) {
       // Another thread may have mapped something new there meanwhile: that stays.
-      if (mapping.unmapping) forget_if_freed(mapping.handle);
-      return mapping.unmapping;
-    });
-  });
-}
-
-void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes) {
-  in_book([&] {
-    for_each_mapping(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
-      if (!mapping.unmapping) return;
-      mapping.unmapping = false;
-      stay(mapping.handle);
-      log_mapped(mapped_at, mapping.bytes, mapping.handle);
+      if (!mapping.leaving) return false;
+      if (done) {
+        forget_if_freed(mapping.handle);
+      } else {
+        stay(mapping);
+        log_mapped(mapped_at, mapping.bytes, mapping.handle);
+      }
+      return done;
     });
   });
 }
 
 void vmm_tile_leaving(const ApiCall& call, uint64_t key) {
   in_book(call, [&](const BookSite& site) {
-    if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);
+    if (Mapping* tile = g_vmm.tiles.find(key)) leave(site, *tile);
   });
 }
 
 void vmm_tile_mapped(const ApiCall& call, uint64_t key, uint64_t array,
                      CUmemGenericAllocationHandle handle) {
   in_book(call, [&](const BookSite& site) {
-    if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);  // one list may map it twice
+    if (Mapping* tile = g_vmm.tiles.find(key)) leave(site, *tile);  // one list may map it twice
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return g_vmm.tiles.erase(key);
     revive(handle, *state);
@@ -278,9 +251,9 @@ void vmm_tile_mapped(const ApiCall& call, uint64_t key, uint64_t array,
 
 void vmm_tile_unmapped(const ApiCall& call, uint64_t key) {
   in_book(call, [&](const BookSite& site) {
-    Tile* tile = g_vmm.tiles.find(key);
+    Mapping* tile = g_vmm.tiles.find(key);
     if (tile == nullptr) return;
-    leave_tile(site, *tile);  // mapped by the same list
+    leave(site, *tile);  // mapped by the same list
     forget_if_freed(tile->handle);
     g_vmm.tiles.erase(key);
   });
@@ -288,33 +261,25 @@ void vmm_tile_unmapped(const ApiCall& call, uint64_t key) {
 
 void vmm_tile_stays(uint64_t key) {
   in_book([&] {
-    if (Tile* tile = g_vmm.tiles.find(key)) keep_tile(*tile);
+    if (Mapping* tile = g_vmm.tiles.find(key)) stay(*tile);
   });
 }
 
 void vmm_array_leaving(const ApiCall& call, uint64_t array) {
   in_book(call, [&](const BookSite& site) {
-    g_vmm.tiles.for_each([&](uint64_t, Tile& tile) {
-      if (tile.array == array) leave_tile(site, tile);
+    g_vmm.tiles.for_each([&](uint64_t, Mapping& tile) {
+      if (tile.array == array) leave(site, tile);
     });
   });
 }
 
-void vmm_array_gone(uint64_t array) {
-  in_book([&] {
-    g_vmm.tiles.erase_if([array](uint64_t, const Tile& tile) {
+void vmm_array_gone(uint64_t array, bool done) {
+  in_book([=] {
+    g_vmm.tiles.erase_if([=](uint64_t, Mapping& tile) {
       // A tile that is not leaving belongs to another array, which got the handle meanwhile.
-      const bool is_gone = tile.array == array && tile.leaving;
-      if (is_gone) forget_if_freed(tile.handle);
-      return is_gone;
-    });
-  });
-}
-
-void vmm_array_stays(uint64_t array) {
-  in_book([&] {
-    g_vmm.tiles.for_each([&](uint64_t, Tile& tile) {
-      if (tile.array == array) keep_tile(tile);
+      if (tile.array != array || !tile.leaving) return false;
+      done ? forget_if_freed(tile.handle) : stay(tile);
+      return done;
     });
   });
 }
