@@ -60,7 +60,8 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
 
 int device_of_context(const void* context) {
   const InBook book;
-  return book ? known_device(context) : kNoDevice;
+  if (!book) return kNoDevice;
+  return known_device(context);
 }
 
 void green_context_began(const void* green, int device) {
