@@ -14,6 +14,64 @@
 namespace gpupeak::preload {
 namespace {
 
+enum class Version { kDefault, kAny };
+
+const ElfW(Sym) *
+    definition(const SymbolTable& table, uint32_t index, const char* name, Version version) {
+  const ElfW(Sym)& symbol = table.symbols[index];
+  if (symbol.st_shndx == SHN_UNDEF || symbol.st_value == 0) return nullptr;
+  const bool is_default = table.versions == nullptr || (table.versions[index] & 0x8000) == 0;
+  if (version == Version::kDefault && !is_default) return nullptr;
+  return strcmp(table.strings + symbol.st_name, name) == 0 ? &symbol : nullptr;
+}
+
+const ElfW(Sym) * find_by_gnu_hash(const SymbolTable& table, const char* name, Version version) {
+  uint32_t hash = 5381;
+  for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
+  const uint32_t buckets = table.gnu_hash[0];
+  const uint32_t first = table.gnu_hash[1];
+  const uint32_t bloom_words = table.gnu_hash[2];
+  if (buckets == 0) return nullptr;
+  const auto* bucket = table.gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / 4);
+  const uint32_t* chain = bucket + buckets;
+  uint32_t index = bucket[hash % buckets];
+  if (index < first) return nullptr;
+  for (;; ++index) {
+    const uint32_t other = chain[index - first];
+    if ((other | 1) == (hash | 1)) {
+      if (const ElfW(Sym)* symbol = definition(table, index, name, version)) return symbol;
+    }
+    if ((other & 1) != 0) return nullptr;
+  }
+}
+
+const ElfW(Sym) * find_by_sysv_hash(const SymbolTable& table, const char* name, Version version) {
+  uint32_t hash = 0;
+  for (const char* c = name; *c != 0; ++c) {
+    hash = (hash << 4) + static_cast<unsigned char>(*c);
+    const uint32_t high = hash & 0xf0000000u;
+    hash = (hash ^ (high >> 24)) & ~high;
+  }
+  const uint32_t buckets = table.sysv_hash[0];
+  if (buckets == 0) return nullptr;
+  const uint32_t* bucket = table.sysv_hash + 2;
+  const uint32_t* chain = bucket + buckets;
+  for (uint32_t i = bucket[hash % buckets]; i != 0; i = chain[i]) {
+    if (const ElfW(Sym)* symbol = definition(table, i, name, version)) return symbol;
+  }
+  return nullptr;
+}
+
+/// The entry that defines `name`: as its default version, or the first one in whatever version.
+/// nullptr if there is none.
+const ElfW(Sym) *
+    find_entry(const SymbolTable& table, const char* name, Version version = Version::kDefault) {
+  if (table.symbols == nullptr || table.strings == nullptr) return nullptr;
+  if (table.gnu_hash != nullptr) return find_by_gnu_hash(table, name, version);
+  if (table.sysv_hash != nullptr) return find_by_sysv_hash(table, name, version);
+  return nullptr;
+}
+
 void* address_of(const SymbolTable& table, const ElfW(Sym) * symbol) {
   if (symbol == nullptr) return nullptr;
   void* at = reinterpret_cast<void*>(table.bias + symbol->st_value);
@@ -67,7 +125,7 @@ bool needs(const SymbolTable& user, const dl_phdr_info& object, const SymbolTabl
 void* find_next_in(const dl_phdr_info& object, const SymbolTable& table, const char* name) {
   if (void* found = find_in_table(table, name)) return found;
   return named(object, "libc.so.6") ? nullptr
-                                    : address_of(table, find_entry_of_any_version(table, name));
+                                    : address_of(table, find_entry(table, name, Version::kAny));
 }
 
 }  // namespace
@@ -265,65 +323,6 @@ bool is_in(const void* address, const char* library) {
   return found;
 }
 
-namespace {
-
-enum class Version { kDefault, kAny };
-
-const ElfW(Sym) *
-    definition(const SymbolTable& table, uint32_t index, const char* name, Version version) {
-  const ElfW(Sym)& symbol = table.symbols[index];
-  if (symbol.st_shndx == SHN_UNDEF || symbol.st_value == 0) return nullptr;
-  const bool is_default = table.versions == nullptr || (table.versions[index] & 0x8000) == 0;
-  if (version == Version::kDefault && !is_default) return nullptr;
-  return strcmp(table.strings + symbol.st_name, name) == 0 ? &symbol : nullptr;
-}
-
-const ElfW(Sym) * find_by_gnu_hash(const SymbolTable& table, const char* name, Version version) {
-  uint32_t hash = 5381;
-  for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
-  const uint32_t buckets = table.gnu_hash[0];
-  const uint32_t first = table.gnu_hash[1];
-  const uint32_t bloom_words = table.gnu_hash[2];
-  if (buckets == 0) return nullptr;
-  const auto* bucket = table.gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / 4);
-  const uint32_t* chain = bucket + buckets;
-  uint32_t index = bucket[hash % buckets];
-  if (index < first) return nullptr;
-  for (;; ++index) {
-    const uint32_t other = chain[index - first];
-    if ((other | 1) == (hash | 1)) {
-      if (const ElfW(Sym)* symbol = definition(table, index, name, version)) return symbol;
-    }
-    if ((other & 1) != 0) return nullptr;
-  }
-}
-
-const ElfW(Sym) * find_by_sysv_hash(const SymbolTable& table, const char* name, Version version) {
-  uint32_t hash = 0;
-  for (const char* c = name; *c != 0; ++c) {
-    hash = (hash << 4) + static_cast<unsigned char>(*c);
-    const uint32_t high = hash & 0xf0000000u;
-    hash = (hash ^ (high >> 24)) & ~high;
-  }
-  const uint32_t buckets = table.sysv_hash[0];
-  if (buckets == 0) return nullptr;
-  const uint32_t* bucket = table.sysv_hash + 2;
-  const uint32_t* chain = bucket + buckets;
-  for (uint32_t i = bucket[hash % buckets]; i != 0; i = chain[i]) {
-    if (const ElfW(Sym)* symbol = definition(table, i, name, version)) return symbol;
-  }
-  return nullptr;
-}
-
-const ElfW(Sym) * find(const SymbolTable& table, const char* name, Version version) {
-  if (table.symbols == nullptr || table.strings == nullptr) return nullptr;
-  if (table.gnu_hash != nullptr) return find_by_gnu_hash(table, name, version);
-  if (table.sysv_hash != nullptr) return find_by_sysv_hash(table, name, version);
-  return nullptr;
-}
-
-}  // namespace
-
 SymbolTable symbol_table(uintptr_t bias, const ElfW(Dyn) * dynamic) {
   SymbolTable table;
   table.bias = bias;
@@ -367,14 +366,6 @@ uint32_t symbol_count(const SymbolTable& table) {
   const uint32_t* chain = bucket + buckets;
   while ((chain[last - first] & 1) == 0) ++last;
   return last + 1;
-}
-
-const ElfW(Sym) * find_entry(const SymbolTable& table, const char* name) {
-  return find(table, name, Version::kDefault);
-}
-
-const ElfW(Sym) * find_entry_of_any_version(const SymbolTable& table, const char* name) {
-  return find(table, name, Version::kAny);
 }
 
 }  // namespace gpupeak::preload

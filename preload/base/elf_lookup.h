@@ -91,10 +91,6 @@ struct SymbolTable {
 SymbolTable symbol_table(uintptr_t bias, const ElfW(Dyn) * dynamic);
 SymbolTable symbol_table(const dl_phdr_info& object);
 
-/// The entry that defines `name` as its default version; nullptr if there is none.
-const ElfW(Sym) * find_entry(const SymbolTable& table, const char* name);
-/// The first entry that defines `name`, in whatever version.
-const ElfW(Sym) * find_entry_of_any_version(const SymbolTable& table, const char* name);
 /// How many entries the table has.
 uint32_t symbol_count(const SymbolTable& table);
 
