@@ -89,6 +89,11 @@ bool is_ours(Device device) {
   return device.type == kCuda && device.index >= 0 && environment().arenas;
 }
 
+template <typename Total>
+ArenaSays says_of(Total in_use, Total reserved) {
+  return {static_cast<uint64_t>(in_use) + 1, static_cast<uint64_t>(reserved) + 1};
+}
+
 inline __attribute__((always_inline)) void note(const void* at, int64_t bytes,
                                                 const ArenaSays& says, Device device,
                                                 const CallerFrame& caller) {
@@ -131,40 +136,24 @@ using namespace gpupeak::preload;
 
 #define GPUPEAK_RETURN_ADDRESS __builtin_return_address(0)
 
-GPUPEAK_EXPORT GPUPEAK_HOT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
-    void* at, int64_t bytes, uint64_t in_use, uint64_t reserved, Device device) {
-  note(at, bytes, {in_use + 1, reserved + 1}, device, GPUPEAK_CALLER);
-  go_on(GPUPEAK_RETURN_ADDRESS, kUsageTotals, at, bytes, in_use, reserved, device);
-}
-
-GPUPEAK_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE(void* at, int64_t bytes,
-                                                                          int64_t in_use,
-                                                                          int64_t reserved,
-                                                                          Device device) {
-  note(at, bytes, {static_cast<uint64_t>(in_use) + 1, static_cast<uint64_t>(reserved) + 1}, device,
-       GPUPEAK_CALLER);
-  go_on(GPUPEAK_RETURN_ADDRESS, kUsageSignedTotals, at, bytes, in_use, reserved, device);
-}
+// With totals, of which older releases have signed ones.
+#define REPORTS(types, Total, usage_entry, failed_entry)                                       \
+  GPUPEAK_EXPORT GPUPEAK_HOT void _ZN3c1027reportMemoryUsageToProfilerEPv##types##NS_6DeviceE( \
+      void* at, int64_t bytes, Total in_use, Total reserved, Device device) {                  \
+    note(at, bytes, says_of(in_use, reserved), device, GPUPEAK_CALLER);                        \
+    go_on(GPUPEAK_RETURN_ADDRESS, usage_entry, at, bytes, in_use, reserved, device);           \
+  }                                                                                            \
+  GPUPEAK_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerE##types##NS_6DeviceE(               \
+      int64_t bytes, Total in_use, Total reserved, Device device) {                            \
+    note_failed(bytes, says_of(in_use, reserved), device, GPUPEAK_CALLER);                     \
+    go_on(GPUPEAK_RETURN_ADDRESS, failed_entry, bytes, in_use, reserved, device);              \
+  }
+REPORTS(lmm, uint64_t, kUsageTotals, kFailed)
+REPORTS(lll, int64_t, kUsageSignedTotals, kFailedSigned)
+#undef REPORTS
 
 GPUPEAK_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE(void* at, int64_t bytes,
                                                                         Device device) {
   note(at, bytes, {}, device, GPUPEAK_CALLER);
   go_on(GPUPEAK_RETURN_ADDRESS, kUsage, at, bytes, device);
-}
-
-GPUPEAK_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes,
-                                                                        uint64_t in_use,
-                                                                        uint64_t reserved,
-                                                                        Device device) {
-  note_failed(bytes, {in_use + 1, reserved + 1}, device, GPUPEAK_CALLER);
-  go_on(GPUPEAK_RETURN_ADDRESS, kFailed, bytes, in_use, reserved, device);
-}
-
-GPUPEAK_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE(int64_t bytes,
-                                                                        int64_t in_use,
-                                                                        int64_t reserved,
-                                                                        Device device) {
-  note_failed(bytes, {static_cast<uint64_t>(in_use) + 1, static_cast<uint64_t>(reserved) + 1},
-              device, GPUPEAK_CALLER);
-  go_on(GPUPEAK_RETURN_ADDRESS, kFailedSigned, bytes, in_use, reserved, device);
 }
