@@ -59,8 +59,7 @@ namespace {
 
 /// A number of /proc/PID/stat, by its place in proc(5); 0: there is no such process.
 uint64_t stat_field(int pid, int wanted) {
-  Text<64> path;
-  path.add("/proc/").add(static_cast<uint64_t>(pid)).add("/stat");
+  const Text<64> path("/proc/", pid, "/stat");
   char text[1024];
   text[read_file(path.c_str(), text, sizeof text - 1)] = 0;
   const char* at = strrchr(text, ')');  // ends the name, which may have any characters

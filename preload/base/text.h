@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <type_traits>
 
 namespace gpupeak::preload {
 
@@ -30,6 +31,12 @@ constexpr size_t position(std::string_view text, char c) {
 template <size_t kCapacity>
 class Text {
  public:
+  Text() = default;
+  /// Of parts one behind the other: texts and numbers.
+  template <typename... Parts>
+  explicit Text(const Parts&... parts) {
+    (add(parts), ...);
+  }
   Text& add(std::string_view text) {
     for (char c : text) {
       if (bytes_ + 1 < kCapacity) buffer_[bytes_++] = c;
@@ -37,7 +44,9 @@ class Text {
     buffer_[bytes_] = 0;
     return *this;
   }
-  Text& add(uint64_t number) {
+  template <typename Number>
+  requires std::is_integral_v<Number> Text& add(Number value) {
+    auto number = static_cast<uint64_t>(value);
     char digits[20];
     size_t n = sizeof digits;
     do {
@@ -58,6 +67,7 @@ class Text {
   }
   void clear() { buffer_[bytes_ = 0] = 0; }
   std::string_view view() const { return {buffer_, bytes_}; }
+  operator std::string_view() const { return view(); }
   const char* c_str() const { return buffer_; }
 
  private:

@@ -52,15 +52,14 @@ namespace {
 // starts.
 
 struct ArenaRule {
-  static constexpr uint32_t kNone = UINT32_MAX;
-
   Text<48> name;
   Text<96> library;  ///< a glob for the file's name
   Text<512> type;    ///< the class, as type_info::name() has it; empty: exported functions
-  uint32_t functions = kNone;                                   ///< number of virtual functions
-  uint32_t allocate = kNone, free = kNone, destructor = kNone;  ///< slots of virtual functions
-  Text<256> allocate_name, free_name;                           ///< exported functions
-  uint32_t size = kNone, address = kNone, given = kNone, arena = kNone;  ///< numbers of arguments
+  size_t functions = kNoSlot;                                       ///< number of virtual functions
+  size_t allocate = kNoSlot, free = kNoSlot, destructor = kNoSlot;  ///< slots of virtual functions
+  Text<256> allocate_name, free_name;                               ///< exported functions
+  /// Numbers of arguments.
+  uint8_t size = kNoArgument, address = kNoArgument, given = kNoArgument, arena = kNoArgument;
 };
 
 constexpr bool is_space(char c) {
@@ -99,14 +98,15 @@ bool ends(std::string_view rest) {
   return rest.empty() || rest.front() == '#';
 }
 
-bool read_number(std::string_view value, uint32_t most, uint32_t& number) {
+template <typename Number>
+bool read_number(std::string_view value, uint32_t most, Number& number) {
   size_t digits = 0;
   uint32_t read = 0;
   for (; digits < value.size() && value[digits] >= '0' && value[digits] <= '9'; ++digits) {
     read = read * 10 + static_cast<uint32_t>(value[digits] - '0');
     if (read > most) return false;
   }
-  number = read;
+  number = static_cast<Number>(read);
   return digits > 0 && ends(tail(value, digits));
 }
 
@@ -128,7 +128,7 @@ bool read_text(std::string_view value, Text<kCapacity>& text) {
 
 /// A slot's number or an exported function's name.
 template <size_t kCapacity>
-bool read_function(std::string_view value, uint32_t& slot, Text<kCapacity>& name) {
+bool read_function(std::string_view value, size_t& slot, Text<kCapacity>& name) {
   constexpr uint32_t kMostSlots = 4095;
   return read_number(value, kMostSlots, slot) || read_text(value, name);
 }
@@ -147,7 +147,7 @@ bool mangle(std::string_view name, Text<512>& type) {
       if (!word) return false;
     }
     if (part.empty()) return false;
-    type.add(uint64_t{part.size()}).add(part);
+    type.add(part.size()).add(part);
     name = end == std::string_view::npos ? std::string_view() : tail(name, end + 2);
   }
   if (nested) type.add("E");
@@ -176,7 +176,7 @@ const char* read_key(std::string_view key, std::string_view value, ArenaRule& ru
     return read_number(value, kMostFunctions, rule.destructor) ? nullptr : "a slot";
   struct Argument {
     std::string_view key;
-    uint32_t& number;
+    uint8_t& number;
   };
   for (const Argument& argument : {Argument{"size", rule.size}, Argument{"address", rule.address},
                                    Argument{"given", rule.given}, Argument{"pool", rule.arena}}) {
@@ -190,19 +190,18 @@ const char* read_key(std::string_view key, std::string_view value, ArenaRule& ru
 const char* lacks(const ArenaRule& rule) {
   if (rule.name.view().empty()) return "has no name";
   if (rule.library.view().empty()) return "has no library";
-  if (rule.size == ArenaRule::kNone) return "has no size";
-  if (rule.address == ArenaRule::kNone) return "has no address";
+  if (rule.size == kNoArgument) return "has no size";
+  if (rule.address == kNoArgument) return "has no address";
   const bool exported = !rule.allocate_name.view().empty() && !rule.free_name.view().empty();
   if (rule.type.view().empty())
     return exported ? nullptr : "has no class, nor names in allocate and free";
-  if (rule.allocate == ArenaRule::kNone || rule.free == ArenaRule::kNone)
+  if (rule.allocate == kNoSlot || rule.free == kNoSlot)
     return "has a class: allocate and free must be slots";
-  if (rule.functions == ArenaRule::kNone)
-    return "has no functions: how many virtual ones the class has";
-  for (const uint32_t slot : {rule.allocate, rule.free}) {
+  if (rule.functions == kNoSlot) return "has no functions: how many virtual ones the class has";
+  for (const size_t slot : {rule.allocate, rule.free}) {
     if (slot >= rule.functions) return "has a slot beyond its functions";
   }
-  if (rule.destructor != ArenaRule::kNone && rule.destructor + 1 >= rule.functions)
+  if (rule.destructor != kNoSlot && rule.destructor + 1 >= rule.functions)
     return "has a destructor beyond its functions";
   return nullptr;
 }
@@ -260,18 +259,13 @@ constinit size_t g_rule_count = 0;
 
 ArenaClass class_of(Rule& rule) {
   const ArenaRule& says = rule.says;
-  const auto slot = [](uint32_t number) { return number == ArenaRule::kNone ? kNoSlot : number; };
-  const auto argument = [](uint32_t number) {
-    return number == ArenaRule::kNone ? kNoArgument : static_cast<uint8_t>(number);
-  };
-  const size_t destructor = slot(says.destructor);
   return {.maker = &rule.maker,
-          .slot = {slot(says.allocate), kNoSlot, kNoSlot, slot(says.free), destructor,
-                   destructor == kNoSlot ? kNoSlot : destructor + 1},
-          .size_at = argument(says.size),
-          .address_at = argument(says.address),
-          .given_at = argument(says.given),
-          .object_at = rule.exported() ? argument(says.arena) : uint8_t{0}};
+          .slot = {says.allocate, kNoSlot, kNoSlot, says.free, says.destructor,
+                   says.destructor == kNoSlot ? kNoSlot : says.destructor + 1},
+          .size_at = says.size,
+          .address_at = says.address,
+          .given_at = says.given,
+          .object_at = rule.exported() ? says.arena : uint8_t{0}};
 }
 
 void read_rules(std::string_view text, std::string_view origin, bool built_in) {
@@ -286,8 +280,7 @@ void read_rules(std::string_view text, std::string_view origin, bool built_in) {
       rule.built_in = built_in;
       ++g_rule_count;
     } else if (!problem.view().empty()) {
-      Text<512> whole;
-      arenas_off(whole.add(origin).add(": ").add(problem.view()).view());
+      arenas_off(Text<512>(origin, ": ", problem));
     }
   }
 }
@@ -298,14 +291,10 @@ void read_rules_of_process() {
   const std::string_view path = variable("GPUPEAK_POOL_RULES");
   if (!path.empty()) {
     constexpr size_t kMostBytes = 256 << 10;
-    Path file;
-    file.add(path);
+    const Path file(path);
     char* const text = static_cast<char*>(map_pages(kMostBytes));
     const size_t bytes = text == nullptr ? 0 : read_file(file.c_str(), text, kMostBytes);
-    if (bytes == 0) {
-      Text<512> problem;
-      arenas_off(problem.add("GPUPEAK_POOL_RULES: ").add(path).add(" cannot be read").view());
-    }
+    if (bytes == 0) arenas_off(Text<512>("GPUPEAK_POOL_RULES: ", path, " cannot be read"));
     read_rules({text, bytes}, path, false);
     if (text != nullptr) unmap_pages(text, kMostBytes);
   }
@@ -361,15 +350,7 @@ constexpr const char* kNoClass = "its class was not found";
 /// built-in rule: it may be built without.
 void off(const Rule& rule, const char* library, const char* why) {
   if (rule.built_in && why == kNoClass) return;
-  Text<512> text;
-  text.add(rule.says.name.view()).add(" (").add(library).add("): ").add(why);
-  arenas_off(text.view());
-}
-
-void on(Rule& rule, const char* library) {
-  Text<256> text;
-  text.add(rule.says.name.view()).add(" of ").add(library);
-  arenas_on(rule.maker, text.view());
+  arenas_off(Text<512>(rule.says.name, " (", library, "): ", why));
 }
 
 /// An address in the object; 0: it has none.
@@ -556,7 +537,7 @@ void look() {
     if (!take_over(found, why)) continue;
     remember(*found.rule, found.inside);
     if (why == nullptr)
-      on(*found.rule, found.library.c_str());
+      arenas_on(found.rule->maker, Text<256>(found.rule->says.name, " of ", found.library));
     else
       off(*found.rule, found.library.c_str(), why);
   }

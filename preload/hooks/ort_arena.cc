@@ -86,9 +86,7 @@ bool is_stream_arena(const VirtualTable& derived, const VirtualTable& arena, con
 }
 
 void off(const char* version, const char* why) {
-  Text<256> text;
-  text.add("ONNX Runtime ").add(version).add(": ").add(why);
-  arenas_off(text.view());
+  arenas_off(Text<256>("ONNX Runtime ", version, ": ", why));
 }
 
 using Version = Text<32>;
@@ -102,8 +100,7 @@ std::string_view folder_of(std::string_view path) {
 /// The package's own version, onnxruntime.__version__: a line of the package's __init__.py, which
 /// Python is executing, begins with `__version__ = "1.23.2"`. Empty: there is no such line.
 Version package_version(std::string_view module) {
-  Path path;
-  path.add(folder_of(folder_of(module))).add("/__init__.py");
+  const Path path(folder_of(folder_of(module)), "/__init__.py");
   char text[4096];  // the line is right below the licence
   text[read_file(path.c_str(), text, sizeof text - 1)] = 0;
   Version version;
@@ -135,10 +132,10 @@ void* look_at_wheel(Dlsym real, void* handle, const char* name) {
 
 int ort_minor_version(const char* version) {
   if (version == nullptr || version[0] != '1' || version[1] != '.') return -1;
-  int minor = 0;
   const char* at = version + 2;
-  for (; *at >= '0' && *at <= '9' && minor < 10'000; ++at) minor = minor * 10 + (*at - '0');
-  return at == version + 2 || *at != '.' ? -1 : minor;
+  if (*at < '0' || *at > '9') return -1;
+  const uint64_t minor = next_number(at);
+  return *at != '.' || minor > INT32_MAX ? -1 : static_cast<int>(minor);
 }
 
 void take_over_ort_arenas(const void* inside, const char* version) {

@@ -77,10 +77,8 @@ constexpr ArenaClass kClass{.maker = &g_maker,
 constexpr int kFirstMinor = 105, kLastMinor = 125;
 
 void off(int minor, const char* why) {
-  Text<256> text;
-  text.add("XLA (PJRT 0.").add(static_cast<uint64_t>(minor)).add("): ").add(why);
-  text.add("; XLA_PYTHON_CLIENT_ALLOCATOR=platform shows each buffer");
-  arenas_off(text.view());
+  arenas_off(Text<256>("XLA (PJRT 0.", minor, "): ", why,
+                       "; XLA_PYTHON_CLIENT_ALLOCATOR=platform shows each buffer"));
 }
 
 /// Takes over the arenas of a plugin whose C API is 0.`minor`: before the plugin makes its first
@@ -96,9 +94,7 @@ void take_over_xla_arenas(const void* inside, int minor) {
   }
   if (!take_over_arena_tables(kClass, &arena, 1))
     return off(minor, "its table of functions cannot be written");
-  Text<32> version;
-  version.add("PJRT 0.").add(static_cast<uint64_t>(minor));
-  arenas_on(g_maker, version.view());
+  arenas_on(g_maker, Text<32>("PJRT 0.", minor));
 }
 
 using Word = uintptr_t;

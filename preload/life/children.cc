@@ -175,9 +175,7 @@ Fit fit_of(long opened, int depth = 0) {
 Fit fit_of(const StartedProgram& program) {
   if (program.path[0] == 0) {
     // The program is an open file: opened again, it is read from its beginning.
-    Text<64> path;
-    path.add("/proc/self/fd/").add(static_cast<uint64_t>(program.folder));
-    return fit_of(sys::open_to_read(path.c_str()));
+    return fit_of(sys::open_to_read(Text<64>("/proc/self/fd/", program.folder).c_str()));
   }
   const bool is_name = program.searched && strchr(program.path, '/') == nullptr;
   return fit_of(is_name ? open_in_path(program.path)
@@ -195,9 +193,7 @@ void note_killed_child(int child, int signal) {
   if (scope.entered() && sys::getpid() == g_process->pid &&
       g_noted.fetch_add(1, std::memory_order_relaxed) < kMostNoted) {
     if (!recording()) open_counted_log(0);
-    Text<64> text;
-    text.add(static_cast<uint64_t>(child)).add(" ").add(static_cast<uint64_t>(signal));
-    if (recording()) define_fact("child.killed", text.add(" ").add(monotonic_ns()).view());
+    if (recording()) define_fact("child.killed", Text<64>(child, " ", signal, " ", monotonic_ns()));
   }
   errno = saved_errno;
 }
@@ -289,9 +285,8 @@ void mark_children() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     if (!begins(*entry, kPid) && !begins(*entry, kId)) list[n++] = *entry;
   }
-  Text<kEntryBytes> pid, id;
-  pid.add(kPid).add(static_cast<uint64_t>(sys::getpid()));
-  id.add(kId).add_hex(run_id());
+  Text<kEntryBytes> pid(kPid, sys::getpid()), id(kId);
+  id.add_hex(run_id());
   char* text = static_cast<char*>(at) + list_bytes;
   for (const auto* own : {&pid, &id}) {
     list[n++] = static_cast<char*>(memcpy(text, own->c_str(), own->view().size() + 1));

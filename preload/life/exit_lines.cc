@@ -106,19 +106,13 @@ bool run_command(const char* command) {
 
 void print_counters() {
   const gpupeak_counters_page& page = counters();
-  Text<256> line;
   for (uint32_t i = 0; i < page.device_count && i < GPUPEAK_LOG_MAX_DEVICES; ++i) {
-    line.clear();
-    line.add("Peak device memory (GPU ").add(i).add("): ").add(page.device[i].total.peak);
-    say(line.add(" bytes").view());
+    say(Text<256>("Peak device memory (GPU ", i, "): ", page.device[i].total.peak, " bytes"));
   }
   if (environment().host_mode != GPUPEAK_HOST_OFF) {
-    line.clear();
-    line.add("Peak host heap (usable, within 64 KiB a thread): ").add(page.heap.peak).add(" bytes");
-    say(line.view());
+    say(Text<256>("Peak host heap (usable, within 64 KiB a thread): ", page.heap.peak, " bytes"));
   }
-  Path log;
-  say(log.add("log: ").add(log_path()).view());
+  say(Path("log: ", log_path()));
 }
 
 }  // namespace

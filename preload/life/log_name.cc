@@ -66,14 +66,14 @@ void expand_out_pattern(Path& path) {
         path.add(program_name(name, sizeof name));
         break;
       case 'p':
-        path.add(static_cast<uint64_t>(sys::getpid()));
+        path.add(sys::getpid());
         break;
       case 'h':
         path.add(host_name());
         break;
       case 'r':
         if (environment().rank >= 0)
-          path.add(static_cast<uint64_t>(environment().rank));
+          path.add(environment().rank);
         else
           path.drop_last('.');
         break;

@@ -255,22 +255,18 @@ void say_what_is_wrong() {
   if (said_by == sys::getpid()) return;
   said_by = sys::getpid();
   if (const std::string_view because = unfit_because(); !because.empty()) {
-    Text<128> line;
-    say(line.add("this program is not recorded: ").add(because).view());
-    return;
+    return say(Text<128>("this program is not recorded: ", because));
   }
   if (!environment().complaint.view().empty()) say(environment().complaint.view());
   if (g_open_error != 0) {
-    Text<1024> line;
     Path path;
     expand_out_pattern(path);
-    line.add("cannot write the log ").add(path.view()).add(": ").add(error_text(g_open_error));
-    say(line.add(". Nothing is recorded; choose another place with GPUPEAK_OUT").view());
+    say(Text<1024>("cannot write the log ", path, ": ", error_text(g_open_error),
+                   ". Nothing is recorded; choose another place with GPUPEAK_OUT"));
   }
   if (log_of_elsewhere_is_in_the_way()) {
-    Path line;
-    line.add("a log of another container or machine, which may still run, has the wanted name. ");
-    say(line.add("This one is ").add(log_path()).view());
+    say(Path("a log of another container or machine, which may still run, has the wanted name. ",
+             "This one is ", log_path()));
   }
 }
 
@@ -473,13 +469,11 @@ void end_process() {
     close_books();
   }
   if (log_was_cut()) {
-    Path line;
-    line.add(log_path());
-    line.add(log_is_as_long_as_it_was()
-                 ? " could not be written any more: the disk is full, or a quota ended. "
-                 : " was cut by somebody else while it was written. ");
-    say(line.add("What was logged since is lost").view());
-    return;
+    return say(Path(log_path(),
+                    log_is_as_long_as_it_was()
+                        ? " could not be written any more: the disk is full, or a quota ended. "
+                        : " was cut by somebody else while it was written. ",
+                    "What was logged since is lost"));
   }
   print_exit_lines();
 }

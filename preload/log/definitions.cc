@@ -219,10 +219,7 @@ void define_fact(std::string_view key, std::string_view value) {
 
 void say_log_gap(bool at_end) {
   LogGap gap;
-  if (!take_log_gap(gap, at_end)) return;
-  Text<64> text;
-  text.add(gap.begin_ns).add(" ").add(gap.end_ns);
-  define_fact("log.gap", text.view());
+  if (take_log_gap(gap, at_end)) define_fact("log.gap", Text<64>(gap.begin_ns, " ", gap.end_ns));
 }
 
 void end_definitions() {

@@ -37,9 +37,7 @@ bool read_counter(long fd, size_t offset, Value& value) {
 
 /// The folder of `path`, with its slash.
 Path folder_of(std::string_view path) {
-  Path folder;
-  folder.add(head(path, path.rfind('/') + 1));
-  return folder;
+  return Path(head(path, path.rfind('/') + 1));
 }
 
 constexpr int kPrivate = 0600;
@@ -55,8 +53,8 @@ bool is_ours(const struct stat& file, std::string_view path) {
   if (file.st_uid == sys::geteuid()) return true;
   uint64_t name = 0;
   if (sys::failed(sys::getrandom(&name, sizeof name))) return false;
-  Path probe = folder_of(path);
-  probe.add(".gpupeak.").add_hex(name);
+  Path probe(folder_of(path), ".gpupeak.");
+  probe.add_hex(name);
   const sys::Descriptor made(create(probe.c_str()));
   if (!made.is_open()) return false;
   struct stat own;
@@ -93,8 +91,7 @@ bool yield_name(const char* path, long fd, const gpupeak_file_header& theirs,
     const std::string_view ending = all.ends_with(".gplog") ? ".gplog" : "";
     long result = -EEXIST;
     for (uint64_t image = 1; result == -EEXIST && image < 100; ++image) {
-      Path aside;
-      aside.add(head(all, all.size() - ending.size())).add(".before").add(image).add(ending);
+      const Path aside(head(all, all.size() - ending.size()), ".before", image, ending);
       result = sys::link(path, aside.c_str());
     }
     if (sys::failed(result)) return false;
@@ -205,8 +202,7 @@ long create_unseen(const char* path, const gpupeak_file_header& header) {
   if (!file.is_open()) return file.fd;
   long result = write_head(file.fd, header);
   if (sys::failed(result)) return result;
-  Text<64> self;
-  self.add("/proc/self/fd/").add(static_cast<uint64_t>(file.fd));
+  const Text<64> self("/proc/self/fd/", file.fd);
   result = sys::link(self.c_str(), path, AT_SYMLINK_FOLLOW);
   if (sys::failed(result)) return result;
   // Opened by its name, so that /proc/PID/maps has this name.
@@ -253,8 +249,7 @@ void describe_place(gpupeak_file_header& header) {
 }
 
 long make_own_folder(std::string_view path) {
-  Path folder;
-  folder.add(head(path, path.rfind('/')));
+  const Path folder(head(path, path.rfind('/')));
   const long readers = environment().log_mode & 044;
   const long made = sys::mkdir(folder.c_str(), 0700 | readers | readers >> 2);
   if (made != -EEXIST) return made;
@@ -278,7 +273,7 @@ long create_log(std::string_view wanted, const gpupeak_file_header& header, Path
   for (int tries = 0; tries < 1000; ++tries) {
     path.clear();
     path.add(stem);
-    if (others > 0) path.add(".").add(uint64_t{header.pid});
+    if (others > 0) path.add(".").add(header.pid);
     if (others > 1) path.add(".").add(others);
     if (execs > 0) path.add(".exec").add(execs + 1);
     path.add(ending);

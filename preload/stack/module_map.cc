@@ -319,17 +319,15 @@ void define_exports(uint32_t id, const dl_phdr_info& object) {
   constexpr uint32_t kMostSymbols = 16384;
   const SymbolTable table = symbol_table(object);
   if (table.symbols == nullptr || table.strings == nullptr) return;
-  Text<32> key;
-  key.add("symbol.").add(uint64_t{id});
+  const Text<32> key("symbol.", id);
   const uint32_t count = symbol_count(table);
   for (uint32_t i = 1; i < count && i < kMostSymbols; ++i) {
     const ElfW(Sym)& symbol = table.symbols[i];
     if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0 ||
         ELF64_ST_TYPE(symbol.st_info) != STT_FUNC)
       continue;
-    Text<1024> text;
-    text.add(uint64_t{symbol.st_value}).add(" ").add(uint64_t{symbol.st_size}).add(" ");
-    define_fact(key.view(), text.add(table.strings + symbol.st_name).view());
+    define_fact(
+        key, Text<1024>(symbol.st_value, " ", symbol.st_size, " ", table.strings + symbol.st_name));
   }
 }
 

@@ -5,6 +5,7 @@
 #include "base/copied_memory.h"
 #include "base/elf_lookup.h"
 #include "base/lock.h"
+#include "base/proc_file.h"
 #include "base/text.h"
 #include "log/log.h"
 
@@ -17,13 +18,6 @@ constexpr uint32_t kMaxFailures = 8;  // without a single success
 constinit PythonRuntime g_runtimes[kMaxRuntimes];
 constinit std::atomic<uint32_t> g_count{0};
 constinit FutexLock g_lock;  // around checks
-
-Text<32> version_text(uint32_t version) {
-  Text<32> text;
-  text.add(uint64_t{version >> 24}).add(".").add(uint64_t{version >> 16 & 255});
-  text.add(".").add(uint64_t{version >> 8 & 255});
-  return text;
-}
 
 bool is_release(uint32_t version) {
   return (version & 0xf0) >= 0xc0;  // release candidates are binary compatible already
@@ -90,20 +84,21 @@ uint32_t PythonRuntime::read_version(CopiedMemory& memory) const {
   }
   if (get_version_ == nullptr) return 0;
   // "3.9.18 (main, …": before Py_Version there was the text alone.
-  char text[16] = {};
-  if (!memory.load(reinterpret_cast<uintptr_t>(get_version_()), text)) return 0;
-  uint32_t parts[3] = {};
-  size_t at = 0;
-  for (uint32_t& part : parts) {
-    if (text[at] < '0' || text[at] > '9') return 0;
-    for (; at < sizeof text && text[at] >= '0' && text[at] <= '9'; ++at) {
-      part = part * 10 + static_cast<uint32_t>(text[at] - '0');
-    }
-    if (at + 1 >= sizeof text || part > 255) return 0;
-    if (text[at] == '.') ++at;
+  struct {
+    char begin[16], end;
+  } text{};
+  if (!memory.load(reinterpret_cast<uintptr_t>(get_version_()), text.begin)) return 0;
+  const char* at = text.begin;
+  uint32_t version = 0;
+  for (int i = 0; i < 3; ++i) {
+    if (*at < '0' || *at > '9') return 0;
+    const uint64_t part = next_number(at);
+    if (part > 255) return 0;
+    version = version << 8 | static_cast<uint32_t>(part);
+    if (*at == '.') ++at;
   }
-  const bool release = text[at] == ' ' || text[at] == '+';
-  return parts[0] << 24 | parts[1] << 16 | parts[2] << 8 | (release ? 0xf0u : 0);
+  const bool release = *at == ' ' || *at == '+';
+  return version << 8 | (release ? 0xf0u : 0);
 }
 
 /// nullptr, or why the interpreter cannot be used.
@@ -130,7 +125,10 @@ const char* PythonRuntime::check(CopiedMemory& memory) {
 void PythonRuntime::say_state() const {
   const State state = state_.load();
   if (state == State::kUnchecked) return;
-  if (version_ != 0) define_fact("python", version_text(version_).view());
+  if (version_ != 0) {
+    define_fact("python",
+                Text<32>(version_ >> 24, ".", version_ >> 16 & 255, ".", version_ >> 8 & 255));
+  }
   if (state == State::kUsable) return;
   define_fact("python.off", trouble_);
   set_quality(GPUPEAK_Q_PYTHON_OFF);

@@ -117,9 +117,8 @@ bool is_known(const ArenaObject& arena) {
 void make_known(ArenaObject& arena, uint64_t block) {
   if (arena.given_up.load(std::memory_order_relaxed) || !recording()) return;
   say_arenas();
-  Text<64> name;
-  name.add(arena.maker->shown);
-  if (arena.ordinal > 1) name.add(" (").add(uint64_t{arena.ordinal}).add(")");
+  Text<64> name(arena.maker->shown);
+  if (arena.ordinal > 1) name.add(" (").add(arena.ordinal).add(")");
   const int program_errno = errno;
   const int device = block != 0 ? device_at(block) : kNoDevice;
   errno = program_errno;
@@ -215,9 +214,7 @@ void arena_object_gone(uint64_t object) {
 void arena_object_give_up(ArenaObject& arena, std::string_view why) {
   const bool known = is_known(arena);
   if (arena.given_up.exchange(true)) return;
-  Text<256> text;
-  text.add(arena.maker->shown).add(": ").add(why);
-  arenas_off(text.view());
+  arenas_off(Text<256>(arena.maker->shown, ": ", why));
   if (known) arena_event(arena.number, GPUPEAK_ARENA_DESTROYED);
 }
 

@@ -48,16 +48,13 @@ std::atomic<bool> g_is_programs{false};
 /// asked for have the session's number; of other files there must be only one.
 bool find_file(uint64_t session, uint64_t began_realtime_ns, Path& path) {
   bool found = false;
-  Path asked_for, own;
-  asked_for.add(log_path()).add(".ort-");
-  own.add(asked_for.view()).add(session).add("_");
+  const Path asked_for(log_path(), ".ort-"), own(asked_for, session, "_");
   for (int fd = 0; fd < kMostDescriptors; ++fd) {
     struct stat status {};
     if (sys::failed(sys::fstat(fd, &status)) || !S_ISREG(status.st_mode) || status.st_size != 0) {
       continue;
     }
-    Text<40> link;
-    link.add("/proc/self/fd/").add(static_cast<uint64_t>(fd));
+    const Text<40> link("/proc/self/fd/", fd);
     char name[4096];
     const long bytes = sys::readlink(link.c_str(), name, sizeof name);
     if (sys::failed(bytes)) continue;
@@ -86,10 +83,7 @@ uint64_t number_ort_session(std::string_view model) {
   HookScope hook;
   if (!hook.entered() || !recording()) return 0;
   const uint64_t number = ++g_last_number;
-  Text<32> key;
-  key.add("ort.session.").add(number);
-  Record record(GPUPEAK_DEF_FACT);
-  define(record.s(key.view()).s(model));
+  define_fact(Text<32>("ort.session.", number), model);
   return number;
 }
 
@@ -152,20 +146,18 @@ void ort_session_profiled(uint64_t session, uint64_t start_ns, uint64_t called_n
   const bool is_monotonic = start_ns >= called_ns && start_ns <= now.monotonic_ns;
   const uint64_t age_ns = is_monotonic ? now.monotonic_ns - start_ns : now.realtime_ns - start_ns;
   const uint64_t zero_ns = now.monotonic_ns - age_ns;
-  Path text;
   if (age_ns > now.monotonic_ns || zero_ns < called_ns) {
-    text.add("session ").add(session).add(": its clock is not known");
-    return define_fact("ort.profile.off", text.view());
+    return define_fact("ort.profile.off",
+                       Text<64>("session ", session, ": its clock is not known"));
   }
   Path file;
   if (!find_file(session, now.realtime_ns - age_ns, file)) {
-    text.add("session ").add(session).add(": its file could not be told from others");
-    return define_fact("ort.profile.off", text.view());
+    return define_fact("ort.profile.off",
+                       Text<80>("session ", session, ": its file could not be told from others"));
   }
   stamp_every_event();
-  text.add(session).add(" ").add(zero_ns).add(" ").add(is_monotonic ? 0 : now.error_ns).add(" ");
-  text.add(file.view());
-  define_fact("ort.profile", text.view());
+  define_fact("ort.profile",
+              Path(session, " ", zero_ns, " ", is_monotonic ? 0 : now.error_ns, " ", file));
 }
 
 Name xla_program_name(uint64_t program) {

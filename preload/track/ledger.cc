@@ -181,8 +181,7 @@ uint32_t name_of_process(uint32_t pid) {
   for (uint32_t i = 0; i < std::min(g_ledger.names_read, kNames); ++i) {
     if (g_ledger.names[i].pid == pid) return g_ledger.names[i].name;
   }
-  Text<48> path;
-  path.add("/proc/").add(uint64_t{pid}).add("/comm");
+  const Text<48> path("/proc/", pid, "/comm");
   char name[32];
   size_t bytes = read_file(path.c_str(), name, sizeof name);
   if (bytes > 0 && name[bytes - 1] == '\n') --bytes;

@@ -265,12 +265,9 @@ void log_limit(int device) {
   const CardLimit& asked = asked_limit(device);
   if (asked.bytes == 0) return;
   const bool holds = limited(device) != nullptr;
-  Text<32> key;
-  key.add("limit.").add(static_cast<uint64_t>(device));
-  Text<160> value;
-  value.add(asked.bytes).add(" ").add(g_limited[device].all()).add(holds ? " on" : " off");
-  if (!asked.name.view().empty()) value.add(" ").add(asked.name.view());
-  define_fact(key.view(), value.view());
+  const char* const space = asked.name.view().empty() ? "" : " ";
+  define_fact(Text<32>("limit.", device), Text<160>(asked.bytes, " ", g_limited[device].all(),
+                                                    holds ? " on" : " off", space, asked.name));
 }
 
 void forget_limits() {

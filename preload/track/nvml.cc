@@ -95,8 +95,7 @@ void* find_device(const char* uuid) {
   constexpr char kDigits[] = "0123456789abcdef";
   const LibraryScope inside;
   for (const char* prefix : {"GPU-", "MIG-"}) {
-    Text<64> name;
-    name.add(prefix);
+    Text<64> name(prefix);
     for (int i = 0; i < 16; ++i) {
       if (i == 4 || i == 6 || i == 8 || i == 10) name.add("-");
       const auto byte = static_cast<unsigned char>(uuid[i]);
