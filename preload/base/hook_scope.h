@@ -27,7 +27,7 @@ struct ThreadFlags {
   struct ThreadSlot* slot = nullptr;         ///< this thread's event stream, once it has one
   uint64_t process_generation = UINT64_MAX;  ///< of `slot`; a forked child's differs
   uint32_t thread = 0;                       ///< its id, as locks have it; 0: not asked for yet
-  uint32_t arena_calls = 0;                  ///< of arenas that are open (hooks/arena_calls)
+  uint32_t arena_calls = 0;                  ///< of arenas that are open (hooks/arena_tables)
   uint32_t signals_held = 0;                 ///< SignalsHeld that are open
   static constexpr uint32_t kMostLocks = 6;
   uint32_t lock_count = 0;                  ///< LockGuards that are open

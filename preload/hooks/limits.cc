@@ -20,7 +20,6 @@
 #include "hooks/export.h"
 #include "life/exit_lines.h"
 #include "life/process.h"
-#include "log/definitions.h"
 #include "log/log.h"
 #include "stack/trie.h"
 

@@ -1,5 +1,3 @@
-#include "log/definitions.h"
-
 #include <atomic>
 #include <cstring>
 

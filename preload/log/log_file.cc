@@ -19,7 +19,6 @@
 #include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "log/log.h"
-#include "log/log_place.h"
 
 namespace gpupeak::preload {
 namespace {

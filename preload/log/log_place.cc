@@ -1,5 +1,3 @@
-#include "log/log_place.h"
-
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -12,6 +10,7 @@
 #include "base/environment.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"
+#include "log/log_file.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -3,7 +3,6 @@
 #include "base/compiler.h"
 #include "base/memory.h"
 #include "log/log.h"
-#include "stack/python_chain.h"
 #include "stack/python_sites.h"
 #include "stack/python_stack.h"
 

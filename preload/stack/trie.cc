@@ -5,7 +5,6 @@
 #include "base/compiler.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
-#include "log/definitions.h"
 #include "log/log.h"
 #include "stack/module_map.h"
 

@@ -9,7 +9,6 @@
 #include "base/environment.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
-#include "log/definitions.h"
 #include "log/log.h"
 #include "thread/thread_slot.h"
 

@@ -14,7 +14,7 @@ import tempfile
 
 GUARDS = "base/lock.h"
 BOOK = "track/device_book.h"  # the one lock that is taken with signals open
-TIMED = {"base/lock.h", "base/lock.cc", "track/arena_objects.h", "track/arena_objects.cc", "hooks/arena_calls.cc", "track/limit.cc"}
+TIMED = {"base/lock.h", "base/lock.cc", "track/arena_objects.h", "track/arena_objects.cc", "hooks/arena_tables.cc", "track/limit.cc"}
 LOADER = {"base/loader.h", "base/own_libc.cc"}  # who may ask the loader under its lock
 FUTEX = {"base/syscalls.h", "base/call_filter.cc", "base/lock.cc", "stack/unwinder.cc"}  # the last asks only whether a word can be read
 

@@ -3,7 +3,6 @@
 #include "base/hook_scope.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
-#include "log/definitions.h"
 #include "log/log.h"
 
 namespace gpupeak::preload {
