@@ -10,15 +10,6 @@
 
 namespace gpupeak::preload {
 
-/// Makes room for slots. False: there is no memory. Call it once before hook_all_slots().
-bool prepare_slots();
-/// Makes all slots lead to our hooks, and takes over frameworks' arenas. Libraries that are just
-/// being loaded are left out until the program looks up their functions.
-void hook_all_slots();
-/// How many slots lead to our hooks now.
-size_t hooked_slots();
-/// Makes slots lead where they led before. Returns how many slots hold something else by now.
-size_t put_back_slots();
 /// Around a fork. Waits a while for a thread that goes through the libraries: it holds the loader's
 /// lock, which a child would get locked and nobody there would release.
 void hold_slots_over_fork();

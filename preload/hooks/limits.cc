@@ -18,7 +18,6 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "hooks/export.h"
-#include "life/exit_lines.h"
 #include "life/process.h"
 #include "log/log.h"
 #include "stack/trie.h"

@@ -22,7 +22,7 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "gpupeak/pages.h"
-#include "life/log_name.h"
+#include "life/process.h"
 #include "log/log.h"
 
 namespace gpupeak::preload {

@@ -1,5 +1,3 @@
-#include "life/exit_lines.h"
-
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
@@ -15,6 +13,7 @@
 #include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "life/process.h"
 #include "log/log.h"
 #include "log/log_file.h"
 #include "stack/module_map.h"

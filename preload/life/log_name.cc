@@ -1,5 +1,3 @@
-#include "life/log_name.h"
-
 #include <sys/utsname.h>
 
 #include <cstring>
@@ -10,6 +8,7 @@
 #include "base/process_state.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "life/process.h"
 #include "log/log.h"
 #include "thread/heap_sample.h"
 

@@ -20,8 +20,6 @@
 #include "base/text.h"
 #include "gpupeak/pages.h"
 #include "life/children.h"
-#include "life/exit_lines.h"
-#include "life/log_name.h"
 #include "log/cut_guard.h"
 #include "log/log.h"
 #include "log/log_file.h"

@@ -10,10 +10,13 @@
 //   _exit, abort                end_process_at_once()  the last records
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "base/process_state.h"
+#include "base/text.h"
 #include "gpupeak/attach.h"
+#include "gpupeak/log_format.h"
 
 namespace gpupeak::preload {
 
@@ -47,5 +50,41 @@ void end_process_at_once();
 void stop_for_filter();
 /// Whether stop_for_filter() was called, in this process or the one that it was forked from.
 bool is_stopped_for_filter();
+
+// Where this process's log goes, and of which run it is.
+
+/// Whether this process's log goes among those of the children: `run` has started another process.
+bool is_filed_as_child();
+/// Whether those logs have a folder, which the first child makes. A pattern that is meant for all
+/// processes has none.
+bool has_folder_of_children();
+/// The same number in all processes of a run. `run` gives it to the first process; without `run`,
+/// the first one that records makes it up.
+uint64_t run_id();
+/// GPUPEAK_OUT, or GPUPEAK_CHILDREN_OUT if is_filed_as_child(), as an absolute path. Expands %n
+/// name, %p pid, %r rank (if there is none, its dot goes too), %h host, %%.
+void expand_out_pattern(Path& path);
+
+// What a log says of its process as it begins.
+
+/// Why a log begins.
+enum class Reason { kProgramStart, kFirstCudaCall, kCountedEnough, kAttached };
+
+/// `forked`: its parent had been recorded, or could have been.
+gpupeak_file_header describe_process(Reason reason, bool forked);
+/// Defines the arguments, the folder and the machine.
+void define_facts();
+
+// Prints the lines at the end of a run without `gpupeak run`.
+//
+// in    the log, closed; the counters page
+// out   on standard error: the first screen, by `gpupeak report --short LOG`; if that command
+//       cannot be run, the peaks that were counted
+
+/// Runs the `gpupeak` command of this library's own installation, and no other. Prints nothing with
+/// GPUPEAK_SUMMARY=off or GPUPEAK_QUIET=1.
+void print_exit_lines();
+/// From here on the lines are the counters alone: a filter of system calls forbids the command.
+void leave_out_command();
 
 }  // namespace gpupeak::preload
