@@ -1,11 +1,15 @@
 #include "base/imports.h"
 
 #include <elf.h>
+#include <sys/mman.h>
+
+#include <cstring>
 
 #include "base/arch.h"
 #include "base/elf_lookup.h"
 #include "base/loader.h"
-#include "base/virtual_table.h"
+#include "base/memory.h"
+#include "base/syscalls.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -35,6 +39,85 @@ Relocations relocations_of(const SymbolTable& table) {
   }
   if (!with_addends || found.calls == nullptr) found.call_count = 0;
   if (found.data == nullptr || found.relative_count > found.data_count) found.data_count = 0;
+  return found;
+}
+
+// Virtual tables.
+
+constexpr uintptr_t kWord = sizeof(uintptr_t);
+
+struct Library {
+  dl_phdr_info object;
+  AddressRange all;    ///< from its first byte to its last
+  AddressRange relro;  ///< what the loader has written, and is read-only since
+
+  bool has_code(uintptr_t at) const { return is_code_of(object, at); }
+  /// Whether the bytes are read-only, as in the file.
+  bool has_text(uintptr_t at, size_t bytes = 1) const {
+    return for_each_part(object, PT_LOAD, [=](const ElfW(Phdr) & part, AddressRange memory) {
+      return (part.p_flags & (PF_W | PF_R)) == PF_R && memory.holds(at, bytes);
+    });
+  }
+};
+
+/// Whether `text` stands at `at`. The last word is compared first, since a library has thousands of
+/// class names that begin alike.
+bool is_text(const Library& library, uintptr_t at, const char* text, size_t bytes) {
+  if (!library.has_text(at, bytes)) return false;
+  const auto last_word = [bytes](const char* of) {
+    uint64_t word;
+    memcpy(&word, of + bytes - sizeof word, sizeof word);
+    return word;
+  };
+  const auto* const there = reinterpret_cast<const char*>(at);
+  if (bytes >= sizeof(uint64_t) && last_word(there) != last_word(text)) return false;
+  return memcmp(there, text, bytes) == 0;
+}
+
+/// Whether a word may point to a virtual table of the C++ library. Such a table lies in another
+/// library, or among this library's own tables. For other words no text is read: the kernel would
+/// have to bring in each page of it.
+bool may_be_table(const Library& library, uintptr_t word) {
+  constexpr uintptr_t kLeast = 64 << 10;  // nothing is mapped below; numbers are
+  return word >= kLeast && word % kWord == 0 &&
+         (library.relro.holds(word, kWord) || !library.all.holds(word));
+}
+
+/// The class's type information: a pointer to a virtual table of the C++ library, then the name. 0:
+/// there is none, or there are several.
+uintptr_t find_type(const Library& library, const char* name) {
+  const size_t bytes = strlen(name) + 1;
+  uintptr_t found = 0;
+  for (uintptr_t at = library.relro.begin; at + 2 * kWord <= library.relro.end; at += kWord) {
+    const auto* const words = reinterpret_cast<const uintptr_t*>(at);
+    if (!may_be_table(library, words[0]) || !is_text(library, words[1], name, bytes)) continue;
+    if (found != 0) return 0;
+    found = at;
+  }
+  return found;
+}
+
+/// The third word of a class with one base.
+const char* base_name(const Library& library, uintptr_t type) {
+  if (!library.relro.holds(type, 3 * kWord)) return "";
+  const uintptr_t base = reinterpret_cast<const uintptr_t*>(type)[2];
+  if (base % kWord != 0 || !library.relro.holds(base, 2 * kWord)) return "";
+  const uintptr_t name = reinterpret_cast<const uintptr_t*>(base)[1];
+  return library.has_text(name) ? reinterpret_cast<const char*>(name) : "";
+}
+
+bool find_library(const void* inside, Library& library) {
+  bool found = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    library = {object, memory_of(object), {}};
+    if (!library.all.holds(reinterpret_cast<uintptr_t>(inside))) return false;
+    // The loader protects from the first one's page on; of the last one a whole page alone.
+    found = for_each_part(object, PT_GNU_RELRO, [&](const ElfW(Phdr)&, AddressRange memory) {
+      library.relro = {(memory.begin + kWord - 1) & ~(kWord - 1), page_begin(memory.end)};
+      return library.relro.end > library.relro.begin;
+    });
+    return true;
+  });
   return found;
 }
 
@@ -99,6 +182,42 @@ void HookedSlots::forget_unloaded() {
     if (data_end(slots[i].at) != nullptr) slots[kept++] = slots[i];
   }
   count = kept;
+}
+
+VirtualTable find_virtual_table(const void* inside, const char* type_name) {
+  Library library;
+  if (!find_library(inside, library)) return {};
+  const uintptr_t type = find_type(library, type_name);
+  if (type == 0) return {};
+  VirtualTable table;
+  for (uintptr_t at = library.relro.begin + kWord; at + 2 * kWord <= library.relro.end;
+       at += kWord) {
+    auto* const words = reinterpret_cast<uintptr_t*>(at);
+    // The distance to the whole object, the type, the functions.
+    if (words[0] != type || words[-1] != 0 || !library.has_code(words[1])) continue;
+    if (table.slots != nullptr) return {};
+    table.slots = words + 1;
+    while (library.relro.holds(reinterpret_cast<uintptr_t>(table.slots + table.count), kWord) &&
+           library.has_code(table.slots[table.count])) {
+      ++table.count;
+    }
+  }
+  table.base = base_name(library, type);
+  return table;
+}
+
+bool replace_slot(uintptr_t* slot, uintptr_t function) {
+  const uintptr_t page = page_begin(reinterpret_cast<uintptr_t>(slot));
+  const auto protect = [&](int protection) {
+    return !sys::failed(
+        sys::mprotect(reinterpret_cast<void*>(page), arch::page_bytes(), protection));
+  };
+  if (reinterpret_cast<uintptr_t>(slot) % sizeof *slot != 0 || !protect(PROT_READ | PROT_WRITE)) {
+    return false;
+  }
+  __atomic_store_n(slot, function, __ATOMIC_RELEASE);
+  protect(PROT_READ);
+  return true;
 }
 
 }  // namespace gpupeak::preload

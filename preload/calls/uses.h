@@ -15,7 +15,6 @@
 #include "track/driver.h"
 #include "track/graph_uses.h"
 #include "track/last_use.h"
-#include "track/launch_parameters.h"
 #include "track/memory_pools.h"
 
 namespace gpupeak::preload::calls {

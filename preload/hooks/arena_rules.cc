@@ -14,7 +14,6 @@
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/text.h"
-#include "base/virtual_table.h"
 #include "gpupeak/glob.h"
 #include "hooks/adapters.h"
 #include "hooks/arena_tables.h"

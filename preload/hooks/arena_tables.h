@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/virtual_table.h"
+#include "base/imports.h"
 #include "track/arena_objects.h"
 
 namespace gpupeak::preload {

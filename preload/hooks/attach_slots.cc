@@ -20,7 +20,6 @@
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
-#include "base/virtual_table.h"
 #include "gpupeak/attach.h"
 #include "hooks/adapters.h"
 #include "hooks/allocators.h"

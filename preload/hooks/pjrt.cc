@@ -10,9 +10,9 @@
 
 #include "base/elf_lookup.h"
 #include "base/environment.h"
+#include "base/imports.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "base/virtual_table.h"
 #include "gpupeak/pages.h"
 #include "hooks/adapters.h"
 #include "hooks/arena_tables.h"

@@ -1,5 +1,5 @@
-// Logs readings, which say how much of a device's memory is in use as the driver sees it, and
-// whether each reading can be trusted. track/ledger takes the readings. HOOK-SAFE.
+// Whether a reading of track/ledger, of how much of a device's memory is in use as the driver sees
+// it, can be trusted, and whether one is missing. HOOK-SAFE.
 #pragma once
 
 #include <atomic>
@@ -12,26 +12,6 @@
 
 namespace gpupeak::preload {
 
-/// How much of a device is in use, as the driver says; fields as in log_format.h.
-struct DriverReading {
-  int device = -1;
-  gpupeak_reading_source source = GPUPEAK_READING_CUDA;
-  gpupeak_ledger_cause cause = GPUPEAK_LEDGER_NONE;
-  uint64_t used = 0;
-  uint64_t reserved_plus_1 = 0, own_plus_1 = 0, others_plus_1 = 0;
-  struct Process {
-    uint32_t pid, name;
-    uint64_t bytes;
-  };
-  static constexpr uint32_t kMostProcesses = 16;
-  uint32_t processes = 0;  ///< how many of `other`: the largest ones
-  Process other[kMostProcesses] = {};
-  uint32_t overlaps = 0;
-  uint64_t quiet_since = 0;       ///< DeviceCall::quiet_since() before the driver was asked
-  uint32_t earlier_readings = 0;  ///< readings_logged() before the driver was asked
-  uint32_t name = 0;              ///< string id in the log
-  const ApiCall* call = nullptr;  ///< the call that changed it; nullptr: none
-};
 /// Lives while a call that allocates or frees is under way. Between the call's effect and its event
 /// a reading cannot be trusted. Calls from pools do not count: they are many, and what pools hold
 /// seldom changes.
@@ -75,17 +55,11 @@ class DeviceCall {
   bool is_open_ = false;
 };
 
-/// Inside a HookScope.
-void log_driver_reading(const DriverReading& reading);
-/// How many readings of the device have been logged.
-uint32_t readings_logged(int device);
 /// A bit for each device whose tracked bytes have a new peak without a reading. A rise of less than
 /// a thousandth does not count, so that a slowly growing program is not read at each step.
 extern GPUPEAK_OWN std::atomic<uint32_t> g_unread_peaks;
 /// The most tracked bytes at a reading; under the book's lock.
 extern GPUPEAK_OWN uint64_t g_read_at[GPUPEAK_LOG_MAX_DEVICES];
-/// The driver cannot be asked about this device now: its peak stays without a reading.
-void peak_is_not_readable(int device);
 /// `live` bytes of a device are tracked now. Holds the book's lock.
 inline void note_tracked_bytes(int device, uint64_t live) {
   const uint64_t read_at = g_read_at[device];

@@ -12,7 +12,6 @@
 #include "track/device_book.h"
 #include "track/driver.h"
 #include "track/last_use.h"
-#include "track/launch_parameters.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -1,5 +1,3 @@
-#include "track/launch_parameters.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -13,6 +11,7 @@
 #include "thread/emit.h"
 #include "track/device_book.h"
 #include "track/driver.h"
+#include "track/last_use.h"
 #include "track/ledger.h"
 
 namespace gpupeak::preload {

@@ -7,11 +7,13 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/hash_tables.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
 #include "base/text.h"
 #include "log/log.h"
+#include "thread/emit.h"
 #include "track/device_book.h"
 #include "track/driver.h"
 #include "track/limit.h"
@@ -81,6 +83,30 @@ constinit DriverFunction<CUresult (*)(int*, CUfunction_attribute, CUfunction)> g
 
 constinit DriverFunction<CUresult (*)(int*, CUfunction_attribute, void*, CUdevice)>
     g_kernel_attribute("cuKernelGetAttribute");
+
+/// How much of a device is in use, as the driver says; fields as in log_format.h.
+struct DriverReading {
+  int device = -1;
+  gpupeak_reading_source source = GPUPEAK_READING_CUDA;
+  gpupeak_ledger_cause cause = GPUPEAK_LEDGER_NONE;
+  uint64_t used = 0;
+  uint64_t reserved_plus_1 = 0, own_plus_1 = 0, others_plus_1 = 0;
+  struct Process {
+    uint32_t pid, name;
+    uint64_t bytes;
+  };
+  static constexpr uint32_t kMostProcesses = 16;
+  uint32_t processes = 0;  ///< how many of `other`: the largest ones
+  Process other[kMostProcesses] = {};
+  uint32_t overlaps = 0;
+  uint64_t quiet_since = 0;       ///< DeviceCall::quiet_since() before the driver was asked
+  uint32_t earlier_readings = 0;  ///< readings logged before the driver was asked
+  uint32_t name = 0;              ///< string id in the log
+  const ApiCall* call = nullptr;  ///< the call that changed it; nullptr: none
+};
+
+/// How many readings of a device have been logged.
+constinit std::atomic<uint32_t> g_logged[kDevices];
 
 bool is_on() {
   return environment().ledger;
@@ -248,7 +274,7 @@ void add_processes(void* nvml, DriverReading& reading, List use) {
 /// Asks how much is in use now; false if there is no way to ask about this device.
 bool read(int device, DriverReading& reading, List use = List::kIfAffordable) {
   reading.quiet_since = DeviceCall::quiet_since();
-  reading.earlier_readings = readings_logged(device);
+  reading.earlier_readings = g_logged[device].load(std::memory_order_acquire);
   Ledger::Device& ledger = g_ledger.devices[device];
   void* const nvml = nvml_device(device);
   const auto ask = [&] {
@@ -285,7 +311,33 @@ void log(DriverReading& reading, Ledger::Device& ledger) {
   ledger.last_quiet_since.store(reading.quiet_since, std::memory_order_relaxed);
   ledger.last_own_plus_1.store(reading.own_plus_1, std::memory_order_relaxed);
   ledger.last_others_plus_1.store(reading.others_plus_1, std::memory_order_relaxed);
-  log_driver_reading(reading);
+  introduce_device(reading.device);
+  const uint32_t api = reading.call != nullptr ? api_of(*reading.call) : 0;
+  const uint32_t stack = reading.call != nullptr ? capture_stack(reading.call->caller) : 0;
+  const BookGuard guard;
+  if (!guard) return;
+  uint64_t& read_at = g_read_at[reading.device];
+  const uint64_t live = counters().device[reading.device].total.live;
+  if (live > read_at) read_at = live;
+  g_unread_peaks &= ~(1u << reading.device);
+  // If another thread's reading was logged in between, that one may be the newer.
+  const bool overtaken = g_logged[reading.device]++ != reading.earlier_readings;
+  const bool uncertain = overtaken || DeviceCall::begun() != reading.quiet_since;
+  Record record(GPUPEAK_REC_DRIVER_READING);
+  record.u(logged_device(reading.device)).u(reading.used).u(reading.source).u(reading.cause);
+  record.u(reading.reserved_plus_1).u(reading.own_plus_1).u(reading.others_plus_1);
+  record.u(reading.overlaps).u(uncertain).u(api).u(reading.name).u(stack).u(reading.processes);
+  for (uint32_t i = 0; i < reading.processes; ++i)
+    record.u(reading.other[i].pid).u(reading.other[i].bytes).u(reading.other[i].name);
+  emit(record);
+}
+
+/// The driver cannot be asked about this device now: its peak stays without a reading.
+void peak_is_not_readable(int device) {
+  const BookGuard guard;
+  if (!guard) return;
+  g_read_at[device] = counters().device[device].total.peak;
+  g_unread_peaks &= ~(1u << device);
 }
 
 /// The cause for a reading that ends no bracket: changes since the last reading belong to an open
@@ -361,6 +413,15 @@ bool is_first(SeenSet& seen, const void* handle) {
 }
 
 }  // namespace
+
+constinit std::atomic<uint32_t> g_unread_peaks{0};
+constinit uint64_t g_read_at[GPUPEAK_LOG_MAX_DEVICES];
+
+void forget_readings() {
+  for (uint64_t& read_at : g_read_at) read_at = 0;
+  g_unread_peaks = 0;
+  DeviceCall::forget();
+}
 
 void LedgerBracket::open(const ApiCall& call, gpupeak_ledger_cause cause, int device) {
   Ledger::Device* const ledger = device_ledger(device);
