@@ -138,39 +138,32 @@ struct Cursor {
 struct Row {
   enum Where : uint8_t { kSame, kAtOffset, kUndefined, kOther, kAtFp };
   enum Cfa : uint8_t { kRegister, kWordAtFp, kExpression };
-  int64_t cfa_offset, fp_offset, return_offset;
+  struct Place {
+    Where where;
+    int64_t offset;
+  };
+  int64_t cfa_offset;
   uint32_t cfa_register;
   Cfa cfa;
-  Where fp, return_address;
+  Place fp, return_address;
 
-  void set(uint64_t reg, Where where, int64_t offset = 0) {
-    if (reg == kFpColumn) {
-      fp = where;
-      fp_offset = offset;
-    } else if (reg == kReturnColumn) {
-      return_address = where;
-      return_offset = offset;
-    }
+  void set(uint64_t reg, Place place) {
+    if (reg == kFpColumn) fp = place;
+    if (reg == kReturnColumn) return_address = place;
   }
+  void set(uint64_t reg, Where where, int64_t offset = 0) { set(reg, Place{where, offset}); }
   void restore(uint64_t reg, const Row& initial) {
-    if (reg == kFpColumn) {
-      fp = initial.fp;
-      fp_offset = initial.fp_offset;
-    } else if (reg == kReturnColumn) {
-      return_address = initial.return_address;
-      return_offset = initial.return_offset;
-    }
+    set(reg, reg == kFpColumn ? initial.fp : initial.return_address);
   }
 };
 
 /// The row before any instruction.
-constexpr Row kFirstRow{.cfa_offset = 0,
-                        .fp_offset = 0,
-                        .return_offset = kCallStoresReturn ? ReturnPlace{}.offset : 0,
-                        .cfa_register = kSpColumn,
-                        .cfa = Row::kRegister,
-                        .fp = Row::kSame,
-                        .return_address = kCallStoresReturn ? Row::kAtOffset : Row::kSame};
+constexpr Row kFirstRow{
+    .cfa_offset = 0,
+    .cfa_register = kSpColumn,
+    .cfa = Row::kRegister,
+    .fp = {Row::kSame, 0},
+    .return_address = {kCallStoresReturn ? Row::kAtOffset : Row::kSame, ReturnPlace{}.offset}};
 
 struct CommonEntry {
   uint64_t code_alignment = 1;
@@ -485,28 +478,27 @@ FrameRule read_frame_rule(uintptr_t ip) {
     rule.fp_offset = -16;
   }
   if (found != Found::kRow) return rule;
-  if (row.return_address == Row::kUndefined) {
+  const auto& [returned, return_offset] = row.return_address;
+  const auto& [fp, fp_offset] = row.fp;
+  if (returned == Row::kUndefined) {
     rule.base = FrameRule::kOutermost;
     return rule;
   }
-  if (row.return_address != Row::kAtOffset || !can_be(row.return_offset) || !fits(row.cfa_offset)) {
-    return rule;
-  }
+  if (returned != Row::kAtOffset || !can_be(return_offset) || !fits(row.cfa_offset)) return rule;
   rule.cfa_offset = static_cast<int32_t>(row.cfa_offset);
-  rule.returns = ReturnPlace::at(static_cast<int32_t>(row.return_offset));
-  if (row.cfa == Row::kWordAtFp && row.fp == Row::kAtFp) {
+  rule.returns = ReturnPlace::at(static_cast<int32_t>(return_offset));
+  if (row.cfa == Row::kWordAtFp && fp == Row::kAtFp) {
     const bool below = row.cfa_offset < 0 && row.cfa_offset % 8 == 0;
     rule.base = below ? FrameRule::kRealigned : FrameRule::kUnsupported;
     return rule;
   }
   const bool plain = row.cfa == Row::kRegister &&
                      (row.cfa_register == kSpColumn || row.cfa_register == kFpColumn) &&
-                     (row.fp == Row::kSame || (row.fp == Row::kAtOffset && row.fp_offset != 0)) &&
-                     fits(row.fp_offset);
+                     (fp == Row::kSame || (fp == Row::kAtOffset && fp_offset != 0)) &&
+                     fits(fp_offset);
   if (!plain) return rule;
   rule.base = row.cfa_register == kSpColumn ? FrameRule::kFromSp : FrameRule::kFromFp;
-  rule.fp_offset =
-      row.fp == Row::kSame ? FrameRule::kFpUnchanged : static_cast<int32_t>(row.fp_offset);
+  rule.fp_offset = fp == Row::kSame ? FrameRule::kFpUnchanged : static_cast<int32_t>(fp_offset);
   return rule;
 }
 

@@ -38,7 +38,7 @@ struct alignas(128) Use {
   uint64_t idle_since = 0;
   uint64_t id = 0;        ///< the driver's block in the log; of a free Use: the next free one
   uint32_t waits_as = 0;  ///< for WaitingIndex
-  uint32_t roles = 0;     ///< for track/roles.cc: the first of its roles; 0: none
+  uint32_t roles = 0;     ///< the first of its roles; 0: none
   uint32_t role_count = 0;
   bool is_host = false;  ///< pinned memory
 

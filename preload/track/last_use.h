@@ -43,15 +43,6 @@ constexpr Way way_of(uint32_t kernel, uint16_t place) {
 /// Of several addresses in one block that one node of a graph has, all but one have this bit.
 constexpr Way kCountsNot = Way{1} << 63;
 
-/// Counts `times` uses of the block.
-void note_role(Use& use, Way way, uint64_t times);
-/// Logs the roles that have come again since they were logged.
-void log_roles(const Use& use);
-/// The block is gone, and its roles have been logged.
-void give_roles_back(Use& use);
-/// In a forked child, or before a next log.
-void forget_roles();
-
 /// Logs a kernel. `name`: an interned string, 0: not known. `stack`: that launched it first.
 uint32_t define_kernel(uint32_t name, uint32_t stack);
 
