@@ -12,7 +12,7 @@
 
 namespace {
 
-/// In libgpupeak.so; see hooks/dlsym.cc.
+/// In libgpupeak.so; see hooks/adapters.cc.
 using Choose = void* (*)(const char* name, void* found, uintptr_t bias, const void* dynamic,
                          int apart);
 using Forget = void (*)(uintptr_t bias);

@@ -15,7 +15,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 namespace gpupeak::preload {
 
@@ -44,12 +43,6 @@ extern const Adapter kC10Adapter, kPjrtAdapter, kOrtWheelAdapter, kRulesAdapter,
 /// What the program would find without us, so never our own export.
 void* behind_us(Dlsym real, void* handle, const char* name);
 
-/// What a program is to get for dlsym(handle, name); nothing if no adapter wants the name. `real`:
-/// the real dlsym.
-std::optional<void*> adapters_replace(Dlsym real, void* handle, const char* name);
-/// What a program is to get for getenv(name), a variable without a value; nullptr: no adapter knows
-/// the variable.
-const char* adapters_variable(const char* name);
 /// Looks at the libraries that are loaded when the program starts.
 void adapters_look();
 

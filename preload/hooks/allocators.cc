@@ -19,7 +19,6 @@
 #include "life/process.h"
 #include "log/log.h"
 #include "track/heap.h"
-#include "track/host_failure.h"
 
 namespace gpupeak::preload {
 extern "C" {

@@ -19,7 +19,6 @@
 #include "stack/unwinder.h"
 #include "thread/resident.h"
 #include "track/heap.h"
-#include "track/host_failure.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -17,7 +17,7 @@
 #include "gpupeak/pages.h"
 #include "hooks/export.h"
 #include "thread/resident.h"
-#include "track/host_failure.h"
+#include "track/heap.h"
 #include "track/mapping.h"
 
 namespace gpupeak::preload {

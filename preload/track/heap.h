@@ -7,6 +7,7 @@
 #include "base/hook_scope.h"
 #include "base/malloc_entry.h"
 #include "base/process_state.h"
+#include "gpupeak/log_format.h"
 #include "stack/stack.h"
 #include "thread/heap_sample.h"
 #include "thread/resident.h"
@@ -102,5 +103,13 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, size
                       const CallerFrame& caller);
 void heap_realloc_failed(const ReallocState& state, void* old_block);
 void heap_realloc_freed(const ReallocState& state, void* old_block);
+
+// Records requests for the host's memory that were refused. HOOK-SAFE, outside any HookScope; errno
+// is left alone.
+
+/// `api`: the function that was called. `error`: the errno with which it failed. The request is
+/// recorded if `error` is ENOMEM, with the limit that it would have passed; at most 1000 of them.
+void host_allocation_failed(gpupeak_kind kind, const char* api, size_t bytes, int error,
+                            const CallerFrame& caller);
 
 }  // namespace gpupeak::preload

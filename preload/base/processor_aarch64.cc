@@ -1,8 +1,30 @@
+#include <pthread.h>
+
 #include <cstring>
 
+#include "base/arch.h"
 #include "base/function_entry.h"
 
 namespace gpupeak::preload {
+/// A counter of 25 MHz stands still for some hundred cycles, so two of these readings are equal. An
+/// event that depends on another thread's event comes at least that much later.
+bool arch::counter_can_be_trusted() {
+  constexpr int kReadings = 256;
+  uint64_t last = counter();
+  for (int i = 0; i < kReadings; ++i) {
+    const uint64_t now = counter();
+    if (now <= last) return false;
+    last = now;
+  }
+  return true;
+}
+
+uint64_t arch::thread_id() {
+  return pthread_self();
+}
+
+// Code that is moved.
+
 namespace {
 
 constexpr size_t kBytes = 4;  // of an instruction, and of a near jump
