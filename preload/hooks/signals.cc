@@ -1,8 +1,10 @@
 // sigaction, and signal with its other names. For SIGBUS, which log/cut_guard.h guards, they set
 // and return the program's own action. Other signals pass through.
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 
+#include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/next_functions.h"
 #include "hooks/adapters.h"
