@@ -1,7 +1,7 @@
 // The C library's functions on bytes and strings that the compiler and our code call: our own ones
 // hide those of the library. A program may define strcmp or strlen, or a sanitizer's runtime may
 // replace them and be called before it can run. And a store into the log must be made by our own
-// code (log/cut_guard.h). HOOK-SAFE.
+// code (log/cut_guard.cc). HOOK-SAFE.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -34,7 +34,7 @@ struct ProcessPage {
   uint64_t counted_heap_generation;  ///< `generation` while most are only counted; else 0
   const uint64_t* window_request;    ///< requests, in the counters page; nullptr: nobody may ask
   uint64_t answered_request;         ///< the value that was last looked at
-  // Of thread/heap_windows.
+  // Of windows (thread/heap_sample).
   uint32_t answering;  ///< a thread is answering a request
   uint32_t window;     ///< number of the open window; 0: none is open
   uint64_t windows;    ///< windows begun so far
@@ -82,7 +82,7 @@ inline __attribute__((always_inline)) bool is_window_asked_for(const ProcessPage
                           0);
 }
 /// Answers the request, unless another thread does or a hook is open. Defined in
-/// thread/heap_windows.cc and called by hooks of rooms that do not know that file.
+/// thread/heap_sample.cc and called by hooks of rooms that do not know that file.
 void answer_request();
 
 inline bool recording() {

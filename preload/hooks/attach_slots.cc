@@ -29,7 +29,7 @@
 #include "log/log.h"
 #include "log/log_file.h"
 #include "stack/module_map.h"
-#include "thread/heap_windows.h"
+#include "thread/heap_sample.h"
 #include "track/ledger.h"
 #include "track/phases.h"
 

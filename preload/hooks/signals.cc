@@ -1,4 +1,4 @@
-// sigaction, and signal with its other names. For SIGBUS, which log/cut_guard.h guards, they set
+// sigaction, and signal with its other names. For SIGBUS, which log/cut_guard.cc guards, they set
 // and return the program's own action. Other signals pass through.
 #include <atomic>
 #include <csignal>
@@ -9,7 +9,7 @@
 #include "base/next_functions.h"
 #include "hooks/adapters.h"
 #include "hooks/export.h"
-#include "log/cut_guard.h"
+#include "log/log_file.h"
 
 using namespace gpupeak::preload;
 

@@ -1,5 +1,3 @@
-#include "log/cut_guard.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -13,6 +11,7 @@
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
 #include "log/log.h"
+#include "log/log_file.h"
 
 // The library's own code, as the linker lays it out.
 extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));

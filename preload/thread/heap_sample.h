@@ -10,6 +10,7 @@
 
 #include "base/compiler.h"
 #include "base/process_state.h"
+#include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
 
@@ -43,8 +44,6 @@ inline __attribute__((always_inline)) bool is_marked(const void* block) {
   return (byte >> (address >> 3 & 7) & 1) != 0;
 }
 
-struct ThreadSlot;
-
 /// Blocks of that many bytes are few, and most of a peak: they have their Python lines.
 constexpr size_t kLargeBytes = 64 << 10;
 /// In a sample with that mean, blocks of so many bytes and more are all logged: one that is cheap
@@ -58,11 +57,6 @@ uint64_t sample_bytes_asked_for(uint32_t mode);
 /// What the environment asks for, or as much of it as there is memory for; counters alone if
 /// `counters_alone`. As the log opens.
 void begin_heap_record(ProcessPage& process, bool counters_alone);
-/// A window begins (thread/heap_windows), in which the heap is recorded by `mode`; or ends.
-void begin_window_record(ProcessPage& process, uint32_t mode);
-void end_window_record(ProcessPage& process);
-/// The thread's blocks are all logged from here on, until they are a sample.
-void begin_stream_of_window(ThreadSlot& slot);
 /// A small block that is logged in full got its Python lines, which are of its cost.
 inline void note_python_lines(ProcessPage& process) {
   __atomic_fetch_add(&process.lined_blocks, 1, __ATOMIC_RELAXED);
@@ -75,5 +69,43 @@ void keep_to_budget(ProcessPage& process, size_t written_bytes);
 bool joins_sample(ProcessPage& process, ThreadSlot& slot, size_t bytes);
 /// The record of a block that joined is written: the next may be of a thinner sample.
 void sample_was_taken(ProcessPage& process, ThreadSlot& slot);
+
+// Begins and ends the recording of the heap while the program runs. `gpupeak start` and `stop` ask
+// for it from outside, by a word in the log's counters page. A window is the time from such a begin
+// to its end. docs/design.md, "Dormant". HOOK-SAFE, inside a HookScope.
+
+/// Call it as the log opens. The process listens to requests only if the heap is only counted.
+void begin_listening(ProcessPage& process);
+/// The first window, which the process itself begins; nothing happens if it does not listen.
+/// `pending_bytes`: of blocks that are counted already and will be recorded.
+void begin_window(ProcessPage& process, uint32_t mode, size_t pending_bytes);
+/// Begins a window of `mode`, or ends the open one. Called by a thread of this process that is in
+/// no hook, and that has opened a HookScope. open_window() returns false if no window began: one is
+/// open already, the log cannot grow now, or there is no memory for the marks.
+bool open_window(ProcessPage& process, uint32_t mode);
+void close_window(ProcessPage& process);
+/// Answers the request in the counters page, if there is a new one.
+void answer_in_scope(ProcessPage& process);
+inline void look_at_request(ProcessPage& process) {
+  if (is_window_asked_for(process)) answer_in_scope(process);
+}
+/// Call it before a thread's heap event in a window: the thread's stream then says how its blocks
+/// are chosen.
+void enter_window(ProcessPage& process, ThreadSlot& slot);
+
+/// These two keep a slot's sums of blocks that the log has and of blocks that it does not have. For
+/// logs that may have windows.
+inline void note_logged(ThreadSlot& slot, size_t usable_bytes) {
+  slot.logged_bytes += static_cast<int64_t>(usable_bytes);
+}
+inline void note_freed(const ProcessPage& process, ThreadSlot& slot, bool was_logged,
+                       size_t usable_bytes) {
+  if (was_logged) {
+    slot.logged_bytes -= static_cast<int64_t>(usable_bytes);
+  } else if (process.window != 0) {
+    slot.freed_unlogged += usable_bytes;
+    ++slot.frees_unlogged;
+  }
+}
 
 }  // namespace gpupeak::preload

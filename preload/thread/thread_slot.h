@@ -89,7 +89,7 @@ struct alignas(64) ThreadSlot {
   /// Blocks of so many bytes and more are all in the sample, as the stream last said.
   uint64_t whole_bytes = 0;
   uint64_t random = 0;
-  // For thread/heap_windows.
+  // For windows (thread/heap_sample).
   int64_t handed_on = 0;             ///< usable bytes added to the counters page so far
   std::atomic<uint32_t> handing{0};  ///< odd while flush_slot() moves heap_delta to handed_on
   uint32_t window = 0;               ///< the window at the slot's last heap event; 0: none

@@ -20,7 +20,6 @@
 #include "stack/stack.h"
 #include "thread/emit.h"
 #include "thread/heap_sample.h"
-#include "thread/heap_windows.h"
 #include "thread/thread_slot.h"
 #include "track/mapping.h"
 

@@ -14,7 +14,7 @@
 #include "stack/python_runtime.h"
 #include "stack/stack.h"
 #include "thread/emit.h"
-#include "thread/heap_windows.h"
+#include "thread/heap_sample.h"
 #include "thread/resident.h"
 #include "thread/thread_slot.h"
 

@@ -6,7 +6,7 @@
 #include "base/process_state.h"
 #include "log/log.h"
 #include "thread/emit.h"
-#include "thread/heap_windows.h"
+#include "thread/heap_sample.h"
 #include "thread/resident.h"
 #include "track/ledger.h"
 
