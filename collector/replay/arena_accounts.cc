@@ -125,10 +125,6 @@ HolderId ArenaAccounts::user(size_t row, bool counted, uint32_t name, uint32_t s
   return entry->second;
 }
 
-void ArenaAccounts::change(HolderId holder, int64_t bytes, int16_t count, bool allocates) {
-  changes_.push_back({as_group(holder), bytes, count, allocates});
-}
-
 void ArenaAccounts::apply(uint64_t ticks, bool claims) {
   if (changes_.empty()) return;
   if (claims) {
@@ -147,9 +143,9 @@ void ArenaAccounts::apply(uint64_t ticks, bool claims) {
   changes_.clear();
 }
 
-ArenaAccounts::Level ArenaAccounts::level(size_t row) const {
-  return {peaks_.scope(arenas_[row].scope).current,
-          peaks_.scope(arenas_[row].reserved_scope).current};
+ArenaAccounts::Level ArenaAccounts::level(size_t arena) const {
+  return {peaks_.scope(arenas_[arena].scope).current,
+          peaks_.scope(arenas_[arena].reserved_scope).current};
 }
 
 }  // namespace gpupeak::collector

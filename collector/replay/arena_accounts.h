@@ -1,7 +1,7 @@
 // Keeps the rows and sums of arenas. A row stands for all arenas of one name in one place. Each
 // piece of memory has a holder: a name or a stack that uses it, a row in which it is idle, or
 // somebody outside of all arenas. Changes that happen at once are gathered and applied as one step.
-// ArenaTable calls it.
+// It is the part of ArenaTable that knows no addresses.
 #pragma once
 
 #include <array>
@@ -129,45 +129,13 @@ class ArenaAccounts {
     uint64_t idle() const { return reserved - in_use; }
   };
 
-  // Rows, in the order of their first creation.
-  std::vector<Arena>& arenas() { return arenas_; }
+  /// In the order of their first creation.
   const std::vector<Arena>& arenas() const { return arenas_; }
-  size_t row_for(uint32_t name, int32_t place);
-  /// The row for blocks of `row`'s arenas that lie in `place`. A row that has had no block yet
-  /// moves to that place. So does a row of an attached program whose blocks lay in memory from
-  /// before.
-  size_t row_in(size_t row, int32_t place);
-  Level level(size_t row) const;
-
-  // Holders.
-  HolderId outside(GroupId group, int32_t device);
-  /// `counted`: in its device's sum.
-  HolderId idle(size_t row, bool counted, IdleIn in) { return idle(row, counted, in, false); }
-  HolderId never_used(size_t row, bool counted, IdleIn in) { return idle(row, counted, in, true); }
-  HolderId user(size_t row, bool counted, uint32_t name, uint32_t stack, const Cause& cause);
+  Level level(size_t arena) const;
   /// By HolderId.
   const std::vector<Holder>& holders() const { return holders_; }
   const Holder& holder(HolderId id) const { return holders_[static_cast<size_t>(id)]; }
   uint64_t live_bytes(HolderId id) const { return peaks_.group(as_group(id)).live_bytes; }
-
-  // One step.
-  void change(HolderId holder, int64_t bytes, int16_t count = 0, bool allocates = false);
-  /// The changes that apply() will apply.
-  std::span<const PeakFinder::Change> step() const { return changes_; }
-  /// Applies the changes as one step. `claims`: memory only goes from one holder to another, so
-  /// that a peak stands (PeakFinder::regroup()).
-  void apply(uint64_t ticks, bool claims = false);
-  /// Call it before a row changes in a way that makes no new maximum. The largest idle piece is
-  /// found only by looking at all blocks, so it is asked for here, once after a series of new
-  /// maxima.
-  template <typename LargestIdle>
-  void before_change(size_t row, LargestIdle largest_idle) {
-    Arena& arena = arenas_[row];
-    if (!arena.at_peak) return;
-    arena.at_peak = false;
-    arena.largest_idle_at_peak = largest_idle(row);
-  }
-  void finish() { peaks_.finish(); }
 
   const PeakFinder& peaks() const { return peaks_; }
   /// The sum of what the driver has handed out of a device, by holders. nullptr: it never handed
@@ -182,6 +150,32 @@ class ArenaAccounts {
   /// The sum of what all arenas have in use of a device's memory; kAllDevices: of all devices.
   /// nullptr: there are no such arenas.
   const ScopeId* in_arenas_scope(int32_t device) const;
+
+ protected:
+  size_t row_for(uint32_t name, int32_t place);
+  /// The row for blocks of `row`'s arenas that lie in `place`. A row that has had no block yet
+  /// moves to that place. So does a row of an attached program whose blocks lay in memory from
+  /// before.
+  size_t row_in(size_t row, int32_t place);
+
+  HolderId outside(GroupId group, int32_t device);
+  /// `counted`: in its device's sum.
+  HolderId idle(size_t row, bool counted, IdleIn in) { return idle(row, counted, in, false); }
+  HolderId never_used(size_t row, bool counted, IdleIn in) { return idle(row, counted, in, true); }
+  HolderId user(size_t row, bool counted, uint32_t name, uint32_t stack, const Cause& cause);
+
+  // One step.
+  void change(HolderId holder, int64_t bytes, int16_t count = 0, bool allocates = false) {
+    changes_.push_back({as_group(holder), bytes, count, allocates});
+  }
+  /// The changes that apply() will apply.
+  std::span<const PeakFinder::Change> step() const { return changes_; }
+  /// Applies the changes as one step. `claims`: memory only goes from one holder to another, so
+  /// that a peak stands (PeakFinder::regroup()).
+  void apply(uint64_t ticks, bool claims = false);
+  void finish() { peaks_.finish(); }
+
+  std::vector<Arena> arenas_;
 
  private:
   static constexpr size_t kMostRows = 1000;  ///< arenas that come later share the last row
@@ -204,7 +198,6 @@ class ArenaAccounts {
   }
 
   PeakFinder peaks_;
-  std::vector<Arena> arenas_;
   std::map<std::pair<uint32_t, int32_t>, size_t> by_name_;
   std::vector<Holder> holders_;
   std::map<UseKey, HolderId> users_;

@@ -17,11 +17,11 @@ void ArenaTable::put_parts(Open& open, uint64_t address, const Block& block, con
                            std::span<const BlockPart> parts) {
   if (parts.empty()) return;
   std::vector<PartOfBlock>& held = open.parts[address];
-  const size_t arena = accounts_.holder(block.holder).arena;
+  const size_t arena = holder(block.holder).arena;
   for (const BlockPart& part : parts) {
     if (part.offset >= block.bytes) break;
     held.push_back({address + part.offset, std::min(part.bytes, block.bytes - part.offset),
-                    accounts_.user(arena, block.counted, 0, part.stack, cause)});
+                    user(arena, block.counted, 0, part.stack, cause)});
   }
 }
 
@@ -36,30 +36,30 @@ void ArenaTable::change(const Block& block, std::span<const PartOfBlock> parts, 
 }
 
 void ArenaTable::apply(uint64_t ticks, bool claims) {
-  if (observer_ != nullptr && !accounts_.step().empty()) observer_->on_arena_step(accounts_.step());
-  growth_.take(accounts_.step(), ticks, claims);
-  accounts_.apply(ticks, claims);
+  if (observer_ != nullptr && !step().empty()) observer_->on_arena_step(step());
+  growth_.take(step(), ticks, claims);
+  ArenaAccounts::apply(ticks, claims);
 }
 
 void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
   tell(open, address, block, false);
-  const size_t arena = accounts_.holder(block.holder).arena;
+  const size_t arena = holder(block.holder).arena;
   const auto bytes = static_cast<int64_t>(block.bytes);
   change(block, parts_of(open, address), -1, false);
   open.parts.erase(address);
   open.in_use -= block.bytes;
   if (block.alone) return causes_.give_back(arena, {kNoGroup, block.bytes, block.bytes});
   if (open.carved) {
-    change(accounts_.idle(arena, block.counted, IdleIn::kSegment), bytes);
+    change(idle(arena, block.counted, IdleIn::kSegment), bytes);
   } else {
     leave_parents(arena, address, block);
   }
-  rows()[arena].placed.erase(address);
+  arenas_[arena].placed.erase(address);
 }
 
 void ArenaTable::take_out_all(Open& open) {
   for (const auto& [address, block] : open.blocks) {
-    note_peak(accounts_.holder(block.holder).arena);
+    note_peak(holder(block.holder).arena);
     take_out(open, address, block);
   }
   open.blocks.clear();
@@ -75,8 +75,7 @@ ArenaTable::Open* ArenaTable::open_of(uint64_t number) {
 
 void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks) {
   if (event.event == GPUPEAK_ARENA_CREATED) {
-    const size_t index =
-        accounts_.row_for(name, event.device >= 0 ? event.device : ArenaAccounts::kNowhere);
+    const size_t index = row_for(name, event.device >= 0 ? event.device : kNowhere);
     const auto [entry, added] = open_.try_emplace(event.arena);
     if (!added) return;  // the number is in use: a damaged log
     Open& open = entry->second;
@@ -84,7 +83,7 @@ void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks
     open.arena = index;
     open.capacity_bytes = event.bytes;
     if (event.bytes > 0 && event.address != 0) carve(open, event, ticks);
-    Arena& arena = rows()[open.arena];
+    Arena& arena = arenas_[open.arena];
     ++arena.count;
     arena.capacity_bytes += event.bytes;
     arena.largest_capacity_bytes = std::max(arena.largest_capacity_bytes, arena.capacity_bytes);
@@ -97,7 +96,7 @@ void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks
   take_out_all(open);
   if (event.event == GPUPEAK_ARENA_DESTROYED) {
     uncarve(event.arena, open);
-    rows()[open.arena].capacity_bytes -= open.capacity_bytes;
+    arenas_[open.arena].capacity_bytes -= open.capacity_bytes;
     open_.erase(event.arena);
   }
   apply(ticks);
@@ -110,9 +109,9 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   Open& open = *found;
   ArenaParents::Parent* const parent =
       open.carved ? nullptr : parent_at(open, event.address, ticks);
-  if (parent != nullptr) open.arena = accounts_.row_in(open.arena, parent->place);
+  if (parent != nullptr) open.arena = row_in(open.arena, parent->place);
   const size_t index = open.arena;
-  Arena& arena = rows()[index];
+  Arena& arena = arenas_[index];
 
   const auto known = open.blocks.find(event.address);
   const bool again = known != open.blocks.end();
@@ -122,7 +121,7 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   uint32_t name = event.name;
   if (again) {
     if (name == 0) {
-      const Holder& before = accounts_.holder(known->second.holder);
+      const Holder& before = holder(known->second.holder);
       name = before.name;
       stack = before.stack;
       cause = before.cause;
@@ -150,7 +149,7 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
     if (expects_older_) arena.has_older = true;
     causes_.take(index, {kNoGroup, event.bytes, event.bytes}, level(index).in_use, ticks);
   }
-  block.holder = accounts_.user(index, block.counted, name, stack, cause);
+  block.holder = user(index, block.counted, name, stack, cause);
   put_parts(open, event.address, block, cause, parts);
   change(block, parts_of(open, event.address), +1, !again);
   open.blocks.emplace(event.address, block);
@@ -170,7 +169,7 @@ void ArenaTable::free(const ArenaFreeEvent& event, uint64_t ticks) {
   Open& open = *found;
   const auto block = open.blocks.find(event.address);
   if (block != open.blocks.end()) {
-    note_peak(accounts_.holder(block->second.holder).arena);
+    note_peak(holder(block->second.holder).arena);
     take_out(open, event.address, block->second);
     open.blocks.erase(block);
     apply(ticks);
@@ -189,7 +188,7 @@ bool ArenaTable::is_older(Open& open, const ArenaFreeEvent& event) {
   // The arena's totals tell how much of the older blocks is left. Until the first total has been
   // read, in an attached program, this may be one of them.
   if (!expects_older_ || open.told) return false;
-  rows()[open.arena].has_older = true;
+  arenas_[open.arena].has_older = true;
   return true;
 }
 
@@ -198,7 +197,7 @@ void ArenaTable::failed(const ArenaFailedEvent& event, const Requester& requeste
   if (open == nullptr) return;
   const size_t index = open->arena;
   const uint64_t since_ticks = std::exchange(open->answered_ticks, ticks);
-  Arena& arena = rows()[index];
+  Arena& arena = arenas_[index];
   ++arena.failed_count;
   arena.largest_refused = std::max(arena.largest_refused, event.bytes);
   ++failure_count_;
@@ -213,8 +212,8 @@ void ArenaTable::failed(const ArenaFailedEvent& event, const Requester& requeste
   failure.snapshot = snapshot(index);
   const int32_t place = arena.place;
   // An arena that has had no block lies nowhere yet: the event names the device.
-  failure.device = place == ArenaAccounts::kNowhere ? event.device : std::max(place, -1);
-  if (const ScopeId* driver = accounts_.device_scope(failure.device)) {
+  failure.device = place == kNowhere ? event.device : std::max(place, -1);
+  if (const ScopeId* driver = device_scope(failure.device)) {
     failure.driver_bytes = peaks().scope(*driver).current;
   }
   note_holders(failure);
@@ -235,7 +234,7 @@ void ArenaTable::note_holders(Failure& failure) const {
 /// Compares our sums with the totals that the allocator itself says.
 void ArenaTable::compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_plus_1) {
   if (in_use_plus_1 == 0) return;
-  Arena& arena = rows()[open.arena];
+  Arena& arena = arenas_[open.arena];
   const uint64_t says = in_use_plus_1 - 1;
   const uint64_t reserved = peaks().scope(arena.reserved_scope).current;
   if (!open.told) {
@@ -262,6 +261,13 @@ std::optional<uint64_t> ArenaTable::older_bytes(size_t arena) const {
     bytes += open.unseen;
   }
   return bytes;
+}
+
+/// Call it before a row changes in a way that makes no new maximum. The largest idle piece is found
+/// only by looking at all blocks, so that is done once after a series of new maxima.
+void ArenaTable::note_peak(size_t arena) {
+  if (std::exchange(arenas_[arena].at_peak, false))
+    arenas_[arena].largest_idle_at_peak = largest_idle(arena);
 }
 
 uint64_t ArenaTable::largest_idle(size_t arena) const {
@@ -330,8 +336,8 @@ std::vector<ArenaTable::Snapshot> ArenaTable::all_on(int32_t device) const {
 }
 
 void ArenaTable::finish() {
-  for (size_t row = 0; row < rows().size(); ++row) note_peak(row);
-  accounts_.finish();
+  for (size_t row = 0; row < arenas_.size(); ++row) note_peak(row);
+  ArenaAccounts::finish();
   causes_.finish();
 }
 

@@ -32,14 +32,8 @@ namespace gpupeak::collector {
 
 class ReplayObserver;
 
-class ArenaTable {
+class ArenaTable : public ArenaAccounts {
  public:
-  using Arena = ArenaAccounts::Arena;
-  using What = ArenaAccounts::What;
-  using Holder = ArenaAccounts::Holder;
-  using Cause = ArenaAccounts::Cause;
-  using Level = ArenaAccounts::Level;
-  using IdleIn = ArenaAccounts::IdleIn;
   using PhaseNumber = uint32_t;  ///< PhaseTree's number
 
   /// What of an arena is idle. A piece lies within one segment. Memory that was taken while a graph
@@ -122,33 +116,22 @@ class ArenaTable {
   void failed(const ArenaFailedEvent& event, const Requester& requester, uint64_t ticks);
   void finish();
 
-  const std::vector<Arena>& arenas() const { return accounts_.arenas(); }
-  Level level(size_t arena) const { return accounts_.level(arena); }
   /// The largest piece that the arena could hand out now without asking for more; O(blocks).
   uint64_t largest_idle(size_t arena) const;
   /// The arena now; O(blocks).
   Snapshot snapshot(size_t arena) const;
-  /// Where the memory of an arena lies now, as one of ArenaAccounts's places. `number`: its number
+  /// Where the memory of an arena lies now, as in Arena. `number`: its number
   /// in the log.
   int32_t place_of(uint64_t number) const {
     const auto open = open_.find(number);
-    return open == open_.end() ? ArenaAccounts::kNowhere : arenas()[open->second.arena].place;
+    return open == open_.end() ? kNowhere : arenas_[open->second.arena].place;
   }
   /// The arenas that have memory of a device now; O(blocks).
   std::vector<Snapshot> all_on(int32_t device) const;
   /// How many steps all_on() takes at most.
   uint64_t steps_of_all() const { return arenas().size() * steps_of_one(); }
-  const PeakFinder& peaks() const { return accounts_.peaks(); }
   const ArenaCauses& causes() const { return causes_; }
   const SteadyGrowth& growth() const { return growth_; }
-  const ScopeId* device_scope(int32_t device) const { return accounts_.device_scope(device); }
-  const ScopeId* in_arenas_scope(int32_t device) const { return accounts_.in_arenas_scope(device); }
-  bool is_of_device(HolderId id, int32_t device) const {
-    return accounts_.is_of_device(id, device);
-  }
-  const std::vector<Holder>& holders() const { return accounts_.holders(); }
-  const Holder& holder(HolderId id) const { return accounts_.holder(id); }
-  uint64_t live_bytes(HolderId id) const { return accounts_.live_bytes(id); }
   /// The first kMaxFailures. If there are more, the last place has the last failure of all. Fewer
   /// are kept where patience_ ends.
   const std::vector<Failure>& failures() const { return failures_; }
@@ -223,10 +206,6 @@ class ArenaTable {
     uint64_t answered_ticks = 0;  // when it last granted or refused a request
   };
 
-  std::vector<Arena>& rows() { return accounts_.arenas(); }
-  void change(HolderId holder, int64_t bytes, int16_t count = 0, bool allocates = false) {
-    accounts_.change(holder, bytes, count, allocates);
-  }
   void apply(uint64_t ticks, bool claims = false);
   void find_in_heap(uint64_t address, uint64_t ticks);
   ArenaParents::Parent* parent_at(const Open& open, uint64_t address, uint64_t ticks);
@@ -237,7 +216,6 @@ class ArenaTable {
   void leave_parents(size_t arena, uint64_t address, const Block& block);
   void set_in_use(ArenaParents::Parent& parent, uint64_t bytes);
   void take_idle(size_t arena, bool counted, IdleIn in, uint64_t fresh, uint64_t again);
-  void give_up_idle(size_t arena, bool counted, IdleIn in, uint64_t bytes, uint64_t used_bytes);
   void forget_use(uint64_t address, uint64_t bytes);
   void carve(Open& open, const ArenaEvent& event, uint64_t ticks);
   void uncarve(uint64_t number, Open& open);
@@ -249,14 +227,13 @@ class ArenaTable {
   }
   void put_parts(Open& open, uint64_t address, const Block& block, const Cause& cause,
                  std::span<const BlockPart> parts);
+  using ArenaAccounts::change;
   void change(const Block& block, std::span<const PartOfBlock> parts, int sign, bool allocates);
   void tell(const Open& open, uint64_t address, const Block& block, bool in_use) const;
   void take_out(Open& open, uint64_t address, const Block& block);
   void take_out_all(Open& open);
   void remove_parent(ArenaParents::Key key, uint64_t ticks);
-  void note_peak(size_t arena) {
-    accounts_.before_change(arena, [this](size_t row) { return largest_idle(row); });
-  }
+  void note_peak(size_t arena);
   uint64_t steps_of_one() const;
   Idle idle_pieces(size_t arena) const;
   void note_holders(Failure& failure) const;
@@ -264,7 +241,6 @@ class ArenaTable {
   bool is_older(Open& open, const ArenaFreeEvent& event);
   void compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_plus_1);
 
-  ArenaAccounts accounts_;
   ArenaCauses causes_;
   SteadyGrowth growth_;
   ArenaParents parents_;

@@ -24,11 +24,11 @@ void ArenaTable::device_allocated(const DriverBlock& block, uint64_t ticks) {
   ArenaParents::Parent parent;
   parent.bytes = block.bytes;
   parent.address = has_own_address(block.kind) ? block.address : 0;
-  parent.place = of_device ? block.device : ArenaAccounts::kHost;
+  parent.place = of_device ? block.device : kHost;
   parent.captured = block.captured;
   parent.taken_by = block.group;
   if (counted) {
-    parent.outside = accounts_.outside(block.group, block.device);
+    parent.outside = outside(block.group, block.device);
     change(parent.outside, static_cast<int64_t>(block.bytes), 1, true);
     apply(ticks);
   }
@@ -63,7 +63,7 @@ void ArenaTable::vacate(uint64_t address, uint64_t bytes) {
       [&](ArenaParents::Key, const ArenaParents::Parent& parent, uint64_t begin, uint64_t end) {
         if (parent.owner == ArenaParents::kNobody) return;
         note_peak(parent.owner);
-        const auto& placed = rows()[parent.owner].placed;
+        const auto& placed = arenas_[parent.owner].placed;
         auto block = placed.upper_bound(begin);
         if (block != placed.begin()) --block;
         for (; block != placed.end() && block->first < end; ++block) {
@@ -76,10 +76,10 @@ void ArenaTable::vacate(uint64_t address, uint64_t bytes) {
     for (auto& [number, open] : open_) {
       const auto block = open.blocks.find(begin);
       if (block == open.blocks.end() || block->second.alone ||
-          accounts_.holder(block->second.holder).arena != arena) {
+          holder(block->second.holder).arena != arena) {
         continue;
       }
-      rows()[arena].lost_bytes += block->second.bytes;
+      arenas_[arena].lost_bytes += block->second.bytes;
       take_out(open, begin, block->second);
       open.blocks.erase(block);
     }
@@ -93,14 +93,14 @@ void ArenaTable::forget_use(uint64_t address, uint64_t bytes) {
       address, bytes,
       [&](ArenaParents::Key, ArenaParents::Parent& parent, uint64_t begin, uint64_t end) {
         if (parent.owner == ArenaParents::kNobody) return;
-        const uint64_t used = rows()[parent.owner].used.remove(std::max(begin, address),
-                                                               std::min(end, address + bytes));
+        const uint64_t used = arenas_[parent.owner].used.remove(std::max(begin, address),
+                                                                std::min(end, address + bytes));
         if (used == 0) return;
         const bool counted = parent.outside != kNoHolder;
         parent.used_bytes -= used;
         const IdleIn in = parent.idle_in();
-        change(accounts_.never_used(parent.owner, counted, in), static_cast<int64_t>(used));
-        change(accounts_.idle(parent.owner, counted, in), -static_cast<int64_t>(used));
+        change(never_used(parent.owner, counted, in), static_cast<int64_t>(used));
+        change(idle(parent.owner, counted, in), -static_cast<int64_t>(used));
       });
 }
 
@@ -109,30 +109,22 @@ void ArenaTable::forget_use(uint64_t address, uint64_t bytes) {
 void ArenaTable::set_in_use(ArenaParents::Parent& parent, uint64_t bytes) {
   const IdleIn before = parent.idle_in();
   const auto used = static_cast<int64_t>(parent.used_bytes - parent.in_use_bytes);
-  const auto never_used = static_cast<int64_t>(parent.bytes - parent.used_bytes);
+  const auto fresh = static_cast<int64_t>(parent.bytes - parent.used_bytes);
   parent.in_use_bytes = bytes;
   const IdleIn after = parent.idle_in();
   if (before == after) return;
   const bool counted = parent.outside != kNoHolder;
-  change(accounts_.idle(parent.owner, counted, before), -used);
-  change(accounts_.idle(parent.owner, counted, after), used);
-  change(accounts_.never_used(parent.owner, counted, before), -never_used);
-  change(accounts_.never_used(parent.owner, counted, after), never_used);
+  change(idle(parent.owner, counted, before), -used);
+  change(idle(parent.owner, counted, after), used);
+  change(never_used(parent.owner, counted, before), -fresh);
+  change(never_used(parent.owner, counted, after), fresh);
 }
 
-/// Idle memory comes into use: `fresh` bytes for the first time, `again` bytes once more.
+/// Idle memory comes into use, or goes with its segment: `fresh` bytes that no block has used, and
+/// `again` bytes that one had.
 void ArenaTable::take_idle(size_t arena, bool counted, IdleIn in, uint64_t fresh, uint64_t again) {
-  if (fresh > 0) change(accounts_.never_used(arena, counted, in), -static_cast<int64_t>(fresh));
-  if (again > 0) change(accounts_.idle(arena, counted, in), -static_cast<int64_t>(again));
-}
-
-/// A segment goes. All of it is idle.
-void ArenaTable::give_up_idle(size_t arena, bool counted, IdleIn in, uint64_t bytes,
-                              uint64_t used_bytes) {
-  const auto used = static_cast<int64_t>(used_bytes);
-  if (used > 0) change(accounts_.idle(arena, counted, in), -used);
-  const int64_t never_used = static_cast<int64_t>(bytes) - used;
-  if (never_used > 0) change(accounts_.never_used(arena, counted, in), -never_used);
+  if (fresh > 0) change(never_used(arena, counted, in), -static_cast<int64_t>(fresh));
+  if (again > 0) change(idle(arena, counted, in), -static_cast<int64_t>(again));
 }
 
 void ArenaTable::remove_parent(ArenaParents::Key key, uint64_t ticks) {
@@ -143,7 +135,8 @@ void ArenaTable::remove_parent(ArenaParents::Key key, uint64_t ticks) {
   if (parent->owner != ArenaParents::kNobody) {
     note_peak(parent->owner);
     if (parent->address != 0) vacate(parent->address, parent->bytes);
-    give_up_idle(parent->owner, counted, parent->idle_in(), parent->bytes, parent->used_bytes);
+    take_idle(parent->owner, counted, parent->idle_in(), parent->bytes - parent->used_bytes,
+              parent->used_bytes);
     causes_.give_back(parent->owner, {parent->taken_by, parent->bytes, parent->asked_bytes});
   } else if (counted) {
     while (!parent->carved.empty()) {
@@ -171,7 +164,7 @@ void ArenaTable::find_in_heap(uint64_t address, uint64_t ticks) {
   ArenaParents::Parent parent;
   parent.bytes = bytes;
   parent.address = begin;
-  parent.place = ArenaAccounts::kHost;
+  parent.place = kHost;
   parents_.add(ArenaParents::heap_key(begin), parent);
 }
 
@@ -185,7 +178,7 @@ ArenaParents::Parent* ArenaTable::parent_at(const Open& open, uint64_t address, 
                          });
   };
   look();
-  if (found == nullptr && rows()[open.arena].place < 0) {
+  if (found == nullptr && arenas_[open.arena].place < 0) {
     find_in_heap(address, ticks);
     look();
   }
@@ -195,7 +188,7 @@ ArenaParents::Parent* ArenaTable::parent_at(const Open& open, uint64_t address, 
 /// Whether a block can lie there: all of its memory is the arena's or has no owner, and none of it
 /// is in another block of the arena's.
 bool ArenaTable::can_place(size_t arena, const Open& open, uint64_t address, uint64_t bytes) {
-  const auto& placed = rows()[arena].placed;
+  const auto& placed = arenas_[arena].placed;
   const auto after = placed.lower_bound(address);
   if (after != placed.end() && (after->first == address || after->first < address + bytes)) {
     return false;
@@ -213,7 +206,7 @@ bool ArenaTable::can_place(size_t arena, const Open& open, uint64_t address, uin
       [&](ArenaParents::Key, const ArenaParents::Parent& parent, uint64_t begin, uint64_t end) {
         covered += std::min(end, address + bytes) - std::max(begin, address);
         available = true;
-        others = others || parent.carved_bytes > 0 || parent.place != rows()[arena].place ||
+        others = others || parent.carved_bytes > 0 || parent.place != arenas_[arena].place ||
                  (parent.owner != ArenaParents::kNobody && parent.owner != arena);
       });
   return available && !others && covered == bytes;
@@ -227,7 +220,7 @@ void ArenaTable::claim(ArenaParents::Key key, ArenaParents::Parent& parent, size
   parents_.give(parent, arena);
   if (!ArenaParents::is_heap(key)) shared_out_.insert(key);
   if (counted) change(parent.outside, -bytes, -1);
-  change(accounts_.never_used(arena, counted, parent.idle_in()), bytes);
+  change(never_used(arena, counted, parent.idle_in()), bytes);
   parent.asked_bytes = asked_bytes;
   causes_.take(arena, {parent.taken_by, parent.bytes, asked_bytes}, level(arena).in_use, ticks);
 }
@@ -244,7 +237,7 @@ void ArenaTable::use_parents(size_t arena, uint64_t address, uint64_t bytes, uin
         const uint64_t part = to - std::min(from, to);
         claim(key, of, arena, part, ticks);
         set_in_use(of, of.in_use_bytes + part);
-        const uint64_t fresh = rows()[arena].used.add(from, to);
+        const uint64_t fresh = arenas_[arena].used.add(from, to);
         of.used_bytes += fresh;
         take_idle(arena, of.outside != kNoHolder, of.idle_in(), fresh, part - fresh);
       });
@@ -260,11 +253,10 @@ void ArenaTable::leave_parents(size_t arena, uint64_t address, const Block& bloc
         const uint64_t from = std::max(begin, address), to = std::min(end, address + block.bytes);
         const uint64_t part = std::min(to - std::min(from, to), of.in_use_bytes);
         set_in_use(of, of.in_use_bytes - part);
-        change(accounts_.idle(arena, block.counted, of.idle_in()), static_cast<int64_t>(part));
+        change(idle(arena, block.counted, of.idle_in()), static_cast<int64_t>(part));
         rest -= part;
       });
-  if (rest > 0)
-    change(accounts_.idle(arena, block.counted, IdleIn::kSegment), static_cast<int64_t>(rest));
+  if (rest > 0) change(idle(arena, block.counted, IdleIn::kSegment), static_cast<int64_t>(rest));
 }
 
 /// Gives an arena that says where its memory is that much of what the driver handed out there.
@@ -276,7 +268,7 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
   if (parent != nullptr && event.address - parent->address + event.bytes > parent->bytes) {
     parent = nullptr;
   }
-  if (parent != nullptr) open.arena = accounts_.row_in(open.arena, parent->place);
+  if (parent != nullptr) open.arena = row_in(open.arena, parent->place);
   // It counts in the device's sum only if the memory there is large enough for all arenas that say
   // they are in it, and is not another arena's.
   open.counted = parent != nullptr && parent->outside != kNoHolder &&
@@ -291,7 +283,7 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
     parent->carved.push_back(event.arena);
     change(parent->outside, -bytes);
   }
-  change(accounts_.never_used(open.arena, open.counted, IdleIn::kSegment), bytes);
+  change(never_used(open.arena, open.counted, IdleIn::kSegment), bytes);
   open.taken_by = parent == nullptr ? kNoGroup : parent->taken_by;
   causes_.take(open.arena, {open.taken_by, event.bytes, event.bytes}, level(open.arena).in_use,
                ticks);
@@ -300,8 +292,9 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
 void ArenaTable::uncarve(uint64_t number, Open& open) {
   if (!open.carved) return;
   const auto bytes = static_cast<int64_t>(open.capacity_bytes);
-  rows()[open.arena].used.remove(open.address, open.address + open.capacity_bytes);
-  give_up_idle(open.arena, open.counted, IdleIn::kSegment, open.capacity_bytes, open.used_bytes);
+  arenas_[open.arena].used.remove(open.address, open.address + open.capacity_bytes);
+  take_idle(open.arena, open.counted, IdleIn::kSegment, open.capacity_bytes - open.used_bytes,
+            open.used_bytes);
   causes_.give_back(open.arena, {open.taken_by, open.capacity_bytes, open.capacity_bytes});
   open.used_bytes = 0;
   if (open.counted) {
