@@ -142,7 +142,7 @@ void GrowingRange::remove_idle(std::map<uint64_t, uint64_t>::iterator piece) {
   idle_.erase(piece);
 }
 
-void GrowingRange::add_idle(uint64_t address, uint64_t bytes) {
+void GrowingRange::take_back(uint64_t address, uint64_t bytes) {
   if (bytes == 0) return;
   auto next = idle_.lower_bound(address);
   if (next != idle_.begin()) {
@@ -176,18 +176,14 @@ uint64_t GrowingRange::give(uint64_t bytes) {
     if (!idle_.empty() && is_last(idle_.rbegin()->first, idle_.rbegin()->second))
       tail = idle_.rbegin()->second;
     const uint64_t more = (bytes - tail + handle_bytes_ - 1) / handle_bytes_ * handle_bytes_;
-    add_idle(mapped_, more);
+    take_back(mapped_, more);
     mapped_ += more;
     best = by_bytes_.lower_bound({bytes, 0});
   }
   const auto [whole, address] = *best;
   remove_idle(idle_.find(address));
-  add_idle(address + bytes, whole - bytes);
+  take_back(address + bytes, whole - bytes);
   return address;
-}
-
-void GrowingRange::take_back(uint64_t address, uint64_t bytes) {
-  add_idle(address, bytes);
 }
 
 namespace {
@@ -266,16 +262,8 @@ bool is_small(uint64_t bytes) {
 
 }  // namespace
 
-SegmentPieces::Kinds TorchCache::kinds_for(const Request& request) const {
-  return is_small(request.bytes) ? 2 : 1;
-}
-
-SegmentPieces::Kind TorchCache::kind_in_use(const Request& request) const {
-  return is_small(request.bytes) ? 1 : 0;
-}
-
-SegmentPieces::Kind TorchCache::kind_of_segment(const Request& request) const {
-  return kind_in_use(request);
+ArenaModel::KindsOf TorchCache::kinds_of(const Request& request) const {
+  return is_small(request.bytes) ? KindsOf{2, 1, 1} : KindsOf{1, 0, 0};
 }
 
 bool TorchCache::splits(uint64_t piece_bytes, uint64_t bytes) const {

@@ -123,9 +123,11 @@ class ArenaModel {
   }
   /// Which kinds of pieces a request may have; which kind the piece is then; which kind a new
   /// segment is that is taken for the request.
-  virtual SegmentPieces::Kinds kinds_for(const Request& request) const = 0;
-  virtual SegmentPieces::Kind kind_in_use(const Request& request) const = 0;
-  virtual SegmentPieces::Kind kind_of_segment(const Request& request) const = 0;
+  struct KindsOf {
+    SegmentPieces::Kinds may_have;
+    SegmentPieces::Kind in_use, segment;
+  };
+  virtual KindsOf kinds_of(const Request& request) const = 0;
   /// Whether a request gets only a part of a piece of this size, so that the rest stays idle.
   virtual bool splits(uint64_t piece_bytes, uint64_t bytes) const = 0;
   /// The smallest request, rounded, that gets a piece of this size whole. `new_segment`: the piece
@@ -146,18 +148,19 @@ class ArenaModel {
   virtual std::string_view when_refused() const = 0;
 
   std::optional<Piece> find(const Request& request) const {
-    return pieces_.find(request.bytes, kinds_for(request));
+    return pieces_.find(request.bytes, kinds_of(request).may_have);
   }
   /// Size of the largest idle piece that is too small for the request.
   uint64_t largest_below(const Request& request) const {
-    return pieces_.largest_below(request.bytes, kinds_for(request));
+    return pieces_.largest_below(request.bytes, kinds_of(request).may_have);
   }
   Piece add_segment(uint64_t address, uint64_t bytes, const Request& request) {
-    return pieces_.add_segment(address, bytes, kind_of_segment(request));
+    return pieces_.add_segment(address, bytes, kinds_of(request).segment);
   }
   void take(Piece piece, const Request& request) {
     const uint64_t whole = pieces_.bytes_of(piece);
-    pieces_.take(piece, splits(whole, request.bytes) ? request.bytes : whole, kind_in_use(request));
+    pieces_.take(piece, splits(whole, request.bytes) ? request.bytes : whole,
+                 kinds_of(request).in_use);
   }
   SegmentPieces& pieces() { return pieces_; }
   const SegmentPieces& pieces() const { return pieces_; }
@@ -181,7 +184,6 @@ class GrowingRange {
   uint64_t mapped() const { return mapped_; }
 
  private:
-  void add_idle(uint64_t address, uint64_t bytes);
   bool is_last(uint64_t address, uint64_t bytes) const;
   void remove_idle(std::map<uint64_t, uint64_t>::iterator piece);
 
@@ -214,13 +216,9 @@ class BfcArena final : public ArenaModel {
   std::unique_ptr<ArenaModel> fresh() const override;
   uint64_t rounding() const override { return 256; }
   // Pieces of the stream are of kind 1.
-  SegmentPieces::Kinds kinds_for(const Request& request) const override {
-    return request.on_stream ? 3 : 1;
+  KindsOf kinds_of(const Request& request) const override {
+    return request.on_stream ? KindsOf{3, 1, 0} : KindsOf{1, 0, 0};
   }
-  SegmentPieces::Kind kind_in_use(const Request& request) const override {
-    return request.on_stream ? 1 : 0;
-  }
-  SegmentPieces::Kind kind_of_segment(const Request& /*request*/) const override { return 0; }
   bool splits(uint64_t piece_bytes, uint64_t bytes) const override;
   uint64_t least_for_whole(uint64_t piece_bytes, bool new_segment) const override;
   bool may_take(uint64_t bytes, uint64_t segment_bytes) override;
@@ -258,9 +256,7 @@ class TorchCache final : public ArenaModel {
   std::unique_ptr<ArenaModel> fresh() const override { return std::make_unique<TorchCache>(); }
   uint64_t rounding() const override { return 512; }
   // Segments for small requests are of kind 1, and serve no others.
-  SegmentPieces::Kinds kinds_for(const Request& request) const override;
-  SegmentPieces::Kind kind_in_use(const Request& request) const override;
-  SegmentPieces::Kind kind_of_segment(const Request& request) const override;
+  KindsOf kinds_of(const Request& request) const override;
   bool splits(uint64_t piece_bytes, uint64_t bytes) const override;
   uint64_t least_for_whole(uint64_t piece_bytes, bool new_segment) const override;
   bool may_take(uint64_t bytes, uint64_t segment_bytes) override;
