@@ -378,10 +378,9 @@ class Growth {
     const ScopeId* scope = replay_.sites().find_scope("device:" + std::to_string(device));
     if (scope == nullptr) return false;
     uint64_t last = 0;
-    replay_.device().roles().visit_at_peak(device, replay_.peaks().scope(*scope).peak_ticks,
-                                           [&](const BlockRoles::Block& block) {
-                                             if (block.is_timed) last = std::max(last, block.last);
-                                           });
+    replay_.device().roles().visit_at_peak(
+        device, replay_.peaks().scope(*scope).peak_ticks,
+        [&](const BlockRoles::Block& block) { last = std::max(last, block.uses.last); });
     return last > ended + (ended - began) / 4;
   }
 

@@ -186,7 +186,7 @@ std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) con
     allocated = std::min(allocated, block.ticks);
     freed = freed && block.freed ? std::optional(std::max(*freed, *block.freed)) : std::nullopt;
     std::map<uint64_t, uint64_t> launches;  // by kernel
-    bool was_used = block.uses > 0;
+    bool was_used = block.uses.count > 0;
     for (const BlockRoles::Role& seen : block.roles) {
       was_used |= seen.kernel != 0 || seen.place != GPUPEAK_ROLE_PASSED_ON;
       if (seen.kernel == 0)
@@ -212,9 +212,9 @@ std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) con
     }
     if (!was_used) {
       role.unused_bytes += block.bytes;
-    } else if (block.is_timed && block.uses > 0) {
-      first = std::min(first, block.first);
-      last = std::max(last, block.last);
+    } else if (block.uses.count > 0) {
+      first = std::min(first, block.uses.first);
+      last = std::max(last, block.uses.last);
     } else {
       is_timed = false;  // the log ends before it says when
     }

@@ -117,8 +117,7 @@ class ChangedLog {
     const uint64_t then = profile_.sum(*scope).peak_ticks;
     std::vector<size_t> blocks;
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool is_used = all[i].first != LastUseTimes::kNotKnown;
-      if (is_used && all[i].begin <= then && all[i].end > then &&
+      if (all[i].uses.count > 0 && all[i].begin <= then && all[i].end > then &&
           profile_.counts_into(all[i].group, *scope) && !arenas_.shared_out.contains(all[i].id))
         blocks.push_back(i);
     }
@@ -127,7 +126,8 @@ class ChangedLog {
     if (blocks.size() > kMostBlocks) blocks.resize(kMostBlocks);
     for (const size_t second : blocks) {  // the largest saving first
       for (const size_t first : blocks) {
-        if (all[first].bytes < all[second].bytes || all[first].last >= all[second].first) continue;
+        if (all[first].bytes < all[second].bytes || all[first].uses.last >= all[second].uses.first)
+          continue;
         const auto title = [&](size_t block) {
           return profile_.sites().holder({all[block].group, 0, 0}, false).title;
         };

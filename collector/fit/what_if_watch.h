@@ -90,9 +90,8 @@ class LastUseTimes : public ReplayObserver {
     GroupId group{};
     uint64_t id = 0, bytes = 0;
     uint64_t begin = 0, end = kNotKnown;
-    uint64_t first = kNotKnown, last = kNotKnown;  ///< uses
-    bool is_known = false;                         ///< the log says whether it was used
-    bool was_never_used() const { return is_known && last == kNotKnown; }
+    BlockUses uses = {};
+    bool was_never_used() const { return uses.is_known && uses.count == 0; }
   };
 
   void on_block_alloc(const DeviceBlock& block) override {
@@ -111,13 +110,8 @@ class LastUseTimes : public ReplayObserver {
   }
   void on_used(const UsedEvent& used, uint64_t ticks) override {
     if (used.arena == 0) {
-      const auto known = blocks_.find(used.block);
-      if (known == blocks_.end()) return;
-      Block& block = of_driver_[known->second];
-      block.is_known = true;
-      if (used.count == 0) return;
-      block.first = std::min(block.first, ticks - used.first_ago);
-      block.last = ticks - used.last_ago;
+      if (const auto known = blocks_.find(used.block); known != blocks_.end())
+        of_driver_[known->second].uses.add(used, ticks);
     } else if (const auto block = in_arenas_.find({used.arena, used.block});
                block != in_arenas_.end() && used.count > 0) {
       of_arenas_[block->second] = ticks - used.last_ago;
@@ -260,25 +254,25 @@ class WhatIfWatch : public ReplayObserver {
 
   void on_block_alloc(const DeviceBlock& block) override {
     const size_t number = driver_blocks_++;
-    const LastUseTimes::Block& uses = arenas_.last_uses.of_driver(number);
+    const LastUseTimes::Block& life = arenas_.last_uses.of_driver(number);
     const uint64_t id = block.alloc.id;
     const bool is_shared_out = arenas_.shared_out.contains(id);
     if (changes_.one_for_two && number == changes_.one_for_two->first) both_ = block;
     const bool is_second = changes_.one_for_two && number == changes_.one_for_two->second;
     if (is_second) second_id_ = id;
-    if (is_second || (changes_.without_unused && uses.was_never_used() && !is_shared_out)) {
+    if (is_second || (changes_.without_unused && life.was_never_used() && !is_shared_out)) {
       gone_.insert(id);
       return;
     }
-    if (changes_.take_at_first_use && uses.first != LastUseTimes::kNotKnown && !is_shared_out) {
+    if (changes_.take_at_first_use && life.uses.count > 0 && !is_shared_out) {
       may_go_[id] = block;
-      due_.emplace(uses.first, Due{id, nullptr, 0, 0, true});
+      due_.emplace(life.uses.first, Due{id, nullptr, 0, 0, true});
       return;
     }
     count(block, +1);
-    if (changes_.free_at_last_use && uses.last != LastUseTimes::kNotKnown && !is_shared_out) {
+    if (changes_.free_at_last_use && life.uses.count > 0 && !is_shared_out) {
       may_go_[id] = block;
-      due_.emplace(uses.last, Due{id, nullptr, 0, 0});
+      due_.emplace(life.uses.last, Due{id, nullptr, 0, 0});
     }
   }
   void on_block_free(const DeviceBlock& block) override {

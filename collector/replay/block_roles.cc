@@ -5,6 +5,27 @@
 
 namespace gpupeak::collector {
 
+void BlockUses::add(const UsedEvent& used, uint64_t ticks) {
+  is_known = true;
+  if (used.count == 0) return;
+  const uint64_t its_first = ticks - used.first_ago, its_last = ticks - used.last_ago;
+  if (count == 0) first = its_first;
+  last = std::max(last, its_last);
+  count += used.count;
+  if (used.idle <= idle) return;
+  idle = used.idle;
+  idle_since = ticks - used.idle_since_ago;
+}
+
+UseStanding BlockUses::at(uint64_t ticks) const {
+  if (!is_known) return {UseAtPeak::kNotKnown, 0};
+  if (count == 0) return {UseAtPeak::kNever, 0};
+  if (last <= ticks) return {UseAtPeak::kOver, ticks - last};
+  if (first > ticks) return {UseAtPeak::kEarly, first - ticks};
+  const bool spans = idle_since <= ticks && idle_since + idle > ticks;
+  return spans ? UseStanding{UseAtPeak::kIdle, idle} : UseStanding{UseAtPeak::kInUse, 0};
+}
+
 BlockRoles::BlockRoles(const Definitions& definitions)
     : are_recorded_(definitions.fact("roles") == "on"),
       have_all_launches_(definitions.fact("launches").empty()) {}
@@ -57,13 +78,7 @@ void BlockRoles::note(const RoleEvent& event) {
 
 void BlockRoles::note(const UsedEvent& used, uint64_t ticks) {
   const auto found = used.arena == 0 ? live_.find(used.block) : live_.end();
-  if (found == live_.end()) return;
-  Block& block = found->second;
-  block.is_timed = true;
-  if (used.count == 0) return;
-  if (block.uses == 0) block.first = ticks - std::min(ticks, used.first_ago);
-  block.last = ticks - std::min(ticks, used.last_ago);
-  block.uses += used.count;
+  if (found != live_.end()) found->second.uses.add(used, ticks);
 }
 
 }  // namespace gpupeak::collector
