@@ -7,6 +7,7 @@
 
 #include "collector/log/definitions.h"
 #include "collector/text/error.h"
+#include "collector/text/numbers.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -16,21 +17,6 @@ using Json = nlohmann::json;
 
 constexpr const char* kSchema = "gpupeak.symbols/1";
 constexpr size_t kFieldsOfFrame = 3;  // function, file, line
-
-/// Texts by number: most functions and files occur many times.
-class Strings {
- public:
-  size_t id(const std::string& text) {
-    const auto [entry, added] = ids_.try_emplace(escape(text), ids_.size());
-    if (added) list_.push_back(entry->first);
-    return entry->second;
-  }
-  Json take() { return std::move(list_); }
-
- private:
-  std::unordered_map<std::string, size_t> ids_;
-  Json list_ = Json::array();
-};
 
 /// The most inlined calls of one address; compilers make up to a hundred.
 constexpr size_t kMostFramesOfAddress = 1024;
@@ -113,7 +99,7 @@ std::string_view SymbolTable::problem(const Module& module) const {
 }
 
 std::string SymbolTable::json(uint64_t log_cookie) const {
-  Strings strings;
+  Numbers<std::string> texts;  // most functions and files occur many times
   Json modules = Json::array();
   for (const auto& [key, known] : modules_) {
     std::vector<uint64_t> addresses;
@@ -124,14 +110,14 @@ std::string SymbolTable::json(uint64_t log_cookie) const {
     for (const uint64_t address : addresses) {
       Json row = Json::array({address});
       for (const DwarfFrame& frame : known.frames.at(address)) {
-        row.push_back(strings.id(frame.function));
-        row.push_back(strings.id(frame.file));
+        row.push_back(texts.of(escape(frame.function)));
+        row.push_back(texts.of(escape(frame.file)));
         row.push_back(frame.line);
       }
       rows.push_back(std::move(row));
       const std::vector<DwarfFrame>& frames = known.frames.at(address);
       const NameSource source = frames.empty() ? NameSource::kNone : frames[0].source;
-      sources.push_back(strings.id(std::string(name_source_text(source))));
+      sources.push_back(texts.of(std::string(name_source_text(source))));
     }
     modules.push_back({{"path", known.path},
                        {"build_id", key.build_id},
@@ -139,9 +125,11 @@ std::string SymbolTable::json(uint64_t log_cookie) const {
                        {"sources", std::move(sources)}});
     if (!known.problem.empty()) modules.back()["problem"] = known.problem;
   }
+  Json strings = Json::array();
+  for (const std::string* text : texts.all()) strings.push_back(*text);
   const Json json{{"schema", kSchema},
                   {"log", fmt::format("{:016x}", log_cookie)},
-                  {"strings", strings.take()},
+                  {"strings", std::move(strings)},
                   {"modules", std::move(modules)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -165,11 +165,15 @@ std::string build_id_path(std::string_view build_id) {
   return "/.build-id/" + digits.substr(0, 2) + "/" + digits.substr(2) + ".debug";
 }
 
-std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search) {
-  std::vector<std::string> paths{search.sysroot + module.path};
+std::vector<std::string> debug_folders(const SymbolSearch& search) {
   std::vector<std::string> folders = search.debug_dirs;
   folders.push_back(search.sysroot + std::string(kDefaultDebugDir));
-  for (const std::string& folder : folders) {
+  return folders;
+}
+
+std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search) {
+  std::vector<std::string> paths{search.sysroot + module.path};
+  for (const std::string& folder : debug_folders(search)) {
     if (!module.build_id.empty()) paths.push_back(folder + build_id_path(module.build_id));
     paths.push_back(folder + module.path + ".debug");
   }
@@ -182,7 +186,7 @@ std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& 
 namespace {
 
 constexpr std::string_view kAssignment = "__version__ = ";
-constexpr size_t kHeadBytes = 64 << 10;  // it is near the beginning
+constexpr uint64_t kMostBytes = 4 << 20;
 
 bool is_file(const std::string& path) {
   struct stat status {};  // a log may name a pipe, and opening that would wait
@@ -208,12 +212,7 @@ std::string package_file(const std::string& module_path) {
 }  // namespace
 
 std::string package_version(const std::string& module_path) {
-  const std::string path = package_file(module_path);
-  if (!is_file(path)) return "";
-  std::string text(kHeadBytes, 0);
-  const Descriptor file = open_regular(path);
-  const ssize_t got = file ? read(file.get(), text.data(), kHeadBytes) : 0;
-  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  const std::string text = read_regular(package_file(module_path), kMostBytes).value_or("");
   const size_t at = text.starts_with(kAssignment) ? 0 : text.find(fmt::format("\n{}", kAssignment));
   if (at == std::string::npos) return "";
   const size_t quote = text.find(kAssignment, at) + kAssignment.size();
@@ -225,7 +224,7 @@ std::string package_version(const std::string& module_path) {
 
 namespace {
 
-constexpr off_t kMostBytes = off_t{16} << 30;
+constexpr off_t kMostFileBytes = off_t{16} << 30;
 /// The most that a file may unpack to. Real debug information shrinks to a quarter.
 constexpr uint64_t kMostRatio = 32, kAlwaysAllowed = 128 << 20;
 
@@ -375,7 +374,8 @@ Descriptor open_elf(const std::string& path, struct stat& status) {
       memcmp(magic, ELFMAG, SELFMAG) != 0)
     return Descriptor();
   errno = EFBIG;
-  if (status.st_size > kMostBytes || !is_bounded(file.get(), static_cast<uint64_t>(status.st_size)))
+  if (status.st_size > kMostFileBytes ||
+      !is_bounded(file.get(), static_cast<uint64_t>(status.st_size)))
     return Descriptor();
   return without_zstd(std::move(file), static_cast<uint64_t>(status.st_size));
 }

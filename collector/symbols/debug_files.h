@@ -69,6 +69,9 @@ inline constexpr std::string_view kDefaultDebugDir = "/usr/lib/debug";
 /// "/.build-id/ab/cdef….debug".
 std::string build_id_path(std::string_view build_id);
 
+/// The folders of debug files: those that the search names, then the system's.
+std::vector<std::string> debug_folders(const SymbolSearch& search);
+
 /// The file itself, then debug files that have its symbols, too. They need not exist.
 std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search);
 

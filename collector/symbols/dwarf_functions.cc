@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "collector/symbols/debug_files.h"
+#include "collector/symbols/loaded_image.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -233,12 +234,9 @@ struct DwarfFunctions::Unit {
 
   /// The indexes of the functions around `address`, outermost first.
   std::vector<uint32_t> chain_at(uint64_t address) const {
-    auto start = std::ranges::upper_bound(starts, address, {}, &Start::begin);
-    std::vector<uint32_t> chain;
-    if (start == starts.begin()) return chain;
-    --start;
-    if (address >= start->end) return chain;
-    chain.push_back(start->function);
+    const Start* const start = range_at(starts, address);
+    if (start == nullptr) return {};
+    std::vector<uint32_t> chain{start->function};
     const uint32_t end = functions[start->function].end;
     if (!patience.walk(end - start->function)) return {};
     for (uint32_t i = start->function + 1; i < end;) {
@@ -289,10 +287,8 @@ void DwarfFunctions::add_unit(Dwarf_Die* die, Dwarf_Die* functions, int version)
 }
 
 DwarfFunctions::Unit* DwarfFunctions::unit_at(uint64_t address) {
-  auto range = std::ranges::upper_bound(unit_ranges_, address, {}, &UnitRange::begin);
-  if (range == unit_ranges_.begin()) return nullptr;
-  --range;
-  if (address >= range->end) return nullptr;
+  const UnitRange* const range = range_at(unit_ranges_, address);
+  if (range == nullptr) return nullptr;
   Unit* unit = units_[range->unit].get();
   if (!unit->indexed) unit->index();
   return unit;

@@ -5,7 +5,9 @@
 
 #include <libelf.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -46,6 +48,20 @@ struct RelocatedWord {
   uint64_t value;   ///< where it points to in this image; in another image: the addend
   uint32_t symbol;  ///< index of a symbol that is not defined here, or kNoSymbol
 };
+
+/// Of ranges that are sorted by where they begin: the last one before an address, if the address
+/// lies in it. nullptr: it does not.
+template <typename Range>
+const Range* range_at(const std::vector<Range>& sorted, uint64_t address) {
+  const auto next = std::ranges::upper_bound(sorted, address, {}, &Range::begin);
+  return next != sorted.begin() && address < std::prev(next)->end ? &*std::prev(next) : nullptr;
+}
+/// Ends each range where the next one begins: those of damaged tables may overlap.
+template <typename Range>
+void separate(std::vector<Range>& sorted) {
+  for (size_t i = 1; i < sorted.size(); ++i)
+    sorted[i - 1].end = std::min(sorted[i - 1].end, sorted[i].begin);
+}
 
 class LoadedImage {
  public:

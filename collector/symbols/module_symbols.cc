@@ -21,6 +21,7 @@
 #include "collector/symbols/loaded_image.h"
 #include "collector/text/byte_pack.h"
 #include "collector/text/function_names.h"
+#include "collector/text/numbers.h"
 #include "collector/text/text_format.h"
 #include "collector/text/work.h"
 
@@ -34,12 +35,6 @@ bool raise_descriptor_limit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
   limit.rlim_cur = limit.rlim_max;
   return setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
-std::vector<std::string> debug_folders(const SymbolSearch& search) {
-  std::vector<std::string> folders = search.debug_dirs;
-  folders.push_back(search.sysroot + std::string(kDefaultDebugDir));
-  return folders;
 }
 
 /// All that a module's names depend on, except for files and its version. Empty: names are not
@@ -187,7 +182,7 @@ std::vector<DwarfFrame> ModuleSymbols::find_frames(uint64_t address) {
   }
   if (frames.empty()) {
     load_api_tables();
-    if (const ApiFunction* function = api_function_at(address))
+    if (const ApiFunction* function = range_at(api_functions_, address))
       frames.push_back({function->name, "", 0, NameSource::kApiTable});
   }
   return frames;
@@ -228,13 +223,6 @@ void ModuleSymbols::load_api_tables() {
       api_functions_.push_back(std::move(function));
   }
   std::ranges::stable_sort(api_functions_, {}, &ApiFunction::begin);
-}
-
-const ApiFunction* ModuleSymbols::api_function_at(uint64_t address) const {
-  auto next = std::ranges::upper_bound(api_functions_, address, {}, &ApiFunction::begin);
-  if (next == api_functions_.begin()) return nullptr;
-  const ApiFunction& function = *std::prev(next);
-  return address < function.end ? &function : nullptr;
 }
 
 std::string ModuleSymbols::symbol_version() {
@@ -379,21 +367,6 @@ constexpr std::string_view kNamesMagic = "gpupeak names 1\n";
 constexpr uint64_t kMostNamesBytes = 256 << 20;  // of all names that are kept
 constexpr uint64_t kMostOfOneModule = kMostNamesBytes / 8;
 
-/// Numbers texts, since many addresses have the same function or file.
-class TextNumbers {
- public:
-  uint32_t number_of(const std::string& text) {
-    const auto [entry, added] = numbers_.try_emplace(text, static_cast<uint32_t>(texts_.size()));
-    if (added) texts_.push_back(&entry->first);
-    return entry->second;
-  }
-  const std::vector<const std::string*>& texts() const { return texts_; }
-
- private:
-  std::map<std::string, uint32_t> numbers_;
-  std::vector<const std::string*> texts_;
-};
-
 /// Reads one frame. False: it is damaged, and so is all behind it.
 bool unpack_frame(ByteUnpacker& in, const std::vector<std::string>& texts, DwarfFrame& frame) {
   const auto function = in.number<uint32_t>(), file = in.number<uint32_t>();
@@ -422,21 +395,21 @@ bool unpack_names(ByteUnpacker& in, CachedNames& names) {
 }
 
 std::string pack_names(const CachedNames& names) {
-  TextNumbers numbers;
+  Numbers<std::string> texts;  // many addresses have the same function or file
   BytePacker addresses;
   for (const auto& [address, frames] : names) {
     addresses.number(address);
     addresses.count(frames.size());
     for (const DwarfFrame& frame : frames) {
-      addresses.number(numbers.number_of(frame.function));
-      addresses.number(numbers.number_of(frame.file));
+      addresses.number(texts.of(frame.function));
+      addresses.number(texts.of(frame.file));
       addresses.number(static_cast<int32_t>(frame.line));
       addresses.number(static_cast<uint8_t>(frame.source));
     }
   }
   BytePacker out;
-  out.count(numbers.texts().size());
-  for (const std::string* text : numbers.texts()) out.text(*text);
+  out.count(texts.all().size());
+  for (const std::string* text : texts.all()) out.text(*text);
   out.count(names.size());
   return out.bytes() + addresses.bytes();
 }

@@ -93,7 +93,6 @@ class ModuleSymbols {
   std::string virtual_name(uint64_t address);
   std::string folded_names(const Symbol& symbol) const;
   void load_api_tables();
-  const ApiFunction* api_function_at(uint64_t address) const;
   const Symbol* symbol_at(uint64_t address) const;
 
   Dwfl_Callbacks callbacks_{};

@@ -158,9 +158,7 @@ std::vector<ApiFunction> api_functions(Elf* elf, const TableRule& rule, uint64_t
     if (in.size() > 1 || name == by_slot.end() || !range) continue;
     functions.push_back({range->begin, range->end, rule.name + "::" + name->second});
   }
-  for (size_t i = 1; i < functions.size(); ++i) {  // damaged unwinding tables may overlap
-    functions[i - 1].end = std::min(functions[i - 1].end, functions[i].begin);
-  }
+  separate(functions);
   return functions;
 }
 

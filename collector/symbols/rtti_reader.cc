@@ -92,10 +92,7 @@ class ClassGraph {
     return known == by_name_.end() ? kNone : known->second;
   }
   /// Whether the address is part of a type_info.
-  bool is_type_info(uint64_t address) const {
-    auto next = std::ranges::upper_bound(infos_, address, {}, &TypeInfo::begin);
-    return next != infos_.begin() && address < std::prev(next)->end;
-  }
+  bool is_type_info(uint64_t address) const { return range_at(infos_, address) != nullptr; }
   /// Call this for each class that has a vtable, then settle().
   void set_polymorphic(uint32_t index) { classes_[index].polymorphic = true; }
   /// Finds the primary bases.
@@ -319,7 +316,7 @@ class RttiReader {
       if (const auto range = image_.function_from(start))
         table.functions.push_back({.begin = range->begin, .end = range->end});
     }
-    separate(&table.functions);
+    separate(table.functions);
     return table;
   }
 
@@ -466,15 +463,7 @@ class RttiReader {
       }
       i = end;
     }
-    separate(&table->functions);
-  }
-
-  /// Removes overlaps, which a damaged table may have.
-  static void separate(std::vector<RttiTable::Function>* functions) {
-    for (size_t i = 1; i < functions->size(); ++i) {
-      RttiTable::Function& before = (*functions)[i - 1];
-      before.end = std::min(before.end, (*functions)[i].begin);
-    }
+    separate(table->functions);
   }
 
   /// Whether `layout`'s vtable begins with that of `base`.
@@ -600,10 +589,7 @@ RttiTable read_rtti(Elf* elf) {
 }
 
 const RttiTable::Function* RttiTable::function_at(uint64_t address) const {
-  auto next = std::ranges::upper_bound(functions, address, {}, &Function::begin);
-  if (next == functions.begin()) return nullptr;
-  const Function& function = *std::prev(next);
-  return address < function.end ? &function : nullptr;
+  return range_at(functions, address);
 }
 
 /// The file, and the addresses to which its constant words lead.

@@ -14,32 +14,17 @@
 #include "collector/analyze/call_tree.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
+#include "collector/text/numbers.h"
 
 namespace gpupeak::collector {
 namespace {
-
-/// A number for each text.
-class Numbers {
- public:
-  uint32_t of(std::string text) {
-    const auto [known, is_new] =
-        numbers_.try_emplace(std::move(text), static_cast<uint32_t>(texts_.size()));
-    if (is_new) texts_.push_back(known->first);
-    return known->second;
-  }
-  const std::string& text(uint32_t number) const { return texts_[number]; }
-
- private:
-  std::map<std::string, uint32_t> numbers_;
-  std::vector<std::string> texts_;
-};
 
 std::string phase_title(const Profile& profile, PhaseId phase) {
   return profile.sites().phase_name(phase).value_or("(no phase)");
 }
 
 /// Watches one replay for all devices and the host.
-class Stacker {
+class Stacker : public ReplayObserver {
  public:
   /// `ways`: some of kStackedBy.
   Stacker(Profile& profile, const TimeSeries& times, std::span<const GroupBy> ways)
@@ -81,15 +66,15 @@ class Stacker {
     }
   }
 
-  void on_step(std::span<const PeakFinder::Change> step) { change(step, false); }
-  void on_arena_step(std::span<const PeakFinder::Change> step) { change(step, true); }
-  /// `number`: the event's, from 0 on.
-  void after(const Replay& replay, uint64_t number, uint64_t ticks) {
+  void on_step(std::span<const PeakFinder::Change> step) override { change(step, false); }
+  void on_arena_step(std::span<const PeakFinder::Change> step) override { change(step, true); }
+  void after(const Event& event) override {
     for (Sum& sum : sums_) {
-      if (sum.next == sum.events.size() || sum.events[sum.next] != number) continue;
+      if (sum.next == sum.events.size() || sum.events[sum.next] != number_) continue;
       ++sum.next;
-      take(replay, sum, ticks);
+      take(sum, event.ticks);
     }
+    ++number_;
   }
   /// The result. A sum whose parts did not add up is left out: that happens if the log grew
   /// meanwhile.
@@ -103,6 +88,10 @@ class Stacker {
     }
     return all;
   }
+
+ protected:
+  Profile& profile_;
+  uint64_t number_ = 0;  ///< of the next event
 
  private:
   static constexpr size_t kEventsOfPart = 3, kMostArenas = 8;
@@ -146,7 +135,7 @@ class Stacker {
     const ArenaTable& table = replay.arenas();
     Keys keys(table.holders().size());
     std::vector<uint64_t> at_peak(keys.size());
-    Numbers titles;
+    Numbers<std::string> titles;
     for (size_t number = 0; number < keys.size(); ++number) {
       const auto id = static_cast<HolderId>(number);
       if (!table.is_of_device(id, device)) continue;
@@ -170,7 +159,7 @@ class Stacker {
     }
     Way way;
     way.of_holders = true;
-    name_parts(way, keys, at_peak, [&](uint32_t key) { return titles.text(key); });
+    name_parts(way, keys, at_peak, [&](uint32_t key) { return titles[key]; });
     return way;
   }
   Way way_of_groups(ScopeId id, GroupBy by) {
@@ -181,7 +170,7 @@ class Stacker {
       at_peak[part.group] = part.bytes;
       of_row.emplace(profile_.sites().row_of(part.group), part.group);
     }
-    Numbers phases;
+    Numbers<std::string> phases;
     std::map<PhaseId, uint32_t> of_phase;
     const auto key_of = [&](GroupId group) -> uint32_t {
       const SiteContext& context = sites.context_of(group);
@@ -201,7 +190,7 @@ class Stacker {
       if (by == GroupBy::kSite) return profile_.sites().holder({of_row.at(key), 0, 0}, false).title;
       if (by == GroupBy::kTag) return profile_.tagger().name(key);
       if (by == GroupBy::kKind) return std::string(kind_name(static_cast<uint8_t>(key)));
-      return phases.text(key);
+      return phases[key];
     });
     return way;
   }
@@ -235,9 +224,9 @@ class Stacker {
       way.part_of.push_back(!key ? kNone : part == parts.end() ? others : part->second);
     }
   }
-  void take(const Replay& replay, Sum& sum, uint64_t ticks) {
-    if (sum.id >= replay.peaks().scope_count()) return;  // nothing has counted into it yet
-    const uint64_t whole = replay.current(sum.id);
+  void take(Sum& sum, uint64_t ticks) {
+    if (sum.id >= replay().peaks().scope_count()) return;  // nothing has counted into it yet
+    const uint64_t whole = replay().current(sum.id);
     for (Way& way : sum.ways) {
       Stacked::Moment& moment = way.by.moments.emplace_back();
       moment.time_ns = profile_.to_ns(ticks);
@@ -253,7 +242,6 @@ class Stacker {
     }
   }
 
-  Profile& profile_;
   std::vector<Sum> sums_;
 };
 
@@ -301,14 +289,13 @@ void choose_spread(const Profile& profile, const TimeSeries& times, Reasons& cho
 }
 
 /// Takes stock at the chosen events, and notes all changes as long as they are few.
-class StockTaker : public ReplayObserver {
+class StockTaker : public Stacker {
  public:
   StockTaker(Profile& profile, const TimeSeries& times, Reasons chosen, size_t top)
-      : profile_(profile),
+      : Stacker(profile, times, std::array{GroupBy::kSite, GroupBy::kTag}),
         chosen_(std::move(chosen)),
         next_(chosen_.begin()),
-        top_(top),
-        stacker_(profile, times, std::array{GroupBy::kSite, GroupBy::kTag}) {
+        top_(top) {
     const SiteTable& sites = profile.replay().sites();
     std::map<std::tuple<int32_t, uint8_t, uint32_t>, uint32_t> cells;
     for (GroupId group{0}; group < sites.group_count(); ++group) {
@@ -325,11 +312,8 @@ class StockTaker : public ReplayObserver {
     result_.host_changes.emplace();
   }
 
-  void on_arena_step(std::span<const PeakFinder::Change> step) override {
-    stacker_.on_arena_step(step);
-  }
   void on_step(std::span<const PeakFinder::Change> step) override {
-    stacker_.on_step(step);
+    Stacker::on_step(step);
     bool begins = true;
     for (const PeakFinder::Change& change : step) {
       changes_.push_back({change.group, change.bytes, change.count, begins});
@@ -340,8 +324,8 @@ class StockTaker : public ReplayObserver {
   void after(const Event& event) override {
     for (const Change& change : changes_) note(change, event.ticks);
     changes_.clear();
-    const uint64_t number = number_++;
-    stacker_.after(replay(), number, event.ticks);
+    const uint64_t number = number_;
+    Stacker::after(event);
     if (next_ == chosen_.end() || next_->first != number) return;
     // A log that is still being written may have grown since the first replay.
     const bool grown = replay().sites().group_count() > cell_of_.size();
@@ -360,7 +344,7 @@ class StockTaker : public ReplayObserver {
                     [this](const HeldThere& held) { return has_all_changes(GroupId(held.place)); });
       for (HeldThere& held : instant.held) held.place = place_of(GroupId(held.place));
     }
-    result_.stacked = stacker_.result();
+    result_.stacked = Stacker::result();
     return std::move(result_);
   }
 
@@ -518,18 +502,15 @@ class StockTaker : public ReplayObserver {
     return known->second;
   }
 
-  Profile& profile_;
   const Reasons chosen_;
   Reasons::const_iterator next_;
   const size_t top_;
-  uint64_t number_ = 0;
   std::vector<Cell> cells_;  // each is a row on one device
   std::vector<uint32_t> cell_of_;
   std::map<std::pair<int32_t, uint8_t>, std::vector<uint32_t>> by_kind_;
   std::map<uint32_t, uint32_t> rows_;                         // row of the attribution → index
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> places_;  // cell, call → index
   std::vector<Change> changes_;                               // of the current event
-  Stacker stacker_;
   Instants result_;
 };
 
@@ -582,23 +563,9 @@ HeldCalls held_calls(Profile& profile, const std::map<GroupId, uint64_t>& larges
 
 std::vector<Stacked> stacked_over_time(Profile& profile, const TimeSeries& times, GroupBy by,
                                        const Progress& progress) {
-  class Watcher : public ReplayObserver {
-   public:
-    Watcher(Profile& of, const TimeSeries& series, GroupBy way) : stacker_(of, series, {&way, 1}) {}
-    void on_step(std::span<const PeakFinder::Change> step) override { stacker_.on_step(step); }
-    void on_arena_step(std::span<const PeakFinder::Change> step) override {
-      stacker_.on_arena_step(step);
-    }
-    void after(const Event& event) override { stacker_.after(replay(), number_++, event.ticks); }
-    std::vector<Stacked> result() { return stacker_.result(); }
-
-   private:
-    Stacker stacker_;
-    uint64_t number_ = 0;
-  };
-  Watcher watcher(profile, times, by);
-  profile.replay_again(watcher, progress);
-  return watcher.result();
+  Stacker stacker(profile, times, {&by, 1});
+  profile.replay_again(stacker, progress);
+  return stacker.result();
 }
 
 }  // namespace gpupeak::collector
