@@ -210,7 +210,7 @@ void append_to(const std::string& target, const std::function<void(std::ostream&
 
 namespace {
 
-constexpr off_t kMaxBytes = 256 << 20;  // a larger file is not ours
+constexpr uint64_t kMaxBytes = 256 << 20;  // a larger file is not ours
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
 /// An entry's name has so many hexadecimal digits. Nothing else in the folder is ours.
@@ -243,18 +243,10 @@ std::string cache_entry(std::string_view key) {
 std::optional<std::string> read_cache_file(const std::string& path) {
   struct stat status {};
   const Descriptor file = open_regular(path, O_RDONLY | O_NOFOLLOW, status);
-  if (!file || !is_own(status, folder_of(path)) || (status.st_mode & kOthersMayWrite) != 0 ||
-      status.st_size > kMaxBytes) {
+  if (!file || !is_own(status, folder_of(path)) || (status.st_mode & kOthersMayWrite) != 0)
     return std::nullopt;
-  }
-  std::string bytes(static_cast<size_t>(status.st_size), '\0');
-  size_t got = 0;
-  while (got < bytes.size()) {
-    const ssize_t more = ::read(file.get(), bytes.data() + got, bytes.size() - got);
-    if (more <= 0) return std::nullopt;
-    got += static_cast<size_t>(more);
-  }
-  futimens(file.get(), nullptr);  // the time of use, for keep_in_cache()
+  std::optional<std::string> bytes = read_regular(file, status, kMaxBytes);
+  if (bytes) futimens(file.get(), nullptr);  // the time of use, for keep_in_cache()
   return bytes;
 }
 

@@ -37,7 +37,11 @@ Descriptor open_regular(const std::string& path, int flags) {
 std::optional<std::string> read_regular(const std::string& path, uint64_t most_bytes) {
   struct stat status {};
   const Descriptor file = open_regular(path, O_RDONLY, status);
-  if (!file) return std::nullopt;
+  return file ? read_regular(file, status, most_bytes) : std::nullopt;
+}
+
+std::optional<std::string> read_regular(const Descriptor& file, const struct stat& status,
+                                        uint64_t most_bytes) {
   errno = EFBIG;
   if (static_cast<uint64_t>(status.st_size) > most_bytes) return std::nullopt;
   // Files in /proc say that they have 0 bytes.

@@ -47,6 +47,9 @@ Descriptor open_regular(const std::string& path, int flags = O_RDONLY);
 /// The whole content; nullopt if it cannot be opened or read, or has more than `most_bytes`
 /// (EFBIG).
 std::optional<std::string> read_regular(const std::string& path, uint64_t most_bytes);
+/// The same of a file that is open. `status`: what fstat says.
+std::optional<std::string> read_regular(const Descriptor& file, const struct stat& status,
+                                        uint64_t most_bytes);
 
 // Tells whether a file is this user's own. Another user's file is not believed, joined, renamed or
 // removed.

@@ -110,31 +110,27 @@ std::string log_of_process(int pid) {
   return "";
 }
 
-// Delegates to another constructor, so that the destructor runs if this one throws.
-LogAppender::LogAppender(const std::string& path) : LogAppender() {
-  path_ = path;
-  inside_ = open_regular(path, O_RDWR | O_NOFOLLOW).release();
-  if (inside_ < 0) fail("cannot be written");
+LogAppender::LogAppender(const std::string& path) : path_(path) {
+  inside_ = open_regular(path, O_RDWR | O_NOFOLLOW);
+  if (!inside_) fail("cannot be written");
   gpupeak_file_header header{};
-  if (pread(inside_, &header, sizeof header, 0) != sizeof header ||
+  if (pread(inside_.get(), &header, sizeof header, 0) != sizeof header ||
       header.magic != GPUPEAK_LOG_MAGIC || header.version != GPUPEAK_LOG_VERSION ||
       header.counters_offset != GPUPEAK_LOG_PAGE || header.clock > GPUPEAK_CLOCK_TSC_16) {
     errno = 0;
     fail("is not a log that this gpupeak can write into");
   }
   guard_mappings();  // the log may be cut meanwhile
-  head_ = mmap(nullptr, kHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, inside_, 0);
-  if (head_ == MAP_FAILED) {
-    head_ = nullptr;
-    fail("cannot be mapped");
-  }
+  void* const head =
+      mmap(nullptr, kHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, inside_.get(), 0);
+  if (head == MAP_FAILED) fail("cannot be mapped");
+  head_.reset(head);
   cookie_ = header.cookie;
   clock_ = header.clock;
 }
 
-LogAppender::~LogAppender() {
-  if (head_ != nullptr) munmap(head_, kHeadBytes);
-  if (inside_ >= 0) close(inside_);
+void LogAppender::Unmap::operator()(void* head) const {
+  munmap(head, kHeadBytes);
 }
 
 void LogAppender::fail(const std::string& what) const {
@@ -157,9 +153,9 @@ void LogAppender::new_chunk(const Now& now) {
   errno = 0;  // a write that is only cut short sets none
   // Moving the file's end in the counters page takes the chunk's place. The lock is against the
   // process, which cuts off what lies behind the end when it exits.
-  const bool locked = lock_in_time(inside_);
+  const bool locked = lock_in_time(inside_.get());
   auto* counters =
-      reinterpret_cast<gpupeak_counters_page*>(static_cast<char*>(head_) + GPUPEAK_LOG_PAGE);
+      reinterpret_cast<gpupeak_counters_page*>(static_cast<char*>(head_.get()) + GPUPEAK_LOG_PAGE);
   chunk_ = std::atomic_ref<uint64_t>(counters->file_bytes).fetch_add(kChunkBytes);
   if (chunk_ % kChunkBytes != 0) fail("is damaged");
   if (slot_ == 0) slot_ = GPUPEAK_FOREIGN_SLOT | static_cast<uint32_t>(chunk_ / GPUPEAK_LOG_PAGE);
@@ -174,8 +170,9 @@ void LogAppender::new_chunk(const Now& now) {
   header.start_ticks = now.ticks;
   header.start_monotonic_ns = now.monotonic_ns;
   memcpy(page.data(), &header, sizeof header);
-  const ssize_t written = pwrite(inside_, page.data(), page.size(), static_cast<off_t>(chunk_));
-  if (locked) flock(inside_, LOCK_UN);
+  const ssize_t written =
+      pwrite(inside_.get(), page.data(), page.size(), static_cast<off_t>(chunk_));
+  if (locked) flock(inside_.get(), LOCK_UN);
   if (written != static_cast<ssize_t>(page.size())) fail("cannot grow");
   ++sequence_;
   used_ = sizeof header;
@@ -194,8 +191,9 @@ void LogAppender::append(uint8_t tag, const std::vector<uint8_t>& rest, const No
   record.insert(record.end(), body.begin(), body.end());
   const auto at = static_cast<off_t>(chunk_ + used_);
   // The tag is written last: a record is whole or not there.
-  if (pwrite(inside_, record.data(), record.size(), at) != static_cast<ssize_t>(record.size()) ||
-      pwrite(inside_, &tag, 1, at) != 1) {
+  if (pwrite(inside_.get(), record.data(), record.size(), at) !=
+          static_cast<ssize_t>(record.size()) ||
+      pwrite(inside_.get(), &tag, 1, at) != 1) {
     fail("cannot be written");
   }
   used_ += static_cast<uint32_t>(record.size());
@@ -220,7 +218,7 @@ void LogAppender::begin_phase(std::string_view name) {
 }
 
 void LogAppender::samples(const std::vector<Resident>& seen) {
-  const auto* header = static_cast<const gpupeak_file_header*>(head_);
+  const auto* header = static_cast<const gpupeak_file_header*>(head_.get());
   const Now at_end = now();
   const auto ticks = static_cast<long double>(at_end.ticks - header->start_ticks);
   const auto ns = static_cast<long double>(at_end.monotonic_ns - header->start_monotonic_ns);

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "collector/files/regular_file.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
@@ -20,9 +22,6 @@ class LogAppender {
  public:
   /// Throws LogError if the file is no log that can be written.
   explicit LogAppender(const std::string& path);
-  ~LogAppender();
-  LogAppender(const LogAppender&) = delete;
-  LogAppender& operator=(const LogAppender&) = delete;
 
   /// Writes a mark with the time now. Throws LogError if the file cannot grow.
   void mark(std::string_view name);
@@ -37,7 +36,9 @@ class LogAppender {
   void samples(const std::vector<Resident>& seen);
 
  private:
-  LogAppender() = default;
+  struct Unmap {
+    void operator()(void* head) const;
+  };
   /// An instant by the log's clock and by the machine's.
   struct Now {
     uint64_t ticks, monotonic_ns;
@@ -48,8 +49,8 @@ class LogAppender {
   [[noreturn]] void fail(const std::string& what) const;
 
   std::string path_;
-  int inside_ = -1;
-  void* head_ = nullptr;  // header and counters page, mapped
+  Descriptor inside_;
+  std::unique_ptr<void, Unmap> head_;  // header and counters page, mapped
   uint64_t cookie_ = 0;
   uint32_t clock_ = 0;  ///< enum gpupeak_clock
   uint32_t slot_ = 0;

@@ -164,18 +164,6 @@ bool is_hot(uint8_t tag) {
          (tag & ~(GPUPEAK_TAG_TYPE_MASK | GPUPEAK_TAG_TIMED | GPUPEAK_TAG_UNALIGNED)) == 0;
 }
 
-struct Varint {
-  uint64_t value = 0;
-  size_t bytes = 0;  ///< 0: no whole varint is there
-};
-
-inline Varint varint_at(const uint8_t* at, const uint8_t* end) {
-  Varint varint;
-  const uint8_t* const behind = read_varint(at, end, varint.value);
-  if (behind != nullptr) varint.bytes = static_cast<size_t>(behind - at);
-  return varint;
-}
-
 inline size_t put_varint(uint8_t* to, uint64_t value) {
   return static_cast<size_t>(protozero::add_varint_to_buffer(reinterpret_cast<char*>(to), value));
 }
@@ -201,11 +189,9 @@ struct HotRecord {
 inline bool read_hot(const uint8_t* at, const uint8_t* end, HotRecord& record) {
   const uint8_t tag = *at++;
   const auto field = [&](const uint8_t*& place, uint64_t& value) {
-    const Varint varint = varint_at(at, end);
     place = at;
-    value = varint.value;
-    at += varint.bytes;
-    return varint.bytes != 0;
+    at = read_varint(at, end, value);
+    return at != nullptr;
   };
   uint64_t ignored;
   record.time = at;
@@ -277,12 +263,12 @@ class StretchSplitter {
   }
 
   const uint8_t* split_extended(const uint8_t* at, const uint8_t* end) {
-    const Varint length = varint_at(at + 1, end);
-    if (length.bytes == 0 || length.value > static_cast<uint64_t>(end - at - 1) - length.bytes)
-      return nullptr;
+    uint64_t length = 0;
+    const uint8_t* const body = read_varint(at + 1, end, length);
+    if (body == nullptr || length > static_cast<uint64_t>(end - body)) return nullptr;
     columns_[kTags].put(*at);
-    put(kOthers, at + 1, length.bytes + length.value);
-    return at + 1 + length.bytes + length.value;
+    put(kOthers, at + 1, static_cast<size_t>(body - at) - 1 + length);
+    return body + length;
   }
 
   const uint8_t* split_hot(const uint8_t* at, const uint8_t* end, uint64_t& running) {
@@ -346,10 +332,9 @@ class ColumnReader {
     return taken;
   }
   std::span<const uint8_t> varint(uint64_t& value) {
-    const Varint varint = varint_at(at_, end_);
-    if (varint.bytes == 0) throw BrokenColumns{};
-    value = varint.value;
-    return take(varint.bytes);
+    const uint8_t* const behind = read_varint(at_, end_, value);
+    if (behind == nullptr) throw BrokenColumns{};
+    return take(static_cast<uint64_t>(behind - at_));
   }
 
  private:

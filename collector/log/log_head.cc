@@ -24,10 +24,6 @@
 namespace gpupeak::collector {
 namespace {
 
-bool is_known(const gpupeak_file_header& header) {
-  return header.magic == GPUPEAK_LOG_MAGIC && header.version == GPUPEAK_LOG_VERSION;
-}
-
 [[noreturn]] void fail(const std::string& path) {
   throw LogError(escape(path) + " is no log of this version", 0);
 }
@@ -46,13 +42,7 @@ LogHead read_head(const std::string& path) {
   LogHead head;
   struct stat status {};
   const Descriptor file = open_regular(path, O_RDONLY, status);
-  const auto read = [&file](uint64_t offset, auto& value, size_t bytes) {
-    return pread(file.get(), &value, bytes, static_cast<off_t>(offset)) ==
-           static_cast<ssize_t>(bytes);
-  };
-  if (!file || !read(0, head.header, sizeof head.header) || !is_known(head.header) ||
-      !read(head.header.counters_offset, head.counters, counters_bytes(head.header)))
-    fail(path);
+  if (!file || !read_front(file.get(), head.header, head.counters)) fail(path);
   head.bytes = static_cast<uint64_t>(status.st_size);
   head.owner = status.st_uid;
   return head;
@@ -68,8 +58,8 @@ LogHead read_any_head(const std::string& path) {
   if (front.size() < sizeof head.header) fail(path);
   memcpy(&head.header, front.data(), sizeof head.header);
   const size_t bytes = counters_bytes(head.header);
-  if (!is_known(head.header) || front.size() < bytes ||
-      head.header.counters_offset > front.size() - bytes)
+  if (head.header.magic != GPUPEAK_LOG_MAGIC || head.header.version != GPUPEAK_LOG_VERSION ||
+      front.size() < bytes || head.header.counters_offset > front.size() - bytes)
     fail(path);
   memcpy(&head.counters, front.data() + head.header.counters_offset, bytes);
   file.require_whole();
@@ -78,60 +68,34 @@ LogHead read_any_head(const std::string& path) {
   return head;
 }
 
-namespace {
-
-constexpr uint64_t kLargestDefinitions = 1 << 20;
-
-class Chunks {
- public:
-  Chunks(const std::string& path, const LogHead& head)
-      : file_(open_regular(path)),
-        cookie_(head.header.cookie),
-        begin_(head.header.chunks_offset),
-        end_(std::min(head.bytes, head.counters.file_bytes)) {}
-
-  /// The chunks of definitions, by their sequence numbers. Empty for a packed log.
-  std::map<uint64_t, std::vector<uint8_t>> definitions() {
-    std::map<uint64_t, std::vector<uint8_t>> found;
-    uint64_t magic = 0;
-    if (!read(0, &magic, sizeof magic) || magic != GPUPEAK_LOG_MAGIC) return found;
-    gpupeak_chunk_header chunk;
-    for (uint64_t offset = begin_; offset + sizeof chunk <= end_;) {
-      if (!read(offset, &chunk, sizeof chunk)) break;
-      if (!is_chunk(chunk, offset)) {
-        offset += GPUPEAK_LOG_PAGE;
-        continue;
-      }
-      if (chunk.kind == GPUPEAK_CHUNK_DEFINITIONS && chunk.bytes <= kLargestDefinitions) {
-        std::vector<uint8_t> body(chunk.bytes - sizeof chunk);
-        if (read(offset + sizeof chunk, body.data(), body.size()))
-          found.emplace(chunk.sequence, std::move(body));
-      }
-      offset += chunk.bytes;
-    }
-    return found;
-  }
-
- private:
-  bool is_chunk(const gpupeak_chunk_header& chunk, uint64_t offset) const {
-    return chunk.magic == GPUPEAK_CHUNK_MAGIC && chunk.check == (cookie_ ^ offset) &&
-           chunk.bytes >= GPUPEAK_LOG_PAGE && chunk.bytes % GPUPEAK_LOG_PAGE == 0;
-  }
-  bool read(uint64_t offset, void* to, size_t bytes) {
-    return file_ &&
-           pread(file_.get(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
-  }
-
-  const Descriptor file_;
-  const uint64_t cookie_, begin_, end_;
-};
-
-}  // namespace
-
 LogFacts read_facts(const std::string& path, const LogHead& head) {
+  constexpr uint64_t kLargestDefinitions = 1 << 20;
+  const Descriptor file = open_regular(path);
+  const auto read = [&file](uint64_t offset, void* to, size_t bytes) {
+    return file &&
+           pread(file.get(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+  };
+  std::map<uint64_t, std::vector<uint8_t>> chunks;  // of definitions, by their sequence numbers
+  const uint64_t end = std::min(head.bytes, head.counters.file_bytes);
+  uint64_t magic = 0;
+  const bool is_log = read(0, &magic, sizeof magic) && magic == GPUPEAK_LOG_MAGIC;  // not packed
+  gpupeak_chunk_header chunk;
+  for (uint64_t offset = is_log ? head.header.chunks_offset : end;
+       offset + sizeof chunk <= end && read(offset, &chunk, sizeof chunk);) {
+    if (!is_chunk_of(head.header, chunk, offset)) {
+      offset += GPUPEAK_LOG_PAGE;
+      continue;
+    }
+    if (chunk.kind == GPUPEAK_CHUNK_DEFINITIONS && chunk.bytes <= kLargestDefinitions) {
+      std::vector<uint8_t> body(chunk.bytes - sizeof chunk);
+      if (read(offset + sizeof chunk, body.data(), body.size()))
+        chunks.emplace(chunk.sequence, std::move(body));
+    }
+    offset += chunk.bytes;
+  }
   Definitions definitions;
   uint64_t expected = 0;
-  for (const auto& [sequence, body] : Chunks(path, head).definitions()) {
+  for (const auto& [sequence, body] : chunks) {
     if (sequence != expected++ || !definitions.read(body.data(), body.data() + body.size())) break;
   }
   LogFacts facts;

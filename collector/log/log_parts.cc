@@ -15,20 +15,22 @@
 
 namespace gpupeak::collector {
 
+bool read_front(int fd, gpupeak_file_header& header, gpupeak_counters_page& counters) {
+  if (pread(fd, &header, sizeof header, 0) != sizeof header || header.magic != GPUPEAK_LOG_MAGIC ||
+      header.version != GPUPEAK_LOG_VERSION)
+    return false;
+  const size_t bytes = counters_bytes(header);
+  return pread(fd, &counters, bytes, static_cast<off_t>(header.counters_offset)) ==
+         static_cast<ssize_t>(bytes);
+}
+
 LogTail::LogTail(const std::string& path, int flags)
     : file_(open_regular(path, flags | O_NOFOLLOW, status_)) {
-  is_log_ = file_ && read_at(0, header_) && header_.magic == GPUPEAK_LOG_MAGIC &&
-            header_.version == GPUPEAK_LOG_VERSION &&
-            read_at(header_.counters_offset, counters_, counters_bytes(header_));
+  is_log_ = file_ && read_front(fd(), header_, counters_);
   const auto size = static_cast<uint64_t>(status_.st_size);
   bytes_ =
       counters_.file_bytes < header_.chunks_offset ? size : std::min(size, counters_.file_bytes);
   bytes_ = (bytes_ + GPUPEAK_LOG_PAGE - 1) / GPUPEAK_LOG_PAGE * GPUPEAK_LOG_PAGE;
-}
-
-template <class T>
-bool LogTail::read_at(uint64_t offset, T& value, size_t bytes) const {
-  return pread(fd(), &value, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
 }
 
 bool LogTail::grow(uint64_t bytes) const {

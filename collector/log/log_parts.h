@@ -16,6 +16,16 @@
 
 namespace gpupeak::collector {
 
+/// Whether this is the header of a chunk of the log that lies at `offset`.
+inline bool is_chunk_of(const gpupeak_file_header& log, const gpupeak_chunk_header& chunk,
+                        uint64_t offset) {
+  return chunk.magic == GPUPEAK_CHUNK_MAGIC && chunk.check == (log.cookie ^ offset) &&
+         chunk.bytes >= GPUPEAK_LOG_PAGE && chunk.bytes % GPUPEAK_LOG_PAGE == 0;
+}
+
+/// Reads the header and the counters page of a log. False: it is no log of this version, or packed.
+bool read_front(int fd, gpupeak_file_header& header, gpupeak_counters_page& counters);
+
 // Adds to the end of a log whose process has ended: another program's log, the record of the run,
 // names. Nobody may be writing the log.
 
@@ -47,9 +57,6 @@ class LogTail {
   bool set_end(uint64_t end) const;
 
  private:
-  template <class T>
-  bool read_at(uint64_t offset, T& value, size_t bytes = sizeof(T)) const;
-
   struct stat status_ {};
   Descriptor file_;
   bool is_log_ = false;

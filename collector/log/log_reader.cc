@@ -37,28 +37,6 @@ void sort_by_sequence(std::vector<Chunk>& chunks) {
   std::ranges::stable_sort(chunks, {}, &Chunk::sequence);
 }
 
-/// Finds the names that `gpupeak run` kept in its log. Their chunk is the last one, except for the
-/// run's record and marks from outside. `header_at` gives the header of the chunk that begins at an
-/// offset, if there is one. Empty: there are none.
-template <class HeaderAt>
-std::span<const uint8_t> names_chunk(std::span<const uint8_t> log, const HeaderAt& header_at) {
-  constexpr uint64_t kLogPage = GPUPEAK_LOG_PAGE;
-  constexpr uint64_t kMostBytes = 8 << 20;  // how far from the end it is looked for
-  const uint64_t end = log.size() / kLogPage * kLogPage;
-  for (uint64_t at = end; at >= 2 * kLogPage && end - at <= kMostBytes; at -= kLogPage) {
-    gpupeak_chunk_header header;
-    if (at + kLogPage > log.size() || !header_at(at, header)) continue;
-    if (header.kind == kNamesChunk) {
-      const auto chunk = log.subspan(at, std::min<uint64_t>(header.bytes, log.size() - at));
-      return chunk.subspan(sizeof header);
-    }
-    const bool is_of_others =
-        header.kind == GPUPEAK_CHUNK_RUN || (header.slot & GPUPEAK_FOREIGN_SLOT) != 0;
-    if (!is_of_others) break;
-  }
-  return {};
-}
-
 // Names of code that the program made as it ran (JavaScript, Java, C#): no file has them, but many
 // a runtime can write them for Linux perf into /tmp/perf-PID.map, a line for each piece of code.
 // The log's addresses that lie in no module are looked for in it.
@@ -177,14 +155,12 @@ DwarfFrame perf_map_frame(std::string_view text) {
 void read_perf_map(const std::string& log, const gpupeak_file_header& header,
                    const gpupeak_counters_page& counters, const Definitions& definitions,
                    SymbolTable& symbols) {
-  constexpr int64_t kMostBytes = 256 << 20;
+  constexpr uint64_t kMostBytes = 256 << 20;
   constexpr uint64_t kMostHits = 1 << 24;  // pieces of code do not overlap much
   struct stat status {};
   const Descriptor file =
       open_regular(fmt::format("/tmp/perf-{}.map", header.pid), O_RDONLY | O_NOFOLLOW, status);
-  if (!file || status.st_uid != geteuid() || (status.st_mode & S_IWOTH) != 0 ||
-      status.st_size > kMostBytes)
-    return;
+  if (!file || status.st_uid != geteuid() || (status.st_mode & S_IWOTH) != 0) return;
   const int64_t written = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
   if (!ran_at(written, log, header, counters)) return;
   // Return addresses point behind their calls.
@@ -198,9 +174,8 @@ void read_perf_map(const std::string& log, const gpupeak_file_header& header,
   std::sort(wanted.begin(), wanted.end(), before);
   const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
   wanted.erase(std::unique(wanted.begin(), wanted.end(), same), wanted.end());
-  std::string content(static_cast<size_t>(status.st_size), '\0');
-  const ssize_t got = pread(file.get(), content.data(), content.size(), 0);
-  std::string_view rest(content.data(), got > 0 ? static_cast<size_t>(got) : 0);
+  const std::optional<std::string> content = read_regular(file, status, kMostBytes);
+  std::string_view rest = content ? std::string_view(*content) : std::string_view();
   for (uint64_t hits = 0; !rest.empty() && hits < kMostHits;) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
@@ -288,10 +263,7 @@ void LogReader::read_symbols(const std::string& bundled, const std::string& path
     if (sidecar) {
       text = *std::move(sidecar);
     } else {
-      const auto header_at = [this](uint64_t at, gpupeak_chunk_header& header) {
-        return read_chunk_header(at, header);
-      };
-      kept = names_chunk({file_->data(), std::min(used_bytes_, file_->bytes())}, header_at);
+      kept = names_chunk();
       if (kept.empty()) return;
       name = path + ": the names in it";
     }
@@ -306,6 +278,27 @@ void LogReader::read_symbols(const std::string& bundled, const std::string& path
   } catch (const LogError& error) {
     symbols_problem_ = definitions_.shown(name) + " cannot be used: " + error.what();
   }
+}
+
+/// Finds the names that `gpupeak run` kept in its log. Their chunk is the last one, except for the
+/// run's record and marks from outside. Empty: there are none.
+std::span<const uint8_t> LogReader::names_chunk() const {
+  constexpr uint64_t kLogPage = GPUPEAK_LOG_PAGE;
+  constexpr uint64_t kMostBytes = 8 << 20;  // how far from the end it is looked for
+  const uint64_t bytes = std::min(used_bytes_, file_->bytes());
+  const uint64_t end = bytes / kLogPage * kLogPage;
+  for (uint64_t at = end; at >= 2 * kLogPage && end - at <= kMostBytes; at -= kLogPage) {
+    gpupeak_chunk_header header;
+    if (at + kLogPage > bytes || !read_chunk_header(at, header)) continue;
+    if (header.kind == kNamesChunk) {
+      const std::span chunk(file_->data() + at, std::min<uint64_t>(header.bytes, bytes - at));
+      return chunk.subspan(sizeof header);
+    }
+    const bool is_of_others =
+        header.kind == GPUPEAK_CHUNK_RUN || (header.slot & GPUPEAK_FOREIGN_SLOT) != 0;
+    if (!is_of_others) break;
+  }
+  return {};
 }
 
 /// Takes in what the program has logged of libraries whose files were gone before it ended: facts
@@ -383,8 +376,7 @@ void LogReader::read_header(const std::string& path) {
 bool LogReader::read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) const {
   if (file_->bytes() - offset < sizeof chunk) return false;
   memcpy(&chunk, file_->data() + offset, sizeof chunk);
-  return chunk.magic == GPUPEAK_CHUNK_MAGIC && chunk.check == (header_.cookie ^ offset) &&
-         chunk.bytes >= GPUPEAK_LOG_PAGE && chunk.bytes % GPUPEAK_LOG_PAGE == 0;
+  return is_chunk_of(header_, chunk, offset);
 }
 
 /// The pages of a part are not taken for chunks of this log: their `check` has the other log's

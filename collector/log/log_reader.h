@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -113,6 +114,7 @@ class LogReader {
  private:
   std::string open(const std::string& path);
   void read_symbols(const std::string& text, const std::string& path);
+  std::span<const uint8_t> names_chunk() const;
   void add_exports();
   void read_header(const std::string& path);
   bool reads_heap(HeapReading heap) const;

@@ -44,8 +44,7 @@ std::string folder_for(uint64_t bytes, const std::string& log) {
   const char* variable = getenv("TMPDIR");
   const std::string usual = variable != nullptr && *variable != 0 ? variable : "/tmp";
   if (has_room(usual, bytes)) return usual;
-  const std::string own = std::filesystem::path(log).parent_path().string();
-  const std::string beside = own.empty() ? "." : own;
+  const std::string beside = folder_of(log);
   return has_room(beside, bytes) ? beside : usual;
 }
 
@@ -59,24 +58,20 @@ class TemporaryLog {
   /// folder of `package` if only that has room: there the log once lay unpacked. `name`: the
   /// package's, escaped, for errors; it must outlive this.
   TemporaryLog(const std::string& name, uint64_t bytes, const std::string& package)
-      : name_(name), folder_(folder_for(bytes, package)) {
-    fd_ = open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd_ >= 0) return;
+      : name_(name),
+        folder_(folder_for(bytes, package)),
+        file_(open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) {
+    if (file_) return;
     std::string path = folder_ + "/gpupeak-XXXXXX";  // not all file systems have O_TMPFILE
-    fd_ = mkostemp(path.data(), O_CLOEXEC);
-    if (fd_ < 0) fail();
+    file_ = Descriptor(mkostemp(path.data(), O_CLOEXEC));
+    if (!file_) fail();
     unlink(path.c_str());
   }
-  ~TemporaryLog() {
-    if (fd_ >= 0) close(fd_);
-  }
-  TemporaryLog(const TemporaryLog&) = delete;
-  TemporaryLog& operator=(const TemporaryLog&) = delete;
 
   /// Several threads may write at the same time, each to its own place.
   void write_at(uint64_t place, const char* bytes, size_t size) const {
     const bool zeros = std::all_of(bytes, bytes + size, [](char byte) { return byte == 0; });
-    if (!zeros && !collector::write_at(fd_, bytes, size, place)) fail();
+    if (!zeros && !collector::write_at(file_.get(), bytes, size, place)) fail();
   }
   /// Makes the log longer by `bytes`. Returns where the new part begins.
   uint64_t grow(uint64_t bytes) {
@@ -90,9 +85,10 @@ class TemporaryLog {
   /// file, holes too: without room, reading a hole would be a SIGBUS.
   int release() {
     const auto end = static_cast<off_t>(bytes_);
-    if (ftruncate(fd_, end) != 0) fail();
-    if (end > 0 && fallocate(fd_, 0, 0, end) != 0 && (errno == ENOSPC || errno == EDQUOT)) fail();
-    return std::exchange(fd_, -1);
+    if (ftruncate(file_.get(), end) != 0) fail();
+    if (end > 0 && fallocate(file_.get(), 0, 0, end) != 0 && (errno == ENOSPC || errno == EDQUOT))
+      fail();
+    return file_.release();
   }
 
  private:
@@ -104,7 +100,7 @@ class TemporaryLog {
 
   const std::string& name_;
   const std::string folder_;
-  int fd_ = -1;
+  Descriptor file_;
   uint64_t bytes_ = 0;
 };
 
