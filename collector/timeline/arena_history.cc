@@ -14,55 +14,33 @@
 namespace gpupeak::collector {
 namespace {
 
-/// The numbers that arenas have in a history, by their numbers in the replay.
-class ArenaNumbers {
- public:
-  static constexpr uint32_t kNone = UINT32_MAX;
-  explicit ArenaNumbers(const ArenaHistory& history) {
-    for (uint32_t arena = 0; arena < history.arenas.size(); ++arena) {
-      const size_t in_table = history.arenas[arena].arena;
-      if (in_table >= numbers_.size()) numbers_.resize(in_table + 1, kNone);
-      numbers_[in_table] = arena;
-    }
-  }
-  /// The history's number of an arena; kNone: it does not have it.
-  uint32_t of(size_t arena) const { return arena < numbers_.size() ? numbers_[arena] : kNone; }
-
- private:
-  std::vector<uint32_t> numbers_;
-};
-
-/// Notes the arenas' own figures at each step at which they change.
-class ArenaLevels {
- public:
-  explicit ArenaLevels(const ArenaHistory& history) : arenas_(history.arenas) {
-    last_.resize(arenas_.size());
-  }
-  void note(const ArenaTable& table, uint32_t step, std::vector<ArenaHistory::Level>& levels) {
-    for (uint32_t arena = 0; arena < arenas_.size(); ++arena) {
-      if (arenas_[arena].arena >= table.arenas().size()) continue;
-      const ArenaTable::Level level = table.level(arenas_[arena].arena);
-      if (level.in_use == last_[arena].in_use && level.reserved == last_[arena].reserved) continue;
-      last_[arena] = level;
-      levels.push_back({step, arena, level.in_use, level.reserved});
-    }
-  }
-
- private:
-  const std::vector<ArenaHistory::Arena>& arenas_;
-  std::vector<ArenaTable::Level> last_;
-};
-
 /// Makes a history step by step.
 class HistoryMaker {
  protected:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
   HistoryMaker(const ArenaHistory& history, const ClockMap& clock, ArenaUses& uses)
-      : arenas_(history.arenas), numbers_(history), uses_(uses), clock_(clock), levels_(history) {}
+      : arenas_(history.arenas), uses_(uses), clock_(clock), levels_(arenas_.size()) {}
 
   uint32_t step() const { return static_cast<uint32_t>(found_.steps.size()); }
-  /// Times of a history never run backwards, though those of damaged logs do.
+  /// The history's number of an arena, by its number in the replay; kNone: it does not have it.
+  uint32_t number_of(size_t in_table) const {
+    const auto arena = std::ranges::lower_bound(arenas_, in_table, {}, &ArenaHistory::Arena::arena);
+    return arena != arenas_.end() && arena->arena == in_table
+               ? static_cast<uint32_t>(arena - arenas_.begin())
+               : kNone;
+  }
+  /// Notes the arenas' own figures if they have changed. Times of a history never run backwards,
+  /// though those of damaged logs do.
   void end_step(const ArenaTable& table, uint64_t ticks, const std::string& reason) {
-    levels_.note(table, step(), found_.levels);
+    for (uint32_t arena = 0; arena < arenas_.size(); ++arena) {
+      if (arenas_[arena].arena >= table.arenas().size()) continue;
+      const ArenaTable::Level now = table.level(arenas_[arena].arena);
+      ArenaTable::Level& last = levels_[arena];
+      if (now.in_use == last.in_use && now.reserved == last.reserved) continue;
+      last = now;
+      found_.levels.push_back({step(), arena, now.in_use, now.reserved});
+    }
     const int64_t ns = clock_.to_ns(ticks);
     found_.steps.push_back(
         {found_.steps.empty() ? ns : std::max(ns, found_.steps.back().time_ns), reason});
@@ -74,13 +52,12 @@ class HistoryMaker {
   }
 
   const std::vector<ArenaHistory::Arena>& arenas_;
-  const ArenaNumbers numbers_;
   ArenaUses& uses_;
   ArenaHistory found_;
 
  private:
   const ClockMap& clock_;
-  ArenaLevels levels_;
+  std::vector<ArenaTable::Level> levels_;  // by arena: at the step before
 };
 
 // Finds what arenas had at every instant, as long as there are few changes. A block's `row` is its
@@ -110,8 +87,8 @@ class ArenaSteps : HistoryMaker {
     if (too_many_ || (!moved && pending_.empty())) return;
     if (moved) look_at_segments(table);
     for (const ArenaBlockChange& change : pending_) {
-      const uint32_t arena = numbers_.of(table.holder(change.holder).arena);
-      if (arena == ArenaNumbers::kNone) continue;
+      const uint32_t arena = number_of(table.holder(change.holder).arena);
+      if (arena == kNone) continue;
       ++changes_;
       if (change.in_use) {
         put(change, arena);
@@ -272,8 +249,8 @@ class ArenaStock : HistoryMaker {
     std::vector<std::vector<Held>> held(arenas_.size());
     table.for_each_block([&](uint64_t address, uint64_t bytes, HolderId holder, bool alone) {
       const size_t in_table = table.holder(holder).arena;
-      const uint32_t arena = numbers_.of(in_table);
-      if (arena == ArenaNumbers::kNone) return;
+      const uint32_t arena = number_of(in_table);
+      if (arena == kNone) return;
       held[arena].push_back({address, bytes, holder, alone, uses_.block_at(in_table, address)});
     });
     blocks_before_ = std::move(blocks_);
@@ -324,13 +301,17 @@ class ArenaStock : HistoryMaker {
       return a->segment.end - a->segment.begin > b->segment.end - b->segment.begin;
     });
     size_t shown = 0, added = 0;
+    const auto shows = [&](bool known, size_t most, size_t most_added) {
+      const bool is_shown =
+          (coarse == 0 || shown < most >> coarse) && (known || added < most_added);
+      shown += is_shown ? 1 : 0;
+      added += is_shown && !known ? 1 : 0;
+      return is_shown;
+    };
     for (Piece* piece : largest) {
       const auto& [begin, end, captured] = piece->segment;
       const bool known = segments_before_.contains({stock.arena, begin, end, captured});
-      piece->shown =
-          (coarse == 0 || shown < kCoarseSegments >> coarse) && (known || added < most_segments);
-      shown += piece->shown ? 1 : 0;
-      added += piece->shown && !known ? 1 : 0;
+      piece->shown = shows(known, kCoarseSegments, most_segments);
     }
     const size_t most_blocks = share(kMaxArenaBlocks, found_.blocks.size());
     shown = added = 0;
@@ -338,10 +319,7 @@ class ArenaStock : HistoryMaker {
       const bool known = blocks_before_.contains(key(stock.arena, block));
       const bool has_place =
           block.alone || (block.segment != SIZE_MAX && stock.segments[block.segment].shown);
-      block.shown = has_place && (coarse == 0 || shown < kCoarseBlocks >> coarse) &&
-                    (known || added < most_blocks);
-      shown += block.shown ? 1 : 0;
-      added += block.shown && !known ? 1 : 0;
+      block.shown = has_place && shows(known, kCoarseBlocks, most_blocks);
     }
     join(stock, (reserved / kShownHole) << coarse);
   }

@@ -145,20 +145,14 @@ class MomentFinder : public ReplayObserver {
   uint64_t number_ = 0;
 };
 
-/// The event that a moment comes right after.
-struct MomentEvent {
-  uint64_t number = 0;
-  int64_t time_ns = 0;
-};
-
-/// The events of moments, in the order of `moments`; none for a moment that never was, as in
-/// held_then(). Replays the log once.
-std::vector<std::optional<MomentEvent>> events_of(const Profile& profile, ScopeId scope,
+/// The moments without their names, in the order of `moments`; none for a moment that never was, as
+/// in held_then(). Replays the log once.
+std::vector<std::optional<NamedMoment>> events_of(const Profile& profile, ScopeId scope,
                                                   const std::vector<Moment>& moments,
                                                   const Progress& progress) {
   MomentFinder finder(profile, scope, moments);
   profile.replay_again(finder, progress);
-  std::vector<std::optional<MomentEvent>> events;
+  std::vector<std::optional<NamedMoment>> events;
   for (const MomentFinder::Found& found : finder.found()) {
     events.emplace_back();
     if (!found.event) continue;
@@ -167,7 +161,7 @@ std::vector<std::optional<MomentEvent>> events_of(const Profile& profile, ScopeI
       at_time.time_ns = found.event_ns;
       events.back() = events_of(profile, scope, {at_time}, progress).front();
     } else {
-      events.back() = MomentEvent{*found.event, found.event_ns};
+      events.back() = NamedMoment{*found.event + 1, found.event_ns, ""};
     }
   }
   return events;
@@ -201,7 +195,7 @@ NamedMoment moment_at(const Profile& profile, ScopeId scope, int64_t time_ns,
   Moment at_time;
   at_time.time_ns = time_ns;
   const auto event = events_of(profile, scope, {at_time}, progress).front();
-  return {event ? event->number + 1 : 0, time_ns, shown};
+  return {event ? event->events : 0, time_ns, shown};
 }
 
 /// Who holds a sum in a replay that has come to the moment. Groups and holders of arenas have the
@@ -305,7 +299,7 @@ NamedMoment find_moment(const Profile& profile, ScopeId scope, const std::string
   if (at.empty()) meanings.clear();
   const auto events = events_of(profile, scope, meanings, progress);
   for (size_t i = 0; i < events.size(); ++i) {
-    if (events[i]) return {events[i]->number + 1, events[i]->time_ns, names[i]};
+    if (events[i]) return {events[i]->events, events[i]->time_ns, names[i]};
   }
   throw UsageError(
       fmt::format("the log has no mark and no phase \"{}\"{}; other moments are PHASE.end, end and "
@@ -316,7 +310,7 @@ NamedMoment find_moment(const Profile& profile, ScopeId scope, const std::string
 
 NamedMoment peak_moment(const Profile& profile, ScopeId scope, const Progress& progress) {
   const auto event = events_of(profile, scope, {Moment{}}, progress).front();
-  return {event ? event->number + 1 : 0, profile.to_ns(profile.sum(scope).peak_ticks),
+  return {event ? event->events : 0, profile.to_ns(profile.sum(scope).peak_ticks),
           "the peak of " + profile.scope_info(scope).name};
 }
 

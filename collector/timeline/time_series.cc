@@ -327,41 +327,34 @@ std::vector<PhaseBand> phase_bands(const Profile& profile, size_t max_lanes) {
 
 namespace {
 
-/// What one group has now, and its bytes times nanoseconds until now.
-class Level {
- public:
-  void change(int64_t by, int64_t now_ns) {
-    time_ = until(now_ns);
-    since_ns_ = now_ns;
-    bytes_ += static_cast<uint64_t>(by);
-  }
-  ByteTime until(int64_t now_ns) const {
-    return time_ + static_cast<ByteTime>(bytes_) * static_cast<uint64_t>(now_ns - since_ns_);
-  }
-
- private:
-  ByteTime time_ = 0;
-  uint64_t bytes_ = 0;
-  int64_t since_ns_ = 0;
-};
-
-/// Levels by the number of a group or holder, and the changes of the current event.
+/// By the number of a group or holder: what it has now, and its bytes times nanoseconds until then.
 class Levels {
  public:
   void add(std::span<const PeakFinder::Change> step) {
     step_.insert(step_.end(), step.begin(), step.end());
   }
+  /// Applies the changes of the current event.
   void apply(int64_t now_ns) {
     for (const PeakFinder::Change& part : step_) {
       if (part.group >= levels_.size()) levels_.resize(part.group + 1);
-      levels_[part.group].change(part.bytes, now_ns);
+      Level& level = levels_[part.group];
+      level = {until(part.group, now_ns), level.bytes + static_cast<uint64_t>(part.bytes), now_ns};
     }
     step_.clear();
   }
   size_t size() const { return levels_.size(); }
-  ByteTime until(size_t number, int64_t now_ns) const { return levels_[number].until(now_ns); }
+  ByteTime until(size_t number, int64_t now_ns) const {
+    const Level& level = levels_[number];
+    return level.time +
+           static_cast<ByteTime>(level.bytes) * static_cast<uint64_t>(now_ns - level.since_ns);
+  }
 
  private:
+  struct Level {
+    ByteTime time = 0;
+    uint64_t bytes = 0;
+    int64_t since_ns = 0;
+  };
   std::vector<PeakFinder::Change> step_;
   std::vector<Level> levels_;
 };
