@@ -15,7 +15,8 @@ namespace {
 
 std::string moment_text(const Moment& moment) {
   if (!moment.phase.empty()) return "the highest within " + escape(moment.phase);
-  return moment.time_ns ? "what was live at " + instant(*moment.time_ns) : "the peak";
+  if (moment.time_ns) return "what was live at " + instant(*moment.time_ns);
+  return moment.event ? "what was live then" : "the peak";
 }
 
 Json held_json(const Profile& profile, ScopeId scope, const std::vector<Moment>& moments,

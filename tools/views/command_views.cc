@@ -87,26 +87,28 @@ struct HeldOptions : SitesOptions {
   std::vector<std::string> within, at;
 };
 
-/// "17.9", "+17.9" or "17.9s": seconds since the log's start.
-int64_t nanoseconds_of(const std::string& text) {
+/// "17.9", "+17.9" or "17.9s": seconds since the log's start. What else there is, find_moment()
+/// knows.
+collector::Moment moment_of(const collector::Profile& profile, collector::ScopeId scope,
+                            const std::string& text) {
   std::string_view figure = text;
   if (figure.starts_with('+')) figure.remove_prefix(1);
   if (figure.ends_with('s')) figure.remove_suffix(1);
   const double seconds = collector::number_of(figure).value_or(-1);
-  if (!(seconds >= 0 && seconds < 1e9)) {
-    throw collector::UsageError("--at " + collector::escape(text) +
-                                ": give seconds since the log's start, as 17.9");
-  }
-  return static_cast<int64_t>(std::llround(seconds * 1e9));
+  if (seconds >= 0 && seconds < 1e9) return {"", std::llround(seconds * 1e9)};
+  const collector::NamedMoment found = collector::find_moment(profile, scope, text);
+  if (found.events == found.kEnd || found.events == 0) return {"", found.time_ns};
+  return {"", {}, found.events - 1};
 }
 
 int held(const HeldOptions& options) {
-  std::vector<collector::Moment> moments;
-  for (const std::string& name : options.within) moments.push_back({name, {}});
-  for (const std::string& time : options.at) moments.push_back({"", nanoseconds_of(time)});
-  if (moments.empty()) moments.emplace_back();
   return show_view(options, [&](auto& profile, auto& out, auto& style) {
-    collector::write_held(profile, profile.scope(options.scope), moments, options.top, out, style);
+    const collector::ScopeId scope = profile.scope(options.scope);
+    std::vector<collector::Moment> moments;
+    for (const std::string& name : options.within) moments.push_back({name, {}});
+    for (const std::string& at : options.at) moments.push_back(moment_of(profile, scope, at));
+    if (moments.empty()) moments.emplace_back();
+    collector::write_held(profile, scope, moments, options.top, out, style);
   });
 }
 
@@ -163,7 +165,9 @@ void add_held(CommandLine& line) {
       line.add("held", "Who held the memory at a moment, or within a phase", held);
   add_list(verb, "--within", options.within, "PHASE",
            "The highest while a phase of this name was open; may be repeated");
-  add_list(verb, "--at", options.at, "SECONDS", "Seconds since the log's start; may be repeated");
+  add_list(verb, "--at", options.at, "MOMENT",
+           "Seconds since the log's start, a mark, a phase (its highest), PHASE.end or end; may be "
+           "repeated");
   add_view_options(verb, options);
   add_top(verb, options.top, "Rows of each table");
   add_reading(verb, options.reading);
