@@ -413,7 +413,9 @@ std::string change_percent(uint64_t a, uint64_t b) {
   if (a == 0) return "";
   const double percent =
       100.0 * (static_cast<double>(b) - static_cast<double>(a)) / static_cast<double>(a);
-  return std::abs(percent) < 0.05 ? "0.0 %" : fmt::format("{:+.1f} %", percent);
+  if (std::abs(percent) < 0.05) return "0.0 %";
+  if (percent >= 100'000) return fmt::format("×{:.0f}", 1 + percent / 100);
+  return fmt::format("{:+.{}f} %", percent, percent < 10'000 ? 1 : 0);
 }
 
 std::string change_text(const SiteDiff& site, const TextStyle& style) {

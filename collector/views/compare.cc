@@ -150,7 +150,7 @@ class CompareText {
         out_(out),
         style_(style),
         figure_columns_(size_columns(style) + display_width(kAtLeast)),
-        with_change_(runs.size() == 2) {
+        with_change_(runs.size() == 2 && style.width >= kNarrow) {
     for (const auto& run : runs) ends_.push_back(run_end(run->log().counters()));
     base_ = static_cast<size_t>(
         std::ranges::find_if(ends_, [](const RunEnd& end) { return end.in_order(); }) -
@@ -233,8 +233,9 @@ class CompareText {
              Shows shows) {
     const bool empty = std::ranges::all_of(rows, [](const Row& row) { return row.largest() == 0; });
     if (empty) return;
+    const size_t beside_name = title_columns_ + 2 - display_width(name);
     std::string line =
-        bold(name, style_) + left("  " + what, title_columns_ + 2 - display_width(name));
+        bold(name, style_) + left(cut("  " + what, beside_name, style_), beside_name);
     for (size_t i = 0; i < runs_.size(); ++i) line += head(i);
     out_ << '\n' << without_end_spaces(line) << '\n';
     for (const Row& row : rows) {

@@ -381,10 +381,11 @@ void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& o
     return write_line(object("schema, changes", "gpupeak.lowering/1", array_of(all, what_if_json)),
                       out);
   if (all.empty()) return;
-  out << bold("WHAT WOULD LOWER IT", style) << "  "
-      << fmt::format("{}, {}{}: each alone, by replay\n", where_text(all.front().sums.front()),
-                     part_text(all.front().sums.front()),
-                     size_text(all.front().sums.front().before_bytes, style));
+  const WhatIfSum& first = all.front().sums.front();
+  out << heading_text("WHAT WOULD LOWER IT",
+                      fmt::format("{}, {}{}: each alone, by replay", where_text(first),
+                                  part_text(first), size_text(first.before_bytes, style)),
+                      style);
   for (size_t i = 0; i < std::min(rows, all.size()); ++i) {
     const WhatIfSum& sum = all[i].sums.front();
     const std::string figures =

@@ -17,7 +17,7 @@ void write_losses(const Quality& quality, std::ostream& out, const TextStyle& st
   const bool fine = quality.exact && quality.log_complete;
   if (!fine) out << alarm(losses_text(quality), style) << '\n';
   for (const Warning& warning : quality.warnings)
-    out << "  " << code_text(warning.code) << "  " << warning.message << '\n';
+    write_wrapped(fmt::format("  {}  {}", code_text(warning.code), warning.message), out, style);
   if (!fine || !quality.warnings.empty()) out << '\n';
 }
 

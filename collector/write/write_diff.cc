@@ -62,7 +62,7 @@ class TextDiff {
   std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
   void line(const std::string& text) { out_ << cut(text, width_, style_) << '\n'; }
   void heading(std::string_view name, const std::string& rest) {
-    out_ << '\n' << bold(name, style_) << "  " << rest << '\n';
+    out_ << '\n' << heading_text(name, rest, style_);
   }
 
   void write_run(std::string_view name, const Summary& summary) {

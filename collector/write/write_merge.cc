@@ -25,7 +25,11 @@ class MergeText {
 
   void write() {
     heading();
-    for (const std::string& note : merged_.notes) out_ << "  " << alarm(note, style_) << '\n';
+    for (const std::string& note : merged_.notes) {
+      for (const std::string& one :
+           wrapped("  " + note, static_cast<size_t>(style_.width), 4, style_))
+        out_ << alarm(one, style_) << '\n';
+    }
     job_end();
     outliers();
     if (merged_.nodes.size() > 1) {
@@ -47,8 +51,8 @@ class MergeText {
   std::string cell(const std::optional<uint64_t>& bytes) const {
     return right(size(bytes), columns_);
   }
-  void section(std::string_view title, std::string_view text) {
-    out_ << '\n' << bold(title, style_) << "  " << text << '\n';
+  void section(std::string_view title, std::string_view text, bool is_alarm = false) {
+    out_ << '\n' << heading_text(title, text, style_, is_alarm);
   }
 
   std::string process_text(size_t i) const {
@@ -75,8 +79,9 @@ class MergeText {
       losses += !fine;
       if (count > kAllProcesses && (fine || losses > kMostLosses)) continue;
       const std::string text = losses_text(process.quality);
+      const auto width = static_cast<size_t>(style_.width);
       out_ << cut(fmt::format("  {}  {}: ", process_text(i), process.log_path),
-                  static_cast<size_t>(style_.width), style_)
+                  width - std::min(width, display_width(text)), style_)
            << (fine ? text : alarm(text, style_)) << '\n';
     }
     if (count <= kAllProcesses) return;
@@ -102,7 +107,7 @@ class MergeText {
     if (all.empty()) return;
     const Casualty& first = all.front();
     const std::string what = fmt::format("{}: {}", process_text(first.process), ended_text(first));
-    section("FAILED", alarm(what, style_));
+    section("FAILED", what, true);
     if (first.how == Casualty::How::kSignalled) {
       line(
           "  nobody failed by itself before: such a signal is sent by the kernel where the host's "
@@ -267,8 +272,7 @@ class MergeText {
   }
 
   void sum_in_full(const MergedSum& sum) {
-    out_ << '\n' << bold("PEAK", style_) << "  " << sum.name << ": ";
-    line(at_once_text(sum));
+    section("PEAK", fmt::format("{}: {}", sum.name, at_once_text(sum)));
     line(fmt::format("{} {}  process", right("then", columns_), right("own peak", columns_)));
     for (const MergedPart& part : sum.parts) {
       line(fmt::format("{} {}  {}", cell(part.at_peak_bytes), cell(part.peak_bytes),

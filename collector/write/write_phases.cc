@@ -42,7 +42,7 @@ class PhaseTable {
     line("peak: with what was live before; kept: of the phase's own allocations, live at its end");
     std::string head(names_ + kTimeColumns + 1, ' ');
     if (device_ > 0) head += "   " + left("device memory", side_columns() - 3);
-    out_ << head << (host_ > 0 ? "   host memory" : "") << '\n';
+    line(head + (host_ > 0 ? "   host memory" : ""));
     out_ << left("phase", names_) << ' ' << right("time", kTimeColumns)
          << sides(side_head(), side_head()) << '\n';
     for (const auto& [phase, instances] : table_.rows) row(*phase, *instances);

@@ -108,8 +108,12 @@ class ReportSections {
     if (summary_.quality.slow_clock)
       say("clock",
           "the kernel does not keep time by the TSC: time stamps cost more, and are exact");
-    for (const Warning& warning : summary_.quality.warnings)
-      lines.push_back(fmt::format("  {}  {}", code_text(warning.code), warning.message));
+    for (const Warning& warning : summary_.quality.warnings) {
+      for (std::string& line :
+           wrapped(fmt::format("  {}  {}", code_text(warning.code), warning.message), width_, 4,
+                   style_))
+        lines.push_back(std::move(line));
+    }
     return lines;
   }
   /// Failures that are alike are one row of several lines.

@@ -375,7 +375,7 @@ TEST_CASE("ranks: the job ended with who was refused first, not with who was end
   CHECK(job.not_said == 1);
   const std::string text = text_of(merged);
   CHECK(text.find("rank 4, pid 104 train on n1: cuMemAlloc asked for 2.00 GiB of GPU 0 at +10.00 s "
-                  "and was refused, then exit 1") != std::string::npos);
+                  "and was\n  refused, then exit 1") != std::string::npos);
   CHECK(text.find("2 ended later by signals from outside") != std::string::npos);
 }
 
