@@ -264,9 +264,10 @@ uint64_t scan() {
   if (!has_modules()) {
     void* at = reserve_pages(kMaxModules * sizeof(Module));
     if (at == nullptr) return 0;
-    Module* expected = nullptr;
-    if (!std::atomic_ref<Module*>(g_map.modules)
-             .compare_exchange_strong(expected, static_cast<Module*>(at))) {
+    LockGuard guard(g_map.lock);
+    if (g_map.modules == nullptr) {
+      std::atomic_ref(g_map.modules).store(static_cast<Module*>(at), std::memory_order_release);
+    } else {
       unmap_reserved(at, kMaxModules * sizeof(Module));
     }
   }
