@@ -4,6 +4,7 @@ import glob
 import io
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -79,6 +80,36 @@ def sums(_folder):
                     expect(min(b[1] for b in buckets) <= total <= max(b[2] for b in buckets), f"{log}: {total} at {at} by {by}: {buckets}")
 
 
+def held_at(log, scope, times):
+    """What the replay says was live at these instants, in nanoseconds."""
+    asked = [word for ns in times for word in ("--at", f"{ns / 1e9:.9f}")]
+    return [moment["bytes"] or 0 for moment in json.loads(output("held", "--json", "--top", "1", "--scope", scope, *asked, log))["moments"]]
+
+
+def instants(_folder):
+    """At a thousand instants of each log every curve is what the replay has then; of the host, whose times have a bound, within the
+    stretch of its curve."""
+    random.seed(7)
+    for log in LOGS:
+        whole = json.loads(output("timeline", "--json", log))
+        scopes = [peak["scope"] for peak in whole["peaks"]]
+        for one in whole["series"]:
+            if one["name"] not in scopes:
+                continue
+            buckets = one["buckets"]
+            times = [random.randrange(buckets[-1][0] + 1) for _ in range(700)]
+            times += [max(0, random.choice(buckets)[0] + random.randrange(-3, 4)) for _ in range(300)]
+            for ns, live in zip(times, held_at(log, one["name"], times)):
+                at = max([i for i, bucket in enumerate(buckets) if bucket[0] <= ns], default=0)
+                near = buckets[max(0, at - 1):at + 2]  # times are rounded where buckets meet
+                expect(min(b[1] for b in near) <= live <= max(b[2] for b in near), f"{log}: {one['name']} at {ns} is {live}: {near}")
+        for by in WAYS:
+            for one in json.loads(output("timeline", "--by", by, "--json", log))["stacked"]:
+                moments = one["moments"][:1000] if one["scope"].startswith("device") else []
+                for moment, live in zip(moments, held_at(log, one["scope"], [moment["time_ns"] for moment in moments]) if moments else []):
+                    expect(sum(moment["bytes"]) == live, f"{log}: {one['scope']} by {by} at {moment['time_ns']}: {sum(moment['bytes'])}, {live}")
+
+
 def formats(folder):
     log = LOGS[0]
     light, dark = (output("timeline", *option, "--svg", "-", log) for option in ((), ("--dark",)))
@@ -110,4 +141,4 @@ def figure(folder):
     expect(refused.returncode == 1 and "--by" in refused.stderr, f"other CSV: {refused.stderr}")
 
 
-run_case({"room": room, "sums": sums, "formats": formats, "figure": figure}[sys.argv[4]])
+run_case({"room": room, "sums": sums, "instants": instants, "formats": formats, "figure": figure}[sys.argv[4]])

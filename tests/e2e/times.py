@@ -1,4 +1,5 @@
 """The times of allocations and frees are right, though few other events happen: in every host mode, with one thread or many."""
+import glob
 import os
 import subprocess
 import sys
@@ -28,11 +29,14 @@ int main() {
 }
 """
 
-# Threads that allocate small blocks, with a pause before each, and say when they did.
+# Threads that allocate small blocks, with a pause before each, and say when they did. "fork": a child does it. "busy": one more
+# thread allocates and frees all the time.
 STEPS = """
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 enum { kPause = 200000, kThreads = 64, kSteps = 64, kBytes = 50000 };
@@ -52,15 +56,30 @@ static void* work(void* thread) {
   }
   return NULL;
 }
+static volatile int ended;
+static void* be_busy(void* unused) {
+  void* volatile kept = unused;
+  while (!ended) kept = malloc(100), free(kept);
+  return NULL;
+}
 int main(int argc, char** argv) {
   const long threads = atol(argv[1]);
   steps = atol(argv[2]);
-  pthread_t ids[kThreads];
+  const char* const how = argc > 3 ? argv[3] : "";
+  pthread_t ids[kThreads], busy;
+  void* volatile large = NULL;
+  if (strcmp(how, "fork") == 0) {
+    if (fork() > 0) return wait(NULL) < 0;
+    large = malloc(4 << 20);  // a child that holds little has no log
+  }
+  if (strcmp(how, "busy") == 0) pthread_create(&busy, NULL, be_busy, NULL);
   for (long i = 1; i < threads; ++i) pthread_create(&ids[i], NULL, work, (void*)i);
   work(NULL);
   for (long i = 1; i < threads; ++i) pthread_join(ids[i], NULL);
+  ended = 1;
   for (long i = 0; i < threads; ++i)
     for (long k = 0; k < steps; ++k) printf("%p %.9f %.9f\\n", done[i][k].block, done[i][k].before, done[i][k].after);
+  free(large);
 }
 """
 # Half a step: what has a time of another step fails, a machine that lets a thread wait does not.
@@ -102,21 +121,24 @@ def expect_own_times(log, printed, least):
     expect(len(steps) >= least, f"{len(steps)} of {len(printed.splitlines())} steps are in the log")
     apart = max(at - after for at, _, after in steps) - min(at - before for at, before, _ in steps)
     expect(apart < SLACK, f"times differ from the program's own by {apart} s: {steps}")
+    print(f"{os.path.basename(log)}: {len(steps)} steps, {max(0, apart) * 1e3:.3f} ms apart")
 
 
 def own_times(folder):
     program = os.path.join(folder, "steps")
     compile(STEPS, program)
-    for threads in ("1", "2", "16"):
+    for threads, how in (("1", ""), ("2", ""), ("64", ""), ("1", "fork"), ("2", "busy")):
         for mode in ("full", "sampled", "auto"):
-            log = os.path.join(folder, f"{mode}.{threads}.gplog")
-            env = environment(folder, True, GPUPEAK_OUT=log, GPUPEAK_HOST=mode, GPUPEAK_SAMPLE="10000")
-            printed = subprocess.run([program, threads, "4"], env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+            log = os.path.join(folder, f"{how}{threads}.{mode}.gplog")
+            env = environment(folder, True, GPUPEAK_OUT=log, GPUPEAK_HOST=mode, GPUPEAK_SAMPLE="10000", GPUPEAK_CHILDREN="all")
+            printed = subprocess.run([program, threads, "2" if how == "busy" else "4", how], env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+            if how == "fork":
+                (log,) = glob.glob(os.path.join(folder, f"{how}{threads}.{mode}.*.gplog"))
             expect_own_times(log, printed, 2)
 
 
 def from_outside(folder):
-    """Recording that begins while the program runs: of one that has the library, and of one that is attached to."""
+    """Recording that begins while the program runs, and ends before it: of one that has the library; and of one that is attached to."""
     program = os.path.join(folder, "steps")
     compile(STEPS, program)
     for preloaded, command in ((True, ["start"]), (False, ["attach", "-o"])):
@@ -126,6 +148,10 @@ def from_outside(folder):
         time.sleep(0.3)
         code, text = gpupeak(*command, *([] if preloaded else [log]), str(running.pid))
         expect(code == 0, f"{command}: {text}")
+        if preloaded:
+            time.sleep(1.5)
+            code, text = gpupeak("stop", str(running.pid))
+            expect(code == 0, f"stop: {text}")
         expect_own_times(log, running.communicate()[0], 4)
 
 
