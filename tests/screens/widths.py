@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""No view of a real program's log has a line that is wider than the terminal, be it narrow or wide.
+"""No view of a real program's log has a line that is wider than the terminal, be it narrow or wide; and one log's views, word for word.
 
 usage: widths.py GPUPEAK
+SCREENS_WRITE=1 writes what is seen as what is expected (KEPT.COLUMNS.txt): read the difference before you commit it.
 """
+import difflib
 import os
 import subprocess
 import sys
@@ -10,18 +12,37 @@ import sys
 GPUPEAK = os.path.abspath(sys.argv[1])
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOGS = ("families", "jax", "killed", "oom", "ort_vgg19", "vgg19_graph")
+KEPT = "ort_vgg19"
 VIEWS = ("report", "report --full", "report --short", "report --by module", "tree", "flame", "held --at end", "tags", "phases", "arenas",
          "timeline", "leaks", "temporary", "whatif", "fit --gpu A100-80GB", "diff async.gpz", "compare async.gpz", "merge async.gpz")
 
 
-def wide_lines(view, log, columns):
+def seen(view, log, columns):
     words = [*view.split(), log + ".gpz"]
-    environment = os.environ | {"COLUMNS": str(columns), "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+    environment = os.environ | {"COLUMNS": str(columns), "NO_COLOR": "1", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
     done = subprocess.run([GPUPEAK, *words], cwd=HERE, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode in (0, 1), f"{words}: exit {done.returncode}"
-    return [f"{' '.join(words)}: {len(line)} columns of {columns}: {line}" for line in done.stdout.splitlines() if len(line) > columns]
+    return f"$ gpupeak {' '.join(words)}\n{done.stdout}\n"
 
 
-found = [line for columns in (60, 80, 200) for log in LOGS for view in VIEWS for line in wide_lines(view, log, columns)]
-print("\n".join(found))
-sys.exit(len(found) > 0)
+def differs(screens, columns):
+    """Whether they are not what is kept; says where."""
+    path = os.path.join(HERE, f"{KEPT}.{columns}.txt")
+    if os.environ.get("SCREENS_WRITE"):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(screens)
+    with open(path, encoding="utf-8") as file:
+        expected = file.read()
+    sys.stdout.writelines(difflib.unified_diff(expected.splitlines(True), screens.splitlines(True), path, "seen"))
+    return screens != expected
+
+
+failed = 0
+for width in (60, 80, 100, 200):
+    for name in LOGS if width != 100 else (KEPT,):
+        shown = "".join(seen(view, name, width) for view in VIEWS)
+        failed += name == KEPT and differs(shown, width)
+        wide = [line for line in shown.splitlines() if len(line) > width]
+        print("\n".join(f"{name}: {len(line)} columns of {width}: {line}" for line in wide), end="\n" if wide else "")
+        failed += len(wide)
+sys.exit(failed > 0)
