@@ -40,9 +40,9 @@ def line_of(text, begin):
 class Screen:
     """A terminal for `top`. Its content is known after a redraw of the whole screen."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, columns=110):
         self.ours, self.theirs = pty.openpty()
-        self.rows = 40
+        self.rows, self.columns = 40, columns
         self.resize()
         self.before = termios.tcgetattr(self.theirs)
         self.child = subprocess.Popen([GPUPEAK, "top", "--every", "0.2", *arguments], stdin=self.theirs, stdout=self.theirs, stderr=self.theirs,
@@ -51,7 +51,7 @@ class Screen:
 
     def resize(self):
         self.rows = 81 - self.rows  # from 40 rows to 41 and back
-        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", self.rows, 110, 0, 0))
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", self.rows, self.columns, 0, 0))
 
     def read(self, seconds):
         until = time.monotonic() + seconds  # `top` writes all the time
@@ -277,10 +277,15 @@ def attached():
         finally:
             running.kill()
             running.wait()
-        log = os.path.join(folder, "ended.gplog")
-        record(log, "sh", "-c", "exit 0")
+        record(os.path.join(folder, "ended.gplog"), "sh", "-c", "exit 0")
+        record(os.path.join(folder, "a_name_that_is_long.gplog"), "sh", "-c", "exit 0")
         text = frame(folder)
         expect(re.search(r"^ended\.gplog +exit 0 +– +[\d.]+ KiB", text, re.M), text)
+        expect(re.search(r"^a\.gplog +killed +– +≥[\d.]+ MiB", text, re.M), text)
+        narrow = Screen(folder, columns=80)
+        narrow.wait_for("a_name_that_is_long", "growth/s", without=["events/s"])
+        narrow.press("q")
+        expect(narrow.child.wait(60) == 0, f"exit code {narrow.child.returncode}")
 
 
 def gone():

@@ -162,7 +162,7 @@ using Look = TopLine::Look;
 
 TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all,
                    const TopView& view, const TextStyle& style) {
-  constexpr size_t kSize = 11, kState = 11, kRate = 11, kFull = 9;
+  constexpr size_t kSize = 11, kState = 11, kRate = 11, kFull = 9, kTellingName = 24;
   TopLines lines;
   const auto running =
       std::ranges::count_if(programs, [](const TopProgram* of) { return of->log().is_live(); });
@@ -171,16 +171,25 @@ TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all
                        kTopSorts[static_cast<size_t>(view.sort)]);
   if (!view.filter.empty()) title += fmt::format(" · filter: {}", view.filter);
   lines.push_back({title, Look::kBold});
-  const size_t others = kState + 3 * kSize + kRate + kFull + kSize;
   const auto width = static_cast<size_t>(std::max(style.width, 80));
   size_t longest = 3;
   for (const TopProgram* program : programs)
     longest = std::max(longest, collector::display_width(program->log().name));
+  // Names tell logs apart, so the last two columns make room for them.
+  size_t others = kState + 4 * kSize;
+  const auto has_room = [&](size_t column) {
+    const bool fits =
+        style.whole_lines || others + column + std::min(longest, kTellingName) < width;
+    others += fits ? column : 0;
+    return fits;
+  };
+  const bool with_rate = has_room(kRate), with_full = has_room(kFull);
   const size_t name = style.whole_lines ? longest : std::min(longest, width - others - 1);
   lines.push_back({collector::left("log", name) + collector::right("state", kState) +
                        collector::right("GPU now", kSize) + collector::right("peak", kSize) +
                        collector::right("heap", kSize) + collector::right("growth/s", kSize) +
-                       collector::right("full in", kFull) + collector::right("events/s", kRate),
+                       (with_full ? collector::right("full in", kFull) : "") +
+                       (with_rate ? collector::right("events/s", kRate) : ""),
                    Look::kFaint});
   for (size_t i = 0; i < programs.size(); ++i) {
     const TopProgram& program = *programs[i];
@@ -192,15 +201,17 @@ TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all
     text += collector::right(collector::fit(state_text(program), kState - 1), kState);
     text +=
         collector::right(live && has_device ? size_text(program.device_live(), style) : "–", kSize);
-    const bool has_peak = has_device || program.has_heap();
+    // Of a program that was attached to, what it has had since then is the least.
+    const uint64_t peak = has_device ? program.device_peak() : page.heap.peak;
+    const bool is_least = !has_device && !program.has_heap();
     text += collector::right(
-        has_peak ? size_text(has_device ? program.device_peak() : page.heap.peak, style) : "–",
-        kSize);
+        is_least && peak == 0 ? "–" : (is_least ? "≥" : "") + size_text(peak, style), kSize);
     text += collector::right(live && program.has_heap() ? size_text(page.heap.live, style) : "–",
                              kSize);
     text += collector::right(growth_text(growth_of(program), style), kSize);
-    text += collector::right(full ? span_text(*full) : "–", kFull);
-    text += collector::right(live ? rate_text(program.events_per_second()) : "–", kRate);
+    if (with_full) text += collector::right(full ? span_text(*full) : "–", kFull);
+    if (with_rate)
+      text += collector::right(live ? rate_text(program.events_per_second()) : "–", kRate);
     Look look = page.dropped_events > 0 ? Look::kAlarm : live ? Look::kPlain : Look::kFaint;
     if (view.has_choice && i == view.chosen) look = Look::kChosen;
     if (page.dropped_events > 0)
