@@ -75,7 +75,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   const std::vector<std::string> meant = nearest(word, names);
   if (!meant.empty()) return fmt::format("; did you mean {}?", fmt::join(meant, " or "));
   if (names.empty()) return "";
-  constexpr size_t kListed = 8;
+  constexpr size_t kListed = 12;
   const size_t listed = std::min(kListed, names.size());
   return fmt::format("; there are {}{}",
                      fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(listed), ", "),

@@ -89,6 +89,8 @@ def main():
         _, message = run(GPUPEAK, "compress", log)
         expect(re.search(r"x.gplog.zst: [\d.]+ [KM]iB of [\d.]+ [KM]iB", message), message)
         run(GPUPEAK, "symbolize", log)
+        for made in (bundle, packed, log + ".symbols"):
+            expect(os.stat(made).st_mode & 0o777 == os.stat(log).st_mode & 0o777 == 0o600, f"{made} is less private than the log")
         os.rename(log + ".symbols", log + ".aside")
         expect(os.path.getsize(packed) < os.path.getsize(log), "compress does not")
 

@@ -41,6 +41,13 @@ std::string beside(const std::string& log, const char* suffix) {
   return log.substr(0, log.size() - (plain ? kLogSuffix.size() : 0)) + suffix;
 }
 
+/// What is made of a log may be read by those alone who may read the log.
+void write_beside(const PackOptions& options, const std::string& path,
+                  const std::function<void(std::ostream&)>& write) {
+  struct stat log {};
+  write_output(path, write, stat(options.log.c_str(), &log) == 0 ? log.st_mode & 0666 : 0600);
+}
+
 /// The symbols of a log as JSON. Says on standard error which modules have none.
 std::string resolve(const collector::LogReader& log, const PackOptions& options) {
   ProgressBar bar("resolving");
@@ -50,7 +57,8 @@ std::string resolve(const collector::LogReader& log, const PackOptions& options)
   for (const collector::Warning& warning : symbols.warnings)
     spdlog::warn("{}  {}", code_text(warning.code), warning.message);
   if (!options.quiet) {
-    say("{} of {} addresses have a function", symbols.named, symbols.addresses);
+    say("{} of {} addresses have a function{}", symbols.named, symbols.addresses,
+        symbols.named < symbols.addresses ? "; rows show the others as library+offset" : "");
   }
   return symbols.table.json(log.header().cookie);
 }
@@ -64,7 +72,7 @@ void pack(const collector::LogReader& log, const std::string& symbols, const Pac
           const std::string& path) {
   ProgressBar bar("compressing");
   try {
-    write_output(path, [&](std::ostream& out) {
+    write_beside(options, path, [&](std::ostream& out) {
       collector::write_packed(std::span(log.data(), written_bytes(log)), symbols, out,
                               bar.callback());
     });
@@ -127,10 +135,10 @@ int undo(const PackOptions& options) {
       collector::unpack(file, options.log, collector::Extent::kAll);
   const collector::MappedFile log(unpacked.fd, options.log);
   ProgressBar bar("writing");
-  write_output(path, [&](std::ostream& out) { write_log(log, out, bar.callback()); });
+  write_beside(options, path, [&](std::ostream& out) { write_log(log, out, bar.callback()); });
   bar.clear();
   if (!unpacked.symbols.empty() && !is_standard_output(path))
-    write_output(symbols_path, [&](std::ostream& out) { out << unpacked.symbols; });
+    write_beside(options, symbols_path, [&](std::ostream& out) { out << unpacked.symbols; });
   if (!options.quiet && !is_standard_output(path)) say_sizes(path, log.bytes(), package.bytes());
   return kOk;
 }
@@ -141,7 +149,7 @@ int symbolize(const PackOptions& options) {
   require_output(path, {options.log});
   const collector::LogReader log(options.log);
   const std::string symbols = resolve(log, options);
-  write_output(path, [&](std::ostream& out) { out << symbols; });
+  write_beside(options, path, [&](std::ostream& out) { out << symbols; });
   return kOk;
 }
 

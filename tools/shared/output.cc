@@ -182,7 +182,8 @@ void replace_file(const std::string& path,
   collector::write_fresh_by_name(target, write);
 }
 
-void write_output(const std::string& path, const std::function<void(std::ostream&)>& write) {
+void write_output(const std::string& path, const std::function<void(std::ostream&)>& write,
+                  unsigned mode) {
   if (is_standard_output(path)) {
     signal(SIGPIPE, SIG_DFL);  // `gpupeak dump … | head` ends quietly
     write(std::cout);
@@ -192,7 +193,7 @@ void write_output(const std::string& path, const std::function<void(std::ostream
   }
   const std::string target = collector::followed(path);
   if (is_special(target)) return collector::append_to(target, write);
-  collector::write_fresh(target, write);
+  collector::write_fresh(target, write, mode);
 }
 
 void say_written(const std::string& path) {

@@ -54,7 +54,8 @@ void require_output(const std::string& path, const std::vector<std::string>& inp
 /// Writes to `path`, or to standard output. A file is written whole or not at all: a full disk
 /// leaves the old file. What is no regular file (/dev/null, a pipe) is written to directly. Throws
 /// std::runtime_error.
-void write_output(const std::string& path, const std::function<void(std::ostream&)>& write);
+void write_output(const std::string& path, const std::function<void(std::ostream&)>& write,
+                  unsigned mode = 0666);
 
 /// How a verb's result is written.
 collector::ViewStyle view_style(const OutputOptions& options);
