@@ -41,7 +41,7 @@ constexpr double kStopSeconds = 2;
 /// A call that does not return takes with it what it has taken. So its limit is its own, and longer
 /// than other threads hold a lock.
 constexpr double kCallSeconds = 60;
-/// For a thread that waits for a disk while it is asked to stop.
+/// For a thread that waits for a disk while it is asked to stop, or for a processor.
 constexpr double kLastSeconds = 120;
 
 [[noreturn]] void fail(const std::string& what) {
@@ -165,7 +165,8 @@ uint64_t TracedThread::system_call(long number, const std::vector<uint64_t>& arg
   if (ptrace(PTRACE_SINGLESTEP, thread_, nullptr, nullptr) != 0)
     fail(fmt::format("thread {} cannot be made to call: {}", thread_, last_error()));
   is_stopped_ = false;
-  const int status = wait_for_stop(kStopSeconds);
+  // Left to itself it would run into the trap of the step, which ends the program.
+  const int status = wait_for_stop(kLastSeconds);
   if (status < 0) fail("the program has ended meanwhile");
   if (status == 0) fail("a system call of the program did not return");
   iovec all{&registers, sizeof registers};
