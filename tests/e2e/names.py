@@ -87,7 +87,8 @@ def check_built_anew(folder, how):
     record(bare, program, options=("--names", "none"), GPUPEAK_HOST="full")
     if how != "compressed":
         more = os.path.getsize(log) - os.path.getsize(bare)
-        expect(0 < more <= 16 << 10, f"the names take {more} bytes")
+        # Logs of one program differ by a page by themselves. That there are names, what follows shows.
+        expect(more <= 16 << 10, f"the names take {more} bytes")
     before = answers(log, other)
     expect(SITE in before["report"], f"as it ran: {before['report']}")
     expect("has no names, where" not in run("diff", bare, other), "names are missed that are there")
