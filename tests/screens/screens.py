@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+from kept import differs
+
 WHICH, GPUPEAK = sys.argv[1], os.path.abspath(sys.argv[2])
 HERE = os.path.dirname(os.path.abspath(__file__))
 README = os.path.join(HERE, "../../README.md")
@@ -70,14 +72,7 @@ def main():
     for log in logs:
         seen = {"summary": lambda: gpupeak("report", "--short", log), "report": lambda: gpupeak("report", log), "page": lambda: page(log)}[WHICH]()
         path = os.path.join(HERE, f"{log.removesuffix('.gpz')}.{WHICH}.txt")
-        if os.environ.get("SCREENS_WRITE"):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(seen)
-        with open(path, encoding="utf-8") as file:
-            expected = file.read()
-        if seen != expected:
-            failed += 1
-            sys.stdout.writelines(difflib.unified_diff(expected.splitlines(True), seen.splitlines(True), path, "seen"))
+        failed += differs(path, seen)
     print(f"{len(logs)} screens, {failed} differ")
     return 1 if failed else 0
 

@@ -4,10 +4,11 @@
 usage: widths.py GPUPEAK
 SCREENS_WRITE=1 writes what is seen as what is expected (KEPT.COLUMNS.txt): read the difference before you commit it.
 """
-import difflib
 import os
 import subprocess
 import sys
+
+from kept import differs
 
 GPUPEAK = os.path.abspath(sys.argv[1])
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,23 +26,11 @@ def seen(view, log, columns):
     return f"$ gpupeak {' '.join(words)}\n{done.stdout}\n"
 
 
-def differs(screens, columns):
-    """Whether they are not what is kept; says where."""
-    path = os.path.join(HERE, f"{KEPT}.{columns}.txt")
-    if os.environ.get("SCREENS_WRITE"):
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(screens)
-    with open(path, encoding="utf-8") as file:
-        expected = file.read()
-    sys.stdout.writelines(difflib.unified_diff(expected.splitlines(True), screens.splitlines(True), path, "seen"))
-    return screens != expected
-
-
 failed = 0
 for width in (60, 80, 100, 200):
     for name in LOGS if width != 100 else (KEPT,):
         shown = "".join(seen(view, name, width) for view in VIEWS)
-        failed += name == KEPT and differs(shown, width)
+        failed += name == KEPT and differs(os.path.join(HERE, f"{KEPT}.{width}.txt"), shown)
         wide = [line for line in shown.splitlines() if len(line) > width]
         print("\n".join(f"{name}: {len(line)} columns of {width}: {line}" for line in wide), end="\n" if wide else "")
         failed += len(wide)
