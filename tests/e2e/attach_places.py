@@ -4,9 +4,12 @@
 usage: attach_places.py LIBGPUPEAK GPUPEAK PROGRAM CASE
 """
 import os
+import random
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from common import GPUPEAK, Program, Skipped, environment, expect, gpupeak, report, run_checks
 
@@ -115,11 +118,63 @@ def late(folder):
     program.end()
 
 
+def killed(folder):
+    """The command is killed at any moment. What it began is whole a moment later, or was not begun, and the program never notices."""
+    program, begun = begin(folder, "threads"), 0
+    for turn in range(40):
+        command = subprocess.Popen([GPUPEAK, "attach", "-o", program.log, program.pid], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(random.uniform(0, 0.25))
+        command.kill()
+        command.wait()
+        for _ in range(100):
+            code, text = gpupeak("detach", program.pid)
+            if code == 0 or "is not attached" in text:
+                break
+            time.sleep(0.05)
+        begun += code == 0
+        expect(code == 0 or "is not attached" in text, f"turn {turn}: detach {code} {text}")
+        expect(program.process.poll() is None, f"turn {turn}: the program has ended, {program.process.returncode}")
+        if code == 0:
+            report(program.log)
+            os.remove(program.log)
+    program.end()
+    expect(begun > 0, "no command was killed in the middle")
+
+
+def states(pid):
+    """Of all its threads, as ps shows them."""
+    return {open(f"/proc/{pid}/task/{thread}/stat").read().rpartition(")")[2].split()[0] for thread in os.listdir(f"/proc/{pid}/task")}
+
+
+def stopped(folder):
+    """The program is stopped as a whole while it is attached to, as by Ctrl-Z. It stands still until it goes on, and then all is whole."""
+    program = begin(folder, "threads")
+    for turn in range(15):
+        command = subprocess.Popen([GPUPEAK, "attach", "-o", program.log, program.pid], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        time.sleep(0.005 * turn)
+        program.process.send_signal(signal.SIGSTOP)
+        for _ in range(100):  # each thread stops as soon as a processor gets to it
+            time.sleep(0.1)
+            if states(program.pid) <= {"T", "t"}:
+                break
+        expect(states(program.pid) <= {"T", "t"}, f"turn {turn}: it goes on, {states(program.pid)}")
+        program.process.send_signal(signal.SIGCONT)
+        text = command.communicate()[0]
+        expect(command.returncode == 0 or "is stopped" in text, f"turn {turn}: attach {command.returncode} {text}")
+        if command.returncode == 0:
+            code, text = gpupeak("detach", program.pid)
+            expect(code == 0, f"turn {turn}: detach {code} {text}")
+            report(program.log)
+            os.remove(program.log)
+    program.end()
+
+
 def main():
     if os.uname().machine != "x86_64":
         raise Skipped("x86-64 alone")
     with tempfile.TemporaryDirectory() as folder:
-        {"held": held, "filter_of_thread": filter_of_thread, "vfork": vfork, "waits": waits, "at_once": at_once, "replaced": replaced, "late": late}[CASE](folder)
+        {"held": held, "filter_of_thread": filter_of_thread, "vfork": vfork, "waits": waits, "at_once": at_once, "replaced": replaced, "late": late,
+         "killed": killed, "stopped": stopped}[CASE](folder)
 
 
 run_checks(main)

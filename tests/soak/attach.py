@@ -4,10 +4,11 @@
 usage: attach.py GPUPEAK FOLDER ROUNDS [NAME…]
 
 FOLDER: of the programs that CMake makes of attach_programs.cc; ROUNDS: for each program. Each tenth round the
-command is interrupted (SIGINT) at a random moment. A program is harmed if it ends, does not end when it is to, or has another
+command is interrupted (SIGINT or SIGKILL) at a random moment. A program is harmed if it ends, does not end when it is to, or has another
 output or exit code than by itself.
 """
 import collections
+import importlib.util
 import os
 import random
 import re
@@ -21,6 +22,7 @@ import time
 
 GPUPEAK, FOLDER, ROUNDS = *sys.argv[1:3], int(sys.argv[3])
 PROGRAMS = os.path.join(FOLDER, "soak_attach_programs")
+HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 PYTHON = """
 import json, sys, threading
@@ -95,6 +97,98 @@ func main() {
   fmt.Println("wrong", wrong.Load())
   os.Exit(7)
 }"""
+# Cycles of memory that Boehm's collector frees, which stops all threads by signals.
+GUILE = """
+(use-modules (ice-9 threads))
+(define on #t) (define wrong 0)
+(define (work) (let loop () (when on
+  (let ((v (map (lambda (i) (cons i (make-string 50 #\\a))) (iota 500))))
+    (for-each (lambda (p i) (unless (and (= (car p) i) (= 50 (string-length (cdr p)))) (set! wrong (+ wrong 1)))) v (iota 500)))
+  (loop))))
+(define threads (list (call-with-new-thread work) (call-with-new-thread work)))
+(display "works\\n") (force-output)
+(let loop () (unless (eof-object? (read-char)) (loop)))
+(set! on #f) (for-each join-thread threads)
+(display "wrong ") (display wrong) (newline) (exit 7)"""
+# Memory from the driver and back to it all the time, and a pool.
+TORCH = """
+import sys, threading, torch
+on, wrong = True, 0
+def work(pooled):
+    global wrong
+    with torch.cuda.stream(torch.cuda.Stream()):
+        while on:
+            a = torch.full((1 << 18,), 2.0, device="cuda")
+            wrong += (a * a).sum().item() != 4 << 18
+            del a
+            if not pooled:
+                torch.cuda.empty_cache()
+threads = [threading.Thread(target=work, args=(pooled,)) for pooled in (False, False, True)]
+torch.zeros(1, device="cuda")
+[t.start() for t in threads]
+print("works", flush=True)
+sys.stdin.read()
+on = False
+[t.join() for t in threads]
+print("wrong", wrong)
+sys.exit(7)
+"""
+# Contexts, blocks, modules of the driver API, by itself.
+DRIVER = """
+import ctypes, sys, threading
+cuda, on, wrong = ctypes.CDLL("libcuda.so.1"), True, 0
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+def work():
+    global wrong
+    cuda.cuCtxSetCurrent(context)
+    stream, address = ctypes.c_void_p(), ctypes.c_uint64()
+    while on:
+        wrong += cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(3 << 20)) != 0
+        wrong += cuda.cuStreamCreate(ctypes.byref(stream), 1) != 0
+        wrong += cuda.cuMemsetD8Async(address, 7, ctypes.c_size_t(3 << 20), stream) != 0
+        got = ctypes.create_string_buffer(16)
+        wrong += cuda.cuStreamSynchronize(stream) != 0
+        wrong += cuda.cuMemcpyDtoH_v2(got, address, ctypes.c_size_t(16)) != 0
+        wrong += got.raw != bytes([7]) * 16
+        wrong += cuda.cuStreamDestroy_v2(stream) != 0 or cuda.cuMemFree_v2(address) != 0
+threads = [threading.Thread(target=work) for _ in range(2)]
+[t.start() for t in threads]
+print("works", flush=True)
+sys.stdin.read()
+on = False
+[t.join() for t in threads]
+print("wrong", wrong)
+sys.exit(7)
+"""
+# Sessions that begin and end, and run.
+ONNXRUNTIME = """
+import sys, threading
+import numpy, onnxruntime
+sys.path.insert(0, sys.argv[1])
+import tiny_onnx
+tiny_onnx.write(sys.argv[2])
+on, wrong = True, 0
+data = {"image": numpy.ones((1, 3, 224, 224), numpy.float32)}
+def session():
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 2
+    return onnxruntime.InferenceSession(sys.argv[2], options, providers=onnxruntime.get_available_providers())
+first = session()
+wanted = first.run(None, data)[0]
+def work():
+    global wrong
+    while on:
+        wrong += not numpy.allclose(session().run(None, data)[0], wanted, 1e-3)
+threads = [threading.Thread(target=work) for _ in range(2)]
+[t.start() for t in threads]
+print("works", flush=True)
+sys.stdin.read()
+on = False
+[t.join() for t in threads]
+print("wrong", wrong)
+sys.exit(7)
+"""
 BASH = 'echo works; wrong=0; while :; do x=$(echo $((RANDOM % 10 + 5)) | cat); [ "$x" -ge 5 ] || wrong=1; read -t 0; got=$?; ' \
        'if [ $got = 0 ]; then read -r line || break; fi; done; echo wrong $wrong; exit 7'
 
@@ -108,7 +202,8 @@ def written(folder, name, text):
 
 def programs(folder):
     """Name, command, variables. What this machine does not have is left out."""
-    found = {what: ([PROGRAMS, what], {}) for what in ("threads", "throws", "opens", "spawns", "forks", "events", "coroutines", "signals")}
+    found = {what: ([PROGRAMS, what], {}) for what in ("threads", "throws", "opens", "spawns", "forks", "vforks", "events", "ring", "coroutines",
+                                                            "signals", "confined", "stopped", "traced")}
     for library in ("jemalloc.so.2", "tcmalloc.so.4", "mimalloc.so.2", "tbbmalloc_proxy.so.2"):
         path = f"{LIBRARIES}/lib{library}"
         if os.path.exists(path):
@@ -124,6 +219,16 @@ def programs(folder):
         found["node"] = (["node", "-e", NODE], {})
     if shutil.which("perl"):
         found["perl"] = (["perl", "-e", PERL], {})
+    if shutil.which("guile"):
+        found["guile, two threads"] = (["guile", "--no-auto-compile", "-c", GUILE], {})
+    if shutil.which("ffmpeg"):
+        video = "exec ffmpeg -nostats -loglevel quiet -f lavfi -i testsrc2 -c:v mpeg4 -f null -"
+        found["ffmpeg"] = (["sh", "-c", f"echo works; {video}"], {})
+    for name, program in (("PyTorch", TORCH), ("the driver", DRIVER)):
+        if os.path.exists("/dev/nvidia0"):
+            found[name] = (["python3", "-c", program], {})
+    if importlib.util.find_spec("onnxruntime"):
+        found["ONNX Runtime"] = (["python3", "-c", ONNXRUNTIME, os.path.join(HERE, "../e2e"), os.path.join(folder, "tiny.onnx")], {})
     if shutil.which("javac"):
         subprocess.run(["javac", "-d", folder, written(folder, "Work.java", JAVA)], check=True)
         found["java, three threads"] = (["java", "-cp", folder, "Work"], {})
@@ -146,7 +251,7 @@ class Run:
     def end(self):
         """What it printed and its exit code; None: it does not end."""
         try:
-            rest, _ = self.process.communicate(timeout=60)
+            rest, _ = self.process.communicate("q\n", timeout=60)  # q ends ffmpeg, which goes on without input
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()
@@ -161,7 +266,7 @@ def one_command(seconds, *words):
     try:
         said, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(random.choice((signal.SIGINT, signal.SIGKILL)))
         said, _ = process.communicate()
     return process.returncode, said, time.monotonic() - begin
 
@@ -187,11 +292,12 @@ def look_at(folder, name, command, variables):
         if code == 2:
             why[re.sub(r"\d+", "N", said.strip().split(": ", 1)[-1])[:90]] += 1
         if code == 0 or interrupted:
-            time.sleep(random.uniform(0, 0.03))
+            time.sleep(random.uniform(0, 0.03) if code == 0 else 0.3)  # a killed command's child goes on
             for _ in range(200):  # a thread that cannot be stopped now can a moment later
                 code, said, _ = one_command(None, "detach", pid)
-                if code != 2 or interrupted or "not attached" in said:
+                if code != 2 or "not attached" in said:
                     break
+                time.sleep(0.01)
             if code not in (0, 2) and not interrupted:
                 harm.append(f"turn {turn}: detach {code} {said}")
             if turn % 10 == 0 and code == 0:

@@ -2,6 +2,8 @@
 // ends when its input does, and prints how much it found wrong. usage: attach_programs WHAT
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -9,6 +11,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -18,6 +22,9 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
+#ifdef GPUPEAK_HAS_URING
+#include <liburing.h>
+#endif
 
 extern char** environ;
 
@@ -96,6 +103,72 @@ void waits_for_events() {
   ++g_done;
 }
 
+void vforks() {
+  const pid_t child = vfork();
+  if (child == 0) _exit(3);
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 3) wrong("vfork");
+  ++g_done;
+}
+
+/// A thread that has confined itself, by a filter that allows all.
+void is_confined() {
+  static thread_local bool once = false;
+  if (!once) {
+    sock_filter allow[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog filter{.len = 1, .filter = allow};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) wrong("the filter");
+    once = true;
+  }
+  allocate();
+}
+
+/// A child that does this to its parent all the time, until that ends.
+void begin_child(void (*what)(pid_t parent)) {
+  const pid_t parent = getpid();
+  if (fork() != 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  close(0);
+  close(1);
+  while (getppid() == parent) what(parent);
+  _exit(0);
+}
+
+void stop_and_go(pid_t parent) {
+  kill(parent, SIGSTOP);
+  usleep(2'000);
+  kill(parent, SIGCONT);
+  usleep(20'000);
+}
+
+void trace(pid_t parent) {
+  ptrace(PTRACE_SEIZE, parent, nullptr, nullptr);
+  usleep(10'000);
+}
+
+#ifdef GPUPEAK_HAS_URING
+/// Reads of an event through a ring, waited for there.
+void waits_for_ring() {
+  io_uring ring;
+  if (io_uring_queue_init(4, &ring, 0) != 0) return wrong("io_uring");
+  const int event = eventfd(0, 0);
+  for (uint64_t i = 1; i < 50; ++i) {
+    uint64_t got = 0;
+    io_uring_prep_read(io_uring_get_sqe(&ring), event, &got, sizeof got, 0);
+    io_uring_submit(&ring);
+    usleep(100);
+    eventfd_write(event, i);
+    io_uring_cqe* done = nullptr;
+    if (io_uring_wait_cqe(&ring, &done) != 0 || done->res != sizeof got || got != i) wrong("read");
+    if (done != nullptr) io_uring_cqe_seen(&ring, done);
+  }
+  close(event);
+  io_uring_queue_exit(&ring);
+  ++g_done;
+}
+#endif
+
 ucontext_t g_main, g_routine;
 
 void routine() {
@@ -147,6 +220,13 @@ int main(int, char** argv) {
   if (is("opens")) begin(opens, 2), begin(allocate, 2);
   if (is("spawns")) begin(spawns, 2), begin(allocate, 1);
   if (is("forks")) begin(forks, 2), begin(allocate, 1);
+  if (is("vforks")) begin(vforks, 2), begin(allocate, 1);
+  if (is("confined")) begin(is_confined, 1), begin(allocate, 1);
+  if (is("stopped")) begin_child(stop_and_go), begin(allocate, 2);
+  if (is("traced")) begin_child(trace), begin(allocate, 2);
+#ifdef GPUPEAK_HAS_URING
+  if (is("ring")) begin(waits_for_ring, 2), begin(allocate, 1);
+#endif
   if (is("events")) begin(waits_for_events, 4);
   if (is("coroutines")) begin(switches, 1);
   if (is("signals")) begin_signals(), begin(allocate, 2);

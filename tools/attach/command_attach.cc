@@ -252,7 +252,23 @@ void begin(const AttachOptions& options, std::unique_ptr<Visit> visit, gpupeak_a
   }
 }
 
+/// Goes on in a child that is in a session of its own; in this process, returns the child's exit
+/// code. SIGKILL of a command whose call is under way would end the program, since the kernel lets
+/// a thread go on that nobody puts back. Who kills the command does not reach that child.
+std::optional<int> go_on_in_child() {
+  const SignalsBlocked later;  // until the child has ended
+  const pid_t child = fork();
+  if (child == 0) {
+    setsid();
+    return std::nullopt;
+  }
+  const std::optional<int> status = child > 0 ? wait_for_child(child) : std::nullopt;
+  if (child > 0 && !status) throw LogError("how attach or detach ended is not known", 0);
+  return status ? std::optional(exit_code(*status)) : std::nullopt;
+}
+
 int attach(const AttachOptions& options) {
+  if (const std::optional<int> code = go_on_in_child()) return *code;
   require_attachable(options.pid);
   const std::string library = library_to_load();
   auto call = std::make_unique<gpupeak_attach_call>();
@@ -281,6 +297,7 @@ int attach(const AttachOptions& options) {
 }
 
 int detach(const AttachOptions& options) {
+  if (const std::optional<int> code = go_on_in_child()) return *code;
   require_attachable(options.pid);
   auto call = std::make_unique<gpupeak_attach_call>();
   if (loaded_library(options.pid, kLibrary).empty())

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <elfutils/libdwfl.h>
+#include <sys/ptrace.h>
 #include <sys/types.h>
 #include <sys/user.h>
 
@@ -124,6 +125,7 @@ class TracedThread {
   void set_up(user_regs_struct& registers, const std::vector<uint64_t>& arguments);
   uint64_t system_call(long number, const std::vector<uint64_t>& arguments);
   int wait_for_stop(double seconds);
+  int go_on(__ptrace_request how, double seconds);
   bool is_waiting_for_lock();
   void restore();
   void let_go(int signal = 0);
@@ -134,6 +136,7 @@ class TracedThread {
   std::vector<char> saved_extended_;  ///< floating point, vectors
   uint64_t saved_mask_ = 0;
   uint64_t system_call_at_ = 0, memory_ = 0, next_place_ = 0;
+  Instant::duration stood_still_{};  ///< of a call, while the program was stopped as a whole
   bool is_stopped_ = false, is_saved_ = false;
 };
 

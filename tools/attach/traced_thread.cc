@@ -127,6 +127,27 @@ int TracedThread::wait_for_stop(double seconds) {
   return result;
 }
 
+/// Lets the thread run, until it stops for another reason than that the program is stopped as a
+/// whole: it then stands still as the others do, and goes on with them. As wait_for_stop().
+int TracedThread::go_on(__ptrace_request how, double seconds) {
+  constexpr double kForGood = 1e9;
+  for (long signal = 0;;) {
+    if (ptrace(how, thread_, nullptr, signal) != 0) return -1;
+    is_stopped_ = false;
+    int status = wait_for_stop(seconds);
+    if (status <= 0) return status;
+    const bool is_event = status >> 16 == PTRACE_EVENT_STOP;
+    signal = !is_event && WSTOPSIG(status) == SIGSTOP ? SIGSTOP : 0;  // the others do not block it
+    if (!is_event && signal == 0) return status;
+    if (!is_event || WSTOPSIG(status) == SIGTRAP) continue;
+    const auto began = std::chrono::steady_clock::now();
+    if (ptrace(PTRACE_LISTEN, thread_, nullptr, nullptr) != 0) return -1;
+    status = wait_for_stop(kForGood);
+    if (status < 0) return status;
+    stood_still_ += std::chrono::steady_clock::now() - began;
+  }
+}
+
 void TracedThread::restore() {
   if (!is_saved_) return;
   iovec extended{saved_extended_.data(), saved_extended_.size()};
@@ -162,11 +183,8 @@ uint64_t TracedThread::system_call(long number, const std::vector<uint64_t>& arg
   registers.rip = system_call_at_;
   registers.rax = static_cast<uint64_t>(number);
   set_up(registers, arguments);
-  if (ptrace(PTRACE_SINGLESTEP, thread_, nullptr, nullptr) != 0)
-    fail(fmt::format("thread {} cannot be made to call: {}", thread_, last_error()));
-  is_stopped_ = false;
   // Left to itself it would run into the trap of the step, which ends the program.
-  const int status = wait_for_stop(kLastSeconds);
+  const int status = go_on(PTRACE_SINGLESTEP, kLastSeconds);
   if (status < 0) fail("the program has ended meanwhile");
   if (status == 0) fail("a system call of the program did not return");
   iovec all{&registers, sizeof registers};
@@ -254,14 +272,13 @@ uint64_t TracedThread::call(uint64_t function, const std::vector<uint64_t>& argu
   iovec all{&registers, sizeof registers};
   const auto began = std::chrono::steady_clock::now();
   const auto spent = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    const auto ran = std::chrono::steady_clock::now() - began - stood_still_;
+    return std::chrono::duration<double>(ran).count();
   };
+  stood_still_ = {};
   bool asked_to_stop = false;
   for (;;) {
-    if (ptrace(PTRACE_CONT, thread_, nullptr, nullptr) != 0)
-      fail("the program has ended meanwhile");
-    is_stopped_ = false;
-    int status = wait_for_stop(std::max(0.0, kCallSeconds - spent()));
+    int status = go_on(PTRACE_CONT, std::max(0.0, kCallSeconds - spent()));
     if (status == 0) {
       ptrace(PTRACE_INTERRUPT, thread_, nullptr, nullptr);
       asked_to_stop = true;
