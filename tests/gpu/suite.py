@@ -17,6 +17,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -116,6 +117,8 @@ def run(program, work):
         with open(os.path.join(options.logs, f"{program}.screen"), "w", encoding="utf-8") as file:
             begins = ours[2].rfind("gpupeak: peak")
             file.write(ours[2][max(begins, 0):] if begins >= 0 else ours[2][-3000:])
+        if os.path.exists(log):
+            shutil.copy(log, options.logs)
     same = words(native[1]) == words(ours[1])
     if not same and native[0] == ours[0]:  # a program may print what differs from run to run
         again = make(program, "run", options.seconds)

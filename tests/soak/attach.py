@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Attaches to programs and leaves them again, many times each, and prints a table of what came of it.
 
-usage: attach.py GPUPEAK FOLDER ROUNDS [NAME…]
+usage: attach.py GPUPEAK FOLDER ROUNDS [--seconds S] [NAME…]
 
-FOLDER: of the programs that CMake makes of attach_programs.cc; ROUNDS: for each program. Each tenth round the
+FOLDER: of the programs that CMake makes of attach_programs.cc; ROUNDS: for each program, fewer if S seconds are over. Each tenth round the
 command is interrupted (SIGINT or SIGKILL) at a random moment. A program is harmed if it ends, does not end when it is to, or has another
 output or exit code than by itself.
 """
+import argparse
 import collections
 import importlib.util
 import os
@@ -20,7 +21,14 @@ import sys
 import tempfile
 import time
 
-GPUPEAK, FOLDER, ROUNDS = *sys.argv[1:3], int(sys.argv[3])
+parser = argparse.ArgumentParser()
+parser.add_argument("gpupeak")
+parser.add_argument("folder")
+parser.add_argument("rounds", type=int)
+parser.add_argument("--seconds", type=float, default=float("inf"))
+parser.add_argument("names", nargs="*")
+options = parser.parse_args()
+GPUPEAK, FOLDER, ROUNDS, NAMES, END = options.gpupeak, options.folder, options.rounds, options.names, time.monotonic() + options.seconds
 PROGRAMS = os.path.join(FOLDER, "soak_attach_programs")
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
@@ -279,6 +287,8 @@ def look_at(folder, name, command, variables):
     program, counts, took, why, harm = Run(command, variables), collections.Counter(), [], collections.Counter(), []
     pid = str(program.process.pid)
     for turn in range(ROUNDS):
+        if time.monotonic() > END:
+            break
         log = os.path.join(folder, "a.gplog")
         interrupted = random.uniform(0.001, 0.2) if turn % 10 == 9 else None
         code, said, seconds = one_command(interrupted, "attach", "--wait", "0.5", "-o", log, pid)
@@ -323,7 +333,7 @@ def main():
     rounds = harmed = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, (command, variables) in programs(folder).items():
-            if len(sys.argv) > 4 and name not in sys.argv[4:]:
+            if NAMES and name not in NAMES:
                 continue
             more, harms = look_at(folder, name, command, variables)
             rounds, harmed = rounds + more, harmed + harms

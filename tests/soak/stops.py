@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs programs whose threads are stopped by signals or by a debugger many times, in every host mode, and prints how often each went otherwise
-than without the library: took longer than a minute, or ended or printed otherwise.
+"""Runs programs, such as hazards and those whose threads are stopped by signals or by a debugger, many times in every host mode, and prints how
+often each went otherwise than without the library: took longer than a minute, or ended or printed otherwise.
 
 usage: stops.py [--jobs N] [--seconds S] LIBGPUPEAK RUNS PROGRAM [ARGUMENT…] [-- PROGRAM [ARGUMENT…]]…
 
@@ -44,7 +44,8 @@ def outcome(command, folder, library=None, mode=None):
     try:
         done = subprocess.run(command, env=env | variables, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               timeout=SECONDS, check=False)
-        return done.returncode, re.sub(rb"\(process \d+\)", b"", done.stdout), done.stderr
+        # What the library says of a program that confines itself is not the program's.
+        return done.returncode, re.sub(rb"\(process \d+\)", b"", done.stdout), re.sub(rb"(?m)^gpupeak: .*\n", b"", done.stderr)
     except subprocess.TimeoutExpired:
         return "stands still", b"", b""
 
