@@ -27,7 +27,7 @@ parser.add_argument("folder")
 parser.add_argument("rounds", type=int)
 parser.add_argument("--seconds", type=float, default=float("inf"))
 parser.add_argument("names", nargs="*")
-options = parser.parse_args()
+options = parser.parse_intermixed_args()
 GPUPEAK, FOLDER, ROUNDS, NAMES, END = options.gpupeak, options.folder, options.rounds, options.names, time.monotonic() + options.seconds
 PROGRAMS = os.path.join(FOLDER, "soak_attach_programs")
 HERE = os.path.dirname(os.path.abspath(__file__))
