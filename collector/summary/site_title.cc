@@ -89,6 +89,10 @@ std::string count_text(const Holder& holder) {
   return (holder.error_bytes ? "≥" : "") + grouped(holder.count);
 }
 
+std::string kind_mark(const std::string& kind) {
+  return fmt::format("  [{}]", kind.substr(kind.find('.') + 1));
+}
+
 std::string site_title(const std::vector<SitePart>& parts) {
   if (parts.empty()) return std::string(kNoStack);
   std::string title;

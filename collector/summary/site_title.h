@@ -35,6 +35,9 @@ std::string site_title(const std::vector<SitePart>& parts);
 /// How many blocks a row has: "145 006"; "≥1 280" if some stand for others, as in a sample.
 std::string count_text(const Holder& holder);
 
+/// What stands behind a row of this kind of memory: "  [linear]" for "device.linear".
+std::string kind_mark(const std::string& kind);
+
 /// By what two sites are the same.
 enum class SiteKey {
   kPaths,  ///< whole names, whole paths, lines: for one run

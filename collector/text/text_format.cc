@@ -211,18 +211,6 @@ std::string alarm(std::string_view text, const TextStyle& style) {
   return style.color ? fmt::format("\x1b[1;31m{}\x1b[0m", text) : std::string(text);
 }
 
-std::string heading_text(std::string_view name, std::string_view rest, const TextStyle& style,
-                         bool is_alarm) {
-  std::string text;
-  for (const std::string& line :
-       wrapped(fmt::format("{}  {}", name, rest), static_cast<size_t>(style.width), 2, style)) {
-    const size_t behind = text.empty() ? std::min(name.size(), line.size()) : 0;
-    if (behind > 0) text += bold(line.substr(0, behind), style);
-    text += (is_alarm ? alarm(line.substr(behind), style) : line.substr(behind)) + '\n';
-  }
-  return text;
-}
-
 std::string faint(std::string_view text, const TextStyle& style) {
   return style.color ? fmt::format("\x1b[2m{}\x1b[0m", text) : std::string(text);
 }

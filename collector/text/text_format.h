@@ -93,10 +93,6 @@ std::string_view bar_cell(uint64_t value, uint64_t most, size_t height, size_t r
 /// The text in a terminal's style, if style.color; else as it is.
 std::string bold(std::string_view text, const TextStyle& style);
 std::string alarm(std::string_view text, const TextStyle& style);
-/// "PEAK  device: 750 MiB": a section's name in bold and what follows it, in lines of the style's
-/// width.
-std::string heading_text(std::string_view name, std::string_view rest, const TextStyle& style,
-                         bool is_alarm = false);
 std::string faint(std::string_view text, const TextStyle& style);
 
 /// The text as a number; none: it is no number, infinite, or more than a number.

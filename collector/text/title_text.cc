@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "collector/text/text_format.h"
+#include "collector/text/text_lines.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -167,6 +168,16 @@ std::string spoken_title(std::string_view title) {
   if (own == 0) return std::string(name);
   const std::string& called = frames[own - 1];
   return fmt::format("{} ({})", name, called.substr(0, called.size() - place_of(called).size()));
+}
+
+void TextLines::whole_heading(std::string_view name, std::string_view rest, bool is_alarm) {
+  const size_t first = lines_.size();
+  for (const std::string& one : wrapped(fmt::format("{}  {}", name, rest), width_, 2, style_)) {
+    const size_t behind = lines_.size() == first ? std::min(name.size(), one.size()) : 0;
+    const std::string more = one.substr(behind);
+    add((behind > 0 ? bold(one.substr(0, behind), style_) : "") +
+        (is_alarm ? alarm(more, style_) : more));
+  }
 }
 
 }  // namespace gpupeak::collector

@@ -102,20 +102,19 @@ uint64_t bytes_of(const std::vector<ArenaTable::Segment>& pieces) {
 }
 
 /// How much of the idle memory is in holes that are too small for the arena's largest requests.
-std::string fragmentation_text(const ArenaState& state, const ArenaTable::Arena& info,
-                               const TextStyle& style) {
-  std::string text;
+void add_fragmentation(const ArenaState& state, const ArenaTable::Arena& info, TextLines& text) {
+  std::string said;
   const auto add = [&](uint64_t bytes, const char* what) {
     if (bytes == 0) return;
     const uint64_t idle = state.idle_in_smaller(bytes);
-    text += fmt::format("{}{} ({} %) in holes too small for its largest {}, {}",
-                        text.empty() ? "  fragmentation: " : "; ", size_text(idle, style),
-                        percent(idle, state.level.idle()), what, size_text(bytes, style));
+    said += fmt::format("{}{} ({} %) in holes too small for its largest {}, {}",
+                        said.empty() ? "  fragmentation: " : "; ", text.size(idle),
+                        percent(idle, state.level.idle()), what, text.size(bytes));
   };
-  if (state.level.idle() == 0) return text;
+  if (state.level.idle() == 0) return;
   add(info.largest_block, "block");
   add(info.largest_refused, "refused request");
-  return text;
+  if (!said.empty()) text.wrap(said);
 }
 
 std::string requests_text(const ArenaTable::Arena& info) {
@@ -124,41 +123,29 @@ std::string requests_text(const ArenaTable::Arena& info) {
       info.failed_count > 0 ? fmt::format(", {} refused", grouped(info.failed_count)) : "");
 }
 
-void write_whole(const ArenaTable& table, size_t arena, const ArenaState& state, std::ostream& out,
-                 const TextStyle& style) {
+void add_whole(const ArenaTable& table, size_t arena, const ArenaState& state, TextLines& text) {
   const ArenaTable::Arena& info = table.arenas()[arena];
   const uint64_t peak = table.peaks().scope(info.scope).peak;
-  write_wrapped(
-      fmt::format("  {} in use of {} reserved, {} idle (largest {})",
-                  size_text(state.level.in_use, style), size_text(state.level.reserved, style),
-                  size_text(state.level.idle(), style), size_text(state.largest_idle(), style)),
-      out, style);
-  const std::string fragmentation = fragmentation_text(state, info, style);
-  if (!fragmentation.empty()) write_wrapped(fragmentation, out, style);
+  text.wrap("  {} in use of {} reserved, {} idle (largest {})", text.size(state.level.in_use),
+            text.size(state.level.reserved), text.size(state.level.idle()),
+            text.size(state.largest_idle()));
+  add_fragmentation(state, info, text);
   if (const uint64_t bytes = state.idle_unplaced(); bytes > 0)
-    write_wrapped(fmt::format("  {} of it at no address then", size_text(bytes, style)), out,
-                  style);
-  write_wrapped(fmt::format("  peak {} in use of {} reserved, {} idle (largest {}); {}",
-                            size_text(peak, style), size_text(info.reserved_at_peak, style),
-                            size_text(info.reserved_at_peak - peak, style),
-                            size_text(info.largest_idle_at_peak, style), requests_text(info)),
-                out, style);
+    text.wrap("  {} of it at no address then", text.size(bytes));
+  text.wrap("  peak {} in use of {} reserved, {} idle (largest {}); {}", text.size(peak),
+            text.size(info.reserved_at_peak), text.size(info.reserved_at_peak - peak),
+            text.size(info.largest_idle_at_peak), requests_text(info));
 }
 
 /// For an arena that is older than the attach: what it has reserved and what is idle is not known.
-void write_older(const ArenaTable& table, size_t arena, const ArenaState& state, std::ostream& out,
-                 const TextStyle& style) {
+void add_older(const ArenaTable& table, size_t arena, const ArenaState& state, TextLines& text) {
   const ArenaTable::Arena& info = table.arenas()[arena];
-  const uint64_t peak = table.peaks().scope(info.scope).peak;
-  write_wrapped(fmt::format("  {} in use of what it has handed out since the attach",
-                            size_text(state.level.in_use, style)),
-                out, style);
-  write_wrapped(fmt::format("  peak {} in use; {}", size_text(peak, style), requests_text(info)),
-                out, style);
+  text.wrap("  {} in use of what it has handed out since the attach",
+            text.size(state.level.in_use));
+  text.wrap("  peak {} in use; {}", text.size(table.peaks().scope(info.scope).peak),
+            requests_text(info));
   if (const auto older = table.older_bytes(arena))
-    write_wrapped(fmt::format("  at the end {} from before were in use, by its own account",
-                              size_text(*older, style)),
-                  out, style);
+    text.wrap("  at the end {} from before were in use, by its own account", text.size(older));
 }
 
 constexpr std::string_view kCapitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -475,71 +462,65 @@ void write_arenas(Profile& profile, const ArenaMoments& moments, const ArenaInst
   const size_t columns = size_columns(style);
   const bool says_use = has_uses(profile.definitions());
   const size_t used = 2 + 2 + columns + 1 + kRowCountColumns + 2 + (says_use ? kUseColumns + 2 : 0);
-  const auto width = static_cast<size_t>(style.width);
-  const size_t room = width > used ? width - used : 0;
-  const size_t map_columns = std::min(kMapColumns, width - kAddressColumns - columns - 4);
-  write_losses(profile.quality(), out, style);
+  TextLines text = view_text(profile, style);
+  const size_t room = text.width() > used ? text.width() - used : 0;
+  const size_t map_columns = std::min(kMapColumns, text.width() - kAddressColumns - columns - 4);
   const ArenaTable& table = profile.replay().arenas();
   if (table.arenas().empty()) {
-    write_wrapped(
-        "no pool was seen: neither PyTorch's nor ONNX Runtime's, nor one that the program declares",
-        out, style);
-    return;
+    text.wrap(
+        "no pool was seen: neither PyTorch's nor ONNX Runtime's, nor one that the program "
+        "declares");
+    return text.write(out);
   }
-  out << bold("POOLS", style) << "  at "
-      << fmt::format("{}, {:+.3f} s\n", instant.name, static_cast<double>(instant.time_ns) / 1e9);
+  text.add("{}  at {}, {:+.3f} s", bold("POOLS", style), instant.name,
+           static_cast<double>(instant.time_ns) / 1e9);
   bool mapped = false;
   for (size_t arena = 0; arena < states.size(); ++arena) {
     const ArenaState& state = states[arena];
     const ArenaTable::Arena& info = table.arenas()[arena];
     if (info.is_unused()) continue;
     mapped |= !state.segments.empty();
-    out << '\n' << bold(arena_text(profile, info), style) << '\n';
+    text.add("\n{}", bold(arena_text(profile, info), style));
     if (info.has_older) {
-      write_older(table, arena, state, out, style);
+      add_older(table, arena, state, text);
     } else {
-      write_whole(table, arena, state, out, style);
+      add_whole(table, arena, state, text);
     }
     const ArenaMap map(profile, state.blocks, top);
     const TopRows rows(map.rows(), top);
     for (size_t i = 0; i < rows.shown.size(); ++i) {
       const ArenaMap::Row& row = rows.shown[i];
-      out << fmt::format("  {} {} {}  {}{}\n", map.letter(i, style),
-                         right(size_text(row.bytes, style), columns),
-                         right(grouped(row.count), kRowCountColumns),
-                         says_use ? left(row.when_used(), kUseColumns) + "  " : "",
-                         cut_title(row.title, room, style));
+      text.add("  {} {} {}  {}{}", map.letter(i, style), text.cell(row.bytes),
+               right(grouped(row.count), kRowCountColumns),
+               says_use ? left(row.when_used(), kUseColumns) + "  " : "",
+               cut_title(row.title, room, style));
     }
     if (rows.other_bytes > 0)
-      out << fmt::format("    {} {}  {} more sites\n",
-                         right(size_text(rows.other_bytes, style), columns),
-                         right("", kRowCountColumns), rows.others);
+      text.add("    {} {}  {} more sites", text.cell(rows.other_bytes), right("", kRowCountColumns),
+               rows.others);
     size_t shown = 0;
     for (const ArenaTable::Segment& segment : state.segments) {
       if (++shown > top) {
-        out << fmt::format("  … {} more segments\n", state.segments.size() - top);
+        text.add("  … {} more segments", state.segments.size() - top);
         break;
       }
-      out << fmt::format("  {:#x} {} {}\n", segment.begin,
-                         right(size_text(segment.end - segment.begin, style), columns),
-                         map.line(segment, map_columns, style));
+      text.add("  {:#x} {} {}", segment.begin, text.cell(segment.end - segment.begin),
+               map.line(segment, map_columns, style));
     }
-    if (const uint64_t bytes = state.alone_bytes(); bytes > 0) {
-      write_wrapped(
-          fmt::format("  {} in use in memory that the log does not have", size_text(bytes, style)),
-          out, style);
-    }
+    if (const uint64_t bytes = state.alone_bytes(); bytes > 0)
+      text.wrap("  {} in use in memory that the log does not have", text.size(bytes));
   }
   if (says_use) {
-    out << '\n';
-    write_wrapped(std::string(kUsedNote), out, style);
+    text.add("");
+    text.wrap(kUsedNote);
   }
-  if (!mapped) return;
-  out << '\n';
-  write_wrapped(
-      "maps: a letter is who holds most of a column, a small one if part of it is idle; · all "
-      "idle, █ and ▒ other sites",
-      out, style);
+  if (mapped) {
+    text.add("");
+    text.wrap(
+        "maps: a letter is who holds most of a column, a small one if part of it is idle; · all "
+        "idle, █ and ▒ other sites");
+  }
+  text.write(out);
 }
 
 }  // namespace gpupeak::collector

@@ -77,59 +77,54 @@ void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& mome
     if (found[i]) tables[i] = profile.sites().table(found[i]->takers, top, style.is_json());
   }
   if (style.is_json()) return write_line(held_json(profile, scope, moments, found, tables), out);
-  write_losses(profile.quality(), out, style);
+  TextLines text = view_text(profile, style);
   for (size_t i = 0; i < found.size(); ++i) {
-    if (i > 0) out << '\n';
-    const std::string what = found[i]
-                                 ? fmt::format("{}: {} at {}, {}", profile.scope_text(scope),
-                                               size_text(found[i]->bytes, style),
-                                               instant(found[i]->time_ns), moment_text(moments[i]))
-                                 : moment_text(moments[i]) + ": the log has no such moment";
-    out << bold("HELD", style) << "  " << cut(what, static_cast<size_t>(style.width) - 6, style)
-        << '\n';
-    if (found[i] && found[i]->bytes > 0) write_sites(tables[i], found[i]->bytes, out, style);
+    if (i > 0) text.add("");
+    const std::optional<Held>& held = found[i];
+    const std::string moment = moment_text(moments[i]);
+    if (held)
+      text.heading("HELD", "{}: {} at {}, {}", profile.scope_text(scope), text.size(held->bytes),
+                   instant(held->time_ns), moment);
+    else
+      text.heading("HELD", "{}: the log has no such moment", moment);
+    if (held && held->bytes > 0) add_sites(tables[i], held->bytes, text);
   }
+  text.write(out);
 }
 
 void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ostream& out,
                     const ViewStyle& style) {
   if (style.is_json()) return write_line(last_use_json(profile, uses, top), out);
-  write_losses(profile.quality(), out, style);
+  TextLines text = view_text(profile, style);
   for (const LastUse& of : uses.devices) {
     std::vector<UseRow> moved = use_rows(profile, of);
     std::erase_if(moved, [](const UseRow& row) { return !may_be_moved(row.use); });
     const TopRows rows(moved, top);
-    out << bold("LAST USE", style) << "  ";
-    write_wrapped(fmt::format("{}: {} at {}", profile.scope_text(of.scope),
-                              size_text(of.bytes, style), instant(of.time_ns)),
-                  out, style);
+    text.wrap_behind("LAST USE", "{}: {} at {}", profile.scope_text(of.scope), text.size(of.bytes),
+                     instant(of.time_ns));
     const auto figures = [&](uint64_t bytes) {
-      return fmt::format("{} {}", right(size_text(bytes, style), size_columns(style)),
-                         right(percent(bytes, of.bytes), 5));
+      return fmt::format("{} {}", text.cell(bytes), right(percent(bytes, of.bytes), 5));
     };
     for (const UseName& use : kUses) {
       if (const uint64_t bytes = bytes_of(of, use.use); bytes > 0)
-        out << figures(bytes) << "  " << use.text << '\n';
+        text.add("{}  {}", figures(bytes), use.text);
     }
-    if (of.idle_bytes > 0) out << figures(of.idle_bytes) << "  idle in pools\n";
+    if (of.idle_bytes > 0) text.add("{}  idle in pools", figures(of.idle_bytes));
     constexpr size_t kWhenColumns = 30;
+    if (!rows.shown.empty())
+      text.add("\n{}{}  site", text.figures("size", "%", "blocks"), left("used", kWhenColumns));
     for (const UseRow& row : rows.shown) {
-      if (&row == rows.shown.data())
-        out << '\n'
-            << fmt::format("{} {} {}  {}  site\n", right("size", size_columns(style)),
-                           right("%", 5), right("blocks", kRowCountColumns),
-                           left("used", kWhenColumns));
-      const std::string head = fmt::format(
-          "{} {}  {}  ", figures(row.bytes), right(grouped(row.blocks), kRowCountColumns),
-          left(when_used(row.use, row.shortest_ns, row.longest_ns), kWhenColumns));
-      write_row(head, row.title, "", out, style);
+      const std::string when = when_used(row.use, row.shortest_ns, row.longest_ns);
+      text.row(fmt::format("{}{}  ", text.figures(row.bytes, of.bytes, grouped(row.blocks)),
+                           left(when, kWhenColumns)),
+               row.title);
     }
     if (rows.others > 0)
-      out << fmt::format("{} {}  {} more\n", figures(rows.other_bytes), right("", kRowCountColumns),
-                         grouped(rows.others));
-    out << '\n';
+      text.add("{}{} more", text.figures(rows.other_bytes, of.bytes, ""), grouped(rows.others));
+    text.add("");
   }
-  for (const std::string& note : use_notes(uses)) write_wrapped(note, out, style);
+  for (const std::string& note : use_notes(uses)) text.wrap(note);
+  text.write(out);
 }
 
 namespace {
@@ -185,27 +180,23 @@ void write_temporary(Profile& profile, const std::string& scope, size_t top, std
                      const ViewStyle& style) {
   const Temporaries found = find_temporaries(profile, scope, top);
   if (style.is_json()) return write_line(temporary_json(profile, scope, found), out);
-  const auto width = static_cast<size_t>(style.width);
-  write_losses(profile.quality(), out, style);
-  constexpr std::string_view kName = "TEMPORARY";
-  const std::string heading =
-      fmt::format("{} of {} allocations ({} %) were freed at once", grouped(found.temporary),
-                  grouped(found.allocations), percent(found.temporary, found.allocations));
-  out << bold(kName, style) << "  " << cut(heading, width - kName.size() - 2, style) << '\n';
-  if (found.temporary == 0) return;
+  TextLines text = view_text(profile, style);
+  text.heading("TEMPORARY", "{} of {} allocations ({} %) were freed at once",
+               grouped(found.temporary), grouped(found.allocations),
+               percent(found.temporary, found.allocations));
   constexpr size_t kColumns = 12;
-  out << fmt::format("{} {} {}  site\n", right("temporary", kColumns), right("of", kColumns),
-                     right("%", 5));
+  if (found.temporary > 0)
+    text.add("{} {} {}  site", right("temporary", kColumns), right("of", kColumns), right("%", 5));
   for (const Holder& row : found.table.rows) {
     const std::string figures =
         fmt::format("{} {} {}  ", right(grouped(row.bytes), kColumns),
                     right(grouped(row.count), kColumns), right(percent(row.bytes, row.count), 5));
-    write_row(figures, row.title, fmt::format("  [{}]", row.kind), out, style, row.telling_part);
+    text.row(figures, row.title, fmt::format("  [{}]", row.kind), row.telling_part);
   }
-  if (found.table.other_rows > 0) {
-    out << fmt::format("{}  {} more\n", right(grouped(found.table.other_bytes), kColumns),
-                       grouped(found.table.other_rows));
-  }
+  if (found.table.other_rows > 0)
+    text.add("{}  {} more", right(grouped(found.table.other_bytes), kColumns),
+             grouped(found.table.other_rows));
+  text.write(out);
 }
 
 namespace {
@@ -277,25 +268,19 @@ void write_leaks(Profile& profile, const std::string& scope, size_t top, std::os
                  const ViewStyle& style) {
   const std::vector<Leaks> all = find_leaks(profile, scope, top, style.is_json());
   if (style.is_json()) return write_line(leaks_json(profile, all), out);
-  write_losses(profile.quality(), out, style);
+  TextLines text = view_text(profile, style);
   const bool ended = profile.log().counters().ended != 0;
-  const char* separator = "";
   for (const Leaks& leaks : all) {
-    const std::string heading = fmt::format("{}: {} in {} blocks", profile.scope_text(leaks.scope),
-                                            size_text(leaks.bytes, style), grouped(leaks.count));
-    const std::string_view name = ended ? "LIVE AT EXIT" : "LIVE AT THE LAST EVENT";
-    const size_t used = name.size() + 2;
-    const auto width = static_cast<size_t>(style.width);
-    out << separator << bold(name, style) << "  "
-        << cut(heading, width > used ? width - used : 0, style) << '\n';
-    separator = "\n";
+    if (&leaks != all.data()) text.add("");
+    text.heading(ended ? "LIVE AT EXIT" : "LIVE AT THE LAST EVENT", "{}: {} in {} blocks",
+                 profile.scope_text(leaks.scope), text.size(leaks.bytes), grouped(leaks.count));
     // What grew may have been freed as the program ended.
     for (const GrowthSummary& growth : leaks.growth)
-      out << cut("  grew " + growth_text(growth, style), width, style) << '\n';
-    if (leaks.bytes == 0) continue;
-    write_sites(leaks.table, leaks.bytes, out, style);
+      text.line("  grew {}", growth_text(growth, style));
+    if (leaks.bytes > 0) add_sites(leaks.table, leaks.bytes, text);
   }
-  if (all.empty()) out << "nothing was allocated\n";
+  if (all.empty()) text.add("nothing was allocated");
+  text.write(out);
 }
 
 }  // namespace gpupeak::collector

@@ -8,6 +8,7 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/summary_parts.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 #include "collector/views/views.h"
 
@@ -168,37 +169,34 @@ void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, Gro
   if (style.is_json()) return write_line(byte_seconds_json(profile, held, tables, by), out);
   if (style.is_csv()) return write_csv(profile, held, tables, by, out);
   const Quality quality = profile.quality();
-  write_losses(quality, out, style);
+  TextLines text = view_text(profile, style);
   const size_t columns = size_columns(style) + 2;
   const int64_t length_ns = duration_ns(profile.log(), profile.replay());
   for (size_t i = 0; i < held.size(); ++i) {
-    if (i > 0) out << '\n';
-    out << bold("BYTE-SECONDS", style) << "  ";
+    if (i > 0) text.add("");
     const std::string where = profile.scope_text(held[i].scope);
     if (const auto why = why_no_time(profile, quality, held[i].scope); !why.empty()) {
-      out << where << ": not known, " << why << '\n';
+      text.add("{}  {}: not known, {}", bold("BYTE-SECONDS", style), where, why);
       continue;
     }
     const auto average = length_ns > 0 ? static_cast<uint64_t>(held[i].time / length_ns) : 0;
-    write_wrapped(
-        fmt::format("{}: {} until {}, {} on average", where, byte_time_text(held[i].time, style),
-                    instant(length_ns), size_text(average, style)),
-        out, style);
+    text.wrap_behind("BYTE-SECONDS", "{}: {} until {}, {} on average", where,
+                     byte_time_text(held[i].time, style), instant(length_ns), text.size(average));
     const auto row = [&](ByteTime time, const std::string& count, const std::string& title,
                          const std::string& mark) {
       const std::string figures =
           fmt::format("{} {} {}  ", right(byte_time_text(time, style), columns),
                       right(time_share(time, held[i].time), 5), right(count, kRowCountColumns));
-      write_row(figures, title, mark, out, style);
+      text.row(figures, title, mark);
     };
-    out << fmt::format("{} {} {}  {}\n", right("size·s", columns), right("%", 5),
-                       right("allocs", kRowCountColumns), group_by_name(by));
+    text.add("{} {} {}  {}", right("size·s", columns), right("%", 5),
+             right("allocs", kRowCountColumns), group_by_name(by));
     for (const TimeRow& of : tables[i].rows)
-      row(of.time, grouped(of.allocations), of.title,
-          fmt::format("  [{}]", of.kind.substr(of.kind.find('.') + 1)));
+      row(of.time, grouped(of.allocations), of.title, kind_mark(of.kind));
     if (tables[i].other_rows > 0)
       row(tables[i].other_time, "", fmt::format("{} more", grouped(tables[i].other_rows)), "");
   }
+  text.write(out);
 }
 
 }  // namespace gpupeak::collector

@@ -192,7 +192,7 @@ class CompareText {
     return scope.starts_with("device") ? "device memory" : "host memory";
   }
   static std::string kind_text(const Row& row) {
-    return row.kind.empty() ? "" : fmt::format("  [{}]", row.kind.substr(row.kind.find('.') + 1));
+    return row.kind.empty() ? "" : kind_mark(row.kind);
   }
   bool is_compared(size_t run) const { return ends_[run].in_order() && run != base_; }
 

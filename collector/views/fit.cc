@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -36,27 +37,25 @@ std::string answer_text(const FitAnswer& answer, const TextStyle& style) {
   return "not known";
 }
 
-std::string painted(const FitAnswer& answer, const std::string& text, const TextStyle& style) {
+std::string painted_answer(const FitAnswer& answer, const TextStyle& style) {
+  const std::string text = answer_text(answer, style);
   return answer.fit == Fit::kFits ? bold(text, style) : alarm(text, style);
 }
 
-void write_bounds(const FitDevice& device, std::ostream& out, const TextStyle& style) {
+void add_bounds(const FitDevice& device, TextLines& text) {
   const DeviceNeed& need = device.need;
-  const size_t columns = size_columns(style);
   const auto row = [&](const std::string& what, const std::optional<uint64_t>& bytes,
                        const std::string& why) {
-    const std::string figures =
-        fmt::format("  {} {}  ", left(what, 9), right(size_text(bytes, style), columns));
-    const auto width = static_cast<size_t>(style.width);
-    const size_t indent = display_width(figures);
-    const std::vector<std::string> lines =
-        wrapped(why, width > indent + 20 ? width - indent : width, 0, style);
-    for (size_t i = 0; i < lines.size(); ++i)
-      out << (i == 0 ? figures : std::string(indent, ' ')) << lines[i] << '\n';
+    std::string figures = fmt::format("  {} {}  ", left(what, 9), text.cell(bytes));
+    const size_t indent = display_width(figures), width = text.width();
+    for (const std::string& line :
+         wrapped(why, width > indent + 20 ? width - indent : width, 0, text.style())) {
+      text.add(figures + line);
+      figures.assign(indent, ' ');
+    }
   };
   const std::string driver =
-      need.beyond_bytes ? " and " + size_text(*need.beyond_bytes, style) + " of the driver's own"
-                        : "";
+      need.beyond_bytes ? " and " + text.size(need.beyond_bytes) + " of the driver's own" : "";
   row("at least", need.least_bytes, "in use of pools, all outside of them" + driver);
   if (need.refused_bytes && need.refused_bytes > need.least_bytes)
     row("at least", need.refused_bytes, "what was in use and asked for when memory ran out");
@@ -91,92 +90,71 @@ std::string compared_text(const DeviceNeed& need, const FitAnswer& answer, const
 }
 
 /// Memory that neither bound counts: how much, why, and who holds it.
-void write_left_out(const LeftOut& left_out, std::ostream& out, const TextStyle& style) {
+void add_left_out(const LeftOut& left_out, TextLines& text) {
   constexpr size_t kRows = 3;
-  write_wrapped(fmt::format("  {} of {} memory is left out: {}", size_text(left_out.bytes, style),
-                            left_out.kind,
-                            left_out.kind == "managed"
-                                ? "it lies on the card or on the host, as there is room"
-                                : "it is counted where it was exported"),
-                out, style);
-  const size_t columns = size_columns(style);
+  text.wrap("  {} of {} memory is left out: {}", text.size(left_out.bytes), left_out.kind,
+            left_out.kind == "managed" ? "it lies on the card or on the host, as there is room"
+                                       : "it is counted where it was exported");
   const TopRows holders(left_out.holders, kRows, left_out.other_bytes);
-  const auto row = [&](uint64_t bytes, const std::string& title) {
-    write_row(fmt::format("    {}  ", right(size_text(bytes, style), columns)), title, "", out,
-              style);
-  };
-  for (const LeftOut::Holder& holder : holders.shown) row(holder.bytes, holder.title);
+  for (const LeftOut::Holder& holder : holders.shown)
+    text.row(fmt::format("    {}  ", text.cell(holder.bytes)), holder.title);
   if (holders.other_bytes > 0)
-    row(holders.other_bytes, left_out.holders.empty() ? "of whom is not known" : "more");
+    text.row(fmt::format("    {}  ", text.cell(holders.other_bytes)),
+             left_out.holders.empty() ? "of whom is not known" : "more");
 }
 
-void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& style) {
-  for (const std::string& text : need.no_most)
-    write_wrapped(alarm("  no upper bound: ", style) + text, out, style);
-  for (const std::string& text : need.no_least)
-    write_wrapped(alarm("  no lower bound: ", style) + text, out, style);
+void add_texts(const DeviceNeed& need, TextLines& text) {
+  for (const std::string& why : need.no_most)
+    text.wrap("{}{}", alarm("  no upper bound: ", text.style()), why);
+  for (const std::string& why : need.no_least)
+    text.wrap("{}{}", alarm("  no lower bound: ", text.style()), why);
   if (!need.no_simulation.empty()) {
-    write_wrapped(
-        fmt::format("  what the pool would do with less memory is not known: {} ({} of {} "
-                    "blocks where a simulation puts them)",
-                    need.no_simulation, grouped(need.arena_repeated), grouped(need.arena_requests)),
-        out, style);
+    text.wrap(
+        "  what the pool would do with less memory is not known: {} ({} of {} blocks where a "
+        "simulation puts them)",
+        need.no_simulation, grouped(need.arena_repeated), grouped(need.arena_requests));
   }
-  for (const std::string& text : need.notes) write_wrapped("  " + text, out, style);
-  for (const LeftOut& left_out : need.left_out) write_left_out(left_out, out, style);
+  for (const std::string& note : need.notes) text.wrap("  " + note);
+  for (const LeftOut& left_out : need.left_out) add_left_out(left_out, text);
 }
 
-void write_cards(const FitReport& report, const FitDevice& device, std::ostream& out,
-                 const TextStyle& style) {
+void add_cards(const FitReport& report, const FitDevice& device, TextLines& text) {
   size_t longest = 4;
   for (const Card& card : report.question.cards) longest = std::max(longest, card.name.size());
-  const size_t columns = size_columns(style);
-  out << fmt::format("\n  {}  {}\n", left("card", longest), right("usable", columns + 1));
+  text.add("\n  {}   {}", left("card", longest), text.cell("usable"));
   for (size_t i = 0; i < device.cards.size(); ++i) {
     const Card& card = report.question.cards[i];
-    const FitAnswer& answer = device.cards[i];
-    out << fmt::format("  {}  {}{}  {}\n", left(card.name, longest), card.by_size ? "~" : " ",
-                       right(size_text(answer.capacity, style), columns),
-                       painted(answer, answer_text(answer, style), style));
+    text.add("  {}  {}{}  {}", left(card.name, longest), card.by_size ? "~" : " ",
+             text.cell(device.cards[i].capacity), painted_answer(device.cards[i], text.style()));
   }
   const bool by_size =
       std::ranges::any_of(report.question.cards, [](const Card& card) { return card.by_size; });
-  write_wrapped(
-      fmt::format("  \"{}\" and {} for another kind of card{}", upper_bound_name(device.need),
-                  size_text(fit_bounds(device.need, false).margin, style),
-                  by_size ? "; ~ by the size it is sold by, less a tenth" : ""),
-      out, style);
+  text.wrap("  \"{}\" and {} for another kind of card{}", upper_bound_name(device.need),
+            text.size(fit_bounds(device.need, false).margin),
+            by_size ? "; ~ by the size it is sold by, less a tenth" : "");
 }
 
-void write_changes(const FitDevice& device, size_t top, std::ostream& out, const TextStyle& style) {
+void add_changes(const FitDevice& device, size_t top, TextLines& text) {
   if (device.changes.empty()) return;
-  out << '\n' << bold("WHAT TO CHANGE", style) << ", largest first, at the peak\n";
-  const size_t columns = size_columns(style);
-  const auto width = static_cast<size_t>(style.width);
+  text.add("\n{}, largest first, at the peak", bold("WHAT TO CHANGE", text.style()));
   for (size_t i = 0; i < std::min(top, device.changes.size()); ++i) {
     const FitChange& change = device.changes[i];
     const std::string mark = change.slack                   ? "  [slack]"
                              : change.advice == "temporary" ? "  [temporary]"
                                                             : "";
-    write_row(fmt::format("  {}  ", right(size_text(change.bytes, style), columns)), change.what,
-              mark, out, style);
-    if (!change.advice.empty() && change.advice != "temporary") {
-      out << std::string(columns + 4, ' ')
-          << cut("→ " + change.advice, width > columns + 4 ? width - columns - 4 : 0, style)
-          << '\n';
-    }
+    text.row(fmt::format("  {}  ", text.cell(change.bytes)), change.what, mark);
+    if (!change.advice.empty() && change.advice != "temporary")
+      text.line("    {}→ {}", text.cell(""), change.advice);
   }
   if (device.changes.size() > top)
-    out << fmt::format("  … {} more; --top shows them\n", device.changes.size() - top);
+    text.add("  … {} more; --top shows them", device.changes.size() - top);
   if (device.tags.empty()) return;
   uint64_t whole = 0;
   for (const TagShare& tag : device.tags) whole += tag.bytes;
-  std::string text = "  by tag:";
-  for (const TagShare& tag : device.tags) {
-    text += fmt::format("{} {} {} %", text.back() == ':' ? "" : ",", tag.name,
-                        percent(tag.bytes, whole));
-  }
-  write_wrapped(text, out, style);
+  std::vector<std::string> tags;
+  for (const TagShare& tag : device.tags)
+    tags.push_back(fmt::format("{} {} %", tag.name, percent(tag.bytes, whole)));
+  text.wrap("  by tag: {}", fmt::join(tags, ", "));
 }
 
 Json answer_json(const FitAnswer& answer) {
@@ -247,40 +225,31 @@ Json fit_json(const FitReport& report) {
 
 void write_fit(const FitReport& report, size_t top, std::ostream& out, const ViewStyle& style) {
   if (style.is_json()) return write_line(fit_json(report), out);
-  if (report.devices.empty()) {
-    write_wrapped(
+  TextLines text(style);
+  if (report.devices.empty())
+    text.wrap(
         "no GPU memory was seen: nothing is known of what would fit. Most often such a log is of "
-        "another program than was meant (a wrapper)",
-        out, style);
-    return;
-  }
-  bool first = true;
+        "another program than was meant (a wrapper)");
   for (const FitDevice& device : report.devices) {
-    if (!first) out << '\n';
-    first = false;
-    out << bold("FIT", style) << "  "
-        << cut(device_name(report, device) +
-                   (device.logs.size() > 1
-                        ? fmt::format(", {} processes together", device.logs.size())
-                        : ""),
-               static_cast<size_t>(style.width) - 5, style)
-        << '\n';
-    write_bounds(device, out, style);
-    write_texts(device.need, out, style);
+    if (!text.empty()) text.add("");
+    text.heading(
+        "FIT", "{}{}", device_name(report, device),
+        device.logs.size() > 1 ? fmt::format(", {} processes together", device.logs.size()) : "");
+    add_bounds(device, text);
+    add_texts(device.need, text);
     if (device.answer) {
-      const std::string asked = report.question.card != nullptr
-                                    ? fmt::format("{} ({})", report.question.card->name,
-                                                  size_text(device.answer->capacity, style))
-                                    : size_text(device.answer->capacity, style);
-      out << '\n';
-      write_wrapped(fmt::format("  {}: {}", asked,
-                                painted(*device.answer, answer_text(*device.answer, style), style)),
-                    out, style);
-      write_wrapped("  (" + compared_text(device.need, *device.answer, style) + ")", out, style);
+      const std::string capacity = text.size(device.answer->capacity);
+      const Card* const card = report.question.card;
+      text.add("");
+      text.wrap("  {}: {}",
+                card != nullptr ? fmt::format("{} ({})", card->name, capacity) : capacity,
+                painted_answer(*device.answer, style));
+      text.wrap("  ({})", compared_text(device.need, *device.answer, style));
     }
-    if (!device.cards.empty()) write_cards(report, device, out, style);
-    write_changes(device, top, out, style);
+    if (!device.cards.empty()) add_cards(report, device, text);
+    add_changes(device, top, text);
   }
+  text.write(out);
 }
 
 namespace {
@@ -297,21 +266,12 @@ std::string_view part_text(const WhatIfSum& sum) {
 }
 
 /// The peak that the library counted, if the log comes to another one.
-void write_counted(const WhatIfSum& sum, std::ostream& out, const TextStyle& style) {
+void add_counted(const WhatIfSum& sum, TextLines& text) {
   if (!sum.counted_bytes) return;
-  const std::string counted = size_text(*sum.counted_bytes, style);
-  if (*sum.counted_bytes < sum.before_bytes) {
-    write_wrapped(fmt::format("  the peak that was counted is {}: frees are missing from the log, "
-                              "so that it has too much",
-                              counted),
-                  out, style);
-    return;
-  }
-  write_wrapped(
-      fmt::format("  the peak that was counted is {}, with what is not in the log: what that would "
-                  "be with the change is not known",
-                  counted),
-      out, style);
+  text.wrap("  the peak that was counted is {}{}", text.size(sum.counted_bytes),
+            *sum.counted_bytes < sum.before_bytes
+                ? ": frees are missing from the log, so that it has too much"
+                : ", with what is not in the log: what that would be with the change is not known");
 }
 
 }  // namespace
@@ -344,35 +304,25 @@ Json what_if_json(const WhatIf& what_if) {
 
 void write_what_if(const WhatIf& what_if, std::ostream& out, const ViewStyle& style) {
   if (style.is_json()) return write_line(what_if_json(what_if), out);
-  out << bold("WHAT IF", style) << "  " << changes_text(what_if.changes) << '\n';
+  TextLines text(style, 4, kRowCountColumns, 40);
+  text.add("{}  {}", bold("WHAT IF", style), changes_text(what_if.changes));
   for (const WhatIfSum& sum : what_if.sums) {
-    write_wrapped(fmt::format("{}: {}peak {} at {} in place of {} at {}, {}{}", where_text(sum),
-                              part_text(sum), bounds_text(sum.least_bytes, sum.most_bytes, style),
-                              instant(sum.time_ns), size_text(sum.before_bytes, style),
-                              instant(sum.before_time_ns),
-                              gain_text(sum.before_bytes, sum.least_bytes, sum.most_bytes),
-                              sum.is_exact() ? ", exact" : ""),
-                  out, style);
+    text.wrap("{}: {}peak {} at {} in place of {} at {}, {}{}", where_text(sum), part_text(sum),
+              bounds_text(sum.least_bytes, sum.most_bytes, style), instant(sum.time_ns),
+              text.size(sum.before_bytes), instant(sum.before_time_ns),
+              gain_text(sum.before_bytes, sum.least_bytes, sum.most_bytes),
+              sum.is_exact() ? ", exact" : "");
     if (sum.used_bytes)
-      write_wrapped(
-          fmt::format("  nvidia-smi would show {} in place of {}, the driver's own being "
-                      "as it was",
-                      size_text(*sum.used_bytes, style), size_text(*sum.used_before_bytes, style)),
-          out, style);
-    write_counted(sum, out, style);
-    for (const std::string& note : sum.notes) write_wrapped("  " + note, out, style);
+      text.wrap("  nvidia-smi would show {} in place of {}, the driver's own being as it was",
+                text.size(sum.used_bytes), text.size(sum.used_before_bytes));
+    add_counted(sum, text);
+    for (const std::string& note : sum.notes) text.wrap("  " + note);
     const uint64_t whole = sum.most_bytes.value_or(sum.least_bytes);
-    const auto row = [&](uint64_t bytes, const std::string& count, const std::string& title) {
-      const std::string figures =
-          fmt::format("{} {} {}  ", right(size_text(bytes, style), size_columns(style)),
-                      right(percent(bytes, whole), 5), right(count, kRowCountColumns));
-      const size_t width = static_cast<size_t>(std::max(style.width, 40));
-      out << figures << cut(title, width - std::min(width, display_width(figures)), style) << '\n';
-    };
     for (const WhatIfSum::Holder& holder : sum.holders)
-      row(holder.bytes, grouped(holder.count), holder.title);
-    if (sum.other_bytes > 0) row(sum.other_bytes, "", "more");
+      text.line(text.figures(holder.bytes, whole, grouped(holder.count)) + holder.title);
+    if (sum.other_bytes > 0) text.line(text.figures(sum.other_bytes, whole, "") + "more");
   }
+  text.write(out);
 }
 
 void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& out,
@@ -381,21 +331,18 @@ void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& o
     return write_line(object("schema, changes", "gpupeak.lowering/1", array_of(all, what_if_json)),
                       out);
   if (all.empty()) return;
+  TextLines text(style);
   const WhatIfSum& first = all.front().sums.front();
-  out << heading_text("WHAT WOULD LOWER IT",
-                      fmt::format("{}, {}{}: each alone, by replay", where_text(first),
-                                  part_text(first), size_text(first.before_bytes, style)),
-                      style);
+  text.whole_heading("WHAT WOULD LOWER IT",
+                     fmt::format("{}, {}{}: each alone, by replay", where_text(first),
+                                 part_text(first), text.size(first.before_bytes)));
   for (size_t i = 0; i < std::min(rows, all.size()); ++i) {
     const WhatIfSum& sum = all[i].sums.front();
-    const std::string figures =
-        fmt::format("  {}  {}  ", left(bounds_text(sum.least_bytes, sum.most_bytes, style), 22),
-                    right(gain_text(sum.before_bytes, sum.least_bytes, sum.most_bytes), 8));
-    const auto width = static_cast<size_t>(std::max(style.width, 40));
-    out << figures
-        << cut(changes_text(all[i].changes), width - std::min(width, display_width(figures)), style)
-        << '\n';
+    text.line("  {}  {}  {}", left(bounds_text(sum.least_bytes, sum.most_bytes, style), 22),
+              right(gain_text(sum.before_bytes, sum.least_bytes, sum.most_bytes), 8),
+              changes_text(all[i].changes));
   }
+  text.write(out);
 }
 
 // What a change would have made of a run, as a page of its own. collector/page/what_if.js draws it.

@@ -4,55 +4,34 @@
 
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
-#include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 
-void write_wrapped(const std::string& text, std::ostream& out, const TextStyle& style) {
-  for (const std::string& line : wrapped(text, static_cast<size_t>(style.width), 4, style))
-    out << line << '\n';
-}
-
-void write_losses(const Quality& quality, std::ostream& out, const TextStyle& style) {
+TextLines view_text(const Profile& profile, const TextStyle& style) {
+  TextLines text(style);
+  const Quality quality = profile.quality();
   const bool fine = quality.exact && quality.log_complete;
-  if (!fine) out << alarm(losses_text(quality), style) << '\n';
+  if (!fine) text.add(alarm(losses_text(quality), style));
   for (const Warning& warning : quality.warnings)
-    write_wrapped(fmt::format("  {}  {}", code_text(warning.code), warning.message), out, style);
-  if (!fine || !quality.warnings.empty()) out << '\n';
+    text.wrap("  {}  {}", code_text(warning.code), warning.message);
+  if (!text.empty()) text.add("");
+  return text;
 }
 
-void write_heading(const Profile& profile, const Held& held, std::ostream& out,
-                   const TextStyle& style) {
+void add_heading(const Profile& profile, const Held& held, TextLines& text) {
   const std::string more =
       held.is_peak() ? (held.phase ? ", phase " + *held.phase : "") : ", " + held.moment;
-  const std::string text = fmt::format("{}: {} at {}{}", profile.scope_text(held.scope),
-                                       size_text(held.bytes, style), instant(held.time_ns), more);
-  out << bold(held.is_peak() ? "PEAK" : "LIVE", style) << "  "
-      << cut(text, static_cast<size_t>(style.width) - 6, style) << '\n';
+  text.heading(held.is_peak() ? "PEAK" : "LIVE", "{}: {} at {}{}", profile.scope_text(held.scope),
+               text.size(held.bytes), instant(held.time_ns), more);
 }
 
-void write_row(const std::string& figures, const std::string& title, const std::string& mark,
-               std::ostream& out, const TextStyle& style, size_t telling) {
-  out << title_row(figures, title, mark, static_cast<size_t>(style.width), style, telling) << '\n';
-}
-
-void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
-                 const TextStyle& style) {
-  const auto row = [&](uint64_t bytes, const std::string& count, const std::string& title,
-                       const std::string& mark, size_t telling) {
-    const std::string figures =
-        fmt::format("{} {} {}  ", right(size_text(bytes, style), size_columns(style)),
-                    right(percent(bytes, whole), 5), right(count, kRowCountColumns));
-    write_row(figures, title, mark, out, style, telling);
-  };
-  out << fmt::format("{} {} {}  site\n", right("size", size_columns(style)), right("%", 5),
-                     right("n", kRowCountColumns));
-  for (const Holder& holder : table.rows) {
-    row(holder.bytes, count_text(holder), holder.title,
-        fmt::format("  [{}]", holder.kind.substr(holder.kind.find('.') + 1)), holder.telling_part);
-  }
+void add_sites(const HolderTable& table, uint64_t whole, TextLines& text) {
+  text.part_head("site");
+  for (const Holder& holder : table.rows)
+    text.part(holder.bytes, whole, count_text(holder), holder.title, kind_mark(holder.kind),
+              holder.telling_part);
   if (table.other_rows > 0)
-    row(table.other_bytes, "", fmt::format("{} more", grouped(table.other_rows)), "", 0);
+    text.part(table.other_bytes, whole, "", fmt::format("{} more", grouped(table.other_rows)));
 }
 
 Json view_json(const Profile& profile, std::string_view schema) {

@@ -8,22 +8,18 @@
 //   PEAK  host memory, heap: 44.0 MiB at +0.84 s, phase decode
 #pragma once
 
-#include <ostream>
 #include <string_view>
 
 #include "collector/analyze/profile.h"
+#include "collector/text/text_lines.h"
 #include "collector/timeline/moment.h"
 #include "collector/write/json_values.h"
 #include "collector/write/view_style.h"
 
 namespace gpupeak::collector {
 
-inline constexpr size_t kRowCountColumns = 8;
 /// On a narrower terminal two tables stand below each other.
 inline constexpr int kNarrow = 80;
-
-/// Writes the text with line breaks at the style's width.
-void write_wrapped(const std::string& text, std::ostream& out, const TextStyle& style);
 
 /// Calls with less than `min_percent` of the whole, or more than `depth` calls down, are not shown
 /// one by one.
@@ -37,18 +33,13 @@ struct TreeCut {
   bool too_deep(uint32_t level) const { return depth > 0 && level >= depth; }
 };
 
-/// Writes nothing if nothing was lost and there are no warnings.
-void write_losses(const Quality& quality, std::ostream& out, const TextStyle& style);
+/// The beginning of a view's text: what was lost, and the warnings; no line if there are none.
+TextLines view_text(const Profile& profile, const TextStyle& style);
 /// For a peak "PEAK  GPU 0 (H200), device memory: 5 412.3 MiB at +9.81 s, phase run[1]"; for
 /// another moment "LIVE  GPU 0 (H200), device memory: 3 100.0 MiB at +7.20 s, mark warm-up done".
-void write_heading(const Profile& profile, const Held& held, std::ostream& out,
-                   const TextStyle& style);
-/// A row whose title takes the room that its figures and its mark leave.
-void write_row(const std::string& figures, const std::string& title, const std::string& mark,
-               std::ostream& out, const TextStyle& style, size_t telling = 0);
+void add_heading(const Profile& profile, const Held& held, TextLines& text);
 /// Rows of size, percent, count and site; a last row has what was cut off, so that they add up.
-void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
-                 const TextStyle& style);
+void add_sites(const HolderTable& table, uint64_t whole, TextLines& text);
 /// What the JSON of every view begins with. `schema`: for instance "gpupeak.tree/1".
 Json view_json(const Profile& profile, std::string_view schema);
 /// The same, with the peak or the moment that the view shows.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "collector/analyze/summary_parts.h"
-#include "collector/text/title_text.h"
+#include "collector/summary/site_title.h"
 #include "collector/views/views.h"
 
 namespace gpupeak::collector {
@@ -108,29 +108,23 @@ std::string moment_text(const Held& held) {
   return fmt::format("{}, {}", instant(held.time_ns), held.is_peak() ? "the peak" : held.moment);
 }
 
-void write_moves(const std::vector<Move>& moves, Fate fate, size_t top, std::ostream& out,
-                 const TextStyle& style) {
+void add_moves(const std::vector<Move>& moves, Fate fate, size_t top, TextLines& text) {
   if (moves.empty()) return;
   const bool less = fate == kWent || fate == kShrank;
-  const auto row = [&](uint64_t bytes, const std::string& title, const std::string& mark) {
-    const std::string figures =
-        right((less ? "-" : "+") + size_text(bytes, style), size_columns(style) + 1) + "  ";
-    write_row(figures, title, mark, out, style);
+  const auto figures = [&](uint64_t bytes) {
+    return right((less ? "-" : "+") + text.size(bytes), size_columns(text.style()) + 1) + "  ";
   };
-  out << '\n'
-      << bold(kFateNames[fate].second, style)
-      << fmt::format("  {}{} at {} {}\n", less ? "-" : "+", size_text(moved(moves), style),
-                     grouped(moves.size()), moves.size() == 1 ? "site" : "sites");
+  text.add("\n{}  {}{} at {} {}", bold(kFateNames[fate].second, text.style()), less ? "-" : "+",
+           text.size(moved(moves)), grouped(moves.size()), moves.size() == 1 ? "site" : "sites");
   const TopRows rows(moves, top, 0, &Move::moved);
   for (const Move& move : rows.shown) {
-    std::string mark = fmt::format("  [{}]", move.kind.substr(move.kind.find('.') + 1));
-    if (fate == kGrew || fate == kShrank) {
-      mark +=
-          fmt::format("  {} to {}", size_text(move.bytes_a, style), size_text(move.bytes_b, style));
-    }
-    row(move.moved(), move.title, mark);
+    std::string mark = kind_mark(move.kind);
+    if (fate == kGrew || fate == kShrank)
+      mark += fmt::format("  {} to {}", text.size(move.bytes_a), text.size(move.bytes_b));
+    text.row(figures(move.moved()), move.title, mark);
   }
-  if (rows.others > 0) row(rows.other_bytes, fmt::format("{} more", grouped(rows.others)), "");
+  if (rows.others > 0)
+    text.row(figures(rows.other_bytes), fmt::format("{} more", grouped(rows.others)));
 }
 
 Json moves_json(const std::vector<Move>& moves) {
@@ -192,12 +186,13 @@ void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, siz
   tables.reserve(held.size());
   for (const Held& sum : held) tables.push_back(rows.table(sum, top, style.is_json()));
   if (style.is_json()) return write_line(live_json(profile, held, tables), out);
-  write_losses(profile.quality(), out, style);
+  TextLines text = view_text(profile, style);
   for (size_t i = 0; i < held.size(); ++i) {
-    if (i > 0) out << '\n';
-    write_heading(profile, held[i], out, style);
-    if (held[i].bytes > 0) write_sites(tables[i], held[i].bytes, out, style);
+    if (i > 0) text.add("");
+    add_heading(profile, held[i], text);
+    if (held[i].bytes > 0) add_sites(tables[i], held[i].bytes, text);
   }
+  text.write(out);
 }
 
 void write_between(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
@@ -206,20 +201,18 @@ void write_between(Profile& profile, const std::vector<Held>& a, const std::vect
   std::vector<Between> all;
   for (size_t i = 0; i < a.size(); ++i) all.push_back(between(rows, a[i], b[i]));
   if (style.is_json()) return write_line(between_json(profile, a, b, all), out);
-  write_losses(profile.quality(), out, style);
+  TextLines text = view_text(profile, style);
   for (size_t i = 0; i < a.size(); ++i) {
-    if (i > 0) out << '\n';
+    if (i > 0) text.add("");
     const bool less = b[i].bytes < a[i].bytes;
-    out << bold("BETWEEN", style) << "  ";
-    write_wrapped(
-        fmt::format("{}: {} at {}; {} at {}; {}{}", profile.scope_text(a[i].scope),
-                    size_text(a[i].bytes, style), moment_text(a[i]), size_text(b[i].bytes, style),
-                    moment_text(b[i]), less ? "-" : "+",
-                    size_text(less ? a[i].bytes - b[i].bytes : b[i].bytes - a[i].bytes, style)),
-        out, style);
+    text.wrap_behind("BETWEEN", "{}: {} at {}; {} at {}; {}{}", profile.scope_text(a[i].scope),
+                     text.size(a[i].bytes), moment_text(a[i]), text.size(b[i].bytes),
+                     moment_text(b[i]), less ? "-" : "+",
+                     text.size(less ? a[i].bytes - b[i].bytes : b[i].bytes - a[i].bytes));
     for (size_t fate = 0; fate < kFates; ++fate)
-      write_moves(all[i].moves[fate], static_cast<Fate>(fate), top, out, style);
+      add_moves(all[i].moves[fate], static_cast<Fate>(fate), top, text);
   }
+  text.write(out);
 }
 
 }  // namespace gpupeak::collector

@@ -21,8 +21,8 @@ struct Cell {
 
 class Flame {
  public:
-  Flame(const CallTree& tree, const TreeCut& cut, std::ostream& out, const TextStyle& style)
-      : tree_(tree), cut_(cut), out_(out), style_(style) {}
+  Flame(const CallTree& tree, const TreeCut& cut, TextLines& text)
+      : tree_(tree), cut_(cut), text_(text) {}
 
   void write() {
     std::vector<Cell> row{{&tree_.root(), 0}};
@@ -51,22 +51,23 @@ class Flame {
  private:
   size_t column(uint64_t bytes) const {
     const double part = static_cast<double>(bytes) / static_cast<double>(tree_.root().bytes);
-    return static_cast<size_t>(part * style_.width + 0.5);
+    return static_cast<size_t>(part * static_cast<double>(text_.width()) + 0.5);
   }
 
   void write_row(const std::vector<Cell>& row) {
+    std::string line;
     size_t at = 0;
     for (const Cell& cell : row) {
       const size_t begin = column(cell.begin_bytes);
       const size_t end = column(cell.begin_bytes + cell.node->bytes);
-      out_ << std::string(begin - at, ' ') << box(CallTree::title(*cell.node), end - begin);
+      line += std::string(begin - at, ' ') + box(CallTree::title(*cell.node), end - begin);
       at = end;
     }
-    out_ << '\n';
+    text_.add(std::move(line));
   }
 
   std::string box(const std::string& title, size_t width) const {
-    if (style_.color) {
+    if (text_.style().color) {
       const size_t color = std::hash<std::string>{}(title) % std::size(kColors);
       // One column stays dark, so that neighbours of one colour are told apart.
       const std::string text = left(fit(title, width - 1), width - 1);
@@ -81,8 +82,7 @@ class Flame {
 
   const CallTree& tree_;
   const TreeCut& cut_;
-  std::ostream& out_;
-  const TextStyle& style_;
+  TextLines& text_;
 };
 
 Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut, uint32_t level,
@@ -111,14 +111,15 @@ void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::os
                  const ViewStyle& style) {
   const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
   if (style.is_json()) return write_line(flame_json(profile, held, tree, cut), out);
-  write_losses(profile.quality(), out, style);
-  write_heading(profile, held, out, style);
-  if (held.bytes == 0) return;
-  const auto columns = static_cast<uint64_t>(style.width);
-  write_wrapped(fmt::format("one column is {}, {} % of it; narrower calls have no place",
-                            size_text(held.bytes / columns, style), percent(1, columns)),
-                out, style);
-  Flame(tree, cut, out, style).write();
+  TextLines text = view_text(profile, style);
+  add_heading(profile, held, text);
+  if (held.bytes > 0) {
+    const auto columns = static_cast<uint64_t>(style.width);
+    text.wrap("one column is {}, {} % of it; narrower calls have no place",
+              text.size(held.bytes / columns), percent(1, columns));
+    Flame(tree, cut, text).write();
+  }
+  text.write(out);
 }
 
 namespace {
@@ -146,26 +147,18 @@ Below below(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut
 
 class TreeText {
  public:
-  TreeText(const CallTree& tree, const TreeCut& cut, std::ostream& out, const TextStyle& style)
-      : tree_(tree),
-        cut_(cut),
-        out_(out),
-        style_(style),
-        width_(static_cast<size_t>(style.width)) {}
+  TreeText(const CallTree& tree, const TreeCut& cut, TextLines& text)
+      : tree_(tree), cut_(cut), text_(text) {}
 
   void write() {
-    out_ << fmt::format("{} {} {}  call\n", right("size", size_columns(style_)), right("%", 5),
-                        right("n", kRowCountColumns));
+    text_.part_head("call");
     write_below(tree_.root(), "", 0);
   }
 
  private:
   void row(uint64_t bytes, uint64_t count, const std::string& indent, const std::string& title) {
     const uint64_t whole = tree_.root().bytes;
-    const std::string figures =
-        fmt::format("{} {} {}  ", right(size_text(bytes, style_), size_columns(style_)),
-                    right(percent(bytes, whole), 5), right(grouped(count), kRowCountColumns));
-    out_ << cut(figures + indent + title, width_, style_) << '\n';
+    text_.line("{}{}{}", text_.figures(bytes, whole, grouped(count)), indent, title);
   }
 
   /// Only branches indent. A call that passes nearly all of its bytes on to one other call stands
@@ -197,9 +190,7 @@ class TreeText {
 
   const CallTree& tree_;
   const TreeCut& cut_;
-  std::ostream& out_;
-  const TextStyle& style_;
-  const size_t width_;
+  TextLines& text_;
 };
 
 Json calls_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut,
@@ -232,9 +223,10 @@ void write_tree(Profile& profile, const Held& held, const TreeCut& cut, std::ost
                 const ViewStyle& style) {
   const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
   if (style.is_json()) return write_line(tree_json(profile, held, tree, cut), out);
-  write_losses(profile.quality(), out, style);
-  write_heading(profile, held, out, style);
-  TreeText(tree, cut, out, style).write();
+  TextLines text = view_text(profile, style);
+  add_heading(profile, held, text);
+  TreeText(tree, cut, text).write();
+  text.write(out);
 }
 
 }  // namespace gpupeak::collector

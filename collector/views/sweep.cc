@@ -37,86 +37,78 @@ std::string bar(const SweepRun& run, const std::vector<std::string>& tags, doubl
   return text;
 }
 
-void write_table(const SweepReport& report, const SweepRuns& runs, std::ostream& out,
-                 const TextStyle& style) {
-  const std::string& name = report.parameters.front().name;
-  size_t longest = display_width(name);
+/// The columns of the parameter's values.
+size_t value_columns(const SweepReport& report, const SweepRuns& runs) {
+  size_t longest = display_width(report.parameters.front().name);
+  for (const SweepRun* run : runs) longest = std::max(longest, display_width(run->values.front()));
+  return longest;
+}
+
+void add_table(const SweepReport& report, const SweepRuns& runs, TextLines& text) {
   double largest = 0;
   for (const SweepRun* run : runs) {
-    longest = std::max(longest, display_width(run->values.front()));
     if (has_figures(*run)) largest = std::max(largest, static_cast<double>(run->peak_bytes));
   }
-  const size_t columns = size_columns(style);
+  const size_t longest = value_columns(report, runs);
   const std::vector<std::string> tags = largest_tags(runs);
-  const auto width = static_cast<size_t>(style.width);
-  const size_t used = 2 + longest + 2 * (columns + 2) + 2;
-  const size_t room = width > used ? std::min<size_t>(width - used, 60) : 0;
-  out << fmt::format("  {}  {}  {}\n", right(name, longest), right("at most", columns),
-                     right("peak", columns));
+  const size_t used = 2 + longest + 2 * (size_columns(text.style()) + 2) + 2;
+  const size_t room = text.width() > used ? std::min<size_t>(text.width() - used, 60) : 0;
+  text.add("  {}  {}  {}", right(report.parameters.front().name, longest), text.cell("at most"),
+           text.cell("peak"));
   for (const SweepRun* run : runs) {
     const std::string begin = "  " + right(run->values.front(), longest) + "  ";
+    const std::string status = status_text(*run);
     if (!has_figures(*run)) {
-      write_wrapped(begin + status_text(*run), out, style);
+      text.wrap(begin + status);
       continue;
     }
-    out << begin
-        << fmt::format(
-               "{}  {}  {}\n", right(size_text(run->most_bytes, style), columns),
-               right(size_text(run->peak_bytes, style), columns),
-               largest > 0 ? bar(*run, tags, static_cast<double>(room) / largest, room) : "");
-    const std::string status = status_text(*run);
-    if (!status.empty()) write_wrapped("  " + std::string(longest + 2, ' ') + status, out, style);
+    text.add("{}{}  {}  {}", begin, text.cell(run->most_bytes), text.cell(run->peak_bytes),
+             largest > 0 ? bar(*run, tags, static_cast<double>(room) / largest, room) : "");
+    if (!status.empty()) text.wrap(std::string(display_width(begin), ' ') + status);
   }
   std::string legend;
   for (size_t i = 0; i < std::min(tags.size(), kMostTags); ++i)
     legend += fmt::format("  {} {}", kShades[i], tags[i]);
   if (tags.size() > kMostTags) legend += fmt::format("  {} others", kShades[kMostTags]);
-  if (!legend.empty()) write_wrapped(legend, out, style);
+  if (!legend.empty()) text.wrap(legend);
 }
 
 /// The peak by tag for each value of the parameter, with as many tags as there is room for.
-void write_tags(const SweepReport& report, const SweepRuns& runs, std::ostream& out,
-                const TextStyle& style) {
+void add_tags(const SweepReport& report, const SweepRuns& runs, TextLines& text) {
   const std::vector<std::string> tags = largest_tags(runs);
   if (tags.empty()) return;
-  const std::string& name = report.parameters.front().name;
-  size_t longest = display_width(name);
-  for (const SweepRun* run : runs) longest = std::max(longest, display_width(run->values.front()));
-  const auto width = static_cast<size_t>(style.width);
+  const size_t longest = value_columns(report, runs);
+  std::string head = "\n  " + right(report.parameters.front().name, longest);
   std::vector<size_t> widths;
   size_t used = 2 + longest;
   for (const std::string& tag : tags) {
-    const size_t columns = std::max(size_columns(style), std::min<size_t>(display_width(tag), 20));
-    if (used + 2 + columns > width) break;
+    const size_t columns =
+        std::max(size_columns(text.style()), std::min<size_t>(display_width(tag), 20));
+    if (used + 2 + columns > text.width()) break;
     used += 2 + columns;
     widths.push_back(columns);
+    head += "  " + right(fit(tag, columns), columns);
   }
-  out << "\n  " << right(name, longest);
-  for (size_t i = 0; i < widths.size(); ++i)
-    out << "  " << right(fit(tags[i], widths[i]), widths[i]);
-  out << '\n';
+  text.add(head);
   for (const SweepRun* run : runs) {
     if (!has_figures(*run)) continue;
-    out << "  " << right(run->values.front(), longest);
+    std::string row = "  " + right(run->values.front(), longest);
     for (size_t i = 0; i < widths.size(); ++i)
-      out << "  " << right(size_text(bytes_of(*run, tags[i]), style), widths[i]);
-    out << '\n';
+      row += "  " + right(text.size(bytes_of(*run, tags[i])), widths[i]);
+    text.add(row);
   }
   if (widths.size() < tags.size())
-    out << fmt::format("  … {} more tags, with less\n", tags.size() - widths.size());
+    text.add("  … {} more tags, with less", tags.size() - widths.size());
 }
 
-void write_curves(const SweepReport& report, const SweepRuns& runs, std::ostream& out,
-                  const TextStyle& style) {
-  const std::string& name = report.parameters.front().name;
+void add_curves(const SweepReport& report, const SweepRuns& runs, TextLines& text) {
   const std::map<std::string, Curve> curves = tag_curves(runs);
-  const std::optional<Curve> need = need_curve(runs);
   if (curves.empty()) return;
-  out << '\n';
+  text.add("");
   const auto line = [&](const std::string& of, const Curve& curve) {
-    write_wrapped(fmt::format("  {}: {}", of, curve_text(curve, name, style)), out, style);
+    text.wrap("  {}: {}", of, curve_text(curve, report.parameters.front().name, text.style()));
   };
-  if (need) line("at most", *need);
+  if (const std::optional<Curve> need = need_curve(runs)) line("at most", *need);
   if (const auto peak = curves.find(""); peak != curves.end()) line("peak", peak->second);
   for (const std::string& tag : largest_tags(runs)) {
     if (const auto curve = curves.find(tag); curve != curves.end()) line(tag, curve->second);
@@ -188,26 +180,23 @@ Json sweep_json(const SweepReport& report) {
 
 void write_sweep(const SweepReport& report, std::ostream& out, const ViewStyle& style) {
   if (style.is_json()) return write_line(sweep_json(report), out);
+  TextLines text(style);
   const std::vector<SweepGroup> groups = groups_of(report.runs);
   for (size_t i = 0; i < groups.size(); ++i) {
     const SweepRuns runs = runs_of(report.runs, groups[i]);
-    if (i > 0) out << '\n';
-    const std::string title = sweep_title(report, groups[i]);
-    out << bold("SWEEP", style) << "  " << cut(title, static_cast<size_t>(style.width) - 7, style)
-        << '\n';
-    write_table(report, runs, out, style);
-    write_tags(report, runs, out, style);
-    write_curves(report, runs, out, style);
-    out << '\n';
-    write_wrapped(
-        bold("  " + prediction_text(report, report.capacities[i], report.predictions[i]), style),
-        out, style);
+    if (i > 0) text.add("");
+    text.heading("SWEEP", sweep_title(report, groups[i]));
+    add_table(report, runs, text);
+    add_tags(report, runs, text);
+    add_curves(report, runs, text);
+    text.add("");
+    text.wrap(
+        bold("  " + prediction_text(report, report.capacities[i], report.predictions[i]), style));
   }
-  for (const std::string& note : report.notes) write_wrapped("  " + note, out, style);
-  if (report.interrupted) {
-    write_wrapped(alarm("  interrupted: what was run is kept; the same command goes on", style),
-                  out, style);
-  }
+  for (const std::string& note : report.notes) text.wrap("  " + note);
+  if (report.interrupted)
+    text.wrap(alarm("  interrupted: what was run is kept; the same command goes on", style));
+  text.write(out);
 }
 
 namespace {

@@ -19,11 +19,6 @@ constexpr std::string_view kNoPhase = "(no phase)";
 constexpr std::string_view kUntrackable = "Untrackable";
 constexpr std::string_view kUntrackableNote = "what the driver shows beyond what it handed out";
 
-struct Share {
-  std::string name;
-  uint64_t bytes = 0, count = 0;
-};
-
 struct Entry {
   std::string tag, layer, site;
   uint64_t bytes = 0, count = 0;
@@ -38,9 +33,9 @@ enum class Stretches {
 
 struct TagTables {
   Stretches stretches = Stretches::kProcess;
-  std::vector<Share> layers, tags;  ///< largest first; what has no name comes last
-  std::vector<Entry> entries;       ///< largest first
-  bool driver_counts_it = false;    ///< the driver has a figure for this scope
+  std::vector<TagShare> layers, tags;  ///< largest first; what has no name comes last
+  std::vector<Entry> entries;          ///< largest first
+  bool driver_counts_it = false;       ///< the driver has a figure for this scope
   std::optional<uint64_t> untrackable_bytes;
 };
 
@@ -49,13 +44,14 @@ void sort_by_bytes(std::vector<T>& rows) {
   std::ranges::stable_sort(rows, std::greater(), &T::bytes);
 }
 
-std::vector<Share> shares(const std::map<std::string, Share>& by_name, std::string_view last) {
-  std::vector<Share> rows;
+std::vector<TagShare> shares(const std::map<std::string, TagShare>& by_name,
+                             std::string_view last) {
+  std::vector<TagShare> rows;
   rows.reserve(by_name.size());
   for (const auto& [name, share] : by_name) rows.push_back({name, share.bytes, share.count});
   sort_by_bytes(rows);
   std::stable_partition(rows.begin(), rows.end(),
-                        [&](const Share& share) { return share.name != last; });
+                        [&](const TagShare& share) { return share.name != last; });
   return rows;
 }
 
@@ -88,15 +84,15 @@ Stretches stretches_of(const Replay& replay, PhaseId phase) {
 }
 
 TagTables make_tables(Profile& profile, const Held& held) {
-  std::map<std::string, Share> layers;
-  std::map<std::string, Share> tags;
-  std::map<std::tuple<std::string, std::string, std::string>, Share> entries;
+  std::map<std::string, TagShare> layers;
+  std::map<std::string, TagShare> tags;
+  std::map<std::tuple<std::string, std::string, std::string>, TagShare> entries;
   Stretches stretches = Stretches::kProcess;
   const auto add = [&](uint32_t tag_id, PhaseId phase, const std::string& site, const auto& part) {
     stretches = std::max(stretches, stretches_of(profile.replay(), phase));
     const std::string layer = profile.sites().phase_name(phase).value_or(std::string(kNoPhase));
     const std::string& tag = profile.tagger().name(tag_id);
-    for (Share* share : {&layers[layer], &tags[tag], &entries[{tag, layer, site}]}) {
+    for (TagShare* share : {&layers[layer], &tags[tag], &entries[{tag, layer, site}]}) {
       share->bytes += part.bytes;
       share->count += part.count;
     }
@@ -136,21 +132,19 @@ std::string rules_text(const RuleBook& rules) {
 
 class TagsText {
  public:
-  TagsText(std::ostream& out, const TextStyle& style, const Held& held)
-      : out_(out),
-        width_(static_cast<size_t>(std::max(style.width, 60))),
+  TagsText(const Held& held, TextLines& text)
+      : text_(text),
+        style_(text.style()),
         whole_(held.bytes),
         what_(held.is_peak() ? "peak" : "all that was live"),
-        style_(style),
-        size_(size_columns(style)),
-        beside_(style.width >= kNarrow),
-        names_((beside_ ? (width_ - kGap) / 2 : width_) - size_ - kPercent - 2) {}
+        beside_(style_.width >= kNarrow),
+        names_((beside_ ? (width() - kGap) / 2 : width()) - size_ - kPercent - 2) {}
 
   /// Only one view if all memory was allocated in the process's own phases.
   void two_views(const TagTables& tables) {
     size_t longest = 0;
     for (const auto* shares : {&tables.layers, &tables.tags}) {
-      for (const Share& share : *shares) longest = std::max(longest, display_width(share.name));
+      for (const TagShare& share : *shares) longest = std::max(longest, display_width(share.name));
     }
     names_ = name_columns(names_, longest, style_);
     if (tables.stretches == Stretches::kProcess) return one_view("by data structure", tables.tags);
@@ -159,79 +153,73 @@ class TagsText {
       one_view(first, tables.layers);
       return one_view("by data structure", tables.tags);
     }
-    out_ << cells(head(first), head("by data structure"));
+    add_cells(head(first), head("by data structure"));
     const size_t rows = std::max(tables.layers.size(), tables.tags.size());
     for (size_t i = 0; i < rows; ++i) {
-      out_ << cells(i < tables.layers.size() ? cell(tables.layers[i]) : "",
-                    i < tables.tags.size() ? cell(tables.tags[i]) : "");
+      add_cells(i < tables.layers.size() ? cell(tables.layers[i]) : "",
+                i < tables.tags.size() ? cell(tables.tags[i]) : "");
     }
-    out_ << cells(right(sum(), half()), right(sum(), half()));
+    add_cells(sum(), sum());
   }
 
   void entries(const TagTables& tables, size_t top) {
-    out_ << fmt::format("{} {} {}  {} {} site\n", right("size", size_), right("%", kPercent),
-                        right("n", kCount), left("tag", name_),
-                        left(tables.stretches == Stretches::kLayers ? "layer" : "phase", name_));
+    text_.add("{}{} {} site", text_.figures("size", "%", "n"), left("tag", name_),
+              left(tables.stretches == Stretches::kLayers ? "layer" : "phase", name_));
     const TopRows entries(tables.entries, top);
     for (const Entry& entry : entries.shown) {
       const std::string before =
-          fmt::format("{}  {} {} ", figures(entry.bytes, grouped(entry.count)),
+          fmt::format("{}{} {} ", text_.figures(entry.bytes, whole_, grouped(entry.count)),
                       name_cell(entry.tag, name_, style_), name_cell(entry.layer, name_, style_));
-      out_ << title_row(before, entry.site, "", width_, style_) << '\n';
+      text_.add(title_row(before, entry.site, "", width(), style_));
     }
     if (entries.others > 0)
-      out_ << fmt::format("{}  {} more\n", figures(entries.other_bytes, ""),
-                          grouped(entries.others));
+      text_.add("{}{} more", text_.figures(entries.other_bytes, whole_, ""),
+                grouped(entries.others));
   }
 
   void untrackable(const std::optional<uint64_t>& bytes) {
-    write_wrapped(
-        fmt::format("{} {}  {}: {}", right(size_text(bytes, style_), size_), right("", kPercent),
-                    kUntrackable, bytes ? kUntrackableNote : "not measured"),
-        out_, style_);
+    text_.wrap("{} {}  {}: {}", text_.cell(bytes), right("", kPercent), kUntrackable,
+               bytes ? kUntrackableNote : "not measured");
   }
 
  private:
-  static constexpr size_t kGap = 4, kPercent = 5, kCount = 8, kName = 18, kNarrowName = 10;
+  static constexpr size_t kGap = 4, kPercent = 5, kName = 18, kNarrowName = 10;
 
-  void one_view(std::string_view name, const std::vector<Share>& shares) {
-    out_ << head(name) << '\n';
-    for (const Share& share : shares) out_ << cell(share) << '\n';
-    out_ << right(sum(), half()) << '\n';
+  size_t width() const { return std::max<size_t>(text_.width(), 60); }
+  void one_view(std::string_view name, const std::vector<TagShare>& shares) {
+    text_.add(head(name));
+    for (const TagShare& share : shares) text_.add(cell(share));
+    text_.add(sum());
   }
-  std::string sum() const { return fmt::format("sum {} = {}", size_text(whole_, style_), what_); }
-
-  std::string cells(const std::string& one, const std::string& other) const {
+  std::string sum() const {
+    return right(fmt::format("sum {} = {}", text_.size(whole_), what_), half());
+  }
+  void add_cells(const std::string& one, const std::string& other) {
     const std::string line = left(one, half() + kGap) + other;
-    return line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+    text_.add(line.substr(0, line.find_last_not_of(' ') + 1));
   }
   size_t half() const { return names_ + size_ + kPercent + 2; }
   std::string head(std::string_view name) const {
-    return fmt::format("{} {} {}", left(name, names_), right("size", size_), right("%", kPercent));
+    return fmt::format("{} {} {}", left(name, names_), text_.cell("size"), right("%", kPercent));
   }
-  std::string cell(const Share& share) const {
-    return fmt::format("{} {} {}", name_cell(share.name, names_, style_),
-                       right(size_text(share.bytes, style_), size_),
+  std::string cell(const TagShare& share) const {
+    return fmt::format("{} {} {}", name_cell(share.name, names_, style_), text_.cell(share.bytes),
                        right(percent(share.bytes, whole_), kPercent));
   }
-  std::string figures(uint64_t bytes, const std::string& count) const {
-    return fmt::format("{} {} {}", right(size_text(bytes, style_), size_),
-                       right(percent(bytes, whole_), kPercent), right(count, kCount));
-  }
 
-  std::ostream& out_;
-  const size_t width_;
+  TextLines& text_;
+  const TextStyle& style_;
   const uint64_t whole_;
   const std::string_view what_;
-  const TextStyle& style_;
-  const size_t size_;
+  const size_t size_ = size_columns(style_);
   const bool beside_;  ///< whether the two views stand beside each other
   const size_t name_ = beside_ ? kName : kNarrowName;
   size_t names_;  ///< width of a column of names
 };
 
-Json shares_json(const std::vector<Share>& shares) {
-  return array_of(shares, "name, bytes, count", &Share::name, &Share::bytes, &Share::count);
+Json shares_json(const std::vector<TagShare>& shares) {
+  return array_of(shares, "name, bytes, count", &TagShare::name, &TagShare::bytes,
+                  &TagShare::count);
 }
 
 Json tags_json(const Profile& profile, const Held& held, const TagTables& tables, size_t top) {
@@ -247,7 +235,7 @@ Json tags_json(const Profile& profile, const Held& held, const TagTables& tables
 }
 
 void write_csv(const TagTables& tables, std::ostream& out) {
-  for (const Share& tag : tables.tags)
+  for (const TagShare& tag : tables.tags)
     out << fmt::format("{},{}\n", csv_field(tag.name), exact_mib(tag.bytes));
   if (tables.untrackable_bytes)
     out << fmt::format("{},{}\n", kUntrackable, exact_mib(*tables.untrackable_bytes));
@@ -260,22 +248,21 @@ void write_tags(Profile& profile, const Held& held, size_t top, std::ostream& ou
   const TagTables tables = make_tables(profile, held);
   if (style.is_json()) return write_line(tags_json(profile, held, tables, top), out);
   if (style.is_csv()) return write_csv(tables, out);
-  write_losses(profile.quality(), out, style);
-  write_heading(profile, held, out, style);
-  out << "rules: " << rules_text(profile.rules()) << '\n';
+  TextLines text = view_text(profile, style);
+  add_heading(profile, held, text);
+  text.add("rules: " + rules_text(profile.rules()));
   if (tables.stretches == Stretches::kProcess) {
-    write_wrapped(
+    text.wrap(
         "by layer: the program names no phases. `gpupeak run --torch-modules` does it for "
-        "PyTorch's "
-        "modules, `--ort-nodes` for ONNX Runtime's nodes, gpupeak.h for any program",
-        out, style);
+        "PyTorch's modules, `--ort-nodes` for ONNX Runtime's nodes, gpupeak.h for any program");
   }
-  out << '\n';
-  TagsText text(out, style, held);
-  text.two_views(tables);
-  if (tables.driver_counts_it) text.untrackable(tables.untrackable_bytes);
-  out << '\n' << bold("TOP ENTRIES", style) << '\n';
-  text.entries(tables, top);
+  text.add("");
+  TagsText tags(held, text);
+  tags.two_views(tables);
+  if (tables.driver_counts_it) tags.untrackable(tables.untrackable_bytes);
+  text.add("\n" + bold("TOP ENTRIES", style));
+  tags.entries(tables, top);
+  text.write(out);
 }
 
 }  // namespace gpupeak::collector

@@ -39,7 +39,9 @@ class Chart {
             std::max<int64_t>(1, times_.begin_ns(times_.bucket_count(), profile_.log().clock()))) {}
 
   void write(ScopeId scope) {
-    write_heading(profile_, peak_of(profile_, scope), out_, style_);
+    TextLines heading(style_);
+    add_heading(profile_, peak_of(profile_, scope), heading);
+    heading.write(out_);
     const uint64_t peak = profile_.sum(scope).peak;
     if (peak == 0) return;
     write_bars(scope, peak);
@@ -328,7 +330,7 @@ void write_timeline(const TimelineOf& shown, size_t height, std::ostream& out,
                     const ViewStyle& style) {
   if (style.is_json()) return write_line(timeline_json(shown), out);
   if (style.is_csv()) return write_csv(shown, out);
-  write_losses(shown.profile.quality(), out, style);
+  view_text(shown.profile, style).write(out);
   Chart chart(shown, height, out, style);
   const char* separator = "";
   for (const ScopeId id : shown.scopes) {

@@ -5,9 +5,9 @@
 
 #include "collector/summary/diff.h"
 #include "collector/summary/run_text.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/text_format.h"
-#include "collector/text/title_text.h"
+#include "collector/text/text_lines.h"
 #include "collector/write/json_values.h"
 #include "collector/write/writers.h"
 
@@ -35,46 +35,48 @@ std::string losses_line(const Summary& summary) {
 
 class TextDiff {
  public:
-  TextDiff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
-           const TextStyle& style)
+  TextDiff(const Summary& a, const Summary& b, size_t top, const TextStyle& style)
       : a_(a),
         b_(b),
         top_(top),
-        out_(out),
         style_(style),
-        width_(static_cast<size_t>(std::max(style.width, 60))),
         columns_(size_columns(style) + 1),
-        diff_(diff(a, b)) {}
+        diff_(diff(a, b)),
+        text_(style, 2, kRowCountColumns, 60) {}
 
-  void write() {
-    out_ << bold("DIFF", style_) << '\n';
-    write_run("A", a_);
-    write_run("B", b_);
+  void write(std::ostream& out) {
+    text_.add(bold("DIFF", style_));
+    add_run("A", a_);
+    add_run("B", b_);
     for (const PeakDiff& peak : diff_.peaks) {
-      if (is_main(peak.scope)) write_peak(peak);
+      if (is_main(peak.scope)) add_peak(peak);
     }
-    write_metrics();
-    write_phases("device", "device memory, peaks");
-    write_phases("host", "host memory, peaks");
+    add_metrics();
+    add_phases("device", "device memory, peaks");
+    add_phases("host", "host memory, peaks");
+    text_.write(out);
   }
 
  private:
-  std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
-  void line(const std::string& text) { out_ << cut(text, width_, style_) << '\n'; }
-  void heading(std::string_view name, const std::string& rest) {
-    out_ << '\n' << heading_text(name, rest, style_);
+  std::string size(const std::optional<uint64_t>& bytes) const { return text_.size(bytes); }
+  std::string cell(const std::optional<uint64_t>& bytes) const {
+    return right(size(bytes), columns_);
+  }
+  void section(std::string_view name, const std::string& rest) {
+    text_.add("");
+    text_.whole_heading(name, rest);
   }
 
-  void write_run(std::string_view name, const Summary& summary) {
+  void add_run(std::string_view name, const Summary& summary) {
     const std::string losses = losses_line(summary);
-    line(fmt::format("  {}  {}  {}", name, summary.log_path, command_text(summary.run)));
-    out_ << "     " << summary.run.start_time << ", "
-         << (losses.empty() ? losses_text(summary.quality) : alarm(losses, style_)) << '\n';
+    text_.line("  {}  {}  {}", name, summary.log_path, command_text(summary.run));
+    text_.add("     {}, {}", summary.run.start_time,
+              losses.empty() ? losses_text(summary.quality) : alarm(losses, style_));
   }
 
-  void write_peak(const PeakDiff& peak) {
+  void add_peak(const PeakDiff& peak) {
     if (!peak.a_bytes || !peak.b_bytes) {
-      heading("PEAK", fmt::format("{}: {}{}{}, not measured in {}", peak.scope, size(peak.a_bytes),
+      section("PEAK", fmt::format("{}: {}{}{}, not measured in {}", peak.scope, size(peak.a_bytes),
                                   kChangeArrow, size(peak.b_bytes), peak.a_bytes ? "B" : "A"));
       return;
     }
@@ -89,29 +91,26 @@ class TextDiff {
     } else if (peak.b_phase) {
       title += ", phase " + *peak.b_phase;
     }
-    heading("PEAK", title);
-    if (const std::string text = nameless_text(peak); !text.empty()) {
-      for (const std::string& one : wrapped(text, width_, 2, style_))
-        out_ << alarm(one, style_) << '\n';
-    }
-    write_sites(peak);
+    section("PEAK", title);
+    if (const std::string text = nameless_text(peak); !text.empty()) text_.wrap(text, alarm);
+    add_sites(peak);
   }
 
-  void write_sites(const PeakDiff& peak) {
+  void add_sites(const PeakDiff& peak) {
     SiteDiff rest;
     rest.a_bytes = peak.a_other_bytes;
     rest.b_bytes = peak.b_other_bytes;
     uint64_t a_sum = rest.a_bytes;
     uint64_t b_sum = rest.b_bytes;
     size_t left_out = 0;
-    line(fmt::format("{} {} {}  site", right("change", columns_), right("A", columns_),
-                     right("B", columns_)));
+    text_.line("{} {} {}  site", right("change", columns_), right("A", columns_),
+               right("B", columns_));
     for (size_t i = 0; i < peak.sites.size(); ++i) {
       const SiteDiff& site = peak.sites[i];
       a_sum += site.a_bytes;
       b_sum += site.b_bytes;
       if (i < top_ && site.change() > 0) {
-        write_site(site);
+        add_site(site);
       } else {
         rest.a_bytes += site.a_bytes;
         rest.b_bytes += site.b_bytes;
@@ -120,40 +119,35 @@ class TextDiff {
     }
     if (left_out > 0 || rest.a_bytes > 0 || rest.b_bytes > 0)
       row(rest, fmt::format("{} more", grouped(left_out)), "");
-    if (listed_in_part(a_, peak.scope)) part_line("A");
-    if (listed_in_part(b_, peak.scope)) part_line("B");
+    for (const auto& [name, summary] : {std::pair("A", &a_), std::pair("B", &b_)}) {
+      const Peak* of_side = summary->find_peak(peak.scope);
+      if (of_side != nullptr && of_side->other_bytes > 0)
+        text_.line("  {} lists only its largest sites; all: report --json --top 1000000", name);
+    }
     const bool whole = a_sum == *peak.a_bytes && b_sum == *peak.b_bytes;
     const std::string total = whole ? fmt::format("sum {} = change of the peak, residual 0",
                                                   change_size(a_sum, b_sum, style_))
                                     : "the rows do not add up to the peaks: the JSON is damaged";
-    out_ << right(total, width_) << '\n';
+    text_.add(right(total, text_.width()));
   }
 
-  static bool listed_in_part(const Summary& summary, const std::string& scope) {
-    const Peak* peak = summary.find_peak(scope);
-    return peak != nullptr && peak->other_bytes > 0;
-  }
-  void part_line(std::string_view name) {
-    line(fmt::format("  {} lists only its largest sites; all: report --json --top 1000000", name));
-  }
-
-  void write_site(const SiteDiff& site) {
-    const std::string_view mark = site.unlisted       ? "  [not listed]"
-                                  : site.a_bytes == 0 ? "  [new]"
-                                  : site.b_bytes == 0 ? "  [gone]"
-                                                      : "";
-    row(site, site.title, fmt::format("  [{}]{}", site.kind.substr(site.kind.find('.') + 1), mark));
+  void add_site(const SiteDiff& site) {
+    const char* mark = site.unlisted       ? "  [not listed]"
+                       : site.a_bytes == 0 ? "  [new]"
+                       : site.b_bytes == 0 ? "  [gone]"
+                                           : "";
+    row(site, site.title, kind_mark(site.kind) + mark);
   }
 
   void row(const SiteDiff& site, const std::string& title, const std::string& marks) {
-    const std::string figures =
+    text_.row(
         fmt::format("{} {} {}  ", right(change_size(site.a_bytes, site.b_bytes, style_), columns_),
-                    right(size(site.a_bytes), columns_), right(size(site.b_bytes), columns_));
-    out_ << title_row(figures, title, marks, width_, style_) << '\n';
+                    cell(site.a_bytes), cell(site.b_bytes)),
+        title, marks);
   }
 
-  void write_metrics() {
-    heading("METRICS", "those that differ");
+  void add_metrics() {
+    section("METRICS", "those that differ");
     size_t same = 0;
     for (const MetricDiff& metric : diff_.metrics) {
       if (metric.a == metric.b) {
@@ -164,18 +158,14 @@ class TextDiff {
         if (!is_count(metric.name)) return size(value);
         return value ? grouped(*value) : "–";
       };
-      std::string text = fmt::format("  {} {}{}{}", left(metric.name, kMetricColumns),
-                                     figure(metric.a), kChangeArrow, figure(metric.b));
-      if (metric.a && metric.b) {
-        const std::string relative = change_percent(*metric.a, *metric.b);
-        if (!relative.empty()) text += fmt::format("  ({})", relative);
-      }
-      line(text);
+      const std::string relative = metric.a && metric.b ? change_percent(*metric.a, *metric.b) : "";
+      text_.line("  {} {}{}{}{}", left(metric.name, kMetricColumns), figure(metric.a), kChangeArrow,
+                 figure(metric.b), relative.empty() ? "" : fmt::format("  ({})", relative));
     }
-    line(fmt::format("  {} are equal", grouped(same)));
+    text_.line("  {} are equal", grouped(same));
   }
 
-  void write_phases(const std::string& side, const std::string& what) {
+  void add_phases(const std::string& side, const std::string& what) {
     const std::string wanted = side + ".peak_bytes";
     std::vector<std::string> lines;
     size_t longest = 0;
@@ -187,7 +177,7 @@ class TextDiff {
                                              [&](const MetricDiff& m) { return m.name == wanted; });
       if (peak == phase.metrics.end() || peak->a == peak->b) continue;
       const auto figure = [&](bool there, const std::optional<uint64_t>& value) {
-        return there ? right(size(value), columns_) : right("none", columns_);
+        return there ? cell(value) : right("none", columns_);
       };
       std::string text = fmt::format("  {} {} {}", name_cell(phase.name, names, style_),
                                      figure(phase.in_a, peak->a), figure(phase.in_b, peak->b));
@@ -195,19 +185,19 @@ class TextDiff {
       lines.push_back(std::move(text));
     }
     if (lines.empty()) return;
-    heading("PHASES", what + ", those that differ");
-    line(fmt::format("  {} {} {} {}", left("phase", names), right("A", columns_),
-                     right("B", columns_), right("change", columns_)));
-    for (const std::string& text : lines) line(text);
+    section("PHASES", what + ", those that differ");
+    text_.line("  {} {} {} {}", left("phase", names), right("A", columns_), right("B", columns_),
+               right("change", columns_));
+    for (const std::string& text : lines) text_.line(text);
   }
 
   const Summary& a_;
   const Summary& b_;
   const size_t top_;
-  std::ostream& out_;
   const TextStyle& style_;
-  const size_t width_, columns_;
+  const size_t columns_;
   const Diff diff_;
+  TextLines text_;
 };
 
 Json run_json(const Summary& summary) {
@@ -259,7 +249,7 @@ Json diff_json(const Summary& a, const Summary& b) {
 void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
                 const ViewStyle& style) {
   if (style.is_json()) return write_line(diff_json(a, b), out);
-  TextDiff(a, b, top, out, style).write();
+  TextDiff(a, b, top, style).write(out);
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
+#include "collector/text/text_lines.h"
 #include "collector/write/json_values.h"
 #include "collector/write/writers.h"
 
@@ -20,16 +21,12 @@ constexpr size_t kMostSumLines = 30;  ///< if there are more: one line for each 
 
 class MergeText {
  public:
-  MergeText(const Merged& merged, std::ostream& out, const TextStyle& style)
-      : merged_(merged), out_(out), style_(style), columns_(size_columns(style)) {}
+  MergeText(const Merged& merged, const TextStyle& style)
+      : merged_(merged), style_(style), text_(style) {}
 
-  void write() {
+  void write(std::ostream& out) {
     heading();
-    for (const std::string& note : merged_.notes) {
-      for (const std::string& one :
-           wrapped("  " + note, static_cast<size_t>(style_.width), 4, style_))
-        out_ << alarm(one, style_) << '\n';
-    }
+    for (const std::string& note : merged_.notes) text_.wrap("  " + note, alarm);
     job_end();
     outliers();
     if (merged_.nodes.size() > 1) {
@@ -41,18 +38,14 @@ class MergeText {
       sums();
       ranks();
     }
+    text_.write(out);
   }
 
  private:
-  void line(const std::string& text) {
-    out_ << cut(text, static_cast<size_t>(style_.width), style_) << '\n';
-  }
-  std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
-  std::string cell(const std::optional<uint64_t>& bytes) const {
-    return right(size(bytes), columns_);
-  }
+  std::string size(const std::optional<uint64_t>& bytes) const { return text_.size(bytes); }
   void section(std::string_view title, std::string_view text, bool is_alarm = false) {
-    out_ << '\n' << heading_text(title, text, style_, is_alarm);
+    text_.add("");
+    text_.whole_heading(title, text, is_alarm);
   }
 
   std::string process_text(size_t i) const {
@@ -68,10 +61,9 @@ class MergeText {
   void heading() {
     const size_t count = merged_.processes.size();
     const size_t nodes = merged_.nodes.size();
-    out_ << bold("MERGED", style_) << "  " << grouped(count)
-         << (count == 1 ? " process" : " processes");
-    if (nodes > 1) out_ << fmt::format(" on {} nodes", grouped(nodes));
-    out_ << '\n';
+    text_.add("{}  {} {}{}", bold("MERGED", style_), grouped(count),
+              count == 1 ? "process" : "processes",
+              nodes > 1 ? fmt::format(" on {} nodes", grouped(nodes)) : "");
     size_t losses = 0;
     for (size_t i = 0; i < count; ++i) {
       const ProcessRecord& process = merged_.processes[i];
@@ -79,14 +71,14 @@ class MergeText {
       losses += !fine;
       if (count > kAllProcesses && (fine || losses > kMostLosses)) continue;
       const std::string text = losses_text(process.quality);
-      const auto width = static_cast<size_t>(style_.width);
-      out_ << cut(fmt::format("  {}  {}: ", process_text(i), process.log_path),
-                  width - std::min(width, display_width(text)), style_)
-           << (fine ? text : alarm(text, style_)) << '\n';
+      text_.add(cut(fmt::format("  {}  {}: ", process_text(i), process.log_path),
+                    text_.width() - std::min(text_.width(), display_width(text)), style_) +
+                (fine ? text : alarm(text, style_)));
     }
     if (count <= kAllProcesses) return;
-    line(losses == 0 ? "  no record lost"
-                     : fmt::format("  {} in all with losses or without an end", grouped(losses)));
+    text_.line(losses == 0
+                   ? "  no record lost"
+                   : fmt::format("  {} in all with losses or without an end", grouped(losses)));
   }
 
   std::string ended_text(const Casualty& casualty) const {
@@ -109,18 +101,14 @@ class MergeText {
     const std::string what = fmt::format("{}: {}", process_text(first.process), ended_text(first));
     section("FAILED", what, true);
     if (first.how == Casualty::How::kSignalled) {
-      line(
+      text_.line(
           "  nobody failed by itself before: such a signal is sent by the kernel where the host's "
           "memory is short, by a scheduler, or by a person");
     }
     if (const auto& refusal = merged_.processes[first.process].refusal;
         refusal && first.how == Casualty::How::kRefused) {
-      if (!refusal->site.empty()) line("  by " + refusal->site);
-      if (!refusal->why.empty()) {
-        for (const std::string& part :
-             wrapped("  why: " + refusal->why, static_cast<size_t>(style_.width), 4, style_))
-          out_ << part << '\n';
-      }
+      if (!refusal->site.empty()) text_.line("  by " + refusal->site);
+      if (!refusal->why.empty()) text_.wrap("  why: " + refusal->why);
     }
     others();
   }
@@ -132,23 +120,24 @@ class MergeText {
           return casualty.how == Casualty::How::kSignalled;
         }));
     if (later > 0) {
-      line(fmt::format("  {} ended later by signals from outside, as launchers end the others",
-                       grouped(later)));
+      text_.line("  {} ended later by signals from outside, as launchers end the others",
+                 grouped(later));
     }
     const size_t failed = all.size() - 1 - later;
     const auto next = std::find_if(all.begin() + 1, all.end(), [](const Casualty& casualty) {
       return casualty.how != Casualty::How::kSignalled;
     });
     if (failed > 0) {
-      line(fmt::format("  {} failed later, the first of them {}: {}", grouped(failed),
-                       process_text(next->process), ended_text(*next)));
+      text_.line("  {} failed later, the first of them {}: {}", grouped(failed),
+                 process_text(next->process), ended_text(*next));
     }
     const JobEnd& end = merged_.end;
-    if (end.without_end > 0) line(fmt::format("  {} have no end", grouped(end.without_end)));
+    if (end.without_end > 0) text_.line("  {} have no end", grouped(end.without_end));
     if (end.not_said > 0)
-      line(fmt::format("  {} ended, how is not known: only `gpupeak run` notes that",
-                       grouped(end.not_said)));
-    if (merged_.nodes.size() > 1) line("  who was first is as true as the nodes' calendars agree");
+      text_.line("  {} ended, how is not known: only `gpupeak run` notes that",
+                 grouped(end.not_said));
+    if (merged_.nodes.size() > 1)
+      text_.line("  who was first is as true as the nodes' calendars agree");
   }
 
   static std::string excess_text(const Outlier& outlier, const TextStyle& style) {
@@ -192,9 +181,9 @@ class MergeText {
     section("OUTLIERS", fmt::format("own peaks against the median of {} that do the same",
                                     grouped(merged_.outliers.front().compared)));
     for (size_t i = 0; i < std::min(order.size(), kMostOutliers); ++i)
-      line(fmt::format("  {}: {}", process_text(order[i]), outlier_text(of_process[order[i]])));
+      text_.line("  {}: {}", process_text(order[i]), outlier_text(of_process[order[i]]));
     if (order.size() > kMostOutliers)
-      line(fmt::format("  {} more", grouped(order.size() - kMostOutliers)));
+      text_.line("  {} more", grouped(order.size() - kMostOutliers));
   }
 
   static std::optional<uint64_t> at_once(const MergedSum* sum) {
@@ -229,8 +218,8 @@ class MergeText {
       return std::tuple(at_once(all_gpus(node)), at_once(node.find_sum("host")));
     });
     section("NODES", "what each held at once; of the host at most");
-    line(fmt::format("{} {} {}  {}  node", right("all GPUs", columns_), right("one GPU", columns_),
-                     right("host", columns_), "processes"));
+    text_.line("{} {} {}  {}  node", text_.cell("all GPUs"), text_.cell("one GPU"),
+               text_.cell("host"), "processes");
     std::optional<uint64_t> device, host;
     uint64_t error = 0;
     bool host_known = true;
@@ -243,16 +232,16 @@ class MergeText {
       host_known = host_known && of_host;
       host = host.value_or(0) + of_host.value_or(0);
       if (i >= kMostNodes) continue;
-      line(fmt::format("{} {} {}  {:>9}  {}", cell(at_once(gpus)), cell(fullest_gpu(node)),
-                       cell(of_host), grouped(node.processes.size()), node.name()));
+      text_.line("{} {} {}  {:>9}  {}", text_.cell(at_once(gpus)), text_.cell(fullest_gpu(node)),
+                 text_.cell(of_host), grouped(node.processes.size()), node.name());
     }
-    if (order.size() > kMostNodes) line(fmt::format("  {} more nodes", order.size() - kMostNodes));
-    line(fmt::format("{} {} {}  {:>9}  all together at most: nodes share no clock", cell(device),
-                     right("", columns_), cell(host_known ? host : std::nullopt),
-                     grouped(merged_.processes.size())));
+    if (order.size() > kMostNodes) text_.line("  {} more nodes", order.size() - kMostNodes);
+    text_.line("{} {} {}  {:>9}  all together at most: nodes share no clock", text_.cell(device),
+               text_.cell(""), text_.cell(host_known ? host : std::nullopt),
+               grouped(merged_.processes.size()));
     if (error > 0)
-      line(fmt::format("  all GPUs: up to {} less, since some logs have too many steps to keep",
-                       size(error)));
+      text_.line("  all GPUs: up to {} less, since some logs have too many steps to keep",
+                 size(error));
   }
 
   size_t sum_lines() const {
@@ -273,17 +262,17 @@ class MergeText {
 
   void sum_in_full(const MergedSum& sum) {
     section("PEAK", fmt::format("{}: {}", sum.name, at_once_text(sum)));
-    line(fmt::format("{} {}  process", right("then", columns_), right("own peak", columns_)));
+    text_.line("{} {}  process", text_.cell("then"), text_.cell("own peak"));
     for (const MergedPart& part : sum.parts) {
-      line(fmt::format("{} {}  {}", cell(part.at_peak_bytes), cell(part.peak_bytes),
-                       process_text(part.process)));
+      text_.line("{} {}  {}", text_.cell(part.at_peak_bytes), text_.cell(part.peak_bytes),
+                 process_text(part.process));
     }
   }
 
   void sums() {
     section("PEAKS", "what the processes held at once");
     for (const MergedSum& sum : merged_.nodes.front().sums)
-      line(fmt::format("  {}: {}", sum.name, at_once_text(sum)));
+      text_.line("  {}: {}", sum.name, at_once_text(sum));
   }
 
   static std::optional<uint64_t> own(const ProcessRecord& process, std::string_view side) {
@@ -293,8 +282,8 @@ class MergeText {
 
   void rank_row(size_t i) {
     const ProcessRecord& process = merged_.processes[i];
-    line(fmt::format("{} {}  {}", cell(own(process, "device")), cell(own(process, "host")),
-                     process_text(i)));
+    text_.line("{} {}  {}", text_.cell(own(process, "device")), text_.cell(own(process, "host")),
+               process_text(i));
   }
 
   void ranks() {
@@ -303,19 +292,18 @@ class MergeText {
       return std::tuple(own(process, "device"), own(process, "host"));
     });
     section("PROCESSES", "own peaks, largest first");
-    line(fmt::format("{} {}  process", right("GPUs", columns_), right("host", columns_)));
+    text_.line("{} {}  process", text_.cell("GPUs"), text_.cell("host"));
     for (size_t i = 0; i < std::min(order.size(), kMostRanks); ++i) rank_row(order[i]);
     if (order.size() <= kMostRanks) return;
     if (order.size() > kMostRanks + 1)
-      line(fmt::format("  {} between", grouped(order.size() - kMostRanks - 1)));
+      text_.line("  {} between", grouped(order.size() - kMostRanks - 1));
     rank_row(order.back());
   }
 
   static inline const MergedSum kNoSum{};
   const Merged& merged_;
-  std::ostream& out_;
   const TextStyle& style_;
-  const size_t columns_;
+  TextLines text_;
 };
 
 Json own_peak_json(const OwnPeak& peak) {
@@ -411,7 +399,7 @@ void write_json(const Merged& merged, std::ostream& out) {
 
 void write_merge(const Merged& merged, std::ostream& out, const ViewStyle& style) {
   if (style.is_json()) return write_json(merged, out);
-  MergeText(merged, out, style).write();
+  MergeText(merged, style).write(out);
 }
 
 }  // namespace gpupeak::collector

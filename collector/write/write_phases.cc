@@ -6,7 +6,7 @@
 
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/title_text.h"
+#include "collector/text/text_lines.h"
 #include "collector/write/json_values.h"
 #include "collector/write/writers.h"
 
@@ -20,10 +20,10 @@ constexpr std::string_view kUnknown = "–";
 
 class PhaseTable {
  public:
-  PhaseTable(const Summary& summary, std::ostream& out, const TextStyle& style)
+  PhaseTable(const Summary& summary, const TextStyle& style)
       : summary_(summary),
-        out_(out),
         style_(style),
+        text_(style, 2),
         columns_(size_columns(style)),
         table_(phase_rows(summary, kNodeRows)) {
     size_t longest = 0;
@@ -37,23 +37,24 @@ class PhaseTable {
     choose_figures();
   }
 
-  void write() {
-    out_ << bold("PHASES", style_) << '\n';
-    line("peak: with what was live before; kept: of the phase's own allocations, live at its end");
+  void write(std::ostream& out) {
+    text_.add(bold("PHASES", style_));
+    text_.wrap(
+        "peak: with what was live before; kept: of the phase's own allocations, live at its end");
     std::string head(names_ + kTimeColumns + 1, ' ');
     if (device_ > 0) head += "   " + left("device memory", side_columns() - 3);
-    line(head + (host_ > 0 ? "   host memory" : ""));
-    out_ << left("phase", names_) << ' ' << right("time", kTimeColumns)
-         << sides(side_head(), side_head()) << '\n';
+    text_.wrap(head + (host_ > 0 ? "   host memory" : ""));
+    text_.add("{} {}{}", left("phase", names_), right("time", kTimeColumns),
+              sides(side_head(), side_head()));
     for (const auto& [phase, instances] : table_.rows) row(*phase, *instances);
-    if (table_.nodes_left_out > 0) {
-      line(fmt::format("… {} more nodes, which hold less: --csv has them",
-                       grouped(table_.nodes_left_out)));
-    }
+    if (table_.nodes_left_out > 0)
+      text_.wrap("… {} more nodes, which hold less: --csv has them",
+                 grouped(table_.nodes_left_out));
     outside();
     calls();
     growth();
     sites();
+    text_.write(out);
   }
 
  private:
@@ -67,9 +68,8 @@ class PhaseTable {
   /// Drops figures from the end of the list until a line fits the width.
   void choose_figures() {
     const size_t sides = (device_ > 0) + (host_ > 0);
-    const auto width = static_cast<size_t>(style_.width);
     while (!style_.whole_lines && figures_.size() > 1 &&
-           names_ + 1 + kTimeColumns + sides * side_columns() > width) {
+           names_ + 1 + kTimeColumns + sides * side_columns() > text_.width()) {
       figures_.pop_back();
     }
     std::ranges::sort(figures_);
@@ -109,11 +109,6 @@ class PhaseTable {
     return text;
   }
 
-  void line(const std::string& text) {
-    for (const std::string& part : wrapped(text, static_cast<size_t>(style_.width), 2, style_))
-      out_ << part << '\n';
-  }
-
   static std::string indent_of(const PhaseSummary& phase) {
     return std::string(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ');
   }
@@ -123,40 +118,33 @@ class PhaseTable {
 
   void row(const PhaseSummary& phase, const PhaseInstances& instances) {
     const bool ended = instances.end_ns.has_value();
-    out_ << name_cell(name_of(phase, instances), names_, style_) << ' '
-         << right(duration(instances.open_ns), kTimeColumns)
-         << sides(side(instances.device, ended), side(instances.host, ended)) << '\n';
+    text_.add("{} {}{}", name_cell(name_of(phase, instances), names_, style_),
+              right(duration(instances.open_ns), kTimeColumns),
+              sides(side(instances.device, ended), side(instances.host, ended)));
   }
 
   /// What was allocated outside of all phases. With it the outermost phases add up to what was live
   /// at the end.
   void outside() {
-    const auto text = [&](const char* name) {
-      return size_text(metric(summary_.metrics, name), style_);
-    };
-    line(fmt::format(
-        "live at exit: device {}, host {}; of it allocated outside of all phases: {}, {}",
-        text("device.live_bytes"), text("host.live_bytes"),
-        text("device.outside_phases.live_bytes"), text("host.outside_phases.live_bytes")));
+    const auto text = [&](const char* name) { return text_.size(metric(summary_.metrics, name)); };
+    text_.wrap("live at exit: device {}, host {}; of it allocated outside of all phases: {}, {}",
+               text("device.live_bytes"), text("host.live_bytes"),
+               text("device.outside_phases.live_bytes"), text("host.outside_phases.live_bytes"));
   }
 
   void calls() {
     const std::vector<std::string> lines = calls_lines(summary_, style_);
     if (lines.empty()) return;
-    out_ << '\n' << bold("CALLS", style_) << "  " << kCallsNote << '\n';
-    for (const std::string& text : lines) line(text);
+    text_.add("\n{}  {}", bold("CALLS", style_), kCallsNote);
+    for (const std::string& text : lines) text_.wrap(text);
   }
 
   void growth() {
     if (summary_.growth.empty()) return;
-    out_ << '\n' << bold("GROWTH", style_) << "  more at each end than at the one before\n";
-    for (const GrowthSummary& growth : summary_.growth) {
-      const std::string where =
-          growth.device ? fmt::format("GPU {}", *growth.device) : std::string("host");
-      out_ << cut(fmt::format("{}  [{}]", growth_text(growth, style_), where),
-                  static_cast<size_t>(style_.width), style_)
-           << '\n';
-    }
+    text_.add("\n{}  more at each end than at the one before", bold("GROWTH", style_));
+    for (const GrowthSummary& growth : summary_.growth)
+      text_.line("{}  [{}]", growth_text(growth, style_),
+                 growth.device ? fmt::format("GPU {}", *growth.device) : "host");
   }
 
   void sites() {
@@ -168,20 +156,18 @@ class PhaseTable {
       before = row;
       for (const auto* site : {&phase.biggest_new_device_site, &phase.biggest_new_host_site}) {
         if (!*site || (*site)->bytes == 0) continue;
-        if (!any) out_ << '\n' << bold("BIGGEST NEW SITES", style_) << '\n';
-        any = true;
-        const std::string figures = fmt::format(
-            "{} {} {}  ", name_cell(indent_of(phase) + phase.name, names_, style_),
-            right(size_text((*site)->bytes, style_), columns_), left((*site)->kind, 16));
-        out_ << title_row(figures, (*site)->title, "", static_cast<size_t>(style_.width), style_)
-             << '\n';
+        if (!std::exchange(any, true)) text_.add("\n" + bold("BIGGEST NEW SITES", style_));
+        text_.row(
+            fmt::format("{} {} {}  ", name_cell(indent_of(phase) + phase.name, names_, style_),
+                        text_.cell((*site)->bytes), left((*site)->kind, 16)),
+            (*site)->title);
       }
     }
   }
 
   const Summary& summary_;
-  std::ostream& out_;
   const TextStyle& style_;
+  TextLines text_;
   const size_t columns_;
   const PhaseRows table_;
   uint64_t device_ = 0, host_ = 0;
@@ -237,7 +223,7 @@ void write_phases_csv(const Summary& summary, std::ostream& out) {
 void write_phases(const Summary& summary, std::ostream& out, const ViewStyle& style) {
   if (style.is_json()) return write_line(phases_json(summary), out);
   if (style.is_csv()) return write_phases_csv(summary, out);
-  PhaseTable(summary, out, style).write();
+  PhaseTable(summary, style).write(out);
 }
 
 }  // namespace gpupeak::collector

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
@@ -9,7 +10,7 @@
 #include "collector/summary/verdict.h"
 #include "collector/summary/what_if.h"
 #include "collector/text/scope_key.h"
-#include "collector/text/title_text.h"
+#include "collector/text/text_lines.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {
@@ -24,40 +25,35 @@ class ShortSummary {
   ShortSummary(const Summary& summary, const TextStyle& style)
       : summary_(summary),
         style_(style),
-        width_(static_cast<size_t>(std::max(style.width, 40))),
         verdict_(verdict_of(summary, style)),
         scope_((verdict_.device == nullptr ? ScopeKey::host()
                                            : ScopeKey::device(verdict_.device->ordinal))
                    .text()),
         peak_(summary.find_peak(scope_)) {}
 
-  void write(std::ostream& out) {
-    std::vector<std::string> head = sentences();
-    std::vector<std::string> tail = script_lines();
-    tail.push_back(next_line());
+  void write(std::ostream& out) const {
+    const TextLines head = sentences();
+    TextLines tail = script_lines();
+    tail.add(next_line());
     // In the order in which they are shown. If there are too many lines, the last ones are dropped.
-    std::vector<std::string> body;
-    const auto add = [&](const std::vector<std::string>& lines) {
-      body.insert(body.end(), lines.begin(), lines.end());
-    };
-    for (const std::string& line : lines_of(facts())) body.push_back(faint(line, style_));
-    add(bar_lines());
-    add(site_lines());
-    add(lowering_lines());
-    add(ledger_line());
+    TextLines body = none();
+    body.wrap("  " + facts(), faint);
+    add_bar(body);
+    add_sites(body);
+    add_lowering(body);
+    add_ledger(body);
     for (size_t i = 0; i < std::min(verdict_.hints.size(), kMaxHints); ++i)
-      add(lines_of(verdict_.hints[i]));
-    add(totals_lines());
-    add(phase_line());
+      body.wrap("  " + verdict_.hints[i]);
+    add_totals(body);
+    add_phases(body);
     const size_t most = kShortLines + script_devices() - 1 + verdict_.rows.size();
-    const size_t room = most - std::min(most, head.size() + tail.size());
-    if (body.size() > room) body.resize(room);
-    for (const auto* part : {&head, &body, &tail}) {
-      for (const std::string& line : *part) out << line << '\n';
-    }
+    body.keep(most - std::min(most, head.count() + tail.count()));
+    for (const TextLines& part : {head, body, tail}) part.write(out);
   }
 
  private:
+  TextLines none() const { return TextLines(style_, 4, kRowCountColumns, 40); }
+
   bool has_several() const { return summary_.whole_run && summary_.whole_run->has_several(); }
 
   size_t script_devices() const {
@@ -67,106 +63,88 @@ class ShortSummary {
     return std::clamp<size_t>(used, 1, kMaxScriptLines);
   }
 
-  std::vector<std::string> sentences() const {
-    std::vector<std::string> lines;
-    for (const Verdict::Sentence& sentence : verdict_.sentences) {
-      const std::string text = (lines.empty() ? "gpupeak: " : "  ") + sentence.text;
-      for (const std::string& line : wrapped(text, width_, 4, style_))
-        lines.push_back(sentence.alarm ? alarm(line, style_) : bold(line, style_));
-    }
-    for (const std::string& row : verdict_.rows) lines.push_back(cut("  " + row, width_, style_));
+  TextLines sentences() const {
+    TextLines lines = none();
+    for (const Verdict::Sentence& sentence : verdict_.sentences)
+      lines.wrap((lines.empty() ? "gpupeak: " : "  ") + sentence.text,
+                 sentence.alarm ? alarm : bold);
+    for (const std::string& row : verdict_.rows) lines.line("  " + row);
     return lines;
-  }
-
-  std::vector<std::string> lines_of(const std::string& text) const {
-    return wrapped("  " + text, width_, 4, style_);
   }
 
   std::string facts() const {
     return verdict_.facts + (verdict_.warnings.empty() ? "" : " · " + verdict_.warnings);
   }
 
-  std::vector<std::string> bar_lines() const {
-    if (verdict_.bar.empty()) return {};
+  void add_bar(TextLines& lines) const {
+    if (verdict_.bar.empty()) return;
     const std::string bar = "  " + bar_text(verdict_.bar, kBarColumns);
     const std::string legend = "  " + bar_legend(verdict_.bar, style_);
-    if (display_width(bar) + display_width(legend) <= width_) return {bar + legend};
-    std::vector<std::string> lines = wrapped(legend, width_, 2, style_);
-    lines.insert(lines.begin(), bar);
-    return lines;
+    if (display_width(bar) + display_width(legend) <= lines.width()) return lines.add(bar + legend);
+    lines.add(bar);
+    for (std::string& one : wrapped(legend, lines.width(), 2, style_)) lines.add(std::move(one));
   }
 
-  std::vector<std::string> lines_of_grown(const ArenaSummary& arena) const {
-    std::vector<std::string> lines = lines_of("in " + grown_arena_text(arena, style_) + ":");
+  static std::string figures_of(uint64_t bytes, uint64_t whole, const TextLines& lines) {
+    return fmt::format("  {} {} %  ", lines.cell(bytes), right(percent(bytes, whole), 5));
+  }
+
+  void add_grown(const ArenaSummary& arena, TextLines& lines) const {
+    lines.wrap("  in {}:", grown_arena_text(arena, style_));
     for (size_t i = 0; i < std::min(arena.largest.parts.size(), kMaxSites); ++i) {
       const ArenaSummary::Part& part = arena.largest.parts[i];
-      const std::string figures = figures_of(part.bytes, arena.reserved_peak_bytes);
-      lines.push_back(title_row(figures, part.title, "", width_, style_));
+      lines.row(figures_of(part.bytes, arena.reserved_peak_bytes, lines), part.title);
     }
-    return lines;
   }
 
-  std::string figures_of(uint64_t bytes, uint64_t whole) const {
-    return fmt::format("  {} {} %  ", right(size_text(bytes, style_), size_columns(style_)),
-                       right(percent(bytes, whole), 5));
-  }
-
-  std::vector<std::string> site_lines() const {
-    std::vector<std::string> lines;
-    if (peak_ == nullptr) return lines;
+  void add_sites(TextLines& lines) const {
+    if (peak_ == nullptr) return;
     const ArenaSummary* grown = verdict_.device == nullptr
                                     ? nullptr
                                     : arena_behind_peak(summary_, verdict_.device->ordinal);
-    if (grown != nullptr) return lines_of_grown(*grown);
+    if (grown != nullptr) return add_grown(*grown, lines);
     const size_t shown = std::min(peak_->holders.size(), kMaxSites);
     const std::vector<const Holder*> rows = rows_by_resident(*peak_, summary_.metrics);
     for (size_t i = 0; i < shown; ++i) {
       const Holder& holder = *rows[i];
-      const std::string figures = figures_of(holder.bytes, peak_->bytes);
-      const std::string role =
-          role_mark(holder, width_, style_) + resident_mark(holder, summary_.metrics, style_);
-      lines.push_back(
-          cut(title_row(figures, holder.title, role, width_, style_, holder.telling_part), width_,
-              style_));
+      lines.row(figures_of(holder.bytes, peak_->bytes, lines), holder.title,
+                role_mark(holder, lines.width(), style_) +
+                    resident_mark(holder, summary_.metrics, style_),
+                holder.telling_part);
     }
-    if (const std::string note = role_note(*peak_, shown); !note.empty())
-      lines.push_back(cut("  " + note, width_, style_));
+    if (const std::string note = role_note(*peak_, shown); !note.empty()) lines.line("  " + note);
     if (const uint64_t bytes = heap_without_sites(summary_.metrics); scope_ == "host" && bytes > 0)
-      lines.push_back(fmt::format("  {}          the heap's first, without call sites: in no row",
-                                  right(size_text(bytes, style_), size_columns(style_))));
-    return lines;
+      lines.add("  {}          the heap's first, without call sites: in no row", lines.cell(bytes));
   }
 
   /// What would save a twentieth of the peak and more.
-  std::vector<std::string> lowering_lines() const {
+  void add_lowering(TextLines& lines) const {
     constexpr size_t kMost = 2;
     constexpr uint64_t kWorthALine = 20;
     const std::optional<Lowering>& lowering = summary_.lowering;
-    if (!lowering || lowering->scope != scope_) return {};
-    std::string text;
-    size_t shown = 0;
+    if (!lowering || lowering->scope != scope_) return;
+    std::vector<std::string> texts;
     for (const Lowering::Row& row : lowering->rows) {
       const uint64_t after = row.most_bytes.value_or(row.least_bytes);
       if (after + lowering->before_bytes / kWorthALine > lowering->before_bytes) continue;
-      if (shown++ == kMost) break;
-      text += fmt::format("{}{} ({}) {}", shown == 1 ? "" : "; ",
-                          bounds_text(row.least_bytes, row.most_bytes, style_),
-                          gain_text(lowering->before_bytes, row.least_bytes, row.most_bytes),
-                          setting_text(row.setting, row.about));
+      if (texts.size() == kMost) break;
+      texts.push_back(
+          fmt::format("{} ({}) {}", bounds_text(row.least_bytes, row.most_bytes, style_),
+                      gain_text(lowering->before_bytes, row.least_bytes, row.most_bytes),
+                      setting_text(row.setting, row.about)));
     }
-    return text.empty() ? std::vector<std::string>() : lines_of("would lower it: " + text);
+    if (!texts.empty()) lines.wrap("  would lower it: {}", fmt::join(texts, "; "));
   }
 
-  std::vector<std::string> ledger_line() const {
-    if (verdict_.device == nullptr || !verdict_.device->ledger) return {};
+  void add_ledger(TextLines& lines) const {
+    if (verdict_.device == nullptr || !verdict_.device->ledger) return;
     const LedgerView& view = verdict_.device->ledger->at_peak;
     const std::string whose = verdict_.device->is_integrated() ? "the driver" : "nvidia-smi";
     if (!is_of_peak(view, peak_) && !view.by_failed_call)
-      return wrapped("  " + whose + "'s figure is not of the peak: " +
-                         ledger_nearness_text(view, peak_, style_),
-                     width_, 4, style_);
-    return wrapped("  " + whose + " shows " + ledger_sum_text(view, view.used_bytes / 100, style_),
-                   width_, 4, style_);
+      lines.wrap("  {}'s figure is not of the peak: {}", whose,
+                 ledger_nearness_text(view, peak_, style_));
+    else
+      lines.wrap("  {} shows {}", whose, ledger_sum_text(view, view.used_bytes / 100, style_));
   }
 
   /// Whether the heap's figure is the library's counter, since not every block was read.
@@ -174,13 +152,13 @@ class ShortSummary {
     return summary_.quality.heap_not_read || summary_.quality.heap_sample_bytes > 0;
   }
 
-  std::vector<std::string> totals_lines() const {
+  void add_totals(TextLines& lines) const {
     const Metrics& metrics = summary_.metrics;
     std::string line;
     const auto add = [&](std::string_view what, const std::string& name) {
       const std::optional<uint64_t> bytes = metric(metrics, name);
       if (bytes.value_or(0) > 0)
-        line += fmt::format("{}{} {}", line.empty() ? "" : " · ", what, size_text(bytes, style_));
+        line += fmt::format("{}{} {}", line.empty() ? "" : " · ", what, lines.size(bytes));
     };
     if (heap_is_counted()) {
       add("host heap in usable bytes", "host.kind.heap.usable_peak_bytes");
@@ -195,11 +173,11 @@ class ShortSummary {
       add("managed", "device.managed.peak_bytes");
     }
     add("RSS", "host.rss.peak_bytes");
-    return line.empty() ? std::vector<std::string>() : lines_of(line);
+    if (!line.empty()) lines.wrap("  " + line);
   }
 
-  /// Empty if the run has only the phases that every process has.
-  std::vector<std::string> phase_line() const {
+  /// Nothing if the run has only the phases that every process has.
+  void add_phases(TextLines& lines) const {
     std::string line;
     size_t shown = 0;
     const bool of_host = verdict_.device == nullptr;
@@ -210,11 +188,10 @@ class ShortSummary {
         if (++shown > kMaxPhases) break;
         const uint64_t peak = of_host ? instances.host->peak_bytes : instances.device.peak_bytes;
         line += fmt::format("{}{} {}", line.empty() ? "" : " | ", instances_text(phase, instances),
-                            size_text(peak, style_));
+                            lines.size(peak));
       }
     }
-    if (line.empty()) return {};
-    return {cut("  phase peaks   " + line, width_, style_)};
+    if (!line.empty()) lines.line("  phase peaks   " + line);
   }
 
   /// The number that the program gives the GPU; if two GPUs of the run have the same number, the
@@ -228,18 +205,18 @@ class ShortSummary {
 
   /// For a run of several processes: each GPU, and the host heap of one process, whose pid stands
   /// there so that nobody takes the figure for a sum.
-  std::vector<std::string> script_lines() const {
-    std::vector<std::string> lines;
+  TextLines script_lines() const {
+    TextLines lines = none();
     const auto add = [&](const std::string& what, const std::string& of,
                          std::optional<uint64_t> bytes) {
       const std::string brackets = of.empty() ? "" : " (" + of + ")";
-      if (bytes) lines.push_back(fmt::format("Peak {}{}: {} bytes", what, brackets, *bytes));
+      if (bytes) lines.add("Peak {}{}: {} bytes", what, brackets, *bytes);
     };
     const WholeRun* run = has_several() ? &*summary_.whole_run : nullptr;
     for (size_t i = 0; run != nullptr && i < std::min(run->devices.size(), kMaxScriptLines); ++i)
       add("device memory", fmt::format("GPU {}", gpu_number(*run, i)), run->devices[i].peak_bytes);
     for (const DeviceSummary& device : summary_.devices) {
-      if (run != nullptr || lines.size() == kMaxScriptLines) break;
+      if (run != nullptr || lines.count() == kMaxScriptLines) break;
       if (was_used(device))
         add("device memory", fmt::format("GPU {}", device.ordinal),
             metric(device.metrics, "device.peak_bytes").value_or(0));
@@ -261,7 +238,7 @@ class ShortSummary {
       if (step.page && page_template().empty()) continue;
       const std::string more =
           fmt::format(" | {}{}{}", step.command, step.why.empty() ? "" : "  ", step.why);
-      if (display_width(line) + display_width(more) > width_) break;
+      if (display_width(line) + display_width(more) > none().width()) break;
       line += more;
     }
     return line;
@@ -269,7 +246,6 @@ class ShortSummary {
 
   const Summary& summary_;
   const TextStyle& style_;
-  const size_t width_;
   const Verdict verdict_;
   const std::string scope_;
   const Peak* peak_;

@@ -17,7 +17,7 @@
 #include "collector/summary/verdict.h"
 #include "collector/summary/what_if.h"
 #include "collector/text/scope_key.h"
-#include "collector/text/title_text.h"
+#include "collector/text/text_lines.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {
@@ -41,56 +41,44 @@ std::string peak_instant(const Peak& peak) {
   return peak.counted ? "–" : instant(peak.time_ns);
 }
 
-std::string kind_mark(const std::string& kind) {
-  return fmt::format("  [{}]", kind.substr(kind.find('.') + 1));
-}
-
-using Lines = std::vector<std::string>;
-
 class ReportSections {
  public:
   ReportSections(const Summary& summary, const TextStyle& style)
-      : summary_(summary),
-        style_(style),
-        width_(static_cast<size_t>(std::max(style.width, 60))),
-        columns_(size_columns(style)),
-        verdict_(verdict_of(summary, style)) {}
+      : summary_(summary), style_(style), verdict_(verdict_of(summary, style)) {}
 
   // Each section but the verdict begins with an empty line and its heading, and is empty if there
   // is nothing to say.
 
   /// `full`: also the warnings' texts and facts about the run.
-  Lines verdict(bool full) const {
-    Lines lines{bold("GPUPEAK", style_) + "  " + line(summary_.log_path)};
+  TextLines verdict(bool full) const {
+    TextLines lines = none();
+    lines.add(bold("GPUPEAK", style_) + "  " + cut(summary_.log_path, lines.width(), style_));
     for (const Verdict::Sentence& sentence : verdict_.sentences)
-      for (const std::string& text : wrapped(sentence.text, width_, 2, style_))
-        lines.push_back(sentence.alarm ? alarm(text, style_) : bold(text, style_));
+      lines.wrap(sentence.text, sentence.alarm ? alarm : bold);
     for (const std::string& row : full&& summary_.whole_run
                                       ? process_rows(*summary_.whole_run, kAllReportRows, style_)
                                       : verdict_.rows)
-      lines.push_back(line("  " + row));
+      lines.line("  " + row);
     if (!verdict_.bar.empty()) {
       const std::string bar = bar_text(verdict_.bar, kBarColumns);
       const std::string legend = bar_legend(verdict_.bar, style_);
-      if (bar.size() > 0 && kBarColumns + 2 + display_width(legend) <= width_) {
-        lines.push_back(bar + "  " + legend);
+      if (bar.size() > 0 && kBarColumns + 2 + display_width(legend) <= lines.width()) {
+        lines.add(bar + "  " + legend);
       } else {
-        lines.push_back(bar);
-        add_wrapped(legend, lines);
+        lines.add(bar);
+        lines.wrap(legend);
       }
     }
-    for (const std::string& hint : verdict_.hints) add_wrapped(hint, lines);
-    for (const std::string& one : wrapped(verdict_.facts, width_, 2, style_))
-      lines.push_back(faint(one, style_));
+    for (const std::string& hint : verdict_.hints) lines.wrap(hint);
+    lines.wrap(verdict_.facts, faint);
     if (!full) {
       if (!verdict_.warnings.empty())
-        add_wrapped(fmt::format("warnings: {} ({})  gpupeak report --full {}", verdict_.warnings,
-                                verdict_.warning_codes, quoted(summary_.log_path)),
-                    lines);
+        lines.wrap("warnings: {} ({})  gpupeak report --full {}", verdict_.warnings,
+                   verdict_.warning_codes, quoted(summary_.log_path));
       return lines;
     }
     const auto say = [&](std::string_view name, const std::string& text) {
-      lines.push_back(line("  " + left(name, kCommandColumns) + text));
+      lines.line("  {}{}", left(name, kCommandColumns), text);
     };
     const RunSummary& run = summary_.run;
     say("command", command_text(run));
@@ -109,94 +97,86 @@ class ReportSections {
       say("clock",
           "the kernel does not keep time by the TSC: time stamps cost more, and are exact");
     for (const Warning& warning : summary_.quality.warnings) {
-      for (std::string& line :
-           wrapped(fmt::format("  {}  {}", code_text(warning.code), warning.message), width_, 4,
-                   style_))
-        lines.push_back(std::move(line));
+      for (const std::string& one :
+           wrapped(fmt::format("  {}  {}", code_text(warning.code), warning.message), lines.width(),
+                   4, style_))
+        lines.add(one);
     }
     return lines;
   }
   /// Failures that are alike are one row of several lines.
-  Lines failures(size_t rows) const {
+  TextLines failures(size_t rows = kAllReportRows) const {
     std::vector<FailureGroup> groups = fold_failures(summary_);
-    if (groups.empty()) return {};
+    if (groups.empty()) return none();
     std::reverse(groups.begin(), groups.end());  // the last failure matters most
-    Lines lines{"", heading("FAILED ALLOCATIONS", grouped(summary_.oom_count))};
+    TextLines lines = section("FAILED ALLOCATIONS", grouped(summary_.oom_count));
     uint64_t told = 0;
     for (size_t i = 0; i < std::min(rows, groups.size()); ++i) {
-      const Lines one = failure(groups[i], i > 0);  // the verdict has said why the first one failed
-      lines.insert(lines.end(), one.begin(), one.end());
+      add_failure(groups[i], i > 0, lines);  // the verdict has said why the first one failed
       told += groups[i].count;
     }
-    if (told < summary_.oom_count)
-      lines.push_back(fmt::format("  … {} more", grouped(summary_.oom_count - told)));
+    if (told < summary_.oom_count) lines.add("  … {} more", grouped(summary_.oom_count - told));
     return lines;
   }
-  Lines tags(size_t rows) const {
+  TextLines tags(size_t rows = kAllReportRows) const {
     const Peak* peak = verdict_.device == nullptr
                            ? summary_.find_peak("host")
                            : summary_.find_peak(ScopeKey::device(verdict_.device->ordinal).text());
-    if (peak == nullptr || peak->tags.empty()) return {};
-    Lines lines{"", heading("BY TAG", "what the peak is for")};
-    uint64_t rest = peak->bytes;
-    const size_t shown = std::min(rows, peak->tags.size());
-    for (size_t i = 0; i < shown; ++i) {
-      const TagShare& tag = peak->tags[i];
-      rest -= tag.bytes;
-      lines.push_back(row(tag.bytes, peak->bytes, grouped(tag.count), tag.name, ""));
-    }
-    if (rest > 0)
-      lines.push_back(
-          row(rest, peak->bytes, "", fmt::format("{} more", peak->tags.size() - shown), ""));
+    if (peak == nullptr || peak->tags.empty()) return none();
+    TextLines lines = section("BY TAG", "what the peak is for");
+    const TopRows tags(peak->tags, rows);  // they add up to the peak
+    for (const TagShare& tag : tags.shown)
+      lines.part(tag.bytes, peak->bytes, grouped(tag.count), tag.name);
+    if (tags.other_bytes > 0)
+      lines.part(tags.other_bytes, peak->bytes, "", fmt::format("{} more", tags.others));
     return lines;
   }
-  Lines devices(size_t rows) const {
-    if (summary_.devices.size() < 2) return {};
-    Lines lines{"", heading("GPUS", "each at its own peak")};
+  TextLines devices(size_t rows = kAllReportRows) const {
+    if (summary_.devices.size() < 2 || rows == 0) return none();
+    TextLines lines = section("GPUS", "each at its own peak");
     size_t shown = 0;
     for (const DeviceSummary& device : summary_.devices) {
       if (shown++ == rows) {
-        lines.push_back(fmt::format("  … {} more", summary_.devices.size() - rows));
+        lines.add("  … {} more", summary_.devices.size() - rows);
         break;
       }
       const Peak* peak = summary_.find_peak(ScopeKey::device(device.ordinal).text());
       if (peak == nullptr) {
-        lines.push_back(line(fmt::format("{}  {}", right("0", columns_), device_text(device))));
+        lines.line("{}  {}", lines.cell("0"), device_text(device));
         continue;
       }
-      lines.push_back(
-          line(fmt::format("{}  {} of {} at {}{}", right(size(peak->bytes), columns_),
-                           device_text(device), size(device.total_bytes), peak_instant(*peak),
-                           peak->phase ? ", in " + *peak->phase : "")));
+      lines.line("{}  {} of {} at {}{}", lines.cell(peak->bytes), device_text(device),
+                 size(device.total_bytes), peak_instant(*peak),
+                 peak->phase ? ", in " + *peak->phase : "");
     }
     return lines;
   }
   /// Who was in the pool of which much is idle at the device's peak, when it grew to its size.
-  Lines grown_pool(const DeviceSummary& device, size_t rows) const {
+  TextLines grown_pool(const DeviceSummary& device, size_t rows = kAllReportRows) const {
     const ArenaSummary* arena = arena_behind_peak(summary_, device.ordinal);
-    if (arena == nullptr || rows == 0) return {};
-    Lines lines{"", heading("WHAT MADE THE POOL GROW", grown_arena_text(*arena, style_))};
+    if (arena == nullptr || rows == 0) return none();
+    TextLines lines = section("WHAT MADE THE POOL GROW", grown_arena_text(*arena, style_));
     const TopRows parts(arena->largest.parts, rows, arena->largest.other_bytes);
     const uint64_t whole = arena->reserved_peak_bytes;
     for (const ArenaSummary::Part& part : parts.shown)
-      lines.push_back(row(part.bytes, whole, grouped(part.count), part.title, ""));
-    if (parts.other_bytes > 0) lines.push_back(row(parts.other_bytes, whole, "", "more", ""));
+      lines.part(part.bytes, whole, grouped(part.count), part.title);
+    if (parts.other_bytes > 0) lines.part(parts.other_bytes, whole, "", "more");
     return lines;
   }
   /// `scope`: "device:0", "device", "host", "host/pinned".
-  Lines holders(const std::string& scope, const std::string& what, size_t rows) const {
+  TextLines holders(const std::string& scope, const std::string& what,
+                    size_t rows = kAllReportRows) const {
     const Peak* peak = summary_.find_peak(scope);
-    if (peak == nullptr) return {};
+    if (peak == nullptr || rows == 0) return none();
     const std::string phase = peak->phase ? ", phase " + *peak->phase : "";
     const uint64_t before =
         scope == "host" ? metric(summary_.metrics, "host.before_recording_bytes").value_or(0) : 0;
-    Lines lines{"",
-                heading("PEAK COMPOSITION",
-                        fmt::format("{}{}, {}, {}{}{}", what, before > 0 ? " with call sites" : "",
-                                    size(peak->bytes), peak_instant(*peak), phase,
-                                    error_text(peak->error_bytes, ", an estimate ", style_)))};
-    lines.push_back(
-        fmt::format("{} {} {}  site", right("size", columns_), right("%", 5), right("n", 7)));
+    TextLines lines =
+        section("PEAK COMPOSITION",
+                fmt::format("{}{}, {}, {}{}{}", what, before > 0 ? " with call sites" : "",
+                            size(peak->bytes), peak_instant(*peak), phase,
+                            error_text(peak->error_bytes, ", an estimate ", style_)));
+    lines.part_head("site");
     const bool several_kinds = std::ranges::any_of(peak->holders, [&](const Holder& holder) {
       return holder.kind != peak->holders.front().kind;
     });
@@ -215,64 +195,62 @@ class ReportSections {
                                 error_text(holder.error_bytes, "  ", style_) +
                                 resident_mark(holder, summary_.metrics, style_);
       const bool full = rows == kAllReportRows;
-      lines.push_back(row(holder.bytes, peak->bytes, count_text(holder), holder.title,
-                          marks + (full ? "" : role_mark(holder, width_, style_)),
-                          holder.telling_part));
+      lines.part(holder.bytes, peak->bytes, count_text(holder), holder.title,
+                 marks + (full ? "" : role_mark(holder, lines.width(), style_)),
+                 holder.telling_part);
       if (const std::string role = role_text(holder, SIZE_MAX, style_); full && !role.empty())
-        add_wrapped("      " + role, lines);
+        lines.wrap("      " + role);
     }
-    if (rest > 0)
-      lines.push_back(row(rest, peak->bytes, "", fmt::format("{} more", grouped(more)), ""));
-    lines.push_back(
-        right(fmt::format("sum {} = peak, residual {}", size_text(sum, style_), peak->bytes - sum),
-              width_));
-    if (const std::string note = role_note(*peak, rows); !note.empty()) add_wrapped(note, lines);
+    if (rest > 0) lines.part(rest, peak->bytes, "", fmt::format("{} more", grouped(more)));
+    lines.add(right(fmt::format("sum {} = peak, residual {}", size(sum), peak->bytes - sum),
+                    lines.width()));
+    if (const std::string note = role_note(*peak, rows); !note.empty()) lines.wrap(note);
     if (before > 0)
-      lines.push_back(line(fmt::format(
-          "{}        heap from before its recording began, without a call site: not in the rows",
-          right(size(before), columns_))));
+      lines.line(
+          "{}        heap from before its recording began, without a call site: not in the "
+          "rows",
+          lines.cell(before));
     return lines;
   }
   /// Settings that would lower the device's peak.
-  Lines lowering(const DeviceSummary& device, size_t rows) const {
+  TextLines lowering(const DeviceSummary& device, size_t rows = kAllReportRows) const {
     const std::optional<Lowering>& lowering = summary_.lowering;
-    if (!lowering || lowering->scope != ScopeKey::device(device.ordinal).text()) return {};
+    if (!lowering || lowering->scope != ScopeKey::device(device.ordinal).text()) return none();
     constexpr std::string_view kName = "WHAT WOULD LOWER IT";
     const std::string whatif = "gpupeak whatif " + quoted(summary_.log_path);
     if (lowering->untried_requests > 0) {
-      Lines lines{"", heading(kName, "")};
-      add_wrapped(fmt::format("  not computed: {} requests; {} computes it",
-                              grouped(lowering->untried_requests), whatif),
-                  lines);
+      TextLines lines = section(kName, "");
+      lines.wrap("  not computed: {} requests; {} computes it", grouped(lowering->untried_requests),
+                 whatif);
       return lines;
     }
-    if (lowering->rows.empty()) return {};
+    if (lowering->rows.empty()) return none();
     const std::string what = "settings, by replay", sites = "without a site: " + whatif;
-    const bool fits = kName.size() + 4 + display_width(what) + display_width(sites) <= width_;
-    Lines lines{"", heading(kName, fits ? what + "; " + sites : what)};
+    const bool fits =
+        kName.size() + 4 + display_width(what) + display_width(sites) <= none().width();
+    TextLines lines = section(kName, fits ? what + "; " + sites : what);
     for (size_t i = 0; i < std::min(rows, lowering->rows.size()); ++i) {
       const Lowering::Row& row = lowering->rows[i];
-      lines.push_back(line(fmt::format(
+      lines.line(
           "  {}  {}  {}",
           left(bounds_text(row.least_bytes, row.most_bytes, style_), kBoundsColumns),
           right(gain_text(lowering->before_bytes, row.least_bytes, row.most_bytes), kGainColumns),
-          setting_text(row.setting, row.about))));
+          setting_text(row.setting, row.about));
     }
-    if (!fits) add_wrapped("  " + sites, lines);
+    if (!fits) lines.wrap("  " + sites);
     return lines;
   }
-  Lines ledger(const DeviceSummary& device, size_t rows) const {
-    if (!device.ledger) return {};
+  TextLines ledger(const DeviceSummary& device, size_t rows = kAllReportRows) const {
+    if (!device.ledger) return none();
     const LedgerView& view = device.ledger->at_peak;
     const Peak* peak = summary_.find_peak(ScopeKey::device(device.ordinal).text());
-    Lines lines{"",
-                heading(device.is_integrated() ? "WHAT THE DRIVER SHOWS" : "WHAT NVIDIA-SMI SHOWS",
-                        fmt::format("{} {} ({})", device_text(device),
-                                    ledger_nearness_text(view, peak, style_),
-                                    view.by_failed_call ? "cuMemGetInfo" : device.ledger->source))};
+    TextLines lines = section(
+        device.is_integrated() ? "WHAT THE DRIVER SHOWS" : "WHAT NVIDIA-SMI SHOWS",
+        fmt::format("{} {} ({})", device_text(device), ledger_nearness_text(view, peak, style_),
+                    view.by_failed_call ? "cuMemGetInfo" : device.ledger->source));
     const auto add = [&](int64_t bytes, const std::string& what) {
-      lines.push_back(line(fmt::format("{} {}  {}", right(signed_size(bytes, style_), columns_),
-                                       right(ledger_percent(view, bytes), 5), what)));
+      lines.line("{} {}  {}", lines.cell(signed_size(bytes, style_)),
+                 right(ledger_percent(view, bytes), 5), what);
     };
     add(static_cast<int64_t>(view.tracked_bytes), "handed out to the program");
     std::vector<LedgerRow> parts;
@@ -293,64 +271,62 @@ class ReportSections {
         rest += part.bytes;
     }
     if (rest != 0) add(rest, "other causes");
-    lines.push_back(right(fmt::format("sum {} = in use{}", size(view.used_bytes),
-                                      view.of_process ? " by this process" : ""),
-                          width_));
+    lines.add(right(fmt::format("sum {} = in use{}", size(view.used_bytes),
+                                view.of_process ? " by this process" : ""),
+                    lines.width()));
     if (const std::string others = others_text(view, style_); !others.empty())
-      add_wrapped("  " + others.substr(2), lines);
+      lines.wrap("  " + others.substr(2));
     return lines;
   }
-  Lines ledger_items(const DeviceSummary& device) const {
-    if (!device.ledger) return {};
+  TextLines ledger_items(const DeviceSummary& device) const {
+    TextLines lines = none();
+    if (!device.ledger) return lines;
     const LedgerView& exit = device.ledger->at_exit;
-    Lines lines{line("  at exit " + ledger_sum_text(exit, exit.used_bytes / 1000, style_))};
+    lines.line("  at exit {}", ledger_sum_text(exit, exit.used_bytes / 1000, style_));
     uint64_t highest = 0;
     int64_t when = 0;
     for (const auto& [time_ns, used] : device.ledger->readings) {
       if (used > highest) std::tie(highest, when) = std::pair(used, time_ns);
     }
     if (highest > device.ledger->at_peak.used_bytes)
-      lines.push_back(fmt::format("  highest reading {} at {}", size(highest), instant(when)));
+      lines.add("  highest reading {} at {}", size(highest), instant(when));
     if (device.ledger->items.empty()) return lines;
-    lines.emplace_back("  the largest behind these causes, over the whole run:");
+    lines.add("  the largest behind these causes, over the whole run:");
     for (const LedgerItem& item : device.ledger->items) {
-      lines.push_back(
-          line(fmt::format("{}  {}: {}{}", right(signed_size(item.bytes, style_), columns_),
-                           ledger_cause_text(item.cause), item.name,
-                           item.count > 1 ? fmt::format(", {} calls", grouped(item.count)) : "")));
+      lines.line("{}  {}: {}{}", lines.cell(signed_size(item.bytes, style_)),
+                 ledger_cause_text(item.cause), item.name,
+                 item.count > 1 ? fmt::format(", {} calls", grouped(item.count)) : "");
     }
     return lines;
   }
-  Lines kinds() const {
-    Lines lines{"", heading("PEAKS BY KIND", "each at its own time; they do not add up")};
+  TextLines kinds() const {
+    TextLines lines = section("PEAKS BY KIND", "each at its own time; they do not add up");
     for (const auto& [name, value] : summary_.metrics) {
       if (!name.ends_with("peak_bytes") && !name.ends_with("reserved_va_bytes")) continue;
-      if (value.value_or(0) > 0)
-        lines.push_back(fmt::format("{}  {}", right(size(value), columns_), name));
+      if (value.value_or(0) > 0) lines.add("{}  {}", lines.cell(value), name);
     }
     return lines;
   }
   /// Resident memory of the host, by cause.
-  Lines resident() const {
+  TextLines resident() const {
     const std::vector<ResidentCause> causes = resident_causes(summary_.metrics);
     const auto total = metric(summary_.metrics, "host.resident.total_bytes");
-    if (causes.empty() || !total) return {};
+    if (causes.empty() || !total) return none();
     const auto rss = metric(summary_.metrics, "host.rss.peak_bytes");
     const std::string later =
         rss && is_seen_late(*total, *rss) ? fmt::format("; the largest RSS was {}", size(rss)) : "";
-    Lines lines{"", heading("RESIDENT", fmt::format("host memory in the machine's RAM, at most {} "
-                                                    "when it was looked at, by cause{}",
-                                                    size(total), later))};
-    for (const ResidentCause& cause : causes)
-      lines.push_back(row(cause.bytes, *total, "", std::string(cause.text), ""));
+    TextLines lines =
+        section("RESIDENT", fmt::format("host memory in the machine's RAM, at most {} "
+                                        "when it was looked at, by cause{}",
+                                        size(total), later));
+    for (const ResidentCause& cause : causes) lines.part(cause.bytes, *total, "", cause.text);
     const auto untouched = metric(summary_.metrics, "host.never_touched_bytes");
     if (untouched.value_or(0) > 0)
-      lines.push_back(line(fmt::format("{}        asked for, and not resident then",
-                                       right(size(untouched), columns_))));
+      lines.line("{}        asked for, and not resident then", lines.cell(untouched));
     return lines;
   }
   /// The phases. Without `full`, those that every process has, and libraries' own, are left out.
-  Lines phases(bool of_device, bool full, size_t rows) const {
+  TextLines phases(bool of_device, bool full, size_t rows = kAllReportRows) const {
     const std::string peak_name = of_device ? "device.peak_bytes" : "host.peak_bytes";
     PhaseRows table = phase_rows(summary_, full ? SIZE_MAX : kReportNodeRows);
     auto& all = table.rows;
@@ -374,22 +350,18 @@ class ReportSections {
         libraries.empty() ? ""
                           : fmt::format("libraries' own ({}): gpupeak phases {}",
                                         fmt::join(libraries, ", "), quoted(summary_.log_path));
-    if (largest == 0) return {};
-    if (all.empty() && !libraries.empty())
-      return {"", heading("PHASES", "none but the " + of_libraries)};
-    if (all.empty()) return {};
-    const auto figure = [&](std::string_view name) { return right(name, columns_); };
-    Lines lines{"", heading("PHASES", of_device ? "device memory" : "host memory")};
-    lines.push_back(line(fmt::format(
-        "  {} {} {} {} {} {}  biggest new site", left("phase", kPhaseColumns), figure("start"),
-        figure("peak"), figure("end"), figure("kept"), right("allocs", kCountColumns))));
+    if (largest == 0) return none();
+    if (all.empty() && !libraries.empty()) return section("PHASES", "none but the " + of_libraries);
+    if (all.empty()) return none();
+    TextLines lines = section("PHASES", of_device ? "device memory" : "host memory");
+    lines.line("  {} {} {} {} {} {}  biggest new site", left("phase", kPhaseColumns),
+               lines.cell("start"), lines.cell("peak"), lines.cell("end"), lines.cell("kept"),
+               right("allocs", kCountColumns));
     const PhaseSummary* before = nullptr;
     size_t shown = 0;
     for (const auto& [phase, instances] : all) {
       if (shown++ == rows) {
-        add_wrapped(fmt::format("  … {} more: gpupeak phases {}", all.size() - rows,
-                                quoted(summary_.log_path)),
-                    lines);
+        lines.wrap("  … {} more: gpupeak phases {}", all.size() - rows, quoted(summary_.log_path));
         break;
       }
       const auto depth = static_cast<size_t>(std::min(phase->depth - outermost, 8)) * 2;
@@ -402,163 +374,142 @@ class ReportSections {
                                : instances->alike ? ""
                                                   : "(they differ)";
       before = phase;
-      const auto bytes = [&](bool known, const std::optional<uint64_t>& value) {
-        return right(known ? size(value) : "–", columns_);
+      const auto bytes = [&](bool known, uint64_t value) {
+        return lines.cell(known ? std::optional(value) : std::nullopt);
       };
       const PhaseInstanceSide figures = side.value_or(PhaseInstanceSide{});
-      lines.push_back(line(fmt::format(
+      lines.line(
           "  {} {} {} {} {} {}  {}", name_cell(name, kPhaseColumns, style_),
           bytes(side.has_value(), figures.start_bytes), bytes(side.has_value(), figures.peak_bytes),
           bytes(side && instances->end_ns, figures.end_bytes),
-          right(signed_size(figures.kept_bytes, style_), columns_),
-          right(figures.alloc_count ? grouped(*figures.alloc_count) : "–", kCountColumns), site)));
+          lines.cell(signed_size(figures.kept_bytes, style_)),
+          right(figures.alloc_count ? grouped(*figures.alloc_count) : "–", kCountColumns), site);
     }
-    if (!libraries.empty()) add_wrapped("  without the " + of_libraries, lines);
+    if (!libraries.empty()) lines.wrap("  without the " + of_libraries);
     return lines;
   }
   /// Phases by call: how many calls, and how they grew.
-  Lines calls() const {
+  TextLines calls() const {
     const std::vector<std::string> all = calls_lines(summary_, style_);
-    if (all.empty()) return {};
-    Lines lines{"", heading("CALLS", std::string(kCallsNote))};
-    for (const std::string& text : all) add_wrapped("  " + text, lines);
+    if (all.empty()) return none();
+    TextLines lines = section("CALLS", kCallsNote);
+    for (const std::string& text : all) lines.wrap("  " + text);
     return lines;
   }
   /// Memory that was more at each end of a repeated phase.
-  Lines growth(size_t rows) const {
-    if (summary_.growth.empty()) return {};
-    Lines lines{"",
-                heading("GROWTH", "more at each end of a repeated phase than at the one before")};
+  TextLines growth(size_t rows = kAllReportRows) const {
+    if (summary_.growth.empty() || rows == 0) return none();
+    TextLines lines =
+        section("GROWTH", "more at each end of a repeated phase than at the one before");
     for (size_t i = 0; i < std::min(rows, summary_.growth.size()); ++i) {
       const GrowthSummary& growth = summary_.growth[i];
-      const std::string where =
-          growth.device ? fmt::format("GPU {}", *growth.device) : std::string("host");
-      lines.push_back(line(fmt::format("  {}  [{}]", growth_text(growth, style_), where)));
+      const std::string where = growth.device ? fmt::format("GPU {}", *growth.device) : "host";
+      lines.line("  {}  [{}]", growth_text(growth, style_), where);
     }
-    if (summary_.growth.size() > rows)
-      lines.push_back(fmt::format("  … {} more", summary_.growth.size() - rows));
+    if (summary_.growth.size() > rows) lines.add("  … {} more", summary_.growth.size() - rows);
     return lines;
   }
-  Lines arenas(size_t rows) const {
+  TextLines arenas(size_t rows = kAllReportRows) const {
     const bool in_full = rows == kAllReportRows;
-    if (summary_.arenas.empty() && !(in_full && !summary_.driver_pools.empty())) return {};
-    Lines lines{
-        "",
-        heading("POOLS", "what sub-allocators had in use of their memory; each at its own peak")};
+    if (summary_.arenas.empty() && !(in_full && !summary_.driver_pools.empty())) return none();
+    TextLines lines =
+        section("POOLS", "what sub-allocators had in use of their memory; each at its own peak");
     for (const ArenaSummary& arena : summary_.arenas) {
       const std::string where = arena.device    ? fmt::format(" on GPU {}", *arena.device)
                                 : arena.on_host ? " on the host"
                                                 : "";
-      lines.push_back(
-          line(fmt::format("  {}{}  {}", arena.name, where, arena_peak_text(arena, style_))));
-      lines.push_back(line("    " + arena_end_text(arena, style_)));
+      lines.line("  {}{}  {}", arena.name, where, arena_peak_text(arena, style_));
+      lines.line("    " + arena_end_text(arena, style_));
       // On one screen the verdict says this about the arena that matters.
       if (in_full) {
         for (const std::string& one :
-             wrapped(arena_growth_text(arena, style_), width_ - 4, 2, style_))
-          lines.push_back("    " + one);
+             wrapped(arena_growth_text(arena, style_), lines.width() - 4, 2, style_))
+          lines.add("    " + one);
       }
       const TopRows parts(arena.parts, rows, arena.other_bytes);
       for (const ArenaSummary::Part& part : parts.shown)
-        lines.push_back(without_percent(part.bytes, grouped(part.count), part.title));
-      if (parts.other_bytes > 0 && rows > 0)
-        lines.push_back(without_percent(parts.other_bytes, "", "more"));
+        add_apart(part.bytes, grouped(part.count), part.title, lines);
+      if (parts.other_bytes > 0 && rows > 0) add_apart(parts.other_bytes, "", "more", lines);
     }
     if (in_full) add_driver_pools(lines);
     return lines;
   }
-  Lines marks(size_t rows) const {
-    if (summary_.marks.empty()) return {};
-    Lines lines{"", heading("MARKS", grouped(summary_.mark_count))};
+  TextLines marks(size_t rows) const {
+    if (summary_.marks.empty() || rows == 0) return none();
+    TextLines lines = section("MARKS", grouped(summary_.mark_count));
     for (size_t i = 0; i < std::min(rows, summary_.marks.size()); ++i) {
       const MarkSummary& mark = summary_.marks[i];
-      lines.push_back(
-          line(fmt::format("  {}  {}  device {}, host {}", instant(mark.time_ns),
-                           mark.domain.empty() ? mark.name : mark.domain + ":" + mark.name,
-                           size(mark.device_bytes), size(mark.host_bytes))));
+      lines.line("  {}  {}  device {}, host {}", instant(mark.time_ns),
+                 mark.domain.empty() ? mark.name : mark.domain + ":" + mark.name,
+                 size(mark.device_bytes), size(mark.host_bytes));
     }
-    if (summary_.mark_count > rows)
-      lines.push_back(fmt::format("  … {} more", grouped(summary_.mark_count - rows)));
+    if (summary_.mark_count > rows) lines.add("  … {} more", grouped(summary_.mark_count - rows));
     return lines;
   }
-  Lines live_at_exit() const {
-    if (summary_.live_at_exit.empty()) return {};
-    Lines lines{"",
-                heading("LIVE AT EXIT", summary_.quality.log_complete ? "" : "at the last event")};
-    for (const Holder& holder : summary_.live_at_exit) {
-      const std::string mark = fmt::format("  [{}]", holder.kind);
-      const std::string figures = fmt::format("{} {} {}  ", right(size(holder.bytes), columns_),
-                                              right("", 5), right(count_text(holder), 7));
-      lines.push_back(title_row(figures, holder.title, mark, width_, style_, holder.telling_part));
-    }
+  TextLines live_at_exit() const {
+    if (summary_.live_at_exit.empty()) return none();
+    TextLines lines =
+        section("LIVE AT EXIT", summary_.quality.log_complete ? "" : "at the last event");
+    for (const Holder& holder : summary_.live_at_exit)
+      lines.add(title_row(lines.figures(size(holder.bytes), "", count_text(holder)), holder.title,
+                          fmt::format("  [{}]", holder.kind), lines.width(), style_,
+                          holder.telling_part));
     return lines;
   }
-  Lines temporaries() const {
-    if (summary_.temporaries.empty()) return {};
-    Lines lines{"", heading("TEMPORARY", "blocks freed right after their allocation")};
+  TextLines temporaries() const {
+    if (summary_.temporaries.empty()) return none();
+    TextLines lines = section("TEMPORARY", "blocks freed right after their allocation");
     for (const Holder& holder : summary_.temporaries)
-      lines.push_back(line(fmt::format("{} blocks  {}  [{}]", right(count_text(holder), 12),
-                                       holder.title, holder.kind)));
+      lines.line("{} blocks  {}  [{}]", right(count_text(holder), 12), holder.title, holder.kind);
     return lines;
   }
   /// Which verbs show more.
-  Lines more() const {
-    Lines lines{""};
+  TextLines more() const {
+    TextLines lines = none();
+    lines.add("");
     const std::string log = quoted(summary_.log_path);
     std::string text = "all rows: gpupeak report --full " + log;
     if (!summary_.live_at_exit.empty()) text += " | live at exit: gpupeak leaks " + log;
     if (!summary_.temporaries.empty()) text += " | freed at once: gpupeak temporary " + log;
-    for (const std::string& one : wrapped(text, width_, 2, style_))
-      lines.push_back(faint(one, style_));
+    lines.wrap(text, faint);
     std::string next;
     for (const Verdict::Step& step : verdict_.next) {
       if (step.page && page_template().empty()) continue;
       next += fmt::format("{}{}: {}", next.empty() ? "" : " | ", step.why, step.command);
     }
-    if (next.empty()) return lines;
-    for (const std::string& one : wrapped(next, width_, 2, style_))
-      lines.push_back(faint(one, style_));
+    if (!next.empty()) lines.wrap(next, faint);
     return lines;
   }
 
   const Verdict& the_verdict() const { return verdict_; }
 
  private:
+  TextLines none() const { return TextLines(style_, 2, 7, 60); }
+  TextLines section(std::string_view name, std::string_view what) const {
+    TextLines lines = none();
+    lines.add("");
+    lines.heading(name, what);
+    return lines;
+  }
   /// The driver's memory pools: what they had reserved, which was read now and then.
-  void add_driver_pools(Lines& lines) const {
+  void add_driver_pools(TextLines& lines) const {
     for (const DriverPoolsSummary& pools : summary_.driver_pools) {
-      lines.push_back(line(
-          fmt::format("  cudaMallocAsync on GPU {}  {} reserved at most, {} of it in use then, {}",
-                      pools.device, size(pools.reserved_peak_bytes), size(pools.in_use_bytes),
-                      instant(pools.time_ns))));
-      lines.push_back(
-          line(fmt::format("    at the end {} reserved; taken for:", size(pools.reserved_bytes))));
+      lines.line("  cudaMallocAsync on GPU {}  {} reserved at most, {} of it in use then, {}",
+                 pools.device, size(pools.reserved_peak_bytes), size(pools.in_use_bytes),
+                 instant(pools.time_ns));
+      lines.line("    at the end {} reserved; taken for:", size(pools.reserved_bytes));
       for (const ArenaSummary::Cause& cause : pools.causes)
-        lines.push_back(without_percent(cause.bytes, grouped(cause.segments), cause.title));
-      if (pools.other_cause_bytes > 0)
-        lines.push_back(without_percent(pools.other_cause_bytes, "", "more"));
+        add_apart(cause.bytes, grouped(cause.segments), cause.title, lines);
+      if (pools.other_cause_bytes > 0) add_apart(pools.other_cause_bytes, "", "more", lines);
     }
   }
   std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
-  std::string heading(std::string_view name, const std::string& rest) const {
-    const size_t used = name.size() + 2;
-    return bold(name, style_) +
-           (rest.empty() ? "" : "  " + cut(rest, width_ > used ? width_ - used : 0, style_));
-  }
-  std::string line(const std::string& text) const { return cut(text, width_, style_); }
   /// A row of what is no part of the peak.
-  std::string without_percent(uint64_t bytes, const std::string& count,
-                              const std::string& title) const {
-    return line(fmt::format("{} {} {}  {}", right(size(bytes), columns_), right("", 5),
-                            right(count, 7), title));
+  void add_apart(uint64_t bytes, const std::string& count, const std::string& title,
+                 TextLines& lines) const {
+    lines.line(lines.figures(size(bytes), "", count) + title);
   }
-  std::string row(uint64_t bytes, uint64_t whole, const std::string& count,
-                  const std::string& title, const std::string& marks, size_t telling = 0) const {
-    const std::string figures = fmt::format("{} {} {}  ", right(size_text(bytes, style_), columns_),
-                                            right(percent(bytes, whole), 5), right(count, 7));
-    return line(title_row(figures, title, marks, width_, style_, telling));
-  }
-  Lines failure(const FailureGroup& group, bool with_why) const {
+  void add_failure(const FailureGroup& group, bool with_why, TextLines& lines) const {
     const OutOfMemory& oom = *group.last;
     const std::string where = oom.device ? fmt::format(" on GPU {}", *oom.device) : "";
     const std::string times =
@@ -578,34 +529,26 @@ class ReportSections {
                           grouped(oom.driver_refusals), size(oom.driver_asked_bytes));
     const std::string asked =
         oom.for_driver ? " for the driver's own use" : " of " + size(oom.requested_bytes);
-    Lines lines{line(fmt::format("  {}  {}{}{}: {}{}", instant(oom.time_ns), oom.api, asked, where,
-                                 result, times))};
-    lines.push_back(
-        line(fmt::format("    held {}, free {}, would have fitted {}{}", size(oom.live_bytes),
-                         size(oom.driver_free_bytes), size(oom.largest_fit_bytes),
-                         slack.empty() ? "" : "; held and not in use: " + slack)));
-    lines.push_back(line("    at " + oom.title));
+    lines.line("  {}  {}{}{}: {}{}", instant(oom.time_ns), oom.api, asked, where, result, times);
+    lines.line("    held {}, free {}, would have fitted {}{}", size(oom.live_bytes),
+               size(oom.driver_free_bytes), size(oom.largest_fit_bytes),
+               slack.empty() ? "" : "; held and not in use: " + slack);
+    lines.line("    at " + oom.title);
     const std::string why = with_why ? why_text(oom, style_) : "";
     if (!why.empty()) {
-      add_wrapped("    why: " + why, lines);
+      lines.wrap("    why: " + why);
       if (const std::string help = help_text(oom, style_); !help.empty())
-        add_wrapped("    try: " + help, lines);
+        lines.wrap("    try: " + help);
     }
     if (oom.ledger)
-      lines.push_back(line("    nvidia-smi: " +
-                           ledger_sum_text(*oom.ledger, oom.ledger->used_bytes / 1000, style_)));
+      lines.line("    nvidia-smi: {}",
+                 ledger_sum_text(*oom.ledger, oom.ledger->used_bytes / 1000, style_));
     for (size_t i = 0; i < std::min(oom.holders.size(), kMaxFailureHolders); ++i)
-      lines.push_back(
-          line(fmt::format("    {} held by {}", size(oom.holders[i].bytes), oom.holders[i].title)));
-    return lines;
-  }
-  void add_wrapped(const std::string& text, Lines& lines) const {
-    for (std::string& one : wrapped(text, width_, 2, style_)) lines.push_back(std::move(one));
+      lines.line("    {} held by {}", size(oom.holders[i].bytes), oom.holders[i].title);
   }
 
   const Summary& summary_;
   const TextStyle& style_;
-  const size_t width_, columns_;
   const Verdict verdict_;
 };
 
@@ -615,13 +558,9 @@ constexpr size_t kMaxMarks = 20;
 /// sections have rows to spare, and how many remain if nothing else helps.
 struct Section {
   size_t rows, least;
-  std::function<Lines(size_t rows)> lines;
+  std::function<TextLines(size_t rows)> lines;
   size_t last = least;
 };
-
-void put(const Lines& lines, std::ostream& out) {
-  for (const std::string& line : lines) out << line << '\n';
-}
 
 std::string scope_of(const DeviceSummary& device) {
   return ScopeKey::device(device.ordinal).text();
@@ -654,16 +593,14 @@ std::vector<Composition> beyond_the_sum(const Summary& summary, const DeviceSumm
 /// Takes rows from the section that has most to spare, until everything fits.
 void write_one_screen(const Summary& summary, const ReportSections& report, std::ostream& out) {
   const DeviceSummary* device = report.the_verdict().device;
-  const auto host = [&](size_t rows) {
-    return rows == 0 ? Lines{} : report.holders("host", "host memory", rows);
-  };
+  const auto host = [&](size_t rows) { return report.holders("host", "host memory", rows); };
   std::vector<Section> sections{
       {0, 0, [&](size_t) { return report.verdict(false); }},
       {2, 1, [&](size_t rows) { return report.failures(rows); }},
-      {8, 0, [&](size_t rows) { return rows == 0 ? Lines{} : report.devices(rows); }},
+      {8, 0, [&](size_t rows) { return report.devices(rows); }},
       {6, 4, [&](size_t rows) { return report.tags(rows); }, 1},
   };
-  const auto add = [&](size_t rows, size_t least, std::function<Lines(size_t)> lines) {
+  const auto add = [&](size_t rows, size_t least, std::function<TextLines(size_t)> lines) {
     sections.push_back({rows, least, std::move(lines)});
   };
   if (device == nullptr) add(10, 3, host);
@@ -681,16 +618,16 @@ void write_one_screen(const Summary& summary, const ReportSections& report, std:
   if (device != nullptr) add(8, 1, [&](size_t rows) { return report.ledger(*device, rows); });
   add(10, 1, [&](size_t rows) { return report.phases(device != nullptr, false, rows); });
   add(0, 0, [&](size_t) { return report.calls(); });
-  add(3, 0, [&](size_t rows) { return rows == 0 ? Lines{} : report.growth(rows); });
+  add(3, 0, [&](size_t rows) { return report.growth(rows); });
   if (device != nullptr) add(3, 0, host);
-  add(3, 0, [&](size_t rows) { return rows == 0 ? Lines{} : report.marks(rows); });
+  add(3, 0, [&](size_t rows) { return report.marks(rows); });
   add(0, 0, [&](size_t) { return report.more(); });
 
-  std::vector<Lines> texts;
+  std::vector<TextLines> texts;
   size_t lines = 0;
   for (const Section& section : sections) {
     texts.push_back(section.lines(section.rows));
-    lines += texts.back().size();
+    lines += texts.back().count();
   }
   while (lines > kReportLines) {
     size_t widest = 0;
@@ -708,50 +645,47 @@ void write_one_screen(const Summary& summary, const ReportSections& report, std:
       continue;
     }
     --sections[widest].rows;
-    lines -= texts[widest].size();
+    lines -= texts[widest].count();
     texts[widest] = sections[widest].lines(sections[widest].rows);
-    lines += texts[widest].size();
+    lines += texts[widest].count();
   }
-  for (const Lines& text : texts) put(text, out);
+  for (const TextLines& text : texts) text.write(out);
 }
 
-void write_all(const Summary& summary, const ReportSections& report, const TextStyle& style,
-               std::ostream& out) {
-  put(report.verdict(true), out);
-  put(report.failures(kAllReportRows), out);
-  put(report.devices(kAllReportRows), out);
-  put(report.tags(kAllReportRows), out);
+void write_all(const Summary& summary, const ReportSections& report, std::ostream& out) {
+  TextLines text = report.verdict(true);
+  text.add(report.failures());
+  text.add(report.devices());
+  text.add(report.tags());
   for (const DeviceSummary& device : summary.devices) {
-    put(report.grown_pool(device, kAllReportRows), out);
-    put(report.holders(scope_of(device), what_of(device), kAllReportRows), out);
+    text.add(report.grown_pool(device));
+    text.add(report.holders(scope_of(device), what_of(device)));
     for (const Composition& kind : beyond_the_sum(summary, device))
-      put(report.holders(kind.scope, kind.what, kAllReportRows), out);
-    put(report.lowering(device, kAllReportRows), out);
+      text.add(report.holders(kind.scope, kind.what));
+    text.add(report.lowering(device));
   }
   if (summary.devices.size() > 1) {
     const auto sum = metric(summary.metrics, "device.sum_of_peaks_bytes");
-    put(report.holders(
-            "device", fmt::format("all GPUs together (their own peaks: {})", size_text(sum, style)),
-            kAllReportRows),
-        out);
+    text.add(report.holders(
+        "device", fmt::format("all GPUs together (their own peaks: {})", text.size(sum))));
   }
-  put(report.holders("host", "host memory", kAllReportRows), out);
+  text.add(report.holders("host", "host memory"));
   if (summary.find_peak("host") == nullptr)
-    put(report.holders("host/pinned", "pinned host memory", kAllReportRows), out);
-  put(report.growth(kAllReportRows), out);
-  put(report.arenas(kAllReportRows), out);
+    text.add(report.holders("host/pinned", "pinned host memory"));
+  text.add(report.growth());
+  text.add(report.arenas());
   for (const DeviceSummary& device : summary.devices) {
-    put(report.ledger(device, kAllReportRows), out);
-    put(report.ledger_items(device), out);
+    text.add(report.ledger(device));
+    text.add(report.ledger_items(device));
   }
-  put(report.resident(), out);
-  put(report.kinds(), out);
-  for (const bool of_device : {true, false})
-    put(report.phases(of_device, true, kAllReportRows), out);
-  put(report.calls(), out);
-  put(report.marks(kMaxMarks), out);
-  put(report.live_at_exit(), out);
-  put(report.temporaries(), out);
+  text.add(report.resident());
+  text.add(report.kinds());
+  for (const bool of_device : {true, false}) text.add(report.phases(of_device, true));
+  text.add(report.calls());
+  text.add(report.marks(kMaxMarks));
+  text.add(report.live_at_exit());
+  text.add(report.temporaries());
+  text.write(out);
 }
 
 }  // namespace
@@ -760,7 +694,7 @@ void write_text(const Summary& summary, std::ostream& out, const TextStyle& styl
                 ReportLength length) {
   const ReportSections report(summary, style);
   if (length == ReportLength::kFull)
-    write_all(summary, report, style, out);
+    write_all(summary, report, out);
   else
     write_one_screen(summary, report, out);
 }
