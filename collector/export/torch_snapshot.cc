@@ -24,7 +24,6 @@ namespace {
 // blocks in them, and the events that led there. Memory of an arena has the arena's blocks,
 // wherever they begin and end. All other memory is a segment with one block, since whoever took it
 // uses it. Created memory (cuMemCreate) that an arena shares out is a segment where it is mapped.
-// torch_snapshot.cc writes all this.
 
 /// An event, by PyTorch's names.
 struct TorchEvent {
@@ -44,191 +43,18 @@ struct TorchSegment {
   uint32_t stack = 0;
   bool expandable = false;
   std::vector<Block> blocks;  ///< by address; they fill the segment
-  uint64_t active_bytes() const;
+
+  uint64_t active_bytes() const {
+    uint64_t sum = 0;
+    for (const Block& block : blocks) sum += block.active ? block.bytes : 0;
+    return sum;
+  }
 };
 
 /// Blocks without an address get one from here on. JavaScript's numbers hold such an address
 /// exactly.
 constexpr uint64_t kNoAddress = UINT64_C(1) << 48;
 constexpr unsigned kNoAddressShift = 24;
-
-class TorchSegments {
- public:
-  /// `shared_out`: ids of the driver's blocks that arenas share out.
-  explicit TorchSegments(const std::unordered_set<uint64_t>& shared_out)
-      : shared_out_(shared_out) {}
-  virtual ~TorchSegments() = default;
-
-  // Events of the driver's blocks.
-  void allocated(const DeviceBlock& block) {
-    const DeviceAllocEvent& alloc = block.alloc;
-    const bool shared = shared_out_.contains(alloc.id);
-    if (shared && alloc.kind == GPUPEAK_KIND_VMM) {
-      unmapped_[alloc.id] = {alloc.bytes, alloc.stack};
-      return;
-    }
-    add(free_address(alloc.address, alloc.id), {alloc.id, alloc.bytes, alloc.stack, shared, false},
-        "segment_alloc");
-  }
-  void freed(const DeviceBlock& block) {
-    unmapped_.erase(block.alloc.id);
-    const auto place = places_.find(block.alloc.id);
-    if (place != places_.end()) remove(pieces_.find(place->second));
-  }
-  void mapped(const DeviceMappedEvent& mapped) {
-    const auto created = unmapped_.find(mapped.id);
-    if (created == unmapped_.end() || pieces_.contains(mapped.address)) return;
-    const auto [bytes, stack] = created->second;
-    unmapped_.erase(created);
-    add(mapped.address, {mapped.id, bytes, stack, true, true}, "segment_map");
-  }
-  void unmapped(const DeviceUnmappedEvent& unmapped) {
-    auto piece = pieces_.lower_bound(unmapped.address);
-    while (piece != pieces_.end() && piece->first < unmapped.address + unmapped.bytes) {
-      if (!piece->second.mapped) {
-        ++piece;
-        continue;
-      }
-      unmapped_[piece->second.id] = {piece->second.bytes, piece->second.stack};
-      piece = remove(piece);
-    }
-  }
-  // Events of arenas' blocks. Blocks that lie in no segment are ignored.
-  void given(const ArenaAllocEvent& given, uint32_t stack) {
-    const auto piece = around(given.address);
-    if (piece == pieces_.end()) return;
-    if (const auto known = blocks_.find(given.address); known != blocks_.end()) take(known);
-    // A damaged log has blocks that do not fit into the piece: they are left out.
-    const auto next = blocks_.upper_bound(given.address);
-    const bool overlaps = (next != blocks_.end() && next->first < given.address + given.bytes) ||
-                          (next != blocks_.begin() &&
-                           std::prev(next)->first + std::prev(next)->second.bytes > given.address);
-    const bool leaves =
-        !piece->second.mapped && given.address + given.bytes > piece->first + piece->second.bytes;
-    if (overlaps || leaves || given.bytes == 0) return;
-    blocks_[given.address] = {given.arena, given.bytes, stack};
-    on_event({"alloc", given.address, given.bytes, stack});
-  }
-  void taken(const ArenaFreeEvent& taken) {
-    const auto block = blocks_.find(taken.address);
-    if (block != blocks_.end() && block->second.arena == taken.arena) take(block);
-  }
-  /// The arena is gone, or all of its blocks are free.
-  void emptied(uint64_t arena) {
-    for (auto block = blocks_.begin(); block != blocks_.end();)
-      block = block->second.arena == arena ? take(block) : std::next(block);
-  }
-  void refused(const ArenaFailedEvent& refused, uint32_t stack) {
-    on_event({"oom", refused.free.value_or(0), refused.bytes, stack});
-  }
-
-  /// The segments at this moment, by address. Mapped pieces without a gap between them are one
-  /// segment.
-  std::vector<TorchSegment> segments() const {
-    std::vector<TorchSegment> all;
-    for (const auto& [address, piece] : pieces_) {
-      const bool goes_on = piece.mapped && !all.empty() && all.back().expandable &&
-                           all.back().address + all.back().bytes == address;
-      if (goes_on) {
-        all.back().bytes += piece.bytes;
-      } else {
-        all.push_back({address, piece.bytes, piece.stack, piece.mapped, {}});
-        if (!piece.shared) all.back().blocks.push_back({address, piece.bytes, piece.stack, true});
-      }
-    }
-    for (const auto& [id, created] : unmapped_)
-      all.push_back({free_address(0, id), created.bytes, created.stack, true, {}});
-    for (TorchSegment& segment : all) {
-      if (!segment.blocks.empty()) continue;
-      const uint64_t end = segment.address + segment.bytes;
-      uint64_t at = segment.address;
-      const auto idle_until = [&](uint64_t until) {
-        if (until > at) segment.blocks.push_back({at, until - at, 0, false});
-        at = std::max(at, until);
-      };
-      for (auto block = blocks_.lower_bound(segment.address);
-           block != blocks_.end() && block->first < end; ++block) {
-        idle_until(block->first);
-        const uint64_t bytes = std::min(block->second.bytes, end - block->first);
-        segment.blocks.push_back({block->first, bytes, block->second.stack, true});
-        at = block->first + bytes;
-      }
-      idle_until(end);
-    }
-    return all;
-  }
-
- protected:
-  virtual void on_event(const TorchEvent& event) = 0;
-
- private:
-  struct Piece {
-    uint64_t id = 0, bytes = 0;
-    uint32_t stack = 0;
-    bool shared = false;
-    bool mapped = false;
-  };
-  struct Block {
-    uint64_t arena = 0, bytes = 0;
-    uint32_t stack = 0;
-  };
-  /// A block of created memory (cuMemCreate) that is not mapped now.
-  struct Created {
-    uint64_t bytes = 0;
-    uint32_t stack = 0;
-  };
-  using Pieces = std::map<uint64_t, Piece>;
-  using Blocks = std::map<uint64_t, Block>;
-
-  uint64_t free_address(uint64_t wanted, uint64_t id) const {
-    return wanted != 0 && !pieces_.contains(wanted) ? wanted : kNoAddress + (id << kNoAddressShift);
-  }
-  void add(uint64_t address, const Piece& piece, std::string_view action) {
-    pieces_[address] = piece;
-    places_[piece.id] = address;
-    on_event({action, address, piece.bytes, piece.stack});
-    if (!piece.shared) on_event({"alloc", address, piece.bytes, piece.stack});
-  }
-  Pieces::iterator remove(Pieces::iterator found) {
-    const auto [address, piece] = *found;
-    if (!piece.shared) {
-      on_event({"free_requested", address, piece.bytes, piece.stack});
-      on_event({"free_completed", address, piece.bytes, piece.stack});
-    }
-    // Blocks of an arena that lie in the piece end with it.
-    auto block = piece.shared ? blocks_.lower_bound(address) : blocks_.end();
-    while (block != blocks_.end() && block->first < address + piece.bytes) block = take(block);
-    on_event({piece.mapped ? "segment_unmap" : "segment_free", address, piece.bytes, piece.stack});
-    places_.erase(piece.id);
-    return pieces_.erase(found);
-  }
-  Blocks::iterator take(Blocks::iterator found) {
-    const auto& [address, block] = *found;
-    on_event({"free_requested", address, block.bytes, block.stack});
-    on_event({"free_completed", address, block.bytes, block.stack});
-    return blocks_.erase(found);
-  }
-  /// The piece of an arena that contains the address; end(): none does.
-  Pieces::const_iterator around(uint64_t address) const {
-    auto piece = pieces_.upper_bound(address);
-    if (piece == pieces_.begin()) return pieces_.end();
-    --piece;
-    const bool inside = address - piece->first < piece->second.bytes;
-    return inside && piece->second.shared ? piece : pieces_.end();
-  }
-
-  const std::unordered_set<uint64_t>& shared_out_;
-  Pieces pieces_;                         // by address
-  std::map<uint64_t, uint64_t> places_;   // addresses by the driver's id
-  std::map<uint64_t, Created> unmapped_;  // by the driver's id
-  Blocks blocks_;                         // blocks of arenas, by address
-};
-
-uint64_t TorchSegment::active_bytes() const {
-  uint64_t sum = 0;
-  for (const Block& block : blocks) sum += block.active ? block.bytes : 0;
-  return sum;
-}
 
 /// Writes Python's pickle format, protocol 2, for plain data, with only those instructions that
 /// PyTorch's memory_viz page knows.
@@ -327,16 +153,52 @@ class FramePickler {
 };
 
 /// Writes the events of one device as a list.
-class DeviceTrace : public ReplayObserver, public TorchSegments {
+class DeviceTrace : public ReplayObserver {
  public:
   DeviceTrace(const Profile& profile, int32_t device, ScopeId scope, Pickle& pickle,
               FramePickler& frames)
-      : TorchSegments(profile.replay().arenas().shared_out()),
-        profile_(profile),
+      : profile_(profile),
         device_(device),
         scope_(scope),
         pickle_(pickle),
-        frames_(frames) {}
+        frames_(frames),
+        shared_out_(profile.replay().arenas().shared_out()) {}
+
+  /// The segments at this moment, by address. Mapped pieces without a gap between them are one
+  /// segment.
+  std::vector<TorchSegment> segments() const {
+    std::vector<TorchSegment> all;
+    for (const auto& [address, piece] : pieces_) {
+      const bool goes_on = piece.mapped && !all.empty() && all.back().expandable &&
+                           all.back().address + all.back().bytes == address;
+      if (goes_on) {
+        all.back().bytes += piece.bytes;
+      } else {
+        all.push_back({address, piece.bytes, piece.stack, piece.mapped, {}});
+        if (!piece.shared) all.back().blocks.push_back({address, piece.bytes, piece.stack, true});
+      }
+    }
+    for (const auto& [id, created] : unmapped_)
+      all.push_back({free_address(0, id), created.bytes, created.stack, true, {}});
+    for (TorchSegment& segment : all) {
+      if (!segment.blocks.empty()) continue;
+      const uint64_t end = segment.address + segment.bytes;
+      uint64_t at = segment.address;
+      const auto idle_until = [&](uint64_t until) {
+        if (until > at) segment.blocks.push_back({at, until - at, 0, false});
+        at = std::max(at, until);
+      };
+      for (auto block = blocks_.lower_bound(segment.address);
+           block != blocks_.end() && block->first < end; ++block) {
+        idle_until(block->first);
+        const uint64_t bytes = std::min(block->second.bytes, end - block->first);
+        segment.blocks.push_back({block->first, bytes, block->second.stack, true});
+        at = block->first + bytes;
+      }
+      idle_until(end);
+    }
+    return all;
+  }
 
  private:
   bool is_of_device(const DeviceBlock& block) const {
@@ -344,26 +206,74 @@ class DeviceTrace : public ReplayObserver, public TorchSegments {
                        profile_.scope_info(scope_));
   }
 
+  // Events of the driver's blocks.
   void on_block_alloc(const DeviceBlock& block) override {
-    if (is_of_device(block)) allocated(block);
+    if (!is_of_device(block)) return;
+    const DeviceAllocEvent& alloc = block.alloc;
+    const bool shared = shared_out_.contains(alloc.id);
+    if (shared && alloc.kind == GPUPEAK_KIND_VMM) {
+      unmapped_[alloc.id] = {alloc.bytes, alloc.stack};
+      return;
+    }
+    add(free_address(alloc.address, alloc.id), {alloc.id, alloc.bytes, alloc.stack, shared, false},
+        "segment_alloc");
   }
   void on_block_free(const DeviceBlock& block) override {
-    if (is_of_device(block)) freed(block);
+    if (!is_of_device(block)) return;
+    unmapped_.erase(block.alloc.id);
+    const auto place = places_.find(block.alloc.id);
+    if (place != places_.end()) remove(pieces_.find(place->second));
   }
-  void on_mapped(const DeviceMappedEvent& event) override { mapped(event); }
-  void on_unmapped(const DeviceUnmappedEvent& event) override { unmapped(event); }
-  void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) override {
-    given(alloc, stack);
+  void on_mapped(const DeviceMappedEvent& mapped) override {
+    const auto created = unmapped_.find(mapped.id);
+    if (created == unmapped_.end() || pieces_.contains(mapped.address)) return;
+    const auto [bytes, stack] = created->second;
+    unmapped_.erase(created);
+    add(mapped.address, {mapped.id, bytes, stack, true, true}, "segment_map");
   }
-  void on_arena_free(const ArenaFreeEvent& free) override { taken(free); }
+  void on_unmapped(const DeviceUnmappedEvent& unmapped) override {
+    auto piece = pieces_.lower_bound(unmapped.address);
+    while (piece != pieces_.end() && piece->first < unmapped.address + unmapped.bytes) {
+      if (!piece->second.mapped) {
+        ++piece;
+        continue;
+      }
+      unmapped_[piece->second.id] = {piece->second.bytes, piece->second.stack};
+      piece = remove(piece);
+    }
+  }
+  // Events of arenas' blocks. Blocks that lie in no segment are ignored.
+  void on_arena_alloc(const ArenaAllocEvent& given, uint32_t stack) override {
+    const auto piece = around(given.address);
+    if (piece == pieces_.end()) return;
+    if (const auto known = blocks_.find(given.address); known != blocks_.end()) take(known);
+    // A damaged log has blocks that do not fit into the piece: they are left out.
+    const auto next = blocks_.upper_bound(given.address);
+    const bool overlaps = (next != blocks_.end() && next->first < given.address + given.bytes) ||
+                          (next != blocks_.begin() &&
+                           std::prev(next)->first + std::prev(next)->second.bytes > given.address);
+    const bool leaves =
+        !piece->second.mapped && given.address + given.bytes > piece->first + piece->second.bytes;
+    if (overlaps || leaves || given.bytes == 0) return;
+    blocks_[given.address] = {given.arena, given.bytes, stack};
+    on_event({"alloc", given.address, given.bytes, stack});
+  }
+  void on_arena_free(const ArenaFreeEvent& taken) override {
+    const auto block = blocks_.find(taken.address);
+    if (block != blocks_.end() && block->second.arena == taken.arena) take(block);
+  }
   void on_arena(const ArenaEvent& arena) override {
-    if (arena.event != GPUPEAK_ARENA_CREATED) emptied(arena.arena);
+    if (arena.event == GPUPEAK_ARENA_CREATED) return;
+    // It is gone, or all of its blocks are free.
+    for (auto block = blocks_.begin(); block != blocks_.end();)
+      block = block->second.arena == arena.arena ? take(block) : std::next(block);
   }
-  void on_arena_failed(const ArenaFailedEvent& failed, uint32_t stack) override {
-    if (failed.device == device_) refused(failed, stack);
+  void on_arena_failed(const ArenaFailedEvent& refused, uint32_t stack) override {
+    if (refused.device == device_)
+      on_event({"oom", refused.free.value_or(0), refused.bytes, stack});
   }
 
-  void on_event(const TorchEvent& event) override {
+  void on_event(const TorchEvent& event) {
     constexpr int64_t kNsPerUs = 1000;
     pickle_.dict("action", event.action, event.action == "oom" ? "device_free" : "addr",
                  event.address, "size", event.bytes, "stream", 0, "time_us",
@@ -371,11 +281,71 @@ class DeviceTrace : public ReplayObserver, public TorchSegments {
                  [&] { frames_.write(event.stack); });
   }
 
+  struct Piece {
+    uint64_t id = 0, bytes = 0;
+    uint32_t stack = 0;
+    bool shared = false;
+    bool mapped = false;
+  };
+  struct Block {
+    uint64_t arena = 0, bytes = 0;
+    uint32_t stack = 0;
+  };
+  /// A block of created memory (cuMemCreate) that is not mapped now.
+  struct Created {
+    uint64_t bytes = 0;
+    uint32_t stack = 0;
+  };
+  using Pieces = std::map<uint64_t, Piece>;
+  using Blocks = std::map<uint64_t, Block>;
+
+  uint64_t free_address(uint64_t wanted, uint64_t id) const {
+    return wanted != 0 && !pieces_.contains(wanted) ? wanted : kNoAddress + (id << kNoAddressShift);
+  }
+  void add(uint64_t address, const Piece& piece, std::string_view action) {
+    pieces_[address] = piece;
+    places_[piece.id] = address;
+    on_event({action, address, piece.bytes, piece.stack});
+    if (!piece.shared) on_event({"alloc", address, piece.bytes, piece.stack});
+  }
+  Pieces::iterator remove(Pieces::iterator found) {
+    const auto [address, piece] = *found;
+    if (!piece.shared) {
+      on_event({"free_requested", address, piece.bytes, piece.stack});
+      on_event({"free_completed", address, piece.bytes, piece.stack});
+    }
+    // Blocks of an arena that lie in the piece end with it.
+    auto block = piece.shared ? blocks_.lower_bound(address) : blocks_.end();
+    while (block != blocks_.end() && block->first < address + piece.bytes) block = take(block);
+    on_event({piece.mapped ? "segment_unmap" : "segment_free", address, piece.bytes, piece.stack});
+    places_.erase(piece.id);
+    return pieces_.erase(found);
+  }
+  Blocks::iterator take(Blocks::iterator found) {
+    const auto& [address, block] = *found;
+    on_event({"free_requested", address, block.bytes, block.stack});
+    on_event({"free_completed", address, block.bytes, block.stack});
+    return blocks_.erase(found);
+  }
+  /// The piece of an arena that contains the address; end(): none does.
+  Pieces::const_iterator around(uint64_t address) const {
+    auto piece = pieces_.upper_bound(address);
+    if (piece == pieces_.begin()) return pieces_.end();
+    --piece;
+    const bool inside = address - piece->first < piece->second.bytes;
+    return inside && piece->second.shared ? piece : pieces_.end();
+  }
+
   const Profile& profile_;
   const int32_t device_;
   const ScopeId scope_;
   Pickle& pickle_;
   FramePickler& frames_;
+  const std::unordered_set<uint64_t>& shared_out_;  // ids of blocks that arenas share out
+  Pieces pieces_;                                   // by address
+  std::map<uint64_t, uint64_t> places_;             // addresses by the driver's id
+  std::map<uint64_t, Created> unmapped_;            // by the driver's id
+  Blocks blocks_;                                   // blocks of arenas, by address
 };
 
 void write_segment(Pickle& pickle, FramePickler& frames, int32_t device,
