@@ -4,7 +4,7 @@
 // was inlined.
 #include <algorithm>
 #include <map>
-#include <protozero/pbf_writer.hpp>
+#include <protozero/pbf_builder.hpp>
 #include <unordered_map>
 
 #include "collector/export/export.h"
@@ -17,8 +17,8 @@
 namespace gpupeak::collector {
 namespace {
 
-namespace profile_field {
-enum : protozero::pbf_tag_type {
+using Number = protozero::pbf_tag_type;
+enum class Field : Number {
   kSampleType = 1,
   kSample = 2,
   kMapping = 3,
@@ -31,18 +31,10 @@ enum : protozero::pbf_tag_type {
   kComment = 13,
   kDefaultSampleType = 14
 };
-}
-namespace value_type_field {
-enum : protozero::pbf_tag_type { kType = 1, kUnit = 2 };
-}
-namespace sample_field {
-enum : protozero::pbf_tag_type { kLocationId = 1, kValue = 2, kLabel = 3 };
-}
-namespace label_field {
-enum : protozero::pbf_tag_type { kKey = 1, kStr = 2, kNum = 3 };
-}
-namespace mapping_field {
-enum : protozero::pbf_tag_type {
+enum class ValueType : Number { kType = 1, kUnit = 2 };
+enum class Sample : Number { kLocationId = 1, kValue = 2, kLabel = 3 };
+enum class Label : Number { kKey = 1, kStr = 2, kNum = 3 };
+enum class MappingField : Number {
   kId = 1,
   kMemoryStart = 2,
   kMemoryLimit = 3,
@@ -53,16 +45,11 @@ enum : protozero::pbf_tag_type {
   kHasLineNumbers = 9,
   kHasInlineFrames = 10
 };
-}
-namespace location_field {
-enum : protozero::pbf_tag_type { kId = 1, kMappingId = 2, kAddress = 3, kLine = 4 };
-}
-namespace line_field {
-enum : protozero::pbf_tag_type { kFunctionId = 1, kLine = 2 };
-}
-namespace function_field {
-enum : protozero::pbf_tag_type { kId = 1, kName = 2, kSystemName = 3, kFilename = 4 };
-}
+enum class Location : Number { kId = 1, kMappingId = 2, kAddress = 3, kLine = 4 };
+enum class Line : Number { kFunctionId = 1, kLine = 2 };
+enum class Function : Number { kId = 1, kName = 2, kSystemName = 3, kFilename = 4 };
+template <class Message>
+using Writer = protozero::pbf_builder<Message>;
 
 /// Allocation functions (drop_frames). Readers leave these, and what they call, out of their
 /// graphs, so that a leaf is the function that asked for the memory.
@@ -84,27 +71,25 @@ class Pprof {
                                      {what_ + "_objects", "count"},
                                      {"leaked_space", "bytes"},
                                      {"alloc_space", "bytes"}}) {
-      protozero::pbf_writer value_type(writer_, profile_field::kSampleType);
-      value_type.add_int64(value_type_field::kType, string(type));
-      value_type.add_int64(value_type_field::kUnit, string(unit));
+      Writer<ValueType> value_type(writer_, Field::kSampleType);
+      value_type.add_int64(ValueType::kType, string(type));
+      value_type.add_int64(ValueType::kUnit, string(unit));
     }
     for (GroupId group{0}; group < profile_.replay().sites().group_count(); ++group) {
       if (profile_.counts_into(group, scope_)) add_sample(group);
     }
     for (const auto& [module, mapping] : mappings_) add_mapping(module, mapping);
     const auto start = static_cast<int64_t>(profile_.log().header().start_realtime_ns);
-    writer_.add_int64(profile_field::kTimeNanos, start);
-    writer_.add_int64(profile_field::kDurationNanos,
-                      profile_.to_ns(profile_.replay().last_ticks()));
-    writer_.add_int64(profile_field::kComment,
+    writer_.add_int64(Field::kTimeNanos, start);
+    writer_.add_int64(Field::kDurationNanos, profile_.to_ns(profile_.replay().last_ticks()));
+    writer_.add_int64(Field::kComment,
                       string("gpupeak, scope " + profile_.scope_info(scope_).name + comment_));
     for (const Warning& warning : profile_.quality().warnings) {
-      writer_.add_int64(profile_field::kComment,
-                        string(code_text(warning.code) + " " + warning.message));
+      writer_.add_int64(Field::kComment, string(code_text(warning.code) + " " + warning.message));
     }
-    writer_.add_int64(profile_field::kDropFrames, string(std::string(kDropFrames)));
-    writer_.add_int64(profile_field::kDefaultSampleType, string(what_ + "_space"));
-    for (const std::string& text : strings_) writer_.add_string(profile_field::kStringTable, text);
+    writer_.add_int64(Field::kDropFrames, string(std::string(kDropFrames)));
+    writer_.add_int64(Field::kDefaultSampleType, string(what_ + "_space"));
+    for (const std::string& text : strings_) writer_.add_string(Field::kStringTable, text);
     return std::move(out_);
   }
 
@@ -131,22 +116,22 @@ class Pprof {
     const std::array<int64_t, 4> values{
         static_cast<int64_t>(peak.bytes), static_cast<int64_t>(peak.count),
         static_cast<int64_t>(sums.live_bytes), static_cast<int64_t>(sums.alloc_bytes)};
-    protozero::pbf_writer sample(writer_, profile_field::kSample);
-    sample.add_packed_uint64(sample_field::kLocationId, locations.begin(), locations.end());
-    sample.add_packed_int64(sample_field::kValue, values.begin(), values.end());
+    Writer<Sample> sample(writer_, Field::kSample);
+    sample.add_packed_uint64(Sample::kLocationId, locations.begin(), locations.end());
+    sample.add_packed_int64(Sample::kValue, values.begin(), values.end());
     add_label(sample, "kind", std::string(kind_path(context.kind)));
     add_label(sample, "phase", profile_.sites().phase_name(context.phase).value_or(""));
     add_label(sample, "api", profile_.definitions().shown_string(context.api));
-    protozero::pbf_writer thread(sample, sample_field::kLabel);
-    thread.add_int64(label_field::kKey, string("thread"));
-    thread.add_int64(label_field::kNum, context.tid);
+    Writer<Label> thread(sample, Sample::kLabel);
+    thread.add_int64(Label::kKey, string("thread"));
+    thread.add_int64(Label::kNum, context.tid);
   }
 
-  void add_label(protozero::pbf_writer& sample, const std::string& key, const std::string& value) {
+  void add_label(Writer<Sample>& sample, const std::string& key, const std::string& value) {
     if (value.empty()) return;
-    protozero::pbf_writer label(sample, sample_field::kLabel);
-    label.add_int64(label_field::kKey, string(key));
-    label.add_int64(label_field::kStr, string(value));
+    Writer<Label> label(sample, Sample::kLabel);
+    label.add_int64(Label::kKey, string(key));
+    label.add_int64(Label::kStr, string(value));
   }
 
   std::vector<uint64_t> locations_of(uint32_t stack) {
@@ -175,14 +160,14 @@ class Pprof {
       mapping.end = std::max(mapping.end, node.ip + 1);
       mapping_id = mapping.id;
     }
-    protozero::pbf_writer location(writer_, profile_field::kLocation);
-    location.add_uint64(location_field::kId, entry->second);
-    location.add_uint64(location_field::kMappingId, mapping_id);
-    location.add_uint64(location_field::kAddress, node.ip);
+    Writer<Location> location(writer_, Field::kLocation);
+    location.add_uint64(Location::kId, entry->second);
+    location.add_uint64(Location::kMappingId, mapping_id);
+    location.add_uint64(Location::kAddress, node.ip);
     for (const auto& [function_id, number] : lines) {
-      protozero::pbf_writer line(location, location_field::kLine);
-      line.add_uint64(line_field::kFunctionId, function_id);
-      line.add_int64(line_field::kLine, number);
+      Writer<Line> line(location, Location::kLine);
+      line.add_uint64(Line::kFunctionId, function_id);
+      line.add_int64(Line::kLine, number);
     }
     return entry->second;
   }
@@ -191,28 +176,28 @@ class Pprof {
     const std::string name = frame_name(frame);
     const auto [entry, added] = functions_.try_emplace({name, frame.file}, functions_.size() + 1);
     if (!added) return entry->second;
-    protozero::pbf_writer function(writer_, profile_field::kFunction);
-    function.add_uint64(function_field::kId, entry->second);
-    function.add_int64(function_field::kName, string(name));
-    function.add_int64(function_field::kSystemName, string(name));
-    function.add_int64(function_field::kFilename, string(frame.file));
+    Writer<Function> function(writer_, Field::kFunction);
+    function.add_uint64(Function::kId, entry->second);
+    function.add_int64(Function::kName, string(name));
+    function.add_int64(Function::kSystemName, string(name));
+    function.add_int64(Function::kFilename, string(frame.file));
     return entry->second;
   }
 
   void add_mapping(uint32_t id, const Mapping& from) {
     const Module& module = profile_.definitions().modules()[id];
-    protozero::pbf_writer mapping(writer_, profile_field::kMapping);
-    mapping.add_uint64(mapping_field::kId, from.id);
-    mapping.add_uint64(mapping_field::kMemoryStart, module.bias);
-    mapping.add_uint64(mapping_field::kMemoryLimit, from.end);
-    mapping.add_int64(mapping_field::kFilename, string(profile_.definitions().shown(module.path)));
-    mapping.add_int64(mapping_field::kBuildId,
+    Writer<MappingField> mapping(writer_, Field::kMapping);
+    mapping.add_uint64(MappingField::kId, from.id);
+    mapping.add_uint64(MappingField::kMemoryStart, module.bias);
+    mapping.add_uint64(MappingField::kMemoryLimit, from.end);
+    mapping.add_int64(MappingField::kFilename, string(profile_.definitions().shown(module.path)));
+    mapping.add_int64(MappingField::kBuildId,
                       string(profile_.definitions().sanitizer().id(module.build_id)));
     // The profile has all names and lines, so readers need not look for the files.
-    mapping.add_bool(mapping_field::kHasFunctions, true);
-    mapping.add_bool(mapping_field::kHasFilenames, true);
-    mapping.add_bool(mapping_field::kHasLineNumbers, true);
-    mapping.add_bool(mapping_field::kHasInlineFrames, true);
+    mapping.add_bool(MappingField::kHasFunctions, true);
+    mapping.add_bool(MappingField::kHasFilenames, true);
+    mapping.add_bool(MappingField::kHasLineNumbers, true);
+    mapping.add_bool(MappingField::kHasInlineFrames, true);
   }
 
   Profile& profile_;
@@ -221,7 +206,7 @@ class Pprof {
   std::string comment_;
   std::unordered_map<GroupId, Contribution> held_;
   std::string out_;
-  protozero::pbf_writer writer_{out_};
+  Writer<Field> writer_{out_};
   std::unordered_map<std::string, size_t> string_ids_;
   std::vector<std::string> strings_;
   std::unordered_map<const ResolvedAddress*, uint64_t> locations_;
