@@ -130,24 +130,18 @@ class Teller {
 
   /// Names a cause that is not the largest.
   std::string short_clause(const Cause& cause) const {
-    switch (cause.cause) {
-      case FailureCause::kFragmented:
-        return fmt::format("{} idle in pieces", size(cause.bytes));
-      case FailureCause::kGraphArena:
-        return fmt::format("{} idle that graphs keep", size(cause.bytes));
-      case FailureCause::kSetApart:
-        return fmt::format("{} idle and set apart", size(cause.bytes));
-      case FailureCause::kIdleInArena:
-        return fmt::format("{} idle in pools", size(cause.bytes));
-      case FailureCause::kPagesOfSmallBlocks:
-        return fmt::format("{} in pages of small blocks", size(cause.bytes));
-      case FailureCause::kOtherProcess:
-        return fmt::format("{} of other processes", size(cause.bytes));
-      case FailureCause::kGrowth:
-        return growth_text(*oom_.growth, style_);
-      default:
-        return std::string(cause_name(cause.cause));
+    constexpr std::pair<FailureCause, std::string_view> kNames[] = {
+        {FailureCause::kFragmented, "idle in pieces"},
+        {FailureCause::kGraphArena, "idle that graphs keep"},
+        {FailureCause::kSetApart, "idle and set apart"},
+        {FailureCause::kIdleInArena, "idle in pools"},
+        {FailureCause::kPagesOfSmallBlocks, "in pages of small blocks"},
+        {FailureCause::kOtherProcess, "of other processes"}};
+    for (const auto& [of, name] : kNames) {
+      if (of == cause.cause) return fmt::format("{} {}", size(cause.bytes), name);
     }
+    return cause.cause == FailureCause::kGrowth ? growth_text(*oom_.growth, style_)
+                                                : std::string(cause_name(cause.cause));
   }
 
   std::string and_free() const {

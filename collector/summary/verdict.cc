@@ -54,6 +54,11 @@ class Judge {
     verdict_.sentences.push_back({std::move(text), alarming});
   }
 
+  template <class... Args>
+  void hint(fmt::format_string<Args...> format, Args&&... args) {
+    verdict_.hints.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
   void find_device() {
     uint64_t largest = 0;
     verdict_.device = nullptr;
@@ -193,10 +198,9 @@ class Judge {
     const OutOfMemory& last = *groups.back().last;
     uint64_t count = 0;
     for (const FailureGroup& group : groups) count += group.count;
-    verdict_.hints.push_back(fmt::format(
-        "{} allocation{} refused{}, and the program went on ({}: {})", grouped(count),
-        count == 1 ? " was" : "s were",
-        is_of_memory(groups.back()) ? "" : ", not for want of memory", last.api, last.result));
+    hint("{} allocation{} refused{}, and the program went on ({}: {})", grouped(count),
+         count == 1 ? " was" : "s were",
+         is_of_memory(groups.back()) ? "" : ", not for want of memory", last.api, last.result);
   }
 
   /// Why there is no sum of the host's memory.
@@ -496,8 +500,7 @@ class Judge {
       longest = std::max(longest, holder.longest_life_ns);
     }
     if (temporary >= peak_->bytes / kWorthAHint && temporary > 0) {
-      verdict_.hints.push_back(fmt::format("the peak was temporary: {} of it freed within {}",
-                                           size(temporary), duration(longest)));
+      hint("the peak was temporary: {} of it freed within {}", size(temporary), duration(longest));
     }
     live_at_end();
     for (const Warning& warning : summary_.quality.warnings) {
@@ -505,15 +508,14 @@ class Judge {
     }
     const bool by_site = summary_.grouped_by == "site" || summary_.grouped_by == "function";
     if (by_site && unnamed > listed / 2) {
-      verdict_.hints.push_back(fmt::format("{} % of it has no names{}", percent(unnamed, listed),
-                                           what_names(by_module, unnamed)));
+      hint("{} % of it has no names{}", percent(unnamed, listed), what_names(by_module, unnamed));
     }
     resident();
     const auto slack = verdict_.device == nullptr
                            ? std::nullopt
                            : metric(verdict_.device->metrics, "device.ledger.pool_slack_bytes");
     if (slack.value_or(0) > peak_->bytes / kWorthAHint)
-      verdict_.hints.push_back(fmt::format("pools keep {} more that nobody uses", size(slack)));
+      hint("pools keep {} more that nobody uses", size(slack));
   }
 
   /// Said if the program ended by itself with more than half as much live as at the peak. Idle
@@ -531,8 +533,8 @@ class Judge {
           std::min(live, arena.reserved_bytes - std::min(arena.reserved_bytes, arena.live_bytes));
     }
     if (live <= peak_->bytes / 2) return;
-    verdict_.hints.push_back(fmt::format("still live at the end: {}, {} % as much as at the peak",
-                                         size(live), percent(live, peak_->bytes)));
+    hint("still live at the end: {}, {} % as much as at the peak", size(live),
+         percent(live, peak_->bytes));
   }
 
   /// Resident memory by cause, if somebody looked at that. Causes of a fiftieth or less are left
@@ -572,16 +574,15 @@ class Judge {
     if (*rss / 2 > peak && *rss - peak >= kWorthWords) {
       const std::optional<uint64_t> files =
           metric(summary_.metrics, "host.kind.mmap_file.peak_bytes");
-      verdict_.hints.push_back(fmt::format(
+      hint(
           "RSS reached {}: {} of it or more is not in the peak, but code, files and shared "
           "memory{}, stacks, what an allocator kept, bare system calls mapped, or gpupeak has for "
           "itself",
           size(rss), size(*rss - peak),
-          files.value_or(0) >= kWorthWords ? fmt::format(" (mapped: {})", size(files)) : ""));
+          files.value_or(0) >= kWorthWords ? fmt::format(" (mapped: {})", size(files)) : "");
     } else if (peak / 2 > *rss && peak - *rss >= kWorthWords) {
-      verdict_.hints.push_back(
-          fmt::format("{} of it or more was asked for and not resident: RSS never passed {}",
-                      size(peak - *rss), size(rss)));
+      hint("{} of it or more was asked for and not resident: RSS never passed {}",
+           size(peak - *rss), size(rss));
     }
   }
 
