@@ -110,7 +110,7 @@ void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& o
 /// gpupeak.whatif/1; docs/json.md.
 Json what_if_json(const WhatIf& what_if);
 
-/// A page about all changes, each with its curves over time (WithCurves). Throws as write_html()
+/// A page about all changes, each with its curves over time (WithCurves). Throws as write_page()
 /// does.
 void write_what_if_page(const std::vector<WhatIf>& all, const std::string& tool_version,
                         std::ostream& out);

@@ -35,6 +35,9 @@ constexpr size_t kMainCalls = 4000, kOtherCalls = 1000;
 constexpr size_t kListRows = 200;
 constexpr size_t kHoldersOfInstant = 10;
 
+/// Gives the number of a text.
+using Numbered = std::function<uint32_t(const std::string&)>;
+
 /// Texts by number, since names repeat a lot.
 class Strings {
  public:
@@ -85,9 +88,20 @@ Json series_changes(const Series& series) {
   return changes;
 }
 
+/// The inside of arenas over time. Each list is one row of numbers: the fields below, then those of
+/// the next entry. Steps and times are differences from the entry before, addresses are relative to
+/// `base`.
+///
+///   segments   arena, address, bytes, captured, first step, steps
+///   blocks     segment (-1 - arena: in none), address in it, bytes, row, first step, steps
+///   uses       for each block: -1 (not known), 0 (not seen used), or 1 and four times in ns
+///   several    step, arena, address, span, bytes, count
+///   holes      step, arena, largest, below the largest block, below the largest refused request,
+///              segments left out, their bytes
+///   levels     step, arena, in use, reserved (both: difference from the level before)
 class PageArenas {
  public:
-  PageArenas(const ArenaHistory& history, const std::function<uint32_t(const std::string&)>& string)
+  PageArenas(const ArenaHistory& history, const Numbered& string)
       : history_(history), string_(string), levels_(history.arenas.size()) {
     base_ = UINT64_MAX;
     for (const auto& segment : history.segments) base_ = std::min(base_, segment.begin);
@@ -224,29 +238,10 @@ class PageArenas {
   }
 
   const ArenaHistory& history_;
-  const std::function<uint32_t(const std::string&)>& string_;
+  const Numbered& string_;
   uint64_t base_;
   std::vector<ArenaHistory::Level> levels_;  // by arena: its last level so far
 };
-
-/// The inside of arenas over time; null without arenas. Each list is one row of numbers: the fields
-/// below, then those of the next entry. Steps and times are differences from the entry before,
-/// addresses are relative to `base`.
-///
-///   segments   arena, address, bytes, captured, first step, steps
-///   blocks     segment (-1 - arena: in none), address in it, bytes, row, first step, steps
-///   uses       for each block: -1 (not known), 0 (not seen used), or 1 and four times in ns
-///   several    step, arena, address, span, bytes, count
-///   holes      step, arena, largest, below the largest block, below the largest refused request,
-///              segments left out, their bytes
-///   levels     step, arena, in use, reserved (both: difference from the level before)
-///
-/// `string` gives the number of a text.
-Json page_arenas(const ArenaHistory& history, const TimeSeries& times,
-                 const std::function<uint32_t(const std::string&)>& string) {
-  if (history.arenas.empty()) return nullptr;
-  return PageArenas(history, string).make(times);
-}
 
 size_t place_of(UseAtPeak use) {
   size_t place = 0;
@@ -255,15 +250,14 @@ size_t place_of(UseAtPeak use) {
 }
 
 /// When the blocks that were live at each device's peak were used, and the words for uses at any
-/// instant. `string` gives the number of a text in the page.
+/// instant.
 ///
 ///   names    for each use [name, text at the peak, text at an instant]; other lists have its index
 ///   note     stands below a column of uses
 ///   notes    what a use is, and what is not seen
 ///   devices  by scope: bytes [of each use], idle_bytes; rows [use, title, kind, bytes, blocks,
 ///            shortest ns, longest ns …], largest first; other_bytes, other_rows
-Json page_uses(Profile& profile, const LastUses& uses, size_t top,
-               const std::function<uint32_t(const std::string&)>& string) {
+Json page_uses(Profile& profile, const LastUses& uses, size_t top, const Numbered& string) {
   Json json = object("note, notes", kUsedNote, use_notes(uses));
   json["names"] = array_of(kUses, [&](const UseName& use) {
     return Json::array({use.name, use.text, use.when});
@@ -287,8 +281,7 @@ Json page_uses(Profile& profile, const LastUses& uses, size_t top,
 /// What the memory of each device's peak was used for. By scope, of those whose rows say it: the
 /// rows that do, largest first. Times are in ns, null: not known. `uses`: of each RoleUse the
 /// numbers of its two texts, and its count.
-Json page_buffers(const std::vector<Peak>& peaks,
-                  const std::function<uint32_t(const std::string&)>& string) {
+Json page_buffers(const std::vector<Peak>& peaks, const Numbered& string) {
   Json all = Json::object();
   for (const Peak& peak : peaks) {
     Json rows = Json::array();
@@ -413,7 +406,7 @@ class PageSource {
   /// For each file [path, piece, piece…]. A piece is the number of its first line, then its lines.
   /// Paths and lines are numbers of texts. A file without pieces has changed; one with path -1 is
   /// not shown.
-  Json files_json(const std::function<uint32_t(const std::string&)>& string) const {
+  Json files_json(const Numbered& string) const {
     Json all = Json::array();
     for (const File& file : files_) {
       Json json = Json::array();
@@ -605,7 +598,8 @@ class PageData {
     json["instants"] = instants_json();
     json["stacked"] = stacked_json();
     const auto string = [this](const std::string& text) { return strings_.id(text); };
-    json["pools"] = page_arenas(arenas_, times_, string);
+    json["pools"] =
+        arenas_.arenas.empty() ? Json(nullptr) : PageArenas(arenas_, string).make(times_);
     json["uses"] = uses_ ? page_uses(profile_, *uses_, kMainRows, string) : Json(nullptr);
     json["buffers"] = page_buffers(peaks, string);
     json["live_at_exit"] = leaks_json();
@@ -962,7 +956,7 @@ void write_page(std::string_view list, const std::vector<std::string>& items,
   const std::string_view page = page_template();
   const size_t mark = page.find(kDataMark);
   if (mark == std::string_view::npos)
-    throw std::logic_error("write_html: the page has no data mark");
+    throw std::logic_error("write_page: the page has no data mark");
   out << page.substr(0, mark) << "{\"schema\":\"gpupeak.page/1\",\"version\":\"" << tool_version
       << "\",\"" << list << "\":[";
   for (size_t i = 0; i < items.size(); ++i) {
@@ -970,11 +964,6 @@ void write_page(std::string_view list, const std::vector<std::string>& items,
     write_inside_script(items[i], out);
   }
   out << "]}" << page.substr(mark + kDataMark.size());
-}
-
-void write_html(const std::vector<std::string>& runs, const std::string& tool_version,
-                std::ostream& out) {
-  write_page("runs", runs, tool_version, out);
 }
 
 }  // namespace gpupeak::collector

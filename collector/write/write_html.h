@@ -36,13 +36,9 @@ PageLog read_for_page(Profile& profile, const TimeSeries& times, const Progress&
 std::string page_data(Profile& profile, const TimeSeries& times, const PageLog& log,
                       bool with_source, Complete complete = nullptr);
 
-/// `runs`: page_data() of each. Throws std::runtime_error if this program was built without the
-/// page.
-void write_html(const std::vector<std::string>& runs, const std::string& tool_version,
-                std::ostream& out);
-
-/// Writes a page of another kind. Its data have the `items` under the key `list`; each item is JSON
-/// made by page_text(). Throws as write_html() does.
+/// Writes a page whose data have the `items` under the key `list`: for "runs" page_data() of each,
+/// for others JSON made by page_text(). Throws std::runtime_error if this program was built without
+/// the page.
 void write_page(std::string_view list, const std::vector<std::string>& items,
                 const std::string& tool_version, std::ostream& out);
 /// The JSON as one line. Bytes that are not UTF-8 are replaced.
@@ -50,7 +46,7 @@ std::string page_text(const Json& json);
 
 /// Whether this program was built with the page.
 bool has_page();
-/// Throws what write_html() would throw. For callers that read a long log first.
+/// Throws what write_page() would throw. For callers that read a long log first.
 void require_page();
 
 }  // namespace gpupeak::collector

@@ -356,7 +356,7 @@ TEST_CASE("page: no name ends the script that holds the data", "[collector]") {
   log.fact("arg", "</ScRiPt\n>\xff");
   const std::string run = page_of(std::move(log));
   std::ostringstream out;
-  write_html({run, run}, "1.2.3", out);
+  write_page("runs", {run, run}, "1.2.3", out);
   const std::string html = out.str();
   const std::string open = "id=\"data\">";
   const size_t begin = html.find(open) + open.size();

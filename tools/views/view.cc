@@ -74,7 +74,8 @@ bool write_page(const std::vector<PageTab>& tabs, const collector::Reading& read
         collector::page_data(profile, times, read, with_source, collector::add_lowering));
     whole &= read.run ? is_whole(*read.run) : is_whole(profile.quality());
   }
-  write_output(path, [&](std::ostream& out) { collector::write_html(runs, GPUPEAK_VERSION, out); });
+  write_output(
+      path, [&](std::ostream& out) { collector::write_page("runs", runs, GPUPEAK_VERSION, out); });
   say_written(path);
   return whole;
 }
