@@ -153,21 +153,6 @@ void Place::pass_on(int fd) const {
   if ((now.st_mode & 0777) != mode && fchmod(fd, mode) != 0) cannot_write(target_);
 }
 
-void write_fresh(const std::string& target, const std::function<void(std::ostream&)>& write,
-                 unsigned mode) {
-  const Place place(target);
-  Unfinished fresh(beside(target));
-  const Descriptor file(open(fresh.path().c_str(), kNewFile, place.is_free() ? mode : 0600));
-  if (!file) {
-    fresh.keep();  // it is not ours
-    cannot_write(target);
-  }
-  write_to(file.get(), std::ios::trunc, target, write);
-  place.pass_on(file.get());
-  if (rename(fresh.path().c_str(), target.c_str()) != 0) cannot_write(target);
-  fresh.keep();
-}
-
 void write_fresh_by_name(const std::string& target,
                          const std::function<void(const std::string& fresh)>& write) {
   const Place place(target);
@@ -183,6 +168,15 @@ void write_fresh_by_name(const std::string& target,
   if (!file) cannot_write(target);
   place.pass_on(file.get());
   if (renameat(inside.get(), kByName, AT_FDCWD, target.c_str()) != 0) cannot_write(target);
+}
+
+void write_fresh(const std::string& target, const std::function<void(std::ostream&)>& write,
+                 unsigned mode) {
+  write_fresh_by_name(target, [&](const std::string& fresh) {
+    const Descriptor file(open(fresh.c_str(), kNewFile, mode));
+    if (!file) cannot_write(target);
+    write_to(file.get(), std::ios::trunc, target, write);
+  });
 }
 
 Descriptor inner_folder(const std::string& root, const std::string& inner) {
