@@ -88,6 +88,11 @@ class TextLines {
   }
   /// The same with all of the rest, in as many lines as it takes.
   void whole_heading(std::string_view name, std::string_view rest, bool is_alarm = false);
+  /// The same behind an empty line.
+  void section(std::string_view name, std::string_view rest, bool is_alarm = false) {
+    add("");
+    whole_heading(name, rest, is_alarm);
+  }
 
   /// A row whose title has the room that its figures and its marks leave.
   void row(const std::string& figures, std::string_view title, const std::string& marks = "",

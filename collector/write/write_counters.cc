@@ -7,6 +7,7 @@
 #include "collector/log/log_head.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
+#include "collector/text/text_lines.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {
@@ -27,24 +28,19 @@ class Counters {
   }
 
   void write(const std::string& path, std::ostream& out) const {
+    TextLines text(style_);
     std::vector<std::string> head = losses();
     head.push_back(bold(peak(), style_));
-    bool first = true;
-    for (const std::string& line : head) {
-      out << (first ? "gpupeak: " : "  ") << line << '\n';
-      first = false;
-    }
-    out << faint("  " + facts(), style_) << '\n';
-    if (const std::string line = totals(); !line.empty()) out << "  " << line << '\n';
+    for (const std::string& line : head) text.add((text.empty() ? "gpupeak: " : "  ") + line);
+    text.add(faint("  " + facts(), style_));
+    if (const std::string line = totals(); !line.empty()) text.add("  " + line);
     for (size_t i = 0; i < std::min<size_t>(used_.size(), kMaxScriptLines); ++i)
-      out << fmt::format("Peak device memory (GPU {}): {} bytes\n", used_[i],
-                         device_peak(used_[i]));
-    if (heap_is_counted_) {
-      out << fmt::format("Peak host heap (usable, within 64 KiB a thread): {} bytes\n",
-                         page_.heap.peak);
-    }
-    out << fmt::format("  next: gpupeak report {}   who held it, in which phase, and what failed\n",
-                       quoted(path));
+      text.add("Peak device memory (GPU {}): {} bytes", used_[i], device_peak(used_[i]));
+    if (heap_is_counted_)
+      text.add("Peak host heap (usable, within 64 KiB a thread): {} bytes", page_.heap.peak);
+    text.add("  next: gpupeak report {}   who held it, in which phase, and what failed",
+             quoted(path));
+    text.write(out);
   }
 
  private:

@@ -62,10 +62,6 @@ class TextDiff {
   std::string cell(const std::optional<uint64_t>& bytes) const {
     return right(size(bytes), columns_);
   }
-  void section(std::string_view name, const std::string& rest) {
-    text_.add("");
-    text_.whole_heading(name, rest);
-  }
 
   void add_run(std::string_view name, const Summary& summary) {
     const std::string losses = losses_line(summary);
@@ -76,8 +72,9 @@ class TextDiff {
 
   void add_peak(const PeakDiff& peak) {
     if (!peak.a_bytes || !peak.b_bytes) {
-      section("PEAK", fmt::format("{}: {}{}{}, not measured in {}", peak.scope, size(peak.a_bytes),
-                                  kChangeArrow, size(peak.b_bytes), peak.a_bytes ? "B" : "A"));
+      text_.section("PEAK",
+                    fmt::format("{}: {}{}{}, not measured in {}", peak.scope, size(peak.a_bytes),
+                                kChangeArrow, size(peak.b_bytes), peak.a_bytes ? "B" : "A"));
       return;
     }
     std::string title =
@@ -91,7 +88,7 @@ class TextDiff {
     } else if (peak.b_phase) {
       title += ", phase " + *peak.b_phase;
     }
-    section("PEAK", title);
+    text_.section("PEAK", title);
     if (const std::string text = nameless_text(peak); !text.empty()) text_.wrap(text, alarm);
     add_sites(peak);
   }
@@ -147,7 +144,7 @@ class TextDiff {
   }
 
   void add_metrics() {
-    section("METRICS", "those that differ");
+    text_.section("METRICS", "those that differ");
     size_t same = 0;
     for (const MetricDiff& metric : diff_.metrics) {
       if (metric.a == metric.b) {
@@ -185,7 +182,7 @@ class TextDiff {
       lines.push_back(std::move(text));
     }
     if (lines.empty()) return;
-    section("PHASES", what + ", those that differ");
+    text_.section("PHASES", what + ", those that differ");
     text_.line("  {} {} {} {}", left("phase", names), right("A", columns_), right("B", columns_),
                right("change", columns_));
     for (const std::string& text : lines) text_.line(text);

@@ -43,10 +43,6 @@ class MergeText {
 
  private:
   std::string size(const std::optional<uint64_t>& bytes) const { return text_.size(bytes); }
-  void section(std::string_view title, std::string_view text, bool is_alarm = false) {
-    text_.add("");
-    text_.whole_heading(title, text, is_alarm);
-  }
 
   std::string process_text(size_t i) const {
     const ProcessRecord& process = merged_.processes[i];
@@ -99,7 +95,7 @@ class MergeText {
     if (all.empty()) return;
     const Casualty& first = all.front();
     const std::string what = fmt::format("{}: {}", process_text(first.process), ended_text(first));
-    section("FAILED", what, true);
+    text_.section("FAILED", what, true);
     if (first.how == Casualty::How::kSignalled) {
       text_.line(
           "  nobody failed by itself before: such a signal is sent by the kernel where the host's "
@@ -178,8 +174,8 @@ class MergeText {
       if (of_process[outlier.process].empty()) order.push_back(outlier.process);
       of_process[outlier.process].push_back(&outlier);
     }
-    section("OUTLIERS", fmt::format("own peaks against the median of {} that do the same",
-                                    grouped(merged_.outliers.front().compared)));
+    text_.section("OUTLIERS", fmt::format("own peaks against the median of {} that do the same",
+                                          grouped(merged_.outliers.front().compared)));
     for (size_t i = 0; i < std::min(order.size(), kMostOutliers); ++i)
       text_.line("  {}: {}", process_text(order[i]), outlier_text(of_process[order[i]]));
     if (order.size() > kMostOutliers)
@@ -217,7 +213,7 @@ class MergeText {
       const MergedNode& node = merged_.nodes[i];
       return std::tuple(at_once(all_gpus(node)), at_once(node.find_sum("host")));
     });
-    section("NODES", "what each held at once; of the host at most");
+    text_.section("NODES", "what each held at once; of the host at most");
     text_.line("{} {} {}  {}  node", text_.cell("all GPUs"), text_.cell("one GPU"),
                text_.cell("host"), "processes");
     std::optional<uint64_t> device, host;
@@ -261,7 +257,7 @@ class MergeText {
   }
 
   void sum_in_full(const MergedSum& sum) {
-    section("PEAK", fmt::format("{}: {}", sum.name, at_once_text(sum)));
+    text_.section("PEAK", fmt::format("{}: {}", sum.name, at_once_text(sum)));
     text_.line("{} {}  process", text_.cell("then"), text_.cell("own peak"));
     for (const MergedPart& part : sum.parts) {
       text_.line("{} {}  {}", text_.cell(part.at_peak_bytes), text_.cell(part.peak_bytes),
@@ -270,7 +266,7 @@ class MergeText {
   }
 
   void sums() {
-    section("PEAKS", "what the processes held at once");
+    text_.section("PEAKS", "what the processes held at once");
     for (const MergedSum& sum : merged_.nodes.front().sums)
       text_.line("  {}: {}", sum.name, at_once_text(sum));
   }
@@ -291,7 +287,7 @@ class MergeText {
       const ProcessRecord& process = merged_.processes[i];
       return std::tuple(own(process, "device"), own(process, "host"));
     });
-    section("PROCESSES", "own peaks, largest first");
+    text_.section("PROCESSES", "own peaks, largest first");
     text_.line("{} {}  process", text_.cell("GPUs"), text_.cell("host"));
     for (size_t i = 0; i < std::min(order.size(), kMostRanks); ++i) rank_row(order[i]);
     if (order.size() <= kMostRanks) return;

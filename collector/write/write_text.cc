@@ -257,11 +257,9 @@ class ReportSections {
     for (const LedgerRow& part : view.rows) {
       if (part.bytes != 0 || part.cause == "unexplained") parts.push_back(part);
     }
-    const auto by_size = [](const LedgerRow& a, const LedgerRow& b) {
-      const bool a_last = a.cause == "unexplained", b_last = b.cause == "unexplained";
-      return a_last == b_last ? std::llabs(a.bytes) > std::llabs(b.bytes) : b_last;
-    };
-    std::ranges::stable_sort(parts, by_size);
+    std::ranges::stable_sort(parts, std::greater(), [](const LedgerRow& part) {
+      return std::pair(part.cause != "unexplained", std::llabs(part.bytes));
+    });
     size_t shown = 0;
     int64_t rest = 0;
     for (const LedgerRow& part : parts) {
