@@ -156,8 +156,6 @@ std::vector<ProcessRecord> read_partial(const std::string& path) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // The keys of a record and its parts, once for the writer and the reader. An optional without a
 // value has no key.
 

@@ -1,6 +1,7 @@
 #include "collector/summary/what_if.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -41,9 +42,7 @@ std::string changes_text(const Changes& changes) {
     const bool of_two = setting == PoolSetting::kOneForTwo;
     texts.push_back(setting_text(setting, of_two ? changes.one_for_two->titles : ""));
   }
-  std::string text;
-  for (const std::string& one : texts) text += (text.empty() ? "" : ", ") + one;
-  return text.empty() ? "as recorded" : text;
+  return texts.empty() ? "as recorded" : fmt::format("{}", fmt::join(texts, ", "));
 }
 
 std::string bounds_text(uint64_t least, const std::optional<uint64_t>& most,

@@ -312,10 +312,7 @@ std::string shown(const Taken& mine, const std::vector<const Taken*>& others,
     return beside.sequence(mine.*part, peers, of_argument);
   };
   std::string text = of(detail.namespaces ? &Taken::whole_name : &Taken::name, false);
-  if (!detail.namespaces) {
-    for (size_t at = 0; (at = text.find(std::string(kAnonymous) + "::")) != std::string::npos;)
-      text.erase(at, kAnonymous.size() + 2);
-  }
+  if (!detail.namespaces) replace(text, std::string(kAnonymous) + "::", "");
   if (detail.parameters) text += of(&Taken::signature, true);
   return text;
 }

@@ -91,8 +91,13 @@ std::string place_text(int32_t place) {
   return fmt::format(" on GPU {}", place);
 }
 
+/// `name`: as Replay::name() takes it.
+std::string shown_name(const Profile& profile, uint32_t name) {
+  return profile.definitions().shown(profile.replay().name(name));
+}
+
 std::string arena_text(const Profile& profile, const ArenaTable::Arena& arena) {
-  return profile.definitions().shown(profile.replay().name(arena.name)) + place_text(arena.place);
+  return shown_name(profile, arena.name) + place_text(arena.place);
 }
 
 uint64_t bytes_of(const std::vector<ArenaTable::Segment>& pieces) {
@@ -160,7 +165,7 @@ std::string colored(std::string_view text, size_t row, const TextStyle& style) {
 
 /// What the arena called the block, or its site.
 std::string arena_block_title(Profile& profile, const ArenaBlock& block) {
-  return block.name != 0 ? profile.definitions().shown(profile.replay().name(block.name))
+  return block.name != 0 ? shown_name(profile, block.name)
                          : profile.sites().site_title(block.stack);
 }
 
@@ -304,7 +309,7 @@ Json arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInsta
     const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
     const PeakFinder::Scope& reserved = table.peaks().scope(info.reserved_scope);
     Json row;
-    row["name"] = profile.definitions().shown(profile.replay().name(info.name));
+    row["name"] = shown_name(profile, info.name);
     if (info.place >= 0) row["device"] = info.place;
     row["in_use_bytes"] = state.level.in_use;
     // What an arena of an attached program had before the attach is not known.
@@ -352,15 +357,12 @@ Json arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInsta
   }
   json["marks"] = Json::array();
   for (const ArenaMoments::AtMark& mark : moments.marks()) {
-    Json row =
-        object("name, time_ns", profile.definitions().shown(profile.replay().name(mark.name)),
-               profile.to_ns(mark.ticks));
+    Json row = object("name, time_ns", shown_name(profile, mark.name), profile.to_ns(mark.ticks));
     row["pools"] = Json::array();
     for (size_t arena = 0; arena < mark.levels.size(); ++arena) {
       const ArenaTable::Arena& info = table.arenas()[arena];
       if (info.is_unused()) continue;
-      Json level = object("name, in_use_bytes, reserved_bytes",
-                          profile.definitions().shown(profile.replay().name(info.name)),
+      Json level = object("name, in_use_bytes, reserved_bytes", shown_name(profile, info.name),
                           mark.levels[arena].in_use,
                           info.has_older ? Json(nullptr) : Json(mark.levels[arena].reserved));
       if (info.place >= 0) level["device"] = info.place;

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -124,10 +125,9 @@ TagTables make_tables(Profile& profile, const Held& held) {
 }
 
 std::string rules_text(const RuleBook& rules) {
-  std::string text;
-  for (const std::string& set : rules.sets) text += (text.empty() ? "" : ", ") + set;
-  if (text.empty()) return rules.tags.empty() ? "none" : "of the command line";
-  return text + (rules.automatic ? " (by the modules in the log)" : "");
+  if (rules.sets.empty()) return rules.tags.empty() ? "none" : "of the command line";
+  return fmt::format("{}{}", fmt::join(rules.sets, ", "),
+                     rules.automatic ? " (by the modules in the log)" : "");
 }
 
 class TagsText {

@@ -35,8 +35,7 @@ class Chart {
         style_(style),
         label_columns_(size_columns(style) + 3),
         columns_(static_cast<size_t>(style.width) - label_columns_ - 1),
-        end_ns_(
-            std::max<int64_t>(1, times_.begin_ns(times_.bucket_count(), profile_.log().clock()))) {}
+        end_ns_(std::max<int64_t>(1, shown.end_ns())) {}
 
   void write(ScopeId scope) {
     TextLines heading(style_);
@@ -303,7 +302,7 @@ Json timeline_json(const TimelineOf& shown) {
   const auto& [profile, times, scopes, stacked] = shown;
   Json json = view_json(profile, "gpupeak.timeline/1");
   extend(json, "bucket_ns, end_ns, peaks, series", times.begin_ns(1, profile.log().clock()),
-         times.begin_ns(times.bucket_count(), profile.log().clock()), Json::array(), Json::array());
+         shown.end_ns(), Json::array(), Json::array());
   for (const ScopeId id : scopes) {
     const PeakFinder::Scope& sum = profile.sum(id);
     json["peaks"].push_back(object("scope, bytes, time_ns, phase", profile.scope_info(id).name,

@@ -30,6 +30,8 @@ struct TimelineOf {
   /// Throws UsageError if the scope cannot be taken apart.
   TimelineOf(const Profile& of, const TimeSeries& series, const std::string& scope,
              std::vector<Stacked> parts = {});
+  /// When the last bucket ends.
+  int64_t end_ns() const { return times.begin_ns(times.bucket_count(), profile.log().clock()); }
   /// nullptr: it is not taken apart.
   const Stacked::By* parts_of(ScopeId scope) const;
 };

@@ -61,8 +61,7 @@ class Drawing : Svg {
         follows_viewer_(size == PictureSize::kScreen && !dark),
         dark_(dark),
         bands_(phase_bands(profile_, kPictureLanes)),
-        end_ns_(
-            std::max<int64_t>(1, times_.begin_ns(times_.bucket_count(), profile_.log().clock()))) {
+        end_ns_(std::max<int64_t>(1, shown.end_ns())) {
     for (const PhaseBand& band : bands_) lanes_ = std::max(lanes_, band.lane + 1);
     for (const ScopeId scope : shown.scopes) {
       legends_.push_back(legend_of(scope));
