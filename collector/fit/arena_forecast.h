@@ -41,7 +41,11 @@ class ArenaForecast {
         mix_(mix),
         capacity_(capacity),
         model_(model_of(history, rules)),
-        blocks_(history.requests()) {}
+        blocks_(history.requests()) {
+    if (rules != Rules::kExpandableSegments) return;
+    for (const SegmentPieces::Kind kind : {0, 1})
+      model_->pieces().add_segment(kRangeBegins[kind], kEndless, kind);
+  }
 
   /// The next request of the history, times `factor`; 0: it is left out. Returns the bytes of its
   /// block.
@@ -76,13 +80,21 @@ class ArenaForecast {
   uint64_t needed() const { return needed_; }
   /// Bytes that it has from the driver, as it asked for them.
   uint64_t reserved() const {
-    return small_.mapped() + large_.mapped() + model_->pieces().reserved_bytes();
+    if (rules_ == Rules::kExpandableSegments) return mapped_[0] + mapped_[1];
+    return model_->pieces().reserved_bytes();
   }
 
  private:
   /// No address has these bits. They put segments that were not recorded above or below those that
   /// were.
   static constexpr uint64_t kRecorded = UINT64_C(1) << 61, kAbove = UINT64_C(1) << 62;
+
+  // PyTorch's segments that grow in place (expandable_segments:True): one range of addresses for
+  // large requests and one for small ones, which grow by handles of these sizes. A request gets the
+  // smallest idle piece that is large enough, and the rest of it stays idle. The last piece is
+  // endless, so it is taken where no other is large enough.
+  static constexpr uint64_t kRangeBegins[] = {kRecorded, kAbove}, kEndless = UINT64_C(1) << 60;
+  static constexpr uint64_t kHandles[] = {kGrowingStep, 2u << 20};
 
   static std::unique_ptr<ArenaModel> model_of(const ArenaRequests& history, Rules rules) {
     if (rules == Rules::kSameAsRequested)
@@ -91,9 +103,8 @@ class ArenaForecast {
   }
   struct Block {
     uint64_t bytes = 0;  // 0: left out
-    uint64_t address = 0;
     ArenaModel::Piece piece = 0;
-    bool own = false, small = false;
+    bool own = false;
   };
   using Step = ArenaRequests::Step;
   using What = ArenaRequests::What;
@@ -114,7 +125,8 @@ class ArenaForecast {
   }
   /// Does a step that is no request and no return.
   bool go_on(const Step& step) {
-    if (step.what == What::kEndRun) model_->pieces().forget_kinds();
+    if (step.what == What::kEndRun && rules_ != Rules::kExpandableSegments)
+      model_->pieces().forget_kinds();
     if (step.what == What::kEmpty) model_->pieces().release_idle();
     if (step.what == What::kOutside) outside_ = step.bytes;
     return has_room(0);
@@ -129,8 +141,6 @@ class ArenaForecast {
     if (block.bytes == 0) return;
     if (block.own) {
       model_->pieces().drop_own(block.bytes);
-    } else if (rules_ == Rules::kExpandableSegments) {
-      (block.small ? small_ : large_).take_back(block.address, block.bytes);
     } else {
       model_->pieces().put_back(block.piece);
     }
@@ -158,13 +168,17 @@ class ArenaForecast {
     return true;
   }
   bool place(const Step& step, Block& block) {
-    if (rules_ == Rules::kExpandableSegments) {
-      block.small = block.bytes <= TorchCache::kSmall;
-      block.address = (block.small ? small_ : large_).give(block.bytes);
-      return true;
-    }
     const ArenaModel::Request request{block.bytes, step.on_stream};
     std::optional<ArenaModel::Piece> piece = model_->find(request);
+    if (rules_ == Rules::kExpandableSegments) {
+      const SegmentPieces::Kind kind = model_->kinds_of(request).in_use;
+      block.piece = *piece;
+      model_->pieces().take(block.piece, block.bytes, kind);
+      const uint64_t end = model_->pieces().address_of(*piece) + block.bytes - kRangeBegins[kind];
+      const uint64_t handles = (end + kHandles[kind] - 1) / kHandles[kind];
+      mapped_[kind] = std::max(mapped_[kind], handles * kHandles[kind]);
+      return true;
+    }
     as_recorded_ = as_recorded_ && piece.has_value() == (history_.segment_of(step.block) == 0);
     if (!piece) {
       uint64_t segment = model_->segment_for(block.bytes);
@@ -193,7 +207,7 @@ class ArenaForecast {
   const unsigned mix_;
   const uint64_t capacity_;
   std::unique_ptr<ArenaModel> model_;
-  GrowingRange small_{2u << 20}, large_{kGrowingStep};  // only for expandable segments
+  uint64_t mapped_[2] = {};  // of the ranges of expandable segments
   std::vector<Block> blocks_;
   size_t at_ = 0;
   bool as_recorded_ = true;  // each segment so far was taken by the request that took it in the log
