@@ -12,10 +12,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <filesystem>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -221,64 +219,9 @@ void unpack_frame(std::span<const uint8_t> from, const std::string& name, const 
   }
 }
 
-/// How many blocks are joined at the same time, each by a thread. Each takes some 10 MiB.
-constexpr size_t kMostJoined = 8;
 /// How many parts are unpacked at the same time. Each takes up to 60 MiB, and writing the log is
 /// half of the work.
 constexpr size_t kMostUnpacked = 8;
-
-/// Puts the blocks of a part into the log, several at once.
-class LogJoiner {
- public:
-  /// The part is the log's [begin, begin + bytes).
-  LogJoiner(const std::string& name, const TemporaryLog& log, uint64_t begin, uint64_t bytes,
-            size_t at_once)
-      : name_(name), log_(log), at_(begin), left_(bytes), at_once_(at_once), cutter_(name) {}
-
-  void take(const char* bytes, size_t size) {
-    cutter_.take(bytes, size, [&](ColumnBlock block) {
-      if (block.stretch_bytes > left_) fail();
-      const uint64_t place = at_;
-      at_ += block.stretch_bytes;
-      left_ -= block.stretch_bytes;
-      if (joining_.size() == at_once_) finish_first();
-      joining_.push_back(std::async([this, place, block = std::move(block)] {
-        uint64_t at = place;
-        join_columns(block, name_, [&](const char* piece, size_t piece_bytes) {
-          log_.write_at(at, piece, piece_bytes);
-          at += piece_bytes;
-        });
-      }));
-    });
-  }
-  void finish() {
-    join_rest();
-    cutter_.finish();
-    if (left_ != 0) fail();
-  }
-  /// Joins what was taken, before an error behind it is thrown: so the first error of the file is
-  /// the one that is told, however many blocks are joined at once.
-  void join_rest() {
-    while (!joining_.empty()) finish_first();
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw LogError(name_ + " is damaged: its columns are not what it says", at_);
-  }
-  void finish_first() {
-    std::future<void> first = std::move(joining_.front());
-    joining_.pop_front();
-    first.get();
-  }
-
-  const std::string& name_;
-  const TemporaryLog& log_;
-  uint64_t at_, left_;
-  const size_t at_once_;
-  ColumnCutter cutter_;
-  std::deque<std::future<void>> joining_;
-};
 
 /// Takes a log out of the sections of its package.
 class Unpacker {
@@ -353,21 +296,27 @@ class Unpacker {
   void unpack_columns(std::span<const Section> parts) {
     std::vector<uint64_t> begins;
     for (const Section& part : parts) begins.push_back(grow_log(part.log_bytes));
-    const size_t at_once = parts.size() > 1 ? 1 : std::min(kMostJoined, usable_processors());
     in_parallel(
-        parts.size(), 1,
-        [&](size_t i, size_t) {
-          LogJoiner joiner(name_, log_, begins[i], parts[i].log_bytes, at_once);
-          try {
-            unpack_frame(parts[i].frame, name_,
-                         [&](const char* bytes, size_t size) { joiner.take(bytes, size); });
-          } catch (const LogError&) {
-            joiner.join_rest();
-            throw;
-          }
-          joiner.finish();
-        },
-        kMostUnpacked);
+        parts.size(), 1, [&](size_t i, size_t) { join_part(parts[i], begins[i]); }, kMostUnpacked);
+  }
+  /// Puts the blocks of a part into the log, from `at` on.
+  void join_part(const Section& part, uint64_t at) const {
+    const uint64_t end = at + part.log_bytes;
+    const auto check = [&](bool is_right) {
+      if (!is_right) throw LogError(name_ + " is damaged: its columns are not what it says", at);
+    };
+    ColumnCutter cutter(name_);
+    unpack_frame(part.frame, name_, [&](const char* bytes, size_t size) {
+      cutter.take(bytes, size, [&](const ColumnBlock& block) {
+        check(block.stretch_bytes <= end - at);
+        join_columns(block, name_, [&](const char* piece, size_t piece_bytes) {
+          log_.write_at(at, piece, piece_bytes);
+          at += piece_bytes;
+        });
+      });
+    });
+    cutter.finish();
+    check(at == end);
   }
 
   const std::string name_;
