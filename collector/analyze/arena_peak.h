@@ -12,13 +12,6 @@
 
 namespace gpupeak::collector {
 
-/// What one group contributes to a table.
-struct Contribution {
-  GroupId group;
-  uint64_t bytes;
-  uint64_t count;
-};
-
 /// A part of a peak inside of arenas: in use by a stack or by the name that the arena gave it, or
 /// idle.
 struct ArenaPart {

@@ -84,9 +84,9 @@ class Failures {
   void add_room_left(const FailedAllocation& failure, OutOfMemory& oom) const {
     const auto beyond = [](uint64_t a, uint64_t b) { return a > b ? a - b : 0; };
     const TrackedBytes& tracked = failure.tracked;
-    oom.pool_slack_bytes = beyond(tracked.pool_reserved, tracked.pool_used);
-    oom.page_slack_bytes = beyond(failure.linear_page_bytes, tracked.linear);
-    oom.unmapped_address_bytes = beyond(failure.reserved_addresses, tracked.vmm);
+    oom.pool_slack_bytes = beyond(tracked.pool_reserved, tracked.of[GPUPEAK_KIND_POOL]);
+    oom.page_slack_bytes = beyond(failure.linear_page_bytes, tracked.of[GPUPEAK_KIND_LINEAR]);
+    oom.unmapped_address_bytes = beyond(failure.reserved_addresses, tracked.of[GPUPEAK_KIND_VMM]);
     if (oom.driver_free_bytes)
       oom.largest_fit_bytes = *oom.driver_free_bytes / kDriverPageBytes * kDriverPageBytes;
     for (const ArenaTable::Snapshot& snapshot : failure.arenas)
@@ -140,10 +140,7 @@ class Failures {
     oom.phase = by_site_.phase_name(failure.phase);
     const bool defined = event.stack < definitions_.logged_node_count();
     oom.title = by_site_.site_title(defined ? event.stack : 0);
-    std::vector<Contribution> held;
-    for (const auto& holder : failure.holders)
-      held.push_back({holder.group, holder.bytes, holder.count});
-    oom.holders = by_site_.table(held, top_, false).rows;
+    oom.holders = by_site_.table(failure.holders, top_, false).rows;
     oom.growth = growth_until(oom);
     return oom;
   }

@@ -13,7 +13,6 @@
 namespace gpupeak::collector {
 
 struct GroupTotals {
-  GroupTotals() = default;
   explicit GroupTotals(const Replay& replay);
 
   struct OfContext {

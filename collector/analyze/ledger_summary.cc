@@ -47,7 +47,7 @@ LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns,
   }
   row("rounding", snapshot.linear_rounding + snapshot.causes[GPUPEAK_LEDGER_ARRAYS]);
   row("pool_slack", static_cast<int64_t>(snapshot.tracked.pool_reserved) -
-                        static_cast<int64_t>(snapshot.tracked.pool_used));
+                        static_cast<int64_t>(snapshot.tracked.of[GPUPEAK_KIND_POOL]));
   row("host", snapshot.host);
   row("unexplained", snapshot.unexplained);
   return view;
@@ -99,7 +99,7 @@ void add_ledger_metrics(const DeviceLedger* ledger,
   metrics["device.external_start_bytes"] = ledger->others_at_start();
   metrics["device.nvml_process.peak_bytes"] = ledger->own_peak();
   metrics["device.driver_reserve_bytes"] = ledger->reserved();
-  metrics["device.ledger.graph_reserve_bytes"] = ledger->at_peak()->tracked.graph;
+  metrics["device.ledger.graph_reserve_bytes"] = ledger->at_peak()->tracked.of[GPUPEAK_KIND_GRAPH];
   for (const LedgerRow& row : summary->at_peak.rows) {
     // Metrics have no sign. Unexplained bytes are as bad in either direction. A cause that gave
     // back more than it took is only in the rows.

@@ -220,12 +220,6 @@ class NeedWatch : public ReplayObserver {
     return others ? start - std::min(start, *others) : std::min(start, kIdleCard);
   }
 
-  static uint64_t physical(const LedgerSnapshot& now) {
-    const TrackedBytes& tracked = now.tracked;
-    return positive(static_cast<int64_t>(tracked.linear) + now.linear_rounding) +
-           tracked.pool_reserved + tracked.vmm + tracked.array + tracked.graph + tracked.others;
-  }
-
   /// What the driver has taken for itself, without what was there before the first context.
   /// `own_bytes`: what NVML says of the process, if this reading has it; a snapshot keeps that of
   /// an earlier one.
@@ -239,7 +233,10 @@ class NeedWatch : public ReplayObserver {
     Beyond beyond{positive(causes - managed - with_others + std::min<int64_t>(now.unexplained, 0)),
                   positive(causes + std::max<int64_t>(now.unexplained, 0))};
     if (own_bytes) {
-      const auto own = static_cast<int64_t>(*own_bytes) - static_cast<int64_t>(physical(now));
+      const auto own = static_cast<int64_t>(*own_bytes) -
+                       static_cast<int64_t>(now.tracked.physical(positive(
+                           static_cast<int64_t>(now.tracked.of[GPUPEAK_KIND_LINEAR]) +
+                           now.linear_rounding)));
       beyond.most = std::max(beyond.most, positive(own));
       beyond.least = std::min(beyond.least, positive(own - managed));
     }

@@ -214,7 +214,7 @@ TrackedBytes DeviceReplay::tracked_bytes(int32_t device) const {
   const auto reserved = pools_.reserved().find(device);
   TrackedBytes tracked;
   for (uint8_t kind = GPUPEAK_FIRST_DEVICE_KIND; kind < GPUPEAK_KIND_LIMIT; ++kind) {
-    if (counts_into_sum(kind)) tracked.of(kind) += live_.bytes_of(device, kind);
+    if (counts_into_sum(kind)) tracked.of[kind] = live_.bytes_of(device, kind);
   }
   if (reserved != pools_.reserved().end()) tracked.pool_reserved = reserved->second.current;
   if (live_.sites().is_integrated(device)) tracked.host = live_.host_bytes();

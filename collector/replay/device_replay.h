@@ -35,11 +35,6 @@ struct FailedAllocation {
   DeviceFailedEvent event;
   std::optional<HostFailedEvent> host;  ///< if the machine refused the request, and not the driver
   PhaseId phase = 0;
-  struct Held {
-    GroupId group;
-    uint64_t bytes;
-    uint32_t count;
-  };
   TrackedBytes tracked;            ///< of the device
   uint64_t linear_page_bytes = 0;  ///< of the pages that linear memory has on the device
   /// What was in use then, by the driver; none: it did not say.
@@ -48,7 +43,7 @@ struct FailedAllocation {
   uint32_t tid = 0;
   std::vector<ArenaTable::Snapshot> arenas;  ///< of the device
   bool whole = false;  ///< holders and arenas are here; false: they were left out
-  std::vector<Held> holders;
+  std::vector<Contribution> holders;
 };
 
 class DeviceReplay {

@@ -32,28 +32,6 @@ void PageCount::count(uint64_t address, uint64_t bytes, bool is_added) {
   }
 }
 
-uint64_t& TrackedBytes::of(uint8_t kind) {
-  switch (kind) {
-    case GPUPEAK_KIND_LINEAR:
-      return linear;
-    case GPUPEAK_KIND_POOL:
-      return pool_used;
-    case GPUPEAK_KIND_VMM:
-      return vmm;
-    case GPUPEAK_KIND_ARRAY:
-      return array;
-    case GPUPEAK_KIND_GRAPH:
-      return graph;
-    default:
-      return others;
-  }
-}
-
-int64_t DeviceLedger::physical(const TrackedBytes& tracked) const {
-  return static_cast<int64_t>(pages_.bytes() + tracked.pool_reserved + tracked.vmm + tracked.array +
-                              tracked.graph + tracked.others);
-}
-
 void DeviceLedger::add_to_curve(Point point) {
   if (in_last_point_ > 0 && in_last_point_ < points_merged_) {
     if (point.used > curve_.back().used) curve_.back() = point;
@@ -129,7 +107,7 @@ LedgerSnapshot DeviceLedger::snapshot(uint64_t used, const TrackedBytes& tracked
       .others = own_mode_ ? others_ : std::nullopt,
       .processes = own_mode_ ? processes_ : std::vector<DriverReadingEvent::Process>(),
       .tracked = tracked,
-      .linear_rounding = static_cast<int64_t>(pages_.bytes() - tracked.linear),
+      .linear_rounding = static_cast<int64_t>(pages_.bytes() - tracked.of[GPUPEAK_KIND_LINEAR]),
       .start = start_,
       .external = external_,
       .causes = rows_.causes,

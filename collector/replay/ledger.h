@@ -24,6 +24,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
@@ -34,22 +35,21 @@
 
 namespace gpupeak::collector {
 
-/// Tracked bytes of one device, by kind.
+/// Tracked bytes of one device.
 struct TrackedBytes {
-  uint64_t linear = 0;
-  uint64_t pool_used = 0, pool_reserved = 0;
-  uint64_t vmm = 0;
-  uint64_t array = 0;
-  uint64_t graph = 0;
-  uint64_t others = 0;  ///< kinds that count but have no line above, in bytes that were asked for
-  uint64_t host = 0;    ///< the process's host memory, if the device's memory is the host's
+  /// By kind, as they were asked for; only kinds that count into the device's sum.
+  std::array<uint64_t, GPUPEAK_KIND_LIMIT> of{};
+  uint64_t pool_reserved = 0;
+  uint64_t host = 0;  ///< the process's host memory, if the device's memory is the host's
   /// The process was attached to: it may give back what no call was seen to take.
   bool had_more = false;
   /// Whether calls show all that this process takes and gives back.
   bool is_all_seen() const { return host == 0 && !had_more; }
-  /// The bytes of a kind that counts into the device's sum.
-  uint64_t& of(uint8_t kind);
-  uint64_t total() const { return linear + pool_used + vmm + array + graph + others; }
+  uint64_t total() const { return std::accumulate(of.begin(), of.end(), uint64_t{0}); }
+  /// What the driver has taken for it, with so many bytes of pages for linear memory.
+  uint64_t physical(uint64_t linear_pages) const {
+    return total() - of[GPUPEAK_KIND_LINEAR] - of[GPUPEAK_KIND_POOL] + linear_pages + pool_reserved;
+  }
 };
 
 /// The pages of linear or managed memory. Blocks of up to 1 MiB share pages of 2 MiB, larger ones
@@ -136,7 +136,9 @@ class DeviceLedger {
  private:
   static constexpr size_t kMostPoints = 4096;
 
-  int64_t physical(const TrackedBytes& tracked) const;
+  int64_t physical(const TrackedBytes& tracked) const {
+    return static_cast<int64_t>(tracked.physical(pages_.bytes()));
+  }
   /// In older logs: what other processes took while this one made its first context. At that
   /// reading `others` is known for the first time, so this has to be subtracted from it.
   uint64_t joined_with(const DriverReadingEvent& reading) const;

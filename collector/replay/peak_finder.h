@@ -36,6 +36,13 @@
 
 namespace gpupeak::collector {
 
+/// What one group holds, or contributes to a table.
+struct Contribution {
+  GroupId group;
+  uint64_t bytes;
+  uint64_t count;
+};
+
 /// Anything for which the caller wants a plain sum; small numbers.
 using OwnerId = Index<struct OfOwners>;
 

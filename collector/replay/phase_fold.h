@@ -108,7 +108,7 @@ class MaximumSince {
 //   key       of a phase: source and instance; of a range: its id
 //
 // Nothing here takes longer than the logarithm of how many are open, since a small log can have
-// tens of thousands. With a few, as in most programs, it takes hardly any time.
+// tens of thousands.
 
 /// One instance of a phase, until it ends.
 struct OpenPhase {
@@ -150,84 +150,36 @@ class OpenPhases {
 
   /// `number` must be larger than those before.
   Place add(uint64_t number, const OpenPhase& open) {
-    const Place place = put(number, open);
-    if (index_)
-      index_->add(*place);
-    else if (places_.size() > kFew)
-      make_index();
-    return place;
+    if (open.key) keys_.emplace(*open.key, number);
+    if (open.label.source != GPUPEAK_PHASE_RULE) ++names_[open.label.name];
+    return places_.emplace_hint(places_.end(), number, open);
   }
   /// The one that was added last with this key, or end().
   Place find(Key key) {
-    if (index_) {
-      const std::optional<uint64_t> number = index_->last(key);
-      return number ? places_.find(*number) : places_.end();
-    }
-    for (Place place = places_.end(); place != places_.begin();) {
-      if ((--place)->second.key == key) return place;
-    }
-    return places_.end();
+    const auto after = keys_.upper_bound({key, UINT64_MAX});
+    if (after == keys_.begin() || std::prev(after)->first != key) return places_.end();
+    return places_.find(std::prev(after)->second);
   }
   Place find(uint64_t number) { return places_.find(number); }
   /// Whether the program or a library, and not a rule, opened a phase of this name.
-  bool has_name(uint32_t name) const {
-    if (index_) return index_->names.contains(name);
-    return std::ranges::any_of(places_, [name](const auto& place) {
-      return place.second.label.name == name && place.second.label.source != GPUPEAK_PHASE_RULE;
-    });
-  }
+  bool has_name(uint32_t name) const { return names_.contains(name); }
   void erase(Place place) {
-    if (index_) index_->remove(*place);
-    spare_ = places_.extract(place);
-    if (places_.empty()) index_.reset();
+    const OpenPhase& open = place->second;
+    if (open.key) keys_.erase({*open.key, place->first});
+    if (open.label.source != GPUPEAK_PHASE_RULE && --names_[open.label.name] == 0)
+      names_.erase(open.label.name);
+    places_.erase(place);
   }
   void clear() {
     places_.clear();
-    index_.reset();
+    keys_.clear();
+    names_.clear();
   }
 
  private:
-  /// Up to so many, a search takes less time than keeping an index.
-  static constexpr size_t kFew = 16;
-
-  struct Index {
-    std::set<std::pair<Key, uint64_t>> keys;  // key and number of each
-    std::unordered_map<uint32_t, size_t> names;
-
-    void add(const Places::value_type& place) {
-      const OpenPhase& open = place.second;
-      if (open.key) keys.emplace(*open.key, place.first);
-      if (open.label.source != GPUPEAK_PHASE_RULE) ++names[open.label.name];
-    }
-    void remove(const Places::value_type& place) {
-      const OpenPhase& open = place.second;
-      if (open.key) keys.erase({*open.key, place.first});
-      if (open.label.source == GPUPEAK_PHASE_RULE) return;
-      const auto name = names.find(open.label.name);
-      if (--name->second == 0) names.erase(name);
-    }
-    std::optional<uint64_t> last(Key key) const {
-      const auto after = keys.upper_bound({key, UINT64_MAX});
-      if (after == keys.begin() || std::prev(after)->first != key) return std::nullopt;
-      return std::prev(after)->second;
-    }
-  };
-
-  Place put(uint64_t number, const OpenPhase& open) {
-    if (spare_.empty()) return places_.emplace_hint(places_.end(), number, open);
-    spare_.key() = number;
-    spare_.mapped() = open;
-    return places_.insert(places_.end(), std::move(spare_));
-  }
-  void make_index() {
-    index_ = std::make_unique<Index>();
-    for (const auto& place : places_) index_->add(place);
-  }
-
   Places places_;
-  // The node of the last that ended: most loops open one phase again and again.
-  Places::node_type spare_;
-  std::unique_ptr<Index> index_;  // only if there are more than kFew
+  std::set<std::pair<Key, uint64_t>> keys_;       // key and number of each
+  std::unordered_map<uint32_t, uint32_t> names_;  // to how many have it
 };
 
 }  // namespace gpupeak::collector

@@ -101,12 +101,13 @@ struct WholeRun {
     std::string why;                    ///< why it will never have one; empty: not known
     std::optional<uint64_t> rss_bytes;  ///< when the report was made
   };
+  /// The kernel killed a process of the run because memory was short.
   struct MemoryKill {
-    bool likely = false;       ///< concluded from signs alone
+    bool likely = false;       ///< only concluded from the signal and the node's free memory
     uint64_t limit_bytes = 0;  ///< of the cgroup; 0: of the node, or of a cgroup above
-    std::string cgroup;        ///< empty: the node
-    uint64_t kills = 0;
-    bool started_process = false;
+    std::string cgroup;        ///< its path; empty: the node
+    uint64_t kills = 0;        ///< that the kernel counted while the run lasted
+    bool started_process = false;  ///< the process that `run` started was killed
   };
 
   std::string log;  ///< of the started process, which stands for the run
