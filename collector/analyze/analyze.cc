@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "collector/analyze/group_totals.h"
+#include "collector/analyze/attribution.h"
 #include "collector/analyze/row_roles.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"

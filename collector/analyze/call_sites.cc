@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "collector/analyze/arena_peak.h"
+#include "collector/analyze/attribution.h"
 #include "collector/analyze/summary_parts.h"
 
 namespace gpupeak::collector {

@@ -1,5 +1,3 @@
-#include "collector/analyze/load_summary.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "collector/analyze/analyze.h"
 #include "collector/files/regular_file.h"
 #include "collector/summary/summary_json.h"
 #include "collector/text/error.h"

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "collector/analyze/arena_peak.h"
+#include "collector/analyze/attribution.h"
 #include "collector/text/function_names.h"
 #include "collector/text/text_format.h"
 
@@ -14,23 +14,19 @@ namespace gpupeak::collector {
 
 Tagger::Tagger(const Replay& replay, Symbolizer& symbolizer, std::vector<Rule> rules)
     : replay_(replay),
-      rules_(FrameRules(replay.log().definitions(), symbolizer, std::move(rules))) {}
-
-uint32_t Tagger::intern(const std::string& name) {
-  const auto [entry, added] = ids_.try_emplace(name, static_cast<uint32_t>(names_.size()));
-  if (added) names_.push_back(name);
-  return entry->second;
+      rules_(FrameRules(replay.log().definitions(), symbolizer, std::move(rules))) {
+  names_.of(std::string(kOthers));
 }
 
 /// `named`: the tag that the program set, or 0.
 uint32_t Tagger::tag_of(uint32_t named, PhaseId phase, uint32_t stack) {
-  if (named != 0) return intern(replay_.log().definitions().shown(replay_.name(named)));
+  if (named != 0) return names_.of(replay_.log().definitions().shown(replay_.name(named)));
   const std::string_view in = phase == 0 ? "" : replay_.name(replay_.phases().phases()[phase].name);
   const uint32_t rule = rules_.rule_of(stack, in);
   if (rule == kNoRule) return 0;
   if (rule >= of_rule_.size()) of_rule_.resize(rule + 1);
   if (!of_rule_[rule])
-    of_rule_[rule] = intern(replay_.log().definitions().shown(rules_.name(rule)));
+    of_rule_[rule] = names_.of(replay_.log().definitions().shown(rules_.name(rule)));
   return *of_rule_[rule];
 }
 
@@ -40,7 +36,7 @@ uint32_t Tagger::tag(GroupId group) {
 }
 
 uint32_t Tagger::tag(const ArenaTable::Holder& holder) {
-  if (holder.what == ArenaTable::What::kIdle) return intern(idle_title(replay_, holder));
+  if (holder.what == ArenaTable::What::kIdle) return names_.of(idle_title(replay_, holder));
   const uint32_t named = holder.cause.tag != 0 ? holder.cause.tag : holder.name;
   return tag_of(named, holder.cause.phase, holder.stack);
 }

@@ -19,6 +19,7 @@
 #include "collector/replay/replay.h"
 #include "collector/rules/stack_rules.h"
 #include "collector/summary/summary.h"
+#include "collector/text/numbers.h"
 
 namespace gpupeak::collector {
 
@@ -40,14 +41,12 @@ class Tagger {
   const std::string& name(uint32_t tag) const { return names_[tag]; }
 
  private:
-  uint32_t intern(const std::string& name);
   uint32_t tag_of(uint32_t named, PhaseId phase, uint32_t stack);
 
   const Replay& replay_;
   StackTags rules_;
-  std::vector<std::string> names_{std::string(kOthers)};
+  Numbers<std::string> names_;                    ///< of tags; the first is kOthers
   std::vector<std::optional<uint32_t>> of_rule_;  ///< numbers of tags; nullopt: not asked for yet
-  std::map<std::string, uint32_t> ids_{{std::string(kOthers), 0}};
 };
 
 /// What a kernel may do with an address that it gets as this parameter. `function`: demangled.

@@ -24,9 +24,8 @@ SiteTitles::SiteTitles(const Definitions& definitions, Symbolizer& symbolizer)
 }
 
 /// Numbers for what is no function begin at kFirstInterned, above those of functions.
-uint32_t SiteTitles::intern(std::string text) {
-  const auto next = kFirstInterned + static_cast<uint32_t>(interned_.size());
-  return interned_.try_emplace(std::move(text), next).first->second;
+uint32_t SiteTitles::intern(const std::string& text) {
+  return kFirstInterned + interned_.of(text);
 }
 
 const SiteTitles::Site& SiteTitles::site(uint32_t stack) {
@@ -38,7 +37,6 @@ const SiteTitles::Site& SiteTitles::site(uint32_t stack) {
 void SiteTitles::tell_calls_apart(std::set<uint32_t> functions, CallNumbers numbers) {
   symbolizer_.tell_calls_apart(std::move(functions), std::move(numbers));
   of_stack_.clear();
-  numbers_.clear();
 }
 
 void SiteTitles::prepare(std::span<const uint32_t> stacks) {
@@ -77,9 +75,7 @@ void SiteTitles::keep(uint32_t stack, Site site) {
     if (part.run < 2 || alone) continue;
     part.id = intern(fmt::format("{} {}", part.run, part.frame->module));
   }
-  const auto [entry, added] = numbers_.try_emplace(site, static_cast<uint32_t>(sites_.size()));
-  if (added) sites_.push_back(site);
-  of_stack_[stack] = entry->second + 1;
+  of_stack_[stack] = sites_.of(site) + 1;
 }
 
 size_t SiteTitles::SiteHash::operator()(const Site& site) const {

@@ -15,16 +15,15 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "collector/summary/site_title.h"
 #include "collector/symbols/symbolizer.h"
+#include "collector/text/numbers.h"
 
 namespace gpupeak::collector {
 
@@ -69,7 +68,7 @@ class SiteTitles {
   /// The library of the title's first frame; empty: not known.
   std::string module(uint32_t stack);
   /// A number for something that is no function; functions have other numbers.
-  uint32_t intern(std::string text);
+  uint32_t intern(const std::string& text);
 
   /// The parts of a title, to be shown.
   static std::vector<SitePart> parts(const Site& site);
@@ -104,10 +103,9 @@ class SiteTitles {
   /// million stacks of two thousand frames, so with more than 65,536 nodes not all are looked at.
   static constexpr size_t kMostLookedAt = size_t{1} << 27, kAlwaysLookedAt = 128;
   size_t most_frames_;
-  std::unordered_map<std::string, uint32_t> interned_;
-  std::deque<Site> sites_;                                ///< each once; most have many stacks
-  std::unordered_map<Site, uint32_t, SiteHash> numbers_;  ///< index into sites_
-  std::vector<uint32_t> of_stack_;  ///< by node: index into sites_ + 1; 0: not asked for yet
+  Numbers<std::string> interned_;
+  Numbers<Site, SiteHash> sites_;   ///< most have many stacks
+  std::vector<uint32_t> of_stack_;  ///< by node: number of its site + 1; 0: not asked for yet
   Candidates scratch_;
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <future>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "collector/fit/arena_forecast.h"
 #include "collector/fit/arena_model.h"
 #include "collector/fit/need_watch.h"
+#include "collector/log/parallel.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/name_match.h"
 #include "collector/text/scope_key.h"
@@ -441,22 +441,15 @@ std::optional<std::vector<FitRange>> fails_for(const ArenaRequests& history, uin
   // Runs go another way where a segment has room or not, so the amounts are some pages apart.
   const uint64_t span = most - std::min(least, most);
   const uint64_t apart = span / runs < kDriverPageBytes ? 1 : std::min(span / runs, kCoarsest);
-  std::vector<std::future<std::optional<std::vector<FitRange>>>> variants;
-  for (unsigned variant = 0; variant < kHeldRunVariants; ++variant) {
-    variants.push_back(std::async(std::launch::async | std::launch::deferred, fails_of,
-                                  std::cref(history), least, most, runs, apart, variant));
-  }
+  std::vector<std::optional<std::vector<FitRange>>> variants(kHeldRunVariants);
+  in_parallel(kHeldRunVariants, 1, [&](size_t variant, size_t) {
+    variants[variant] = fails_of(history, least, most, runs, apart, static_cast<unsigned>(variant));
+  });
   std::vector<FitRange> all{{0, least}};
-  bool contradicts = false;
-  for (auto& variant : variants) {
-    const std::optional<std::vector<FitRange>> fails = variant.get();
-    if (fails) {
-      all.insert(all.end(), fails->begin(), fails->end());
-    } else {
-      contradicts = true;
-    }
+  for (const auto& fails : variants) {
+    if (!fails) return std::nullopt;  // it contradicts what the driver said
+    all.insert(all.end(), fails->begin(), fails->end());
   }
-  if (contradicts) return std::nullopt;
   return joined(std::move(all));
 }
 

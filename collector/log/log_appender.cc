@@ -43,9 +43,13 @@ void put_varint(std::vector<uint8_t>& to, uint64_t value) {
   protozero::write_varint(std::back_inserter(to), value);
 }
 
-std::vector<uint8_t> fields(std::initializer_list<uint64_t> values, std::string_view text) {
+std::vector<uint8_t> fields(std::initializer_list<uint64_t> values) {
   std::vector<uint8_t> result;
   for (const uint64_t value : values) put_varint(result, value);
+  return result;
+}
+std::vector<uint8_t> fields(std::initializer_list<uint64_t> values, std::string_view text) {
+  std::vector<uint8_t> result = fields(values);
   text = text.substr(0, kMaxNameBytes);
   put_varint(result, text.size());
   result.insert(result.end(), text.begin(), text.end());
@@ -206,13 +210,8 @@ void LogAppender::mark(std::string_view name) {
 
 void LogAppender::begin_phase(std::string_view name) {
   constexpr uint64_t kProcess = 1;
-  if (phase_is_open_) {
-    std::vector<uint8_t> pop;
-    for (const uint64_t value : {kProcess, uint64_t{GPUPEAK_PHASE_MARK}, uint64_t{0}}) {
-      put_varint(pop, value);
-    }
-    append(GPUPEAK_REC_PHASE_POP, pop, now());
-  }
+  if (phase_is_open_)
+    append(GPUPEAK_REC_PHASE_POP, fields({kProcess, GPUPEAK_PHASE_MARK, 0}), now());
   append(GPUPEAK_REC_PHASE_PUSH, fields({kProcess, GPUPEAK_PHASE_MARK, 0, 0, 0}, name), now());
   phase_is_open_ = true;
 }
@@ -226,10 +225,7 @@ void LogAppender::samples(const std::vector<Resident>& seen) {
     if (one.monotonic_ns < header->start_monotonic_ns || one.monotonic_ns > at_end.monotonic_ns)
       continue;
     const auto since = static_cast<long double>(one.monotonic_ns - header->start_monotonic_ns);
-    std::vector<uint8_t> fields;
-    for (const uint64_t value : {one.rss_bytes, uint64_t{0}, uint64_t{0}, uint64_t{0}})
-      put_varint(fields, value);
-    append(GPUPEAK_REC_SAMPLE, fields,
+    append(GPUPEAK_REC_SAMPLE, fields({one.rss_bytes, 0, 0, 0}),
            {header->start_ticks + static_cast<uint64_t>(since * ticks / ns), one.monotonic_ns});
   }
 }

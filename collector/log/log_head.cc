@@ -22,49 +22,30 @@
 #include "gpupeak/memory_kinds.h"
 
 namespace gpupeak::collector {
-namespace {
 
-[[noreturn]] void fail(const std::string& path) {
-  throw LogError(escape(path) + " is no log of this version", 0);
-}
-
-bool begins_as_packed(const std::string& path, uid_t& owner) {
-  uint8_t magic[sizeof(uint32_t)] = {};
+LogFront read_front(const std::string& path, size_t most) {
+  LogFront front;
   struct stat status {};
   const Descriptor file = open_regular(path, O_RDONLY, status);
-  owner = status.st_uid;
-  return file && pread(file.get(), magic, sizeof magic, 0) == sizeof magic && is_packed(magic);
+  if (!file) return front;
+  front.owner = status.st_uid;
+  front.file_bytes = static_cast<uint64_t>(status.st_size);
+  front.bytes.resize(most);
+  const ssize_t got = pread(file.get(), front.bytes.data(), most, 0);
+  front.bytes.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  front.is_packed = is_packed(front.bytes);
+  if (!front.is_packed) return front;
+  const MappedFile package(path);
+  front.bytes = unpack_front({package.data(), package.bytes()}, path, most);
+  package.require_whole();
+  return front;
 }
-
-}  // namespace
 
 LogHead read_head(const std::string& path) {
-  LogHead head;
-  struct stat status {};
-  const Descriptor file = open_regular(path, O_RDONLY, status);
-  if (!file || !read_front(file.get(), head.header, head.counters)) fail(path);
-  head.bytes = static_cast<uint64_t>(status.st_size);
-  head.owner = status.st_uid;
-  return head;
-}
-
-LogHead read_any_head(const std::string& path) {
-  uid_t owner = 0;
-  if (!begins_as_packed(path, owner)) return read_head(path);
-  const MappedFile file(path);
-  constexpr size_t kFront = GPUPEAK_LOG_PAGE + GPUPEAK_COUNTERS_BYTES;
-  const std::vector<uint8_t> front = unpack_front({file.data(), file.bytes()}, path, kFront);
-  LogHead head;
-  if (front.size() < sizeof head.header) fail(path);
-  memcpy(&head.header, front.data(), sizeof head.header);
-  const size_t bytes = counters_bytes(head.header);
-  if (head.header.magic != GPUPEAK_LOG_MAGIC || head.header.version != GPUPEAK_LOG_VERSION ||
-      front.size() < bytes || head.header.counters_offset > front.size() - bytes)
-    fail(path);
-  memcpy(&head.counters, front.data() + head.header.counters_offset, bytes);
-  file.require_whole();
-  head.bytes = file.bytes();
-  head.owner = owner;
+  const LogFront front = read_front(path, GPUPEAK_LOG_PAGE + GPUPEAK_COUNTERS_BYTES);
+  LogHead head{{}, {}, front.file_bytes, front.owner};
+  if (!parse_front(front.bytes, head.header, head.counters))
+    throw LogError(escape(path) + " is no log of this version", 0);
   return head;
 }
 

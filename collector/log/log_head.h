@@ -23,11 +23,19 @@ struct LogHead {
   uid_t owner = 0;     ///< of the file
 };
 
-/// Reads a log that is not packed. Throws LogError if it is no log of this version.
+/// Of a packed log only the beginning is unpacked, and `bytes` is the size of the package. Throws
+/// LogError if it is no log of this version, and as unpack_front().
 LogHead read_head(const std::string& path);
-/// Reads any log. Of a packed one only the beginning is unpacked, and `bytes` is the size of the
-/// package. Throws as read_head(), and as unpack_front().
-LogHead read_any_head(const std::string& path);
+
+/// A log's first bytes, unpacked.
+struct LogFront {
+  std::vector<uint8_t> bytes;  ///< empty: the file cannot be read
+  bool is_packed = false;
+  uint64_t file_bytes = 0;
+  uid_t owner = 0;
+};
+/// At most `most` bytes. Throws as unpack_front().
+LogFront read_front(const std::string& path, size_t most);
 
 // Reads what a log says of its process besides its events: program, host, GPUs. It uses pread
 // alone, since `serve` looks at logs for months and must survive that somebody cuts one meanwhile.

@@ -15,18 +15,24 @@
 
 namespace gpupeak::collector {
 
-bool read_front(int fd, gpupeak_file_header& header, gpupeak_counters_page& counters) {
-  if (pread(fd, &header, sizeof header, 0) != sizeof header || header.magic != GPUPEAK_LOG_MAGIC ||
-      header.version != GPUPEAK_LOG_VERSION)
-    return false;
+bool parse_front(std::span<const uint8_t> front, gpupeak_file_header& header,
+                 gpupeak_counters_page& counters) {
+  if (front.size() < sizeof header) return false;
+  memcpy(&header, front.data(), sizeof header);
   const size_t bytes = counters_bytes(header);
-  return pread(fd, &counters, bytes, static_cast<off_t>(header.counters_offset)) ==
-         static_cast<ssize_t>(bytes);
+  if (header.magic != GPUPEAK_LOG_MAGIC || header.version != GPUPEAK_LOG_VERSION ||
+      front.size() < bytes || header.counters_offset > front.size() - bytes)
+    return false;
+  memcpy(&counters, front.data() + header.counters_offset, bytes);
+  return true;
 }
 
 LogTail::LogTail(const std::string& path, int flags)
     : file_(open_regular(path, flags | O_NOFOLLOW, status_)) {
-  is_log_ = file_ && read_front(fd(), header_, counters_);
+  std::array<uint8_t, GPUPEAK_LOG_PAGE + GPUPEAK_COUNTERS_BYTES> front{};
+  const ssize_t got = file_ ? pread(fd(), front.data(), front.size(), 0) : -1;
+  is_log_ =
+      got > 0 && parse_front(std::span(front).first(static_cast<size_t>(got)), header_, counters_);
   const auto size = static_cast<uint64_t>(status_.st_size);
   bytes_ =
       counters_.file_bytes < header_.chunks_offset ? size : std::min(size, counters_.file_bytes);

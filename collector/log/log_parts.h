@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,8 +24,10 @@ inline bool is_chunk_of(const gpupeak_file_header& log, const gpupeak_chunk_head
          chunk.bytes >= GPUPEAK_LOG_PAGE && chunk.bytes % GPUPEAK_LOG_PAGE == 0;
 }
 
-/// Reads the header and the counters page of a log. False: it is no log of this version, or packed.
-bool read_front(int fd, gpupeak_file_header& header, gpupeak_counters_page& counters);
+/// Takes the header and the counters page out of a log's first bytes. False: it is no log of this
+/// version, or packed.
+bool parse_front(std::span<const uint8_t> front, gpupeak_file_header& header,
+                 gpupeak_counters_page& counters);
 
 // Adds to the end of a log whose process has ended: another program's log, the record of the run,
 // names. Nobody may be writing the log.

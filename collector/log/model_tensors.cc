@@ -76,12 +76,6 @@ std::string model_of_arguments(const Definitions& definitions) {
   return models.size() == 1 ? *models.begin() : "";
 }
 
-struct AskedBlock {
-  uint32_t stack = 0;
-  uint64_t bytes = 0, asked = 0;
-  auto operator<=>(const AskedBlock&) const = default;
-};
-
 /// Whether an arena would give such a block for a tensor of so many bytes. The tensor's size may
 /// have been rounded up to 256 before it was asked for, as the arena does itself. The arena gives a
 /// larger piece whole where the rest is smaller than the request and than 128 MiB.
@@ -247,7 +241,7 @@ ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
       const std::string title = title_of(candidates);
       const auto [node, added] = named.try_emplace(title, 0);
       if (added) node->second = definitions.add_model_frame(stack, {title, served.front()->file});
-      nodes_.emplace(std::tuple(block.stack, block.bytes, block.asked), node->second);
+      nodes_.emplace(block, node->second);
     }
   }
 }

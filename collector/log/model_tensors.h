@@ -15,7 +15,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "collector/log/event.h"
@@ -24,6 +23,12 @@ namespace gpupeak::collector {
 
 class Definitions;
 class LogReader;
+
+struct AskedBlock {
+  uint32_t stack = 0;
+  uint64_t bytes = 0, asked = 0;
+  auto operator<=>(const AskedBlock&) const = default;
+};
 
 class ModelTensors {
  public:
@@ -39,9 +44,7 @@ class ModelTensors {
   }
 
  private:
-  using Block = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< stack, bytes, asked for
-
-  std::map<Block, uint32_t> nodes_;
+  std::map<AskedBlock, uint32_t> nodes_;
 };
 
 // Reads the constant tensors of an ONNX model: what each is called, how large it is, and which node

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "collector/files/regular_file.h"
@@ -87,7 +88,14 @@ std::optional<Line> read_line(std::string_view line) {
   return read;
 }
 
-/// Reads one file's text.
+/// When a profile's clock was 0, in nanoseconds since the log's start, and by how much that may be
+/// wrong.
+struct ProfileClock {
+  int64_t zero_ns = 0;
+  uint64_t error_ns = 0;
+};
+
+/// Adds the spans and problems of one file to `profiles`.
 class Reader {
  public:
   Reader(const LogReader& log, uint64_t session, const ProfileClock& clock, NodeProfiles& profiles)
@@ -95,6 +103,7 @@ class Reader {
     for (uint32_t i = 0; i < profiles.names.size(); ++i) names_.emplace(profiles.names[i], i);
   }
 
+  /// `name` is for problems.
   void read(std::string_view text, const std::string& name) {
     while (!text.empty()) {
       const size_t end = std::min(text.find('\n'), text.size());
@@ -268,17 +277,6 @@ void nest(NodeProfiles& profiles, uint64_t slack) {
 
 }  // namespace
 
-void read_ort_profile(const LogReader& log, std::string_view text, const std::string& name,
-                      uint64_t session, const ProfileClock& clock, NodeProfiles& profiles) {
-  Reader(log, session, clock, profiles).read(text, name);
-}
-
-bool has_ort_profiles(const LogReader& log) {
-  const auto& facts = log.definitions().facts();
-  return std::ranges::any_of(
-      facts, [](const auto& fact) { return fact.first == kProfile || fact.first == kProfileOff; });
-}
-
 NodeProfiles read_ort_profiles(const LogReader& log) {
   NodeProfiles profiles;
   const Definitions& definitions = log.definitions();
@@ -308,8 +306,8 @@ NodeProfiles read_ort_profiles(const LogReader& log) {
                              fact->error_ns};
     try {
       const std::unique_ptr<MappedFile> file = files.open(log, fact->path);
-      read_ort_profile(log, {reinterpret_cast<const char*>(file->data()), file->bytes()}, name,
-                       fact->session, clock, profiles);
+      Reader(log, fact->session, clock, profiles)
+          .read({reinterpret_cast<const char*>(file->data()), file->bytes()}, name);
       file->require_whole();
     } catch (const LogError&) {
       profiles.problems.push_back("ONNX Runtime's profile " + name +

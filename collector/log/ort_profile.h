@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "collector/log/log_reader.h"
@@ -26,22 +25,8 @@ struct NodeProfiles {
   std::vector<std::string> problems;  ///< sentences: what is missing, and why
 };
 
-/// Whether the log names such profiles.
-bool has_ort_profiles(const LogReader& log);
-
 /// Reads the profiles of all sessions of the log. What cannot be read becomes a problem, not an
 /// error.
 NodeProfiles read_ort_profiles(const LogReader& log);
-
-/// When a profile's clock was 0, in nanoseconds since the log's start, and by how much that may be
-/// wrong.
-struct ProfileClock {
-  int64_t zero_ns = 0;
-  uint64_t error_ns = 0;
-};
-/// Adds the spans and problems of one file, whose content is `text`, to `profiles`. `name` is for
-/// problems.
-void read_ort_profile(const LogReader& log, std::string_view text, const std::string& name,
-                      uint64_t session, const ProfileClock& clock, NodeProfiles& profiles);
 
 }  // namespace gpupeak::collector

@@ -5,13 +5,11 @@
 
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "collector/files/regular_file.h"
+#include "collector/log/log_head.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/log_reader.h"
-#include "collector/log/mapped_file.h"
-#include "collector/log/packed_log.h"
 
 /// What is not known is null.
 template <typename T>
@@ -79,16 +77,6 @@ std::optional<RunRecord> record_of(std::string_view text) {
   }
 }
 
-/// The log's first page. `packed` tells whether the log is packed.
-std::vector<uint8_t> first_page(const std::string& log, bool& packed) {
-  const MappedFile file(log);
-  const std::span<const uint8_t> bytes(file.data(), file.bytes());
-  packed = is_packed(bytes);
-  if (packed) return unpack_front(bytes, log, kFirstPage);
-  const auto front = bytes.first(std::min<uint64_t>(bytes.size(), kFirstPage));
-  return {front.begin(), front.end()};
-}
-
 /// The text of a record that lies in a chunk; empty: it cannot be read.
 std::string text_in_chunk(const std::string& log, bool packed, const gpupeak_run_record& where) {
   std::string text(where.bytes, '\0');
@@ -108,8 +96,8 @@ std::string text_in_chunk(const std::string& log, bool packed, const gpupeak_run
 }  // namespace
 
 std::optional<RunRecord> read_run_record(const std::string& log) {
-  bool packed = false;
-  const std::vector<uint8_t> page = first_page(log, packed);
+  const LogFront front = read_front(log, kFirstPage);
+  const std::vector<uint8_t>& page = front.bytes;
   gpupeak_file_header header;
   gpupeak_run_record where;
   if (page.size() < kFirstPage) return std::nullopt;
@@ -118,7 +106,7 @@ std::optional<RunRecord> read_run_record(const std::string& log) {
   if (header.magic != GPUPEAK_LOG_MAGIC || header.version != GPUPEAK_LOG_VERSION ||
       where.bytes == 0 || where.bytes > kMostBytes || where.offset < kTextInPage)
     return std::nullopt;
-  if (where.offset >= kFirstPage) return record_of(text_in_chunk(log, packed, where));
+  if (where.offset >= kFirstPage) return record_of(text_in_chunk(log, front.is_packed, where));
   if (where.bytes > kFirstPage - where.offset) return std::nullopt;
   return record_of({reinterpret_cast<const char*>(page.data()) + where.offset, where.bytes});
 }

@@ -98,7 +98,7 @@ struct RunRecord {
   bool descendants_watched = false;  ///< false: nobody looked for processes without a log
 };
 
-/// Reads the record. None: the log has none, or it is damaged. Throws LogError if there is no log.
+/// Reads the record. None: the log has none, it is damaged, or there is no log.
 std::optional<RunRecord> read_run_record(const std::string& log);
 
 /// Writes the record into a log that nobody writes any more, in place of the one that is there.

@@ -11,10 +11,7 @@ namespace gpupeak::collector {
 uint32_t NameTable::id(uint32_t name, std::string_view text) {
   const size_t first = definitions_.strings().size();
   if (name != 0 || text.empty()) return name < first ? name : 0;
-  const auto [entry, added] = written_out_.try_emplace(
-      std::string(bounded_name(text)), static_cast<uint32_t>(first + texts_.size()));
-  if (added) texts_.push_back(entry->first);
-  return entry->second;
+  return static_cast<uint32_t>(first) + written_out_.of(std::string(bounded_name(text)));
 }
 
 uint32_t NameTable::id_of(std::string_view text) {
@@ -26,7 +23,9 @@ uint32_t NameTable::id_of(std::string_view text) {
 std::string_view NameTable::text(uint32_t id) const {
   const size_t first = definitions_.strings().size();
   if (id < first) return definitions_.string(id);
-  return id - first < texts_.size() ? texts_[id - first] : std::string_view{};  // a damaged log
+  const auto number = static_cast<uint32_t>(id - first);
+  if (number >= written_out_.all().size()) return {};  // a damaged log
+  return written_out_[number];
 }
 
 NodePhases::NodePhases(const LogReader& log, NameTable& names)

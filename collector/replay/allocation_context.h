@@ -19,6 +19,7 @@
 #include "collector/replay/phase_tree.h"
 #include "collector/replay/troubles.h"
 #include "collector/rules/stack_rules.h"
+#include "collector/text/numbers.h"
 
 namespace gpupeak::collector {
 
@@ -39,8 +40,7 @@ class NameTable {
 
  private:
   const Definitions& definitions_;
-  std::map<std::string, uint32_t, std::less<>> written_out_;
-  std::vector<std::string_view> texts_;  // into the map's keys
+  Numbers<std::string> written_out_;
 };
 
 // Phases of ONNX Runtime's nodes. No event of the log has them: they are in a profile with times of

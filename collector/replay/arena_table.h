@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -24,11 +25,207 @@
 #include "collector/log/event.h"
 #include "collector/replay/arena_accounts.h"
 #include "collector/replay/arena_causes.h"
-#include "collector/replay/arena_parents.h"
-#include "collector/replay/steady_growth.h"
+#include "collector/replay/peak_finder.h"
 #include "collector/replay/troubles.h"
 
 namespace gpupeak::collector {
+
+// What each holder of device memory had at its own allocations, from which growth_summary tells
+// what grows in a program without phases: blocks that come at an even pace and stay. A point has
+// the least that the holder had since the point before, so that what comes and goes within a step
+// is not in it. Each holder's points are bounded: of many allocations every second, fourth … has
+// one. A holder that keeps one of its two blocks a step:
+//
+//   allocation   1   2   3   4   5   6        one of each two is freed before the next comes
+//   point        0   0   1   1   2   2        blocks
+//
+// ArenaTable keeps one. What is freed after the last allocation of all is freed by the end.
+
+class SteadyGrowth {
+ public:
+  static constexpr size_t kMostPoints = 32;
+
+  struct Amount {
+    uint64_t bytes = 0, blocks = 0;
+  };
+  struct Point {
+    uint64_t number = 0;  ///< of the holder's allocation
+    uint64_t ticks = 0;
+    Amount least;        ///< since the point before, until this allocation
+    uint64_t freed = 0;  ///< blocks that anybody had freed
+    uint64_t gap = 0;    ///< most allocations of anybody between two of the holder's, since then
+  };
+  struct Series {
+    uint64_t allocs = 0, stride = 1;
+    Amount now, least;
+    uint64_t gap = 0, last = 0;  ///< last: the number of its last allocation, of anybody's
+    uint64_t freed_after = 0;    ///< the allocation of anybody after which it freed first …
+    Amount before_freed;         ///< … and what it had before that
+    std::vector<Point> points;
+  };
+
+  /// `claims`: memory only goes from one holder to another.
+  void take(std::span<const PeakFinder::Change> step, uint64_t ticks, bool claims) {
+    for (const PeakFinder::Change& change : step) {
+      if (change.count == 0) continue;  // idle memory
+      const auto group = static_cast<size_t>(change.group);
+      if (series_.size() <= group) series_.resize(group + 1);
+      if (change.count < 0) {
+        freed_ += !claims;
+        freed(series_[group], change);
+      } else {
+        allocated(series_[group], change, ticks);
+      }
+    }
+  }
+
+  /// By the holder's group.
+  const std::vector<Series>& series() const { return series_; }
+  /// What the holder had at the last allocation of anybody.
+  Amount at_end(const Series& of) const {
+    return of.freed_after == allocs_ ? of.before_freed : of.now;
+  }
+  /// How many allocations of others came after the holder's last one.
+  uint64_t since_last(const Series& of) const { return allocs_ - of.last; }
+
+ private:
+  void freed(Series& of, const PeakFinder::Change& change) {
+    if (of.freed_after != allocs_) {
+      of.freed_after = allocs_;
+      of.before_freed = of.now;
+    }
+    of.now.bytes += static_cast<uint64_t>(change.bytes);
+    of.now.blocks += static_cast<uint64_t>(static_cast<int64_t>(change.count));
+    if (of.now.bytes < of.least.bytes) of.least = of.now;
+  }
+  void allocated(Series& of, const PeakFinder::Change& change, uint64_t ticks) {
+    ++allocs_;
+    if (of.allocs++ > 0) of.gap = std::max(of.gap, allocs_ - of.last);
+    of.last = allocs_;
+    if (of.allocs % of.stride == 0) {
+      of.points.push_back({of.allocs, ticks, of.least, freed_, of.gap});
+      if (of.points.size() == kMostPoints) thin(of);
+      of.gap = 0;
+      of.least.bytes = UINT64_MAX;
+    }
+    of.now.bytes += static_cast<uint64_t>(change.bytes);
+    of.now.blocks += static_cast<uint64_t>(change.count);
+    if (of.now.bytes < of.least.bytes) of.least = of.now;
+  }
+  /// A point that goes is in the next one.
+  static void thin(Series& of) {
+    of.stride *= 2;
+    std::vector<Point> kept;
+    for (size_t i = 1; i < of.points.size(); i += 2) {
+      Point point = of.points[i];
+      const Point& before = of.points[i - 1];
+      if (before.least.bytes < point.least.bytes) point.least = before.least;
+      point.gap = std::max(point.gap, before.gap);
+      kept.push_back(point);
+    }
+    of.points = std::move(kept);
+  }
+
+  std::vector<Series> series_;
+  uint64_t allocs_ = 0, freed_ = 0;  ///< of anybody
+};
+
+// The memory that arenas share out: blocks of the driver, and heap blocks that an arena was seen to
+// use. They are called parents here. An arena's block does not name its parent: the parent is the
+// one that has the block's address. ArenaTable keeps these.
+//
+//   parent 5 (cuMemAlloc, 20 MiB at 0x1000000)   owner: PyTorch
+//   PyTorch hands out 0x1400000                  lies in parent 5
+
+class ArenaParents {
+ public:
+  using Key = uint64_t;  ///< a device block's id, or heap_key() of a heap block
+  static constexpr size_t kNobody = SIZE_MAX;
+
+  struct Parent {
+    uint64_t bytes = 0;
+    uint64_t address = 0;  ///< where its range of addresses begins; 0: it has none now
+    /// Its range is a mapping; memory mapped behind it belongs to the same segment.
+    bool mapped = false;
+    bool captured = false;  ///< was taken while a graph was captured, for that graph
+    int32_t place = 0;      ///< ArenaTable's
+    /// Who holds it while no arena owns it; kNoHolder: it is in no sum.
+    HolderId outside = kNoHolder;
+    size_t owner = kNobody;       ///< index of the arena whose memory it is
+    GroupId taken_by = kNoGroup;  ///< Replay's group of the call to the driver
+    uint64_t asked_bytes = 0;     ///< of its bytes, what the block needed that made it an arena's
+    uint64_t used_bytes = 0;      ///< of its bytes, what has been in a block of its owner
+    uint64_t in_use_bytes = 0;    ///< of these, what is in one now
+    uint64_t carved_bytes = 0;  ///< of its bytes, what arenas said is theirs; it then has no owner
+    std::vector<uint64_t> carved;  ///< the numbers of these arenas
+
+    /// Where its idle memory counts.
+    ArenaAccounts::IdleIn idle_in() const {
+      using In = ArenaAccounts::IdleIn;
+      return captured ? In::kGraph : in_use_bytes > 0 ? In::kHole : In::kSegment;
+    }
+  };
+
+  /// No address that a program sees has this bit.
+  static Key heap_key(uint64_t address) { return address | UINT64_C(1) << 63; }
+  static bool is_heap(Key key) { return key >> 63 != 0; }
+
+  // Ranges that end here have no block in use any more: the caller sees to that.
+
+  /// Adds a parent. Forgets one with the same key, and ranges at the same addresses.
+  void add(Key key, const Parent& parent);
+  Parent* find(Key key);
+  void remove(Key key);
+  /// The block `key` can be used at these addresses. Of several mappings of one block the first
+  /// counts.
+  void map(uint64_t address, uint64_t bytes, Key key);
+  void unmap(uint64_t address, uint64_t bytes);
+  bool has_heap_blocks() const { return heap_blocks_ > 0; }
+  /// Makes the parent an arena's.
+  void give(Parent& parent, size_t owner) {
+    parent.owner = owner;
+    ++owned_version_;
+  }
+  /// Changes whenever a range of an owner comes, goes or gets an owner.
+  uint64_t owned_version() const { return owned_version_; }
+  size_t range_count() const { return ranges_.size(); }
+
+  /// Calls `visit(key, parent, begin, end)` for each range that overlaps these addresses, lowest
+  /// first. `visit` must not add or remove parents.
+  template <typename Visit>
+  void for_each_in(uint64_t address, uint64_t bytes, Visit visit) {
+    auto range = ranges_.upper_bound(address);
+    if (range != ranges_.begin()) --range;
+    for (; range != ranges_.end() && range->first < address + bytes; ++range) {
+      if (range->second.end <= address) continue;
+      const auto parent = parents_.find(range->second.key);
+      if (parent != parents_.end()) {
+        visit(parent->first, parent->second, range->first, range->second.end);
+      }
+    }
+  }
+  /// Calls `visit(begin, end, parent)` for all ranges of `owner`, lowest first.
+  template <typename Visit>
+  void for_each_of(size_t owner, Visit visit) const {
+    for (const auto& [begin, range] : ranges_) {
+      const auto parent = parents_.find(range.key);
+      if (parent != parents_.end() && parent->second.owner == owner) {
+        visit(begin, range.end, parent->second);
+      }
+    }
+  }
+
+ private:
+  struct Range {
+    uint64_t end;
+    Key key;
+  };
+
+  std::unordered_map<Key, Parent> parents_;
+  std::map<uint64_t, Range> ranges_;  // by begin; never overlapping
+  size_t heap_blocks_ = 0;
+  uint64_t owned_version_ = 0;
+};
 
 class ReplayObserver;
 

@@ -132,14 +132,6 @@ class LiveMemory {
     peaks_.sites().prefetch(block);
   }
   // Other memory.
-  void count_in(GroupId group, uint64_t bytes, uint64_t ticks) {
-    peaks_.add(group, bytes, ticks);
-    if (observer_ != nullptr) tell({group, static_cast<int64_t>(bytes), +1, true});
-  }
-  void count_out(GroupId group, uint64_t bytes) {
-    peaks_.remove(group, bytes);
-    if (observer_ != nullptr) tell({group, -static_cast<int64_t>(bytes), -1, false});
-  }
   /// Applies all parts of `step` at once.
   void apply(std::span<const PeakFinder::Change> step, uint64_t ticks) {
     peaks_.apply(step, ticks);

@@ -2,8 +2,225 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <system_error>
+
+#include "collector/log/parallel.h"
 
 namespace gpupeak::collector {
+
+GroupAccounts::GroupAccounts() {
+  static_assert(kBatches * kBatchNotes * sizeof(Note) <= kHugePageBytes / 2,
+                "a batch lies in a row");
+  notes_.grow(kBatches * kBatchNotes);
+  begin_batch();
+}
+
+GroupAccounts::~GroupAccounts() = default;
+
+void GroupAccounts::begin_batch() {
+  begin_ = next_ = &notes_[noted_ % kBatches * kBatchNotes];
+  end_ = begin_ + kBatchNotes;
+}
+
+void GroupAccounts::add_scope() {
+  catch_up();
+  ended_.push_back(0);
+}
+
+void GroupAccounts::add_scope_list(const ScopeList& list) {
+  catch_up();
+  scope_lists_.push_back(list);
+}
+
+void GroupAccounts::finish_batch() {
+  if (!thread_ && !alone_) begin_counting();
+  if (alone_) return count_rest();
+  const size_t behind = ++noted_ - counted_;
+  begin_batch();
+  if (behind == kWorthWaking) {
+    { const std::lock_guard lock(waiting_); }
+    changed_.notify_one();
+  } else if (behind == kBatches) {
+    count_next();  // all batches are full: makes room for the next one
+  }
+}
+
+void GroupAccounts::begin_counting() {
+  alone_ = usable_processors() < 2;
+  try {
+    if (!alone_) thread_.emplace([this](const std::stop_token& stop) { count_behind(stop); });
+  } catch (const std::system_error&) {
+    alone_ = true;  // no thread is to be had
+  }
+}
+
+/// What the thread does.
+void GroupAccounts::count_behind(const std::stop_token& stop) {
+  try {
+    while (!stop.stop_requested()) {
+      while (count_next()) {
+      }
+      std::unique_lock lock(waiting_);
+      changed_.wait(lock, stop, [this] { return noted_ - counted_ >= kWorthWaking; });
+    }
+  } catch (...) {
+    const std::lock_guard lock(counting_);
+    error_ = std::current_exception();
+  }
+}
+
+/// Counts the next full batch. False: there is none.
+bool GroupAccounts::count_next() {
+  const std::lock_guard lock(counting_);
+  if (error_) std::rethrow_exception(error_);
+  const size_t batch = counted_;
+  if (batch == noted_) return false;
+  count({&notes_[batch % kBatches * kBatchNotes], kBatchNotes});
+  counted_ = batch + 1;
+  return true;
+}
+
+void GroupAccounts::count_rest() {
+  while (count_next()) {
+  }
+  count({begin_, next_});
+  next_ = begin_;
+}
+
+/// Goes over the notes twice, since a group must be known before its line can be fetched.
+void GroupAccounts::count(std::span<Note> notes) {
+  constexpr size_t kAhead = 64, kGroupsAhead = 40;
+  const size_t count = notes.size();
+  for (size_t i = 0; i < std::min(kAhead, count); ++i) prefetch(notes[i]);
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) prefetch(notes[i + kAhead]);
+    find(notes[i]);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kGroupsAhead < count) groups_.prefetch(notes[i + kGroupsAhead].of);
+    this->count(notes[i]);
+  }
+}
+
+/// Where groups are found at once, no note is a block's: the caller then changes sites_, and this
+/// thread must not read it.
+inline void GroupAccounts::prefetch(const Note& note) const {
+  if ((note.flags & (kBegins | kEnds)) == 0) return;
+  if ((note.flags & kBegins) != 0) sites_.prefetch(note.site);
+  sites_.prefetch(BlockNumber{note.of});
+}
+
+/// Finds the group of a note, or makes it.
+inline void GroupAccounts::find(Note& note) {
+  if ((note.flags & kBegins) != 0) {
+    bool added = false;
+    const GroupId group = sites_.group(note.site, added);
+    if (added) [[unlikely]]
+      new_group(lists_of_contexts_[note.site.context]);
+    sites_.set(BlockNumber(note.of), group);
+    note.of = group;
+  } else if ((note.flags & kEnds) != 0) {
+    note.of = sites_.of(BlockNumber(note.of));
+  } else if ((note.flags & kNewGroup) != 0) {
+    new_group(ScopeListId(note.of));
+  } else if ((note.flags & kNewContext) != 0) {
+    lists_of_contexts_.push_back(ScopeListId(note.of));
+  }
+}
+
+/// A new group held nothing at the peaks until now. Peaks that ended in this batch are not counted
+/// yet. That does no harm, since nothing is stored for a group that holds nothing.
+void GroupAccounts::new_group(ScopeListId list) {
+  Group& group = groups_.append();
+  group.scope_list = list;
+  group.folded = peaks_ended_;
+}
+
+/// Has no branch on whether the note is an allocation or a free: the processor cannot guess it.
+inline void GroupAccounts::count(const Note& note) {
+  if ((note.flags & kSpecial) != 0) [[unlikely]] {
+    if ((note.flags & kPeakEnds) != 0) ended_[note.of] = ++peaks_ended_;
+    return;
+  }
+  Group& group = groups_[note.of];
+  if (group.folded != peaks_ended_) note_at_peaks(group);
+  const uint64_t allocated = note.flags & kAllocates;
+  group.live_bytes += note.bytes;
+  group.live_count += static_cast<uint32_t>(note.count);
+  group.alloc_bytes += note.bytes & -allocated;
+  group.alloc_count += allocated;
+  group.temporary_count += (note.flags & kTemporary) / kTemporary;
+  const uint64_t settled = (note.flags & kSettles) != 0 ? group.live_bytes : 0;
+  group.max_live_bytes = std::max(group.max_live_bytes, settled);
+}
+
+GroupId GroupAccounts::group_of(const Site& site, ScopeListId list) {
+  if (!finds_at_once_) catch_up();
+  bool added = false;
+  const GroupId group = sites_.group(site, added);
+  if (added) add_group(list);
+  return group;
+}
+
+GroupId GroupAccounts::begin_known_block(const Site& site, ScopeListId list, BlockNumber block,
+                                         uint64_t bytes) {
+  const GroupId group = group_of(site, list);
+  sites_.set(block, group);
+  note({bytes, group, +1, kAllocates | kSettles});
+  return group;
+}
+
+GroupId GroupAccounts::end_known_block(BlockNumber block, uint64_t bytes, uint8_t flags) {
+  const GroupId group = sites_.of(block);
+  note({-bytes, group, -1, flags});
+  return group;
+}
+
+/// Stores what the group holds, for the peaks that have ended since it last changed. Called before
+/// it changes.
+void GroupAccounts::note_at_peaks(Group& group) {
+  const ScopeList& list = scope_lists_[group.scope_list];
+  if (group.stored == 0 && (group.live_bytes > 0 || group.live_count > 0)) {
+    group.stored = static_cast<uint32_t>(at_peaks_.size() + 1);
+    for (size_t i = 0; i < list.count; ++i) at_peaks_.append();
+  }
+  if (group.stored != 0) {
+    for (size_t i = 0; i < list.count; ++i) {
+      if (ended_[list.ids[i]] > group.folded)
+        at_peaks_[group.stored - 1 + i] = {group.live_bytes, group.live_count};
+    }
+  }
+  group.folded = peaks_ended_;
+}
+
+std::vector<uint64_t> GroupAccounts::finish() {
+  catch_up();
+  std::vector<uint64_t> sums(ended_.size());
+  for (size_t id = 0; id < groups_.size(); ++id) {
+    Group& group = groups_[id];
+    note_at_peaks(group);
+    if (group.stored == 0) continue;
+    const ScopeList& list = scope_lists_[group.scope_list];
+    uint64_t all = 0;
+    for (size_t i = 0; i < list.count; ++i) {
+      const uint64_t bytes = at_peaks_[group.stored - 1 + i].bytes;
+      sums[list.ids[i]] += bytes;
+      all |= bytes;
+    }
+    if (all != 0) holders_.push_back(static_cast<GroupId>(id));
+  }
+  return sums;
+}
+
+GroupAccounts::AtPeak GroupAccounts::at_peak(GroupId id, ScopeId scope) {
+  const Group& of = group(id);
+  if (of.stored == 0) return {};
+  const ScopeList& list = scope_lists_[of.scope_list];
+  for (size_t i = 0; i < list.count; ++i) {
+    if (list.ids[i] == scope) return at_peaks_[of.stored - 1 + i];
+  }
+  return {};
+}
 
 ScopeId PeakFinder::add_scope() {
   if (scopes_.size() > UINT16_MAX) throw std::logic_error("peak_finder: too many scopes");
@@ -95,22 +312,6 @@ void PeakFinder::grow_beyond_run(uint64_t by, const Step& step) {
     if (scope.current > scope.recent_max) scope.recent_max = scope.current;
   }
   begin_run(list);
-}
-
-void PeakFinder::add(GroupId group, uint64_t bytes, uint64_t ticks) {
-  const Counting counting = countings_[group];
-  grow(counting, bytes, {group, {}, bytes, ticks});
-  accounts_.note({bytes, group, +1, GroupAccounts::kAllocates | GroupAccounts::kSettles});
-  Owned& owned = owned_[counting.owner];
-  owned.live_bytes += bytes;
-  ++owned.alloc_count;
-}
-
-void PeakFinder::remove(GroupId group, uint64_t bytes) {
-  const Counting counting = countings_[group];
-  shrink(counting, bytes);
-  accounts_.note({-bytes, group, -1, 0});
-  owned_[counting.owner].live_bytes -= bytes;
 }
 
 PeakFinder::Pair PeakFinder::replace(const OldBlock& old_block, const NewBlock& new_block,

@@ -83,7 +83,7 @@ void Replay::take_of_other_slot(const Event& event, uint32_t note) {
 }
 
 void Replay::take_extended(const Event& event) {
-  // What each extended record means; record_list.h has them all.
+  // What each extended record means; event.h has them all.
   const Overloaded on{
       [&](const ThreadEvent& thread) { thread_names_[thread.tid] = thread.name; },
       [&](const MapEvent& map) {

@@ -1,14 +1,14 @@
-
 #include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <tuple>
 #include <utility>
 
-#include "collector/analyze/load_summary.h"
+#include "collector/analyze/analyze.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
 #include "collector/merge/merge.h"
@@ -146,7 +146,7 @@ class RunAnalysis {
       add_outside_look(run_, run_.logs.front(), lead_summary_.metrics);
       if (!run_.record && run_.lost == 0) return std::move(lead_summary_);
       note_gone(lead_summary_.quality, lead_summary_.run.end, run_.logs.front());
-      read_.emplace(run_.logs.front().head.header.cookie, facts_of(lead_summary_));
+      read_.emplace(run_.logs.front().head.header.cookie, &lead_summary_);
       add_alone(whole);
     } else {
       std::vector<ProcessRecord> records = read_all();
@@ -172,7 +172,8 @@ class RunAnalysis {
     return std::move(lead_summary_);
   }
 
-  std::vector<PhaseSummary> take_other_phases() { return std::move(other_phases_); }
+  /// Of all processes that were read but the lead. Call it after make().
+  std::deque<Summary>& others() { return others_; }
 
  private:
   /// Says which of those that the lead saw on a card are processes of the run, too. Where /proc
@@ -192,32 +193,6 @@ class RunAnalysis {
     }
     for (OutOfMemory& oom : lead_summary_.oom)
       if (oom.ledger) mark(*oom.ledger);
-  }
-
-  /// What a summary has beyond a ProcessRecord.
-  struct Facts {
-    Metrics metrics;
-    std::vector<DeviceSummary> devices;  ///< with nothing but number, UUID and metrics
-    std::string holder;
-    uint64_t holder_bytes = 0;
-  };
-
-  static Facts facts_of(const Summary& summary) {
-    Facts facts;
-    facts.metrics = summary.metrics;
-    for (const DeviceSummary& device : summary.devices) {
-      facts.devices.emplace_back().ordinal = device.ordinal;
-      facts.devices.back().uuid = device.uuid;
-      facts.devices.back().metrics = device.metrics;
-    }
-    const Peak* most = largest_device_peak(summary);
-    if (most == nullptr) most = summary.find_peak("host");
-    if (most != nullptr && !most->holders.empty()) {
-      const Holder& row = *rows_by_resident(*most, summary.metrics).front();
-      facts.holder = row.title;
-      facts.holder_bytes = row.bytes;
-    }
-    return facts;
   }
 
   /// For a run without a GPU: a process that held less than this is not read.
@@ -290,7 +265,7 @@ class RunAnalysis {
       record.quality = lead_summary_.quality;
     }
     add_outside_look(run_, log, lead_summary_.metrics);
-    read_.emplace(record.id, facts_of(lead_summary_));
+    read_.emplace(record.id, &lead_summary_);
     return record;
   }
 
@@ -301,9 +276,7 @@ class RunAnalysis {
     Summary summary;
     ProcessRecord record = read_process(log.path, options, progress_, &summary);
     add_outside_look(run_, log, summary.metrics);
-    read_.emplace(record.id, facts_of(summary));
-    other_phases_.insert(other_phases_.end(), std::make_move_iterator(summary.phases.begin()),
-                         std::make_move_iterator(summary.phases.end()));
+    read_.emplace(record.id, &others_.emplace_back(std::move(summary)));
     return record;
   }
 
@@ -339,10 +312,15 @@ class RunAnalysis {
     process.losses = losses_text(record.quality);
     const auto read = read_.find(record.id);
     if (read == read_.end()) return process;
-    process.holder = read->second.holder;
-    process.holder_bytes = read->second.holder_bytes;
-    process.host_peak_bytes = metric(read->second.metrics, "host.peak_bytes");
-    process.metrics = read->second.metrics;
+    const Summary& summary = *read->second;
+    process.host_peak_bytes = metric(summary.metrics, "host.peak_bytes");
+    process.metrics = summary.metrics;
+    const Peak* most = largest_device_peak(summary);
+    if (most == nullptr) most = summary.find_peak("host");
+    if (most == nullptr || most->holders.empty()) return process;
+    const Holder& row = *rows_by_resident(*most, summary.metrics).front();
+    process.holder = row.title;
+    process.holder_bytes = row.bytes;
     return process;
   }
 
@@ -428,7 +406,7 @@ class RunAnalysis {
     static const Metrics kNone;
     const auto read = read_.find(id);
     if (read == read_.end()) return kNone;
-    for (const DeviceSummary& device : read->second.devices) {
+    for (const DeviceSummary& device : read->second->devices) {
       if (device.uuid == uuid) return device.metrics;
     }
     return kNone;
@@ -582,8 +560,8 @@ class RunAnalysis {
   uint64_t least_read_ = UINT64_MAX;
   size_t lost_ = 0;
   Summary lead_summary_;
-  std::map<uint64_t, Facts> read_;
-  std::vector<PhaseSummary> other_phases_;
+  std::deque<Summary> others_;               // of the other processes that were read
+  std::map<uint64_t, const Summary*> read_;  // by the log's random number
 };
 
 }  // namespace
@@ -599,9 +577,9 @@ Summary load_run_figures(const std::string& name, const Options& options,
   const RunLogs run = logs_of_run(name);
   RunAnalysis analysis(run, options, RunDepth::kAll, progress);
   Summary lead = analysis.make();
-  std::vector<PhaseSummary> others = analysis.take_other_phases();
-  lead.phases.insert(lead.phases.end(), std::make_move_iterator(others.begin()),
-                     std::make_move_iterator(others.end()));
+  for (Summary& other : analysis.others())
+    lead.phases.insert(lead.phases.end(), std::make_move_iterator(other.phases.begin()),
+                       std::make_move_iterator(other.phases.end()));
   return figures_of_run(std::move(lead));
 }
 

@@ -114,7 +114,7 @@ std::optional<LogHead> head_of(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
   try {
-    return read_any_head(path);
+    return read_head(path);
   } catch (const LogError&) {
     return std::nullopt;
   }

@@ -6,12 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
 namespace gpupeak::collector {
 
-template <typename Thing>
+template <typename Thing, typename Hash = std::hash<Thing>>
 class Numbers {
  public:
   uint32_t of(const Thing& thing) {
@@ -24,7 +25,7 @@ class Numbers {
   const std::vector<const Thing*>& all() const { return all_; }
 
  private:
-  std::unordered_map<Thing, uint32_t> numbers_;
+  std::unordered_map<Thing, uint32_t, Hash> numbers_;
   std::vector<const Thing*> all_;  // its keys
 };
 

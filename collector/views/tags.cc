@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "collector/analyze/arena_peak.h"
+#include "collector/analyze/attribution.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "catch.h"
+#include "collector/log/event.h"
 #include "collector/log/event_stream.h"
-#include "collector/log/record_list.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "log_builder.h"

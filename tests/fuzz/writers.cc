@@ -5,7 +5,6 @@
 #include <fstream>
 
 #include "collector/analyze/analyze.h"
-#include "collector/analyze/load_summary.h"
 #include "collector/analyze/profile.h"
 #include "collector/export/export.h"
 #include "collector/log/pack_log.h"

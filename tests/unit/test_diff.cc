@@ -4,7 +4,6 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/analyze/load_summary.h"
 #include "collector/summary/diff.h"
 #include "collector/summary/gate.h"
 #include "collector/summary/site_title.h"

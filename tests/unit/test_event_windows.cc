@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "catch.h"
-#include "collector/log/event_merger.h"
-#include "collector/log/event_windows.h"
+#include "collector/log/event_stream.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -1,18 +1,17 @@
-// What a summary asks of all groups, which several threads go over in pieces: more groups than a
-// piece has, the largest ones where pieces meet.
+// What a summary asks of all groups.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "catch.h"
-#include "collector/analyze/group_totals.h"
+#include "collector/analyze/attribution.h"
 #include "collector/log/kinds.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;
 using namespace gpupeak::testing;
 
-TEST_CASE("group_totals: pieces of many groups add up, in the order of the groups", "[collector]") {
+TEST_CASE("group_totals: many groups add up, in the order of the groups", "[collector]") {
   constexpr uint32_t kSites = 150'000;
   constexpr uint64_t kBlock = 64;
   LogBuilder log;

@@ -6,7 +6,7 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/log/event_merger.h"
+#include "collector/log/event_stream.h"
 #include "collector/text/work.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"

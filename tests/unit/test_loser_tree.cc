@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "catch.h"
-#include "collector/log/event_merger.h"
+#include "collector/log/event_stream.h"
 
 using namespace gpupeak::collector;
 

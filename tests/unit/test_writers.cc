@@ -7,7 +7,6 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/analyze/load_summary.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
 #include "schema_check.h"

@@ -44,7 +44,7 @@ std::vector<std::string> logs_that_matter(const std::vector<std::string>& names)
   const std::vector<std::string> all = all_logs(names);
   std::vector<std::string> logs;
   for (const std::string& log : all) {
-    const collector::LogHead head = collector::read_any_head(log);
+    const collector::LogHead head = collector::read_head(log);
     if (head.counters.device_events > 0) logs.push_back(log);
   }
   return logs.empty() ? all : logs;

@@ -59,7 +59,7 @@ class Watch {
       const bool ended = has_ended(head);
       if (ended || is_abandoned(head)) return report_end(head, ended);
       std::this_thread::sleep_for(std::chrono::duration<double>(options_.every));
-      head = collector::read_any_head(path_);
+      head = collector::read_head(path_);
     }
   }
 
@@ -86,13 +86,13 @@ class Watch {
   LogHead first_head() {
     wait_until(options_.wait, std::chrono::milliseconds(100), [&] {
       try {
-        collector::read_any_head(path_);
+        collector::read_head(path_);
         return true;
       } catch (const collector::LogError&) {
         return false;
       }
     });
-    return collector::read_any_head(path_);
+    return collector::read_head(path_);
   }
 
   /// The devices that a gate is about: one GPU, or each that has memory; -1: the host.

@@ -129,8 +129,7 @@ std::string first_screen(const std::string& log, const collector::Reading& readi
   }
   if (attempt.text) return *attempt.text;
   std::ostringstream text;
-  collector::write_counters(collector::read_any_head(log), reading.sanitizer.text(log), text,
-                            style);
+  collector::write_counters(collector::read_head(log), reading.sanitizer.text(log), text, style);
   return text.str();
 }
 

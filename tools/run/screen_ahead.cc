@@ -49,7 +49,7 @@ constexpr Clock::duration kUntilLookEnds = 500ms;
 uint64_t device_peaks(const std::string& log) {
   uint64_t sum = 0;
   try {
-    const gpupeak_counters_page page = collector::read_any_head(log).counters;
+    const gpupeak_counters_page page = collector::read_head(log).counters;
     for (uint32_t i = 0; i < page.device_count && i < GPUPEAK_LOG_MAX_DEVICES; ++i)
       sum += page.device[i].total.peak;
   } catch (const std::exception&) {  // its first page is being written

@@ -48,7 +48,7 @@ void LogFolder::refresh(Known& known, collector::FileState file) {
     FolderLog log;
     if (known.log && is_same) log = *std::move(known.log);
     log.path = path;
-    log.head = collector::read_any_head(path);
+    log.head = collector::read_head(path);
     log.state = collector::state_of(log.head);
     const uint32_t devices = log.head.counters.device_count;
     if (!is_same || known.devices != devices) log.facts = collector::read_facts(path, log.head);
