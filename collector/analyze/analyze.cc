@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "collector/analyze/attribution.h"
-#include "collector/analyze/row_roles.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 #include "collector/log/log_head.h"
@@ -40,8 +39,8 @@ std::string iso_time(uint64_t realtime_ns) {
   const auto seconds = static_cast<time_t>(realtime_ns / kNsPerSecond);
   struct tm utc {};
   if (gmtime_r(&seconds, &utc) == nullptr) return "";
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1,
-                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+  char text[32];
+  return {text, strftime(text, sizeof text, "%FT%TZ", &utc)};
 }
 
 /// A UUID as nvidia-smi and CUDA_VISIBLE_DEVICES write it. A MIG instance has a UUID of its own,

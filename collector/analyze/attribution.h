@@ -5,19 +5,180 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "collector/analyze/row_roles.h"
-#include "collector/analyze/site_titles.h"
 #include "collector/replay/replay.h"
+#include "collector/rules/stack_rules.h"
+#include "collector/summary/site_title.h"
 #include "collector/summary/summary.h"
 #include "collector/symbols/symbolizer.h"
+#include "collector/text/numbers.h"
 
 namespace gpupeak::collector {
+
+// Makes the title of a stack in a row of a table: the few of its frames that mean something to the
+// reader. From
+//
+//   cuMemAlloc_v2                 libcuda.so.1       plumbing: left out
+//   BFCArena::Reserve             libonnxruntime.so  the first that means something
+//   Gemm<float>::PrePack          libonnxruntime.so  a landmark: the nearest that a rule names
+//   (4 frames without names)      libonnxruntime.so
+//   run_model main.cc:41          my_program         the nearest of the program's own code
+//   main, __libc_start_main       my_program         what starts a thread ends the search
+//
+// it makes "BFCArena::Reserve ← Gemm<float>::PrePack ← run_model main.cc:41". Where Python's lines
+// are known, they take the place of the native frames around them. Sites are told apart by the
+// functions in their titles, and by their lines.
+
+/// A module of this name is the preload itself.
+inline constexpr std::string_view kOwnModule = "libgpupeak";
+
+class SiteTitles {
+ public:
+  static constexpr size_t kTitleFrames = 3;
+
+  /// One part of a title: a frame, or a run of frames of one library that have no names.
+  struct TitlePart {
+    const Frame* frame = nullptr;
+    uint32_t id = 0;     ///< equal for parts that differ only in their line
+    uint32_t place = 0;  ///< equal for equal lines; 0: none is known
+    uint32_t run = 0;    ///< how many frames it stands for; 0: one that has a name
+    bool operator==(const TitlePart&) const = default;
+  };
+  /// The parts of a title: the first frame that means something, the nearest one around it, and the
+  /// nearest of the program's own code; in Python its nearest Python frames.
+  struct Site {
+    size_t frame_count = 0;
+    std::array<TitlePart, kTitleFrames> parts{};
+
+    void add(const TitlePart& part);
+    bool operator==(const Site&) const = default;
+  };
+
+  SiteTitles(const Definitions& definitions, Symbolizer& symbolizer);
+  Symbolizer& symbolizer() { return symbolizer_; }
+
+  /// Symbolizer::tell_calls_apart(); all sites are found anew.
+  void tell_calls_apart(std::set<uint32_t> functions, CallNumbers numbers);
+
+  /// Finds the sites of these stacks, with several processors if they are many.
+  void prepare(std::span<const uint32_t> stacks);
+  /// Whether the stack has frames of Python.
+  bool has_python(uint32_t stack) const;
+  /// The site of a stack. The reference stays valid.
+  const Site& site(uint32_t stack);
+  std::string title(uint32_t stack);
+  /// The library of the title's first frame; empty: not known.
+  std::string module(uint32_t stack);
+  /// A number for something that is no function; functions have other numbers.
+  uint32_t intern(const std::string& text);
+
+  /// The parts of a title, to be shown.
+  static std::vector<SitePart> parts(const Site& site);
+
+ private:
+  /// A frame that a title may show.
+  struct Candidate {
+    TitlePart part;
+    bool own = false, landmark = false;
+  };
+
+  using Candidates = std::vector<Candidate>;
+
+  struct SiteHash {
+    size_t operator()(const Site& site) const;
+  };
+
+  // These use only the symbolizer. If it knows the stack, several threads may call them.
+  static void add(Candidates& to, const ResolvedAddress& resolved, size_t frame);
+  void find_candidates(uint32_t stack, bool until_python, Candidates& found) const;
+  void take_all_frames(uint32_t stack, Candidates& found) const;
+  static Site make_native_site(const Candidates& found);
+  Site make_site(uint32_t stack, Candidates& scratch) const;
+  Site make_python_site(uint32_t stack, Candidates& scratch) const;
+
+  void keep(uint32_t stack, Site site);
+
+  const Definitions& definitions_;
+  Symbolizer& symbolizer_;
+  std::string program_;  ///< the executable's name, escaped
+  /// How many frames of a stack are looked at. A log with stacks of a few bytes each may have a
+  /// million stacks of two thousand frames, so with more than 65,536 nodes not all are looked at.
+  static constexpr size_t kMostLookedAt = size_t{1} << 27, kAlwaysLookedAt = 128;
+  size_t most_frames_;
+  Numbers<std::string> interned_;
+  Numbers<Site, SiteHash> sites_;   ///< most have many stacks
+  std::vector<uint32_t> of_stack_;  ///< by node: number of its site + 1; 0: not asked for yet
+  Candidates scratch_;
+};
+
+// What the memory of a table's row was used for (BufferRole): the union over the row's blocks that
+// were live at a device's peak. Kernels get their names here, and what they may do with an
+// argument:
+//
+//   _Z5scalePKfPf   parameter 0   scale(float const*, float*)   read
+//                   parameter 1                                 written
+//   scale           parameter 0   no signature                  given
+
+// Tells what each group is for: the tag that the program set, or else the first tag rule that
+// matches. attribution.h groups by it.
+
+/// The tag of what no rule matches.
+inline constexpr std::string_view kOthers = "Others";
+
+class Tagger {
+ public:
+  Tagger(const Replay& replay, Symbolizer& symbolizer, std::vector<Rule> rules);
+
+  /// The number of a group's tag, equal for equal tags; 0: none.
+  uint32_t tag(GroupId group);
+  /// The tag of an arena's holder. In use, the name that the arena gave it counts, too. Idle, it is
+  /// the arena.
+  uint32_t tag(const ArenaTable::Holder& holder);
+  const std::string& name(uint32_t tag) const { return names_[tag]; }
+
+ private:
+  uint32_t tag_of(uint32_t named, PhaseId phase, uint32_t stack);
+
+  const Replay& replay_;
+  StackTags rules_;
+  Numbers<std::string> names_;                    ///< of tags; the first is kOthers
+  std::vector<std::optional<uint32_t>> of_rule_;  ///< numbers of tags; nullopt: not asked for yet
+};
+
+/// What a kernel may do with an address that it gets as this parameter. `function`: demangled.
+/// nullopt: by the signature the parameter is a number, which only looks like an address.
+std::optional<KernelAccess> access_of(std::string_view function, size_t parameter);
+
+class RowRoles {
+ public:
+  /// For the scope of one device; else role_of() is always nullopt.
+  RowRoles(const Replay& replay, ScopeId scope);
+
+  bool are_recorded() const { return are_recorded_; }
+  /// `groups`: of the row. nullopt: the log does not say.
+  std::optional<BufferRole> role_of(std::span<const GroupId> groups) const;
+
+ private:
+  struct Kernel {
+    std::string function;  ///< demangled
+    std::string library;
+  };
+  Kernel named(uint64_t number) const;
+  const Kernel& kernel(uint64_t number) const;
+
+  const Replay& replay_;
+  bool are_recorded_ = false;
+  std::unordered_map<GroupId, std::vector<const BlockRoles::Block*>> blocks_;
+  mutable std::unordered_map<uint64_t, Kernel> kernels_;  ///< that were asked for, by number
+};
 
 // What a summary needs of all groups, found in one pass over them after the replay: for each
 // context what is live and what was temporary, and which groups still hold memory. A log may have

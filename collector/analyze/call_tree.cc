@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "collector/replay/key_table.h"
+#include "collector/replay/big_arrays.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/function_names.h"
 

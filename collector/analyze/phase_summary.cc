@@ -10,7 +10,7 @@
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
-#include "collector/replay/phase_fold.h"
+#include "collector/replay/phase_tree.h"
 
 namespace gpupeak::collector {
 namespace {

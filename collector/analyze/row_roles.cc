@@ -1,5 +1,3 @@
-#include "collector/analyze/row_roles.h"
-
 #include <algorithm>
 #include <map>
 #include <set>

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "collector/analyze/attribution.h"
-#include "collector/analyze/site_titles.h"
 #include "collector/log/definitions.h"
 #include "collector/log/log_head.h"
 #include "collector/replay/ledger.h"

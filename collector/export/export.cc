@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <streambuf>
 
-#include "collector/log/pack_log.h"
+#include "collector/log/packed_log.h"
 #include "collector/text/error.h"
 
 namespace gpupeak::collector {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "collector/fit/arena_forecast.h"
 #include "collector/fit/arena_model.h"
+#include "collector/fit/arena_requests.h"
 #include "collector/fit/need_watch.h"
 #include "collector/log/parallel.h"
 #include "collector/summary/run_text.h"

@@ -34,17 +34,26 @@ bool took_in_advance(const ArenaSummary& arena) {
   return arena.device.has_value() && was_taken_in_advance(arena);
 }
 
+/// A setting of some arenas.
+struct Setting {
+  bool Changes::*is_on;
+  bool (*is_of)(const ArenaSummary&);
+  const char* has_none;  ///< what is said where the log has no such arena
+};
+constexpr Setting kSettings[] = {
+    {&Changes::expandable_segments, is_torch_pool,
+     "--expandable-segments: the log has no pool of PyTorch's on a GPU"},
+    {&Changes::same_as_requested, is_ort_arena,
+     "--arena same-as-requested: the log has no arena of ONNX Runtime's on a GPU"},
+    {&Changes::no_preallocation, took_in_advance,
+     "--no-preallocation: the log has no pool that took its memory in advance"}};
+
 /// Throws UsageError for a setting of an arena that the log does not have.
 void require_arenas(const Summary& summary, const Changes& changes) {
-  const auto require = [&](bool is_asked, bool (*is)(const ArenaSummary&), const char* text) {
-    if (is_asked && std::ranges::none_of(summary.arenas, is)) throw UsageError(text);
-  };
-  require(changes.expandable_segments, is_torch_pool,
-          "--expandable-segments: the log has no pool of PyTorch's on a GPU");
-  require(changes.same_as_requested, is_ort_arena,
-          "--arena same-as-requested: the log has no arena of ONNX Runtime's on a GPU");
-  require(changes.no_preallocation, took_in_advance,
-          "--no-preallocation: the log has no pool that took its memory in advance");
+  for (const Setting& setting : kSettings) {
+    if (changes.*setting.is_on && std::ranges::none_of(summary.arenas, setting.is_of))
+      throw UsageError(setting.has_none);
+  }
   if (changes.needs_uses() && !summary.has_uses)
     throw UsageError(fmt::format(
         "--{}: the log does not say when memory was used: record it with `gpupeak run --last-use`",
@@ -55,13 +64,11 @@ void require_arenas(const Summary& summary, const Changes& changes) {
 
 /// The settings that the log's arenas know.
 std::vector<Changes> settings_of(const Summary& summary) {
-  const auto has = [&](bool (*is)(const ArenaSummary&)) {
-    return std::ranges::any_of(summary.arenas, is);
-  };
   std::vector<Changes> all;
-  if (has(is_torch_pool)) all.emplace_back().expandable_segments = true;
-  if (has(is_ort_arena)) all.emplace_back().same_as_requested = true;
-  if (has(took_in_advance)) all.emplace_back().no_preallocation = true;
+  for (const Setting& setting : kSettings) {
+    if (std::ranges::any_of(summary.arenas, setting.is_of))
+      all.emplace_back().*setting.is_on = true;
+  }
   if (!summary.has_uses) return all;
   all.emplace_back().without_unused = true;
   all.emplace_back().free_at_last_use = true;

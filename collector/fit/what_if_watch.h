@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "collector/analyze/profile.h"
-#include "collector/fit/arena_forecast.h"
 #include "collector/fit/arena_requests.h"
 #include "collector/log/kinds.h"
 #include "collector/replay/replay.h"

@@ -89,7 +89,6 @@ class ByteReader {
   bool at_end() const { return at_ == end_; }
   /// A varint was cut off or too long, a string longer than its record, a 32-bit field too large.
   bool malformed() const { return malformed_; }
-  const uint8_t* position() const { return at_; }
 
  private:
   const uint8_t* at_;

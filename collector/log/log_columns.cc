@@ -1,5 +1,3 @@
-#include "collector/log/log_columns.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -8,11 +6,11 @@
 #include <utility>
 
 #include "collector/log/byte_reader.h"
+#include "collector/log/packed_log.h"
 #include "collector/text/error.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
-
 namespace {
 
 // Guesses the next address in a log from the addresses before. Packing and unpacking make the same

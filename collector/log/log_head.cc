@@ -94,8 +94,8 @@ bool is_of_this_boot(const gpupeak_file_header& header) {
   constexpr uint8_t kNotKnown[sizeof header.boot_id] = {};
   // An older gpupeak wrote none.
   if (memcmp(header.boot_id, kNotKnown, sizeof kNotKnown) == 0) return true;
-  std::string theirs;
-  for (const uint8_t byte : header.boot_id) theirs += fmt::format("{:02x}", byte);
+  const std::string theirs =
+      hex_text({reinterpret_cast<const char*>(header.boot_id), sizeof header.boot_id});
   struct stat space {};
   return theirs == id && stat("/proc/self/ns/pid", &space) == 0 &&
          header.pid_namespace == space.st_ino;

@@ -16,9 +16,9 @@
 
 #include "collector/files/regular_file.h"
 #include "collector/log/clock_map.h"
-#include "collector/log/kept_names.h"
 #include "collector/log/log_head.h"
 #include "collector/log/packed_log.h"
+#include "collector/log/symbol_table.h"
 #include "collector/text/error.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
@@ -164,16 +164,12 @@ void read_perf_map(const std::string& log, const gpupeak_file_header& header,
   const int64_t written = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
   if (!ran_at(written, log, header, counters)) return;
   // Return addresses point behind their calls.
-  std::vector<std::pair<uint64_t, NamesOfCode>> wanted;
+  std::map<uint64_t, NamesOfCode> wanted;  // by address
   for (const StackNode& node : definitions.nodes()) {
     if (node.module == 0 && node.ip != 0 && definitions.python_frame(node) == nullptr)
-      wanted.emplace_back(node.ip - 1, NamesOfCode());
+      wanted.try_emplace(node.ip - 1);
   }
   if (wanted.empty()) return;
-  const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
-  std::sort(wanted.begin(), wanted.end(), before);
-  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
-  wanted.erase(std::unique(wanted.begin(), wanted.end(), same), wanted.end());
   const std::optional<std::string> content = read_regular(file, status, kMostBytes);
   std::string_view rest = content ? std::string_view(*content) : std::string_view();
   for (uint64_t hits = 0; !rest.empty() && hits < kMostHits;) {
@@ -183,8 +179,7 @@ void read_perf_map(const std::string& log, const gpupeak_file_header& header,
     const std::optional<uint64_t> bytes = begin ? take_hex(line) : std::nullopt;
     // CPython's own ("-X perf") name what its frames tell with their lines.
     if (!bytes || line.starts_with("py::")) continue;
-    auto at = std::lower_bound(wanted.begin(), wanted.end(), *begin,
-                               [](const auto& one, uint64_t value) { return one.first < value; });
+    auto at = wanted.lower_bound(*begin);
     if (at == wanted.end() || at->first - *begin >= *bytes) continue;
     const DwarfFrame frame = perf_map_frame(line.substr(0, 1024));
     for (; at != wanted.end() && at->first - *begin < *bytes; ++at, ++hits) at->second.add(frame);

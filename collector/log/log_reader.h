@@ -90,7 +90,7 @@ class LogReader {
   /// Other programs that the process ran, in the order of the file: LOG#1 is the first.
   const std::vector<LogPart>& parts() const { return parts_; }
   /// Symbols that came with the log: in a bundle, in the file LOG.symbols beside it, or in the log
-  /// itself (kept_names.h).
+  /// itself (kNamesChunk).
   const SymbolTable& symbols() const { return symbols_; }
   /// Why these symbols cannot be used; empty: they can, or there are none.
   const std::string& symbols_problem() const { return symbols_problem_; }

@@ -1,5 +1,3 @@
-#include "collector/log/pack_log.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +9,6 @@
 #include <string>
 #include <utility>
 
-#include "collector/log/log_columns.h"
 #include "collector/log/packed_log.h"
 #include "collector/text/text_format.h"
 #include "gpupeak/log_format.h"

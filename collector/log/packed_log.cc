@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "collector/files/regular_file.h"
-#include "collector/log/log_columns.h"
 #include "collector/log/parallel.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
@@ -122,28 +121,18 @@ bool is_skippable(uint32_t magic) {
 }
 
 /// If this skippable frame says that a log's columns follow: how many bytes of the log they stand
-/// for.
-std::optional<uint64_t> bytes_of_columns(std::span<const uint8_t> frame) {
-  uint64_t bytes;
-  const size_t size = word_at(frame, sizeof(uint32_t));
-  if (size != kColumnsFollow.size() + sizeof bytes || size > frame.size() - kSkippableHeader)
-    return std::nullopt;
-  const uint8_t* text = frame.data() + kSkippableHeader;
-  if (memcmp(text, kColumnsFollow.data(), kColumnsFollow.size()) != 0) return std::nullopt;
-  memcpy(&bytes, text + kColumnsFollow.size(), sizeof bytes);
-  return bytes;
-}
-
-/// As bytes_of_columns(). Throws LogError for columns of another version.
+/// for. Throws LogError for columns of another version.
 std::optional<uint64_t> columns_told(std::span<const uint8_t> frame, const std::string& name) {
-  if (const auto bytes = bytes_of_columns(frame)) return bytes;
-  const auto* text = reinterpret_cast<const char*>(frame.data()) + kSkippableHeader;
   const size_t size =
       std::min<size_t>(word_at(frame, sizeof(uint32_t)), frame.size() - kSkippableHeader);
-  if (std::string_view(text, size).starts_with(kAnyColumnsFollow))
+  const std::string_view text(reinterpret_cast<const char*>(frame.data()) + kSkippableHeader, size);
+  if (!text.starts_with(kAnyColumnsFollow)) return std::nullopt;
+  uint64_t bytes;
+  if (!text.starts_with(kColumnsFollow) || size != kColumnsFollow.size() + sizeof bytes)
     throw LogError(
         name + " is damaged, or was packed by another version of gpupeak, which reads it", 0);
-  return std::nullopt;
+  memcpy(&bytes, text.data() + kColumnsFollow.size(), sizeof bytes);
+  return bytes;
 }
 
 /// A frame with content, and what the skippable ones before it say of it.
@@ -159,14 +148,15 @@ uint64_t content_bytes(std::span<const uint8_t> frame) {
   return bytes == ZSTD_CONTENTSIZE_ERROR || bytes == ZSTD_CONTENTSIZE_UNKNOWN ? 0 : bytes;
 }
 
-/// The sections of a package. A frame without an end is taken as the last one: unpacking it says
-/// what is wrong.
-std::vector<Section> sections_of(std::span<const uint8_t> file, const std::string& name) {
+/// The sections of a package, at most `most`. A frame without an end is taken as the last one:
+/// unpacking it says what is wrong.
+std::vector<Section> sections_of(std::span<const uint8_t> file, const std::string& name,
+                                 size_t most = SIZE_MAX) {
   std::vector<Section> sections;
   bool symbols_follow = false;
   bool columns_follow = false;
   uint64_t told_bytes = 0;
-  while (!file.empty()) {
+  while (!file.empty() && sections.size() < most) {
     size_t taken = 0;
     if (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
       const size_t bytes = word_at(file, sizeof(uint32_t));
@@ -348,17 +338,13 @@ std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::stri
     front.insert(front.end(), piece, piece + std::min(size, bytes - front.size()));
   };
   const auto goes_on = [&] { return front.size() < bytes; };
-  bool has_columns = false;
-  while (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
-    has_columns |= columns_told(file, name).has_value();
-    const size_t frame = kSkippableHeader + word_at(file, sizeof(uint32_t));
-    file = file.subspan(std::min(frame, file.size()));
-  }
+  const std::vector<Section> sections = sections_of(file, name, 1);
+  const Section first = sections.empty() ? Section() : sections.front();
   ColumnCutter cutter(name);
   const Sink join = [&](const char* piece, size_t size) {
     cutter.take(piece, size, [&](const ColumnBlock& block) { join_columns(block, name, keep); });
   };
-  unpack_frame(file, name, has_columns ? join : keep, goes_on);
+  unpack_frame(first.frame, name, first.kind == Section::kColumns ? join : keep, goes_on);
   return front;
 }
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "collector/log/mapped_file.h"
-#include "collector/log/pack_log.h"
+#include "collector/log/packed_log.h"
 #include "collector/merge/merge.h"
 #include "collector/summary/summary_fields.h"
 #include "collector/text/error.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <utility>
 
 namespace gpupeak::collector {
 
@@ -81,48 +82,51 @@ const ScopeId* ArenaAccounts::in_arenas_scope(int32_t device) const {
   return entry != in_arenas_scopes_.end() ? &entry->second : nullptr;
 }
 
-HolderId ArenaAccounts::outside(GroupId group, int32_t device) {
-  const auto [entry, added] = outside_.try_emplace(group);
-  if (added) {
-    entry->second = add({.what = What::kOutside, .outside = group, .device = device},
-                        std::array{scope_in(driver_scopes_, device)});
+/// The number of a holder; a new one counts into the sums that it is a part of.
+HolderId ArenaAccounts::id_of(const Holder& holder) {
+  const auto [entry, added] = ids_.try_emplace(holder);
+  if (!added) return entry->second;
+  std::vector<ScopeId> scopes;
+  int32_t device = holder.device;
+  if (holder.what != What::kOutside) {
+    const Arena& of = arenas_[holder.arena];
+    if (holder.what == What::kInUse) scopes.push_back(of.scope);
+    scopes.push_back(of.reserved_scope);
+    device = of.place;
   }
-  return entry->second;
+  if (holder.counted) scopes.push_back(scope_in(driver_scopes_, device));
+  if (holder.counted && holder.what == What::kInUse) {
+    for (const int32_t place : {device, kAllDevices})
+      scopes.push_back(scope_in(in_arenas_scopes_, place));
+  }
+  holders_.push_back(holder);
+  return entry->second = as_holder(peaks_.add_group(scopes));
+}
+
+HolderId ArenaAccounts::outside(GroupId group, int32_t device) {
+  return id_of({.what = What::kOutside, .outside = group, .device = device});
 }
 
 HolderId ArenaAccounts::idle(size_t row, bool counted, IdleIn in, bool never_used) {
-  Arena& of = arenas_[row];
-  HolderId& id = of.idle[static_cast<size_t>(in)][never_used ? 1 : 0][counted ? 1 : 0];
-  if (id != kNoHolder) return id;
-  const Holder holder{.what = What::kIdle,
-                      .arena = row,
-                      .never_used = never_used,
-                      .counted = counted,
-                      .idle_in = in};
-  id = counted ? add(holder, std::array{of.reserved_scope, scope_in(driver_scopes_, of.place)})
-               : add(holder, std::array{of.reserved_scope});
+  HolderId& id = arenas_[row].idle[static_cast<size_t>(in)][never_used ? 1 : 0][counted ? 1 : 0];
+  if (id == kNoHolder) {
+    id = id_of({.what = What::kIdle,
+                .arena = row,
+                .never_used = never_used,
+                .counted = counted,
+                .idle_in = in});
+  }
   return id;
 }
 
 HolderId ArenaAccounts::user(size_t row, bool counted, uint32_t name, uint32_t stack,
                              const Cause& cause) {
-  if (name != 0) stack = 0;
-  const auto [entry, added] = users_.try_emplace({row, counted, name, stack, cause}, kNoHolder);
-  if (added) {
-    const Arena& of = arenas_[row];
-    const Holder holder{.what = What::kInUse,
-                        .arena = row,
-                        .name = name,
-                        .stack = stack,
-                        .cause = cause,
-                        .counted = counted};
-    entry->second = counted ? add(holder, std::array{of.scope, of.reserved_scope,
-                                                     scope_in(driver_scopes_, of.place),
-                                                     scope_in(in_arenas_scopes_, of.place),
-                                                     scope_in(in_arenas_scopes_, kAllDevices)})
-                            : add(holder, std::array{of.scope, of.reserved_scope});
-  }
-  return entry->second;
+  return id_of({.what = What::kInUse,
+                .arena = row,
+                .name = name,
+                .stack = name != 0 ? 0 : stack,
+                .cause = cause,
+                .counted = counted});
 }
 
 void ArenaAccounts::apply(uint64_t ticks, bool claims) {
@@ -146,6 +150,179 @@ void ArenaAccounts::apply(uint64_t ticks, bool claims) {
 ArenaAccounts::Level ArenaAccounts::level(size_t arena) const {
   return {peaks_.scope(arenas_[arena].scope).current,
           peaks_.scope(arenas_[arena].reserved_scope).current};
+}
+
+GroupId ArenaCauses::group_of(size_t arena, GroupId taken_by) {
+  const auto [scope, is_new_arena] = scopes_.try_emplace(arena);
+  if (is_new_arena) scope->second = peaks_.add_scope();
+  const auto [group, is_new] = groups_.try_emplace({arena, taken_by});
+  if (is_new) {
+    group->second = peaks_.add_group(std::array{scope->second});
+    causes_.push_back({arena, taken_by, {}, 0, 0});
+  }
+  return group->second;
+}
+
+void ArenaCauses::take(size_t arena, const Segment& segment, uint64_t in_use_bytes,
+                       uint64_t ticks) {
+  const GroupId group = group_of(arena, segment.taken_by);
+  const ScopeId scope = scopes_.at(arena);
+  const uint64_t largest_before = peaks_.scope(scope).peak;
+  peaks_.add(group, segment.bytes, ticks);
+  Cause& cause = causes_[group];
+  if (segment.bytes > cause.largest.bytes) {
+    cause.largest = segment;
+    cause.in_use_bytes = in_use_bytes;
+    cause.ticks = ticks;
+  }
+  const uint64_t largest = peaks_.scope(scope).peak;
+  if (largest == largest_before) return;
+  std::vector<Growth>& growths = growths_[arena];
+  if (growths.empty() || growths.back().taken_by != segment.taken_by)
+    growths.push_back({segment.taken_by, ticks, 0, 0, in_use_bytes, 0});
+  Growth& growth = growths.back();
+  growth.bytes += largest - largest_before;
+  growth.asked_bytes += segment.asked_bytes;
+  growth.reserved_bytes = largest;
+}
+
+void ArenaCauses::give_back(size_t arena, const Segment& segment) {
+  peaks_.remove(group_of(arena, segment.taken_by), segment.bytes);
+}
+
+const std::vector<ArenaCauses::Growth>& ArenaCauses::growths(size_t arena) const {
+  static const std::vector<Growth> kNone;
+  const auto found = growths_.find(arena);
+  return found == growths_.end() ? kNone : found->second;
+}
+
+uint64_t ArenaCauses::reserved(size_t arena) const {
+  const auto scope = scopes_.find(arena);
+  return scope == scopes_.end() ? 0 : peaks_.scope(scope->second).current;
+}
+
+PoolReserves::Id PoolReserves::id_of(uint64_t handle) {
+  const auto [entry, added] = by_handle_.try_emplace(handle, last_ + 1);
+  if (added) pools_[++last_];
+  return entry->second;
+}
+
+void PoolReserves::change(Pool& pool, int32_t device, uint64_t reserved) {
+  const auto move = [this](int32_t where, uint64_t by) {
+    if (where < 0 || by == 0) return;  // a pool of host memory
+    for (const int32_t scope : {-1, where}) {
+      Gauge& gauge = reserved_[scope];
+      gauge.set(gauge.current + by);
+    }
+  };
+  move(pool.device, 0 - pool.reserved);
+  move(device, reserved);
+  pool.device = device;
+  pool.reserved = reserved;
+}
+
+uint64_t PoolReserves::in_use_of(int32_t device) const {
+  uint64_t sum = 0;
+  for (const auto& [id, pool] : pools_) sum += pool.device == device ? pool.in_use : 0;
+  return sum;
+}
+
+void PoolReserves::give_back_all(Pool& pool) {
+  for (const Segment& segment : pool.segments)
+    causes_.give_back(static_cast<size_t>(pool.device), segment.taken);
+  pool.segments.clear();
+}
+
+void PoolReserves::grow(Pool& pool, uint64_t bytes, uint64_t ticks) {
+  Segment segment{{kSeveral, bytes, 0}, 0};
+  uint64_t in_use = in_use_of(pool.device);
+  if (pool.requests == 1) {
+    segment = {{pool.last.group, bytes, std::min(bytes, pool.last.bytes)}, pool.last.id};
+    in_use -= std::min(in_use, pool.last.bytes);
+  }
+  causes_.take(static_cast<size_t>(pool.device), segment.taken, in_use, ticks);
+  pool.segments.push_back(segment);
+}
+
+/// The pool has `bytes` left.
+void PoolReserves::shrink(Pool& pool, uint64_t bytes, uint64_t ticks, const IsLive& is_live) {
+  const auto must_stay = [&](const Segment& segment) {
+    return segment.block != 0 && is_live(segment.block);
+  };
+  uint64_t kept = 0;
+  for (const Segment& segment : pool.segments) kept += must_stay(segment) ? segment.taken.bytes : 0;
+  // If live blocks seem to need more than is left, nothing is known: a pool may give back what lies
+  // behind a block in its segment.
+  const bool knows_some = kept <= bytes;
+  std::vector<Segment> left;
+  for (const Segment& segment : pool.segments) {
+    if (knows_some && must_stay(segment)) {
+      left.push_back(segment);
+    } else {
+      causes_.give_back(static_cast<size_t>(pool.device), segment.taken);
+    }
+  }
+  pool.segments = std::move(left);
+  const uint64_t rest = bytes - (knows_some ? kept : 0);
+  if (rest == 0) return;
+  pool.segments.push_back({{kLeft, rest, 0}, 0});
+  causes_.take(static_cast<size_t>(pool.device), pool.segments.back().taken, in_use_of(pool.device),
+               ticks);
+}
+
+void PoolReserves::on_event(const PoolEvent& event, uint64_t ticks, const IsLive& is_live) {
+  const Id id = id_of(event.pool);
+  Pool& pool = pools_[id];
+  if (event.event == GPUPEAK_POOL_DESTROYED) {
+    by_handle_.erase(event.pool);
+    pool.destroyed = true;
+    if (pool.blocks > 0) return;
+    give_back_all(pool);
+    change(pool, pool.device, 0);
+    pools_.erase(id);
+    return;
+  }
+  if (event.device != pool.device) give_back_all(pool);
+  const uint64_t before = event.device == pool.device ? pool.reserved : 0;
+  change(pool, event.device, event.reserved);
+  if (pool.device >= 0 && event.reserved > before)
+    grow(pool, event.reserved - before, ticks);
+  else if (pool.device >= 0 && event.reserved < before)
+    shrink(pool, event.reserved, ticks, is_live);
+  pool.requests = 0;
+  if (pool.device < 0) return;
+  const uint64_t now = reserved_[pool.device].current;
+  Largest& largest = largest_[pool.device];
+  if (now > largest.reserved_bytes) largest = {ticks, now, in_use_of(pool.device)};
+}
+
+PoolReserves::Id PoolReserves::allocated(uint64_t handle, const Block& block) {
+  if (handle == 0) return kNone;
+  const Id id = id_of(handle);
+  Pool& pool = pools_[id];
+  ++pool.blocks;
+  pool.in_use += block.bytes;
+  pool.last = block;
+  ++pool.requests;
+  return id;
+}
+
+void PoolReserves::freed(Id id, uint64_t bytes) {
+  const auto entry = pools_.find(id);
+  if (entry == pools_.end() || entry->second.blocks == 0) return;
+  Pool& pool = entry->second;
+  pool.in_use -= std::min(pool.in_use, bytes);
+  if (--pool.blocks > 0 || !pool.destroyed) return;
+  give_back_all(pool);
+  change(pool, pool.device, 0);
+  pools_.erase(entry);
+}
+
+void PoolReserves::revived(Id id, uint64_t bytes) {
+  const auto entry = pools_.find(id);
+  if (entry == pools_.end()) return;
+  ++entry->second.blocks;
+  entry->second.in_use += bytes;
 }
 
 }  // namespace gpupeak::collector

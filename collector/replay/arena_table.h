@@ -24,7 +24,6 @@
 #include "collector/log/activation_plans.h"
 #include "collector/log/event.h"
 #include "collector/replay/arena_accounts.h"
-#include "collector/replay/arena_causes.h"
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/troubles.h"
 

@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <random>
+#include <utility>
+#include <vector>
 
 namespace gpupeak::collector {
 
@@ -53,6 +56,99 @@ void ZeroedMemory::grow(size_t bytes, bool asks_for_huge_pages) {
 
 void ZeroedMemory::Unmap::operator()(void* data) const {
   munmap(data, bytes);
+}
+
+const uint32_t* KeyTable::find_beyond(const Bucket& home, uint64_t key) const {
+  const Bucket* at = &home;
+  while (gone_on(*at, key) != 0) {
+    at = &next(*at);
+    if (const unsigned found = places(*at, key)) return &at->numbers[first(found)];
+  }
+  return nullptr;
+}
+
+uint32_t& KeyTable::claim_beyond(Bucket& home, uint64_t key, bool& added) {
+  if (const uint32_t* number = find_beyond(home, key)) {
+    added = false;
+    return const_cast<uint32_t&>(*number);
+  }
+  if (size_++ == limit_) grow();
+  size_t way;
+  uint32_t& number = add(key, way);
+  if (way < kLongWay) return number;
+  spread_anew();
+  return const_cast<uint32_t&>(*find(key));
+}
+
+uint32_t KeyTable::take_beyond(Bucket& home, uint64_t key) {
+  const uint32_t* number = find_beyond(home, key);
+  if (number == nullptr) return kNone;
+  Bucket* at = &home;
+  unsigned found;
+  do {
+    count_gone_on(*at, key, UINT32_MAX);
+    at = &next(*at);
+  } while ((found = places(*at, key)) == 0);
+  at->keys[first(found)] = kFree;
+  --size_;
+  return *number;
+}
+
+/// Adds a key that is not there; some bucket must have room. `way`: how many buckets it has gone
+/// on.
+uint32_t& KeyTable::add(uint64_t key, size_t& way) {
+  Bucket* at = &buckets_[home(hash(key))];
+  unsigned free;
+  for (way = 0; (free = places(*at, kFree)) == 0; ++way) {
+    count_gone_on(*at, key, 1);
+    at = &next(*at);
+  }
+  at->keys[first(free)] = key;
+  return at->numbers[first(free)];
+}
+
+/// Grows by half: growing is fast, since it goes through memory in order, and empty buckets would
+/// take cache. It grows in place, from the last bucket to the first, since keys move towards the
+/// end. A key may go into a bucket that is yet to be emptied, and then comes up again there. Keys
+/// for which a bucket has no room come last.
+void KeyTable::grow() {
+  const size_t old_count = bucket_count_;
+  const size_t new_count = old_count + old_count / 2;
+  std::vector<std::pair<uint64_t, uint32_t>> last;
+  buckets_.grow(new_count);
+  for (size_t from = old_count; from-- > 0;) {
+    const Bucket bucket = std::exchange(buckets_[from], Bucket{});
+    for (size_t i = 0; i < kBucketKeys; ++i) {
+      const uint64_t key = bucket.keys[i];
+      if (key == kFree) continue;
+      Bucket& to = buckets_[home(hash(key), new_count)];
+      const unsigned free = places(to, kFree);
+      if (free == 0) {
+        last.emplace_back(key, bucket.numbers[i]);
+      } else {
+        to.keys[first(free)] = key;
+        to.numbers[first(free)] = bucket.numbers[i];
+      }
+    }
+  }
+  bucket_count_ = new_count;
+  limit_ = limit(new_count);
+  size_t way;
+  for (const auto& [key, number] : last) add(key, way) = number;
+}
+
+void KeyTable::spread_anew() {
+  std::vector<std::pair<uint64_t, uint32_t>> all;
+  for (size_t place = 0; place < bucket_count_; ++place) {
+    const Bucket bucket = std::exchange(buckets_[place], Bucket{});
+    for (size_t i = 0; i < kBucketKeys; ++i) {
+      if (bucket.keys[i] != kFree) all.emplace_back(bucket.keys[i], bucket.numbers[i]);
+    }
+  }
+  std::random_device random;
+  multiplier_ = uint64_t{random()} << 32 | random() | 1;
+  size_t way;
+  for (const auto& [key, number] : all) add(key, way) = number;
 }
 
 }  // namespace gpupeak::collector

@@ -20,7 +20,7 @@
 #include "collector/log/event.h"
 #include "collector/log/log_reader.h"
 #include "collector/replay/allocation_context.h"
-#include "collector/replay/arena_causes.h"
+#include "collector/replay/arena_accounts.h"
 #include "collector/replay/arena_table.h"
 #include "collector/replay/ledger.h"
 #include "collector/replay/live_blocks.h"

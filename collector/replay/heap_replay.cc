@@ -1,10 +1,9 @@
-#include "collector/replay/heap_replay.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "collector/log/event.h"
+#include "collector/replay/replay.h"
 
 namespace gpupeak::collector {
 namespace {

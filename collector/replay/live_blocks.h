@@ -15,7 +15,6 @@
 #include "collector/log/event.h"
 #include "collector/log/log_reader.h"
 #include "collector/replay/big_arrays.h"
-#include "collector/replay/key_table.h"
 
 namespace gpupeak::collector {
 

@@ -1,7 +1,6 @@
-#include "collector/replay/mapping_table.h"
-
 #include <algorithm>
 
+#include "collector/replay/replay.h"
 #include "gpupeak/log_format.h"
 #include "gpupeak/pages.h"
 

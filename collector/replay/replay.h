@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -27,13 +28,163 @@
 #include "collector/replay/arena_table.h"
 #include "collector/replay/device_replay.h"
 #include "collector/replay/growth_table.h"
-#include "collector/replay/heap_replay.h"
+#include "collector/replay/live_blocks.h"
 #include "collector/replay/live_memory.h"
-#include "collector/replay/mapping_table.h"
+#include "collector/replay/peak_finder.h"
 #include "collector/replay/replay_observer.h"
 #include "collector/replay/troubles.h"
 
 namespace gpupeak::collector {
+
+// The process's mappings as intervals, and what each change of them means for the sums. Unmapping a
+// part of a mapping splits it; mapping over it replaces it; taking all access to anonymous memory
+// away leaves only addresses, which do not count. Replay keeps one. Each operation gives the parts
+// of one step for PeakFinder.
+
+class MappingTable {
+ public:
+  using Changes = std::vector<PeakFinder::Change>;
+  /// The group of memory of `kind` that the current call maps.
+  using GroupOf = std::function<GroupId(uint8_t kind)>;
+
+  /// Maps a range. Sizes are rounded up to 4 KiB. Each operation appends to `changes`.
+  void map(uint64_t address, uint64_t bytes, uint32_t prot, uint8_t kind, GroupId group,
+           Changes& changes);
+  void unmap(uint64_t address, uint64_t bytes, Changes& changes);
+  /// The same as the slot's last call that takes mappings away, which take_back() undoes.
+  void unmap(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
+  /// Changes the protection of a range. False: nothing was done, since a damaged log protects very
+  /// many mappings again and again (kMostMappings).
+  bool protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes);
+  /// From here to the slot's remap() or take_back(), what lies there still counts but has no
+  /// addresses: another mapping may be given them before the move is logged.
+  void remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
+  /// The kernel refused what the slot did last, an unmap() or remap_begins() of that range: what
+  /// lay there lies there again.
+  void take_back(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
+  struct Move {
+    uint64_t old_address, old_bytes, new_address, new_bytes;
+  };
+  /// Moves a range. The new range has the kind and protection of the first mapping of the old one.
+  /// What was never seen mapped stays unseen. Without remap_begins(), as in older logs, the old
+  /// range is what lies there now. `old_bytes` 0: it stays.
+  void remap(uint32_t slot, const Move& move, const GroupOf& group_of, Changes& changes);
+
+  size_t size() const { return mappings_.size(); }
+  /// Anonymous mappings that may not be touched any more. Their pages stay until they are unmapped.
+  uint64_t resting_bytes() const { return resting_bytes_; }
+
+ private:
+  struct Mapping {
+    uint64_t end;
+    uint32_t prot;
+    GroupId group;
+    uint8_t kind;
+    bool rests = false;  ///< it could be touched before
+    bool operator==(const Mapping&) const = default;
+  };
+  using Map = std::map<uint64_t, Mapping>;  // by start; they never overlap
+  /// How many mappings each call may protect, and how many more all calls together may: that takes
+  /// a second or two. Real programs protect what they have mapped in one piece.
+  static constexpr uint64_t kFewMappings = 64, kMostMappings = UINT64_C(1) << 25;
+
+  void count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
+             Changes& changes);
+  void split_at(uint64_t address, Changes& changes);
+  template <typename Leave>
+  void remove(uint64_t address, uint64_t bytes, Changes& changes, Leave leave);
+  void join_with_previous(Map::iterator it, Changes& changes);
+
+  Map mappings_;
+  /// What a slot has taken away by its last call.
+  struct Taken {
+    uint64_t address = 0, bytes = 0;
+    bool moves = false;  ///< by remap_begins(): it still counts
+    std::vector<Map::value_type> pieces;
+  };
+  void put_back(const Taken& taken, Changes& changes);
+  void take(uint32_t slot, uint64_t address, uint64_t bytes, bool moves, Changes& changes);
+
+  std::map<uint32_t, Taken> taken_;  // by slot
+  uint64_t resting_bytes_ = 0;
+  uint64_t protected_ = 0;  // mappings protected so far, beyond kFewMappings for each call
+};
+
+// The heap's part of a replay: the live blocks, and open reallocs. Every hot record of a log goes
+// through take(). BlockMatcher has already found which block each event is about.
+//
+// A realloc is logged in two halves. The old block counts until the second half, so that the sum
+// has no dip. But its address is free from the first half on: another thread may be given it.
+//
+//   REALLOC_BEGIN a   lies at a: –    old_block a   counted: a
+//   (another thread's ALLOC a)        …             counted: a and the new a
+//   REALLOC_END b     lies at b: b    –             counted: b, in one step
+
+class HeapReplay {
+ public:
+  HeapReplay(const LogReader& log, LiveMemory& live, AllocationContext& allocation_context,
+             ArenaTable& arenas, ReplayTroubles& troubles);
+
+  /// Fetches what an event will need; called for any event, some events ahead. It does not ask what
+  /// event it is: that would be a branch that the processor guesses wrong.
+  void prefetch(const Event& event, Match match) const {
+    blocks_.prefetch(match.block());
+    if (live_.finds_groups_at_once()) [[unlikely]]
+      live_.prefetch({event.stack, slots_[event.slot].context}, match.block());
+  }
+  void take(const Event& event, Match match);
+
+  void begin_sampling(uint32_t slot, const SamplingEvent& sampling, uint64_t ticks);
+
+  /// The block that an address lies in, if there is one.
+  std::optional<Block> block_around(uint64_t address) const { return blocks_.around(address); }
+  /// Usable bytes: requested bytes, and the slack.
+  const Gauge& usable() const { return usable_; }
+  /// The mean of the sample that the log has at its end; 0: it has all blocks.
+  uint64_t sample_bytes() const { return static_cast<uint64_t>(sample_bytes_); }
+  /// When the log changed from all blocks to a sample; none: it did not.
+  std::optional<uint64_t> sampled_since() const { return sampled_since_; }
+
+ private:
+  /// What is known of one writer.
+  struct Slot {
+    ContextId context{};            // context of the heap blocks that its thread allocates
+    PeakFinder::Counting counting;  // how groups of that context are counted
+    // AllocationContext::version() then; 0: there is no context yet.
+    uint64_t context_valid_for = 0;
+    double sample_bytes = 0;  // mean of the sample of its blocks; 0: it has all
+    // In a sample: blocks of so many bytes and more are all there.
+    uint64_t whole_bytes = UINT64_MAX;
+    ContextId whole_context{};  // context of such blocks
+    PeakFinder::Counting whole_counting;
+    bool reallocating = false;
+    BlockNumber old_block = kNoBlock;  // during a realloc; kNoBlock: not known
+    uint64_t old_address = 0;
+  };
+
+  void allocate(Slot& slot, const Event& event, Match match);
+  void free(const Event& event, Match match);
+  void realloc_begin(Slot& slot, const Event& event, Match match);
+  void realloc_end(Slot& slot, const Event& event, Match match);
+  void realloc_failed(Slot& slot, Match match);
+  void end_unseen(BlockNumber block);
+  PeakFinder::NewBlock new_block(Slot& slot, const Event& event, BlockNumber number);
+  PeakFinder::OldBlock counted(BlockNumber number, const Block& block) const {
+    return {number, block.bytes, live_.sites().counting_of(block.context)};
+  }
+  [[gnu::noinline]] void renew_context(Slot& slot, const Event& event);
+  void put_back_old_block(Slot& slot, Match match);
+
+  LiveMemory& live_;
+  AllocationContext& allocation_context_;
+  ArenaTable& arenas_;  // is told of the end of blocks that arenas share out
+  ReplayTroubles& troubles_;
+  LiveBlocks blocks_;
+  std::vector<Slot> slots_;
+  Gauge usable_;
+  double sample_bytes_ = 0;  // of the slots that are sampled
+  std::optional<uint64_t> sampled_since_;
+};
 
 // By how much a program has grown since it was attached to, or within the windows in which its heap
 // was recorded. Memory from before is no part of it. But memory from before that is freed counts as

@@ -15,7 +15,6 @@
 
 #include "collector/log/event.h"
 #include "collector/replay/arena_accounts.h"
-#include "collector/replay/arena_causes.h"
 #include "collector/replay/peak_finder.h"
 
 namespace gpupeak::collector {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "collector/log/kept_names.h"
+#include "collector/log/symbol_table.h"
 #include "collector/symbols/symbolizer.h"
 
 namespace gpupeak::collector {

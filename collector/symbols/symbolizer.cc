@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "collector/log/kept_names.h"
 #include "collector/log/parallel.h"
+#include "collector/log/symbol_table.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"

@@ -1,5 +1,3 @@
-#include "collector/timeline/arena_history.h"
-
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "collector/analyze/summary_parts.h"
+#include "collector/timeline/instants.h"
 #include "collector/timeline/last_use.h"
 
 namespace gpupeak::collector {

@@ -407,19 +407,14 @@ class StockTaker : public Stacker {
   }
 
   void note(const Change& change, uint64_t ticks) {
-    const bool known = change.group < cell_of_.size();
-    std::optional<PlaceChanges>& changes =
-        known && is_device_kind(cells_[cell_of_[change.group]].kind) ? result_.device_changes
-                                                                     : result_.host_changes;
-    if (!known) {  // the log has grown since the first replay
+    if (change.group >= cell_of_.size()) {  // the log has grown since the first replay
       result_.device_changes.reset();
       result_.host_changes.reset();
-    }
-    if (!changes) return;
-    if (changes->size() == kMaxChanges) {
-      changes.reset();
       return;
     }
+    std::optional<PlaceChanges>& changes = changes_of(change.group);
+    if (!changes) return;
+    if (changes->size() == kMaxChanges) return changes.reset();
     changes->push_back(
         {profile_.to_ns(ticks), change.group, change.bytes, change.count, change.begins_step});
   }

@@ -11,7 +11,6 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/profile.h"
-#include "collector/timeline/arena_history.h"
 #include "collector/timeline/instants.h"
 #include "collector/timeline/last_use.h"
 #include "collector/timeline/time_series.h"

@@ -7,7 +7,7 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/log/log_parts.h"
-#include "collector/log/pack_log.h"
+#include "collector/log/packed_log.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
 

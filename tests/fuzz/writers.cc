@@ -7,7 +7,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/profile.h"
 #include "collector/export/export.h"
-#include "collector/log/pack_log.h"
+#include "collector/log/packed_log.h"
 #include "collector/merge/merge.h"
 #include "collector/rules/cards.h"
 #include "collector/symbols/keep_names.h"

@@ -12,7 +12,7 @@
 #include "catch.h"
 #include "collector/files/fresh_file.h"
 #include "collector/files/regular_file.h"
-#include "collector/log/log_columns.h"
+#include "collector/log/packed_log.h"
 #include "collector/log/mapped_file.h"
 #include "collector/text/error.h"
 #include "collector/text/function_names.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "catch.h"
-#include "collector/replay/key_table.h"
+#include "collector/replay/big_arrays.h"
 
 using namespace gpupeak::collector;
 

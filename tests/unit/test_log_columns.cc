@@ -4,7 +4,7 @@
 #include <random>
 
 #include "catch.h"
-#include "collector/log/log_columns.h"
+#include "collector/log/packed_log.h"
 #include "collector/text/error.h"
 #include "gpupeak/log_format.h"
 

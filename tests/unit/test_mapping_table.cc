@@ -3,7 +3,7 @@
 #include <random>
 
 #include "catch.h"
-#include "collector/replay/mapping_table.h"
+#include "collector/replay/replay.h"
 #include "gpupeak/log_format.h"
 
 using namespace gpupeak::collector;

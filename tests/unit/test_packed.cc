@@ -8,11 +8,9 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/log/kept_names.h"
-#include "collector/log/log_columns.h"
 #include "collector/log/mapped_file.h"
-#include "collector/log/pack_log.h"
 #include "collector/log/packed_log.h"
+#include "collector/log/symbol_table.h"
 #include "collector/symbols/keep_names.h"
 #include "collector/text/error.h"
 #include "gpupeak/log_format.h"

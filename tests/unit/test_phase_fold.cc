@@ -1,5 +1,5 @@
 #include "catch.h"
-#include "collector/replay/phase_fold.h"
+#include "collector/replay/phase_tree.h"
 
 using namespace gpupeak::collector;
 

@@ -2,7 +2,7 @@
 // count.
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/analyze/row_roles.h"
+#include "collector/analyze/attribution.h"
 #include "collector/summary/site_title.h"
 #include "log_builder.h"
 

@@ -6,8 +6,8 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/log/kept_names.h"
 #include "collector/log/log_reader.h"
+#include "collector/log/symbol_table.h"
 #include "collector/symbols/keep_names.h"
 #include "collector/text/error.h"
 #include "inline_sample.h"

@@ -7,10 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "collector/log/kept_names.h"
 #include "collector/log/mapped_file.h"
-#include "collector/log/pack_log.h"
 #include "collector/log/packed_log.h"
+#include "collector/log/symbol_table.h"
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/keep_names.h"
 #include "collector/text/error.h"

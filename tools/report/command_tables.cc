@@ -15,7 +15,7 @@
 #include "collector/export/tables.h"
 #include "collector/files/fresh_file.h"
 #include "collector/log/log_reader.h"
-#include "collector/log/pack_log.h"
+#include "collector/log/packed_log.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/system_library.h"

@@ -8,10 +8,10 @@
 #include <span>
 
 #include "collector/files/regular_file.h"
-#include "collector/log/kept_names.h"
 #include "collector/log/mapped_file.h"
-#include "collector/log/pack_log.h"
+#include "collector/log/packed_log.h"
 #include "collector/log/parallel.h"
+#include "collector/log/symbol_table.h"
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/keep_names.h"
 #include "collector/text/sanitize.h"

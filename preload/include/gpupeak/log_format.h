@@ -205,7 +205,7 @@ enum gpupeak_chunk_kind {
   GPUPEAK_CHUNK_HEAP = 4, /* a slot's hot records, apart from its EVENTS, so that who asks for
                              devices need not read them. Older logs have them among the events */
   GPUPEAK_CHUNK_RUN = 5,  /* the record of the run, where it is too long for the header's page */
-  GPUPEAK_CHUNK_NAMES = 6 /* names of functions that `gpupeak run` has kept, packed: collector/log/kept_names.h */
+  GPUPEAK_CHUNK_NAMES = 6 /* names of functions that `gpupeak run` has kept, packed: collector/log/symbol_table.h */
 };
 
 /* A chunk starts at a multiple of 4 KiB of the file. A page that holds no valid header was handed
