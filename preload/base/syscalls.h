@@ -52,6 +52,16 @@ long call(long number, Values... values) {
   return arch::system_call(number, words[0], words[1], words[2], words[3], words[4], words[5]);
 }
 
+/// A system call, by its number and its signature. Further words are 0.
+template <long kNumber, typename Signature>
+struct Call;
+template <long kNumber, typename Result, typename... Arguments>
+struct Call<kNumber, Result(Arguments...)> {
+  __attribute__((always_inline)) Result operator()(Arguments... arguments) const {
+    return static_cast<Result>(call(kNumber, arguments...));
+  }
+};
+
 // Memory.
 inline void* mmap(void* at, size_t bytes, int prot, int flags, long fd, int64_t offset) {
   return reinterpret_cast<void*>(call(SYS_mmap, at, bytes, prot, flags, fd, offset));
@@ -59,30 +69,20 @@ inline void* mmap(void* at, size_t bytes, int prot, int flags, long fd, int64_t 
 inline bool mmap_failed(const void* result) {
   return failed(reinterpret_cast<long>(result));
 }
-inline long munmap(void* at, size_t bytes) {
-  return call(SYS_munmap, at, bytes);
-}
+inline constexpr Call<SYS_munmap, long(void* at, size_t bytes)> munmap{};
 inline void* mremap(void* at, size_t bytes, size_t new_bytes, int flags) {
   return reinterpret_cast<void*>(call(SYS_mremap, at, bytes, new_bytes, flags));
 }
-inline long mprotect(void* at, size_t bytes, int prot) {
-  return call(SYS_mprotect, at, bytes, prot);
-}
-inline long madvise(void* at, size_t bytes, int advice) {
-  return call(SYS_madvise, at, bytes, advice);
-}
-inline uintptr_t brk(uintptr_t at) {
-  return static_cast<uintptr_t>(call(SYS_brk, at));
-}
+inline constexpr Call<SYS_mprotect, long(void* at, size_t bytes, int prot)> mprotect{};
+inline constexpr Call<SYS_madvise, long(void* at, size_t bytes, int advice)> madvise{};
+inline constexpr Call<SYS_brk, uintptr_t(uintptr_t at)> brk{};
 /// These two copy between another process's memory (the second list) and our own.
-inline long process_vm_readv(int pid, const iovec* to, size_t count, const iovec* from,
-                             size_t from_count) {
-  return call(SYS_process_vm_readv, pid, to, count, from, from_count, 0);
-}
-inline long process_vm_writev(int pid, const iovec* from, size_t count, const iovec* to,
-                              size_t to_count) {
-  return call(SYS_process_vm_writev, pid, from, count, to, to_count, 0);
-}
+inline constexpr Call<SYS_process_vm_readv, long(int pid, const iovec* to, size_t count,
+                                                 const iovec* from, size_t from_count)>
+    process_vm_readv{};
+inline constexpr Call<SYS_process_vm_writev, long(int pid, const iovec* from, size_t count,
+                                                  const iovec* to, size_t to_count)>
+    process_vm_writev{};
 
 // Files.
 inline long openat(int folder, const char* path, int flags, int mode = 0) {
@@ -91,39 +91,19 @@ inline long openat(int folder, const char* path, int flags, int mode = 0) {
 inline long open(const char* path, int flags, int mode) {
   return openat(AT_FDCWD, path, flags, mode);
 }
-inline long close(long fd) {
-  return call(SYS_close, fd);
-}
-inline long read(long fd, void* to, size_t bytes) {
-  return call(SYS_read, fd, to, bytes);
-}
-inline long write(long fd, const void* from, size_t bytes) {
-  return call(SYS_write, fd, from, bytes);
-}
-inline long pread(long fd, void* to, size_t bytes, int64_t offset) {
-  return call(SYS_pread64, fd, to, bytes, offset);
-}
-inline long pwrite(long fd, const void* from, size_t bytes, int64_t offset) {
-  return call(SYS_pwrite64, fd, from, bytes, offset);
-}
-inline long fchmod(long fd, uint32_t mode) {
-  return call(SYS_fchmod, fd, mode);
-}
-inline long ftruncate(long fd, int64_t bytes) {
-  return call(SYS_ftruncate, fd, bytes);
-}
-inline long fallocate(long fd, int mode, int64_t offset, int64_t bytes) {
-  return call(SYS_fallocate, fd, mode, offset, bytes);
-}
-inline long flock(long fd, int operation) {
-  return call(SYS_flock, fd, operation);
-}
-inline long dup3(long fd, int as, int flags) {
-  return call(SYS_dup3, fd, as, flags);
-}
-inline long fstat(long fd, void* stat) {
-  return call(SYS_fstat, fd, stat);
-}
+inline constexpr Call<SYS_close, long(long fd)> close{};
+inline constexpr Call<SYS_read, long(long fd, void* to, size_t bytes)> read{};
+inline constexpr Call<SYS_write, long(long fd, const void* from, size_t bytes)> write{};
+inline constexpr Call<SYS_pread64, long(long fd, void* to, size_t bytes, int64_t offset)> pread{};
+inline constexpr Call<SYS_pwrite64, long(long fd, const void* from, size_t bytes, int64_t offset)>
+    pwrite{};
+inline constexpr Call<SYS_fchmod, long(long fd, uint32_t mode)> fchmod{};
+inline constexpr Call<SYS_ftruncate, long(long fd, int64_t bytes)> ftruncate{};
+inline constexpr Call<SYS_fallocate, long(long fd, int mode, int64_t offset, int64_t bytes)>
+    fallocate{};
+inline constexpr Call<SYS_flock, long(long fd, int operation)> flock{};
+inline constexpr Call<SYS_dup3, long(long fd, int as, int flags)> dup3{};
+inline constexpr Call<SYS_fstat, long(long fd, void* stat)> fstat{};
 inline long stat(const char* path, void* stat) {
   return call(SYS_newfstatat, AT_FDCWD, path, stat, 0);
 }
@@ -145,9 +125,8 @@ struct Descriptor {
 inline long open_to_read(const char* path, int folder = AT_FDCWD) {
   return openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
-inline long fgetxattr(long fd, const char* name, void* to, size_t bytes) {
-  return call(SYS_fgetxattr, fd, name, to, bytes);
-}
+inline constexpr Call<SYS_fgetxattr, long(long fd, const char* name, void* to, size_t bytes)>
+    fgetxattr{};
 /// Checks with the real user and group ids, not with the effective ones.
 inline long access(const char* path, int mode) {
   return call(SYS_faccessat, AT_FDCWD, path, mode);
@@ -166,67 +145,37 @@ inline long mkdir(const char* path, long mode) {
   return call(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 /// Returns the bytes of the path, its 0 included.
-inline long getcwd(char* to, size_t bytes) {
-  return call(SYS_getcwd, to, bytes);
-}
+inline constexpr Call<SYS_getcwd, long(char* to, size_t bytes)> getcwd{};
 
 // Processes and threads.
-inline uint32_t geteuid() {
-  return static_cast<uint32_t>(call(SYS_geteuid));
-}
-inline int getpid() {
-  return static_cast<int>(call(SYS_getpid));
-}
-inline int getppid() {
-  return static_cast<int>(call(SYS_getppid));
-}
-inline int gettid() {
-  return static_cast<int>(call(SYS_gettid));
-}
-inline long execve(const char* path, const char* const* arguments, const char* const* variables) {
-  return call(SYS_execve, path, arguments, variables);
-}
-inline long wait4(int pid, int* status, int options) {
-  return call(SYS_wait4, pid, status, options, 0);
-}
+inline constexpr Call<SYS_geteuid, uint32_t()> geteuid{};
+inline constexpr Call<SYS_getpid, int()> getpid{};
+inline constexpr Call<SYS_getppid, int()> getppid{};
+inline constexpr Call<SYS_gettid, int()> gettid{};
+inline constexpr Call<SYS_execve, long(const char* path, const char* const* arguments,
+                                       const char* const* variables)>
+    execve{};
+inline constexpr Call<SYS_wait4, long(int pid, int* status, int options)> wait4{};
 /// Ends this thread alone.
-inline void exit(int code) {
-  call(SYS_exit, code);
-}
-inline void exit_group(int code) {
-  call(SYS_exit_group, code);
-}
-inline long prctl(int what, void* to) {
-  return call(SYS_prctl, what, to);
-}
+inline constexpr Call<SYS_exit, void(int code)> exit{};
+inline constexpr Call<SYS_exit_group, void(int code)> exit_group{};
+inline constexpr Call<SYS_prctl, long(int what, void* to)> prctl{};
 /// `limit`: a rlimit64.
 inline long getrlimit(int resource, void* limit) {
   return call(SYS_prlimit64, 0, resource, 0, limit);
 }
-inline long uname(void* names) {
-  return call(SYS_uname, names);
-}
-inline void sched_yield() {
-  call(SYS_sched_yield);
-}
-inline long sched_getscheduler(int tid) {
-  return call(SYS_sched_getscheduler, tid);
-}
-inline long membarrier(long command) {
-  return call(SYS_membarrier, command, 0);
-}
+inline constexpr Call<SYS_uname, long(void* names)> uname{};
+inline constexpr Call<SYS_sched_yield, void()> sched_yield{};
+inline constexpr Call<SYS_sched_getscheduler, long(int tid)> sched_getscheduler{};
+inline constexpr Call<SYS_membarrier, long(long command)> membarrier{};
 /// For a word that only this process has. `time`: how long, or until when; nullptr: for good.
 inline long futex(const void* word, int operation, uint32_t value, const timespec* time = nullptr) {
   return call(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, time);
 }
 
 // Signals. Sets of them are the kernel's, of 64 bits.
-inline long tgkill(int pid, int tid, int signal) {
-  return call(SYS_tgkill, pid, tid, signal);
-}
-inline long tkill(int tid, int signal) {
-  return call(SYS_tkill, tid, signal);
-}
+inline constexpr Call<SYS_tgkill, long(int pid, int tid, int signal)> tgkill{};
+inline constexpr Call<SYS_tkill, long(int tid, int signal)> tkill{};
 inline long sigprocmask(int how, const uint64_t* set, uint64_t* before) {
   return call(SYS_rt_sigprocmask, how, set, before, sizeof(uint64_t));
 }
@@ -240,19 +189,11 @@ inline long sigaltstack(void* stack) {
 }
 
 // Time and chance.
-inline long clock_gettime(int clock, timespec* now) {
-  return call(SYS_clock_gettime, clock, now);
-}
-inline long nanosleep(const timespec* time) {
-  return call(SYS_nanosleep, time, 0);
-}
-inline long getrandom(void* to, size_t bytes) {
-  return call(SYS_getrandom, to, bytes, 0);
-}
+inline constexpr Call<SYS_clock_gettime, long(int clock, timespec* now)> clock_gettime{};
+inline constexpr Call<SYS_nanosleep, long(const timespec* time)> nanosleep{};
+inline constexpr Call<SYS_getrandom, long(void* to, size_t bytes)> getrandom{};
 #ifdef SYS_arch_prctl
-inline long arch_prctl(int what, uint64_t* to) {
-  return call(SYS_arch_prctl, what, to);
-}
+inline constexpr Call<SYS_arch_prctl, long(int what, uint64_t* to)> arch_prctl{};
 #endif
 
 }  // namespace gpupeak::preload::sys
