@@ -155,8 +155,7 @@ uint64_t next_key(uint64_t key) {
 }
 
 void define_string_locked(std::string_view text) {
-  Record record(GPUPEAK_DEF_STRING);
-  define_locked(record.s(text));
+  define_locked(Record{GPUPEAK_DEF_STRING, text});
 }
 
 /// Id 0: the table is full.
@@ -211,8 +210,7 @@ uint64_t defined_nodes() {
 }
 
 void define_fact(std::string_view key, std::string_view value) {
-  Record record(GPUPEAK_DEF_FACT);
-  define(record.s(key).s(value));
+  define(Record{GPUPEAK_DEF_FACT, key, value});
 }
 
 void say_log_gap(bool at_end) {

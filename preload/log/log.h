@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <type_traits>
 
 #include "base/compiler.h"
 #include "base/lock.h"
@@ -133,9 +134,12 @@ class Record {
   static constexpr size_t kMaxBody = 1536;
   static constexpr size_t kMaxString = 1024;
 
-  explicit Record(uint8_t tag) : tag_(tag) {}
   /// Fields in the order that log_format.h gives; dt is emit()'s business. A field that does not
   /// fit is left out with all that follow, which a reader takes as zero.
+  template <typename... Fields>
+  explicit Record(uint8_t tag, const Fields&... fields) : tag_(tag) {
+    (add(fields), ...);
+  }
   Record& u(uint64_t value) {
     if (bytes_ + 10 <= kMaxBody) {
       bytes_ = static_cast<size_t>(put_wide_varint(body_ + bytes_, value) - body_);
@@ -156,6 +160,13 @@ class Record {
   size_t bytes() const { return bytes_; }
 
  private:
+  void add(std::string_view text) { s(text); }
+  template <typename Number,
+            std::enable_if_t<!std::is_convertible_v<Number, std::string_view>, int> = 0>
+  void add(Number value) {
+    u(static_cast<uint64_t>(value));
+  }
+
   uint8_t tag_;
   size_t bytes_ = 0;
   uint8_t body_[kMaxBody];

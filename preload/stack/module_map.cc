@@ -122,10 +122,10 @@ bool describe(Module& module, const dl_phdr_info& object) {
 }
 
 void define_module(const Module& module) {
-  Record record(GPUPEAK_DEF_MODULE);
-  record.u(ticks()).u(module.bias).s(module.path);
-  record.s({reinterpret_cast<const char*>(module.build_id), module.build_id_bytes});
-  record.u(static_cast<uint64_t>(module.segment_count));
+  const std::string_view build_id(reinterpret_cast<const char*>(module.build_id),
+                                  module.build_id_bytes);
+  Record record{GPUPEAK_DEF_MODULE, ticks(),  module.bias,
+                module.path,        build_id, module.segment_count};
   for (int i = 0; i < module.segment_count; ++i) {
     record.u(module.segments[i].begin)
         .u(module.segments[i].bytes)
@@ -180,8 +180,7 @@ void find_loader() {
 void drop(uint32_t index) {
   Module& module = g_map.modules[index];
   std::atomic_ref<bool>(module.loaded).store(false, std::memory_order_relaxed);
-  Record record(GPUPEAK_DEF_UNLOAD);
-  define(record.u(ticks()).u(index + 1));
+  define(Record{GPUPEAK_DEF_UNLOAD, ticks(), index + 1});
   forget_python(module.begin, module.end);
   forget_frame_rules();
   forget_nodes(module.begin, module.end);
@@ -399,8 +398,7 @@ void redefine_modules(bool forked) {
   for (uint32_t i = 0; i < g_map.count; ++i) define_module(g_map.modules[i]);
   for (uint32_t i = 0; i < g_map.count; ++i) {
     if (g_map.modules[i].loaded) continue;
-    Record record(GPUPEAK_DEF_UNLOAD);
-    define(record.u(ticks()).u(i + 1));
+    define(Record{GPUPEAK_DEF_UNLOAD, ticks(), i + 1});
   }
 }
 

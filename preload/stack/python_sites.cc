@@ -49,8 +49,7 @@ struct Hash {
 };
 
 void define_frame(const Frame& frame) {
-  Record record(GPUPEAK_DEF_PYTHON_FRAME);
-  define(record.u(frame.function).u(frame.file).u(frame.line));
+  define(Record{GPUPEAK_DEF_PYTHON_FRAME, frame.function, frame.file, frame.line});
 }
 
 template <typename T>

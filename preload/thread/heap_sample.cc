@@ -98,8 +98,8 @@ uint64_t mean_of(const ProcessPage& process) {
 /// bytes and more. If there is no room now, it is written before the next block.
 void say_sample(ThreadSlot& slot, uint64_t whole) {
   if (slot.whole_bytes == whole) return;
-  Record record(GPUPEAK_REC_SAMPLING);
-  if (slot.write_to_heap(record.u(slot.sample_bytes).u(whole))) slot.whole_bytes = whole;
+  if (slot.write_to_heap(Record{GPUPEAK_REC_SAMPLING, slot.sample_bytes, whole}))
+    slot.whole_bytes = whole;
 }
 
 /// The thread's next blocks are a sample with the process's mean. A gap has no memory, so that one
@@ -304,8 +304,7 @@ void end_window_record(ProcessPage& process) {
 void begin_stream_of_window(ThreadSlot& slot) {
   if (slot.sample_bytes == 0) return;
   slot.sample_bytes = slot.whole_bytes = 0;  // a sample begins with joins_sample()
-  Record record(GPUPEAK_REC_SAMPLING);
-  slot.write_to_heap(record.u(0).u(0));
+  slot.write_to_heap(Record{GPUPEAK_REC_SAMPLING, 0, 0});
 }
 
 /// Ids of the windows' ranges begin here, so that no other range has the same id.
@@ -319,12 +318,10 @@ constinit std::atomic<uint32_t> g_tries{0};
 
 void write_event(const ProcessPage& process, uint64_t event, uint64_t mode,
                  const HeapTotals& totals) {
-  Record record(GPUPEAK_REC_WINDOW);
-  record.u(event).u(process.windows).u(mode);
-  record.u(static_cast<uint64_t>(totals.live_bytes > 0 ? totals.live_bytes : 0));
-  record.u(static_cast<uint64_t>(totals.logged_bytes > 0 ? totals.logged_bytes : 0));
-  record.u(totals.freed_unlogged).u(totals.frees_unlogged);
-  emit(record.u(static_cast<uint64_t>(totals.live_bytes < 0 ? -totals.live_bytes : 0)));
+  emit(Record{GPUPEAK_REC_WINDOW, event, process.windows, mode,
+              totals.live_bytes > 0 ? totals.live_bytes : 0,
+              totals.logged_bytes > 0 ? totals.logged_bytes : 0, totals.freed_unlogged,
+              totals.frees_unlogged, totals.live_bytes < 0 ? -totals.live_bytes : 0});
 }
 
 gpupeak_window_answer begin_one(ProcessPage& process, uint32_t mode, const HeapTotals& totals) {

@@ -133,13 +133,12 @@ void note_resident_memory(uint64_t resident_bytes, bool at_end = false) {
   const ResidentParts& parts = causes.parts;
   const bool is_known = g_is_glibc.load(std::memory_order_relaxed);
   const uint64_t kept_plus_1 = is_known ? kept_by_malloc(parts.malloc, heap) + 1 : 0;
-  Record record(GPUPEAK_REC_RESIDENT);
-  record.u(parts.files + parts.written + parts.shared + parts.driver + parts.stacks + parts.malloc +
-           parts.anonymous + causes.log);
-  record.u(parts.files).u(parts.shared).u(parts.driver).u(parts.stacks);
-  record.u(parts.malloc + parts.anonymous).u(causes.log).u(own).u(kept_plus_1);
-  record.u(heap > 0 ? static_cast<uint64_t>(heap) : 0).u(causes.static_data).u(parts.written);
-  emit(record);
+  emit(Record{GPUPEAK_REC_RESIDENT,
+              parts.files + parts.written + parts.shared + parts.driver + parts.stacks +
+                  parts.malloc + parts.anonymous + causes.log,
+              parts.files, parts.shared, parts.driver, parts.stacks, parts.malloc + parts.anonymous,
+              causes.log, own, kept_plus_1, heap > 0 ? static_cast<uint64_t>(heap) : 0,
+              causes.static_data, parts.written});
   const uint64_t end = monotonic_ns();
   g_last_ns.store(end, std::memory_order_relaxed);
   g_cost_ns.store(end - now, std::memory_order_relaxed);
@@ -168,10 +167,9 @@ void log_sample(uint64_t resident, uint64_t resident_file, uint64_t own_plus_1) 
   const uintptr_t top = sys::brk(0);
   const uint64_t share = g_shares_pages && !is_short_of_stack() ? proportional_bytes() : 0;
   std::atomic_ref<uint64_t>(counters().self_bytes).store(self_bytes(), std::memory_order_relaxed);
-  Record record(GPUPEAK_REC_SAMPLE);
-  record.u(resident).u(resident_file);
-  record.u(top > g_process->initial_brk ? top - g_process->initial_brk : 0);
-  emit(record.u(share != 0 ? share + 1 : 0).u(own_plus_1));
+  emit(Record{GPUPEAK_REC_SAMPLE, resident, resident_file,
+              top > g_process->initial_brk ? top - g_process->initial_brk : 0,
+              share != 0 ? share + 1 : 0, own_plus_1});
 }
 
 }  // namespace

@@ -145,8 +145,7 @@ ThreadSlot* make_thread_slot() {
   if (tid == kUnknownThread || !recording()) return slot;  // not recording: only counted
   Text<32> name;
   read_thread_name(name);
-  Record record(GPUPEAK_REC_THREAD);
-  record.u(static_cast<uint64_t>(tid)).s(name.view());
+  const Record record{GPUPEAK_REC_THREAD, tid, name.view()};
   slot->write(record);
   if (slot->at != nullptr) slot->write_to_heap(record);  // the chunk is the earlier thread's
   return slot;

@@ -53,10 +53,8 @@ uint64_t arena_create(const Name& name, uint64_t address, uint64_t bytes, int de
   if (!hook.entered() || !recording()) return 0;
   const uint64_t arena = g_last_arena.fetch_add(1, std::memory_order_relaxed) + 1;
   const uint32_t id = id_of(name);
-  Record record(GPUPEAK_REC_ARENA);
-  record.u(arena).u(GPUPEAK_ARENA_CREATED).u(id).u(address).u(bytes);
-  record.s(id == 0 ? name.text : std::string_view());
-  emit(record.u(static_cast<uint64_t>(device + 1)));
+  emit(Record{GPUPEAK_REC_ARENA, arena, GPUPEAK_ARENA_CREATED, id, address, bytes,
+              id == 0 ? name.text : std::string_view(), device + 1});
   return arena;
 }
 
@@ -64,8 +62,7 @@ void arena_event(uint64_t arena, gpupeak_arena_event event) {
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
   arena_uses_ended(arena);
-  Record record(GPUPEAK_REC_ARENA);
-  emit(record.u(arena).u(event));
+  emit(Record{GPUPEAK_REC_ARENA, arena, event});
 }
 
 void arena_allocated(uint64_t arena, uint64_t address, uint64_t bytes, const Name& name,
@@ -93,11 +90,10 @@ void arena_refused(uint64_t arena, uint64_t bytes, const Refusal& refusal, uint3
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
   if (known) introduce_device(current);
-  Record record(GPUPEAK_REC_ARENA_FAILED);
-  record.u(arena).u(bytes).u(refusal.in_use_plus_1).u(refusal.reserved_plus_1).u(stack);
-  record.u(logged_device(refusal.device < 0 ? current : refusal.device));
-  record.u(known ? free_bytes + 1 : 0).u(known ? total_bytes + 1 : 0);
-  emit(record.u(refusal.limit_plus_1));
+  emit(Record{GPUPEAK_REC_ARENA_FAILED, arena, bytes, refusal.in_use_plus_1,
+              refusal.reserved_plus_1, stack,
+              logged_device(refusal.device < 0 ? current : refusal.device),
+              known ? free_bytes + 1 : 0, known ? total_bytes + 1 : 0, refusal.limit_plus_1});
 }
 
 GPUPEAK_HOT void torch_block_given(int device, uint64_t address, uint64_t bytes,

@@ -90,9 +90,6 @@ inline uint64_t logged_device(int device) {
   return static_cast<uint64_t>(device + 1);
 }
 
-/// A record with the next number of a device event. The caller emits it at once.
-Record numbered(uint8_t tag);
-
 // Adds a block of device memory, or takes it away: in the table, in the counters
 // page and in the log. Inlined, since that is most of what cuMemAllocAsync and cuMemFreeAsync cost.
 // HOOK-SAFE, inside a HookScope, with the table's lock held.
@@ -152,6 +149,12 @@ __attribute__((always_inline)) inline void move_gauges(const DeviceBlock& block,
 inline uint64_t next_number() {
   store(counters().device_events, counters().device_events + 1);
   return g_book.next_seq++;
+}
+
+/// A record with the next number of a device event. The caller emits it at once.
+template <typename... Fields>
+Record numbered(uint8_t tag, const Fields&... fields) {
+  return Record{tag, next_number(), fields...};
 }
 
 /// For a key that the table has already: `block` takes the place of `stale`, whose end was not

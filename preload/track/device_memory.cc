@@ -37,12 +37,6 @@ void book_is_out_of_reach() {
   count(&gpupeak_counters_page::dropped_events);
 }
 
-Record numbered(uint8_t tag) {
-  Record record(tag);
-  record.u(next_number());
-  return record;
-}
-
 bool replace_block(DeviceBlock* stale, DeviceBlock block, uint32_t api, uint32_t stack) {
   if (stale == nullptr) {
     set_quality(GPUPEAK_Q_DEVICE_TABLE_FULL);
@@ -71,7 +65,7 @@ void put_back_block(uint64_t key, const DeviceBlock& block) {
   if (!g_book.blocks.insert(key, block) || block.opens > 1) return;
   if (block.use != 0) follow_use(key, block);
   move_gauges(block, static_cast<int64_t>(block.bytes));
-  emit(numbered(GPUPEAK_REC_DEVICE_REVIVE).u(block.id));
+  emit(numbered(GPUPEAK_REC_DEVICE_REVIVE, block.id));
 }
 
 void context_began(CUcontext context, int device) {
@@ -81,10 +75,8 @@ void context_began(CUcontext context, int device) {
   const BookGuard guard;
   if (!guard) return;
   g_contexts.insert(reinterpret_cast<uint64_t>(context), device);
-  Record record = numbered(GPUPEAK_REC_CONTEXT);
-  emit(record.u(reinterpret_cast<uint64_t>(context))
-           .u(logged_device(device))
-           .u(GPUPEAK_CONTEXT_CREATED));
+  emit(numbered(GPUPEAK_REC_CONTEXT, reinterpret_cast<uint64_t>(context), logged_device(device),
+                GPUPEAK_CONTEXT_CREATED));
 }
 
 void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event event) {
@@ -98,8 +90,8 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
   });
   const int device = known_device(context);
   g_contexts.erase(reinterpret_cast<uint64_t>(context));
-  Record record = numbered(GPUPEAK_REC_CONTEXT);
-  emit(record.u(reinterpret_cast<uint64_t>(context)).u(logged_device(device)).u(event));
+  emit(numbered(GPUPEAK_REC_CONTEXT, reinterpret_cast<uint64_t>(context), logged_device(device),
+                event));
 }
 
 int device_of_context(const void* context) {
@@ -163,8 +155,7 @@ void device_unknown_freed(const ApiCall& call, uint64_t value, uint64_t gives_ba
   const BookSite site(call);
   if (!site) return;
   count(&gpupeak_counters_page::unmatched_frees);
-  Record record = numbered(GPUPEAK_REC_DEVICE_UNKNOWN);
-  emit(record.u(value).u(site.api).u(site.stack).u(gives_back_plus_1));
+  emit(numbered(GPUPEAK_REC_DEVICE_UNKNOWN, value, site.api, site.stack, gives_back_plus_1));
 }
 
 void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes,
@@ -178,11 +169,10 @@ void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t 
                      visible_memory_info(free_bytes, total_bytes);
   const BookSite site(call, device);
   if (!site) return;
-  Record record = numbered(GPUPEAK_REC_DEVICE_FAILED);
-  record.u(kind).u(logged_device(device)).u(bytes).u(result);
-  record.u(has_counters(device) ? counters().device[device].total.live : 0);
-  record.u(known ? free_bytes + 1 : 0).u(known ? total_bytes + 1 : 0);
-  emit(record.u(site.api).u(site.stack).u(by_limit ? 1 : 0));
+  emit(numbered(GPUPEAK_REC_DEVICE_FAILED, kind, logged_device(device), bytes, result,
+                has_counters(device) ? counters().device[device].total.live : 0,
+                known ? free_bytes + 1 : 0, known ? total_bytes + 1 : 0, site.api, site.stack,
+                by_limit ? 1 : 0));
 }
 
 void forget_device_memory() {

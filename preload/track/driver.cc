@@ -281,9 +281,8 @@ void introduce_new_device(int ordinal) {
   char uuid[16] = {};
   g_device_name(name, sizeof name - 1, ordinal);
   device_uuid(ordinal, uuid);
-  Record record(GPUPEAK_DEF_DEVICE);
-  record.u(static_cast<uint64_t>(ordinal)).u(total).s({uuid, sizeof uuid}).s({name, strlen(name)});
-  define(record.u(memory_of(ordinal)));
+  define(Record{GPUPEAK_DEF_DEVICE, ordinal, total, std::string_view(uuid, sizeof uuid),
+                std::string_view(name, strlen(name)), memory_of(ordinal)});
   log_limit(ordinal);
   raise_to(std::atomic_ref<uint32_t>(counters().device_count), static_cast<uint32_t>(ordinal) + 1);
 }

@@ -401,10 +401,9 @@ void host_allocation_failed(gpupeak_kind kind, const char* api, size_t bytes, in
   set_quality(GPUPEAK_Q_HOST_REFUSED);
   const Limit limit = has_given_up_lookups() ? Limit{} : limit_for(bytes);
   const uint32_t stack = capture_call_site(caller);
-  Record record(GPUPEAK_REC_HOST_FAILED);
-  record.u(kind).u(bytes).u(static_cast<uint64_t>(error)).u(limit.kind).u(limit.bytes);
-  record.u(limit.used).u(intern_string(api)).u(stack);
-  emit(record.u(limit.kind == GPUPEAK_LIMIT_ADDRESSES ? mapped_addresses() : 0));
+  emit(Record{GPUPEAK_REC_HOST_FAILED, kind, bytes, error, limit.kind, limit.bytes, limit.used,
+              intern_string(api), stack,
+              limit.kind == GPUPEAK_LIMIT_ADDRESSES ? mapped_addresses() : 0});
   errno = saved_errno;
 }
 

@@ -491,11 +491,8 @@ void log_all_uses() {
   for (uint32_t number = 1; number <= g_uses.made; ++number) {
     if (g_uses.all[number].end != 0) log_use(g_uses.all[number]);
   }
-  ThreadSlot* const slot = RecordInPlace::find_slot();
-  if (slot == nullptr) return;
-  RecordInPlace record(*slot);
-  record.u(g_uses.left_out).u(g_uses.unread_launches.load(std::memory_order_relaxed));
-  record.end(GPUPEAK_REC_USES_END);
+  emit(Record{GPUPEAK_REC_USES_END, g_uses.left_out,
+              g_uses.unread_launches.load(std::memory_order_relaxed)});
 }
 
 void use_in_book(CUstream stream, uint64_t now, const SeenWord& seen, uint64_t times) {

@@ -323,10 +323,10 @@ void log(DriverReading& reading, Ledger::Device& ledger) {
   // If another thread's reading was logged in between, that one may be the newer.
   const bool overtaken = g_logged[reading.device]++ != reading.earlier_readings;
   const bool uncertain = overtaken || DeviceCall::begun() != reading.quiet_since;
-  Record record(GPUPEAK_REC_DRIVER_READING);
-  record.u(logged_device(reading.device)).u(reading.used).u(reading.source).u(reading.cause);
-  record.u(reading.reserved_plus_1).u(reading.own_plus_1).u(reading.others_plus_1);
-  record.u(reading.overlaps).u(uncertain).u(api).u(reading.name).u(stack).u(reading.processes);
+  Record record(GPUPEAK_REC_DRIVER_READING, logged_device(reading.device), reading.used,
+                reading.source, reading.cause, reading.reserved_plus_1, reading.own_plus_1,
+                reading.others_plus_1, reading.overlaps, uncertain, api, reading.name, stack,
+                reading.processes);
   for (uint32_t i = 0; i < reading.processes; ++i)
     record.u(reading.other[i].pid).u(reading.other[i].bytes).u(reading.other[i].name);
   emit(record);

@@ -179,8 +179,7 @@ Leaving leaves(uint8_t tag, void* at, size_t bytes) {
   log([&] {
     forget_memory(at, bytes);
     if (tag == GPUPEAK_REC_UNMAP && bytes >= kWorthASample) sample_at_border();
-    Record record(tag);
-    emit(record.u(address_of(at)).u(whole_pages(bytes)));
+    emit(Record{tag, address_of(at), whole_pages(bytes)});
     leaving.logged = true;
   });
   return leaving;
@@ -196,9 +195,8 @@ void log_counted_mappings() {
   const LockGuard guard(g_lock);
   for (size_t i = 0; i < g_count; ++i) {
     const Mapping& mapping = g_mappings[i];
-    Record record(GPUPEAK_REC_MAP);
-    record.u(mapping.begin).u(mapping.end - mapping.begin).u(static_cast<uint64_t>(mapping.prot));
-    emit(record.u(mapping.kind).u(0));
+    emit(Record{GPUPEAK_REC_MAP, mapping.begin, mapping.end - mapping.begin, mapping.prot,
+                mapping.kind, 0});
   }
   g_count = 0;
   g_bytes = 0;
@@ -215,9 +213,8 @@ void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& call
   log([&] {
     if ((flags & MAP_FIXED) != 0) forget_memory(at, bytes);
     const gpupeak_kind kind = kind_of(flags);
-    Record record(GPUPEAK_REC_MAP);
-    record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)).u(kind);
-    emit(record.u(site_of(kind, whole_pages(bytes), caller)));
+    emit(Record{GPUPEAK_REC_MAP, address_of(at), whole_pages(bytes), prot, kind,
+                site_of(kind, whole_pages(bytes), caller)});
   });
 }
 
@@ -238,8 +235,7 @@ void reprotected(void* at, size_t bytes, int prot) {
   if (g_process->counting != 0) return count_reprotected(at, bytes, prot);
   log([&] {
     if ((prot & PROT_READ) == 0) forget_memory(at, bytes);
-    Record record(GPUPEAK_REC_PROTECT);
-    emit(record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)));
+    emit(Record{GPUPEAK_REC_PROTECT, address_of(at), whole_pages(bytes), prot});
   });
 }
 
@@ -257,10 +253,7 @@ void stays(const Leaving& leaving, void* at, size_t bytes) {
     if (scope.entered()) keep_counted_mappings(leaving.counted);
   }
   if (!leaving.logged) return;
-  log([&] {
-    Record record(GPUPEAK_REC_REMAP_FAILED);
-    emit(record.u(address_of(at)).u(whole_pages(bytes)));
-  });
+  log([&] { emit(Record{GPUPEAK_REC_REMAP_FAILED, address_of(at), whole_pages(bytes)}); });
 }
 
 void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes,
@@ -269,12 +262,8 @@ void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes,
     return mapped(new_at, new_bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, caller);
   log([&] {
     forget_memory(old_at, old_bytes);
-    Record record(GPUPEAK_REC_REMAP);
-    record.u(address_of(old_at))
-        .u(whole_pages(old_bytes))
-        .u(address_of(new_at))
-        .u(whole_pages(new_bytes));
-    emit(record.u(capture_stack(caller)));
+    emit(Record{GPUPEAK_REC_REMAP, address_of(old_at), whole_pages(old_bytes), address_of(new_at),
+                whole_pages(new_bytes), capture_stack(caller)});
   });
 }
 

@@ -22,12 +22,8 @@ uint64_t pool_key(CUmemoryPool pool) {
 
 void log_pool(const PoolPlace& place, uint64_t reserved_bytes, uint64_t used_bytes,
               gpupeak_pool_event event) {
-  Record record = numbered(GPUPEAK_REC_POOL);
-  emit(record.u(pool_key(place.pool))
-           .u(logged_device(place.device))
-           .u(reserved_bytes)
-           .u(used_bytes)
-           .u(event));
+  emit(numbered(GPUPEAK_REC_POOL, pool_key(place.pool), logged_device(place.device), reserved_bytes,
+                used_bytes, event));
 }
 
 /// Asks what the pool reserves, and logs it if it has changed. The caller holds the lock meanwhile,

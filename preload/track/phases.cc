@@ -31,7 +31,7 @@ struct OpenCalls {
 constinit thread_local OpenCalls t_calls __attribute__((tls_model("initial-exec")));
 constinit std::atomic<uint64_t> g_last_range{0};
 
-Record& add(Record& record, const Label& label) {
+const Record& add(Record&& record, const Label& label) {
   const uint32_t name = id_of(label.name);
   record.u(name).u(label.instance).u(id_of(label.category));
   if (name == 0) record.s(label.name.text);
@@ -39,14 +39,11 @@ Record& add(Record& record, const Label& label) {
 }
 
 void push(uint64_t scope, const Label& label) {
-  Record record(GPUPEAK_REC_PHASE_PUSH);
-  record.u(scope).u(label.source);
-  emit(add(record, label));
+  emit(add(Record{GPUPEAK_REC_PHASE_PUSH, scope, label.source}, label));
 }
 
 void pop(uint64_t scope, gpupeak_phase_source source, uint64_t instance) {
-  Record record(GPUPEAK_REC_PHASE_POP);
-  emit(record.u(scope).u(source).u(instance));
+  emit(Record{GPUPEAK_REC_PHASE_POP, scope, source, instance});
 }
 
 void close_call() {
@@ -103,9 +100,7 @@ uint64_t range_begin(const Label& label) {
   HookScope hook;
   if (!hook.entered() || !recording()) return 0;
   const uint64_t id = g_last_range.fetch_add(1, std::memory_order_relaxed) + 1;
-  Record record(GPUPEAK_REC_RANGE_BEGIN);
-  record.u(id).u(label.source);
-  emit(add(record, label));
+  emit(add(Record{GPUPEAK_REC_RANGE_BEGIN, id, label.source}, label));
   sample_at_border();
   return id;
 }
@@ -114,31 +109,27 @@ void range_end(uint64_t id) {
   HookScope hook;
   if (id == 0 || !hook.entered() || !recording()) return;
   sample_at_border();
-  Record record(GPUPEAK_REC_RANGE_END);
-  emit(record.u(id));
+  emit(Record{GPUPEAK_REC_RANGE_END, id});
 }
 
 void mark(const Label& label) {
   HookScope hook;
   if (!hook.entered() || !recording()) return;
-  Record record(GPUPEAK_REC_MARK);
-  record.u(label.source);
-  emit(add(record, label));
+  emit(add(Record{GPUPEAK_REC_MARK, label.source}, label));
 }
 
 void tag_push(const Name& name) {
   HookScope hook;
   if (!hook.entered() || !recording()) return;
   const uint32_t id = id_of(name);
-  Record record(GPUPEAK_REC_TAG_PUSH);
-  record.u(id);
+  Record record{GPUPEAK_REC_TAG_PUSH, id};
   if (id == 0) record.s(name.text);
   emit(record);
 }
 
 void tag_pop() {
   HookScope hook;
-  if (hook.entered() && recording()) emit(Record(GPUPEAK_REC_TAG_POP));
+  if (hook.entered() && recording()) emit(Record{GPUPEAK_REC_TAG_POP});
 }
 
 CallPhase::CallPhase(const Label& label, const void* frame) : index_(OpenCalls::kMost) {

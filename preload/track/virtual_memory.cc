@@ -128,15 +128,13 @@ void forget_mappings(CUdeviceptr at, uint64_t bytes, Visit visit) {
 void log_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle) {
   const DeviceBlock* block = g_book.blocks.find(block_key(handle));
   if (block == nullptr || block->id == 0) return;
-  Record record(GPUPEAK_REC_DEVICE_MAPPED);
-  emit(record.u(at).u(bytes).u(block->id));
+  emit(Record{GPUPEAK_REC_DEVICE_MAPPED, at, bytes, block->id});
   if (watches_uses()) mapped_use_began(at, bytes, block->id);
 }
 
 void log_unmapped(CUdeviceptr at, uint64_t bytes) {
   if (watches_uses()) mapped_use_ended(at);
-  Record record(GPUPEAK_REC_DEVICE_UNMAPPED);
-  emit(record.u(at).u(bytes));
+  emit(Record{GPUPEAK_REC_DEVICE_UNMAPPED, at, bytes});
 }
 
 }  // namespace
