@@ -24,6 +24,14 @@ inline __attribute__((always_inline)) void in_order() {
   asm volatile("" ::: "memory");
 }
 
+/// The base of a class whose destructor ends what its constructor began. A class with a member of
+/// such a class needs none: an empty base beside one would take room.
+struct NoCopies {
+  NoCopies() = default;
+  NoCopies(const NoCopies&) = delete;
+  NoCopies& operator=(const NoCopies&) = delete;
+};
+
 /// Makes `largest`, an atomic, at least `value`. False: it was so already.
 template <typename Largest, typename Number>
 bool raise_to(Largest&& largest, Number value) {

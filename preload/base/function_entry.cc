@@ -48,7 +48,7 @@ bool has_symbols(long fd) {
 }
 
 /// A file's bytes; empty: it cannot be read, or has no symbol table.
-class File {
+class File : NoCopies {
  public:
   explicit File(const char* path) {
     const sys::Descriptor file(sys::open_to_read(path));
@@ -63,8 +63,6 @@ class File {
   ~File() {
     if (at_ != nullptr) sys::munmap(const_cast<uint8_t*>(at_), bytes_);
   }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
 
   /// nullptr: the file ends before this.
   template <typename T>

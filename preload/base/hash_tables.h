@@ -2,8 +2,6 @@
 // grown by doubling. Not thread-safe. HOOK-SAFE: memory comes from map_pages().
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

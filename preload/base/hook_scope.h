@@ -58,7 +58,7 @@ bool is_within_handler(uintptr_t target);
 /// Marks a stretch of the thread's work in one of its flags. HOOK-SAFE. `entered` is false in a
 /// nested call.
 template <uintptr_t ThreadFlags::*kFlag>
-class Scope {
+class Scope : NoCopies {
  public:
   __attribute__((always_inline)) Scope() {
     const uintptr_t here = arch::stack_pointer();
@@ -81,8 +81,6 @@ class Scope {
       t_flags.*kFlag = 0;
     }
   }
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
   bool entered() const { return entered_; }
 
  private:
@@ -91,12 +89,10 @@ class Scope {
 
 /// Inside a library of our choice: what it allocates is the process's, and is recorded, without a
 /// stack. No record may be half-written meanwhile.
-class LibraryScope {
+class LibraryScope : NoCopies {
  public:
   LibraryScope() : outer_(t_flags.in_library) { t_flags.in_library = true; }
   ~LibraryScope() { t_flags.in_library = outer_; }
-  LibraryScope(const LibraryScope&) = delete;
-  LibraryScope& operator=(const LibraryScope&) = delete;
 
  private:
   const bool outer_;
@@ -104,7 +100,7 @@ class LibraryScope {
 
 using HookScope = Scope<&ThreadFlags::in_hook>;
 /// HookScope for where none is open.
-struct OutermostScope {
+struct OutermostScope : NoCopies {
   __attribute__((always_inline)) OutermostScope() {
     t_flags.in_hook = arch::stack_pointer();
     in_order();
@@ -113,8 +109,6 @@ struct OutermostScope {
     in_order();
     t_flags.in_hook = 0;
   }
-  OutermostScope(const OutermostScope&) = delete;
-  OutermostScope& operator=(const OutermostScope&) = delete;
 };
 /// Around calls of the real allocator.
 using AllocatorScope = Scope<&ThreadFlags::in_allocator>;

@@ -70,7 +70,7 @@ class FutexLock {
 
 /// Notes the lock in the thread's flags before it is taken, so that a lock can be released if a
 /// jump has left its guard.
-class NotedLock {
+class NotedLock : NoCopies {
  public:
   explicit NotedLock(FutexLock& lock) : place_(t_flags.lock_count) {
     if (place_ < ThreadFlags::kMostLocks) t_flags.locks[place_] = &lock;
@@ -81,8 +81,6 @@ class NotedLock {
     in_order();
     t_flags.lock_count = place_;
   }
-  NotedLock(const NotedLock&) = delete;
-  NotedLock& operator=(const NotedLock&) = delete;
 
  private:
   const uint32_t place_;
@@ -93,8 +91,6 @@ class LockGuard {
  public:
   explicit LockGuard(FutexLock& lock) : noted_(lock), lock_(lock) { lock_.lock(); }
   ~LockGuard() { lock_.unlock(); }
-  LockGuard(const LockGuard&) = delete;
-  LockGuard& operator=(const LockGuard&) = delete;
 
  private:
   const SignalsHeld held_;
@@ -113,8 +109,6 @@ class OpenLockGuard {
   ~OpenLockGuard() {
     if (__builtin_expect(is_held_, 1)) lock_.unlock();
   }
-  OpenLockGuard(const OpenLockGuard&) = delete;
-  OpenLockGuard& operator=(const OpenLockGuard&) = delete;
   bool is_held() const { return __builtin_expect(is_held_, 1); }
 
  private:

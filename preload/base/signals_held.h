@@ -13,7 +13,7 @@
 
 namespace gpupeak::preload {
 
-class SignalsHeld {
+class SignalsHeld : NoCopies {
  public:
   static constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
 
@@ -28,8 +28,6 @@ class SignalsHeld {
     in_order();
     let_go();
   }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
 
   /// Restores the mask, in this thread or in a child that is about to call exec.
   void let_go() const {

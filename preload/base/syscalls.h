@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "base/arch.h"
+#include "base/compiler.h"
 
 // Constants of the kernel that the headers of older systems do not have.
 #ifndef MADV_WIPEONFORK  // Linux 4.14
@@ -111,13 +112,11 @@ inline long lstat(const char* path, void* stat) {
   return call(SYS_newfstatat, AT_FDCWD, path, stat, AT_SYMLINK_NOFOLLOW);
 }
 /// An open file, closed at the scope's end; or the error of a call that opens one.
-struct Descriptor {
+struct Descriptor : NoCopies {
   explicit Descriptor(long opened) : fd(opened) {}
   ~Descriptor() {
     if (!failed(fd)) close(fd);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
   bool is_open() const { return !failed(fd); }
   long fd;
 };

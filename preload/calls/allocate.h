@@ -27,7 +27,7 @@ namespace gpupeak::preload {
 // A scope that is open while a thread is in a driver call. Only the outermost call is recorded: the
 // driver calls its own entry points, and then our hooks run again inside. HOOK-SAFE.
 
-class DriverScope {
+class DriverScope : NoCopies {
  public:
   __attribute__((always_inline)) DriverScope() : outermost_(!is_open(arch::stack_pointer())) {
     if (outermost_) {
@@ -39,8 +39,6 @@ class DriverScope {
   __attribute__((always_inline)) ~DriverScope() {
     if (outermost_) t_flags.in_driver = 0;
   }
-  DriverScope(const DriverScope&) = delete;
-  DriverScope& operator=(const DriverScope&) = delete;
   /// Whether this call is the outermost and the process records.
   bool accounts() const { return accounts_; }
   bool is_outermost() const { return outermost_; }

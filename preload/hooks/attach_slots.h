@@ -4,8 +4,6 @@
 // elsewhere. Called by one thread at a time; takes the loader's lock.
 #pragma once
 
-#include <cstddef>
-
 #include "hooks/adapters.h"
 
 namespace gpupeak::preload {

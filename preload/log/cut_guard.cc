@@ -1,10 +1,8 @@
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 
 #include "base/memory.h"
 #include "base/next_functions.h"

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "stack/python_lines.h"
 

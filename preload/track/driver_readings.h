@@ -15,7 +15,7 @@ namespace gpupeak::preload {
 /// Lives while a call that allocates or frees is under way. Between the call's effect and its event
 /// a reading cannot be trusted. Calls from pools do not count: they are many, and what pools hold
 /// seldom changes.
-class DeviceCall {
+class DeviceCall : NoCopies {
  public:
   enum NotYet { kNotYet };
 
@@ -31,8 +31,6 @@ class DeviceCall {
     ++t_flags.device_calls;
     begun_.fetch_add(1, std::memory_order_acq_rel);
   }
-  DeviceCall(const DeviceCall&) = delete;
-  DeviceCall& operator=(const DeviceCall&) = delete;
 
   /// How many calls have begun, if none is under way; else a number that is never such a count.
   static uint64_t quiet_since() {

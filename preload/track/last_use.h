@@ -150,7 +150,7 @@ void array_used(CUarray array, gpupeak_role role, CUstream stream);
 
 /// Collects the words that may be addresses of blocks, from the arguments of a call that gives work
 /// to a device. Used outside any HookScope.
-class SeenWords {
+class SeenWords : NoCopies {
  public:
   /// Gets the words, some at a time.
   using Taker = void (*)(void* whose, const SeenWord* words, size_t count);
@@ -160,8 +160,6 @@ class SeenWords {
   ~SeenWords() {
     if (count_ > 0) taker_(whose_, words_, count_);
   }
-  SeenWords(const SeenWords&) = delete;
-  SeenWords& operator=(const SeenWords&) = delete;
 
   /// The words that follow are parameters of this kernel.
   void of_kernel(uint32_t kernel) { kernel_ = kernel; }

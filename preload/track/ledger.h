@@ -21,7 +21,7 @@
 
 namespace gpupeak::preload {
 
-class LedgerBracket {
+class LedgerBracket : NoCopies {
  public:
   /// Inactive until open() is called.
   LedgerBracket() = default;
@@ -31,8 +31,6 @@ class LedgerBracket {
   ~LedgerBracket() {
     if (call_ != nullptr) close();
   }
-  LedgerBracket(const LedgerBracket&) = delete;
-  LedgerBracket& operator=(const LedgerBracket&) = delete;
 
   void open(const ApiCall& call, gpupeak_ledger_cause cause, int device);
   /// The bracket is around this function's first launch. What grows is then code or local memory.

@@ -30,12 +30,10 @@ inline bool has_limits() {
 constexpr uint64_t kUnknownNeed = uint64_t{8} << 30;
 
 /// Open around a call that may take up to `bytes` of the device, rounded up to pages.
-class LimitScope {
+class LimitScope : NoCopies {
  public:
   LimitScope(int device, uint64_t bytes);
   ~LimitScope();
-  LimitScope(const LimitScope&) = delete;
-  LimitScope& operator=(const LimitScope&) = delete;
   /// The ballast could not be had, and the request goes beyond the limit by the driver's figures.
   bool refuses() const { return refuses_; }
   /// After the call: notes whether it failed by the limit.

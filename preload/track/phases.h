@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/compiler.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::preload {
@@ -48,12 +49,10 @@ void tag_pop();
 /// Makes a call that we wrap a phase of its thread. If a longjmp or an exception leaves the call,
 /// the destructor never runs. Then the phase is closed when the thread next begins or ends a phase
 /// from no deeper in the stack. `frame`: __builtin_frame_address(0) of the wrapper.
-class CallPhase {
+class CallPhase : NoCopies {
  public:
   CallPhase(const Label& label, const void* frame);
   ~CallPhase();
-  CallPhase(const CallPhase&) = delete;
-  CallPhase& operator=(const CallPhase&) = delete;
 
  private:
   uint32_t index_;  ///< among the thread's open calls

@@ -2,7 +2,6 @@
 // line. A tool's call runs a verb of this command in a process of its own, so that a log which
 // cannot be read ends one call and not the conversation. In the structured answer, what was lost
 // (the caveats) comes before the figures.
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

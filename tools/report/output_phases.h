@@ -46,8 +46,6 @@ class OutputPhases {
   /// std::system_error.
   explicit OutputPhases(const std::vector<std::string>& options);
   ~OutputPhases();
-  OutputPhases(const OutputPhases&) = delete;
-  OutputPhases& operator=(const OutputPhases&) = delete;
 
   /// To be called in the child, before exec.
   void redirect() const;

@@ -105,8 +105,6 @@ class Descendants {
   /// Begins to look, in a thread of its own. `library`: file name of the library that they should
   /// load. `memory` is told of all processes until finish().
   Descendants(pid_t program, std::string library, MemoryKills& memory);
-  Descendants(const Descendants&) = delete;
-  Descendants& operator=(const Descendants&) = delete;
 
   /// Stops looking, and adds to `record`: processes that did not load the library and used a GPU or
   /// had 16 MiB resident; processes that still run; what was resident of all. Processes that may be

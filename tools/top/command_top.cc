@@ -142,8 +142,6 @@ class TopReplay {
     is_given_up_ = true;
     if (job_.valid()) job_.wait();
   }
-  TopReplay(const TopReplay&) = delete;
-  TopReplay& operator=(const TopReplay&) = delete;
 
   /// Begins a replay, unless one is under way or it would take more processor time than its share.
   /// `asked`: a user asked for it, so it may take any time. `before`: what the last replay of this
