@@ -1,11 +1,11 @@
 #include "hooks/arena_tables.h"
 
 #include <atomic>
-#include <cerrno>
 
 #include "base/copied_memory.h"
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "base/kept_errno.h"
 #include "base/lock.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
@@ -445,11 +445,10 @@ const uintptr_t* trampolines_for(const ArenaClass& of, const uintptr_t (&real)[k
 }
 
 ArenaStep gpupeak_arena_before(ArenaCall* call) {
-  const int program_errno = errno;
+  const KeptErrno program_errno;
   ArenaFunctions& table = g_arena_tables[call->which / kArenaFunctions];
   const uint64_t function = call->which % kArenaFunctions;
   const bool comes_back = begin(table, function, call);
-  errno = program_errno;
   return {table.real[function], comes_back ? 1u : 0u};
 }
 
@@ -457,7 +456,7 @@ void gpupeak_arena_after(ArenaCall* at) {
   Calls& calls = t_calls;
   if (calls.count == 0 || calls.open[calls.count - 1].at != at)
     return;  // the call was taken for one that was left
-  const int program_errno = errno;
+  const KeptErrno program_errno;
   const Call call = calls.open[--calls.count];
   t_flags.arena_calls = calls.count;
   if (gives(call.function)) {
@@ -472,15 +471,13 @@ void gpupeak_arena_after(ArenaCall* at) {
     note_return(call);
   }
   finish(call);
-  errno = program_errno;
 }
 
 int gpupeak_arena_left(int /*version*/, int actions, uint64_t /*exception_class*/,
                        void* /*exception*/, void* /*context*/) {
   constexpr int kCleanup = 2, kGoOn = 8;  // _UA_CLEANUP_PHASE, _URC_CONTINUE_UNWIND
-  const int program_errno = errno;
+  const KeptErrno program_errno;
   if ((actions & kCleanup) != 0 && t_calls.count > 0) leave_last(false);
-  errno = program_errno;
   return kGoOn;
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/imports.h"
+#include "base/kept_errno.h"
 #include "base/loader.h"
 #include "base/memory.h"
 #include "base/process_state.h"
@@ -408,9 +408,8 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
 
 template <typename Do>
 void answer(gpupeak_attach_call* call, Do what) {
-  const int saved_errno = errno;
+  const KeptErrno program_errno;
   call->answer = call->version == GPUPEAK_ATTACH_VERSION ? what() : GPUPEAK_ATTACH_VERSION_DIFFERS;
-  errno = saved_errno;
 }
 
 }  // namespace

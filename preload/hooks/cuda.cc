@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/kept_errno.h"
 #include "calls/allocate.h"
 #include "calls/contexts.h"
 #include "calls/uses.h"
@@ -63,22 +64,18 @@ CUresult proc_address(const ApiCall& call, Real real, const char* name, void** o
 
 namespace {
 
-/// The real function. It finds the program's errno, and the program finds the errno that it left,
-/// whatever we do before and after.
+/// The real function.
 template <typename... Arguments>
 struct DriverCall {
   CUresult (*function)(Arguments...);
-  int& program_errno;
+  KeptErrno& program_errno;
 
   CUresult operator()(Arguments... arguments) const {
-    errno = program_errno;
-    const CUresult result = function(arguments...);
-    program_errno = errno;
-    return result;
+    return program_errno.call(function, arguments...);
   }
 };
 template <typename... Arguments>
-DriverCall(CUresult (*)(Arguments...), int&) -> DriverCall<Arguments...>;
+DriverCall(CUresult (*)(Arguments...), KeptErrno&) -> DriverCall<Arguments...>;
 
 /// Whether a function of calls/ does nothing unless uses are recorded.
 constexpr bool only_sees(std::string_view function) {
@@ -114,18 +111,13 @@ enum RowIndex : int {
       const auto next = reinterpret_cast<CUresult(*) parameters>(known_function(kRow_##name)); \
       if (next != nullptr && !watches_uses()) return next arguments;                           \
     }                                                                                          \
-    int program_errno = errno;                                                                 \
+    KeptErrno program_errno;                                                                   \
     const auto driver = reinterpret_cast<CUresult(*) parameters>(real_function(kRow_##name));  \
-    if (driver == nullptr) {                                                                   \
-      errno = program_errno;                                                                   \
-      return CUDA_ERROR_NOT_FOUND;                                                             \
-    }                                                                                          \
+    if (driver == nullptr) return CUDA_ERROR_NOT_FOUND;                                        \
     const DriverCall real{driver, program_errno};                                              \
     const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, GPUPEAK_CALLER_FRAME,         \
                        flags != 0};                                                            \
-    const CUresult result = calls::function(call, real GPUPEAK_ARGUMENTS arguments);           \
-    errno = program_errno;                                                                     \
-    return result;                                                                             \
+    return calls::function(call, real GPUPEAK_ARGUMENTS arguments);                            \
   }
 #include "hooks/cuda_table.def"
 #undef ROW

@@ -2,11 +2,11 @@
 #include "track/nvml.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 
 #include "base/elf_lookup.h"
+#include "base/kept_errno.h"
 #include "hooks/adapters.h"
 #include "hooks/export.h"
 #include "track/driver.h"
@@ -48,31 +48,27 @@ uint64_t usable(void* device, const Memory& info) {
 
 template <typename Info>
 int memory_info(const char* name, void* device, Info* info, const void* caller) {
-  const int program_errno = errno;
+  KeptErrno program_errno;
   const auto real = real_function<Info>(name);
-  errno = program_errno;
   if (real == nullptr) return kFunctionNotFound;
   // NVML may call its own functions by their exported names.
-  if (!has_limits() || is_in(caller, kLibrary)) return real(device, info);
+  if (!has_limits() || is_in(caller, kLibrary)) return program_errno.call(real, device, info);
   const int ordinal = device_of_nvml(device);
   int result = kNvmlSuccess;
   uint64_t ballast = 0;
   with_steady_ballast(
       ordinal,
       [&] {
-        errno = program_errno;
-        result = real(device, info);
+        result = program_errno.call(real, device, info);
         return true;
       },
       ballast);
-  const int real_errno = errno;
   if (result == kNvmlSuccess && info != nullptr) {
     const uint64_t all = usable(device, *info), hidden = all - limit_of(ordinal, all);
     info->total -= hidden;
     info->used -= std::min(info->used, ballast);
     info->free = info->free + ballast - std::min(info->free + ballast, hidden);
   }
-  errno = real_errno;
   return result;
 }
 

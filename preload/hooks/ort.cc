@@ -16,6 +16,7 @@
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/imports.h"
+#include "base/kept_errno.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
@@ -168,10 +169,9 @@ Version package_version(std::string_view module) {
 
 /// Takes over the module's arenas. `entry`: that function, before its first call or later.
 void take_over_ort_wheel(void* entry) {
-  const int program_errno = errno;
+  const KeptErrno program_errno;
   const Version version = package_version(module_path(entry));
   take_over_ort_arenas(entry, version.view().empty() ? "(unknown version)" : version.c_str());
-  errno = program_errno;
 }
 
 void* look_at_wheel(Dlsym real, void* handle, const char* name) {
@@ -275,21 +275,17 @@ struct Library {
 constexpr size_t kMostLibraries = 4;
 constinit Library g_libraries[kMostLibraries];
 
-/// The real function. It finds the program's errno, and the program finds the errno that it left,
-/// whatever we do before and after.
+/// The real function.
 template <size_t kRow, typename Function>
 struct RealCall {
   const Library& library;
   Function* function;
-  int& program_errno;
+  KeptErrno& program_errno;
   const void* frame;
 
   template <typename... Arguments>
   Word operator()(Arguments... arguments) const {
-    errno = program_errno;
-    const Word result = function(arguments...);
-    program_errno = errno;
-    return result;
+    return program_errno.call(function, arguments...);
   }
   Label label(uint64_t session = 0) const {
     return {GPUPEAK_PHASE_ORT, kRows[kRow].phase, session, kRows[kRow].detail};
@@ -421,15 +417,13 @@ struct Wrapper;
   struct Wrapper<kLibrary, kRowOfSlot##slot> {                                                   \
     template <typename... Arguments>                                                             \
     static Word call(Arguments... arguments) {                                                   \
-      int program_errno = errno;                                                                 \
+      KeptErrno program_errno;                                                                   \
       using Function = Word(Arguments...);                                                       \
       const RealCall<kRowOfSlot##slot, Function> real{                                           \
           g_libraries[kLibrary],                                                                 \
           reinterpret_cast<Function*>(g_libraries[kLibrary].real[kRowOfSlot##slot]),             \
           program_errno, __builtin_frame_address(0)};                                            \
-      const Word result = handlers::handler(real, arguments...);                                 \
-      errno = program_errno;                                                                     \
-      return result;                                                                             \
+      return handlers::handler(real, arguments...);                                              \
     }                                                                                            \
     template <size_t... kArgument>                                                               \
     static Word address(std::index_sequence<kArgument...>) {                                     \
@@ -496,10 +490,8 @@ Table get_api(uint32_t version) {
   const Table real =
       g_libraries[kLibrary].real_base.load(std::memory_order_relaxed)->get_api(version);
   if (real == nullptr) return nullptr;
-  const int program_errno = errno;
-  const Table table = table_for<kLibrary>(real);
-  errno = program_errno;
-  return table;
+  const KeptErrno program_errno;
+  return table_for<kLibrary>(real);
 }
 
 template <size_t kLibrary>
@@ -589,13 +581,11 @@ const Adapter kOrtWheelAdapter{.of = "ONNX Runtime's Python package",
 using namespace gpupeak::preload;
 
 GPUPEAK_EXPORT const void* OrtGetApiBase() {
-  const int program_errno = errno;
+  KeptErrno program_errno;
   ensure_started();
   const auto real =
       reinterpret_cast<GetApiBase>(find_for(__builtin_return_address(0), "OrtGetApiBase"));
-  errno = program_errno;
   if (real == nullptr) return nullptr;
   const size_t place = place_of(real);
-  errno = program_errno;
-  return place < kMostLibraries ? entry_of(place).get_base() : real();
+  return place < kMostLibraries ? entry_of(place).get_base() : program_errno.call(real);
 }

@@ -2,7 +2,6 @@
 // function table in which some functions are ours. Unlike ONNX Runtime's table, this one says how
 // long it is. Each function has one argument, a pointer to a structure with its input and output.
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/imports.h"
+#include "base/kept_errno.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "gpupeak/pages.h"
@@ -166,36 +166,25 @@ Function real_function(Slot slot) {
 }
 
 /// A call that is a phase. The phase of an execution has the XLA program's name, and is left out if
-/// there is none. Other phases are `compile`. The real function finds the caller's errno, and the
-/// caller finds the errno that it left.
+/// there is none. Other phases are `compile`.
 template <size_t kPlugin, Slot kSlot>
 Word call_as_phase(Word* arguments) {
-  int program_errno = errno;
+  KeptErrno program_errno;
   Label label{GPUPEAK_PHASE_PJRT, "compile"};
   if constexpr (kSlot == kExecute) {
     label.name = name_of(g_plugins[kPlugin].real.load(std::memory_order_relaxed), arguments[2]);
   }
-  if (label.name.id == 0 && label.name.text.empty()) {
-    errno = program_errno;
-    return real_function<kPlugin>(kSlot)(arguments);
-  }
-  Word error = 0;
-  {
-    CallPhase phase(label, __builtin_frame_address(0));
-    errno = program_errno;
-    error = real_function<kPlugin>(kSlot)(arguments);
-    program_errno = errno;
-  }
-  errno = program_errno;
-  return error;
+  const Function real = real_function<kPlugin>(kSlot);
+  if (label.name.id == 0 && label.name.text.empty()) return program_errno.call(real, arguments);
+  CallPhase phase(label, __builtin_frame_address(0));
+  return program_errno.call(real, arguments);
 }
 
 template <size_t kPlugin>
 Word destroy_program(Word* arguments) {
-  const int program_errno = errno;
+  KeptErrno program_errno;
   xla_program_gone(arguments[2]);  // before the call: the address may be used again at once
-  errno = program_errno;
-  return real_function<kPlugin>(kDestroyProgram)(arguments);
+  return program_errno.call(real_function<kPlugin>(kDestroyProgram), arguments);
 }
 
 /// The table's minor version; -1: such a table is not known.
@@ -237,11 +226,9 @@ const Word* get_api() {
   const GetApi real = g_plugins[kPlugin].get_api.load(std::memory_order_relaxed);
   const Word* const table = real();
   if (table == nullptr) return nullptr;
-  const int program_errno = errno;
+  const KeptErrno program_errno;
   say_arenas();
-  const Word* const ours = table_for<kPlugin>(table);
-  errno = program_errno;
-  return ours;
+  return table_for<kPlugin>(table);
 }
 
 template <size_t... kPlugin>

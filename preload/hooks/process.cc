@@ -26,6 +26,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "base/kept_errno.h"
 #include "base/loader.h"
 #include "base/next_functions.h"
 #include "base/signals_held.h"
@@ -119,17 +120,14 @@ void forget_unloaded_libraries() {
 /// children and signal handlers: allocates nothing, and leaves the caller's list as it is.
 int another_program_starts(const StartedProgram& program, Variables variables,
                            FunctionRef<int(Variables)> exec) {
-  const int program_errno = errno;
+  KeptErrno program_errno;
   ChangedVariables changed;
-  if (!find_variables_to_change(program, variables, changed)) {
-    errno = program_errno;
-    return exec(variables);
-  }
+  if (!find_variables_to_change(program, variables, changed))
+    return program_errno.call(exec, variables);
   auto** list = static_cast<char**>(alloca(changed.entries * sizeof(char*)));
   auto* preload = static_cast<char*>(alloca(changed.preload_bytes));
   change_variables(variables, changed, list, preload);
-  errno = program_errno;
-  return exec(list);
+  return program_errno.call(exec, list);
 }
 
 int start(const char* path, Variables arguments, Variables variables) {

@@ -1,7 +1,6 @@
 #include "life/children.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -17,6 +16,7 @@
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"
+#include "base/kept_errno.h"
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
@@ -187,7 +187,7 @@ Fit fit_of(const StartedProgram& program) {
 void note_killed_child(int child, int signal) {
   const bool counting = g_process->counting != 0 && signal == SIGKILL;
   if (!recording() && !counting) return;
-  const int saved_errno = errno;
+  const KeptErrno program_errno;
   const HookScope scope;
   // A vfork child shares its parent's memory, but the parent's children are not its own.
   if (scope.entered() && sys::getpid() == g_process->pid &&
@@ -195,7 +195,6 @@ void note_killed_child(int child, int signal) {
     if (!recording()) open_counted_log(0);
     if (recording()) define_fact("child.killed", Text<64>(child, " ", signal, " ", monotonic_ns()));
   }
-  errno = saved_errno;
 }
 
 void remember_own_variables() {

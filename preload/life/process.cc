@@ -3,7 +3,6 @@
 #include <sys/auxv.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <string_view>
 
@@ -11,6 +10,7 @@
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"
+#include "base/kept_errno.h"
 #include "base/loader.h"
 #include "base/lock.h"
 #include "base/memory.h"
@@ -290,7 +290,7 @@ void start() {
   }
   HookScope scope;
   if (!scope.entered()) return;
-  const int saved_errno = errno;
+  const KeptErrno program_errno;
   const int pid = sys::getpid();
   if (g_start_pid != 0 && g_start_pid != pid) {  // a forked child: nobody holds it
     g_start_lock.reset();
@@ -306,7 +306,6 @@ void start() {
     forget_early_variables();
   }
   look_for_allocators();
-  errno = saved_errno;
 }
 
 bool may_record() {
@@ -325,7 +324,7 @@ bool start_for_cuda() {
   {
     HookScope scope;
     if (!scope.entered()) return false;
-    const int saved_errno = errno;
+    const KeptErrno program_errno;
     bool tried = false;
     {
       LockGuard guard(g_start_lock);
@@ -337,7 +336,6 @@ bool start_for_cuda() {
     }
     look_for_allocators();
     if (tried) say_what_is_wrong();
-    errno = saved_errno;
   }
   if (!recording()) return false;
   load_unwinder();
@@ -346,17 +344,14 @@ bool start_for_cuda() {
 }
 
 void open_counted_log(size_t pending_bytes) {
-  const int saved_errno = errno;
-  {
-    LockGuard guard(g_start_lock);
-    if (g_process->counting != 0 && !recording()) {
-      remember_stderr();
-      open_log(Reason::kCountedEnough);
-      if (recording()) begin_window(*g_process, environment().host_mode, pending_bytes);
-      g_process->counting = 0;  // even if the log cannot be opened: nobody asks again
-    }
+  const KeptErrno program_errno;
+  LockGuard guard(g_start_lock);
+  if (g_process->counting != 0 && !recording()) {
+    remember_stderr();
+    open_log(Reason::kCountedEnough);
+    if (recording()) begin_window(*g_process, environment().host_mode, pending_bytes);
+    g_process->counting = 0;  // even if the log cannot be opened: nobody asks again
   }
-  errno = saved_errno;
 }
 
 void finish_start() {

@@ -1,10 +1,9 @@
 #include "stack/stack.h"
 
-#include <cerrno>
-
 #include "base/compiler.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"
+#include "base/kept_errno.h"
 #include "base/process_state.h"
 #include "log/log.h"
 #include "stack/frame_rules.h"
@@ -318,14 +317,13 @@ uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
 /// Unwinds from here, by libunwind. `caller` stands for the whole stack if there is no unwinder, or
 /// no room for it on the stack.
 uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
-  const int saved_errno = errno;
+  const KeptErrno program_errno;
   constexpr int kCapacity = sizeof cache.unwound / sizeof cache.unwound[0];
   int count = 0;
   if (!is_short_of_stack()) {
     const LibraryScope inside;
     count = unwind(cache.unwind_scratch, cache.unwound, kCapacity);
   }
-  errno = saved_errno;
   int first = 0;
   while (first < count && is_own_code(reinterpret_cast<uintptr_t>(cache.unwound[first]))) ++first;
   const bool is_real = first < count;

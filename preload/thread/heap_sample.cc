@@ -3,12 +3,12 @@
 #include <sys/mman.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"
+#include "base/kept_errno.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
@@ -436,12 +436,9 @@ void answer_in_scope(ProcessPage& process) {
 }
 
 void answer_request() {
-  const int saved_errno = errno;
-  {
-    HookScope scope;
-    if (scope.entered()) look_at_request(*g_process);
-  }
-  errno = saved_errno;
+  const KeptErrno program_errno;
+  HookScope scope;
+  if (scope.entered()) look_at_request(*g_process);
 }
 
 void enter_window(ProcessPage& process, ThreadSlot& slot) {

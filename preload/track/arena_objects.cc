@@ -1,9 +1,8 @@
 #include "track/arena_objects.h"
 
-#include <cerrno>
-
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "base/kept_errno.h"
 #include "base/lock.h"
 #include "base/process_state.h"
 #include "base/text.h"
@@ -119,9 +118,8 @@ void make_known(ArenaObject& arena, uint64_t block) {
   say_arenas();
   Text<64> name(arena.maker->shown);
   if (arena.ordinal > 1) name.add(" (").add(arena.ordinal).add(")");
-  const int program_errno = errno;
+  const KeptErrno program_errno;
   const int device = block != 0 ? device_at(block) : kNoDevice;
-  errno = program_errno;
   arena.number = arena_create(name.view(), 0, 0, device);
   arena.generation = generation();
 }

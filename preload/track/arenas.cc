@@ -1,10 +1,10 @@
 #include "track/arenas.h"
 
 #include <atomic>
-#include <cerrno>
 
 #include "base/compiler.h"
 #include "base/hook_scope.h"
+#include "base/kept_errno.h"
 #include "base/process_state.h"
 #include "log/log.h"
 #include "thread/emit.h"
@@ -81,12 +81,11 @@ void arena_freed(uint64_t arena, uint64_t address) {
 
 void arena_refused(uint64_t arena, uint64_t bytes, const Refusal& refusal, uint32_t stack) {
   // cuMemGetInfo breaks no capture (docs/driver-behaviour.md), but needs a context.
-  const int program_errno = errno;
+  const KeptErrno program_errno;
   const int current = recording() && refusal.ask_driver ? current_device() : kNoDevice;
   uint64_t free_bytes = 0, total_bytes = 0;
   const bool known = current != kNoDevice && (refusal.device < 0 || refusal.device == current) &&
                      visible_memory_info(free_bytes, total_bytes);
-  errno = program_errno;
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
   if (known) introduce_device(current);

@@ -1,12 +1,12 @@
 #include "track/graph_uses.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "base/clock.h"
 #include "base/hash_tables.h"
 #include "base/hook_scope.h"
+#include "base/kept_errno.h"
 #include "base/memory.h"
 #include "gpupeak/pages.h"
 #include "track/device_book.h"
@@ -117,7 +117,7 @@ void with_kept(CUgraphExec exec, Visit visit) {
 }
 
 /// Replaces the words of one node. The destructor clears old words that are left.
-class Place {
+class Place : NoCopies {
  public:
   /// `is_new`: it has no words yet.
   Place(CUgraphExec exec, CUgraphNode node, bool is_new) : exec_(exec), node_(key_of(node)) {
@@ -129,8 +129,6 @@ class Place {
       kept.next = at_;
     });
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
 
   /// A SeenWords::Taker. Keeps the words that are addresses of blocks.
   static void take(void* place, const SeenWord* words, size_t count) {
@@ -328,14 +326,6 @@ void for_all_nodes(CUgraph graph, int depth, Visit visit, Lost lost) {
   if (!are_known) lost();
 }
 
-/// Calls `look`, which asks the driver, and gives the program its own errno back.
-template <typename Look>
-void keeping_errno(Look look) {
-  const int program_errno = errno;
-  look();
-  errno = program_errno;
-}
-
 }  // namespace
 
 void graph_was_made(CUgraphExec exec, CUgraph graph) {
@@ -349,15 +339,14 @@ void graph_was_made(CUgraphExec exec, CUgraph graph) {
     }
     g_kept.insert(key_of(exec), fresh);
   });
-  keeping_errno([&] {
-    for_all_nodes(
-        graph, 0,
-        [&](CUgraphNode node, CUgraphNodeType type) {
-          NodeWords words(exec, node, true);
-          look_at_node(node, type, words);
-        },
-        [&] { with_kept(exec, [](Kept& kept) { kept.has_unknown = true; }); });
-  });
+  const KeptErrno program_errno;
+  for_all_nodes(
+      graph, 0,
+      [&](CUgraphNode node, CUgraphNodeType type) {
+        NodeWords words(exec, node, true);
+        look_at_node(node, type, words);
+      },
+      [&] { with_kept(exec, [](Kept& kept) { kept.has_unknown = true; }); });
 }
 
 void graph_node_changed(CUgraphExec exec, CUgraphNode node, const void* at, size_t bytes) {
@@ -377,26 +366,23 @@ void graph_kernel_node_changed(CUgraphExec exec, CUgraphNode node, const void* p
                                bool has_kernel) {
   KernelNode kernel{};
   memcpy(&kernel, parameters, has_kernel ? sizeof kernel : offsetof(KernelNode, kernel));
-  keeping_errno([&] {
-    NodeWords words(exec, node);
-    look_at_kernel(kernel, words);
-  });
+  const KeptErrno program_errno;
+  NodeWords words(exec, node);
+  look_at_kernel(kernel, words);
 }
 
 void graph_child_changed(CUgraphExec exec, CUgraphNode node, CUgraph child) {
-  keeping_errno([&] {
-    // The nodes of the old inner graph lose their words.
-    CUgraph before = nullptr;
-    if (g_child(node, &before) == CUDA_SUCCESS) {
-      const auto forget = [&](CUgraphNode inner, CUgraphNodeType) { NodeWords(exec, inner); };
-      for_all_nodes(before, 0, forget, [] {});
-    }
-    NodeWords words(exec, node);
-    for_all_nodes(
-        child, 0,
-        [&](CUgraphNode inner, CUgraphNodeType type) { look_at_node(inner, type, words); },
-        [&] { words.are_not_all(); });
-  });
+  const KeptErrno program_errno;
+  // The nodes of the old inner graph lose their words.
+  CUgraph before = nullptr;
+  if (g_child(node, &before) == CUDA_SUCCESS) {
+    const auto forget = [&](CUgraphNode inner, CUgraphNodeType) { NodeWords(exec, inner); };
+    for_all_nodes(before, 0, forget, [] {});
+  }
+  NodeWords words(exec, node);
+  for_all_nodes(
+      child, 0, [&](CUgraphNode inner, CUgraphNodeType type) { look_at_node(inner, type, words); },
+      [&] { words.are_not_all(); });
 }
 
 void conditional_node_added(CUgraphNode node, const void* parameters) {

@@ -11,6 +11,7 @@
 #include "base/call_filter.h"
 #include "base/compiler.h"
 #include "base/environment.h"
+#include "base/kept_errno.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
@@ -397,14 +398,13 @@ void host_allocation_failed(gpupeak_kind kind, const char* api, size_t bytes, in
     g_recorded.store(0, std::memory_order_relaxed);
   }
   if (g_recorded.fetch_add(1, std::memory_order_relaxed) >= kMostRecorded) return;
-  const int saved_errno = errno;
+  const KeptErrno program_errno;
   set_quality(GPUPEAK_Q_HOST_REFUSED);
   const Limit limit = has_given_up_lookups() ? Limit{} : limit_for(bytes);
   const uint32_t stack = capture_call_site(caller);
   emit(Record{GPUPEAK_REC_HOST_FAILED, kind, bytes, error, limit.kind, limit.bytes, limit.used,
               intern_string(api), stack,
               limit.kind == GPUPEAK_LIMIT_ADDRESSES ? mapped_addresses() : 0});
-  errno = saved_errno;
 }
 
 }  // namespace gpupeak::preload

@@ -1,7 +1,6 @@
 #include "track/last_use.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/clock.h"
 #include "base/environment.h"
@@ -508,10 +507,9 @@ uint32_t block_at(uint64_t address) {
 }
 
 GPUPEAK_HOT void use_now(void* stream, const SeenWord* words, size_t count) {
-  HookScope scope;
-  if (!scope.entered() || !recording()) return;
-  const BookGuard guard;
-  if (!guard) return;
+  if (!recording()) return;
+  const InBook book;
+  if (!book) return;
   const uint64_t now = ticks();
   Use* const all = g_uses.all;
   for (size_t i = 0; i < count; ++i) {
@@ -525,10 +523,8 @@ GPUPEAK_HOT void use_now(void* stream, const SeenWord* words, size_t count) {
 
 bool is_on_device(uint64_t address) {
   if (g_given_addresses.may_hold(address)) {
-    HookScope scope;
-    if (!scope.entered()) return true;
-    const BookGuard guard;
-    if (!guard) return true;
+    const InBook book;
+    if (!book) return true;
     const Use* const use = innermost_at(g_uses.all, address);
     if (use != nullptr) return !use->is_host;
   }
@@ -536,11 +532,9 @@ bool is_on_device(uint64_t address) {
 }
 
 void array_used(CUarray array, gpupeak_role role, CUstream stream) {
-  HookScope scope;
-  if (!scope.entered() || !recording()) return;
-  const BookGuard guard;
-  if (!guard) return;
-  if (g_uses.all == nullptr) return;
+  if (!recording()) return;
+  const InBook book;
+  if (!book || g_uses.all == nullptr) return;
   const DeviceBlock* const block =
       g_book.blocks.find(key_of(KeySpace::kArray, reinterpret_cast<uint64_t>(array)));
   if (block == nullptr || block->use == 0) return;

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 
 #include "base/hook_scope.h"
+#include "base/kept_errno.h"
 #include "base/memory.h"
 #include "gpupeak/log_format.h"
 #include "gpupeak/pages.h"
@@ -256,10 +256,9 @@ void keep(const void* handle, const AskedPieces& asked, const ApiCall* call) {
 }
 
 void learn(const void* function, const ApiCall* call) {
-  const int program_errno = errno;
+  const KeptErrno program_errno;
   AskedPieces asked;
   if (asked.ask(function)) keep(function, asked, call);
-  errno = program_errno;
 }
 
 /// Looks at the buffer, if the launch was given its parameters in one. False: it was not.
