@@ -171,12 +171,16 @@ class RowRoles {
     std::string function;  ///< demangled
     std::string library;
   };
+  using Blocks = std::vector<const BlockRoles::Block*>;
+
+  BufferRole role_of_blocks(const Blocks& blocks) const;
   Kernel named(uint64_t number) const;
   const Kernel& kernel(uint64_t number) const;
 
   const Replay& replay_;
+  const uint64_t peak_bytes_;
   bool are_recorded_ = false;
-  std::unordered_map<GroupId, std::vector<const BlockRoles::Block*>> blocks_;
+  std::unordered_map<GroupId, Blocks> blocks_;
   mutable std::unordered_map<uint64_t, Kernel> kernels_;  ///< that were asked for, by number
 };
 

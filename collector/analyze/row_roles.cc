@@ -102,6 +102,8 @@ bool is_number(std::string_view type) {
   return std::find(std::begin(kNumbers), std::end(kNumbers), type) != std::end(kNumbers);
 }
 
+constexpr uint64_t kOneInLarge = 20;  // of a peak: a part of a row that is worth telling
+
 void count(BufferRole& role, const BlockRoles::Role& seen) {
   constexpr std::pair<uint64_t, uint64_t BufferRole::*> kCounts[] = {
       {GPUPEAK_ROLE_COPIED_IN, &BufferRole::copied_in},
@@ -130,7 +132,8 @@ std::optional<KernelAccess> access_of(std::string_view function, size_t paramete
                                                                : KernelAccess::kWritten;
 }
 
-RowRoles::RowRoles(const Replay& replay, ScopeId scope) : replay_(replay) {
+RowRoles::RowRoles(const Replay& replay, ScopeId scope)
+    : replay_(replay), peak_bytes_(replay.peaks().scope(scope).peak) {
   const BlockRoles& roles = replay.device().roles();
   const ScopeInfo& info = replay.sites().scopes()[scope];
   are_recorded_ = roles.are_recorded() && info.kind == 0 && info.device >= 0;
@@ -165,6 +168,32 @@ const RowRoles::Kernel& RowRoles::kernel(uint64_t number) const {
 
 std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) const {
   if (!are_recorded_) return std::nullopt;
+  using Signature = std::pair<uint64_t, std::set<std::pair<uint64_t, uint64_t>>>;
+  Blocks all;
+  std::map<Signature, Blocks> alike;  // by size, kernels and places
+  for (const GroupId group : groups) {
+    const auto blocks = blocks_.find(group);
+    if (blocks == blocks_.end()) continue;
+    for (const BlockRoles::Block* block : blocks->second) {
+      all.push_back(block);
+      Signature signature{block->bytes, {}};
+      for (const BlockRoles::Role& seen : block->roles)
+        signature.second.emplace(seen.kernel, seen.place);
+      alike[signature].push_back(block);
+    }
+  }
+  BufferRole role = role_of_blocks(all);
+  if (alike.size() == 1 || role.launches_sampled) return role;
+  for (const auto& [signature, blocks] : alike) {
+    const uint64_t held = signature.first * blocks.size();
+    if (held * kOneInLarge >= peak_bytes_)
+      role.alike.push_back({held, blocks.size(), role_of_blocks(blocks)});
+  }
+  std::ranges::stable_sort(role.alike, std::ranges::greater(), &BlocksAlike::bytes);
+  return role;
+}
+
+BufferRole RowRoles::role_of_blocks(const Blocks& blocks) const {
   const Definitions& definitions = replay_.log().definitions();
   BufferRole role;
   role.launches_sampled = !replay_.device().roles().have_all_launches();
@@ -213,11 +242,7 @@ std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) con
       is_timed = false;  // the log ends before it says when
     }
   };
-  for (const GroupId group : groups) {
-    const auto blocks = blocks_.find(group);
-    if (blocks == blocks_.end()) continue;
-    for (const BlockRoles::Block* block : blocks->second) add(*block);
-  }
+  for (const BlockRoles::Block* block : blocks) add(*block);
   for (const auto& [key, launches] : kernels) {
     const auto& [name, library, access] = key;
     role.kernels.push_back({name,

@@ -261,9 +261,9 @@ std::vector<RoleUse> role_uses(const BufferRole& role) {
   return uses;
 }
 
-std::string role_text(const Holder& row, size_t kernels, const TextStyle& style) {
-  if (!row.role) return "";
-  const BufferRole& role = *row.role;
+namespace {
+
+std::string text_of(const BufferRole& role, size_t kernels, const TextStyle& style) {
   const std::vector<RoleUse> uses = role_uses(role);
   const auto is_kernel = [](const RoleUse& use) { return !use.kernel.empty(); };
   const auto first = std::find_if(uses.begin(), uses.end(), is_kernel);
@@ -288,6 +288,20 @@ std::string role_text(const Holder& row, size_t kernels, const TextStyle& style)
     texts.push_back(size_text(role.unused_bytes, style) + " never seen used");
   }
   return fmt::format("{}", fmt::join(texts, " · "));
+}
+
+}  // namespace
+
+std::string role_text(const Holder& row, size_t kernels, const TextStyle& style) {
+  if (!row.role) return "";
+  std::vector<std::string> texts;
+  for (const BlocksAlike& blocks : row.role->alike) {
+    texts.push_back(fmt::format("{} × {} {}", blocks.count,
+                                size_text(blocks.bytes / blocks.count, style),
+                                text_of(blocks.role, kernels, style)));
+  }
+  if (texts.empty()) return text_of(*row.role, kernels, style);
+  return fmt::format("{}", fmt::join(texts, "; "));
 }
 
 std::string role_mark(const Holder& row, size_t width, const TextStyle& style) {

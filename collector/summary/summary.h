@@ -90,11 +90,20 @@ struct BufferRole {
   std::optional<int64_t> first_use_ns, last_use_ns;
   /// When the first of the row's blocks was allocated, and the last one freed. None: one lived on.
   std::optional<int64_t> allocated_ns, freed_ns;
+  /// If the row's blocks are not all used alike: those of one size and use, from 5 % of the peak
+  /// on, largest first. Not told of sampled launches.
+  std::vector<struct BlocksAlike> alike;
 
   bool was_seen_used() const {
     return copied_in + copied_out + copied_to + copied_from + filled + textures + kernels.size() >
            0;
   }
+};
+
+/// Blocks of one row that have the same size and the same uses, such as those that a loop takes.
+struct BlocksAlike {
+  uint64_t bytes = 0, count = 0;
+  BufferRole role;
 };
 
 /// Who holds bytes, or has allocated them: one row of a table.

@@ -279,24 +279,28 @@ Json page_uses(Profile& profile, const LastUses& uses, size_t top, const Numbere
 }
 
 /// What the memory of each device's peak was used for. By scope, of those whose rows say it: the
-/// rows that do, largest first. Times are in ns, null: not known. `uses`: of each RoleUse the
-/// numbers of its two texts, and its count.
+/// rows that do, largest first, blocks that are used alike a row each. Times are in ns, null: not
+/// known. `uses`: of each RoleUse the numbers of its two texts, and its count.
 Json page_buffers(const std::vector<Peak>& peaks, const Numbered& string) {
   Json all = Json::object();
   for (const Peak& peak : peaks) {
     Json rows = Json::array();
     bool sampled = false;
-    for (const Holder& row : peak.holders) {
-      if (!row.role || !row.role->allocated_ns) continue;
-      const BufferRole& role = *row.role;
+    const auto add = [&](const std::string& title, const BlocksAlike& blocks) {
+      const BufferRole& role = blocks.role;
       sampled |= role.launches_sampled;
       Json uses = Json::array();
       for (const RoleUse& use : role_uses(role))
         uses.insert(uses.end(), {string(std::string(use.verb)), string(use.kernel), use.count});
       rows.push_back(object("title, bytes, count, uses, unused, allocated, first, last, freed",
-                            string(row.title), row.bytes, row.count, std::move(uses),
+                            string(title), blocks.bytes, blocks.count, std::move(uses),
                             role.unused_bytes, role.allocated_ns, role.first_use_ns,
                             role.last_use_ns, role.freed_ns));
+    };
+    for (const Holder& row : peak.holders) {
+      if (!row.role || !row.role->allocated_ns) continue;
+      if (row.role->alike.empty()) add(row.title, {row.bytes, row.count, *row.role});
+      for (const BlocksAlike& blocks : row.role->alike) add(row.title, blocks);
     }
     if (rows.empty()) continue;
     all[peak.scope] = object("note, sampled, rows", role_note(peak, peak.holders.size()), sampled,

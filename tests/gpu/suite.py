@@ -141,10 +141,13 @@ def role_shares(peak):
             has_role += row["bytes"] - role.get("unused_bytes", 0)
         if role.get("kernels"):
             has_kernel += row["bytes"] - role.get("unused_bytes", 0)
-        if row["bytes"] >= LARGE * peak["bytes"]:
-            uses = tuple((kernel["name"], tuple(kernel["arguments"])) for kernel in role.get("kernels", ()))
-            signature = (row["bytes"], row["count"], row["site"], bool(role.get("copied_in")), bool(role.get("copied_out")), uses)
-            apart = apart and signature not in seen and (row["count"] == 1 or row["bytes"] < 2 * LARGE * peak["bytes"])
+        if row["bytes"] < LARGE * peak["bytes"]:
+            continue
+        for part in role.get("alike") or [dict(row, role=role)]:
+            uses = tuple((kernel["name"], tuple(kernel["arguments"])) for kernel in part["role"].get("kernels", ()))
+            signature = (part["bytes"], part["count"], row["site"], bool(part["role"].get("copied_in")), bool(part["role"].get("copied_out")), uses)
+            is_large = part["bytes"] >= LARGE * peak["bytes"]
+            apart = apart and (not is_large or signature not in seen and (part["count"] == 1 or part["bytes"] < 2 * LARGE * peak["bytes"]))
             seen.add(signature)
     return has_role, has_kernel, apart
 

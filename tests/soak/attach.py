@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attaches to programs and leaves them again, many times each, and prints a table of what came of it.
 
-usage: attach.py GPUPEAK FOLDER ROUNDS [--seconds S] [NAME…]
+usage: attach.py GPUPEAK FOLDER ROUNDS [--seconds S] [--onnxruntime ONNXRUNTIME_FOLDER] [NAME…]
 
 FOLDER: of the programs that CMake makes of attach_programs.cc; ROUNDS: for each program, fewer if S seconds are over. Each tenth round the
 command is interrupted (SIGINT or SIGKILL) at a random moment. A program is harmed if it ends, does not end when it is to, or has another
@@ -26,6 +26,7 @@ parser.add_argument("gpupeak")
 parser.add_argument("folder")
 parser.add_argument("rounds", type=int)
 parser.add_argument("--seconds", type=float, default=float("inf"))
+parser.add_argument("--onnxruntime", default="", help="has onnxruntime_perf_test, the CUDA provider, models/light_resnet50.onnx")
 parser.add_argument("names", nargs="*")
 options = parser.parse_intermixed_args()
 GPUPEAK, FOLDER, ROUNDS, NAMES, END = options.gpupeak, options.folder, options.rounds, options.names, time.monotonic() + options.seconds
@@ -237,6 +238,9 @@ def programs(folder):
             found[name] = (["python3", "-c", program], {})
     if importlib.util.find_spec("onnxruntime"):
         found["ONNX Runtime"] = (["python3", "-c", ONNXRUNTIME, os.path.join(HERE, "../e2e"), os.path.join(folder, "tiny.onnx")], {})
+    if options.onnxruntime:
+        words = f"{options.onnxruntime}/onnxruntime_perf_test -e cuda -t 100000 -I -m duration {options.onnxruntime}/models/light_resnet50.onnx"
+        found["onnxruntime_perf_test"] = (["sh", "-c", f"echo works; exec {words} >/dev/null 2>&1"], {})
     if shutil.which("javac"):
         subprocess.run(["javac", "-d", folder, written(folder, "Work.java", JAVA)], check=True)
         found["java, three threads"] = (["java", "-cp", folder, "Work"], {})
@@ -258,6 +262,8 @@ class Run:
 
     def end(self):
         """What it printed and its exit code; None: it does not end."""
+        if options.onnxruntime:
+            self.process.terminate()  # onnxruntime_perf_test goes on for as long as it was told to
         try:
             rest, _ = self.process.communicate("q\n", timeout=60)  # q ends ffmpeg, which goes on without input
         except subprocess.TimeoutExpired:

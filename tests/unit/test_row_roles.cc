@@ -73,12 +73,37 @@ TEST_CASE("roles: of a row are those of its blocks at the peak", "[collector]") 
   CHECK_FALSE(seen.first_use_ns);  // the log ends before it says when
   CHECK(seen.allocated_ns == 5);
   CHECK_FALSE(seen.freed_ns);  // one block lives on
+  REQUIRE(seen.alike.size() == 2);
+  CHECK(seen.alike[0].bytes == 2 * kMiB);
+  CHECK(seen.alike[0].role.copied_in == 1);
+  CHECK(seen.alike[0].role.kernels.size() == 2);
+  CHECK(seen.alike[0].role.unused_bytes == 0);
+  CHECK(seen.alike[1].count == 1);
+  CHECK_FALSE(seen.alike[1].role.was_seen_used());
+  CHECK(role_text(peak->holders.front(), 3, TextStyle()) ==
+        "1 × 2.00 MiB copied in · read and written by k; 1 × 1.00 MiB never seen used");
   const std::vector<RoleUse> uses = role_uses(seen);
   REQUIRE(uses.size() == 2);
   CHECK(uses[0].verb == "copied in");
   CHECK(uses[1].verb == "read and written by");
   CHECK(uses[1].kernel == "k");
   CHECK(uses[1].count == 5);
+}
+
+TEST_CASE("roles: blocks of a loop that are used alike are not told one by one", "[collector]") {
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  log.fact("roles", "on");
+  const uint32_t api = log.string("cuMemAlloc");
+  for (uint64_t id = 1; id <= 3; ++id) {
+    log.device_alloc(0, id, id, GPUPEAK_KIND_LINEAR, 0, 1 << 20, api);
+    log.event(0, 10 + id, GPUPEAK_REC_ROLE, Fields().u(0).u(id).u(0).u(GPUPEAK_ROLE_FILLED).u(id));
+  }
+  const TemporaryFile file;
+  log.save(file.path());
+  const Summary summary = analyze(file.path());
+  const Holder& row = summary.find_peak("device:0")->holders.at(0);
+  CHECK(row.role->alike.empty());
+  CHECK(role_text(row, 3, TextStyle()) == "filled");
 }
 
 TEST_CASE("roles: kernels of a library are one use, with the launches of each", "[collector]") {

@@ -260,6 +260,7 @@ TEST_CASE("write_json: what a row's memory is for is read back as it was", "[col
   role.kernels = {{"scale(float const*, float*)", "", KernelAccess::kRead, {0}, 7},
                   {"gemm", "cuBLAS", KernelAccess::kGiven, {0, 3}, 1}};
   role.launches_sampled = true;
+  role.alike = {{1 << 20, 2, BufferRole{.filled = 1}}};
   const auto written = [](const Summary& of) {
     return text_of([&](auto& out) { write_json(of, out); });
   };
