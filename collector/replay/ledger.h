@@ -52,9 +52,9 @@ struct TrackedBytes {
   }
 };
 
-/// The pages of linear or managed memory. Blocks of up to 1 MiB share pages of 2 MiB, larger ones
-/// have whole pages of their own (docs/driver-behaviour.md). So the pages touched are the memory
-/// that the driver takes.
+/// The pages of linear or managed memory. Blocks of less than 2 MiB share pages of 2 MiB, larger
+/// ones have whole pages of their own (docs/driver-behaviour.md). So the pages touched are the
+/// memory that the driver takes.
 class PageCount {
  public:
   /// A block comes (`is_added`) or goes.
@@ -63,7 +63,7 @@ class PageCount {
 
  private:
   static constexpr unsigned kPageShift = 21;
-  static constexpr uint64_t kLargestSmallBlock = 1 << 20;
+  static constexpr uint64_t kLargestSmallBlock = 2 << 20;
   std::unordered_map<uint64_t, uint32_t> pages_;  ///< with small blocks in them
   uint64_t whole_pages_ = 0;
 };

@@ -159,6 +159,20 @@ TEST_CASE("ledger: a pool destroyed with live blocks keeps its memory until they
   CHECK(row(view, "pool_slack") == 0);
 }
 
+TEST_CASE("ledger: a block of nearly 2 MiB shares its page with small ones", "[collector]") {
+  constexpr uint64_t kPage = 0x7fd673e00000;  // as on an H200
+  PageCount pages;
+  pages.count(kPage, 4000, true);
+  pages.count(kPage + 0x1000, 2'000'000, true);
+  CHECK(pages.bytes() == 2 * kMiB);
+  pages.count(kPage + 4 * kMiB, 40 * kMiB, true);
+  CHECK(pages.bytes() == 42 * kMiB);
+  pages.count(kPage, 4000, false);
+  CHECK(pages.bytes() == 42 * kMiB);
+  pages.count(kPage + 0x1000, 2'000'000, false);
+  CHECK(pages.bytes() == 40 * kMiB);
+}
+
 TEST_CASE("ledger: no row is more than all of it", "[collector]") {
   LedgerView view;
   view.used_bytes = 3 * kMiB;
