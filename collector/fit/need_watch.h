@@ -233,10 +233,10 @@ class NeedWatch : public ReplayObserver {
     Beyond beyond{positive(causes - managed - with_others + std::min<int64_t>(now.unexplained, 0)),
                   positive(causes + std::max<int64_t>(now.unexplained, 0))};
     if (own_bytes) {
-      const auto own = static_cast<int64_t>(*own_bytes) -
-                       static_cast<int64_t>(now.tracked.physical(positive(
-                           static_cast<int64_t>(now.tracked.of[GPUPEAK_KIND_LINEAR]) +
-                           now.linear_rounding)));
+      const auto own =
+          static_cast<int64_t>(*own_bytes) -
+          static_cast<int64_t>(now.tracked.physical(positive(
+              static_cast<int64_t>(now.tracked.of[GPUPEAK_KIND_LINEAR]) + now.linear_rounding)));
       beyond.most = std::max(beyond.most, positive(own));
       beyond.least = std::min(beyond.least, positive(own - managed));
     }

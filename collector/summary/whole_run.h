@@ -103,10 +103,10 @@ struct WholeRun {
   };
   /// The kernel killed a process of the run because memory was short.
   struct MemoryKill {
-    bool likely = false;       ///< only concluded from the signal and the node's free memory
-    uint64_t limit_bytes = 0;  ///< of the cgroup; 0: of the node, or of a cgroup above
-    std::string cgroup;        ///< its path; empty: the node
-    uint64_t kills = 0;        ///< that the kernel counted while the run lasted
+    bool likely = false;           ///< only concluded from the signal and the node's free memory
+    uint64_t limit_bytes = 0;      ///< of the cgroup; 0: of the node, or of a cgroup above
+    std::string cgroup;            ///< its path; empty: the node
+    uint64_t kills = 0;            ///< that the kernel counted while the run lasted
     bool started_process = false;  ///< the process that `run` started was killed
   };
 
