@@ -294,14 +294,16 @@ std::string text_of(const BufferRole& role, size_t kernels, const TextStyle& sty
 
 std::string role_text(const Holder& row, size_t kernels, const TextStyle& style) {
   if (!row.role) return "";
+  const std::string all = text_of(*row.role, kernels, style);
   std::vector<std::string> texts;
+  bool do_differ = false;  // else they differ by size alone
   for (const BlocksAlike& blocks : row.role->alike) {
+    const std::string text = text_of(blocks.role, kernels, style);
+    do_differ |= text != all;
     texts.push_back(fmt::format("{} × {} {}", blocks.count,
-                                size_text(blocks.bytes / blocks.count, style),
-                                text_of(blocks.role, kernels, style)));
+                                size_text(blocks.bytes / blocks.count, style), text));
   }
-  if (texts.empty()) return text_of(*row.role, kernels, style);
-  return fmt::format("{}", fmt::join(texts, "; "));
+  return do_differ ? fmt::format("{}", fmt::join(texts, "; ")) : all;
 }
 
 std::string role_mark(const Holder& row, size_t width, const TextStyle& style) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <ctime>
 
 #include "collector/text/error.h"
@@ -203,13 +204,19 @@ class MetricsWriter {
     return labels;
   }
 
-  /// Nanoseconds since 1970, rounded down to seconds; 0: the summary has no time.
+  /// Nanoseconds since 1970, rounded down to seconds; 0: the summary has no time. A damaged log may
+  /// name a year that these do not reach.
   static int64_t start_ns(const Summary& run) {
+    constexpr int64_t kSecond = 1'000'000'000;
     tm time{};
     if (strptime(run.run.start_time.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return 0;
-    return int64_t{timegm(&time)} * 1'000'000'000;
+    return std::clamp<int64_t>(timegm(&time), 0, INT64_MAX / kSecond) * kSecond;
   }
-  static int64_t end_ns(const Summary& run) { return start_ns(run) + run.run.duration_ns; }
+  static int64_t end_ns(const Summary& run) {
+    int64_t end;
+    const bool is_beyond = __builtin_add_overflow(start_ns(run), run.run.duration_ns, &end);
+    return is_beyond ? INT64_MAX : end;
+  }
 
   /// Names that differ from those of `serve`, without the ending of another metric type.
   static std::string openmetrics_name(std::string metric) {

@@ -104,6 +104,9 @@ TEST_CASE("roles: blocks of a loop that are used alike are not told one by one",
   const Holder& row = summary.find_peak("device:0")->holders.at(0);
   CHECK(row.role->alike.empty());
   CHECK(role_text(row, 3, TextStyle()) == "filled");
+  Holder sizes = row;
+  sizes.role->alike = {{2 << 20, 2, *row.role}, {1 << 20, 1, *row.role}};
+  CHECK(role_text(sizes, 3, TextStyle()) == "filled");
 }
 
 TEST_CASE("roles: kernels of a library are one use, with the launches of each", "[collector]") {

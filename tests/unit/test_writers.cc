@@ -296,6 +296,15 @@ TEST_CASE("write_csv: fields are quoted where they must be", "[collector]") {
   CHECK(text.find(",\"f(a, \"\"b\"\")\"\r\n") != std::string::npos);
 }
 
+TEST_CASE("write_metrics: a year that nanoseconds do not reach is the last one", "[collector]") {
+  LogBuilder log = one_gpu();
+  Summary summary = analyze_log(log);
+  summary.run.start_time = "2280-02-03T04:05:06Z";
+  const std::string text = text_of([&](auto& out) { write_metrics({summary}, "mlflow", {}, out); });
+  const auto json = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  CHECK(json["metrics"].at(0)["timestamp"] == INT64_MAX / 1'000'000);
+}
+
 TEST_CASE("write_dump: one event a line", "[collector]") {
   LogBuilder log = one_gpu();
   const TemporaryFile file;
