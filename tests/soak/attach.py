@@ -31,8 +31,19 @@ parser.add_argument("names", nargs="*")
 options = parser.parse_intermixed_args()
 GPUPEAK, FOLDER, ROUNDS, NAMES, END = options.gpupeak, options.folder, options.rounds, options.names, time.monotonic() + options.seconds
 PROGRAMS = os.path.join(FOLDER, "soak_attach_programs")
+PERF_TEST = "onnxruntime_perf_test"  # goes on for as long as it was told to, whatever its input is
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+# The end of each program in Python, which has threads that work while `on`.
+WORK_UNTIL_INPUT_ENDS = """
+[t.start() for t in threads]
+print("works", flush=True)
+sys.stdin.read()
+on = False
+[t.join() for t in threads]
+print("wrong", wrong)
+sys.exit(7)
+"""
 PYTHON = """
 import json, sys, threading
 wrong, on = 0, True
@@ -42,14 +53,7 @@ def work():
         data = [dict(a=i, b=str(i)) for i in range(300)]
         wrong += json.loads(json.dumps(data)) != data
 threads = [threading.Thread(target=work) for _ in range(4)]
-[t.start() for t in threads]
-print("works", flush=True)
-sys.stdin.read()
-on = False
-[t.join() for t in threads]
-print("wrong", wrong)
-sys.exit(7)
-"""
+""" + WORK_UNTIL_INPUT_ENDS
 NODE = """
 let on = true, wrong = 0
 function step() {
@@ -132,16 +136,9 @@ def work(pooled):
             del a
             if not pooled:
                 torch.cuda.empty_cache()
-threads = [threading.Thread(target=work, args=(pooled,)) for pooled in (False, False, True)]
 torch.zeros(1, device="cuda")
-[t.start() for t in threads]
-print("works", flush=True)
-sys.stdin.read()
-on = False
-[t.join() for t in threads]
-print("wrong", wrong)
-sys.exit(7)
-"""
+threads = [threading.Thread(target=work, args=(pooled,)) for pooled in (False, False, True)]
+""" + WORK_UNTIL_INPUT_ENDS
 # Contexts, blocks, modules of the driver API, by itself.
 DRIVER = """
 import ctypes, sys, threading
@@ -162,14 +159,7 @@ def work():
         wrong += got.raw != bytes([7]) * 16
         wrong += cuda.cuStreamDestroy_v2(stream) != 0 or cuda.cuMemFree_v2(address) != 0
 threads = [threading.Thread(target=work) for _ in range(2)]
-[t.start() for t in threads]
-print("works", flush=True)
-sys.stdin.read()
-on = False
-[t.join() for t in threads]
-print("wrong", wrong)
-sys.exit(7)
-"""
+""" + WORK_UNTIL_INPUT_ENDS
 # Sessions that begin and end, and run.
 ONNXRUNTIME = """
 import sys, threading
@@ -190,14 +180,7 @@ def work():
     while on:
         wrong += not numpy.allclose(session().run(None, data)[0], wanted, 1e-3)
 threads = [threading.Thread(target=work) for _ in range(2)]
-[t.start() for t in threads]
-print("works", flush=True)
-sys.stdin.read()
-on = False
-[t.join() for t in threads]
-print("wrong", wrong)
-sys.exit(7)
-"""
+""" + WORK_UNTIL_INPUT_ENDS
 BASH = 'echo works; wrong=0; while :; do x=$(echo $((RANDOM % 10 + 5)) | cat); [ "$x" -ge 5 ] || wrong=1; read -t 0; got=$?; ' \
        'if [ $got = 0 ]; then read -r line || break; fi; done; echo wrong $wrong; exit 7'
 
@@ -240,7 +223,7 @@ def programs(folder):
         found["ONNX Runtime"] = (["python3", "-c", ONNXRUNTIME, os.path.join(HERE, "../e2e"), os.path.join(folder, "tiny.onnx")], {})
     if options.onnxruntime:
         words = f"{options.onnxruntime}/onnxruntime_perf_test -e cuda -t 100000 -I -m duration {options.onnxruntime}/models/light_resnet50.onnx"
-        found["onnxruntime_perf_test"] = (["sh", "-c", f"echo works; exec {words} >/dev/null 2>&1"], {})
+        found[PERF_TEST] = (["sh", "-c", f"echo works; exec {words} >/dev/null 2>&1"], {})
     if shutil.which("javac"):
         subprocess.run(["javac", "-d", folder, written(folder, "Work.java", JAVA)], check=True)
         found["java, three threads"] = (["java", "-cp", folder, "Work"], {})
@@ -256,14 +239,15 @@ def programs(folder):
 class Run:
     """The program at work."""
 
-    def __init__(self, command, variables):
+    def __init__(self, command, variables, ignores_input):
+        self.ignores_input = ignores_input
         self.process = subprocess.Popen(command, env={**os.environ, **variables}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.first = self.process.stdout.readline()
 
     def end(self):
         """What it printed and its exit code; None: it does not end."""
-        if options.onnxruntime:
-            self.process.terminate()  # onnxruntime_perf_test goes on for as long as it was told to
+        if self.ignores_input:
+            self.process.terminate()
         try:
             rest, _ = self.process.communicate("q\n", timeout=60)  # q ends ffmpeg, which goes on without input
         except subprocess.TimeoutExpired:
@@ -287,10 +271,10 @@ def one_command(seconds, *words):
 
 def look_at(folder, name, command, variables):
     """A row of the table, and what went wrong in words."""
-    alone = Run(command, variables)
+    alone = Run(command, variables, name == PERF_TEST)
     time.sleep(0.5)
     wanted = alone.end()
-    program, counts, took, why, harm = Run(command, variables), collections.Counter(), [], collections.Counter(), []
+    program, counts, took, why, harm = Run(command, variables, name == PERF_TEST), collections.Counter(), [], collections.Counter(), []
     pid = str(program.process.pid)
     for turn in range(ROUNDS):
         if time.monotonic() > END:
