@@ -137,7 +137,7 @@ int TracedThread::go_on(__ptrace_request how, double seconds) {
     int status = wait_for_stop(seconds);
     if (status <= 0) return status;
     const bool is_event = status >> 16 == PTRACE_EVENT_STOP;
-    signal = !is_event && WSTOPSIG(status) == SIGSTOP ? SIGSTOP : 0;  // the others do not block it
+    signal = !is_event && WSTOPSIG(status) == SIGSTOP ? SIGSTOP : 0;  // no mask blocks it
     if (!is_event && signal == 0) return status;
     if (!is_event || WSTOPSIG(status) == SIGTRAP) continue;
     const auto began = std::chrono::steady_clock::now();
