@@ -168,22 +168,23 @@ const RowRoles::Kernel& RowRoles::kernel(uint64_t number) const {
 
 std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) const {
   if (!are_recorded_) return std::nullopt;
-  using Signature = std::pair<uint64_t, std::set<std::pair<uint64_t, uint64_t>>>;
   Blocks all;
-  std::map<Signature, Blocks> alike;  // by size, kernels and places
   for (const GroupId group : groups) {
     const auto blocks = blocks_.find(group);
-    if (blocks == blocks_.end()) continue;
-    for (const BlockRoles::Block* block : blocks->second) {
-      all.push_back(block);
-      Signature signature{block->bytes, {}};
-      for (const BlockRoles::Role& seen : block->roles)
-        signature.second.emplace(seen.kernel, seen.place);
-      alike[signature].push_back(block);
-    }
+    if (blocks != blocks_.end())
+      all.insert(all.end(), blocks->second.begin(), blocks->second.end());
   }
   BufferRole role = role_of_blocks(all);
-  if (alike.size() == 1 || role.launches_sampled) return role;
+  if (role.launches_sampled) return role;
+  using Signature = std::pair<uint64_t, std::set<std::pair<uint64_t, uint64_t>>>;
+  std::map<Signature, Blocks> alike;  // by size, kernels and places
+  for (const BlockRoles::Block* block : all) {
+    Signature signature{block->bytes, {}};
+    for (const BlockRoles::Role& seen : block->roles)
+      signature.second.emplace(seen.kernel, seen.place);
+    alike[std::move(signature)].push_back(block);
+  }
+  if (alike.size() == 1) return role;
   for (const auto& [signature, blocks] : alike) {
     const uint64_t held = signature.first * blocks.size();
     if (held * kOneInLarge >= peak_bytes_)
