@@ -114,16 +114,29 @@ class Logs : public prometheus::Collectable {
       : name_(folder), folder_(folder, most), pods_(procfs) {}
   std::vector<prometheus::MetricFamily> Collect() const override {
     const std::lock_guard lock(mutex_);
-    const FolderView view = folder_.look();
-    pods_.look(view);
-    return metric_families(view, pods_);
+    const FolderView view = look();
+    std::vector<prometheus::MetricFamily> families = log_families(view.logs, pods_);
+    std::ranges::move(folder_families(view), std::back_inserter(families));
+    return families;
   }
+#ifdef GPUPEAK_HAS_CURL
+  std::string otlp(uint64_t time_ns) const {
+    const FolderView view = look();
+    return otlp_request(view, pods_, time_ns);
+  }
+#endif
   std::string page() const {
     const std::lock_guard lock(mutex_);
     return index_page(folder_.look(), name_);
   }
 
  private:
+  FolderView look() const {
+    FolderView view = folder_.look();
+    pods_.look(view);
+    return view;
+  }
+
   const std::string name_;
   mutable std::mutex mutex_;
   mutable LogFolder folder_;
@@ -197,7 +210,7 @@ int send_otlp(const Logs& logs, const std::string& given, time_t every_seconds) 
   const auto send = [&] {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-    return sender.send(otlp_request(logs.Collect(), static_cast<uint64_t>(ns)));
+    return sender.send(logs.otlp(static_cast<uint64_t>(ns)));
   };
   do {
     send();

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <iostream>
-#include <map>
 #include <protozero/pbf_writer.hpp>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -18,6 +18,7 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 using protozero::pbf_writer;
+using Labels = std::vector<ClientMetric::Label>;
 using Attributes = std::vector<std::pair<std::string, std::string>>;
 
 namespace field {
@@ -120,10 +121,10 @@ Name name_of(const MetricFamily& family) {
   return {text, unit};
 }
 
-const std::string* label(const ClientMetric& sample, std::string_view name) {
-  for (const ClientMetric::Label& of : sample.label)
-    if (of.name == name) return &of.value;
-  return nullptr;
+/// nullptr: there is no such label.
+const std::string* value_of(const Labels& labels, std::string_view name) {
+  const auto found = std::ranges::find(labels, name, &ClientMetric::Label::name);
+  return found != labels.end() ? &found->value : nullptr;
 }
 
 /// The first of these variables that is set and not empty.
@@ -160,90 +161,70 @@ Attributes of_environment() {
   return all;
 }
 
-class Request {
+/// The samples of one family; empty: there is no such family.
+std::span<const ClientMetric> samples_of(const std::vector<MetricFamily>& families,
+                                         std::string_view name) {
+  const auto found = std::ranges::find(families, name, &MetricFamily::name);
+  if (found == families.end()) return {};
+  return found->metric;
+}
+
+/// The resource of one log, or of the folder, with its metrics.
+class Resource {
  public:
-  Request(const std::vector<MetricFamily>& families, uint64_t time_ns) : time_ns_(time_ns) {
-    for (const MetricFamily& family : families) {
-      for (const ClientMetric& sample : family.metric) {
-        const std::string* log = label(sample, "log");
-        const std::string key = log != nullptr ? *log : "";
-        if (family.name == "gpupeak_log_info") {
-          logs_[key].info = &sample;
-        } else if (family.name == "gpupeak_device_info") {
-          logs_[key].cards[*label(sample, "device")] = &sample;
-        } else if (family.name != "gpupeak_build_info") {
-          OfLog& of = logs_[key];
-          if (of.families.empty() || of.families.back().first != &family)
-            of.families.push_back({&family, {}});
-          of.families.back().second.push_back(&sample);
-          if (family.name == "gpupeak_run_start_time_seconds")
-            of.start_ns = static_cast<uint64_t>(sample.gauge.value * kNsPerSecond);
-        }
-      }
-    }
+  /// `log`: its name; "": the folder.
+  Resource(std::string log, std::vector<MetricFamily> families, uint64_t time_ns)
+      : log_(std::move(log)), families_(std::move(families)), time_ns_(time_ns) {
+    for (const ClientMetric& start : samples_of(families_, "gpupeak_run_start_time_seconds"))
+      start_ns_ = static_cast<uint64_t>(start.gauge.value * kNsPerSecond);
+    for (const ClientMetric& info : samples_of(families_, "gpupeak_log_info")) info_ = info.label;
   }
 
-  std::string take() {
-    pbf_writer request(out_);
-    const Attributes environment = of_environment();
-    for (const auto& [log, of] : logs_) {
-      pbf_writer resource_metrics(request, field::kResourceMetrics);
-      {
-        pbf_writer resource(resource_metrics, field::kResource);
-        add_resource(resource, log, of, environment);
-      }
-      pbf_writer scope_metrics(resource_metrics, field::kScopeMetrics);
-      {
-        pbf_writer scope(scope_metrics, field::kScope);
-        scope.add_string(field::kScopeName, "gpupeak");
-        scope.add_string(field::kScopeVersion, GPUPEAK_VERSION);
-      }
-      for (const auto& [family, samples] : of.families) add(scope_metrics, *family, samples, of);
+  void write(pbf_writer& request, const Attributes& environment) const {
+    pbf_writer resource_metrics(request, field::kResourceMetrics);
+    {
+      pbf_writer resource(resource_metrics, field::kResource);
+      add_resource(resource, environment);
     }
-    return std::move(out_);
+    pbf_writer scope_metrics(resource_metrics, field::kScopeMetrics);
+    {
+      pbf_writer scope(scope_metrics, field::kScope);
+      scope.add_string(field::kScopeName, "gpupeak");
+      scope.add_string(field::kScopeVersion, GPUPEAK_VERSION);
+    }
+    for (const MetricFamily& family : families_)
+      if (!family.name.ends_with("_info")) add(scope_metrics, family);
   }
 
  private:
-  struct OfLog {
-    const ClientMetric* info = nullptr;
-    std::map<std::string, const ClientMetric*> cards;  ///< device_info, by device
-    std::vector<std::pair<const MetricFamily*, std::vector<const ClientMetric*>>> families;
-    uint64_t start_ns = 0;
-  };
-
   /// The service's name: as the operator has set it, else the program, as in `metrics --format
   /// otlp-json`.
-  static std::string service(const OfLog& of, const Attributes& environment) {
+  std::string service(const Attributes& environment) const {
     if (const std::string name = variable({"OTEL_SERVICE_NAME"}); !name.empty()) return name;
     for (const auto& [name, value] : environment)
       if (name == "service.name") return value;
-    const std::string* program = of.info != nullptr ? label(*of.info, "program") : nullptr;
+    const std::string* program = value_of(info_, "program");
     return program != nullptr ? *program : "gpupeak";
   }
-  static void add_resource(pbf_writer& resource, const std::string& log, const OfLog& of,
-                           const Attributes& environment) {
-    const auto add = [&resource](std::string_view name, const std::string& value, bool number) {
+  void add_resource(pbf_writer& resource, const Attributes& environment) const {
+    const auto add = [&resource](std::string_view name, const std::string& value,
+                                 bool number = false) {
       add_attribute(resource, field::kResourceAttributes, name, value, number);
     };
-    add("service.name", service(of, environment), false);
-    if (!log.empty()) add("service.instance.id", log, false);
-    if (of.info != nullptr) {
-      for (const ClientMetric::Label& label : of.info->label) {
-        const Convention* found = nullptr;
-        for (const Convention& convention : kResource)
-          if (convention.label == label.name) found = &convention;
-        if (found != nullptr)
-          add(found->attribute, label.value, found->is_number);
-        else
-          add("gpupeak." + label.name, label.value, false);
-      }
+    add("service.name", service(environment));
+    if (!log_.empty()) add("service.instance.id", log_);
+    for (const auto& [name, value] : info_) {
+      const auto* const found = std::ranges::find(kResource, name, &Convention::label);
+      if (found != std::end(kResource))
+        add(found->attribute, value, found->is_number);
+      else
+        add("gpupeak." + name, value);
     }
     for (const auto& [name, value] : environment)
-      if (name != "service.name") add(name, value, false);
+      if (name != "service.name") add(name, value);
   }
 
-  void add(pbf_writer& scope_metrics, const MetricFamily& family,
-           const std::vector<const ClientMetric*>& samples, const OfLog& of) const {
+  void add(pbf_writer& scope_metrics, const MetricFamily& family) const {
     const Name name = name_of(family);
     pbf_writer metric(scope_metrics, field::kMetrics);
     metric.add_string(field::kName, name.text);
@@ -252,16 +233,16 @@ class Request {
     const bool is_counter = family.type == MetricType::Counter;
     const bool is_sum = is_counter || family.name == kCapacity;
     pbf_writer data(metric, is_sum ? field::kSum : field::kGauge);
-    for (const ClientMetric* sample : samples) {
+    for (const ClientMetric& sample : family.metric) {
       pbf_writer point(data, field::kDataPoints);
-      if (is_sum && of.start_ns > 0) point.add_fixed64(field::kStartTime, of.start_ns);
+      if (is_sum && start_ns_ > 0) point.add_fixed64(field::kStartTime, start_ns_);
       point.add_fixed64(field::kTime, time_ns_);
-      const double value = is_counter ? sample->counter.value : sample->gauge.value;
+      const double value = is_counter ? sample.counter.value : sample.gauge.value;
       if (std::string_view(name.unit) == "s")
         point.add_double(field::kAsDouble, value);
       else
         point.add_sfixed64(field::kAsInt, static_cast<int64_t>(value));
-      add_labels(point, *sample, of);
+      add_labels(point, sample);
     }
     if (is_sum) {
       data.add_enum(field::kTemporality, kCumulative);
@@ -269,30 +250,39 @@ class Request {
     }
   }
 
-  static void add_labels(pbf_writer& point, const ClientMetric& sample, const OfLog& of) {
-    for (const ClientMetric::Label& label : sample.label) {
-      if (label.name == "log") continue;
-      add_attribute(point, field::kPointAttributes, label.name, label.value);
-      if (label.name != "device") continue;
-      const auto card = of.cards.find(label.value);
-      if (card == of.cards.end()) continue;
-      constexpr std::pair<const char*, const char*> kCard[] = {{"UUID", "hw.id"},
-                                                               {"name", "hw.name"}};
-      for (const auto& [from, attribute] : kCard)
-        if (const std::string* value = gpupeak::tools::label(*card->second, from))
-          add_attribute(point, field::kPointAttributes, attribute, *value);
+  void add_labels(pbf_writer& point, const ClientMetric& sample) const {
+    for (const auto& [name, value] : sample.label) {
+      if (name == "log") continue;
+      add_attribute(point, field::kPointAttributes, name, value);
+      if (name != "device") continue;
+      for (const ClientMetric& card : samples_of(families_, "gpupeak_device_info")) {
+        if (*value_of(card.label, "device") != value) continue;
+        constexpr std::pair<const char*, const char*> kCard[] = {{"UUID", "hw.id"},
+                                                                 {"name", "hw.name"}};
+        for (const auto& [from, attribute] : kCard)
+          if (const std::string* of = value_of(card.label, from))
+            add_attribute(point, field::kPointAttributes, attribute, *of);
+      }
     }
   }
 
+  const std::string log_;
+  const std::vector<MetricFamily> families_;
   const uint64_t time_ns_;
-  std::map<std::string, OfLog> logs_;  ///< by log; "": the folder
-  std::string out_;
+  uint64_t start_ns_ = 0;
+  Labels info_;  // of the process
 };
 
 }  // namespace
 
-std::string otlp_request(const std::vector<MetricFamily>& families, uint64_t time_ns) {
-  return Request(families, time_ns).take();
+std::string otlp_request(const FolderView& view, const Pods& pods, uint64_t time_ns) {
+  std::string out;
+  pbf_writer request(out);
+  const Attributes environment = of_environment();
+  Resource("", folder_families(view), time_ns).write(request, environment);
+  for (const FolderLog& log : view.logs)
+    Resource(log.name, log_families({&log, 1}, pods), time_ns).write(request, environment);
+  return out;
 }
 
 namespace {

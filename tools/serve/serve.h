@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -46,10 +47,13 @@ class Pods {
   std::map<uint64_t, PodLabels> found_;  ///< by the log's cookie
 };
 
-/// The metrics of a folder's logs for Prometheus: names and labels by its conventions, values from
-/// the counters pages. docs/fleet.md lists them. A value that was not measured has no sample; it is
+/// The metrics of logs for Prometheus: names and labels by its conventions, values from the
+/// counters pages. docs/fleet.md lists them. A value that was not measured has no sample; it is
 /// never 0.
-std::vector<prometheus::MetricFamily> metric_families(const FolderView& view, const Pods& pods);
+std::vector<prometheus::MetricFamily> log_families(std::span<const FolderLog> logs,
+                                                   const Pods& pods);
+/// Those of the folder itself.
+std::vector<prometheus::MetricFamily> folder_families(const FolderView& view);
 
 // The metrics in OpenTelemetry's protocol (OTLP over HTTP, in protobuf), which `serve --otlp`
 // sends: only if it was built with libcurl. Field numbers are those of opentelemetry-proto 1.x.
@@ -57,7 +61,7 @@ std::vector<prometheus::MetricFamily> metric_families(const FolderView& view, co
 /// An ExportMetricsServiceRequest: a resource for each log, with its process, host, rank, pod and
 /// job as attributes, and one resource for the folder. `time_ns`: when the values were read, in
 /// nanoseconds since 1970.
-std::string otlp_request(const std::vector<prometheus::MetricFamily>& families, uint64_t time_ns);
+std::string otlp_request(const FolderView& view, const Pods& pods, uint64_t time_ns);
 
 /// The URL to send to: `given`; if that is "env", OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, or else
 /// OTEL_EXPORTER_OTLP_ENDPOINT followed by /v1/metrics. Empty: nothing is to be sent.
