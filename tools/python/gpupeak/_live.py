@@ -29,15 +29,16 @@ class _Usage(ctypes.Structure):
 
 
 class _Library:
-    """The functions, or None for each where the library is not preloaded. They do not block, so the GIL is kept."""
+    """The functions; where the library is not preloaded, functions that do nothing and return 0. They do not block, so the GIL is kept."""
 
     def __init__(self) -> None:
         process = ctypes.PyDLL(None)
 
         def find(name: str, result: Any, *arguments: Any) -> Any:
             function = getattr(process, "gpupeak_api_" + name, None)
-            if function is not None:
-                function.restype, function.argtypes = result, arguments
+            if function is None:
+                return lambda *_: 0
+            function.restype, function.argtypes = result, arguments
             return function
 
         text, number, size = ctypes.c_char_p, ctypes.c_uint64, ctypes.c_size_t
@@ -63,8 +64,6 @@ def _bytes_of(name: str) -> bytes:
 
 
 def _read(what: int, device: int) -> Optional[Counter]:
-    if _library.usage is None:
-        return None
     usage = _Usage()
     if not _library.usage(what, device, ctypes.byref(usage)):
         return None
@@ -137,8 +136,7 @@ def _open_window() -> _Window:
         counters = _note_all()
         if _since_reset is None and counters:  # what usage() has told so far goes on
             _since_reset = _Window({name: counter.window_peak_bytes for name, counter in counters.items()})
-        if _library.reset_window is not None:
-            _library.reset_window()
+        _library.reset_window()
         window = _Window(_live_of(counters))
         _open.append(window)
         return window
@@ -219,15 +217,13 @@ def reset() -> None:
     with _lock:
         _since_reset = None
         counters = _note_all()
-        if _library.reset_window is not None:
-            _library.reset_window()
+        _library.reset_window()
         _since_reset = _Window(_live_of(counters)) if _open else None
 
 
 def mark(name: str) -> None:
     """Marks this instant in the log."""
-    if _library.mark is not None:
-        _library.mark(_bytes_of(name))
+    _library.mark(_bytes_of(name))
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -271,8 +267,7 @@ class phase(_Scope):
     def __enter__(self) -> "phase":
         if self._window is not None and self._end is None:
             raise RuntimeError("phase {!r} is open already".format(self.name))
-        if _library.phase_push is not None:
-            _library.phase_push(_bytes_of(self.name))
+        _library.phase_push(_bytes_of(self.name))
         self._end = None
         self._window = _open_window()
         return self
@@ -280,8 +275,7 @@ class phase(_Scope):
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         if self._window is not None:
             self._end = _close_window(self._window)
-        if _library.phase_pop is not None:
-            _library.phase_pop()
+        _library.phase_pop()
 
     def _figures(self, scope: str) -> "Optional[tuple[int, int, int]]":
         what, device = _place(scope)
@@ -330,13 +324,11 @@ class tag(_Scope):
     tags nest."""
 
     def __enter__(self) -> "tag":
-        if _library.tag_push is not None:
-            _library.tag_push(_bytes_of(self.name))
+        _library.tag_push(_bytes_of(self.name))
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
-        if _library.tag_pop is not None:
-            _library.tag_pop()
+        _library.tag_pop()
 
 
 class Arena:
@@ -345,7 +337,7 @@ class Arena:
     pieces or grows. A context manager that destroys it."""
 
     def __init__(self, name: str, address: int = 0, size: int = 0) -> None:
-        self._number = _library.arena_create(_bytes_of(name), address, size) if _library.arena_create is not None else 0
+        self._number = _library.arena_create(_bytes_of(name), address, size)
 
     def allocated(self, address: int, size: int, name: Optional[str] = None) -> None:
         """Call it after the arena has handed out ``size`` bytes at ``address``."""
