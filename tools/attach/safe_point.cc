@@ -56,9 +56,7 @@ int add_frame(Dwfl_Frame* state, void* data) {
   frame.is_interrupted = is_activation && frames.size() > 1;
   Dwfl_Module* const module = dwfl_addrmodule(dwfl_thread_dwfl(dwfl_frame_thread(state)), pc);
   if (module == nullptr) return DWARF_CB_OK;
-  const char* const path =
-      dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
-  frame.path = path != nullptr ? path : "";
+  frame.path = path_of(module);
   frame.module = collector::file_name(frame.path);
   GElf_Off offset = 0;
   GElf_Sym symbol{};
@@ -122,44 +120,12 @@ std::string unsafe_frame(std::vector<Frame> frames, long system_call) {
   return unsafe_wait(frames, inner, system_call);
 }
 
-/// A function of kCalled that the module defines for others; empty: none.
-std::string_view function_called_by_us(Dwfl_Module* module) {
-  GElf_Addr bias = 0;
-  Elf* const elf = dwfl_module_getelf(module, &bias);
-  for (Elf_Scn* section = nullptr;
-       elf != nullptr && (section = elf_nextscn(elf, section)) != nullptr;) {
-    GElf_Shdr header;
-    if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_DYNSYM) continue;
-    Elf_Data* const data = elf_getdata(section, nullptr);
-    for (size_t i = 0; data != nullptr && i < header.sh_size / header.sh_entsize; ++i) {
-      GElf_Sym symbol;
-      if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr ||
-          symbol.st_shndx == SHN_UNDEF)
-        continue;
-      const char* const name = elf_strptr(elf, header.sh_link, symbol.st_name);
-      const auto* const found =
-          name != nullptr ? std::find(kCalled.begin(), kCalled.end(), std::string_view(name))
-                          : kCalled.end();
-      if (found != kCalled.end()) return *found;
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 SafePoints::SafePoints(Dwfl* modules) : modules_(modules) {
-  dwfl_getmodules(
-      modules,
-      [](Dwfl_Module* module, void**, const char*, Dwarf_Addr, void* data) -> int {
-        const char* const path =
-            dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
-        const std::string_view function = function_called_by_us(module);
-        if (path != nullptr && !function.empty())
-          static_cast<SafePoints*>(data)->called_by_us_.emplace(path, function);
-        return DWARF_CB_OK;
-      },
-      this, 0);
+  each_symbol(modules, "", [this](const std::string& path, std::string_view name, const GElf_Sym&) {
+    if (std::ranges::find(kCalled, name) != kCalled.end()) called_by_us_.emplace(path, name);
+  });
 }
 
 std::string SafePoints::unsafe_because(pid_t thread, long system_call) const {

@@ -180,6 +180,12 @@ constexpr Dwfl_Callbacks kCallbacks{.find_elf = dwfl_linux_proc_find_elf,
 
 }  // namespace
 
+std::string path_of(Dwfl_Module* module) {
+  const char* const path =
+      dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+  return path != nullptr ? path : "";
+}
+
 TargetModules::TargetModules(pid_t pid) : dwfl_(dwfl_begin(&kCallbacks)) {
   if (dwfl_ == nullptr || dwfl_linux_proc_report(dwfl_.get(), pid) != 0 ||
       dwfl_report_end(dwfl_.get(), nullptr, nullptr) != 0 ||
@@ -187,37 +193,45 @@ TargetModules::TargetModules(pid_t pid) : dwfl_(dwfl_begin(&kCallbacks)) {
     refuse(pid, "may not be looked at: its memory map cannot be read");
 }
 
-uint64_t TargetModules::function(const std::string& module, const std::string& name) const {
-  struct Wanted {
-    const std::string &module, &name;
-    uint64_t found = 0;
-  } wanted{module, name};
+void each_symbol(Dwfl* modules, const std::string& file_name, const VisitSymbol& visit) {
+  const auto look = [&](Dwfl_Module* module) {
+    const std::string path = path_of(module);
+    if (path.empty() || !collector::file_name(path).starts_with(file_name)) return;
+    GElf_Addr bias = 0;
+    Elf* const elf = dwfl_module_getelf(module, &bias);
+    for (Elf_Scn* section = nullptr;
+         elf != nullptr && (section = elf_nextscn(elf, section)) != nullptr;) {
+      GElf_Shdr header;
+      if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_DYNSYM) continue;
+      Elf_Data* const symbols = elf_getdata(section, nullptr);
+      for (size_t i = 0; symbols != nullptr && i < header.sh_size / header.sh_entsize; ++i) {
+        GElf_Sym symbol;
+        if (gelf_getsym(symbols, static_cast<int>(i), &symbol) == nullptr ||
+            symbol.st_shndx == SHN_UNDEF)
+          continue;
+        const char* const name = elf_strptr(elf, header.sh_link, symbol.st_name);
+        symbol.st_value += bias;
+        if (name != nullptr) visit(path, name, symbol);
+      }
+    }
+  };
   dwfl_getmodules(
-      dwfl_.get(),
-      [](Dwfl_Module* of, void**, const char*, Dwarf_Addr, void* data) -> int {
-        auto& that = *static_cast<Wanted*>(data);
-        const char* path =
-            dwfl_module_info(of, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
-        if (path == nullptr || !collector::file_name(path).starts_with(that.module))
-          return DWARF_CB_OK;
-        const int count = dwfl_module_getsymtab(of);
-        for (int i = 1; i < count; ++i) {
-          GElf_Sym symbol;
-          GElf_Addr address = 0;
-          const char* found =
-              dwfl_module_getsym_info(of, i, &symbol, &address, nullptr, nullptr, nullptr);
-          if (found == nullptr || symbol.st_shndx == SHN_UNDEF ||
-              GELF_ST_TYPE(symbol.st_info) != STT_FUNC)
-            continue;
-          const std::string_view full = found;
-          if (full.substr(0, full.find('@')) != that.name) continue;
-          that.found = address;
-          return DWARF_CB_ABORT;
-        }
+      modules,
+      [](Dwfl_Module* module, void**, const char*, Dwarf_Addr, void* data) -> int {
+        (*static_cast<decltype(look)*>(data))(module);
         return DWARF_CB_OK;
       },
-      &wanted, 0);
-  return wanted.found;
+      const_cast<void*>(static_cast<const void*>(&look)), 0);
+}
+
+uint64_t TargetModules::function(const std::string& module, const std::string& name) const {
+  uint64_t found = 0;
+  each_symbol(dwfl_.get(), module,
+              [&](const std::string&, std::string_view defined, const GElf_Sym& symbol) {
+                if (found == 0 && defined == name && GELF_ST_TYPE(symbol.st_info) == STT_FUNC)
+                  found = symbol.st_value;
+              });
+  return found;
 }
 
 }  // namespace gpupeak::tools

@@ -16,6 +16,7 @@
 #include "tools/commands.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
+#include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -175,16 +176,6 @@ struct Said {
   int code = kOwnFailure;
 };
 
-/// What was written into a file that only this process has.
-std::string take_text(int file) {
-  std::string text;
-  char piece[16384];
-  lseek(file, 0, SEEK_SET);
-  for (ssize_t bytes; (bytes = read(file, piece, sizeof piece)) > 0;)
-    text.append(piece, static_cast<size_t>(bytes));
-  return text;
-}
-
 /// Runs this command with these words and takes what it says.
 Said run_self(const std::vector<std::string>& words) {
   const collector::Descriptor out(memfd_create("gpupeak-out", MFD_CLOEXEC));
@@ -193,7 +184,10 @@ Said run_self(const std::vector<std::string>& words) {
   std::vector<std::string> all{own_path().string()};
   all.insert(all.end(), words.begin(), words.end());
   const int code = run_program(all, out.get(), errors.get());
-  return {take_text(out.get()), take_text(errors.get()), code};
+  const auto text_of = [](const collector::Descriptor& file) {
+    return kernel_text(fmt::format("/proc/self/fd/{}", file.get())).value_or("");
+  };
+  return {text_of(out), text_of(errors), code};
 }
 
 /// An answer of text. If it is longer than an answer may be, it is cut at the end of a line.

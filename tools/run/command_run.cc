@@ -272,9 +272,9 @@ class Run {
 
   /// Writes into the run's log what was seen of the run from outside.
   void record(collector::RunRecord seen) {
-    if (options_.children == "none") {
+    if (children_option() == "none") {
       descendants_->add_not_recorded("--children none", seen);
-    } else if (options_.children != "all") {
+    } else if (children_option() != "all") {
       descendants_->add_not_recorded(
           "little of it is heap or mappings, the rest static data, stacks or shared memory; "
           "--children all has its causes",
@@ -308,9 +308,11 @@ class Run {
       tell_of_logs(logs_, fs::path(children_).parent_path().string(), std::move(ahead_));
       if (torch_) say_text(torch_->text());
     } else if (is_writable_) {
-      say_why_there_is_no_log(options_.command[0], options_.children, left_running_);
+      say_why_there_is_no_log(options_.command[0], children_option(), left_running_);
     }
   }
+
+  const std::string& children_option() const { return options_.variables.at("GPUPEAK_CHILDREN"); }
 
   const RunOptions& options_;
   fs::path library_, preload_;      // the library; a name of it that LD_PRELOAD can hold
@@ -365,16 +367,22 @@ void add_run(CommandLine& line) {
   add_value(verb, "-o,--out", options.out, "FILE",
             "Log file; %n program, %p process id, %r rank, %h host");
   verb.add_flag("-q,--quiet", options.quiet, "Say nothing; the log is written all the same");
-  add_choice(verb, "--host", options.host, {"auto", "full", "sampled", "counters", "off"},
-             "What to record of host memory");
-  verb.add_flag("--dormant", options.dormant,
-                "Count the heap, and record it only between `gpupeak start` and `gpupeak stop`")
+  auto& variables = options.variables;
+  add_choice(verb, "--host", variables["GPUPEAK_HOST"],
+             {"auto", "full", "sampled", "counters", "off"}, "What to record of host memory");
+  const auto add_flag = [&verb = verb, &variables](const char* name, const char* variable,
+                                                   const char* value, const char* text) {
+    return verb.add_flag_callback(
+        name, [&to = variables[variable], value] { to = value; }, text);
+  };
+  add_flag("--dormant", "GPUPEAK_HOST", "counters",
+           "Count the heap, and record it only between `gpupeak start` and `gpupeak stop`")
       ->excludes("--host");
-  add_value(verb, "--log-max", options.log_max, "SIZE",
+  add_value(verb, "--log-max", variables["GPUPEAK_LOG_MAX"], "SIZE",
             "Once the log has this size (1GiB), go on with a sample of the heap; off: never")
       ->check(
           matches("off|[0-9]*[1-9][0-9]*(b|B|[kKmMgG](iB|B)?)?", "a size such as 1GiB, or off"));
-  add_value(verb, "--log-mode", options.log_mode, "MODE",
+  add_value(verb, "--log-mode", variables["GPUPEAK_LOG_MODE"], "MODE",
             "Who may read the log, which holds arguments: a file mode such as 0640 (0600)")
       ->check(matches("0?6[0246][0246]", "a file mode such as 0640, with 0600 in it"));
   add_choice(verb, "--compress", options.compress, {"auto", "always", "never"},
@@ -382,12 +390,12 @@ void add_run(CommandLine& line) {
   add_choice(verb, "--names", options.names, {"auto", "own", "all", "none"},
              "Whose names are kept in the log for when programs are built anew: own code, "
              "all with the system's packages, none; auto: own code as far as it is cheap");
-  add_choice(verb, "--children", options.children, {"gpu", "all", "none", "cuda"},
+  add_choice(verb, "--children", variables["GPUPEAK_CHILDREN"], {"gpu", "all", "none", "cuda"},
              "Which child processes record too");
   verb.add_flag(
       "--audit", options.audit,
       "Also record libraries opened with RTLD_DEEPBIND or dlmopen, by the loader's auditing");
-  add_choice(verb, "--python", options.python, {"auto", "off"},
+  add_choice(verb, "--python", variables["GPUPEAK_PYTHON"], {"auto", "off"},
              "Python frames in the call sites of device memory");
   add_list(verb, "--phase-on-output", options.phases_on_output, "[NAME=]TEXT",
            "A line of the program's output with this text begins a phase (may be repeated)");
@@ -400,11 +408,11 @@ void add_run(CommandLine& line) {
   add_value(verb, "--pool-rules", options.arena_rules, "FILE",
             "Look into the allocators that the [[pool]] parts of this rule file describe")
       ->check(CLI::ExistingFile);
-  verb.add_flag("--last-use", options.last_use,
-                "Record when device memory was last seen used (`gpupeak report --last-use`)");
-  verb.add_flag("--ort-nodes", options.ort_nodes,
-                "Have ONNX Runtime write its profile of each session, and make phases of its nodes "
-                "(costs time and host memory of its own: docs/phases.md)");
+  add_flag("--last-use", "GPUPEAK_LAST_USE", "1",
+           "Record when device memory was last seen used (`gpupeak report --last-use`)");
+  add_flag("--ort-nodes", "GPUPEAK_ORT_NODES", "1",
+           "Have ONNX Runtime write its profile of each session, and make phases of its nodes "
+           "(costs time and host memory of its own: docs/phases.md)");
   verb.add_flag("--torch-modules", options.torch_modules,
                 "Make phases of PyTorch's modules by their names, forward and backward "
                 "(docs/phases.md has what it costs)");

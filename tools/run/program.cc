@@ -215,8 +215,8 @@ void set_in_front(const char* variable, const std::string& name) {
   setenv(variable, (has_others ? name + ":" + others : name).c_str(), 1);
 }
 
-void set_unless_empty(const char* name, const std::string& value) {
-  if (!value.empty()) setenv(name, value.c_str(), 1);
+void set_unless_empty(const std::string& name, const std::string& value) {
+  if (!value.empty()) setenv(name.c_str(), value.c_str(), 1);
 }
 
 /// Asks glibc for more room for thread-local storage of libraries that are opened later. An audit
@@ -259,17 +259,11 @@ void make_up_for_audit() {
     set_in_front("LD_AUDIT", (library.parent_path() / "libgpupeak_audit.so").string());
     make_up_for_audit();
   }
-  set_unless_empty("GPUPEAK_HOST", options.dormant ? "counters" : options.host);
-  set_unless_empty("GPUPEAK_LOG_MAX", options.log_max);
-  set_unless_empty("GPUPEAK_LOG_MODE", options.log_mode);
-  set_unless_empty("GPUPEAK_CHILDREN", options.children);
-  set_unless_empty("GPUPEAK_PYTHON", options.python);
+  for (const auto& [name, value] : options.variables) set_unless_empty(name, value);
   set_unless_empty("GPUPEAK_LIMIT", limit_variable(options.limit, options.gpu));
   if (!options.arena_rules.empty())
     setenv("GPUPEAK_POOL_RULES", fs::absolute(options.arena_rules).c_str(), 1);
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
-  if (options.last_use) setenv("GPUPEAK_LAST_USE", "1", 1);
-  if (options.ort_nodes) setenv("GPUPEAK_ORT_NODES", "1", 1);
   // Every event gets a time, so that phases from outside begin between the right events.
   if (!options.phases_on_output.empty()) setenv("GPUPEAK_STAMP_ALL", "1", 1);
   become(options.command, failure);

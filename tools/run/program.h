@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -43,21 +44,15 @@ std::string limit_variable(const std::string& limit, const std::string& gpu);
 
 struct RunOptions {
   std::vector<std::string> command;
-  std::string out;       ///< name or pattern of the log; empty: GPUPEAK_OUT, else the default
-  std::string log_mode;  ///< as GPUPEAK_LOG_MODE; empty: as the environment has it
-  std::string log_max;   ///< as GPUPEAK_LOG_MAX; empty: as the environment has it
-  std::string host;      ///< as GPUPEAK_HOST; empty: as the environment has it
-  std::string children;  ///< as GPUPEAK_CHILDREN
-  std::string python;    ///< as GPUPEAK_PYTHON
+  std::string out;  ///< name or pattern of the log; empty: GPUPEAK_OUT, else the default
+  /// What the library reads, by variable; empty: as the environment has it.
+  std::map<std::string, std::string> variables;
   std::string compress = "auto";              ///< when logs are compressed
   std::string names = "auto";                 ///< whose are kept
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
   std::string limit, gpu;                     ///< as limit_variable() takes them
   std::string arena_rules;     ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
-  bool last_use = false;       ///< record when device memory was last used
-  bool ort_nodes = false;      ///< ONNX Runtime's sessions write a profile
   bool torch_modules = false;  ///< TorchModules
-  bool dormant = false;        ///< counters alone, until `gpupeak start`
   bool audit = false;          ///< reach clients that bypass a preloaded library
   bool quiet = false;
 };
