@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,14 +37,36 @@ class SegmentPieces {
   using Kinds = uint8_t;   ///< bits 1 << Kind
 
   /// The smallest idle piece of so many bytes or more, of equal ones the lowest.
-  std::optional<Piece> find(uint64_t bytes, Kinds kinds) const;
+  std::optional<Piece> find(uint64_t bytes, Kinds kinds) const {
+    const Idle* best = nullptr;
+    for (Kind kind = 0; kind < idle_.size(); ++kind) {
+      if ((kinds >> kind & 1) == 0) continue;
+      const auto found = idle_[kind].lower_bound({bytes, 0, kNone});
+      if (found != idle_[kind].end() && (best == nullptr || *found < *best)) best = &*found;
+    }
+    return best == nullptr ? std::nullopt : std::optional(best->piece);
+  }
   /// The largest idle piece that is smaller than that; 0: none.
-  uint64_t largest_below(uint64_t bytes, Kinds kinds) const;
+  uint64_t largest_below(uint64_t bytes, Kinds kinds) const {
+    uint64_t largest = 0;
+    for (Kind kind = 0; kind < idle_.size(); ++kind) {
+      if ((kinds >> kind & 1) == 0) continue;
+      const auto above = idle_[kind].lower_bound({bytes, 0, kNone});
+      if (above != idle_[kind].begin()) largest = std::max(largest, std::prev(above)->bytes);
+    }
+    return largest;
+  }
   uint64_t bytes_of(Piece piece) const { return pieces_[piece].bytes; }
   uint64_t address_of(Piece piece) const { return pieces_[piece].address; }
 
   /// Adds a segment from the driver; it is idle. `address`: above 0; no other segment lies there.
-  Piece add_segment(uint64_t address, uint64_t bytes, Kind kind);
+  Piece add_segment(uint64_t address, uint64_t bytes, Kind kind) {
+    const Piece piece = make({address, bytes, kNone, kNone, kind, false});
+    set_idle(piece);
+    reserved_ += whole_driver_pages(bytes);
+    reserved_bytes_ += bytes;
+    return piece;
+  }
   /// A segment of one request: it comes with the request, goes back with it, and is never idle.
   void add_own(uint64_t bytes) {
     reserved_ += whole_driver_pages(bytes);
@@ -55,16 +78,67 @@ class SegmentPieces {
   }
   /// Takes an idle piece into use; it is of `kind` now. If `bytes` is less than its size, the rest
   /// is split off and stays idle, with the kind that it had.
-  void take(Piece piece, uint64_t bytes, Kind kind);
+  void take(Piece piece, uint64_t bytes, Kind kind) {
+    unset_idle(piece);
+    const Part whole = pieces_[piece];
+    pieces_[piece].kind = kind;
+    if (bytes >= whole.bytes) return;
+    const Piece rest =
+        make({whole.address + bytes, whole.bytes - bytes, piece, whole.after, whole.kind, false});
+    if (whole.after != kNone) pieces_[whole.after].before = rest;
+    pieces_[piece].bytes = bytes;
+    pieces_[piece].after = rest;
+    set_idle(rest);
+  }
   /// The piece is idle again, and joined with idle neighbours of its kind.
-  void put_back(Piece piece);
+  void put_back(Piece piece) {
+    if (const Piece after = pieces_[piece].after; joins(pieces_[piece], after)) {
+      unset_idle(after);
+      join_next(piece);
+    }
+    if (const Piece before = pieces_[piece].before; joins(pieces_[piece], before)) {
+      unset_idle(before);
+      join_next(before);
+      piece = before;
+    }
+    set_idle(piece);
+  }
   /// All pieces become kind 0.
-  void forget_kinds();
+  void forget_kinds() {
+    std::vector<Piece> idle;
+    for (const Idle& one : idle_[1]) idle.push_back(one.piece);
+    for (const Piece piece : idle) unset_idle(piece);
+    for (Part& part : pieces_) part.kind = 0;
+    for (const Piece piece : idle) put_back(piece);
+  }
   /// Gives all segments back to the driver that are wholly idle.
-  void release_idle();
+  void release_idle() {
+    std::vector<Piece> whole;
+    for (const IdleSet& idle : idle_) {
+      for (const Idle& one : idle) {
+        if (is_whole(pieces_[one.piece])) whole.push_back(one.piece);
+      }
+    }
+    for (const Piece piece : whole) drop(piece);
+  }
   /// Gives one wholly idle segment back; false: there is none such.
-  bool release(uint64_t address, uint64_t bytes);
-  bool has_idle_segment() const;
+  bool release(uint64_t address, uint64_t bytes) {
+    for (const IdleSet& idle : idle_) {
+      const auto found = idle.find({bytes, address, kNone});
+      if (found == idle.end() || !is_whole(pieces_[found->piece])) continue;
+      drop(found->piece);
+      return true;
+    }
+    return false;
+  }
+  bool has_idle_segment() const {
+    for (const IdleSet& idle : idle_) {
+      for (const Idle& one : idle) {
+        if (is_whole(pieces_[one.piece])) return true;
+      }
+    }
+    return false;
+  }
 
   /// Pages of the driver's.
   uint64_t reserved() const { return reserved_; }
@@ -92,11 +166,40 @@ class SegmentPieces {
     return neighbour != kNone && pieces_[neighbour].idle && pieces_[neighbour].kind == part.kind;
   }
   bool is_whole(const Part& part) const { return part.before == kNone && part.after == kNone; }
-  Piece make(const Part& part);
-  void set_idle(Piece piece);
-  void unset_idle(Piece piece);
-  void join_next(Piece piece);
-  void drop(Piece piece);
+  Piece make(const Part& part) {
+    if (unused_.empty()) {
+      pieces_.push_back(part);
+      return static_cast<Piece>(pieces_.size() - 1);
+    }
+    const Piece piece = unused_.back();
+    unused_.pop_back();
+    pieces_[piece] = part;
+    return piece;
+  }
+  void set_idle(Piece piece) {
+    Part& part = pieces_[piece];
+    part.idle = true;
+    idle_[part.kind].insert({part.bytes, part.address, piece});
+  }
+  void unset_idle(Piece piece) {
+    Part& part = pieces_[piece];
+    part.idle = false;
+    idle_[part.kind].erase({part.bytes, part.address, piece});
+  }
+  /// Joins the piece with the next one. Both must be idle.
+  void join_next(Piece piece) {
+    const Piece next = pieces_[piece].after;
+    pieces_[piece].bytes += pieces_[next].bytes;
+    pieces_[piece].after = pieces_[next].after;
+    if (pieces_[piece].after != kNone) pieces_[pieces_[piece].after].before = piece;
+    unused_.push_back(next);
+  }
+  void drop(Piece piece) {
+    unset_idle(piece);
+    reserved_ -= whole_driver_pages(pieces_[piece].bytes);
+    reserved_bytes_ -= pieces_[piece].bytes;
+    unused_.push_back(piece);
+  }
 
   std::vector<Part> pieces_;
   std::vector<Piece> unused_;
@@ -188,28 +291,68 @@ class BfcArena final : public ArenaModel {
  public:
   enum class Extends : uint8_t { kNextPowerOfTwo, kSameAsRequested };
   /// A log does not say how the arena grows. All ways are possible until a segment contradicts one.
-  explicit BfcArena(Extends extends);
-  std::unique_ptr<ArenaModel> fresh() const override;
+  explicit BfcArena(Extends extends) {
+    if (extends == Extends::kSameAsRequested) {
+      growths_ = {{.bound = 0}};
+    } else {
+      growths_ = {{kBound, kFirstRegion}, {kNoBound, kFirstRegion}};
+    }
+  }
+  std::unique_ptr<ArenaModel> fresh() const override {
+    const uint64_t bound = growths_.front().bound;
+    return std::unique_ptr<ArenaModel>(
+        new BfcArena(std::vector<Growth>{{bound, bound == 0 ? 0 : kFirstRegion}}));
+  }
   uint64_t rounding() const override { return 256; }
   // Pieces of the stream are of kind 1.
   KindsOf kinds_of(const Request& request) const override {
     return request.on_stream ? KindsOf{3, 1, 0} : KindsOf{1, 0, 0};
   }
-  bool splits(uint64_t piece_bytes, uint64_t bytes) const override;
-  uint64_t least_for_whole(uint64_t piece_bytes, bool new_segment) const override;
-  bool may_take(uint64_t bytes, uint64_t segment_bytes) override;
+  bool splits(uint64_t piece_bytes, uint64_t bytes) const override {
+    return piece_bytes >= 2 * bytes || piece_bytes - bytes >= kMostIdle;
+  }
+  uint64_t least_for_whole(uint64_t piece_bytes, bool new_segment) const override {
+    if (new_segment && growths_.front().bound == 0) return piece_bytes;  // as large as the request
+    const uint64_t most_idle = std::min(piece_bytes / 2, kMostIdle);
+    return std::min(rounded(piece_bytes - most_idle + 1), piece_bytes);
+  }
+  bool may_take(uint64_t bytes, uint64_t segment_bytes) override {
+    std::vector<Growth> right;
+    for (Growth growth : growths_) {
+      if (growth.region_for(bytes) == segment_bytes) right.push_back(growth);
+    }
+    if (right.empty()) return false;
+    growths_ = std::move(right);
+    return true;
+  }
   bool has_own_segments() const override { return true; }
-  uint64_t segment_for(uint64_t bytes) override;
-  uint64_t after_refusal(uint64_t bytes, uint64_t segment_bytes, unsigned refusals) override;
-  std::string_view when_refused() const override;
+  uint64_t segment_for(uint64_t bytes) override { return growths_.front().region_for(bytes); }
+  uint64_t after_refusal(uint64_t bytes, uint64_t segment_bytes, unsigned /*refusals*/) override {
+    const auto less = rounded(static_cast<uint64_t>(static_cast<float>(segment_bytes) * 0.9F));
+    return less < std::max(bytes, kLeastRegion) ? 0 : less;
+  }
+  std::string_view when_refused() const override {
+    return "ONNX Runtime's arena, which asks for less when it is refused memory";
+  }
 
  private:
+  static constexpr uint64_t kFirstRegion = 1u << 20;
+  static constexpr uint64_t kBound = 1u << 30, kNoBound = UINT64_MAX;
+  static constexpr uint64_t kMostIdle = 128u << 20;  // idle rest of a piece that is given whole
+  static constexpr uint64_t kLeastRegion = 8u << 10;
   /// How regions grow.
   struct Growth {
     /// The most that `next` becomes if no request needs more; 0: regions are as large as requests.
     uint64_t bound;
     uint64_t next = 0;  ///< size of the next region
-    uint64_t region_for(uint64_t bytes);
+    uint64_t region_for(uint64_t bytes) {
+      if (bound == 0) return bytes;
+      const bool fits = bytes <= next;
+      while (next < bytes && next < kNoBound / 2) next *= 2;
+      const uint64_t region = next;
+      if (fits) next = next < bound / 2 ? next * 2 : bound;
+      return region;
+    }
   };
   explicit BfcArena(std::vector<Growth> growths) : growths_(std::move(growths)) {}
 
@@ -232,13 +375,38 @@ class TorchCache final : public ArenaModel {
   std::unique_ptr<ArenaModel> fresh() const override { return std::make_unique<TorchCache>(); }
   uint64_t rounding() const override { return 512; }
   // Segments for small requests are of kind 1, and serve no others.
-  KindsOf kinds_of(const Request& request) const override;
-  bool splits(uint64_t piece_bytes, uint64_t bytes) const override;
-  uint64_t least_for_whole(uint64_t piece_bytes, bool new_segment) const override;
-  bool may_take(uint64_t bytes, uint64_t segment_bytes) override;
-  uint64_t segment_for(uint64_t bytes) override;
-  uint64_t after_refusal(uint64_t bytes, uint64_t segment_bytes, unsigned refusals) override;
-  std::string_view when_refused() const override;
+  KindsOf kinds_of(const Request& request) const override {
+    return is_small(request.bytes) ? KindsOf{2, 1, 1} : KindsOf{1, 0, 0};
+  }
+  bool splits(uint64_t piece_bytes, uint64_t bytes) const override {
+    return piece_bytes - bytes >= (is_small(bytes) ? rounding() : kSmall + 1);
+  }
+  uint64_t least_for_whole(uint64_t piece_bytes, bool new_segment) const override {
+    if (is_small(piece_bytes)) return piece_bytes;
+    const uint64_t lowest = piece_bytes - std::min(piece_bytes, kSmall);
+    return std::max(lowest, new_segment ? kLarge : kSmall + rounding());
+  }
+  bool may_take(uint64_t bytes, uint64_t segment_bytes) override {
+    return segment_for(bytes) == segment_bytes;
+  }
+  uint64_t segment_for(uint64_t bytes) override {
+    if (is_small(bytes)) return kSmallSegment;
+    if (bytes < kLarge) return kLargeSegment;
+    return whole_driver_pages(bytes);
+  }
+  uint64_t after_refusal(uint64_t /*bytes*/, uint64_t segment_bytes, unsigned refusals) override {
+    if (refusals > 1) return 0;
+    pieces().release_idle();
+    return segment_bytes;
+  }
+  std::string_view when_refused() const override {
+    return "PyTorch's pool, which gives back what is idle when it is refused memory";
+  }
+
+ private:
+  static constexpr uint64_t kSmallSegment = 2u << 20, kLargeSegment = 20u << 20;
+  static constexpr uint64_t kLarge = 10u << 20;  // from here on a segment is for one request
+  static bool is_small(uint64_t bytes) { return bytes <= kSmall; }
 };
 
 // Finds the rules by which a log's arenas may have gone.
@@ -246,6 +414,25 @@ class TorchCache final : public ArenaModel {
 /// For each device of which only one allocator shares out memory: the rules that its arena may have
 /// gone by. Several: by any of them; none: not known. PyTorch has one arena for each device, ONNX
 /// Runtime one for each session that does not share its arena.
-std::multimap<int32_t, std::unique_ptr<ArenaModel>> rules_of(const Replay& replay);
+inline std::multimap<int32_t, std::unique_ptr<ArenaModel>> rules_of(const Replay& replay) {
+  std::multimap<int32_t, std::unique_ptr<ArenaModel>> rules;
+  std::set<int32_t> seen, torch;
+  for (const ArenaTable::Arena& arena : replay.arenas().arenas()) {
+    const int32_t device = arena.place;
+    if (device < 0 || arena.alloc_count == 0) continue;
+    const std::string_view name = replay.name(arena.name);
+    const bool is_first = seen.insert(device).second;
+    rules.erase(device);
+    if (name == "PyTorch" && (is_first || torch.contains(device))) {
+      torch.insert(device);
+      rules.emplace(device, std::make_unique<TorchCache>());
+    } else if (name.starts_with("ONNX Runtime") && is_first && arena.count == 1) {
+      using Extends = BfcArena::Extends;
+      rules.emplace(device, std::make_unique<BfcArena>(Extends::kNextPowerOfTwo));
+      rules.emplace(device, std::make_unique<BfcArena>(Extends::kSameAsRequested));
+    }
+  }
+  return rules;
+}
 
 }  // namespace gpupeak::collector
