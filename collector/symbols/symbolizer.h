@@ -29,9 +29,13 @@
 #include "collector/log/definitions.h"
 #include "collector/log/symbol_table.h"
 #include "collector/summary/summary.h"
-#include "collector/symbols/module_symbols.h"
+#include "collector/symbols/debug_files.h"
+#include "collector/symbols/name_rules.h"
 
 namespace gpupeak::collector {
+
+struct DebugTrouble;
+class ModuleSymbols;
 
 /// What a title needs to know of a frame.
 struct FrameRole {
