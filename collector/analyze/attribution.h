@@ -2,10 +2,11 @@
 // thread or instruction. analyze() makes all tables of a summary with it.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -211,15 +212,29 @@ struct GroupTotals {
 class SamplingError {
  public:
   /// Adds `count` blocks of a sample with this mean; mean 0: they are no sample, and add no error.
-  void add(uint64_t sample_bytes, uint64_t count);
-  void add(const SamplingError& other);
+  void add(uint64_t sample_bytes, uint64_t count) {
+    if (sample_bytes == 0 || count == 0) return;
+    const auto mean = static_cast<double>(sample_bytes);
+    variance_ += mean * mean * static_cast<double>(count);
+    mean_ = std::max(mean_, mean);
+  }
+  void add(const SamplingError& other) {
+    variance_ += other.variance_;
+    mean_ = std::max(mean_, other.mean_);
+  }
 
   /// 95 of 100 sums are no further from the truth than this; none: the sum is exact. What a block
   /// adds to the variance is at most the square of the mean, whatever its size: with x = size /
   /// mean it is that square times (x/2 / sinh(x/2))^2. With few blocks the variance itself is
   /// uncertain. So the bound is that of Garwood (1936) for the mean of a Poisson distribution,
   /// within a hundredth: n + 1.96 sqrt(n + 1) + 2, against 3.69 for n = 0 and 18.39 for n = 10.
-  std::optional<uint64_t> bytes() const;
+  std::optional<uint64_t> bytes() const {
+    if (mean_ == 0) return std::nullopt;
+    constexpr double kDeviations = 1.96;
+    const double error = std::ceil(kDeviations * std::sqrt(variance_ + mean_ * mean_) + 2 * mean_);
+    // A damaged sample size would give more bytes than anything has.
+    return static_cast<uint64_t>(std::min<double>(error, kMaxBlockBytes));
+  }
 
  private:
   double variance_ = 0;  ///< count times mean squared

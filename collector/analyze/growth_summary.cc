@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "collector/analyze/summary_parts.h"
+#include "collector/replay/growth_table.h"
 
 namespace gpupeak::collector {
 namespace {

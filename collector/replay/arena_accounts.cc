@@ -1,42 +1,9 @@
 #include "collector/replay/arena_accounts.h"
 
 #include <algorithm>
-#include <array>
-#include <iterator>
 #include <utility>
 
 namespace gpupeak::collector {
-
-uint64_t UsedRanges::add(uint64_t begin, uint64_t end) {
-  if (begin >= end) return 0;
-  auto range = ranges_.upper_bound(begin);
-  if (range != ranges_.begin() && std::prev(range)->second >= begin) --range;
-  if (range != ranges_.end() && range->first <= begin && range->second >= end) return 0;
-  uint64_t fresh = end - begin;
-  uint64_t joined_begin = begin, joined_end = end;
-  while (range != ranges_.end() && range->first <= end) {
-    fresh -= std::min(range->second, end) - std::max(range->first, begin);
-    joined_begin = std::min(joined_begin, range->first);
-    joined_end = std::max(joined_end, range->second);
-    range = ranges_.erase(range);
-  }
-  ranges_.emplace(joined_begin, joined_end);
-  return fresh;
-}
-
-uint64_t UsedRanges::remove(uint64_t begin, uint64_t end) {
-  uint64_t used = 0;
-  auto range = ranges_.upper_bound(begin);
-  if (range != ranges_.begin() && std::prev(range)->second > begin) --range;
-  while (range != ranges_.end() && range->first < end) {
-    const auto [from, to] = *range;
-    used += std::min(to, end) - std::max(from, begin);
-    range = ranges_.erase(range);
-    if (from < begin) ranges_.emplace(from, begin);
-    if (to > end) ranges_.emplace(end, to);
-  }
-  return used;
-}
 
 size_t ArenaAccounts::row_for(uint32_t name, int32_t place) {
   auto known = by_name_.find({name, place});
@@ -150,55 +117,6 @@ void ArenaAccounts::apply(uint64_t ticks, bool claims) {
 ArenaAccounts::Level ArenaAccounts::level(size_t arena) const {
   return {peaks_.scope(arenas_[arena].scope).current,
           peaks_.scope(arenas_[arena].reserved_scope).current};
-}
-
-GroupId ArenaCauses::group_of(size_t arena, GroupId taken_by) {
-  const auto [scope, is_new_arena] = scopes_.try_emplace(arena);
-  if (is_new_arena) scope->second = peaks_.add_scope();
-  const auto [group, is_new] = groups_.try_emplace({arena, taken_by});
-  if (is_new) {
-    group->second = peaks_.add_group(std::array{scope->second});
-    causes_.push_back({arena, taken_by, {}, 0, 0});
-  }
-  return group->second;
-}
-
-void ArenaCauses::take(size_t arena, const Segment& segment, uint64_t in_use_bytes,
-                       uint64_t ticks) {
-  const GroupId group = group_of(arena, segment.taken_by);
-  const ScopeId scope = scopes_.at(arena);
-  const uint64_t largest_before = peaks_.scope(scope).peak;
-  peaks_.add(group, segment.bytes, ticks);
-  Cause& cause = causes_[group];
-  if (segment.bytes > cause.largest.bytes) {
-    cause.largest = segment;
-    cause.in_use_bytes = in_use_bytes;
-    cause.ticks = ticks;
-  }
-  const uint64_t largest = peaks_.scope(scope).peak;
-  if (largest == largest_before) return;
-  std::vector<Growth>& growths = growths_[arena];
-  if (growths.empty() || growths.back().taken_by != segment.taken_by)
-    growths.push_back({segment.taken_by, ticks, 0, 0, in_use_bytes, 0});
-  Growth& growth = growths.back();
-  growth.bytes += largest - largest_before;
-  growth.asked_bytes += segment.asked_bytes;
-  growth.reserved_bytes = largest;
-}
-
-void ArenaCauses::give_back(size_t arena, const Segment& segment) {
-  peaks_.remove(group_of(arena, segment.taken_by), segment.bytes);
-}
-
-const std::vector<ArenaCauses::Growth>& ArenaCauses::growths(size_t arena) const {
-  static const std::vector<Growth> kNone;
-  const auto found = growths_.find(arena);
-  return found == growths_.end() ? kNone : found->second;
-}
-
-uint64_t ArenaCauses::reserved(size_t arena) const {
-  const auto scope = scopes_.find(arena);
-  return scope == scopes_.end() ? 0 : peaks_.scope(scope->second).current;
 }
 
 PoolReserves::Id PoolReserves::id_of(uint64_t handle) {

@@ -4,10 +4,12 @@
 // It is the part of ArenaTable that knows no addresses.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <span>
 #include <unordered_map>
@@ -56,9 +58,31 @@ class ArenaCauses {
     uint64_t reserved_bytes = 0;  ///< after the last one
   };
 
-  void take(size_t arena, const Segment& segment, uint64_t in_use_bytes, uint64_t ticks);
+  void take(size_t arena, const Segment& segment, uint64_t in_use_bytes, uint64_t ticks) {
+    const GroupId group = group_of(arena, segment.taken_by);
+    const ScopeId scope = scopes_.at(arena);
+    const uint64_t largest_before = peaks_.scope(scope).peak;
+    peaks_.add(group, segment.bytes, ticks);
+    Cause& cause = causes_[group];
+    if (segment.bytes > cause.largest.bytes) {
+      cause.largest = segment;
+      cause.in_use_bytes = in_use_bytes;
+      cause.ticks = ticks;
+    }
+    const uint64_t largest = peaks_.scope(scope).peak;
+    if (largest == largest_before) return;
+    std::vector<Growth>& growths = growths_[arena];
+    if (growths.empty() || growths.back().taken_by != segment.taken_by)
+      growths.push_back({segment.taken_by, ticks, 0, 0, in_use_bytes, 0});
+    Growth& growth = growths.back();
+    growth.bytes += largest - largest_before;
+    growth.asked_bytes += segment.asked_bytes;
+    growth.reserved_bytes = largest;
+  }
   /// Gives back a segment that was taken.
-  void give_back(size_t arena, const Segment& segment);
+  void give_back(size_t arena, const Segment& segment) {
+    peaks_.remove(group_of(arena, segment.taken_by), segment.bytes);
+  }
   /// Call it after the last change. Throws std::logic_error if the causes of an arena do not add
   /// up.
   void finish() { peaks_.finish(); }
@@ -70,12 +94,28 @@ class ArenaCauses {
     return peaks_.at_peak(cause, scopes_.at(causes_[cause].arena));
   }
   /// In the order of time.
-  const std::vector<Growth>& growths(size_t arena) const;
+  const std::vector<Growth>& growths(size_t arena) const {
+    static const std::vector<Growth> kNone;
+    const auto found = growths_.find(arena);
+    return found == growths_.end() ? kNone : found->second;
+  }
   /// The sum of the arena's causes now.
-  uint64_t reserved(size_t arena) const;
+  uint64_t reserved(size_t arena) const {
+    const auto scope = scopes_.find(arena);
+    return scope == scopes_.end() ? 0 : peaks_.scope(scope->second).current;
+  }
 
  private:
-  GroupId group_of(size_t arena, GroupId taken_by);
+  GroupId group_of(size_t arena, GroupId taken_by) {
+    const auto [scope, is_new_arena] = scopes_.try_emplace(arena);
+    if (is_new_arena) scope->second = peaks_.add_scope();
+    const auto [group, is_new] = groups_.try_emplace({arena, taken_by});
+    if (is_new) {
+      group->second = peaks_.add_group(std::array{scope->second});
+      causes_.push_back({arena, taken_by, {}, 0, 0});
+    }
+    return group->second;
+  }
 
   PeakFinder peaks_;
   std::map<size_t, ScopeId> scopes_;  // by arena
@@ -170,9 +210,36 @@ class PoolReserves {
 class UsedRanges {
  public:
   /// Adds the bytes [begin, end). Returns how many were not there.
-  uint64_t add(uint64_t begin, uint64_t end);
+  uint64_t add(uint64_t begin, uint64_t end) {
+    if (begin >= end) return 0;
+    auto range = ranges_.upper_bound(begin);
+    if (range != ranges_.begin() && std::prev(range)->second >= begin) --range;
+    if (range != ranges_.end() && range->first <= begin && range->second >= end) return 0;
+    uint64_t fresh = end - begin;
+    uint64_t joined_begin = begin, joined_end = end;
+    while (range != ranges_.end() && range->first <= end) {
+      fresh -= std::min(range->second, end) - std::max(range->first, begin);
+      joined_begin = std::min(joined_begin, range->first);
+      joined_end = std::max(joined_end, range->second);
+      range = ranges_.erase(range);
+    }
+    ranges_.emplace(joined_begin, joined_end);
+    return fresh;
+  }
   /// Removes the bytes [begin, end). Returns how many were there.
-  uint64_t remove(uint64_t begin, uint64_t end);
+  uint64_t remove(uint64_t begin, uint64_t end) {
+    uint64_t used = 0;
+    auto range = ranges_.upper_bound(begin);
+    if (range != ranges_.begin() && std::prev(range)->second > begin) --range;
+    while (range != ranges_.end() && range->first < end) {
+      const auto [from, to] = *range;
+      used += std::min(to, end) - std::max(from, begin);
+      range = ranges_.erase(range);
+      if (from < begin) ranges_.emplace(from, begin);
+      if (to > end) ranges_.emplace(end, to);
+    }
+    return used;
+  }
 
  private:
   std::map<uint64_t, uint64_t> ranges_;  // begin to end; neither overlap nor touch

@@ -212,7 +212,16 @@ class LiveBlocks {
 
   /// The block that an address lies in, if there is one; of several the one that begins last. Looks
   /// at all blocks.
-  std::optional<Block> around(uint64_t address) const;
+  std::optional<Block> around(uint64_t address) const {
+    std::optional<Block> found;
+    for (BlockNumber number{}; number < entries_.size(); ++number) {
+      const uint64_t begin = entries_[number].address;
+      if (begin == 0 || begin > address || (found && begin <= found->address)) continue;
+      const Block block = this->block(number);
+      if (address == begin || address - begin < block.bytes) found = block;
+    }
+    return found;
+  }
 
  private:
   static constexpr unsigned kSizeBits = 32, kSlackBits = 12;
@@ -223,7 +232,10 @@ class LiveBlocks {
     uint32_t size;  // bytes and slack, or kLarge
   };
 
-  void keep_large(BlockNumber number, const Block& block);
+  void keep_large(BlockNumber number, const Block& block) {
+    entries_[number].size = kLarge;
+    large_[number] = block;
+  }
 
   ChunkedArray<Entry> entries_;
   std::unordered_map<BlockNumber, Block> large_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collector/log/log_head.h"
+#include "collector/replay/growth_table.h"
 #include "collector/replay/live_blocks.h"
 #include "collector/text/work.h"
 
@@ -23,7 +24,7 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
       observer_(observer),
       live_(observer, log.definitions().integrated_devices()),
       allocation_context_(log, live_, troubles_, observer),
-      growth_(live_, arenas_),
+      growth_(std::make_unique<GrowthTable>(live_, arenas_)),
       heap_(log, live_, allocation_context_, arenas_, troubles_),
       device_(log, live_, allocation_context_, arenas_, troubles_, observer) {
   arenas_.use_heap([this](uint64_t address, uint64_t& begin, uint64_t& bytes) {
@@ -35,12 +36,14 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
     return true;
   });
   if (is_of_attached(log.header())) arenas_.expect_older();
-  allocation_context_.watch(growth_);
+  allocation_context_.watch(*growth_);
   if (observer != nullptr) {
     observer->replay_ = this;
     arenas_.watch(observer);
   }
 }
+
+Replay::~Replay() = default;
 
 template <class After>
 void Replay::take_all(std::span<const Event> events, std::span<const uint32_t> notes,

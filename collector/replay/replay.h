@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -27,7 +28,6 @@
 #include "collector/replay/allocation_context.h"
 #include "collector/replay/arena_table.h"
 #include "collector/replay/device_replay.h"
-#include "collector/replay/growth_table.h"
 #include "collector/replay/live_blocks.h"
 #include "collector/replay/live_memory.h"
 #include "collector/replay/peak_finder.h"
@@ -242,6 +242,7 @@ class Replay {
   static constexpr size_t kMaxMarks = 10'000, kMaxWindows = 10'000;
 
   explicit Replay(const LogReader& log, ReplayObserver* observer = nullptr);
+  ~Replay();
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
   /// Adds the phases of rules. Call it before run(). `phases` must outlive this.
@@ -258,7 +259,7 @@ class Replay {
   const HeapReplay& heap() const { return heap_; }
   const DeviceReplay& device() const { return device_; }
   const ArenaTable& arenas() const { return arenas_; }
-  const GrowthTable& growth() const { return growth_; }
+  const GrowthTable& growth() const { return *growth_; }
   /// The first kMaxMarks.
   const std::vector<Mark>& marks() const { return marks_; }
   uint64_t mark_count() const { return mark_count_; }
@@ -335,7 +336,7 @@ class Replay {
   LiveMemory live_;
   AllocationContext allocation_context_;
   ArenaTable arenas_;
-  GrowthTable growth_;
+  const std::unique_ptr<GrowthTable> growth_;
   HeapReplay heap_;
   DeviceReplay device_;
   MappingTable mappings_;
