@@ -15,7 +15,7 @@
 
 #include "collector/analyze/attribution.h"
 #include "collector/analyze/profile.h"
-#include "collector/log/event_stream.h"
+#include "collector/log/log_reader.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/summary.h"
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "collector/analyze/attribution.h"
-#include "collector/log/event_stream.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
 #include "collector/replay/replay.h"

@@ -8,7 +8,6 @@
 #include <functional>
 #include <vector>
 
-#include "collector/log/event_stream.h"
 #include "collector/log/log_reader.h"
 #include "collector/log/symbol_table.h"
 #include "collector/summary/summary.h"

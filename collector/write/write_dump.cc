@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "collector/log/event_stream.h"
 #include "collector/log/kinds.h"
 #include "collector/log/log_reader.h"
 #include "collector/text/sanitize.h"

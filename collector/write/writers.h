@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collector/log/event_stream.h"
+#include "collector/log/log_reader.h"
 #include "collector/log/log_head.h"
 #include "collector/merge/merge.h"
 #include "collector/summary/diff.h"

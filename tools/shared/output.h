@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/log/event_stream.h"
+#include "collector/log/log_reader.h"
 #include "collector/write/view_style.h"
 #include "tools/shared/command_line.h"
 
