@@ -12,6 +12,7 @@
 // merged, and from then on a bucket is twice as wide.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,6 +21,7 @@
 
 #include "collector/analyze/profile.h"
 #include "collector/replay/replay.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 
@@ -52,40 +54,241 @@ class TimeSeries : public ReplayObserver {
   static constexpr size_t kBuckets = 2000;
   static constexpr size_t kBorders = 64;
 
-  void after(const Event& event) override;
+  void after(const Event& event) override {
+    if (width_ticks_ == 0) [[unlikely]]
+      start(replay().log());
+    if (event.ticks >= bucket_end_ticks_) [[unlikely]]
+      bucket_ = bucket_at(event.ticks);
+    const PeakFinder& peaks = replay().peaks();
+    if (sums_.size() != peaks.scope_count()) [[unlikely]]
+      find_new_sums();
+    if (is_heap_event(event.tag)) [[likely]] {
+      for (const ScopeId id : of_heap_) set(series_[sums_[id]], peaks.scope(id).current);
+    } else {
+      for (ScopeId id{}; id < sums_.size(); ++id) set(series_[sums_[id]], peaks.scope(id).current);
+      read_gauges(event.tag);
+      if (is_border(event.tag)) note_border(event);
+    }
+    // A free of the driver's memory or of the heap may end an arena's memory.
+    if (is_of_arenas(event.tag) || replay().arenas().segments_version() != segments_version_) {
+      set_arenas();
+    }
+    ++event_count_;
+  }
   /// After the replay: gives every series all buckets.
-  void finish(const Replay& replay);
+  void finish(const Replay& replay) {
+    if (width_ticks_ == 0) start(replay.log());
+    const uint64_t clock_end = start_ticks_ + replay.log().clock().span_ticks();
+    bucket_ = bucket_at(std::max(clock_end, replay.last_ticks()));
+    bucket_count_ = bucket_ + 1;
+    for_each_series([this](Series& series) { extend(series, bucket_count_); });
+  }
 
   const std::vector<Series>& series() const { return series_; }
-  const Series* find(const std::string& name) const;
+  const Series* find(const std::string& name) const {
+    const auto found = std::ranges::find(series_, name, &Series::name);
+    return found == series_.end() ? nullptr : &*found;
+  }
   /// The series of an arena, by its number in ArenaTable; nullptr: it never had a block.
-  const Series* arena_in_use(size_t arena) const;
-  const Series* pool_reserved(size_t arena) const;
+  const Series* arena_in_use(size_t arena) const {
+    return arena < arenas_.size() ? &arenas_[arena].in_use : nullptr;
+  }
+  const Series* pool_reserved(size_t arena) const {
+    return arena < arenas_.size() ? &arenas_[arena].reserved : nullptr;
+  }
   size_t bucket_count() const { return bucket_count_; }
   /// When a bucket begins, in nanoseconds since the start.
-  int64_t begin_ns(size_t bucket, const ClockMap& clock) const;
+  int64_t begin_ns(size_t bucket, const ClockMap& clock) const {
+    return clock.to_ns(start_ticks_ + bucket * width_ticks_);
+  }
   uint64_t event_count() const { return event_count_; }
   /// The first event at which the series had its largest value.
-  static uint64_t peak_event(const Series& series);
+  static uint64_t peak_event(const Series& series) {
+    uint64_t best = 0, event = kNoEvent;
+    for (const SeriesBucket& bucket : series.buckets) {
+      if (bucket.max_event == kNoEvent || bucket.max <= best) continue;
+      best = bucket.max;
+      event = bucket.max_event;
+    }
+    return event;
+  }
   /// For each of so many equal parts of the series: the event that reached its highest value.
-  static std::vector<uint64_t> highest_events(const Series& series, size_t parts);
+  static std::vector<uint64_t> highest_events(const Series& series, size_t parts) {
+    std::vector<uint64_t> events;
+    for (size_t part = 0; part < parts; ++part) {
+      const size_t end = (part + 1) * series.buckets.size() / parts;
+      const SeriesBucket* highest = nullptr;
+      for (size_t b = part * series.buckets.size() / parts; b < end; ++b) {
+        const SeriesBucket& bucket = series.buckets[b];
+        if (bucket.max_event == kNoEvent) continue;
+        if (highest == nullptr || bucket.max > highest->max) highest = &bucket;
+      }
+      if (highest != nullptr) events.push_back(highest->max_event);
+    }
+    return events;
+  }
   /// For each part the events that reached its highest and its lowest value, and its last: with
   /// steps between these a curve is right to a part. In order.
-  static std::vector<uint64_t> telling_events(const Series& series, size_t parts);
+  static std::vector<uint64_t> telling_events(const Series& series, size_t parts) {
+    std::vector<uint64_t> events;
+    for (size_t part = 0; part < parts; ++part) {
+      const size_t end = (part + 1) * series.buckets.size() / parts;
+      size_t at = part * series.buckets.size() / parts;
+      if (at == end) continue;
+      SeriesBucket whole = series.buckets[at];
+      while (++at < end) merge(whole, series.buckets[at]);
+      for (const uint64_t event : {whole.max_event, whole.min_event, whole.last_event}) {
+        if (event != kNoEvent) events.push_back(event);
+      }
+    }
+    std::ranges::sort(events);
+    events.erase(std::unique(events.begin(), events.end()), events.end());
+    return events;
+  }
   /// At most kBorders borders of phases, and as many failures. If there are more, only each second,
   /// fourth … one.
   const std::vector<Border>& borders() const { return borders_; }
 
  private:
-  void start(const LogReader& log);
-  size_t bucket_at(uint64_t ticks);
-  void merge_pairs();
-  void find_new_sums();
-  void set(Series& series, uint64_t bytes);
-  void set_gauge(const std::string& name, uint64_t bytes);
-  void read_gauges(uint8_t tag);
-  void note_border(const Event& event);
-  void set_arenas();
+  static constexpr size_t kMaxFailureBorders = 32;
+
+  /// Joins `later`, which follows `bucket` in time, into it. Of equal maxima the first one counts.
+  static void merge(SeriesBucket& bucket, const SeriesBucket& later) {
+    if (later.min < bucket.min) bucket.min_event = later.min_event;
+    bucket.min = std::min(bucket.min, later.min);
+    if (later.last_event != kNoEvent) bucket.last_event = later.last_event;
+    const bool higher = later.max > bucket.max;
+    const bool first = later.max == bucket.max && bucket.max_event == kNoEvent;
+    if (higher || first) bucket.max_event = later.max_event;
+    bucket.max = std::max(bucket.max, later.max);
+  }
+
+  /// Adds the buckets before this one: nothing happened in them.
+  static void extend(Series& series, size_t end) {
+    const size_t have = series.first_bucket + series.buckets.size();
+    if (have < end) {
+      series.buckets.resize(series.buckets.size() + end - have,
+                            {series.current, series.current, kNoEvent, kNoEvent, kNoEvent});
+    }
+  }
+
+  static bool is_failure(uint8_t tag) {
+    return tag == GPUPEAK_REC_DEVICE_FAILED || tag == GPUPEAK_REC_ARENA_FAILED ||
+           tag == GPUPEAK_REC_HOST_FAILED;
+  }
+  static bool is_border(uint8_t tag) {
+    return is_failure(tag) || tag == GPUPEAK_REC_PHASE_PUSH || tag == GPUPEAK_REC_PHASE_POP ||
+           tag == GPUPEAK_REC_RANGE_BEGIN || tag == GPUPEAK_REC_RANGE_END;
+  }
+  static bool is_of_arenas(uint8_t tag) {
+    return tag == GPUPEAK_REC_ARENA || tag == GPUPEAK_REC_ARENA_ALLOC ||
+           tag == GPUPEAK_REC_ARENA_FREE;
+  }
+
+  void start(const LogReader& log) {
+    start_ticks_ = log.header().start_ticks;
+    // Behind the last pair of the clock there is about as much time as between two pairs.
+    const uint64_t span = log.clock().span_ticks();
+    width_ticks_ = (span + span / 8) / kBuckets + 1;
+    bucket_end_ticks_ = start_ticks_ + width_ticks_;
+  }
+  size_t bucket_at(uint64_t ticks) {
+    const uint64_t since = ticks > start_ticks_ ? ticks - start_ticks_ : 0;
+    while (since / width_ticks_ >= kBuckets) merge_pairs();
+    const auto bucket = static_cast<size_t>(since / width_ticks_);
+    bucket_end_ticks_ = start_ticks_ + (bucket + 1) * width_ticks_;
+    return bucket;
+  }
+  void merge_pairs() {
+    for_each_series([](Series& series) {
+      // A series may begin with the second bucket of a pair.
+      const size_t odd = series.first_bucket % 2;
+      std::vector<SeriesBucket> merged;
+      merged.reserve(kBuckets);
+      for (size_t i = 0; i < series.buckets.size(); ++i) {
+        const bool second = (i + odd) % 2 == 1 && i > 0;
+        if (second) {
+          merge(merged.back(), series.buckets[i]);
+        } else {
+          merged.push_back(series.buckets[i]);
+        }
+      }
+      series.buckets = std::move(merged);
+      series.first_bucket /= 2;
+    });
+    width_ticks_ *= 2;
+  }
+  void find_new_sums() {
+    const std::vector<ScopeInfo>& scopes = replay().sites().scopes();
+    for (size_t id = sums_.size(); id < scopes.size(); ++id) {
+      sums_.push_back(series_.size());
+      series_.push_back({scopes[id].name, Series::Kind::kSum, {}, 0, 0});
+      const bool of_heap =
+          scopes[id].name == "total" || scopes[id].name == "host" || scopes[id].name == "host/heap";
+      if (of_heap) of_heap_.push_back(static_cast<ScopeId>(id));
+    }
+  }
+  void set(Series& series, uint64_t bytes) {
+    const size_t at = bucket_ - series.first_bucket;
+    if (at >= series.buckets.size()) {
+      extend(series, bucket_ + 1);
+    } else if (series.current == bytes) {
+      return;
+    }
+    series.current = bytes;
+    SeriesBucket& bucket = series.buckets[at];
+    bucket.last_event = event_count_;
+    if (bytes < bucket.min) {
+      bucket.min = bytes;
+      bucket.min_event = event_count_;
+    }
+    if (bytes > bucket.max || (bytes == bucket.max && bucket.max_event == kNoEvent)) {
+      bucket.max = bytes;
+      bucket.max_event = event_count_;
+    }
+  }
+  void set_gauge(const std::string& name, uint64_t bytes) {
+    auto series = std::ranges::find(series_, name, &Series::name);
+    if (series != series_.end()) return set(*series, bytes);
+    const SeriesBucket first{bytes, bytes, event_count_, kNoEvent, event_count_};
+    series_.push_back({name, Series::Kind::kGauge, {first}, bucket_, bytes});
+  }
+  void read_gauges(uint8_t tag) {
+    if (tag == GPUPEAK_REC_SAMPLE) set_gauge("host.rss", replay().rss().current);
+    if (tag != GPUPEAK_REC_POOL) return;
+    for (const auto& [device, gauge] : replay().device().pool_reserved()) {
+      if (device < 0) continue;
+      set_gauge(ScopeKey::device(device, "pool reserved").text(), gauge.current);
+    }
+  }
+  void note_border(const Event& event) {
+    const bool failure = is_failure(event.tag);
+    uint64_t& stride = failure ? failure_stride_ : border_stride_;
+    uint64_t& count = failure ? failure_count_ : border_count_;
+    if (count++ % stride != 0) return;
+    borders_.push_back({event_count_, failure});
+    const auto kept = static_cast<size_t>(std::ranges::count_if(
+        borders_, [&](const Border& border) { return border.failure == failure; }));
+    if (kept < (failure ? kMaxFailureBorders : kBorders)) return;
+    stride *= 2;
+    size_t index = 0;
+    std::erase_if(borders_, [&](const Border& border) {
+      return border.failure == failure && index++ % 2 == 1;
+    });
+  }
+  void set_arenas() {
+    const ArenaTable& table = replay().arenas();
+    segments_version_ = table.segments_version();
+    for (size_t arena = 0; arena < table.arenas().size(); ++arena) {
+      const auto [in_use, reserved] = table.level(arena);
+      if (arena == arenas_.size()) {
+        arenas_.push_back({{"in use", Series::Kind::kSum, {}, bucket_, 0},
+                           {"reserved", Series::Kind::kSum, {}, bucket_, 0}});
+      }
+      set(arenas_[arena].in_use, in_use);
+      set(arenas_[arena].reserved, reserved);
+    }
+  }
   template <typename Visit>
   void for_each_series(Visit visit) {
     for (Series& series : series_) visit(series);
