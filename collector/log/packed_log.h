@@ -45,8 +45,7 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& name, Extent e
 std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::string& name,
                                   size_t bytes);
 
-// The frames of packed logs, and what the skippable ones say. packed_log reads them, pack_log
-// writes them; docs/log-format.md lists them all.
+// The frames of packed logs, and what the skippable ones say. docs/log-format.md lists them all.
 
 inline constexpr std::string_view kSymbolsFollow = "gpupeak.symbols/1";
 inline constexpr std::string_view kAnyColumnsFollow = "gpupeak.columns/";
@@ -67,7 +66,7 @@ constexpr uint64_t most_read_bytes(uint64_t package_bytes) {
 // Puts a log's bytes into another order, of which zstd makes half of what it makes of the log
 // itself. All tags become one column, all sizes another, all stacks another, and addresses are
 // written only where a model does not guess them. Nothing is lost: joining gives the same log, byte
-// by byte, whatever was in it. Used by packed_log and pack_log.
+// by byte, whatever was in it. Used by packed_log.
 
 /// How many bytes from `begin` on are the next stretch: whole pages, except at the log's end.
 size_t stretch_bytes(std::span<const uint8_t> log, size_t begin);
