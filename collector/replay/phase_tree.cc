@@ -111,16 +111,6 @@ std::vector<FoldRow> PhaseFold::rows() const {
   return rows;
 }
 
-namespace {
-
-/// Nodes are not watched for growth: what grows with each node grows with each run, and a model has
-/// hundreds of nodes.
-bool is_watched(const PhaseLabel& label) {
-  return label.source != kPhaseNode;
-}
-
-}  // namespace
-
 PhaseId PhaseTree::innermost(uint32_t slot) const {
   const auto thread = threads_.find(slot);
   return innermost_of(thread == threads_.end() ? nullptr : &thread->second);
@@ -190,11 +180,8 @@ void PhaseTree::enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at) {
   const PhaseId id = entry->second;
   if (added) {
     Phase& fresh = phases_.emplace_back();
+    static_cast<PhaseLabel&>(fresh) = open.label;
     fresh.parent = parent;
-    fresh.name = open.label.name;
-    fresh.source = open.label.source;
-    fresh.instance = open.label.instance;
-    fresh.by_call = open.label.by_call;
     fresh.begin_ticks = open.begin_ticks;
     fresh.start_bytes = open.start_bytes;
     phases_[parent].children.push_back(id);
@@ -205,8 +192,8 @@ void PhaseTree::enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at) {
   open.number = ++phases_[id].count;
   ++phases_[id].open;
   open.owned = owned(id, at);
-  if (growth_ != nullptr && is_watched(open.label))
-    growth_->instance_began(id, open.number, open.begin_ticks);
+  if (GrowthTable* growth = growth_of(open))
+    growth->instance_began(id, open.number, open.begin_ticks);
 }
 
 uint64_t PhaseTree::add(OpenPhases& phases, OpenPhase& open, std::optional<OpenPhases::Key> key) {
@@ -223,16 +210,14 @@ bool PhaseTree::leaves_out(const PhaseLabel& label, PhaseId parent, bool decided
 
 PhaseId PhaseTree::push(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at) {
   border(at);
-  Thread* const thread = track.of_process ? nullptr : &threads_[track.slot];
-  OpenPhases& phases = thread == nullptr ? process_ : thread->open;
-  uint64_t& left_out = thread == nullptr ? left_out_of_process_ : thread->left_out;
-  const bool decided = thread == nullptr || thread->rule == 0;
+  Thread& thread = track.of_process ? process_ : threads_[track.slot];
+  const bool decided = thread.rule == 0;
   // start, main and exit follow one another, whatever is open above them.
-  const bool is_base = thread == nullptr && label.source == GPUPEAK_PHASE_AUTO;
-  const PhaseId parent = is_base ? 0 : thread == nullptr ? process_phase() : innermost_of(thread);
+  const bool is_base = track.of_process && label.source == GPUPEAK_PHASE_AUTO;
+  const PhaseId parent = is_base ? 0 : innermost_of(&thread);
   // A phase within one that is left out is left out, too, so that each end finds its own begin.
-  if (left_out > 0 || leaves_out(label, parent, decided)) {
-    ++left_out;
+  if (thread.left_out > 0 || leaves_out(label, parent, decided)) {
+    ++thread.left_out;
     ++left_out_;
     return parent;
   }
@@ -241,11 +226,11 @@ PhaseId PhaseTree::push(PhaseTrack track, const PhaseLabel& label, const PhaseMo
   if (decided) {
     enter(open, parent, at);
   } else {
-    const OpenPhase& by_rule = thread->open.find(thread->rule)->second;
+    const OpenPhase& by_rule = thread.open.find(thread.rule)->second;
     open.owned_by_rule = owned(by_rule.phase, at);
     open.peak_of_rule = peak(by_rule);
   }
-  add(phases, open, key_of(label));
+  add(thread.open, open, key_of(label));
   return open.phase;
 }
 
@@ -304,8 +289,8 @@ void PhaseTree::end_instance(const OpenPhase& open, const Bytes& peak, const End
     phase.kept_bytes[i] = wrapping_sum(phase.kept_bytes[i], side.kept_bytes);
   }
   phase.instances.add(row);
-  if (growth_ != nullptr && is_watched(open.label) && end.seen)
-    growth_->instance_ended(open.phase, open.number, end.ticks);
+  if (GrowthTable* growth = growth_of(open); growth != nullptr && end.seen)
+    growth->instance_ended(open.phase, open.number, end.ticks);
   if (spans_.size() < kMaxSpans) spans_.push_back({open.phase, row.begin_ticks, row.end_ticks});
 }
 
@@ -407,31 +392,30 @@ void PhaseTree::settle_rule(uint32_t slot, const PhaseMoment& at) {
 
 void PhaseTree::pop(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at) {
   border(at);
-  const auto thread = threads_.find(track.slot);
-  if (!track.of_process && thread == threads_.end()) {
+  const auto own = threads_.find(track.slot);
+  if (!track.of_process && own == threads_.end()) {
     ++unbalanced_pops_;
     return;
   }
-  uint64_t& left_out = track.of_process ? left_out_of_process_ : thread->second.left_out;
-  if (left_out > 0) {
-    --left_out;
+  Thread& thread = track.of_process ? process_ : own->second;
+  if (thread.left_out > 0) {
+    --thread.left_out;
     return;
   }
-  OpenPhases& open = track.of_process ? process_ : thread->second.open;
-  const uint64_t rule = track.of_process ? 0 : thread->second.rule;
+  OpenPhases& open = thread.open;
   Place meant = open.find(key_of(label));
   if (meant == open.end() && label.source == GPUPEAK_PHASE_AUTO && !open.empty()) {
     meant = open.innermost();
-    if (meant->first == rule) meant = meant == open.begin() ? open.end() : std::prev(meant);
+    if (meant->first == thread.rule) meant = meant == open.begin() ? open.end() : std::prev(meant);
   }
   if (meant == open.end()) {
     ++unbalanced_pops_;
     return;
   }
-  if (rule != 0) {
-    settle_within(thread->second, at);
+  if (thread.rule != 0) {
+    settle_within(thread, at);
     // A rule's phase ends with the phase in which it began.
-    if (meant->first < rule) end_rule(track.slot, thread->second, at);
+    if (meant->first < thread.rule) end_rule(track.slot, thread, at);
   }
   tell_end(track, meant->first, at.ticks);
   close(open, meant, at, true);
@@ -486,7 +470,7 @@ void PhaseTree::finish(const PhaseMoment& at) {
     close_all(of_thread(slot), thread.open, at, false);
   }
   threads_.clear();
-  close_all(kOfProcess, process_, at, false);
+  close_all(kOfProcess, process_.open, at, false);
   for (const auto& [number, range] : ranges_.all()) close_range(range, at, false);
   ranges_.clear();
 }

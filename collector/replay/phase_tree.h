@@ -249,17 +249,13 @@ struct CallFigures {
   void add_growth(uint64_t before_bytes, uint64_t end_bytes, bool is_first);
 };
 
-struct Phase {
+struct Phase : PhaseLabel {
   PhaseId parent = 0;
-  uint32_t name = 0;  ///< Replay::name()
-  uint8_t source = 0;
-  uint64_t instance = 0;  ///< session, domain …
   uint64_t count = 0;
   uint64_t begin_ticks = 0, end_ticks = 0;
   uint64_t open_ticks = 0;  ///< of all its instances together
   uint32_t open = 0;  ///< how often it is open; not 0 after the last event: the log ended inside
   bool is_range = false;
-  bool by_call = false;
   uint64_t ended_calls = 0;  ///< by_call: calls that ended before the log did
   std::array<uint64_t, kPhaseSides> ended_bytes{};  ///< live at the end of the last such call
   std::array<CallFigures, kPhaseSides> calls{};
@@ -364,7 +360,14 @@ class PhaseTree {
   void border(const PhaseMoment& at);
   Owned owned(PhaseId phase, const PhaseMoment& at);
   bool leaves_out(const PhaseLabel& label, PhaseId parent, bool decided) const;
-  PhaseId process_phase() const { return process_.empty() ? 0 : process_.innermost().phase; }
+  PhaseId process_phase() const {
+    return process_.open.empty() ? 0 : process_.open.innermost().phase;
+  }
+  /// Nodes are not watched for growth: what grows with each node grows with each run, and a model
+  /// has hundreds of nodes.
+  GrowthTable* growth_of(const OpenPhase& open) const {
+    return open.label.source == kPhaseNode ? nullptr : growth_;
+  }
   void enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at);
   OpenPhase opened(const PhaseLabel& label, const PhaseMoment& at) const;
   void end_instance(const OpenPhase& open, const Bytes& peak, const End& end);
@@ -397,11 +400,11 @@ class PhaseTree {
   std::map<std::tuple<PhaseId, uint32_t, uint8_t, uint64_t>, PhaseId> ids_;
   std::array<MaximumSince, kPhaseSides> maxima_;  // the maxima at borders
   uint64_t last_number_ = 0;                      // of all phases and ranges that were opened
-  OpenPhases process_, ranges_;
+  Thread process_;                                // what the process's phases are on; no rule is
+  OpenPhases ranges_;
   std::map<uint32_t, Thread> threads_;  // by slot: threads that have had phases and have not ended
   uint64_t unbalanced_pops_ = 0;
-  // Phases left out, in all; those of the process that are open, all above the others.
-  uint64_t left_out_ = 0, left_out_of_process_ = 0;
+  uint64_t left_out_ = 0;
   uint64_t steps_ = 0;  // from phase to phase, to add up what they own
 };
 
