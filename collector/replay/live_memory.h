@@ -13,9 +13,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collector/log/kinds.h"
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/phase_tree.h"
 #include "collector/replay/replay_observer.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 
@@ -51,18 +53,40 @@ struct ScopeInfo {
 };
 
 /// Whether blocks of this kind and device are part of the sum.
-bool counts_into(const SiteContext& context, const ScopeInfo& scope);
+inline bool counts_into(const SiteContext& context, const ScopeInfo& scope) {
+  if (scope.device >= 0 && scope.device != context.device) return false;
+  if (scope.kind != 0) return scope.kind == context.kind;
+  if (context.kind == GPUPEAK_KIND_MANAGED && context.device >= 0)
+    return (scope.integrated >> context.device & 1) != 0;
+  const bool side =
+      scope.name == "total" || scope.name.starts_with("device") == is_device_kind(context.kind);
+  return side && counts_into_sum(context.kind);
+}
 
 class SiteTable {
  public:
   /// `integrated`: devices whose memory is the host's, a bit each.
-  SiteTable(PeakFinder& peaks, uint32_t integrated);
+  SiteTable(PeakFinder& peaks, uint32_t integrated) : peaks_(peaks), integrated_(integrated) {}
 
-  ContextId context(const SiteContext& context);
+  ContextId context(const SiteContext& context) {
+    const auto [entry, added] =
+        context_ids_.try_emplace(context, static_cast<ContextId>(contexts_.size()));
+    if (added) {
+      contexts_.push_back(context);
+      countings_.push_back(counting(context));
+      peaks_.add_context(countings_.back());
+    }
+    return entry->second;
+  }
   /// How the groups of a context are counted.
   PeakFinder::Counting counting_of(ContextId context) const { return countings_[context]; }
   /// The group of memory that is no heap block. PeakFinder finds the groups of heap blocks itself.
-  GroupId group(const Site& site);
+  GroupId group(const Site& site) {
+    const uint64_t key = uint64_t{site.context} << 32 | site.stack;
+    const auto [entry, added] = groups_.try_emplace(key, kNoGroup);
+    if (added) entry->second = peaks_.group_of(site, countings_[site.context]);
+    return entry->second;
+  }
 
   const Site& info(GroupId group) const { return peaks_.sites().site(group); }
   const SiteContext& context_of(GroupId group) const { return contexts_[info(group).context]; }
@@ -74,16 +98,49 @@ class SiteTable {
   }
   const std::vector<ScopeInfo>& scopes() const { return scopes_; }
   /// The scope with this name, or nullptr if nothing was ever counted into it.
-  const ScopeId* find_scope(const std::string& name) const;
+  const ScopeId* find_scope(const std::string& name) const {
+    const auto entry = scope_ids_.find(name);
+    return entry == scope_ids_.end() ? nullptr : &entry->second;
+  }
   /// The scopes that a block of this kind counts into.
-  std::vector<ScopeId> scopes_for(uint8_t kind, int32_t device);
+  std::vector<ScopeId> scopes_for(uint8_t kind, int32_t device) {
+    const bool of_device = is_device_kind(kind);
+    const std::string_view name = kind_name(kind);
+    std::vector<ScopeId> scopes;
+    const auto add = [&](const ScopeKey& key, int32_t ordinal, uint8_t of_kind) {
+      scopes.push_back(scope(key.text(), ordinal, of_kind));
+    };
+    if (counts_into_sum(kind)) {
+      add(ScopeKey::total(), -1, 0);
+      add(of_device ? ScopeKey::devices() : ScopeKey::host(), -1, 0);
+    }
+    if (kind == GPUPEAK_KIND_MANAGED && is_integrated(device)) add(ScopeKey::total(), -1, 0);
+    add(of_device ? ScopeKey::devices(name) : ScopeKey::host(name), -1, kind);
+    if (of_device && device >= 0) {
+      if (counts_into_sum(kind)) add(ScopeKey::device(device), device, 0);
+      add(ScopeKey::device(device, name), device, kind);
+    }
+    return scopes;
+  }
 
  private:
-  ScopeId scope(const std::string& name, int32_t device, uint8_t kind);
+  ScopeId scope(const std::string& name, int32_t device, uint8_t kind) {
+    const auto [entry, added] = scope_ids_.try_emplace(name, ScopeId{0});
+    if (added) {
+      entry->second = peaks_.add_scope();
+      scopes_.push_back({name, device, kind, name == "total" ? integrated_ : 0});
+    }
+    return entry->second;
+  }
 
   PeakFinder& peaks_;
   const uint32_t integrated_;
-  PeakFinder::Counting counting(const SiteContext& context);
+  PeakFinder::Counting counting(const SiteContext& context) {
+    size_t side = is_device_kind(context.kind) ? size_t{kDeviceSide} : size_t{kHostSide};
+    if (!counts_into_sum(context.kind)) side = kPhaseSides;
+    return {peaks_.scope_list(scopes_for(context.kind, context.device)),
+            owner_of(context.phase, side)};
+  }
 
   // Groups that were asked for before. Asking PeakFinder takes long, since it counts all notes
   // first.
@@ -98,7 +155,13 @@ class SiteTable {
 class LiveMemory {
  public:
   /// `integrated`: devices whose memory is the host's, a bit each.
-  LiveMemory(ReplayObserver* observer, uint32_t integrated);
+  LiveMemory(ReplayObserver* observer, uint32_t integrated)
+      : observer_(observer),
+        sites_(peaks_, integrated),
+        device_scope_(sites_.scopes_for(GPUPEAK_KIND_LINEAR, -1)[1]),
+        host_scope_(sites_.scopes_for(GPUPEAK_KIND_HEAP, -1)[1]) {
+    if (observer != nullptr) peaks_.find_groups_at_once();
+  }
   LiveMemory(const LiveMemory&) = delete;
   LiveMemory& operator=(const LiveMemory&) = delete;
 
@@ -146,15 +209,33 @@ class LiveMemory {
   const SiteTable& sites() const { return sites_; }
 
   /// The sum with this name; an empty one if nothing was ever counted into it.
-  const PeakFinder::Scope& sum(const std::string& scope) const;
+  const PeakFinder::Scope& sum(const std::string& scope) const {
+    static const PeakFinder::Scope kNothing;
+    const ScopeId* const id = sites_.find_scope(scope);
+    return id != nullptr ? peaks_.scope(*id) : kNothing;
+  }
   uint64_t device_bytes() const { return peaks_.scope(device_scope_).current; }
   uint64_t host_bytes() const { return peaks_.scope(host_scope_).current; }
-  uint64_t bytes_of(int32_t device, uint8_t kind) const;
-  uint64_t host_bytes_of(uint8_t kind) const;
+  uint64_t bytes_of(int32_t device, uint8_t kind) const {
+    if (device < 0) return 0;  // nothing is counted for an unknown device
+    return sum(ScopeKey::device(device, kind_name(kind)).text()).current;
+  }
+  uint64_t host_bytes_of(uint8_t kind) const {
+    return sum("host/" + std::string(kind_name(kind))).current;
+  }
   /// When the device's sum was at its peak so far.
-  uint64_t peak_ticks_of(int32_t device) const;
+  uint64_t peak_ticks_of(int32_t device) const {
+    return device < 0 ? 0 : sum(ScopeKey::device(device).text()).peak_ticks;
+  }
   /// The figures for a border of phases. The maximum since the last border begins anew.
-  PhaseMoment moment(uint64_t ticks);
+  PhaseMoment moment(uint64_t ticks) {
+    PhaseMoment moment;
+    moment.ticks = ticks;
+    moment.now = {device_bytes(), host_bytes()};
+    moment.owned = peaks_.owned();
+    moment.max = {peaks_.take_recent_max(device_scope_), peaks_.take_recent_max(host_scope_)};
+    return moment;
+  }
 
  private:
   void tell(const PeakFinder::Change& change) { observer_->on_step({&change, 1}); }

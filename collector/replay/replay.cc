@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collector/log/event_stream.h"
 #include "collector/log/log_head.h"
 #include "collector/replay/growth_table.h"
 #include "collector/replay/live_blocks.h"

@@ -13,18 +13,21 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "collector/log/event.h"
-#include "collector/log/event_stream.h"
 #include "collector/log/log_reader.h"
+#include "collector/log/slot_decoder.h"
 #include "collector/replay/allocation_context.h"
 #include "collector/replay/arena_table.h"
 #include "collector/replay/device_replay.h"
@@ -33,6 +36,8 @@
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/replay_observer.h"
 #include "collector/replay/troubles.h"
+#include "gpupeak/log_format.h"
+#include "gpupeak/pages.h"
 
 namespace gpupeak::collector {
 
@@ -49,26 +54,87 @@ class MappingTable {
 
   /// Maps a range. Sizes are rounded up to 4 KiB. Each operation appends to `changes`.
   void map(uint64_t address, uint64_t bytes, uint32_t prot, uint8_t kind, GroupId group,
-           Changes& changes);
-  void unmap(uint64_t address, uint64_t bytes, Changes& changes);
+           Changes& changes) {
+    const uint64_t end = address + whole_pages(bytes);
+    if (end <= address) return;
+    unmap(address, bytes, changes);
+    const Mapping mapping{end, prot, group, kind};
+    mappings_.emplace(address, mapping);
+    count(address, mapping, +1, true, changes);
+  }
+  void unmap(uint64_t address, uint64_t bytes, Changes& changes) {
+    remove(address, bytes, changes,
+           [&](const auto& piece) { count(piece.first, piece.second, -1, false, changes); });
+  }
   /// The same as the slot's last call that takes mappings away, which take_back() undoes.
-  void unmap(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
+  void unmap(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {
+    take(slot, address, bytes, false, changes);
+  }
   /// Changes the protection of a range. False: nothing was done, since a damaged log protects very
   /// many mappings again and again (kMostMappings).
-  bool protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes);
+  bool protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes) {
+    const uint64_t end = address + whole_pages(bytes);
+    if (end <= address) return true;
+    if (protected_ > kMostMappings) return false;
+    split_at(address, changes);
+    split_at(end, changes);
+    uint64_t count_of_mappings = 0;
+    for (auto it = mappings_.lower_bound(address); it != mappings_.end() && it->first < end; ++it) {
+      ++count_of_mappings;
+      const bool commits = it->second.prot == 0 && prot != 0;
+      count(it->first, it->second, -1, false, changes);
+      it->second.rests =
+          prot == 0 &&
+          (it->second.rests || (it->second.prot != 0 && it->second.kind == GPUPEAK_KIND_MMAP_ANON));
+      it->second.prot = prot;
+      count(it->first, it->second, +1, commits, changes);
+    }
+    for (auto it = mappings_.lower_bound(address); it != mappings_.end() && it->first < end;) {
+      join_with_previous(it++, changes);
+    }
+    join_with_previous(mappings_.lower_bound(end), changes);
+    protected_ += count_of_mappings - std::min(count_of_mappings, kFewMappings);
+    return true;
+  }
   /// From here to the slot's remap() or take_back(), what lies there still counts but has no
   /// addresses: another mapping may be given them before the move is logged.
-  void remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
+  void remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {
+    take(slot, address, bytes, true, changes);
+  }
   /// The kernel refused what the slot did last, an unmap() or remap_begins() of that range: what
   /// lay there lies there again.
-  void take_back(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
+  void take_back(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {
+    const auto found = taken_.find(slot);
+    if (found == taken_.end()) return;
+    if (found->second.address != address || found->second.bytes != bytes) return;  // that is lost
+    const Taken taken = std::move(found->second);
+    taken_.erase(found);
+    put_back(taken, changes);
+  }
   struct Move {
     uint64_t old_address, old_bytes, new_address, new_bytes;
   };
   /// Moves a range. The new range has the kind and protection of the first mapping of the old one.
   /// What was never seen mapped stays unseen. Without remap_begins(), as in older logs, the old
   /// range is what lies there now. `old_bytes` 0: it stays.
-  void remap(uint32_t slot, const Move& move, const GroupOf& group_of, Changes& changes);
+  void remap(uint32_t slot, const Move& move, const GroupOf& group_of, Changes& changes) {
+    if (const auto taken = taken_.find(slot); taken != taken_.end() && taken->second.moves) {
+      const auto pieces = std::move(taken->second.pieces);
+      taken_.erase(taken);
+      if (pieces.empty()) return;
+      for (const auto& [begin, mapping] : pieces) count(begin, mapping, -1, false, changes);
+      const Mapping& old = pieces.front().second;
+      map(move.new_address, move.new_bytes, old.prot, old.kind, group_of(old.kind), changes);
+      return;
+    }
+    auto it = mappings_.upper_bound(move.old_address);
+    if (it == mappings_.begin()) return;
+    --it;
+    if (it->second.end <= move.old_address) return;
+    const Mapping old = it->second;
+    unmap(move.old_address, move.old_bytes, changes);
+    map(move.new_address, move.new_bytes, old.prot, old.kind, group_of(old.kind), changes);
+  }
 
   size_t size() const { return mappings_.size(); }
   /// Anonymous mappings that may not be touched any more. Their pages stay until they are unmapped.
@@ -88,12 +154,57 @@ class MappingTable {
   /// a second or two. Real programs protect what they have mapped in one piece.
   static constexpr uint64_t kFewMappings = 64, kMostMappings = UINT64_C(1) << 25;
 
+  /// Memory without any access is only addresses, and does not count.
   void count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
-             Changes& changes);
-  void split_at(uint64_t address, Changes& changes);
+             Changes& changes) {
+    if (mapping.prot == 0) {
+      if (mapping.rests) resting_bytes_ += (mapping.end - begin) * static_cast<uint64_t>(sign);
+      return;
+    }
+    changes.push_back(
+        {mapping.group, static_cast<int64_t>(mapping.end - begin) * sign, sign, allocates});
+  }
+  /// Makes `address` a border between two mappings if it lies inside one.
+  void split_at(uint64_t address, Changes& changes) {
+    auto it = mappings_.upper_bound(address);
+    if (it == mappings_.begin()) return;
+    --it;
+    if (it->first == address || it->second.end <= address) return;
+    const Mapping right = it->second;
+    count(it->first, it->second, -1, false, changes);
+    it->second.end = address;
+    count(it->first, it->second, +1, false, changes);
+    mappings_.emplace_hint(std::next(it), address, right);
+    count(address, right, +1, false, changes);
+  }
+  /// Removes the mappings of a range, and calls `leave(piece)` for each before.
   template <typename Leave>
-  void remove(uint64_t address, uint64_t bytes, Changes& changes, Leave leave);
-  void join_with_previous(Map::iterator it, Changes& changes);
+  void remove(uint64_t address, uint64_t bytes, Changes& changes, Leave leave) {
+    const uint64_t end = address + whole_pages(bytes);
+    if (end <= address) return;
+    split_at(address, changes);
+    split_at(end, changes);
+    auto it = mappings_.lower_bound(address);
+    while (it != mappings_.end() && it->first < end) {
+      leave(*it);
+      it = mappings_.erase(it);
+    }
+  }
+  /// Joins two mappings that are alike: an allocator that commits a reserved range step by step
+  /// would leave a piece for every step.
+  void join_with_previous(Map::iterator it, Changes& changes) {
+    if (it == mappings_.begin() || it == mappings_.end()) return;
+    const auto before = std::prev(it);
+    Mapping joined = before->second;
+    if (joined.end != it->first) return;
+    joined.end = it->second.end;
+    if (joined != it->second) return;
+    count(before->first, before->second, -1, false, changes);
+    count(it->first, it->second, -1, false, changes);
+    count(before->first, joined, +1, false, changes);
+    before->second = joined;
+    mappings_.erase(it);
+  }
 
   Map mappings_;
   /// What a slot has taken away by its last call.
@@ -102,8 +213,28 @@ class MappingTable {
     bool moves = false;  ///< by remap_begins(): it still counts
     std::vector<Map::value_type> pieces;
   };
-  void put_back(const Taken& taken, Changes& changes);
-  void take(uint32_t slot, uint64_t address, uint64_t bytes, bool moves, Changes& changes);
+  void put_back(const Taken& taken, Changes& changes) {
+    for (const auto& [begin, mapping] : taken.pieces) {
+      unmap(begin, mapping.end - begin, changes);
+      mappings_.emplace(begin, mapping);
+      if (!taken.moves) count(begin, mapping, +1, false, changes);
+    }
+    if (taken.pieces.empty()) return;
+    join_with_previous(mappings_.lower_bound(taken.pieces.front().first), changes);
+    join_with_previous(mappings_.lower_bound(taken.pieces.back().second.end), changes);
+  }
+  void take(uint32_t slot, uint64_t address, uint64_t bytes, bool moves, Changes& changes) {
+    Taken& taken = taken_[slot];
+    if (taken.moves) put_back(taken, changes);  // a remap that never ended: a longjmp left it
+    taken.address = address;
+    taken.bytes = bytes;
+    taken.moves = moves;
+    taken.pieces.clear();
+    remove(address, bytes, changes, [&](const auto& piece) {
+      if (!moves) count(piece.first, piece.second, -1, false, changes);
+      taken.pieces.push_back(piece);
+    });
+  }
 
   std::map<uint32_t, Taken> taken_;  // by slot
   uint64_t resting_bytes_ = 0;
@@ -123,7 +254,16 @@ class MappingTable {
 class HeapReplay {
  public:
   HeapReplay(const LogReader& log, LiveMemory& live, AllocationContext& allocation_context,
-             ArenaTable& arenas, ReplayTroubles& troubles);
+             ArenaTable& arenas, ReplayTroubles& troubles)
+      : live_(live),
+        allocation_context_(allocation_context),
+        arenas_(arenas),
+        troubles_(troubles),
+        slots_(log.slots().size()) {
+    if (log.header().host_mode != GPUPEAK_HOST_SAMPLED) return;
+    sample_bytes_ = static_cast<double>(std::min(log.header().sample_bytes, kMaxBlockBytes));
+    for (Slot& slot : slots_) slot.sample_bytes = sample_bytes_;
+  }
 
   /// Fetches what an event will need; called for any event, some events ahead. It does not ask what
   /// event it is: that would be a branch that the processor guesses wrong.
@@ -132,9 +272,37 @@ class HeapReplay {
     if (live_.finds_groups_at_once()) [[unlikely]]
       live_.prefetch({event.stack, slots_[event.slot].context}, match.block());
   }
-  void take(const Event& event, Match match);
+  void take(const Event& event, Match match) {
+    Slot& slot = slots_[event.slot];
+    switch (event.tag) {
+      case GPUPEAK_REC_ALLOC:
+        allocate(slot, event, match);
+        break;
+      case GPUPEAK_REC_FREE:
+        free(event, match);
+        break;
+      case GPUPEAK_REC_REALLOC_BEGIN:
+        realloc_begin(slot, event, match);
+        break;
+      case GPUPEAK_REC_REALLOC_END:
+        realloc_end(slot, event, match);
+        break;
+      case GPUPEAK_REC_REALLOC_FAILED:
+        realloc_failed(slot, match);
+        break;
+      default:
+        break;
+    }
+  }
 
-  void begin_sampling(uint32_t slot, const SamplingEvent& sampling, uint64_t ticks);
+  void begin_sampling(uint32_t slot, const SamplingEvent& sampling, uint64_t ticks) {
+    slots_[slot].sample_bytes = static_cast<double>(sampling.sample_bytes);
+    slots_[slot].whole_bytes = sampling.whole_bytes > 0 ? sampling.whole_bytes : UINT64_MAX;
+    slots_[slot].context_valid_for = 0;
+    if (sampling.sample_bytes == 0) return;  // all blocks from here on
+    sample_bytes_ = slots_[slot].sample_bytes;
+    if (!sampled_since_) sampled_since_ = ticks;
+  }
 
   /// The block that an address lies in, if there is one.
   std::optional<Block> block_around(uint64_t address) const { return blocks_.around(address); }
@@ -162,18 +330,127 @@ class HeapReplay {
     uint64_t old_address = 0;
   };
 
-  void allocate(Slot& slot, const Event& event, Match match);
-  void free(const Event& event, Match match);
-  void realloc_begin(Slot& slot, const Event& event, Match match);
-  void realloc_end(Slot& slot, const Event& event, Match match);
-  void realloc_failed(Slot& slot, Match match);
-  void end_unseen(BlockNumber block);
-  PeakFinder::NewBlock new_block(Slot& slot, const Event& event, BlockNumber number);
+  static uint64_t usable_bytes(uint64_t bytes, int64_t slack) {
+    return bytes + static_cast<uint64_t>(slack);
+  }
+  static uint64_t usable_bytes(const Block& block) {
+    return usable_bytes(block.bytes, block.slack);
+  }
+
+  /// In a Poisson sample by bytes, a block of this size is seen with probability 1 - exp(-bytes /
+  /// mean). So a block that was seen stands for its size divided by that probability.
+  static uint64_t weight(double sample_bytes, uint64_t bytes) {
+    if (sample_bytes <= 0 || bytes == 0) return bytes;
+    const auto size = static_cast<double>(bytes);
+    const double likely = size / -std::expm1(-size / sample_bytes);
+    // A damaged sample size would give more bytes than any block has.
+    return static_cast<uint64_t>(std::llround(std::min<double>(likely, kMaxBlockBytes)));
+  }
+  void allocate(Slot& slot, const Event& event, Match match) {
+    if (event.address == 0) {
+      ++troubles_.malformed_events;
+      return;
+    }
+    if (match.differs != 0) [[unlikely]]
+      end_unseen(match.block());
+    live_.count_in(new_block(slot, event, match.block()), event.ticks);
+    usable_.set(usable_.current);
+  }
+  void free(const Event& event, Match match) {
+    if (match.block() == kNoBlock) {
+      ++troubles_.unknown_heap_frees;
+      return;
+    }
+    if (arenas_.has_heap_blocks()) [[unlikely]]
+      arenas_.heap_freed(event.address, event.ticks);
+    const Block block = blocks_.block(match.block());
+    blocks_.erase(match.block());
+    live_.count_out(counted(match.block(), block), match.differs != 0);
+    usable_.current -= usable_bytes(block);
+  }
+  void realloc_begin(Slot& slot, const Event& event, Match match) {
+    if (slot.reallocating) {  // the writer lost its end
+      ++troubles_.repairs;
+      put_back_old_block(slot, match);
+    }
+    slot.reallocating = true;
+    slot.old_block = match.block();
+    if (match.block() == kNoBlock) {
+      ++troubles_.unknown_heap_frees;
+      return;
+    }
+    if (arenas_.has_heap_blocks()) arenas_.heap_freed(event.address, event.ticks);
+    // It counts until the end of the realloc, but its address may be handed out before.
+    slot.old_address = event.address;
+    blocks_.move_away(match.block());
+  }
+  void realloc_end(Slot& slot, const Event& event, Match match) {
+    const bool begun = slot.reallocating;
+    slot.reallocating = false;
+    if (!begun) ++troubles_.repairs;
+    if (begun && event.address == 0) put_back_old_block(slot, match);
+    const BlockNumber number = std::exchange(slot.old_block, kNoBlock);
+    if (!begun || number == kNoBlock || event.address == 0) return allocate(slot, event, match);
+    const Block old = blocks_.block(number);
+    blocks_.erase(number);
+    usable_.current -= usable_bytes(old);
+    if (match.differs != 0) end_unseen(match.block());
+    const PeakFinder::NewBlock fresh = new_block(slot, event, match.block());
+    live_.replace(counted(number, old), fresh, event.ticks);
+    usable_.set(usable_.current);
+  }
+  void realloc_failed(Slot& slot, Match match) {
+    if (!slot.reallocating) {
+      ++troubles_.repairs;
+      return;
+    }
+    slot.reallocating = false;
+    put_back_old_block(slot, match);
+    slot.old_block = kNoBlock;
+  }
+  /// Ends a block that was freed without an event: its address has another block now.
+  void end_unseen(BlockNumber number) {
+    const Block block = blocks_.block(number);
+    ++troubles_.repairs;
+    live_.count_out(counted(number, block));
+    usable_.current -= usable_bytes(block);
+  }
+  /// Makes the block and takes its number.
+  PeakFinder::NewBlock new_block(Slot& slot, const Event& event, BlockNumber number) {
+    allocation_context_.enter_rule(event, event.stack);
+    if (slot.context_valid_for != allocation_context_.version()) [[unlikely]]
+      renew_context(slot, event);
+    const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
+    const bool is_whole = event.size >= slot.whole_bytes;
+    const ContextId context = is_whole ? slot.whole_context : slot.context;
+    const uint64_t bytes = is_whole ? event.size : weight(slot.sample_bytes, event.size);
+    const Block block{event.address, bytes, slack, context};
+    blocks_.set(number, block);
+    usable_.current += usable_bytes(block);
+    const Site site{allocation_context_.defined_stack(event.stack), context};
+    return {number, block.bytes, site, is_whole ? slot.whole_counting : slot.counting};
+  }
   PeakFinder::OldBlock counted(BlockNumber number, const Block& block) const {
     return {number, block.bytes, live_.sites().counting_of(block.context)};
   }
-  [[gnu::noinline]] void renew_context(Slot& slot, const Event& event);
-  void put_back_old_block(Slot& slot, Match match);
+  [[gnu::noinline]] void renew_context(Slot& slot, const Event& event) {
+    SiteContext context = allocation_context_.context(event, GPUPEAK_KIND_HEAP);
+    slot.whole_context = live_.sites().context(context);
+    slot.whole_counting = live_.sites().counting_of(slot.whole_context);
+    context.sample_bytes = static_cast<uint64_t>(slot.sample_bytes);
+    slot.context = live_.sites().context(context);
+    slot.counting = live_.sites().counting_of(slot.context);
+    slot.context_valid_for = allocation_context_.version();
+  }
+  void put_back_old_block(Slot& slot, Match match) {
+    if (slot.old_block == kNoBlock) return;
+    if (match.differs != 0) {
+      end_unseen(slot.old_block);
+      blocks_.erase(slot.old_block);
+    } else {
+      blocks_.move_back(slot.old_block, slot.old_address);
+    }
+  }
 
   LiveMemory& live_;
   AllocationContext& allocation_context_;

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "collector/log/log_reader.h"
 #include "collector/log/log_head.h"
+#include "collector/log/log_reader.h"
 #include "collector/merge/merge.h"
 #include "collector/summary/diff.h"
 #include "collector/summary/gate.h"
