@@ -53,10 +53,14 @@ inline uintptr_t page_end(uintptr_t at) {
   return page_begin(at + arch::page_bytes() - 1);
 }
 
-/// Gives these what they had at the process's start. Nobody uses them meanwhile.
+/// Gives this what it had at the process's start. Nobody uses it meanwhile.
+template <typename Value>
+void begin_anew(Value& value) {
+  new (&value) Value();
+}
 template <typename Value, size_t kCount>
 void begin_anew(Value (&values)[kCount]) {
-  for (Value& value : values) new (&value) Value();
+  for (Value& value : values) begin_anew(value);
 }
 
 }  // namespace gpupeak::preload

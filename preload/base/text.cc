@@ -55,41 +55,29 @@ void say(std::string_view line) {
 }
 
 std::string_view error_text(long error) {
-  switch (error < 0 ? -error : error) {
-    case EACCES:
-      return "permission denied";
-    case EROFS:
-      return "read-only file system";
-    case ENOENT:
-      return "no such folder";
-    case ENOTDIR:
-      return "not a folder";
-    case EISDIR:
-      return "is a folder";
-    case ENOSPC:
-      return "no space left on device";
-    case EDQUOT:
-      return "disk quota exceeded";
-    case EFBIG:
-      return "file size limit reached";
-    case ENAMETOOLONG:
-      return "name too long";
-    case EMFILE:
-    case ENFILE:
-      return "too many open files";
-    case EPERM:
-      return "operation not permitted";
-    case ELOOP:
-      return "is a symbolic link";
-    case EEXIST:
-      return "there is a file that is no log, which stays as it is";
-    case ENODEV:
-      return "is not a regular file";
-    case ENOMEM:
-      return "out of memory";
-    default:
-      return "system error";
+  struct {
+    int error;
+    const char* text;
+  } constexpr kTexts[] = {{EACCES, "permission denied"},
+                          {EROFS, "read-only file system"},
+                          {ENOENT, "no such folder"},
+                          {ENOTDIR, "not a folder"},
+                          {EISDIR, "is a folder"},
+                          {ENOSPC, "no space left on device"},
+                          {EDQUOT, "disk quota exceeded"},
+                          {EFBIG, "file size limit reached"},
+                          {ENAMETOOLONG, "name too long"},
+                          {EMFILE, "too many open files"},
+                          {ENFILE, "too many open files"},
+                          {EPERM, "operation not permitted"},
+                          {ELOOP, "is a symbolic link"},
+                          {EEXIST, "there is a file that is no log, which stays as it is"},
+                          {ENODEV, "is not a regular file"},
+                          {ENOMEM, "out of memory"}};
+  for (const auto& known : kTexts) {
+    if (known.error == (error < 0 ? -error : error)) return known.text;
   }
+  return "system error";
 }
 
 }  // namespace gpupeak::preload

@@ -66,6 +66,17 @@ inline uint64_t value_of(uint64_t pointer) {
   return pointer;
 }
 
+/// Calls `run`, and `note()` if it has succeeded and the process records. `kFrees`: it may give
+/// memory back.
+template <bool kFrees = false, typename Run, typename Note>
+__attribute__((always_inline)) inline CUresult noted(Run run, Note note) {
+  DriverScope scope;
+  if (kFrees && scope.accounts()) read_unread_peaks();
+  const CUresult result = run();
+  if (scope.accounts() && result == CUDA_SUCCESS) note();
+  return result;
+}
+
 /// Logs a failed allocation. If memory is short, the driver takes back what pools and graphs hold
 /// in reserve. The reserves are read before, so that the log has what was left then. Pools may be
 /// asked only after a call that breaks a capture as an allocation does (driver.h). Graphs' reserves
@@ -263,9 +274,8 @@ CUresult mem_alloc_from_pool_async(const ApiCall& call, Real real, CUdeviceptr* 
 template <typename Real>
 CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out,
                      const CUmemPoolProps* properties) {
-  DriverScope scope;
-  const CUresult result = real(out, properties);
-  if (scope.accounts() && result == CUDA_SUCCESS) {
+  const auto run = [&] { return real(out, properties); };
+  return noted(run, [&] {
     // CU_MEM_ALLOCATION_TYPE_MANAGED, which headers before CUDA 13.0 lack.
     constexpr int kManaged = 2;
     const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
@@ -275,8 +285,7 @@ CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out,
                   .kind = managed     ? GPUPEAK_KIND_MANAGED
                           : on_device ? GPUPEAK_KIND_POOL
                                       : GPUPEAK_KIND_HOST_VMM});
-  }
-  return result;
+  });
 }
 
 /// Sets the pool that a device's allocations come from.
@@ -315,13 +324,7 @@ CUresult synchronise(const ApiCall&, Real real, Arguments... arguments) {
 
 template <typename Real>
 CUresult pool_trim(const ApiCall&, Real real, CUmemoryPool pool, size_t keep_bytes) {
-  DriverScope scope;
-  if (scope.accounts()) read_unread_peaks();
-  const CUresult result = real(pool, keep_bytes);
-  if (scope.accounts() && result == CUDA_SUCCESS) {
-    pool_read(pool);
-  }
-  return result;
+  return noted<true>([&] { return real(pool, keep_bytes); }, [&] { pool_read(pool); });
 }
 
 }  // namespace gpupeak::preload::calls

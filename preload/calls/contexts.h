@@ -246,8 +246,8 @@ CUresult primary_retain(const ApiCall& call, Real real, CUcontext* out, CUdevice
 
 /// Release and reset of a primary context. The context has ended only if the driver says that it is
 /// inactive.
-template <typename Real>
-CUresult primary_end(const ApiCall& call, Real real, CUdevice device, gpupeak_context_event event) {
+template <gpupeak_context_event kEvent, typename Real>
+CUresult primary_end(const ApiCall& call, Real real, CUdevice device) {
   DriverScope scope;
   LedgerBracket bracket;
   if (scope.accounts()) {
@@ -256,19 +256,9 @@ CUresult primary_end(const ApiCall& call, Real real, CUdevice device, gpupeak_co
   }
   const CUresult result = real(device);
   if (scope.accounts() && result == CUDA_SUCCESS && !primary_context_is_active(device)) {
-    context_ended(call, primary_context(device), event);
+    context_ended(call, primary_context(device), kEvent);
   }
   return result;
-}
-
-template <typename Real>
-CUresult primary_release(const ApiCall& call, Real real, CUdevice device) {
-  return primary_end(call, real, device, GPUPEAK_CONTEXT_DESTROYED);
-}
-
-template <typename Real>
-CUresult primary_reset(const ApiCall& call, Real real, CUdevice device) {
-  return primary_end(call, real, device, GPUPEAK_CONTEXT_RESET);
 }
 
 }  // namespace gpupeak::preload::calls

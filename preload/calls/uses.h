@@ -309,13 +309,8 @@ CUresult sees_launches(const ApiCall& call, Real real, const void* list, unsigne
 /// A launch was made with these arguments, as the rows of launches have them.
 inline void launched(const ApiCall* call, CUresult result, void* function, unsigned, unsigned,
                      unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream,
-                     void** parameters, void** extra) {
+                     void** parameters, void** extra = nullptr) {
   look_at_launch(call, result, function, stream, parameters, extra);
-}
-inline void launched(const ApiCall* call, CUresult result, void* function, unsigned, unsigned,
-                     unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream,
-                     void** parameters) {
-  look_at_launch(call, result, function, stream, parameters, nullptr);
 }
 /// The beginning of CUlaunchConfig, which headers before CUDA 11.8 lack.
 struct LaunchConfiguration {
@@ -374,10 +369,8 @@ template <typename Real>
 CUresult graph_add_alloc_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
                               const CUgraphNode* after, size_t count,
                               CUDA_MEM_ALLOC_NODE_PARAMS* node) {
-  DriverScope scope;
-  const CUresult result = real(out, graph, after, count, node);
-  if (scope.accounts() && result == CUDA_SUCCESS) note_graph_node(node);
-  return result;
+  return noted([&] { return real(out, graph, after, count, node); },
+               [&] { note_graph_node(node); });
 }
 
 /// The beginning of CUgraphNodeParams, which headers before CUDA 12.2 lack.
@@ -390,14 +383,13 @@ struct GraphNode {
 /// The node is the last argument.
 template <typename Real, typename... Arguments>
 CUresult graph_add_node(const ApiCall&, Real real, CUgraphNode* out, Arguments... arguments) {
-  DriverScope scope;
-  const CUresult result = real(out, arguments...);
-  if (!scope.accounts() || result != CUDA_SUCCESS) return result;
-  const GraphNode* const node = last_of(arguments...);
-  if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) note_graph_node(&node->allocation);
-  if (static_cast<int>(node->type) == kConditionalNode && watches_uses())
-    conditional_node_added(*out, &node->allocation);
-  return result;
+  const auto run = [&] { return real(out, arguments...); };
+  return noted(run, [&] {
+    const GraphNode* const node = last_of(arguments...);
+    if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) note_graph_node(&node->allocation);
+    if (static_cast<int>(node->type) == kConditionalNode && watches_uses())
+      conditional_node_added(*out, &node->allocation);
+  });
 }
 
 /// Runs a call at which graphs' memory may grow or shrink, and reads their reserve afterwards.
@@ -457,11 +449,7 @@ CUresult graph_launch(const ApiCall& call, Real real, CUgraphExec graph, CUstrea
 
 template <typename Real>
 CUresult graph_trim(const ApiCall& call, Real real, CUdevice device) {
-  DriverScope scope;
-  if (scope.accounts()) read_unread_peaks();
-  const CUresult result = real(device);
-  if (scope.accounts() && result == CUDA_SUCCESS) graph_reserve_read(call, device);
-  return result;
+  return noted<true>([&] { return real(device); }, [&] { graph_reserve_read(call, device); });
 }
 
 }  // namespace gpupeak::preload::calls

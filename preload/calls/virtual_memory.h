@@ -27,19 +27,13 @@ CUresult mem_create(const ApiCall& call, Real real, CUmemGenericAllocationHandle
 template <typename Real>
 CUresult mem_import(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out,
                     void* os_handle, CUmemAllocationHandleType type) {
-  DriverScope scope;
-  const CUresult result = real(out, os_handle, type);
-  if (scope.accounts() && result == CUDA_SUCCESS)
-    vmm_created(call, *out, GPUPEAK_KIND_IMPORTED, current_device(), 0);
-  return result;
+  return noted([&] { return real(out, os_handle, type); },
+               [&] { vmm_created(call, *out, GPUPEAK_KIND_IMPORTED, current_device(), 0); });
 }
 
 template <typename Real>
 CUresult mem_retain_handle(const ApiCall&, Real real, CUmemGenericAllocationHandle* out, void* at) {
-  DriverScope scope;
-  const CUresult result = real(out, at);
-  if (scope.accounts() && result == CUDA_SUCCESS) vmm_retained(*out);
-  return result;
+  return noted([&] { return real(out, at); }, [&] { vmm_retained(*out); });
 }
 
 template <typename Real>
@@ -92,14 +86,12 @@ CUresult external_buffer(const ApiCall& call, Real real, CUdeviceptr* out, CUext
 /// once, and each open needs its own close.
 template <typename Real, typename... Arguments>
 CUresult import_pointer(const ApiCall& call, Real real, CUdeviceptr* out, Arguments... arguments) {
-  DriverScope scope;
-  const CUresult result = real(out, arguments...);
-  if (scope.accounts() && result == CUDA_SUCCESS) {
+  const auto run = [&] { return real(out, arguments...); };
+  return noted(run, [&] {
     device_allocated(
         call, KeySpace::kPointer, *out,
         {.bytes = bytes_at(*out), .device = current_device(), .kind = GPUPEAK_KIND_IMPORTED});
-  }
-  return result;
+  });
 }
 
 template <typename Real>

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -74,13 +75,14 @@ __attribute__((noinline, cold)) void note_failure(const AllocatorFunction& funct
   host_allocation_failed(GPUPEAK_KIND_HEAP, function.name, bytes, error, caller);
 }
 
+uintptr_t call_original(const ReplacedFunction& replaced, const Arguments& arguments) {
+  AllocatorScope scope;
+  return gpupeak_allocator_call(replaced.original, arguments);
+}
+
 uintptr_t allocate(const AllocatorFunction& function, const ReplacedFunction& replaced,
                    const Arguments& arguments, const CallerFrame& caller) {
-  uintptr_t result;
-  {
-    AllocatorScope scope;
-    result = gpupeak_allocator_call(replaced.original, arguments);
-  }
+  const uintptr_t result = call_original(replaced, arguments);
   void* block = reinterpret_cast<void*>(result);
   if (function.call == AllocatorCall::kStore) {
     block = nullptr;
@@ -103,11 +105,7 @@ uintptr_t reallocate(const AllocatorFunction& function, const ReplacedFunction& 
   BlockSize& usable_bytes = *replaced.usable_bytes;
   void* const old_block = reinterpret_cast<void*>(arguments[function.block]);
   const ReallocState state = heap_realloc_begin(old_block, usable_bytes(old_block));
-  uintptr_t result;
-  {
-    AllocatorScope scope;
-    result = gpupeak_allocator_call(replaced.original, arguments);
-  }
+  const uintptr_t result = call_original(replaced, arguments);
   const size_t bytes = asked_bytes(function, arguments, old_block, usable_bytes);
   const bool resizes = function.call == AllocatorCall::kResize;
   void* const block = resizes ? old_block : reinterpret_cast<void*>(result);
@@ -138,8 +136,7 @@ __attribute__((noinline)) uintptr_t record(size_t row, const Arguments& argument
   const uintptr_t old_block = function.block == kNone ? 0 : arguments[function.block];
   if (frees) {
     if (old_block != 0) heap_freed(reinterpret_cast<void*>(old_block), *replaced.usable_bytes);
-    AllocatorScope scope;
-    return gpupeak_allocator_call(replaced.original, arguments);
+    return call_original(replaced, arguments);
   }
   const bool has_old = old_block != 0 && (function.call == AllocatorCall::kReallocate ||
                                           function.call == AllocatorCall::kResize);
@@ -280,10 +277,9 @@ bool is_plain_name(size_t row) {
 }
 
 bool has_known_prefix(const char* name) {
-  for (const Family& family : kFamilies) {
-    if (family.prefix[0] != 0 && begins(name, family.prefix)) return true;
-  }
-  return false;
+  return std::ranges::any_of(kFamilies, [name](const Family& family) {
+    return family.prefix[0] != 0 && begins(name, family.prefix);
+  });
 }
 
 bool is_plain_new(size_t row) {
@@ -332,10 +328,8 @@ bool has_one_thread() {
 }
 
 bool is_replaced(const void* entry) {
-  for (size_t row = 0; row < kCount; ++row) {
-    if (g_replaced[row].entry == entry) return true;
-  }
-  return false;
+  return std::ranges::any_of(
+      g_replaced, [entry](const ReplacedFunction& known) { return known.entry == entry; });
 }
 
 constinit FunctionEntry g_entries[kMostFunctions] = {};

@@ -2,6 +2,7 @@
 // the file that GPUPEAK_POOL_RULES names.
 #include <link.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <initializer_list>
@@ -156,33 +157,31 @@ bool mangle(std::string_view name, Text<512>& type) {
 /// Reads one key into the rule. nullptr: it was understood; else what was expected.
 const char* read_key(std::string_view key, std::string_view value, ArenaRule& rule) {
   constexpr uint32_t kLastArgument = 5, kMostFunctions = 4096;
-  if (key == "name") return read_text(value, rule.name) ? nullptr : "a name of 47 characters";
-  if (key == "library") return read_text(value, rule.library) ? nullptr : "a text";
-  if (key == "type") return read_text(value, rule.type) ? nullptr : "a text";
-  if (key == "class") {
-    Text<512> name;
-    return read_text(value, name) && mangle(name.view(), rule.type)
-               ? nullptr
-               : "a class's name such as \"ns::Class\"; of a template give 'type'";
-  }
-  if (key == "functions")
-    return read_number(value, kMostFunctions, rule.functions) ? nullptr : "a number";
-  if (key == "allocate")
-    return read_function(value, rule.allocate, rule.allocate_name) ? nullptr : "a slot or a name";
-  if (key == "free")
-    return read_function(value, rule.free, rule.free_name) ? nullptr : "a slot or a name";
-  if (key == "destructor")
-    return read_number(value, kMostFunctions, rule.destructor) ? nullptr : "a slot";
-  struct Argument {
-    std::string_view key;
-    uint8_t& number;
+  const char* wanted = "a key of [[pool]]";
+  bool understood = false;
+  const auto take = [&](std::string_view of, const char* form, auto read) {
+    if (key != of) return;
+    wanted = form;
+    understood = read();
   };
-  for (const Argument& argument : {Argument{"size", rule.size}, Argument{"address", rule.address},
-                                   Argument{"given", rule.given}, Argument{"pool", rule.arena}}) {
-    if (argument.key == key)
-      return read_number(value, kLastArgument, argument.number) ? nullptr : "an argument, 0 to 5";
-  }
-  return "a key of [[pool]]";
+  take("name", "a name of 47 characters", [&] { return read_text(value, rule.name); });
+  take("library", "a text", [&] { return read_text(value, rule.library); });
+  take("type", "a text", [&] { return read_text(value, rule.type); });
+  take("class", "a class's name such as \"ns::Class\"; of a template give 'type'", [&] {
+    Text<512> name;
+    return read_text(value, name) && mangle(name.view(), rule.type);
+  });
+  take("functions", "a number", [&] { return read_number(value, kMostFunctions, rule.functions); });
+  take("allocate", "a slot or a name",
+       [&] { return read_function(value, rule.allocate, rule.allocate_name); });
+  take("free", "a slot or a name", [&] { return read_function(value, rule.free, rule.free_name); });
+  take("destructor", "a slot", [&] { return read_number(value, kMostFunctions, rule.destructor); });
+  const std::pair<const char*, uint8_t&> arguments[] = {
+      {"size", rule.size}, {"address", rule.address}, {"given", rule.given}, {"pool", rule.arena}};
+  for (const auto& [name, number] : arguments)
+    take(name, "an argument, 0 to 5",
+         [&, &to = number] { return read_number(value, kLastArgument, to); });
+  return understood ? nullptr : wanted;
 }
 
 /// What the rule lacks; nullptr: nothing.
@@ -367,10 +366,7 @@ constexpr size_t kMostCandidates = 16;
 constinit Candidate g_candidates[kMostCandidates];
 
 bool is_new(const Rule& rule, uintptr_t inside) {
-  for (const uintptr_t known : rule.libraries) {
-    if (known == inside) return false;
-  }
-  return true;
+  return std::ranges::find(rule.libraries, inside) == std::end(rule.libraries);
 }
 
 /// The program itself has no name in the loader's list.
@@ -383,10 +379,8 @@ const char* program_name() {
 /// Whether a rule may be about the program itself. Built-in rules are about libraries, so the names
 /// of most programs need not be looked up.
 bool may_be_of_program() {
-  for (size_t i = 0; i < g_rule_count; ++i) {
-    if (!g_rules[i].built_in) return true;
-  }
-  return false;
+  return std::any_of(g_rules, g_rules + g_rule_count,
+                     [](const Rule& rule) { return !rule.built_in; });
 }
 
 size_t find_candidates(Loaded& loaded) {
@@ -416,12 +410,8 @@ size_t find_candidates(Loaded& loaded) {
 }
 
 void remember(Rule& rule, uintptr_t inside) {
-  for (uintptr_t& known : rule.libraries) {
-    if (known == 0) {
-      known = inside;
-      return;
-    }
-  }
+  uintptr_t* const place = std::ranges::find(rule.libraries, uintptr_t{0});
+  if (place != std::end(rule.libraries)) *place = inside;
 }
 
 /// Replaces functions of the rule's class. nullptr: done; else why not.
@@ -515,10 +505,8 @@ bool was_seen(const void* handle) {
 
 /// Whether a rule is about exported functions: then the calls of all libraries matter.
 bool has_exported() {
-  for (size_t i = 0; i < g_rule_count; ++i) {
-    if (g_rules[i].exported()) return true;
-  }
-  return false;
+  return std::any_of(g_rules, g_rules + g_rule_count,
+                     [](const Rule& rule) { return rule.exported(); });
 }
 
 void look() {
@@ -558,13 +546,10 @@ void take_over_rule_arenas(const void* handle) {
 
 /// Whether a rule is about an exported function of this name.
 bool is_entry(const char* name) {
-  for (size_t i = 0; i < g_rule_count; ++i) {
-    const Rule& rule = g_rules[i];
-    if (rule.exported() &&
-        (rule.says.allocate_name.view() == name || rule.says.free_name.view() == name))
-      return true;
-  }
-  return false;
+  return std::any_of(g_rules, g_rules + g_rule_count, [name](const Rule& rule) {
+    return rule.exported() &&
+           (rule.says.allocate_name.view() == name || rule.says.free_name.view() == name);
+  });
 }
 
 void* replace_entry(Dlsym real, void* handle, const char* name) {

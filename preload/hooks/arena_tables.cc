@@ -1,5 +1,6 @@
 #include "hooks/arena_tables.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/copied_memory.h"
@@ -241,10 +242,8 @@ bool leaves_last(uintptr_t stack_pointer) {
 }
 
 bool is_inside(uint64_t object) {
-  for (uint32_t i = 0; i < t_calls.count; ++i) {
-    if (t_calls.open[i].object == object) return true;
-  }
-  return false;
+  return std::any_of(t_calls.open, t_calls.open + t_calls.count,
+                     [object](const Call& call) { return call.object == object; });
 }
 
 /// The statistics do not agree. Until a request has proved them, they may be something else: then

@@ -90,22 +90,4 @@ gpupeak_arena_\table\()_\function:
         .size   gpupeak_arena_\table\()_\function, .-gpupeak_arena_\table\()_\function
         .endm
 
-        .irp    table, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-        .irp    function, 0, 1, 2, 3, 4, 5
-        thunk   \table, \function
-        .endr
-        .endr
-
-        .section .data.rel.ro.local, "aw", @progbits
-        .globl  gpupeak_arena_thunks
-        .hidden gpupeak_arena_thunks
-        .type   gpupeak_arena_thunks, @object
-        .balign 8
-gpupeak_arena_thunks:
-        .irp    table, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-        .irp    function, 0, 1, 2, 3, 4, 5
-        .quad   gpupeak_arena_\table\()_\function
-        .endr
-        .endr
-        .size   gpupeak_arena_thunks, .-gpupeak_arena_thunks
-        .section .note.GNU-stack, "", @progbits
+#include "arena_thunks.inc"

@@ -209,10 +209,8 @@ void list_complete_objects() {
 }
 
 bool is_complete(const dl_phdr_info& object) {
-  for (size_t i = 0; i < g_object_count; ++i) {
-    if (g_objects[i] == object.dlpi_addr) return true;
-  }
-  return false;
+  uintptr_t* const end = g_objects + g_object_count;
+  return std::find(g_objects, end, object.dlpi_addr) != end;
 }
 
 void find_hooks() {

@@ -1,6 +1,7 @@
 // PyTorch's allocator tells libc10 of each block that it hands out and takes back, whether or not a
 // profiler runs. The function for that is exported and called through the PLT. Ours is found first:
 // it notes the block and calls the real one.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -111,11 +112,9 @@ void note_failed(int64_t bytes, ArenaSays says, Device device, const CallerFrame
 }
 
 bool is_c10_entry(const char* name) {
-  if (strncmp(name, "_ZN3c102", 8) != 0) return false;
-  for (const char* entry : kNames) {
-    if (strcmp(entry, name) == 0) return true;
-  }
-  return false;
+  return strncmp(name, "_ZN3c102", 8) == 0 &&
+         std::ranges::any_of(kNames,
+                             [name](const char* entry) { return strcmp(entry, name) == 0; });
 }
 
 /// The real functions must be looked up anew.

@@ -1,5 +1,6 @@
 #include "hooks/cuda_lookup.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <initializer_list>
@@ -86,16 +87,15 @@ constexpr const char* kHarmless[] = {"cuGraphMemAllocNodeGetParams",
                                      "cuMemGetAllocationPropertiesFromHandle",
                                      "cuMemPoolImportFromShareableHandle", "cuMulticastCreate"};
 
+constexpr const char* kWords[] = {"Alloc",     "MemCreate",      "ArrayCreate", "PoolCreate",
+                                  "MemImport", "AddressReserve", "CtxCreate"};
+
 bool looks_like_allocator(const char* name) {
   if (strncmp(name, "cu", 2) != 0 || name[2] < 'A' || name[2] > 'Z') return false;
-  for (const char* harmless : kHarmless) {
-    if (strcmp(name, harmless) == 0) return false;
-  }
-  for (const char* word : {"Alloc", "MemCreate", "ArrayCreate", "PoolCreate", "MemImport",
-                           "AddressReserve", "CtxCreate"}) {
-    if (strstr(name, word) != nullptr) return true;
-  }
-  return false;
+  return std::ranges::none_of(kHarmless,
+                              [name](const char* it) { return strcmp(it, name) == 0; }) &&
+         std::ranges::any_of(kWords,
+                             [name](const char* it) { return strstr(name, it) != nullptr; });
 }
 
 bool begins_capture(const char* name) {

@@ -176,6 +176,13 @@ inline __attribute__((always_inline)) void* record_reallocation(const char* name
   return block;
 }
 
+/// `function`: nullptr where the allocator lacks it.
+template <typename Function, typename... Sizes>
+void free_by(Function function, void* block, Sizes... sizes) {
+  record_free(block,
+              [&] { function != nullptr ? function(block, sizes...) : g_entry.free(block); });
+}
+
 void* missing() {
   errno = ENOMEM;
   return nullptr;
@@ -283,21 +290,9 @@ GPUPEAK_EXPORT void* pvalloc(size_t bytes) {
 
 // C23. An allocator that lacks them gets the plain free, which does the same.
 GPUPEAK_EXPORT void free_sized(void* block, size_t bytes) {
-  const NextFunctions& next = real();
-  record_free(block, [&] {
-    if (next.free_sized != nullptr)
-      next.free_sized(block, bytes);
-    else
-      g_entry.free(block);
-  });
+  free_by(real().free_sized, block, bytes);
 }
 
 GPUPEAK_EXPORT void free_aligned_sized(void* block, size_t alignment, size_t bytes) {
-  const NextFunctions& next = real();
-  record_free(block, [&] {
-    if (next.free_aligned_sized != nullptr)
-      next.free_aligned_sized(block, alignment, bytes);
-    else
-      g_entry.free(block);
-  });
+  free_by(real().free_aligned_sized, block, alignment, bytes);
 }

@@ -1,12 +1,4 @@
-// void* malloc(size_t bytes); void free(void* block)
-// Where the host's memory is not recorded these two are all that a program pays: they jump to the real ones. Else they
-// jump to the functions that record, which have the frames that malloc and free would have: no compiler promises that.
-        .hidden gpupeak_malloc_entry, gpupeak_record_malloc, gpupeak_record_free, gpupeak_free_of_loader
-        .set    PASSES, 1
-        .set    MALLOC, 8
-        .set    FREE, 16
-        .set    LOADER_BEGIN, 24
-        .set    LOADER_BYTES, 32
+#include "malloc_entry.inc"
         .section .text.hot,"ax",%progbits
         .p2align 4
         .globl  malloc

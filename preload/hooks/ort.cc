@@ -145,9 +145,8 @@ void take_over_ort_arenas(const void* inside, const char* version) {
 using Version = Text<32>;
 
 std::string_view folder_of(std::string_view path) {
-  size_t end = path.size();
-  while (end > 0 && path[end - 1] != '/') --end;
-  return head(path, end > 0 ? end - 1 : 0);
+  const size_t end = path.rfind('/');
+  return head(path, end != std::string_view::npos ? end : 0);
 }
 
 /// The package's own version, onnxruntime.__version__: a line of the package's __init__.py, which

@@ -266,23 +266,17 @@ GPUPEAK_EXPORT int execle(const char* path, const char* first, ...) {
   return start(path, arguments, variables);
 }
 
-GPUPEAK_EXPORT int posix_spawn(pid_t* pid, const char* path,
-                               const posix_spawn_file_actions_t* actions,
-                               const posix_spawnattr_t* attributes, Variables arguments,
-                               Variables variables) {
-  return another_program_starts({AT_FDCWD, path, false}, variables, [&](Variables with) {
-    return next().posix_spawn(pid, path, actions, attributes, arguments, with);
-  });
-}
-
-GPUPEAK_EXPORT int posix_spawnp(pid_t* pid, const char* name,
-                                const posix_spawn_file_actions_t* actions,
-                                const posix_spawnattr_t* attributes, Variables arguments,
-                                Variables variables) {
-  return another_program_starts({AT_FDCWD, name, true}, variables, [&](Variables with) {
-    return next().posix_spawnp(pid, name, actions, attributes, arguments, with);
-  });
-}
+#define GPUPEAK_SPAWN(spawn, is_searched)                                              \
+  GPUPEAK_EXPORT int spawn(                                                            \
+      pid_t* pid, const char* program, const posix_spawn_file_actions_t* actions,      \
+      const posix_spawnattr_t* attributes, Variables arguments, Variables variables) { \
+    return another_program_starts(                                                     \
+        {AT_FDCWD, program, is_searched}, variables, [&](Variables with) {             \
+          return next().spawn(pid, program, actions, attributes, arguments, with);     \
+        });                                                                            \
+  }
+GPUPEAK_SPAWN(posix_spawn, false)
+GPUPEAK_SPAWN(posix_spawnp, true)
 
 // The wait family, by which a program learns how its children ended. A child that a signal ended is
 // noted, since the log of a killed process cannot say so. `wait` itself is left alone: libraries

@@ -98,19 +98,12 @@ GPUPEAK_EXPORT sighandler_t sigset(int number, sighandler_t handler) {
 // longjmp and its family. A jump that leaves a hook of ours or a driver call leaves no lock and no
 // scope behind.
 
-GPUPEAK_EXPORT __attribute__((noreturn)) void longjmp(void* buffer, int value) {
-  leave_by(next().longjmp, buffer, value);
-}
-
-GPUPEAK_EXPORT __attribute__((noreturn)) void _longjmp(void* buffer, int value) {
-  leave_by(next()._longjmp, buffer, value);
-}
-
-GPUPEAK_EXPORT __attribute__((noreturn)) void siglongjmp(void* buffer, int value) {
-  leave_by(next().siglongjmp, buffer, value);
-}
-
-/// Programs built with _FORTIFY_SOURCE call this.
-GPUPEAK_EXPORT __attribute__((noreturn)) void __longjmp_chk(void* buffer, int value) {
-  leave_by(next().__longjmp_chk, buffer, value);
-}
+#define JUMP(name)                                                              \
+  GPUPEAK_EXPORT __attribute__((noreturn)) void name(void* buffer, int value) { \
+    leave_by(next().name, buffer, value);                                       \
+  }
+JUMP(longjmp)
+JUMP(_longjmp)
+JUMP(siglongjmp)
+JUMP(__longjmp_chk)  // programs built with _FORTIFY_SOURCE call it
+#undef JUMP

@@ -93,16 +93,10 @@ long open_in_path(const char* name) {
   while (true) {
     const size_t end = length_before(folders.data(), ":");  // the value of a variable: terminated
     const std::string_view folder = head(folders, end);
-    char path[1024];
-    const size_t bytes = strlen(name) + 1;
-    if (folder.size() + 1 + bytes <= sizeof path) {
-      memcpy(path, folder.data(), folder.size());
-      size_t at = folder.size();
-      if (at > 0) path[at++] = '/';
-      memcpy(path + at, name, bytes);
-      const bool runs = !sys::failed(sys::access(path, X_OK));
-      if (runs) return sys::open_to_read(path);
-    }
+    const Text<1024> path(folder, folder.empty() ? "" : "/", name);
+    const bool fits = folder.size() + 1 + strlen(name) < 1024;
+    if (fits && !sys::failed(sys::access(path.c_str(), X_OK)))
+      return sys::open_to_read(path.c_str());
     if (end >= folders.size()) return -ENOENT;
     folders = tail(folders, end + 1);
   }

@@ -278,7 +278,7 @@ class Tracker:
             self._mark(inputs, parent.name)
         else:
             thread.root, thread.is_walked = weakref.ref(module), False
-            self._mark_border(inputs)
+            self._mark(inputs, self._outside)
         self._log.push(name.text)
         opened.append(_Call(id(module), name, id(frame)))
 
@@ -325,7 +325,8 @@ class Tracker:
 
     # -- backward
     def _mark(self, values, name):
-        """The nodes that made these values and have no owner yet are this module's."""
+        """The nodes that made these values and have no owner yet are this module's. What has made the input of an outermost
+        module is no module's: of that the last nodes get a hook."""
         left = []
         self._grad_fns(values, left, 0)
         while left:
@@ -337,16 +338,8 @@ class Tracker:
                 continue
             known[_MARK] = True
             node.register_prehook(name.hook)
-            left.extend(following for following, _ in node.next_functions)
-
-    def _mark_border(self, values):
-        """What has made the input of an outermost module is no module's."""
-        left = []
-        self._grad_fns(values, left, 0)
-        for node in left:
-            if type(node).__name__ != "AccumulateGrad" and _MARK not in node.metadata:
-                node.metadata[_MARK] = True
-                node.register_prehook(self._outside.hook)
+            if name is not self._outside:
+                left.extend(following for following, _ in node.next_functions)
 
     def _grad_fns(self, value, found, depth):
         kind = type(value)
@@ -359,18 +352,17 @@ class Tracker:
                 if node is not None:
                     found.append(node)
         elif depth < 4:
-            if kind in (tuple, list):
-                for one in value:
-                    self._grad_fns(one, found, depth + 1)
+            parts = ()
+            if kind is list:
+                parts = value
+            elif isinstance(value, tuple):  # also one with names
+                parts = tuple.__iter__(value)
             elif isinstance(value, dict):  # and a model's output of Hugging Face's, which is one
-                for one in dict.values(value):
-                    self._grad_fns(one, found, depth + 1)
-            elif isinstance(value, tuple):  # with names
-                for one in tuple.__iter__(value):
-                    self._grad_fns(one, found, depth + 1)
+                parts = dict.values(value)
             elif "__dataclass_fields__" in kind.__dict__:
-                for one in list(value.__dict__.values()):
-                    self._grad_fns(one, found, depth + 1)
+                parts = list(value.__dict__.values())
+            for one in parts:
+                self._grad_fns(one, found, depth + 1)
 
     def _task(self):
         """The backward pass that this thread is in; None: in none, or not known."""

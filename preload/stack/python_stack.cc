@@ -28,9 +28,7 @@ T at(const uint8_t* structure, size_t offset) {
 
 template <typename T>
 T word_at(uintptr_t address) {
-  T word;
-  memcpy(&word, reinterpret_cast<const void*>(address), sizeof word);
-  return word;
+  return at<T>(reinterpret_cast<const uint8_t*>(address), 0);
 }
 
 constexpr uintptr_t kCodeMask = ~uintptr_t{7};  // since 3.14 references are tagged
@@ -243,14 +241,9 @@ bool PythonStack::read_flagged(const PythonRuntime& python, uintptr_t cframe) {
 /// Since 3.12: below the frames of one call lies an entry frame, on the C stack.
 bool PythonStack::read_chain(const PythonRuntime& python, uintptr_t frame) {
   const PythonLayout& layout = python.layout();
-  uint32_t anchored = count_;
-  uint32_t steps = 0;
+  uint32_t anchored = count_, steps = 0;
   bool truncated = false;
-  for (; frame != 0 && (count_ < kMaxFrames || anchored < count_); ++steps) {
-    if (steps == kMaxSteps) {
-      truncated = true;
-      break;
-    }
+  for (; frame != 0 && steps < kMaxSteps && (count_ < kMaxFrames || anchored < count_); ++steps) {
     const uint8_t* copy = read(frame, layout.frame.owner + size_t{1});
     if (copy == nullptr) return false;
     const uint8_t owner = copy[layout.frame.owner];
@@ -374,11 +367,8 @@ bool PythonStack::read_text(const PythonRuntime& python, uintptr_t object, char*
   if (copy == nullptr) return false;
   const auto type = at<uintptr_t>(copy, kPythonObjectType);
   if (type != python.string_type()) {
-    uint64_t flags;
-    const uint8_t* type_flags = read_copy(type + kPythonTypeFlags, sizeof flags);
-    if (type_flags == nullptr) return false;
-    memcpy(&flags, type_flags, sizeof flags);
-    if ((flags & kStringSubclass) == 0) return false;
+    const uint8_t* flags = read_copy(type + kPythonTypeFlags, sizeof(uint64_t));
+    if (flags == nullptr || (at<uint64_t>(flags, 0) & kStringSubclass) == 0) return false;
     evidence_.give_up();
   }
   const auto length = at<uint64_t>(copy, kPythonStringLength);
@@ -393,7 +383,7 @@ bool PythonStack::read_text(const PythonRuntime& python, uintptr_t object, char*
   if (!is_compact) {
     const uint8_t* pointer = read_copy(object + layout.compact_bytes, sizeof data);
     if (pointer == nullptr) return false;
-    memcpy(&data, pointer, sizeof data);
+    data = at<uintptr_t>(pointer, 0);
     evidence_.give_up();
   }
   const size_t characters = length < kCapacity ? length : kCapacity;

@@ -99,23 +99,14 @@ inline __attribute__((always_inline)) void put_address(ProcessPage& process, Thr
 
 class RecordInPlace {
  public:
-  /// The calling thread's slot, with room for one record. nullptr if there is no slot or no room;
-  /// then the event is counted as dropped.
-  static __attribute__((always_inline)) ThreadSlot* find_slot() {
-    ThreadSlot* const slot = thread_slot();
-    if (__builtin_expect(slot == nullptr, 0)) {
-      count(&gpupeak_counters_page::dropped_events);
-      return nullptr;
-    }
-    const bool has_room = __builtin_expect(slot->events.has_room(kRoom), 1);
-    return has_room || slot->refill_events(kRoom) ? slot : nullptr;
+  /// The record's time is now. False: the calling thread has no slot, or there is no room. Then the
+  /// event is counted as dropped.
+  __attribute__((always_inline)) RecordInPlace() : slot_(find_slot()) {
+    if (__builtin_expect(slot_ == nullptr, 0)) return;
+    time_ = slot_->event_stamp(*g_process);
+    to_ = put_hot_varint(slot_->events.at + kHead, time_ - slot_->events.time);
   }
-
-  /// The record's time is now.
-  __attribute__((always_inline)) explicit RecordInPlace(ThreadSlot& slot)
-      : slot_(slot),
-        time_(slot.event_stamp(*g_process)),
-        to_(put_hot_varint(slot.events.at + kHead, time_ - slot.events.time)) {}
+  explicit operator bool() const { return __builtin_expect(slot_ != nullptr, 1); }
 
   /// id() and u() add the next number, in the order that log_format.h gives; a dozen at most. id()
   /// is for numbers that are as likely to be large as small, like an id: those below 1 << 28 take
@@ -134,9 +125,9 @@ class RecordInPlace {
 
   /// Readers see the record from here on. A jump out of the code before this leaves no record.
   __attribute__((always_inline)) void end(uint8_t tag) {
-    uint8_t*& at = slot_.events.at;
+    uint8_t*& at = slot_->events.at;
     at[1] = static_cast<uint8_t>(to_ - (at + kHead));
-    slot_.note_event(time_);
+    slot_->note_event(time_);
     end_record(at, tag, to_);
     // An unlock behind a record waits for the record's stores. So the place of the next records is
     // fetched into the cache ahead.
@@ -148,9 +139,19 @@ class RecordInPlace {
   static constexpr size_t kMost = 0x7f;               ///< the largest length of one byte
   static constexpr size_t kRoom = kHead + kMost + 8;  ///< with the zeros of put_wide_varint()
 
-  ThreadSlot& slot_;
-  const uint64_t time_;
-  uint8_t* to_;
+  static __attribute__((always_inline)) ThreadSlot* find_slot() {
+    ThreadSlot* const slot = thread_slot();
+    if (__builtin_expect(slot == nullptr, 0)) {
+      count(&gpupeak_counters_page::dropped_events);
+      return nullptr;
+    }
+    const bool has_room = __builtin_expect(slot->events.has_room(kRoom), 1);
+    return has_room || slot->refill_events(kRoom) ? slot : nullptr;
+  }
+
+  ThreadSlot* const slot_;
+  uint64_t time_ = 0;
+  uint8_t* to_ = nullptr;
 };
 
 // The calling thread's stack as a node of the log's trie. For callers that do not have the thread's

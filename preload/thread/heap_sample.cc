@@ -331,12 +331,8 @@ gpupeak_window_answer begin_one(ProcessPage& process, uint32_t mode, const HeapT
   set_marked(process, Marked::kLogged);
   ++process.windows;
   write_event(process, kBegun, mode, totals);
-  Record range(GPUPEAK_REC_RANGE_BEGIN);
-  emit(range.u(kFirstRange + process.windows)
-           .u(GPUPEAK_PHASE_AUTO)
-           .u(intern_string("recording"))
-           .u(0)
-           .u(0));
+  emit(Record{GPUPEAK_REC_RANGE_BEGIN, kFirstRange + process.windows, GPUPEAK_PHASE_AUTO,
+              intern_string("recording"), 0, 0});
   gpupeak_counters_page& page = counters();
   page.window_count = process.windows;
   page.window_is_open = 1;
@@ -347,8 +343,7 @@ gpupeak_window_answer begin_one(ProcessPage& process, uint32_t mode, const HeapT
 gpupeak_window_answer end_one(ProcessPage& process, const HeapTotals& totals) {
   if (process.window == 0) return GPUPEAK_WINDOW_NOT_OPEN;
   end_window_record(process);
-  Record range(GPUPEAK_REC_RANGE_END);
-  emit(range.u(kFirstRange + process.windows));
+  emit(Record{GPUPEAK_REC_RANGE_END, kFirstRange + process.windows});
   write_event(process, kEnded, 0, totals);
   counters().window_is_open = 0;
   return GPUPEAK_WINDOW_ENDED;

@@ -23,9 +23,15 @@ constinit ArenaObject g_arenas[kMostArenas];
 constinit FutexLock g_lock;  // for adding and removing
 constinit std::atomic<bool> g_were_too_many{false};
 
-constexpr size_t kMostMakers = 32;
-constinit ArenaMaker* g_makers[kMostMakers];  // makers that were taken over: arenas_on()
-constinit ArenaFact g_off;
+/// A fact that is written once into each log. A forked child has a log of its own.
+struct Fact {
+  const void* of = nullptr;  ///< a maker, or what some fact is of; nullptr: this place is free
+  const char* key = nullptr;
+  Text<256> text;
+  uint64_t said_in = 0;
+};
+constexpr size_t kMostFacts = 32;
+constinit Fact g_facts[kMostFacts];
 
 uint64_t generation() {
   return g_process->generation + 1;  // 0 is never one
@@ -79,31 +85,22 @@ ArenaObject* add(uint64_t object, const ArenaMaker& maker) {
   return nullptr;
 }
 
-void say(const char* key, ArenaFact& fact) {
-  HookScope hook;
-  if (!hook.entered() || !recording() || fact.text.view().empty()) return;
-  LockGuard guard(g_lock);
-  if (fact.said_in == generation()) return;
-  fact.said_in = generation();
-  define_fact(key, fact.text.view());
-}
-
-void add_maker(ArenaMaker& maker) {
-  HookScope hook;
-  if (!hook.entered()) return;
-  LockGuard guard(g_lock);
-  for (ArenaMaker*& place : g_makers) {
-    if (place == nullptr) place = &maker;
-    if (place == &maker) return;
+/// Only the first text of each goes into the log: one reason is enough for the report.
+void add_fact(const void* of, const char* key, std::string_view text) {
+  {
+    HookScope hook;
+    if (!hook.entered()) return;
+    LockGuard guard(g_lock);
+    for (Fact& fact : g_facts) {
+      if (fact.of == of) break;
+      if (fact.of != nullptr) continue;
+      fact.of = of;
+      fact.key = key;
+      fact.text.add(text);
+      break;
+    }
   }
-}
-
-/// Only the first reason goes into the log: one is enough for the report.
-void note(ArenaFact& fact, std::string_view text) {
-  HookScope hook;
-  if (!hook.entered()) return;
-  LockGuard guard(g_lock);
-  if (fact.text.view().empty()) fact.text.add(text);
+  say_arenas();
 }
 
 bool is_known(const ArenaObject& arena) {
@@ -223,22 +220,23 @@ void give_up_arenas_of(const ArenaMaker& maker, std::string_view why) {
   }
 }
 
-void arenas_on(ArenaMaker& maker, std::string_view version) {
-  note(maker.on, version);
-  add_maker(maker);
-  say(maker.fact, maker.on);
+void arenas_on(const ArenaMaker& maker, std::string_view version) {
+  add_fact(&maker, maker.fact, version);
 }
 
 void arenas_off(std::string_view why) {
-  note(g_off, why);
-  say("pools.off", g_off);
+  add_fact(&g_facts, "pools.off", why);
 }
 
 void say_arenas() {
-  for (ArenaMaker* maker : g_makers) {
-    if (maker != nullptr) say(maker->fact, maker->on);
+  HookScope hook;
+  if (!hook.entered() || !recording()) return;
+  LockGuard guard(g_lock);
+  for (Fact& fact : g_facts) {
+    if (fact.of == nullptr || fact.said_in == generation()) continue;
+    fact.said_in = generation();
+    define_fact(fact.key, fact.text.view());
   }
-  say("pools.off", g_off);
 }
 
 void reset_arena_objects() {

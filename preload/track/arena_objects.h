@@ -14,16 +14,10 @@
 
 namespace gpupeak::preload {
 
-/// A fact that is written once into each log. A forked child has a log of its own.
-struct ArenaFact {
-  Text<256> text;
-  uint64_t said_in = 0;
-};
 /// A framework or a rule whose arenas are followed. An object must stay at its address.
 struct ArenaMaker {
   const char* shown = nullptr;  ///< the name of its arenas in reports
   const char* fact = nullptr;   ///< key of the fact that says which release was taken over
-  ArenaFact on{};
 };
 
 struct ArenaObject {
@@ -75,7 +69,7 @@ void arena_object_give_up(ArenaObject& arena, std::string_view why);
 void give_up_arenas_of(const ArenaMaker& maker, std::string_view why);
 
 /// These log a fact: which release of a framework was taken over, or why something was not.
-void arenas_on(ArenaMaker& maker, std::string_view version);
+void arenas_on(const ArenaMaker& maker, std::string_view version);
 void arenas_off(std::string_view why);
 /// Logs the facts that were found out before recording began.
 void say_arenas();

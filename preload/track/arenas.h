@@ -27,11 +27,10 @@ __attribute__((always_inline)) inline void log_arena_block(uint64_t arena, uint6
                                                            uint64_t bytes, uint32_t name,
                                                            uint32_t stack, const ArenaSays& says,
                                                            uint64_t asked) {
-  if (ThreadSlot* const slot = RecordInPlace::find_slot()) {
-    RecordInPlace record(*slot);
-    record.u(arena).u(address).id(bytes).u(name).id(stack);
-    record.u(says.in_use_plus_1).u(says.reserved_plus_1).u(asked).end(GPUPEAK_REC_ARENA_ALLOC);
-  }
+  RecordInPlace record;
+  if (!record) return;
+  record.u(arena).u(address).id(bytes).u(name).id(stack);
+  record.u(says.in_use_plus_1).u(says.reserved_plus_1).u(asked).end(GPUPEAK_REC_ARENA_ALLOC);
 }
 
 /// Call it before the arena may hand the memory out again. `bytes`: 0 if the arena does not say.
@@ -41,9 +40,8 @@ __attribute__((always_inline)) inline void log_arena_free(
     SeenUses (*use_ended)(uint64_t arena, uint64_t address) = arena_use_ended) {
   SeenUses uses;
   if (watches_all_uses()) uses = use_ended(arena, address);
-  ThreadSlot* const slot = RecordInPlace::find_slot();
-  if (__builtin_expect(slot == nullptr, 0)) return;
-  RecordInPlace record(*slot);
+  RecordInPlace record;
+  if (!record) return;
   record.u(arena).u(address).id(bytes).u(says.in_use_plus_1).u(says.reserved_plus_1);
   if (uses.is_known) {
     record.id(uses.count + 1);

@@ -192,9 +192,8 @@ __attribute__((always_inline)) inline void add_block(KeySpace space, uint64_t va
     store(allocations, allocations + 1);
   }
   const uint64_t number = next_number();
-  ThreadSlot* const slot = RecordInPlace::find_slot();
-  if (__builtin_expect(slot == nullptr, 0)) return;
-  RecordInPlace record(*slot);
+  RecordInPlace record;
+  if (!record) return;
   record.id(number).id(block.id).u(block.kind).u(logged_device(block.device)).u(value);
   record.id(block.bytes).u(api).id(stack);
   record.u(reinterpret_cast<uint64_t>(block.context)).u(reinterpret_cast<uint64_t>(block.pool));
@@ -208,9 +207,8 @@ __attribute__((always_inline)) inline void log_free(const DeviceBlock& block, ui
   if (__builtin_expect(block.use != 0, 0)) use_ended(block.use);
   move_gauges(block, -static_cast<int64_t>(block.bytes));
   const uint64_t number = next_number();
-  ThreadSlot* const slot = RecordInPlace::find_slot();
-  if (__builtin_expect(slot == nullptr, 0)) return;
-  RecordInPlace record(*slot);
+  RecordInPlace record;
+  if (!record) return;
   record.id(number).id(block.id).u(api).id(stack).end(GPUPEAK_REC_DEVICE_FREE);
 }
 

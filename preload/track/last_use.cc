@@ -48,9 +48,8 @@ uint32_t take_role() {
 }
 
 void log_role(const Use& use, Role& role) {
-  ThreadSlot* const slot = RecordInPlace::find_slot();
-  if (slot == nullptr) return;
-  RecordInPlace record(*slot);
+  RecordInPlace record;
+  if (!record) return;
   record.u(use.arena).u(use.arena != 0 ? use.begin : use.id).u(role.way >> 16);
   record.u(role.way & 0xffff).u(role.count).end(GPUPEAK_REC_ROLE);
   role.logged = role.count;
@@ -303,9 +302,8 @@ inline SeenUses seen_of(const Use& use) {
 /// Logs the uses since the block's last record.
 void log_use(Use& use) {
   log_roles(use);
-  ThreadSlot* const slot = RecordInPlace::find_slot();
-  if (slot == nullptr) return;
-  RecordInPlace record(*slot);
+  RecordInPlace record;
+  if (!record) return;
   record.u(use.arena).u(use.arena != 0 ? use.begin : use.id).u(use.count);
   if (use.count > 0) seen_of(use).put_times(record);
   record.end(GPUPEAK_REC_USED);
@@ -398,10 +396,7 @@ void forget_uses() {
   g_watches_uses.store(false, std::memory_order_relaxed);
   g_watches_all_uses.store(false, std::memory_order_relaxed);
   forget_roles();
-  g_uses.all = nullptr;
-  g_uses.made = g_uses.free = 0;
-  g_uses.left_out = 0;
-  g_uses.unread_launches = 0;
+  begin_anew(g_uses);
   forget_graph_uses();
   g_given_addresses.forget();
   g_shared_out.forget();
@@ -551,10 +546,9 @@ void note_unread_launch() {
 constinit LaunchBudget g_launch_budget;
 
 uint32_t define_kernel(uint32_t name, uint32_t stack) {
-  ThreadSlot* const slot = RecordInPlace::find_slot();
-  if (slot == nullptr) return 0;
+  RecordInPlace record;
+  if (!record) return 0;
   const uint32_t number = ++g_roles.kernels;
-  RecordInPlace record(*slot);
   record.u(number).u(name).u(stack).end(GPUPEAK_REC_KERNEL);
   return number;
 }

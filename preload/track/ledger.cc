@@ -40,7 +40,8 @@ constexpr uint64_t kListShareOfTime = 1024;
 constexpr uint64_t kFirstListNs = 10'000'000;
 constexpr uint32_t kNames = 64;  ///< of other processes
 
-struct Ledger {
+/// What is known of this process and this log: forget_ledger() begins it anew.
+struct LedgerOfLog {
   struct Device {
     std::atomic<int> open{0};           ///< brackets that are open
     std::atomic<uint32_t> opened{0};    ///< brackets opened since the start
@@ -52,27 +53,29 @@ struct Ledger {
     std::atomic<bool> in_use{false};
     std::atomic<uint32_t> largest_local_bytes{0};  ///< a thread, of the functions launched so far
   } devices[kDevices];
-  SeenSet used, graphs;
-  std::atomic<uint64_t> last_sample_ns{0};
-  std::atomic<bool> exit_is_hooked{false};
   /// Processor time in bracketed calls and for the list. On a loaded machine either may wait long.
   std::atomic<uint64_t> call_ns{0}, list_ns{0};
   std::atomic<uint64_t> first_asked_ns{0};  ///< 0: nobody has asked for the list
   std::atomic<uint32_t> own_pid{0};         ///< of this process in the list; 0: not known
   std::atomic<bool> pid_is_ours{false};     ///< the list counts as our /proc does
   std::atomic<bool> listing{false};         ///< a thread has the list, and what is below
+  uint32_t names_read = 0;                  ///< of more than kNames the last ones are kept
+  int context_device = -1;  ///< of the first context; -1: none, or there was no list before it
+  bool context_made = false;
+  bool own_has_bytes = false;  ///< the list has told this process's bytes: it is not N/A
+  uint64_t handed_out = 0;     ///< by this process, when the candidates had what is noted of them
+  std::atomic<CUcontext> only_context{nullptr};  ///< the first context in which launches were seen
+};
+struct Ledger : LedgerOfLog {
+  SeenSet used, graphs;
+  std::atomic<uint64_t> last_sample_ns{0};
+  std::atomic<bool> exit_is_hooked{false};
   NvmlProcesses all;
   struct {
     uint32_t pid, name;
   } names[kNames] = {};
-  uint32_t names_read = 0;  ///< of more than kNames the last ones are kept
-  int context_device = -1;  ///< of the first context; -1: none, or there was no list before it
-  bool context_made = false;
-  bool own_has_bytes = false;  ///< the list has told this process's bytes: it is not N/A
-  NvmlProcesses before;        ///< who was in the list before the first context
-  NvmlProcesses candidates;    ///< who came with it, and may be this process
-  uint64_t handed_out = 0;     ///< by this process, when the candidates had what is noted of them
-  std::atomic<CUcontext> only_context{nullptr};  ///< the first context in which launches were seen
+  NvmlProcesses before;      ///< who was in the list before the first context
+  NvmlProcesses candidates;  ///< who came with it, and may be this process
 };
 constinit Ledger g_ledger;
 
@@ -560,20 +563,12 @@ void read_devices_at_detach() {
 }
 
 void forget_ledger() {
-  begin_anew(g_ledger.devices);
+  begin_anew<LedgerOfLog>(g_ledger);
   g_launches.seen.clear();
   g_launches.several_contexts = false;
   g_ledger.used.clear();
   g_ledger.graphs.clear();
-  g_ledger.only_context = nullptr;
-  g_ledger.own_pid = 0;
-  g_ledger.pid_is_ours = false;
-  g_ledger.first_asked_ns = g_ledger.call_ns = g_ledger.list_ns = 0;
-  g_ledger.context_device = -1;
-  g_ledger.context_made = g_ledger.own_has_bytes = false;
   g_ledger.before.count = g_ledger.candidates.count = 0;
-  g_ledger.listing = false;
-  g_ledger.names_read = 0;
   forget_nvml();
 }
 

@@ -51,15 +51,19 @@ struct Limited {
 constinit Limited g_limited[kDevices];
 constinit std::atomic<int> g_ballasts{0};
 
+bool is_counted(int device) {
+  return device >= 0 && device < kDevices;
+}
+
 const CardLimit& asked_limit(int device) {
   const Environment& e = environment();
-  const bool has_own = device >= 0 && device < kDevices && e.device_limits[device].bytes > 0;
+  const bool has_own = is_counted(device) && e.device_limits[device].bytes > 0;
   return has_own ? e.device_limits[device] : e.limit;
 }
 
 /// nullptr: the device has no limit.
 Limited* limited(int device) {
-  if (device < 0 || device >= kDevices) return nullptr;
+  if (!is_counted(device)) return nullptr;
   Limited& it = g_limited[device];
   State state = it.state.load(std::memory_order_acquire);
   if (state == State::kUnknown) {
@@ -249,19 +253,15 @@ uint64_t limit_of(int device, uint64_t real_total) {
 }
 
 uint64_t ballast_of(int device) {
-  return device >= 0 && device < kDevices
-             ? g_limited[device].ballast.load(std::memory_order_acquire)
-             : 0;
+  return is_counted(device) ? g_limited[device].ballast.load(std::memory_order_acquire) : 0;
 }
 
 uint32_t ballast_changes(int device) {
-  return device >= 0 && device < kDevices
-             ? g_limited[device].changes.load(std::memory_order_acquire)
-             : 0;
+  return is_counted(device) ? g_limited[device].changes.load(std::memory_order_acquire) : 0;
 }
 
 void log_limit(int device) {
-  if (!has_limits() || device < 0 || device >= kDevices) return;
+  if (!has_limits() || !is_counted(device)) return;
   const CardLimit& asked = asked_limit(device);
   if (asked.bytes == 0) return;
   const bool holds = limited(device) != nullptr;
