@@ -22,6 +22,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "collector/files/regular_file.h"
 #include "collector/text/error.h"
 #include "collector/text/text_format.h"
 #include "gpupeak/smaps.h"
@@ -80,23 +81,18 @@ TracedThread::TracedThread(pid_t thread, const Look& look) : thread_(thread), be
         fmt::format("thread {} does not stop, and was left alone", thread_));
   }
   began_ = wait_began(thread_, look);
-  iovec registers{&saved_, sizeof saved_};
-  if (ptrace(PTRACE_GETREGSET, thread_, NT_PRSTATUS, &registers) != 0) {
-    let_go();
-    fail(fmt::format("the registers of thread {} cannot be read: {}", thread_, last_error()));
-  }
-  // Any other stop means that a signal is being delivered: pass it on.
-  if (status >> 16 != PTRACE_EVENT_STOP || WSTOPSIG(status) != SIGTRAP) {
-    const int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
-    let_go(signal);
-    fail(fmt::format("thread {} is just getting a signal", thread_));
-  }
   saved_extended_.resize(64 << 10);
-  iovec extended{saved_extended_.data(), saved_extended_.size()};
-  if (ptrace(PTRACE_GETREGSET, thread_, NT_X86_XSTATE, &extended) != 0 ||
-      ptrace(PTRACE_GETSIGMASK, thread_, sizeof saved_mask_, &saved_mask_) != 0) {
-    let_go();
-    fail(fmt::format("the registers of thread {} cannot be read: {}", thread_, last_error()));
+  iovec registers{&saved_, sizeof saved_}, extended{saved_extended_.data(), saved_extended_.size()};
+  // Any other stop means that a signal is being delivered: pass it on.
+  const bool is_ours = status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP;
+  const bool is_read = ptrace(PTRACE_GETREGSET, thread_, NT_PRSTATUS, &registers) == 0 &&
+                       ptrace(PTRACE_GETREGSET, thread_, NT_X86_XSTATE, &extended) == 0 &&
+                       ptrace(PTRACE_GETSIGMASK, thread_, sizeof saved_mask_, &saved_mask_) == 0;
+  if (!is_read || !is_ours) {
+    const std::string error = last_error();
+    let_go(!is_ours && status >> 16 == 0 ? WSTOPSIG(status) : 0);
+    if (!is_ours) fail(fmt::format("thread {} is just getting a signal", thread_));
+    fail(fmt::format("the registers of thread {} cannot be read: {}", thread_, error));
   }
   saved_extended_.resize(extended.iov_len);
 }
@@ -365,17 +361,15 @@ const Wait* find_wait(long number) {
 /// Whether a receive from this file of the process has a time limit. A copy of its descriptor says
 /// so; if none can be had, it is taken to have one.
 bool has_receive_limit(pid_t pid, uint64_t file) {
-  const int process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (process < 0) return true;
-  const int copy = static_cast<int>(syscall(SYS_pidfd_getfd, process, static_cast<int>(file), 0));
-  close(process);
-  if (copy < 0) return true;
+  const collector::Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) return true;
+  const collector::Descriptor copy(
+      static_cast<int>(syscall(SYS_pidfd_getfd, process.get(), static_cast<int>(file), 0)));
   timeval limit{};
   socklen_t size = sizeof limit;
-  const bool known = getsockopt(copy, SOL_SOCKET, SO_RCVTIMEO, &limit, &size) == 0;
-  const bool is_socket = known || errno != ENOTSOCK;
-  close(copy);
-  return is_socket && (!known || limit.tv_sec != 0 || limit.tv_usec != 0);
+  if (!copy) return true;
+  if (getsockopt(copy.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, &size) != 0) return errno != ENOTSOCK;
+  return limit.tv_sec != 0 || limit.tv_usec != 0;
 }
 
 /// When a thread began to run last, in milliseconds by the clock of its processor; none: the kernel

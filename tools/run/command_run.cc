@@ -260,8 +260,8 @@ class Run {
   /// from inside while a program calls nothing.
   void add_curve(const RunLog& log) {
     const auto& curves = descendants_->curves();
-    const auto curve = curves.find(log.pid);
-    if (curve == curves.end() || curve->second.start_time != log.process_start_time ||
+    const auto curve = curves.find(static_cast<pid_t>(log.header.pid));
+    if (curve == curves.end() || curve->second.start_time != log.header.process_start_time ||
         is_running(log))
       return;
     try {
@@ -282,11 +282,11 @@ class Run {
     }
     // One that has become another user's since then has a log of ours.
     std::erase_if(seen.unrecorded, [this](const auto& one) {
-      return std::ranges::any_of(
-          logs_, [&one](const RunLog& log) { return log.pid == static_cast<pid_t>(one.pid); });
+      return std::ranges::any_of(logs_,
+                                 [&one](const RunLog& log) { return log.header.pid == one.pid; });
     });
     std::set<pid_t> recorded;
-    for (const RunLog& log : logs_) recorded.insert(log.pid);
+    for (const RunLog& log : logs_) recorded.insert(static_cast<pid_t>(log.header.pid));
     descendants_->count_small(recorded, seen);
     seen.descendants_watched = descendants_->could_look();
     if (had_children(end_))

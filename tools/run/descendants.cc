@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <ranges>
 #include <sstream>
 
 #include "tools/shared/child.h"
@@ -59,12 +60,9 @@ bool is_of_another_user(pid_t process) {
 /// Whether a process has given up its memory, which happens at its end while its pid still exists.
 /// Its maps, if they were read before this call, may then be incomplete, and tell nothing.
 bool is_ending(pid_t process) {
-  const int file = open(of_process(process, "maps").c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return errno != EACCES && errno != EPERM;
+  const collector::Descriptor file(open(of_process(process, "maps").c_str(), O_RDONLY | O_CLOEXEC));
   char byte = 0;
-  const ssize_t got = read(file, &byte, 1);
-  close(file);
-  return got <= 0;
+  return file ? read(file.get(), &byte, 1) <= 0 : errno != EACCES && errno != EPERM;
 }
 
 void add_children(pid_t process, uint64_t threads, std::vector<pid_t>& next) {
@@ -156,12 +154,7 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   if (seen.name != stat->name || is_other) {
     seen.name = stat->name;
     if (has_moved) seen.arguments = stat->arguments;
-    if (is_other) {
-      seen.library = Library::kNotKnown;
-      seen.next_check = {};
-      seen.wait = kFirstLook;
-      seen.checks = 0;
-    }
+    if (is_other) static_cast<Checked&>(seen) = {};
     seen.program = program;
   }
   if (seen.library != Library::kLoaded && Clock::now() >= seen.next_check) check(process, seen);
@@ -181,13 +174,14 @@ void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
 }
 
 void Descendants::add_missing(pid_t process, const Seen& seen) {
-  Unrecorded& one = missing_.emplace_back();
-  one.pid = static_cast<uint32_t>(process);
-  one.name = seen.name;
-  one.why = seen.why;
-  one.used_gpu = seen.used_gpu;
-  one.rss_bytes = seen.rss_bytes;
-  for (const auto& [uuid, device] : seen.devices) one.devices.push_back(device);
+  const auto devices = std::views::values(seen.devices);
+  missing_.push_back({static_cast<uint32_t>(process),
+                      seen.name,
+                      seen.why,
+                      seen.used_gpu,
+                      false,
+                      seen.rss_bytes,
+                      {devices.begin(), devices.end()}});
 }
 
 /// Checks whether the process has loaded the library. A process that has just begun may still be
@@ -337,11 +331,7 @@ void Descendants::add_not_recorded(const char* why, collector::RunRecord& record
     const auto ended = std::ranges::find(ended_, static_cast<pid_t>(seen.pid), &Ended::process);
     if (ended == ended_.end() || !ended->had_library || bytes_of_its_own(seen) < kWorthWords)
       continue;
-    Unrecorded& one = record.unrecorded.emplace_back();
-    one.pid = seen.pid;
-    one.name = ended->name;
-    one.why = why;
-    one.rss_bytes = seen.rss_bytes;
+    record.unrecorded.push_back({seen.pid, ended->name, why, false, false, seen.rss_bytes, {}});
   }
 }
 

@@ -123,19 +123,22 @@ class Descendants {
  private:
   using Clock = std::chrono::steady_clock;
   enum class Library { kNotKnown, kLoaded, kMissing };
-  struct Seen {
+  /// Of the program that it runs now.
+  struct Checked {
+    Library library = Library::kNotKnown;
+    Clock::time_point next_check{};
+    Clock::duration wait = kFirstLook;
+    int checks = 0;
+  };
+  struct Seen : Checked {
     uint64_t start_time = 0;
     uint64_t arguments = 0;  ///< their address; it changes with an exec
     char state = 0;
     std::string name, program;  ///< program: the path that /proc/PID/exe leads to
-    Library library = Library::kNotKnown;
     std::string why;
     bool used_gpu = false, may_use_gpu = false;
     uint64_t rss_bytes = 0;
     std::map<std::string, collector::RunRecord::OfDevice> devices;
-    Clock::time_point next_check{};
-    Clock::duration wait{};
-    int checks = 0;
   };
 
   struct Ended {

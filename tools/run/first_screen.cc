@@ -175,11 +175,10 @@ void note_last_program(const RunLog& log, const std::string& command, const std:
   constexpr size_t kLongest = 15;  // the kernel cuts names to so many bytes
   const std::string first = fs::path(command).filename().string();
   if (name.empty() || name == first.substr(0, kLongest) || counters_of(log).ended != 0) return;
-  const auto known = std::ranges::find_if(unrecorded, [&](const auto& process) {
-    return process.pid == static_cast<uint32_t>(log.pid);
-  });
+  const auto known = std::ranges::find_if(
+      unrecorded, [&](const auto& process) { return process.pid == log.header.pid; });
   auto& program = known != unrecorded.end() ? *known : unrecorded.emplace_back();
-  program.pid = static_cast<uint32_t>(log.pid);
+  program.pid = log.header.pid;
   program.name = name;
   program.went_on = true;
   if (program.why.empty()) program.why = "it is static, or did not get LD_PRELOAD (env -i)";

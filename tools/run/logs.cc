@@ -128,14 +128,12 @@ std::optional<RunLog> read_log(const std::string& path, const RunName& run) {
   // Other runs and other users may use the same folder.
   if (header.run_id != run.id || file.counters.run_id != run.id || !file.is_own(path))
     return std::nullopt;
+  const bool of_child = static_cast<pid_t>(header.pid) == run.child;
   return RunLog{path,
-                header.cookie,
+                header,
                 file.status().st_dev,
                 file.status().st_ino,
-                static_cast<pid_t>(header.pid),
-                header.process_start_time,
-                static_cast<pid_t>(header.pid) == run.child,
-                header.start_realtime_ns,
+                of_child,
                 file.counters.device_events};
 }
 
@@ -150,7 +148,7 @@ std::string program_of(const std::string& path) {
 }
 
 bool is_same_process(const RunLog& a, const RunLog& b) {
-  return a.pid == b.pid && a.process_start_time == b.process_start_time;
+  return a.header.pid == b.header.pid && a.header.process_start_time == b.header.process_start_time;
 }
 
 /// Renames without replacing a file, also one that appears meanwhile.
@@ -206,7 +204,7 @@ std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, const Ru
   std::ranges::sort(logs, [](const RunLog& a, const RunLog& b) {
     if (a.of_child != b.of_child) return a.of_child;
     if ((a.device_events > 0) != (b.device_events > 0)) return a.device_events > 0;
-    return a.start_realtime_ns > b.start_realtime_ns;
+    return a.header.start_realtime_ns > b.header.start_realtime_ns;
   });
   return logs;
 }
@@ -215,9 +213,10 @@ void drop_short_images(std::vector<RunLog>& logs) {
   constexpr uint64_t kShortNs = 1'000'000'000;
   const std::vector<RunLog> all = logs;
   std::erase_if(logs, [&all](const RunLog& log) {
+    const uint64_t began = log.header.start_realtime_ns;
     const bool was_short = std::ranges::any_of(all, [&](const RunLog& next) {
-      return is_same_process(next, log) && next.start_realtime_ns > log.start_realtime_ns &&
-             next.start_realtime_ns - log.start_realtime_ns < kShortNs;
+      const uint64_t next_began = next.header.start_realtime_ns;
+      return is_same_process(next, log) && next_began > began && next_began - began < kShortNs;
     });
     return was_short && log.device_events == 0 && remove_log(log);
   });
@@ -233,7 +232,7 @@ void join_programs(std::vector<RunLog>& logs) {
     for (const RunLog& other : logs) {
       if (is_same_process(other, log) && other.path != log.path) others.push_back(other);
     }
-    std::ranges::sort(others, {}, &RunLog::start_realtime_ns);
+    std::ranges::sort(others, {}, [](const RunLog& of) { return of.header.start_realtime_ns; });
     RunLog main = log;
     const bool ended = !others.empty() && !is_running(log);
     std::erase_if(others, [&](const RunLog& other) { return ended && move_into(main, other); });
@@ -255,7 +254,7 @@ void record_run(const std::vector<RunLog>& logs, collector::RunRecord seen) {
   for (const RunLog& log : logs) {
     const bool is_first = &log == &logs.front();
     seen.logs.push_back({is_first ? "" : fs::path(log.path).lexically_relative(folder).string(),
-                         log.id, static_cast<uint32_t>(log.pid)});
+                         log.header.cookie, log.header.pid});
   }
   collector::write_run_record(logs.front().path, seen);
 }
@@ -276,7 +275,7 @@ namespace {
 
 /// What a parent's log says of a child that a signal ended.
 struct ChildKilled {
-  pid_t pid = 0;
+  uint32_t pid = 0;
   int signal = 0;
   uint64_t monotonic_ns = 0;
 };
@@ -309,7 +308,8 @@ void note_killed_children(const std::vector<RunLog>& logs) {
   for (const RunLog& log : open) {
     const auto end = std::ranges::find_if(killed, [&](const ChildKilled& child) {
       const File file(log, O_RDONLY);
-      return child.pid == log.pid && file && child.monotonic_ns >= file.header.start_monotonic_ns;
+      return child.pid == log.header.pid && file &&
+             child.monotonic_ns >= file.header.start_monotonic_ns;
     });
     if (end != killed.end()) note_exit(log, {end->signal, end->monotonic_ns, 0});
   }

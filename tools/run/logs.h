@@ -24,13 +24,10 @@ struct RunName {
 
 struct RunLog {
   std::string path;
-  uint64_t id = 0;   ///< its random number
+  gpupeak_file_header header{};
   dev_t device = 0;  ///< device and inode: the very file that was looked at
   ino_t inode = 0;
-  pid_t pid = 0;
-  uint64_t process_start_time = 0;  ///< together with the pid unique within a boot
-  bool of_child = false;            ///< its process is the one that `run` started
-  uint64_t start_realtime_ns = 0;
+  bool of_child = false;  ///< its process is the one that `run` started
   uint64_t device_events = 0;
   size_t parts = 0;  ///< logs of other programs of the process that join_programs() put into it
 };

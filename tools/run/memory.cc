@@ -90,10 +90,7 @@ void MemoryKills::add_groups(pid_t process, bool v2) {
   for (bool more = true; more; inside = fs::path(inside).parent_path().string()) {
     if (inside == "/") inside = "";
     more = !inside.empty();
-    Group group;
-    group.path = inside.empty() ? "/" : inside;
-    group.folder = mount->place + inside;
-    group.v2 = v2;
+    Group group{.path = more ? inside : "/", .folder = mount->place + inside, .v2 = v2};
     const bool is_known = std::ranges::any_of(
         before_, [&](const Group& known) { return known.folder == group.folder; });
     if (is_known || !fs::exists(group.folder + counters, error)) continue;

@@ -16,11 +16,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-struct Reason {
-  uint64_t bit;
-  const char* name;
-};
-constexpr Reason kReasons[] = {
+constexpr std::pair<uint64_t, const char*> kReasons[] = {
     {GPUPEAK_Q_NO_LIBUNWIND, "no_libunwind"},
     {GPUPEAK_Q_NO_UNWINDER, "no_unwinder"},
     {GPUPEAK_Q_FOREIGN_MALLOC, "foreign_malloc"},
@@ -201,9 +197,9 @@ void add_states(const FolderLog& log, const Pods& pods, Families& to) {
     to.gauge("gpupeak_run_state", "1 of the state that the program is in, 0 of the others.",
              of_log(log, {{"state", collector::kLogStates[i]}}),
              static_cast<size_t>(log.state) == i);
-  for (const Reason& reason : kReasons)
+  for (const auto& [bit, reason] : kReasons)
     to.gauge("gpupeak_degraded", "1 where the recording has less than it should, and why.",
-             of_log(log, {{"reason", reason.name}}), (log.head.counters.quality & reason.bit) != 0);
+             of_log(log, {{"reason", reason}}), (log.head.counters.quality & bit) != 0);
   for (const collector::DeviceInfo& of : log.facts.devices) {
     const std::string number = std::to_string(of.ordinal);
     Labels which = {{"device", number}, {"name", of.name}};

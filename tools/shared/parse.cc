@@ -80,26 +80,6 @@ std::string record_it(const Words& words) {
   return fmt::format("to record a program: `gpupeak run -- {}`", pasteable(words));
 }
 
-/// The message about an argument that the verb needs and that is missing; empty: none is.
-std::string unnamed(const CLI::App& verb) {
-  for (const CLI::Option* option : options_of(verb)) {
-    if (option->get_positional() && option->get_required() && option->results().empty())
-      return fmt::format("no {} is named", option->get_name(true));
-  }
-  return "";
-}
-
-/// The message about an argument that was not given often enough; empty: there is none.
-std::string too_few(const CLI::App& verb) {
-  for (const CLI::Option* option : options_of(verb)) {
-    const size_t given = option->results().size();
-    const auto needed = static_cast<size_t>(option->get_items_expected_min());
-    if (option->get_positional() && given > 0 && given < needed)
-      return fmt::format("{} {} are needed, {} is given", needed, option->get_name(true), given);
-  }
-  return "";
-}
-
 /// The message about `--html LOG`, where the option takes the log as the file that it writes.
 std::string swallowed_log(const CLI::App& verb) {
   std::error_code error;
@@ -110,6 +90,21 @@ std::string swallowed_log(const CLI::App& verb) {
       return fmt::format("; {} has taken '{}' for its own value", option->get_name(),
                          escape(value));
     }
+  }
+  return "";
+}
+
+/// The message about an argument that the verb needs and that is missing, or that was not given
+/// often enough; empty: there is none.
+std::string lacking(const CLI::App& verb) {
+  for (const CLI::Option* option : options_of(verb)) {
+    const size_t given = option->results().size();
+    const auto needed = static_cast<size_t>(option->get_items_expected_min());
+    if (!option->get_positional()) continue;
+    if (given == 0 && option->get_required())
+      return fmt::format("no {} is named", option->get_name(true)) + swallowed_log(verb);
+    if (given > 0 && given < needed)
+      return fmt::format("{} {} are needed, {} is given", needed, option->get_name(true), given);
   }
   return "";
 }
@@ -185,18 +180,16 @@ std::string answer_to(const CLI::ParseError& error, const CLI::App& verb) {
                          meant.empty() ? "" : fmt::format("; did you mean {}?", meant.front()));
     }
   }
-  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+  const bool is_required = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if (is_required) {
     const size_t open = message.find('['), close = message.rfind(']');
     if (message.starts_with("Requires at most 1") && open < close && close != std::string::npos)
       return fmt::format("give one of {} at most", message.substr(open + 1, close - open - 1));
-    const std::string none = unnamed(verb);
-    if (!none.empty()) return none + swallowed_log(verb);
   }
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-    const std::string few = too_few(verb);
-    if (!few.empty()) return few;
-  }
-  return message;
+  const bool is_lacking =
+      is_required || dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+  const std::string lack = is_lacking ? lacking(verb) : "";
+  return lack.empty() ? message : lack;
 }
 
 /// The answer to a log that does not exist, if another log has a similar name.

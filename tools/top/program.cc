@@ -33,21 +33,18 @@ uint64_t event_count(const gpupeak_counters_page& page) {
 }
 
 /// The curve of the replay, and behind it the curve of the looks.
-TopCurve joined(const TopCurve* before, const TopCurve* seen) {
-  TopCurve curve;
-  if (before != nullptr) curve = *before;
-  const double end = curve.empty() ? -1 : curve.back().seconds;
-  if (seen == nullptr) return curve;
+TopCurve joined(TopCurve curve, const TopCurve& seen) {
+  if (seen.empty()) return curve;
   // The replay knows the time before the first look; from then on the looks know more.
-  const double begin = seen->empty() ? end : seen->front().seconds;
+  const double begin = seen.front().seconds;
   std::erase_if(curve, [begin](const CurvePoint& point) { return point.seconds >= begin; });
-  curve.insert(curve.end(), seen->begin(), seen->end());
+  curve.insert(curve.end(), seen.begin(), seen.end());
   return curve;
 }
 
-const TopCurve* find(const std::map<int32_t, TopCurve>& curves, int32_t device) {
+TopCurve find(const std::map<int32_t, TopCurve>& curves, int32_t device) {
   const auto found = curves.find(device);
-  return found == curves.end() ? nullptr : &found->second;
+  return found == curves.end() ? TopCurve() : found->second;
 }
 
 }  // namespace
@@ -104,7 +101,7 @@ bool TopProgram::has_heap() const {
 }
 
 TopCurve TopProgram::curve(int32_t device) const {
-  return joined(findings_ ? find(findings_->devices, device) : nullptr, find(seen_, device));
+  return joined(findings_ ? find(findings_->devices, device) : TopCurve(), find(seen_, device));
 }
 
 TopCurve TopProgram::heap_curve() const {

@@ -78,19 +78,16 @@ bool type(const TopInput& input, std::string& text) {
 }
 
 std::optional<double> growth_of(const TopProgram& program) {
-  std::optional<double> most;
+  std::optional<double> most;  // none is less than any
   if (program.devices().empty()) most = program.growth(program.heap_curve());
-  for (const int32_t device : program.devices()) {
-    const auto growth = program.growth(device);
-    if (growth && (!most || *growth > *most)) most = growth;
-  }
+  for (const int32_t device : program.devices()) most = std::max(most, program.growth(device));
   return most;
 }
 std::optional<double> full_of(const TopProgram& program) {
   std::optional<double> soonest;
   for (const int32_t device : program.devices()) {
     const auto seconds = program.seconds_to_full(device);
-    if (seconds && (!soonest || *seconds < *soonest)) soonest = seconds;
+    if (seconds) soonest = std::min(*seconds, soonest.value_or(*seconds));
   }
   return soonest;
 }

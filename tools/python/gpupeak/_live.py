@@ -278,14 +278,11 @@ class phase(_Scope):
         _library.phase_pop()
 
     def _figures(self, scope: str) -> "Optional[tuple[int, int, int]]":
-        what, device = _place(scope)
+        _place(scope)
         name = scope.replace("/", ".")
         if self._window is None:
             return None
-        if self._end is not None:
-            end = self._end
-        else:
-            end = _live_of(_look_at(self._window))
+        end = _live_of(_look_at(self._window)) if self._end is None else self._end
         if not end or (name in _HOST and name not in end):
             return None  # nothing is recorded, or not the heap
         start = self._window.start.get(name, 0)

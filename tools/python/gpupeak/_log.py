@@ -121,10 +121,7 @@ class Run:
 
     def peak(self, scope: str) -> Optional[Peak]:
         """The peak of ``device:0``, ``host``, ``host/heap`` …; None: the log has nothing of it."""
-        for peak in self.peaks:
-            if peak.scope == scope:
-                return peak
-        return None
+        return next((peak for peak in self.peaks if peak.scope == scope), None)
 
     def rows(self, scope: Optional[str] = None) -> List[Dict[str, Any]]:
         """The holders of one peak, or of all, as rows for ``pandas.DataFrame``: scope, site, kind, bytes, percent, count, module,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, Generator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional, Set, Tuple
 
 import pytest
 
@@ -26,7 +26,11 @@ _MARKERS = {
                     "when the test and its fixtures have ended, of what was not live before",
 }
 _HEAP = "host.heap"
-_STEPS = ("setup", "call", "teardown")
+_ARGUMENTS: Dict[str, Callable[..., Tuple[Any, str, bool]]] = {  # size, scope, own
+    "limit_device_memory": lambda size, device=0, own=False: (size, "device:{}".format(device), own),
+    "limit_host_memory": lambda size, own=True: (size, _HEAP, own),
+    "limit_growth": lambda size, scope=_HEAP: (size, scope.replace("/", "."), False),
+}
 _ROWS = 10  # of the table, unless --gpupeak-rows says another number
 _EXPLAINED = 10  # broken limits of a process whose holders are looked up; each takes a replay of the log
 _PREFIX = "gpupeak."
@@ -51,26 +55,12 @@ def _limits_of(item: pytest.Item) -> List[_Limit]:
     for name in _MARKERS:
         for marker in item.iter_markers(name):
             try:
-                size, scope, own = _arguments(name, *marker.args, **marker.kwargs)
+                size, scope, own = _ARGUMENTS[name](*marker.args, **marker.kwargs)
                 _live._place(scope)
                 found.append(_Limit(name, scope, parse_size(size), own))
             except (TypeError, ValueError) as error:
                 raise pytest.UsageError("{}: {}: {}".format(item.nodeid, name, error)) from None
     return found
-
-
-def _arguments(marker: str, *arguments: Any, **named: Any) -> Tuple[Any, str, bool]:
-    def limit_device_memory(size: Any, device: int = 0, own: bool = False) -> Tuple[Any, str, bool]:
-        return size, "device:{}".format(device), own
-
-    def limit_host_memory(size: Any, own: bool = True) -> Tuple[Any, str, bool]:
-        return size, _HEAP, own
-
-    def limit_growth(size: Any, scope: str = _HEAP) -> Tuple[Any, str, bool]:
-        return size, scope.replace("/", "."), False
-
-    known = {"limit_device_memory": limit_device_memory, "limit_host_memory": limit_host_memory, "limit_growth": limit_growth}
-    return known[marker](*arguments, **named)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -177,17 +167,13 @@ class _Recorder:
         with phase:
             yield
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
-        yield from self._within(item, "setup")
+    def _hook(step: str) -> Any:  # type: ignore[misc]
+        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+        def within(self: Any, item: pytest.Item) -> Generator[None, None, None]:
+            yield from self._within(item, step)
+        return within
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        yield from self._within(item, "call")
-
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
-        yield from self._within(item, "teardown")
+    pytest_runtest_setup, pytest_runtest_call, pytest_runtest_teardown = map(_hook, ("setup", "call", "teardown"))
 
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
