@@ -24,6 +24,14 @@ inline __attribute__((always_inline)) void in_order() {
   asm volatile("" ::: "memory");
 }
 
+/// The value whose bytes lie there, aligned or not.
+template <typename T>
+T value_at(const void* at) {
+  T value;
+  __builtin_memcpy(&value, at, sizeof value);
+  return value;
+}
+
 /// The base of a class whose destructor ends what its constructor began. A class with a member of
 /// such a class needs none: an empty base beside one would take room.
 struct NoCopies {

@@ -19,10 +19,8 @@ class FlatMap {
   /// nullptr if the key is not there. Valid until the next insert or erase.
   Value* find(uint64_t key) {
     if (capacity_ == 0 || key == 0) return nullptr;
-    for (size_t i = home(key);; i = (i + 1) & (capacity_ - 1)) {
-      if (entries_[i].key == key) return &entries_[i].value;
-      if (entries_[i].key == 0) return nullptr;
-    }
+    Entry* const entry = entry_for(entries_, capacity_, key);
+    return entry->key == key ? &entry->value : nullptr;
   }
 
   /// Adds or replaces. False if no memory could be had, or for key 0.
@@ -40,12 +38,9 @@ class FlatMap {
     is_new = false;
     if (key == 0) return nullptr;
     if (__builtin_expect((count_ + 1) * 4 > capacity_ * 3, 0) && !grow()) return find(key);
-    size_t i = home(key);
-    for (; entries_[i].key != 0; i = (i + 1) & (capacity_ - 1)) {
-      if (entries_[i].key == key) return &entries_[i].value;
-    }
-    is_new = true;
-    return &entries_[i].value;
+    Entry* const entry = entry_for(entries_, capacity_, key);
+    is_new = entry->key == 0;
+    return &entry->value;
   }
   /// Adds the key whose room room_for() has just given.
   void enter(uint64_t key, Value* value) {
@@ -113,11 +108,12 @@ class FlatMap {
   }
   size_t home(uint64_t key) const { return home(key, capacity_); }
 
-  static void place(Entry* entries, size_t capacity, uint64_t key, const Value& value) {
+  /// The entry that has the key, or the empty one for it.
+  static __attribute__((always_inline)) Entry* entry_for(Entry* entries, size_t capacity,
+                                                         uint64_t key) {
     size_t i = home(key, capacity);
-    while (entries[i].key != 0) i = (i + 1) & (capacity - 1);
-    entries[i].key = key;
-    entries[i].value = value;
+    while (entries[i].key != key && entries[i].key != 0) i = (i + 1) & (capacity - 1);
+    return &entries[i];
   }
 
   static size_t pages(size_t capacity) { return whole_pages(capacity * sizeof(Entry)); }
@@ -130,7 +126,7 @@ class FlatMap {
     if (at == nullptr) return false;
     auto* const entries = static_cast<Entry*>(at);
     for (size_t i = 0; i < old_capacity; ++i) {
-      if (old[i].key != 0) place(entries, capacity, old[i].key, old[i].value);
+      if (old[i].key != 0) *entry_for(entries, capacity, old[i].key) = old[i];
     }
     entries_ = entries;
     in_order();  // a handler that jumps out of here leaves a table that can be read

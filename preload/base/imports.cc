@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/arch.h"
+#include "base/compiler.h"
 #include "base/elf_lookup.h"
 #include "base/loader.h"
 #include "base/memory.h"
@@ -65,9 +66,7 @@ struct Library {
 bool is_text(const Library& library, uintptr_t at, const char* text, size_t bytes) {
   if (!library.has_text(at, bytes)) return false;
   const auto last_word = [bytes](const char* of) {
-    uint64_t word;
-    memcpy(&word, of + bytes - sizeof word, sizeof word);
-    return word;
+    return value_at<uint64_t>(of + bytes - sizeof(uint64_t));
   };
   const auto* const there = reinterpret_cast<const char*>(at);
   if (bytes >= sizeof(uint64_t) && last_word(there) != last_word(text)) return false;

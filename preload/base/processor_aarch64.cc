@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/arch.h"
+#include "base/compiler.h"
 #include "base/function_entry.h"
 
 namespace gpupeak::preload {
@@ -29,12 +30,6 @@ namespace {
 
 constexpr size_t kBytes = 4;  // of an instruction, and of a near jump
 constexpr int64_t kReach = INT64_C(1) << 27;
-
-uint32_t read(const uint8_t* at) {
-  uint32_t instruction;
-  memcpy(&instruction, at, sizeof instruction);
-  return instruction;
-}
 
 void write(uint8_t* to, uint32_t instruction) {
   memcpy(to, &instruction, sizeof instruction);
@@ -65,13 +60,14 @@ namespace arch {
 const uintptr_t kCodeReach = uintptr_t{100} << 20;
 
 size_t landing_bytes(const uint8_t* code, size_t bytes) {
-  return bytes >= kBytes && is_landing(read(code)) ? kBytes : 0;
+  return bytes >= kBytes && is_landing(value_at<uint32_t>(code)) ? kBytes : 0;
 }
 
 /// One instruction makes room for the jump. Only a branch to itself could lead there.
 bool move_code(const uint8_t* code, const uint8_t* end, uint8_t* to, MovedCode& moved) {
-  if (static_cast<size_t>(end - code) < 2 * kBytes || is_bound(read(code))) return false;
-  write(to, read(code));
+  if (static_cast<size_t>(end - code) < 2 * kBytes || is_bound(value_at<uint32_t>(code)))
+    return false;
+  write(to, value_at<uint32_t>(code));
   // A direct jump: an indirect one may only land where code is marked for it.
   uint8_t back[kBytes];
   if (write_near_jump(back, to + kBytes, code + kBytes) == 0) return false;

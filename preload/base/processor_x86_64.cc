@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/arch.h"
+#include "base/compiler.h"
 #include "base/function_entry.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"
@@ -113,12 +114,6 @@ constexpr char kSecondOpcodes[] =
     "mmb.bbbm--------mmmmmmmmmmmmmmmm"   // c0
     "mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm";  // e0
 
-int32_t read_distance(const uint8_t* at) {
-  int32_t distance;
-  memcpy(&distance, at, sizeof distance);
-  return distance;
-}
-
 /// Decodes a branch by a distance. False: it is none.
 bool decode_branch(const uint8_t* code, const uint8_t* opcode, const uint8_t* end,
                    Instruction& instruction) {
@@ -144,7 +139,7 @@ bool decode_branch(const uint8_t* code, const uint8_t* opcode, const uint8_t* en
   instruction.condition = *opcode & 0xf;
   instruction.bytes = static_cast<size_t>(next - code);
   instruction.target =
-      next + (distance_bytes == 1 ? static_cast<int8_t>(opcode[1]) : read_distance(opcode + 1));
+      next + (distance_bytes == 1 ? static_cast<int8_t>(opcode[1]) : value_at<int32_t>(opcode + 1));
   return true;
 }
 
@@ -277,7 +272,7 @@ bool move(const uint8_t* from, const Instruction& instruction, Writer& to) {
   uint8_t* const moved = to.at();
   to.bytes(from, instruction.bytes);
   if (instruction.relative_at == 0) return true;
-  const int64_t distance = read_distance(from + instruction.relative_at) + (from - moved);
+  const int64_t distance = value_at<int32_t>(from + instruction.relative_at) + (from - moved);
   const auto fitting = static_cast<int32_t>(distance);
   memcpy(moved + instruction.relative_at, &fitting, sizeof fitting);
   return fitting == distance;

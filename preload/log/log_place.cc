@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/compiler.h"
 #include "base/environment.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"
@@ -116,9 +117,8 @@ Owner owner_of(long fd, const gpupeak_file_header& theirs, const gpupeak_file_he
 
 /// Whether a file begins as the packed log of a process that has ended.
 bool is_packed(const void* begin, long bytes) {
-  gpupeak_packed_mark mark;
-  if (bytes < static_cast<long>(sizeof mark)) return false;
-  __builtin_memcpy(&mark, begin, sizeof mark);
+  if (bytes < static_cast<long>(sizeof(gpupeak_packed_mark))) return false;
+  const auto mark = value_at<gpupeak_packed_mark>(begin);
   return mark.magic == GPUPEAK_PACKED_MAGIC && mark.bytes == sizeof mark.text &&
          __builtin_memcmp(mark.text, GPUPEAK_PACKED_TEXT, sizeof mark.text) == 0;
 }

@@ -8,9 +8,9 @@
 #include "stack/frame_rules.h"
 
 #include <atomic>
-#include <cstring>
 #include <optional>
 
+#include "base/compiler.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {
@@ -75,15 +75,8 @@ struct Cursor {
 
   template <typename T>
   T fixed() {
-    T value{};
-    if (static_cast<size_t>(end - at) < sizeof(T)) {
-      ok = false;
-      at = end;
-      return value;
-    }
-    memcpy(&value, at, sizeof(T));
-    at += sizeof(T);
-    return value;
+    const uint8_t* const from = at;
+    return skip(sizeof(T)) ? value_at<T>(from) : T{};
   }
   uint64_t uleb() {
     uint64_t value = 0;
@@ -96,26 +89,17 @@ struct Cursor {
     return 0;
   }
   int64_t sleb() {
-    uint64_t value = 0;
-    for (int shift = 0; at < end && shift < 64;) {
-      const uint8_t byte = *at++;
-      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      shift += 7;
-      if ((byte & 0x80) == 0) {
-        if (shift < 64 && (byte & 0x40) != 0) value |= ~UINT64_C(0) << shift;
-        return static_cast<int64_t>(value);
-      }
-    }
-    ok = false;
-    return 0;
+    const uint8_t* const begin = at;
+    uint64_t value = uleb();
+    const auto shift = 7 * (at - begin);
+    if (ok && shift < 64 && (at[-1] & 0x40) != 0) value |= ~UINT64_C(0) << shift;
+    return static_cast<int64_t>(value);
   }
-  void skip(uint64_t bytes) {
-    if (bytes > static_cast<size_t>(end - at)) {
-      ok = false;
-      at = end;
-    } else {
-      at += bytes;
-    }
+  bool skip(uint64_t bytes) {
+    const bool fits = bytes <= static_cast<size_t>(end - at);
+    ok = ok && fits;
+    at = fits ? at + bytes : end;
+    return fits;
   }
   /// A code address in one of the encodings in use; others end the reading.
   uintptr_t address(uint8_t encoding) {
@@ -175,8 +159,7 @@ struct CommonEntry {
 
 /// An entry's contents behind its length; not ok for the 64-bit form, which nobody writes.
 Cursor entry_at(const uint8_t* at) {
-  uint32_t bytes;
-  memcpy(&bytes, at, sizeof bytes);
+  const auto bytes = value_at<uint32_t>(at);
   return {at + 4, at + 4 + bytes, bytes != 0 && bytes < 0xfffffff0u};
 }
 
@@ -361,8 +344,7 @@ bool is_usual(const uint8_t* header) {
 /// The frame description entry that covers `pc`, or the last one before `pc`, by the sorted table
 /// of .eh_frame_hdr; nullptr: all entries lie behind it.
 const uint8_t* find_entry(const uint8_t* header, uintptr_t pc) {
-  uint32_t count;
-  memcpy(&count, header + 8, sizeof count);
+  const auto count = value_at<uint32_t>(header + 8);
   struct Row32 {
     int32_t begin, entry;  // both relative to the header
   };

@@ -86,8 +86,7 @@ void read_build_id(Module& module, const dl_phdr_info& object, const ElfW(Phdr) 
   const auto* at = reinterpret_cast<const uint8_t*>(object.dlpi_addr + notes.p_vaddr);
   const uint8_t* end = at + notes.p_memsz;
   while (at + sizeof(ElfW(Nhdr)) <= end) {
-    ElfW(Nhdr) note;
-    memcpy(&note, at, sizeof note);
+    const auto note = value_at<ElfW(Nhdr)>(at);
     const uint8_t* name = at + sizeof note;
     const uint8_t* value = name + (note.n_namesz + 3) / 4 * 4;
     if (value > end || note.n_descsz > static_cast<size_t>(end - value)) return;

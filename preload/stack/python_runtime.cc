@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/compiler.h"
 #include "base/copied_memory.h"
 #include "base/elf_lookup.h"
 #include "base/lock.h"
@@ -217,11 +218,7 @@ const PythonLayout* known_python_layout(uint32_t version) {
 
 const char* read_python_offsets(const uint8_t* published, uint32_t version, PythonLayout& layout) {
   if (version >> 16 != 0x30d && version >> 16 != 0x30e) return "its version is not known";
-  const auto word = [&](size_t index) {
-    uint64_t value;
-    memcpy(&value, published + 8 * index, sizeof value);
-    return value;
-  };
+  const auto word = [&](size_t index) { return value_at<uint64_t>(published + 8 * index); };
   if (memcmp(published, "xdebugpy", 8) != 0 || word(1) != version) {
     return "its published offsets are not where they should be";
   }

@@ -52,18 +52,11 @@ void define_frame(const Frame& frame) {
   define(Record{GPUPEAK_DEF_PYTHON_FRAME, frame.function, frame.file, frame.line});
 }
 
-template <typename T>
-T word_of(const uint8_t* at) {
-  T word;
-  memcpy(&word, at, sizeof word);
-  return word;
-}
-
 bool is_same(const uint8_t* a, const uint8_t* b, uint32_t bytes) {
   if (bytes < 8) {
     if (bytes >= 4) {
-      return word_of<uint32_t>(a) == word_of<uint32_t>(b) &&
-             word_of<uint32_t>(a + bytes - 4) == word_of<uint32_t>(b + bytes - 4);
+      return value_at<uint32_t>(a) == value_at<uint32_t>(b) &&
+             value_at<uint32_t>(a + bytes - 4) == value_at<uint32_t>(b + bytes - 4);
     }
     for (uint32_t i = 0; i < bytes; ++i) {
       if (a[i] != b[i]) return false;
@@ -71,9 +64,9 @@ bool is_same(const uint8_t* a, const uint8_t* b, uint32_t bytes) {
     return true;
   }
   for (uint32_t i = 0; i + 8 < bytes; i += 8) {
-    if (word_of<uint64_t>(a + i) != word_of<uint64_t>(b + i)) return false;
+    if (value_at<uint64_t>(a + i) != value_at<uint64_t>(b + i)) return false;
   }
-  return word_of<uint64_t>(a + bytes - 8) == word_of<uint64_t>(b + bytes - 8);
+  return value_at<uint64_t>(a + bytes - 8) == value_at<uint64_t>(b + bytes - 8);
 }
 
 }  // namespace

@@ -21,14 +21,12 @@ constexpr uint64_t kLineTableRead = 128 << 10;
 
 template <typename T>
 T at(const uint8_t* structure, size_t offset) {
-  T value;
-  memcpy(&value, structure + offset, sizeof value);
-  return value;
+  return value_at<T>(structure + offset);
 }
 
 template <typename T>
 T word_at(uintptr_t address) {
-  return at<T>(reinterpret_cast<const uint8_t*>(address), 0);
+  return value_at<T>(reinterpret_cast<const void*>(address));
 }
 
 constexpr uintptr_t kCodeMask = ~uintptr_t{7};  // since 3.14 references are tagged

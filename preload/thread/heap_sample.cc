@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
-#include <cstring>
+#include <bit>
 
 #include "base/clock.h"
 #include "base/environment.h"
@@ -68,12 +68,10 @@ constexpr uint64_t kMostPart = 16, kMostSampleBytes = uint64_t{1} << 40;
 
 /// ln(x) for x in (0, 1], to about 1e-5: this library has no libm.
 double natural_log(double x) {
-  uint64_t bits;
-  memcpy(&bits, &x, sizeof bits);
+  auto bits = std::bit_cast<uint64_t>(x);
   const int exponent = static_cast<int>(bits >> 52) - 1023;
   bits = (bits & 0xfffffffffffffu) | 0x3ff0000000000000u;
-  double m;
-  memcpy(&m, &bits, sizeof m);  // 1 <= m < 2
+  const auto m = std::bit_cast<double>(bits);  // 1 <= m < 2
   const double t = (m - 1) / (m + 1);
   const double t2 = t * t;
   return exponent * 0.6931471805599453 +

@@ -16,7 +16,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "base/compiler.h"
 #include "gpupeak/log_format.h"
@@ -207,9 +206,8 @@ class SeenWords : NoCopies {
     static constexpr uint32_t kLeast = 1u << 31;
 
     __attribute__((always_inline)) SignedHalves are_beyond(const char* four_words) const {
-      Halves a, b;
-      memcpy(&a, four_words, sizeof a);
-      memcpy(&b, four_words + sizeof a, sizeof b);
+      const auto a = value_at<Halves>(four_words),
+                 b = value_at<Halves>(four_words + sizeof(Halves));
       const Halves uppers = __builtin_shufflevector(a, b, 1, 3, 5, 7) - lowest_;
       return reinterpret_cast<SignedHalves>(uppers) > reinterpret_cast<SignedHalves>(span_);
     }
@@ -218,11 +216,8 @@ class SeenWords : NoCopies {
   };
 
   __attribute__((always_inline)) void look_at_each(const char* at, size_t bytes, uint16_t place) {
-    for (size_t offset = 0; offset + sizeof(uint64_t) <= bytes; offset += sizeof(uint64_t)) {
-      uint64_t word;
-      memcpy(&word, at + offset, sizeof word);
-      look_at(word, place);
-    }
+    for (size_t offset = 0; offset + sizeof(uint64_t) <= bytes; offset += sizeof(uint64_t))
+      look_at(value_at<uint64_t>(at + offset), place);
   }
   void add(uint64_t word, uint16_t place) {
     if (__builtin_expect(count_ == kMost, 0)) {

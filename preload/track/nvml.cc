@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <initializer_list>
 
+#include "base/compiler.h"
 #include "base/hook_scope.h"
 #include "base/loader.h"
 #include "base/memory.h"
@@ -70,10 +70,9 @@ bool add_entries(const unsigned char* entries, unsigned count, size_t entry_byte
                  NvmlProcesses& processes) {
   const uint32_t earlier = processes.count;  // from the other list
   for (unsigned i = 0; i < count; ++i) {
-    uint32_t pid;
-    uint64_t used;
-    memcpy(&pid, entries + i * entry_bytes, sizeof pid);
-    memcpy(&used, entries + i * entry_bytes + 8, sizeof used);
+    const unsigned char* const entry = entries + i * entry_bytes;
+    const auto pid = value_at<uint32_t>(entry);
+    const auto used = value_at<uint64_t>(entry + 8);
     if (pid == 0 || pid == ~0u || (used != kNotAvailable && used > most)) return false;
     const uint64_t plus_1 = used == kNotAvailable ? 0 : used + 1;
     if (auto* const known = const_cast<NvmlProcess*>(processes.find(pid)); known != nullptr) {

@@ -21,6 +21,8 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "collector/files/regular_file.h"
 #include "collector/text/error.h"
@@ -321,41 +323,21 @@ enum class Limit {
   kSocket         ///< SO_RCVTIMEO of the first argument
 };
 
-struct Wait {
-  long number;
-  Limit limit;
-};
-constexpr Wait kWaits[] = {
-    {SYS_read, Limit::kSocket},
-    {SYS_readv, Limit::kSocket},
-    {SYS_recvfrom, Limit::kSocket},
-    {SYS_recvmsg, Limit::kSocket},
-    {SYS_accept, Limit::kSocket},
-    {SYS_accept4, Limit::kSocket},
-    {SYS_poll, Limit::kNone},
-    {SYS_ppoll, Limit::kNone},
-    {SYS_select, Limit::kNone},
-    {SYS_pselect6, Limit::kNone},
-    {SYS_epoll_wait, Limit::kMilliseconds},
-    {SYS_epoll_pwait, Limit::kMilliseconds},
-    {SYS_epoll_pwait2, Limit::kFourth},
-    {SYS_nanosleep, Limit::kNone},
-    {SYS_clock_nanosleep, Limit::kNone},
-    {SYS_pause, Limit::kNone},
-    {SYS_rt_sigsuspend, Limit::kNone},
-    {SYS_rt_sigtimedwait, Limit::kThird},
-    {SYS_semop, Limit::kNone},
-    {SYS_semtimedop, Limit::kFourth},
-    {SYS_wait4, Limit::kNone},
-    {SYS_waitid, Limit::kNone},
-    {SYS_futex, Limit::kNone},
-    {SYS_restart_syscall, Limit::kNone},  // poll, nanosleep or futex, begun anew by the kernel
-};
-
-const Wait* find_wait(long number) {
-  const auto* const found =
-      std::ranges::find_if(kWaits, [number](const Wait& w) { return w.number == number; });
-  return found != std::end(kWaits) ? found : nullptr;
+/// What limits a system call that waits; none: it is none of these.
+std::optional<Limit> find_wait(long number) {
+  static const std::pair<Limit, std::vector<long>> kWaits[] = {
+      {Limit::kSocket, {SYS_read, SYS_readv, SYS_recvfrom, SYS_recvmsg, SYS_accept, SYS_accept4}},
+      // SYS_restart_syscall: poll, nanosleep or futex, begun anew by the kernel.
+      {Limit::kNone,
+       {SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_nanosleep, SYS_clock_nanosleep,
+        SYS_pause, SYS_rt_sigsuspend, SYS_semop, SYS_wait4, SYS_waitid, SYS_futex,
+        SYS_restart_syscall}},
+      {Limit::kMilliseconds, {SYS_epoll_wait, SYS_epoll_pwait}},
+      {Limit::kThird, {SYS_rt_sigtimedwait}},
+      {Limit::kFourth, {SYS_epoll_pwait2, SYS_semtimedop}}};
+  for (const auto& [limit, numbers] : kWaits)
+    if (std::ranges::find(numbers, number) != numbers.end()) return limit;
+  return std::nullopt;
 }
 
 /// Whether a receive from this file of the process has a time limit. A copy of its descriptor says
@@ -406,18 +388,18 @@ std::optional<Instant> last_ran(pid_t thread) {
 }  // namespace
 
 bool is_wait(long system_call) {
-  return find_wait(system_call) != nullptr;
+  return find_wait(system_call).has_value();
 }
 
 bool begin_wait_anew(user_regs_struct& registers, Instant began) {
   // The kernel's own value: the call begins anew, and fails with EINTR if a handler runs first.
   constexpr auto kRestartIfNoHandler = static_cast<uint64_t>(-514);
-  const Wait* const wait = find_wait(static_cast<long>(registers.orig_rax));
-  if (wait == nullptr) return false;
+  const std::optional<Limit> wait = find_wait(static_cast<long>(registers.orig_rax));
+  if (!wait) return false;
   if (registers.rax == static_cast<uint64_t>(-EINTR)) registers.rax = kRestartIfNoHandler;
   if (registers.rax != kRestartIfNoHandler) return false;
   const auto limit = static_cast<int>(registers.r10);
-  if (wait->limit == Limit::kMilliseconds && limit > 0) {
+  if (*wait == Limit::kMilliseconds && limit > 0) {
     const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::steady_clock::now() - began);
     registers.r10 = static_cast<uint64_t>(std::max<int64_t>(0, limit - spent.count()));
@@ -426,11 +408,11 @@ bool begin_wait_anew(user_regs_struct& registers, Instant began) {
 }
 
 bool has_unknown_limit(pid_t pid, const user_regs_struct& registers) {
-  const Wait* const wait = find_wait(static_cast<long>(registers.orig_rax));
-  if (wait == nullptr) return false;
-  if (wait->limit == Limit::kThird) return registers.rdx != 0;
-  if (wait->limit == Limit::kFourth) return registers.r10 != 0;
-  return wait->limit == Limit::kSocket && has_receive_limit(pid, registers.rdi);
+  const std::optional<Limit> wait = find_wait(static_cast<long>(registers.orig_rax));
+  if (!wait) return false;
+  if (*wait == Limit::kThird) return registers.rdx != 0;
+  if (*wait == Limit::kFourth) return registers.r10 != 0;
+  return *wait == Limit::kSocket && has_receive_limit(pid, registers.rdi);
 }
 
 Look look_at(pid_t pid, pid_t thread) {
@@ -451,13 +433,13 @@ Look look_at(pid_t pid, pid_t thread) {
   std::istringstream words(text);
   words >> std::dec >> registers.orig_rax >> std::hex >> registers.rdi >> registers.rsi >>
       registers.rdx >> registers.r10;
-  const Wait* const wait = find_wait(static_cast<long>(registers.orig_rax));
-  if (wait == nullptr) {
+  const std::optional<Limit> wait = find_wait(static_cast<long>(registers.orig_rax));
+  if (!wait) {
     look.not_now = fmt::format("it is in system call {}", registers.orig_rax);
     return look;
   }
   bool is_unknown = has_unknown_limit(pid, registers);
-  if (wait->limit == Limit::kMilliseconds && static_cast<int>(registers.r10) > 0) {
+  if (*wait == Limit::kMilliseconds && static_cast<int>(registers.r10) > 0) {
     const std::optional<Instant> began = last_ran(thread);
     is_unknown = !began;
     look.began = began.value_or(look.at);

@@ -238,7 +238,7 @@ void RunResident::look_at(pid_t process, const Noted& noted) {
   Known& known = known_[process];
   if (known.start_time != noted.start_time) {
     if (known.highest) done_.push_back(*known.highest);
-    known = {.start_time = noted.start_time};
+    known = {.start_time = noted.start_time, .highest = {}};
   }
   const auto now = std::chrono::steady_clock::now();
   if (std::exchange(known.rss_bytes, noted.rss_bytes) != noted.rss_bytes) known.since = now;

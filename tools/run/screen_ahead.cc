@@ -123,13 +123,11 @@ class Looks {
 /// What the program's output and others wait for the end of is not kept open here.
 void close_all_but(int kept, int kept_too) {
   const auto [first, second] = std::minmax(kept, kept_too);
-  constexpr unsigned kFirst = STDERR_FILENO + 1;
-  const auto close_between = [](unsigned from, unsigned to) {
-    if (from <= to) close_range(from, to, 0);
-  };
-  close_between(kFirst, static_cast<unsigned>(first) - 1);
-  close_between(static_cast<unsigned>(first) + 1, static_cast<unsigned>(second) - 1);
-  close_between(static_cast<unsigned>(second) + 1, ~0U);
+  unsigned from = STDERR_FILENO + 1;
+  for (const unsigned next : {static_cast<unsigned>(first), static_cast<unsigned>(second), ~0U}) {
+    if (from < next) close_range(from, next - 1, 0);
+    from = next + 1;
+  }
 }
 
 }  // namespace

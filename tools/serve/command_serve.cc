@@ -36,14 +36,10 @@ int serve(const ServeOptions& options) {
         "prometheus-cpp-dev, then build gpupeak from its source (docs/fleet.md)");
     return kOwnFailure;
   }
-  const std::vector<std::string> words = {program,
-                                          options.folder,
-                                          options.listen,
-                                          options.textfile,
-                                          std::to_string(static_cast<long>(options.every)),
-                                          std::to_string(options.most),
-                                          options.procfs,
-                                          options.otlp};
+  const std::string every = std::to_string(static_cast<long>(options.every));
+  const std::string most = std::to_string(options.most);
+  const std::vector<std::string> words = {program, options.folder, options.listen, options.textfile,
+                                          every,   most,           options.procfs, options.otlp};
   const std::vector<char*> arguments = exec_arguments(words);
   execv(program.c_str(), arguments.data());
   say("cannot start {}: {}", program, strerror(errno));

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "gpupeak/pages.h"
 
@@ -70,17 +71,15 @@ std::optional<ProcessStat> stat_of(pid_t process) {
   std::istringstream fields(text.substr(end + 1));
   fields >> stat.state >> stat.parent;
   std::string skipped;
-  constexpr int kFirst = 5, kFaultsOfChildren = 11, kThreads = 20, kStart = 22, kRss = 24,
-                kProcessor = 39, kArguments = 48;
-  for (int field = kFirst; field <= kArguments; ++field) {
-    uint64_t* const wanted = field == kFaultsOfChildren ? &stat.faults_of_children
-                             : field == kThreads        ? &stat.threads
-                             : field == kStart          ? &stat.start_time
-                             : field == kRss            ? &stat.rss_pages
-                             : field == kProcessor      ? &stat.processor
-                             : field == kArguments      ? &stat.arguments
-                                                        : nullptr;
-    wanted != nullptr ? fields >> *wanted : fields >> skipped;
+  int field = 5;  // as proc_pid_stat(5) numbers them
+  constexpr std::pair<int, uint64_t ProcessStat::*> kWanted[] = {
+      {11, &ProcessStat::faults_of_children}, {20, &ProcessStat::threads},
+      {22, &ProcessStat::start_time},         {24, &ProcessStat::rss_pages},
+      {39, &ProcessStat::processor},          {48, &ProcessStat::arguments}};
+  for (const auto& [number, wanted] : kWanted) {
+    for (; field < number; ++field) fields >> skipped;
+    ++field;
+    fields >> stat.*wanted;
   }
   return fields ? std::optional(stat) : std::nullopt;
 }

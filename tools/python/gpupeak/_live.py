@@ -338,23 +338,19 @@ class Arena:
 
     def allocated(self, address: int, size: int, name: Optional[str] = None) -> None:
         """Call it after the arena has handed out ``size`` bytes at ``address``."""
-        if self._number:
-            _library.arena_alloc(self._number, address, size, None if name is None else _bytes_of(name))
+        _library.arena_alloc(self._number, address, size, None if name is None else _bytes_of(name))
 
     def freed(self, address: int) -> None:
         """Call it before the arena may hand out ``address`` again."""
-        if self._number:
-            _library.arena_free(self._number, address)
+        _library.arena_free(self._number, address)
 
     def reset(self) -> None:
         """All that it has handed out is free again."""
-        if self._number:
-            _library.arena_reset(self._number)
+        _library.arena_reset(self._number)
 
     def destroy(self) -> None:
-        if self._number:
-            _library.arena_destroy(self._number)
-            self._number = 0
+        _library.arena_destroy(self._number)
+        self._number = 0
 
     def __enter__(self) -> "Arena":
         return self
