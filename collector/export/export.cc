@@ -14,26 +14,25 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr ExportFormat kFormats[] = {
-    {"massif", "massif.out, for ms_print and massif-visualizer", false, export_massif, nullptr},
+    {"massif", "massif.out, for ms_print and massif-visualizer", false, export_massif},
     {"heaptrack", "heaptrack's text, for heaptrack_print and heaptrack_gui", false,
-     export_heaptrack, nullptr},
-    {"pprof", "profile.proto, gzip, for pprof", true, export_pprof, nullptr, {}, true, true},
-    {"chrome", "trace-event JSON, for Perfetto and chrome://tracing", false, export_chrome, nullptr,
+     export_heaptrack},
+    {"pprof", "profile.proto, gzip, for pprof", true, export_pprof, true, {}, true},
+    {"chrome", "trace-event JSON, for Perfetto and chrome://tracing", false, export_chrome, false,
      "perfetto"},
-    {"speedscope", "JSON, for speedscope", false, export_speedscope, nullptr, {}, false, true},
-    {"folded", "folded stacks, for flamegraph.pl", false, export_folded, nullptr, {}, false, true},
-    {"sqlite", "a database with Nsight Systems' table names", true, nullptr, export_sqlite},
-    {"torch-snapshot", "PyTorch's memory snapshot, for memory_viz", true, export_torch_snapshot,
-     nullptr},
-    {"mxnet-csv",
-     "tag,MiB as MXNet's memory profiler plots it",
-     false,
-     export_mxnet_csv,
+    {"speedscope", "JSON, for speedscope", false, export_speedscope, true},
+    {"folded", "folded stacks, for flamegraph.pl", false, export_folded, true},
+    {"sqlite",
+     "a database with Nsight Systems' table names",
+     true,
      nullptr,
+     false,
      {},
      false,
-     true},
-    {"csv", "every site with its peak, leaks and allocations", false, export_csv, nullptr},
+     export_sqlite},
+    {"torch-snapshot", "PyTorch's memory snapshot, for memory_viz", true, export_torch_snapshot},
+    {"mxnet-csv", "tag,MiB as MXNet's memory profiler plots it", false, export_mxnet_csv, true},
+    {"csv", "every site with its peak, leaks and allocations", false, export_csv},
 };
 
 }  // namespace
@@ -66,7 +65,7 @@ namespace {
 constexpr size_t kPiece = 64 << 10;
 
 /// A stream buffer that collects what is written and gives it to the compressor in large pieces, by
-/// `Packer::add(bytes, count, last)`.
+/// `Packer::add(piece, last)`.
 template <typename Packer>
 class PackingBuffer : public std::streambuf {
  public:
@@ -77,7 +76,8 @@ class PackingBuffer : public std::streambuf {
 
  private:
   void pass_on(bool last) {
-    packer_.add(piece_.data(), static_cast<size_t>(pptr() - pbase()), last);
+    packer_.add({reinterpret_cast<const uint8_t*>(pbase()), static_cast<size_t>(pptr() - pbase())},
+                last);
     setp(piece_.data(), piece_.data() + piece_.size());
   }
   int_type overflow(int_type c) override {
@@ -88,18 +88,6 @@ class PackingBuffer : public std::streambuf {
 
   Packer& packer_;
   std::array<char, kPiece> piece_;
-};
-
-class Zstd {
- public:
-  explicit Zstd(std::ostream& out) : packer_(out, kLevel, 0) {}
-  void add(const char* bytes, size_t count, bool last) {
-    packer_.add({reinterpret_cast<const uint8_t*>(bytes), count}, last);
-  }
-
- private:
-  static constexpr int kLevel = 3;
-  ZstdPacker packer_;
 };
 
 class Gzip {
@@ -115,9 +103,9 @@ class Gzip {
   Gzip(const Gzip&) = delete;
   Gzip& operator=(const Gzip&) = delete;
 
-  void add(const char* bytes, size_t count, bool last) {
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes));
-    stream_.avail_in = static_cast<uInt>(count);
+  void add(std::span<const uint8_t> piece, bool last) {
+    stream_.next_in = const_cast<Bytef*>(piece.data());
+    stream_.avail_in = static_cast<uInt>(piece.size());
     do {
       stream_.next_out = reinterpret_cast<Bytef*>(packed_.data());
       stream_.avail_out = static_cast<uInt>(packed_.size());
@@ -134,8 +122,7 @@ class Gzip {
 };
 
 template <typename Packer>
-void write_by(std::ostream& out, const std::function<void(std::ostream&)>& write) {
-  Packer packer(out);
+void write_by(Packer packer, const std::function<void(std::ostream&)>& write) {
   PackingBuffer<Packer> buffer(packer);
   std::ostream packed(&buffer);
   write(packed);
@@ -151,11 +138,12 @@ OutputPacking packing_of(std::string_view path) {
 
 void write_packed(OutputPacking packing, std::ostream& out,
                   const std::function<void(std::ostream&)>& write) {
+  constexpr int kZstdLevel = 3;
   switch (packing) {
     case OutputPacking::kGzip:
-      return write_by<Gzip>(out, write);
+      return write_by(Gzip(out), write);
     case OutputPacking::kZstd:
-      return write_by<Zstd>(out, write);
+      return write_by(ZstdPacker(out, kZstdLevel, 0), write);
     case OutputPacking::kNone:
       return write(out);
   }

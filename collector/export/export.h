@@ -47,11 +47,11 @@ struct ExportFormat {
   std::string_view description;
   bool binary;  ///< it must not go to a terminal
   void (*write)(Profile&, const ExportOptions&, std::ostream&);
-  /// If there is no `write`.
-  void (*write_file)(Profile&, const ExportOptions&, const std::string&);
+  bool has_moment = false;      ///< it shows who held memory at the peak, or at another moment
   std::string_view alias = {};  ///< another name of the format
   bool packed = false;          ///< the format itself is compressed
-  bool has_moment = false;      ///< it shows who held memory at the peak, or at another moment
+  /// If there is no `write`.
+  void (*write_file)(Profile&, const ExportOptions&, const std::string&) = nullptr;
 };
 
 std::span<const ExportFormat> export_formats();
