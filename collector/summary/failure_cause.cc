@@ -174,19 +174,4 @@ uint64_t needed_of_driver(const OutOfMemory& oom) {
   return in_pages(asked);
 }
 
-std::string_view cause_name(FailureCause cause) {
-  constexpr std::string_view kNames[] = {"larger_than_card",
-                                         "own_limit",
-                                         "fragmented",
-                                         "graph_pool",
-                                         "set_apart",
-                                         "idle_in_pool",
-                                         "pages_of_small_blocks",
-                                         "other_process",
-                                         "growth",
-                                         "together",
-                                         "full"};
-  return kNames[static_cast<size_t>(cause)];
-}
-
 }  // namespace gpupeak::collector

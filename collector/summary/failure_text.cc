@@ -14,6 +14,36 @@ using Cause = OutOfMemory::Cause;
 
 constexpr uint64_t kWorthSaying = 10;  ///< a tenth of the request
 
+/// What is said of a cause, whatever the figures are. In the order of FailureCause.
+struct CauseWords {
+  std::string_view name;  ///< in JSON
+  std::string_view part;  ///< "… MiB of it are …": of a cause that is not the largest
+  std::string_view help;  ///< empty: it depends on the figures, or there is none
+};
+constexpr CauseWords kCauses[] = {
+    {"larger_than_card", "", "ask for less at once: a smaller batch, or the work in parts"},
+    {"own_limit", "", ""},
+    {"fragmented", "idle in pieces", ""},
+    {"graph_pool", "idle that graphs keep",
+     "let several graphs share one pool (torch.cuda.graph(g, pool=…)), or delete graphs that are "
+     "not replayed any more"},
+    {"set_apart", "idle and set apart",
+     "work on one stream, or torch.cuda.empty_cache() before the request"},
+    {"idle_in_pool", "idle in pools",
+     "give it back before (torch.cuda.empty_cache(), cuMemPoolTrimTo), or bound the pool "
+     "(torch.cuda.set_per_process_memory_fraction, gpu_mem_limit)"},
+    {"pages_of_small_blocks", "in pages of small blocks",
+     "take many small blocks as one large one: the driver's pages have 2 MiB"},
+    {"other_process", "of other processes",
+     "nvidia-smi lists the processes: end the other one, or use another card"},
+    {"growth", "", ""},
+    {"together", "", ""},
+    {"full", "",
+     "a smaller batch or model, lower precision, recomputing activations, or a larger card"}};
+const CauseWords& words_of(FailureCause cause) {
+  return kCauses[static_cast<size_t>(cause)];
+}
+
 /// "PyTorch's pool": for arenas of any kind.
 std::string arena_name(const auto& arena) {
   return arena.name + "'s pool";
@@ -30,36 +60,14 @@ class Teller {
 
   std::string help() const {
     if (oom_.causes.empty()) return "";
-    switch (oom_.causes.front().cause) {
-      case FailureCause::kLargerThanCard:
-        return "ask for less at once: a smaller batch, or the work in parts";
-      case FailureCause::kOwnLimit:
-        return own_limit_help();
-      case FailureCause::kFragmented:
-        return fragmented_help();
-      case FailureCause::kGraphArena:
-        return "let several graphs share one pool (torch.cuda.graph(g, pool=…)), or delete graphs "
-               "that "
-               "are not replayed any more";
-      case FailureCause::kSetApart:
-        return "work on one stream, or torch.cuda.empty_cache() before the request";
-      case FailureCause::kIdleInArena:
-        return "give it back before (torch.cuda.empty_cache(), cuMemPoolTrimTo), or bound the pool "
-               "(torch.cuda.set_per_process_memory_fraction, gpu_mem_limit)";
-      case FailureCause::kPagesOfSmallBlocks:
-        return "take many small blocks as one large one: the driver's pages have 2 MiB";
-      case FailureCause::kOtherProcess:
-        return "nvidia-smi lists the processes: end the other one, or use another card";
-      case FailureCause::kGrowth:
-        return fmt::format("what is kept from one {} to the next: gpupeak tree, gpupeak timeline",
-                           oom_.growth->phase);
-      case FailureCause::kTogether:
-        return oom_.parts.empty() ? "" : "the largest part first";
-      case FailureCause::kFull:
-        return "a smaller batch or model, lower precision, recomputing activations, or a larger "
-               "card";
-    }
-    return "";
+    const FailureCause cause = oom_.causes.front().cause;
+    if (cause == FailureCause::kOwnLimit) return own_limit_help();
+    if (cause == FailureCause::kFragmented) return fragmented_help();
+    if (cause == FailureCause::kGrowth)
+      return fmt::format("what is kept from one {} to the next: gpupeak tree, gpupeak timeline",
+                         oom_.growth->phase);
+    if (cause == FailureCause::kTogether && !oom_.parts.empty()) return "the largest part first";
+    return std::string(words_of(cause).help);
   }
 
  private:
@@ -130,18 +138,10 @@ class Teller {
 
   /// Names a cause that is not the largest.
   std::string short_clause(const Cause& cause) const {
-    constexpr std::pair<FailureCause, std::string_view> kNames[] = {
-        {FailureCause::kFragmented, "idle in pieces"},
-        {FailureCause::kGraphArena, "idle that graphs keep"},
-        {FailureCause::kSetApart, "idle and set apart"},
-        {FailureCause::kIdleInArena, "idle in pools"},
-        {FailureCause::kPagesOfSmallBlocks, "in pages of small blocks"},
-        {FailureCause::kOtherProcess, "of other processes"}};
-    for (const auto& [of, name] : kNames) {
-      if (of == cause.cause) return fmt::format("{} {}", size(cause.bytes), name);
-    }
-    return cause.cause == FailureCause::kGrowth ? growth_text(*oom_.growth, style_)
-                                                : std::string(cause_name(cause.cause));
+    if (cause.cause == FailureCause::kGrowth) return growth_text(*oom_.growth, style_);
+    const CauseWords& words = words_of(cause.cause);
+    return words.part.empty() ? std::string(words.name)
+                              : fmt::format("{} {}", size(cause.bytes), words.part);
   }
 
   std::string and_free() const {
@@ -297,6 +297,10 @@ class Teller {
 };
 
 }  // namespace
+
+std::string_view cause_name(FailureCause cause) {
+  return words_of(cause).name;
+}
 
 std::string why_text(const OutOfMemory& oom, const TextStyle& style) {
   return found_no_memory(oom) ? Teller(oom, style).why() : "";
