@@ -346,15 +346,8 @@ Json outlier_json(const Outlier& outlier) {
 }
 
 const char* how_text(Casualty::How how) {
-  switch (how) {
-    case Casualty::How::kRefused:
-      return "refused";
-    case Casualty::How::kFailed:
-      return "failed";
-    case Casualty::How::kSignalled:
-      break;
-  }
-  return "signalled";
+  constexpr const char* kNames[] = {"refused", "failed", "signalled"};
+  return kNames[static_cast<size_t>(how)];
 }
 
 Json end_json(const JobEnd& end) {

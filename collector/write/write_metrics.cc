@@ -54,9 +54,7 @@ class MetricsWriter {
     for (const Summary& run : runs_) {
       Json& measures = json[benchmark(run)];
       if (measures.is_null()) measures = Json::object();
-      for (const auto& [name, value] : chosen(run)) {
-        if (value) measures[name] = object("value", *value);
-      }
+      for (const auto& [name, value] : measured(run)) measures[name] = object("value", value);
     }
     write_line(json, out_);
   }
@@ -65,11 +63,9 @@ class MetricsWriter {
   void github() {
     Json json = Json::array();
     for (const Summary& run : runs_) {
-      for (const auto& [name, value] : chosen(run)) {
-        if (!value) continue;
+      for (const auto& [name, value] : measured(run))
         json.push_back(object("name, unit, value, extra", benchmark(run) + " " + name, unit(name),
-                              *value, extra(run)));
-      }
+                              value, extra(run)));
     }
     write_line(json, out_);
   }
@@ -91,9 +87,7 @@ class MetricsWriter {
           "real_time, cpu_time, time_unit",
           benchmark(run), benchmark(run), "iteration", 1, 0, 1, 1, run.run.duration_ns,
           run.run.duration_ns, "ns");
-      for (const auto& [name, value] : chosen(run)) {
-        if (value) entry[name] = *value;
-      }
+      for (const auto& [name, value] : measured(run)) entry[name] = value;
       json["benchmarks"].push_back(std::move(entry));
     }
     write_line(json, out_);
@@ -111,11 +105,9 @@ class MetricsWriter {
       }
       const int64_t end_ms = end_ns(run) / 1'000'000;
       json["metrics"] = Json::array();
-      for (const auto& [name, value] : chosen(run)) {
-        if (!value) continue;
+      for (const auto& [name, value] : measured(run))
         json["metrics"].push_back(
-            object("key, value, timestamp, step", "gpupeak/" + name, *value, end_ms, 0));
-      }
+            object("key, value, timestamp, step", "gpupeak/" + name, value, end_ms, 0));
       json["tags"] = {{{"key", "gpupeak.benchmark"}, {"value", benchmark(run)}},
                       object("key, value", "gpupeak.exact", run.quality.exact ? "true" : "false")};
       for (const auto& [name, value] : labels)
@@ -131,9 +123,7 @@ class MetricsWriter {
       json["gpupeak/benchmark"] = benchmark(run);
       json["gpupeak/exact"] = run.quality.exact;
       for (const auto& [name, value] : labels_of(run)) json["gpupeak/label/" + name] = value;
-      for (const auto& [name, value] : chosen(run)) {
-        if (value) json["gpupeak/" + name] = *value;
-      }
+      for (const auto& [name, value] : measured(run)) json["gpupeak/" + name] = value;
       line(json);
     }
   }
@@ -154,11 +144,10 @@ class MetricsWriter {
           object("key, value", "gpupeak.exact", object("boolValue", run.quality.exact)));
       for (const auto& [name, value] : labels_of(run)) attributes.push_back(attribute(name, value));
       Json metrics = Json::array();
-      for (const auto& [name, value] : chosen(run)) {
-        if (!value) continue;
+      for (const auto& [name, value] : measured(run)) {
         Json point =
             object("startTimeUnixNano, timeUnixNano, asInt", fmt::format("{}", start_ns(run)),
-                   fmt::format("{}", end_ns(run)), fmt::format("{}", *value));
+                   fmt::format("{}", end_ns(run)), fmt::format("{}", value));
         metrics.push_back(object("name, unit, gauge", "gpupeak." + name,
                                  unit(name) == "bytes" ? "By" : "1",
                                  object("dataPoints", Json::array({std::move(point)}))));
@@ -177,9 +166,7 @@ class MetricsWriter {
   void openmetrics() {
     std::map<std::string, std::vector<std::pair<const Summary*, uint64_t>>> families;
     for (const Summary& run : runs_) {
-      for (const auto& [name, value] : chosen(run)) {
-        if (value) families[name].emplace_back(&run, *value);
-      }
+      for (const auto& [name, value] : measured(run)) families[name].emplace_back(&run, value);
     }
     for (const auto& [metric, samples] : families) {
       const std::string name = openmetrics_name(metric);
@@ -263,6 +250,13 @@ class MetricsWriter {
     Metrics metrics;
     for (const std::string& name : choice_.names) metrics[name] = metric(run.metrics, name);
     return metrics;
+  }
+  std::map<std::string, uint64_t> measured(const Summary& run) const {
+    std::map<std::string, uint64_t> values;
+    for (const auto& [name, value] : chosen(run)) {
+      if (value) values[name] = *value;
+    }
+    return values;
   }
 
   std::string name_and_rank(const Summary& run) const {
