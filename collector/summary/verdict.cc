@@ -712,6 +712,17 @@ std::string bar_legend(const std::vector<Verdict::Part>& parts, const TextStyle&
   return text;
 }
 
+void add_bar(const Verdict& verdict, std::string_view margin, TextLines& lines) {
+  if (verdict.bar.empty()) return;
+  const std::string bar = std::string(margin) + bar_text(verdict.bar, kBarColumns);
+  const std::string legend = bar_legend(verdict.bar, lines.style());
+  if (display_width(bar) + 2 + display_width(legend) <= lines.width())
+    return lines.add(bar + "  " + legend);
+  lines.add(bar);
+  for (std::string& one : wrapped(std::string(margin) + legend, lines.width(), 2, lines.style()))
+    lines.add(std::move(one));
+}
+
 std::string quoted(const std::string& path) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=@%+";

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "collector/summary/summary.h"
-#include "collector/text/text_format.h"
+#include "collector/text/text_lines.h"
 
 namespace gpupeak::collector {
 
@@ -63,5 +63,7 @@ inline constexpr size_t kBarColumns = 32;
 std::string bar_text(const std::vector<Verdict::Part>& parts, size_t columns);
 /// "weights 456 MiB · context and code 620 MiB · free 77.5 GiB".
 std::string bar_legend(const std::vector<Verdict::Part>& parts, const TextStyle& style);
+/// Both, behind a margin: in one line if there is room; else the legend is below.
+void add_bar(const Verdict& verdict, std::string_view margin, TextLines& lines);
 
 }  // namespace gpupeak::collector

@@ -38,7 +38,7 @@ class ShortSummary {
     // In the order in which they are shown. If there are too many lines, the last ones are dropped.
     TextLines body = none();
     body.wrap("  " + facts(), faint);
-    add_bar(body);
+    add_bar(verdict_, "  ", body);
     add_sites(body);
     add_lowering(body);
     add_ledger(body);
@@ -74,15 +74,6 @@ class ShortSummary {
 
   std::string facts() const {
     return verdict_.facts + (verdict_.warnings.empty() ? "" : " · " + verdict_.warnings);
-  }
-
-  void add_bar(TextLines& lines) const {
-    if (verdict_.bar.empty()) return;
-    const std::string bar = "  " + bar_text(verdict_.bar, kBarColumns);
-    const std::string legend = "  " + bar_legend(verdict_.bar, style_);
-    if (display_width(bar) + display_width(legend) <= lines.width()) return lines.add(bar + legend);
-    lines.add(bar);
-    for (std::string& one : wrapped(legend, lines.width(), 2, style_)) lines.add(std::move(one));
   }
 
   static std::string figures_of(uint64_t bytes, uint64_t whole, const TextLines& lines) {

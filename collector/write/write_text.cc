@@ -59,16 +59,7 @@ class ReportSections {
                                       ? process_rows(*summary_.whole_run, kAllReportRows, style_)
                                       : verdict_.rows)
       lines.line("  " + row);
-    if (!verdict_.bar.empty()) {
-      const std::string bar = bar_text(verdict_.bar, kBarColumns);
-      const std::string legend = bar_legend(verdict_.bar, style_);
-      if (bar.size() > 0 && kBarColumns + 2 + display_width(legend) <= lines.width()) {
-        lines.add(bar + "  " + legend);
-      } else {
-        lines.add(bar);
-        lines.wrap(legend);
-      }
-    }
+    add_bar(verdict_, "", lines);
     for (const std::string& hint : verdict_.hints) lines.wrap(hint);
     lines.wrap(verdict_.facts, faint);
     if (!full) {
@@ -449,9 +440,8 @@ class ReportSections {
     TextLines lines =
         section("LIVE AT EXIT", summary_.quality.log_complete ? "" : "at the last event");
     for (const Holder& holder : summary_.live_at_exit)
-      lines.add(title_row(lines.figures(size(holder.bytes), "", count_text(holder)), holder.title,
-                          fmt::format("  [{}]", holder.kind), lines.width(), style_,
-                          holder.telling_part));
+      lines.row(lines.figures(size(holder.bytes), "", count_text(holder)), holder.title,
+                fmt::format("  [{}]", holder.kind), holder.telling_part);
     return lines;
   }
   TextLines temporaries() const {
