@@ -14,7 +14,6 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMaxTemplateArguments = 20;  // most characters, with brackets
-constexpr size_t kMaxNames = 3;
 
 bool starts_with_any(std::string_view text, const auto& prefixes) {
   return std::ranges::any_of(prefixes,
@@ -22,14 +21,6 @@ bool starts_with_any(std::string_view text, const auto& prefixes) {
 }
 
 constexpr std::string_view kLambda = "{lambda(";
-
-/// Whether the text begins with the keyword, not with a name like operators.
-bool starts_with_operator(std::string_view text) {
-  constexpr std::string_view kOperator = "operator";
-  if (!text.starts_with(kOperator) || text.size() == kOperator.size()) return false;
-  const char next = text[kOperator.size()];
-  return std::isalnum(static_cast<unsigned char>(next)) == 0 && next != '_' && next != ':';
-}
 
 /// Rust's v0 mangling has `<a::B>::f`. Everybody else writes a::B::f.
 std::string without_brackets(const std::string& name) {
@@ -45,27 +36,20 @@ std::string short_template_arguments(std::string_view bracket) {
   return "<" + (text.empty() ? "…" : text) + ">";
 }
 
-/// The last `most` names of a qualified one, without parameters and long template arguments.
-std::string last_names(std::string_view name, size_t most) {
+bool begins_anonymous(std::string_view text) {
+  return text.starts_with(kAnonymous) && text.substr(kAnonymous.size()).starts_with("::");
+}
+
+/// A name without parameters and long template arguments.
+std::string shortened(std::string_view name) {
   std::string out;
-  std::array<size_t, kMaxNames> name_starts{};  // where the last names begin in `out`
-  const auto begin_name = [&] {
-    std::copy(name_starts.begin() + 1, name_starts.end(), name_starts.begin());
-    name_starts.back() = out.size();
-  };
   for (size_t at = 0; at < name.size();) {
     const std::string_view rest = name.substr(at);
-    if (starts_with_operator(rest)) {
+    if (operator_length(rest) > 0) {
       out += rest;
       break;
     }
-    if (rest.starts_with("::")) {
-      out += "::";
-      at += 2;
-      if (!rest.starts_with("::<")) begin_name();  // Rust's arguments belong to the name in front
-      continue;
-    }
-    if (rest.starts_with(kAnonymous) && rest.substr(kAnonymous.size()).starts_with("::")) {
+    if (begins_anonymous(rest)) {
       at += kAnonymous.size() + 2;
       continue;
     }
@@ -90,7 +74,7 @@ std::string last_names(std::string_view name, size_t most) {
     out += c;
     ++at;
   }
-  return out.substr(name_starts[kMaxNames - most]);
+  return out;
 }
 
 /// For Rust: `&mut a::b::C<D>` → `&mut C<D>`.
@@ -99,10 +83,44 @@ std::string short_type(std::string_view type) {
   const std::string_view bare = type.substr(sigils.size());
   const bool whole = !is_type_path(bare) && bare.size() <= kMaxTemplateArguments;
   if (whole) return std::string(type);
-  return std::string(sigils) + (is_type_path(bare) ? last_names(bare, 1) : "…");
+  return std::string(sigils) + (is_type_path(bare) ? shortened(last_names(bare, 1)) : "…");
 }
 
 }  // namespace
+
+size_t operator_length(std::string_view text) {
+  constexpr std::string_view kOperator = "operator";
+  if (!text.starts_with(kOperator) || text.size() == kOperator.size()) return 0;
+  size_t length = kOperator.size();
+  const auto next = [&] { return length < text.size() ? text[length] : '\0'; };
+  if (std::isalnum(static_cast<unsigned char>(next())) != 0 || next() == '_' || next() == ':')
+    return 0;
+  if (text.substr(length).starts_with("()")) return length + 2;
+  while (next() != '\0' && std::string_view("<>=-+*/%^&|~!,[]").find(next()) != std::string::npos)
+    ++length;
+  return length;
+}
+
+std::string_view last_names(std::string_view name, size_t most) {
+  std::array<size_t, kMostNames> starts{};
+  for (size_t at = 0; at < name.size();) {
+    const std::string_view rest = name.substr(at);
+    if (operator_length(rest) > 0) break;
+    if (begins_anonymous(rest)) {
+      at += kAnonymous.size() + 2;
+    } else if (opens_bracket(name[at])) {
+      at = std::min(after_bracket(name, at), name.size());
+    } else if (rest.starts_with("::")) {
+      at += 2;
+      if (rest.starts_with("::<")) continue;  // Rust's arguments belong to the name in front
+      std::copy(starts.begin() + 1, starts.end(), starts.begin());
+      starts.back() = at;
+    } else {
+      ++at;
+    }
+  }
+  return name.substr(starts[kMostNames - most]);
+}
 
 /// Cuts the parameters off at the end and the return type at the front.
 std::string_view without_signature(std::string_view text) {
@@ -110,9 +128,7 @@ std::string_view without_signature(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
     const std::string_view rest = text.substr(at);
-    if (starts_with_operator(rest)) {
-      size_t skip = std::string_view("operator").size();
-      if (rest.substr(skip).starts_with("()")) skip += 2;
+    if (size_t skip = operator_length(rest)) {
       while (skip < rest.size() && rest[skip] != '(') ++skip;  // "operator new[]", "operator<<"
       at += skip;
       continue;
@@ -167,9 +183,9 @@ std::string short_function_name(std::string_view function) {
   }
   const std::string_view name = without_signature(function);
   const std::optional<ImplName> impl = impl_name(name);
-  if (!impl || impl->trait.empty()) return last_names(name, kMaxNames);
+  if (!impl || impl->trait.empty()) return shortened(last_names(name));
   return fmt::format("<{} as {}>{}", short_type(impl->type), short_type(impl->trait),
-                     last_names(impl->rest, kMaxNames));
+                     shortened(last_names(impl->rest)));
 }
 
 bool is_plumbing(std::string_view module, std::string_view function) {

@@ -51,6 +51,14 @@ std::string demangle(const std::string& name);
 /// "int f<int>(char)" → "f<int>": without parameters and return type.
 std::string_view without_signature(std::string_view function);
 
+/// The length of an operator's name at the beginning of the text ("operator<<", "operator()"; of
+/// "operator new" and "operator bool" that of the keyword). 0: there is none.
+size_t operator_length(std::string_view text);
+
+inline constexpr size_t kMostNames = 3;
+/// The last `most` names of a qualified one.
+std::string_view last_names(std::string_view name, size_t most = kMostNames);
+
 /// For titles: without parameters, return type and anonymous namespaces, with long template
 /// arguments as <…>, and at most the last three names of a qualified one. Rust's `<a::T as
 /// b::Trait>::f` becomes `<T as Trait>::f`.

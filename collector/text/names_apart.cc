@@ -77,19 +77,6 @@ std::vector<Sequence> parse_parts(std::string_view inside, int depth) {
   return parts;
 }
 
-/// The length of an operator's name at the beginning of `text`; 0: there is none.
-size_t operator_length(std::string_view text) {
-  constexpr std::string_view kOperator = "operator";
-  if (!text.starts_with(kOperator)) return 0;
-  size_t length = kOperator.size();
-  const auto next = [&] { return length < text.size() ? text[length] : '\0'; };
-  if (std::isalnum(static_cast<unsigned char>(next())) != 0 || next() == '_') return 0;
-  if (text.substr(length).starts_with("()")) return length + 2;
-  while (next() != '\0' && std::string_view("<>=-+*/%^&|~!,[]").find(next()) != std::string::npos)
-    ++length;
-  return length;
-}
-
 Sequence parse(std::string_view text, int depth) {
   Sequence pieces;
   size_t begin = 0;
@@ -266,28 +253,6 @@ class Beside {
   const Detail& detail_;
 };
 
-/// The last three names of a qualified one, as short_function_name() has them.
-std::string_view last_three_names(std::string_view name) {
-  constexpr size_t kNames = 3;
-  std::array<size_t, kNames> starts{};
-  for (size_t at = 0; at < name.size();) {
-    const std::string_view rest = name.substr(at);
-    if (operator_length(rest) > 0) break;
-    if (rest.starts_with(std::string(kAnonymous) + "::")) {
-      at += kAnonymous.size() + 2;
-    } else if (opens_bracket(name[at])) {
-      at = std::min(after_bracket(name, at), name.size());
-    } else if (rest.starts_with("::")) {
-      at += 2;
-      std::copy(starts.begin() + 1, starts.end(), starts.begin());
-      starts.back() = at;
-    } else {
-      ++at;
-    }
-  }
-  return name.substr(starts.front());
-}
-
 struct Taken {
   std::string_view function;
   Sequence name;        ///< the last names
@@ -298,7 +263,7 @@ struct Taken {
 Taken take(std::string_view function) {
   const std::string_view name = without_signature(function);
   const size_t behind = static_cast<size_t>(name.data() - function.data()) + name.size();
-  return {function, parse(last_three_names(name), 0), parse(name, 0),
+  return {function, parse(last_names(name), 0), parse(name, 0),
           parse(function.substr(std::min(behind, function.size())), 0)};
 }
 
