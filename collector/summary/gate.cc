@@ -283,9 +283,7 @@ bool holds_without_events(const Gate& gate, const Summary& summary) {
 
 /// For an attached program: why the figure may be too low, since the program held memory before.
 std::string why_before(const Gate& gate, const Summary& summary) {
-  const auto& warnings = summary.quality.warnings;
-  const bool attached = std::ranges::any_of(
-      warnings, [](const Warning& warning) { return warning.code == WarningCode::kAttached; });
+  const bool attached = summary.quality.warns_of(WarningCode::kAttached);
   if (!attached || is_count(gate) || gate.metric.find("growth") != std::string::npos) return "";
   for (const std::string_view read_whole :
        {"host.rss.", "host.pss.", "host.resident.", "tool.", "device.driver_",

@@ -11,6 +11,7 @@
 //   └ whole_run    all processes of the run together, and what was not seen of it
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -542,6 +543,10 @@ struct Quality {
   /// If only a sample of the small heap blocks was recorded: one in so many bytes, at the end; 0:
   /// all were recorded. Figures that follow from the sample have their error beside them.
   uint64_t heap_sample_bytes = 0;
+
+  bool warns_of(WarningCode code) const {
+    return std::ranges::any_of(warnings, [&](const Warning& one) { return one.code == code; });
+  }
 };
 
 struct Summary {

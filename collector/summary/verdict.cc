@@ -107,10 +107,8 @@ class Judge {
     std::string text = losses_text(quality);
     if (quality.exact && quality.log_end == LogEnd::kKilled) text = exit_text(summary_.run.end);
     if (quality.only_heap_inexact && quality.dropped_events == 0) {
-      const bool at_limit = std::ranges::any_of(quality.warnings, [](const Warning& warning) {
-        return warning.code == WarningCode::kLogLimitReached;
-      });
-      if (at_limit) text += " since the log reached its limit";
+      if (quality.warns_of(WarningCode::kLogLimitReached))
+        text += " since the log reached its limit";
       text += ": those of GPUs and mappings are";
     } else if (!quality.exact) {
       text += ": the figures are what was seen";
@@ -226,19 +224,12 @@ class Judge {
   }
 
   /// Whether the host's figures begin at a fork.
-  bool is_of_fork() const {
-    return std::ranges::any_of(summary_.quality.warnings, [](const Warning& warning) {
-      return warning.code == WarningCode::kForkedChild;
-    });
-  }
+  bool is_of_fork() const { return summary_.quality.warns_of(WarningCode::kForkedChild); }
 
   /// The heap's peak of a child that was counted before it was recorded, bytes: the peak by sites
   /// lacks what came before. 0: it was no such child, or the verdict is about a device.
   uint64_t heap_of_counted_child() const {
-    const std::vector<Warning>& warnings = summary_.quality.warnings;
-    const bool was_counted = std::ranges::any_of(warnings, [](const Warning& warning) {
-      return warning.code == WarningCode::kChildCountedAtFirst;
-    });
+    const bool was_counted = summary_.quality.warns_of(WarningCode::kChildCountedAtFirst);
     if (verdict_.device != nullptr || !was_counted) return 0;
     return heap_peak_bytes(summary_.metrics);
   }
