@@ -36,20 +36,11 @@ struct MergedPart {
   std::optional<uint64_t> at_peak_bytes;  ///< what it held at the peak of the sum
 };
 
-struct MergedSum {
+/// Of a node, so without its name. Times are the job's. The host has no error, since its events
+/// have coarse times.
+struct MergedSum : WholeRun::Sum {
   std::string scope;  ///< "device:N" of the first process that uses that GPU, "device", "host"
-  std::string name;   ///< for people: "GPU 0 (H200)", "all GPUs", "host"
-  std::string uuid;   ///< a GPU's; empty: not known
-  std::optional<uint64_t> sum_of_peaks_bytes;  ///< none: some process did not measure it
-  std::optional<uint64_t> peak_bytes;          ///< at one instant; none: not measured by all
-  uint64_t error_bytes = 0;                    ///< of all curves together
-  int64_t peak_time_ns = 0;                    ///< of the job
-  std::vector<MergedPart> parts;               ///< processes that have such memory
-  /// At least peak_bytes minus this was held at one instant. None: no bound is known. The host has
-  /// no bound, since its events have coarse times.
-  std::optional<uint64_t> error() const {
-    return peak_bytes && scope != "host" ? std::optional(error_bytes) : std::nullopt;
-  }
+  std::vector<MergedPart> parts;  ///< processes that have such memory
 };
 
 /// A machine between two boots: its processes share a clock.

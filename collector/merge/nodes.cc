@@ -201,7 +201,11 @@ class NodeSums {
 
   bool add(const std::string& name_of_scope, const std::string& name, const std::string& uuid,
            const Scopes& scopes) {
-    MergedSum sum{name_of_scope, name, uuid, 0, std::nullopt, 0, 0, {}};
+    MergedSum sum;
+    sum.scope = name_of_scope;
+    sum.name = name;
+    sum.uuid = uuid;
+    sum.sum_of_peaks_bytes = 0;
     std::vector<const HeldCurve*> curves;
     for (const auto& [index, scope] : scopes) {
       static const HeldCurve kNothing;
@@ -239,10 +243,12 @@ class NodeSums {
     for (size_t step = 0; step < peak_step; ++step) changes.next();
     sum.peak_bytes = peak;
     if (peak_step > 0) sum.peak_time_ns = clock_.job_ns(index_, changes.ns());
+    uint64_t error_bytes = 0;
     for (size_t i = 0; i < curves.size(); ++i) {
       sum.parts[i].at_peak_bytes = changes.held()[i];
-      sum.error_bytes += curves[i]->error_bytes();
+      error_bytes += curves[i]->error_bytes();
     }
+    if (sum.scope != "host") sum.error_bytes = error_bytes;
   }
 
   const std::vector<ProcessRecord>& processes_;

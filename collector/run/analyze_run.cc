@@ -428,15 +428,9 @@ class RunAnalysis {
 
   void add_sum(const Merged& merged, const MergedNode& node, const MergedSum& merged_sum,
                WholeRun& whole) const {
-    WholeRun::Sum sum;
+    WholeRun::Sum sum = merged_sum;
     const bool several = merged.nodes.size() > 1;
     if (several) sum.node = node.name();
-    sum.name = merged_sum.name;
-    sum.uuid = merged_sum.uuid;
-    sum.peak_bytes = merged_sum.peak_bytes;
-    sum.error_bytes = merged_sum.error();
-    sum.sum_of_peaks_bytes = merged_sum.sum_of_peaks_bytes;
-    sum.peak_time_ns = merged_sum.peak_time_ns;
     if (merged_sum.scope == "host") {
       if (!several) whole.host = sum;
       return;

@@ -224,7 +224,7 @@ class MergeText {
       const MergedSum* gpus = all_gpus(node);
       const std::optional<uint64_t> of_host = at_once(node.find_sum("host"));
       if (at_once(gpus)) device = device.value_or(0) + *at_once(gpus);
-      if (gpus != nullptr) error += gpus->error_bytes;
+      if (gpus != nullptr) error += gpus->error_bytes.value_or(0);
       host_known = host_known && of_host;
       host = host.value_or(0) + of_host.value_or(0);
       if (i >= kMostNodes) continue;
@@ -248,7 +248,7 @@ class MergeText {
 
   std::string at_once_text(const MergedSum& sum) const {
     if (!sum.peak_bytes) return "not measured by all processes";
-    const std::optional<uint64_t> error = sum.error();
+    const std::optional<uint64_t>& error = sum.error_bytes;
     std::string text = error == 0 ? "" : "at most ";
     text += fmt::format("{} at once at {}", size(sum.peak_bytes), instant(sum.peak_time_ns));
     if (error.value_or(0) > 0) text += fmt::format(" (or up to {} less)", size(error));
@@ -329,7 +329,7 @@ Json sum_json(const MergedSum& sum) {
   return object(
       "scope, name, uuid, sum_of_peaks_bytes, peak_bytes, error_bytes, peak_time_ns, parts",
       sum.scope, sum.name, text_or_null(sum.uuid), sum.sum_of_peaks_bytes, sum.peak_bytes,
-      sum.error(), json_if(sum.peak_bytes, sum.peak_time_ns),
+      sum.error_bytes, json_if(sum.peak_bytes, sum.peak_time_ns),
       array_of(sum.parts, "process, peak_bytes, at_peak_bytes", &MergedPart::process,
                &MergedPart::peak_bytes, &MergedPart::at_peak_bytes));
 }
