@@ -88,6 +88,16 @@ Json series_changes(const Series& series) {
   return changes;
 }
 
+/// Rows of numbers, one behind the other.
+struct Flat {
+  Json json = Json::array();
+  uint32_t last = 0;  ///< the step of the row before
+
+  void add(const auto&... values) { json.insert(json.end(), {Json(values)...}); }
+  /// Steps since the row before.
+  int64_t further(uint32_t step) { return int64_t{step} - std::exchange(last, step); }
+};
+
 /// The inside of arenas over time. Each list is one row of numbers: the fields below, then those of
 /// the next entry. Steps and times are differences from the entry before, addresses are relative to
 /// `base`.
@@ -150,91 +160,69 @@ class PageArenas {
     }
   }
 
-  /// Steps since `last`, which then becomes `step`.
-  static int64_t further(uint32_t step, uint32_t& last) {
-    const int64_t by = int64_t{step} - last;
-    last = step;
-    return by;
-  }
-
   Json segments() const {
-    Json flat = Json::array();
-    uint32_t last = 0;
-    for (const ArenaHistory::Segment& segment : history_.segments) {
-      flat.insert(flat.end(),
-                  {segment.arena, segment.begin - base_, segment.bytes, segment.captured ? 1 : 0,
-                   further(segment.first, last), segment.end - segment.first});
-    }
-    return flat;
+    Flat flat;
+    for (const ArenaHistory::Segment& segment : history_.segments)
+      flat.add(segment.arena, segment.begin - base_, segment.bytes, segment.captured ? 1 : 0,
+               flat.further(segment.first), segment.end - segment.first);
+    return flat.json;
   }
 
   Json blocks() const {
-    Json flat = Json::array();
-    uint32_t last = 0;
+    Flat flat;
     for (const ArenaHistory::Block& block : history_.blocks) {
       if (block.end == block.first) continue;  // it came and went within one step
       const bool alone = block.segment == ArenaHistory::Block::kAlone;
-      flat.insert(flat.end(),
-                  {alone ? -1 - int64_t{block.arena} : int64_t{block.segment},
-                   block.address - (alone ? base_ : history_.segments[block.segment].begin),
-                   block.bytes, block.row, further(block.first, last), block.end - block.first});
+      flat.add(alone ? -1 - int64_t{block.arena} : int64_t{block.segment},
+               block.address - (alone ? base_ : history_.segments[block.segment].begin),
+               block.bytes, block.row, flat.further(block.first), block.end - block.first);
     }
-    return flat;
+    return flat.json;
   }
 
   /// For each block in blocks(): -1 (not known), 0 (not seen used), or 1 and four times in ns: the
   /// first use since the block's first step; since the first use, the last one and the begin of the
   /// longest while without use; the length of that while.
   Json uses() const {
-    Json flat = Json::array();
+    Flat flat;
     for (size_t i = 0; i < history_.blocks.size(); ++i) {
       const ArenaHistory::Block& block = history_.blocks[i];
       const ArenaHistory::Uses& uses = history_.uses[i];
       if (block.end == block.first) continue;
-      if (!uses.is_known || uses.count == 0) {
-        flat.push_back(uses.is_known ? 0 : -1);
-        continue;
-      }
-      flat.insert(flat.end(),
-                  {1, uses.first_ns - history_.steps[block.first].time_ns,
-                   uses.last_ns - uses.first_ns, uses.idle_since_ns - uses.first_ns, uses.idle_ns});
+      if (!uses.is_known || uses.count == 0)
+        flat.add(uses.is_known ? 0 : -1);
+      else
+        flat.add(1, uses.first_ns - history_.steps[block.first].time_ns,
+                 uses.last_ns - uses.first_ns, uses.idle_since_ns - uses.first_ns, uses.idle_ns);
     }
-    return flat;
+    return flat.json;
   }
 
   Json several() const {
-    Json flat = Json::array();
-    uint32_t last = 0;
-    for (const ArenaHistory::Several& run : history_.several) {
-      flat.insert(flat.end(),
-                  {further(run.step, last), run.arena, run.end > 0 ? run.begin - base_ : 0,
-                   run.end - run.begin, run.bytes, run.count});
-    }
-    return flat;
+    Flat flat;
+    for (const ArenaHistory::Several& run : history_.several)
+      flat.add(flat.further(run.step), run.arena, run.end > 0 ? run.begin - base_ : 0,
+               run.end - run.begin, run.bytes, run.count);
+    return flat.json;
   }
 
   Json holes() const {
-    Json flat = Json::array();
-    uint32_t last = 0;
-    for (const ArenaHistory::Holes& holes : history_.holes) {
-      flat.insert(flat.end(),
-                  {further(holes.step, last), holes.arena, holes.largest, holes.below_block,
-                   holes.below_refused, holes.left_out_segments, holes.left_out_bytes});
-    }
-    return flat;
+    Flat flat;
+    for (const ArenaHistory::Holes& holes : history_.holes)
+      flat.add(flat.further(holes.step), holes.arena, holes.largest, holes.below_block,
+               holes.below_refused, holes.left_out_segments, holes.left_out_bytes);
+    return flat.json;
   }
 
   Json levels() {
-    Json flat = Json::array();
-    uint32_t last = 0;
+    Flat flat;
     for (const ArenaHistory::Level& level : history_.levels) {
-      ArenaHistory::Level& before = levels_[level.arena];
-      flat.insert(flat.end(), {further(level.step, last), level.arena,
-                               static_cast<int64_t>(level.in_use - before.in_use),
-                               static_cast<int64_t>(level.reserved - before.reserved)});
-      before = level;
+      const ArenaHistory::Level before = std::exchange(levels_[level.arena], level);
+      flat.add(flat.further(level.step), level.arena,
+               static_cast<int64_t>(level.in_use - before.in_use),
+               static_cast<int64_t>(level.reserved - before.reserved));
     }
-    return flat;
+    return flat.json;
   }
 
   const ArenaHistory& history_;
@@ -266,13 +254,13 @@ Json page_uses(Profile& profile, const LastUses& uses, size_t top, const Numbere
   for (const LastUse& of : uses.devices) {
     Json device = object("idle_bytes", of.idle_bytes);
     for (const UseName& use : kUses) device["bytes"].push_back(bytes_of(of, use.use));
-    Json flat = Json::array();
+    Flat flat;
     const std::vector<UseRow> all = use_rows(profile, of);
     const TopRows rows(all, top);
     for (const UseRow& row : rows.shown)
-      flat.insert(flat.end(), {place_of(row.use), string(row.title), string(row.kind), row.bytes,
-                               row.blocks, row.shortest_ns, row.longest_ns});
-    extend(device, "rows, other_bytes, other_rows", std::move(flat), rows.other_bytes, rows.others);
+      flat.add(place_of(row.use), string(row.title), string(row.kind), row.bytes, row.blocks,
+               row.shortest_ns, row.longest_ns);
+    extend(device, "rows, other_bytes, other_rows", flat.json, rows.other_bytes, rows.others);
     json["devices"][profile.scope_info(of.scope).name] = std::move(device);
   }
   return json;
