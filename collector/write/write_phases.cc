@@ -16,7 +16,23 @@ namespace {
 constexpr size_t kNameColumns = 22;
 constexpr size_t kTimeColumns = 9;
 constexpr size_t kNodeRows = 12;
-constexpr std::string_view kUnknown = "–";
+const std::string kUnknown = "–";
+
+/// What a side has of a phase's instances.
+struct Figure {
+  std::string_view name;
+  std::string (*text)(const PhaseInstanceSide& side, bool ended, const TextStyle& style);
+};
+using Side = PhaseInstanceSide;
+constexpr Figure kFigures[] = {
+    {"entry", [](const Side& s, bool, const TextStyle& t) { return size_text(s.start_bytes, t); }},
+    {"peak", [](const Side& s, bool, const TextStyle& t) { return size_text(s.peak_bytes, t); }},
+    {"exit", [](const Side& s, bool ended,
+                const TextStyle& t) { return ended ? size_text(s.end_bytes, t) : kUnknown; }},
+    {"kept", [](const Side& s, bool, const TextStyle& t) { return signed_size(s.kept_bytes, t); }},
+    {"allocs", [](const Side& s, bool, const TextStyle&) {
+       return s.alloc_count ? grouped(*s.alloc_count) : kUnknown;
+     }}};
 
 class PhaseTable {
  public:
@@ -58,8 +74,6 @@ class PhaseTable {
   }
 
  private:
-  enum class Figure : uint8_t { kEntry, kPeak, kExit, kKept, kAllocs };
-
   /// The columns of both sides; a side without memory has none.
   std::string sides(const std::string& device, const std::string& host) const {
     return (device_ > 0 ? "  " + device : "") + (host_ > 0 ? "  " + host : "");
@@ -72,40 +86,20 @@ class PhaseTable {
            names_ + 1 + kTimeColumns + sides * side_columns() > text_.width()) {
       figures_.pop_back();
     }
-    std::ranges::sort(figures_);
+    std::ranges::sort(figures_);  // in the order of kFigures
   }
   size_t side_columns() const { return 2 + figures_.size() * (columns_ + 1); }
 
   std::string side_head() const {
-    constexpr std::array<std::string_view, 5> kNames = {"entry", "peak", "exit", "kept", "allocs"};
     std::string text;
-    for (const Figure figure : figures_)
-      text += ' ' + right(kNames[static_cast<size_t>(figure)], columns_);
+    for (const Figure* figure : figures_) text += ' ' + right(figure->name, columns_);
     return text;
-  }
-
-  std::string figure_text(Figure figure, const PhaseInstanceSide& side, bool ended) const {
-    switch (figure) {
-      case Figure::kEntry:
-        return size_text(side.start_bytes, style_);
-      case Figure::kPeak:
-        return size_text(side.peak_bytes, style_);
-      case Figure::kExit:
-        return ended ? size_text(side.end_bytes, style_) : std::string(kUnknown);
-      case Figure::kKept:
-        return signed_size(side.kept_bytes, style_);
-      case Figure::kAllocs:
-        return side.alloc_count ? grouped(*side.alloc_count) : std::string(kUnknown);
-    }
-    return "";
   }
 
   std::string side(const std::optional<PhaseInstanceSide>& side, bool ended) const {
     std::string text;
-    for (const Figure figure : figures_) {
-      text +=
-          ' ' + right(side ? figure_text(figure, *side, ended) : std::string(kUnknown), columns_);
-    }
+    for (const Figure* figure : figures_)
+      text += ' ' + right(side ? figure->text(*side, ended, style_) : kUnknown, columns_);
     return text;
   }
 
@@ -173,8 +167,8 @@ class PhaseTable {
   uint64_t device_ = 0, host_ = 0;
   size_t names_ = kNameColumns;
   /// The most important first; choose_figures() puts them in the order of the columns.
-  std::vector<Figure> figures_{Figure::kPeak, Figure::kKept, Figure::kAllocs, Figure::kExit,
-                               Figure::kEntry};
+  std::vector<const Figure*> figures_{&kFigures[1], &kFigures[3], &kFigures[4], &kFigures[2],
+                                      &kFigures[0]};
 };
 
 std::string side_csv(const std::optional<PhaseInstanceSide>& side, bool ended) {
