@@ -1,13 +1,13 @@
 #include "collector/text/sanitize.h"
 
 #include <sha2.h>
-#include <utf8proc.h>
 
 #include <algorithm>
 #include <cstdint>
 
 #include "collector/text/function_names.h"
 #include "collector/text/name_match.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -57,16 +57,6 @@ void append_code_point_escape(std::string& out, uint32_t code_point) {
   out += '}';
 }
 
-/// The length of the UTF-8 sequence at the front of `text`; 0: it is not valid.
-size_t decode(std::string_view text, uint32_t& code_point) {
-  utf8proc_int32_t decoded = 0;
-  const utf8proc_ssize_t bytes =
-      utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                       static_cast<utf8proc_ssize_t>(text.size()), &decoded);
-  code_point = bytes > 0 ? static_cast<uint32_t>(decoded) : 0;
-  return bytes > 0 ? static_cast<size_t>(bytes) : 0;
-}
-
 /// Characters that are invisible or reorder text: controls, and those that Unicode calls default
 /// ignorable. The list is our own, since utf8proc knows no properties of code points that are not
 /// assigned yet, and U+E0000 to U+E0FFF are reserved for more of this kind.
@@ -104,27 +94,17 @@ std::string escape(std::string_view text) {
   bool at_front = true;  // at the front of what may be a line
   while (!text.empty()) {
     const auto first = static_cast<uint8_t>(text.front());
-    size_t length = 1;
+    const Character next = first_character(text);
     const bool is_command = (first == ':' || first == '#') && begins_command(text, at_front);
     at_front = at_front && first == ' ';
-    if (first < 0x20 || first == 0x7f || is_command) {
+    const bool is_invalid = first >= 0x80 && next.code_point == 0;
+    if (first < 0x20 || first == 0x7f || is_command || is_invalid)
       out += "\\x" + hex_text(text.substr(0, 1));
-    } else if (first < 0x80) {
-      out += text.front();
-    } else {
-      uint32_t code_point = 0;
-      const size_t decoded = decode(text, code_point);
-      if (decoded == 0) {
-        out += "\\x" + hex_text(text.substr(0, 1));
-      } else if (hides_or_reorders(code_point)) {
-        append_code_point_escape(out, code_point);
-        length = decoded;
-      } else {
-        out += text.substr(0, decoded);
-        length = decoded;
-      }
-    }
-    text.remove_prefix(length);
+    else if (hides_or_reorders(next.code_point))
+      append_code_point_escape(out, next.code_point);
+    else
+      out += text.substr(0, next.bytes);
+    text.remove_prefix(next.bytes);
   }
   return out;
 }

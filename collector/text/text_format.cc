@@ -66,7 +66,8 @@ Character first_character(std::string_view text) {
   const auto size = static_cast<utf8proc_ssize_t>(text.size());
   const utf8proc_ssize_t bytes = utf8proc_iterate(begin, size, &code_point);
   if (bytes <= 0) return {};
-  return {static_cast<size_t>(bytes), static_cast<size_t>(utf8proc_charwidth(code_point))};
+  return {static_cast<size_t>(bytes), static_cast<size_t>(utf8proc_charwidth(code_point)),
+          static_cast<uint32_t>(code_point)};
 }
 
 std::string grouped(uint64_t value) {

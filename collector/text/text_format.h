@@ -64,6 +64,7 @@ std::string duration(int64_t ns);
 /// One character of UTF-8, or one byte that belongs to none.
 struct Character {
   size_t bytes = 1, columns = 1;
+  uint32_t code_point = 0;  ///< 0: it is ASCII, or a byte that belongs to none
 };
 /// The first character of a text that is not empty.
 Character first_character(std::string_view text);
