@@ -61,7 +61,8 @@ class JsonReader {
     JsonReader inner(field(json_, name));
     fields(inner);
   }
-  void only_written(auto) {}
+  void written(std::string_view, const auto&...) {}
+  void written_if_any(std::string_view, const auto&) {}
 
  private:
   template <typename T>

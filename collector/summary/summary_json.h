@@ -9,7 +9,8 @@
 //   io.if_any("api", api)              no key if it is empty, zero, false or none
 //   io.or_null("module", module)       null if it is empty, or if the last argument is true
 //   io.in("tool", fields)              an object of its own
-//   io.only_written(fields)            not read, since nothing that compares summaries needs it
+//   io.written("tags", tags)           not read, since nothing that compares summaries needs it
+//   io.written_if_any("calls", calls)  the same, and no key if it is empty
 #pragma once
 
 #include <map>
@@ -35,35 +36,30 @@ void json_fields(auto& io, Any<Holder> auto& holder) {
   io("phase, thread, temporary", holder.phase, holder.thread_id, holder.temporary);
   io.if_any("error_bytes", holder.error_bytes);
   io.if_any("role", holder.role);
-  io.only_written([&](auto& out) { out.if_any("stack", holder.stack); });
+  io.written_if_any("stack", holder.stack);
 }
 
 void json_fields(auto& io, Any<Peak> auto& peak) {
   io("scope, bytes", peak.scope, peak.bytes);
   io.or_null("time_ns", peak.time_ns, peak.counted);
   io("phase", peak.phase);
-  io.only_written([&](auto& out) { out.if_any("trigger", peak.trigger); });
+  io.written_if_any("trigger", peak.trigger);
   io("holders, other_bytes, other_sites", peak.holders, peak.other_bytes, peak.other_sites);
   io.if_any("error_bytes", peak.error_bytes);
-  io.only_written([&](auto& out) { out("tags", peak.tags); });
+  io.written("tags", peak.tags);
 }
 
 void json_fields(auto& io, Any<PhaseSummary> auto& phase) {
   io("name, source", phase.name, phase.source);
-  io.only_written([&](auto& out) { out.if_any("library", phase.of_library); });
+  io.written_if_any("library", phase.of_library);
   io("parent", phase.parent);
-  io.only_written([&](auto& out) {
-    out("depth", phase.depth);
-    out.if_any("session", phase.session);
-  });
+  io.written("depth", phase.depth);
+  io.written_if_any("session", phase.session);
   io("count", phase.count);
-  io.only_written(
-      [&](auto& out) { out.if_any("names", phase.name_count > 1 ? phase.name_count : 0); });
+  io.written_if_any("names", phase.name_count > 1 ? phase.name_count : 0);
   io("begin_ns, end_ns", phase.begin_ns, phase.end_ns);
-  io.only_written([&](auto& out) {
-    out("open_ns, instances", phase.open_ns, phase.instances);
-    out.if_any("calls", phase.calls);
-  });
+  io.written("open_ns, instances", phase.open_ns, phase.instances);
+  io.written_if_any("calls", phase.calls);
   io("metrics, biggest_new_device_site, biggest_new_host_site", phase.metrics,
      phase.biggest_new_device_site, phase.biggest_new_host_site);
 }
@@ -83,22 +79,20 @@ void json_fields(auto& io, const CardLimit& limit) {
 void json_fields(auto& io, Any<DeviceSummary> auto& device) {
   io("ordinal, uuid, name, total_bytes", device.ordinal, device.uuid, device.name,
      device.total_bytes);
-  io.only_written([&](auto& out) { out("memory, limit", device.memory, device.limit); });
+  io.written("memory, limit", device.memory, device.limit);
   io("metrics", device.metrics);
-  io.only_written([&](auto& out) { out("ledger", device.ledger); });
+  io.written("ledger", device.ledger);
 }
 
 void json_fields(auto& io, Any<Quality> auto& quality) {
   io("exact, events_lost, log_complete", quality.exact, quality.events_lost, quality.log_complete);
-  io.only_written([&](auto& out) { out("log_end", quality.log_end); });
+  io.written("log_end", quality.log_end);
   io.if_any("heap_sample_bytes", quality.heap_sample_bytes);
   io("events, device_events, host_events, dropped_events", quality.events, quality.device_events,
      quality.host_events, quality.dropped_events);
-  io.only_written([&](auto& out) {
-    out("truncated_stacks, unmatched_frees, unknown_heap_frees, repairs, hooks_missing",
-        quality.truncated_stacks, quality.unmatched_frees, quality.unknown_heap_frees,
-        quality.repairs, quality.hooks_missing);
-  });
+  io.written("truncated_stacks, unmatched_frees, unknown_heap_frees, repairs, hooks_missing",
+             quality.truncated_stacks, quality.unmatched_frees, quality.unknown_heap_frees,
+             quality.repairs, quality.hooks_missing);
   io("warnings", quality.warnings);
 }
 
@@ -236,18 +230,27 @@ void json_fields(auto& io, Any<WholeRun::OfDevice> auto& held) {
   io("device, peak_bytes, at_peak_bytes", held.device, held.peak_bytes, held.at_peak_bytes);
 }
 
+struct HeldMost {
+  std::string site;
+  uint64_t bytes = 0;
+};
+void json_fields(auto& io, const HeldMost& most) {
+  io("site, bytes", most.site, most.bytes);
+}
+inline std::optional<HeldMost> held_most(const WholeRun::Process& process) {
+  return process.holder.empty() ? std::nullopt
+                                : std::optional(HeldMost{process.holder, process.holder_bytes});
+}
+
 void json_fields(auto& io, Any<WholeRun::Process> auto& process) {
   io("log, pid, rank", process.log, process.pid, process.rank);
   io.or_null("program", process.program);
   io("started", process.started);
-  io.only_written([&](auto& out) { out("exit, begin_ns", process.end, process.begin_ns); });
+  io.written("exit, begin_ns", process.end, process.begin_ns);
   io("devices, device_peak_bytes, host_peak_bytes, heap_peak_bytes", process.devices,
      process.device_peak_bytes, process.host_peak_bytes, process.heap_peak_bytes);
   io("forked, rss_peak_bytes", process.forked, process.rss_peak_bytes);
-  io.only_written([&](auto& out) {
-    if (process.holder.empty()) return out.or_null("holder", process.holder);
-    out.in("holder", [&](auto& in) { in("site, bytes", process.holder, process.holder_bytes); });
-  });
+  io.written("holder", held_most(process));
   io("exact, events_lost, log_complete", process.exact, process.events_lost, process.complete);
 }
 
@@ -280,14 +283,13 @@ void json_fields(auto& io, const WholeRun::MemoryKill& kill) {
 /// `summary`: the one that `run` is a part of.
 void whole_run_fields(auto& io, Any<WholeRun> auto& run, const Summary& summary) {
   io("log", run.log);
-  io.only_written(
-      [&](auto& out) { out("complete, missing", is_complete(summary), missing_from(run, {})); });
+  io.written("complete, missing", is_complete(summary), missing_from(run, {}));
   io("recorded_by_run, descendants_watched, lost_logs, lead, processes, devices", run.is_recorded,
      run.watched, run.lost_logs, run.lead, run.processes, run.devices);
   io("all_devices, host, not_recorded, unseen_rss_bytes, still_running", run.all_devices, run.host,
      run.not_recorded, run.unseen_rss_bytes, run.still_running);
   io("small", run.small);
-  io.only_written([&](auto& out) { out("memory_kill", run.memory_kill); });
+  io.written("memory_kill", run.memory_kill);
   io("metrics", run.metrics);
 }
 
@@ -310,20 +312,16 @@ void json_fields(auto& io, Any<Summary> auto& summary) {
   io.if_any("confidential", summary.confidential);
   io("run, quality, devices, metrics", summary.run, summary.quality, summary.devices,
      summary.metrics);
-  io.only_written([&](auto& out) {
-    out("resident", resident_causes(summary.metrics));
-    out.if_any("metric_errors", metric_errors(summary));
-  });
+  io.written("resident", resident_causes(summary.metrics));
+  io.written_if_any("metric_errors", metric_errors(summary));
   io("grouped_by, peaks, phases", summary.grouped_by, summary.peaks, summary.phases);
-  io.only_written([&](auto& out) {
-    out("growth, arenas, driver_pools, marks, mark_count, rules, oom", summary.growth,
-        summary.arenas, summary.driver_pools, summary.marks, summary.mark_count, summary.rules,
-        summary.oom);
-  });
+  io.written("growth, arenas, driver_pools, marks, mark_count, rules, oom", summary.growth,
+             summary.arenas, summary.driver_pools, summary.marks, summary.mark_count, summary.rules,
+             summary.oom);
   io("oom_count", summary.oom_count);
-  io.only_written([&](auto& out) { out("lowering", rows_of(summary.lowering)); });
+  io.written("lowering", rows_of(summary.lowering));
   io("live_at_exit", summary.live_at_exit);
-  io.only_written([&](auto& out) { out("temporary", summary.temporaries); });
+  io.written("temporary", summary.temporaries);
   io.if_any("whole_run", summary.whole_run,
             [&](auto& in, auto& run) { whole_run_fields(in, run, summary); });
 }
