@@ -243,13 +243,8 @@ std::map<std::string, Curve> tag_curves(const std::vector<const SweepRun*>& runs
     if (const auto curve = Curve::through(points_of(measured, bytes))) curves.emplace(name, *curve);
   };
   add("", [](const SweepRun& run) { return std::optional(run.peak_bytes); });
-  for (const std::string& name : names) {
-    add(name, [&](const SweepRun& run) {
-      uint64_t bytes = 0;
-      for (const TagShare& tag : run.tags) bytes += tag.name == name ? tag.bytes : 0;
-      return std::optional(bytes);
-    });
-  }
+  for (const std::string& name : names)
+    add(name, [&](const SweepRun& run) { return std::optional(run.bytes_of(name)); });
   return curves;
 }
 

@@ -116,6 +116,12 @@ struct SweepRun {
   std::vector<FitRange> unsure;  ///< capacities as in FitBounds: others fit
   std::vector<TagShare> tags;    ///< of the peak
   double seconds = 0;
+
+  uint64_t bytes_of(const std::string& tag) const {
+    uint64_t bytes = 0;
+    for (const TagShare& share : tags) bytes += share.name == tag ? share.bytes : 0;
+    return bytes;
+  }
 };
 
 /// The runs that differ in the first parameter alone.

@@ -30,7 +30,7 @@ std::string bar(const SweepRun& run, const std::vector<std::string>& tags, doubl
     for (; drawn < to; ++drawn) text += shade;
   };
   for (size_t i = 0; i < std::min(tags.size(), kMostTags); ++i) {
-    sum += static_cast<double>(bytes_of(run, tags[i]));
+    sum += static_cast<double>(run.bytes_of(tags[i]));
     draw_to(sum, kShades[i]);
   }
   draw_to(static_cast<double>(run.peak_bytes), tags.empty() ? kShades[0] : kShades[kMostTags]);
@@ -94,7 +94,7 @@ void add_tags(const SweepReport& report, const SweepRuns& runs, TextLines& text)
     if (!has_figures(*run)) continue;
     std::string row = "  " + right(run->values.front(), longest);
     for (size_t i = 0; i < widths.size(); ++i)
-      row += "  " + right(text.size(bytes_of(*run, tags[i])), widths[i]);
+      row += "  " + right(text.size(run->bytes_of(tags[i])), widths[i]);
     text.add(row);
   }
   if (widths.size() < tags.size())
@@ -210,12 +210,6 @@ bool has_figures(const SweepRun& run) {
   return run.status == SweepStatus::kDone || run.status == SweepStatus::kRefused;
 }
 
-uint64_t bytes_of(const SweepRun& run, const std::string& tag) {
-  uint64_t bytes = 0;
-  for (const TagShare& share : run.tags) bytes += share.name == tag ? share.bytes : 0;
-  return bytes;
-}
-
 std::vector<std::string> largest_tags(const SweepRuns& runs) {
   std::map<std::string, uint64_t> most;
   for (const SweepRun* run : runs) {
@@ -253,11 +247,10 @@ std::string status_text(const SweepRun& run) {
     case SweepStatus::kOutOfMemory:
       return "out of memory";
     case SweepStatus::kFailed:
+    case SweepStatus::kRefused:
       return "left out: " + run.why;
     case SweepStatus::kNotRun:
       return "not run: " + run.why;
-    case SweepStatus::kRefused:
-      return "left out: " + run.why;
     case SweepStatus::kDone:
       break;
   }
@@ -447,7 +440,7 @@ class Plot : Svg {
       sum += bytes;
     };
     for (size_t i = 0; i < std::min(tags_.size(), kDrawnTags); ++i)
-      piece(std::min(bytes_of(run, tags_[i]), run.peak_bytes - sum), kTagColors[i], tags_[i]);
+      piece(std::min(run.bytes_of(tags_[i]), run.peak_bytes - sum), kTagColors[i], tags_[i]);
     piece(run.peak_bytes - sum, tags_.empty() ? kTagColors.front() : kTagColors.back(),
           tags_.empty() ? "peak" : "others");
   }
@@ -512,7 +505,7 @@ void write_page_table(const SweepReport& report, const SweepRuns& runs, std::ost
     cell(has ? run->most_bytes : std::nullopt);
     cell(has ? std::optional(run->peak_bytes) : std::nullopt);
     for (const std::string& tag : tags)
-      cell(has ? std::optional(bytes_of(*run, tag)) : std::nullopt);
+      cell(has ? std::optional(run->bytes_of(tag)) : std::nullopt);
     out << "<td class=\"why\">" << html_text(status_text(*run)) << "</td></tr>\n";
   }
   out << "</table>\n";

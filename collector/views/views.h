@@ -50,7 +50,6 @@ using SweepRuns = std::vector<const SweepRun*>;
 
 /// Whether the run was measured. The curve may leave it out all the same.
 bool has_figures(const SweepRun& run);
-uint64_t bytes_of(const SweepRun& run, const std::string& tag);
 /// Tags by the most bytes that a run has of them, the largest first.
 std::vector<std::string> largest_tags(const SweepRuns& runs);
 /// "300 MiB + 37.0 MiB × batch".
