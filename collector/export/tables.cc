@@ -76,7 +76,7 @@ class TableRows {
  private:
   template <class Value>
   static void put(Json& row, const TableColumn& column, const Value& value) {
-    if constexpr (!std::is_same_v<Value, NoValue>) row[column.name] = json_value(value);
+    if constexpr (!std::is_same_v<Value, NoValue>) row[column.name] = JsonFields::json_of(value);
   }
 
   Table table_;

@@ -1,6 +1,6 @@
-// Which fields of a Summary JSON has, described once for its writer (collector/write/write_data.cc)
-// and its reader (collector/analyze/load_summary.cc). docs/summary.schema.json says what each key
-// means.
+// Which fields of a Summary JSON has, described once for its writer
+// (collector/write/json_values.cc) and its reader (collector/analyze/load_summary.cc).
+// docs/summary.schema.json says what each key means.
 //
 // A class without a json_fields() has all its fields in JSON, by their names (summary_fields.h).
 // `io` is the writer or the reader:

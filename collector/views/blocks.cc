@@ -27,8 +27,8 @@ Json held_json(const Profile& profile, ScopeId scope, const std::vector<Moment>&
     const std::optional<Held>& held = found[i];
     Json json = object("phase, bytes, time_ns, holders, other_sites, other_bytes",
                        text_or_null(moments[i].phase), held ? Json(held->bytes) : Json(),
-                       held ? Json(held->time_ns) : Json(), holders_json(tables[i].rows),
-                       tables[i].other_rows, tables[i].other_bytes);
+                       held ? Json(held->time_ns) : Json(), tables[i].rows, tables[i].other_rows,
+                       tables[i].other_bytes);
     if (held)
       json["curve"] = array_of(held->curve, [](const Held::Point& point) {
         return Json::array({point.time_ns, point.bytes});
@@ -255,8 +255,8 @@ Json leaks_json(const Profile& profile, const std::vector<Leaks>& all) {
                leaks.count,
                array_of(leaks.growth, "site, phase, steps, bytes_each", &GrowthSummary::title,
                         &GrowthSummary::phase, &GrowthSummary::steps, &GrowthSummary::bytes_each));
-    extend(side, "sites, other_bytes, other_sites", holders_json(leaks.table.rows),
-           leaks.table.other_bytes, leaks.table.other_rows);
+    extend(side, "sites, other_bytes, other_sites", leaks.table.rows, leaks.table.other_bytes,
+           leaks.table.other_rows);
     json["scopes"].push_back(std::move(side));
   }
   return json;

@@ -268,10 +268,9 @@ class CompareText {
 Json rows_json(const std::vector<Row>& rows, const char* title) {
   Json json = Json::array();
   for (const Row& row : rows) {
-    Json values = array_of(row.values, [&](const auto& value) { return nullable(value); });
     Json one = {{title, row.title}};
     if (!row.kind.empty()) one["kind"] = row.kind;
-    one["bytes"] = std::move(values);
+    one["bytes"] = JsonFields::json_of(row.values);
     json.push_back(std::move(one));
   }
   return json;
@@ -280,8 +279,7 @@ Json rows_json(const std::vector<Row>& rows, const char* title) {
 Json compare_json(const Profiles& runs, const Comparison& comparison) {
   Json json = object("schema, runs", "gpupeak.compare/1", array_of(runs, [&](const auto& run) {
                        return object("log, exit, quality", run->definitions().shown(run->path()),
-                                     exit_json(run_end(run->log().counters())),
-                                     quality_json(run->quality()));
+                                     run_end(run->log().counters()), run->quality());
                      }));
   extend(json, "scope, peaks, phases, sites, other_sites", comparison.scope,
          rows_json(comparison.peaks, "scope"), rows_json(comparison.phases, "phase"),

@@ -36,7 +36,7 @@ void add_sites(const HolderTable& table, uint64_t whole, TextLines& text) {
 
 Json view_json(const Profile& profile, std::string_view schema) {
   return object("schema, log, quality", schema, profile.definitions().shown(profile.path()),
-                quality_json(profile.quality()));
+                profile.quality());
 }
 
 Json held_view_json(const Profile& profile, const Held& held, std::string_view schema) {

@@ -143,8 +143,8 @@ Json live_json(const Profile& profile, const std::vector<Held>& held,
   for (size_t i = 0; i < held.size(); ++i) {
     Json json = object("scope", profile.scope_info(held[i].scope).name);
     json.update(moment_json(held[i]));
-    extend(json, "holders, other_bytes, other_sites", holders_json(tables[i].rows),
-           tables[i].other_bytes, tables[i].other_rows);
+    extend(json, "holders, other_bytes, other_sites", tables[i].rows, tables[i].other_bytes,
+           tables[i].other_rows);
     list.push_back(std::move(json));
   }
   Json json = view_json(profile, "gpupeak.live/1");

@@ -30,7 +30,7 @@ Json row_json(const SuiteRow& row) {
       "run, command, exit, complete, device_peak_bytes, device_before_bytes, host_peak_bytes, "
       "host_error_bytes, host_before_bytes, holder, holder_bytes, holder_of_bytes, role, "
       "lowered_by, lowered_bytes, duration_ns, error",
-      row.run, text_or_null(row.command), exit_json(row.end), row.complete, row.device_bytes,
+      row.run, text_or_null(row.command), row.end, row.complete, row.device_bytes,
       row.device_before, row.host_bytes, row.host_error, row.host_before, text_or_null(row.holder),
       row.holder_bytes, row.holder_of, text_or_null(row.role), text_or_null(row.lowered_by),
       row.lowered_bytes, row.duration_ns, text_or_null(row.error));

@@ -19,20 +19,100 @@ namespace gpupeak::collector {
 
 using Json = nlohmann::ordered_json;
 
-template <class T>
-Json nullable(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-template <class T>
-Json json_value(T&& value) {
-  if constexpr (requires { value.has_value(); })
-    return nullable(value);
-  else
-    return Json(std::forward<T>(value));
-}
+/// Makes a JSON object of fields that summary_json.h and summary_fields.h describe, and JSON of any
+/// value: an optional without a value is null, a class an object of its fields.
+class JsonFields {
+ public:
+  template <typename T>
+  static Json json_of(const T& value) {
+    if constexpr (std::is_convertible_v<T, std::string_view>) {
+      return std::string_view(value);
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      return value;
+    } else if constexpr (requires { value.has_value(); }) {
+      return value ? json_of(*value) : Json(nullptr);
+    } else {
+      JsonFields fields;
+      if constexpr (requires { json_fields(fields, value); })
+        json_fields(fields, value);
+      else
+        each_field(fields, value);
+      return fields.take();
+    }
+  }
+  template <typename T>
+  static Json json_of(const std::vector<T>& values) {
+    Json json = Json::array();
+    for (const T& value : values) json.push_back(json_of(value));
+    return json;
+  }
+  template <typename T>
+  static Json json_of(const std::map<std::string, T>& values) {
+    JsonFields fields;
+    for (const auto& [name, value] : values) fields.add(name, json_of(value));
+    return fields.take();
+  }
+  template <typename A, typename B>
+  static Json json_of(const std::pair<A, B>& value) {
+    return Json::array({json_of(value.first), json_of(value.second)});
+  }
+  static Json json_of(Json json) { return json; }
+  static Json json_of(std::nullptr_t) { return nullptr; }
+  static Json json_of(const Frame& frame);
+  /// The parts of a site's title.
+  static Json json_of(const std::vector<SitePart>& parts);
+  static Json json_of(const Holder& holder);
+  static Json json_of(const RunEnd& end);
+  static Json json_of(const Quality& quality);
+  static Json json_of(WarningCode code) { return code_text(code); }
+  static Json json_of(FailureCause cause) { return cause_name(cause); }
+  static Json json_of(KernelAccess access) { return access_name(access); }
+  static Json json_of(LogEnd end);
+
+  void operator()(std::string_view names, const auto&... values) {
+    FieldNames name(names);
+    (add(name.next(), json_of(values)), ...);
+  }
+  void if_any(std::string_view name, const auto& value) {
+    if (is_any(value)) add(name, json_of(value));
+  }
+  template <typename T>
+  void if_any(std::string_view name, const std::optional<T>& value, auto fields) {
+    if (value) in(name, [&](JsonFields& inner) { fields(inner, *value); });
+  }
+  void or_null(std::string_view name, const auto& value, bool is_null) {
+    add(name, is_null ? Json(nullptr) : json_of(value));
+  }
+  void or_null(std::string_view name, const std::string& text) {
+    or_null(name, text, text.empty());
+  }
+  void in(std::string_view name, auto fields) {
+    JsonFields inner;
+    fields(inner);
+    add(name, inner.take());
+  }
+  void written(std::string_view names, const auto&... values) { (*this)(names, values...); }
+  void written_if_any(std::string_view name, const auto& value) { if_any(name, value); }
+  Json take() { return std::move(json_); }
+
+ private:
+  static bool is_any(const auto& value) {
+    if constexpr (requires { value.empty(); })
+      return !value.empty();
+    else
+      return static_cast<bool>(value);
+  }
+  /// Keys are appended without a search for equal ones, which would take quadratic time.
+  void add(std::string_view name, Json value) {
+    json_.get_ref<Json::object_t&>().emplace_back(std::string(name), std::move(value));
+  }
+
+  Json json_ = Json::object();
+};
+
 template <class Is, class T>
 Json json_if(const Is& is_known, const T& value) {
-  return is_known ? Json(value) : Json(nullptr);
+  return is_known ? JsonFields::json_of(value) : Json(nullptr);
 }
 /// "bytes, count": as many names as there are values, or it does not compile.
 template <size_t kCount>
@@ -44,12 +124,11 @@ struct JsonNames {
   }
   std::string_view text;
 };
-/// Puts values into an object: extend(json, "bytes, phase", bytes, phase). An optional without a
-/// value is null.
+/// Puts values into an object: extend(json, "bytes, phase", bytes, phase).
 template <class... T>
 void extend(Json& json, std::type_identity_t<JsonNames<sizeof...(T)>> names, T&&... values) {
   FieldNames name(names.text);
-  ((json[std::string(name.next())] = json_value(std::forward<T>(values))), ...);
+  ((json[std::string(name.next())] = JsonFields::json_of(std::forward<T>(values))), ...);
 }
 /// An object with these values.
 template <class... T>
@@ -76,24 +155,7 @@ inline Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
-/// A run's labels. Keys are appended without a search for equal ones, which would take quadratic
-/// time.
-inline Json labels_json(const std::map<std::string, std::string>& labels) {
-  Json json = Json::object();
-  auto& entries = json.get_ref<Json::object_t&>();
-  for (const auto& [name, value] : labels) entries.emplace_back(name, value);
-  return json;
-}
-
 /// A whole output of JSON. Bytes that are not UTF-8 are replaced.
 void write_line(const Json& json, std::ostream& out);
-
-Json frame_json(const Frame& frame);
-/// The parts of a site's title.
-Json parts_json(const std::vector<SitePart>& parts);
-Json holders_json(const std::vector<Holder>& holders);
-/// How the run ended.
-Json exit_json(const RunEnd& end);
-Json quality_json(const Quality& quality);
 
 }  // namespace gpupeak::collector

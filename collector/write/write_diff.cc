@@ -199,7 +199,7 @@ class TextDiff {
 
 Json run_json(const Summary& summary) {
   return object("file, command, start_time, quality", summary.log_path, summary.run.command,
-                summary.run.start_time, quality_json(summary.quality));
+                summary.run.start_time, summary.quality);
 }
 
 /// The difference as a signed number; null if one side was not measured.
@@ -326,16 +326,15 @@ std::string cell(const std::optional<uint64_t>& value, bool count) {
 }
 
 Json gates_json(const Summary& summary, const std::vector<GateResult>& results) {
-  Json json = object(
-      "schema, log, passed, quality, limits", "gpupeak.check/1", summary.log_path,
-      all_passed(results), quality_json(summary.quality),
-      array_of(results, [&](const GateResult& result) {
-        return object(
-            "limit, metric, passed, value, error_bytes, baseline, allowed, message, reasons",
-            result.gate.text, result.gate.shown, result.passed, result.value, result.error_bytes,
-            result.gate.increase ? nullable(result.baseline) : Json(nullptr), result.allowed,
-            result.message, result.reasons);
-      }));
+  Json json =
+      object("schema, log, passed, quality, limits", "gpupeak.check/1", summary.log_path,
+             all_passed(results), summary.quality, array_of(results, [&](const GateResult& result) {
+               return object(
+                   "limit, metric, passed, value, error_bytes, baseline, allowed, message, reasons",
+                   result.gate.text, result.gate.shown, result.passed, result.value,
+                   result.error_bytes, json_if(result.gate.increase, result.baseline),
+                   result.allowed, result.message, result.reasons);
+             }));
   return json;
 }
 

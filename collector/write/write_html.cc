@@ -652,7 +652,7 @@ class PageData {
                 holder.count,
                 strings_.id(holder.module),
                 holder.phase ? Json(strings_.id(*holder.phase)) : Json(nullptr),
-                nullable(holder.thread_id),
+                JsonFields::json_of(holder.thread_id),
                 strings_.id(holder.api),
                 holder.temporary ? kTemporary : 0,
                 holder.longest_life_ns};

@@ -320,9 +320,8 @@ Json process_json(const ProcessRecord& process, size_t node) {
   return object(
       "log, node, command, host, pid, rank, start_time, duration_ns, exit, peaks, refusal, quality",
       process.log_path, node, process.run.command, process.run.host, process.run.pid,
-      process.run.rank, process.run.start_time, process.run.duration_ns, exit_json(process.run.end),
-      array_of(process.peaks, own_peak_json), refusal_json(process.refusal),
-      quality_json(process.quality));
+      process.run.rank, process.run.start_time, process.run.duration_ns, process.run.end,
+      array_of(process.peaks, own_peak_json), refusal_json(process.refusal), process.quality);
 }
 
 Json sum_json(const MergedSum& sum) {

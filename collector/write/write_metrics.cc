@@ -37,11 +37,11 @@ class MetricsWriter {
     for (const Summary& run : runs_) {
       Json json = object("schema, benchmark, start_time, duration_ns, exact, labels",
                          "gpupeak.metrics/1", benchmark(run), run.run.start_time,
-                         run.run.duration_ns, run.quality.exact, labels_json(run.run.labels));
+                         run.run.duration_ns, run.quality.exact, run.run.labels);
       for (const auto& [name, value] : choice_.labels) json["labels"][name] = value;
       json["metrics"] = Json::object();
       for (const auto& [name, value] : chosen(run)) {
-        json["metrics"][name] = nullable(value);
+        json["metrics"][name] = JsonFields::json_of(value);
         if (const auto error = error_of(run, name)) json["error_bytes"][name] = *error;
       }
       line(json);
