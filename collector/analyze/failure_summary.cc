@@ -8,7 +8,7 @@
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
-#include "collector/summary/failure_cause.h"
+#include "collector/summary/run_text.h"
 #include "gpupeak/pages.h"
 
 namespace gpupeak::collector {

@@ -15,7 +15,6 @@
 #include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
 #include "collector/replay/replay.h"
-#include "collector/summary/failure_cause.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
 #include "collector/text/error.h"

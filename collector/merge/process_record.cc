@@ -1,11 +1,10 @@
-#include "collector/merge/process_record.h"
-
 #include <algorithm>
 #include <iterator>
 #include <protozero/varint.hpp>
 #include <utility>
 
 #include "collector/log/byte_reader.h"
+#include "collector/merge/merge.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -17,7 +17,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/log/log_head.h"
 #include "collector/log/run_record.h"
-#include "collector/summary/whole_run.h"
+#include "collector/summary/summary.h"
 
 namespace gpupeak::collector {
 

@@ -1,7 +1,6 @@
-#include "collector/summary/failure_cause.h"
-
 #include <algorithm>
 
+#include "collector/summary/run_text.h"
 #include "gpupeak/pages.h"
 
 namespace gpupeak::collector {

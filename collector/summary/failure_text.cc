@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "collector/summary/failure_cause.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "collector/summary/summary.h"
-#include "collector/summary/whole_run.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
@@ -110,6 +109,25 @@ std::string peak_at_once_text(const WholeRun& run, const TextStyle& style);
 /// A row for each process that used a GPU (if none did: for the largest processes), at most so
 /// many; then the host's.
 std::vector<std::string> process_rows(const WholeRun& run, size_t most, const TextStyle& style);
+
+// Why a request for memory was refused, from the figures of that moment alone. A cause is something
+// without which the request would have been served; where the figures prove none, none is named.
+
+/// The result of a request for which there was no memory. Other results have other reasons.
+inline constexpr std::string_view kNoCardMemory = "CUDA_ERROR_OUT_OF_MEMORY";
+/// The same for the machine's memory.
+inline constexpr std::string_view kNoHostMemory = "ENOMEM";
+inline bool found_no_memory(const OutOfMemory& oom) {
+  return oom.result == kNoCardMemory || oom.result == kNoHostMemory;
+}
+
+/// Fills `oom.causes` and `oom.parts` from its other fields.
+void find_causes(OutOfMemory& oom);
+/// Bytes of the card that other processes had then; nullopt: not known.
+std::optional<uint64_t> others_bytes(const OutOfMemory& oom);
+/// The bytes that the driver had to find, in whole pages of its own. If an arena asked the driver:
+/// the bytes of that request.
+uint64_t needed_of_driver(const OutOfMemory& oom);
 
 // Why a request for memory was refused, with the figures that prove it, and what would help.
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "collector/text/function_names.h"
-#include "collector/text/names_apart.h"
 #include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
 

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <utility>
 
-#include "collector/summary/failure_cause.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"

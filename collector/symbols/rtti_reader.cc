@@ -17,7 +17,7 @@
 
 #include "collector/symbols/loaded_image.h"
 #include "collector/symbols/rtti_names.h"
-#include "collector/text/rust_demangle.h"
+#include "collector/text/function_names.h"
 #include "collector/text/work.h"
 
 namespace gpupeak::collector {

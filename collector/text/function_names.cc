@@ -7,8 +7,6 @@
 #include <cctype>
 
 #include "collector/text/name_match.h"
-#include "collector/text/names_apart.h"
-#include "collector/text/rust_demangle.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -102,7 +100,7 @@ size_t operator_length(std::string_view text) {
 }
 
 std::string_view last_names(std::string_view name, size_t most) {
-  std::array<size_t, kMostNames> starts{};
+  std::array<size_t, kTitleNames> starts{};
   for (size_t at = 0; at < name.size();) {
     const std::string_view rest = name.substr(at);
     if (operator_length(rest) > 0) break;
@@ -119,7 +117,7 @@ std::string_view last_names(std::string_view name, size_t most) {
       ++at;
     }
   }
-  return name.substr(starts[kMostNames - most]);
+  return name.substr(starts[kTitleNames - most]);
 }
 
 /// Cuts the parameters off at the end and the return type at the front.

@@ -1,11 +1,15 @@
 // Tells what names of functions mean, and shortens them. Symbolizer and attribution use it.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpupeak::collector {
 
@@ -55,9 +59,9 @@ std::string_view without_signature(std::string_view function);
 /// "operator new" and "operator bool" that of the keyword). 0: there is none.
 size_t operator_length(std::string_view text);
 
-inline constexpr size_t kMostNames = 3;
+inline constexpr size_t kTitleNames = 3;
 /// The last `most` names of a qualified one.
-std::string_view last_names(std::string_view name, size_t most = kMostNames);
+std::string_view last_names(std::string_view name, size_t most = kTitleNames);
 
 /// For titles: without parameters, return type and anonymous namespaces, with long template
 /// arguments as <…>, and at most the last three names of a qualified one. Rust's `<a::T as
@@ -126,5 +130,52 @@ bool is_type_path(std::string_view type);
 /// The path that tells which crate a type or a trait is from. For a type within a method
 /// (`<a::B>::f::C`) it is the path of the method's type; for built-in types core::primitive.
 std::string_view type_path(std::string_view type);
+
+// Demangles names of functions and types, in bounded time and space for any name. function_names.cc
+// and RttiNames call it.
+
+/// For both manglings of Rust, v0 and the legacy one; the result has no hashes. nullopt if it is no
+/// Rust name, or if this build has no libiberty. A very long name ends in "…".
+std::optional<std::string> rust_demangle(const std::string& name);
+
+/// For C++ names as the Itanium ABI mangles them: a function's (_Z…), or a type's as std::type_info
+/// has it. nullopt if it is no such name, or would take too long. A very long name ends in "…".
+std::optional<std::string> cpp_demangle(const std::string& name);
+
+/// The most back references that a name can have: each may double what is printed.
+size_t back_references(const std::string& name);
+
+// Gives functions texts that tell them apart, where their short names would be equal:
+// instantiations of a template, overloads. Titles of sites and calls use it.
+
+/// A text for each function, in the same order: its short name. If short names are equal, they get
+/// as much of their template arguments as tells them apart; if that is not enough, of their
+/// parameters, then of their namespaces, and at last all. Equal functions have equal texts.
+///
+///   void load<std::vector<float>>(unsigned long)   → load<vector<float>>
+///   void load<std::vector<double>>(unsigned long)  → load<vector<double>>
+std::vector<std::string> names_apart(const std::vector<std::string_view>& functions);
+
+/// Shortens the inside of a bracket of template arguments to at most `most` characters: without
+/// namespaces and default arguments of the standard library, and if need be without inner brackets.
+/// Empty if it is still longer.
+std::string short_arguments(std::string_view inside, size_t most);
+
+// Finds texts that are equal though they stand for different things. Names of functions and titles
+// of frames use it.
+
+/// Groups of indexes whose texts are equal, if `same(i, j)` is not true for all of a group.
+template <typename Same>
+std::vector<std::vector<size_t>> alike(const std::vector<std::string>& texts, const Same& same) {
+  std::map<std::string_view, std::vector<size_t>> by_text;
+  for (size_t i = 0; i < texts.size(); ++i) by_text[texts[i]].push_back(i);
+  std::vector<std::vector<size_t>> groups;
+  for (auto& [text, group] : by_text) {
+    const size_t first = group.front();
+    if (!std::ranges::all_of(group, [&](size_t i) { return same(i, first); }))
+      groups.push_back(std::move(group));
+  }
+  return groups;
+}
 
 }  // namespace gpupeak::collector

@@ -1,4 +1,3 @@
-#include "collector/text/names_apart.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "collector/text/rust_demangle.h"
+#include "collector/text/function_names.h"
 
 namespace gpupeak::collector {
 

@@ -7,7 +7,7 @@
 // the whole grammar could tell them apart. No packaged library is better: LLVM's demangler knows no
 // legacy Rust names and has no limit of length either; the Rust crate rustc-demangle has none, and
 // no C interface in Debian 12.
-#include "collector/text/rust_demangle.h"
+#include "collector/text/function_names.h"
 
 // Without this its own declaration of basename differs from that of <string.h>, which clang
 // refuses.

@@ -35,6 +35,17 @@ struct TextStyle {
   bool whole_lines = false;  ///< lines are never cut, since they do not go to a terminal
 };
 
+/// How a view is written: as text in this style, or in another form.
+struct ViewStyle : TextStyle {
+  enum class Form { kText, kJson, kCsv };
+  ViewStyle(const TextStyle& style = {}, Form as = Form::kText) : TextStyle(style), form(as) {}
+  bool is_json() const { return form == Form::kJson; }
+  bool is_csv() const { return form == Form::kCsv; }
+
+  Form form;
+};
+inline const ViewStyle kAsJson({}, ViewStyle::Form::kJson), kAsCsv({}, ViewStyle::Form::kCsv);
+
 /// 2964 → "2 964".
 std::string grouped(uint64_t value);
 /// A size with its unit, in three digits: "0", "512 B", "39.5 KiB", "1.67 GiB"; from 1000 on the

@@ -1,5 +1,3 @@
-#include "collector/views/arenas.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "collector/text/title_text.h"
 #include "collector/timeline/last_use.h"
+#include "collector/views/views.h"
 #include "collector/write/use_words.h"
 
 namespace gpupeak::collector {

@@ -6,7 +6,6 @@
 #include "collector/summary/what_if.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"
-#include "collector/views/heading.h"
 #include "collector/views/views.h"
 #include "collector/write/json_values.h"
 #include "collector/write/write_html.h"

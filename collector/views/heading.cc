@@ -1,9 +1,8 @@
-#include "collector/views/heading.h"
-
 #include <fmt/format.h>
 
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
+#include "collector/views/views.h"
 
 namespace gpupeak::collector {
 

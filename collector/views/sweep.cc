@@ -7,8 +7,6 @@
 #include <map>
 
 #include "collector/text/sanitize.h"
-#include "collector/views/heading.h"
-#include "collector/views/timeline.h"
 #include "collector/views/views.h"
 #include "collector/write/json_values.h"
 

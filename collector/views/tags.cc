@@ -10,7 +10,6 @@
 #include "collector/analyze/summary_parts.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
-#include "collector/views/heading.h"
 #include "collector/views/views.h"
 
 namespace gpupeak::collector {

@@ -1,4 +1,3 @@
-#include "collector/views/timeline.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +9,7 @@
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/timeline/time_series.h"
-#include "collector/views/heading.h"
+#include "collector/views/views.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -237,11 +236,7 @@ double axis_step(double end, size_t most) {
 
 std::vector<ScopeId> timeline_scopes(const Profile& profile, const std::string& scope) {
   if (!scope.empty()) return {profile.scope(scope)};
-  std::vector<ScopeId> shown;
-  for (const ScopeId id : profile.scopes()) {
-    const ScopeInfo& info = profile.scope_info(id);
-    if (info.kind == 0 && (info.device >= 0 || info.name == "host")) shown.push_back(id);
-  }
+  std::vector<ScopeId> shown = sides(profile);
   if (shown.empty()) shown.push_back(profile.scope(""));
   return shown;
 }

@@ -9,7 +9,7 @@
 
 #include "collector/log/kinds.h"
 #include "collector/text/title_text.h"
-#include "collector/views/timeline.h"
+#include "collector/views/views.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "collector/analyze/profile.h"
@@ -16,13 +19,50 @@
 #include "collector/summary/sweep.h"
 #include "collector/summary/what_if.h"
 #include "collector/text/text_format.h"
+#include "collector/text/text_lines.h"
+#include "collector/timeline/instants.h"
 #include "collector/timeline/last_use.h"
 #include "collector/timeline/moment.h"
 #include "collector/timeline/time_series.h"
-#include "collector/views/heading.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
+
+// What every view begins with, in text and in JSON: first the warnings about what was lost, then
+// which peak or moment the view shows. Also which calls the two views of a call tree leave out.
+//
+// in    a Profile: a replayed log with its symbols; a scope, and a moment or the scope's peak
+// out   lines such as
+//
+//   GP023  1 stack deeper than 256 frames: the outer frames are missing
+//   PEAK  host memory, heap: 44.0 MiB at +0.84 s, phase decode
+
+/// On a narrower terminal two tables stand below each other.
+inline constexpr int kNarrow = 80;
+
+/// Calls with less than `min_percent` of the whole, or more than `depth` calls down, are not shown
+/// one by one.
+struct TreeCut {
+  double min_percent = 1.0;
+  uint32_t depth = 0;  ///< 0: all
+
+  bool too_small(uint64_t bytes, uint64_t whole) const {
+    return static_cast<double>(bytes) * 100.0 < min_percent * static_cast<double>(whole);
+  }
+  bool too_deep(uint32_t level) const { return depth > 0 && level >= depth; }
+};
+
+/// The beginning of a view's text: what was lost, and the warnings; no line if there are none.
+TextLines view_text(const Profile& profile, const TextStyle& style);
+/// For a peak "PEAK  GPU 0 (H200), device memory: 5 412.3 MiB at +9.81 s, phase run[1]"; for
+/// another moment "LIVE  GPU 0 (H200), device memory: 3 100.0 MiB at +7.20 s, mark warm-up done".
+void add_heading(const Profile& profile, const Held& held, TextLines& text);
+/// Rows of size, percent, count and site; a last row has what was cut off, so that they add up.
+void add_sites(const HolderTable& table, uint64_t whole, TextLines& text);
+/// What the JSON of every view begins with. `schema`: for instance "gpupeak.tree/1".
+Json view_json(const Profile& profile, std::string_view schema);
+/// The same, with the peak or the moment that the view shows.
+Json held_view_json(const Profile& profile, const Held& held, std::string_view schema);
 
 // `gpupeak sweep`: a table and a plot of what runs with different values of a parameter needed,
 // curves through these needs, and the largest value that fits.
@@ -197,5 +237,132 @@ void write_temporary(Profile& profile, const std::string& scope, size_t top, std
 /// one call is shown and the rest is too small to be shown, the rest has no row.
 void write_tree(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
                 const ViewStyle& style);
+
+// Memory over time, a chart for each sum, in block characters; also as JSON, CSV and SVG. A sum may
+// be taken apart by site, tag, kind or phase.
+
+/// The sums that a timeline shows for `scope`. Empty: every device that was used, and the host.
+/// Throws UsageError if the log has nothing of the scope.
+std::vector<ScopeId> timeline_scopes(const Profile& profile, const std::string& scope);
+/// The parts of a sum with a line of their own: its kinds, if there are several.
+std::vector<ScopeId> timeline_kinds(const Profile& profile, ScopeId sum);
+
+/// What a timeline shows.
+struct TimelineOf {
+  const Profile& profile;
+  const TimeSeries& times;
+  std::vector<ScopeId> scopes;
+  /// Each of the scopes, taken apart; empty: they are not.
+  std::vector<Stacked> stacked;
+
+  /// Throws UsageError if the scope cannot be taken apart.
+  TimelineOf(const Profile& of, const TimeSeries& series, const std::string& scope,
+             std::vector<Stacked> parts = {});
+  /// When the last bucket ends.
+  int64_t end_ns() const { return times.begin_ns(times.bucket_count(), profile.log().clock()); }
+  /// nullptr: it is not taken apart.
+  const Stacked::By* parts_of(ScopeId scope) const;
+};
+
+/// `height`: rows of a chart. CSV has a row for each stretch of each curve in which something
+/// changed: its least and its most. Taken apart: a row for each part at each moment.
+void write_timeline(const TimelineOf& shown, size_t height, std::ostream& out,
+                    const ViewStyle& style);
+
+/// For what a picture is made: it says how wide it is and how large its letters are.
+enum class PictureSize { kScreen, kPage, kColumn };
+/// `dark`: on a dark ground. Else on white; a picture for the screen follows its viewer's theme.
+void write_timeline_svg(const TimelineOf& shown, PictureSize size, bool dark, std::ostream& out);
+
+/// Lines and texts of a drawing.
+class Svg {
+ protected:
+  explicit Svg(std::ostream& out) : out_(out) {}
+  void line(double x1, double y1, double x2, double y2, std::string_view css);
+  void text(double at_x, double at_y, std::string_view anchor, std::string_view css,
+            const std::string& what);
+
+  std::ostream& out_;
+};
+
+/// The unit for times up to `end_ns`, and its length in ns.
+struct TimeUnit {
+  double ns;
+  std::string_view name;
+};
+TimeUnit time_unit(int64_t end_ns);
+/// A round step for an axis from 0 to `end`, with `most` steps at most.
+double axis_step(double end, size_t most);
+
+// `gpupeak arenas`: what arenas shared out, on two levels: the segments that they took, and the
+// blocks in use and the holes in these, at any instant. Also how much each arena had in use at each
+// mark.
+
+/// An instant of a log, given by the number of events before it.
+struct ArenaInstant {
+  static constexpr uint64_t kEnd = UINT64_MAX;
+  uint64_t events = kEnd;
+  int64_t time_ns = 0;
+  std::string name;  ///< "the peak of PyTorch on GPU 0", "mark step", "the end", "+1.25s"
+};
+
+struct ArenaBlock {
+  uint64_t address = 0, bytes = 0;
+  uint32_t name = 0, stack = 0;
+  bool alone = false;  ///< in no segment
+  // For a log with uses: how the block's uses stand to the instant, and by how long.
+  UseAtPeak use = UseAtPeak::kNotKnown;
+  int64_t use_ns = 0;
+};
+/// One arena at that instant.
+struct ArenaState {
+  ArenaTable::Level level;
+  std::vector<ArenaTable::Segment> segments;  ///< by address
+  std::vector<ArenaTable::Segment> holes;     ///< idle parts of the segments, by address
+  std::vector<ArenaBlock> blocks;             ///< by address
+
+  uint64_t largest_idle() const;
+  /// Fragmentation: idle bytes in holes that are too small for a request of `bytes`.
+  uint64_t idle_in_smaller(uint64_t bytes) const;
+  /// Idle bytes that lie at no address at that instant, such as memory that is not mapped.
+  uint64_t idle_unplaced() const;
+  uint64_t alone_bytes() const;
+};
+
+/// Watches the first replay: notes marks, and when each arena's peak was.
+class ArenaMoments : public ReplayObserver {
+ public:
+  struct AtMark {
+    uint64_t events = 0;
+    uint64_t ticks = 0;
+    uint32_t name = 0;                      ///< Replay::name()
+    std::vector<ArenaTable::Level> levels;  ///< of the arenas that existed then
+  };
+  void after(const Event& event) override;
+
+  const std::vector<AtMark>& marks() const { return marks_; }
+  /// The number of events up to the arena's peak.
+  uint64_t peak_events(size_t arena) const {
+    return arena < peaks_.size() ? peaks_[arena].second : 0;
+  }
+
+ private:
+  static constexpr size_t kMaxMarks = 10'000;
+  uint64_t events_ = 0;
+  std::vector<AtMark> marks_;
+  std::vector<std::pair<uint64_t, uint64_t>> peaks_;  // bytes, events
+};
+
+/// `at`: "peak" (when the arena with the largest peak had most in use), else as find_moment() takes
+/// it. Throws UsageError if the log has no such instant.
+ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
+                           const std::string& at);
+/// The state of each arena at that instant, by the arena's number. Replays the log once more.
+std::vector<ArenaState> arenas_at(Profile& profile, const ArenaInstant& instant,
+                                  const Progress& progress);
+
+void write_arenas(Profile& profile, const ArenaMoments& moments, const ArenaInstant& instant,
+                  const std::vector<ArenaState>& states, size_t top, std::ostream& out,
+                  const ViewStyle& style);
 
 }  // namespace gpupeak::collector

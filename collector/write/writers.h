@@ -14,7 +14,7 @@
 #include "collector/summary/diff.h"
 #include "collector/summary/gate.h"
 #include "collector/summary/summary.h"
-#include "collector/write/view_style.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 

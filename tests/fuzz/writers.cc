@@ -14,7 +14,6 @@
 #include "collector/text/error.h"
 #include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
-#include "collector/views/timeline.h"
 #include "collector/views/views.h"
 #include "collector/write/write_html.h"
 #include "collector/write/writers.h"

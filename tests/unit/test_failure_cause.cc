@@ -1,6 +1,5 @@
 // Why memory ran out: a cause is named only if its figures prove it.
 #include "catch.h"
-#include "collector/summary/failure_cause.h"
 #include "collector/summary/run_text.h"
 
 using namespace gpupeak::collector;

@@ -16,7 +16,6 @@
 #include "collector/log/packed_log.h"
 #include "collector/text/error.h"
 #include "collector/text/function_names.h"
-#include "collector/text/rust_demangle.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {

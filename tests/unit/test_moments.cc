@@ -11,7 +11,6 @@
 #include "collector/export/export.h"
 #include "collector/text/error.h"
 #include "collector/timeline/moment.h"
-#include "collector/views/arenas.h"
 #include "collector/views/views.h"
 #include "log_builder.h"
 

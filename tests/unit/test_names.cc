@@ -8,7 +8,6 @@
 #include "collector/rules/rule_book.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/function_names.h"
-#include "collector/text/names_apart.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/text/title_text.h"

@@ -7,7 +7,7 @@
 
 #include "catch.h"
 #include "collector/timeline/time_series.h"
-#include "collector/views/timeline.h"
+#include "collector/views/views.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

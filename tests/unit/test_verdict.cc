@@ -3,7 +3,6 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/summary/failure_cause.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
 #include "collector/write/writers.h"

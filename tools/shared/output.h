@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collector/log/log_reader.h"
-#include "collector/write/view_style.h"
+#include "collector/text/text_format.h"
 #include "tools/shared/command_line.h"
 
 namespace gpupeak::tools {

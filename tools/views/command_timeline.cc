@@ -10,7 +10,7 @@
 
 #include "collector/text/error.h"
 #include "collector/timeline/time_series.h"
-#include "collector/views/timeline.h"
+#include "collector/views/views.h"
 #include "tools/commands.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"

@@ -3,7 +3,6 @@
 #include "collector/analyze/analyze.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/views/arenas.h"
 #include "collector/views/views.h"
 #include "collector/write/writers.h"
 #include "tools/commands.h"

@@ -9,8 +9,8 @@
 
 #include "collector/analyze/profile.h"
 #include "collector/run/run_logs.h"
+#include "collector/text/text_format.h"
 #include "collector/timeline/moment.h"
-#include "collector/write/view_style.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
