@@ -1,16 +1,7 @@
 // What pools had in use and idle at each instant that the page has, piece by piece.
 // collector/write/write_html.cc says how it is packed.
 import {UseSums, standing, usesReader} from './uses.js';
-import {highestNear, lastBefore, stepCurve} from './moments.js';
-
-/** Of a flat list of numbers its rows of `width`. */
-const rowsOf = (flat, width) => Array.from({length: flat.length / width}, (_, i) => flat.slice(i * width, (i + 1) * width));
-
-/** Of values that are packed as how much further on than the one before. */
-function counter() {
-  let sum = 0;
-  return (by) => sum += by;
-}
+import {counter, highestNear, lastBefore, rowsOf, stepCurve} from './moments.js';
 
 const placeText = (place) => place >= 0 ? ` on GPU ${place}` : place === -1 ? ' on the host' : '';
 

@@ -1,6 +1,7 @@
 // "Buffers and kernels": of each row of a device's peak its life as a bar, and which copies, fills and kernels it was given to.
 import {h, replace} from './dom.js';
 import * as format from './format.js';
+import {rowsOf} from './moments.js';
 import {titled} from './sections.js';
 import {NARROW, table} from './table.js';
 
@@ -16,8 +17,8 @@ const LEAST_SHARE = 0.05;  // of the peak: what smaller rows hold is one row
 /** A row with its uses by column. */
 function decodeRow(run, row, sampled) {
   const uses = new Map();
-  for (let at = 0; at < row.uses.length; at += 3) {
-    const [verb, kernel] = row.uses.slice(at, at + 2).map((id) => run.strings[id]), count = row.uses[at + 2];
+  for (const [verbId, kernelId, count] of rowsOf(row.uses, 3)) {
+    const [verb, kernel] = [verbId, kernelId].map((id) => run.strings[id]);
     const times = count > 1 || sampled ? `, ${format.counted(count, 'time')}${sampled && kernel ? ' or more' : ''}` : '';
     uses.set(kernel ? `kernel ${kernel}` : verb, {verb, kernel, mark: kernel ? KERNELS[verb][0] : CALLS[verb], words: `${kernel ? `${verb} ${kernel}` : verb}${times}`});
   }

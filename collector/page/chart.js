@@ -44,7 +44,7 @@ export function chartOptions(width, height = HEIGHT, time = format.axisTime) {
   };
 }
 
-/** A chart in its element `plot`, as wide as that is. */
+/** A chart. show(): in its element `plot`, as wide as that is. */
 export class Chart {
   show(options, data) {
     this.u = new uPlot(options, data, this.plot);
@@ -54,6 +54,7 @@ export class Chart {
   destroy() {
     if (this.resize) this.resize.disconnect();
     if (this.u) this.u.destroy();
+    this.u = null;
   }
 }
 

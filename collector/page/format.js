@@ -36,6 +36,21 @@ export function percent(part, whole) {
   return whole > 0 && part <= whole ? `${(100 * part / whole).toFixed(1)} %` : '–';
 }
 
+/** "1.10 GiB to 1.15 GiB"; one figure where it is exact, as collector/summary/what_if.h has it. */
+export function bounds({least_bytes: least, most_bytes: most}) {
+  if (most === null) return `at least ${size(least)}`;
+  const from = size(least), to = size(most);
+  if (from !== to) return `${from} to ${to}`;
+  return least === most ? from : `about ${from}`;
+}
+
+/** How much less or more than `was` these bounds are. */
+export function gain(was, {least_bytes: least, most_bytes: most}) {
+  const after = most ?? least;
+  if (after === was) return 'no change';
+  return `${most === null ? 'at most ' : ''}${after > was ? '+' : '−'}${percent(Math.abs(after - was), Math.max(after, was))}`;
+}
+
 /** `digits`: how many at most behind the point. */
 export function time(ns, digits = 3) {
   const much = Math.abs(ns);

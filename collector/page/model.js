@@ -1,12 +1,6 @@
 // The data of the page, decoded. collector/write_html.cc writes it and says how it is packed.
-import {everyMoment, RecordedMoments} from './moments.js';
+import {counter, everyMoment, RecordedMoments, rowsOf} from './moments.js';
 import {decodeArenas} from './arenas.js';
-
-/** Of a packed list of differences the values. */
-function running(differences) {
-  let sum = 0;
-  return differences.map((difference) => sum += difference);
-}
 
 function decodeSeries(packed, buckets) {
   const max = new Array(buckets + 1).fill(null), min = new Array(buckets + 1).fill(null);
@@ -36,13 +30,6 @@ function decodeCall(run, [name, bytes, place, ...calls]) {
   return {n: run.strings[name], v: bytes, place: run.strings[place], at: run.places.get(place), c: calls.map((call) => decodeCall(run, call))};
 }
 
-/** Of [text, file, line…] the file and line of a call by the number of its place's text. */
-function decodePlaces(packed) {
-  const places = new Map();
-  for (let i = 0; i < packed.length; i += 3) places.set(packed[i], {file: packed[i + 1], line: packed[i + 2]});
-  return places;
-}
-
 function decodeFile(run, [path, ...pieces]) {
   const lines = new Map(pieces.flatMap(([first, ...texts]) => texts.map((text, i) => [first + i, run.strings[text]])));
   return {path: run.strings[path], lines};
@@ -59,13 +46,13 @@ export class Run {
   constructor(packed, index) {
     Object.assign(this, packed);
     this.index = index;
-    this.times = running(packed.time);
+    this.times = packed.time.map(counter());
     const buckets = this.times.length - 1;
     this.series = packed.series.map((series) => decodeSeries(series, buckets));
     this.endNs = this.times[buckets];
     this.moments = new Map();
     if (this.uses) this.useWords = new Map(this.uses.names.map(([name, text, when]) => [name, {text, when}]));
-    this.places = decodePlaces(packed.places);
+    this.places = new Map(rowsOf(packed.places, 3).map(([text, file, line]) => [text, {file, line}]));  // by the number of its text
     this.files = packed.files.map((file) => decodeFile(this, file));
     this.scopeByName = new Map(this.scopes.map((scope) => [scope.name, scope]));
     this.command = this.summary.run.command.join(' ') || this.log;
@@ -105,8 +92,7 @@ export class Run {
       }
     }
     const packed = row.stack || this.stacks.get(`${row.kind}\u0000${row.title}`);
-    return packed ? Array.from({length: packed.length / 2}, (_, i) =>
-      ({n: this.strings[packed[2 * i]], place: this.strings[packed[2 * i + 1]], at: this.places.get(packed[2 * i + 1])})) : null;
+    return packed ? rowsOf(packed, 2).map(([n, place]) => ({n: this.strings[n], place: this.strings[place], at: this.places.get(place)})) : null;
   }
 
   /** The lines around a call, and what they held of a sum at its peak; null: they are not in the page. */
@@ -114,12 +100,7 @@ export class Run {
     if (!at) return null;
     const {path, lines} = this.files[at.file];
     if (lines.size === 0) return {path, changed: true};
-    const held = (number) => {
-      for (let i = 0; i < scope.lines.length; i += 3) {
-        if (scope.lines[i] === at.file && scope.lines[i + 1] === number) return scope.lines[i + 2];
-      }
-      return 0;
-    };
+    const held = (number) => rowsOf(scope.lines, 3).find(([file, line]) => file === at.file && line === number)?.[2] ?? 0;
     const near = [...lines].filter(([number]) => Math.abs(number - at.line) <= LINES_AROUND);
     return {path, line: at.line, lines: near.map(([number, line]) => ({number, text: line, bytes: held(number)}))};
   }
@@ -128,11 +109,9 @@ export class Run {
   usesOf(scope) {
     const packed = this.uses?.devices[scope.name];
     if (!packed) return null;
-    const names = [...this.useWords.keys()], rows = [];
-    for (let at = 0; at < packed.rows.length; at += 7) {
-      const [use, title, kind, bytes, count, shortest, longest] = packed.rows.slice(at, at + 7);
-      rows.push({name: names[use], title: this.strings[title], kind: this.strings[kind], bytes, count, shortest, longest});
-    }
+    const names = [...this.useWords.keys()];
+    const rows = rowsOf(packed.rows, 7).map(([use, title, kind, bytes, count, shortest, longest]) =>
+      ({name: names[use], title: this.strings[title], kind: this.strings[kind], bytes, count, shortest, longest}));
     return {sums: names.map((name, i) => ({text: this.useWords.get(name).text, bytes: packed.bytes[i]})), idleBytes: packed.idle_bytes,
       rows, otherBytes: packed.other_bytes, otherRows: packed.other_rows};
   }

@@ -1,6 +1,15 @@
 // The instants at which one can look at what was live. Both kinds have length, peak (the index of the peak), ns(i),
 // reason(i), pick(ns, tolerance), live(i), whose rows and what is not shown add up to its total, and tree(i), its calls.
 
+/** Of a flat list of numbers its rows of `width`. */
+export const rowsOf = (flat, width) => Array.from({length: flat.length / width}, (_, i) => flat.slice(i * width, (i + 1) * width));
+
+/** Of values that are packed as how much further on than the one before. */
+export function counter() {
+  let sum = 0;
+  return (by) => sum += by;
+}
+
 /** Rows of the same site, as one list, the largest first. */
 class Rows {
   constructor(run) {
@@ -48,7 +57,7 @@ export class RecordedMoments {
     let otherBytes = 0, otherRows = 0;
     for (const [device, path, flat, restBytes, restRows] of this.all[i][2]) {
       if (!this.run.holds(this.scope, device, path)) continue;
-      for (let at = 0; at < flat.length; at += 3) rows.add(flat[at], flat[at + 1], flat[at + 2]);
+      rowsOf(flat, 3).forEach((row) => rows.add(...row));
       otherBytes += restBytes;
       otherRows += restRows;
     }
@@ -58,10 +67,9 @@ export class RecordedMoments {
   /** Its calls, as far as the page has them. */
   tree(i) {
     const {places} = this.run.instants, bytesOf = new Map();
-    const flat = this.all[i][3];
-    for (let at = 0; at < flat.length; at += 2) {
-      const [device, path, , call] = places[flat[at]];
-      if (this.run.holds(this.scope, device, path)) bytesOf.set(call, (bytesOf.get(call) || 0) + flat[at + 1]);
+    for (const [place, bytes] of rowsOf(this.all[i][3], 2)) {
+      const [device, path, , call] = places[place];
+      if (this.run.holds(this.scope, device, path)) bytesOf.set(call, (bytesOf.get(call) || 0) + bytes);
     }
     return this.run.treeOf(bytesOf, this.scope.text, this.live(i).total);
   }
@@ -116,14 +124,9 @@ export function stepCurve(steps, totals, endNs) {
 function stepsOf(flat) {
   const steps = [];
   let ns = 0;
-  for (let at = 0; at < flat.length; at += 4) {
-    const part = [flat[at + 1], flat[at + 2], flat[at + 3]];
-    if (flat[at] < 0) {
-      steps.at(-1).parts.push(part);
-      continue;
-    }
-    ns += flat[at];
-    steps.push({ns, parts: [part]});
+  for (const [since, ...part] of rowsOf(flat, 4)) {
+    if (since < 0) steps.at(-1).parts.push(part);
+    else steps.push({ns: ns += since, parts: [part]});
   }
   return steps;
 }

@@ -92,14 +92,10 @@ export function peakLine(run, scope) {
 export function lowering(run, scope) {
   const rows = (run.summary.lowering || []).filter((row) => row.scope === scope.name);
   if (rows.length === 0) return null;
-  const bounds = ({exact, least_bytes: least, most_bytes: most}) => most === null ? `at least ${format.size(least)}`
-    : exact ? format.size(least) : `${format.size(least)} to ${format.size(most)}`;
-  const gain = ({before_bytes: before, least_bytes: least, most_bytes: most}) =>
-    `${most === null ? 'at most ' : ''}−${format.percent(before - (most ?? least), before)}`;
   return titled('lowering', 'What would lower it', h('p', {class: 'faint'}, 'Each setting alone, by replay. Without a site: ',
     h('code', {}, `gpupeak whatif ${run.log}`)),
   table({label: 'What would lower it', rows, search: false, order: {}, columns: [
-    {key: 'least_bytes', label: 'peak', number: true, cell: bounds}, {key: 'most_bytes', label: 'change', number: true, cell: gain},
+    {key: 'least_bytes', label: 'peak', number: true, cell: format.bounds}, {key: 'most_bytes', label: 'change', number: true, cell: (row) => format.gain(row.before_bytes, row)},
     {key: 'text', label: 'setting', class: 'title'}]}));
 }
 

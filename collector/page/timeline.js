@@ -1,9 +1,10 @@
 // Memory over time: the sum, its kinds, what was observed beside it, the phases, and a moment that a
 // click or the arrow keys choose.
 import uPlot from 'uplot';
-import {aligned, chartOptions, place, stepped, themed} from './chart.js';
+import {aligned, Chart, chartOptions, place, stepped, themed} from './chart.js';
 import {h, replace} from './dom.js';
 import * as format from './format.js';
+import {rowsOf} from './moments.js';
 
 const KIND_COLORS = ['--line-1', '--line-2', '--line-3', '--line-4', '--line-5', '--line-6'];
 const PART_COLORS = ['--accent', '--line-1', '--line-2', '--line-3', '--line-4', '--line-5', '--observed'];
@@ -79,14 +80,10 @@ export function stackedCurves(run, scope, way) {
   return curves;
 }
 
-/** Begin and end of each repetition of a phase; none if it has none or too many for the page. */
-function instancesOf({instances}) {
-  return Array.from({length: instances.length / 2}, (_, i) => [instances[2 * i], instances[2 * i] + instances[2 * i + 1]]);
-}
-
-export class Timeline {
+export class Timeline extends Chart {
   /** `onchoose(index)`: one of the moments was chosen. curves(): what is drawn, the sum last. */
   constructor(run, scope, moments, onchoose, curves = () => curvesOf(run, scope)) {
+    super();
     this.run = run;
     this.scope = scope;
     this.moments = moments;
@@ -111,12 +108,6 @@ export class Timeline {
     this.resize = new ResizeObserver(() => this.fit());
     this.resize.observe(this.plotBox);
     this.plot();
-  }
-
-  destroy() {
-    if (this.resize) this.resize.disconnect();
-    if (this.u) this.u.destroy();
-    this.u = null;
   }
 
   plot() {
@@ -220,7 +211,8 @@ export class Timeline {
           style: {left: `${from}px`, width: `${Math.max(1, to - from - 1)}px`, top: `${phase.lane * LANE_HEIGHT}px`},
         }, to - from > 24 ? name : '');
       };
-      const repeated = instancesOf(phase);
+      // None if it has none, or too many for the page.
+      const repeated = rowsOf(phase.instances, 2).map(([begin, length]) => [begin, begin + length]);
       const room = (left(phase.end_ns) - left(phase.begin_ns)) / Math.max(1, repeated.length);
       if (repeated.length === 0 || room < LEAST_INSTANCE_WIDTH) return box(phase.label, phase.begin_ns, phase.end_ns);
       return repeated.map(([begin, end], number) => box(`${phase.name}[${number + 1}]`, begin, end));

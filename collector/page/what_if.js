@@ -9,20 +9,6 @@ import {countColumn, sumTable, table, titleColumn} from './table.js';
 const whereText = (sum) => sum.scope === 'host' ? 'host memory'
   : `GPU ${sum.scope.slice(sum.scope.indexOf(':') + 1)}${sum.name ? ` (${sum.name})` : ''}`;
 
-/** "1.10 GiB to 1.15 GiB"; one figure where it is exact, as collector/summary/what_if.h has it. */
-export function boundsText({least_bytes: least, most_bytes: most}) {
-  if (most === null) return `at least ${format.size(least)}`;
-  const from = format.size(least), to = format.size(most);
-  if (from !== to) return `${from} to ${to}`;
-  return least === most ? from : `about ${from}`;
-}
-
-function gainText({before, least_bytes: least, most_bytes: most}) {
-  const after = most ?? least, was = before.peak_bytes;
-  if (after === was) return 'no change';
-  return `${most === null ? 'at most ' : ''}${after > was ? '+' : '−'}${format.percent(Math.abs(after - was), Math.max(after, was))}`;
-}
-
 /** [times, as recorded, at least, at most] of a packed curve, until the run's end. */
 function curvesOf(sum, endNs) {
   const times = [], before = [], least = [], most = [];
@@ -67,7 +53,7 @@ class Overlay extends Chart {
     const {sum} = this;
     this.marks = [
       this.mark('peak', sum.before.time_ns, `${format.size(sum.before.peak_bytes)} at ${format.instant(sum.before.time_ns)}`),
-      this.mark('changed', sum.time_ns, `${boundsText(sum)} at ${format.instant(sum.time_ns)}`),
+      this.mark('changed', sum.time_ns, `${format.bounds(sum)} at ${format.instant(sum.time_ns)}`),
     ];
     this.place();
   }
@@ -95,7 +81,7 @@ function lossNotice(sum) {
 function answerSection(sum) {
   const rows = [
     {what: 'as recorded', bytes: sum.before.peak_bytes, text: format.size(sum.before.peak_bytes), ns: sum.before.time_ns, change: '', smi: sum.used_before_bytes},
-    {what: 'with the change', bytes: sum.most_bytes ?? sum.least_bytes, text: boundsText(sum), ns: sum.time_ns, change: gainText(sum), smi: sum.used_bytes},
+    {what: 'with the change', bytes: sum.most_bytes ?? sum.least_bytes, text: format.bounds(sum), ns: sum.time_ns, change: format.gain(sum.before.peak_bytes, sum), smi: sum.used_bytes},
   ];
   const hasDriver = sum.used_bytes !== null;
   return [lossNotice(sum), table({label: 'Both peaks', rows, search: false, order: {}, columns: [
@@ -153,8 +139,8 @@ export function whatIf(answers, content, header) {
     const answer = answers[index];
     document.title = `gpupeak: ${answer ? answer.text : 'what if'}`;
     replace(content, answer ? [h('section', {class: 'verdict', 'aria-label': 'In short'},
-      answer.sums.map((sum) => h('p', {class: 'said'}, `${whereText(sum)}: peak ${boundsText(sum)} in place of ${format.size(sum.before.peak_bytes)}, `
-        + gainText(sum) + (sum.exact ? ', exact' : '') + (sum.whole ? '' : ', of what the log has'))),
+      answer.sums.map((sum) => h('p', {class: 'said'}, `${whereText(sum)}: peak ${format.bounds(sum)} in place of ${format.size(sum.before.peak_bytes)}, `
+        + format.gain(sum.before.peak_bytes, sum) + (sum.exact ? ', exact' : '') + (sum.whole ? '' : ', of what the log has'))),
       h('p', {class: 'faint line'}, `what if: ${answer.text} · ${answer.log}`)), answerView(answer, drawn)]
       : h('p', {class: 'notice fair'}, 'No setting and no site alone would lower the peak of a GPU.'));
     drawn.forEach((thing) => thing.draw());
