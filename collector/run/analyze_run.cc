@@ -94,11 +94,6 @@ std::optional<uint64_t> unless_zero(uint64_t value) {
   return value == 0 ? std::nullopt : std::optional(value);
 }
 
-/// Whether `run` started this process.
-bool is_started(const RunLog& log) {
-  return log.head.header.run_pid != 0 && log.head.header.run_pid == log.head.header.pid;
-}
-
 /// Whether the signal asks a process to end. A fault or SIGKILL cuts it short.
 bool asks_to_end(int signal) {
   return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGPIPE;
@@ -238,7 +233,7 @@ class RunAnalysis {
   /// the run's.
   void note_gone(Quality& quality, const RunEnd& end, const RunLog& log) const {
     const bool was_asked =
-        quality.log_end == LogEnd::kKilled && asks_to_end(end.code) && !is_started(log);
+        quality.log_end == LogEnd::kKilled && asks_to_end(end.code) && !is_started(log.head);
     if (!run_.record || quality.log_complete || (quality.log_end != LogEnd::kUnknown && !was_asked))
       return;
     quality.log_complete = true;
@@ -297,7 +292,7 @@ class RunAnalysis {
       process.log += fmt::format("#{}", process.pid);
     process.rank = record.run.rank;
     process.program = record.program();
-    process.started = is_started(log);
+    process.started = is_started(log.head);
     process.end = record.run.end;
     process.begin_ns = begin_ns;
     process.rss_peak_bytes =

@@ -258,8 +258,7 @@ RunLogs logs_of_run(const std::string& name) {
     add_recorded(run);
     run.resident = run.record->resident;
   }
-  const bool has_started = head->header.run_pid != 0 && head->header.run_pid == head->header.pid;
-  if (run.record ? !run.record->left_running.empty() : has_started) add_beside(run);
+  if (run.record ? !run.record->left_running.empty() : is_started(*head)) add_beside(run);
   return run;
 }
 
@@ -270,9 +269,7 @@ std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std
   for (const std::string& path : paths) {
     const std::optional<LogHead> head = head_of(path);
     if (!head) continue;
-    const gpupeak_file_header& header = head->header;
-    const bool is_started = header.run_pid != 0 && header.run_pid == header.pid;
-    if (!is_started && !read_run_record(path)) {
+    if (!is_started(*head) && !read_run_record(path)) {
       rest.push_back({path, *head});
       continue;
     }

@@ -40,6 +40,11 @@ struct RunLogs {
   size_t lead() const;
 };
 
+/// Whether `run` started this process.
+inline bool is_started(const LogHead& head) {
+  return head.header.run_pid != 0 && head.header.run_pid == head.header.pid;
+}
+
 /// The logs that belong to `name`: a log, a part of one (LOG#N), or a process of a run (LOG#PID).
 /// Throws LogError if there is none.
 RunLogs logs_of_run(const std::string& name);

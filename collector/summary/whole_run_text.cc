@@ -307,25 +307,20 @@ std::vector<std::string> process_rows(const WholeRun& run, size_t most, const Te
   if (run.small && !run.has_several()) rows.push_back(small_text(*run.small, style));
   if (!run.has_several()) return rows;
   size_t users = 0;
+  const auto add = [&](const WholeRun::Process& process, const std::string& held) {
+    if (++users > most) return;
+    const std::string holder =
+        process.holder.empty()
+            ? ""
+            : fmt::format("  {} {}", size_text(process.holder_bytes, style), process.holder);
+    rows.push_back(fmt::format("{}  {}{}", process_text(process), held, holder));
+  };
   for (const WholeRun::Process& process : run.processes) {
-    if (process.device_peak_bytes.value_or(0) == 0 || ++users > most) continue;
-    std::string row =
-        fmt::format("{}  {}", process_text(process), devices_text(run, process, style));
-    if (!process.holder.empty())
-      row += fmt::format("  {} {}", size_text(process.holder_bytes, style), process.holder);
-    rows.push_back(std::move(row));
+    if (process.device_peak_bytes.value_or(0) > 0) add(process, devices_text(run, process, style));
   }
   if (run.gpu_processes() == 0) {
-    const std::vector<const WholeRun::Process*> largest = largest_of_host(run);
-    users = largest.size();
-    for (size_t i = 0; i < std::min(most, users); ++i) {
-      std::string row =
-          fmt::format("{}  {}", process_text(*largest[i]), heap_text(*largest[i], style));
-      if (!largest[i]->holder.empty())
-        row +=
-            fmt::format("  {} {}", size_text(largest[i]->holder_bytes, style), largest[i]->holder);
-      rows.push_back(std::move(row));
-    }
+    for (const WholeRun::Process* process : largest_of_host(run))
+      add(*process, heap_text(*process, style));
   }
   if (users > most) rows.push_back(fmt::format("{} processes more", grouped(users - most)));
   if (run.small) rows.push_back(small_text(*run.small, style));
