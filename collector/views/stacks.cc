@@ -85,15 +85,33 @@ class Flame {
   TextLines& text_;
 };
 
+/// What is below a call: the calls that are shown, and the rest in one sum.
+struct Below {
+  std::vector<const CallTree::Node*> shown;
+  uint64_t rest_bytes = 0, rest_count = 0, rest_calls = 0;
+};
+
+Below below(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut, uint32_t level) {
+  Below result;
+  for (const uint32_t id : node.children) {
+    const CallTree::Node& child = tree.node(id);
+    if (!cut.too_deep(level) && !cut.too_small(child.bytes, tree.root().bytes)) {
+      result.shown.push_back(&child);
+    } else {
+      result.rest_bytes += child.bytes;
+      result.rest_count += child.count;
+      ++result.rest_calls;
+    }
+  }
+  return result;
+}
+
 Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut, uint32_t level,
                const std::string& root) {
   Json json = object("name, value", level == 0 ? root : CallTree::title(node), node.bytes);
   Json children = Json::array();
-  for (const uint32_t id : node.children) {
-    const CallTree::Node& child = tree.node(id);
-    if (cut.too_deep(level) || cut.too_small(child.bytes, tree.root().bytes)) continue;
-    children.push_back(node_json(tree, child, cut, level + 1, root));
-  }
+  for (const CallTree::Node* child : below(tree, node, cut, level).shown)
+    children.push_back(node_json(tree, *child, cut, level + 1, root));
   if (!children.empty()) json["children"] = std::move(children);
   return json;
 }
@@ -123,27 +141,6 @@ void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::os
 }
 
 namespace {
-
-/// What is below a call: the calls that are shown, and the rest in one sum.
-struct Below {
-  std::vector<const CallTree::Node*> shown;
-  uint64_t rest_bytes = 0, rest_count = 0, rest_calls = 0;
-};
-
-Below below(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut, uint32_t level) {
-  Below result;
-  for (const uint32_t id : node.children) {
-    const CallTree::Node& child = tree.node(id);
-    if (!cut.too_deep(level) && !cut.too_small(child.bytes, tree.root().bytes)) {
-      result.shown.push_back(&child);
-    } else {
-      result.rest_bytes += child.bytes;
-      result.rest_count += child.count;
-      ++result.rest_calls;
-    }
-  }
-  return result;
-}
 
 class TreeText {
  public:

@@ -154,19 +154,12 @@ SuiteRow suite_row(const std::string& run, const Summary& summary) {
 
 void order(std::vector<SuiteRow>& rows, SuiteOrder by) {
   const auto first = [by](const SuiteRow& row) {
-    switch (by) {
-      case SuiteOrder::kHost:
-        return static_cast<double>(row.host_bytes.value_or(0));
-      case SuiteOrder::kTime:
-        return static_cast<double>(row.duration_ns);
-      case SuiteOrder::kChange:
-        return growth(row).value_or(-2);  // below all that is known
-      case SuiteOrder::kName:
-        return 0.;
-      case SuiteOrder::kDevice:
-        break;
-    }
-    return static_cast<double>(row.device_bytes.value_or(0));
+    const double all[] = {static_cast<double>(row.device_bytes.value_or(0)),
+                          static_cast<double>(row.host_bytes.value_or(0)),
+                          static_cast<double>(row.duration_ns),
+                          growth(row).value_or(-2),  // below all that is known
+                          0};
+    return all[static_cast<size_t>(by)];
   };
   std::ranges::stable_sort(rows, [&](const SuiteRow& a, const SuiteRow& b) {
     return std::tuple(-first(a), std::string_view(a.run)) <

@@ -216,17 +216,12 @@ class TagsText {
   size_t names_;  ///< width of a column of names
 };
 
-Json shares_json(const std::vector<TagShare>& shares) {
-  return array_of(shares, "name, bytes, count", &TagShare::name, &TagShare::bytes,
-                  &TagShare::count);
-}
-
 Json tags_json(const Profile& profile, const Held& held, const TagTables& tables, size_t top) {
   Json json = held_view_json(profile, held, "gpupeak.tags/1");
   const TopRows entries(tables.entries, top);
   extend(json, "rules, layers, tags, untrackable_bytes, entries, other_bytes",
-         object("sets, automatic", profile.rules().sets, profile.rules().automatic),
-         shares_json(tables.layers), shares_json(tables.tags), tables.untrackable_bytes,
+         object("sets, automatic", profile.rules().sets, profile.rules().automatic), tables.layers,
+         tables.tags, tables.untrackable_bytes,
          array_of(entries.shown, "tag, layer, site, bytes, count", &Entry::tag, &Entry::layer,
                   &Entry::site, &Entry::bytes, &Entry::count),
          entries.other_bytes);

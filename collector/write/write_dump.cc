@@ -128,24 +128,18 @@ class Dump {
   std::string string(uint32_t id) const { return log_.definitions().shown_string(id); }
 
   void heap_event(const Event& event) {
-    switch (event.tag) {
-      case GPUPEAK_REC_ALLOC:
-        return block("alloc", event);
-      case GPUPEAK_REC_FREE:
-        return print("free {:#x}", event.address);
-      case GPUPEAK_REC_REALLOC_BEGIN:
-        return print("realloc_begin {:#x}", event.address);
-      case GPUPEAK_REC_REALLOC_END:
-        return block("realloc_end", event);
-      case GPUPEAK_REC_REALLOC_FAILED:
-        return print("realloc_failed {:#x}", event.address);
-      default:
-        break;
+    constexpr std::pair<uint8_t, std::string_view> kNames[] = {
+        {GPUPEAK_REC_ALLOC, "alloc"},
+        {GPUPEAK_REC_FREE, "free"},
+        {GPUPEAK_REC_REALLOC_BEGIN, "realloc_begin"},
+        {GPUPEAK_REC_REALLOC_END, "realloc_end"},
+        {GPUPEAK_REC_REALLOC_FAILED, "realloc_failed"}};
+    for (const auto& [tag, name] : kNames) {
+      if (tag == event.tag) print("{} {:#x}", name, event.address);
     }
-  }
-  void block(std::string_view name, const Event& event) {
-    print("{} {:#x} size {} usable {} stack {}", name, event.address, event.size,
-          static_cast<int64_t>(event.size) + event.slack, event.stack);
+    if (event.tag == GPUPEAK_REC_ALLOC || event.tag == GPUPEAK_REC_REALLOC_END)
+      print(" size {} usable {} stack {}", event.size,
+            static_cast<int64_t>(event.size) + event.slack, event.stack);
   }
 
   // One overload for each extended record prints what follows its name.
