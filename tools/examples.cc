@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "collector/write/write_html.h"
+#include "collector/write/writers.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 

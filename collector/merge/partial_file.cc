@@ -15,7 +15,7 @@
 #include "collector/log/mapped_file.h"
 #include "collector/log/packed_log.h"
 #include "collector/merge/merge.h"
-#include "collector/summary/summary_fields.h"
+#include "collector/summary/summary_json.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 

@@ -1,4 +1,4 @@
-// The data of the page, decoded. collector/write_html.cc writes it and says how it is packed.
+// The data of the page, decoded. collector/write/write_html.cc writes it and says how it is packed.
 import {counter, everyMoment, RecordedMoments, rowsOf} from './moments.js';
 import {decodeArenas} from './arenas.js';
 

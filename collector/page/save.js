@@ -16,7 +16,7 @@ function painted(attribute, name) {
   return percent ? {[attribute]: `rgb(${red},${green},${blue})`, [`${attribute}-opacity`]: `${percent / 100}`} : {[attribute]: themed(name)};
 }
 
-/** As collector/text/csv_field.h writes it. */
+/** As collector/text/sanitize.h writes it. */
 function field(text) {
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;

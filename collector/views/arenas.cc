@@ -9,7 +9,7 @@
 #include "collector/text/title_text.h"
 #include "collector/timeline/last_use.h"
 #include "collector/views/views.h"
-#include "collector/write/use_words.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

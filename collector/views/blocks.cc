@@ -8,7 +8,7 @@
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/views/views.h"
-#include "collector/write/use_words.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {

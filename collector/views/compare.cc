@@ -277,14 +277,15 @@ Json rows_json(const std::vector<Row>& rows, const char* title) {
 }
 
 Json compare_json(const Profiles& runs, const Comparison& comparison) {
-  Json json = object("schema, runs", "gpupeak.compare/1", array_of(runs, [&](const auto& run) {
-                       return object("log, exit, quality", run->definitions().shown(run->path()),
-                                     run_end(run->log().counters()), run->quality());
-                     }));
-  extend(json, "scope, peaks, phases, sites, other_sites", comparison.scope,
-         rows_json(comparison.peaks, "scope"), rows_json(comparison.phases, "phase"),
-         rows_json(comparison.sites, "site"), comparison.more_sites);
-  return json;
+  return object(
+      "schema, runs, scope, peaks, phases, sites, other_sites", "gpupeak.compare/1",
+      array_of(runs,
+               [&](const auto& run) {
+                 return object("log, exit, quality", run->definitions().shown(run->path()),
+                               run_end(run->log().counters()), run->quality());
+               }),
+      comparison.scope, rows_json(comparison.peaks, "scope"), rows_json(comparison.phases, "phase"),
+      rows_json(comparison.sites, "site"), comparison.more_sites);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "collector/text/scope_key.h"
 #include "collector/views/views.h"
 #include "collector/write/json_values.h"
-#include "collector/write/write_html.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -157,13 +157,11 @@ void add_changes(const FitDevice& device, size_t top, TextLines& text) {
 }
 
 Json answer_json(const FitAnswer& answer) {
-  Json json = object("verdict, least_bytes, most_bytes, margin_bytes, left_bytes",
-                     fit_name(answer.fit), answer.bounds.least, answer.bounds.most,
-                     answer.bounds.margin, json_if(answer.fit == Fit::kFits, answer.left));
   const bool misses = answer.fit == Fit::kDoesNotFit ||
                       (answer.fit == Fit::kMayFit && answer.bounds.most.has_value());
-  json["missing_bytes"] = json_if(misses, answer.missing);
-  return json;
+  return object("verdict, least_bytes, most_bytes, margin_bytes, left_bytes, missing_bytes",
+                fit_name(answer.fit), answer.bounds.least, answer.bounds.most, answer.bounds.margin,
+                json_if(answer.fit == Fit::kFits, answer.left), json_if(misses, answer.missing));
 }
 
 Json card_json(const Card& card) {
@@ -210,14 +208,13 @@ Json device_json(const FitReport& report, const FitDevice& device) {
 }
 
 Json fit_json(const FitReport& report) {
-  Json json = object("schema, logs", "gpupeak.fit/1", report.logs);
   const FitQuestion& question = report.question;
-  extend(json, "capacity_bytes, card, verdict, devices", question.capacity,
-         question.card != nullptr ? card_json(*question.card) : Json(nullptr),
-         report.fit ? Json(fit_name(*report.fit)) : Json(nullptr),
-         array_of(report.devices,
-                  [&](const FitDevice& device) { return device_json(report, device); }));
-  return json;
+  return object("schema, logs, capacity_bytes, card, verdict, devices", "gpupeak.fit/1",
+                report.logs, question.capacity,
+                question.card != nullptr ? card_json(*question.card) : Json(nullptr),
+                report.fit ? Json(fit_name(*report.fit)) : Json(nullptr),
+                array_of(report.devices,
+                         [&](const FitDevice& device) { return device_json(report, device); }));
 }
 
 }  // namespace

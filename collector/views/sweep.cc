@@ -114,12 +114,11 @@ void add_curves(const SweepReport& report, const SweepRuns& runs, TextLines& tex
 }
 
 Json curve_json(const Curve& curve) {
-  Json json = object("model, constant, slope, square, points",
-                     curve.is_parabola() ? "quadratic" : "line", curve.constant(), curve.slope(),
-                     json_if(curve.is_parabola(), curve.square()), curve.points());
   const bool has_error = curve.points() > (curve.is_parabola() ? 3u : 2u);
-  json["largest_error_bytes"] = has_error ? Json(std::llround(curve.error())) : Json(nullptr);
-  return json;
+  return object("model, constant, slope, square, points, largest_error_bytes",
+                curve.is_parabola() ? "quadratic" : "line", curve.constant(), curve.slope(),
+                json_if(curve.is_parabola(), curve.square()), curve.points(),
+                json_if(has_error, std::llround(curve.error())));
 }
 
 Json values_json(const SweepReport& report, const SweepValues& values, size_t from) {
@@ -129,17 +128,16 @@ Json values_json(const SweepReport& report, const SweepValues& values, size_t fr
 }
 
 Json run_json(const SweepReport& report, const SweepRun& run) {
-  Json json = object("values, status, why, exit_code, from_before, for_check, log, output",
-                     values_json(report, run.values, 0), sweep_status_name(run.status),
-                     text_or_null(run.why), run.exit_code, run.from_before, run.for_check,
-                     text_or_null(run.log), text_or_null(run.output));
   const bool on_device = has_figures(run) && run.device != SweepRun::kHostMemory;
-  extend(json, "memory, device, device_name, peak_bytes, least_bytes, most_bytes, tags",
-         run.device == SweepRun::kHostMemory ? "host" : "gpu", json_if(on_device, run.device),
-         text_or_null(run.device_name), has_figures(run) ? Json(run.peak_bytes) : Json(nullptr),
-         run.least_bytes, run.most_bytes,
-         array_of(run.tags, "name, bytes", &TagShare::name, &TagShare::bytes));
-  return json;
+  return object(
+      "values, status, why, exit_code, from_before, for_check, log, output, memory, device, "
+      "device_name, peak_bytes, least_bytes, most_bytes, tags",
+      values_json(report, run.values, 0), sweep_status_name(run.status), text_or_null(run.why),
+      run.exit_code, run.from_before, run.for_check, text_or_null(run.log),
+      text_or_null(run.output), run.device == SweepRun::kHostMemory ? "host" : "gpu",
+      json_if(on_device, run.device), text_or_null(run.device_name),
+      json_if(has_figures(run), run.peak_bytes), run.least_bytes, run.most_bytes,
+      array_of(run.tags, "name, bytes", &TagShare::name, &TagShare::bytes));
 }
 
 Json sweep_json(const SweepReport& report) {
@@ -164,9 +162,8 @@ Json sweep_json(const SweepReport& report) {
     for (const auto& [name, curve] : tag_curves(runs))
       (name.empty() ? group["peak_curve"] : group["tag_curves"][name]) = curve_json(curve);
     extend(group, "capacity, capacity_bytes, largest, was_run, next_was_run, may_fit, why",
-           text_or_null(capacity.name),
-           capacity.name.empty() ? Json(nullptr) : Json(capacity.least), prediction.largest,
-           prediction.was_run, prediction.next_was_run, prediction.may_fit,
+           text_or_null(capacity.name), json_if(!capacity.name.empty(), capacity.least),
+           prediction.largest, prediction.was_run, prediction.next_was_run, prediction.may_fit,
            text_or_null(prediction.why));
     json["groups"].push_back(std::move(group));
   }

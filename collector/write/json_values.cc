@@ -47,18 +47,6 @@ Json JsonFields::json_of(LogEnd end) {
   return kEnds[static_cast<size_t>(end)];
 }
 
-Json JsonFields::json_of(const Holder& holder) {
-  JsonFields fields;
-  json_fields(fields, holder);
-  return fields.take();
-}
-
-Json JsonFields::json_of(const Quality& quality) {
-  JsonFields fields;
-  json_fields(fields, quality);
-  return fields.take();
-}
-
 void write_line(const Json& json, std::ostream& out) {
   out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
 }

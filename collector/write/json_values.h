@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "collector/summary/summary_fields.h"
+#include "collector/summary/summary_json.h"
 
 namespace gpupeak::collector {
 
 using Json = nlohmann::ordered_json;
 
-/// Makes a JSON object of fields that summary_json.h and summary_fields.h describe, and JSON of any
+/// Makes a JSON object of fields that summary_json.h describes, and JSON of any
 /// value: an optional without a value is null, a class an object of its fields.
 class JsonFields {
  public:
@@ -61,9 +61,7 @@ class JsonFields {
   static Json json_of(const Frame& frame);
   /// The parts of a site's title.
   static Json json_of(const std::vector<SitePart>& parts);
-  static Json json_of(const Holder& holder);
   static Json json_of(const RunEnd& end);
-  static Json json_of(const Quality& quality);
   static Json json_of(WarningCode code) { return code_text(code); }
   static Json json_of(FailureCause cause) { return cause_name(cause); }
   static Json json_of(KernelAccess access) { return access_name(access); }

@@ -1,10 +1,9 @@
-#include "collector/write/use_words.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "collector/text/text_format.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 

@@ -216,29 +216,28 @@ Json metrics_json(const std::vector<MetricDiff>& metrics) {
 }
 
 Json peak_json(const PeakDiff& peak) {
-  Json json =
-      object("scope, a_bytes, b_bytes, change_bytes, a_phase, b_phase, sites", peak.scope,
-             peak.a_bytes, peak.b_bytes, change_json(peak.a_bytes, peak.b_bytes), peak.a_phase,
-             peak.b_phase, array_of(peak.sites, [&](const SiteDiff& site) {
-               return object("site, kind, a_bytes, b_bytes, change_bytes, a_count, b_count",
-                             site.title, site.kind, site.a_bytes, site.b_bytes,
-                             change_json(site.a_bytes, site.b_bytes), site.a_count, site.b_count);
-             }));
-  extend(json, "a_nameless_bytes, b_nameless_bytes, a_other_bytes, b_other_bytes",
-         peak.a_nameless_bytes, peak.b_nameless_bytes, peak.a_other_bytes, peak.b_other_bytes);
-  return json;
+  Json sites = array_of(peak.sites, [&](const SiteDiff& site) {
+    return object("site, kind, a_bytes, b_bytes, change_bytes, a_count, b_count", site.title,
+                  site.kind, site.a_bytes, site.b_bytes, change_json(site.a_bytes, site.b_bytes),
+                  site.a_count, site.b_count);
+  });
+  return object(
+      "scope, a_bytes, b_bytes, change_bytes, a_phase, b_phase, sites, a_nameless_bytes, "
+      "b_nameless_bytes, a_other_bytes, b_other_bytes",
+      peak.scope, peak.a_bytes, peak.b_bytes, change_json(peak.a_bytes, peak.b_bytes), peak.a_phase,
+      peak.b_phase, std::move(sites), peak.a_nameless_bytes, peak.b_nameless_bytes,
+      peak.a_other_bytes, peak.b_other_bytes);
 }
 
 Json diff_json(const Summary& a, const Summary& b) {
   const Diff changes = diff(a, b);
-  Json json = object("schema, a, b, grouped_by, peaks", "gpupeak.diff/1", run_json(a), run_json(b),
-                     b.grouped_by, array_of(changes.peaks, peak_json));
-  extend(json, "metrics, phases", metrics_json(changes.metrics),
-         array_of(changes.phases, [&](const PhaseDiff& phase) {
-           return object("name, in_a, in_b, metrics", phase.name, phase.in_a, phase.in_b,
-                         metrics_json(phase.metrics));
-         }));
-  return json;
+  return object("schema, a, b, grouped_by, peaks, metrics, phases", "gpupeak.diff/1", run_json(a),
+                run_json(b), b.grouped_by, array_of(changes.peaks, peak_json),
+                metrics_json(changes.metrics),
+                array_of(changes.phases, [&](const PhaseDiff& phase) {
+                  return object("name, in_a, in_b, metrics", phase.name, phase.in_a, phase.in_b,
+                                metrics_json(phase.metrics));
+                }));
 }
 
 }  // namespace
@@ -326,16 +325,15 @@ std::string cell(const std::optional<uint64_t>& value, bool count) {
 }
 
 Json gates_json(const Summary& summary, const std::vector<GateResult>& results) {
-  Json json =
-      object("schema, log, passed, quality, limits", "gpupeak.check/1", summary.log_path,
-             all_passed(results), summary.quality, array_of(results, [&](const GateResult& result) {
-               return object(
-                   "limit, metric, passed, value, error_bytes, baseline, allowed, message, reasons",
-                   result.gate.text, result.gate.shown, result.passed, result.value,
-                   result.error_bytes, json_if(result.gate.increase, result.baseline),
-                   result.allowed, result.message, result.reasons);
-             }));
-  return json;
+  return object(
+      "schema, log, passed, quality, limits", "gpupeak.check/1", summary.log_path,
+      all_passed(results), summary.quality, array_of(results, [&](const GateResult& result) {
+        return object(
+            "limit, metric, passed, value, error_bytes, baseline, allowed, message, reasons",
+            result.gate.text, result.gate.shown, result.passed, result.value, result.error_bytes,
+            json_if(result.gate.increase, result.baseline), result.allowed, result.message,
+            result.reasons);
+      }));
 }
 
 }  // namespace

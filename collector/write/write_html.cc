@@ -1,4 +1,3 @@
-#include "collector/write/write_html.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -22,7 +21,6 @@
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/write/json_values.h"
-#include "collector/write/use_words.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {

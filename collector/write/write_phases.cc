@@ -183,9 +183,8 @@ std::string side_csv(const std::optional<PhaseInstanceSide>& side, bool ended) {
 
 Json phases_json(const Summary& summary) {
   Json whole = summary_json(summary);
-  Json json = object("schema, log, quality, phases", "gpupeak.phases/1", summary.log_path,
-                     std::move(whole["quality"]), std::move(whole["phases"]));
-  return json;
+  return object("schema, log, quality, phases", "gpupeak.phases/1", summary.log_path,
+                std::move(whole["quality"]), std::move(whole["phases"]));
 }
 
 void write_phases_csv(const Summary& summary, std::ostream& out) {

@@ -1,13 +1,17 @@
 // What writes a Summary. Like all writers of this folder these only format, and compute nothing.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "collector/analyze/analyze.h"
+#include "collector/analyze/profile.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
 #include "collector/merge/merge.h"
@@ -15,6 +19,10 @@
 #include "collector/summary/gate.h"
 #include "collector/summary/summary.h"
 #include "collector/text/text_format.h"
+#include "collector/timeline/instants.h"
+#include "collector/timeline/last_use.h"
+#include "collector/timeline/time_series.h"
+#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 
@@ -132,5 +140,72 @@ void write_text(const Summary& summary, std::ostream& out, const TextStyle& styl
 /// `path`: the log's name as it is shown.
 void write_counters(const LogHead& log, const std::string& path, std::ostream& out,
                     const TextStyle& style);
+
+// One self-contained page about one log or several: it opens from a mail, without a network. The
+// build makes the page from collector/page, with the libraries that draw its charts, and puts it
+// into this program. Here it gets its data.
+
+/// What a page needs of a log besides the profile.
+struct PageLog {
+  Instants instants;
+  ArenaHistory arenas;
+  std::optional<LastUses> uses;  ///< none: the log has no uses
+  /// The summary that the terminal shows, if the log stands for a whole run: the page begins with
+  /// what is said of all its processes.
+  std::optional<Summary> run = {};
+};
+/// Replays the log several times more.
+PageLog read_for_page(Profile& profile, const TimeSeries& times, const Progress& progress = {});
+
+/// Everything that a page shows of one log, as JSON. `with_source`: also lines of source.
+/// `complete`: as in Options.
+std::string page_data(Profile& profile, const TimeSeries& times, const PageLog& log,
+                      bool with_source, Complete complete = nullptr);
+
+/// Writes a page whose data have the `items` under the key `list`: for "runs" page_data() of each,
+/// for others JSON made by page_text(). Throws std::runtime_error if this program was built without
+/// the page.
+void write_page(std::string_view list, const std::vector<std::string>& items,
+                const std::string& tool_version, std::ostream& out);
+/// The JSON as one line. Bytes that are not UTF-8 are replaced.
+std::string page_text(const Json& json);
+
+/// Whether this program was built with the page.
+bool has_page();
+/// Throws what write_page() would throw. For callers that read a long log first.
+void require_page();
+
+// The words for when a block was used, at an instant: one source for all views and the page.
+
+struct UseName {
+  UseAtPeak use;
+  std::string_view name;  ///< in JSON
+  std::string_view text;  ///< for the peak
+  std::string_view when;  ///< for blocks at an instant; {}: how long
+};
+/// In the order in which they are shown.
+inline constexpr std::array<UseName, 6> kUses{{
+    {UseAtPeak::kOver, "over", "not seen used after the peak", "last {} before"},
+    {UseAtPeak::kEarly, "early", "not seen used before it", "first {} after"},
+    {UseAtPeak::kNever, "never", "not seen used at all", "not seen"},
+    {UseAtPeak::kIdle, "idle", "longest without use around it", "none for {}"},
+    {UseAtPeak::kInUse, "in_use", "used before and after", "in use"},
+    {UseAtPeak::kNotKnown, "not_known", "not known", "not known"},
+}};
+/// Stands below a table with a column of uses.
+inline constexpr std::string_view kUsedNote =
+    "used: of most of a site's bytes, when they were last seen used before then, or first after it";
+
+const UseName& use_name(UseAtPeak use);
+/// For some blocks at an instant: "last 1.2 s to 3.4 s before".
+std::string when_used(UseAtPeak use, int64_t shortest_ns, int64_t longest_ns);
+/// What a use is, and what the log does not have of them.
+std::vector<std::string> use_notes(const LastUses& uses);
+/// Whether the block could have been elsewhere at that instant.
+bool may_be_moved(UseAtPeak use);
+/// Whether UseName::when has a time in it.
+inline bool has_time(UseAtPeak use) {
+  return may_be_moved(use) && use != UseAtPeak::kNever;
+}
 
 }  // namespace gpupeak::collector

@@ -15,7 +15,6 @@
 #include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
 #include "collector/views/views.h"
-#include "collector/write/write_html.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::testing {

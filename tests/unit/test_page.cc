@@ -11,7 +11,6 @@
 #include "collector/text/error.h"
 #include "collector/timeline/instants.h"
 #include "collector/views/views.h"
-#include "collector/write/write_html.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
 

@@ -11,7 +11,7 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/views/views.h"
-#include "collector/write/write_html.h"
+#include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"

@@ -7,7 +7,7 @@
 #include "collector/text/name_match.h"
 #include "collector/text/text_format.h"
 #include "collector/views/views.h"
-#include "collector/write/write_html.h"
+#include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/run/first_screen.h"
 #include "tools/shared/command_line.h"

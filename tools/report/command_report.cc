@@ -3,7 +3,6 @@
 #include "collector/run/run_logs.h"
 #include "collector/text/error.h"
 #include "collector/views/views.h"
-#include "collector/write/write_html.h"
 #include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/run/first_screen.h"

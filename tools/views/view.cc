@@ -4,7 +4,7 @@
 #include "collector/run/run_logs.h"
 #include "collector/timeline/time_series.h"
 #include "collector/views/views.h"
-#include "collector/write/write_html.h"
+#include "collector/write/writers.h"
 #include "tools/shared/command_line.h"
 
 namespace gpupeak::tools {
