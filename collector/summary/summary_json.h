@@ -50,6 +50,12 @@ class FieldNames {
   std::string_view rest_;
 };
 
+/// Of WholeRun::Process.
+struct HeldMost {
+  std::string site;
+  uint64_t bytes = 0;
+};
+
 // A structured binding names all fields of a class: a field that is added later must be added here,
 // or nothing compiles.
 #define GPUPEAK_FIELDS(Class, ...)                    \
@@ -90,6 +96,9 @@ GPUPEAK_FIELDS(DeviceMemory, integrated, pageable_access, host_page_tables, conc
 GPUPEAK_FIELDS(RunSummary, command, host, pid, ppid, rank, start_time, duration_ns, exit, labels)
 GPUPEAK_FIELDS(Lowering, scope, before_bytes, untried_requests, rows)
 GPUPEAK_FIELDS(WholeRun::NotRecorded::Held, name, uuid, nvml_bytes)
+GPUPEAK_FIELDS(WholeRun::Small, count, program, rss_bytes)
+GPUPEAK_FIELDS(HeldMost, site, bytes)
+GPUPEAK_FIELDS(ResidentCause, cause, bytes)
 
 #undef GPUPEAK_FIELDS
 
@@ -299,13 +308,6 @@ void json_fields(auto& io, Any<WholeRun::OfDevice> auto& held) {
   io("device, peak_bytes, at_peak_bytes", held.device, held.peak_bytes, held.at_peak_bytes);
 }
 
-struct HeldMost {
-  std::string site;
-  uint64_t bytes = 0;
-};
-void json_fields(auto& io, const HeldMost& most) {
-  io("site, bytes", most.site, most.bytes);
-}
 inline std::optional<HeldMost> held_most(const WholeRun::Process& process) {
   return process.holder.empty() ? std::nullopt
                                 : std::optional(HeldMost{process.holder, process.holder_bytes});
@@ -339,10 +341,6 @@ void json_fields(auto& io, Any<WholeRun::StillRunning> auto& process) {
   io("rss_bytes", process.rss_bytes);
 }
 
-void json_fields(auto& io, Any<WholeRun::Small> auto& small) {
-  io("count, program, rss_bytes", small.count, small.program, small.rss_bytes);
-}
-
 void json_fields(auto& io, const WholeRun::MemoryKill& kill) {
   io("limit_bytes", kill.limit_bytes);
   io.or_null("cgroup", kill.cgroup);
@@ -360,10 +358,6 @@ void whole_run_fields(auto& io, Any<WholeRun> auto& run, const Summary& summary)
   io("small", run.small);
   io.written("memory_kill", run.memory_kill);
   io("metrics", run.metrics);
-}
-
-void json_fields(auto& io, const ResidentCause& cause) {
-  io("cause, bytes", cause.text, cause.bytes);
 }
 
 /// The errors of the metrics that are estimates, bytes.
