@@ -257,15 +257,9 @@ class Comparison {
     for (size_t i = 0; i < values.size(); ++i) {
       const bool is_far = differences[i] > spread && differences[i] >= median_peak_ / kWorthSaying;
       if (!values[i].is_known || !is_far) continue;
-      Outlier& outlier = outliers.emplace_back();
-      outlier.process = processes_[i];
-      outlier.side = side_;
-      outlier.by = by;
-      outlier.name = name;
-      outlier.bytes = values[i].bytes;
-      if (usual_is_known) outlier.median_bytes = usual;
-      outlier.excess_bytes = signed_difference(values[i].bytes, usual);
-      outlier.compared = processes_.size();
+      outliers.push_back({processes_[i], side_, by, name, values[i].bytes,
+                          usual_is_known ? std::optional(usual) : std::nullopt,
+                          signed_difference(values[i].bytes, usual), processes_.size()});
     }
   }
 
@@ -412,14 +406,10 @@ void add_peak(const Summary& summary, const std::string& side, ProcessRecord& re
   const Peak* peak = summary.find_peak(
       one_device ? ScopeKey::device(summary.devices.front().ordinal).text() : side);
   if (peak == nullptr) return;
-  OwnPeak& own = record.peaks.emplace_back();
-  own.side = side;
-  own.bytes = peak->bytes;
-  own.time_ns = peak->time_ns;
-  own.phase = peak->phase;
+  OwnPeak own{side, peak->bytes, peak->time_ns, peak->phase, {}, {}, peak->other_bytes};
   for (const TagShare& tag : peak->tags) own.tags.push_back({tag.name, tag.bytes});
   for (const Holder& holder : peak->holders) own.sites.push_back({holder.title, holder.bytes});
-  own.other_bytes = peak->other_bytes;
+  record.peaks.push_back(std::move(own));
 }
 
 /// The last refused request: the one that the program could not live with.

@@ -472,15 +472,12 @@ class RunAnalysis {
     whole.is_recorded = true;
     whole.watched = run_.record->descendants_watched;
     for (const RunRecord::Unrecorded& seen : run_.record->unrecorded) {
-      WholeRun::NotRecorded& process = whole.not_recorded.emplace_back();
-      process.pid = seen.pid;
-      process.program = sanitizer.text(seen.name);
-      process.why = sanitizer.is_confidential() ? "" : escape(seen.why);
-      process.used_gpu = seen.used_gpu;
-      process.went_on = seen.went_on;
-      process.rss_bytes = seen.rss_bytes;
+      std::vector<WholeRun::NotRecorded::Held> held;
       for (const RunRecord::OfDevice& device : seen.devices)
-        process.held.push_back({name_of(device, whole), escape(device.uuid), device.bytes});
+        held.push_back({name_of(device, whole), escape(device.uuid), device.bytes});
+      whole.not_recorded.push_back({seen.pid, sanitizer.text(seen.name),
+                                    sanitizer.is_confidential() ? "" : escape(seen.why),
+                                    seen.used_gpu, seen.went_on, seen.rss_bytes, std::move(held)});
     }
     std::ranges::stable_sort(whole.not_recorded,
                              [](const auto& a, const auto& b) { return a.used_gpu > b.used_gpu; });
