@@ -25,10 +25,10 @@ Examples:
   gpupeak diff before.gplog after.gplog        what grew
   gpupeak check --max device.peak_bytes=8GiB bert.gplog
   gpupeak report --html bert.html bert.gplog   a page to look around in
-  gpupeak compare --html abc.html a.gplog b.gplog c.gplog
+  gpupeak diff --html abc.html a.gplog b.gplog c.gplog
   gpupeak fit --gpu T4 bert.gplog              would it fit a smaller card
   gpupeak timeline bert.gplog                  memory over time; --svg FILE draws it
-  gpupeak dump bert.gplog | grep device_alloc
+  gpupeak export events bert.gplog | grep device_alloc
 )";
 
 struct VerbExamples {
@@ -43,21 +43,24 @@ constexpr VerbExamples kVerbExamples[] = {
   gpupeak run --children all -o ranks.%p.gplog -- torchrun --nproc-per-node 4 train.py)"},
     {"mark", R"(  gpupeak mark 4711 'warm-up done'
   gpupeak mark bert.gplog 'warm-up done')"},
-    {"start", R"(  gpupeak run --dormant -o server.gplog -- ./server &
-  gpupeak start 4711                 # some time later
-  gpupeak start --host sampled 4711)"},
-    {"stop", R"(  gpupeak stop 4711 && gpupeak report 4711)"},
     {"attach", R"(  gpupeak attach 4711                # it was started without gpupeak
-  gpupeak attach -o server.gplog --host auto 4711)"},
+  gpupeak attach -o server.gplog --host auto 4711
+  gpupeak run --dormant -o server.gplog -- ./server &
+  gpupeak attach 4711                # some time later: its heap is recorded from now on)"},
     {"detach", R"(  gpupeak detach 4711 && gpupeak report server.gplog)"},
     {"report", R"(  gpupeak report bert.gplog
   gpupeak report 4711                           the log of a process that runs
+  gpupeak report --within 'first run' bert.gplog  its highest, and by whom
+  gpupeak report --at 17.9 --scope device:0 bert.gplog
   gpupeak report --by module --top 20 bert.gplog
   gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
   gpupeak report --html bert.html bert.gplog)"},
     {"diff", R"(  gpupeak diff before.gplog after.gplog
   gpupeak diff --by function baseline.json after.gplog
-  gpupeak diff bert.gplog --at 'warm-up done' --at end)"},
+  gpupeak diff bert.gplog --at 'warm-up done' --at end
+  gpupeak diff a.gplog b.gplog c.gplog
+  gpupeak diff --html abc.html a.gplog b.gplog
+  gpupeak diff runs --against runs-of-last-week)"},
     {"watch", R"(  gpupeak watch --max device.peak_bytes=70GiB 4711 || kill 4711
   gpupeak watch --wait 10 --max device.peak_bytes=70GiB train.gplog)"},
     {"check", R"(  gpupeak check --max device.peak_bytes=8GiB bert.gplog
@@ -67,16 +70,13 @@ constexpr VerbExamples kVerbExamples[] = {
     {"merge", R"(  gpupeak merge rank0.gplog rank1.gplog
   srun --ntasks-per-node=1 gpupeak merge --partial parts.%h.gpmerge logs
   gpupeak merge parts.*.gpmerge                 the same as of all logs at once)"},
-    {"symbolize", R"(  gpupeak symbolize bert.gplog)"},
-    {"bundle", R"(  gpupeak bundle bert.gplog                  makes bert.gpbundle)"},
-    {"compress", R"(  gpupeak compress bert.gplog                makes bert.gplog.zst
-  gpupeak compress --undo bert.gplog.zst     and bert.gplog again)"},
+    {"bundle", R"(  gpupeak bundle bert.gplog                  makes bert.gpbundle
+  gpupeak bundle --symbols bert.gplog        makes bert.gplog.symbols
+  gpupeak bundle --log bert.gplog            makes bert.gplog.zst
+  gpupeak bundle --undo bert.gplog.zst       and bert.gplog again)"},
     {"tree", R"(  gpupeak tree bert.gplog
-  gpupeak tree --scope host --min-percent 5 bert.gplog)"},
-    {"held", R"(  gpupeak held --within 'first run' bert.gplog    its highest, and by whom
-  gpupeak held --at 17.9 --scope device:0 bert.gplog)"},
-    {"flame", R"(  gpupeak flame bert.gplog
-  gpupeak flame --depth 12 bert.gplog)"},
+  gpupeak tree --scope host --min-percent 5 bert.gplog
+  gpupeak tree --flame --depth 12 bert.gplog)"},
     {"leaks", R"(  gpupeak leaks bert.gplog
   gpupeak leaks --scope host/heap bert.gplog)"},
     {"view",
@@ -92,12 +92,11 @@ constexpr VerbExamples kVerbExamples[] = {
     {"rules", R"(  gpupeak rules                              lists the sets
   gpupeak rules pytorch > mine.toml)"},
     {"export", R"(  gpupeak export chrome bert.gplog -o bert.json
-  gpupeak export sqlite bert.gplog -o bert.sqlite)"},
+  gpupeak export sqlite bert.gplog -o bert.sqlite
+  gpupeak export events bert.gplog | grep device_alloc)"},
     {"timeline", R"(  gpupeak timeline bert.gplog
   gpupeak timeline --svg bert.svg bert.gplog
   gpupeak timeline --by tag --size column --pdf bert.pdf bert.gplog)"},
-    {"compare", R"(  gpupeak compare a.gplog b.gplog c.gplog
-  gpupeak compare --html abc.html a.gplog b.gplog)"},
     {"whatif", R"(  gpupeak whatif bert.gplog                  what would lower the peak
   gpupeak whatif --scale activations=0.5 bert.gplog
   gpupeak whatif --expandable-segments --html bert.html bert.gplog)"},
@@ -114,7 +113,6 @@ constexpr VerbExamples kVerbExamples[] = {
   gpupeak top --once train.gplog)"},
     {"tables", R"(  gpupeak tables history train.gplog
   gpupeak tables --run job4711 --label commit=1a2b3c history rank*.gplog)"},
-    {"dump", R"(  gpupeak dump bert.gplog | grep device_alloc)"},
 };
 
 std::string_view all_of(std::string_view verb) {

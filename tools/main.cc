@@ -43,12 +43,12 @@ std::string row(const std::string& left, const std::string& description) {
 constexpr std::pair<const char*, const char*> kQuestions[] = {
     {"Record", "run attach detach mark"},
     {"Who held it, and when",
-     "report view tree flame held tags phases arenas timeline leaks temporary"},
-    {"Has it grown, does it keep a limit", "diff compare check watch metrics"},
+     "report view tree tags phases arenas timeline leaks temporary"},
+    {"Has it grown, does it keep a limit", "diff check watch metrics"},
     {"Would it fit", "fit sweep whatif"},
     {"Now, and many programs", "top serve merge tables"},
     {"For other programs, machines and readers",
-     "export mcp symbolize bundle compress dump rules"}};
+     "export mcp bundle rules"}};
 
 bool is_named(const CLI::App* verb) {
   return !verb->get_name().empty();

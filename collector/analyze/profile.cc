@@ -121,7 +121,7 @@ void Profile::refuse_stacks() const {
   const bool packed = log_.given_bytes() < log_.file_bytes();
   throw LogError(
       std::string("its stacks come to many times what it has") +
-          (packed ? " (of the log that `gpupeak compress --undo` writes, more is taken)" : ""),
+          (packed ? " (of the log that `gpupeak bundle --undo` writes, more is taken)" : ""),
       0);
 }
 

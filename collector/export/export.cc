@@ -9,6 +9,7 @@
 
 #include "collector/log/packed_log.h"
 #include "collector/text/error.h"
+#include "collector/write/writers.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -33,6 +34,9 @@ constexpr ExportFormat kFormats[] = {
     {"torch-snapshot", "PyTorch's memory snapshot, for memory_viz", true, export_torch_snapshot},
     {"mxnet-csv", "tag,MiB as MXNet's memory profiler plots it", false, export_mxnet_csv, true},
     {"csv", "every site with its peak, leaks and allocations", false, export_csv},
+    {.name = "events",
+     .description = "a line for each event of the log, to grep",
+     .write_events = write_dump},
 };
 
 }  // namespace

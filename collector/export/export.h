@@ -45,13 +45,15 @@ void export_sqlite(Profile& profile, const ExportOptions& options, const std::st
 struct ExportFormat {
   std::string_view name;
   std::string_view description;
-  bool binary;  ///< it must not go to a terminal
-  void (*write)(Profile&, const ExportOptions&, std::ostream&);
+  bool binary = false;  ///< it must not go to a terminal
+  void (*write)(Profile&, const ExportOptions&, std::ostream&) = nullptr;
   bool has_moment = false;      ///< it shows who held memory at the peak, or at another moment
   std::string_view alias = {};  ///< another name of the format
   bool packed = false;          ///< the format itself is compressed
   /// If there is no `write`.
   void (*write_file)(Profile&, const ExportOptions&, const std::string&) = nullptr;
+  /// Of the log's events as they are, without analysis: instead of all others.
+  void (*write_events)(const LogReader&, std::ostream&, const Progress&) = nullptr;
 };
 
 std::span<const ExportFormat> export_formats();

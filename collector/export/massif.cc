@@ -24,9 +24,9 @@ struct Snapshot {
 };
 
 /// The largest value in each of a hundred equal parts of the run.
-class Series : public ReplayObserver {
+class SnapshotTimes : public ReplayObserver {
  public:
-  Series(const Profile& profile, ScopeId scope)
+  SnapshotTimes(const Profile& profile, ScopeId scope)
       : scope_(scope),
         start_(profile.log().header().start_ticks),
         span_(std::max<uint64_t>(profile.replay().last_ticks(), start_ + 1) - start_) {}
@@ -130,7 +130,7 @@ class Massif {
 void export_massif(Profile& profile, const ExportOptions& options, std::ostream& out) {
   const ScopeId scope = profile.scope(options.scope);
   const PeakFinder::Scope& sum = profile.sum(scope);
-  Series series(profile, scope);
+  SnapshotTimes series(profile, scope);
   profile.replay_again(series, options.progress);
   Massif massif(profile, scope, out);
   massif.write_header();

@@ -268,7 +268,7 @@ class Unpacker {
     const std::string far = fmt::format("{} unpacks to {} and more, {} times its size", name_,
                                         size_text(bytes), bytes / file_bytes_);
     if (extent_ == Extent::kAll) throw LogError(far + ": it is no log", 0);
-    throw LogError(fmt::format("{}, which is not read: `gpupeak compress --undo {}` writes the log "
+    throw LogError(fmt::format("{}, which is not read: `gpupeak bundle --undo {}` writes the log "
                                "that is in it, which every verb reads",
                                far, name_),
                    0);

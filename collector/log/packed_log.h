@@ -106,7 +106,7 @@ class ColumnCutter {
 void join_columns(const ColumnBlock& block, const std::string& name,
                   const std::function<void(const char* bytes, size_t size)>& sink);
 
-// Compresses logs to the packages that are described above. `gpupeak compress`, `bundle` and
+// Compresses logs to the packages that are described above. `gpupeak bundle` and
 // `run` do it.
 
 // Writes one zstd frame from pieces. Used for packed logs and for partial results of merge.

@@ -1,5 +1,5 @@
 // Functions and lines that were looked up on the machine that has the binaries, to be used on
-// others. `gpupeak symbolize` writes them beside a log, and a bundle carries them. LogReader reads
+// others. `gpupeak bundle` writes them beside a log, and a bundle carries them. LogReader reads
 // them, Symbolizer asks them first. docs/symbols.md describes the JSON.
 #pragma once
 
@@ -76,7 +76,7 @@ class SymbolTable {
 };
 
 // Names of functions that `gpupeak run` adds to a log when the run has ended, for programs and
-// libraries that may change later. They are a table as `gpupeak symbolize` writes it
+// libraries that may change later. They are a table as `gpupeak bundle` writes it
 // (SymbolTable), packed, in a chunk behind all others. Symbolizer asks it where a module's file
 // is no longer the one that ran. `run` writes the chunk, LogReader reads it.
 

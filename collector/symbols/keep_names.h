@@ -35,7 +35,7 @@ struct KeptNames {
 KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBudget& budget,
                      const std::function<void(const KeptNames&)>& before_large);
 
-// Resolves all addresses of a log, on the machine that has the binaries. `gpupeak symbolize` and
+// Resolves all addresses of a log, on the machine that has the binaries. `gpupeak bundle` and
 // `bundle` call it.
 struct Symbolized {
   SymbolTable table;

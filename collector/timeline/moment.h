@@ -73,7 +73,7 @@ Held held_at(const Profile& profile, ScopeId scope, const std::string& at,
 
 // Finds who held a sum at a moment that is not its peak: at a given time, or at the highest moment
 // of a phase. It replays the log twice more: first to find the event at which that moment was, then
-// to see what was live after that event. `gpupeak held` and `gpupeak view` use it; moment.h finds
+// to see what was live after that event. `gpupeak report --held` and `gpupeak view` use it; moment.h finds
 // its events here.
 
 /// A moment, named by one of these fields; if all are empty, the sum's own peak.

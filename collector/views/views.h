@@ -101,7 +101,7 @@ std::string prediction_text(const SweepReport& report, const SweepCapacity& capa
 /// "batch, length=128  GPU 0 (H200)".
 std::string sweep_title(const SweepReport& report, const SweepGroup& group);
 
-// A row a run: what came of each program of a suite. `gpupeak compare FOLDER` shows it.
+// A row a run: what came of each program of a suite. `gpupeak diff FOLDER` shows it.
 //
 // in    the summary of each run of a folder, and of last week's
 // out   run    exit  device peak   change  who holds it                 would lower it
@@ -191,14 +191,14 @@ void write_fit(const FitReport& report, size_t top, std::ostream& out, const Vie
 void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, GroupBy by, size_t top,
                         std::ostream& out, const ViewStyle& style);
 
-// `gpupeak flame`: the peak's call tree as a flame graph in text, the outermost call on top.
+// `gpupeak tree --flame`: the peak's call tree as a flame graph in text, the outermost call on top.
 
 /// A call is as wide as its part of the peak. A call that is narrower than a column is not shown.
 /// JSON: the graph as d3-flame-graph reads it.
 void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
                  const ViewStyle& style);
 
-// `gpupeak held`: who held a sum at moments that are not its peak.
+// `gpupeak report --held`: who held a sum at moments that are not its peak.
 
 /// A table of sites for each moment; its rows add up to what was live then.
 void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& moments, size_t top,

@@ -86,7 +86,7 @@ std::string program_of(const Summary& summary);
 void write_merge(const Merged& merged, std::ostream& out, const ViewStyle& style = {});
 
 // A log in readable form, one definition or event a line, in the order in which they are replayed:
-// for looking at a log with a surprising report. `gpupeak dump` calls it.
+// for looking at a log with a surprising report. `gpupeak export events` calls it.
 
 void write_dump(const LogReader& log, std::ostream& out, const Progress& progress = {});
 

@@ -70,7 +70,7 @@ bool joins_sample(ProcessPage& process, ThreadSlot& slot, size_t bytes);
 /// The record of a block that joined is written: the next may be of a thinner sample.
 void sample_was_taken(ProcessPage& process, ThreadSlot& slot);
 
-// Begins and ends the recording of the heap while the program runs. `gpupeak start` and `stop` ask
+// Begins and ends the recording of the heap while the program runs. `gpupeak attach` and `detach` ask
 // for it from outside, by a word in the log's counters page. A window is the time from such a begin
 // to its end. docs/design.md, "Dormant". HOOK-SAFE, inside a HookScope.
 

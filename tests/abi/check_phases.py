@@ -19,7 +19,7 @@ with tempfile.TemporaryDirectory() as folder:
     preloaded = subprocess.run([program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, check=True)
     summary = json.loads(subprocess.run([gpupeak, "report", "--json", log], stdout=subprocess.PIPE, check=True).stdout)
     text = subprocess.run([gpupeak, "report", log], stdout=subprocess.PIPE, check=True, text=True).stdout
-    dump = subprocess.run([gpupeak, "dump", log], stdout=subprocess.PIPE, check=True, text=True).stdout
+    dump = subprocess.run([gpupeak, "export", "events", log], stdout=subprocess.PIPE, check=True, text=True).stdout
 assert plain.stdout == preloaded.stdout == b"done\n", (plain, preloaded)
 assert plain.stderr == b"", plain
 

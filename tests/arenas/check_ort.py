@@ -23,7 +23,7 @@ def run(folder, name, **environment):
     log, truth = os.path.join(folder, name + ".gplog"), os.path.join(folder, name + ".truth")
     subprocess.run([client, truth, *arguments], check=True, timeout=100,
                    env=dict(os.environ, LD_PRELOAD=preload, GPUPEAK_OUT=log, GPUPEAK_SUMMARY="off", **environment))
-    dump = subprocess.run([gpupeak, "dump", log], check=True, capture_output=True, text=True, errors="replace").stdout
+    dump = subprocess.run([gpupeak, "export", "events", log], check=True, capture_output=True, text=True, errors="replace").stdout
     view = subprocess.run([gpupeak, "pools", log, "--at", "last" if " last" in dump else "end", "--json"], check=True,
                           capture_output=True, text=True)
     return json.loads(view.stdout), open(truth).read().split("\n"), log
@@ -73,7 +73,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert not said, said
     if what == "jump":
         # A jump may come out of the middle of the driver, which is not asked then; an exception does not.
-        dump = subprocess.run([gpupeak, "dump", log], check=True, capture_output=True, text=True, errors="replace").stdout
+        dump = subprocess.run([gpupeak, "export", "events", log], check=True, capture_output=True, text=True, errors="replace").stdout
         failed = [line for line in dump.split("\n") if " arena_failed " in line]
         jumps = 20
         asked = sum(" free " in line for line in failed)

@@ -56,7 +56,7 @@ def main():
         environment = dict(os.environ, LD_LIBRARY_PATH=driver, GPUPEAK_SUMMARY="off", GPUPEAK_OUT=log, GPUPEAK_LAST_USE="1",
                            GPUPEAK_HOST="off", LD_PRELOAD=preload)
         output = subprocess.run([program], env=environment, stdout=subprocess.PIPE, check=True).stdout.decode()
-        dump = subprocess.run([gpupeak, "dump", log], stdout=subprocess.PIPE, check=True).stdout.decode()
+        dump = subprocess.run([gpupeak, "export", "events", log], stdout=subprocess.PIPE, check=True).stdout.decode()
         pools = {at: json.loads(subprocess.run([gpupeak, "pools", "--json", "--at", at, log], stdout=subprocess.PIPE,
                                                check=True).stdout) for at in ("peak", "middle")}
         text = subprocess.run([gpupeak, "pools", log], stdout=subprocess.PIPE, check=True).stdout.decode()

@@ -56,7 +56,7 @@ def main():
         log = os.path.join(folder, "log.gplog")
         environment = dict(os.environ, LD_LIBRARY_PATH=driver, GPUPEAK_SUMMARY="off", GPUPEAK_OUT=log, LD_PRELOAD=preload, **uses)
         output = subprocess.run([program], env=environment, stdout=subprocess.PIPE, check=True).stdout.decode()
-        dump = subprocess.run([gpupeak, "dump", log], stdout=subprocess.PIPE, check=True).stdout.decode()
+        dump = subprocess.run([gpupeak, "export", "events", log], stdout=subprocess.PIPE, check=True).stdout.decode()
         report = json.loads(subprocess.run([gpupeak, "report", "--json", log], stdout=subprocess.PIPE, check=True).stdout)
         return output, dump, report
 

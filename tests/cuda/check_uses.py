@@ -29,7 +29,7 @@ def main():
         alone = subprocess.run([program], env=dict(environment, LD_PRELOAD=""), stdout=subprocess.PIPE, check=True)
         output = subprocess.run([program], env=environment, stdout=subprocess.PIPE, check=True).stdout.decode()
         expect("lines of output", len(output.splitlines()), len(alone.stdout.splitlines()))
-        dump = subprocess.run([gpupeak, "dump", log], stdout=subprocess.PIPE, check=True).stdout.decode()
+        dump = subprocess.run([gpupeak, "export", "events", log], stdout=subprocess.PIPE, check=True).stdout.decode()
         view = json.loads(subprocess.run([gpupeak, "report", "--last-use", "--json", "--full", log], stdout=subprocess.PIPE,
                                          check=True).stdout)
         start_ns = start_of(log)

@@ -294,7 +294,7 @@ def refused(folder):
         refuses(program.pid, "only a program of your own", user=65534, group=65534, extra_groups=[])
     program.end()
     started = Attached(folder, THREADS, "0", LD_PRELOAD=LIBRARY, GPUPEAK_OUT=os.path.join(folder, "p.gplog"), GPUPEAK_SUMMARY="off")
-    refuses(started.pid, "was started with gpupeak")
+    refuses(started.pid, "--dormant")
     started.end()
     nowhere = Attached(folder, THREADS, "0")
     code, text = gpupeak("attach", "-o", os.path.join(folder, "none/x.gplog"), nowhere.pid)

@@ -130,7 +130,7 @@ def case_made(folder):
         text = run("report", "--full", of)
         for name in ("keep program.c:8 ← decodeFrame t.js:4", "keep program.c:8 ← T.makeThumb", "keep program.c:8 ← first or second"):
             expect(name in text, f"{of}: {name} is missing: {text}")
-        expect("decodeFrame" in run("tree", of) and "decodeFrame" in run("flame", of), "a view has no names")
+        expect("decodeFrame" in run("tree", of) and "decodeFrame" in run("tree", "--flame", of), "a view has no names")
         expect("decodeFrame" not in run("report", "--confidential", of), "a confidential report has names")
     for path in maps:
         os.unlink(path)
@@ -173,7 +173,7 @@ def case_node(folder):
 def rows_of_kept(log, *command):
     """Records the command. Its rows have only the names that `run` has kept: the map is gone."""
     record(log, *command, options=("--names", "own"))
-    pid = run("dump", log).split(" pid ")[1].split()[0]
+    pid = run("export", "events", log).split(" pid ")[1].split()[0]
     os.unlink(f"/tmp/perf-{pid}.map")
     return rows(log)
 
@@ -198,7 +198,7 @@ def case_loader(folder):
     record(log, loaders[0], program, GPUPEAK_HOST="full")
     found, codes = rows(log)
     expect(found[0][0].startswith("load_weights program.c:4"), f"{found[:3]}")
-    expect("GP026" not in codes and f"exe = {os.path.realpath(program)}\n" in run("dump", log), f"{codes}")
+    expect("GP026" not in codes and f"exe = {os.path.realpath(program)}\n" in run("export", "events", log), f"{codes}")
 
 
 def case_gone_library(folder):

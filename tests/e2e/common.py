@@ -141,7 +141,7 @@ def gpupeak(*command, **more):
 def windows_of(log):
     """The log's records of the begin and the end of each window: ("begin", {…}), ("end", {…}) …"""
     found = []
-    dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace")
+    dump = subprocess.Popen([GPUPEAK, "export", "events", log], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in dump.stdout:
         words = line.split()
         if line.startswith("+") and "window" in words[4:6]:
@@ -201,7 +201,7 @@ def expect_heap_is_what_events_leave(log, summary):
     """Checks the heap bytes that are live at exit by the log's text form: at each address the last allocation counts, if it was not freed.
     Returns these bytes."""
     left, last = {}, {}
-    dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace")
+    dump = subprocess.Popen([GPUPEAK, "export", "events", log], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in dump.stdout:
         if not line.startswith("+"):
             continue

@@ -51,7 +51,7 @@ def case_same():
         for name in (log, kept):
             report(name)
             output = []
-            for verb in ("report --json", "report --full", "report --csv", "phases", "tree", "leaks", "temporary", "timeline", "dump",
+            for verb in ("report --json", "report --full", "report --csv", "phases", "tree", "leaks", "temporary", "timeline", "export events",
                          "metrics --format jsonl", "export folded", "export csv", "tags", "pools"):
                 done = subprocess.run([GPUPEAK, *verb.split(), name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
                 output.append((verb, done.returncode, done.stdout.replace(name, "LOG")))
@@ -230,24 +230,24 @@ def bytes_of(path):
 
 
 def case_undo():
-    """`compress --undo` writes the log of a compressed log, of a bundle with its symbols, and of a log that `run` has packed in place."""
+    """`bundle --undo` writes the log of a compressed log, of a bundle with its symbols, and of a log that `run` has packed in place."""
     with tempfile.TemporaryDirectory() as folder:
         run(folder, "--compress", "always")
         packed, plain = os.path.join(folder, LOG), os.path.join(folder, "x.plain.gplog")
-        gpupeak("compress", "--undo", packed, says="x.plain.gplog: ")
+        gpupeak("bundle", "--undo", packed, says="x.plain.gplog: ")
         expect(is_packed(packed) and not is_packed(plain) and report(plain)["metrics"] == report(packed)["metrics"], "it is another log")
-        gpupeak("compress", "--undo", packed, code=2, says="which is not overwritten")
-        gpupeak("compress", "--undo", plain, code=2, says="is not compressed")
-        gpupeak("symbolize", "-q", plain)
-        gpupeak("compress", "-q", plain, "-o", os.path.join(folder, "y.gplog.zst"))
+        gpupeak("bundle", "--undo", packed, code=2, says="which is not overwritten")
+        gpupeak("bundle", "--undo", plain, code=2, says="is not compressed")
+        gpupeak("bundle", "--symbols", "-q", plain)
+        gpupeak("bundle", "--log", "-q", plain, "-o", os.path.join(folder, "y.gplog.zst"))
         gpupeak("bundle", "-q", plain, "-o", os.path.join(folder, "z.gpbundle"))
         for name, log in (("y.gplog.zst", "y.gplog"), ("z.gpbundle", "z.gplog")):
-            gpupeak("compress", "-q", "--undo", os.path.join(folder, name))
+            gpupeak("bundle", "-q", "--undo", os.path.join(folder, name))
             expect(bytes_of(os.path.join(folder, log)) == bytes_of(plain), f"{log} is another log")
             expect(bytes_of(os.path.join(folder, log + ".symbols")) == bytes_of(plain + ".symbols"), f"{log} has other symbols")
         with open(os.path.join(folder, "text.zst"), "wb") as file:
             file.write(bytes_of(os.path.join(folder, "y.gplog.zst"))[:40])
-        gpupeak("compress", "--undo", os.path.join(folder, "text.zst"), code=3)
+        gpupeak("bundle", "--undo", os.path.join(folder, "text.zst"), code=3)
 
 
 def case_uniform():
@@ -262,15 +262,15 @@ def case_uniform():
         expect(not is_packed(log) and report(log)["quality"]["log_complete"], "the log is packed, or not whole")
         with open(log, "ab") as file:
             file.truncate(os.path.getsize(log) + (64 << 20))  # a hole
-        gpupeak("compress", log, code=2, says="is not compressed: it is too uniform")
+        gpupeak("bundle", "--log", log, code=2, says="is not compressed: it is too uniform")
         gpupeak("bundle", "-q", log, code=2, says="is not compressed: it is too uniform")
         nothing_beside(folder)
         packed = log + ".zst"
         subprocess.run(["zstd", "-q", "-9", log, "-o", packed], check=True)
-        for verb in ("report", "dump", "metrics", "export folded"):
-            gpupeak(*verb.split(), packed, code=3, says=f"`gpupeak compress --undo {packed}` writes the log")
+        for verb in ("report", "export events", "metrics", "export folded"):
+            gpupeak(*verb.split(), packed, code=3, says=f"`gpupeak bundle --undo {packed}` writes the log")
         again = os.path.join(folder, "again.gplog")
-        gpupeak("compress", "--undo", packed, "-o", again)
+        gpupeak("bundle", "--undo", packed, "-o", again)
         expect(bytes_of(again) == bytes_of(log), "it is another log")
 
 

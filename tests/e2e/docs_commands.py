@@ -235,7 +235,7 @@ def check(command, place, verbose=False):
     words = shlex.split(re.sub(r"(?<=\S)#", "\\\\#", text), comments=True)  # within a word # begins no comment
     if "gpupeak" in words:
         place.prepare(words[words.index("gpupeak") + 1:] or ["--help"])
-    if re.search(r"\bgpupeak (mark|start|stop|attach|detach)\b.* PID\b", text):
+    if re.search(r"\bgpupeak (mark|attach|detach)\b.* PID\b", text):
         return while_it_runs(text, place)
     if re.fullmatch(r"gpupeak \w+", text) and words[1] in VERBS - {"rules"}:
         return None  # the verb's name alone, in prose
@@ -269,8 +269,6 @@ def while_it_runs(text, place):
     running = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
                                env={**place.env, **({} if "tach" in text else dormant)})
     running.stdout.readline()
-    if "gpupeak stop" in text:
-        place.run(f"gpupeak start {running.pid}")
     if "gpupeak detach" in text:
         place.run(f"gpupeak attach -o {log} {running.pid}")
     done = place.run(text.replace("PID", str(running.pid)))

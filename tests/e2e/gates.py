@@ -137,7 +137,7 @@ def merged(folder):
 
 
 def confidential(small):
-    for verb in (["report"], ["report", "--json"], ["dump"], ["tree"], ["metrics", "--format", "jsonl"], ["diff", small]):
+    for verb in (["report"], ["report", "--json"], ["export", "events"], ["tree"], ["metrics", "--format", "jsonl"], ["diff", small]):
         text, _ = gpupeak(*verb, "--confidential", small)
         host = re.search(rf"\b{re.escape(os.uname().nodename)}\b", text)
         functions = re.search(r"\bPy[A-Z]\w+", text)

@@ -37,7 +37,7 @@ def case_pipes(folder):
     pipe = os.path.join(folder, "pipe.gplog")
     os.mkfifo(pipe)
     for arguments, code in ((("report", pipe), 3), (("report", "--rules", pipe, log), 2), (("diff", pipe, log), 3), (("diff", log, pipe), 3),
-                            (("check", "--baseline", pipe, "--max-increase", "host.peak_bytes=1%", log), 3), (("dump", pipe), 3),
+                            (("check", "--baseline", pipe, "--max-increase", "host.peak_bytes=1%", log), 3), (("export", "events", pipe), 3),
                             (("top", "--once", folder), 0), (("serve", "--textfile", "-", folder), 0), (("run", "--", pipe), 126)):
         done = gpupeak(*arguments)
         expect(done.returncode == code, f"{arguments}: {done.returncode}, not {code}: {done.stderr}")
@@ -149,7 +149,7 @@ def case_labels(folder):
 def case_cut(folder):
     """Logs, packed and plain, that are cut while they are served."""
     log = record(folder)
-    subprocess.run([GPUPEAK, "compress", log, "-o", os.path.join(folder, "b.gpz")], stderr=subprocess.DEVNULL, check=False)
+    subprocess.run([GPUPEAK, "bundle", "--log", log, "-o", os.path.join(folder, "b.gpz")], stderr=subprocess.DEVNULL, check=False)
     serving = Serving(folder)
     expect(b"a.gplog" in serving.ask(), "the log is not told")
     for size in (100_000, 5000, 4096, 100, 0):

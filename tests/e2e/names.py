@@ -52,7 +52,7 @@ def run(*command, code=0):
 def answers(log, other):
     """All output about the log, and about the log compared with another one."""
     full = json.loads(run("report", "--json", "--top", "100", log))
-    return {"report": run("report", "--full", log), "rows": full["peaks"], "flame": run("flame", "--json", log),
+    return {"report": run("report", "--full", log), "rows": full["peaks"], "flame": run("tree", "--flame", "--json", log),
             "tree": run("tree", log), "tags": run("report", "--by", "line", log), "codes": [w["code"] for w in full["quality"]["warnings"]],
             "diff": run("diff", log, other), "confidential": run("report", "--confidential", log),
             "phases": run("phases", "--phase", "load=load_model", log)}
@@ -102,7 +102,7 @@ def check_built_anew(folder, how):
     expect(json.loads(run("report", "--json", "--top", "100", away))["peaks"] == before["rows"], f"{how}: elsewhere it has other rows")
     bundle, packed = os.path.join(folder, "x.gpbundle"), os.path.join(folder, "x.zst")
     run("bundle", "-q", "-o", bundle, log)
-    run("compress", "-q", "-o", packed, log)
+    run("bundle", "--log", "-q", "-o", packed, log)
     for file in (bundle, packed):
         expect(json.loads(run("report", "--json", "--top", "100", file))["peaks"] == before["rows"], f"{how}: {file} has other rows")
     if how != "no_build_id":  # without a build-id nobody can tell that the file is another one

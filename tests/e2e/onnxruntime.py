@@ -56,7 +56,7 @@ def check_arena(summary, log):
 
 def check_activations(log):
     """The last run asks for one piece of memory. It is divided among the requests of the first run, to the byte."""
-    dump = subprocess.run([GPUPEAK, "dump", log], capture_output=True, text=True, check=True).stdout.splitlines()
+    dump = subprocess.run([GPUPEAK, "export", "events", log], capture_output=True, text=True, check=True).stdout.splitlines()
     last = max(i for i, line in enumerate(dump) if " phase_push " in line and " run instance " in line)
     asked = [re.match(r"(\+[\d.]+) .* arena_alloc \d+ \S+ bytes (\d+) ", line) for line in dump[last:]]
     size, moment = max((int(found[2]), found[1]) for found in asked if found)

@@ -79,7 +79,7 @@ def main():
                               text=True, check=False)
         expect(done.returncode == 0 and done.stdout == native, f"with --ort-nodes: {done}")
         ort_nodes.expect_as_in_profile(report(log), folder, "nodes.gplog.ort-1_*.json")
-        dump = subprocess.run([GPUPEAK, "dump", log], check=True, capture_output=True, text=True).stdout
+        dump = subprocess.run([GPUPEAK, "export", "events", log], check=True, capture_output=True, text=True).stdout
         told = ort_nodes.expect_memory_as_in_profile(dump, folder, "nodes.gplog.ort-1_*.json")
         expect(told > 0 or tuple(map(int, VERSION.split("."))) < (1, 29), "the profile says nothing of memory")
 

@@ -43,20 +43,36 @@ def gates(folder):
     gpupeak("check", "--max", "host.peak_bytes=1TiB", host)
 
 
+def old_verbs(folder):
+    """Verbs of earlier releases print what takes their place, and say on standard error what that is."""
+    log = record(folder, "old.gplog", BENCHMARK)
+    for old, now in (("compare", "diff --side-by-side"), ("dump", "export events"), ("flame", "tree --flame"), ("held", "report --held")):
+        more = [log] * (2 if old == "compare" else 1)
+        done = subprocess.run([GPUPEAK, old, *more], capture_output=True, text=True, check=True)
+        expect(f"`gpupeak {old}` is `gpupeak {now}` now" in done.stderr, done.stderr)
+        expect(done.stdout == gpupeak(*now.split(), *more).decode(), f"{old} prints something else than {now}")
+    gpupeak("compress", "-q", log)
+    gpupeak("compress", "-q", "--undo", log + ".zst", "-o", os.path.join(folder, "again.gplog"))
+    gpupeak("symbolize", "-q", log)
+    expect(os.path.exists(log + ".symbols"), "symbolize writes no symbols")
+    for old, now in (("start", "attach"), ("stop", "detach")):
+        gpupeak(old, log, code=2, says=f"is `gpupeak {now} --heap` now")
+
+
 def in_turn(folder):
     """Verbs that show a log show several in turn. The JSON of several logs is an array, that of one log is not."""
     logs = [record(folder, f"turn{i}.gplog", BENCHMARK) for i in range(2)]
-    for verb in ("report", "phases", "tree", "flame", "leaks", "temporary", "tags", "timeline", "pools"):
-        one = json.loads(gpupeak(verb, "--json", logs[0]))
-        both = json.loads(gpupeak(verb, "--json", *logs))
+    for verb in ("report", "phases", "tree", "tree --flame", "leaks", "temporary", "tags", "timeline", "pools"):
+        one = json.loads(gpupeak(*verb.split(), "--json", logs[0]))
+        both = json.loads(gpupeak(*verb.split(), "--json", *logs))
         expect(isinstance(one, dict) and one["schema"].startswith("gpupeak."), f"{verb} --json of one log: {type(one)}")
         expect(isinstance(both, list) and len(both) == 2 and both[0] == one, f"{verb} --json of two logs is no array of both")
-        text = gpupeak(verb, *logs).decode()
+        text = gpupeak(*verb.split(), *logs).decode()
         expect(all(log in text for log in logs), f"{verb} of two logs does not say whose is which")
-        alone = [gpupeak(verb, log).decode() for log in logs]
+        alone = [gpupeak(*verb.split(), log).decode() for log in logs]
         expect(text.count("\n") >= sum(part.count("\n") for part in alone), f"{verb} of two logs leaves lines out")
     for verb in ("report", "phases", "tags"):
-        gpupeak(verb, "--csv", *logs, code=2, says="--csv takes one log")
+        gpupeak(*verb.split(), "--csv", *logs, code=2, says="--csv takes one log")
     gpupeak("timeline", "--svg", os.path.join(folder, "x.svg"), *logs, code=2, says="take one log")
     limits = json.loads(gpupeak("check", "--json", "--max", "device.peak_bytes=1", "--max", "host.peak_bytes=1TiB", logs[0], code=1))
     expect([limit["passed"] for limit in limits["limits"]] == [False, True] and not limits["passed"], f"check --json: {limits}")
@@ -68,16 +84,16 @@ def compared(folder):
     """A run that died is not compared. For runs that ended in order the difference is given."""
     small, large = (record(folder, f"{n}.gplog", "/usr/bin/python3", "-c", f"x = bytearray({n} << 20)") for n in (10, 20))
     died = record(folder, "died.gplog", "/usr/bin/python3", "-c", "import os; x = bytearray(30 << 20); os.kill(os.getpid(), 9)", code=128 + 9)
-    values = json.loads(gpupeak("compare", "--json", small, large))
+    values = json.loads(gpupeak("diff", "--side-by-side", "--json", small, large))
     host = next(row["bytes"] for row in values["peaks"] if row["scope"] == "host")
-    text = gpupeak("compare", "--bytes", small, large).decode()
+    text = gpupeak("diff", "--side-by-side", "--bytes", small, large).decode()
     row = next(line for line in text.splitlines() if line.startswith("  host "))
     percent = f"{100 * (host[1] - host[0]) / host[0]:+.1f} %"
     expect(row.split()[1:4] == [str(host[0]), str(host[1]), f"+{host[1] - host[0]}"] and row.endswith(percent), f"compare says {row}")
-    text = gpupeak("compare", small, died).decode()
+    text = gpupeak("diff", "--side-by-side", small, died).decode()
     row = next(line for line in text.splitlines() if line.startswith("  host "))
     expect("killed by SIGKILL" in text and "≥ " in row and "%" not in row, f"compare of a run that died says {text}")
-    expect([run["exit"] for run in json.loads(gpupeak("compare", "--json", small, died))["runs"]] ==
+    expect([run["exit"] for run in json.loads(gpupeak("diff", "--side-by-side", "--json", small, died))["runs"]] ==
            [{"kind": "exit", "code": 0}, {"kind": "signal", "code": 9, "signal": "SIGKILL"}], "compare --json does not say how the runs ended")
 
 
@@ -88,14 +104,14 @@ def strict(folder):
     saved = os.path.join(folder, "killed.json")
     gpupeak("report", "--json", "-o", saved, killed)
     page = [["report", "--html", os.path.join(folder, "x.html")]] if page_is_built(whole, folder) else []
-    for verb in (["report"], ["phases"], ["tree"], ["flame"], ["leaks"], ["temporary"], ["tags"], ["timeline"], ["metrics"],
+    for verb in (["report"], ["phases"], ["tree"], ["tree", "--flame"], ["leaks"], ["temporary"], ["tags"], ["timeline"], ["metrics"],
                  ["export", "csv"], ["check", "--max", "host.peak_bytes=1TiB"], ["report", "--json"], *page):
         for log, code in ((killed, 4), (whole, 0)):
             gpupeak(*verb, log, "--strict", code=code)
         gpupeak(*verb, killed)
-    for verb in ("diff", "compare", "merge"):
-        gpupeak(verb, whole, killed, "--strict", code=4)
-        gpupeak(verb, whole, killed)
+    for verb in ("diff", "diff --side-by-side", "merge"):
+        gpupeak(*verb.split(), whole, killed, "--strict", code=4)
+        gpupeak(*verb.split(), whole, killed)
     gpupeak("metrics", "--strict", saved, code=4)
     gpupeak("check", "--strict", "--max", "host.peak_bytes=1TiB", "--baseline", saved, "--max-increase", "host.peak_bytes=1TiB", whole,
             code=4)
@@ -114,29 +130,29 @@ def read(path):
 def overwriting(folder):
     log, other = record(folder, "a.gplog", "/bin/true"), record(folder, "b.gplog", "/bin/true")
     packed, saved = os.path.join(folder, "a.zst"), os.path.join(folder, "a.json")
-    gpupeak("compress", "-q", "-o", packed, log)
-    gpupeak("compress", "-q", "-o", packed, log)  # its own output may be made anew
+    gpupeak("bundle", "--log", "-q", "-o", packed, log)
+    gpupeak("bundle", "--log", "-q", "-o", packed, log)  # its own output may be made anew
     gpupeak("report", "--json", "-o", saved, log)
     link = os.path.join(folder, "link.html")
     os.symlink(log, link)
     content = {path: read(path) for path in (log, other, packed, saved)}
     targets = [log, other, packed, link]
     for target in targets:
-        for verb in (["report", "-o", target, log], ["report", "--html", target, log], ["compare", log, other, "--html", target],
+        for verb in (["report", "-o", target, log], ["report", "--html", target, log], ["diff", "--side-by-side", log, other, "--html", target],
                      ["export", "csv", log, "-o", target], ["export", "sqlite", log, "-o", target], ["phases", "-o", target, log],
                      ["diff", "-o", target, saved, saved], ["metrics", "-o", target, saved], ["merge", "-o", target, log, other],
-                     ["timeline", "--svg", target, log], ["timeline", "--png", target, log], ["symbolize", "-o", target, log],
+                     ["timeline", "--svg", target, log], ["timeline", "--png", target, log], ["bundle", "--symbols", "-o", target, log],
                      ["check", "--max", "host.peak_bytes=1TiB", "--junit", target, log],
                      ["check", "--max", "host.peak_bytes=1TiB", "--markdown", target, log]):
             gpupeak(*verb, code=2, says="name another file")
-    gpupeak("compress", "-o", log, other, code=2, says="name another file")
-    gpupeak("compress", "-o", packed, packed, code=2, says="is what is read")
+    gpupeak("bundle", "--log", "-o", log, other, code=2, says="name another file")
+    gpupeak("bundle", "--log", "-o", packed, packed, code=2, says="is what is read")
     gpupeak("bundle", "-o", packed, packed, code=2, says="is what is read")
     for verb in (["diff", "-o", saved, saved, log], ["metrics", "-o", saved, saved],
                  ["check", "--max", "host.peak_bytes=1TiB", "--junit", saved, saved],
                  ["check", "--max", "host.peak_bytes=1TiB", "--markdown", saved, saved]):
         gpupeak(*verb, code=2, says="is what is read")
-    for verb in (["report", "-o"], ["report", "--html"], ["export", "csv", "-o"], ["metrics", "-o"], ["symbolize", "-o"]):
+    for verb in (["report", "-o"], ["report", "--html"], ["export", "csv", "-o"], ["metrics", "-o"], ["bundle", "--symbols", "-o"]):
         gpupeak(*verb, folder, log, code=2, says="is a folder")
     for path, bytes_before in content.items():
         expect(read(path) == bytes_before, f"{path} was changed")
@@ -167,7 +183,7 @@ def special(folder):
     log = record(folder, "a.gplog", "/bin/true")
     expect(through_pipe(folder, "csv", "export", "csv", log, "-o") == gpupeak("export", "csv", log), "csv through a pipe")
     expect(through_pipe(folder, "sqlite", "export", "sqlite", log, "-o").startswith(b"SQLite format 3"), "sqlite through a pipe")
-    expect(through_pipe(folder, "zst", "compress", log, "-o")[:4] == b"\x28\xb5\x2f\xfd", "compress through a pipe")
+    expect(through_pipe(folder, "zst", "bundle", "--log", log, "-o")[:4] == b"\x28\xb5\x2f\xfd", "the log through a pipe")
     series = json.loads(gpupeak("timeline", "--json", log))["series"]
     rows = list(csv.DictReader(gpupeak("timeline", "--csv", log).decode().splitlines()))
     expect([[row["series"], row["kind"], *(int(row[c]) for c in ("begin_ns", "min_bytes", "max_bytes"))] for row in rows]
@@ -180,7 +196,7 @@ def special(folder):
     except OSError:
         null = "/dev/null" if os.getuid() else None  # not as root: a failure would replace the real /dev/null
     if null:
-        for verb in (["export", "sqlite", log, "-o"], ["export", "csv", log, "-o"], ["metrics", log, "-o"], ["symbolize", log, "-o"],
+        for verb in (["export", "sqlite", log, "-o"], ["export", "csv", log, "-o"], ["metrics", log, "-o"], ["bundle", "--symbols", log, "-o"],
                      ["bundle", log, "-o"]):
             gpupeak(*verb, null)
             expect(stat.S_ISCHR(os.stat(null).st_mode), f"{verb} replaced a device")
@@ -205,7 +221,7 @@ def bombs(folder):
     bomb, large = os.path.join(folder, "bomb.zst"), os.path.join(folder, "large.zst")
     for path, mebibytes in ((bomb, 1024), (large, 7)):
         subprocess.run(f"(cat {log}; head -c {mebibytes}M /dev/zero) | zstd -q -f -o {path}", shell=True, check=True)
-    gpupeak("report", bomb, code=3, says="times its size, which is not read: `gpupeak compress --undo")
+    gpupeak("report", bomb, code=3, says="times its size, which is not read: `gpupeak bundle --undo")
     gpupeak("report", large)
     script = f"mount -t tmpfs -o size=4m none {folder}/small && TMPDIR={folder}/small {GPUPEAK} report {large}"
     os.mkdir(os.path.join(folder, "small"))
@@ -238,5 +254,5 @@ def main():
         CASES[sys.argv[5]](folder)
 
 
-CASES = {case.__name__: case for case in (gates, strict, overwriting, special, bombs, sampled, in_turn, compared)}
+CASES = {case.__name__: case for case in (gates, strict, overwriting, special, bombs, sampled, in_turn, old_verbs, compared)}
 run_checks(main)

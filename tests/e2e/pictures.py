@@ -83,7 +83,7 @@ def sums(_folder):
 def held_at(log, scope, times):
     """What the replay says was live at these instants, in nanoseconds."""
     asked = [word for ns in times for word in ("--at", f"{ns / 1e9:.9f}")]
-    return [moment["bytes"] or 0 for moment in json.loads(output("held", "--json", "--top", "1", "--scope", scope, *asked, log))["moments"]]
+    return [moment["bytes"] or 0 for moment in json.loads(output("report", "--held", "--json", "--top", "1", "--scope", scope, *asked, log))["moments"]]
 
 
 def instants(_folder):

@@ -53,7 +53,7 @@ def case_numpy():
         expect(any("_PyEval" in (frame["function"] or "") for frame in rows[0]["stack"]), "the JSON has lost the interpreter's frames")
         screen = run(GPUPEAK, "report", "--short", log).decode()
         expect("no names" not in screen and "train.py:4" in screen, screen)
-        for view in (["tree"], ["flame"], ["tree", "--json"], ["flame", "--json"], ["export", "folded"], ["export", "speedscope"],
+        for view in (["tree"], ["tree", "--flame"], ["tree", "--json"], ["tree", "--flame", "--json"], ["export", "folded"], ["export", "speedscope"],
                      ["export", "massif"], ["export", "heaptrack"], ["export", "pprof", "-o", "-"]):
             text = run(GPUPEAK, *view, log)
             text = gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text

@@ -36,12 +36,12 @@ def output_of(*arguments):
 
 def check_other_verbs(folder, log, asked, held):
     """Every verb that shows a phase or a tag takes the rules and shows the rules' names."""
-    for view in ("tree", "flame"):
-        found = json.loads(output_of(view, "--json", "--scope", "host/heap", *asked, log))
+    for view in (["tree"], ["tree", "--flame"]):
+        found = json.loads(output_of(*view, "--json", "--scope", "host/heap", *asked, log))
         expect(found["phase"] == "work", f"{view}: the peak is in phase {found['phase']}")
     bands = {p["name"]: p for p in json.loads(output_of("timeline", "--json", *asked, log))["phases"]}
     expect({"begin", "work"} <= set(bands), f"timeline: {list(bands)}")
-    compared = json.loads(output_of("compare", "--json", *asked, log, log))
+    compared = json.loads(output_of("diff", "--side-by-side", "--json", *asked, log, log))
     expect({"begin", "work"} <= {row["phase"] for row in compared["phases"]}, f"compare: {compared['phases']}")
 
     other = os.path.join(folder, "other.json")

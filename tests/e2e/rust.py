@@ -102,7 +102,7 @@ def check_names(folder, mangling, options):
     for name, size in ((generic, asked_for[grow]), ("store::spell", asked_for["store::spell"])):
         expect(by_function.get(name) == size, f"{name}: {by_function}, Rust says {size}")
 
-    for what in (["report", "--full"], ["report", "--json"], ["tree", "--json"], ["flame", "--json"], ["export", "folded", "-o", "-"],
+    for what in (["report", "--full"], ["report", "--json"], ["tree", "--json"], ["tree", "--flame", "--json"], ["export", "folded", "-o", "-"],
                  ["export", "pprof", "-o", "-"]):
         text = run(GPUPEAK, *what, log)[0]
         text = gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text

@@ -145,7 +145,7 @@ def values():
         # A log that `run` has packed in place has the same figures.
         subprocess.run([GPUPEAK, "run", "-q", "--compress", "always", "-o", os.path.join(folder, "r.gplog"), "--", "sh", "-c", "exit 3"],
                        check=False)
-        subprocess.run([GPUPEAK, "compress", "-q", "-o", path[log] + ".zst", path[log]], check=True)
+        subprocess.run([GPUPEAK, "bundle", "--log", "-q", "-o", path[log] + ".zst", path[log]], check=True)
         before, told = told, server.ask()
         expect(told.value("gpupeak_run_exit_code", log="r.gplog") == 3, "the exit code of a packed log")
         expect(open(os.path.join(folder, "r.gplog"), "rb").read(4) != b"GPPK", "it was not packed")

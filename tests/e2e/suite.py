@@ -14,7 +14,7 @@ HOLDS = "import sys; data = bytearray(int(sys.argv[1]) << 20); sys.exit(int(sys.
 
 
 def shown(*words):
-    code, text = gpupeak("compare", *words)
+    code, text = gpupeak("diff", "--side-by-side", *words)
     expect(code == 0, text)
     return text
 

@@ -86,9 +86,9 @@ def main():
         expect_names(report(log), "as it ran")
         _, message = run(GPUPEAK, "bundle", log)
         expect(re.search(r"\d+ of \d+ addresses have a function", message), message)
-        _, message = run(GPUPEAK, "compress", log)
+        _, message = run(GPUPEAK, "bundle", "--log", log)
         expect(re.search(r"x.gplog.zst: [\d.]+ [KM]iB of [\d.]+ [KM]iB", message), message)
-        run(GPUPEAK, "symbolize", log)
+        run(GPUPEAK, "bundle", "--symbols", log)
         for made in (bundle, packed, log + ".symbols"):
             expect(os.stat(made).st_mode & 0o777 == os.stat(log).st_mode & 0o777 == 0o600, f"{made} is less private than the log")
         os.rename(log + ".symbols", log + ".aside")
@@ -105,9 +105,9 @@ def main():
         expect_names(report(bundle), "bundle")
         codes = {w["code"] for w in json.loads(run(GPUPEAK, "report", "--json", bundle)[0])["quality"]["warnings"]}
         expect(not codes & {"GP025", "GP026"}, f"a bundle misses what it has brought along: {codes}")
-        expect_names(run(GPUPEAK, "dump", bundle)[0] and report(bundle), "bundle again")
+        expect_names(run(GPUPEAK, "export", "events", bundle)[0] and report(bundle), "bundle again")
         expect_no_names(report(packed), "GP025", "compressed")
-        run(GPUPEAK, "compress", bundle)
+        run(GPUPEAK, "bundle", "--log", bundle)
         expect_names(report(bundle + ".zst"), "a bundle, compressed again")
         expect_names(report(log, "--debug-dir", debug), "--debug-dir by path")
         by_id = os.path.join(folder, "by_id")

@@ -15,8 +15,8 @@ import unicodedata
 from common import GPUPEAK, expect, run_checks
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-CHARTS = (["flame"], ["timeline"])  # as wide as they are
-VERBS = (["report"], ["report", "--short"], ["tree"], ["flame"], ["timeline"], ["leaks"], ["temporary"], ["tags"], ["phases"])
+CHARTS = (["tree", "--flame"], ["timeline"])  # as wide as they are
+VERBS = (["report"], ["report", "--short"], ["tree"], ["tree", "--flame"], ["timeline"], ["leaks"], ["temporary"], ["tags"], ["phases"])
 
 
 def plain_environment(**more):
@@ -57,7 +57,7 @@ def in_a_pipe(log, folder):
     with open(path, "w", encoding="ascii") as file:
         file.write(program)
     subprocess.run([GPUPEAK, "run", "-q", "--phase-on-output", "never", "-o", deep, "--", "/usr/bin/python3", path], check=True)
-    for verb in (*VERBS, ["diff", log], ["compare", log], ["merge", log], ["check", "--max", "host.peak_bytes=1", "--baseline", log,
+    for verb in (*VERBS, ["diff", log], ["diff", "--side-by-side", log], ["merge", log], ["check", "--max", "host.peak_bytes=1", "--baseline", log,
                                                                           "--max-increase", "host.peak_bytes=1B"]):
         done = subprocess.run([GPUPEAK, *verb, deep, "--bytes"], stdout=subprocess.PIPE, check=False, env=plain_environment())
         text = done.stdout.decode()
@@ -99,7 +99,7 @@ def main():
             always = subprocess.run([GPUPEAK, *verb, "--color", "always", log], stdout=subprocess.PIPE, check=True,
                                     env=plain_environment()).stdout.decode()
             # Frames of a flame graph are told apart by colours or by brackets.
-            same = COLOUR.sub("", always) == piped or verb == ["flame"]
+            same = COLOUR.sub("", always) == piped or verb == ["tree", "--flame"]
             expect(COLOUR.search(always) and same, f"{verb} --color always")
         in_a_pipe(log, folder)
         text, code = in_terminal(100, GPUPEAK, "export", "csv", log, "-o", log + ".csv")

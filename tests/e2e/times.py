@@ -89,7 +89,7 @@ SLACK = 0.1
 def times(log):
     """Seconds of the allocations and frees of large blocks, by the block's MiB. A free has the negative number."""
     sizes, found = {}, {}
-    for line in subprocess.run([GPUPEAK, "dump", log], capture_output=True, text=True, check=True).stdout.splitlines():
+    for line in subprocess.run([GPUPEAK, "export", "events", log], capture_output=True, text=True, check=True).stdout.splitlines():
         words = line.split()
         if "alloc" in words and int(words[words.index("size") + 1]) >= 1 << 20:
             sizes[words[6]] = int(words[words.index("size") + 1]) >> 20
@@ -115,7 +115,7 @@ def large_blocks(folder):
 
 def expect_own_times(log, printed, least):
     """At least so many of the program's steps are in the log, each at the time that the program says, but for the log's zero."""
-    dump = subprocess.run([GPUPEAK, "dump", log], capture_output=True, text=True, check=True).stdout
+    dump = subprocess.run([GPUPEAK, "export", "events", log], capture_output=True, text=True, check=True).stdout
     logged = {words[6]: float(words[0]) for words in map(str.split, dump.splitlines()) if "alloc" in words and "50000" in words}
     steps = [(logged[block], float(before), float(after)) for block, before, after in map(str.split, printed.splitlines()) if block in logged]
     expect(len(steps) >= least, f"{len(steps)} of {len(printed.splitlines())} steps are in the log")
@@ -141,7 +141,7 @@ def from_outside(folder):
     """Recording that begins while the program runs, and ends before it: of one that has the library; and of one that is attached to."""
     program = os.path.join(folder, "steps")
     compile(STEPS, program)
-    for preloaded, command in ((True, ["start"]), (False, ["attach", "-o"])):
+    for preloaded, command in ((True, ["attach"]), (False, ["attach", "-o"])):
         log = os.path.join(folder, f"{preloaded}.gplog")
         env = environment(folder, preloaded, **({"GPUPEAK_OUT": log, "GPUPEAK_HOST": "counters"} if preloaded else {}))
         running = subprocess.Popen([program, "1", "16"], env=env, stdout=subprocess.PIPE, text=True)
@@ -150,7 +150,7 @@ def from_outside(folder):
         expect(code == 0, f"{command}: {text}")
         if preloaded:
             time.sleep(1.5)
-            code, text = gpupeak("stop", str(running.pid))
+            code, text = gpupeak("detach", str(running.pid))
             expect(code == 0, f"stop: {text}")
         expect_own_times(log, running.communicate()[0], 4)
 

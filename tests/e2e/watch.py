@@ -89,7 +89,7 @@ def main():
         program.kill()
         expect("no end" in finished(watcher, 0), "of one that was killed")
         finished(strict, 4)
-        subprocess.run([GPUPEAK, "compress", "-q", "-o", log + ".zst", log], check=True)
+        subprocess.run([GPUPEAK, "bundle", "--log", "-q", "-o", log + ".zst", log], check=True)
         finished(watch("--max", "device.peak_bytes=300MiB", log + ".zst"), 1)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The recording of the heap begins and ends while the program runs: `run --dormant`, `start`, `stop`, `report PID`.
+"""The recording of the heap begins and ends while the program runs: `run --dormant`, `attach`, `detach`, `report PID`.
 
 usage: windows.py LIBGPUPEAK GPUPEAK PROGRAM CASE [WINDOWS]
 """
@@ -43,21 +43,21 @@ def held(folder):
     program = Windowed(folder, 8)
     program.tell("keep 1000 100")
     first = program.tell("hold")
-    program.while_poked("start", program.pid)
+    program.while_poked("attach", program.pid)
     kept = program.tell("keep 300 1000")
     dropped = program.tell("drop 400")  # these 300, and 100 from before
     kept_2 = program.tell("keep 500 2000")
     code, text = gpupeak("report", "--full", program.pid)
     expect(code == 0 and "keep" in text and "were held before" in text, text)
-    program.while_poked("stop", program.pid)
+    program.while_poked("detach", program.pid)
     expect(kept_at_peak(report(program.log)) == 1_000_000, "at the first window's peak")
     program.tell("keep 10000 64")  # is not recorded
     program.tell("drop 10200")     # all these, and 200 that the log has
     second = program.tell("hold")
-    program.while_poked("start", program.pid)
+    program.while_poked("attach", program.pid)
     program.tell("go")
     third = program.tell("hold")
-    program.while_poked("stop", program.pid)
+    program.while_poked("detach", program.pid)
     program.tell("go")
     program.end()
     summary = report(program.log)
@@ -86,17 +86,17 @@ def load(folder):
     """Windows begin and end many times while eight threads allocate. Then the threads wait, and all sums are right."""
     program = Windowed(folder, 8)
     first = program.tell("hold")
-    program.while_poked("start", program.pid)
-    program.while_poked("stop", program.pid)
+    program.while_poked("attach", program.pid)
+    program.while_poked("detach", program.pid)
     program.tell("go")
     for i in range(WINDOWS):
-        code, text = gpupeak("start", "--host", MODES[i % len(MODES)], program.pid)
+        code, text = gpupeak("attach", "--host", MODES[i % len(MODES)], program.pid)
         expect(code == 0, text)
-        code, text = gpupeak("stop", program.pid)
+        code, text = gpupeak("detach", program.pid)
         expect(code == 0, text)
     last = program.tell("hold")
-    program.while_poked("start", program.pid)
-    program.while_poked("stop", program.pid)
+    program.while_poked("attach", program.pid)
+    program.while_poked("detach", program.pid)
     program.tell("go")
     program.end()
     summary = report(program.log)
@@ -109,7 +109,7 @@ def load(folder):
 
 def killed(folder):
     program = Windowed(folder, 2)
-    code, text = gpupeak("start", program.pid)
+    code, text = gpupeak("attach", program.pid)
     expect(code == 0, text)
     program.tell("hold")  # so that the peak is with all of them
     program.tell("keep 500 2000")
@@ -123,23 +123,23 @@ def killed(folder):
 
 def refused(folder):
     program = Windowed(folder, 0)
-    asked = subprocess.run([GPUPEAK, "start", "--wait", "0.2", program.pid], stderr=subprocess.PIPE, text=True, check=False)
+    asked = subprocess.run([GPUPEAK, "attach", "--wait", "0.2", program.pid], stderr=subprocess.PIPE, text=True, check=False)
     expect(asked.returncode == 2 and "made no such call within 0.2 s" in asked.stderr, asked.stderr)
     program.tell("poke")  # the request was withdrawn, so no recording begins
-    for command, why in ((["stop"], "records no heap"), (["start"], ""), (["start"], "records its heap already"), (["stop"], "")):
+    for command, why in ((["detach"], "records no heap"), (["attach"], ""), (["attach"], "records its heap already"), (["detach"], "")):
         waits = subprocess.Popen([GPUPEAK, *command, program.pid], stderr=subprocess.PIPE, text=True)
         while waits.poll() is None:
             program.tell("poke")
         expect(waits.returncode == (2 if why else 0) and why in waits.stderr.read(), f"{command} {why}")
     if os.geteuid() == 0:
-        code, text = gpupeak("start", program.pid, user=65534, group=65534, extra_groups=[])
+        code, text = gpupeak("attach", program.pid, user=65534, group=65534, extra_groups=[])
         expect(code == 2 and "only a program of your own" in text, text)
     program.end()
-    code, text = gpupeak("start", program.log)
+    code, text = gpupeak("attach", program.log)
     expect(code == 2 and "has ended" in text, text)
     os.remove(program.log)
     recorded = Windowed(folder, 0, "full")
-    code, text = gpupeak("start", recorded.pid)
+    code, text = gpupeak("attach", recorded.pid)
     expect(code == 2 and "--dormant" in text, text)
     recorded.end()
 

@@ -116,10 +116,10 @@ def wrapper_with_gpu(folder):
     expect(found["metrics"]["device.peak_bytes"] == 3 << 20 and found["run"]["exit"]["code"] == 6, str(found["run"]))
     expect("after this program the process ran" in programs_before(found)[0], str(programs_before(found)))
     # A part stays in compressed and bundled logs, and is a log itself.
-    for verb in ("compress", "bundle"):
-        packed = os.path.join(before, "packed." + verb)
-        subprocess.run([GPUPEAK, verb, "-q", os.path.join(before, "d.gplog"), "-o", packed], check=True)
-        expect(summary(before, "packed." + verb + "#1")["metrics"]["device.peak_bytes"] == 3 << 20, f"{verb}: the wrapper's peak")
+    for verb in (["bundle", "--log"], ["bundle"]):
+        packed = os.path.join(before, "packed." + verb[-1])
+        subprocess.run([GPUPEAK, *verb, "-q", os.path.join(before, "d.gplog"), "-o", packed], check=True)
+        expect(summary(before, "packed." + verb[-1] + "#1")["metrics"]["device.peak_bytes"] == 3 << 20, f"{verb}: the wrapper's peak")
     gate = subprocess.run([GPUPEAK, "check", "--max", "device.peak_bytes=3MiB", os.path.join(before, "d.gplog#1")], check=False,
                           stdout=subprocess.PIPE)
     expect(gate.returncode == 0, f"a gate on a part gives {gate.returncode}")

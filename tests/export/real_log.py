@@ -69,16 +69,16 @@ def verbs(log, folder):
             expect(start in file.read(500), f"timeline {option}")
     diff = json.loads(gpupeak("diff", "--json", path, path))
     expect(all(p["change_bytes"] == 0 for p in diff["peaks"]), "diff with itself")
-    compare = json.loads(gpupeak("compare", "--json", path, path))
+    compare = json.loads(gpupeak("diff", "--side-by-side", "--json", path, path))
     expect(next(p["bytes"] for p in compare["peaks"] if p["scope"] == "host") == [peak, peak], "compare")
     gpupeak("check", "--max", f"host.peak_bytes={peak}", "--max", f"host.peak_bytes@phase:create_session={peak}", path)
     gpupeak("check", "--max", f"host.peak_bytes={peak - 1}", path, code=1)
     expect(gpupeak("metrics", "--metric", "host.peak_bytes", path) == f"host.peak_bytes {peak}\n", "metrics")
-    for packed in ("bundle", "compress"):
+    for packed in ("bundle", "bundle --log"):
         out = os.path.join(folder, packed)
-        gpupeak(packed, "-q", "-o", out, path)
+        gpupeak(*packed.split(), "-q", "-o", out, path)
         expect(gpupeak("metrics", "--metric", "host.peak_bytes", out) == f"host.peak_bytes {peak}\n", packed)
-    gpupeak("symbolize", "-q", "-o", os.path.join(folder, "symbols"), path)
+    gpupeak("bundle", "--symbols", "-q", "-o", os.path.join(folder, "symbols"), path)
     hidden = gpupeak("report", "--confidential", "--top", "100", path)
     expect(f"sum {peak / MIB:.0f} MiB = peak" in hidden, "report --confidential")
     expect(not re.search(r"onnxruntime|resnet", hidden), "report --confidential shows a name")
@@ -86,7 +86,7 @@ def verbs(log, folder):
 
 
 def page(log, folder):
-    for verb, logs in (("report", [log.path]), ("compare", [log.path, log.path])):
+    for verb, logs in (("report", [log.path]), ("diff", [log.path, log.path])):
         out = os.path.join(folder, verb + ".html")
         done = subprocess.run([GPUPEAK, verb, "--html", out, *logs], stderr=subprocess.PIPE, check=False)
         if b"built without the page" in done.stderr:

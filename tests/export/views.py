@@ -14,7 +14,8 @@ def view(log, verb, *options):
     done = run(verb, "--json", *options, log.path)
     expect(done.returncode == 0, f"{verb} gives {done.returncode}: {done.stderr.decode()}")
     data = json.loads(done.stdout)
-    expect(data["schema"] == f"gpupeak.{verb}/1", f"{verb}: {data['schema']}")
+    name = "flame" if "--flame" in options else verb
+    expect(data["schema"] == f"gpupeak.{name}/1", f"{verb}: {data['schema']}")
     expect(data["quality"]["exact"] == log.summary["quality"]["exact"], f"{verb}: quality")
     text = run(verb, *options, log.path)
     expect(text.returncode == 0 and text.stdout, f"{verb} in text gives {text.returncode}")
@@ -41,7 +42,7 @@ def views(log, _work):
             tree = view(log, "tree", "--scope", scope, *cut)
             expect(tree_adds_up(tree) == log.peak(scope), f"tree of {scope}: {tree['bytes']}")
             expect(tree["time_ns"] == log.peaks[scope]["time_ns"], f"tree of {scope}: time")
-            flame = view(log, "flame", "--scope", scope, *cut)
+            flame = view(log, "tree", "--flame", "--scope", scope, *cut)
             expect(graph_fits(flame["flame"]) == log.peak(scope), f"flame of {scope}")
         leaks = view(log, "leaks", "--scope", scope, "--top", "3")["scopes"][0]
         expect(leaks["bytes"] == log.live(scope), f"leaks of {scope}: {leaks['bytes']}")

@@ -138,7 +138,7 @@ def fill(log, megabytes, *tags_and_fields):
     log.events = [record * (((1 << 20) - 200) // len(record))] * megabytes
 
 
-@refused("`gpupeak compress --undo ")
+@refused("`gpupeak bundle --undo ")
 def case_packed_far(folder):
     """A log of two hundred megabytes that are the same few bytes."""
     log = Log()

@@ -53,7 +53,7 @@ def read_log():
             node = parent
         return False
 
-    dump = subprocess.Popen([gpupeak, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace")
+    dump = subprocess.Popen([gpupeak, "export", "events", log], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in dump.stdout:
         if line.startswith("node "):
             f = line.split()
@@ -83,7 +83,7 @@ def read_log():
         failed += " device_failed " in line
         unknown += " device_unknown " in line
     if dump.wait() != 0:
-        sys.exit(f"gpupeak dump {log} failed")
+        sys.exit(f"gpupeak export events {log} failed")
     return kinds, below_library, failed, unknown, reserved
 
 

@@ -37,7 +37,7 @@ def uses_of(gpupeak, log):
     start = start_ns(log)
     ns = lambda text: start + int(text.replace(".", ""))
     uses, address_of = {}, {}
-    dump = subprocess.Popen([gpupeak, "dump", log], stdout=subprocess.PIPE, text=True)
+    dump = subprocess.Popen([gpupeak, "export", "events", log], stdout=subprocess.PIPE, text=True)
     for line in dump.stdout:
         if " device_alloc " in line:
             match = re.search(r"id (\d+) .*?(0x[0-9a-f]+) bytes", line)

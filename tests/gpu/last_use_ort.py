@@ -58,7 +58,7 @@ def write_network(path):
 def blocks_of(gpupeak, log):
     """Of each block of an arena that was followed: {arena, address, bytes, ns, uses}; and what the log says of itself."""
     live, ended, end, runs = {}, [], None, 0
-    dump = subprocess.run([gpupeak, "dump", log], stdout=subprocess.PIPE, text=True, check=True).stdout
+    dump = subprocess.run([gpupeak, "export", "events", log], stdout=subprocess.PIPE, text=True, check=True).stdout
     for line in dump.splitlines():
         if match := re.match(r"\+([\d.]+) .* arena_alloc (\d+) (0x[0-9a-f]+) bytes (\d+) .*?stack (\d+)", line):
             live[match[2], match[3]] = {"address": int(match[3], 16), "bytes": int(match[4]), "ns": int(match[1].replace(".", "")),

@@ -22,7 +22,7 @@ wrong = []
 
 def live_of_events():
     """Bytes of device memory that the log's allocations leave, added up from its text form."""
-    blocks, live, dump = {}, 0, subprocess.Popen([gpupeak, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace")
+    blocks, live, dump = {}, 0, subprocess.Popen([gpupeak, "export", "events", log], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in dump.stdout:
         if " device_alloc " in line:
             block, kind, size = re.search(r"device_alloc id (\d+) kind (\S+) .* bytes (\d+) ", line).groups()
@@ -33,7 +33,7 @@ def live_of_events():
         elif " device_revive " in line:
             live += blocks[re.search(r"device_revive id (\d+)", line)[1]]
     if dump.wait() != 0:
-        sys.exit(f"gpupeak dump {log} failed")
+        sys.exit(f"gpupeak export events {log} failed")
     return live
 
 

@@ -3,16 +3,22 @@
 
 usage: shared_card.py PREFIX [SECONDS]
        shared_card.py LIBRARY:COMMAND [SECONDS]
+       shared_card.py PREFIX SECONDS PROGRAMS [JOBS]
 
 PREFIX: an installed gpupeak. Needs a GPU with its driver, and nothing else; ends after SECONDS (110). Prints a Markdown
 table: for each case the largest distance of a row from that of a run alone, what is unexplained, and the context's
-bytes; then others' sum beside NVML's list, and what the calls of NVML take. Exit code 1 if a row is off by more than
+bytes; then others' sum beside NVML's list, and what the calls of NVML take. PROGRAMS: a file with a command a line,
+of real programs, instead of the one here: each alone, then 50 times beside 1, 2 and 8 others, JOBS (4) of them at a
+time, so that each has JOBS - 1 more beside it. Exit code 1 if a row is off by more than
 2 MiB or the own figure is not known.
 """
+import concurrent.futures
 import ctypes
+import itertools
 import json
 import os
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -244,17 +250,17 @@ class Bench:
         self.gpupeak = pathlib.Path(command).resolve() if colon else prefix / "bin/gpupeak"
         self.end = time.monotonic() + seconds
         self.work = pathlib.Path(tempfile.mkdtemp())
-        self.expected, self.is_good, self.count = {}, True, 0
+        self.expected, self.is_good, self.count = {}, True, itertools.count(1)
 
     def run(self, what="program", before=(), ledger="auto"):
         """What the program printed, and its ledger."""
-        self.count += 1
-        log = self.work / f"{self.count}.gplog"
+        log = self.work / f"{next(self.count)}.gplog"
         # The library is loaded into the program alone, not into what starts it.
+        words = [sys.executable, __file__, "--as", what] if what in PROGRAMS else shlex.split(what)
         command = [*before, "env", f"LD_PRELOAD={self.preload}", f"GPUPEAK_OUT={log}", "GPUPEAK_SUMMARY=off",
-                   f"GPUPEAK_LEDGER={ledger}", sys.executable, __file__, "--as", what]
-        ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
-        if ran.stderr and self.count == 1:
+                   f"GPUPEAK_LEDGER={ledger}", *words]
+        ran = subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=60)
+        if ran.stderr and what == "program" and not self.expected:
             print(ran.stderr.strip()[-300:])
         if ledger == "off":
             return ran.stdout, None, log
@@ -262,9 +268,12 @@ class Bench:
                                            timeout=60).stdout)
         return ran.stdout, next(device["ledger"] for device in report["devices"] if device["ledger"]), log
 
-    def alone(self, what="program"):
+    def figures(self, what):
         ledger = self.run(what)[1]
-        self.expected = {when: rows(ledger[when]) for when in ("at_peak", "at_exit")}
+        return {when: rows(ledger[when]) for when in ("at_peak", "at_exit")}
+
+    def alone(self, what="program"):
+        self.expected = self.figures(what)
         print(f"\n{what} alone, at the peak: " +
               ", ".join(f"{cause} {size / MIB:.1f}" for cause, size in self.expected["at_peak"].items()) + " MiB\n")
         print("| others | runs | rows' largest distance from alone, MiB | unexplained, MiB | context, MiB | own known "
@@ -327,8 +336,80 @@ class Bench:
             print(f"{name}, ms: {medians['auto']:.1f}; with GPUPEAK_LEDGER=off {medians['off']:.1f}", flush=True)
 
 
+def named(what):
+    words = shlex.split(what)
+    return os.path.basename(words[2] if words[:2] == ["env", "-C"] else words[0])
+
+
+def real_programs(bench, path, jobs):
+    """Each line of the file beside others: how far rows are from those alone, in all runs."""
+    with open(path, encoding="utf-8") as file:
+        programs = [line.strip() for line in file if line.strip()]
+    alone = {}
+
+    def apart(what):
+        ledger = bench.run(what)[1]
+        found = {when: rows(ledger[when]) for when in ("at_peak", "at_exit")}
+        furthest = max((abs(found[when].get(cause, 0) - wanted.get(cause, 0)), f"{cause} {when}")
+                       for when, wanted in alone[what].items() for cause in wanted.keys() | found[when].keys())
+        known = all(ledger[when].get("of_process", False) for when in found)
+        return *furthest, max(abs(found[when].get("unexplained", 0)) for when in found), known, found
+
+    def shown(figures):
+        return "; ".join(f"{when} " + ", ".join(f"{cause} {size / MIB:.1f}" for cause, size in found.items())
+                         for when, found in figures.items())
+
+    print("alone, MiB:")
+    for what in programs:
+        try:
+            alone[what] = bench.figures(what)
+            again = apart(what)
+            print(f"- {named(what)}: {shown(alone[what])}; once more alone: {again[0] / MIB:.1f} apart", flush=True)
+        except (subprocess.SubprocessError, StopIteration, TypeError) as error:
+            alone.pop(what, None)
+            print(f"left out: {what}: {error}", flush=True)
+    print("\n| program | others | runs | rows' largest distance from alone, MiB | unexplained, MiB | own known | |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+    notes, cases = [], ((1, 1000), (2, 1000), (8, 16))
+    for case, (count, hz) in enumerate(cases):
+        end = time.monotonic() + (bench.end - time.monotonic()) / (len(cases) - case)
+        with Others(count, hz), concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            runs = {what: [] for what in alone}
+            for _ in range(50):  # in turns, so that all have as many runs where time is short
+                for what, futures in runs.items():
+                    futures.append(pool.submit(lambda what=what: apart(what) if time.monotonic() < end else None))
+            for what, futures in runs.items():
+                done, failed = [], 0
+                for future in futures:
+                    try:
+                        done.append(future.result())
+                    except (subprocess.SubprocessError, StopIteration, TypeError) as error:
+                        failed += 1
+                        notes.append(f"{named(what)} beside {count}: {error}"
+                                     + str(getattr(error, "stderr", None) or "")[-300:])
+                done = [run for run in done if run]
+                if not done and not failed:
+                    continue
+                furthest, cause, *_, worst = max(done, key=lambda run: run[0], default=(0, "", 0, 0, {}))
+                unexplained, known = max((run[2] for run in done), default=0), sum(run[3] for run in done)
+                good = furthest <= 2 * MIB and unexplained <= 2 * MIB and known == len(done) and not failed
+                bench.is_good &= good
+                print(f"| {named(what)} | {count}, {hz} times a second each; {jobs - 1} programs "
+                      f"| {len(done)}{f', {failed} failed' if failed else ''} "
+                      f"| {furthest / MIB:.1f} {cause if furthest >= MIB else ''} | {unexplained / MIB:.1f} "
+                      f"| {known} of {len(done)} | {'good' if good else '**DIFFERS**'} |", flush=True)
+                if furthest >= MIB:
+                    off = sum(run[0] >= MIB for run in done)
+                    notes.append(f"{named(what)} beside {count}, {off} of {len(done)} runs 1 MiB or more from alone: the furthest: "
+                                 f"{shown(worst)}")
+    print("\n" + "\n".join(notes), flush=True)
+
+
 def main():
     bench = Bench(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 110)
+    if len(sys.argv) > 3:
+        real_programs(bench, sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 4)
+        sys.exit(0 if bench.is_good else 1)
     bench.alone()
     bench.case("none", 50, 0.06)
     for count, hz, share in ((1, 16, 0.1), (1, 1000, 0.1), (2, 16, 0.12), (2, 1000, 0.12), (8, 16, 0.15),
@@ -356,8 +437,8 @@ def main():
     sys.exit(0 if bench.is_good else 1)
 
 
+PROGRAMS = {"program": program, "torch": torch_program, "noise": noise, "hold": hold, "managed": managed}
 if sys.argv[1:2] == ["--as"]:
-    {"program": program, "torch": torch_program, "noise": noise, "hold": hold,
-     "managed": managed}[sys.argv[2]](*map(float, sys.argv[3:]))
+    PROGRAMS[sys.argv[2]](*map(float, sys.argv[3:]))
 else:
     main()

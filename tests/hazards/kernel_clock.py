@@ -35,7 +35,7 @@ def said_to_be(clock, folder):
         raise Skipped(f"no mounts of one's own: {done.stderr.decode()}")
     expect(done.returncode == 0, f"{done}")
     (log,) = logs(folder)
-    head = subprocess.run([GPUPEAK, "dump", log], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()[0]
+    head = subprocess.run([GPUPEAK, "export", "events", log], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()[0]
     summary = report(log)
     expect(summary["quality"]["exact"] and summary["quality"]["repairs"] == 0, f"{summary['quality']}")
     return int(re.search(r" clock (\d+) ", head)[1]), summary["metrics"]["host.kind.heap.alloc_count"]

@@ -85,7 +85,7 @@ def case_short():
         expect(os.stat(log).st_blocks * 512 < 16 << 20, f"{os.stat(log).st_blocks * 512} bytes on the disk")
         quality = report(log)["quality"]
         packed = os.path.join(folder, "a.gplog.zst")
-        said = subprocess.run([sys.argv[2], "compress", log], stderr=subprocess.PIPE, check=True).stderr.decode()
+        said = subprocess.run([sys.argv[2], "bundle", "--log", log], stderr=subprocess.PIPE, check=True).stderr.decode()
         value, unit = said.split()[-2:]  # "… 3.1 KiB of 24.0 KiB"
         expect(unit in ("B", "KiB") or (unit == "MiB" and float(value) < 16), f"what is not in it was compressed: {said}")
         expect(report(packed)["quality"] == quality, "the packed log tells something else")

@@ -130,7 +130,7 @@ def case_bounded():
     with tempfile.TemporaryDirectory() as folder:
         (log,) = run(folder, "threads", "64KiB", GPUPEAK_HOST="auto", GPUPEAK_SAMPLE="")
         peak = report(log)["metrics"]["host.kind.heap.usable_peak_bytes"]
-        dump = subprocess.run([sys.argv[2], "dump", log], stdout=subprocess.PIPE, check=True).stdout.decode()
+        dump = subprocess.run([sys.argv[2], "export", "events", log], stdout=subprocess.PIPE, check=True).stdout.decode()
         means = [int(mean) for mean in re.findall(r"sampling bytes (\d+)", dump)]
         expect(means and max(means) <= max(peak // 16, 512 << 10), f"means up to {max(means, default=0)}, of a peak of {peak}")
 

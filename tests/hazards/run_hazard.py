@@ -311,7 +311,7 @@ def case_sizes(folder, **more):
     done = run(folder, True, **more)
     expect(done.returncode == 0 and done.stderr == b"", f"exit {done.returncode}: {done.stderr!r}")
     (log,) = logs(folder)
-    dump = subprocess.run([sys.argv[2], "dump", log], capture_output=True, text=True, check=True).stdout
+    dump = subprocess.run([sys.argv[2], "export", "events", log], capture_output=True, text=True, check=True).stdout
     recorded = re.findall(r"(?:alloc|realloc_end) (0x[0-9a-f]+) size \d+ usable (\d+)", dump)
     told = re.findall(r"block (0x[0-9a-f]+) (\d+)", done.stdout.decode())
     missing = collections.Counter(told) - collections.Counter(recorded)
@@ -505,7 +505,7 @@ def case_room_again(folder):
         return
     largest = max(holder["bytes"] for holder in heap[0]["holders"] if holder["kind"] == "host.heap")
     expect(largest >= 8 << 20, f"the block of before is not in the log: {largest}")
-    dump = subprocess.run([sys.argv[2], "dump", log], stdout=subprocess.PIPE, text=True, check=True).stdout
+    dump = subprocess.run([sys.argv[2], "export", "events", log], stdout=subprocess.PIPE, text=True, check=True).stdout
     expect(f"size {5 << 20} " in dump, "the block that came when there was room again is not in the log")
 
 
@@ -566,7 +566,7 @@ def case_room_again_thread(folder):
     same(native, preloaded)
     (log,) = logs(folder)
     expect(report(log)["quality"]["events_lost"], "nothing was lost: the limit is too high")
-    dump = subprocess.run([sys.argv[2], "dump", log], stdout=subprocess.PIPE, text=True, check=True).stdout
+    dump = subprocess.run([sys.argv[2], "export", "events", log], stdout=subprocess.PIPE, text=True, check=True).stdout
     said, alone = {}, set()  # the mean that a thread said last; who had blocks before
     for line in dump.splitlines():
         if found := re.search(r" tid (\d+) (sampling bytes (\d+)|alloc )", line):

@@ -164,7 +164,7 @@ def check_live(path, folder):
         expect(in_log[name].metrics["device.peak_bytes"] == truth[ours][1], f"the log's {name}: {in_log[name].metrics}")
     names = sorted(in_log)
     options = [word for name in names for word in ("--within", name)]
-    held = json.loads(subprocess.run([GPUPEAK, "held", "--json", "--top", "2", *options, "--at", "0", "--within", "absent", log],
+    held = json.loads(subprocess.run([GPUPEAK, "report", "--held", "--json", "--top", "2", *options, "--at", "0", "--within", "absent", log],
                                      stdout=subprocess.PIPE, check=True).stdout)["moments"]
     for name, moment in zip(names, held):  # two ways to the same figure
         expect(moment["bytes"] == in_log[name].metrics["device.peak_bytes"], f"held within {name}: {moment}, {in_log[name].metrics}")

@@ -115,7 +115,7 @@ def main():
             chosen = walk(terminal)
         finally:
             terminal.end()
-        held = json.loads(subprocess.run([GPUPEAK, "held", "--json", "--at", "1000", log], stdout=subprocess.PIPE, check=True).stdout)
+        held = json.loads(subprocess.run([GPUPEAK, "report", "--held", "--json", "--at", "1000", log], stdout=subprocess.PIPE, check=True).stdout)
         expect(chosen and held["moments"][0]["bytes"] == 0, f"{chosen} {held}")
 
 

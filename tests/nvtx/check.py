@@ -16,7 +16,7 @@ CASE, OWN_TOOL, COMMAND = sys.argv[3], sys.argv[4], sys.argv[5:]
 
 
 def dump(log):
-    return subprocess.run([GPUPEAK, "dump", log], stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+    return subprocess.run([GPUPEAK, "export", "events", log], stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
 
 
 def peak(summary, name):

@@ -16,7 +16,7 @@ CASE, COMMAND = sys.argv[3], sys.argv[4:]
 
 
 def dump(log):
-    return subprocess.run([GPUPEAK, "dump", log], stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+    return subprocess.run([GPUPEAK, "export", "events", log], stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
 
 
 def count_phases(lines):

@@ -141,7 +141,7 @@ def main():
         program, script = source_page.pages(GPUPEAK, folder)
         return browse(program, folder) or browse(script, folder, "source_script")
     if CASE == "compare":
-        page = make_page(folder, [make_log(folder, "run"), make_log(folder, "other"), make_log(folder, "died")], ("compare",))
+        page = make_page(folder, [make_log(folder, "run"), make_log(folder, "other"), make_log(folder, "died")], ("diff",))
     elif CASE == "big":
         log = os.path.join(folder, "big.gplog")
         subprocess.run([PAGE_LOG, "big", log], check=True)

@@ -39,12 +39,12 @@ def find_pythons(version):
 
 
 class Log:
-    """What `gpupeak dump` says."""
+    """What `gpupeak export events` says."""
 
     def __init__(self, tool, path):
         self.frames, self.nodes = {}, {}
         self.sites, self.blocks = {}, {}  # of the device and of the host, by size
-        text = subprocess.run([tool, "dump", path], stdout=subprocess.PIPE, check=True).stdout.decode()
+        text = subprocess.run([tool, "export", "events", path], stdout=subprocess.PIPE, check=True).stdout.decode()
         for line in text.splitlines():
             words = line.split(" ")
             if words[0] == "python_frame":

@@ -14,8 +14,8 @@ GPUPEAK = os.path.abspath(sys.argv[1])
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOGS = ("families", "jax", "killed", "oom", "ort_vgg19", "vgg19_graph")
 KEPT = "ort_vgg19"
-VIEWS = ("report", "report --full", "report --short", "report --by module", "tree", "flame", "held --at end", "tags", "phases", "arenas",
-         "timeline", "leaks", "temporary", "whatif", "fit --gpu A100-80GB", "diff async.gpz", "compare async.gpz", "merge async.gpz")
+VIEWS = ("report", "report --full", "report --short", "report --by module", "tree", "tree --flame", "report --held --at end", "tags", "phases", "arenas",
+         "timeline", "leaks", "temporary", "whatif", "fit --gpu A100-80GB", "diff async.gpz", "diff --side-by-side async.gpz", "merge async.gpz")
 
 
 def seen(view, log, columns):

@@ -18,7 +18,7 @@ def record(folder, frames):
     log = os.path.join(folder, f"{frames}.gplog")
     subprocess.run([program, str(frames)], env=dict(os.environ, LD_PRELOAD=library, GPUPEAK_OUT=log, GPUPEAK_SUMMARY="off"),
                    check=True)
-    dump = subprocess.run([gpupeak, "dump", log], stdout=subprocess.PIPE, check=True, text=True).stdout
+    dump = subprocess.run([gpupeak, "export", "events", log], stdout=subprocess.PIPE, check=True, text=True).stdout
     parents = dict(re.findall(r"^node (\d+) parent (\d+) ", dump, re.M))
     node = re.search(r" size 424242 .*stack (\d+)", dump).group(1)
     depth = 0

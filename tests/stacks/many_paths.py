@@ -56,7 +56,7 @@ with tempfile.TemporaryDirectory() as folder:
     subprocess.run([program, way], env=environment, check=True)
     dump = os.path.join(folder, "dump")
     with open(dump, "w") as out:
-        subprocess.run([gpupeak, "dump", log], stdout=out, check=True)
+        subprocess.run([gpupeak, "export", "events", log], stdout=out, check=True)
     with open(dump) as text:
         blocks = list(events(text))
 

@@ -19,7 +19,7 @@ with tempfile.TemporaryDirectory() as folder:
     environment = dict(os.environ, LD_PRELOAD=library, GPUPEAK_OUT=log, GPUPEAK_SUMMARY="off")
     environment.pop("GPUPEAK_RUN_PID", None)
     subprocess.run([program, manager, *plugins], env=environment, check=True)
-    dump = subprocess.run([gpupeak, "dump", log], stdout=subprocess.PIPE, text=True, check=True).stdout
+    dump = subprocess.run([gpupeak, "export", "events", log], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 paths = {number: path for number, path in re.findall(r"^module (\d+) .* (\S+)$", dump, re.M)}
 nodes = {number: (parent, paths.get(module)) for number, parent, module in

@@ -36,7 +36,7 @@ with tempfile.TemporaryDirectory() as folder:
     done = subprocess.run(options.command, env=environment, stdout=subprocess.DEVNULL, check=False)
     minimum = options.minimum
     if options.dump:
-        events = subprocess.run([options.dump, "dump", log], stdout=subprocess.PIPE, check=True).stdout
+        events = subprocess.run([options.dump, "export", "events", log], stdout=subprocess.PIPE, check=True).stdout
         recorded = len(re.findall(rb"(?:alloc|realloc_end) 0x.* stack [1-9]", events))
         minimum = max(minimum, recorded - recorded // 1000)
     counters = read_counters(log)

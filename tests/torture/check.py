@@ -69,7 +69,7 @@ def true_peak(steps):
 
 def logged_steps(log):
     """The log's heap events in replayed order, in the form of the program's own list."""
-    dump = subprocess.run([GPUPEAK, "dump", log], stdout=subprocess.PIPE, check=True).stdout.decode()
+    dump = subprocess.run([GPUPEAK, "export", "events", log], stdout=subprocess.PIPE, check=True).stdout.decode()
     begun = {}
     for slot, event in re.findall(r"^\+\S+ slot (\d+) tid \d+ ((?:alloc|free|realloc_\w+) .*)$", dump, re.M):
         words = event.split()
@@ -95,7 +95,7 @@ def turns(folder):
     if not has_membarrier():
         print("the system has no membarrier: every event is stamped")
         return
-    dump = subprocess.run([GPUPEAK, "dump", log], stdout=subprocess.PIPE, check=True).stdout.decode()
+    dump = subprocess.run([GPUPEAK, "export", "events", log], stdout=subprocess.PIPE, check=True).stdout.decode()
     last, unstamped = {}, {}
     for time, slot in re.findall(r"^\+(\S+) slot (\d+) tid \d+ (?:alloc|free) ", dump, re.M):
         unstamped[slot] = unstamped.get(slot, 0) + (last.get(slot) == time)
@@ -152,7 +152,7 @@ def handover(folder):
     done = subprocess.run([PROGRAM, "run", HAND_OVERS], env=environment(folder, True, GPUPEAK_HOST="full"), cwd=folder, check=False)
     expect(done.returncode == 0, f"{PROGRAM} gives {done.returncode}")
     (log,) = logs(folder)
-    dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE)
+    dump = subprocess.Popen([GPUPEAK, "export", "events", log], stdout=subprocess.PIPE)
     checked = subprocess.run([PROGRAM, "check", HAND_OVERS], stdin=dump.stdout, stdout=subprocess.PIPE, check=False)
     expect(dump.wait() == 0, "the log cannot be read")
     print(checked.stdout.decode(), end="")

@@ -3,7 +3,7 @@
 // stores and loads is the hardest, since nothing but the stamp itself holds the processor back.
 //
 // usage: handover run HAND_OVERS          in all; each kind of hand-over gets its share
-//        gpupeak dump LOG | handover check HAND_OVERS
+//        gpupeak export events LOG | handover check HAND_OVERS
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -241,7 +241,7 @@ int run(uint64_t hand_overs) {
   return 0;
 }
 
-/// Reads `gpupeak dump`'s lines: "+time slot n tid n alloc address size n …".
+/// Reads `gpupeak export events`'s lines: "+time slot n tid n alloc address size n …".
 int check(uint64_t hand_overs) {
   static char line[4096];
   const Kind* kind = nullptr;

@@ -257,7 +257,7 @@ TEST_CASE("packed: what unpacks further than a verb reads is refused, with a way
     said = error.what();
   }
   CHECK(said.find("50.0 MiB") != std::string::npos);
-  CHECK(said.find("`gpupeak compress --undo " + file.path() + "`") != std::string::npos);
+  CHECK(said.find("`gpupeak bundle --undo " + file.path() + "`") != std::string::npos);
   const Unpacked all = unpack(package, "x", Extent::kAll);
   const MappedFile whole(all.fd, "x");
   CHECK(std::equal(log.begin(), log.end(), whole.data(), whole.data() + whole.bytes()));

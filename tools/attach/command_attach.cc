@@ -1,5 +1,6 @@
 // `attach` begins to record a program that runs already; `detach` ends that. Calling a function in
-// another program needs code for each kind of processor.
+// another program needs code for each kind of processor; where the library is there already, a word
+// in its log does.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "collector/text/text_format.h"
 #include "gpupeak/attach.h"
 #include "gpupeak/log_format.h"
+#include "tools/attach/window.h"
 #include "tools/commands.h"
 #include "tools/run/nvml.h"
 #include "tools/shared/child.h"
@@ -35,17 +37,20 @@ using collector::LogError;
 using collector::UsageError;
 
 struct AttachOptions {
+  std::string target;  ///< a process id, or a log
+  bool heap = false;   ///< alone
   int pid = 0;
   std::string out = "gpupeak.%n.%p.%r.gplog";
   std::string host = "full";
   double seconds = 10;
 };
 
-#ifdef GPUPEAK_HAS_ATTACH
 const std::map<std::string, uint32_t> kModes{{"auto", GPUPEAK_HOST_AUTO},
                                              {"full", GPUPEAK_HOST_FULL},
                                              {"sampled", GPUPEAK_HOST_SAMPLED},
                                              {"counters", GPUPEAK_HOST_COUNTERS}};
+
+#ifdef GPUPEAK_HAS_ATTACH
 constexpr const char* kLibrary = "libgpupeak.so";
 
 /// A thread of the program that is stopped at a safe point, ready to call functions.
@@ -177,7 +182,7 @@ class Visit {
 
 const std::map<uint32_t, std::string> kRefusals{
     {GPUPEAK_ATTACH_PRELOADED,
-     "was started with gpupeak: `gpupeak start` and `stop` record its heap, where it runs dormant"},
+     "was started with gpupeak: it is recorded already, or its heap where it runs dormant"},
     {GPUPEAK_ATTACH_ALREADY, "is attached already (`gpupeak detach` ends that)"},
     {GPUPEAK_ATTACH_NOT, "is not attached"},
     {GPUPEAK_ATTACH_UNFIT,
@@ -267,7 +272,7 @@ std::optional<int> go_on_in_child() {
   return status ? std::optional(exit_code(*status)) : std::nullopt;
 }
 
-int attach(const AttachOptions& options) {
+int attach_to(const AttachOptions& options) {
   if (const std::optional<int> code = go_on_in_child()) return *code;
   require_attachable(options.pid);
   const std::string library = library_to_load();
@@ -296,7 +301,7 @@ int attach(const AttachOptions& options) {
   return kOk;
 }
 
-int detach(const AttachOptions& options) {
+int detach_from(const AttachOptions& options) {
   if (const std::optional<int> code = go_on_in_child()) return *code;
   require_attachable(options.pid);
   auto call = std::make_unique<gpupeak_attach_call>();
@@ -318,23 +323,46 @@ int detach(const AttachOptions& options) {
 }
 
 #else
-int attach(const AttachOptions&) {
-  throw UsageError("attach and detach work on x86-64 alone: start the program with `gpupeak run`");
+int attach_to(const AttachOptions&) {
+  throw UsageError(
+      "what was started without gpupeak can be attached to on x86-64 alone: start it with `gpupeak "
+      "run --dormant`");
 }
-constexpr auto detach = attach;
+constexpr auto detach_from = attach_to;
 #endif
 
+AttachOptions with_pid(const AttachOptions& options) {
+  AttachOptions known = options;
+  known.pid = std::stoi(options.target);
+  return known;
+}
+
+int attach(const AttachOptions& options) {
+  if (is_window(options.target, options.heap))
+    return begin_window(options.target, kModes.at(options.host), options.seconds);
+  return attach_to(with_pid(options));
+}
+
+int detach(const AttachOptions& options) {
+  if (is_window(options.target, options.heap)) return end_window(options.target, options.seconds);
+  return detach_from(with_pid(options));
+}
+
 void add_target(CLI::App& verb, AttachOptions& options) {
-  add_required(verb, "process", options.pid, "PID", "Its process id");
-  add_number(verb, "--wait", options.seconds, 0, 1e6, "How long to look for a safe moment")
+  add_required(verb, "process", options.target, "PID|LOG",
+               "Its process id, or the log that it writes");
+  add_number(verb, "--wait", options.seconds, 0, 1e6,
+             "How long to look for a safe moment, or to wait until it has seen it")
       ->type_name("SECONDS");
+  verb.add_flag("--heap", options.heap,
+                "The heap alone, of a program that only counts it since an attach");
 }
 
 }  // namespace
 
 void add_attach(CommandLine& line) {
   auto [verb, options] = line.add(
-      "attach", "Record a program that runs already and was started without gpupeak", attach);
+      "attach", "Record a program that runs already, started without gpupeak or dormant", attach);
   add_target(verb, options);
   add_value(verb, "-o,--out", options.out, "LOG", "The log: %n program, %p process id, %h host")
       ->capture_default_str();
@@ -344,7 +372,7 @@ void add_attach(CommandLine& line) {
 
 void add_detach(CommandLine& line) {
   auto [verb, options] =
-      line.add("detach", "Leave a program that was attached to; it runs on", detach);
+      line.add("detach", "End what `attach` has begun; the program runs on", detach);
   add_target(verb, options);
 }
 

@@ -151,6 +151,7 @@ std::vector<std::string> words_of(const Tool& tool, const Json& given) {
     if (std::ranges::none_of(tool.arguments, known)) throw Invalid{"there is no argument " + name};
   }
   std::vector<std::string> words{tool.name}, files;
+  if (tool.name == std::string_view("held")) words = {"report", "--held"};
   for (const Argument& argument : tool.arguments) {
     const auto value = given.find(argument.name);
     if (value == given.end() || value->is_null()) {

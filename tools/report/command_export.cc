@@ -52,11 +52,23 @@ void check_output(const collector::ExportFormat& format, const std::string& out)
   }
 }
 
+/// Of one log, damaged or not.
+int export_events(const collector::ExportFormat& format, const ExportOptions& options) {
+  // If the events go to the terminal there is no progress bar: it would appear among them.
+  ProgressBar bar;
+  const collector::Progress progress =
+      isatty(output_descriptor(options.out)) != 0 ? collector::Progress{} : bar.callback();
+  const collector::LogReader log(options.log, options.reading.sanitizer);
+  write_output(options.out, [&](std::ostream& out) { format.write_events(log, out, progress); });
+  return kOk;
+}
+
 int export_log(const ExportOptions& options) {
   const collector::ExportFormat& format = format_of(options.format);
   check_moment(format, options.at);
   check_output(format, options.out);
   require_output(options.out, {options.log});
+  if (format.write_events != nullptr) return export_events(format, options);
   ProgressBar bar;
   const std::string log = process_log(options.log, options.process);
   collector::Profile profile(log, bar.callback(), nullptr, options.reading);
@@ -105,34 +117,6 @@ void add_export(CommandLine& line) {
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);
   verb.footer(examples_of("export") + "\n" + formats);
-}
-
-namespace {
-
-struct DumpOptions {
-  std::string log;
-  std::string out;  ///< file; empty: standard output
-  collector::Reading reading;
-};
-
-int dump(const DumpOptions& options) {
-  // If the events go to the terminal there is no progress bar: it would appear among them.
-  require_output(options.out, {options.log});
-  ProgressBar bar;
-  const collector::Progress progress =
-      isatty(output_descriptor(options.out)) != 0 ? collector::Progress{} : bar.callback();
-  const collector::LogReader log(options.log, options.reading.sanitizer);
-  write_output(options.out, [&](std::ostream& out) { collector::write_dump(log, out, progress); });
-  return kOk;
-}
-
-}  // namespace
-
-void add_dump(CommandLine& line) {
-  auto [verb, options] = line.add("dump", "Print a log, one line for each event", dump);
-  add_required(verb, "log", options.log, "FILE", "The log");
-  add_out(verb, options.out);
-  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

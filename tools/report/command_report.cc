@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "collector/analyze/analyze.h"
 #include "collector/fit/what_if.h"
 #include "collector/run/run_logs.h"
@@ -21,13 +23,19 @@ struct ReportOptions : ViewOptions {
   std::string format = "text";  ///< text, short, json, csv
   std::string html;             ///< file of a page, which is then written instead
   std::string by = "site";
-  std::string at;  ///< as collector::find_moment() takes it; empty: the whole run
+  std::vector<std::string> at;  ///< as collector::find_moment() takes them; empty: the whole run
+  std::vector<std::string> within;  ///< phases
+  bool held = false;                ///< of one scope, at each of these moments
   size_t top = kUsualRows;
   bool byte_seconds = false;
   bool last_use = false;
   bool full = false;
   bool no_source = false;
 };
+
+bool is_held(const ReportOptions& options) {
+  return options.held || options.at.size() > 1 || !options.within.empty() || !options.scope.empty();
+}
 
 int report_short(const ReportOptions& options) {
   write_in_turn(options, options.logs.size(), [&](auto& out, auto& style, size_t i) {
@@ -36,14 +44,44 @@ int report_short(const ReportOptions& options) {
   return kOk;
 }
 
+/// "17.9", "+17.9" or "17.9s": seconds since the log's start. What else there is, find_moment()
+/// knows.
+collector::Moment moment_of(const collector::Profile& profile, collector::ScopeId scope,
+                            const std::string& text) {
+  std::string_view figure = text;
+  if (figure.starts_with('+')) figure.remove_prefix(1);
+  if (figure.ends_with('s')) figure.remove_suffix(1);
+  const double seconds = collector::number_of(figure).value_or(-1);
+  if (seconds >= 0 && seconds < 1e9) return {"", std::llround(seconds * 1e9)};
+  const collector::NamedMoment found = collector::find_moment(profile, scope, text);
+  if (found.events == found.kEnd || found.events == 0) return {"", found.time_ns};
+  return {"", {}, found.events - 1};
+}
+
+/// Who held one scope, at several moments or within phases.
+int report_held(const ReportOptions& options) {
+  if (options.by != "site")
+    throw collector::UsageError("--within and --scope have rows by site: not with --by");
+  return show_view(options, [&](auto& profile, auto& out, auto& style) {
+    const collector::ScopeId scope = profile.scope(options.scope);
+    std::vector<collector::Moment> moments;
+    for (const std::string& name : options.within) moments.push_back({name, {}});
+    for (const std::string& at : options.at) moments.push_back(moment_of(profile, scope, at));
+    if (moments.empty()) moments.emplace_back();
+    collector::write_held(profile, scope, moments, options.top, out, style);
+  });
+}
+
 /// The views that have neither a page nor a short form.
 int report_view(const ReportOptions& options) {
   if (!options.html.empty() || options.format == "short" || (options.csv && !options.byte_seconds))
-    throw collector::UsageError(options.byte_seconds
-                                    ? "--byte-seconds is for text, --json and --csv"
-                                : options.last_use ? "--last-use is for text and --json"
-                                                   : "--at is for text and --json");
+    throw collector::UsageError(
+        options.byte_seconds ? "--byte-seconds is for text, --json and --csv"
+        : options.last_use   ? "--last-use is for text and --json"
+        : options.at.empty() ? "--within and --scope are for text and --json"
+                             : "--at is for text and --json");
   require_one_log_for_csv(options.csv, options.logs);
+  if (is_held(options)) return report_held(options);
   const collector::GroupBy by = collector::parse_group_by(options.by);
   const size_t top = options.full ? collector::kAllRows : options.top;
   return show_view(options, [&](auto& profile, auto& out, auto& style) {
@@ -53,7 +91,7 @@ int report_view(const ReportOptions& options) {
     } else if (options.last_use) {
       collector::write_last_use(profile, last_uses(profile), top, out, style);
     } else {
-      collector::write_live(profile, live_at(profile, {options.at}).front(), by, top, out, style);
+      collector::write_live(profile, live_at(profile, options.at).front(), by, top, out, style);
     }
   });
 }
@@ -63,7 +101,8 @@ int report(const ReportOptions& asked) {
   options.json = options.format == "json";
   options.csv = options.format == "csv";
   for (std::string& log : options.logs) log = log_meant_by(log);
-  if (options.byte_seconds || options.last_use || !options.at.empty()) return report_view(options);
+  if (options.byte_seconds || options.last_use || !options.at.empty() || is_held(options))
+    return report_view(options);
   if (!options.html.empty()) {
     return strict_code(options.strict,
                        write_page(tabs_of(options.logs, options.process), options.reading,
@@ -119,9 +158,13 @@ void add_report(CommandLine& line) {
       ->type_name("FILE");
   format->require_option(0, 1);
   add_choice(verb, "--by", options.by, grouping_names(), "What each row stands for");
-  auto* at = add_value(verb, "--at", options.at, "MOMENT",
-                       "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
-                       "PHASE.end, end");
+  auto* at = add_list(verb, "--at", options.at, "MOMENT",
+                      "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
+                      "PHASE.end, end; may be repeated");
+  add_list(verb, "--within", options.within, "PHASE",
+           "At the highest while a phase of this name was open; may be repeated");
+  add_scope(verb, options.scope);
+  verb.add_flag("--held", options.held, "Of one scope alone; without a moment at its peak");
   auto* byte_seconds = verb.add_flag("--byte-seconds", options.byte_seconds,
                                      "What was held times for how long, over the whole run")
                            ->excludes(at);

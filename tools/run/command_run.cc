@@ -154,7 +154,7 @@ class Run {
     if (!names.wait(g_stop) && !options_.quiet)
       say_text(fmt::format(
           "  names: not all are kept for when programs are built anew, since that takes too "
-          "long or too much room; gpupeak symbolize {} keeps them\n",
+          "long or too much room; gpupeak bundle --symbols {} keeps them\n",
           collector::escape(logs_.front().path)));
     compress_logs(logs_, options_.compress, options_.quiet, g_stop);
     return g_exit_code;
@@ -376,7 +376,7 @@ void add_run(CommandLine& line) {
         name, [&to = variables[variable], value] { to = value; }, text);
   };
   add_flag("--dormant", "GPUPEAK_HOST", "counters",
-           "Count the heap, and record it only between `gpupeak start` and `gpupeak stop`")
+           "Count the heap, and record it only between `gpupeak attach` and `gpupeak detach`")
       ->excludes("--host");
   add_value(verb, "--log-max", variables["GPUPEAK_LOG_MAX"], "SIZE",
             "Once the log has this size (1GiB), go on with a sample of the heap; off: never")

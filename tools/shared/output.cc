@@ -185,7 +185,7 @@ void replace_file(const std::string& path,
 void write_output(const std::string& path, const std::function<void(std::ostream&)>& write,
                   unsigned mode) {
   if (is_standard_output(path)) {
-    signal(SIGPIPE, SIG_DFL);  // `gpupeak dump … | head` ends quietly
+    signal(SIGPIPE, SIG_DFL);  // `gpupeak export events … | head` ends quietly
     write(std::cout);
     std::cout.flush();
     if (!std::cout) throw std::runtime_error("cannot write to standard output");

@@ -220,6 +220,28 @@ std::optional<std::string> answer_to_missing_log(const CLI::App& verb) {
   return std::nullopt;
 }
 
+/// Verbs of earlier releases, which go on working, and what does the same now.
+struct OldVerb {
+  std::string_view name;
+  Words now;
+};
+const OldVerb kOldVerbs[] = {
+    {"compare", {"diff", "--side-by-side"}}, {"compress", {"bundle", "--log"}},
+    {"dump", {"export", "events"}},          {"flame", {"tree", "--flame"}},
+    {"held", {"report", "--held"}},          {"start", {"attach", "--heap"}},
+    {"stop", {"detach", "--heap"}},          {"symbolize", {"bundle", "--symbols"}}};
+
+/// Puts what does the same now in the place of an old verb, and says so.
+void renew(Words& words) {
+  for (const OldVerb& old : kOldVerbs) {
+    if (words.empty() || words.front() != old.name) continue;
+    spdlog::info("`gpupeak {}` is `gpupeak {}` now", old.name, fmt::join(old.now, " "));
+    words.erase(words.begin());
+    words.insert(words.begin(), old.now.begin(), old.now.end());
+    return;
+  }
+}
+
 /// Turns `gpupeak help report`, `gpupeak version` and `gpupeak LOG` into what is meant. Any other
 /// unknown verb stays as it is.
 void understand(Words& words, const Words& verbs) {
@@ -227,6 +249,7 @@ void understand(Words& words, const Words& verbs) {
   const std::string first = words.front();
   if (first == "help") {
     words.erase(words.begin());
+    renew(words);
     if (words.empty()) {
       words = {"--help"};
     } else if (!contains(verbs, words.front())) {
@@ -252,6 +275,7 @@ int fail(const std::string& message, const std::string& verb) {
 std::optional<int> parse(CommandLine& line, int argc, char** argv) {
   const Words verbs = verbs_of(line.app);
   Words words(argv + 1, argv + argc);
+  renew(words);
   if (!words.empty() && !contains(verbs, words.front())) {
     if (const auto answer = answer_to_program(words)) return fail(*answer, "");
   }

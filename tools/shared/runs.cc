@@ -35,11 +35,6 @@ bool is_folder(const std::string& name) {
   return std::filesystem::is_directory(name, error);
 }
 
-bool is_pid(const std::string& word) {
-  return !word.empty() && word.size() < 10 &&
-         std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
 void require_own_process(const std::string& pid) {
   struct stat process {};
   if (stat(("/proc/" + pid).c_str(), &process) != 0)
@@ -63,6 +58,11 @@ void choose(collector::RunLogs& run, const std::string& process) {
 }
 
 }  // namespace
+
+bool is_pid(const std::string& word) {
+  return !word.empty() && word.size() < 10 &&
+         std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
 
 std::string log_of_own_target(const std::string& pid_or_log) {
   if (is_pid(pid_or_log)) require_own_process(pid_or_log);

@@ -17,6 +17,8 @@
 
 namespace gpupeak::tools {
 
+/// Whether the word is the id of a process, and not the name of a log.
+bool is_pid(const std::string& word);
 /// The log of a running process, named by its id, or by the log itself. Throws UsageError if there
 /// is no such process, or if it writes no log.
 std::string log_of_target(const std::string& pid_or_log);

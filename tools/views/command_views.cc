@@ -1,8 +1,4 @@
-#include <cmath>
-
 #include "collector/analyze/analyze.h"
-#include "collector/text/error.h"
-#include "collector/text/sanitize.h"
 #include "collector/views/views.h"
 #include "collector/write/writers.h"
 #include "tools/commands.h"
@@ -20,6 +16,7 @@ struct MomentOptions : ViewOptions {
 };
 
 struct TreeOptions : MomentOptions {
+  bool as_flame = false;
   double min_percent = 1;
   uint32_t depth = 0;  ///< 0: all
 };
@@ -66,48 +63,18 @@ int arenas(const ArenasOptions& options) {
   });
 }
 
-/// A call tree that `write` shows.
-template <decltype(collector::write_tree)& write>
-int show_calls(const TreeOptions& options) {
+int tree(const TreeOptions& options) {
+  const auto write = options.as_flame ? collector::write_flame : collector::write_tree;
   return show_view(options, [&](auto& profile, auto& out, auto& style) {
     write(profile, held_by(profile, options), {options.min_percent, options.depth}, out, style);
   });
 }
 
-/// The same for a table of sites.
+/// A table of sites that `write` shows.
 template <decltype(collector::write_leaks)& write>
 int show_sites(const SitesOptions& options) {
   return show_view(options, [&](auto& profile, auto& out, auto& style) {
     write(profile, options.scope, options.top, out, style);
-  });
-}
-
-struct HeldOptions : SitesOptions {
-  std::vector<std::string> within, at;
-};
-
-/// "17.9", "+17.9" or "17.9s": seconds since the log's start. What else there is, find_moment()
-/// knows.
-collector::Moment moment_of(const collector::Profile& profile, collector::ScopeId scope,
-                            const std::string& text) {
-  std::string_view figure = text;
-  if (figure.starts_with('+')) figure.remove_prefix(1);
-  if (figure.ends_with('s')) figure.remove_suffix(1);
-  const double seconds = collector::number_of(figure).value_or(-1);
-  if (seconds >= 0 && seconds < 1e9) return {"", std::llround(seconds * 1e9)};
-  const collector::NamedMoment found = collector::find_moment(profile, scope, text);
-  if (found.events == found.kEnd || found.events == 0) return {"", found.time_ns};
-  return {"", {}, found.events - 1};
-}
-
-int held(const HeldOptions& options) {
-  return show_view(options, [&](auto& profile, auto& out, auto& style) {
-    const collector::ScopeId scope = profile.scope(options.scope);
-    std::vector<collector::Moment> moments;
-    for (const std::string& name : options.within) moments.push_back({name, {}});
-    for (const std::string& at : options.at) moments.push_back(moment_of(profile, scope, at));
-    if (moments.empty()) moments.emplace_back();
-    collector::write_held(profile, scope, moments, options.top, out, style);
   });
 }
 
@@ -120,17 +87,6 @@ int tags(const TagsOptions& options) {
   return show_view(options, [&](auto& profile, auto& out, auto& style) {
     collector::write_tags(profile, held_by(profile, options), options.top, out, style);
   });
-}
-
-void add_tree_verb(CommandLine& line, const char* name, const char* description,
-                   int (*run)(const TreeOptions&)) {
-  auto [verb, options] = line.add(name, description, run);
-  add_view_options(verb, options);
-  add_moment(verb, options.at);
-  add_number(verb, "--min-percent", options.min_percent, 0, 100,
-             "Calls that hold less are one row");
-  verb.add_option("--depth", options.depth, "How many calls down; 0: all")->capture_default_str();
-  add_reading(verb, options.reading);
 }
 
 void add_sites_verb(CommandLine& line, const char* name, const char* description,
@@ -152,23 +108,6 @@ void add_arenas(CommandLine& line) {
             "peak, end, +1.25s, a mark, a phase (the highest), PHASE.end")
       ->capture_default_str();
   add_top(verb, options.top, "Sites and segments of each pool");
-  add_reading(verb, options.reading);
-}
-
-void add_flame(CommandLine& line) {
-  add_tree_verb(line, "flame", "The same as a flame graph", show_calls<collector::write_flame>);
-}
-
-void add_held(CommandLine& line) {
-  auto [verb, options] =
-      line.add("held", "Who held the memory at a moment, or within a phase", held);
-  add_list(verb, "--within", options.within, "PHASE",
-           "The highest while a phase of this name was open; may be repeated");
-  add_list(verb, "--at", options.at, "MOMENT",
-           "Seconds since the log's start, a mark, a phase (its highest), PHASE.end or end; may be "
-           "repeated");
-  add_view_options(verb, options);
-  add_top(verb, options.top, "Rows of each table");
   add_reading(verb, options.reading);
 }
 
@@ -194,8 +133,14 @@ void add_temporary(CommandLine& line) {
 }
 
 void add_tree(CommandLine& line) {
-  add_tree_verb(line, "tree", "Who held the memory at the peak, as a call tree",
-                show_calls<collector::write_tree>);
+  auto [verb, options] = line.add("tree", "Who held the memory at the peak, as a call tree", tree);
+  add_view_options(verb, options);
+  verb.add_flag("--flame", options.as_flame, "As a flame graph, the outermost call on top");
+  add_moment(verb, options.at);
+  add_number(verb, "--min-percent", options.min_percent, 0, 100,
+             "Calls that hold less are one row");
+  verb.add_option("--depth", options.depth, "How many calls down; 0: all")->capture_default_str();
+  add_reading(verb, options.reading);
 }
 
 namespace {

@@ -189,7 +189,7 @@ typedef struct gpupeak_counters_page {
    * request is taken back. The bits above it count requests. */
   uint64_t others_brk_bytes; /* what others than malloc have taken by brk and sbrk */
   uint64_t unused[2];
-  uint64_t window_request; /* by `gpupeak start` and `stop`, compared and exchanged */
+  uint64_t window_request; /* by `gpupeak attach` and `detach`, compared and exchanged */
   uint64_t window_answer;  /* by the process: the request's number, enum gpupeak_window_answer */
   uint64_t window_answer_ns; /* when, CLOCK_MONOTONIC */
   uint64_t window_count;     /* windows begun */

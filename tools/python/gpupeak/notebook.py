@@ -99,7 +99,7 @@ def measure(run: Any, name: str, top: int = 5) -> Optional[CellMemory]:
         log = _live.log_path()
         for scope in figures:
             try:
-                found_json = _command.ask("held", "--json", "--top", str(top), "--scope", scope.replace(".", "/", 1), "--within", name, "--", log or "",
+                found_json = _command.ask("report", "--held", "--json", "--top", str(top), "--scope", scope.replace(".", "/", 1), "--within", name, "--", log or "",
                                           within=60)
                 held[scope] = found_json["moments"][0]
                 if not found_json["quality"]["exact"]:

@@ -229,14 +229,14 @@ class _Recorder:
         log = _live.log_path()
         phase = "{} [{}]".format(item.nodeid, step)
         scope = limit.scope.replace(".", "/", 1)
-        command = "gpupeak held --within '{}' --scope {} {}".format(phase, scope, log or "LOG")
+        command = "gpupeak report --within '{}' --scope {} {}".format(phase, scope, log or "LOG")
         if log is None:
             return "  who held it: the log is not known"
         self.explained += 1
         if self.explained > _EXPLAINED:
             return "  who held it: " + command
         try:
-            found = _command.ask("held", "--json", "--top", "5", "--scope", scope, "--within", phase, "--", log, within=60)
+            found = _command.ask("report", "--held", "--json", "--top", "5", "--scope", scope, "--within", phase, "--", log, within=60)
         except _command.GpupeakError as error:
             return "  who held it: {}".format(error)
         moment = found["moments"][0]
@@ -302,7 +302,7 @@ class _Reporter:
         terminalreporter.write_line("test: the most while it ran; +: what of that was not live before; fixtures: what their set-up added; "
                                     "kept: live after the teardown and not before the set-up")
         if self.config.getoption("gpupeak_log"):
-            terminalreporter.write_line("logs: {}; `gpupeak report`, `gpupeak held --within 'TEST [call]'`".format(
+            terminalreporter.write_line("logs: {}; `gpupeak report`, `gpupeak report --within 'TEST [call]'`".format(
                 self.config.getoption("gpupeak_log")))
 
     def _write_table(self, out: Any, scope: str, most: int) -> None:

@@ -1,5 +1,4 @@
-// `mark` names a moment of a running program; `start` and `stop` begin and end the recording of its
-// heap.
+#include "tools/attach/window.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,10 +16,8 @@
 #include <string>
 
 #include "collector/files/regular_file.h"
-#include "collector/log/log_appender.h"
 #include "collector/log/log_head.h"
 #include "collector/text/error.h"
-#include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/process_stat.h"
 #include "tools/shared/runs.h"
@@ -31,15 +28,6 @@ namespace {
 using collector::LogError;
 using collector::LogState;
 using collector::UsageError;
-
-struct WindowOptions {
-  std::string target;  ///< a process id or a log
-  std::string host = "full";
-  double seconds = 10;  ///< to wait for an answer
-};
-
-const std::map<std::string, uint64_t> kModes{
-    {"auto", GPUPEAK_HOST_AUTO}, {"full", GPUPEAK_HOST_FULL}, {"sampled", GPUPEAK_HOST_SAMPLED}};
 
 std::string last_error() {
   return strerror(errno);
@@ -128,9 +116,9 @@ int end_of(uint64_t answer, const std::string& target) {
     case GPUPEAK_WINDOW_ENDED:
       return kOk;
     case GPUPEAK_WINDOW_OPEN_ALREADY:
-      throw UsageError(target + " records its heap already: end that first (`gpupeak stop`)");
+      throw UsageError(target + " records its heap already: end that first (`gpupeak detach`)");
     case GPUPEAK_WINDOW_NOT_OPEN:
-      throw UsageError(target + " records no heap: nothing to end (`gpupeak start` begins)");
+      throw UsageError(target + " records no heap: nothing to end (`gpupeak attach` begins)");
     case GPUPEAK_WINDOW_NO_MEMORY:
       throw LogError(target + " cannot record: it has no memory left for the marks of its blocks",
                      0);
@@ -143,78 +131,47 @@ int end_of(uint64_t answer, const std::string& target) {
 
 /// Puts a request, waits for the answer, and says what came of it. Takes the request back if nobody
 /// answers.
-int ask_and_wait(const WindowOptions& options, uint64_t what) {
-  const SharedCounters log(log_of_own_target(options.target));
+int ask_and_wait(const std::string& target, uint64_t what, double seconds) {
+  const SharedCounters log(log_of_own_target(target));
   const uint64_t request = ask(log.page(), what);
-  if (const auto answer = wait_for(log, request, options.seconds))
-    return end_of(*answer, options.target);
+  if (const auto answer = wait_for(log, request, seconds)) return end_of(*answer, target);
   withdraw(log, request);
   throw UsageError(fmt::format(
       "{} {} within {:g} s: nothing has changed, and the request is withdrawn. The library looks "
       "at "
       "it when a thread allocates, maps memory or calls the driver; --wait SECONDS waits longer",
-      options.target,
-      state_of(collector::read_head(log_of_target(options.target))) == LogState::kRunning
+      target,
+      state_of(collector::read_head(log_of_target(target))) == LogState::kRunning
           ? "made no such call"
           : "ended",
-      options.seconds));
+      seconds));
 }
 
-int start(const WindowOptions& options) {
-  const int code = ask_and_wait(options, kModes.at(options.host));
-  spdlog::info("the heap is recorded from now on (`gpupeak stop {}` ends it)", options.target);
+}  // namespace
+
+bool is_window(const std::string& target, bool heap_alone) {
+  if (!is_pid(target)) return true;
+  struct stat process {};
+  const bool is_own =
+      stat(("/proc/" + target).c_str(), &process) == 0 && process.st_uid == geteuid();
+  if (heap_alone || !is_own) return heap_alone;
+  const std::string log = collector::log_of_process(std::stoi(target));
+  return !log.empty() && !collector::is_of_attached(collector::read_head(log).header);
+}
+
+int begin_window(const std::string& target, uint64_t host_mode, double seconds) {
+  if (host_mode == GPUPEAK_HOST_COUNTERS)
+    throw UsageError(target + " counts its heap already: --host says what to record of it");
+  const int code = ask_and_wait(target, host_mode, seconds);
+  spdlog::info("the heap is recorded from now on (`gpupeak detach {}` ends it)", target);
   return code;
 }
 
-int stop(const WindowOptions& options) {
-  const int code = ask_and_wait(options, GPUPEAK_HOST_COUNTERS);
+int end_window(const std::string& target, double seconds) {
+  const int code = ask_and_wait(target, GPUPEAK_HOST_COUNTERS, seconds);
   spdlog::info("the heap is only counted again (`gpupeak report {}` shows what was recorded)",
-               options.target);
+               target);
   return code;
-}
-
-void add_target(CLI::App& verb, WindowOptions& options) {
-  add_required(verb, "process", options.target, "PID|LOG",
-               "Its process id, or the log that it writes");
-  add_number(verb, "--wait", options.seconds, 0, 1e6,
-             "How long to wait until the program has seen it")
-      ->type_name("SECONDS");
-}
-
-}  // namespace
-
-void add_start(CommandLine& line) {
-  auto [verb, options] = line.add(
-      "start", "Begin to record the heap of a program that runs dormant (run --dormant)", start);
-  add_target(verb, options);
-  add_choice(verb, "--host", options.host, {"full", "auto", "sampled"}, "What to record of it");
-}
-
-void add_stop(CommandLine& line) {
-  auto [verb, options] = line.add("stop", "End what `start` has begun; the program runs on", stop);
-  add_target(verb, options);
-}
-
-namespace {
-
-struct MarkOptions {
-  std::string target;  ///< a process id or a log
-  std::string name;
-};
-
-int mark(const MarkOptions& options) {
-  collector::LogAppender(log_of_target(options.target)).mark(options.name);
-  return kOk;
-}
-
-}  // namespace
-
-void add_mark(CommandLine& line) {
-  auto [verb, options] =
-      line.add("mark", "Mark this instant in the log of a running process", mark);
-  add_required(verb, "process", options.target, "PID|LOG",
-               "Its process id, or the log that it writes");
-  add_required(verb, "name", options.name, "NAME", "What to call the mark");
 }
 
 }  // namespace gpupeak::tools

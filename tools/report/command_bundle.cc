@@ -23,12 +23,11 @@
 namespace gpupeak::tools {
 namespace {
 
-/// What `symbolize`, `bundle` and `compress` have in common.
-struct PackOptions {
+struct BundleOptions {
   std::string log;
   std::string out;  ///< file; empty: beside the log
   bool quiet = false;
-  bool undo = false;  ///< of `compress`
+  bool symbols_alone = false, log_alone = false, undo = false;
   collector::SymbolSearch search;
 };
 
@@ -41,14 +40,14 @@ std::string beside(const std::string& log, const char* suffix) {
 }
 
 /// What is made of a log may be read by those alone who may read the log.
-void write_beside(const PackOptions& options, const std::string& path,
+void write_beside(const BundleOptions& options, const std::string& path,
                   const std::function<void(std::ostream&)>& write) {
   struct stat log {};
   write_output(path, write, stat(options.log.c_str(), &log) == 0 ? log.st_mode & 0666 : 0600);
 }
 
 /// The symbols of a log as JSON. Says on standard error which modules have none.
-std::string resolve(const collector::LogReader& log, const PackOptions& options) {
+std::string resolve(const collector::LogReader& log, const BundleOptions& options) {
   ProgressBar bar("resolving");
   const collector::Symbolized symbols =
       collector::symbolize(log, options.search, collector::builtin_name_rules(), bar.callback());
@@ -67,7 +66,7 @@ uint64_t written_bytes(const collector::LogReader& log) {
   return std::min(log.file_bytes(), std::max(log.used_bytes(), log.counters().file_bytes));
 }
 
-void pack(const collector::LogReader& log, const std::string& symbols, const PackOptions& options,
+void pack(const collector::LogReader& log, const std::string& symbols, const BundleOptions& options,
           const std::string& path) {
   ProgressBar bar("compressing");
   try {
@@ -123,7 +122,7 @@ void say_sizes(const std::string& path, uint64_t bytes, uint64_t before) {
 }
 
 /// Unpacks the log without looking into it, since the package may hold more than verbs read.
-int undo(const PackOptions& options) {
+int undo(const BundleOptions& options) {
   const std::string path = options.out.empty() ? name_of_log(options.log) : options.out;
   const std::string symbols_path = path + collector::kSymbolsSuffix;
   require_output(path, {options.log});
@@ -142,7 +141,7 @@ int undo(const PackOptions& options) {
   return kOk;
 }
 
-int symbolize(const PackOptions& options) {
+int write_symbols(const BundleOptions& options) {
   const std::string path =
       options.out.empty() ? options.log + collector::kSymbolsSuffix : options.out;
   require_output(path, {options.log});
@@ -152,16 +151,7 @@ int symbolize(const PackOptions& options) {
   return kOk;
 }
 
-int bundle(const PackOptions& options) {
-  const std::string path = options.out.empty() ? beside(options.log, kBundleSuffix) : options.out;
-  require_output(path, {options.log}, Replaces::kPackedLogs);
-  const collector::LogReader log(options.log);
-  pack(log, resolve(log, options), options, path);
-  return kOk;
-}
-
-int compress(const PackOptions& options) {
-  if (options.undo) return undo(options);
+int compress(const BundleOptions& options) {
   const std::string out = options.out.empty() ? options.log + kPackedSuffix : options.out;
   require_output(out, {options.log}, Replaces::kPackedLogs);
   const collector::LogReader log(options.log);
@@ -176,25 +166,35 @@ int compress(const PackOptions& options) {
   return kOk;
 }
 
+int bundle(const BundleOptions& options) {
+  if (options.undo) return undo(options);
+  if (options.log_alone) return compress(options);
+  if (options.symbols_alone) return write_symbols(options);
+  const std::string path = options.out.empty() ? beside(options.log, kBundleSuffix) : options.out;
+  require_output(path, {options.log}, Replaces::kPackedLogs);
+  const collector::LogReader log(options.log);
+  pack(log, resolve(log, options), options, path);
+  return kOk;
+}
+
 }  // namespace
 
-void add_symbolize(CommandLine& line) {
-  const auto add = [&](const char* name, const char* description, const char* out, auto run) {
-    auto [verb, options] = line.add<PackOptions>(name, description, run);
-    add_log(verb, options.log);
-    add_value(verb, "-o,--out", options.out, "FILE", std::string("File to write; default: ") + out);
-    verb.add_flag("-q,--quiet", options.quiet, "Do not say what was found");
-    add_symbol_search(verb, options.search);
-    return Verb<PackOptions>{verb, options};
-  };
-  add("symbolize", "Write a log's functions and lines beside it", "LOG.symbols, which reports find",
-      symbolize);
-  add("bundle", "One compressed file with log and symbols, readable anywhere",
-      "the log's name with .gpbundle", bundle);
-  const auto [verb, options] =
-      add("compress", "Compress a log; every verb reads it", "LOG.zst", compress);
+void add_bundle(CommandLine& line) {
+  auto [verb, options] =
+      line.add("bundle", "One compressed file with log and symbols, readable anywhere", bundle);
+  add_log(verb, options.log);
+  add_value(verb, "-o,--out", options.out, "FILE",
+            "File to write; default: the log's name with .gpbundle, .symbols or .zst");
+  verb.add_flag("-q,--quiet", options.quiet, "Do not say what was found");
+  auto* symbols = verb.add_flag("--symbols", options.symbols_alone,
+                                "The functions and lines alone, beside the log, where reports "
+                                "find them");
+  verb.add_flag("--log", options.log_alone, "The log alone, compressed; every verb reads it")
+      ->excludes(symbols);
   verb.add_flag("--undo", options.undo,
-                "Write the log that is in a compressed one or a bundle, however large");
+                "Write the log that is in a compressed one or a bundle, however large")
+      ->excludes(symbols);
+  add_symbol_search(verb, options.search);
 }
 
 }  // namespace gpupeak::tools
