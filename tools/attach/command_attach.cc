@@ -21,7 +21,7 @@
 #include "gpupeak/log_format.h"
 #include "tools/attach/window.h"
 #include "tools/commands.h"
-#include "tools/run/nvml.h"
+#include "tools/shared/nvml.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/process_stat.h"
@@ -217,7 +217,7 @@ void add_facts_of_before(int pid, gpupeak_attach_call& call) {
   size_t at = 0;
   const uint64_t resident_kib = strtoull(status_of(pid)["VmRSS"].c_str(), nullptr, 10);
   add_fact(call, at, "attach.resident", std::to_string(resident_kib << 10));
-  RunNvml nvml;
+  Nvml nvml;
   for (const NvmlHeld& held : nvml.all()) {
     if (held.process == pid)
       add_fact(call, at, "attach.held", fmt::format("{} {} {}", held.index, held.bytes, held.uuid));

@@ -18,7 +18,7 @@
 #include "collector/log/log_appender.h"
 #include "collector/log/run_record.h"
 #include "tools/run/memory.h"
-#include "tools/run/nvml.h"
+#include "tools/shared/nvml.h"
 
 namespace gpupeak::tools {
 
@@ -170,7 +170,7 @@ class Descendants {
   const Clock::time_point began_ = Clock::now();
   uint64_t first_start_ = 0;
   Clock::time_point next_orphans_{};
-  RunNvml nvml_;
+  Nvml nvml_;
   RunResident resident_;
   std::chrono::nanoseconds resident_cost_{};
 

@@ -17,7 +17,7 @@ struct NvmlHeld {
   uint64_t bytes = 0;
 };
 
-class RunNvml {
+class Nvml {
  public:
   /// All processes on all GPUs. Loads NVML at the first call. Empty if there is no NVML, or if it
   /// does not tell.

@@ -1,4 +1,4 @@
-#include "tools/run/nvml.h"
+#include "tools/shared/nvml.h"
 
 #include <dlfcn.h>
 
@@ -29,7 +29,7 @@ Function find(void* library, const char* name) {
 
 }  // namespace
 
-bool RunNvml::load() {
+bool Nvml::load() {
   if (tried_) return processes_ != nullptr;
   tried_ = true;
   void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -59,7 +59,7 @@ bool RunNvml::load() {
   return true;
 }
 
-std::vector<NvmlHeld> RunNvml::all() {
+std::vector<NvmlHeld> Nvml::all() {
   std::vector<NvmlHeld> held;
   if (!load()) return held;
   const auto processes = reinterpret_cast<Processes>(processes_);
