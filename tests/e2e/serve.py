@@ -65,9 +65,9 @@ def get(url):
 
 
 class Server:
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, **more):
         self.process = subprocess.Popen([GPUPEAK, "serve", "--listen", "127.0.0.1:0", *arguments], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+                                        stderr=subprocess.PIPE, text=True, **more)
         atexit.register(self.process.kill)  # if a check fails the server would run for ever
         line = self.process.stdout.readline()
         if not line and "not in this build" in self.process.stderr.read():
@@ -127,6 +127,15 @@ def values():
             expect(told.value("gpupeak_host_heap_" + name, log=off) is None, f"heap {name} of --host off")
         expect(told.value("gpupeak_device_live_bytes", log=off, device="0") == 10 * MIB, "the GPU of --host off")
         silent.end()
+        expect(not told.labels_of("gpupeak_process_device_bytes"), "the server sees no NVML, and tells of processes")
+        listed = os.path.join(folder, "processes.txt")
+        with open(listed, "w", encoding="ascii") as file:
+            file.write(f"0 {program.pid} {300 * MIB}\n0 {os.getpid()} {70 * MIB}\n")
+        seeing = Server(folder, env={**os.environ, "LD_LIBRARY_PATH": DRIVER, "FAKE_NVML_PROCESSES": listed})
+        by_pid = {dict(labels)["pid"]: (dict(labels)["log"], value) for (name, labels), value in seeing.ask().samples.items()
+                  if name == "gpupeak_process_device_bytes"}
+        expect(by_pid == {program.pid: (log, 300 * MIB), str(os.getpid()): ("", 70 * MIB)}, f"a card's processes: {by_pid}")
+        seeing.end()
         program.end()
         gone = SteppedProgram(path[dead], DRIVER)
         gone.step("70")

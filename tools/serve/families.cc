@@ -7,6 +7,7 @@
 #include "collector/log/log_head.h"
 #include "collector/text/sanitize.h"
 #include "tools/serve/serve.h"
+#include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -223,8 +224,24 @@ std::vector<MetricFamily> log_families(std::span<const FolderLog> logs, const Po
   return all.take();
 }
 
-std::vector<MetricFamily> folder_families(const FolderView& view) {
+std::vector<MetricFamily> folder_families(const FolderView& view,
+                                          const std::vector<NvmlHeld>& on_cards) {
   Families all;
+  for (const NvmlHeld& held : on_cards) {
+    const auto log = std::ranges::find_if(view.logs, [&](const FolderLog& known) {
+      return known.is_live() && known.head.header.pid == static_cast<uint32_t>(held.process);
+    });
+    std::string program = kernel_text(of_process(held.process, "comm")).value_or("");
+    if (program.ends_with('\n')) program.pop_back();
+    all.gauge("gpupeak_process_device_bytes",
+              "Memory of a card by process, by NVML, recorded (log) or not.",
+              {{"device", std::to_string(held.index)},
+               {"UUID", held.uuid},
+               {"pid", std::to_string(held.process)},
+               {"program", program},
+               {"log", log != view.logs.end() ? log->name : ""}},
+              held.bytes);
+  }
   for (size_t i = 0; i < std::size(collector::kLogStates); ++i) {
     const auto is_in = [i](const FolderLog& log) { return static_cast<size_t>(log.state) == i; };
     all.gauge("gpupeak_logs", "Logs that are shown, by the state of their programs.",

@@ -116,13 +116,13 @@ class Logs : public prometheus::Collectable {
     const std::lock_guard lock(mutex_);
     const FolderView view = look();
     std::vector<prometheus::MetricFamily> families = log_families(view.logs, pods_);
-    std::ranges::move(folder_families(view), std::back_inserter(families));
+    std::ranges::move(folder_families(view, nvml_.all()), std::back_inserter(families));
     return families;
   }
 #ifdef GPUPEAK_HAS_CURL
   std::string otlp(uint64_t time_ns) const {
     const FolderView view = look();
-    return otlp_request(view, pods_, time_ns);
+    return otlp_request(view, pods_, nvml_.all(), time_ns);
   }
 #endif
   std::string page() const {
@@ -141,6 +141,7 @@ class Logs : public prometheus::Collectable {
   mutable std::mutex mutex_;
   mutable LogFolder folder_;
   mutable Pods pods_;
+  mutable Nvml nvml_;
 };
 
 void print(const Logs& logs, std::ostream& out) {

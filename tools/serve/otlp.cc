@@ -275,11 +275,12 @@ class Resource {
 
 }  // namespace
 
-std::string otlp_request(const FolderView& view, const Pods& pods, uint64_t time_ns) {
+std::string otlp_request(const FolderView& view, const Pods& pods,
+                         const std::vector<NvmlHeld>& on_cards, uint64_t time_ns) {
   std::string out;
   pbf_writer request(out);
   const Attributes environment = of_environment();
-  Resource("", folder_families(view), time_ns).write(request, environment);
+  Resource("", folder_families(view, on_cards), time_ns).write(request, environment);
   for (const FolderLog& log : view.logs)
     Resource(log.name, log_families({&log, 1}, pods), time_ns).write(request, environment);
   return out;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tools/shared/log_folder.h"
+#include "tools/shared/nvml.h"
 
 namespace gpupeak::tools {
 
@@ -52,8 +53,9 @@ class Pods {
 /// never 0.
 std::vector<prometheus::MetricFamily> log_families(std::span<const FolderLog> logs,
                                                    const Pods& pods);
-/// Those of the folder itself.
-std::vector<prometheus::MetricFamily> folder_families(const FolderView& view);
+/// Those of the folder itself, and of the processes on this machine's cards, recorded or not.
+std::vector<prometheus::MetricFamily> folder_families(const FolderView& view,
+                                                      const std::vector<NvmlHeld>& on_cards);
 
 // The metrics in OpenTelemetry's protocol (OTLP over HTTP, in protobuf), which `serve --otlp`
 // sends: only if it was built with libcurl. Field numbers are those of opentelemetry-proto 1.x.
@@ -61,7 +63,8 @@ std::vector<prometheus::MetricFamily> folder_families(const FolderView& view);
 /// An ExportMetricsServiceRequest: a resource for each log, with its process, host, rank, pod and
 /// job as attributes, and one resource for the folder. `time_ns`: when the values were read, in
 /// nanoseconds since 1970.
-std::string otlp_request(const FolderView& view, const Pods& pods, uint64_t time_ns);
+std::string otlp_request(const FolderView& view, const Pods& pods,
+                         const std::vector<NvmlHeld>& on_cards, uint64_t time_ns);
 
 /// The URL to send to: `given`; if that is "env", OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, or else
 /// OTEL_EXPORTER_OTLP_ENDPOINT followed by /v1/metrics. Empty: nothing is to be sent.

@@ -1,5 +1,5 @@
 // How much GPU memory each process has, by NVML. `run` asks for processes that left no log,
-// `attach` for the time before the attach.
+// `attach` for the time before the attach, `serve` for all on its machine's cards.
 #pragma once
 
 #include <sys/types.h>
