@@ -26,13 +26,16 @@ inline std::string_view kind_name(uint8_t kind) {
   return path.substr(path.find('.') + 1);
 }
 
+/// In the place of a cause: what several together took, which nobody read apart.
+inline constexpr uint8_t kSeveralCauses = GPUPEAK_LEDGER_LIMIT;
+
 /// "context", "code" …: the last part of the ledger's metric names. "none" for a number that names
 /// no cause.
 inline std::string_view ledger_cause_name(uint8_t cause) {
-  constexpr std::string_view kNames[] = {"none",   "context", "code",   "local_memory",
-                                         "limits", "streams", "peer",   "graph_nodes",
-                                         "arrays", "managed", "interop"};
-  static_assert(std::size(kNames) == GPUPEAK_LEDGER_LIMIT);
+  constexpr std::string_view kNames[] = {"none",   "context", "code",    "local_memory",
+                                         "limits", "streams", "peer",    "graph_nodes",
+                                         "arrays", "managed", "interop", "several"};
+  static_assert(std::size(kNames) == kSeveralCauses + 1);
   return cause < std::size(kNames) ? kNames[cause] : kNames[0];
 }
 

@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "collector/log/event.h"
+#include "collector/log/kinds.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
@@ -101,7 +102,7 @@ struct LedgerSnapshot {
   /// Others moved, nobody knows by how much: all that is not tracked is in `context`.
   bool others_moved = false;
   int64_t external = 0;  ///< in older logs: by how much other processes' memory has changed since
-  std::array<int64_t, GPUPEAK_LEDGER_LIMIT> causes{};
+  std::array<int64_t, kSeveralCauses + 1> causes{};
   int64_t host = 0;  ///< by how much the process's host memory has changed what is in use
   int64_t unexplained = 0;
   bool by_failed_call = false;  ///< the driver's free bytes at an allocation that failed
@@ -172,6 +173,7 @@ class DeviceLedger {
       if (reading.cause != GPUPEAK_LEDGER_NONE) {
         pending_cause_ = reading.cause;
         pending_item_ = key;
+        pending_causes_ |= 1u << reading.cause;
       }
       if (!is_estimate) add_to_curve({ticks, used});
       return;
@@ -180,8 +182,12 @@ class DeviceLedger {
       if (!before_estimates_) {
         before_estimates_ = rows_;
         estimated_item_ = {};
+        estimated_causes_ = 0;
       }
-      if (reading.cause != GPUPEAK_LEDGER_NONE) estimated_item_ = key;
+      if (reading.cause != GPUPEAK_LEDGER_NONE) {
+        estimated_item_ = key;
+        estimated_causes_ |= 1u << reading.cause;
+      }
     } else if (own_mode_) {
       check_estimates(reading);
     }
@@ -207,7 +213,8 @@ class DeviceLedger {
     rows_.used = static_cast<int64_t>(now.used);
     rows_.physical = now_physical;
     now.card_used = reading.used;
-    add_to_curve({ticks, now.used});
+    // Without the own figure another process may have had it.
+    if (!is_estimate) add_to_curve({ticks, now.used});
     keep_nearest(now);
     rows_.last = now;
   }
@@ -287,6 +294,7 @@ class DeviceLedger {
     restart_curve();
     rows_ = {};
     base_ = host_ = 0;
+    pending_causes_ = 0;
     // Before its first context the process had nothing. If its entry is known only later, what it
     // has beyond tracked memory by then is one row.
     const uint8_t cause = reading.cause != GPUPEAK_LEDGER_NONE ? reading.cause : pending_cause_;
@@ -307,6 +315,7 @@ class DeviceLedger {
     if (before_estimates_) {
       pending_cause_ = std::get<0>(estimated_item_);
       pending_item_ = estimated_item_;
+      pending_causes_ |= estimated_causes_;
       rows_ = std::move(*before_estimates_);
     }
     before_estimates_.reset();
@@ -355,12 +364,20 @@ class DeviceLedger {
     curve_.push_back(point);
     in_last_point_ = 1;
   }
+  /// Of what has moved since the last reading that was used: the cause, or kSeveralCauses if calls
+  /// of other causes had no such reading of their own.
+  uint8_t cause_of(uint8_t cause, int64_t moved) const {
+    const bool is_one = (pending_causes_ & ~(1u << cause)) == 0;
+    return is_one || moved < kPage ? cause : kSeveralCauses;
+  }
   void attribute(const DriverReadingEvent& reading, const TrackedBytes& tracked, int64_t moved) {
     ItemKey key{reading.cause, reading.name, reading.api, reading.stack};
     if (reading.cause == GPUPEAK_LEDGER_NONE && pending_cause_ != GPUPEAK_LEDGER_NONE)
       key = pending_item_;
+    const uint8_t cause = cause_of(std::get<0>(key), moved);
+    std::get<0>(key) = cause;
     pending_cause_ = GPUPEAK_LEDGER_NONE;
-    const uint8_t cause = std::get<0>(key);
+    pending_causes_ = 0;
     if (cause != GPUPEAK_LEDGER_NONE) {
       Item& item = rows_.items[key];
       item.bytes += moved;
@@ -374,7 +391,7 @@ class DeviceLedger {
       // have come with local memory. Where all is this process's, any call may give back what
       // another took.
       const bool of_all = own_mode_ || cause == GPUPEAK_LEDGER_CONTEXT;
-      for (uint8_t other = 0; other < GPUPEAK_LEDGER_LIMIT; ++other) {
+      for (uint8_t other = 0; other <= kSeveralCauses; ++other) {
         if (other == GPUPEAK_LEDGER_ARRAYS || other == GPUPEAK_LEDGER_MANAGED) continue;
         if (!of_all && other != GPUPEAK_LEDGER_LOCAL_MEMORY) continue;
         const int64_t taken = std::min(rows_.causes[other], -missing);
@@ -437,7 +454,7 @@ class DeviceLedger {
   std::optional<uint64_t> others_;
   std::vector<DriverReadingEvent::Process> processes_;
   struct Rows {
-    std::array<int64_t, GPUPEAK_LEDGER_LIMIT> causes{};
+    std::array<int64_t, kSeveralCauses + 1> causes{};
     std::map<ItemKey, Item> items;
     std::optional<LedgerSnapshot> at_peak, last;
     int64_t used = 0, physical = 0;  ///< at the last certain reading
@@ -455,6 +472,7 @@ class DeviceLedger {
   uint64_t overlaps_ = 0, uncertain_ = 0;
   uint8_t pending_cause_ = GPUPEAK_LEDGER_NONE;  ///< the cause of a reading that was not used
   ItemKey pending_item_{};
+  uint32_t pending_causes_ = 0, estimated_causes_ = 0;  ///< bits: all of them, of estimates
   std::vector<Point> curve_;
   size_t points_merged_ = 1;  ///< how many readings a point of the curve stands for
   size_t in_last_point_ = 0;

@@ -219,7 +219,7 @@ PhaseRows phase_rows(const Summary& summary, size_t most_nodes) {
 }
 
 std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
-  constexpr std::pair<std::string_view, std::string_view> kCauses[] = {
+  constexpr std::pair<std::string_view, std::string_view> kLedgerCauses[] = {
       {"heap_bytes", "heap in use"},
       {"kept_by_malloc_bytes", "kept by malloc"},
       {"mappings_bytes", "mappings"},
@@ -233,7 +233,7 @@ std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
       {"inherited_bytes", "its parent's, from before the fork"},
       {"unexplained_bytes", "unexplained"}};
   std::vector<ResidentCause> causes;
-  for (const auto& [name, text] : kCauses) {
+  for (const auto& [name, text] : kLedgerCauses) {
     const auto bytes = metric(metrics, std::string("host.resident.").append(name));
     if (bytes.value_or(0) > 0) causes.push_back({text, *bytes});
   }
@@ -273,6 +273,7 @@ std::string ledger_cause_text(const std::string& cause) {
   if (cause == "start_and_context") return "in use before, and context";
   if (cause == "external") return "other processes since";
   if (cause == "others_and_context") return "other processes, and context and code";
+  if (cause == "several") return "several causes, not read apart";
   if (cause == "host") return "the program's host memory, which is of the same";
   if (cause == "managed") return "managed memory, as far as it is on the device";
   std::string text = cause;
