@@ -640,7 +640,15 @@ class Judge {
   void facts() {
     std::string& text = verdict_.facts;
     const auto& run = summary_.whole_run;
-    if (run && run->has_several()) text = process_text(run->processes[run->lead]) + ": ";
+    if (run && run->has_several()) {
+      // The screen is of the process that held the most: how the run ended is said beside it.
+      for (size_t i = 0; i < run->processes.size(); ++i) {
+        const std::string ended = exit_text(run->processes[i].end);
+        if (run->processes[i].started && i != run->lead && !ended.empty())
+          text = "run: " + ended + " · ";
+      }
+      text += process_text(run->processes[run->lead]) + ": ";
+    }
     text += duration(summary_.run.duration_ns);
     const std::string exit = exit_text(summary_.run.end);
     if (!exit.empty()) text += " · " + exit;

@@ -159,11 +159,17 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
   return text;
 }
 
-/// Processes that were not recorded, since they had little.
-std::string small_text(const WholeRun::Small& small, const TextStyle& style) {
-  return fmt::format("{} more process{} without a log, {}{}: {}", grouped(small.count),
+/// Processes that were not recorded, since they had little. Where one of them had more than all
+/// that were recorded, it says how to record them.
+std::string small_text(const WholeRun& run, const TextStyle& style) {
+  const WholeRun::Small& small = *run.small;
+  const bool is_largest = std::ranges::all_of(run.processes, [&](const auto& process) {
+    return held_bytes(process) < small.rss_bytes;
+  });
+  return fmt::format("{} more process{} without a log, {}{}: {}{}", grouped(small.count),
                      small.count == 1 ? "" : "es", small.count == 1 ? "" : "the largest ",
-                     small.program, size_text(small.rss_bytes, style));
+                     small.program, size_text(small.rss_bytes, style),
+                     is_largest ? " (run --children all records them)" : "");
 }
 
 /// Where its log can be read, or why there is none.
@@ -304,7 +310,7 @@ std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
 
 std::vector<std::string> process_rows(const WholeRun& run, size_t most, const TextStyle& style) {
   std::vector<std::string> rows;
-  if (run.small && !run.has_several()) rows.push_back(small_text(*run.small, style));
+  if (run.small && !run.has_several()) rows.push_back(small_text(run, style));
   if (!run.has_several()) return rows;
   size_t users = 0;
   const auto add = [&](const WholeRun::Process& process, const std::string& held) {
@@ -323,7 +329,7 @@ std::vector<std::string> process_rows(const WholeRun& run, size_t most, const Te
       add(*process, heap_text(*process, style));
   }
   if (users > most) rows.push_back(fmt::format("{} processes more", grouped(users - most)));
-  if (run.small) rows.push_back(small_text(*run.small, style));
+  if (run.small) rows.push_back(small_text(run, style));
   if (const std::string host = host_row(run, style); !host.empty()) rows.push_back(host);
   return rows;
 }

@@ -16,10 +16,10 @@ WAYS = 11
 MIB = 1 << 20
 
 
-def finished(folder, *command, options=("-q",), **more):
+def finished(folder, *command, options=("-q",), code=0, **more):
     done = subprocess.run([GPUPEAK, "run", *options, "-o", os.path.join(folder, "a.gplog"), "--", *command],
                           env=dict(os.environ, LD_LIBRARY_PATH=DRIVER, **more), cwd=folder, capture_output=True, text=True, check=False)
-    expect(done.returncode == 0, f"{command}: exit {done.returncode}, {done.stderr}")
+    expect(done.returncode == code, f"{command}: exit {done.returncode}, {done.stderr}")
     return done
 
 
@@ -27,8 +27,8 @@ def run(folder, *command, options=(), **more):
     return finished(folder, *command, options=("-q", *options), **more).stdout
 
 
-def run_screen(folder, *command):
-    return finished(folder, *command, options=()).stderr
+def run_screen(folder, *command, options=(), code=0):
+    return finished(folder, *command, options=options, code=code).stderr
 
 
 def children(folder):
@@ -139,6 +139,14 @@ def others_are_counted(folder):
     screen = run_screen(folder, "sh", "-c", f"{sys.executable} -c '{READS_A_FILE}' read; sleep 0.2; :")
     line = re.search(r"([0-9]+) more process(?:es)? without a log, (?:the largest )?(\S+): ([0-9.]+) MiB", screen)
     expect(line and line[2].startswith("python") and as_bytes(line[3]) > 40 * MIB, screen)
+
+
+def hints(folder):
+    """Where most was held by a process without a log, the screen says how to record it; and how the run ended, also where it is of a child."""
+    screen = run_screen(folder, "sh", "-c", "for i in 1 2; do seq 1 100000 | sort -R > /dev/null; done; :")
+    expect(re.search(r"without a log, (the largest )?sort: .* \(run --children all records them\)", screen), screen)
+    screen = run_screen(folder, "sh", "-c", f"{sys.executable} -c 'x = bytearray(50 << 20)'; exit 3", options=["--children", "all"], code=3)
+    expect(re.search(r"run: exit 3 · pid \d+ python3", screen), screen)
 
 
 def none(folder):
