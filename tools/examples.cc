@@ -62,6 +62,7 @@ constexpr VerbExamples kVerbExamples[] = {
   gpupeak diff --html abc.html a.gplog b.gplog
   gpupeak diff runs --against runs-of-last-week)"},
     {"watch", R"(  gpupeak watch --max device.peak_bytes=70GiB 4711 || kill 4711
+  gpupeak watch --max-growth 0 train.gplog || kill 4711   grows at each step
   gpupeak watch --wait 10 --max device.peak_bytes=70GiB train.gplog)"},
     {"check", R"(  gpupeak check --max device.peak_bytes=8GiB bert.gplog
   gpupeak check --baseline before.gplog --max-increase device.peak_bytes=2% after.gplog)"},

@@ -1,10 +1,11 @@
 """Of programs without phases it is said whether they grow, by how much at each step, and by whose call; of those that only load, fill
 a cache or give back what they took, nothing is. argv: LIBRARY GPUPEAK PROGRAM FOLDER_OF_LIBCUDA"""
 import os
+import subprocess
 import sys
 import tempfile
 
-from common import expect, gpupeak, record, report, run_checks
+from common import environment, expect, gpupeak, record, report, run_checks
 
 CLIENT, DRIVER = sys.argv[3:5]
 MIB = 1 << 20
@@ -71,6 +72,25 @@ def expect_growth(name, log, wanted):
     expect("grew" in text, f"{name}: leaks says nothing of it: {text}")
     code, text = gpupeak("check", "--max-growth", "0", log)
     expect(code == 1 and next(iter(wanted)) in text, f"{name}: check says {text}")
+    code, text = gpupeak("watch", "--max-growth", "0", log)
+    expect(code == 1 and next(iter(wanted)) in text, f"{name}: watch says {text}")
+
+
+def watched(folder):
+    """`watch` ends while the program runs on, and `top` says the same as the screen."""
+    log = os.path.join(folder, "watched.gplog")
+    program = subprocess.Popen([sys.executable, "-c", PYTHON + "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               env=environment(folder, True, GPUPEAK_OUT=log, GPUPEAK_SUMMARY="off", LD_LIBRARY_PATH=DRIVER))
+    program.stdout.readline()
+    code, text = gpupeak("watch", "--max-growth", "1MiB", log)
+    expect(code == 1 and "train" in text and program.poll() is None, text)
+    code, text = gpupeak("watch", "--max-growth", "1MiB", "--max", "device.peak_bytes=1MiB", log)
+    expect(code == 1 and "device.peak_bytes of GPU 0" in text, text)
+    code, text = gpupeak("top", "--once", log)
+    expect("grows by 2.00 MiB a step" in text, text)
+    program.communicate(b"\n")
+    code, text = gpupeak("watch", "--max-growth", "2MiB", log)
+    expect(code == 0 and "pass  device.step_growth_bytes" in text, text)
 
 
 def main():
@@ -78,12 +98,15 @@ def main():
         for name, wanted in GROW.items():
             expect_growth(name, log_of(folder, name, CLIENT, name), wanted)
         expect_growth("python", log_of(folder, "python", sys.executable, "-c", PYTHON), {"train": 2 * MIB})
+        watched(folder)
         for name in DO_NOT:
             log = log_of(folder, name, CLIENT, name)
             rows = growth_of(log)
             expect(rows == [], f"{name} is said to grow: {rows}")
             code, text = gpupeak("check", "--max-growth", "0", log)
             expect(code == 0, f"{name}: check says {text}")
+            code, text = gpupeak("watch", "--max-growth", "0", log)
+            expect(code == 0, f"{name}: watch says {text}")
 
 
 run_checks(main)

@@ -11,6 +11,7 @@
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/log_head.h"
+#include "collector/run/run_logs.h"
 #include "collector/summary/gate.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
@@ -32,6 +33,7 @@ using collector::LogHead;
 struct WatchOptions {
   std::string target;  ///< a process id or a log
   std::vector<std::string> max;
+  std::string max_growth;        ///< empty: none
   double every = 0.1, wait = 0;  ///< seconds
   bool quiet = false, strict = false;
   TextOptions text;
@@ -44,7 +46,9 @@ class Watch {
   Watch(const WatchOptions& options, std::string path)
       : options_(options), path_(std::move(path)), style_(style_for(1, options.text)) {
     for (const std::string& text : options.max) add_gate(text);
-    if (gates_.empty())
+    if (!options.max_growth.empty())
+      growth_ = {collector::parse_max("device.step_growth_bytes=" + options.max_growth)};
+    if (gates_.empty() && growth_.empty())
       throw collector::UsageError(
           "nothing to watch: give a limit, such as --max device.peak_bytes=8GiB");
   }
@@ -52,12 +56,14 @@ class Watch {
   int run() {
     LogHead head = first_head();
     for (;;) {
-      if (const std::optional<std::string> broken = first_broken(head)) {
+      const bool ended = has_ended(head), is_last = ended || is_abandoned(head);
+      std::optional<std::string> broken = first_broken(head);
+      if (!broken) broken = growing(is_last);
+      if (broken) {
         std::cout << *broken << std::endl;
         return kGateFailed;
       }
-      const bool ended = has_ended(head);
-      if (ended || is_abandoned(head)) return report_end(head, ended);
+      if (is_last) return report_end(head, ended);
       std::this_thread::sleep_for(std::chrono::duration<double>(options_.every));
       head = collector::read_head(path_);
     }
@@ -126,6 +132,30 @@ class Watch {
     return std::nullopt;
   }
 
+  /// What each step leaves is known from the log's events alone. They are read from time to time,
+  /// for at most a twentieth of a processor, and in the end.
+  std::optional<std::string> growing(bool is_last) {
+    if (growth_.empty() || (Clock::now() < next_reading_ && !is_last)) return std::nullopt;
+    const Clock::time_point began = Clock::now();
+    collector::Options analysis;
+    analysis.top = 1;
+    analysis.stacks = false;
+    analysis.reading.heap = collector::HeapReading::kNone;
+    const collector::Summary summary = collector::load_run_figures(path_, analysis);
+    const Clock::duration took = Clock::now() - began;
+    next_reading_ = Clock::now() + std::max<Clock::duration>(19 * took, std::chrono::seconds(1));
+    const collector::GateResult found =
+        collector::check_gates(growth_, summary, nullptr, collector::NoDevice::kIsZero, style_)
+            .front();
+    if (found.passed) {
+      grown_ = found.message;
+      return std::nullopt;
+    }
+    std::string text = "FAIL  " + found.message;
+    for (const std::string& reason : found.reasons) text += "\n      " + reason;
+    return text;
+  }
+
   static bool has_ended(const LogHead& head) {
     return head.counters.ended != 0 || head.counters.exit_kind != 0;
   }
@@ -157,6 +187,7 @@ class Watch {
                                    collector::size_text(gate.limit, style_));
         }
       }
+      if (!growth_.empty()) std::cout << "pass  " << grown_ << '\n';
       const std::string how = collector::exit_text(collector::run_end(head.counters));
       std::cout << (!ended        ? "the process is gone, its log has no end"
                     : how.empty() ? "the program has ended"
@@ -171,6 +202,9 @@ class Watch {
   const std::string path_;
   const collector::TextStyle style_;
   std::vector<Gate> gates_;
+  std::vector<Gate> growth_;  ///< none or one, of what each step leaves
+  std::string grown_;         ///< what was found of it
+  Clock::time_point next_reading_ = Clock::now();
   uint64_t last_sign_ = 0;
   Clock::time_point last_change_ = Clock::now();
 };
@@ -189,6 +223,8 @@ void add_watch(CommandLine& line) {
   add_list(verb, "--max", options.max, "METRIC=SIZE",
            "A limit, such as device.peak_bytes=8GiB or device.peak_bytes@device:1=8GiB "
            "(docs/check.md)");
+  add_value(verb, "--max-growth", options.max_growth, "SIZE",
+            "A limit on what device memory grows by at each step, such as 0");
   add_number(verb, "--every", options.every, 0.01, 3600,
              "Look every so many seconds; no peak is missed between");
   verb.add_option("--wait", options.wait, "Wait so many seconds for the log to appear")

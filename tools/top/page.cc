@@ -139,6 +139,11 @@ class Page {
     kinds(device, live);
     draw(program_.curve(device));
     ledger(device);
+    if (findings() == nullptr) return;
+    const std::string steps =
+        collector::steps_text(findings()->growth, device, card != nullptr ? card->total_bytes : 0,
+                              counters.total.peak, style_);
+    if (!steps.empty()) add_row("  growth", steps);
   }
 
   void kinds(int32_t device, bool live) {
