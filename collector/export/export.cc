@@ -14,6 +14,11 @@
 namespace gpupeak::collector {
 namespace {
 
+void export_events(Profile& profile, const ExportOptions& options, std::ostream& out) {
+  profile.scope(options.scope);  // throws where there is no such memory
+  write_dump(profile.log(), out, options.progress);
+}
+
 constexpr ExportFormat kFormats[] = {
     {"massif", "massif.out, for ms_print and massif-visualizer", false, export_massif},
     {"heaptrack", "heaptrack's text, for heaptrack_print and heaptrack_gui", false,
@@ -36,6 +41,7 @@ constexpr ExportFormat kFormats[] = {
     {"csv", "every site with its peak, leaks and allocations", false, export_csv},
     {.name = "events",
      .description = "a line for each event of the log, to grep",
+     .write = export_events,
      .write_events = write_dump},
 };
 

@@ -52,7 +52,7 @@ struct ExportFormat {
   bool packed = false;          ///< the format itself is compressed
   /// If there is no `write`.
   void (*write_file)(Profile&, const ExportOptions&, const std::string&) = nullptr;
-  /// Of the log's events as they are, without analysis: instead of all others.
+  /// The same without analysis, so also of a damaged log.
   void (*write_events)(const LogReader&, std::ostream&, const Progress&) = nullptr;
 };
 

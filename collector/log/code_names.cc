@@ -6,6 +6,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <vector>
@@ -124,44 +128,175 @@ DwarfFrame perf_map_frame(std::string_view text) {
   return frame;
 }
 
-}  // namespace
+constexpr uint64_t kMostBytes = 256 << 20;
+constexpr uint64_t kMostHits = 1 << 24;  // pieces of code do not overlap much
 
-void read_perf_map(const std::string& log, const gpupeak_file_header& header,
-                   const gpupeak_counters_page& counters, const Definitions& definitions,
-                   SymbolTable& symbols) {
-  constexpr uint64_t kMostBytes = 256 << 20;
-  constexpr uint64_t kMostHits = 1 << 24;  // pieces of code do not overlap much
-  struct stat status {};
-  const Descriptor file =
-      open_regular(fmt::format("/tmp/perf-{}.map", header.pid), O_RDONLY | O_NOFOLLOW, status);
-  if (!file || status.st_uid != geteuid() || (status.st_mode & S_IWOTH) != 0) return;
-  const int64_t written = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
-  if (!ran_at(written, log, header, counters)) return;
-  // Return addresses point behind their calls.
-  std::map<uint64_t, NamesOfCode> wanted;  // by address
-  for (const StackNode& node : definitions.nodes()) {
-    if (node.module == 0 && node.ip != 0 && definitions.python_frame(node) == nullptr)
-      wanted.try_emplace(node.ip - 1);
+/// The addresses that have no module, and what files say of them.
+class CodeNames {
+ public:
+  explicit CodeNames(const Definitions& definitions) {
+    // Return addresses point behind their calls.
+    for (const StackNode& node : definitions.nodes()) {
+      if (node.module == 0 && node.ip != 0 && definitions.python_frame(node) == nullptr)
+        wanted_.try_emplace(node.ip - 1);
+    }
   }
-  if (wanted.empty()) return;
-  const std::optional<std::string> content = read_regular(file, status, kMostBytes);
-  std::string_view rest = content ? std::string_view(*content) : std::string_view();
-  for (uint64_t hits = 0; !rest.empty() && hits < kMostHits;) {
+  bool is_empty() const { return wanted_.empty(); }
+  /// Calls frame(address) for each address within these bytes.
+  template <class Frame>
+  void add(uint64_t begin, uint64_t bytes, const Frame& frame) {
+    for (auto at = wanted_.lower_bound(begin);
+         at != wanted_.end() && at->first - begin < bytes && hits_ < kMostHits; ++at, ++hits_)
+      at->second.add(frame(at->first));
+  }
+  void put_into(SymbolTable& symbols, const Module& unknown) const {
+    for (const auto& [address, names] : wanted_) {
+      if (std::optional<DwarfFrame> frame = names.frame())
+        symbols.add(unknown, address, {*std::move(frame)});
+    }
+  }
+
+ private:
+  std::map<uint64_t, NamesOfCode> wanted_;  // by address
+  uint64_t hits_ = 0;
+};
+
+void read_perf_map(std::string_view rest, CodeNames& names) {
+  while (!rest.empty()) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     const std::optional<uint64_t> begin = take_hex(line);
     const std::optional<uint64_t> bytes = begin ? take_hex(line) : std::nullopt;
     // CPython's own ("-X perf") name what its frames tell with their lines.
     if (!bytes || line.starts_with("py::")) continue;
-    auto at = wanted.lower_bound(*begin);
-    if (at == wanted.end() || at->first - *begin >= *bytes) continue;
-    const DwarfFrame frame = perf_map_frame(line.substr(0, 1024));
-    for (; at != wanted.end() && at->first - *begin < *bytes; ++at, ++hits) at->second.add(frame);
+    names.add(*begin, *bytes, [&](uint64_t) { return perf_map_frame(line.substr(0, 1024)); });
   }
-  for (const auto& [address, names] : wanted) {
-    if (std::optional<DwarfFrame> frame = names.frame())
-      symbols.add(definitions.modules()[0], address, {*std::move(frame)});
+}
+
+// The records of a jitdump (tools/perf/Documentation/jitdump-specification.txt of Linux): a piece
+// of code with its name and its bytes, and before it, if the runtime tells, where its lines begin.
+
+struct JitDumpHeader {
+  uint32_t magic, version, bytes, machine, padding, pid;
+  uint64_t timestamp, flags;
+};
+struct JitRecord {
+  uint32_t id, bytes;
+  uint64_t timestamp;
+};
+struct JitCode {
+  uint32_t pid, thread;
+  uint64_t vma, begin, bytes, index;
+};
+struct JitLines {
+  uint64_t begin, count;
+};
+struct JitLine {
+  uint64_t address;
+  uint32_t line, discriminator;
+};
+
+/// Takes a T off the front.
+template <class T>
+std::optional<T> take(std::string_view& bytes) {
+  T value;
+  if (bytes.size() < sizeof value) return std::nullopt;
+  memcpy(&value, bytes.data(), sizeof value);
+  bytes.remove_prefix(sizeof value);
+  return value;
+}
+
+/// Takes a text that ends in a 0 off the front.
+std::string_view take_text(std::string_view& bytes) {
+  const std::string_view text = bytes.substr(0, bytes.find('\0'));
+  bytes.remove_prefix(std::min(text.size() + 1, bytes.size()));
+  return text;
+}
+
+/// File and line of code that begins at an address.
+using Lines = std::map<uint64_t, std::pair<std::string_view, uint32_t>>;
+
+Lines lines_of(std::string_view record, uint64_t count) {
+  Lines lines;
+  std::string_view file;
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::optional<JitLine> line = take<JitLine>(record);
+    if (!line) break;
+    const std::string_view text = take_text(record);
+    if (text != "\xff") file = text;  // else the same as before
+    lines[line->address] = {file, line->line};
   }
+  return lines;
+}
+
+void read_jit_dump(std::string_view rest, uint32_t pid, CodeNames& names) {
+  constexpr uint32_t kMagic = 0x4a695444, kLoad = 0, kLines = 2;
+  const std::optional<JitDumpHeader> header = take<JitDumpHeader>(rest);
+  if (!header || header->magic != kMagic || header->pid != pid || header->bytes < sizeof *header ||
+      header->bytes - sizeof *header > rest.size())
+    return;
+  rest.remove_prefix(header->bytes - sizeof *header);
+  std::pair<uint64_t, Lines> last;  // of the code that comes next
+  while (const std::optional<JitRecord> head = take<JitRecord>(rest)) {
+    if (head->bytes < sizeof *head || head->bytes - sizeof *head > rest.size()) return;
+    std::string_view record = rest.substr(0, head->bytes - sizeof *head);
+    rest.remove_prefix(record.size());
+    if (head->id == kLines) {
+      if (const auto of = take<JitLines>(record)) last = {of->begin, lines_of(record, of->count)};
+    } else if (const auto code = head->id == kLoad ? take<JitCode>(record) : std::nullopt) {
+      const std::string_view name = take_text(record);
+      names.add(code->begin, code->bytes, [&](uint64_t address) {
+        DwarfFrame frame = perf_map_frame(name.substr(0, 1024));
+        const auto behind = last.second.upper_bound(address);
+        // V8's names have the file, and its lines no file that can be read.
+        if (!frame.file.empty() || last.first != code->begin || behind == last.second.begin())
+          return frame;
+        frame.file = std::prev(behind)->second.first;
+        frame.line = static_cast<int>(std::prev(behind)->second.second);
+        return frame;
+      });
+    }
+  }
+}
+
+/// Where runtimes put a process's jitdump: V8 into the current folder; Java's agent of perf, LLVM
+/// and Julia below $JITDUMPDIR or the home.
+std::vector<std::string> jit_dumps_of(uint32_t pid, const Definitions& definitions) {
+  const std::string name = fmt::format("jit-{}.dump", pid);
+  std::vector<std::string> paths;
+  if (const std::string_view cwd = definitions.fact("cwd"); !cwd.empty())
+    paths.push_back(fmt::format("{}/{}", cwd, name));
+  for (const char* variable : {"JITDUMPDIR", "HOME"}) {
+    const char* const place = getenv(variable);
+    if (place == nullptr) continue;
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(fmt::format("{}/.debug/jit", place), error), end;
+         !error && at != end; at.increment(error))
+      paths.push_back((at->path() / name).string());
+  }
+  return paths;
+}
+
+}  // namespace
+
+void read_code_names(const std::string& log, const gpupeak_file_header& header,
+                     const gpupeak_counters_page& counters, const Definitions& definitions,
+                     SymbolTable& symbols) {
+  CodeNames names(definitions);
+  if (names.is_empty()) return;
+  const auto read = [&](const std::string& path, const auto& parse) {
+    struct stat status {};
+    const Descriptor file = open_regular(path, O_RDONLY | O_NOFOLLOW, status);
+    if (!file || status.st_uid != geteuid() || (status.st_mode & S_IWOTH) != 0) return;
+    const int64_t written = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+    if (!ran_at(written, log, header, counters)) return;
+    if (const auto content = read_regular(file, status, kMostBytes)) parse(*content);
+  };
+  read(fmt::format("/tmp/perf-{}.map", header.pid),
+       [&](std::string_view content) { read_perf_map(content, names); });
+  for (const std::string& path : jit_dumps_of(header.pid, definitions))
+    read(path, [&](std::string_view content) { read_jit_dump(content, header.pid, names); });
+  names.put_into(symbols, definitions.modules()[0]);
 }
 
 }  // namespace gpupeak::collector

@@ -58,7 +58,7 @@ LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer, HeapRe
   read_symbols(symbols, path);
   add_exports();
   if (!symbols_.knows(definitions_.modules()[0]))
-    read_perf_map(path, header_, counters_, definitions_, symbols_);
+    read_code_names(path, header_, counters_, definitions_, symbols_);
   if (counters_.end_monotonic_ns != 0) {
     clock_.add_pair(counters_.end_ticks, counters_.end_monotonic_ns);
   }

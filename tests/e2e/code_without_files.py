@@ -2,11 +2,14 @@
 """Names of code that no file has, or none any more: code that a program made as it ran (a map for perf names it), a program that the
 loader was told to run, a library whose file is gone, several functions that a linker has folded into one.
 
-usage: code_without_files.py LIBGPUPEAK GPUPEAK made|not_trusted|node|java|loader|gone_library|folded|pypy
+usage: code_without_files.py LIBGPUPEAK GPUPEAK made|jit_dump|not_trusted|node|java|loader|gone_library|folded|pypy
 """
 import glob
 import os
 import platform
+import re
+import shutil
+import struct
 import subprocess
 import sys
 
@@ -136,6 +139,49 @@ def case_made(folder):
         os.unlink(path)
     expect("decodeFrame t.js:4" in run("report", "--full", log), "the names have gone with the map")
     expect("decodeFrame" not in run("report", "--full", os.path.join(folder, "bare.gplog")), "names from nowhere")
+
+
+def jit_dump(folder, pid, records):
+    """jit-PID.dump of (begin of code, bytes, name, [(address, line, file)])."""
+    with open(os.path.join(folder, f"jit-{pid}.dump"), "wb") as file:
+        file.write(struct.pack("<6I2Q", 0x4a695444, 1, 40, 62, 0, pid, 0, 0))
+        for begin, size, name, lines in records:
+            entries = b"".join(struct.pack("<QII", at, line, 0) + of.encode("latin-1") + b"\0" for at, line, of in lines)
+            if lines:
+                file.write(struct.pack("<IIQQQ", 2, 32 + len(entries), 0, begin, len(lines)) + entries)
+            code = struct.pack("<IIQQQQ", pid, pid, begin, begin, size, 0) + name.encode() + b"\0" + bytes(size)
+            file.write(struct.pack("<IIQ", 0, 16 + len(code), 0) + code)
+        file.write(struct.pack("<IIQ", 0, 1 << 30, 0) + b"cut")
+    return file.name
+
+
+def case_jit_dump(folder):
+    """Names and lines of a jitdump in the program's folder; none of another process's. A record that is cut ends it."""
+    program, log = made_program(folder), os.path.join(folder, "x.gplog")
+    path = record(log, program, options=("--names", "none"), GPUPEAK_HOST="full").strip()
+    with open(path, encoding="ascii") as file:
+        begin = int(file.read().split()[0], 16)
+    os.unlink(path)
+    pid, cwd = int(re.search(r"\d+", path)[0]), os.getcwd()
+    written = os.stat(log).st_mtime
+    records = [(begin, 64, "T::decode(int)", [(begin, 7, "/srv/t.jl"), (begin + 10, 9, "\xff")]), (begin + 64, 64, "JS:*thumb /srv/u.js:4:1", [])]
+    for made, wanted in ((jit_dump(cwd, pid, records), ("keep program.c:8 ← T::decode t.jl:9", "keep program.c:8 ← thumb u.js:4")),
+                         (jit_dump(cwd, pid + 1, records), ())):
+        try:
+            os.utime(made, (written, written))
+            text = run("report", "--full", log)
+        finally:
+            os.unlink(made)
+        for name in wanted:
+            expect(name in text, f"{name} is missing: {text}")
+        expect(bool(wanted) == ("T::decode" in text), text)
+    if shutil.which("node") and b"--perf-prof" in subprocess.run(["node", "--v8-options"], stdout=subprocess.PIPE, check=True).stdout:
+        script = os.path.join(folder, "t.js")
+        with open(script, "w", encoding="ascii") as file:
+            file.write(NODE)
+        log = os.path.join(folder, "node.gplog")
+        record(log, "env", "-C", folder, "node", "--perf-prof", "--interpreted-frames-native-stack", script)
+        expect("decodeFrame t.js:" in run("report", "--full", log), "node --perf-prof gives no names")
 
 
 def case_not_trusted(folder):

@@ -54,6 +54,9 @@ void check_output(const collector::ExportFormat& format, const std::string& out)
 
 /// Of one log, damaged or not.
 int export_events(const collector::ExportFormat& format, const ExportOptions& options) {
+  if (!options.scope.empty())
+    throw collector::UsageError(
+        fmt::format("{} has all memory: --scope is not for it", format.name));
   // If the events go to the terminal there is no progress bar: it would appear among them.
   ProgressBar bar;
   const collector::Progress progress =
