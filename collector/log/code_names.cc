@@ -128,9 +128,6 @@ DwarfFrame perf_map_frame(std::string_view text) {
   return frame;
 }
 
-constexpr uint64_t kMostBytes = 256 << 20;
-constexpr uint64_t kMostHits = 1 << 24;  // pieces of code do not overlap much
-
 /// The addresses that have no module, and what files say of them.
 class CodeNames {
  public:
@@ -157,6 +154,8 @@ class CodeNames {
   }
 
  private:
+  static constexpr uint64_t kMostHits = 1 << 24;  // pieces of code do not overlap much
+
   std::map<uint64_t, NamesOfCode> wanted_;  // by address
   uint64_t hits_ = 0;
 };
@@ -282,6 +281,7 @@ std::vector<std::string> jit_dumps_of(uint32_t pid, const Definitions& definitio
 void read_code_names(const std::string& log, const gpupeak_file_header& header,
                      const gpupeak_counters_page& counters, const Definitions& definitions,
                      SymbolTable& symbols) {
+  constexpr uint64_t kMostOfFile = 256 << 20;
   CodeNames names(definitions);
   if (names.is_empty()) return;
   const auto read = [&](const std::string& path, const auto& parse) {
@@ -290,7 +290,7 @@ void read_code_names(const std::string& log, const gpupeak_file_header& header,
     if (!file || status.st_uid != geteuid() || (status.st_mode & S_IWOTH) != 0) return;
     const int64_t written = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
     if (!ran_at(written, log, header, counters)) return;
-    if (const auto content = read_regular(file, status, kMostBytes)) parse(*content);
+    if (const auto content = read_regular(file, status, kMostOfFile)) parse(*content);
   };
   read(fmt::format("/tmp/perf-{}.map", header.pid),
        [&](std::string_view content) { read_perf_map(content, names); });
