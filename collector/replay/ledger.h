@@ -170,24 +170,16 @@ class DeviceLedger {
       // The next reading that is used shows what moved.
       uncertain_ += reading.uncertain;
       external_ = external_before;
-      if (reading.cause != GPUPEAK_LEDGER_NONE) {
-        pending_cause_ = reading.cause;
-        pending_item_ = key;
-        pending_causes_ |= 1u << reading.cause;
-      }
+      pending_.add(key);
       if (!is_estimate) add_to_curve({ticks, used});
       return;
     }
     if (is_estimate) {
       if (!before_estimates_) {
         before_estimates_ = rows_;
-        estimated_item_ = {};
-        estimated_causes_ = 0;
+        estimated_ = {};
       }
-      if (reading.cause != GPUPEAK_LEDGER_NONE) {
-        estimated_item_ = key;
-        estimated_causes_ |= 1u << reading.cause;
-      }
+      estimated_.add(key);
     } else if (own_mode_) {
       check_estimates(reading);
     }
@@ -294,10 +286,10 @@ class DeviceLedger {
     restart_curve();
     rows_ = {};
     base_ = host_ = 0;
-    pending_causes_ = 0;
+    pending_.causes = 0;
     // Before its first context the process had nothing. If its entry is known only later, what it
     // has beyond tracked memory by then is one row.
-    const uint8_t cause = reading.cause != GPUPEAK_LEDGER_NONE ? reading.cause : pending_cause_;
+    const uint8_t cause = reading.cause != GPUPEAK_LEDGER_NONE ? reading.cause : pending_.cause();
     any_ = start_ && cause == GPUPEAK_LEDGER_CONTEXT;
     start_.reset();
     if (any_) start_ = 0;
@@ -313,9 +305,8 @@ class DeviceLedger {
   /// What was taken from readings without the own figure is left to the next reading that has it.
   void undo_estimates() {
     if (before_estimates_) {
-      pending_cause_ = std::get<0>(estimated_item_);
-      pending_item_ = estimated_item_;
-      pending_causes_ |= estimated_causes_;
+      pending_.last = estimated_.last;
+      pending_.causes |= estimated_.causes;
       rows_ = std::move(*before_estimates_);
     }
     before_estimates_.reset();
@@ -367,17 +358,16 @@ class DeviceLedger {
   /// Of what has moved since the last reading that was used: the cause, or kSeveralCauses if calls
   /// of other causes had no such reading of their own.
   uint8_t cause_of(uint8_t cause, int64_t moved) const {
-    const bool is_one = (pending_causes_ & ~(1u << cause)) == 0;
+    const bool is_one = (pending_.causes & ~(1u << cause)) == 0;
     return is_one || moved < kPage ? cause : kSeveralCauses;
   }
   void attribute(const DriverReadingEvent& reading, const TrackedBytes& tracked, int64_t moved) {
     ItemKey key{reading.cause, reading.name, reading.api, reading.stack};
-    if (reading.cause == GPUPEAK_LEDGER_NONE && pending_cause_ != GPUPEAK_LEDGER_NONE)
-      key = pending_item_;
+    if (reading.cause == GPUPEAK_LEDGER_NONE && pending_.cause() != GPUPEAK_LEDGER_NONE)
+      key = pending_.last;
     const uint8_t cause = cause_of(std::get<0>(key), moved);
     std::get<0>(key) = cause;
-    pending_cause_ = GPUPEAK_LEDGER_NONE;
-    pending_causes_ = 0;
+    pending_ = {};
     if (cause != GPUPEAK_LEDGER_NONE) {
       Item& item = rows_.items[key];
       item.bytes += moved;
@@ -461,7 +451,6 @@ class DeviceLedger {
   } rows_;
   /// As they were before the first reading without a list, since the last one with it.
   std::optional<Rows> before_estimates_;
-  ItemKey estimated_item_{};  ///< the last cause that such a reading had
   std::optional<uint64_t> start_;
   int64_t base_ = 0;  ///< what was in use beyond tracked memory at the first reading
   std::optional<uint64_t> others_at_start_;
@@ -470,9 +459,19 @@ class DeviceLedger {
   std::optional<Point> highest_;
   std::optional<uint64_t> own_peak_, reserved_;
   uint64_t overlaps_ = 0, uncertain_ = 0;
-  uint8_t pending_cause_ = GPUPEAK_LEDGER_NONE;  ///< the cause of a reading that was not used
-  ItemKey pending_item_{};
-  uint32_t pending_causes_ = 0, estimated_causes_ = 0;  ///< bits: all of them, of estimates
+  /// What readings were of that are not used, or are estimates.
+  struct Causes {
+    ItemKey last{};       ///< the last one that had a cause
+    uint32_t causes = 0;  ///< bits: of all
+
+    uint8_t cause() const { return std::get<0>(last); }
+    void add(const ItemKey& item) {
+      if (std::get<0>(item) == GPUPEAK_LEDGER_NONE) return;
+      last = item;
+      causes |= 1u << std::get<0>(item);
+    }
+  };
+  Causes pending_, estimated_;
   std::vector<Point> curve_;
   size_t points_merged_ = 1;  ///< how many readings a point of the curve stands for
   size_t in_last_point_ = 0;
