@@ -21,9 +21,9 @@
 #include "gpupeak/log_format.h"
 #include "tools/attach/window.h"
 #include "tools/commands.h"
-#include "tools/shared/nvml.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
+#include "tools/shared/nvml.h"
 #include "tools/shared/process_stat.h"
 #ifdef GPUPEAK_HAS_ATTACH
 #include "tools/attach/target.h"
@@ -39,10 +39,11 @@ using collector::UsageError;
 struct AttachOptions {
   std::string target;  ///< a process id, or a log
   bool heap = false;   ///< alone
-  int pid = 0;
   std::string out = "gpupeak.%n.%p.%r.gplog";
   std::string host = "full";
   double seconds = 10;
+
+  int pid() const { return std::stoi(target); }  ///< where is_window() is false
 };
 
 const std::map<std::string, uint32_t> kModes{{"auto", GPUPEAK_HOST_AUTO},
@@ -240,7 +241,7 @@ void set_log(gpupeak_attach_call& call, const std::string& pattern) {
 void leave_half_attached(const AttachOptions& options) {
   try {
     gpupeak_attach_call call{};
-    Visit(options.pid, options.seconds).call("gpupeak_api_detach", call);
+    Visit(options.pid(), options.seconds).call("gpupeak_api_detach", call);
   } catch (const std::exception& error) {
     spdlog::warn("what was begun could not be ended: {}", error.what());
   }
@@ -249,7 +250,7 @@ void leave_half_attached(const AttachOptions& options) {
 void begin(const AttachOptions& options, std::unique_ptr<Visit> visit, gpupeak_attach_call& call) {
   try {
     visit->call("gpupeak_api_attach", call);
-    if (call.answer == GPUPEAK_ATTACH_DONE) require_no_filter(options.pid);
+    if (call.answer == GPUPEAK_ATTACH_DONE) require_no_filter(options.pid());
   } catch (const std::exception&) {
     visit.reset();
     leave_half_attached(options);
@@ -274,47 +275,47 @@ std::optional<int> go_on_in_child() {
 
 int attach_to(const AttachOptions& options) {
   if (const std::optional<int> code = go_on_in_child()) return *code;
-  require_attachable(options.pid);
+  require_attachable(options.pid());
   const std::string library = library_to_load();
   auto call = std::make_unique<gpupeak_attach_call>();
   {
     const SignalsBlocked later;  // until the program's thread is back where it was
-    auto visit = std::make_unique<Visit>(options.pid, options.seconds);
+    auto visit = std::make_unique<Visit>(options.pid(), options.seconds);
     if (!visit->has_library()) visit->load(library);
     visit->call("gpupeak_api_attach_look", *call);
-    if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid, *call);
+    if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid(), *call);
     if (call->was_attached != 0 && !visit->all_are_outside(*call)) {
       throw UsageError(fmt::format(
           "a thread of process {} is still in a call that was recorded before: try again later",
-          options.pid));
+          options.pid()));
     }
     *call = {};
     call->host_mode = kModes.at(options.host);
     set_log(*call, options.out);
-    add_facts_of_before(options.pid, *call);
-    require_no_filter(options.pid);
+    add_facts_of_before(options.pid(), *call);
+    require_no_filter(options.pid());
     begin(options, std::move(visit), *call);
   }
-  if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid, *call);
+  if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid(), *call);
   spdlog::info("process {} is recorded from now on in {} (`gpupeak detach {}` ends it)",
-               options.pid, call->log, options.pid);
+               options.pid(), call->log, options.pid());
   return kOk;
 }
 
 int detach_from(const AttachOptions& options) {
   if (const std::optional<int> code = go_on_in_child()) return *code;
-  require_attachable(options.pid);
+  require_attachable(options.pid());
   auto call = std::make_unique<gpupeak_attach_call>();
-  if (loaded_library(options.pid, kLibrary).empty())
-    throw UsageError(fmt::format("process {} is not attached", options.pid));
+  if (loaded_library(options.pid(), kLibrary).empty())
+    throw UsageError(fmt::format("process {} is not attached", options.pid()));
   {
     const SignalsBlocked later;  // until the program's thread is back where it was
-    Visit visit(options.pid, options.seconds);
+    Visit visit(options.pid(), options.seconds);
     visit.call("gpupeak_api_detach", *call);
   }
-  if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid, *call);
+  if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid(), *call);
   spdlog::info("process {} is left: all passes through again. What was recorded is in {}",
-               options.pid, call->log);
+               options.pid(), call->log);
   if (call->lost_slots != 0) {
     spdlog::warn("{} places hold something else than what was put there, and were left so",
                  call->lost_slots);
@@ -331,26 +332,19 @@ int attach_to(const AttachOptions&) {
 constexpr auto detach_from = attach_to;
 #endif
 
-AttachOptions with_pid(const AttachOptions& options) {
-  AttachOptions known = options;
-  known.pid = std::stoi(options.target);
-  return known;
-}
-
 int attach(const AttachOptions& options) {
   if (is_window(options.target, options.heap))
     return begin_window(options.target, kModes.at(options.host), options.seconds);
-  return attach_to(with_pid(options));
+  return attach_to(options);
 }
 
 int detach(const AttachOptions& options) {
   if (is_window(options.target, options.heap)) return end_window(options.target, options.seconds);
-  return detach_from(with_pid(options));
+  return detach_from(options);
 }
 
 void add_target(CLI::App& verb, AttachOptions& options) {
-  add_required(verb, "process", options.target, "PID|LOG",
-               "Its process id, or the log that it writes");
+  add_process_or_log(verb, options.target);
   add_number(verb, "--wait", options.seconds, 0, 1e6,
              "How long to look for a safe moment, or to wait until it has seen it")
       ->type_name("SECONDS");

@@ -21,8 +21,7 @@ int mark(const MarkOptions& options) {
 void add_mark(CommandLine& line) {
   auto [verb, options] =
       line.add("mark", "Mark this instant in the log of a running process", mark);
-  add_required(verb, "process", options.target, "PID|LOG",
-               "Its process id, or the log that it writes");
+  add_process_or_log(verb, options.target);
   add_required(verb, "name", options.name, "NAME", "What to call the mark");
 }
 

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -138,8 +137,7 @@ int ask_and_wait(const std::string& target, uint64_t what, double seconds) {
   withdraw(log, request);
   throw UsageError(fmt::format(
       "{} {} within {:g} s: nothing has changed, and the request is withdrawn. The library looks "
-      "at "
-      "it when a thread allocates, maps memory or calls the driver; --wait SECONDS waits longer",
+      "at it when a thread allocates, maps memory or calls the driver; --wait SECONDS waits longer",
       target,
       state_of(collector::read_head(log_of_target(target))) == LogState::kRunning
           ? "made no such call"

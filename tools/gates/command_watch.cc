@@ -218,8 +218,7 @@ int watch(const WatchOptions& options) {
 void add_watch(CommandLine& line) {
   auto [verb, options] =
       line.add("watch", "Wait for the end of a run, or for a limit that it passes", watch);
-  add_required(verb, "process", options.target, "PID|LOG",
-               "Its process id, or the log that it writes");
+  add_process_or_log(verb, options.target);
   add_list(verb, "--max", options.max, "METRIC=SIZE",
            "A limit, such as device.peak_bytes=8GiB or device.peak_bytes@device:1=8GiB "
            "(docs/check.md)");

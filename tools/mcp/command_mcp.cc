@@ -47,10 +47,11 @@ struct Argument {
 };
 
 struct Tool {
-  const char* name;  ///< the verb's
+  const char* name;
   const char* description;
   std::vector<Argument> arguments;
   const char* caveat;
+  std::vector<std::string> words = {};  ///< of the command line; empty: the name, a verb's
 };
 
 const Argument kLog{"log", "string", "A log (.gplog), a bundle, or LOG#PID for one process",
@@ -82,7 +83,8 @@ const std::vector<Tool>& tools() {
         {"within", "string", "The name of a phase", "--within"},
         {"at", "number", "Seconds since the log's start", "--at"}},
        "Rows are who had the driver's memory; what a framework's allocator made of it is not "
-       "looked at."},
+       "looked at.",
+       {"report", "--held"}},
       {"phases",
        "The phases of a run: memory at entry, peak and exit, what each kept.",
        {kLog},
@@ -150,8 +152,8 @@ std::vector<std::string> words_of(const Tool& tool, const Json& given) {
     const auto known = [&word = name](const Argument& argument) { return word == argument.name; };
     if (std::ranges::none_of(tool.arguments, known)) throw Invalid{"there is no argument " + name};
   }
-  std::vector<std::string> words{tool.name}, files;
-  if (tool.name == std::string_view("held")) words = {"report", "--held"};
+  std::vector<std::string> words = tool.words, files;
+  if (words.empty()) words = {tool.name};
   for (const Argument& argument : tool.arguments) {
     const auto value = given.find(argument.name);
     if (value == given.end() || value->is_null()) {

@@ -93,6 +93,10 @@ void add_logs(CLI::App& verb, std::vector<std::string>& logs) {
                "Logs that `run` or the preloaded library wrote; shown in turn");
 }
 
+void add_process_or_log(CLI::App& verb, std::string& target) {
+  add_required(verb, "process", target, "PID|LOG", "Its process id, or the log that it writes");
+}
+
 void add_scope(CLI::App& verb, std::string& scope) {
   verb.add_option("--scope", scope,
                   "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");

@@ -107,6 +107,8 @@ std::vector<std::string> grouping_names();
 
 void add_log(CLI::App& verb, std::string& log);
 void add_logs(CLI::App& verb, std::vector<std::string>& logs);
+/// Of a program that runs.
+void add_process_or_log(CLI::App& verb, std::string& target);
 void add_scope(CLI::App& verb, std::string& scope);
 void add_top(CLI::App& verb, size_t& top, const char* rows);
 void add_strict(CLI::App& verb, bool& strict);
