@@ -45,6 +45,7 @@ MISTAKES = {
         ("bundle --symbols LOG OTHER", 2, "one argument too many"),
         ("diff LOG", 2, "2 logs are needed"),
         ("report --within steady --by module LOG", 2, "not with --by"),
+        ("report --within steady --byte-seconds LOG", 2, "--within excludes --byte-seconds"), ("export events --strict LOG", 2, "are not for it"),
         ("merge LOG LOG", 2, "given twice"),
         ("mark 0 here", 2, "no process 0"),
         ("watch LOG", 2, "nothing to watch"),

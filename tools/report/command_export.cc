@@ -54,14 +54,16 @@ void check_output(const collector::ExportFormat& format, const std::string& out)
 
 /// Of one log, damaged or not.
 int export_events(const collector::ExportFormat& format, const ExportOptions& options) {
-  if (!options.scope.empty())
-    throw collector::UsageError(
-        fmt::format("{} has all memory: --scope is not for it", format.name));
+  if (!options.scope.empty() || options.strict)
+    throw collector::UsageError(fmt::format(
+        "{} has all that is in the log: --scope and --strict are not for it", format.name));
   // If the events go to the terminal there is no progress bar: it would appear among them.
   ProgressBar bar;
   const collector::Progress progress =
       isatty(output_descriptor(options.out)) != 0 ? collector::Progress{} : bar.callback();
-  const collector::LogReader log(options.log, options.reading.sanitizer);
+  const collector::LogReader log(
+      options.process.empty() ? options.log : process_log(options.log, options.process),
+      options.reading.sanitizer);
   write_output(options.out, [&](std::ostream& out) { format.write_events(log, out, progress); });
   return kOk;
 }

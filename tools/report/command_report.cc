@@ -68,7 +68,8 @@ int report_held(const ReportOptions& options) {
     for (const std::string& name : options.within) moments.push_back({name, {}});
     for (const std::string& at : options.at) moments.push_back(moment_of(profile, scope, at));
     if (moments.empty()) moments.emplace_back();
-    collector::write_held(profile, scope, moments, options.top, out, style);
+    const size_t top = options.full ? collector::kAllRows : options.top;
+    collector::write_held(profile, scope, moments, top, out, style);
   });
 }
 
@@ -158,20 +159,23 @@ void add_report(CommandLine& line) {
       ->type_name("FILE");
   format->require_option(0, 1);
   add_choice(verb, "--by", options.by, grouping_names(), "What each row stands for");
-  auto* at = add_list(verb, "--at", options.at, "MOMENT",
-                      "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
-                      "PHASE.end, end; may be repeated");
+  add_list(verb, "--at", options.at, "MOMENT",
+           "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), PHASE.end, "
+           "end; may be repeated");
   add_list(verb, "--within", options.within, "PHASE",
            "At the highest while a phase of this name was open; may be repeated");
   add_scope(verb, options.scope);
   verb.add_flag("--held", options.held, "Of one scope alone; without a moment at its peak");
   auto* byte_seconds = verb.add_flag("--byte-seconds", options.byte_seconds,
-                                     "What was held times for how long, over the whole run")
-                           ->excludes(at);
-  verb.add_flag("--last-use", options.last_use,
-                "When what was live at the peak was used (of a log by run --last-use)")
-      ->excludes(at)
-      ->excludes(byte_seconds);
+                                     "What was held times for how long, over the whole run");
+  auto* last_use =
+      verb.add_flag("--last-use", options.last_use,
+                    "When what was live at the peak was used (of a log by run --last-use)")
+          ->excludes(byte_seconds);
+  for (const char* held : {"--at", "--within", "--scope", "--held"}) {
+    byte_seconds->excludes(verb.get_option(held));
+    last_use->excludes(verb.get_option(held));
+  }
   add_no_source(verb, options.no_source);
   verb.add_flag("--full", options.full, "Every section and row, not one screen");
   add_top(verb, options.top, "Rows of each table; any other number implies --full");
