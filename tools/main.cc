@@ -9,13 +9,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
-#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "collector/text/error.h"
-#include "collector/text/name_match.h"
 #include "tools/commands.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
@@ -39,16 +37,26 @@ std::string row(const std::string& left, const std::string& description) {
   return text + "\n";
 }
 
-/// The verbs by the question that they answer. Questions that are asked most come first.
-constexpr std::pair<const char*, const char*> kQuestions[] = {
-    {"Record", "run attach detach mark"},
-    {"Who held it, and when",
-     "report view tree tags phases arenas timeline leaks temporary"},
-    {"Has it grown, does it keep a limit", "diff check watch metrics"},
-    {"Would it fit", "fit sweep whatif"},
-    {"Now, and many programs", "top serve merge tables"},
-    {"For other programs, machines and readers",
-     "export mcp bundle rules"}};
+constexpr const char* kExamples = R"(
+Examples:
+  gpupeak run -- onnxruntime_perf_test -e cuda -I -r 100 model.onnx
+  gpupeak run -o bert.gplog -- python3 train.py
+  gpupeak report bert.gplog                    who held the memory at the peak
+  gpupeak report --by module --top 20 bert.gplog
+  gpupeak report --at 'warm-up done' bert.gplog  a mark; +1.25s, PHASE.end, end
+  gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
+  gpupeak phases --rules onnxruntime bert.gplog
+  gpupeak tags --tag 'weights=*SaveInitializedTensors' bert.gplog
+  gpupeak tree --scope device:0 bert.gplog     from main down to the allocations
+  gpupeak export chrome bert.gplog -o bert.json
+  gpupeak diff before.gplog after.gplog        what grew
+  gpupeak check --max device.peak_bytes=8GiB bert.gplog
+  gpupeak report --html bert.html bert.gplog   a page to look around in
+  gpupeak diff --html abc.html a.gplog b.gplog c.gplog
+  gpupeak fit --gpu T4 bert.gplog              would it fit a smaller card
+  gpupeak timeline bert.gplog                  memory over time; --svg FILE draws it
+  gpupeak export events bert.gplog | grep device_alloc
+)";
 
 bool is_named(const CLI::App* verb) {
   return !verb->get_name().empty();
@@ -83,21 +91,11 @@ class HelpText : public CLI::Formatter {
     const std::vector<const CLI::App*> verbs = app->get_subcommands(
         [](const CLI::App* verb) { return is_named(verb) && !verb->get_group().empty(); });
     if (!verbs.empty()) text += "\nSubcommands:\n";
-    std::set<std::string_view> told;
-    const auto tell = [&](const std::string& question, const auto& belongs) {
-      std::string rows;
-      for (const CLI::App* verb : verbs) {
-        if (told.contains(verb->get_name()) || !belongs(verb->get_name())) continue;
-        told.insert(verb->get_name());
-        rows += row(verb->get_name(), verb->get_description());
-      }
-      if (!rows.empty()) text += question + ":\n" + rows;
-    };
-    for (const auto& [question, verbs_of_it] : kQuestions) {
-      tell(question,
-           [of = verbs_of_it](const std::string& verb) { return collector::is_word_of(of, verb); });
+    std::string question;
+    for (const CLI::App* verb : verbs) {
+      if (verb->get_group() != question) text += (question = verb->get_group()) + ":\n";
+      text += row(verb->get_name(), verb->get_description());
     }
-    tell("Other", [](const std::string&) { return true; });
     const std::string footer = app->get_footer();
     return text + "\n" + (footer.empty() ? "" : footer + "\n");
   }
@@ -134,16 +132,18 @@ int command(int argc, char** argv) {
   spdlog::set_pattern("gpupeak: %^%v%$");
 
   tools::CommandLine line{
-      CLI::App{"gpupeak: the exact peak memory of GPU programs, and who held it"}, {}};
+      CLI::App{"gpupeak: the exact peak memory of GPU programs, and who held it"}, {}, {}};
   line.app.set_version_flag("-V,--version", std::string("gpupeak ") + GPUPEAK_VERSION);
   line.app.name("gpupeak");
   line.app.require_subcommand(1);
   const std::string library = tools::preload_library().string();
   line.app.footer(fmt::format("{}\nWithout this command: LD_PRELOAD={} program arguments...\n",
-                              tools::examples_of(""), library));
+                              tools::possible(kExamples), library));
   line.app.formatter(std::make_shared<HelpText>());
+#define GPUPEAK_QUESTION(text) line.question = text;
 #define GPUPEAK_VERB(name) tools::add_##name(line);
-  GPUPEAK_VERBS(GPUPEAK_VERB)
+  GPUPEAK_VERBS(GPUPEAK_QUESTION, GPUPEAK_VERB)
+#undef GPUPEAK_QUESTION
 #undef GPUPEAK_VERB
   if (const std::optional<int> code = tools::parse(line, argc, argv)) return *code;
   try {

@@ -1,12 +1,20 @@
 #include "collector/export/tables.h"
 
+#include <dlfcn.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
 
+#include "collector/files/fresh_file.h"
+#include "collector/log/packed_log.h"
 #include "collector/summary/run_text.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/system_library.h"
 #include "collector/text/text_format.h"
 #include "collector/write/json_values.h"
 
@@ -243,6 +251,139 @@ std::vector<Table> tables_of(const TablesRun& run, const std::vector<Summary>& r
   tables.add_run(ranks);
   for (const Summary& rank : ranks) tables.add(rank);
   return tables.take();
+}
+
+namespace {
+
+/// The declarations of DuckDB's duckdb.h that are used. They are of its stable interface.
+struct Result {
+  uint64_t column_count, row_count, rows_changed;
+  void *columns, *error_message, *internal_data;
+};
+struct Interface {
+  const char* (*library_version)();
+  int (*open)(const char* path, void** database);
+  void (*close)(void** database);
+  int (*connect)(void* database, void** connection);
+  void (*disconnect)(void** connection);
+  int (*query)(void* connection, const char* sql, Result* result);
+  const char* (*result_error)(Result* result);
+  void (*destroy_result)(Result* result);
+};
+
+template <typename Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+}  // namespace
+
+/// DuckDB by its C interface, loaded when it is needed to write Parquet. Not needed to build
+/// gpupeak.
+class DuckDb {
+ public:
+  /// `library`: path of a libduckdb.so; empty: the one that the loader finds. Returns nullptr if
+  /// none can be loaded.
+  static std::unique_ptr<DuckDb> load(const std::string& library) {
+    void* const loaded = library.empty() ? open_system_library("libduckdb.so")
+                                         : dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    Interface api{};
+    const bool is_whole =
+        loaded != nullptr && find(loaded, "duckdb_library_version", api.library_version) &&
+        find(loaded, "duckdb_open", api.open) && find(loaded, "duckdb_close", api.close) &&
+        find(loaded, "duckdb_connect", api.connect) &&
+        find(loaded, "duckdb_disconnect", api.disconnect) &&
+        find(loaded, "duckdb_query", api.query) &&
+        find(loaded, "duckdb_result_error", api.result_error) &&
+        find(loaded, "duckdb_destroy_result", api.destroy_result);
+    return is_whole ? std::make_unique<DuckDb>(api) : nullptr;
+  }
+  explicit DuckDb(const Interface& api) : api_(api) {
+    if (api_.open(nullptr, &database_) != 0 || api_.connect(database_, &connection_) != 0)
+      throw std::runtime_error("DuckDB does not start");
+  }
+  ~DuckDb() {
+    if (connection_ != nullptr) api_.disconnect(&connection_);
+    if (database_ != nullptr) api_.close(&database_);
+  }
+  /// Runs statements. Throws std::runtime_error with DuckDB's message.
+  void run(const std::string& sql) {
+    Result result{};
+    const bool failed = api_.query(connection_, sql.c_str(), &result) != 0;
+    const char* said = failed ? api_.result_error(&result) : nullptr;
+    const std::string problem = said != nullptr ? said : "DuckDB does not say what is wrong";
+    api_.destroy_result(&result);
+    if (failed) throw std::runtime_error(problem);
+  }
+  std::string version() const { return api_.library_version(); }
+
+ private:
+  const Interface api_;
+  void *database_ = nullptr, *connection_ = nullptr;
+};
+
+namespace {
+
+/// The text as a string literal of SQL.
+std::string sql_text(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string copy_statement(const Table& table, const std::string& rows, const std::string& file) {
+  std::string columns;
+  for (const TableColumn& column : table.columns)
+    columns += fmt::format("{}{}: '{}'", columns.empty() ? "" : ", ", column.name, column.type);
+  return fmt::format(
+      "COPY (FROM read_json({}, format = 'newline_delimited', hive_partitioning = false, "
+      "columns = {{{}}})) TO {} (FORMAT parquet, COMPRESSION zstd)",
+      sql_text(rows), columns, sql_text(file));
+}
+
+}  // namespace
+
+TablesFolder::TablesFolder(std::string folder, const std::string& format, const std::string& duckdb)
+    : folder_(std::move(folder)), duckdb_(format == "ndjson" ? nullptr : DuckDb::load(duckdb)) {
+  if (format == "ndjson" || duckdb_ != nullptr) return;
+  if (!duckdb.empty()) throw UsageError(escape(duckdb) + " cannot be loaded as DuckDB's library");
+  if (format == "parquet")
+    throw UsageError(
+        "Parquet takes DuckDB's library: give --duckdb FILE; npm's @duckdb/node-bindings-linux-x64 "
+        "has a libduckdb.so (docs/fleet.md)");
+}
+TablesFolder::~TablesFolder() = default;
+
+void TablesFolder::write(const TablesRun& whole, const std::vector<Summary>& ranks) const {
+  const std::string day = "day=" + day_of(ranks);
+  const std::string run = whole.part.empty() ? whole.name : whole.name + "." + whole.part;
+  std::vector<Table> tables = tables_of(whole, ranks);
+  // The table of runs comes last: if it has the run, the other tables have it, too.
+  std::rotate(tables.begin(), tables.begin() + 1, tables.end());
+  for (const Table& table : tables) {
+    const Descriptor folder = inner_folder(folder_, std::string(table.name) + "/" + day);
+    // Until a file is whole it has a name that no engine's pattern matches.
+    const std::string file =
+        path_in(folder, run + (duckdb_ != nullptr ? ".parquet" : ".ndjson.zst"));
+    if (duckdb_ == nullptr) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(table.rows.data());
+      write_fresh(file, [&](std::ostream& out) {
+        write_packed({bytes, table.rows.size()}, "", out, {});
+      });
+      continue;
+    }
+    write_fresh_by_name(file, [&](const std::string& fresh) {
+      const std::string rows = fresh + ".rows";
+      write_fresh(rows, [&](std::ostream& out) { out << table.rows; });
+      duckdb_->run(copy_statement(table, rows, fresh));
+    });
+  }
+}
+
+std::string TablesFolder::form() const {
+  return duckdb_ != nullptr ? "Parquet by DuckDB " + duckdb_->version()
+                            : "newline JSON, compressed by zstd";
 }
 
 }  // namespace gpupeak::collector

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,26 @@ struct TablesRun {
 
 /// The day on which the first rank began, in UTC: "2026-11-22".
 std::string day_of(const std::vector<Summary>& ranks);
+
+class DuckDb;
+
+/// Writes a file for each table below a folder, in place of earlier files of the same run.
+class TablesFolder {
+ public:
+  /// `format`: parquet, which takes DuckDB's library, ndjson, or auto: Parquet if that is there.
+  /// `duckdb`: path of the library; empty: the one that the loader finds. Throws UsageError if what
+  /// was asked for cannot be loaded.
+  TablesFolder(std::string folder, const std::string& format, const std::string& duckdb);
+  ~TablesFolder();
+  /// `ranks`: the logs of the run, one at least. Throws std::runtime_error.
+  void write(const TablesRun& run, const std::vector<Summary>& ranks) const;
+  /// "Parquet by DuckDB v1.2.0".
+  std::string form() const;
+
+ private:
+  const std::string folder_;
+  std::unique_ptr<DuckDb> duckdb_;  // none: newline JSON
+};
 
 /// `ranks`: the logs of the run, one at least.
 std::vector<Table> tables_of(const TablesRun& run, const std::vector<Summary>& ranks);

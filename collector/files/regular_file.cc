@@ -1,6 +1,7 @@
 #include "collector/files/regular_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -100,6 +101,21 @@ bool write_at(int fd, const void* bytes, size_t size, uint64_t place) {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return false;
     done += static_cast<size_t>(written);
+  }
+  return true;
+}
+
+bool write_all(int fd, std::string_view text, bool waits) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN && waits) {
+      pollfd ready{fd, POLLOUT, 0};
+      poll(&ready, 1, -1);
+      continue;
+    }
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(written));
   }
   return true;
 }

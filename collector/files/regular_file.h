@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "collector/text/byte_pack.h"
@@ -67,6 +68,11 @@ bool is_still_at(const std::string& path, const struct stat& file);
 
 /// Writes all bytes at this place. False: errno says why not.
 bool write_at(int fd, const void* bytes, size_t size, uint64_t place);
+
+/// Writes all of the text. False: it is closed, full, or has no reader any more. Never throws.
+/// Raises SIGPIPE unless that is ignored. `waits`: where the descriptor itself does not wait until
+/// it has room, this does.
+bool write_all(int fd, std::string_view text, bool waits = false);
 
 /// The folder of a path; "." if it has none.
 std::string folder_of(const std::string& path);

@@ -1,6 +1,7 @@
 #include "collector/fit/need.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -15,6 +16,7 @@
 #include "collector/log/parallel.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/name_match.h"
+#include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/text_format.h"
 #include "gpupeak/pages.h"
@@ -295,6 +297,30 @@ LogNeeds needs_of(const std::string& path, const Options& options, const Progres
     }
   }
   return all;
+}
+
+std::string take_upper_bounds(const std::vector<RunLogs>& runs, std::vector<LogNeeds>& needs) {
+  std::vector<std::string> missing;
+  for (const RunLogs& run : runs) {
+    if (run.lost > 0)
+      missing.push_back(fmt::format("{} of the run's logs cannot be read", run.lost));
+    if (!run.record) continue;
+    for (const RunRecord::Unrecorded& process : run.record->unrecorded) {
+      if (process.used_gpu)
+        missing.push_back(fmt::format("pid {} {} used a GPU and was not recorded", process.pid,
+                                      escape(process.name)));
+    }
+  }
+  const std::string why = fmt::format("{}", fmt::join(missing, "; "));
+  for (LogNeeds& of_log : needs) {
+    for (DeviceNeed& need : of_log.devices) {
+      if (missing.empty()) break;
+      need.most_bytes.reset();
+      need.fails.clear();
+      need.no_most.push_back(why);
+    }
+  }
+  return why;
 }
 
 namespace {

@@ -19,6 +19,7 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/fit/arena_requests.h"
+#include "collector/run/run_logs.h"
 #include "collector/summary/fit.h"
 
 namespace gpupeak::collector {
@@ -29,6 +30,10 @@ struct LogNeeds {
 };
 /// Of one log, with the other programs that its process ran. Throws LogError.
 LogNeeds needs_of(const std::string& path, const Options& options, const Progress& progress = {});
+
+/// Where processes of the runs used a GPU and have no log, their memory comes on top of all that is
+/// known: takes the upper bounds away. Returns which processes these are; empty: none is known.
+std::string take_upper_bounds(const std::vector<RunLogs>& runs, std::vector<LogNeeds>& needs);
 
 // What a run needs of each GPU, against a capacity or a card, and what would make it less.
 //

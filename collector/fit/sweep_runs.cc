@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <fstream>
 
 #include "collector/fit/need.h"
+#include "collector/run/run_logs.h"
 #include "collector/text/error.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/text_format.h"
@@ -38,13 +41,29 @@ ReadLogs read_logs(SweepRun& run, const std::vector<std::string>& logs, const Op
   return read;
 }
 
+/// Whether the end of the program's output says that memory ran out.
+bool says_out_of_memory(const std::string& output) {
+  constexpr size_t kTail = 64 << 10;
+  std::ifstream file(output, std::ios::binary | std::ios::ate);
+  if (!file) return false;
+  const auto bytes = static_cast<size_t>(file.tellg());
+  std::string text(std::min(bytes, kTail), '\0');
+  file.seekg(static_cast<std::streamoff>(bytes - text.size()));
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  constexpr const char* kSigns[] = {"out of memory", "outofmemory", "resource_exhausted",
+                                    "memoryerror",   "bad_alloc",   "cannot allocate memory"};
+  return std::ranges::any_of(
+      kSigns, [&](const char* sign) { return text.find(sign) != std::string::npos; });
+}
+
 /// Sets how the run went and, if it is left out, why.
-void set_status(SweepRun& run, bool saw_device, bool was_refused, bool says_out_of_memory) {
+void set_status(SweepRun& run, bool saw_device, bool was_refused) {
   const int code = run.exit_code.value_or(0);
   run.status = SweepStatus::kDone;
   if (code != 0) {
-    run.status =
-        was_refused || says_out_of_memory ? SweepStatus::kOutOfMemory : SweepStatus::kFailed;
+    run.status = was_refused || says_out_of_memory(run.output) ? SweepStatus::kOutOfMemory
+                                                               : SweepStatus::kFailed;
     run.why = code > kSignalBase ? fmt::format("signal {}", code - kSignalBase)
                                  : fmt::format("exit code {}", code);
   } else if (!saw_device) {
@@ -93,11 +112,11 @@ SweepCapacity capacity_of(const std::vector<const SweepRun*>& runs, const SweepC
 
 }  // namespace
 
-void read_run(SweepRun& run, const std::vector<std::string>& logs, bool says_out_of_memory,
-              const Card* card, const Options& options) {
+void read_run(SweepRun& run, const std::vector<std::string>& logs, const Card* card,
+              const Options& options) {
   const ReadLogs read = read_logs(run, logs, options);
   const FitReport fit = answer_fit(read.needs, {});
-  set_status(run, !fit.devices.empty(), read.was_refused, says_out_of_memory);
+  set_status(run, !fit.devices.empty(), read.was_refused);
   const auto most = std::ranges::max_element(fit.devices, [](const auto& a, const auto& b) {
     return a.need.held_bytes < b.need.held_bytes;
   });
@@ -106,15 +125,61 @@ void read_run(SweepRun& run, const std::vector<std::string>& logs, bool says_out
   set_peak(run, *most, read.needs);
 }
 
-void read_host_run(SweepRun& run, const HostNeed& need, bool says_out_of_memory,
-                   const SweepCapacity& there) {
-  set_status(run, true, need.was_refused, says_out_of_memory);
-  run.device = SweepRun::kHostMemory;
-  run.card_bytes = there.least;
-  run.peak_bytes = run.least_bytes.emplace(need.least);
-  if (run.status != SweepStatus::kDone) return;
-  run.most_bytes = need.most;
-  if (!need.most) run.why = need.no_most;
+namespace {
+
+/// What a run needed of the host. The processes had at least the largest of their peaks at one
+/// moment, and at most their sum: shared pages count once for each process.
+struct HostNeed {
+  uint64_t least = 0, most = 0;
+  std::string no_most;  ///< why `most` is none; empty: it is one
+  /// Adds a process's peak.
+  void add(const std::optional<uint64_t>& resident, const std::string& name) {
+    if (!resident) no_most = fmt::format("what was resident of {} is not known", name);
+    least = std::max(least, resident.value_or(0));
+    most += resident.value_or(0);
+  }
+};
+
+HostNeed host_need_of(const Summary& summary) {
+  HostNeed need;
+  if (const auto& run = summary.whole_run) {
+    for (const WholeRun::Process& process : run->processes)
+      need.add(process.rss_peak_bytes, process.program);
+    for (const WholeRun::NotRecorded& process : run->not_recorded)
+      need.add(process.rss_bytes, process.program);
+    if (run->unseen_rss_bytes) need.add(run->unseen_rss_bytes, "a process that nobody saw");
+  } else {
+    need.add(metric(summary.metrics, "host.rss.peak_bytes"), "the program");
+  }
+  return need;
+}
+
+}  // namespace
+
+void read_host_run(SweepRun& run, const std::vector<std::string>& logs, const SweepCapacity& there,
+                   const Options& options) {
+  run.status = SweepStatus::kFailed;
+  run.why = "it left no log";
+  if (logs.empty()) return;
+  try {
+    const Summary summary = analyze_run(logs_of_run(logs.front()), options, RunDepth::kGpus);
+    run.log = logs.front();
+    const HostNeed need = host_need_of(summary);
+    const auto& whole = summary.whole_run;
+    const auto is_of_host = [](const auto& oom) { return oom.on_host && !oom.only_addresses; };
+    set_status(run, true,
+               std::ranges::any_of(summary.oom, is_of_host) || (whole && whole->memory_kill));
+    run.device = SweepRun::kHostMemory;
+    run.card_bytes = there.least;
+    run.peak_bytes = run.least_bytes.emplace(need.least);
+    if (run.status != SweepStatus::kDone) return;
+    if (need.no_most.empty())
+      run.most_bytes = need.most;
+    else
+      run.why = need.no_most;
+  } catch (const LogError& error) {
+    run.why = error.what();
+  }
 }
 
 SweepOutlook::SweepOutlook(const std::vector<SweepRun>& runs, const SweepGroup& group, double step,

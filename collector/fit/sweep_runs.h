@@ -18,22 +18,15 @@
 
 namespace gpupeak::collector {
 
-/// Fills in what the run's logs say. `run` has its values, exit code and name already.
-/// `says_out_of_memory`: whether the program's last lines do. `card`: the card that is asked about;
-/// nullptr: none.
-void read_run(SweepRun& run, const std::vector<std::string>& logs, bool says_out_of_memory,
-              const Card* card, const Options& options);
+/// Fills in what the run's logs say. `run` has its values, exit code, name and output already.
+/// `card`: the card that is asked about; nullptr: none.
+void read_run(SweepRun& run, const std::vector<std::string>& logs, const Card* card,
+              const Options& options);
 
-/// What a run needed of the host.
-struct HostNeed {
-  uint64_t least = 0;
-  std::optional<uint64_t> most;
-  std::string no_most;       ///< why there is none
-  bool was_refused = false;  ///< or a process was ended for memory
-};
-/// The same for a sweep that asks about the host's memory.
-void read_host_run(SweepRun& run, const HostNeed& need, bool says_out_of_memory,
-                   const SweepCapacity& there);
+/// The same for a sweep that asks about the host's memory: what was resident of the run's
+/// processes. `logs`: the started process's first.
+void read_host_run(SweepRun& run, const std::vector<std::string>& logs, const SweepCapacity& there,
+                   const Options& options);
 
 /// Compares the runs of one group with the capacity that is asked about; if none is, with the card
 /// that they ran on.

@@ -6,10 +6,12 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <string>
 #include <tuple>
 
+#include "collector/log/log_folder.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/log_reader.h"
@@ -262,7 +264,12 @@ RunLogs logs_of_run(const std::string& name) {
   return run;
 }
 
-std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std::string>& paths) {
+namespace {
+
+std::vector<RunLogs> runs_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const FolderLog& log : LogFolder(folder, SIZE_MAX).look().logs) paths.push_back(log.path);
+  std::ranges::sort(paths);
   std::vector<RunLogs> runs;
   std::vector<RunLog> rest;
   std::set<uint64_t> tied;
@@ -278,8 +285,16 @@ std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std
   }
   std::erase_if(rest, [&](const RunLog& log) { return tied.contains(log.head.header.cookie); });
   if (!rest.empty()) runs.push_back({folder, std::move(rest), std::nullopt, 0, {}});
+  if (runs.empty()) throw UsageError("there are no logs in " + escape(folder));
   return runs;
 }
+
+bool is_folder(const std::string& name) {
+  std::error_code error;
+  return std::filesystem::is_directory(name, error);
+}
+
+}  // namespace
 
 const RunLog& process_of_run(const RunLogs& run, const std::string& process) {
   std::vector<const RunLog*> found;
@@ -295,6 +310,38 @@ const RunLog& process_of_run(const RunLogs& run, const std::string& process) {
   throw UsageError(fmt::format("--process {}: {} has {}: {}", escape(process), escape(run.name),
                                found.empty() ? "no such process" : "several such processes",
                                known));
+}
+
+std::vector<RunLogs> runs_of(const std::vector<std::string>& names, const std::string& process) {
+  std::vector<RunLogs> runs;
+  for (const std::string& name : names) {
+    if (is_folder(name))
+      std::ranges::move(runs_in(name), std::back_inserter(runs));
+    else
+      runs.push_back(logs_of_run(name));
+  }
+  for (RunLogs& run : runs) {
+    if (process.empty()) break;
+    const RunLog chosen = process_of_run(run, process);
+    run = {chosen.path, {chosen}, std::nullopt, 0};
+  }
+  return runs;
+}
+
+std::vector<std::string> all_logs(const std::vector<std::string>& names) {
+  std::vector<std::string> logs;
+  std::set<uint64_t> given, added;
+  for (const std::string& name : names) {
+    if (!is_folder(name)) given.insert(logs_of_run(name).logs.front().head.header.cookie);
+  }
+  for (const RunLogs& run : runs_of(names)) {
+    for (const RunLog& log : run.logs) {
+      const uint64_t id = log.head.header.cookie;
+      const bool is_first = &log == &run.logs.front();
+      if (is_first || (!given.contains(id) && added.insert(id).second)) logs.push_back(log.path);
+    }
+  }
+  return logs;
 }
 
 }  // namespace gpupeak::collector

@@ -49,9 +49,15 @@ inline bool is_started(const LogHead& head) {
 /// Throws LogError if there is none.
 RunLogs logs_of_run(const std::string& name);
 
-/// The logs of a folder, by runs. Logs that no record names, such as those of ranks that were
-/// recorded without `run`, are one entry. Files that cannot be read are left out.
-std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std::string>& paths);
+/// The runs that the names mean, in order; of a folder all in it and in those below it. Logs that
+/// no record names, such as those of ranks that were recorded without `run`, are one entry. Files
+/// of a folder that cannot be read are left out. `process`: as for process_of_run(), of each run
+/// that process alone; empty: all. Throws UsageError and LogError.
+std::vector<RunLogs> runs_of(const std::vector<std::string>& names,
+                             const std::string& process = "");
+
+/// All logs of the runs that the names mean. No log is there twice.
+std::vector<std::string> all_logs(const std::vector<std::string>& names);
 
 /// The log of one process: "rank:1", a process id or a program's name. Throws UsageError if no
 /// process, or more than one, has it.

@@ -92,6 +92,13 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
 /// Whether a figure of GPUs may be less than what the run held.
 bool lacks_device_memory(const WholeRun& run);
 
+/// Whether every figure is exact and the run was recorded to its end. If it was killed, nobody
+/// knows how much memory it would have taken. --strict asks this.
+bool is_whole(const Quality& quality);
+/// The same for all processes of a run. Also, no process still runs, none went on with a program
+/// that was not recorded, and none that used a GPU is missing.
+bool is_whole(const Summary& summary);
+
 /// Resident bytes without a known cause, if they are 16 MiB or more and more than a fiftieth. 0:
 /// they are less, or nobody looked.
 uint64_t unexplained_resident_bytes(const Summary& summary);

@@ -163,9 +163,8 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
 /// that were recorded, it says how to record them.
 std::string small_text(const WholeRun& run, const TextStyle& style) {
   const WholeRun::Small& small = *run.small;
-  const bool is_largest = std::ranges::all_of(run.processes, [&](const auto& process) {
-    return held_bytes(process) < small.rss_bytes;
-  });
+  const bool is_largest = std::ranges::all_of(
+      run.processes, [&](const auto& process) { return held_bytes(process) < small.rss_bytes; });
   return fmt::format("{} more process{} without a log, {}{}: {}{}", grouped(small.count),
                      small.count == 1 ? "" : "es", small.count == 1 ? "" : "the largest ",
                      small.program, size_text(small.rss_bytes, style),
@@ -236,10 +235,30 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
   return lines;
 }
 
+namespace {
+
+bool is_whole_process(const WholeRun::Process& process) {
+  return process.exact && process.complete;
+}
+
+}  // namespace
+
 bool lacks_device_memory(const WholeRun& run) {
   return run.lost_logs > 0 || std::ranges::any_of(run.not_recorded, [](const auto& process) {
            return process.used_gpu;
          });
+}
+
+bool is_whole(const Quality& quality) {
+  return quality.exact && quality.log_complete;
+}
+
+bool is_whole(const Summary& summary) {
+  const auto& run = summary.whole_run;
+  return is_whole(summary.quality) &&
+         (!run || (std::ranges::all_of(run->processes, is_whole_process) &&
+                   run->still_running.empty() && !lacks_device_memory(*run) &&
+                   std::ranges::none_of(run->not_recorded, &WholeRun::NotRecorded::went_on)));
 }
 
 uint64_t unexplained_resident_bytes(const Summary& summary) {
@@ -255,9 +274,7 @@ bool is_complete(const Summary& summary) {
   const bool is_exact = quality.exact || (quality.only_heap_inexact && quality.dropped_events == 0);
   return is_exact && quality.log_complete && run && run->watched &&
          unexplained_resident_bytes(summary) == 0 && !lacks_device_memory(*run) &&
-         missing_from(*run, {}).empty() &&
-         std::ranges::all_of(run->processes,
-                             [](const auto& process) { return process.exact && process.complete; });
+         missing_from(*run, {}).empty() && std::ranges::all_of(run->processes, is_whole_process);
 }
 
 std::string memory_kill_text(const WholeRun& run, const TextStyle& style) {

@@ -356,7 +356,11 @@ void add_target(CLI::App& verb, AttachOptions& options) {
 
 void add_attach(CommandLine& line) {
   auto [verb, options] = line.add(
-      "attach", "Record a program that runs already, started without gpupeak or dormant", attach);
+      "attach", "Record a program that runs already, started without gpupeak or dormant", attach,
+      R"(  gpupeak attach 4711                # it was started without gpupeak
+  gpupeak attach -o server.gplog --host auto 4711
+  gpupeak run --dormant -o server.gplog -- ./server &
+  gpupeak attach 4711                # some time later: its heap is recorded from now on)");
   add_target(verb, options);
   add_value(verb, "-o,--out", options.out, "LOG", "The log: %n program, %p process id, %h host")
       ->capture_default_str();
@@ -366,7 +370,8 @@ void add_attach(CommandLine& line) {
 
 void add_detach(CommandLine& line) {
   auto [verb, options] =
-      line.add("detach", "End what `attach` has begun; the program runs on", detach);
+      line.add("detach", "End what `attach` has begun; the program runs on", detach,
+               R"(  gpupeak detach 4711 && gpupeak report server.gplog)");
   add_target(verb, options);
 }
 

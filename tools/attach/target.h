@@ -31,14 +31,6 @@ std::vector<pid_t> threads_of(pid_t pid);
 /// The path of the loaded library with this file name; empty: none is loaded.
 std::string loaded_library(pid_t pid, const std::string& file_name);
 
-/// The path of a module's file; empty: it has none.
-std::string path_of(Dwfl_Module* module);
-/// Visits what modules define for others, if their file names begin with `file_name`. `symbol`:
-/// with its address in the process.
-using VisitSymbol =
-    std::function<void(const std::string& path, std::string_view name, const GElf_Sym& symbol)>;
-void each_symbol(Dwfl* modules, const std::string& file_name, const VisitSymbol& visit);
-
 /// The modules of a process and their symbols, as they were when this object was made.
 class TargetModules {
  public:

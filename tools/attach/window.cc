@@ -15,8 +15,10 @@
 #include <string>
 
 #include "collector/files/regular_file.h"
+#include "collector/log/log_appender.h"
 #include "collector/log/log_head.h"
 #include "collector/text/error.h"
+#include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/process_stat.h"
 #include "tools/shared/runs.h"
@@ -145,6 +147,16 @@ int ask_and_wait(const std::string& target, uint64_t what, double seconds) {
       seconds));
 }
 
+struct MarkOptions {
+  std::string target;  ///< a process id or a log
+  std::string name;
+};
+
+int mark(const MarkOptions& options) {
+  collector::LogAppender(log_of_target(options.target)).mark(options.name);
+  return kOk;
+}
+
 }  // namespace
 
 bool is_window(const std::string& target, bool heap_alone) {
@@ -170,6 +182,14 @@ int end_window(const std::string& target, double seconds) {
   spdlog::info("the heap is only counted again (`gpupeak report {}` shows what was recorded)",
                target);
   return code;
+}
+
+void add_mark(CommandLine& line) {
+  auto [verb, options] = line.add("mark", "Mark this instant in the log of a running process", mark,
+                                  R"(  gpupeak mark 4711 'warm-up done'
+  gpupeak mark bert.gplog 'warm-up done')");
+  add_process_or_log(verb, options.target);
+  add_required(verb, "name", options.name, "NAME", "What to call the mark");
 }
 
 }  // namespace gpupeak::tools

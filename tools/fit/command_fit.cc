@@ -39,56 +39,23 @@ collector::FitQuestion question_of(const FitOptions& options) {
   return question;
 }
 
-/// The processes of a run that used a GPU; if none did, all.
-std::vector<std::string> logs_that_matter(const std::vector<std::string>& names) {
-  const std::vector<std::string> all = all_logs(names);
-  std::vector<std::string> logs;
-  for (const std::string& log : all) {
-    const collector::LogHead head = collector::read_head(log);
-    if (head.counters.device_events > 0) logs.push_back(log);
-  }
-  return logs.empty() ? all : logs;
-}
-
-/// Names the processes that used a GPU and have no log; empty: none is known.
-std::string not_recorded_text(const std::vector<std::string>& names) {
-  std::string text;
-  for (const collector::RunLogs& run : runs_of(names, "")) {
-    if (run.lost > 0) text += fmt::format("{} of the run's logs cannot be read; ", run.lost);
-    if (!run.record) continue;
-    for (const collector::RunRecord::Unrecorded& process : run.record->unrecorded) {
-      if (process.used_gpu)
-        text += fmt::format("pid {} {} used a GPU and was not recorded; ", process.pid,
-                            collector::escape(process.name));
-    }
-  }
-  return text.substr(0, text.size() - std::min<size_t>(text.size(), 2));
-}
-
-/// Takes the upper bounds away: the memory of processes that were not recorded comes on top of all
-/// that is known. `why`: which processes.
-void take_upper_bounds(const std::string& why, std::vector<collector::LogNeeds>& needs) {
-  for (collector::LogNeeds& of_log : needs) {
-    for (collector::DeviceNeed& need : of_log.devices) {
-      need.most_bytes.reset();
-      need.fails.clear();
-      need.no_most.push_back(why);
-    }
-  }
-}
-
 int fit(const FitOptions& options) {
   const collector::FitQuestion question = question_of(options);
   require_output(options.out, options.logs);
   const collector::Options analysis{.reading = options.reading, .stacks = false};
   std::vector<collector::LogNeeds> needs;
+  std::vector<std::string> logs = collector::all_logs(options.logs);
+  // If no process of the runs used a GPU, all count.
+  const auto others = std::stable_partition(logs.begin(), logs.end(), [](const std::string& log) {
+    return collector::read_head(log).counters.device_events > 0;
+  });
+  if (others != logs.begin()) logs.erase(others, logs.end());
   {
     ProgressBar bar;
-    for (const std::string& log : logs_that_matter(options.logs))
+    for (const std::string& log : logs)
       needs.push_back(collector::needs_of(log, analysis, bar.callback()));
   }
-  const std::string missing = not_recorded_text(options.logs);
-  if (!missing.empty()) take_upper_bounds(missing, needs);
+  const std::string missing = collector::take_upper_bounds(collector::runs_of(options.logs), needs);
   const collector::FitReport report = collector::answer_fit(needs, question);
   write_output(options.out, [&](std::ostream& out) {
     collector::write_fit(report, options.top, out, view_style(options));
@@ -100,31 +67,10 @@ int fit(const FitOptions& options) {
   return !report.fit || *report.fit == collector::Fit::kFits ? kOk : kGateFailed;
 }
 
-}  // namespace
-
-void add_fit(CommandLine& line) {
-  auto [verb, options] = line.add("fit", "Whether a run would fit a card, and what to change", fit);
-  add_required(verb, "log", options.logs, "FILE ...",
-               "Logs that `run` or the preloaded library wrote; several are of one run");
-  CLI::Option* capacity =
-      add_value(verb, "--capacity", options.capacity, "SIZE",
-                "Of a card like the one that was recorded, or a part of it: 24GiB");
-  add_value(verb, "--gpu", options.gpu, "NAME",
-            "A card by its name, such as T4 (docs/fit.md lists them)")
-      ->excludes(capacity);
-  add_top(verb, options.top, "Rows of what to change");
-  verb.add_flag("--json", options.json, "As JSON");
-  add_out(verb, options.out);
-  add_text_and_reading(verb, options);
-}
-
-namespace {
-
 struct WhatIfOptions : OutputOptions {
   std::vector<std::string> logs, without, scale;
-  std::string arena, html;
-  bool expandable_segments = false, no_preallocation = false;
-  bool free_at_last_use = false, without_unused = false, take_at_first_use = false;
+  std::string html;
+  collector::Changes changes;  ///< but for `without` and `scale`
   size_t top = 10;
 };
 
@@ -142,15 +88,9 @@ collector::Changes::Scale parse_scale(const std::string& text) {
 }
 
 int whatif(const WhatIfOptions& options) {
-  collector::Changes changes;
+  collector::Changes changes = options.changes;
   for (const std::string& pattern : options.without) changes.scales.push_back({pattern, 0});
   for (const std::string& text : options.scale) changes.scales.push_back(parse_scale(text));
-  changes.expandable_segments = options.expandable_segments;
-  changes.same_as_requested = !options.arena.empty();
-  changes.no_preallocation = options.no_preallocation;
-  changes.free_at_last_use = options.free_at_last_use;
-  changes.without_unused = options.without_unused;
-  changes.take_at_first_use = options.take_at_first_use;
   require_output(options.html.empty() ? options.out : options.html, options.logs);
   if (!options.html.empty()) collector::require_page();
   const collector::Options analysis{
@@ -190,33 +130,58 @@ int whatif(const WhatIfOptions& options) {
 
 }  // namespace
 
+void add_fit(CommandLine& line) {
+  auto [verb, options] =
+      line.add("fit", "Whether a run would fit a card, and what to change", fit,
+               R"(  gpupeak fit bert.gplog                     which cards would do
+  gpupeak fit --capacity 24GiB bert.gplog
+  gpupeak fit --gpu T4 bert.gplog)");
+  add_required(verb, "log", options.logs, "FILE ...",
+               "Logs that `run` or the preloaded library wrote; several are of one run");
+  CLI::Option* capacity =
+      add_value(verb, "--capacity", options.capacity, "SIZE",
+                "Of a card like the one that was recorded, or a part of it: 24GiB");
+  add_value(verb, "--gpu", options.gpu, "NAME",
+            "A card by its name, such as T4 (docs/fit.md lists them)")
+      ->excludes(capacity);
+  add_top(verb, options.top, "Rows of what to change");
+  verb.add_flag("--json", options.json, "As JSON");
+  add_output(verb, options);
+}
+
 void add_whatif(CommandLine& line) {
-  auto [verb, options] = line.add("whatif", "What the peak would be with a change", whatif);
+  auto [verb, options] =
+      line.add("whatif", "What the peak would be with a change", whatif,
+               R"(  gpupeak whatif bert.gplog                  what would lower the peak
+  gpupeak whatif --scale activations=0.5 bert.gplog
+  gpupeak whatif --expandable-segments --html bert.html bert.gplog)");
   add_logs(verb, options.logs);
   add_list(verb, "--without", options.without, "PATTERN",
            "Leave out the blocks of a function, site, tag or phase; may be repeated");
   add_list(verb, "--scale", options.scale, "PATTERN=FACTOR",
            "Make them so many times as large; may be repeated");
-  verb.add_flag("--expandable-segments", options.expandable_segments,
+  verb.add_flag("--expandable-segments", options.changes.expandable_segments,
                 "PyTorch's segments grow in place");
-  add_value(verb, "--arena", options.arena, "same-as-requested",
-            "ONNX Runtime's arena takes as much as is requested")
+  verb.add_option_function<std::string>(
+          "--arena",
+          [&changes = options.changes](const std::string&) { changes.same_as_requested = true; },
+          "ONNX Runtime's arena takes as much as is requested")
+      ->type_name("same-as-requested")
       ->check(one_of({"same-as-requested"}));
-  verb.add_flag("--no-preallocation", options.no_preallocation,
+  verb.add_flag("--no-preallocation", options.changes.no_preallocation,
                 "Pools take nothing in advance, such as JAX's three quarters of the card");
-  verb.add_flag("--free-at-last-use", options.free_at_last_use,
+  verb.add_flag("--free-at-last-use", options.changes.free_at_last_use,
                 "Blocks of devices go when they were last seen used (of a log by run --last-use)");
-  verb.add_flag("--without-unused", options.without_unused,
+  verb.add_flag("--without-unused", options.changes.without_unused,
                 "Blocks of the driver that were never seen used are not taken");
-  verb.add_flag("--take-at-first-use", options.take_at_first_use,
+  verb.add_flag("--take-at-first-use", options.changes.take_at_first_use,
                 "Blocks of the driver are taken when they were first seen used");
   add_top(verb, options.top, "Rows of each table");
   auto* json = verb.add_flag("--json", options.json, "As JSON (docs/json.md)");
   add_value(verb, "--html", options.html, "FILE",
             "A page with the curves over time, into this file")
       ->excludes(json);
-  add_out(verb, options.out);
-  add_text_and_reading(verb, options);
+  add_output(verb, options);
 }
 
 }  // namespace gpupeak::tools

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "collector/files/regular_file.h"
 #include "collector/fit/sweep_runs.h"
 #include "collector/rules/cards.h"
-#include "collector/run/run_logs.h"
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
@@ -187,44 +185,6 @@ class SweepFolder {
   const std::vector<collector::SweepParameter>& parameters_;
 };
 
-using collector::HostNeed;
-using collector::WholeRun;
-
-/// Adds a process's peak. The processes had at least the largest of these peaks at one moment, and
-/// at most their sum: shared pages count once for each process.
-void add(HostNeed& need, const std::optional<uint64_t>& resident, const std::string& name) {
-  if (!resident) {
-    need.no_most = fmt::format("what was resident of {} is not known", name);
-    return;
-  }
-  need.least = std::max(need.least, *resident);
-  *need.most += *resident;
-}
-
-/// How much host memory a run of a sweep needed: the resident memory of its processes. `logs`: the
-/// run's logs, the started process's first. Throws LogError.
-HostNeed host_need_of(const std::vector<std::string>& logs, const collector::Reading& reading) {
-  const collector::Options options{.reading = reading, .stacks = false};
-  const collector::Summary summary = collector::analyze_run(collector::logs_of_run(logs.front()),
-                                                            options, collector::RunDepth::kGpus);
-  HostNeed need;
-  need.most = 0;
-  for (const collector::OutOfMemory& oom : summary.oom)
-    need.was_refused = need.was_refused || (oom.on_host && !oom.only_addresses);
-  if (const auto& run = summary.whole_run) {
-    for (const WholeRun::Process& process : run->processes)
-      add(need, process.rss_peak_bytes, process.program);
-    for (const WholeRun::NotRecorded& process : run->not_recorded)
-      add(need, process.rss_bytes, process.program);
-    if (run->unseen_rss_bytes) add(need, run->unseen_rss_bytes, "a process that nobody saw");
-    need.was_refused = need.was_refused || run->memory_kill.has_value();
-  } else {
-    add(need, collector::metric(summary.metrics, "host.rss.peak_bytes"), "the program");
-  }
-  if (!need.no_most.empty()) need.most.reset();
-  return need;
-}
-
 /// The host's capacity in bytes: the limit of this process's control groups, else the machine's
 /// memory.
 collector::SweepCapacity host_capacity() {
@@ -239,7 +199,6 @@ collector::SweepCapacity host_capacity() {
 
 /// Runs that --verify may make for one group: at, above and below the predicted value.
 constexpr int kMostChecks = 10;
-constexpr size_t kOutputTail = 64 << 10;
 
 struct SweepOptions : OutputOptions {
   std::vector<std::string> parameters, command;
@@ -250,21 +209,6 @@ struct SweepOptions : OutputOptions {
   std::string of = "gpu";  ///< whose memory is asked about; or "host"
   bool verify = false, again = false, quiet = false;
 };
-
-/// Whether the end of the program's output says that memory ran out.
-bool says_out_of_memory(const std::string& output) {
-  std::ifstream file(output, std::ios::binary | std::ios::ate);
-  if (!file) return false;
-  const auto bytes = static_cast<size_t>(file.tellg());
-  std::string text(std::min(bytes, kOutputTail), '\0');
-  file.seekg(static_cast<std::streamoff>(bytes - text.size()));
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  constexpr const char* kSigns[] = {"out of memory", "outofmemory", "resource_exhausted",
-                                    "memoryerror",   "bad_alloc",   "cannot allocate memory"};
-  return std::ranges::any_of(
-      kSigns, [&](const char* sign) { return text.find(sign) != std::string::npos; });
-}
 
 class Sweep {
  public:
@@ -342,20 +286,6 @@ class Sweep {
  private:
   bool is_of_host() const { return options_.of == "host"; }
 
-  void read(collector::SweepRun& run, const std::vector<std::string>& logs, bool says_so,
-            const collector::Options& analysis) const {
-    if (!is_of_host()) return collector::read_run(run, logs, says_so, card_, analysis);
-    run.status = collector::SweepStatus::kFailed;
-    run.why = "it left no log";
-    if (logs.empty()) return;
-    try {
-      collector::read_host_run(run, host_need_of(logs, options_.reading), says_so, there_);
-      run.log = logs.front();
-    } catch (const collector::LogError& error) {
-      run.why = error.what();
-    }
-  }
-
   /// Makes the run of these values, and adds it to the report. False: it was interrupted, or the
   /// program cannot be run at all; `failure` is the exit code then.
   bool make(SweepFolder& folder, const collector::SweepValues& values, bool for_check,
@@ -380,8 +310,10 @@ class Sweep {
     run.seconds = ended->seconds;
     run.output = folder.output(values);
     const collector::Options analysis{.reading = options_.reading, .stacks = false};
-    const bool says_so = ended->exit_code != 0 && says_out_of_memory(run.output);
-    read(run, folder.logs(values), says_so, analysis);
+    if (is_of_host())
+      collector::read_host_run(run, folder.logs(values), there_, analysis);
+    else
+      collector::read_run(run, folder.logs(values), card_, analysis);
     if (!options_.quiet) say_run(name, run);
     report_.runs.push_back(std::move(run));
     return true;
@@ -479,7 +411,9 @@ int sweep(const SweepOptions& options) {
 void add_sweep(CommandLine& line) {
   auto [verb, options] = line.add(
       "sweep", "Run a program with several values of a parameter: what each takes, what fits",
-      sweep);
+      sweep,
+      R"(  gpupeak sweep -P batch=1,2,4,8 -- python3 train.py --batch {batch}
+  gpupeak sweep -P batch=8:64:8 --capacity 24GiB --verify -- python3 train.py --batch {batch})");
   add_list(verb, "-P,--parameter", options.parameters, "NAME=VALUES",
            "Values for {NAME} in the command: batch=1,2,4,8 or batch=8:64:8; of several "
            "parameters all combinations")

@@ -54,7 +54,7 @@ std::string run_name(const std::string& log) {
 std::vector<collector::SuiteRow> suite_rows(const std::vector<std::string>& folders,
                                             const DiffOptions& options) {
   std::vector<std::string> logs;
-  for (const collector::RunLogs& run : runs_of(folders, "")) {
+  for (const collector::RunLogs& run : collector::runs_of(folders)) {
     if (options.only.empty() || collector::glob_match(options.only, run_name(run.name)))
       logs.push_back(run.name);
   }
@@ -179,7 +179,13 @@ int diff(const DiffOptions& options) {
 
 void add_diff(CommandLine& line) {
   auto [verb, options] =
-      line.add("diff", "What grew from one run to another; of a folder a row a run", diff);
+      line.add("diff", "What grew from one run to another; of a folder a row a run", diff,
+               R"(  gpupeak diff before.gplog after.gplog
+  gpupeak diff --by function baseline.json after.gplog
+  gpupeak diff bert.gplog --at 'warm-up done' --at end
+  gpupeak diff a.gplog b.gplog c.gplog
+  gpupeak diff --html abc.html a.gplog b.gplog
+  gpupeak diff runs --against runs-of-last-week)");
   add_required(verb, "logs", options.logs, "FILE|FOLDER ...",
                "Two logs or more, or JSON that `report --json` wrote of two; or folders of logs")
       ->expected(1, 1000);
@@ -208,8 +214,7 @@ void add_diff(CommandLine& line) {
   add_top(verb, options.top, "Rows of each table");
   verb.add_flag("--json", options.json, "As JSON, with all rows");
   add_strict(verb, options.strict);
-  add_out(verb, options.out);
-  add_text_and_reading(verb, options);
+  add_output(verb, options);
 }
 
 }  // namespace gpupeak::tools

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "collector/log/log_folder.h"
 #include "collector/merge/merge.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/error.h"
@@ -10,7 +11,6 @@
 #include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/log_folder.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
 
@@ -26,13 +26,13 @@ struct MergeInputs {
 
 /// Throws UsageError for a folder that has neither logs nor partial results.
 void add_folder(const std::string& folder, MergeInputs& inputs) {
-  const FolderView view = LogFolder(folder, SIZE_MAX).look();
+  const collector::FolderView view = collector::LogFolder(folder, SIZE_MAX).look();
   const auto first = static_cast<ptrdiff_t>(inputs.logs.size());
-  for (const FolderLog& log : view.logs) inputs.logs.push_back(log.path);
+  for (const collector::FolderLog& log : view.logs) inputs.logs.push_back(log.path);
   std::sort(inputs.logs.begin() + first, inputs.logs.end());
   inputs.unreadable += view.unreadable;
   const size_t before = inputs.partials.size();
-  for (const std::string& file : files_named(folder, collector::kPartialEnding)) {
+  for (const std::string& file : collector::files_named(folder, collector::kPartialEnding)) {
     if (collector::is_partial(file))
       inputs.partials.push_back(file);
     else
@@ -53,7 +53,7 @@ MergeInputs find_merge_inputs(const std::vector<std::string>& paths) {
     else
       inputs.logs.push_back(path);
   }
-  inputs.logs = all_logs(inputs.logs);
+  inputs.logs = collector::all_logs(inputs.logs);
   // A log has the same name, whether the log or its folder was given.
   for (std::string& log : inputs.logs) log = std::filesystem::path(log).lexically_normal();
   return inputs;
@@ -115,8 +115,11 @@ int merge(const MergeOptions& options) {
 }  // namespace
 
 void add_merge(CommandLine& line) {
-  auto [verb, options] = line.add(
-      "merge", "What several processes of one run, children or ranks, held at once", merge);
+  auto [verb, options] =
+      line.add("merge", "What several processes of one run, children or ranks, held at once", merge,
+               R"(  gpupeak merge rank0.gplog rank1.gplog
+  srun --ntasks-per-node=1 gpupeak merge --partial parts.%h.gpmerge logs
+  gpupeak merge parts.*.gpmerge                 the same as of all logs at once)");
   add_required(verb, "log", options.paths, "FILE ...",
                "Their logs, partial results, or folders of them");
   auto* json = verb.add_flag("--json", options.json, "As JSON");

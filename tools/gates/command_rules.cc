@@ -41,7 +41,9 @@ int list_rules(const RulesOptions& options) {
 
 void add_list_rules(CommandLine& line) {
   auto [verb, options] =
-      line.add("rules", "List the built-in rule sets, or print one to start from", list_rules);
+      line.add("rules", "List the built-in rule sets, or print one to start from", list_rules,
+               R"(  gpupeak rules                              lists the sets
+  gpupeak rules pytorch > mine.toml)");
   add_value(verb, "name", options.name, "NAME", "A built-in set");
 }
 

@@ -364,8 +364,9 @@ int mcp(const McpOptions& options) {
 }  // namespace
 
 void add_mcp(CommandLine& line) {
-  auto [verb, options] =
-      line.add("mcp", "Answers programs that ask by the Model Context Protocol, over stdio", mcp);
+  auto [verb, options] = line.add(
+      "mcp", "Answers programs that ask by the Model Context Protocol, over stdio", mcp,
+      R"(  gpupeak mcp logs                           for a program that asks, over its stdin and stdout)");
   add_value(verb, "folder", options.folder, "FOLDER", "Where names of logs begin")
       ->capture_default_str();
 }

@@ -141,39 +141,32 @@ int undo(const BundleOptions& options) {
   return kOk;
 }
 
-int write_symbols(const BundleOptions& options) {
-  const std::string path =
-      options.out.empty() ? options.log + collector::kSymbolsSuffix : options.out;
-  require_output(path, {options.log});
-  const collector::LogReader log(options.log);
-  const std::string symbols = resolve(log, options);
-  write_beside(options, path, [&](std::ostream& out) { out << symbols; });
-  return kOk;
-}
-
-int compress(const BundleOptions& options) {
-  const std::string out = options.out.empty() ? options.log + kPackedSuffix : options.out;
-  require_output(out, {options.log}, Replaces::kPackedLogs);
-  const collector::LogReader log(options.log);
-  const std::string symbols =
-      log.symbols().empty() || collector::is_kept_table(log.symbols(), log.definitions())
-          ? ""
-          : log.symbols().json(log.header().cookie);  // a bundle keeps the symbols that it has
-  pack(log, symbols, options, out);
-  struct stat written {};
-  if (!options.quiet && stat(out.c_str(), &written) == 0 && S_ISREG(written.st_mode))
-    say_sizes(out, static_cast<uint64_t>(written.st_size), written_bytes(log));
-  return kOk;
+/// The symbols that the log has by itself, as JSON.
+std::string own_symbols(const collector::LogReader& log) {
+  const bool has_none =
+      log.symbols().empty() || collector::is_kept_table(log.symbols(), log.definitions());
+  return has_none ? "" : log.symbols().json(log.header().cookie);
 }
 
 int bundle(const BundleOptions& options) {
   if (options.undo) return undo(options);
-  if (options.log_alone) return compress(options);
-  if (options.symbols_alone) return write_symbols(options);
-  const std::string path = options.out.empty() ? beside(options.log, kBundleSuffix) : options.out;
-  require_output(path, {options.log}, Replaces::kPackedLogs);
+  const std::string path = !options.out.empty()    ? options.out
+                           : options.symbols_alone ? options.log + collector::kSymbolsSuffix
+                           : options.log_alone     ? options.log + kPackedSuffix
+                                                   : beside(options.log, kBundleSuffix);
+  require_output(path, {options.log},
+                 options.symbols_alone ? Replaces::kNoLogs : Replaces::kPackedLogs);
   const collector::LogReader log(options.log);
-  pack(log, resolve(log, options), options, path);
+  const std::string symbols = options.log_alone ? own_symbols(log) : resolve(log, options);
+  if (options.symbols_alone) {
+    write_beside(options, path, [&](std::ostream& out) { out << symbols; });
+    return kOk;
+  }
+  pack(log, symbols, options, path);
+  struct stat written {};
+  if (options.log_alone && !options.quiet && stat(path.c_str(), &written) == 0 &&
+      S_ISREG(written.st_mode))
+    say_sizes(path, static_cast<uint64_t>(written.st_size), written_bytes(log));
   return kOk;
 }
 
@@ -181,7 +174,11 @@ int bundle(const BundleOptions& options) {
 
 void add_bundle(CommandLine& line) {
   auto [verb, options] =
-      line.add("bundle", "One compressed file with log and symbols, readable anywhere", bundle);
+      line.add("bundle", "One compressed file with log and symbols, readable anywhere", bundle,
+               R"(  gpupeak bundle bert.gplog                  makes bert.gpbundle
+  gpupeak bundle --symbols bert.gplog        makes bert.gplog.symbols
+  gpupeak bundle --log bert.gplog            makes bert.gplog.zst
+  gpupeak bundle --undo bert.gplog.zst       and bert.gplog again)");
   add_log(verb, options.log);
   add_value(verb, "-o,--out", options.out, "FILE",
             "File to write; default: the log's name with .gpbundle, .symbols or .zst");

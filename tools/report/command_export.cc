@@ -100,7 +100,10 @@ int export_log(const ExportOptions& options) {
 }  // namespace
 
 void add_export(CommandLine& line) {
-  auto [verb, options] = line.add("export", "Write a log in a format of other tools", export_log);
+  auto [verb, options] = line.add("export", "Write a log in a format of other tools", export_log,
+                                  R"(  gpupeak export chrome bert.gplog -o bert.json
+  gpupeak export sqlite bert.gplog -o bert.sqlite
+  gpupeak export events bert.gplog | grep device_alloc)");
   std::vector<std::string> names;
   std::string formats = "Formats:";
   for (const collector::ExportFormat& format : collector::export_formats()) {
@@ -121,7 +124,7 @@ void add_export(CommandLine& line) {
   add_strict(verb, options.strict);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);
-  verb.footer(examples_of("export") + "\n" + formats);
+  verb.footer(verb.get_footer() + "\n" + formats);
 }
 
 }  // namespace gpupeak::tools

@@ -122,7 +122,7 @@ int report(const ReportOptions& asked) {
   require_one_log_for_csv(options.csv, options.logs);
   const bool in_full = options.json || (options.format == "text" && options.full);
   const std::vector<collector::Summary> summaries =
-      analyze_all(runs_of(options.logs, options.process), analysis,
+      analyze_all(collector::runs_of(options.logs, options.process), analysis,
                   in_full ? collector::RunDepth::kAll : collector::RunDepth::kGpus);
   const auto length = options.full || options.top != kUsualRows
                           ? collector::ReportLength::kFull
@@ -140,7 +140,14 @@ int report(const ReportOptions& asked) {
 
 void add_report(CommandLine& line) {
   auto [verb, options] =
-      line.add("report", "Who held the memory at the peak, in which phase", report);
+      line.add("report", "Who held the memory at the peak, in which phase", report,
+               R"(  gpupeak report bert.gplog
+  gpupeak report 4711                           the log of a process that runs
+  gpupeak report --within 'first run' bert.gplog  its highest, and by whom
+  gpupeak report --at 17.9 --scope device:0 bert.gplog
+  gpupeak report --by module --top 20 bert.gplog
+  gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
+  gpupeak report --html bert.html bert.gplog)");
   add_logs(verb, options.logs);
   add_process(verb, options.process);
   auto* format = verb.add_option_group("format");
@@ -180,8 +187,7 @@ void add_report(CommandLine& line) {
   verb.add_flag("--full", options.full, "Every section and row, not one screen");
   add_top(verb, options.top, "Rows of each table; any other number implies --full");
   add_strict(verb, options.strict);
-  add_out(verb, options.out);
-  add_text_and_reading(verb, options);
+  add_output(verb, options);
 }
 
 }  // namespace gpupeak::tools

@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <system_error>
 
+#include "collector/files/regular_file.h"
+
 namespace gpupeak::tools {
 namespace {
 
@@ -30,23 +32,6 @@ bool same_file(int a, int b) {
 
 void close_on_exec(int descriptor) {
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-}
-
-/// Writes all bytes. False if nobody reads them any more.
-bool write_all(int to, const char* bytes, size_t count) {
-  while (count > 0) {
-    const ssize_t written = write(to, bytes, count);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EAGAIN) {
-      pollfd ready{to, POLLOUT, 0};
-      poll(&ready, 1, -1);
-      continue;
-    }
-    if (written < 0) return false;
-    bytes += written;
-    count -= static_cast<size_t>(written);
-  }
-  return true;
 }
 
 bool is_name(std::string_view text) {
@@ -156,7 +141,7 @@ void OutputPhases::forward(Stream& stream, pid_t child, bool& ended) {
   }
   const std::string_view text(bytes, static_cast<size_t>(count));
   for (const OutputPhase* phase : stream.lines.add(text)) begin(*phase, child);
-  if (!write_all(stream.to, bytes, text.size())) ended = true;  // closed, so the program sees it
+  if (!collector::write_all(stream.to, text, true)) ended = true;  // closed, so the program sees it
 }
 
 void OutputPhases::pump(pid_t child) {

@@ -363,7 +363,11 @@ int run_anyway(const RunOptions& options) {
 
 void add_run(CommandLine& line) {
   auto [verb, options] =
-      line.add("run", "Run a program and report the peak memory of its run", run_anyway);
+      line.add("run", "Run a program and report the peak memory of its run", run_anyway,
+               R"(  gpupeak run -- onnxruntime_perf_test -e cuda -I -r 100 model.onnx
+  gpupeak run -o bert.gplog -- python3 train.py
+  gpupeak run --host off -- ./bench             the device alone: next to no cost
+  gpupeak run --children all -o ranks.%p.gplog -- torchrun --nproc-per-node 4 train.py)");
   add_value(verb, "-o,--out", options.out, "FILE",
             "Log file; %n program, %p process id, %r rank, %h host");
   verb.add_flag("-q,--quiet", options.quiet, "Say nothing; the log is written all the same");

@@ -18,19 +18,10 @@
 
 namespace gpupeak::tools {
 
-// Makes the lines of the first screen in the calling process.
-
 /// How the first screen reads a log.
 collector::Options screen_options(const collector::Reading& reading);
-/// `options`: of screen_options(). Throws LogError.
-std::string screen_lines(const std::string& log, const collector::Options& options,
-                         const collector::TextStyle& style,
-                         const collector::Progress& progress = {});
-/// For a helper: writes the lines to a pipe. Returns its exit code.
-int write_screen(int pipe, const std::string& log, const collector::Reading& reading,
-                 const collector::TextStyle& style);
 
-/// Begins to read names while the program runs (screen_ahead.cc). `find`: the path of the run's
+/// Begins to read names while the program runs. `find`: the path of the run's
 /// log; empty: there is none yet. To be called while this process has only one thread.
 Helper read_names_ahead(const std::function<std::string()>& find,
                         const collector::TextStyle& style);

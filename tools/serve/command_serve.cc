@@ -49,11 +49,13 @@ int serve(const ServeOptions& options) {
 }  // namespace
 
 void add_serve(CommandLine& line) {
-  auto [verb, options] = line.add("serve",
-                                  server_program().empty()
-                                      ? "Metrics for Prometheus (not in this build: docs/fleet.md)"
-                                      : "Metrics of a folder's logs for Prometheus",
-                                  serve);
+  auto [verb, options] = line.add(
+      "serve",
+      server_program().empty() ? "Metrics for Prometheus (not in this build: docs/fleet.md)"
+                               : "Metrics of a folder's logs for Prometheus",
+      serve,
+      R"(  gpupeak serve logs                         then: curl http://127.0.0.1:9464/metrics
+  gpupeak serve --textfile /var/lib/prometheus/node-exporter/gpupeak.prom logs)");
   add_required(verb, "folder", options.folder, "FOLDER",
                "Where the logs are, in folders of it, too");
   add_value(verb, "--listen", options.listen, "ADDRESS:PORT",

@@ -15,7 +15,6 @@ namespace {
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
 
 constexpr std::pair<uint64_t, const char*> kReasons[] = {
     {GPUPEAK_Q_NO_LIBUNWIND, "no_libunwind"},
@@ -31,8 +30,6 @@ constexpr std::pair<uint64_t, const char*> kReasons[] = {
     {GPUPEAK_Q_SECOND_MALLOC, "second_malloc"},
     {GPUPEAK_Q_PYTHON_OFF, "python_off"},
 };
-
-constexpr double kNsPerSecond = 1e9;
 
 /// Families that are filled sample by sample. A family's place is that of its first sample, also of
 /// one that is left out.

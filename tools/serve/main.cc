@@ -5,6 +5,7 @@
 // TEXTFILE "-": prints once)
 
 #include <CivetServer.h>
+#include <fmt/format.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
 #include <prometheus/text_serializer.h>
@@ -21,10 +22,10 @@
 #include <string>
 
 #include "collector/files/fresh_file.h"
+#include "collector/log/log_folder.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "tools/serve/serve.h"
-#include "tools/shared/log_folder.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -51,26 +52,24 @@ std::string sizes(const gpupeak_counters_page& counters, bool live) {
   for (uint32_t number = 0; number < GPUPEAK_LOG_MAX_DEVICES; ++number) {
     const gpupeak_device_counters& device = counters.device[number];
     if (device.alloc_count == 0) continue;
-    text += text.empty() ? "" : "<br>";
-    text += "GPU " + std::to_string(number) + ": " +
-            collector::size_text(live ? device.total.live : device.total.peak);
+    text += fmt::format("{}GPU {}: {}", text.empty() ? "" : "<br>", number,
+                        collector::size_text(live ? device.total.live : device.total.peak));
   }
   return text.empty() ? "–" : text;
 }
 
 std::string row(const FolderLog& log) {
   const gpupeak_file_header& header = log.head.header;
-  const gpupeak_counters_page& counters = log.head.counters;
-  std::string text = "<tr><td>" + shown(log.name) + "<td>" +
-                     collector::kLogStates[static_cast<size_t>(log.state)] + "<td>" +
-                     (log.facts.program.empty() ? "–" : shown(log.facts.program)) + "<td class=n>" +
-                     std::to_string(header.pid) + "<td class=n>" +
-                     (header.rank < 0 ? "–" : std::to_string(header.rank)) + "<td>" +
-                     (log.facts.host.empty() ? "–" : shown(log.facts.host)) + "<td class=n>" +
-                     (log.is_live() ? sizes(counters, true) : "–") + "<td class=n>" +
-                     sizes(counters, false) + "<td>";
+  const auto or_dash = [](const std::string& text) { return text.empty() ? "–" : shown(text); };
   const auto* end = std::find(std::begin(header.tool_version), std::end(header.tool_version), '\0');
-  return text + shown({header.tool_version, static_cast<size_t>(end - header.tool_version)}) + "\n";
+  return fmt::format(
+      "<tr><td>{}<td>{}<td>{}<td class=n>{}<td class=n>{}<td>{}<td class=n>{}<td "
+      "class=n>{}<td>{}\n",
+      shown(log.name), collector::kLogStates[static_cast<size_t>(log.state)],
+      or_dash(log.facts.program), header.pid, header.rank < 0 ? "–" : std::to_string(header.rank),
+      or_dash(log.facts.host), log.is_live() ? sizes(log.head.counters, true) : "–",
+      sizes(log.head.counters, false),
+      shown({header.tool_version, static_cast<size_t>(end - header.tool_version)}));
 }
 
 /// A page of HTML that loads nothing else. `folder`: the name of the logs' folder.
@@ -139,7 +138,7 @@ class Logs : public prometheus::Collectable {
 
   const std::string name_;
   mutable std::mutex mutex_;
-  mutable LogFolder folder_;
+  mutable collector::LogFolder folder_;
   mutable Pods pods_;
   mutable Nvml nvml_;
 };

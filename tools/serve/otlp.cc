@@ -18,7 +18,6 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 using protozero::pbf_writer;
-using Labels = std::vector<ClientMetric::Label>;
 using Attributes = std::vector<std::pair<std::string, std::string>>;
 
 namespace field {
@@ -61,7 +60,6 @@ enum : protozero::pbf_tag_type {
 }  // namespace field
 
 constexpr int kCumulative = 2;
-constexpr double kNsPerSecond = 1e9;
 constexpr const char* kCapacity = "gpupeak_device_capacity_bytes";
 
 /// The attribute for a label of log_info. Its name is that of the semantic conventions, if they

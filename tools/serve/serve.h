@@ -11,10 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "tools/shared/log_folder.h"
+#include "collector/log/log_folder.h"
 #include "tools/shared/nvml.h"
 
 namespace gpupeak::tools {
+
+using collector::FolderLog;
+using collector::FolderView;
+using Labels = std::vector<prometheus::ClientMetric::Label>;
+
+inline constexpr double kNsPerSecond = 1e9;
 
 // In which pod and container the programs of logs run. It is found out while they run, from /proc
 // and from the variables and files that the downward API gave them. A name that is not known, or

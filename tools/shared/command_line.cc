@@ -10,12 +10,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <sstream>
 
 #include "collector/analyze/attribution.h"
 #include "collector/text/error.h"
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
+#include "collector/write/writers.h"
+#include "tools/shared/child.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -29,16 +32,27 @@ collector::Sanitizer confidential() {
 /// Checks that the folder exists: a misspelt path would leave names out without a word.
 CLI::Validator existing_folder() {
   return CLI::Validator(
-      [](std::string& value) {
+      [](const std::string& value) {
         std::error_code error;
         return std::filesystem::is_directory(value, error)
-                   ? std::string()
+                   ? ""
                    : fmt::format("there is no folder '{}'", value);
       },
       "");
 }
 
 }  // namespace
+
+std::string possible(const std::string& examples) {
+  std::istringstream lines(examples);
+  std::string all;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(" --html ") != std::string::npos && !collector::has_page()) continue;
+    if (line.find("gpupeak serve ") != std::string::npos && server_program().empty()) continue;
+    all += line + "\n";
+  }
+  return all;
+}
 
 CLI::Validator one_of(const std::vector<std::string>& values) {
   return CLI::Validator(
@@ -84,36 +98,6 @@ std::vector<std::string> grouping_names() {
   return names;
 }
 
-void add_log(CLI::App& verb, std::string& log) {
-  add_required(verb, "log", log, "FILE", "A log that `run` or the preloaded library wrote");
-}
-
-void add_logs(CLI::App& verb, std::vector<std::string>& logs) {
-  add_required(verb, "log", logs, "FILE ...",
-               "Logs that `run` or the preloaded library wrote; shown in turn");
-}
-
-void add_process_or_log(CLI::App& verb, std::string& target) {
-  add_required(verb, "process", target, "PID|LOG", "Its process id, or the log that it writes");
-}
-
-void add_scope(CLI::App& verb, std::string& scope) {
-  verb.add_option("--scope", scope,
-                  "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
-}
-
-void add_top(CLI::App& verb, size_t& top, const char* rows) {
-  add_number(verb, "--top", top, 1, 1'000'000, rows);
-}
-
-void add_no_source(CLI::App& verb, bool& no_source) {
-  verb.add_flag("--no-source", no_source, "Of --html: without lines of source");
-}
-
-void add_strict(CLI::App& verb, bool& strict) {
-  verb.add_flag("--strict", strict, "Exit with 4 if anything was lost, or the run has no end");
-}
-
 void add_out(CLI::App& verb, std::string& out) {
   add_value(verb, "-o,--out", out, "FILE", "Write to a file instead of standard output");
 }
@@ -151,20 +135,15 @@ void add_reading(CLI::App& verb, collector::Reading& reading) {
   add_symbol_search(verb, reading.search);
 }
 
+void add_output(CLI::App& verb, OutputOptions& options) {
+  add_out(verb, options.out);
+  add_text_and_reading(verb, options);
+}
+
 void add_text_and_reading(CLI::App& verb, OutputOptions& options) {
   add_text_options(verb, options.text);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);
-}
-
-bool write_text(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
 }
 
 void occupy_standard_descriptors() {

@@ -17,12 +17,13 @@
 #include <string_view>
 #include <vector>
 
+#include "collector/files/regular_file.h"
 #include "collector/rules/rule_book.h"
 
 namespace gpupeak::tools {
 
-/// The examples of a verb; "": of the command. Leaves out examples that this build cannot run.
-std::string examples_of(std::string_view verb);
+/// The examples that this build can run, as --help ends with them.
+std::string possible(const std::string& examples);
 
 template <typename Options>
 struct Verb {
@@ -33,11 +34,14 @@ struct Verb {
 struct CommandLine {
   CLI::App app;
   std::function<int()> action;  ///< runs the verb, returns the exit code. Set by parsing
+  std::string question;         ///< that the verbs answer which are added next
 
   template <typename Options>
-  Verb<Options> add(const char* name, const char* description, int (*run)(const Options&)) {
-    CLI::App* verb = app.add_subcommand(name, description);
-    verb->footer(examples_of(name));
+  Verb<Options> add(const char* name, const char* description, int (*run)(const Options&),
+                    const char* examples = "") {
+    CLI::App* verb = app.add_subcommand(name, description)->group(question);
+    const std::string shown = possible(examples);
+    verb->footer(shown.empty() ? "" : "Examples:\n" + shown);
     auto options = std::make_shared<Options>();
     verb->callback([this, options, run] { action = [options, run] { return run(*options); }; });
     return {*verb, *options};
@@ -105,15 +109,31 @@ std::map<std::string, std::string> labels_of(const std::vector<std::string>& tex
 /// The values that --by takes.
 std::vector<std::string> grouping_names();
 
-void add_log(CLI::App& verb, std::string& log);
-void add_logs(CLI::App& verb, std::vector<std::string>& logs);
+inline void add_log(CLI::App& verb, std::string& log) {
+  add_required(verb, "log", log, "FILE", "A log that `run` or the preloaded library wrote");
+}
+inline void add_logs(CLI::App& verb, std::vector<std::string>& logs) {
+  add_required(verb, "log", logs, "FILE ...",
+               "Logs that `run` or the preloaded library wrote; shown in turn");
+}
 /// Of a program that runs.
-void add_process_or_log(CLI::App& verb, std::string& target);
-void add_scope(CLI::App& verb, std::string& scope);
-void add_top(CLI::App& verb, size_t& top, const char* rows);
-void add_strict(CLI::App& verb, bool& strict);
+inline void add_process_or_log(CLI::App& verb, std::string& target) {
+  add_required(verb, "process", target, "PID|LOG", "Its process id, or the log that it writes");
+}
+inline void add_scope(CLI::App& verb, std::string& scope) {
+  verb.add_option("--scope", scope,
+                  "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
+}
+inline void add_top(CLI::App& verb, size_t& top, const char* rows) {
+  add_number(verb, "--top", top, 1, 1'000'000, rows);
+}
+inline void add_strict(CLI::App& verb, bool& strict) {
+  verb.add_flag("--strict", strict, "Exit with 4 if anything was lost, or the run has no end");
+}
 /// --no-source, for verbs that write a page.
-void add_no_source(CLI::App& verb, bool& no_source);
+inline void add_no_source(CLI::App& verb, bool& no_source) {
+  verb.add_flag("--no-source", no_source, "Of --html: without lines of source");
+}
 void add_out(CLI::App& verb, std::string& out);
 void add_text_options(CLI::App& verb, TextOptions& text);
 /// --rules, --phase, --tag: which rules name phases and tags (docs/rules.md).
@@ -122,7 +142,8 @@ void add_rules(CLI::App& verb, collector::RuleChoice& rules);
 void add_symbol_search(CLI::App& verb, collector::SymbolSearch& search);
 /// Options of all verbs that show what is in a log: --confidential, and where symbols are.
 void add_reading(CLI::App& verb, collector::Reading& reading);
-/// How text looks, the rules, and add_reading().
+/// --out, how text looks, the rules, and add_reading(); the second without --out.
+void add_output(CLI::App& verb, OutputOptions& options);
 void add_text_and_reading(CLI::App& verb, OutputOptions& options);
 
 // The exit codes of the command, as docs/usage.md promises them.
@@ -131,7 +152,7 @@ inline constexpr int kOk = 0;
 inline constexpr int kGateFailed = 1;  ///< of `check`: a limit was not kept
 inline constexpr int kUsage = 2;
 inline constexpr int kUnreadableLog = 3;  ///< missing, corrupt, or made by a newer gpupeak
-inline constexpr int kIncomplete = 4;     ///< under --strict: is_whole() of runs.h is false
+inline constexpr int kIncomplete = 4;     ///< under --strict: is_whole() of run_text.h is false
 inline constexpr int kOwnFailure = 125;   ///< of `run`: gpupeak itself failed
 inline constexpr int kCannotExec = 126;   ///< of `run`: the program is there and cannot be run
 inline constexpr int kNotFound = 127;     ///< of `run`: there is no such program
@@ -140,12 +161,9 @@ inline constexpr int kSignalBase = 128;   ///< of `run`: + the signal that ended
 // What `run` tells the user on standard error, which is the program's as well. If standard error is
 // closed, full, or has no reader any more, nothing is said, and the run goes on.
 
-/// Writes the text to a descriptor. False: it is closed, full, or has no reader any more.
-bool write_text(int descriptor, std::string_view text);
-
 /// Writes the text as it is. Never throws. Raises SIGPIPE unless that is ignored.
 inline void say_text(std::string_view text) {
-  write_text(2, text);
+  collector::write_all(2, text);
 }
 
 /// Writes a line "gpupeak: …".

@@ -128,14 +128,6 @@ void write_through(const std::string& path, const std::function<void(const std::
 
 }  // namespace
 
-bool is_standard_output(const std::string& path) {
-  return path.empty() || path == "-";
-}
-
-int output_descriptor(const std::string& path) {
-  return is_standard_output(path) ? STDOUT_FILENO : -1;
-}
-
 std::string expand_host(const std::string& out) {
   std::string text;
   for (size_t i = 0; i < out.size(); ++i) {

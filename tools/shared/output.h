@@ -35,9 +35,13 @@ class ProgressBar {
 };
 
 /// Whether the path means standard output: it is empty, or "-".
-bool is_standard_output(const std::string& path);
+inline bool is_standard_output(const std::string& path) {
+  return path.empty() || path == "-";
+}
 /// The descriptor whose terminal the text is for: standard output; -1 for a file.
-int output_descriptor(const std::string& path);
+inline int output_descriptor(const std::string& path) {
+  return is_standard_output(path) ? 1 : -1;
+}
 
 /// `out` with %h replaced by this machine's name, so that one command line names another file on
 /// each node; %% stands for %.

@@ -109,7 +109,7 @@ std::string lacking(const CLI::App& verb) {
   return "";
 }
 
-bool contains(const Words& words, const std::string& word) {
+bool is_among(const Words& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
@@ -149,13 +149,13 @@ std::string answer_to_early_option(const CLI::App& app, const Words& words) {
   const Words verbs = verbs_of(app);
   const std::string name = words.front().substr(0, words.front().find('='));
   const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
-  if (contains(verbs, bare)) return fmt::format("a verb has no dashes: `gpupeak {}`", bare);
+  if (is_among(verbs, bare)) return fmt::format("a verb has no dashes: `gpupeak {}`", bare);
   const auto verb =
-      std::ranges::find_if(words, [&](const std::string& word) { return contains(verbs, word); });
+      std::ranges::find_if(words, [&](const std::string& word) { return is_among(verbs, word); });
   if (verb != words.end())
     return fmt::format("options stand behind the verb: `gpupeak {} {} …`", *verb, escape(name));
   for (const char* known : {"report", "run"}) {
-    if (contains(option_names(*app.get_subcommand(known)), name)) {
+    if (is_among(option_names(*app.get_subcommand(known)), name)) {
       return fmt::format("{} is an option of a verb: did you mean `gpupeak {} {} …`?", name, known,
                          name);
     }
@@ -252,7 +252,7 @@ void understand(Words& words, const Words& verbs) {
     renew(words);
     if (words.empty()) {
       words = {"--help"};
-    } else if (!contains(verbs, words.front())) {
+    } else if (!is_among(verbs, words.front())) {
       if (collector::nearest(words.front(), verbs).empty()) words = {"--help"};
     } else {
       words.resize(1);
@@ -260,7 +260,7 @@ void understand(Words& words, const Words& verbs) {
     }
   } else if (first == "version") {
     words = {"--version"};
-  } else if (!first.starts_with('-') && !contains(verbs, first) && looks_like_log(first)) {
+  } else if (!first.starts_with('-') && !is_among(verbs, first) && looks_like_log(first)) {
     words.insert(words.begin(), "report");
   }
 }
@@ -276,7 +276,7 @@ std::optional<int> parse(CommandLine& line, int argc, char** argv) {
   const Words verbs = verbs_of(line.app);
   Words words(argv + 1, argv + argc);
   renew(words);
-  if (!words.empty() && !contains(verbs, words.front())) {
+  if (!words.empty() && !is_among(verbs, words.front())) {
     if (const auto answer = answer_to_program(words)) return fail(*answer, "");
   }
   understand(words, verbs);
@@ -287,7 +287,7 @@ std::optional<int> parse(CommandLine& line, int argc, char** argv) {
         "");
   }
   const std::string first = words.front();
-  const bool is_verb = contains(verbs, first);
+  const bool is_verb = is_among(verbs, first);
   if (!is_verb && !first.starts_with('-')) return fail(answer_to_no_verb(line.app, words), "");
   const Words given = words;
   std::reverse(words.begin(), words.end());  // CLI11 takes the words in reverse order

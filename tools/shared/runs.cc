@@ -6,29 +6,18 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <set>
 
 #include "collector/log/log_appender.h"
+#include "collector/log/log_folder.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/log_folder.h"
 #include "tools/shared/output.h"
 #include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {
 namespace {
-
-std::vector<collector::RunLogs> runs_in(const std::string& folder) {
-  std::vector<std::string> paths;
-  for (const FolderLog& log : LogFolder(folder, SIZE_MAX).look().logs) paths.push_back(log.path);
-  std::ranges::sort(paths);
-  std::vector<collector::RunLogs> runs = collector::runs_among(folder, paths);
-  if (runs.empty())
-    throw collector::UsageError("there are no logs in " + collector::escape(folder));
-  return runs;
-}
 
 bool is_folder(const std::string& name) {
   std::error_code error;
@@ -51,12 +40,6 @@ void require_own_process(const std::string& pid) {
   }
 }
 
-/// Reduces the run to one process, as if only the log of that process had been given.
-void choose(collector::RunLogs& run, const std::string& process) {
-  collector::RunLog chosen = collector::process_of_run(run, process);
-  run = collector::RunLogs{chosen.path, {chosen}, std::nullopt, 0};
-}
-
 }  // namespace
 
 bool is_pid(const std::string& word) {
@@ -76,8 +59,8 @@ std::string log_meant_by(const std::string& log) {
     const std::string written = collector::log_of_process(std::stoi(log));
     if (!written.empty()) return written;
   }
-  FolderLog newest;
-  for (FolderLog& ended : LogFolder(".", SIZE_MAX).look().logs) {
+  collector::FolderLog newest;
+  for (collector::FolderLog& ended : collector::LogFolder(".", SIZE_MAX).look().logs) {
     if (ended.head.header.pid == pid &&
         ended.head.header.start_realtime_ns >= newest.head.header.start_realtime_ns)
       newest = std::move(ended);
@@ -96,11 +79,6 @@ std::string log_of_target(const std::string& pid_or_log) {
   return log;
 }
 
-void add_process(CLI::App& verb, std::string& process) {
-  add_value(verb, "--process", process, "rank:N|PID|NAME",
-            "One process of a run: rank:1, a process id, or a program's name");
-}
-
 bool are_files(const std::vector<std::string>& names) {
   return std::ranges::none_of(names, is_folder);
 }
@@ -109,53 +87,16 @@ bool are_folders(const std::vector<std::string>& names) {
   return std::ranges::all_of(names, is_folder);
 }
 
-std::vector<collector::RunLogs> runs_of(const std::vector<std::string>& names,
-                                        const std::string& process) {
-  std::vector<collector::RunLogs> runs;
-  for (const std::string& name : names) {
-    if (is_folder(name)) {
-      for (collector::RunLogs& run : runs_in(name)) runs.push_back(std::move(run));
-    } else {
-      runs.push_back(collector::logs_of_run(name));
-    }
-  }
-  if (process.empty()) return runs;
-  for (collector::RunLogs& run : runs) choose(run, process);
-  return runs;
-}
-
 std::vector<std::string> process_logs(const std::vector<std::string>& names,
                                       const std::string& process) {
   std::vector<std::string> logs;
-  for (const collector::RunLogs& run : runs_of(names, process)) {
+  for (const collector::RunLogs& run : collector::runs_of(names, process)) {
     const collector::RunLog& lead = run.logs[run.lead()];
     if (run.logs.size() > 1) {
       say("{}: of {} processes pid {}, which held the most; --process chooses another",
           collector::escape(run.name), run.logs.size(), lead.head.header.pid);
     }
     logs.push_back(lead.path);
-  }
-  return logs;
-}
-
-std::string process_log(const std::string& name, const std::string& process) {
-  return process_logs({name}, process).front();
-}
-
-std::vector<std::string> all_logs(const std::vector<std::string>& names) {
-  std::vector<std::string> logs;
-  std::set<uint64_t> given, added;
-  for (const std::string& name : names) {
-    if (is_folder(name)) continue;
-    given.insert(collector::logs_of_run(name).logs.front().head.header.cookie);
-  }
-  for (const collector::RunLogs& run : runs_of(names, "")) {
-    for (const collector::RunLog& log : run.logs) {
-      const uint64_t id = log.head.header.cookie;
-      const bool is_first = &log == &run.logs.front();
-      if (!is_first && (given.contains(id) || !added.insert(id).second)) continue;
-      logs.push_back(log.path);
-    }
   }
   return logs;
 }
@@ -171,28 +112,6 @@ std::vector<collector::Summary> analyze_all(const std::vector<collector::RunLogs
     summaries.push_back(collector::analyze_run(run, of_run, depth, bar.callback()));
   }
   return summaries;
-}
-
-bool is_whole(const collector::Quality& quality) {
-  return quality.exact && quality.log_complete;
-}
-
-bool is_whole(const collector::Summary& summary) {
-  const auto& run = summary.whole_run;
-  if (!is_whole(summary.quality) || !run) return is_whole(summary.quality);
-  const auto is_whole_too = [](const auto& process) { return process.exact && process.complete; };
-  return std::ranges::all_of(run->processes, is_whole_too) && run->still_running.empty() &&
-         std::ranges::none_of(run->not_recorded, &collector::WholeRun::NotRecorded::went_on) &&
-         !collector::lacks_device_memory(*run);
-}
-
-int strict_code(bool strict, bool whole) {
-  return strict && !whole ? kIncomplete : kOk;
-}
-
-void require_one_log_for_csv(bool csv, const std::vector<std::string>& logs) {
-  if (csv && logs.size() > 1)
-    throw collector::UsageError("--csv takes one log: its rows do not say which log they are of");
 }
 
 void write_in_turn(

@@ -12,7 +12,7 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/run/run_logs.h"
-#include "collector/summary/summary.h"
+#include "collector/summary/run_text.h"
 #include "tools/shared/output.h"
 
 namespace gpupeak::tools {
@@ -29,24 +29,22 @@ std::string log_of_own_target(const std::string& pid_or_log);
 /// log below the current folder.
 std::string log_meant_by(const std::string& log);
 
-void add_process(CLI::App& verb, std::string& process);
+inline void add_process(CLI::App& verb, std::string& process) {
+  add_value(verb, "--process", process, "rank:N|PID|NAME",
+            "One process of a run: rank:1, a process id, or a program's name");
+}
 
 /// Whether none of the names is a folder, or all are.
 bool are_files(const std::vector<std::string>& names);
 bool are_folders(const std::vector<std::string>& names);
 
-/// The runs that the names mean, in order. Throws UsageError and LogError.
-std::vector<collector::RunLogs> runs_of(const std::vector<std::string>& names,
-                                        const std::string& process);
-
 /// For verbs that show one process of a run: the chosen process of each run. If none was chosen,
 /// the one that held the most; that is said on standard error.
 std::vector<std::string> process_logs(const std::vector<std::string>& names,
                                       const std::string& process);
-std::string process_log(const std::string& name, const std::string& process);
-
-/// For verbs that take all logs of a run. No log is there twice.
-std::vector<std::string> all_logs(const std::vector<std::string>& names);
+inline std::string process_log(const std::string& name, const std::string& process) {
+  return process_logs({name}, process).front();
+}
 
 // What the verbs that show several logs in turn have in common.
 
@@ -58,22 +56,21 @@ std::vector<collector::Summary> analyze_all(const std::vector<collector::RunLogs
 
 // What --strict asks of a run: one rule for all verbs.
 
-/// Whether every figure is exact and the run was recorded to its end. If it was killed, nobody
-/// knows how much memory it would have taken.
-bool is_whole(const collector::Quality& quality);
-/// The same for all processes of a run. Also, no process still runs, none went on with a program
-/// that was not recorded, and none that used a GPU is missing.
-bool is_whole(const collector::Summary& summary);
-/// Whether all are; `part`: what is asked of each.
+/// Whether all are whole, as run_text.h says; `part`: what is asked of each.
 template <class Range, class Part = std::identity>
 bool are_whole(const Range& range, Part part = {}) {
   return std::ranges::all_of(
       range, [](const auto& one) { return is_whole(one); }, part);
 }
-int strict_code(bool strict, bool whole);
+inline int strict_code(bool strict, bool whole) {
+  return strict && !whole ? kIncomplete : kOk;
+}
 
 /// Throws UsageError if `csv`, and there are several logs: one table would mix them.
-void require_one_log_for_csv(bool csv, const std::vector<std::string>& logs);
+inline void require_one_log_for_csv(bool csv, const std::vector<std::string>& logs) {
+  if (csv && logs.size() > 1)
+    throw collector::UsageError("--csv takes one log: its rows do not say which log they are of");
+}
 
 /// Writes what a verb shows of `count` logs, of each by write(out, style, index): text with an
 /// empty line between two logs, JSON of several logs as an array.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "collector/analyze/analyze.h"
+#include "collector/log/log_folder.h"
 #include "collector/log/log_reader.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/verdict.h"
@@ -27,7 +28,6 @@
 #include "tools/commands.h"
 #include "tools/run/first_screen.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/log_folder.h"
 #include "tools/shared/output.h"
 #include "tools/shared/runs.h"
 #include "tools/top/top.h"
@@ -49,11 +49,11 @@ class TopPrograms {
       : folder_(place, kMostLogs), sanitizer_(sanitizer) {}
 
   void look() {
-    const FolderView view = folder_.look();
+    const collector::FolderView view = folder_.look();
     in_all_ = view.logs.size() + view.left_out;
     const double now = seconds_since_1970();
     std::vector<TopProgram> next;
-    for (FolderLog log : view.logs) {
+    for (collector::FolderLog log : view.logs) {
       log.name = sanitizer_.text(log.name);
       log.facts.program = sanitizer_.text(log.facts.program);
       TopProgram* known = find(log.path);
@@ -77,7 +77,7 @@ class TopPrograms {
   }
 
  private:
-  LogFolder folder_;
+  collector::LogFolder folder_;
   const collector::Sanitizer& sanitizer_;
   std::vector<TopProgram> all_;
   size_t in_all_ = 0;
@@ -423,7 +423,11 @@ int top(const TopOptions& options) {
 }  // namespace
 
 void add_top_verb(CommandLine& line) {
-  auto [verb, options] = line.add("top", "Watch the memory of programs that run", top);
+  auto [verb, options] =
+      line.add("top", "Watch the memory of programs that run", top,
+               R"(  gpupeak top                                programs whose logs lie here
+  gpupeak top 4711
+  gpupeak top --once train.gplog)");
   add_value(verb, "what", options.target, "PID|LOG|FOLDER",
             "A process, its log, or a folder of logs; without it the current folder");
   verb.add_flag("--once", options.once, "Print one frame as plain text");

@@ -1,17 +1,74 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
+#include "collector/log/log_head.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
 #include "tools/top/top.h"
 
 namespace gpupeak::tools {
 namespace {
+
+using collector::grouped;
+using collector::size_text;
+using collector::TextStyle;
+using Look = TopLine::Look;
+
+/// "1.5 days", "12 min", "140 ms".
+std::string span_text(double seconds) {
+  if (seconds >= 86400) return fmt::format("{:.1f} days", seconds / 86400);
+  if (seconds >= 7200) return fmt::format("{:.1f} h", seconds / 3600);
+  if (seconds >= 120) return fmt::format("{:.0f} min", seconds / 60);
+  return collector::duration(static_cast<int64_t>(seconds * kNsPerSecond));
+}
+
+std::string rate_text(const std::optional<double>& per_second) {
+  return per_second ? grouped(static_cast<uint64_t>(std::llround(*per_second))) : "–";
+}
+
+/// Bytes a second, with their sign.
+std::string growth_text(const std::optional<double>& growth, const TextStyle& style) {
+  if (!growth) return "–";
+  const auto bytes = static_cast<uint64_t>(std::llround(std::abs(*growth)));
+  const char* sign = bytes == 0 ? "" : *growth < 0 ? "-" : "+";
+  return sign + size_text(bytes, style);
+}
+
+std::string state_text(const TopProgram& program) {
+  const FolderLog& log = program.log();
+  if (log.state != collector::LogState::kEnded)
+    return collector::kLogStates[static_cast<size_t>(log.state)];
+  const std::string how = collector::exit_text(collector::run_end(log.head.counters));
+  return how.empty() ? "ended" : how;
+}
+
+/// The fastest growth of the program's devices, or of its heap if it has none, in bytes a second,
+/// and the seconds until the first of their cards is full.
+std::optional<double> growth_of(const TopProgram& program) {
+  std::optional<double> most;  // none is less than any
+  if (program.devices().empty()) most = program.growth(program.heap_curve());
+  for (const int32_t device : program.devices()) most = std::max(most, program.growth(device));
+  return most;
+}
+
+std::optional<double> full_of(const TopProgram& program) {
+  std::optional<double> soonest;
+  for (const int32_t device : program.devices()) {
+    const auto seconds = program.seconds_to_full(device);
+    if (seconds) soonest = std::min(*seconds, soonest.value_or(*seconds));
+  }
+  return soonest;
+}
 
 // Memory over time as lines of text.
 
@@ -42,11 +99,6 @@ TopLines curve_text(const TopCurve& curve, const collector::TextStyle& style) {
                    TopLine::Look::kFaint});
   return lines;
 }
-
-using collector::grouped;
-using collector::size_text;
-using collector::TextStyle;
-using Look = TopLine::Look;
 
 constexpr size_t kLabelColumns = kTopLabelColumns, kStackFrames = 40, kMostPhases = 6,
                  kMostRows = 4;
@@ -318,11 +370,331 @@ class Page {
   TopLines lines_;
 };
 
+double order_of(const TopProgram& program, TopSort sort) {
+  switch (sort) {
+    case TopSort::kMemory:
+      return static_cast<double>(program.device_live());
+    case TopSort::kPeak:
+      return static_cast<double>(program.device_peak());
+    case TopSort::kGrowth:
+      return growth_of(program).value_or(-INFINITY);
+    case TopSort::kEvents:
+      return program.events_per_second().value_or(-1);
+    case TopSort::kName:
+      break;
+  }
+  return 0;
+}
+
+constexpr double kGrowthSeconds = 60, kLeastGrowthSeconds = 3;
+constexpr size_t kGrowthPoints = 60, kMostPoints = 4096;
+constexpr double kEventSeconds = 5;  // the rate of events is that of the last 5 seconds
+
+/// Adds a point. If there are too many, every second point of the older half is removed.
+void add(TopCurve& curve, CurvePoint point) {
+  if (!curve.empty() && point.seconds <= curve.back().seconds) return;
+  curve.push_back(point);
+  if (curve.size() < kMostPoints) return;
+  TopCurve thinned;
+  const size_t old = curve.size() / 2;
+  for (size_t i = 0; i < old; i += 2) {
+    const bool second = curve[i + 1].bytes > curve[i].bytes;  // the larger stays: no peak is lost
+    thinned.push_back(curve[second ? i + 1 : i]);
+  }
+  thinned.insert(thinned.end(), curve.begin() + static_cast<ptrdiff_t>(old), curve.end());
+  curve = std::move(thinned);
+}
+
+uint64_t event_count(const gpupeak_counters_page& page) {
+  return page.device_events + page.heap_alloc_count + page.heap_free_count;
+}
+
+/// The curve of the replay, and behind it the curve of the looks.
+TopCurve joined(TopCurve curve, const TopCurve& seen) {
+  if (seen.empty()) return curve;
+  // The replay knows the time before the first look; from then on the looks know more.
+  const double begin = seen.front().seconds;
+  std::erase_if(curve, [begin](const CurvePoint& point) { return point.seconds >= begin; });
+  curve.insert(curve.end(), seen.begin(), seen.end());
+  return curve;
+}
+
+TopCurve find(const std::map<int32_t, TopCurve>& curves, int32_t device) {
+  const auto found = curves.find(device);
+  return found == curves.end() ? TopCurve() : found->second;
+}
+
 }  // namespace
 
 TopLines program_text(const TopProgram& program, const TopView& view, size_t rows,
                       const TextStyle& style) {
   return Page(program, view, rows, style).take();
+}
+
+void add_chart(const std::vector<uint64_t>& values, size_t rows, const TextStyle& style,
+               TopLines& lines) {
+  const uint64_t most = std::max<uint64_t>(1, *std::ranges::max_element(values));
+  for (size_t row = rows; row-- > 0;) {
+    std::string cells;
+    for (const uint64_t value : values) cells += collector::bar_cell(value, most, rows, row);
+    const std::string label = row + 1 == rows ? size_text(most, style) : std::string();
+    lines.push_back({collector::right(label, kTopLabelColumns) + "│" + cells});
+  }
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  const auto found = std::search(
+      text.begin(), text.end(), part.begin(), part.end(),
+      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+  return found != text.end();
+}
+
+ptrdiff_t step_of(TopKey key, size_t page) {
+  const auto far = static_cast<ptrdiff_t>(page);
+  constexpr ptrdiff_t kAll = PTRDIFF_MAX / 2;
+  const std::pair<TopKey, ptrdiff_t> steps[] = {{TopKey::kUp, -1},       {TopKey::kDown, 1},
+                                                {TopKey::kPageUp, -far}, {TopKey::kPageDown, far},
+                                                {TopKey::kHome, -kAll},  {TopKey::kEnd, kAll}};
+  for (const auto& [of, step] : steps)
+    if (of == key) return step;
+  return 0;
+}
+
+bool type(const TopInput& input, std::string& text) {
+  if (input.key == TopKey::kText && input.text != '\t') text += input.text;
+  if (input.key == TopKey::kErase && !text.empty()) text.pop_back();
+  if (input.key == TopKey::kBack) text.clear();
+  return input.key != TopKey::kBack && input.key != TopKey::kEnter;
+}
+
+std::vector<const TopProgram*> arranged(const std::vector<TopProgram>& programs,
+                                        const TopView& view) {
+  std::vector<const TopProgram*> found;
+  for (const TopProgram& program : programs) {
+    const FolderLog& log = program.log();
+    if (view.filter.empty() || contains(log.name + " " + log.facts.program, view.filter))
+      found.push_back(&program);
+  }
+  std::ranges::sort(found, [&](const TopProgram* a, const TopProgram* b) {
+    const bool live_a = a->log().is_live(), live_b = b->log().is_live();
+    if (live_a != live_b) return live_a;
+    const double of_a = order_of(*a, view.sort), of_b = order_of(*b, view.sort);
+    return of_a != of_b ? of_a > of_b : a->log().name < b->log().name;
+  });
+  return found;
+}
+
+std::vector<const collector::Holder*> holders_of(const TopProgram& program, const TopView& view) {
+  std::vector<const collector::Holder*> rows;
+  const TopFindings* found = program.findings();
+  if (found == nullptr) return rows;
+  const auto take = [&](const std::vector<collector::Holder>& holders) {
+    for (const collector::Holder& holder : holders) {
+      if (view.filter.empty() || contains(holder.title + " " + holder.kind, view.filter))
+        rows.push_back(&holder);
+    }
+  };
+  if (are_of_peak(program, view)) {
+    for (const collector::Peak& peak : found->summary.peaks) {
+      const bool whole = peak.scope == "host" || collector::is_whole_device(peak.scope);
+      if (whole) take(peak.holders);
+    }
+  } else {
+    take(found->summary.live_at_exit);
+  }
+  // The GPU's rows come first: its memory is what runs out.
+  std::ranges::stable_sort(rows, [](const auto* a, const auto* b) {
+    const bool device_a = a->kind.starts_with("device"), device_b = b->kind.starts_with("device");
+    return device_a != device_b ? device_a : a->bytes > b->bytes;
+  });
+  return rows;
+}
+
+TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all,
+                   const TopView& view, const TextStyle& style) {
+  constexpr size_t kSize = 11, kState = 11, kRate = 11, kFull = 9, kTellingName = 24;
+  TopLines lines;
+  const auto running =
+      std::ranges::count_if(programs, [](const TopProgram* of) { return of->log().is_live(); });
+  std::string title = programs.size() < in_all ? fmt::format("{} of ", programs.size()) : "";
+  title += fmt::format("{} logs, {} of running programs · by {}", in_all, running,
+                       kTopSorts[static_cast<size_t>(view.sort)]);
+  if (!view.filter.empty()) title += fmt::format(" · filter: {}", view.filter);
+  lines.push_back({title, Look::kBold});
+  const auto width = static_cast<size_t>(std::max(style.width, 80));
+  size_t longest = 3;
+  for (const TopProgram* program : programs)
+    longest = std::max(longest, collector::display_width(program->log().name));
+  // Names tell logs apart, so the last two columns make room for them.
+  size_t others = kState + 4 * kSize;
+  const auto has_room = [&](size_t column) {
+    const bool fits =
+        style.whole_lines || others + column + std::min(longest, kTellingName) < width;
+    others += fits ? column : 0;
+    return fits;
+  };
+  const bool with_rate = has_room(kRate), with_full = has_room(kFull);
+  const size_t name = style.whole_lines ? longest : std::min(longest, width - others - 1);
+  lines.push_back({collector::left("log", name) + collector::right("state", kState) +
+                       collector::right("GPU now", kSize) + collector::right("peak", kSize) +
+                       collector::right("heap", kSize) + collector::right("growth/s", kSize) +
+                       (with_full ? collector::right("full in", kFull) : "") +
+                       (with_rate ? collector::right("events/s", kRate) : ""),
+                   Look::kFaint});
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const TopProgram& program = *programs[i];
+    const bool live = program.log().is_live();
+    const bool has_device = !program.devices().empty();
+    const auto full = full_of(program);
+    const gpupeak_counters_page& page = program.log().head.counters;
+    std::string text = collector::left(collector::fit(program.log().name, name), name);
+    text += collector::right(collector::fit(state_text(program), kState - 1), kState);
+    text +=
+        collector::right(live && has_device ? size_text(program.device_live(), style) : "–", kSize);
+    // Of a program that was attached to, what it has had since then is the least.
+    const uint64_t peak = has_device ? program.device_peak() : page.heap.peak;
+    const bool is_least = !has_device && !program.has_heap();
+    text += collector::right(
+        is_least && peak == 0 ? "–" : (is_least ? "≥" : "") + size_text(peak, style), kSize);
+    text += collector::right(live && program.has_heap() ? size_text(page.heap.live, style) : "–",
+                             kSize);
+    text += collector::right(growth_text(growth_of(program), style), kSize);
+    if (with_full) text += collector::right(full ? span_text(*full) : "–", kFull);
+    if (with_rate)
+      text += collector::right(live ? rate_text(program.events_per_second()) : "–", kRate);
+    Look look = page.dropped_events > 0 ? Look::kAlarm : live ? Look::kPlain : Look::kFaint;
+    if (view.has_choice && i == view.chosen) look = Look::kChosen;
+    if (page.dropped_events > 0)
+      text += fmt::format("  {} events lost", grouped(page.dropped_events));
+    lines.push_back({text, look});
+  }
+  return lines;
+}
+
+void TopProgram::look(const FolderLog& log, double now) {
+  const bool is_other = log.head.header.cookie != log_.head.header.cookie;
+  if (is_other) *this = {};
+  log_ = log;
+  now_ = now;
+  if (!log_.is_live()) return;
+  const double at = now - static_cast<double>(log_.head.header.start_realtime_ns) / kNsPerSecond;
+  for (const int32_t number : devices()) add(seen_[number], {at, device(number).total.live});
+  const collector::Coverage coverage = collector::coverage_of(log_.head.header, log_.head.counters);
+  if (coverage.heap_counters || coverage.windows)
+    add(heap_seen_, {at, log_.head.counters.heap.live});
+  add(events_, {at, event_count(log_.head.counters)});
+}
+
+std::optional<double> TopProgram::seconds() const {
+  const gpupeak_file_header& header = log_.head.header;
+  const gpupeak_counters_page& page = log_.head.counters;
+  if (log_.is_live()) return now_ - static_cast<double>(header.start_realtime_ns) / kNsPerSecond;
+  if (page.ended != 0 && page.end_monotonic_ns > header.start_monotonic_ns)
+    return static_cast<double>(page.end_monotonic_ns - header.start_monotonic_ns) / kNsPerSecond;
+  if (findings_) return findings_->at_seconds;
+  return std::nullopt;
+}
+
+std::vector<int32_t> TopProgram::devices() const {
+  return collector::counted_devices(log_.head.counters);
+}
+
+const collector::DeviceInfo* TopProgram::info(int32_t number) const {
+  for (const collector::DeviceInfo& info : log_.facts.devices) {
+    if (static_cast<int32_t>(info.ordinal) == number) return &info;
+  }
+  return nullptr;
+}
+
+uint64_t TopProgram::device_live() const {
+  uint64_t bytes = 0;
+  for (const int32_t number : devices()) bytes += device(number).total.live;
+  return log_.is_live() ? bytes : 0;
+}
+
+uint64_t TopProgram::device_peak() const {
+  uint64_t bytes = 0;
+  for (const int32_t number : devices()) bytes = std::max(bytes, device(number).total.peak);
+  return bytes;
+}
+
+bool TopProgram::has_heap() const {
+  return collector::coverage_of(log_.head.header, log_.head.counters).heap_counters;
+}
+
+TopCurve TopProgram::curve(int32_t device) const {
+  return joined(findings_ ? find(findings_->devices, device) : TopCurve(), find(seen_, device));
+}
+
+TopCurve TopProgram::heap_curve() const {
+  // The looks count usable bytes, a replay requested bytes: these must not be mixed in one curve.
+  if (heap_seen_.size() > 2 || !findings_) return heap_seen_;
+  return findings_->heap;
+}
+
+std::optional<double> TopProgram::events_per_second() const {
+  if (events_.size() < 2) return std::nullopt;
+  const CurvePoint& last = events_.back();
+  auto first = events_.end() - 2;
+  while (first != events_.begin() && last.seconds - first->seconds < kEventSeconds) --first;
+  return static_cast<double>(last.bytes - first->bytes) / (last.seconds - first->seconds);
+}
+
+const collector::Peak* TopProgram::host_peak() const {
+  if (!findings_) return nullptr;
+  for (const collector::Peak& peak : findings_->summary.peaks) {
+    if (peak.scope == "host") return &peak;
+  }
+  return nullptr;
+}
+
+std::optional<double> TopProgram::growth(const TopCurve& all) const {
+  if (!log_.is_live() || all.size() < 3) return std::nullopt;
+  const double end = all.back().seconds;
+  // Of a young program only the second half counts: memory taken at the start is no growth.
+  const double begin = std::max({all.front().seconds, end - kGrowthSeconds, end / 2});
+  if (end - begin < kLeastGrowthSeconds) return std::nullopt;
+  // Points at equal distances, since a replay gives many points where much happened.
+  std::array<double, kGrowthPoints> values{};
+  size_t at = 0;
+  for (size_t i = 0; i < kGrowthPoints; ++i) {
+    const double when = begin + (end - begin) * static_cast<double>(i) / (kGrowthPoints - 1);
+    while (at + 1 < all.size() && all[at + 1].seconds <= when) ++at;
+    values[i] = static_cast<double>(all[at].bytes);
+  }
+  const double middle = std::accumulate(values.begin(), values.end(), 0.0) / kGrowthPoints;
+  double xx = 0, xy = 0;
+  for (size_t i = 0; i < kGrowthPoints; ++i) {
+    const double x = static_cast<double>(i) - (kGrowthPoints - 1) / 2.0;
+    xx += x * x;
+    xy += x * (values[i] - middle);
+  }
+  return xy / xx * (kGrowthPoints - 1) / (end - begin);
+}
+
+std::optional<uint64_t> TopProgram::used(int32_t device) const {
+  if (!findings_ || !log_.is_live()) return std::nullopt;
+  for (const collector::DeviceSummary& of : findings_->summary.devices) {
+    if (of.ordinal != device || !of.ledger) continue;
+    const collector::LedgerView& reading = of.ledger->at_exit;
+    const uint64_t others =
+        reading.card_used_bytes - std::min(reading.card_used_bytes, reading.tracked_bytes);
+    return others + this->device(device).total.live;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> TopProgram::seconds_to_full(int32_t device) const {
+  const std::optional<double> growth = this->growth(device);
+  const collector::DeviceInfo* card = info(device);
+  if (!growth || card == nullptr || card->total_bytes == 0) return std::nullopt;
+  // An integrated GPU's memory is also the host's, which takes some of it.
+  if ((card->memory & GPUPEAK_MEMORY_INTEGRATED) != 0) return std::nullopt;
+  const uint64_t live = used(device).value_or(this->device(device).total.live);
+  // At a slower growth it takes longer than anybody waits.
+  constexpr double kLeast = 1024;
+  if (*growth < kLeast || live > card->total_bytes) return std::nullopt;
+  return static_cast<double>(card->total_bytes - live) / *growth;
 }
 
 }  // namespace gpupeak::tools

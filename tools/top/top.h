@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "collector/log/log_folder.h"
 #include "collector/summary/summary.h"
 #include "collector/text/text_format.h"
-#include "tools/shared/log_folder.h"
 
 namespace gpupeak::tools {
+
+using collector::FolderLog;
 
 // One program: by the counters page of its log, which is read at each look, and by replays of the
 // log, which are less frequent.
@@ -140,7 +142,7 @@ std::vector<const collector::Holder*> holders_of(const TopProgram& program, cons
 TopLines program_text(const TopProgram& program, const TopView& view, size_t rows,
                       const collector::TextStyle& style);
 
-// Words and figures that the list and the page of `top` share.
+// What `top` and `view` share.
 
 /// A chart of so many rows, a column for each value; the highest is written beside it.
 void add_chart(const std::vector<uint64_t>& values, size_t rows, const collector::TextStyle& style,
@@ -148,16 +150,6 @@ void add_chart(const std::vector<uint64_t>& values, size_t rows, const collector
 /// Width of the labels beside a chart, and in front of each line of a program's page.
 inline constexpr size_t kTopLabelColumns = 11;
 
-/// "1.5 days", "12 min", "140 ms".
-std::string span_text(double seconds);
-std::string rate_text(const std::optional<double>& per_second);
-/// Bytes a second, with their sign.
-std::string growth_text(const std::optional<double>& growth, const collector::TextStyle& style);
-std::string state_text(const TopProgram& program);
-/// The fastest growth of the program's devices, or of its heap if it has none, in bytes a second,
-/// and the seconds until the first of their cards is full.
-std::optional<double> growth_of(const TopProgram& program);
-std::optional<double> full_of(const TopProgram& program);
 /// Whether `text` contains `part`; upper and lower case are the same.
 bool contains(const std::string& text, const std::string& part);
 

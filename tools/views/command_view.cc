@@ -562,7 +562,8 @@ struct ViewVerbOptions {
 int view(const ViewVerbOptions& options) {
   if (!options.once && (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0)) {
     throw collector::UsageError(
-        "view needs a terminal; --once prints one frame, and `tree`, `tree --flame` and `timeline` print "
+        "view needs a terminal; --once prints one frame, and `tree`, `tree --flame` and `timeline` "
+        "print "
         "the same");
   }
   std::unique_ptr<LogWalk> walk;
@@ -590,8 +591,10 @@ int view(const ViewVerbOptions& options) {
 }  // namespace
 
 void add_view(CommandLine& line) {
-  auto [verb, options] =
-      line.add("view", "A finished log to walk in: tree, flame graph, table, curve", view);
+  auto [verb, options] = line.add(
+      "view", "A finished log to walk in: tree, flame graph, table, curve", view,
+      R"(  gpupeak view bert.gplog                    keys: 1 to 4, arrows, Enter, / to search, q
+  gpupeak view --scope host bert.gplog)");
   add_log(verb, options.log);
   add_scope(verb, options.scope);
   add_process(verb, options.process);

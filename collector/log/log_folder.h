@@ -15,23 +15,21 @@
 #include "collector/files/regular_file.h"
 #include "collector/log/log_head.h"
 
-namespace gpupeak::tools {
+namespace gpupeak::collector {
 
 struct FolderLog {
   std::string name;  ///< path below the folder
   std::string path;
-  collector::LogHead head;
-  collector::LogState state = collector::LogState::kEnded;
+  LogHead head;
+  LogState state = LogState::kEnded;
   /// Empty for a packed log, since it would have to be unpacked.
-  collector::LogFacts facts;
+  LogFacts facts;
 
   /// Bytes, without the hole at the end of a log that is being written.
   uint64_t bytes() const {
     return is_live() ? std::min(head.bytes, head.counters.file_bytes) : head.bytes;
   }
-  bool is_live() const {
-    return state == collector::LogState::kRunning || state == collector::LogState::kElsewhere;
-  }
+  bool is_live() const { return state == LogState::kRunning || state == LogState::kElsewhere; }
 };
 
 /// Logs whose program may still run come first. Within both parts the log that began last is first.
@@ -51,11 +49,11 @@ class LogFolder {
 
  private:
   struct Known {
-    collector::FileState file;
+    FileState file;
     std::optional<FolderLog> log;  ///< none: it is no log
     uint32_t devices = 0;          ///< number of devices when the facts were read
   };
-  static void refresh(Known& known, collector::FileState file);
+  static void refresh(Known& known, FileState file);
 
   const std::filesystem::path folder_;
   const size_t most_;
@@ -65,4 +63,4 @@ class LogFolder {
 /// Files with this ending in the folder and in folders below it, sorted by path.
 std::vector<std::string> files_named(const std::filesystem::path& folder, std::string_view ending);
 
-}  // namespace gpupeak::tools
+}  // namespace gpupeak::collector

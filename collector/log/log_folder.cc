@@ -1,4 +1,4 @@
-#include "tools/shared/log_folder.h"
+#include "collector/log/log_folder.h"
 
 #include <algorithm>
 #include <tuple>
@@ -6,7 +6,7 @@
 
 #include "collector/text/error.h"
 
-namespace gpupeak::tools {
+namespace gpupeak::collector {
 namespace {
 
 namespace fs = std::filesystem;
@@ -37,7 +37,7 @@ std::vector<fs::path> files_below(const fs::path& folder) {
 
 LogFolder::LogFolder(fs::path folder, size_t most) : folder_(std::move(folder)), most_(most) {}
 
-void LogFolder::refresh(Known& known, collector::FileState file) {
+void LogFolder::refresh(Known& known, FileState file) {
   // The counters of a log that is being written change, while size and time of the file may not.
   const bool may_change = known.log && known.log->is_live();
   const bool is_same = file == known.file;
@@ -48,13 +48,13 @@ void LogFolder::refresh(Known& known, collector::FileState file) {
     FolderLog log;
     if (known.log && is_same) log = *std::move(known.log);
     log.path = path;
-    log.head = collector::read_head(path);
-    log.state = collector::state_of(log.head);
+    log.head = read_head(path);
+    log.state = state_of(log.head);
     const uint32_t devices = log.head.counters.device_count;
-    if (!is_same || known.devices != devices) log.facts = collector::read_facts(path, log.head);
+    if (!is_same || known.devices != devices) log.facts = read_facts(path, log.head);
     known.devices = devices;
     known.log = std::move(log);
-  } catch (const collector::LogError&) {
+  } catch (const LogError&) {
     known.log.reset();
   }
 }
@@ -63,7 +63,7 @@ FolderView LogFolder::look() {
   FolderView view;
   std::map<std::string, Known> seen;
   for (const fs::path& file : files_below(folder_)) {
-    collector::FileState state = collector::state_of_file(file.string());
+    FileState state = state_of_file(file.string());
     if (state.inode == 0) continue;  // it has gone
     const std::string name = file == folder_ ? file.filename() : file.lexically_relative(folder_);
     Known& known = seen[name];
@@ -98,4 +98,4 @@ std::vector<std::string> files_named(const fs::path& folder, std::string_view en
   return names;
 }
 
-}  // namespace gpupeak::tools
+}  // namespace gpupeak::collector
