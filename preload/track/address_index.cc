@@ -94,13 +94,13 @@ __attribute__((noinline)) void AddressIndex::widen(uint64_t begin, uint64_t end)
   const uint64_t lowest = span_ == 0 ? begin : std::min(lowest_, begin);
   if (highest - lowest == span_) return;
   __atomic_store_n(&span_, highest - lowest, __ATOMIC_RELAXED);
-  __atomic_store_n(&lowest_, lowest, __ATOMIC_RELAXED);
+  __atomic_store_n(&lowest_, lowest, __ATOMIC_RELEASE);
 }
 
 /// The entry of the address's page; nullptr: no memory.
 inline uint64_t* AddressIndex::entry_at(uint64_t address) {
   std::atomic<Pages*>& top = top_[address >> kTopShift];
-  Pages* pages = top.load(std::memory_order_acquire);
+  Pages* pages = top.load(std::memory_order_relaxed);  // stored under the lock
   if (__builtin_expect(pages == nullptr, 0)) {
     pages = static_cast<Pages*>(map_pages(sizeof(Pages)));
     if (pages == nullptr) return nullptr;
@@ -184,7 +184,9 @@ inline bool AddressIndex::begin_in(uint64_t& entry, Use& block) {
   begins->bits[word] |= bit;
   in_order();
   begins->words[word / 64] |= uint64_t{1} << word % 64;
-  if (is_first) __atomic_store_n(&entry, reinterpret_cast<uint64_t>(begins), __ATOMIC_RELEASE);
+  in_order();
+  // Who has no lock asks whether there is an entry, and follows none.
+  if (is_first) __atomic_store_n(&entry, reinterpret_cast<uint64_t>(begins), __ATOMIC_RELAXED);
   return true;
 }
 
@@ -200,7 +202,8 @@ bool AddressIndex::cover(uint64_t& entry, const Use& block, uint64_t page) {
   Begins* const begins = entry != 0 ? reinterpret_cast<Begins*>(entry) : take_begins();
   if (begins == nullptr || (entry != 0 && !is_free(*begins, page, block.end))) return false;
   begins->before = number;
-  if (entry == 0) __atomic_store_n(&entry, reinterpret_cast<uint64_t>(begins), __ATOMIC_RELEASE);
+  in_order();
+  if (entry == 0) __atomic_store_n(&entry, reinterpret_cast<uint64_t>(begins), __ATOMIC_RELAXED);
   return true;
 }
 

@@ -55,9 +55,9 @@ class AddressIndex {
     /// within the bounds.
     uint64_t span_of_uppers() const { return ((lowest + span) >> 32) - (lowest >> 32); }
   };
-  /// Needs no lock.
+  /// Needs no lock: who sees an address as the lowest also sees the span that was made for it.
   Bounds bounds() const {
-    return {__atomic_load_n(&lowest_, __ATOMIC_RELAXED), __atomic_load_n(&span_, __ATOMIC_RELAXED)};
+    return {__atomic_load_n(&lowest_, __ATOMIC_ACQUIRE), __atomic_load_n(&span_, __ATOMIC_RELAXED)};
   }
   /// Whether a block may lie at the address. Needs no lock.
   bool may_hold(uint64_t address) const {

@@ -99,6 +99,12 @@ struct Execution {
   std::unordered_map<uintptr_t, Accesses> accesses;
   View serial;  ///< what sequentially consistent operations know
   std::vector<Range> mapped, ignored;
+  struct Own {
+    char* at;
+    std::vector<char> of[kMostThreads + 1];
+  };
+  std::vector<Own> own;  ///< of each thread, while it does not run
+  uint64_t clock = 0;
   std::string failure;
   uintptr_t site = 0;  ///< of the access that is under way
   uint64_t steps = 0;
@@ -170,10 +176,20 @@ void show_some() {
   if (!pending.empty() && g.draw(4) == 0) show(pending[g.draw(pending.size())].at);
 }
 
+/// From here on `next` runs.
+void become(int next) {
+  for (Execution::Own& own : g.own) {
+    std::vector<char>& here = own.of[g.now];
+    memcpy(here.data(), own.at, here.size());
+    memcpy(own.at, own.of[next].data(), here.size());
+  }
+  g.now = next;
+}
+
 void switch_to(int next) {
   if (next == g.now) return;
   ucontext_t& from = g.fiber().context;
-  g.now = next;
+  become(next);
   swapcontext(&from, &g.fiber().context);
 }
 
@@ -462,6 +478,8 @@ Found explore(const Scenario& scenario, uint64_t executions, const std::vector<u
     g.accesses.clear();
     g.mapped.clear();
     g.ignored.clear();
+    g.own.clear();
+    g.clock = 0;
     g.serial = {};
     g.steps = 0;
     g.site = 0;
@@ -476,10 +494,10 @@ Found explore(const Scenario& scenario, uint64_t executions, const std::vector<u
     getcontext(&g.main);
     if (!ran) {
       ran = true;
-      g.now = static_cast<int>(1 + g.draw(scenario.threads.size()));
+      become(static_cast<int>(1 + g.draw(scenario.threads.size())));
       setcontext(&g.fiber().context);
     }
-    g.now = 0;
+    become(0);
     for (Fiber& fiber : g.fibers) fiber.ended = true;
     if (g.failure.empty()) scenario.check();
   }
@@ -525,6 +543,13 @@ void require(bool holds, const char* what) {
 void ignore(const void* at, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(at);
   g.ignored.push_back({begin, begin + bytes, 0, 0});
+}
+
+void per_thread(void* at, size_t bytes) {
+  ignore(at, bytes);
+  auto* const begin = static_cast<char*>(at);
+  g.own.push_back({begin, {}});
+  for (std::vector<char>& of : g.own.back().of) of.assign(begin, begin + bytes);
 }
 
 void mapped(const void* at, size_t bytes) {
@@ -576,6 +601,31 @@ void fence_all_threads() {
 
 int thread() {
   return g.now;
+}
+
+bool has_ended(int thread) {
+  step();
+  if (thread < 1 || thread > kMostThreads || !g.fibers[thread].ended) return false;
+  g.fiber().view.join(g.fibers[thread].view);
+  return true;
+}
+
+uint64_t clock() {
+  if (g.now != 0) step();
+  return ++g.clock;
+}
+
+void fork() {
+  step();
+  for (Fiber& fiber : g.fibers) {
+    if (&fiber == &g.fiber()) continue;
+    fiber.ended = true;
+    g.fiber().view.join(fiber.view);
+  }
+  for (const auto& [at, it] : g.locations) {
+    if (!it.stores.empty())
+      g.fiber().view.raise(it.place, static_cast<uint32_t>(it.stores.size() - 1));
+  }
 }
 
 }  // namespace weak

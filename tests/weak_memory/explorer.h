@@ -52,13 +52,23 @@ std::string needs_each_order(const std::vector<Scenario>& scenarios, uint64_t ex
 void require(bool holds, const char* what);
 /// Accesses there are the simulation's own.
 void ignore(const void* at, size_t bytes);
+/// The same of memory that each thread has for itself, such as a thread_local variable.
+void per_thread(void* at, size_t bytes);
 /// The kernel has mapped new memory: as if this thread had written all of it.
 void mapped(const void* at, size_t bytes);
+/// The calling thread goes on alone, as a forked child: what the others have stored by then is
+/// there, each one's stores up to some point of its own order.
+void fork();
 
 // What the kernel does, for simulated/base/syscalls.h.
 long futex_wait(const void* word, uint32_t value);  ///< no time passes: somebody must wake it
 void futex_wake(const void* word, uint32_t most);
 void fence_all_threads();
 int thread();  ///< which one runs: 1 and up; 0: none
+/// Whether a thread has ended. Whom the kernel tells so, also sees all that it did.
+bool has_ended(int thread);
+/// A clock that all threads have in common. Read behind the loads before it, and before stores
+/// behind it are seen, as arch::counter() is.
+uint64_t clock();
 
 }  // namespace weak

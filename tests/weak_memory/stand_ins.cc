@@ -1,17 +1,51 @@
-// What the files under test use of others.
+#include "stand_ins.h"
+
+#include <sys/mman.h>
+
+#include <vector>
+
 #include "base/clock.h"
 #include "base/hook_scope.h"
+#include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
+#include "explorer.h"
 #include "log/log.h"
 
 namespace gpupeak::preload {
+
+namespace {
+
+struct Map {
+  void* at;
+  size_t bytes;
+};
+std::vector<Map> g_maps;
+
+}  // namespace
 
 constinit thread_local ThreadFlags t_flags;
 ProcessPage g_first_page;
 ProcessPage* g_process = &g_first_page;
 bool g_use_tsc = false;
 CoarseClock g_coarse_clock = nullptr;
+
+void* __attribute__((no_sanitize("thread"))) reserve_pages(size_t bytes) {
+  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  g_maps.push_back({at, bytes});
+  weak::mapped(at, bytes);
+  return at;
+}
+void* map_pages(size_t bytes) {
+  return reserve_pages(bytes);
+}
+void unmap_reserved(void*, size_t) {}
+void unmap_pages(void*, size_t) {}
+void unmap_all() {
+  for (const Map& map : g_maps) munmap(map.at, map.bytes);
+  g_maps.clear();
+}
 
 int call_filters() {
   return 1;

@@ -1,8 +1,7 @@
 // Blocks get marks while other threads make the table, its leaves, and go over to a sample.
-#include <sys/mman.h>
-
 #include "catch.h"
 #include "explorer.h"
+#include "stand_ins.h"
 #include "thread/heap_sample.cc"
 
 namespace gpupeak::preload {
@@ -10,19 +9,11 @@ namespace {
 
 ProcessPage g_page;
 std::atomic<const void*> g_handed;
-struct {
-  void* at;
-  size_t bytes;
-} g_maps[8];
-size_t g_map_count;
 const void* const kBlock = reinterpret_cast<const void*>(uint64_t{5} << 32);
 const void* const kOther = reinterpret_cast<const void*>((uint64_t{5} << 32) + 8);
 
 void begin() {
-  while (g_map_count > 0) {
-    --g_map_count;
-    munmap(g_maps[g_map_count].at, g_maps[g_map_count].bytes);
-  }
+  unmap_all();
   g_mark_leaves = nullptr;
   g_handed = nullptr;
   new (&g_page) ProcessPage{};
@@ -34,18 +25,6 @@ void begin_marked() {
 }
 
 }  // namespace
-
-void* __attribute__((no_sanitize("thread"))) reserve_pages(size_t bytes) {
-  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  g_maps[g_map_count++] = {at, bytes};
-  weak::mapped(at, bytes);
-  return at;
-}
-
-void unmap_reserved(void* at, size_t bytes) {
-  munmap(at, bytes);
-}
 
 }  // namespace gpupeak::preload
 

@@ -6,13 +6,17 @@
 #define membarrier real_membarrier
 #define gettid real_gettid
 #define tkill real_tkill
+#define tgkill real_tgkill
 #define sched_getscheduler real_sched_getscheduler
 #include "../../../../preload/base/syscalls.h"
 #undef futex
 #undef membarrier
 #undef gettid
 #undef tkill
+#undef tgkill
 #undef sched_getscheduler
+
+#include <cerrno>
 
 #include "../../explorer.h"
 
@@ -32,6 +36,9 @@ inline int gettid() {
 }
 inline long tkill(int, int) {
   return 0;
+}
+inline long tgkill(int, int thread, int) {
+  return weak::has_ended(thread) ? -ESRCH : 0;
 }
 inline long sched_getscheduler(int) {
   return 0;
