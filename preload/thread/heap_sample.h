@@ -104,7 +104,7 @@ inline void note_freed(const ProcessPage& process, ThreadSlot& slot, bool was_lo
     slot.logged_bytes -= static_cast<int64_t>(usable_bytes);
   } else if (process.window != 0) {
     slot.freed_unlogged += usable_bytes;
-    ++slot.frees_unlogged;
+    slot.frees_unlogged += 1;
   }
 }
 

@@ -63,13 +63,13 @@ bool take_over(ThreadSlot& slot, int tid) {
 ThreadSlot* take_free_slot(int tid) {
   constexpr uint32_t kLooks = 8;
   const uint32_t slots = g_slot_count.load(std::memory_order_relaxed);
-  ThreadSlot* slot = g_look.load(std::memory_order_relaxed);
+  ThreadSlot* slot = g_look.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < kLooks && i < slots; ++i) {
     if (slot == nullptr) slot = g_slots.load(std::memory_order_acquire);
     if (slot == nullptr) break;
     ThreadSlot& looked_at = *slot;
     slot = slot->next;
-    g_look.store(slot, std::memory_order_relaxed);
+    g_look.store(slot, std::memory_order_release);  // perhaps a slot that others do not know
     if (take_over(looked_at, tid)) return &looked_at;
   }
   return nullptr;
@@ -158,8 +158,9 @@ void allow_only_writer(bool allowed) {
 }
 
 void stamp_every_event() {
-  g_may_claim = false;  // claim_only_writer() reads this after its claim
-  std::atomic_ref<uint32_t>(g_process->only_writer).store(0);
+  // A claim that this does not end comes after it, and so sees that there may be none.
+  g_may_claim.store(false, std::memory_order_relaxed);
+  std::atomic_ref<uint32_t>(g_process->only_writer).store(0, std::memory_order_release);
 }
 
 /// Makes this thread the only writer, if no other thread has logged since `quiet_since`. Another
@@ -184,15 +185,15 @@ void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
     return;
   }
   uint32_t nobody = 0, ourselves = index + 1;
-  if (!only_writer.compare_exchange_strong(nobody, ourselves)) return;
+  if (!only_writer.compare_exchange_strong(nobody, ourselves, std::memory_order_relaxed)) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the fence in add_slot()
   const bool is_ours = alone ? !any_other(is_any)
                              : !sys::failed(sys::membarrier(kPrivateExpedited)) &&
                                    !any_other([](const ThreadSlot& other) {
-                                     return other.stamping.load(std::memory_order_acquire) != 0;
+                                     return other.stamping.load(std::memory_order_relaxed) != 0;
                                    });
-  if (!is_ours || !g_may_claim.load()) {
-    only_writer.compare_exchange_strong(ourselves, 0);
+  if (!is_ours || !g_may_claim.load(std::memory_order_relaxed)) {
+    only_writer.compare_exchange_strong(ourselves, 0, std::memory_order_relaxed);
     return;
   }
   unstamped = kStampEvery;  // the next record has a stamp that is taken after this
@@ -322,23 +323,18 @@ void forget_stack_memory(uintptr_t begin, uintptr_t end) {
 }
 
 void flush_slot(ThreadSlot& slot) {
-  // A large block is about to be freed. A sample now shows it as resident, and the counters page
-  // still has it as live.
-  if (slot.heap_delta <= -static_cast<int64_t>(kWorthASample) && recording()) {
-    const int64_t going = slot.heap_delta;
-    slot.heap_delta = 0;
-    sample_at_border();
-    slot.heap_delta += going;
-  }
-  gpupeak_counters_page& page = counters();
-  gauge_add(page.heap, slot.heap_delta, slot.heap_high);
+  // First for who sums, in one step: a sample takes a while.
+  const int64_t delta = slot.heap_delta;
   const uint32_t handing = slot.handing.load(std::memory_order_relaxed);
   slot.handing.store(handing + 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  std::atomic_ref<int64_t>(slot.handed_on)
-      .store(slot.handed_on + slot.heap_delta, std::memory_order_relaxed);
-  std::atomic_ref<int64_t>(slot.heap_delta).store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);  // who sees what follows sees `handing`
+  slot.handed_on += delta;
+  slot.heap_delta = 0;
   slot.handing.store(handing + 2, std::memory_order_release);
+  // A large block is about to be freed. A sample now shows it as resident, and the counters page
+  // still has it as live.
+  if (delta <= -static_cast<int64_t>(kWorthASample) && recording()) sample_at_border();
+  gauge_add(counters().heap, delta, slot.heap_high);
   count(&gpupeak_counters_page::heap_alloc_count, slot.alloc_delta);
   count(&gpupeak_counters_page::heap_free_count, slot.free_delta);
   slot.heap_high = 0;
@@ -353,16 +349,15 @@ void flush_own_slot() {
 
 bool sum_heap_totals(HeapTotals& totals) {
   bool exact = true;
-  const auto read = [](auto& value) { return __atomic_load_n(&value, __ATOMIC_RELAXED); };
   for (ThreadSlot* slot = g_slots.load(std::memory_order_acquire); slot != nullptr;
        slot = slot->next) {
     const uint32_t before = slot->handing.load(std::memory_order_acquire);
-    totals.live_bytes += read(slot->handed_on) + read(slot->heap_delta);
+    totals.live_bytes += slot->handed_on + slot->heap_delta;
     std::atomic_thread_fence(std::memory_order_acquire);
     exact = exact && before % 2 == 0 && slot->handing.load(std::memory_order_relaxed) == before;
-    totals.logged_bytes += read(slot->logged_bytes);
-    totals.freed_unlogged += read(slot->freed_unlogged);
-    totals.frees_unlogged += read(slot->frees_unlogged);
+    totals.logged_bytes += slot->logged_bytes;
+    totals.freed_unlogged += slot->freed_unlogged;
+    totals.frees_unlogged += slot->frees_unlogged;
   }
   return exact;
 }
@@ -382,7 +377,7 @@ void empty_slots() {
     slot->sample_bytes = slot->whole_bytes = 0;
     slot->handed_on = slot->logged_bytes = 0;
     slot->freed_unlogged = slot->frees_unlogged = 0;
-    slot->tid.store(kNobody, std::memory_order_relaxed);
+    slot->tid.store(kNobody, std::memory_order_release);  // who takes it over finds it empty
   }
 }
 

@@ -44,17 +44,21 @@ struct EventRow : ChunkRow {
   bool has_room(size_t room) const { return end - at >= static_cast<ptrdiff_t>(room); }
 };
 
-/// A time that one thread writes, and others may read.
-class OwnTime {
+/// A number that one thread writes, and others may read at any time: each reads what was written
+/// once, and nothing of what was written beside it.
+template <typename Number>
+class Own {
  public:
-  operator uint64_t() const { return __atomic_load_n(&ticks_, __ATOMIC_RELAXED); }
-  uint64_t operator=(uint64_t ticks) {
-    __atomic_store_n(&ticks_, ticks, __ATOMIC_RELAXED);
-    return ticks;
+  operator Number() const { return __atomic_load_n(&number_, __ATOMIC_RELAXED); }
+  Number operator=(Number number) {
+    __atomic_store_n(&number_, number, __ATOMIC_RELAXED);
+    return number;
   }
+  Number operator+=(Number more) { return *this = *this + more; }
+  Number operator-=(Number less) { return *this = *this - less; }
 
  private:
-  uint64_t ticks_ = 0;
+  Number number_ = 0;
 };
 
 struct alignas(64) ThreadSlot {
@@ -63,7 +67,7 @@ struct alignas(64) ThreadSlot {
   uint8_t* at = nullptr;   ///< next byte to write of the heap's chunk
   uint8_t* end = nullptr;  ///< how far it may write before it looks around in refill()
   uint64_t time = 0;       ///< time of the last stamped heap record, ticks
-  OwnTime earliest;        ///< no record is stamped earlier from now on
+  Own<uint64_t> earliest;  ///< no record is stamped earlier from now on
   uint64_t address = 0;    ///< address in the last heap record; the next is relative to it
   uint32_t unstamped = 0;  ///< records since the last stamp
   std::atomic<uint32_t> stamping{0};  ///< 1: the thread is in stamp()
@@ -71,8 +75,8 @@ struct alignas(64) ThreadSlot {
   uint32_t coarse = 0;  ///< what the coarse clock said at the only writer's last record
   /// Bytes until the next block of a sample; the blocks before it are only counted.
   int64_t bytes_to_sample = 0;
-  int64_t heap_delta = 0;  ///< usable bytes not yet added to the counters page
-  int64_t heap_high = 0;   ///< the largest heap_delta since it was last added there
+  Own<int64_t> heap_delta;  ///< usable bytes not yet added to the counters page
+  int64_t heap_high = 0;    ///< the largest heap_delta since it was last added there
   uint64_t alloc_delta = 0;
   uint64_t free_delta = 0;
   StackCache stacks;
@@ -90,12 +94,12 @@ struct alignas(64) ThreadSlot {
   uint64_t whole_bytes = 0;
   uint64_t random = 0;
   // For windows (thread/heap_sample).
-  int64_t handed_on = 0;             ///< usable bytes added to the counters page so far
+  Own<int64_t> handed_on;            ///< usable bytes that heap_delta has had so far
   std::atomic<uint32_t> handing{0};  ///< odd while flush_slot() moves heap_delta to handed_on
   uint32_t window = 0;               ///< the window at the slot's last heap event; 0: none
-  int64_t logged_bytes = 0;          ///< live usable bytes of blocks that the log has
+  Own<int64_t> logged_bytes;         ///< live usable bytes of blocks that the log has
   /// Usable bytes and number of blocks that were freed in windows, and that the log does not have.
-  uint64_t freed_unlogged = 0, frees_unlogged = 0;
+  Own<uint64_t> freed_unlogged, frees_unlogged;
 
   /// Room for one hot record, or false (counted as dropped).
   bool ready() { return __builtin_expect(has_room(), 1) || refill(GPUPEAK_MAX_HOT_RECORD); }
@@ -116,7 +120,7 @@ struct alignas(64) ThreadSlot {
   /// Whether no other thread has logged since this one's last stamp. If so, this thread's records
   /// need no stamp. Ask where the stamp would be taken: before a free, after an allocation.
   bool is_only_writer(const ProcessPage& process) const {
-    arch::order_loads();
+    arch::order_loads();  // who knows of another thread's record knows that this is revoked
     return __atomic_load_n(&process.only_writer, __ATOMIC_ACQUIRE) == index + 1;
   }
   /// A time for the next heap record, never earlier than the last. Any other thread first revokes
@@ -152,11 +156,11 @@ struct alignas(64) ThreadSlot {
     in_order();  // for the compiler; the processor's barrier is in claim_only_writer()
     const uint32_t only = __atomic_load_n(&process.only_writer, __ATOMIC_ACQUIRE);
     if (only != 0 && only != index + 1) {
-      __atomic_store_n(&process.only_writer, 0, __ATOMIC_RELEASE);
+      __atomic_store_n(&process.only_writer, 0, __ATOMIC_RELAXED);
       arch::order_stores();
     }
-    const uint64_t now = clock();
-    stamping.store(0, std::memory_order_release);
+    const uint64_t now = clock();  // keeps stores behind it: who sees the next one stamps later
+    stamping.store(0, std::memory_order_relaxed);
     unstamped = 0;
     return now > earliest ? now : earliest;
   }

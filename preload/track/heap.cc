@@ -297,7 +297,7 @@ static void note_not_freed(const ProcessPage& process, ThreadSlot& slot,
     note_logged(slot, state.old_usable_bytes);
   } else if (process.window != 0) {
     slot.freed_unlogged -= state.old_usable_bytes;
-    --slot.frees_unlogged;
+    slot.frees_unlogged -= 1;
   }
 }
 

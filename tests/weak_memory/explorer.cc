@@ -108,7 +108,7 @@ struct Execution {
   std::string failure;
   uintptr_t site = 0;  ///< of the access that is under way
   uint64_t steps = 0;
-  bool delays = false;
+  bool delays = false, each_access = false;
   uint64_t turn = 3;  ///< another thread may go on at one of so many steps
   std::vector<uintptr_t> weakened;
   int weakened_order = 0;
@@ -267,7 +267,12 @@ bool is_own(const void* at) {
 void access(const void* at, size_t bytes, bool writes, uintptr_t site) {
   if (is_own(at)) return;
   g.site = site;
+  if (g.each_access) step();
   const auto begin = reinterpret_cast<uintptr_t>(at);
+  const std::vector<Pending>& pending = g.fiber().pending;
+  for (size_t i = pending.size(); i > 0; --i) {  // a thread sees its own stores
+    if (i <= pending.size() && pending[i - 1].at - begin < bytes) show(pending[i - 1].at);
+  }
   for (uintptr_t word = begin; word < begin + bytes; ++word) {
     touch(word, writes, false);
     if (!writes) continue;
@@ -472,6 +477,7 @@ Found explore(const Scenario& scenario, uint64_t executions, const std::vector<u
   g.failure.clear();
   g.weakened = weakened;
   g.weakened_order = order;
+  g.each_access = scenario.each_access;
   for (; found.executions < executions && g.failure.empty(); ++found.executions) {
     g.random.seed(found.executions);
     g.locations.clear();
@@ -508,7 +514,8 @@ Found explore(const Scenario& scenario, uint64_t executions, const std::vector<u
   return found;
 }
 
-std::string needs_each_order(const std::vector<Scenario>& scenarios, uint64_t executions) {
+std::string needs_each_order(const std::vector<Scenario>& scenarios, uint64_t executions,
+                             const std::vector<std::string>& files) {
   std::map<std::string, std::vector<Site>> lines;
   for (const Scenario& scenario : scenarios) {
     const Found whole = explore(scenario, executions);
@@ -520,6 +527,8 @@ std::string needs_each_order(const std::vector<Scenario>& scenarios, uint64_t ex
   }
   std::string unneeded;
   for (const auto& [line, sites] : lines) {
+    const auto begins = [&line](const std::string& file) { return line.starts_with(file); };
+    if (!files.empty() && std::none_of(files.begin(), files.end(), begins)) continue;
     for (const int order : weaker(sites[0])) {
       std::vector<uintptr_t> places;
       for (const Site& site : sites) places.push_back(site.at);

@@ -22,6 +22,8 @@ struct Scenario {
   std::vector<std::function<void()>> threads;
   std::function<void()> setup = [] {};  ///< before each execution, alone
   std::function<void()> check = [] {};  ///< after each whole one, alone
+  /// Another thread may go on at each access, not at atomic ones alone: for fork().
+  bool each_access = false;
 };
 
 enum class Kind { kLoad, kStore, kChange, kFence };
@@ -45,8 +47,10 @@ Found explore(const Scenario& scenario, uint64_t executions,
               const std::vector<uintptr_t>& weakened = {}, int order = 0);
 
 /// Explores scenarios that must hold, and then with each line that asks for an order made weaker by
-/// one step. Returns what failed, or each line whose order no scenario needs; empty: none.
-std::string needs_each_order(const std::vector<Scenario>& scenarios, uint64_t executions);
+/// one step. Returns what failed, or each line whose order no scenario needs; empty: none. `files`:
+/// how the names of files begin whose lines are meant; empty: all.
+std::string needs_each_order(const std::vector<Scenario>& scenarios, uint64_t executions,
+                             const std::vector<std::string>& files = {});
 
 // For scenarios.
 void require(bool holds, const char* what);

@@ -10,7 +10,6 @@
 #include "base/proc_file.h"
 #include "base/process_state.h"
 #include "explorer.h"
-#include "log/log.h"
 
 namespace gpupeak::preload {
 
@@ -53,10 +52,5 @@ int call_filters() {
 uint64_t realtime_ns() {
   return 1;
 }
-uint64_t defined_nodes() {
-  return 0;
-}
-void set_quality(uint64_t) {}
-void count(uint64_t gpupeak_counters_page::*, uint64_t) {}
 
 }  // namespace gpupeak::preload
