@@ -15,6 +15,7 @@ namespace {
 struct Handle {
   uint32_t references = 0;
   uint32_t mappings = 0;  ///< with those whose real calls have not returned yet
+  uint32_t releases = 0;  ///< whose real calls have not returned yet: others may still map it
   bool freed = false;     ///< logged as free; kept in case the real call fails
   DeviceBlock block;      ///< the block when it was freed
 };
@@ -98,11 +99,12 @@ void stay(Mapping& mapping) {
 }
 
 /// The real call that has freed the memory has succeeded: the handle stands for nothing any more,
-/// unless another thread has got it anew since then. Else handles that the driver does not give
-/// again would pile up.
+/// unless a release is still under way, or another thread has got it anew since then. Else handles
+/// that the driver does not give again would pile up.
 void forget_if_freed(CUmemGenericAllocationHandle handle) {
   const Handle* state = g_vmm.handles.find(handle_key(handle));
-  if (state != nullptr && state->freed && state->references == 0 && state->mappings == 0)
+  if (state != nullptr && state->freed && state->references + state->mappings == 0 &&
+      state->releases == 0)
     g_vmm.handles.erase(handle_key(handle));
 }
 
@@ -166,6 +168,7 @@ bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
     known = state != nullptr && state->references > 0;
     if (!known) return;
     --state->references;
+    ++state->releases;
     free_if_unused(site, handle, *state);
   });
   return known;
@@ -173,9 +176,10 @@ bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
 
 void vmm_released(CUmemGenericAllocationHandle handle, bool done) {
   in_book([&] {
-    if (done) return forget_if_freed(handle);
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return;
+    if (state->releases > 0) --state->releases;  // else another thread has got the handle anew
+    if (done) return forget_if_freed(handle);
     ++state->references;
     revive(handle, *state);
   });
