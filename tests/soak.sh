@@ -7,6 +7,8 @@
 #        soak.sh [BUILD_FOLDER] --attach ROUNDS    attaches to busy programs and leaves them, so often each, instead
 #        soak.sh [BUILD_FOLDER] --stops RUNS [--jobs N] [--seconds S]    programs that are stopped, RUNS times in each host mode, instead:
 #                                                    twelve kinds of stop where gdb, gdc, Go and Mono are there
+#        soak.sh [BUILD_FOLDER] --hazards RUNS [--jobs N] [--seconds S] [--limit S]    the same for the programs of tests/soak/hazards.txt
+#        soak.sh [BUILD_FOLDER] --ways TIMES    each way to start a program and `run`, so often
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/release
@@ -25,6 +27,18 @@ if [[ ${1:-} == --attach ]]; then
   cmake --build "$build" --target gpupeak gpupeak_tool tests/soak/all >/dev/null
   say_machine
   exec python3 tests/soak/attach.py "$build/tools/gpupeak" "$build/tests/soak" "${@:2}"
+fi
+if [[ ${1:-} == --hazards ]]; then
+  cmake --build "$build" --target gpupeak tests/hazards/all >/dev/null
+  say_machine
+  cd "$build/tests/hazards"
+  exec python3 "$OLDPWD/tests/soak/stops.py" "${@:3}" --list "$OLDPWD/tests/soak/hazards.txt" "$build/preload/libgpupeak.so" "$2"
+fi
+if [[ ${1:-} == --ways ]]; then
+  cmake --build "$build" --target gpupeak gpupeak_tool e2e_use_gpu e2e_start_programs fake_cuda >/dev/null
+  say_machine
+  exec python3 tests/e2e/ways_of_starting.py "$build/preload/libgpupeak.so" "$build/tools/gpupeak" "$build/tests/e2e/e2e_use_gpu" \
+    "$build/tests/e2e/e2e_start_programs" "$build/tests/fake_cuda" --times "$2"
 fi
 if [[ ${1:-} == --stops ]]; then
   runs=$2
