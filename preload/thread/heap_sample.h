@@ -70,9 +70,9 @@ bool joins_sample(ProcessPage& process, ThreadSlot& slot, size_t bytes);
 /// The record of a block that joined is written: the next may be of a thinner sample.
 void sample_was_taken(ProcessPage& process, ThreadSlot& slot);
 
-// Begins and ends the recording of the heap while the program runs. `gpupeak attach` and `detach` ask
-// for it from outside, by a word in the log's counters page. A window is the time from such a begin
-// to its end. docs/design.md, "Dormant". HOOK-SAFE, inside a HookScope.
+// Begins and ends the recording of the heap while the program runs. `gpupeak attach` and `detach`
+// ask for it from outside, by a word in the log's counters page. A window is the time from such a
+// begin to its end. docs/design.md, "Dormant". HOOK-SAFE, inside a HookScope.
 
 /// Call it as the log opens. The process listens to requests only if the heap is only counted.
 void begin_listening(ProcessPage& process);
