@@ -160,6 +160,25 @@ class CodeNames {
   uint64_t hits_ = 0;
 };
 
+/// What the program registered for debuggers (GDB's JIT interface): facts "symbol.0" with address,
+/// size and name.
+void read_registered(const Definitions& definitions, CodeNames& names) {
+  for (const auto& [key, value] : definitions.facts()) {
+    if (key != "symbol.0") continue;
+    char* end = nullptr;
+    const uint64_t begin = strtoul(value.c_str(), &end, 10), bytes = strtoul(end, &end, 10);
+    if (*end != ' ' || end[1] == 0) continue;
+    // numba marks versions and options of a function in this way.
+    std::string name = demangle(end + 1);
+    for (size_t at = 0, to = 0;
+         (at = name.find("[abi:")) != name.npos && (to = name.find(']', at)) != name.npos;)
+      name.erase(at, to + 1 - at);
+    names.add(begin, bytes, [&](uint64_t) {
+      return DwarfFrame{name, "", 0, NameSource::kPerfMap};
+    });
+  }
+}
+
 void read_perf_map(std::string_view rest, CodeNames& names) {
   while (!rest.empty()) {
     std::string_view line = rest.substr(0, rest.find('\n'));
@@ -284,6 +303,7 @@ void read_code_names(const std::string& log, const gpupeak_file_header& header,
   constexpr uint64_t kMostOfFile = 256 << 20;
   CodeNames names(definitions);
   if (names.is_empty()) return;
+  read_registered(definitions, names);
   const auto read = [&](const std::string& path, const auto& parse) {
     struct stat status {};
     const Descriptor file = open_regular(path, O_RDONLY | O_NOFOLLOW, status);

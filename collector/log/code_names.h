@@ -1,7 +1,8 @@
 // Names of code that the program made as it ran (JavaScript, Java, C#): no file has them, but many
 // a runtime can write them for Linux perf into /tmp/perf-PID.map, a line for each piece of code, or
 // into a jitdump (jit-PID.dump), also with lines. The log's addresses that lie in no module are
-// looked for in both.
+// looked for in both, and in what the program has registered for debuggers (GDB's JIT interface),
+// which is in the log.
 //
 //   7f5dbafe4980 378 JS:~decodeFrame /srv/t.js:4:21   →  decodeFrame   /srv/t.js:4
 #pragma once

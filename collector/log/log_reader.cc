@@ -157,7 +157,7 @@ void LogReader::add_exports() {
     char* end = nullptr;
     const unsigned long id = strtoul(key.c_str() + kKey.size(), nullptr, 10);
     const uint64_t begin = strtoul(value.c_str(), &end, 10), bytes = strtoul(end, &end, 10);
-    if (id < definitions_.modules().size() && *end == ' ')
+    if (id > 0 && id < definitions_.modules().size() && *end == ' ')
       of_module[static_cast<uint32_t>(id)][begin] = {bytes, end + 1};
   }
   if (of_module.empty()) return;

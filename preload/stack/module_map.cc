@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <link.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include <atomic>
 #include <cstring>
@@ -65,6 +66,15 @@ struct ModuleMap {
   const char* own_path = "";
 };
 constinit ModuleMap g_map;
+
+// Code that a program registers for debuggers (GDB's JIT interface: LLVM, numba, Julia): a list of
+// ELF files in memory. They are copied, never touched, since they may be gone or damaged.
+
+/// The list's newest entry, in the data of a library, and which it was when the list was read.
+constinit const uint64_t* g_registered = nullptr;
+constinit uint64_t g_registered_then = 0;
+constinit uint32_t g_registered_steps = 0;  ///< sections and symbols looked at
+constinit std::atomic_flag g_reads_registered;
 
 char* copy_text(const char* text) {
   static char* pool = nullptr;
@@ -217,6 +227,8 @@ void meet(const dl_phdr_info& object, bool is_program) {
   forget_frame_rules();
   if (g_guessing.load(std::memory_order_relaxed)) drop_cached_stacks();
   meet_python(object, module.begin, module.end);
+  if (const Symbol list = find_symbol(object, "__jit_debug_descriptor"); list.at != nullptr)
+    g_registered = static_cast<const uint64_t*>(list.at) + 2;
   const auto here = reinterpret_cast<uintptr_t>(&own_path);
   if (here - module.begin < module.end - module.begin) {
     g_map.own_path = module.path;
@@ -330,6 +342,57 @@ void define_exports(uint32_t id, const dl_phdr_info& object) {
   }
 }
 
+template <typename T>
+bool copy(uint64_t from, T& to, size_t bytes = sizeof(T)) {
+  const iovec into{&to, bytes}, of{reinterpret_cast<void*>(from), bytes};
+  return sys::process_vm_readv(sys::getpid(), &into, 1, &of, 1) == static_cast<long>(bytes);
+}
+
+void define_symbols(uint64_t file, uint64_t bytes) {
+  constexpr uint64_t kMostBytes = 256 << 20, kMostSteps = 1 << 16;
+  ElfW(Ehdr) header;
+  ElfW(Shdr) table, names, code;
+  const auto section = [&](uint32_t i, ElfW(Shdr) & to) {
+    return i < header.e_shnum && copy(file + header.e_shoff + i * sizeof to, to) &&
+           to.sh_offset <= bytes && to.sh_size <= bytes - to.sh_offset;
+  };
+  if (bytes > kMostBytes || !copy(file, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    return;
+  for (uint32_t i = 0; i < header.e_shnum; ++i) {
+    if (++g_registered_steps > kMostSteps) return;
+    if (!section(i, table) || table.sh_type != SHT_SYMTAB || !section(table.sh_link, names))
+      continue;
+    const uint64_t end = table.sh_offset + table.sh_size;
+    ElfW(Sym) symbol;
+    for (uint64_t at = table.sh_offset; at + sizeof symbol <= end; at += sizeof symbol) {
+      char name[512] = {};
+      if (++g_registered_steps > kMostSteps || !copy(file + at, symbol)) return;
+      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_name >= names.sh_size) continue;
+      const uint64_t left = names.sh_size - symbol.st_name, room = sizeof name - 1;
+      if (!copy(file + names.sh_offset + symbol.st_name, name, left < room ? left : room)) continue;
+      code.sh_addr = 0;
+      if (header.e_type == ET_REL && !section(symbol.st_shndx, code)) continue;
+      define_fact("symbol.0",
+                  Text<600>(symbol.st_value + code.sh_addr, " ", symbol.st_size, " ", name));
+    }
+  }
+}
+
+/// Logs the functions of files that were registered since the last look.
+void define_registered() {
+  constexpr int kMostFiles = 4096;
+  const auto* list = g_registered;
+  if (list == nullptr || find_module(reinterpret_cast<uintptr_t>(list)) == nullptr) return;
+  const uint64_t newest = __atomic_load_n(list, __ATOMIC_ACQUIRE);
+  uint64_t entry[4] = {newest};  // next, previous, file, bytes
+  if (newest == g_registered_then || g_reads_registered.test_and_set()) return;
+  const int most = call_filters() == 0 ? kMostFiles : 0;  // a sandbox may kill who copies
+  for (int i = 0; i < most && entry[0] != g_registered_then && copy(entry[0], entry); ++i)
+    define_symbols(entry[2], entry[3]);
+  g_registered_then = newest;
+  g_reads_registered.clear();
+}
+
 }  // namespace
 
 extern "C" {
@@ -338,11 +401,12 @@ GPUPEAK_HOT_DATA constinit MallocEntry gpupeak_malloc_entry{};
 constinit std::atomic<bool> g_hears_loader{false};
 
 void cover_with_modules(uintptr_t ip) {
-  if (find_module(ip) != nullptr || loader_has_code(ip) == IsLoaded::kNo) return;
+  if (find_module(ip) != nullptr) return;
+  // Code that the loader does not know is generated at run time.
+  if (loader_has_code(ip) == IsLoaded::kNo) return define_registered();
   const LoaderState state = loader_state();
-  if (has_modules() && !has_loaded_since(state) && !has_unloaded_since(state)) {
-    return;  // code that the loader does not know: generated at run time
-  }
+  if (has_modules() && !has_loaded_since(state) && !has_unloaded_since(state))
+    return define_registered();
   rescan();
 }
 
@@ -393,6 +457,8 @@ void define_lost_names() {
 
 void redefine_modules(bool forked) {
   if (forked) g_map.lock.reset();
+  g_registered_then = g_registered_steps = 0;
+  if (forked) g_reads_registered.clear();
   LockGuard guard(g_map.lock);
   for (uint32_t i = 0; i < g_map.count; ++i) define_module(g_map.modules[i]);
   for (uint32_t i = 0; i < g_map.count; ++i) {

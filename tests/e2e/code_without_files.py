@@ -2,7 +2,7 @@
 """Names of code that no file has, or none any more: code that a program made as it ran (a map for perf names it), a program that the
 loader was told to run, a library whose file is gone, several functions that a linker has folded into one.
 
-usage: code_without_files.py LIBGPUPEAK GPUPEAK made|jit_dump|not_trusted|node|java|loader|gone_library|folded|pypy
+usage: code_without_files.py LIBGPUPEAK GPUPEAK made|jit_dump|registered|registered_damaged|numba|not_trusted|node|java|loader|gone_library|folded|pypy
 """
 import glob
 import os
@@ -49,6 +49,78 @@ int main(int argc, char **argv) {
   puts(name);
   return a == b || b == c;
 }
+"""
+# Registers the names of made code for debuggers: GDB's JIT interface.
+REGISTERS_CODE = r"""
+#include <elf.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+struct entry { struct entry *next, *previous; const char *file; uint64_t bytes; };
+struct { uint32_t version, action; struct entry *relevant, *first; } __jit_debug_descriptor = {1, 0, 0, 0};
+__attribute__((noinline)) void __jit_debug_register_code(void) { __asm__ volatile("" ::: "memory"); }
+__attribute__((noinline)) void *keep(size_t bytes) { void *p = malloc(bytes); memset(p, 1, bytes); return p; }
+static void *(*make(unsigned char *at))(size_t) {
+  unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0x5d, 0xc3};
+  void *(*target)(size_t) = keep, *(*made)(size_t);
+  memcpy(code + 6, &target, 8);
+  memcpy(at, code, sizeof code);
+  memcpy(&made, &at, sizeof made);
+  return made;
+}
+struct file { Elf64_Ehdr head; Elf64_Shdr parts[4]; Elf64_Sym symbols[2]; char names[64]; };
+static struct entry *name_code(unsigned char *code, const char *name, int relocatable) {
+  struct file *f = calloc(1, sizeof *f);
+  memcpy(f->head.e_ident, ELFMAG, SELFMAG);
+  f->head.e_ident[EI_CLASS] = ELFCLASS64;
+  f->head.e_ident[EI_DATA] = ELFDATA2LSB;
+  f->head.e_type = relocatable ? ET_REL : ET_EXEC;
+  f->head.e_shoff = offsetof(struct file, parts);
+  f->head.e_shentsize = sizeof(Elf64_Shdr);
+  f->head.e_shnum = 4;
+  f->parts[0] = (Elf64_Shdr){.sh_type = SHT_NOBITS, .sh_size = 1 << 30};  // has no bytes in the file
+  f->parts[1] = (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_addr = (uint64_t)code, .sh_size = 0};
+  f->parts[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB, .sh_offset = offsetof(struct file, symbols), .sh_size = sizeof f->symbols, .sh_link = 3};
+  f->parts[3] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = offsetof(struct file, names), .sh_size = sizeof f->names};
+  f->symbols[1] = (Elf64_Sym){.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = 1, .st_value = relocatable ? 0 : (uint64_t)code, .st_size = 64};
+  strcpy(f->names + 1, name);
+  struct entry *e = calloc(1, sizeof *e);
+  *e = (struct entry){__jit_debug_descriptor.first, 0, (const char *)f, sizeof *f};
+  __jit_debug_descriptor.first = __jit_debug_descriptor.relevant = e;
+  __jit_debug_descriptor.action = 1;
+  __jit_debug_register_code();
+  return e;
+}
+int main(int argc, char **argv) {
+  unsigned char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  struct entry *e = name_code(code, "_ZN4shop6decodeEi", 1);
+  const char *how = argc > 1 ? argv[1] : "";
+  struct file *f = (struct file *)e->file;
+  if (!strcmp(how, "cycle")) e->next = e;
+  if (!strcmp(how, "entry")) e->next = (void *)0x10;
+  if (!strcmp(how, "list")) __jit_debug_descriptor.first = (void *)0xdeadbeef000;
+  if (!strcmp(how, "file")) e->file = (void *)-4096L;
+  if (!strcmp(how, "bytes")) e->bytes = UINT64_C(1) << 63, f->parts[2].sh_size = UINT64_C(1) << 62;
+  if (!strcmp(how, "symbols")) f->parts[2].sh_offset = UINT64_C(1) << 63;
+  if (!strcmp(how, "names")) f->symbols[1].st_name = 0xffffffff;
+  if (!strcmp(how, "link")) f->parts[2].sh_link = 0xffff, f->head.e_shnum = 0xffff;
+  if (!strcmp(how, "section")) f->symbols[1].st_shndx = SHN_ABS;
+  void *a = make(code)(40 << 20);
+  if (!strcmp(how, "later")) e = name_code(code + 64, "makeThumb", 0);
+  void *b = make(code + 64)(20 << 20);
+  return a == b;
+}
+"""
+NUMBA = """
+import numba, numpy
+@numba.njit
+def fill_the_table(n):
+    a = numpy.ones(n, dtype=numpy.uint8)
+    return a
+kept = fill_the_table(50_000_000)
 """
 LOADED = r"""
 #include <stdlib.h>
@@ -182,6 +254,47 @@ def case_jit_dump(folder):
         log = os.path.join(folder, "node.gplog")
         record(log, "env", "-C", folder, "node", "--perf-prof", "--interpreted-frames-native-stack", script)
         expect("decodeFrame t.js:" in run("report", "--full", log), "node --perf-prof gives no names")
+
+
+def registering_program(folder):
+    if platform.machine() != "x86_64":
+        raise Skipped("the test's machine code is for x86-64")
+    return compile_program(folder, REGISTERS_CODE, flags=("-rdynamic",))
+
+
+def case_registered(folder):
+    """Names of code that was registered before it first ran, of relocatable and other files; JSON says where they are from."""
+    log = os.path.join(folder, "x.gplog")
+    record(log, registering_program(folder), "later", GPUPEAK_HOST="full")
+    text = run("report", "--full", log)
+    for name in ("keep program.c:12 ← shop::decode", "keep program.c:12 ← makeThumb"):
+        expect(name in text, f"{name} is missing: {text}")
+    sources = {f["function"]: f["name_source"] for p in report(log)["peaks"] for row in p["holders"] for f in row["stack"]}
+    expect(sources["makeThumb"] == "perf_map", sources)
+    expect("makeThumb" not in run("report", "--confidential", log), "a confidential report has names")
+
+
+def case_registered_damaged(folder):
+    """A list that leads nowhere, or in a circle, harms nobody: the program runs as ever, and what cannot be read has no name."""
+    program = registering_program(folder)
+    for how in ("cycle", "entry", "list", "file", "bytes", "symbols", "names", "link", "section"):
+        log = os.path.join(folder, how + ".gplog")
+        record(log, program, how, GPUPEAK_HOST="full")
+        text = run("report", "--full", log)
+        expect("keep program.c:12" in text, f"{how}: {text}")
+        expect(("shop::decode" in text) == (how in ("cycle", "entry")), f"{how}: {text}")
+        expect(os.path.getsize(log) < 1 << 20, f"{how}: the log has {os.path.getsize(log)} bytes")
+
+
+def case_numba(folder):
+    """LLVM registers what it compiles."""
+    python = "/usr/bin/python3"
+    if subprocess.run([python, "-c", "import numba"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        raise Skipped("no numba for " + python)
+    script, log = write(folder, "t.py", NUMBA), os.path.join(folder, "x.gplog")
+    record(log, python, script)
+    text = run("report", "--full", log)
+    expect("__main__::fill_the_table" in text and "[abi" not in text, text)
 
 
 def case_not_trusted(folder):
