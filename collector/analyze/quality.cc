@@ -405,8 +405,23 @@ class QualityReport {
     }
   }
 
+  /// Interpreters whose functions nothing tells, by the name of the program that ran.
+  void other_interpreters() {
+    const std::string_view name = file_name(replay_.log().definitions().fact("exe"));
+    for (const std::string_view one :
+         {"perl", "ruby", "lua", "luajit", "php", "R", "tclsh", "guile", "sbcl", "beam.smp"}) {
+      if (!name.starts_with(one) || (name.size() > one.size() && isalpha(name[one.size()]) != 0))
+        continue;
+      warn(
+          WarningCode::kMadeCodeUnnamed,
+          fmt::format(
+              "rows have functions of {} itself, not of what it runs, which it tells nobody", one));
+    }
+  }
+
   void python() {
     other_pythons();
+    other_interpreters();
     if (has(GPUPEAK_Q_PYTHON_OFF)) {
       const Definitions& definitions = replay_.log().definitions();
       const std::string version = escape(definitions.fact("python"));  // gives nothing away

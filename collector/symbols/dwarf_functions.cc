@@ -209,6 +209,8 @@ struct DwarfFunctions::Unit {
           add_function(child, depth);
           break;
         case DW_TAG_lexical_block:
+          add_haskell_block(child);
+          [[fallthrough]];
         case DW_TAG_namespace:
         case DW_TAG_class_type:
         case DW_TAG_structure_type:
@@ -219,6 +221,13 @@ struct DwarfFunctions::Unit {
           break;
       }
     } while (dwarf_siblingof(&child, &child) == 0);
+  }
+
+  /// The blocks of GHC's functions lie behind the function's own range, and not in it.
+  void add_haskell_block(Dwarf_Die& block) {
+    constexpr unsigned kHaskell = 0x18;  // DW_LANG_Haskell
+    if (functions.empty() || number_of(&die, DW_AT_language) != kHaskell) return;
+    for (const Range& range : ranges_of(&block, patience)) functions.back().ranges.push_back(range);
   }
 
   void add_function(Dwarf_Die& function_die, int depth) {
@@ -284,6 +293,11 @@ void DwarfFunctions::add_unit(Dwarf_Die* die, Dwarf_Die* functions, int version)
   const auto index = static_cast<uint32_t>(units_.size());
   units_.push_back(std::make_unique<Unit>(*die, *functions, version, patience_));
   for (const Range& range : ranges) unit_ranges_.push_back({range.begin, range.end, index});
+}
+
+bool DwarfFunctions::is_of_one_unit(uint64_t address, uint64_t other) const {
+  const UnitRange *a = range_at(unit_ranges_, address), *b = range_at(unit_ranges_, other);
+  return a == nullptr || (b != nullptr && a->unit == b->unit);
 }
 
 DwarfFunctions::Unit* DwarfFunctions::unit_at(uint64_t address) {

@@ -59,6 +59,8 @@ class DwarfFunctions {
   /// The function at `address` (of the debug file) and the functions into which it is inlined,
   /// innermost first. Empty if no compilation unit covers the address.
   std::vector<DwarfFrame> frames_at(uint64_t address);
+  /// Whether both addresses are of one compilation unit, or `address` is of none.
+  bool is_of_one_unit(uint64_t address, uint64_t other) const;
   /// Whether all answers depend on the contents of these files alone: nothing was left out, and no
   /// unit is in a file of its own.
   bool is_complete() const { return !patience_.is_at_end() && !has_split_units_; }

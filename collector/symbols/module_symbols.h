@@ -188,6 +188,10 @@ class ModuleSymbols {
     std::vector<DwarfFrame> frames;
     if (functions_) frames = functions_->frames_at(address - dwarf_bias_);
     const Symbol* symbol = symbol_at(address);
+    // A label without a size does not reach into code of another unit (GHC's has no symbols).
+    if (symbol != nullptr && symbol->bytes == 0 && functions_ &&
+        !functions_->is_of_one_unit(address - dwarf_bias_, symbol->begin - dwarf_bias_))
+      symbol = nullptr;
     if (frames.empty() && symbol != nullptr) {
       frames.push_back({symbol->name, "", 0, symbol->source});
     }
