@@ -349,14 +349,14 @@ bool copy(uint64_t from, T& to, size_t bytes = sizeof(T)) {
 }
 
 void define_symbols(uint64_t file, uint64_t bytes) {
-  constexpr uint64_t kMostBytes = 256 << 20, kMostSteps = 1 << 16;
+  constexpr uint64_t kLargest = 256 << 20, kMostSteps = 1 << 16;
   ElfW(Ehdr) header;
   ElfW(Shdr) table, names, code;
   const auto section = [&](uint32_t i, ElfW(Shdr) & to) {
     return i < header.e_shnum && copy(file + header.e_shoff + i * sizeof to, to) &&
            to.sh_offset <= bytes && to.sh_size <= bytes - to.sh_offset;
   };
-  if (bytes > kMostBytes || !copy(file, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+  if (bytes > kLargest || !copy(file, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
     return;
   for (uint32_t i = 0; i < header.e_shnum; ++i) {
     if (++g_registered_steps > kMostSteps) return;
