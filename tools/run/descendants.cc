@@ -14,7 +14,6 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -185,14 +184,10 @@ void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
 }
 
 void Descendants::add_missing(pid_t process, const Seen& seen) {
-  const auto devices = std::views::values(seen.devices);
-  missing_.push_back({static_cast<uint32_t>(process),
-                      seen.name,
-                      seen.why,
-                      seen.used_gpu,
-                      false,
-                      seen.rss_bytes,
-                      {devices.begin(), devices.end()}});
+  std::vector<collector::RunRecord::OfDevice> devices;
+  for (const auto& [uuid, device] : seen.devices) devices.push_back(device);
+  missing_.push_back({static_cast<uint32_t>(process), seen.name, seen.why, seen.used_gpu, false,
+                      seen.rss_bytes, std::move(devices)});
 }
 
 /// Checks whether the process has loaded the library. A process that has just begun may still be
