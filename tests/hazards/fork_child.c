@@ -1,15 +1,17 @@
 /* A forked child allocates, frees what it inherited and ends; the parent's log must hold the parent
- * alone. */
+ * alone.
+ *
+ * usage: fork_child [CHILDREN] */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-int main(void) {
+int main(int count, char** arguments) {
   char* inherited = malloc(1 << 20);
   memset(inherited, 1, 1 << 20);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < (count > 1 ? atoi(arguments[1]) : 20); ++round) {
     const pid_t child = fork();
     if (child == 0) {
       for (int i = 0; i < 1000; ++i) free(malloc(10000));

@@ -1,6 +1,8 @@
 /* A timer's handler leaves by siglongjmp whatever it interrupts, mmap and munmap above all, while
  * another thread does the same calls: what was locked or opened then must not stay so, not even
- * when the thread waits for the other one at once. */
+ * when the thread waits for the other one at once.
+ *
+ * usage: jump_from_lock [JUMPS] */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>
@@ -11,7 +13,6 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { kRounds = 3000 };
 static sigjmp_buf g_back;
 static volatile int g_may_jump, g_done;
 
@@ -37,7 +38,8 @@ static void* map_too(void* unused) {
   return unused;
 }
 
-int main(void) {
+int main(int count, char** arguments) {
+  const int rounds = count > 1 ? atoi(arguments[1]) : 3000;
   sigset_t alarm_only;
   sigemptyset(&alarm_only);
   sigaddset(&alarm_only, SIGALRM);
@@ -49,7 +51,7 @@ int main(void) {
   const struct itimerval often = {{0, 100}, {0, 100}};
   setitimer(ITIMER_REAL, &often, NULL);
   volatile int sink = 0;
-  for (volatile int jumps = 0; jumps < kRounds; jumps = jumps + 1) {
+  for (volatile int jumps = 0; jumps < rounds; jumps = jumps + 1) {
     if (sigsetjmp(g_back, 1) == 0) {
       g_may_jump = 1;
       for (int i = 0;; ++i) map(i % 40, &sink);

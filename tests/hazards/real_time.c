@@ -11,7 +11,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { kRounds = 20000, kCannotBeTried = 77 };
+enum { kCannotBeTried = 77 };
+static unsigned rounds = 20000;
 static atomic_int g_done, g_allocates;
 
 /* A stack of its own for each number: two functions call each other as its bits say. */
@@ -43,7 +44,7 @@ static void* allocate_normally(void* unused) {
 }
 
 static void* allocate_at_once(void* unused) {
-  for (unsigned i = 0; i < kRounds; ++i) {
+  for (unsigned i = 0; i < rounds; ++i) {
     sleep_us(50);
     g_allocates = 1;
     go(~i, 24);
@@ -74,7 +75,9 @@ static int start(pthread_t* thread, int priority, void* (*work)(void*)) {
   return pthread_create(thread, &attributes, work, NULL);
 }
 
-int main(void) {
+/* usage: real_time [ROUNDS] */
+int main(int count, char** arguments) {
+  if (count > 1) rounds = (unsigned)atoi(arguments[1]);
   const struct rlimit most = {1000000, RLIM_INFINITY};
   setrlimit(RLIMIT_RTTIME, &most);
   cpu_set_t first;

@@ -1,6 +1,8 @@
-/* Signal handlers on a stack that is large enough for them (8 KiB or so, as SIGSTKSZ long was; twice
- * that on aarch64), not for an unwinder as well. They are called by raise(), so they may do what
- * others do. Below each stack lies a page without access. */
+/* Signal handlers on a stack that is large enough for them (8 KiB or so, as SIGSTKSZ long was;
+ * twice that on aarch64), not for an unwinder as well. They are called by raise(), so they may do
+ * what others do. Below each stack lies a page without access.
+ *
+ * usage: small_alternate_stack [SIGNALS of each thread] */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -16,6 +18,7 @@ enum { kOwnNeed = 4608 };
 #endif
 enum { kGuard = 4096, kLargest = 64 << 10 };
 static char* stack_top;
+static int signals = 20000;
 static volatile size_t frame_bytes; /* what the kernel puts there depends on the processor */
 
 static void measure(int number) {
@@ -44,11 +47,12 @@ static void use_stack(size_t bytes) {
 
 static void* thread(void* argument) {
   use_stack((frame_bytes + kOwnNeed + 15) / 16 * 16);
-  for (int i = 0; i < 20000; ++i) raise(SIGUSR1);
+  for (int i = 0; i < signals; ++i) raise(SIGUSR1);
   return argument;
 }
 
-int main(void) {
+int main(int count, char** arguments) {
+  if (count > 1) signals = atoi(arguments[1]);
   struct sigaction action = {.sa_handler = measure, .sa_flags = SA_ONSTACK};
   use_stack(kLargest);
   if (sigaction(SIGUSR1, &action, 0) || raise(SIGUSR1)) return 1;

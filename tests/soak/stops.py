@@ -99,7 +99,7 @@ def main():
         tried[which, mode] += 1
         if seen != alone[which]:
             otherwise[which, mode] += 1
-            print(f"{options.commands[which]}, {mode}: {seen}, alone {alone[which]}", file=sys.stderr, flush=True)
+            print(f"{options.commands[which]}, {mode}: {repr(seen):.400}, alone {repr(alone[which]):.400}", file=sys.stderr, flush=True)
 
     turns = itertools.product(range(options.runs), MODES, range(len(options.commands)))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
