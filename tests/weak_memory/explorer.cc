@@ -527,7 +527,9 @@ std::string needs_each_order(const std::vector<Scenario>& scenarios, uint64_t ex
   }
   std::string unneeded;
   for (const auto& [line, sites] : lines) {
-    const auto begins = [&line](const std::string& file) { return line.starts_with(file); };
+    const auto begins = [&where = line](const std::string& file) {
+      return where.starts_with(file);
+    };
     if (!files.empty() && std::none_of(files.begin(), files.end(), begins)) continue;
     for (const int order : weaker(sites[0])) {
       std::vector<uintptr_t> places;
