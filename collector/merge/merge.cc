@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <protozero/varint.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -17,6 +18,7 @@
 #include "collector/log/byte_reader.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
+#include "collector/log/run_record.h"
 #include "collector/replay/replay.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
@@ -110,12 +112,32 @@ void note_missing_ends(Merged& merged) {
 
 }  // namespace
 
+void note_end_of_run(bool is_started, const RunEnd& end, Quality& quality) {
+  // A fault or SIGKILL cuts a process short.
+  const bool asks =
+      end.code == SIGTERM || end.code == SIGINT || end.code == SIGHUP || end.code == SIGPIPE;
+  const bool was_asked = quality.log_end == LogEnd::kKilled && asks && !is_started;
+  if (quality.log_complete || (quality.log_end != LogEnd::kUnknown && !was_asked)) return;
+  quality.log_complete = true;
+  quality.log_end = LogEnd::kInOrder;
+  for (Warning& warning : quality.warnings) {
+    if (warning.code == WarningCode::kLogHasNoEnd)
+      warning.message =
+          "nobody saw how the process ended (killed by another, or left by exec): its log is "
+          "whole up to its last event";
+  }
+}
+
 void ProcessSet::add_log(const std::string& path, const Reading& reading,
                          const Progress& progress) {
   ProcessRecord record = read_process(path, reading, progress);
   const auto known = records_.find(record.id);
   if (known != records_.end() && known->second.is_log)
     throw UsageError(escape(path) + " is given twice");
+  if (const auto run = read_run_record(path)) {
+    record.ended_with.emplace();
+    for (const RunRecord::Log& log : run->logs) record.ended_with->push_back(log.id);
+  }
   add(std::move(record), true);
 }
 
@@ -133,7 +155,15 @@ void ProcessSet::add(ProcessRecord record, bool is_log) {
 std::vector<ProcessRecord> ProcessSet::take() {
   std::vector<ProcessRecord> records;
   records.reserve(records_.size());
-  for (auto& [id, known] : records_) records.push_back(std::move(known.record));
+  std::set<uint64_t> ended;
+  for (auto& [id, known] : records_) {
+    const ProcessRecord& record = records.emplace_back(std::move(known.record));
+    if (record.ended_with) ended.insert(record.ended_with->begin(), record.ended_with->end());
+  }
+  for (ProcessRecord& record : records) {
+    if (ended.contains(record.id))
+      note_end_of_run(record.ended_with.has_value(), record.run.end, record.quality);
+  }
   records_.clear();
   std::ranges::sort(records, comes_first);
   return records;
@@ -458,7 +488,8 @@ ProcessRecord read_process(const std::string& path, const Options& options,
     curve.finish(HeldCurve::kRoomBytes / record.curves.size());
     if (record.end_ns != 0) curve.end_at(record.end_ns);
   }
-  for (const std::string side : {"device", "host"}) add_peak(summary, side, record);
+  for (const std::string side : {"device", "host"})
+    if (side == "device" || record.host_measured) add_peak(summary, side, record);
   record.refusal = last_refusal(summary);
   record.run = summary.run;
   record.run.labels.clear();

@@ -153,6 +153,8 @@ struct ProcessRecord {
   std::map<std::string, HeldCurve> curves;  ///< "device:N"; "device" if there are several; "host"
   std::vector<OwnPeak> peaks;
   std::optional<Refusal> refusal;
+  /// Of the process that `run` started, once the run has ended: the ids of all its logs.
+  std::optional<std::vector<uint64_t>> ended_with;
 
   /// When the machine was started, in real time.
   uint64_t boot_realtime_ns() const { return start_realtime_ns - start_monotonic_ns; }
@@ -254,6 +256,12 @@ struct Merged {
 /// median by more than kDeviations times the median of all such differences, and by at least a
 /// hundredth of the median peak. Medians are used since a few extreme ranks do not move them.
 std::vector<Outlier> find_outliers(const Merged& merged);
+
+/// The run of a process has ended, so this has ended too, and its log is whole, since the kernel
+/// keeps a log's pages. So it counts as ended in order if nobody saw its end, or if a signal asked
+/// it to end, as a pool does with its workers. That is not so for the started process: its end is
+/// the run's.
+void note_end_of_run(bool is_started, const RunEnd& end, Quality& quality);
 
 class ProcessSet {
  public:

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <deque>
@@ -92,11 +91,6 @@ bool uses_gpu(const RunLog& log) {
 
 std::optional<uint64_t> unless_zero(uint64_t value) {
   return value == 0 ? std::nullopt : std::optional(value);
-}
-
-/// Whether the signal asks a process to end. A fault or SIGKILL cuts it short.
-bool asks_to_end(int signal) {
-  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGPIPE;
 }
 
 /// The record of a process of whose log only the first pages are read.
@@ -227,23 +221,8 @@ class RunAnalysis {
     return records;
   }
 
-  /// The run has ended, so this process has ended too, and its log is whole, since the kernel keeps
-  /// a log's pages. So it counts as ended in order if nobody saw its end, or if a signal asked it
-  /// to end, as a pool does with its workers. That is not so for the started process: its end is
-  /// the run's.
   void note_gone(Quality& quality, const RunEnd& end, const RunLog& log) const {
-    const bool was_asked =
-        quality.log_end == LogEnd::kKilled && asks_to_end(end.code) && !is_started(log.head);
-    if (!run_.record || quality.log_complete || (quality.log_end != LogEnd::kUnknown && !was_asked))
-      return;
-    quality.log_complete = true;
-    quality.log_end = LogEnd::kInOrder;
-    for (Warning& warning : quality.warnings) {
-      if (warning.code == WarningCode::kLogHasNoEnd)
-        warning.message =
-            "nobody saw how the process ended (killed by another, or left by exec): its log is "
-            "whole up to its last event";
-    }
+    if (run_.record) note_end_of_run(is_started(log.head), end, quality);
   }
 
   std::string shown(const std::string& path) const { return options_.reading.sanitizer.text(path); }

@@ -511,4 +511,47 @@ def ends(folder):
         running.wait()
 
 
+def merged(folder):
+    """`merge` and `report` of the same run say the same of each process: peaks, end, and whether its log is whole. So does `merge` of partial results."""
+    source = """
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        int main(int count, char** arguments) {
+          size_t bytes = strtoul(arguments[1], 0, 10) << 20;
+          char* at = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          memset(at, 1, bytes);
+          memset(malloc(bytes), 1, bytes);
+          raise(count > 2 ? atoi(arguments[2]) : 0);
+        }
+    """
+    program = os.path.join(folder, "holds")
+    subprocess.run(["cc", "-O1", "-x", "c", "-", "-o", program], input=textwrap.dedent(source).encode(), check=True)
+    worker = write(folder, "worker.py", WORKER)
+    script = f"{program} 8; {program} 20; {program} 16 15; {program} 12 9; {sys.executable} {worker} 1048576 0 0; {sys.executable} {worker} 2097152 0 0; :"
+    for options in ((), ("--children", "all")):
+        place = os.path.join(folder, "logs" + "".join(options)[2:10])
+        os.mkdir(place)
+        run(place, "sh", "-c", script, options=options)
+        logs = [os.path.join(at, name) for at, _, names in os.walk(place) for name in names if name.endswith(".gplog")]
+        whole = summary(os.path.join(place, "d.gplog"))["whole_run"]
+        told, again = [], []
+        for log in logs:
+            verb("merge", "--partial", log + ".gpmerge", log)
+        for files in (logs, [log + ".gpmerge" for log in logs]):
+            again, told = told, json.loads(subprocess.run([GPUPEAK, "merge", "--json", *files], capture_output=True, check=True).stdout)
+        expect(told == again, f"{told} is not {again}")
+        by_report = {one["pid"]: one for one in whole["processes"]}
+        expect(len(by_report) >= 6 and len(told["processes"]) == len(by_report), f"{by_report}, {told['processes']}")
+        for process in told["processes"]:
+            other, peaks = by_report[process["pid"]], {peak["side"]: peak["bytes"] for peak in process["peaks"]}
+            expect(peaks.get("host") == other["host_peak_bytes"], f"{options}: {process}, {other}")
+            expect(peaks.get("device") == other["device_peak_bytes"], f"{options}: {process}, {other}")
+            expect(process["exit"] == other["exit"] and process["quality"]["log_complete"] == other["log_complete"], f"{options}: {process}, {other}")
+        ends = [(one["exit"].get("signal"), one["log_complete"]) for one in whole["processes"]]
+        expect(("SIGTERM", True) in ends and ("SIGKILL", False) in ends, f"{ends}")
+        expect(any(one["host_peak_bytes"] is None for one in whole["processes"]) == (not options), f"{options}: {whole['processes']}")
+
+
 run_case(globals()[sys.argv[5]])
