@@ -45,8 +45,12 @@ void note_own_memory(const RunRecord::Resident& seen, Metrics& metrics) {
 }
 
 /// `forked`: the process still runs its parent's program, so pages that it shares are its parent's.
-void add_look(const RunRecord::Resident& seen, bool forked, Metrics& metrics) {
+void add_look(RunRecord::Resident seen, bool forked, Metrics& metrics) {
   const auto known = [&](const char* name) { return metric(metrics, name); };
+  // What the library has for itself it knows when it looks itself, and that grows.
+  const uint64_t gpupeaks = known("host.resident.gpupeak_bytes").value_or(0);
+  seen.own_bytes =
+      std::max(seen.own_bytes, gpupeaks - std::min<uint64_t>(gpupeaks, seen.log_bytes));
   note_own_memory(seen, metrics);
   if (known("host.resident.total_bytes").value_or(0) >= seen.rss_bytes) {
     if (forked) name_inherited(seen, metrics);

@@ -91,7 +91,7 @@ bool CodeRoom::open(const void* function) {
       if (distance(reinterpret_cast<uintptr_t>(found), wanted) < arch::kCodeReach) {
         begin_ = at_ = static_cast<uint8_t*>(found);
         end_ = begin_ + kRoomBytes;
-        add_self_bytes(kRoomBytes);
+        note_own(found, kRoomBytes);
         return true;
       }
       sys::munmap(found, kRoomBytes);

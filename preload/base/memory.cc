@@ -3,29 +3,38 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/syscalls.h"
 
+/// This library, from its first byte to the end of its variables, by the linker.
+extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern "C" const char _end[] __attribute__((visibility("hidden")));
+
 namespace gpupeak::preload {
+
+constinit std::atomic<uint64_t> g_own_bytes{512 << 10};  // at the start of every process
+
 namespace {
 
-constinit std::atomic<size_t> g_self_bytes{0};
 constinit std::atomic<size_t> g_addresses{0};
+struct Own {
+  std::atomic<uintptr_t> begin, end;  ///< begin is 0: free; end is 0: so are all behind it
+};
+constinit Own g_own[4096];  // what more there is counts as the program's
 
 void* map(size_t bytes, int flags, int prot = PROT_READ | PROT_WRITE) {
   void* at = sys::mmap(nullptr, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   if (sys::mmap_failed(at)) return nullptr;
-  add_addresses(static_cast<ptrdiff_t>(bytes));
+  note_own(at, bytes);
   return at;
 }
 
 }  // namespace
 
 void* map_pages(size_t bytes) {
-  void* at = map(bytes, 0);
-  if (at != nullptr) add_self_bytes(static_cast<ptrdiff_t>(bytes));
-  return at;
+  return map(bytes, 0);
 }
 
 void* reserve_pages(size_t bytes) {
@@ -40,9 +49,8 @@ void* reserve_large_pages(size_t bytes) {
   if (at == nullptr) return nullptr;
   const size_t before = -reinterpret_cast<uintptr_t>(at) % kLargePageBytes;
   char* begin = static_cast<char*>(at) + before;
-  if (before > 0) sys::munmap(at, before);
-  sys::munmap(begin + bytes, kLargePageBytes - before);
-  add_addresses(-static_cast<ptrdiff_t>(kLargePageBytes));
+  if (before > 0) unmap_pages(at, before);
+  unmap_pages(begin + bytes, kLargePageBytes - before);
   sys::madvise(begin, bytes, MADV_HUGEPAGE);
   return begin;
 }
@@ -67,14 +75,49 @@ void clear_pages(std::atomic<uint64_t>* words, size_t count) {
   for (size_t i = 0; i < count; ++i) words[i].store(0, std::memory_order_relaxed);
 }
 
-void unmap_reserved(void* at, size_t bytes) {
+void unmap_pages(void* at, size_t bytes) {
+  forget_own(at, bytes);
   sys::munmap(at, bytes);
-  add_addresses(-static_cast<ptrdiff_t>(bytes));
 }
 
-void unmap_pages(void* at, size_t bytes) {
-  unmap_reserved(at, bytes);
-  add_self_bytes(-static_cast<ptrdiff_t>(bytes));
+void note_own(const void* at, size_t bytes) {
+  add_addresses(static_cast<ptrdiff_t>(bytes));
+  const auto begin = reinterpret_cast<uintptr_t>(at);
+  for (Own& one : g_own) {
+    uintptr_t free = 0;
+    if (!one.begin.compare_exchange_strong(free, begin)) continue;
+    one.end = begin + bytes;
+    return;
+  }
+}
+
+void forget_own(const void* at, size_t bytes) {
+  add_addresses(-static_cast<ptrdiff_t>(bytes));
+  const auto from = reinterpret_cast<uintptr_t>(at), to = from + bytes;
+  for (Own& one : g_own) {
+    const uintptr_t begin = one.begin, end = one.end;
+    if (end == 0) return;
+    if (begin == 0 || from < begin || from >= end) continue;
+    if (from == begin)
+      one.begin = to < end ? to : 0;
+    else
+      one.end = from;
+    return;
+  }
+}
+
+uint64_t own_within(uint64_t begin, uint64_t end) {
+  uint64_t bytes = 0;
+  const auto add = [&](uint64_t from, uint64_t to) {
+    from = std::max(from, begin), to = std::min(to, end);
+    if (from < to) bytes += to - from;
+  };
+  add(reinterpret_cast<uintptr_t>(__ehdr_start), reinterpret_cast<uintptr_t>(_end));
+  for (const Own& one : g_own) {
+    if (one.end == 0) break;
+    if (one.begin != 0) add(one.begin, one.end);
+  }
+  return bytes;
 }
 
 void add_addresses(ptrdiff_t bytes) {
@@ -83,14 +126,6 @@ void add_addresses(ptrdiff_t bytes) {
 
 size_t mapped_addresses() {
   return g_addresses.load(std::memory_order_relaxed);
-}
-
-size_t self_bytes() {
-  return g_self_bytes.load(std::memory_order_relaxed);
-}
-
-void add_self_bytes(ptrdiff_t bytes) {
-  g_self_bytes.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed);
 }
 
 }  // namespace gpupeak::preload

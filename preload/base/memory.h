@@ -10,8 +10,7 @@
 
 namespace gpupeak::preload {
 
-/// Zeroed, page-aligned, never given back; nullptr when the kernel refuses. Counts into
-/// self_bytes().
+/// Zeroed, page-aligned, never given back; nullptr when the kernel refuses.
 void* map_pages(size_t bytes);
 /// Addresses for `bytes`; their pages come zeroed at the first touch (MAP_NORESERVE).
 void* reserve_pages(size_t bytes);
@@ -25,19 +24,22 @@ void* reserve_addresses(size_t bytes);
 bool commit_pages(void* at, size_t bytes);
 /// True under `ulimit -v`: then addresses that we reserve are missing to the program.
 bool addresses_are_limited();
+/// Gives back all of what these gave, or a part at its beginning or end.
 void unmap_pages(void* at, size_t bytes);
-/// Gives back a part of what a reserve_…() gave.
-void unmap_reserved(void* at, size_t bytes);
 /// Words that fill pages become 0. Their pages, of which most were never touched, go back to the
 /// kernel where it takes them. Others may read and write them meanwhile.
 void clear_pages(std::atomic<uint64_t>* words, size_t count);
-/// What the preload has mapped for itself by now, reservations not counted, in bytes.
-size_t self_bytes();
+/// How much of these addresses is the library's file or variables, or mapped by it. What it maps
+/// or moves without the functions above it notes itself, but for the log.
+uint64_t own_within(uint64_t begin, uint64_t end);
+void note_own(const void* at, size_t bytes);
+void forget_own(const void* at, size_t bytes);
+/// What was resident of it at the last look.
+extern constinit std::atomic<uint64_t> g_own_bytes;
 /// The addresses that the preload has from the kernel by now, reservations counted, in bytes. Code
 /// that maps memory without the functions of this file adds them itself.
 size_t mapped_addresses();
 void add_addresses(ptrdiff_t bytes);
-void add_self_bytes(ptrdiff_t bytes);
 
 // Rounds addresses and sizes to the kernel's pages, which are 4, 16 or 64 KiB. Example, with 4 KiB:
 // page_begin(0x1234) is 0x1000, page_end(0x1234) is 0x2000. HOOK-SAFE.

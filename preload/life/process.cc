@@ -273,7 +273,6 @@ void close_books() {
   gpupeak_counters_page& page = counters();
   page.end_ticks = ticks();
   page.end_monotonic_ns = monotonic_ns();
-  page.self_bytes = self_bytes();
   trim_log_file();
 }
 

@@ -62,7 +62,6 @@ constinit LogFile g_file;
 constinit std::atomic<size_t> g_mapped_bytes{0};
 
 void add_mapped(ptrdiff_t bytes) {
-  add_self_bytes(bytes);
   add_addresses(bytes);
   g_mapped_bytes.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed);
 }

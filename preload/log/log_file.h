@@ -25,7 +25,7 @@ long open_log_file(std::string_view path, gpupeak_file_header header);
 /// Opens the log again for reading and writing, if its path still leads to the file that we made;
 /// else -errno. `status`: from fstat. Callable anywhere.
 long open_log_again(struct stat& status);
-/// How much of the log is mapped: a part of self_bytes().
+/// How much of the log is mapped.
 size_t mapped_log_bytes();
 /// The path of the open log; empty if none.
 std::string_view log_path();

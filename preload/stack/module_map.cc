@@ -278,7 +278,7 @@ uint64_t scan() {
     if (g_map.modules == nullptr) {
       std::atomic_ref(g_map.modules).store(static_cast<Module*>(at), std::memory_order_release);
     } else {
-      unmap_reserved(at, kMaxModules * sizeof(Module));
+      unmap_pages(at, kMaxModules * sizeof(Module));
     }
   }
   const LoaderState state = loader_state();

@@ -29,13 +29,14 @@ void* moved_arena(void* arena, size_t before, size_t bytes) {
   if (bytes % kLargePageBytes != 0) {
     void* const at = sys::mremap(arena, before, bytes, MREMAP_MAYMOVE);
     if (sys::mmap_failed(at)) return nullptr;
-    add_addresses(static_cast<ptrdiff_t>(bytes - before));
+    forget_own(arena, before);
+    note_own(at, bytes);
     return at;
   }
   void* at = reserve_large_pages(bytes);
   if (at == nullptr) return nullptr;
   memcpy(at, arena, before);
-  unmap_reserved(arena, before);
+  unmap_pages(arena, before);
   return at;
 }
 
@@ -59,7 +60,6 @@ bool TraceTree::grow(size_t bytes) {
   if (mask_ > 0) table_ = static_cast<uint32_t*>(at) + (table_ - entries_at(0));
   arena_ = static_cast<uint64_t*>(at);
   capacity_ = static_cast<uint32_t>(bytes / sizeof(uint64_t));
-  add_self_bytes(static_cast<ptrdiff_t>(more));
   return true;
 }
 

@@ -102,7 +102,7 @@ bool reserve() {
           .store(static_cast<uint32_t*>(buckets), std::memory_order_release);
       return true;
     }
-    if (nodes != nullptr) unmap_reserved(nodes, node_bytes);
+    if (nodes != nullptr) unmap_pages(nodes, node_bytes);
   }
   return false;
 }
@@ -179,7 +179,6 @@ uint32_t NodeMaker::node(uint32_t parent, uintptr_t ip, uint64_t path) {
   in_order();
   define_node_locked(id - parent, static_cast<int64_t>(ip - g_trie.last_ip));
   complete(id, path);
-  if (id % 128 == 0) add_self_bytes(128 * 24);
   return id;
 }
 
@@ -205,8 +204,8 @@ void give_back_spare_nodes() {
   do {
     if (before <= kept) return;
   } while (!capacity.compare_exchange_weak(before, kept));
-  unmap_reserved(g_trie.nodes + kept, (size_t{before} - kept) * sizeof(Node));
-  unmap_reserved(g_trie.buckets + kept, (size_t{before} - kept) * sizeof(uint32_t));
+  unmap_pages(g_trie.nodes + kept, (size_t{before} - kept) * sizeof(Node));
+  unmap_pages(g_trie.buckets + kept, (size_t{before} - kept) * sizeof(uint32_t));
 }
 
 void redefine_nodes() {

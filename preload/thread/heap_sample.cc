@@ -39,7 +39,7 @@ std::atomic<uint8_t>* byte_of(uint64_t address, bool make) {
     if (place.compare_exchange_strong(leaf, made, std::memory_order_acq_rel)) {
       leaf = made;
     } else {
-      unmap_reserved(made, kLeafBytes);  // another thread was faster
+      unmap_pages(made, kLeafBytes);  // another thread was faster
     }
   }
   return leaf == nullptr ? nullptr : leaf + (address & (kLeafAddresses - 1)) / 64;

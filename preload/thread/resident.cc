@@ -28,6 +28,7 @@ namespace {
 constinit std::atomic<uint64_t> g_highest{0};
 constinit std::atomic<uint64_t> g_peak{0};
 constinit std::atomic<uint64_t> g_last_ns{0}, g_cost_ns{0};
+constinit std::atomic<uint64_t> g_log_in_memory{0};  ///< of the log, which is no file's then
 constinit std::atomic<bool> g_is_glibc{false};
 /// Live bytes of blocks that malloc maps alone; see note_large_block().
 constinit std::atomic<int64_t> g_mapped_alone{0};
@@ -43,6 +44,7 @@ uint64_t highest_resident(uint64_t bytes) {
 struct Causes {
   ResidentParts parts;
   uint64_t log = 0;
+  uint64_t own = 0;          ///< of this library
   uint64_t static_data = 0;  ///< of parts.anonymous: variables of modules that begin as zeros
 };
 
@@ -53,8 +55,12 @@ uint64_t static_data_of(const Mapping& mapping, uint64_t bytes) {
   return end <= mapping.begin ? 0 : std::min(bytes, end - mapping.begin);
 }
 
-void add(Causes& causes, const Mapping& mapping, const Mapping& before, const MappingPages& pages) {
+void add(Causes& causes, const Mapping& mapping, const Mapping& before, MappingPages pages) {
   if (pages.bytes() == 0) return;
+  const uint64_t own = std::min(pages.anonymous, own_within(mapping.begin, mapping.end));
+  causes.own += own;
+  pages.anonymous -= own;
+  pages.rss -= own;
   if (mapping.name == log_path()) {
     causes.log += pages.rss;
     return;
@@ -91,6 +97,8 @@ bool read_causes(Causes& causes) {
       });
   add(causes, mapping, before, pages);
   const ResidentStatus status = resident_status();
+  const bool is_in_memory = status.shared >= causes.parts.shared + causes.log;  // a tmpfs
+  g_log_in_memory.store(is_in_memory ? causes.log : 0, std::memory_order_relaxed);
   smaps::find_other_shared(status.shared, causes.log, causes.parts);
   highest_resident(status.peak);
   return was_read;
@@ -111,15 +119,16 @@ uint64_t kept_by_malloc(uint64_t resident_bytes, int64_t heap_bytes) {
 
 /// Logs a RESIDENT record if `resident_bytes` is so much more than at the last one that reading the
 /// list is worth it: the kernel goes over each resident page for that. At most one part in 256 of
-/// the process's time is spent so. `at_end`: somewhat more is worth it.
+/// the process's time is spent so, but for the first look and one at the end, where less is worth
+/// it: else short processes would have none.
 void note_resident_memory(uint64_t resident_bytes, bool at_end = false) {
   constexpr uint64_t kWorth = 4 << 20, kPart = 256;
   uint64_t highest = g_highest.load(std::memory_order_relaxed);
   const uint64_t more = highest == 0 || !at_end ? highest / 16 + kWorth : highest / 256;
   if (resident_bytes < highest + more) return;
   const uint64_t now = monotonic_ns();
-  if (now - g_last_ns.load(std::memory_order_relaxed) <
-          g_cost_ns.load(std::memory_order_relaxed) * kPart ||
+  if ((!at_end && now - g_last_ns.load(std::memory_order_relaxed) <
+                      g_cost_ns.load(std::memory_order_relaxed) * kPart) ||
       is_short_of_stack() ||
       !g_highest.compare_exchange_strong(highest, resident_bytes, std::memory_order_relaxed)) {
     return;
@@ -127,7 +136,7 @@ void note_resident_memory(uint64_t resident_bytes, bool at_end = false) {
   flush_own_slot();
   Causes causes;
   if (!read_causes(causes)) return;
-  const uint64_t own = self_bytes() - mapped_log_bytes();
+  g_own_bytes.store(causes.own, std::memory_order_relaxed);
   const auto heap = static_cast<int64_t>(
       std::atomic_ref<uint64_t>(counters().heap.live).load(std::memory_order_relaxed));
   const ResidentParts& parts = causes.parts;
@@ -135,9 +144,9 @@ void note_resident_memory(uint64_t resident_bytes, bool at_end = false) {
   const uint64_t kept_plus_1 = is_known ? kept_by_malloc(parts.malloc, heap) + 1 : 0;
   emit(Record{GPUPEAK_REC_RESIDENT,
               parts.files + parts.written + parts.shared + parts.driver + parts.stacks +
-                  parts.malloc + parts.anonymous + causes.log,
+                  parts.malloc + parts.anonymous + causes.log + causes.own,
               parts.files, parts.shared, parts.driver, parts.stacks, parts.malloc + parts.anonymous,
-              causes.log, own, kept_plus_1, heap > 0 ? static_cast<uint64_t>(heap) : 0,
+              causes.log, causes.own, kept_plus_1, heap > 0 ? static_cast<uint64_t>(heap) : 0,
               causes.static_data, parts.written});
   const uint64_t end = monotonic_ns();
   g_last_ns.store(end, std::memory_order_relaxed);
@@ -166,7 +175,8 @@ constinit bool g_shares_pages = false;
 void log_sample(uint64_t resident, uint64_t resident_file, uint64_t own_plus_1) {
   const uintptr_t top = sys::brk(0);
   const uint64_t share = g_shares_pages && !is_short_of_stack() ? proportional_bytes() : 0;
-  std::atomic_ref<uint64_t>(counters().self_bytes).store(self_bytes(), std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(counters().self_bytes)
+      .store(g_own_bytes + mapped_log_bytes(), std::memory_order_relaxed);
   emit(Record{GPUPEAK_REC_SAMPLE, resident, resident_file,
               top > g_process->initial_brk ? top - g_process->initial_brk : 0,
               share != 0 ? share + 1 : 0, own_plus_1});
@@ -228,13 +238,13 @@ void sample_at_end() {
   const ResidentStatus status = resident_status();
   counters().rss_peak_bytes = highest_resident(status.peak);
   if (status.resident == 0) return;
+  note_resident_memory(status.resident, true);
   const uint64_t all = status.resident + status.huge_pages;
-  const uint64_t beside = status.files + self_bytes() - mapped_log_bytes();
+  const uint64_t beside = status.files + g_own_bytes + g_log_in_memory;
   log_sample(status.resident, status.files + status.shared,
              !status.knows_its_pages ? 0
              : all > beside          ? all - beside + 1
                                      : 1);
-  note_resident_memory(status.resident, true);
 }
 
 }  // namespace gpupeak::preload

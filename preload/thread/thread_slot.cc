@@ -76,7 +76,7 @@ ThreadSlot* take_free_slot(int tid) {
 }
 
 ThreadSlot* add_slot(int tid) {
-  void* at = map_pages(whole_pages(sizeof(ThreadSlot)));
+  void* at = reserve_pages(whole_pages(sizeof(ThreadSlot)));
   if (at == nullptr) return nullptr;
   auto* slot = new (at) ThreadSlot;
   slot->index = g_slot_count.fetch_add(1, std::memory_order_relaxed);

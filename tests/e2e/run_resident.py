@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 
@@ -288,6 +289,69 @@ def own_memory(folder):
             expect(re.search(r"64\.0 MiB .* fill_table", said), said)
         if way == "reserved":
             expect("resident; 16.0 GiB of heap and mappings" in said, said)
+
+
+def own_of_library(folder):
+    """What gpupeak has for itself, a place for each thread and its tables among that, is no memory of the program's, and is not more than is resident."""
+    program = compiled(folder, """
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        static pthread_barrier_t barrier;
+        static void* begin(void* unused) { munmap(mmap(0, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096); pthread_barrier_wait(&barrier); pthread_barrier_wait(&barrier); return unused; }
+        int main() {
+          char line[200], *at[100];
+          unsigned long part, own = 0;
+          pthread_t thread[100];
+          pthread_barrier_init(&barrier, 0, 101);
+          for (int i = 0; i < 100; ++i) pthread_create(thread + i, 0, begin, 0);
+          pthread_barrier_wait(&barrier);
+          for (int i = 0; i < 100; ++i) at[i] = memset(malloc(200000), 1, 200000);
+          FILE* file = fopen("/proc/self/status", "r");
+          while (fgets(line, sizeof line, file)) if (sscanf(line, "RssAnon: %lu", &part) == 1) own += part << 10;
+          printf("%lu\\n", own);
+          fflush(stdout);
+          for (int i = 0; i < 100; ++i) free(at[i]);
+          _exit(0);
+        }
+    """, "-pthread")
+    alone = int(subprocess.run([program], env=ENVIRONMENT, capture_output=True, check=True).stdout)
+    below, _, found = run(folder, program)
+    memory, seen = found["metrics"]["host.memory.peak_bytes"], found["metrics"]["host.memory.seen_bytes"]
+    by_cause, _ = causes(found["metrics"])
+    expect(int(below) - alone > 4 * MIB, f"gpupeak has something for itself: {below} and {alone} alone")
+    expect(abs(memory - alone) < MIB + memory - seen, f"{memory}, seen {seen}, alone {alone}, with gpupeak's {below}: {by_cause}")
+    expect(abs(by_cause["gpupeak_bytes"] - (int(below) - alone)) < MIB, f"{by_cause}, {below}, {alone}")
+
+
+def log_in_memory(folder):
+    """A log on a tmpfs is shared memory, and gpupeak's all the same."""
+    program = compiled(folder, "#include <stdlib.h>\n#include <string.h>\nint main() { for (int i = 0; i < 100000; ++i) memset(malloc(100 + i % 7), 1, 100); }\n")
+    if not os.access("/dev/shm", os.W_OK):
+        raise Skipped("no /dev/shm")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        found = [run(at, program)[2]["metrics"] for at in (folder, place)]
+    on_disk, in_memory = (one["host.memory.peak_bytes"] for one in found)
+    expect(found[1]["host.resident.gpupeak_bytes"] > MIB // 2 and abs(in_memory - on_disk) < 128 << 10, f"{on_disk} and {in_memory}: {found}")
+
+
+def before_recording(folder):
+    """What a child had mapped while it was only counted has a row that says so."""
+    program = compiled(folder, """
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        static void map(size_t bytes) { memset(mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, bytes); }
+        int main() {
+          for (int i = 0; i < 12; ++i) map(1 << 20);
+          for (int i = 0; i < 100; ++i) memset(malloc(1 << 20), 1, 1 << 20);
+        }
+    """)
+    _, said, _ = run(folder, "sh", "-c", f"{program}; true")
+    expect("(mapped before it was recorded)" in said and "(no stack)" not in said, said)
 
 
 def over_time(folder):

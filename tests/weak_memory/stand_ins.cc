@@ -39,7 +39,6 @@ void* __attribute__((no_sanitize("thread"))) reserve_pages(size_t bytes) {
 void* map_pages(size_t bytes) {
   return reserve_pages(bytes);
 }
-void unmap_reserved(void*, size_t) {}
 void unmap_pages(void*, size_t) {}
 void unmap_all() {
   for (const Map& map : g_maps) munmap(map.at, map.bytes);

@@ -127,7 +127,6 @@ void* reserve_addresses(size_t bytes) {
 bool commit_pages(void*, size_t) {
   return true;
 }
-void add_self_bytes(ptrdiff_t) {}
 void cover_with_modules(uintptr_t) {}
 
 }  // namespace gpupeak::preload

@@ -466,7 +466,8 @@ class Reading {
     }
     const ResidentKind of = pages_.is_growing_stack ? ResidentKind::kStacks : kind();
     smaps::add_pages(mapping_, of, pages_, parts_);
-    if (of == ResidentKind::kAnonymous)
+    // The library says itself what it has.
+    if (of == ResidentKind::kAnonymous && !before_path_.ends_with("/libgpupeak.so"))
       resident_.static_data_bytes += std::min(bytes, static_data_before());
     if (of == ResidentKind::kAnonymous || of == ResidentKind::kMalloc)
       resident_.shared_anonymous_bytes += pages_.others;
