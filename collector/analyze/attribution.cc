@@ -235,6 +235,9 @@ std::string Attribution::title(GroupId group) {
   const SiteTitles::Site& named = sites_.site(stack);
   if (named.frame_count == 0) {
     const std::string api = replay_.log().definitions().shown_string(context.api);
+    const bool was_counted = (replay_.log().header().flags & GPUPEAK_FLAG_COUNTED) != 0;
+    if (was_counted && api.empty() && context.kind == GPUPEAK_KIND_MMAP_ANON)
+      return std::string(kBeforeRecording);
     return by_ != GroupBy::kSite || api.empty() ? std::string(kNoStack)
                                                 : fmt::format("{} {}", api, kNoStack);
   }

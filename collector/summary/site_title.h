@@ -15,6 +15,8 @@ namespace gpupeak::collector {
 
 /// The title of blocks without a stack.
 inline constexpr std::string_view kNoStack = "(no stack)";
+/// The title of mappings that a child had before more than its counters was recorded.
+inline constexpr std::string_view kBeforeRecording = "(mapped before it was recorded)";
 
 /// The whole name of the function; for a Python frame, with its file. Without a name: module and
 /// offset, or the address.
