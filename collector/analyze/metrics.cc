@@ -196,12 +196,13 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
 }
 
 /// What of the host's memory is the process's own: by the kernel's maximum, less what was files'
-/// when most was resident.
+/// when most was resident. Before a large free, with fewer files, it may have been more.
 void add_own_memory(const Replay& replay, uint64_t rss_peak, Metrics& metrics) {
   const Replay::OwnMemory& own = replay.own_memory();
   const uint64_t estimate = own.own + rss_peak - std::min(rss_peak, own.rss);
-  metrics["host.memory.seen_bytes"] = if_covered(own.rss > 0, own.most);
-  metrics["host.memory.peak_bytes"] = if_covered(own.rss > 0, std::max(own.most, estimate));
+  const uint64_t most = std::max(own.most, own.anonymous - std::min(own.anonymous, own.gpupeaks));
+  metrics["host.memory.seen_bytes"] = if_covered(own.rss > 0, most);
+  metrics["host.memory.peak_bytes"] = if_covered(own.rss > 0, std::max(most, estimate));
 }
 
 /// If the heap's recording began later: adds what was there then and has no call site.

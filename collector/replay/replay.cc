@@ -213,6 +213,7 @@ void Replay::take_extended(const Event& event) {
       [&](const HostFailedEvent& failed) { device_.take(failed, event); },
       [&](const ResidentEvent& resident) {
         note_own(resident.rss, resident.own_bytes());
+        own_memory_.gpupeaks = std::max(own_memory_.gpupeaks, resident.own);
         if (resident.rss < resident_.event.rss) return;
         resident_ = {resident, live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON),
                      mappings_.resting_bytes()};
@@ -231,6 +232,8 @@ void Replay::take_extended(const Event& event) {
       [&](const SampleEvent& sample) {
         rss_.set(sample.rss);
         if (sample.own) note_own(sample.rss, *sample.own);
+        if (sample.rss > sample.rss_file && sample.rss_file > 0)  // from outside it is not known
+          own_memory_.anonymous = std::max(own_memory_.anonymous, sample.rss - sample.rss_file);
         if (sample.pss_plus_1 > 0) pss_.set(sample.pss_plus_1 - 1);
         brk_growth_.set(sample.brk_growth);
         if (observer_ != nullptr) observer_->on_sample(sample);

@@ -338,6 +338,35 @@ def log_in_memory(folder):
     expect(found[1]["host.resident.gpupeak_bytes"] > MIB // 2 and abs(in_memory - on_disk) < 128 << 10, f"{on_disk} and {in_memory}: {found}")
 
 
+def freed_before_files(folder):
+    """What was the process's own at most, and went before pages of files came, which made more resident. The look at all mappings came too early for it."""
+    program = compiled(folder, """
+        #include <fcntl.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        static void hold(size_t bytes) {
+          char* at = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          memset(at, 1, bytes);
+          munmap(at, bytes);
+        }
+        int main() {
+          enum { kFile = 100 << 20 };
+          static char page[1 << 20];
+          int file = open("data", O_RDWR | O_CREAT, 0600), sum = 0;
+          for (int i = 0; i < kFile; i += sizeof page) write(file, page, sizeof page);
+          hold(8 << 20);
+          hold(24 << 20);
+          char* at = mmap(0, kFile, PROT_READ, MAP_SHARED, file, 0);
+          for (int i = 0; i < kFile; i += 4096) sum += at[i];
+          return sum;
+        }
+    """)
+    _, _, found = run(folder, program)
+    memory, seen = found["metrics"]["host.memory.peak_bytes"], found["metrics"]["host.memory.seen_bytes"]
+    expect(23.5 * MIB < memory < 27 * MIB and memory - seen < MIB, f"{memory}, seen {seen}: {causes(found['metrics'])}")
+
+
 def before_recording(folder):
     """What a child had mapped while it was only counted has a row that says so."""
     program = compiled(folder, """
