@@ -126,8 +126,9 @@ class SummaryBuilder {
     summary_.phases =
         summarize_phases(replay_, totals, by_site_, coverage_,
                          {summary_.run.duration_ns, options_.all_tables, has_host_rows_});
-    summary_.growth = summarize_growth(replay_, by_site_, coverage_.host() && has_host_rows_);
-    add_growth_metrics(summary_);
+    const bool with_host = has_host_rows_ && knows_host_growth(replay_, coverage_);
+    summary_.growth = summarize_growth(replay_, by_site_, with_host);
+    add_growth_metrics(summary_, with_host);
     list_arenas();
     summary_.has_uses =
         summary_.arenas.empty() ? has_uses_of_driver(definitions) : has_uses(definitions);

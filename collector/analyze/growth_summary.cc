@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,8 @@ constexpr size_t kLeastPoints = 5, kMostRows = 20, kMostGroups = 2000;
 constexpr uint64_t kLeastSteps = 4, kLeastAllocs = 10, kLeastKept = 8;
 /// A row must have at least 1/1000 of the side's peak, and a page.
 constexpr uint64_t kLeastShare = 1000, kLeastBytes = 4096;
+/// Blocks of that many bytes are in no sample.
+constexpr uint64_t kLeastWhole = 65536;
 
 /// A site's bytes at the track's points.
 struct Line {
@@ -228,10 +231,14 @@ class Growth {
 
   /// A holder that keeps blocks of each of its turns.
   struct Keeper {
-    HolderId holder{};
-    int32_t device = -1;
+    GroupId group{};
+    int32_t device = -1;  ///< -1: of the host
     Rise rise;
-    uint64_t kept = 0;            ///< blocks, by the end
+    uint64_t kept = 0;    ///< blocks, by the end
+    uint64_t before = 0;  ///< of the host: what it had before
+    bool loops = false;   ///< of the host: others allocate as much between each two of its turns
+    uint64_t later_bytes = 0;     ///< of the host: what a sample says that it kept since …
+    uint64_t error_bytes = 0;     ///< … with its error
     uint64_t freed = 0;           ///< by anybody meanwhile
     double block_bytes = 0;       ///< of these on average
     uint64_t begin = 0, end = 0;  ///< ticks
@@ -245,18 +252,19 @@ class Growth {
       const std::optional<Keeper> keeper = keeper_of(HolderId{static_cast<uint32_t>(i)}, all[i]);
       if (keeper) keepers[keeper->device].push_back(*keeper);
     }
+    for (const auto& [group, series] : replay_.peaks().growth().series()) {
+      const std::optional<Keeper> keeper = keeper_of(GroupId{group}, series);
+      if (keeper) keepers[-1].push_back(*keeper);
+    }
     for (const auto& [row, found] : best_) keepers.erase(row.first);
     for (auto& [device, list] : keepers) add_rows(device, list);
   }
 
   /// Of a program in Python, blocks that none of its lines asked for are no steps of it: autograd
   /// goes through the layers on a thread of its own, and keeps a gradient of each.
-  bool has_line_of_its_own(const ArenaTable::Holder& held) const {
+  bool has_line_of_its_own(uint32_t node) const {
     const Definitions& definitions = replay_.log().definitions();
     if (definitions.python_frames().size() <= 1) return true;
-    uint32_t node = held.what == ArenaTable::What::kOutside
-                        ? replay_.sites().info(held.outside).stack
-                        : held.stack;
     for (; node != 0; node = definitions.nodes()[node].parent) {
       if (definitions.python_frame(definitions.nodes()[node]) != nullptr) return true;
     }
@@ -266,26 +274,117 @@ class Growth {
   std::optional<Keeper> keeper_of(HolderId id, const SteadyGrowth::Series& series) const {
     const std::vector<SteadyGrowth::Point>& points = series.points;
     if (series.allocs < kLeastAllocs || points.size() < kLeastPoints) return std::nullopt;
-    Keeper keeper;
-    keeper.holder = id;
     const ArenaTable::Holder& held = replay_.arenas().holder(id);
+    Keeper keeper;
+    keeper.group = as_group(id);
     keeper.device = device_of(held);
-    if (!has_line_of_its_own(held)) return std::nullopt;
+    if (keeper.device < 0 || !has_line_of_its_own(held.what == ArenaTable::What::kOutside
+                                                      ? replay_.sites().info(held.outside).stack
+                                                      : held.stack))
+      return std::nullopt;
     // What stays until the run's last allocation is given back by its end, if at all.
     const SteadyGrowth& growth = replay_.arenas().growth();
-    const SteadyGrowth::Amount last = growth.at_end(series);
-    if (keeper.device < 0 || last.bytes < points.back().least.bytes) return std::nullopt;
+    const std::optional<Rise> rise = steady_rise(points, peak_of(false) / kLeastShare);
+    if (!rise || is_only_loaded(points, *rise, growth.since_last(series), 0) ||
+        is_used_long_after(keeper.device, points[rise->from].ticks, points.back().ticks))
+      return std::nullopt;
+    return kept_by(keeper, points, *rise, growth.at_end(series));
+  }
+
+  /// Of the host's groups.
+  std::optional<Keeper> keeper_of(GroupId group, const HostGrowth::Series& series) const {
+    constexpr uint64_t kLeastShareOfHost = 50, kTail = 8;
+    const std::vector<GrowthPoint>& points = series.points;
+    const SiteContext& context = replay_.sites().context_of(group);
+    if (!with_host_ || points.size() < kLeastPoints || is_device_kind(context.kind) ||
+        !counts_into_sum(context.kind) || context.sample_bytes > 0 ||
+        !has_line_of_its_own(replay_.sites().info(group).stack))
+      return std::nullopt;
+    const std::optional<Rise> rise = steady_rise(points, peak_of(true) / kLeastShareOfHost);
+    if (!rise) return std::nullopt;
+    const GrowthPoint &from = points[rise->from], &to = points[rise->to];
+    Keeper keeper;
+    keeper.group = group;
+    keeper.before = from.least.blocks;
+    if (!add_sample(keeper, to.least)) return std::nullopt;
+    const uint64_t allocs = replay_.peaks().group(group).alloc_count;
+    const uint64_t numbers = to.number - from.number, more = allocs + 1 - to.number;
+    uint64_t clock = 0;  // of anybody's allocations, since the rise began
+    for (size_t i = rise->from + 1; i <= rise->to; ++i)
+      clock += points[i].gap * (points[i].number - points[i - 1].number);
+    const uint64_t ended = series.last + std::max<uint64_t>(clock / numbers, 1) * more;
+    const uint64_t end = keeper.later_bytes > 0 ? ended : replay_.peaks().growth().allocs();
+    if (is_only_loaded(points, *rise, end > ended ? end - ended : 0, clock / kTail) ||
+        !comes_evenly(points, *rise, clock))
+      return std::nullopt;
+    const auto [least, most] = std::ranges::minmax(
+        std::span(points).subspan(rise->from + 1, rise->to - rise->from), {}, &GrowthPoint::gap);
+    keeper.loops = most.gap - least.gap <= least.gap / 50;
+    // Later allocations keep as much as those before.
+    const auto later = [&](uint64_t first, uint64_t last) {
+      return last + (last - first) * more / numbers;
+    };
+    return kept_by(keeper, points, *rise,
+                   {later(from.least.bytes, to.least.bytes),
+                    later(from.least.blocks, std::max(from.least.blocks, to.least.blocks))});
+  }
+
+  /// If the log has only a sample of such blocks in the end, it says what the same call kept.
+  /// False: nothing.
+  bool add_sample(Keeper& keeper, const GrowthPoint::Amount& had) const {
+    const uint64_t mean = replay_.heap().sample_bytes();
+    if (replay_.sites().context_of(keeper.group).kind != GPUPEAK_KIND_HEAP || mean == 0 ||
+        had.bytes >= had.blocks * std::max(mean, kLeastWhole))
+      return true;
+    SamplingError error;
+    for (GroupId id{0}; id < replay_.sites().group_count(); ++id) {
+      const uint64_t of = replay_.sites().context_of(id).sample_bytes;
+      if (of == 0 || replay_.sites().info(id).stack != replay_.sites().info(keeper.group).stack)
+        continue;
+      const uint64_t most = replay_.peaks().group(id).max_live_bytes;
+      keeper.later_bytes += most;
+      error.add(of, most / of);
+    }
+    keeper.error_bytes = error.bytes().value_or(0);
+    return keeper.later_bytes > keeper.error_bytes;
+  }
+
+  /// What points show that are near a straight line.
+  std::optional<Rise> steady_rise(const std::vector<GrowthPoint>& points, uint64_t least) const {
     std::vector<uint64_t> numbers, bytes;
-    for (const SteadyGrowth::Point& point : points) {
+    for (const GrowthPoint& point : points) {
       numbers.push_back(point.number);
       bytes.push_back(point.least.bytes);
     }
-    const std::optional<Rise> rise = rise_of(numbers, bytes);
-    if (!rise || rise->bytes < std::max(peak_of(false) / kLeastShare, kLeastBytes))
-      return std::nullopt;
-    if (!is_even(points, *rise) || is_only_loaded(points, *rise, growth.since_last(series)) ||
-        is_used_long_after(keeper.device, points[rise->from].ticks, points.back().ticks))
-      return std::nullopt;
+    std::optional<Rise> rise = rise_of(numbers, bytes);
+    if (rise && (rise->bytes < std::max(least, kLeastBytes) || !is_even(points, *rise)))
+      rise.reset();
+    return rise;
+  }
+
+  /// Whether others allocated about as much between each two points.
+  static bool comes_evenly(const std::vector<GrowthPoint>& points, const Rise& rise,
+                           uint64_t clock) {
+    constexpr double kMostOff = 0.1;
+    const auto whole = static_cast<double>(clock);
+    const double pace =
+        whole / static_cast<double>(points[rise.to].number - points[rise.from].number);
+    double had = 0;
+    for (size_t i = rise.from + 1; i <= rise.to; ++i) {
+      const uint64_t numbers = points[i].number - points[i - 1].number;
+      had += static_cast<double>(points[i].gap * numbers);
+      const double expected =
+          pace * static_cast<double>(points[i].number - points[rise.from].number);
+      if (std::abs(had - expected) > std::max(whole * kMostOff, pace * 1.5)) return false;
+    }
+    return true;
+  }
+
+  /// `last`: what it had in the end.
+  static std::optional<Keeper> kept_by(Keeper keeper, const std::vector<GrowthPoint>& points,
+                                       const Rise& of, const GrowthPoint::Amount& last) {
+    const Rise* const rise = &of;
+    if (last.bytes < points.back().least.bytes) return std::nullopt;
     const SteadyGrowth::Point &first = points[rise->from], &then = points[rise->to];
     if (then.least.blocks <= first.least.blocks) return std::nullopt;
     keeper.rise = *rise;
@@ -309,16 +408,41 @@ class Growth {
 
   /// A step is a turn of the keeper, unless no other call came as often: then one of the calls
   /// whose turns are a multiple or a fraction of the keeper's, of which most come as often.
+  /// Of the host, 0 if there is no such call, and what comes between two turns differs.
   uint64_t steps_of(const Keeper& keeper) const {
-    const SteadyGrowth& growth = replay_.arenas().growth();
     constexpr double kMostTimes = 12;  // any count lies near a multiple of more
-    const auto near = [](double a, double b) { return std::abs(a - b) <= b / kMostTimes; };
-    const auto kept = static_cast<double>(keeper.kept);
+    // Of the host's many calls some come about as often by chance. They count from the start.
+    const bool of_host = keeper.device < 0;
+    const auto kept = static_cast<double>(keeper.kept + keeper.before);
+    const auto near = [&](double a, double b) {
+      const double off = of_host ? std::max(b / 50, 1.5 * std::max(b / kept, 1.0)) : b / kMostTimes;
+      return std::abs(a - b) <= off;
+    };
     std::map<uint64_t, size_t> calls;  // by how often they came
+    for (const uint64_t count : of_host ? calls_on_host(keeper) : calls_on(keeper)) {
+      const auto turns = static_cast<double>(count);
+      if (near(turns, kept)) return keeper.kept;
+      const double times = std::round(std::max(turns / kept, kept / turns));
+      if (times > kMostTimes) continue;
+      for (const bool more : {true, false}) {
+        const auto scaled = [&](double of) { return more ? of * times : of / times; };
+        if (near(turns, scaled(kept)))
+          ++calls[static_cast<uint64_t>(scaled(static_cast<double>(keeper.kept)))];
+      }
+    }
+    const auto most =
+        std::ranges::max_element(calls, {}, [](const auto& call) { return call.second; });
+    return most != calls.end() ? most->first : of_host && !keeper.loops ? 0 : keeper.kept;
+  }
+
+  /// How often others took memory of the keeper's device since it keeps some.
+  std::vector<uint64_t> calls_on(const Keeper& keeper) const {
+    const SteadyGrowth& growth = replay_.arenas().growth();
+    std::vector<uint64_t> calls;
     for (size_t i = 0; i < growth.series().size(); ++i) {
       const SteadyGrowth::Series& other = growth.series()[i];
       const HolderId id{static_cast<uint32_t>(i)};
-      if (id == keeper.holder || other.points.empty() ||
+      if (as_group(id) == keeper.group || other.points.empty() ||
           device_of(replay_.arenas().holder(id)) != keeper.device ||
           growth.since_last(other) > 2 * other.points.back().gap)
         continue;
@@ -326,18 +450,28 @@ class Growth {
           other.points, [&](const auto& point) { return point.ticks >= keeper.begin; });
       if (since == other.points.end()) continue;
       const uint64_t count = other.allocs - since->number + 1;
-      if (count < kLeastAllocs) continue;
-      const auto turns = static_cast<double>(count);
-      if (near(turns, kept)) return keeper.kept;
-      const double times = std::round(std::max(turns / kept, kept / turns));
-      if (times > kMostTimes) continue;
-      for (const double exact : {kept * times, kept / times}) {
-        if (near(turns, exact)) ++calls[static_cast<uint64_t>(exact)];
-      }
+      if (count >= kLeastAllocs) calls.push_back(count);
     }
-    const auto most =
-        std::ranges::max_element(calls, {}, [](const auto& call) { return call.second; });
-    return most != calls.end() ? most->first : keeper.kept;
+    return calls;
+  }
+  /// The same of the host, of calls that keep nothing and take much, since hundreds do something
+  /// before the steps begin. In a loop a call that comes as often is one of each step.
+  std::vector<uint64_t> calls_on_host(const Keeper& keeper) const {
+    const uint64_t turns = keeper.kept + keeper.before;
+    const double much = static_cast<double>(keeper.kept) * keeper.block_bytes / 4;
+    std::vector<uint64_t> calls;
+    for (GroupId id{0}; id < replay_.sites().group_count(); ++id) {
+      const GroupAccounts::Group& other = replay_.peaks().group(id);
+      const SiteContext& context = replay_.sites().context_of(id);
+      if (id == keeper.group || is_device_kind(context.kind) || context.sample_bytes > 0 ||
+          other.alloc_count < kLeastAllocs)
+        continue;
+      const bool is_one = other.alloc_count + 1 >= turns && other.alloc_count <= turns + 1;
+      if ((keeper.loops && is_one) || (static_cast<double>(other.alloc_bytes) >= much &&
+                                       other.max_live_bytes < other.alloc_bytes / 4))
+        calls.push_back(other.alloc_count);
+    }
+    return calls;
   }
 
   /// Whether the amounts lie near a straight line: steps take as much each time, tensors of a
@@ -358,17 +492,19 @@ class Growth {
 
   /// What is only loaded ends well before the run does, or nothing is freed meanwhile.
   static bool is_only_loaded(const std::vector<SteadyGrowth::Point>& points, const Rise& rise,
-                             uint64_t since_last) {
+                             uint64_t since_last, uint64_t may_wait) {
     uint64_t gap = 0, first_gap = 0;
     for (size_t i = 0; i < points.size(); ++i) {
       uint64_t& of = i < points.size() / 2 ? first_gap : gap;
       of = std::max(of, points[i].gap);
     }
     // A cache that is nearly full misses more and more seldom.
-    if (since_last > 2 * gap || gap > 2 * first_gap) return true;
-    const size_t steps = rise.to - rise.from;
-    for (size_t i = 0; i < 4; ++i) {
-      if (points[rise.from + steps * i / 4].freed == points[rise.from + steps * (i + 1) / 4].freed)
+    if (since_last > std::max(2 * gap, may_wait) || gap > 2 * first_gap) return true;
+    // Collectors of garbage on the host free seldom.
+    const size_t steps = rise.to - rise.from, parts = may_wait > 0 ? 1 : 4;
+    for (size_t i = 0; i < parts; ++i) {
+      if (points[rise.from + steps * i / parts].freed ==
+          points[rise.from + steps * (i + 1) / parts].freed)
         return true;
     }
     return false;
@@ -399,6 +535,20 @@ class Growth {
            freed < kFreedForEachKept * kept;
   }
 
+  /// A program that reads something keeps a little of each piece, for a moment.
+  bool only_reads(const std::vector<Keeper>& keepers, double turns) const {
+    constexpr int64_t kMoment = 1'000'000'000;
+    constexpr double kLeastOfTurn = 4096;
+    double bytes = 0;
+    int64_t begin = INT64_MAX, end = 0;
+    for (const Keeper& keeper : keepers) {
+      bytes += static_cast<double>(keeper.kept) * keeper.block_bytes;
+      begin = std::min(begin, replay_.log().clock().to_ns(keeper.begin));
+      end = std::max(end, replay_.log().clock().to_ns(keeper.end));
+    }
+    return bytes < kLeastOfTurn * turns && end - begin < kMoment;
+  }
+
   /// A step is a turn of the holder that keeps the fewest blocks, if the largest holder's are a
   /// multiple of them.
   void add_rows(int32_t device, std::vector<Keeper>& keepers) {
@@ -415,8 +565,11 @@ class Growth {
       return std::abs(times - std::round(times)) <= times / 20;
     });
     const bool is_of_several = most > static_cast<double>(base->kept) * 1.5;
-    const uint64_t steps = is_of_several ? base->kept : steps_of(*base);
-    if (ran_out_in_pass(keepers, steps)) return;
+    const uint64_t calls = steps_of(*base), steps = is_of_several ? base->kept : calls;
+    if (calls == 0 || (device < 0 && only_reads(keepers, most)) ||
+        (device >= 0 && ran_out_in_pass(keepers, steps)))
+      return;
+    const double later = static_cast<double>(base->later_bytes) / bytes_of(*base);
     for (const Keeper& keeper : keepers) {
       const double each = static_cast<double>(keeper.kept) / static_cast<double>(steps);
       const double blocks = std::max(1.0, std::round(each));  // about, if not whole
@@ -424,13 +577,15 @@ class Growth {
       GrowthSummary growth;
       growth.phase = "step";
       growth.source = "blocks";
-      growth.side = "device";
-      growth.device = device;
-      growth.title = row_of(kDeviceSide, as_group(keeper.holder)).second;
-      growth.last = steps;
+      growth.side = device < 0 ? "host" : "device";
+      if (device >= 0) growth.device = device;
+      growth.title = row_of(device < 0 ? kHostSide : kDeviceSide, keeper.group).second;
+      // The base has the most to go by: as many more steps came as a sample says that it kept.
+      growth.last = steps + static_cast<uint64_t>(static_cast<double>(steps) * later);
       growth.grown_bytes = static_cast<uint64_t>((whole ? blocks : each) * keeper.block_bytes *
-                                                 static_cast<double>(steps));
-      growth.same_each_time = whole && keeper.rise.same;
+                                                 static_cast<double>(growth.last));
+      if (later > 0) growth.error_bytes = keeper.error_bytes;
+      growth.same_each_time = whole && keeper.rise.same && later == 0;
       growth.begin_ns = replay_.log().clock().to_ns(keeper.begin);
       growth.end_ns = replay_.log().clock().to_ns(keeper.end);
       growth.to_the_last = true;
@@ -456,18 +611,25 @@ std::vector<GrowthSummary> summarize_growth(const Replay& replay, Attribution& b
   return Growth(replay, by_site, with_host).list();
 }
 
-void add_growth_metrics(Summary& summary) {
-  std::optional<uint64_t>& most = summary.metrics["device.step_growth_bytes"];
-  most.reset();
-  for (DeviceSummary& device : summary.devices) {
-    // Steps of several kinds lie within each other: those of the row that grew most are meant.
+void add_growth_metrics(Summary& summary, bool with_host) {
+  // Steps of several kinds lie within each other: those of the row that grew most are meant.
+  const auto of = [&](std::optional<int32_t> device) {
     const GrowthSummary* first = nullptr;
     uint64_t bytes = 0;
     for (const GrowthSummary& growth : summary.growth) {
-      if (growth.device != device.ordinal) continue;
+      if (growth.device != device) continue;
       if (first == nullptr) first = &growth;
       if (growth.phase == first->phase) bytes += growth.bytes_each();
     }
+    return bytes;
+  };
+  std::optional<uint64_t>& on_host = summary.metrics["host.step_growth_bytes"];
+  on_host.reset();
+  if (with_host) on_host = of(std::nullopt);
+  std::optional<uint64_t>& most = summary.metrics["device.step_growth_bytes"];
+  most.reset();
+  for (DeviceSummary& device : summary.devices) {
+    const uint64_t bytes = of(device.ordinal);
     device.metrics["device.step_growth_bytes"] = bytes;
     most = std::max(most, std::optional(bytes));
   }

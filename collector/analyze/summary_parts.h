@@ -73,11 +73,16 @@ std::vector<PhaseSummary> summarize_phases(const Replay& replay, const GroupTota
 
 // Finds what grows with each step of the run: sites that held more at each end of a repeated phase.
 
+/// What came since an attach tells whether the host's memory grows, too.
+inline bool knows_host_growth(const Replay& replay, const Coverage& coverage) {
+  return coverage.host() || is_of_attached(replay.log().header());
+}
 /// Only what grew all the time at about the same rate, the largest first.
 std::vector<GrowthSummary> summarize_growth(const Replay& replay, Attribution& by_site,
                                             bool with_host);
-/// Sets device.step_growth_bytes of each device and, to the largest of them, of the process.
-void add_growth_metrics(Summary& summary);
+/// Sets device.step_growth_bytes of each device and, to the largest of them, of the process, and
+/// host.step_growth_bytes.
+void add_growth_metrics(Summary& summary, bool with_host);
 
 // Summarizes requests that the driver or an arena refused: what was asked for, what was free, who
 // held the rest, and why.

@@ -24,6 +24,7 @@
 #include "collector/log/activation_plans.h"
 #include "collector/log/event.h"
 #include "collector/replay/arena_accounts.h"
+#include "collector/replay/host_growth.h"
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/troubles.h"
 
@@ -44,16 +45,8 @@ class SteadyGrowth {
  public:
   static constexpr size_t kMostPoints = 32;
 
-  struct Amount {
-    uint64_t bytes = 0, blocks = 0;
-  };
-  struct Point {
-    uint64_t number = 0;  ///< of the holder's allocation
-    uint64_t ticks = 0;
-    Amount least;        ///< since the point before, until this allocation
-    uint64_t freed = 0;  ///< blocks that anybody had freed
-    uint64_t gap = 0;    ///< most allocations of anybody between two of the holder's, since then
-  };
+  using Point = GrowthPoint;
+  using Amount = GrowthPoint::Amount;
   struct Series {
     uint64_t allocs = 0, stride = 1;
     Amount now, least;

@@ -84,6 +84,7 @@ void GroupAccounts::count_rest() {
   while (count_next()) {
   }
   count({begin_, next_});
+  counted_before_ += static_cast<size_t>(next_ - begin_);
   next_ = begin_;
 }
 
@@ -91,6 +92,7 @@ void GroupAccounts::count_rest() {
 void GroupAccounts::count(std::span<Note> notes) {
   constexpr size_t kAhead = 64, kGroupsAhead = 40;
   const size_t count = notes.size();
+  counted_from_ = notes.data();
   for (size_t i = 0; i < std::min(kAhead, count); ++i) prefetch(notes[i]);
   for (size_t i = 0; i < count; ++i) {
     if (i + kAhead < count) prefetch(notes[i + kAhead]);
@@ -100,6 +102,7 @@ void GroupAccounts::count(std::span<Note> notes) {
     if (i + kGroupsAhead < count) groups_.prefetch(notes[i + kGroupsAhead].of);
     this->count(notes[i]);
   }
+  counted_until_ += count;
 }
 
 /// Where groups are found at once, no note is a block's: the caller then changes sites_, and this
@@ -134,6 +137,7 @@ void GroupAccounts::new_group(ScopeListId list) {
   Group& group = groups_.append();
   group.scope_list = list;
   group.folded = peaks_ended_;
+  group.next_look = HostGrowth::kFirstLook;
 }
 
 /// Has no branch on whether the note is an allocation or a free: the processor cannot guess it.
@@ -145,6 +149,7 @@ inline void GroupAccounts::count(const Note& note) {
   Group& group = groups_[note.of];
   if (group.folded != peaks_ended_) note_at_peaks(group);
   const uint64_t allocated = note.flags & kAllocates;
+  ++changes_[allocated];
   group.live_bytes += note.bytes;
   group.live_count += static_cast<uint32_t>(note.count);
   group.alloc_bytes += note.bytes & -allocated;
@@ -152,6 +157,13 @@ inline void GroupAccounts::count(const Note& note) {
   group.temporary_count += (note.flags & kTemporary) / kTemporary;
   const uint64_t settled = (note.flags & kSettles) != 0 ? group.live_bytes : 0;
   group.max_live_bytes = std::max(group.max_live_bytes, settled);
+  if (static_cast<uint32_t>(group.alloc_count) == group.next_look) [[unlikely]]
+    look(note, group);
+}
+
+void GroupAccounts::look(const Note& note, Group& group) {
+  const uint64_t before = counted_until_ + static_cast<size_t>(&note - counted_from_);
+  growth_.look(note.of, group, note.bytes, {changes_[0], changes_[1], before});
 }
 
 GroupId GroupAccounts::group_of(const Site& site, ScopeListId list) {
@@ -195,6 +207,7 @@ void GroupAccounts::note_at_peaks(Group& group) {
 
 std::vector<uint64_t> GroupAccounts::finish() {
   catch_up();
+  growth_.finish({changes_[0], changes_[1], counted_until_});
   std::vector<uint64_t> sums(ended_.size());
   for (size_t id = 0; id < groups_.size(); ++id) {
     Group& group = groups_[id];

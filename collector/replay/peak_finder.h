@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "collector/replay/big_arrays.h"
+#include "collector/replay/host_growth.h"
 #include "collector/replay/live_blocks.h"
 
 namespace gpupeak::collector {
@@ -99,6 +100,7 @@ class GroupAccounts {
     uint32_t live_count = 0;
     ScopeListId scope_list{};
     uint32_t stored = 0;  // its place in at_peaks_ + 1; 0: it held nothing at any end of a peak
+    uint32_t next_look = HostGrowth::kFirstLook;  // at the allocation of this number
   };
   /// What else a note says.
   enum Flag : uint8_t {
@@ -177,6 +179,12 @@ class GroupAccounts {
     return sites_;
   }
   AtPeak at_peak(GroupId id, ScopeId scope);
+  /// What is noted next happens at this instant.
+  void note_time(uint64_t ticks) {
+    growth_.note_time(counted_before_ + noted_ * kBatchNotes + static_cast<size_t>(next_ - begin_),
+                      ticks);
+  }
+  const HostGrowth& growth() const { return growth_; }
   /// Calls visit(GroupId, const AtPeak&) for each group that held bytes at that peak, by number.
   /// Call it after finish().
   template <class Visit>
@@ -208,6 +216,7 @@ class GroupAccounts {
   void find(Note& note);
   void new_group(ScopeListId list);
   void count(const Note& note);
+  void look(const Note& note, Group& group);
   void note_at_peaks(Group& group);
 
   std::vector<ScopeList> scope_lists_;
@@ -217,6 +226,11 @@ class GroupAccounts {
   SiteGroups sites_;  // used by whoever counts, or by the caller if groups are found at once
   bool finds_at_once_ = false;
   std::vector<ScopeListId> lists_of_contexts_;
+  HostGrowth growth_;
+  uint64_t changes_[2] = {};            // so far: frees, allocations
+  uint64_t counted_before_ = 0;         // notes that were counted before their batch was full
+  const Note* counted_from_ = nullptr;  // the first of the notes that are being counted …
+  uint64_t counted_until_ = 0;          // … and how many were counted before it
   // For each group that held something at an end of a peak: one entry for each scope of its list,
   // in a row.
   ChunkedArray<AtPeak> at_peaks_;
@@ -341,6 +355,9 @@ class PeakFinder {
   /// The same for bytes that only get another holder. A sum that does not change and is at its
   /// maximum stays there, with the new holders.
   void regroup(std::span<const Change> changes, uint64_t ticks) { apply(changes, ticks, true); }
+  /// The next change happens at this instant. Not needed for each one.
+  void note_time(uint64_t ticks) { accounts_.note_time(ticks); }
+  const HostGrowth& growth() const { return accounts_.growth(); }
   /// Call it after the last change. Throws std::logic_error if the holders of a scope do not add up
   /// to its peak.
   void finish();

@@ -54,6 +54,7 @@ void Replay::take_all(std::span<const Event> events, std::span<const uint32_t> n
   for (size_t i = 0; i < std::min(kAhead, events.size()); ++i) prefetch(i);
   for (size_t i = 0; i < events.size(); ++i) {
     if (i + kAhead < events.size()) prefetch(i + kAhead);
+    if (i % kTimesApart == 0) live_.peaks().note_time(events[i].ticks);
     take_next(events[i], notes[i]);
     after(events[i]);
   }

@@ -584,7 +584,7 @@ class Replay {
   }
 
  private:
-  static constexpr size_t kAhead = 64;
+  static constexpr size_t kAhead = 64, kTimesApart = 16;
 
   template <class After>
   void take_all(std::span<const Event> events, std::span<const uint32_t> notes, const After& after);

@@ -311,10 +311,13 @@ std::string help_text(const OutOfMemory& oom, const TextStyle& style) {
 }
 
 std::string growth_text(const GrowthSummary& growth, const TextStyle& style) {
-  return fmt::format("{}{} at each {}, {} times, {} in all: {}{}",
+  const std::string error =
+      growth.error_bytes ? " " + error_percent(*growth.error_bytes, growth.grown_bytes) : "";
+  return fmt::format("{}{} at each {}, {} times, {} in all{}: {}{}",
                      growth.same_each_time ? "+" : "about +", size_text(growth.bytes_each(), style),
                      growth.phase, grouped(growth.steps()), size_text(growth.grown_bytes, style),
-                     spoken_title(growth.title), growth.blocks_each > 0 ? ", none freed" : "");
+                     error, spoken_title(growth.title),
+                     growth.blocks_each > 0 ? ", none freed" : "");
 }
 
 std::string steps_text(const std::vector<GrowthSummary>& growths, std::optional<int32_t> device,

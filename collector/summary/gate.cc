@@ -190,9 +190,10 @@ std::string holder_text(const Holder& holder, const TextStyle& style) {
 std::vector<std::string> reasons(const Gate& gate, const Summary& summary, const Summary* baseline,
                                  const TextStyle& style) {
   std::vector<std::string> lines;
-  if (gate.metric == "device.step_growth_bytes") {
+  if (gate.metric.ends_with(".step_growth_bytes")) {
     for (const GrowthSummary& growth : summary.growth) {
-      if (lines.size() < kMaxReasons && growth.device) lines.push_back(growth_text(growth, style));
+      if (lines.size() < kMaxReasons && gate.metric.starts_with(growth.side))
+        lines.push_back(growth_text(growth, style));
     }
     return lines;
   }

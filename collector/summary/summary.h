@@ -508,6 +508,8 @@ struct GrowthSummary {
   /// If it was found by blocks that come evenly and stay, without a phase: how many it keeps of
   /// each step. Then `phase` is "step", and `source` is "blocks".
   uint64_t blocks_each = 0;
+  /// Of `grown_bytes` and the number of steps, where they are from a sample.
+  std::optional<uint64_t> error_bytes = {};
   uint64_t steps() const { return last - first; }
   uint64_t bytes_each() const { return grown_bytes / steps(); }
 };

@@ -238,6 +238,7 @@ void json_fields(auto& io, const GrowthSummary& growth) {
      growth.bytes_each(), growth.same_each_time, growth.begin_ns, growth.end_ns,
      growth_text(growth, {}));
   io.if_any("blocks_each", growth.blocks_each);
+  io.if_any("error_bytes", growth.error_bytes);
 }
 
 void json_fields(auto& io, const OutOfMemory& oom) {

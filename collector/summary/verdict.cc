@@ -583,6 +583,12 @@ class Judge {
     std::string text = steps_text(
         summary_.growth, device == nullptr ? std::nullopt : std::optional(device->ordinal),
         device == nullptr ? 0 : device->total_bytes, peak_->bytes, style_);
+    const Peak* const host = summary_.find_peak("host");
+    if (text.empty() && device != nullptr && host != nullptr) {
+      text = steps_text(summary_.growth, std::nullopt, 0, host->bytes, style_);
+      if (!text.empty()) text.replace(0, 2, "the host's memory");  // "it"
+      device = nullptr;
+    }
     if (text.empty()) return;
     verdict_.hints.push_back(std::move(text));
     const auto most = std::ranges::find_if(summary_.growth, [&](const GrowthSummary& growth) {
@@ -592,6 +598,7 @@ class Judge {
       return fmt::format("+{:.6f}s", static_cast<double>(ns) / 1e9);
     };
     step("diff --at " + moment(most->begin_ns) + " --at " + moment(most->end_ns), "what grew");
+    step("report --at " + moment(most->end_ns), "all that was held in the end");
   }
 
   /// Which library has no names, and what would give its functions names.

@@ -1,8 +1,11 @@
 /* Programs of which it is known whether GPU 0's memory grows at each step, and by how much. usage:
-   grows NAME. A step takes and frees a buffer of 8 MiB, and 64 MiB are held all the time. */
+   grows NAME [WHERE]. A step takes and frees a buffer of 8 MiB, and 64 MiB are held all the time.
+   WHERE: heap or mapped, then it is the host's memory; small: the heap, and a 64th of each size.
+ */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,15 +17,34 @@
 static void check(CUresult result) {
   if (result != CUDA_SUCCESS) _exit(1);
 }
+static const char* where = "";
+/* A mapping's size, in its first page. */
+static CUdeviceptr map(size_t bytes) {
+  void* const at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) _exit(1);
+  *(size_t*)at = bytes;
+  return (CUdeviceptr)at;
+}
 static CUdeviceptr take(size_t bytes) {
   CUdeviceptr address;
+  if (strcmp(where, "heap") == 0) return (CUdeviceptr)malloc(bytes);
+  if (strcmp(where, "small") == 0) return (CUdeviceptr)malloc(bytes / 64);
+  if (strcmp(where, "mapped") == 0) return map(bytes);
   check(cuMemAlloc(&address, bytes));
   return address;
 }
+static void give(CUdeviceptr address) {
+  if (strcmp(where, "mapped") == 0) {
+    munmap((void*)address, *(size_t*)address);
+  } else if (where[0] != 0) {
+    free((void*)address);
+  } else {
+    check(cuMemFree(address));
+  }
+}
 
 CALL void compute(void) {
-  CUdeviceptr buffer = take(8 * MIB);
-  check(cuMemFree(buffer));
+  give(take(8 * MIB));
 }
 CALL CUdeviceptr keep(size_t bytes) {
   return take(bytes);
@@ -60,7 +82,7 @@ static int turn;
 
 /* A step of each thread in turn: how a loaded machine lets them run does not matter. */
 static void* thread(void* number) {
-  check(cuCtxSetCurrent(context));
+  if (where[0] == 0) check(cuCtxSetCurrent(context));
   for (int i = 0; i < 20; ++i) {
     pthread_mutex_lock(&lock);
     while (turn % kThreads != *(const int*)number) pthread_cond_wait(&moved, &lock);
@@ -78,10 +100,10 @@ static void each_step(const char* name) {
   CUdeviceptr kept[10];
   for (int i = 0; i < 65; ++i) {
     compute();
-    if (is_ring && i >= 10) check(cuMemFree(kept[i % 10]));
+    if (is_ring && i >= 10) give(kept[i % 10]);
     kept[i % 10] = keep(2 * MIB);
     if (is_generation && i % 10 == 9) {
-      for (int each = 0; each < 10; ++each) check(cuMemFree(kept[each]));
+      for (int each = 0; each < 10; ++each) give(kept[each]);
     }
   }
 }
@@ -89,6 +111,7 @@ static void each_step(const char* name) {
 int main(int count, char** arguments) {
   const char* name = count > 1 ? arguments[1] : "";
   const int forks = strcmp(name, "worker") == 0;
+  if (count > 2) where = arguments[2];
   CUdevice device;
   if (forks) {
     const pid_t child = fork();
@@ -97,10 +120,12 @@ int main(int count, char** arguments) {
       return waitpid(child, &status, 0) == child && status == 0 ? 0 : 1;
     }
   }
-  check(cuInit(0));
-  check(cuDeviceGet(&device, 0));
-  check(cuDevicePrimaryCtxRetain(&context, device));
-  check(cuCtxSetCurrent(context));
+  if (where[0] == 0) {
+    check(cuInit(0));
+    check(cuDeviceGet(&device, 0));
+    check(cuDevicePrimaryCtxRetain(&context, device));
+    check(cuCtxSetCurrent(context));
+  }
   load(64 * MIB);
   if (strcmp(name, "half_percent") == 0) {
     steps(40, 64 * MIB / 200);
@@ -142,7 +167,7 @@ int main(int count, char** arguments) {
       compute();
       kept[i] = keep(2 * MIB);
     }
-    for (int i = 0; i < 30; ++i) check(cuMemFree(kept[i]));
+    for (int i = 0; i < 30; ++i) give(kept[i]);
   } else if (strcmp(name, "steady") == 0) {
     steps(60, 0);
   } else if (strcmp(name, "loaded") == 0) {
@@ -184,7 +209,7 @@ int main(int count, char** arguments) {
     }
     for (int i = 0; i < 30; ++i) {
       compute();
-      check(cuMemFree(kept[29 - i]));
+      give(kept[29 - i]);
     }
   } else {
     return 2;

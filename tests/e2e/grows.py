@@ -1,5 +1,7 @@
 """Of programs without phases it is said whether they grow, by how much at each step, and by whose call; of those that only load, fill
 a cache or give back what they took, nothing is. argv: LIBRARY GPUPEAK PROGRAM FOLDER_OF_LIBCUDA"""
+import itertools
+import json
 import os
 import subprocess
 import sys
@@ -26,6 +28,16 @@ GROW = {
 }
 DO_NOT = ["steady", "loaded", "loaded_then_steps", "loaded_then_used", "loaded_large_first", "cache", "slower_cache", "generations",
           "replaced", "rise_and_fall"]
+ON_HOST = GROW.keys() - {"pool", "created"}
+PYTHON_ON_HOST = """
+def train():
+    kept = []
+    for step in range(30):
+        bytearray(8 << 20)
+        kept.append(bytearray(2 << 20))
+held = bytearray(64 << 20)
+train()
+"""
 PYTHON = """
 import ctypes
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -55,9 +67,9 @@ def growth_of(log):
     return report(log)["growth"]
 
 
-def log_of(folder, name, *command):
+def log_of(folder, name, *command, options=()):
     log = os.path.join(folder, f"{name}.%n.gplog")
-    record(log, *command, LD_LIBRARY_PATH=DRIVER)
+    record(log, *command, options=options, LD_LIBRARY_PATH=DRIVER)
     logs = sorted(os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(f"{name}."))
     return logs[-1]  # of a program that forks the child's
 
@@ -99,8 +111,24 @@ def main():
             expect_growth(name, log_of(folder, name, CLIENT, name), wanted)
         expect_growth("python", log_of(folder, "python", sys.executable, "-c", PYTHON), {"train": 2 * MIB})
         watched(folder)
-        for name in DO_NOT:
-            log = log_of(folder, name, CLIENT, name)
+        for where in ("heap", "small", "mapped"):
+            size = 64 if where == "small" else 1
+            for name in sorted(ON_HOST):
+                wanted = {site: each // size for site, each in GROW[name].items()}
+                log = log_of(folder, f"{name}_{where}", CLIENT, name, where, options=["--children", "all"])
+                expect_growth(f"{name} {where}", log, wanted)
+        log = log_of(folder, "python_on_host", sys.executable, "-c", PYTHON_ON_HOST)
+        expect_growth("python", log, {"train": 2 * MIB})
+        text = gpupeak("leaks", "--scope", "host", log)[1]
+        peak = text[text.index("LIVE AT THE PEAK") :]  # Python's end freed what it kept
+        expect("train" in peak and "58.0 MiB" in peak, text)
+        expect(json.loads(gpupeak("leaks", "--json", "--scope", "host", log)[1])["scopes"][0]["at_peak"]["bytes"] > 120 * MIB, text)
+        text = gpupeak("report", log)[1]
+        expect("it grows by 2.00 MiB a step" in text and "report --at +" in text, text)
+        for name, where in itertools.product(DO_NOT, ("", "heap", "small", "mapped")):
+            if name == "loaded_then_used" and where:
+                continue  # the device's uses of a block say that it is used
+            log = log_of(folder, name + where, CLIENT, name, *([where] if where else []))
             rows = growth_of(log)
             expect(rows == [], f"{name} is said to grow: {rows}")
             code, text = gpupeak("check", "--max-growth", "0", log)

@@ -16,10 +16,12 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kWeights = 900 * kMiB;
 
-/// A program on one device. Each number of a site is a call of its own.
+/// A program on one device, or with heap blocks alone. Each number of a site is a call of its own.
 class Program {
  public:
-  Program() { log_.device(0, 80'000 * kMiB, "", "NVIDIA H100"); }
+  explicit Program(bool on_host = false) : on_host_(on_host) {
+    if (!on_host) log_.device(0, 80'000 * kMiB, "", "NVIDIA H100");
+  }
 
   /// Another way to name a site: below a line of a Python program.
   void run_python() {
@@ -28,11 +30,24 @@ class Program {
   }
   uint64_t take(uint32_t site, uint64_t bytes) {
     while (stacks_.size() <= site) stacks_.push_back(log_.node(0, 0x1000 + 0x100 * stacks_.size()));
-    log_.device_alloc(0, time_ += 1000, ++id_, GPUPEAK_KIND_VMM, 0, bytes, 0, stacks_[site]);
+    ++id_;
+    if (on_host_)
+      log_.alloc(0, time_ += 1000, id_ << 32, bytes, stacks_[site]);
+    else
+      log_.device_alloc(0, time_ += 1000, id_, GPUPEAK_KIND_VMM, 0, bytes, 0, stacks_[site]);
     return id_;
   }
-  void give(uint64_t id) { log_.device_free(0, time_ += 1000, id); }
+  void give(uint64_t id) {
+    if (on_host_)
+      log_.free(0, time_ += 1000, id << 32);
+    else
+      log_.device_free(0, time_ += 1000, id);
+  }
   void use_and_give(uint32_t site, uint64_t bytes) { give(take(site, bytes)); }
+  /// From here on the log has a sample of the heap's blocks.
+  void sample(uint64_t mean_bytes) {
+    log_.event(0, time_ += 1000, GPUPEAK_REC_SAMPLING, Fields().u(mean_bytes));
+  }
 
   Summary summary() {
     const TemporaryFile file;
@@ -41,6 +56,7 @@ class Program {
   std::vector<GrowthSummary> growth() { return summary().growth; }
 
  private:
+  const bool on_host_;
   LogBuilder log_;
   std::vector<uint32_t> stacks_;
   uint64_t time_ = 1000, id_ = 0;
@@ -52,8 +68,8 @@ TEST_CASE("growth: a block that stays of each step grows, however the program en
           "[collector]") {
   const uint64_t steps = GENERATE(10, 11, 60, 1000);
   const uint64_t each = GENERATE(1, 20) * 10 * kMiB;
-  const bool gives_back = GENERATE(false, true);
-  Program program;
+  const bool gives_back = GENERATE(false, true), on_host = GENERATE(false, true);
+  Program program(on_host);
   program.take(0, kWeights);
   std::vector<uint64_t> kept;
   for (uint64_t step = 0; step < steps; ++step) {
@@ -67,6 +83,7 @@ TEST_CASE("growth: a block that stays of each step grows, however the program en
   const std::vector<GrowthSummary> growth = program.growth();
   REQUIRE(growth.size() == 1);
   CHECK(growth[0].phase == "step");
+  CHECK(growth[0].side == (on_host ? "host" : "device"));
   CHECK(growth[0].bytes_each() == each);
   CHECK(growth[0].same_each_time);
   CHECK(growth[0].blocks_each == 1);
@@ -91,7 +108,7 @@ TEST_CASE("growth: a limit on it is broken, and names the site", "[collector]") 
 }
 
 TEST_CASE("growth: several blocks of a step by one call are of one step", "[collector]") {
-  Program program;
+  Program program(GENERATE(false, true));
   program.take(0, kWeights);
   for (int step = 0; step < 30; ++step) {
     program.take(1, 8 * kMiB);
@@ -107,14 +124,14 @@ TEST_CASE("growth: several blocks of a step by one call are of one step", "[coll
   CHECK(growth[0].blocks_each == 7);
   CHECK(growth[0].bytes_each() == 56 * kMiB);
   CHECK(growth[0].steps() >= 28);
-  const std::string text = steps_text(growth, 0, 80'000 * kMiB, 4000 * kMiB, {});
+  const std::string text = steps_text(growth, growth[0].device, 80'000 * kMiB, 4000 * kMiB, {});
   CHECK(text.starts_with("it grows by 64.0 MiB a step, "));
   CHECK(text.ends_with(", none freed; the card has room for 1 187 more at most"));
 }
 
 TEST_CASE("growth: a step is what most calls come as often as, also where it keeps now and then",
           "[collector]") {
-  Program program;
+  Program program(GENERATE(false, true));
   program.take(0, kWeights);
   for (int step = 0; step < 60; ++step) {
     for (uint32_t call = 2; call < 6; ++call) program.use_and_give(call, 30 * kMiB);
@@ -124,7 +141,7 @@ TEST_CASE("growth: a step is what most calls come as often as, also where it kee
   }
   const std::vector<GrowthSummary> growth = program.growth();
   REQUIRE(growth.size() == 1);
-  CHECK(growth[0].steps() == 60);
+  CHECK(growth[0].steps() == (growth[0].device ? 60 : 58));  // on the host from the second on
   CHECK(growth[0].bytes_each() == 4 * kMiB);
 }
 
@@ -169,8 +186,45 @@ TEST_CASE("growth: gradients of layers, which no line of a Python program asks f
   CHECK(program.growth().size() == (kept_by == 0 ? 1 : 0));
 }
 
+TEST_CASE("growth: how many steps came is known of a sample, with its error", "[collector]") {
+  constexpr uint64_t kEach = 8000, kMean = 64 << 10;
+  const bool goes_on = GENERATE(false, true);
+  Program program(true);
+  for (int step = 0; step < 60; ++step) {
+    program.use_and_give(1, kEach);
+    program.take(2, kEach);
+  }
+  program.sample(kMean);
+  for (int block = 0; block < 200; ++block) {
+    program.use_and_give(1, kEach);
+    if (goes_on) program.take(2, kEach);
+  }
+  const std::vector<GrowthSummary> growth = program.growth();
+  REQUIRE(growth.size() == (goes_on ? 1 : 0));
+  if (!goes_on) return;
+  CHECK(growth[0].bytes_each() == kEach);
+  // A block of the sample stands for 8.7 blocks.
+  CHECK(growth[0].steps() > 1750);
+  CHECK(growth[0].steps() < 1850);
+  REQUIRE(growth[0].error_bytes.has_value());
+  CHECK(*growth[0].error_bytes > 25 * kMean);
+  CHECK(*growth[0].error_bytes < 35 * kMean);
+  CHECK(growth_text(growth[0], {}).starts_with("about +7.81 KiB at each step, 1 7"));
+}
+
+TEST_CASE("growth: what comes by no step of the program's is none of the host's", "[collector]") {
+  const bool has_steps = GENERATE(false, true);
+  Program program(true);
+  for (int slab = 0; slab < 40; ++slab) {
+    program.take(0, 64 << 10);
+    for (int object = 0; object < (has_steps ? 4 : 1000 + slab); ++object)
+      program.use_and_give(1, 100);
+  }
+  CHECK(program.growth().size() == (has_steps ? 1 : 0));
+}
+
 TEST_CASE("growth: what is loaded, fills up or falls is none", "[collector]") {
-  Program program;
+  Program program(GENERATE(false, true));
   SECTION("73 tensors, then steps") {
     for (uint64_t i = 0; i < 73; ++i) {
       program.use_and_give(1, 4 * kMiB);

@@ -31,6 +31,10 @@
 namespace gpupeak::tools {
 namespace {
 
+using collector::Gate;
+using collector::Summary;
+using collector::UsageError;
+
 struct CheckOptions : OutputOptions {
   std::string log;       ///< a log, or JSON that `report --json` wrote
   std::string baseline;  ///< a log or JSON; empty: none
@@ -40,28 +44,26 @@ struct CheckOptions : OutputOptions {
   bool allow_no_device = false;
 };
 
-std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
+std::vector<Gate> parse_gates(const CheckOptions& options) {
   if (options.max_increase.empty() != options.baseline.empty()) {
-    throw collector::UsageError(
+    throw UsageError(
         "--baseline and --max-increase go together, such as --baseline old.json --max-increase "
         "device.peak_bytes=2%");
   }
-  if (options.max.empty() && options.max_increase.empty() && options.max_growth.empty()) {
-    throw collector::UsageError(
-        "nothing to check: give a limit, such as --max device.peak_bytes=8GiB");
-  }
-  std::vector<collector::Gate> gates;
+  if (options.max.empty() && options.max_increase.empty() && options.max_growth.empty())
+    throw UsageError("nothing to check: give a limit, such as --max device.peak_bytes=8GiB");
+  std::vector<Gate> gates;
   for (const std::string& text : options.max)
     gates.push_back(collector::parse_max(text, options.reading.sanitizer));
-  if (!options.max_growth.empty())
-    gates.push_back(collector::parse_max("device.step_growth_bytes=" + options.max_growth));
   for (const std::string& text : options.max_increase)
     gates.push_back(collector::parse_max_increase(text, options.reading.sanitizer));
+  if (!options.max_growth.empty())
+    gates.push_back(collector::parse_max("device.step_growth_bytes=" + options.max_growth));
   return gates;
 }
 
 /// Sites can be compared only if both sides have names, or neither has.
-void say_nameless(const collector::Summary& baseline, const collector::Summary& summary) {
+void say_nameless(const Summary& baseline, const Summary& summary) {
   for (const collector::PeakDiff& peak : collector::diff(baseline, summary).peaks) {
     const std::string text = collector::nameless_text(peak);
     if (text.empty()) continue;
@@ -71,19 +73,23 @@ void say_nameless(const collector::Summary& baseline, const collector::Summary& 
 }
 
 int check(const CheckOptions& options) {
-  const std::vector<collector::Gate> gates = parse_gates(options);
+  std::vector<Gate> gates = parse_gates(options);
   for (const std::string& out : {options.out, options.junit, options.markdown})
     require_output(out, {options.log, options.baseline});
   collector::Options analysis{
       .reading = options.reading, .top = collector::kAllRows, .stacks = false};
   const bool devices_only = std::ranges::all_of(
-      gates, [](const collector::Gate& gate) { return collector::is_device_metric(gate.metric); });
+      gates, [](const Gate& gate) { return collector::is_device_metric(gate.metric); });
   if (devices_only && options.markdown.empty())  // Markdown shows the host's figures as well
     analysis.reading.heap = collector::HeapReading::kNone;
   ProgressBar bar;
-  const collector::Summary summary =
-      collector::load_run_figures(options.log, analysis, bar.callback());
-  std::optional<collector::Summary> baseline;
+  Summary summary = collector::load_run_figures(options.log, analysis, bar.callback());
+  if (!options.max_growth.empty() && summary.devices.empty()) {
+    gates.back().metric = "host.step_growth_bytes";
+    analysis.reading = options.reading;
+    summary = collector::load_run_figures(options.log, analysis, bar.callback());
+  }
+  std::optional<Summary> baseline;
   if (!options.baseline.empty())
     baseline = collector::load_run_figures(options.baseline, analysis, bar.callback());
   bar.clear();
@@ -94,15 +100,10 @@ int check(const CheckOptions& options) {
       options.allow_no_device ? collector::NoDevice::kIsZero : collector::NoDevice::kFails, style);
   write_output(options.out,
                [&](std::ostream& out) { collector::write_gates(summary, results, out, style); });
-  if (!options.junit.empty()) {
-    write_output(options.junit,
-                 [&](std::ostream& out) { collector::write_junit(summary, results, out); });
-  }
-  if (!options.markdown.empty()) {
-    collector::append_to(options.markdown, [&](std::ostream& out) {
-      collector::write_markdown(summary, results, out);
-    });
-  }
+  const auto junit = [&](std::ostream& out) { collector::write_junit(summary, results, out); };
+  if (!options.junit.empty()) write_output(options.junit, junit);
+  const auto rows = [&](std::ostream& out) { collector::write_markdown(summary, results, out); };
+  if (!options.markdown.empty()) collector::append_to(options.markdown, rows);
   if (!collector::all_passed(results)) return kGateFailed;
   return strict_code(options.strict, is_whole(summary) && (!baseline || is_whole(*baseline)));
 }
@@ -168,7 +169,7 @@ class Watch {
     for (;;) {
       const bool ended = has_ended(head), is_last = ended || is_abandoned(head);
       std::optional<std::string> broken = first_broken(head);
-      if (!broken) broken = growing(is_last);
+      if (!broken) broken = growing(head, is_last);
       if (broken) {
         std::cout << *broken << std::endl;
         return kGateFailed;
@@ -244,19 +245,18 @@ class Watch {
 
   /// What each step leaves is known from the log's events alone. They are read from time to time,
   /// for at most a twentieth of a processor, and in the end.
-  std::optional<std::string> growing(bool is_last) {
+  std::optional<std::string> growing(const LogHead& head, bool is_last) {
     if (growth_.empty() || (Clock::now() < next_reading_ && !is_last)) return std::nullopt;
     const Clock::time_point began = Clock::now();
-    collector::Options analysis;
-    analysis.top = 1;
-    analysis.stacks = false;
-    analysis.reading.heap = collector::HeapReading::kNone;
+    collector::Options analysis{.reading = {}, .top = 1, .stacks = false};
+    if (head.counters.device_events > 0) analysis.reading.heap = collector::HeapReading::kNone;
     const collector::Summary summary = collector::load_run_figures(path_, analysis);
     const Clock::duration took = Clock::now() - began;
     next_reading_ = Clock::now() + std::max<Clock::duration>(19 * took, std::chrono::seconds(1));
+    growth_.front() = collector::parse_max((summary.devices.empty() ? "host" : "device") +
+                                           (".step_growth_bytes=" + options_.max_growth));
     const collector::GateResult found =
-        collector::check_gates(growth_, summary, nullptr, collector::NoDevice::kIsZero, style_)
-            .front();
+        collector::check_gates(growth_, summary, nullptr, collector::NoDevice::kIsZero, style_)[0];
     if (found.passed) {
       grown_ = found.message;
       return std::nullopt;
@@ -338,7 +338,7 @@ void add_check(CommandLine& line) {
   add_list(verb, "--max-increase", options.max_increase, "METRIC=PERCENT|SIZE",
            "A limit over the baseline, such as device.peak_bytes=2% or =64MiB");
   add_value(verb, "--max-growth", options.max_growth, "SIZE",
-            "A limit on what device memory grows by at each step, such as 0");
+            "A limit on what GPU memory grows by at each step, or the host's of a program without");
   add_value(verb, "--junit", options.junit, "FILE", "Write the results as JUnit XML");
   add_value(verb, "--markdown", options.markdown, "FILE",
             "Append the results as Markdown, for instance to $GITHUB_STEP_SUMMARY");
@@ -377,7 +377,7 @@ void add_watch(CommandLine& line) {
            "A limit, such as device.peak_bytes=8GiB or device.peak_bytes@device:1=8GiB "
            "(docs/check.md)");
   add_value(verb, "--max-growth", options.max_growth, "SIZE",
-            "A limit on what device memory grows by at each step, such as 0");
+            "A limit on what GPU memory grows by at each step, or the host's of a program without");
   add_number(verb, "--every", options.every, 0.01, 3600,
              "Look every so many seconds; no peak is missed between");
   verb.add_option("--wait", options.wait, "Wait so many seconds for the log to appear")
