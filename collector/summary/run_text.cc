@@ -161,6 +161,12 @@ std::vector<std::string> calls_lines(const Summary& summary, const TextStyle& st
       lines.push_back(calls_line(phase, "device", phase.calls->device, style));
     if (phase.calls->host && phase.calls->host->largest_peak_bytes > 0)
       lines.push_back(calls_line(phase, "host", *phase.calls->host, style));
+    // A log has stacks of allocations, not calls.
+    if (phase.count == 1)
+      lines.push_back(
+          fmt::format("{0}: calls from one line are one if nothing is recorded between "
+                      "them; gpupeak.phase(\"{0}\") in the program counts each",
+                      phase.name));
   }
   return lines;
 }

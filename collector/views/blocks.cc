@@ -206,6 +206,8 @@ struct Leaks {
   uint64_t bytes = 0, count = 0;
   HolderTable table;
   std::vector<GrowthSummary> growth;  ///< at each step, of a device or of the host
+  /// Who held the peak, where a program in Python has freed most of it: its end frees what it kept.
+  std::optional<HolderTable> at_peak;
 };
 
 /// Every device, managed memory (which counts into no device's sum) and the host.
@@ -225,8 +227,8 @@ std::vector<ScopeId> scopes_to_show(const Profile& profile, const std::string& s
 
 std::vector<Leaks> find_leaks(Profile& profile, const std::string& scope, size_t top,
                               bool with_stacks) {
-  const std::vector<GrowthSummary> growth =
-      summarize_growth(profile.replay(), profile.sites(), profile.coverage().host());
+  const std::vector<GrowthSummary> growth = summarize_growth(
+      profile.replay(), profile.sites(), knows_host_growth(profile.replay(), profile.coverage()));
   std::vector<Leaks> found;
   for (const ScopeId id : scopes_to_show(profile, scope)) {
     const std::vector<Contribution> live = profile.live(id);
@@ -242,6 +244,8 @@ std::vector<Leaks> find_leaks(Profile& profile, const std::string& scope, size_t
         leaks.growth.push_back(row);
     }
     leaks.table = profile.sites().table(live, top, with_stacks);
+    if (leaks.bytes < profile.sum(id).peak / 2 && profile.definitions().python_frames().size() > 1)
+      leaks.at_peak = profile.sites().table(profile.at_peak(id), top, with_stacks);
   }
   return found;
 }
@@ -257,6 +261,11 @@ Json leaks_json(const Profile& profile, const std::vector<Leaks>& all) {
                         &GrowthSummary::phase, &GrowthSummary::steps, &GrowthSummary::bytes_each));
     extend(side, "sites, other_bytes, other_sites", leaks.table.rows, leaks.table.other_bytes,
            leaks.table.other_rows);
+    if (leaks.at_peak)
+      side["at_peak"] =
+          object("time_ns, bytes, sites, other_bytes, other_sites",
+                 profile.to_ns(profile.sum(leaks.scope).peak_ticks), profile.sum(leaks.scope).peak,
+                 leaks.at_peak->rows, leaks.at_peak->other_bytes, leaks.at_peak->other_rows);
     json["scopes"].push_back(std::move(side));
   }
   return json;
@@ -278,6 +287,14 @@ void write_leaks(Profile& profile, const std::string& scope, size_t top, std::os
     for (const GrowthSummary& growth : leaks.growth)
       text.line("  grew {}", growth_text(growth, style));
     if (leaks.bytes > 0) add_sites(leaks.table, leaks.bytes, text);
+    if (!leaks.at_peak) continue;
+    const PeakFinder::Scope& sum = profile.sum(leaks.scope);
+    text.add("");
+    text.heading("LIVE AT THE PEAK",
+                 "{}: {} at {}. Most of it is freed since, by Python's end or before",
+                 profile.scope_text(leaks.scope), text.size(sum.peak),
+                 instant(profile.to_ns(sum.peak_ticks)));
+    add_sites(*leaks.at_peak, sum.peak, text);
   }
   if (all.empty()) text.add("nothing was allocated");
   text.write(out);
