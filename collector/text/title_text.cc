@@ -167,7 +167,13 @@ std::string spoken_title(std::string_view title) {
   if (name.starts_with(kNoFunction)) name.remove_prefix(kNoFunction.size());
   if (own == 0) return std::string(name);
   const std::string& called = frames[own - 1];
-  return fmt::format("{} ({})", name, called.substr(0, called.size() - place_of(called).size()));
+  // The line in the same file is the person's own, too.
+  const std::string_view place = place_of(called), file = place.substr(0, place.rfind(':'));
+  const bool is_own = !place.empty() && place_of(frames[own]).starts_with(file) &&
+                      place_of(frames[own]).size() > file.size() &&
+                      place_of(frames[own])[file.size()] == ':';
+  return fmt::format("{} ({})", name,
+                     called.substr(0, called.size() - (is_own ? 0 : place.size())));
 }
 
 void TextLines::whole_heading(std::string_view name, std::string_view rest, bool is_alarm) {

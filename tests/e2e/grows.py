@@ -71,7 +71,7 @@ def log_of(folder, name, *command, options=()):
     log = os.path.join(folder, f"{name}.%n.gplog")
     record(log, *command, options=options, LD_LIBRARY_PATH=DRIVER)
     logs = sorted(os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(f"{name}."))
-    return logs[-1]  # of a program that forks the child's
+    return logs[0 if options else -1]  # of a program that forks the child's: with --children all both have one
 
 
 def expect_growth(name, log, wanted):
@@ -84,6 +84,7 @@ def expect_growth(name, log, wanted):
     expect("grew" in text, f"{name}: leaks says nothing of it: {text}")
     code, text = gpupeak("check", "--max-growth", "0", log)
     expect(code == 1 and next(iter(wanted)) in text, f"{name}: check says {text}")
+    expect(f"FAIL  {rows[0]['side']}.step_growth_bytes" in text, text)
     code, text = gpupeak("watch", "--max-growth", "0", log)
     expect(code == 1 and next(iter(wanted)) in text, f"{name}: watch says {text}")
 
@@ -124,7 +125,7 @@ def main():
         expect("train" in peak and "58.0 MiB" in peak, text)
         expect(json.loads(gpupeak("leaks", "--json", "--scope", "host", log)[1])["scopes"][0]["at_peak"]["bytes"] > 120 * MIB, text)
         text = gpupeak("report", log)[1]
-        expect("it grows by 2.00 MiB a step" in text and "report --at +" in text, text)
+        expect("it grows by 2.00 MiB a step" in text and "(train <string>:6)" in text and "report --at +" in text, text)
         for name, where in itertools.product(DO_NOT, ("", "heap", "small", "mapped")):
             if name == "loaded_then_used" and where:
                 continue  # the device's uses of a block say that it is used

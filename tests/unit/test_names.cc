@@ -249,7 +249,7 @@ TEST_CASE("title_text: a sentence names the user's own code first", "[collector]
         "run_model main.cc:41 (Gemm<float>::Compute)");
   CHECK(spoken_title("meta::log_softmax ← cross_entropy functional.py:3479 ← logits q.py:62") ==
         "logits q.py:62 (cross_entropy)");
-  CHECK(spoken_title("take_all a.cc:7 ← main a.cc:9") == "main a.cc:9 (take_all)");
+  CHECK(spoken_title("take_all a.cc:7 ← main a.cc:9") == "main a.cc:9 (take_all a.cc:7)");
   CHECK(spoken_title("main a.cc:9") == "main a.cc:9");
   CHECK(spoken_title("load_weights load.cc:88 ← main") == "load_weights load.cc:88");
   CHECK(spoken_title("take ← load load.cc:88 ← main") == "load load.cc:88 (take)");

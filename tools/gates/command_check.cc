@@ -85,7 +85,7 @@ int check(const CheckOptions& options) {
   ProgressBar bar;
   Summary summary = collector::load_run_figures(options.log, analysis, bar.callback());
   if (!options.max_growth.empty() && summary.devices.empty()) {
-    gates.back().metric = "host.step_growth_bytes";
+    gates.back() = collector::parse_max("host.step_growth_bytes=" + options.max_growth);
     analysis.reading = options.reading;
     summary = collector::load_run_figures(options.log, analysis, bar.callback());
   }
