@@ -178,13 +178,15 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
   return result == -ENOENT ? 0 : result;
 }
 
-/// Writes the header and an empty counters page, then gives the file the mode that is wanted.
+/// Writes the header and empty counters, then gives the file the mode that is wanted. The first
+/// write to a mapped page that is still a hole would read ahead in it for milliseconds (ext4).
 long write_head(long fd, const gpupeak_file_header& header) {
   static uint8_t page[GPUPEAK_LOG_PAGE];  // hooks may run on small stacks; one caller at a time
   __builtin_memset(page, 0, sizeof page);
-  for (const int64_t at : {int64_t{GPUPEAK_LOG_PAGE}, int64_t{0}}) {
+  for (uint64_t end = header.chunks_offset; end > 0; end -= sizeof page) {
+    const uint64_t at = end - sizeof page;
     if (at == 0) __builtin_memcpy(page, &header, sizeof header);
-    const long written = sys::pwrite(fd, page, sizeof page, at);
+    const long written = sys::pwrite(fd, page, sizeof page, static_cast<int64_t>(at));
     if (sys::failed(written)) return written;
     if (written != static_cast<long>(sizeof page)) return -ENOSPC;
   }
