@@ -89,16 +89,6 @@ bool named(const dl_phdr_info& object, const char* library) {
   return begins(file_name(object), library);
 }
 
-/// Calls `use(object)` for the object around an address.
-template <typename Use>
-void with_object_around(const void* address, Use use) {
-  for_each_object([&](const dl_phdr_info& object) {
-    const bool found = holds(object, address);
-    if (found) use(object);
-    return found;
-  });
-}
-
 /// The name by which other objects need this one; empty: it has none.
 const char* soname(const SymbolTable& table) {
   for (const ElfW(Dyn)* entry = table.dynamic; entry != nullptr && entry->d_tag != DT_NULL;

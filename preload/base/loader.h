@@ -116,6 +116,28 @@ inline bool holds(const dl_phdr_info& object, const void* address) {
   });
 }
 
+/// Calls `use(object)` for the object around an address.
+template <typename Use>
+void with_object_around(const void* address, Use use) {
+  for_each_object([&](const dl_phdr_info& object) {
+    const bool found = holds(object, address);
+    if (found) use(object);
+    return found;
+  });
+}
+
+struct LoaderState {
+  unsigned long long loads = 0, unloads = 0;
+};
+inline LoaderState loader_state() {
+  LoaderState state;
+  for_each_object([&state](const dl_phdr_info& object) {
+    state = {object.dlpi_adds, object.dlpi_subs};
+    return true;
+  });
+  return state;
+}
+
 /// Whether the object has code at this address.
 inline bool is_code_of(const dl_phdr_info& object, uintptr_t at) {
   return for_each_part(object, PT_LOAD, [at](const ElfW(Phdr) & part, AddressRange memory) {
