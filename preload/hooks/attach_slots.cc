@@ -214,11 +214,9 @@ bool is_complete(const dl_phdr_info& object) {
 }
 
 void find_hooks() {
-  for_each_object([](const dl_phdr_info& object) {
-    if (!is_ourselves(object)) return false;
+  with_object_around(&g_hooks, [](const dl_phdr_info& object) {
     for (size_t i = 0; i < kNameCount; ++i)
       g_hooks[i].hook = reinterpret_cast<uintptr_t>(find_symbol(object, kNames[i]).at);
-    return true;
   });
 }
 
@@ -229,12 +227,7 @@ void find_hooked_functions() {
 }
 
 bool were_loaded_since() {
-  unsigned long long loads = 0;
-  for_each_object([&](const dl_phdr_info& object) {
-    loads = object.dlpi_adds;
-    return true;
-  });
-  return loads != g_loads_seen;
+  return loader_state().loads != g_loads_seen;
 }
 
 void hook_objects() {
@@ -356,11 +349,7 @@ void define_given_facts(const gpupeak_attach_call& call) {
 
 /// Clients of NVTX 2 call functions of a library that nobody has described, so they are not seen.
 void say_if_nvtx_2_is_there() {
-  bool is_there = false;
-  for_each_object([&is_there](const dl_phdr_info& object) {
-    is_there = strncmp(file_name(object), "libnvToolsExt.so", 16) == 0;
-    return is_there;
-  });
+  const bool is_there = find_in("libnvToolsExt.so", "nvtxMarkA") != nullptr;
   const HookScope scope;
   if (is_there) define_fact("attach.unseen", "marks of NVTX 2 (libnvToolsExt)");
 }

@@ -244,18 +244,6 @@ void sweep(uint64_t number) {
   }
 }
 
-struct LoaderState {
-  unsigned long long loads = 0, unloads = 0;
-};
-
-LoaderState loader_state() {
-  LoaderState state;
-  for_each_object([&state](const dl_phdr_info& object) {
-    state = {object.dlpi_adds, object.dlpi_subs};
-    return true;
-  });
-  return state;
-}
 
 // What the next three read is written under the lock, and read without it.
 bool has_modules() {
