@@ -96,7 +96,7 @@ void forget_own(const void* at, size_t bytes) {
   const auto from = reinterpret_cast<uintptr_t>(at), to = from + bytes;
   for (Own& one : g_own) {
     const uintptr_t begin = one.begin, end = one.end;
-    if (end == 0) return;
+    if (begin == 0 && end == 0) return;
     if (begin == 0 || from < begin || from >= end) continue;
     if (from == begin)
       one.begin = to < end ? to : 0;
@@ -114,7 +114,7 @@ uint64_t own_within(uint64_t begin, uint64_t end) {
   };
   add(reinterpret_cast<uintptr_t>(__ehdr_start), reinterpret_cast<uintptr_t>(_end));
   for (const Own& one : g_own) {
-    if (one.end == 0) break;
+    if (one.begin == 0 && one.end == 0) break;
     if (one.begin != 0) add(one.begin, one.end);
   }
   return bytes;
