@@ -123,8 +123,9 @@ std::optional<int> wait_for(pid_t child, rusage& usage, std::optional<ProcessSta
 /// begins.
 CLI::Validator matches(const std::string& pattern, const char* what) {
   return CLI::Validator(
-      [form = std::regex(pattern), what](const std::string& text) {
-        return std::regex_match(text, form) ? "" : fmt::format("'{}' is not {}", text, what);
+      [pattern, what](const std::string& text) {
+        const bool fits = std::regex_match(text, std::regex(pattern));
+        return fits ? "" : fmt::format("'{}' is not {}", text, what);
       },
       "");
 }
