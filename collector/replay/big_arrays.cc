@@ -20,9 +20,9 @@ size_t mapped_bytes(size_t bytes) {
                                 : (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
 }
 
-/// Maps memory that begins where a huge page can.
-void* map(size_t bytes) {
-  const size_t more = bytes < kHugePageBytes ? 0 : kHugePageBytes;
+/// Maps memory; `for_huge_pages`: it begins where one can.
+void* map(size_t bytes, bool for_huge_pages) {
+  const size_t more = bytes < kHugePageBytes || !for_huge_pages ? 0 : kHugePageBytes;
   void* const room =
       mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) throw std::bad_alloc();
@@ -44,14 +44,14 @@ void ZeroedMemory::grow(size_t bytes, bool asks_for_huge_pages) {
   bytes = mapped_bytes(bytes);
   const size_t old_bytes = data_.get_deleter().bytes;
   if (bytes <= old_bytes) return;
-  void* const data = map(bytes);
+  void* const data = map(bytes, asks_for_huge_pages);
   if (old_bytes > 0) {  // its pages are moved; the new place has none yet
     if (mremap(data_.get(), old_bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) == MAP_FAILED)
       throw std::bad_alloc();
     (void)data_.release();
   }
   data_ = std::unique_ptr<void, Unmap>(data, Unmap{bytes});
-  if (asks_for_huge_pages) madvise(data, bytes, MADV_HUGEPAGE);
+  if (asks_for_huge_pages && bytes >= kHugePageBytes) madvise(data, bytes, MADV_HUGEPAGE);
 }
 
 void ZeroedMemory::Unmap::operator()(void* data) const {

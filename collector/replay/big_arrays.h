@@ -159,7 +159,7 @@ class KeyTable {
  private:
   static constexpr uint64_t kFree = 0;  // as in zeroed memory
   static constexpr size_t kBucketKeys = 5;
-  static constexpr size_t kFirstBuckets = 1024;
+  static constexpr size_t kFirstBuckets = 128;  // two pages: most tables stay small
   static constexpr uint32_t kMostCounted = 15;  // 15 means 15 or more: no longer counted
   static constexpr size_t kLongWay = 64;        // buckets; no key of a million goes so far
   struct alignas(64) Bucket {
