@@ -248,7 +248,7 @@ void LogReader::add_part(uint64_t begin, uint64_t end) {
 }
 
 bool LogReader::reads_heap(HeapReading heap) const {
-  constexpr uint64_t kFewEvents = 100'000;  // some hundredths of a second
+  constexpr uint64_t kFewEvents = 10'000;  // some thousandths of a second
   if (heap != HeapReading::kIfFew) return heap == HeapReading::kAll;
   // What is said of a device that has the host's memory is said of the heap, too. A request that
   // was refused is reported with the heap's holders.
