@@ -363,6 +363,7 @@ LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns,
   view.used_bytes = snapshot.used;
   view.tracked_bytes = snapshot.tracked.total();
   view.by_failed_call = snapshot.by_failed_call;
+  if (snapshot.read_ticks) view.read_ns = to_ns(*snapshot.read_ticks);
   view.of_process = snapshot.of_process;
   view.card_used_bytes = snapshot.card_used;
   view.others_bytes = snapshot.others;

@@ -154,6 +154,8 @@ export function holderTable(held, whole, {label, by = 'site', search = true, det
 /// How near to the peak a reading was: its causes are those of its own instant.
 function nearness(view, peak) {
   if (view.by_failed_call) return 'when an allocation failed';
+  if (view.read_ns !== undefined)
+    return `at the peak, by what was read ${format.time(view.time_ns - view.read_ns)} before and handed out since`;
   if (view.tracked_bytes >= peak.bytes) return 'at the peak';
   const apart = format.time(Math.abs(peak.time_ns - view.time_ns));
   return `read ${apart} ${view.time_ns < peak.time_ns ? 'before' : 'after'} the peak, ` +

@@ -331,6 +331,7 @@ class DeviceReplay {
   }
   void take(const PoolEvent& pool, const Event& event) {
     pools_.on_event(pool, event.ticks, [this](uint64_t id) { return blocks_.contains(id); });
+    note_ledger(pool.device, event.ticks);
   }
   /// Changes no sums: a context's blocks are freed by events before this one.
   void take(const ContextEvent& context) {
@@ -387,11 +388,17 @@ class DeviceReplay {
         ticks);
     if (PageCount* pages = pages_of(block))
       pages->count(block.alloc.address, block.alloc.bytes, true);
+    const int32_t device = device_of(block.alloc);
+    if (device >= 0 && live_.peak_ticks_of(device) == ticks) note_ledger(device, ticks);
     if (roles_.are_recorded()) {
       roles_.began(block.alloc.id,
                    {device_of(block.alloc), block.group, block.alloc.bytes, block.ticks});
     }
     if (observer_ != nullptr) observer_->on_block_alloc(block);
+  }
+  void note_ledger(int32_t device, uint64_t ticks) {
+    const auto ledger = ledgers_.find(device);
+    if (ledger != ledgers_.end()) ledger->second.on_tracked(tracked_bytes(device), ticks);
   }
   void count_out(const DeviceBlock& block, uint64_t ticks) {
     arenas_.device_freed(block.alloc.id, ticks);

@@ -12,6 +12,9 @@
 //   a first launch            640      100        +20               0   code +20
 //   snapshot: 4 start + 516 context + 20 code + 100 tracked = 640 used
 //
+// Where no reading was taken at the peak of tracked memory, the last one before it is carried on to
+// it: what tracked memory has moved since is added.
+//
 // Where NVML lists processes, `used` is this process's own entry, and what others do moves nothing.
 // A reading without the list then takes the card's figure, less what the others had at the last
 // list. The next list shows whether they had it all the time. If not, what such readings found is
@@ -106,6 +109,8 @@ struct LedgerSnapshot {
   int64_t host = 0;  ///< by how much the process's host memory has changed what is in use
   int64_t unexplained = 0;
   bool by_failed_call = false;  ///< the driver's free bytes at an allocation that failed
+  /// When it was read, if it is carried on from a reading before `ticks`.
+  std::optional<uint64_t> read_ticks = {};
 
   /// Makes the card's figure one row beside tracked memory.
   void join_rows() {
@@ -219,9 +224,7 @@ class DeviceLedger {
     if (used > highest_->used) highest_ = Point{ticks, used};
     // The driver then says how much is free, for whomever. Of the rest this process has what it had
     // at the last reading and what was handed out since; others have more or less.
-    const uint64_t own = own_mode_ ? static_cast<uint64_t>(std::max<int64_t>(
-                                         0, rows_.used + physical(tracked) - rows_.physical))
-                                   : used;
+    const uint64_t own = own_mode_ ? carried_on(tracked) : used;
     add_to_curve({ticks, own});
     LedgerSnapshot now = snapshot(own, tracked, ticks);
     now.card_used = used;
@@ -235,6 +238,17 @@ class DeviceLedger {
     return now;
   }
 
+  /// Tracked memory has moved, and may be at its peak. As long as the driver's pools are not known
+  /// to have what they have handed out, the driver's figure cannot be reckoned.
+  void on_tracked(const TrackedBytes& tracked, uint64_t ticks) {
+    if (!rows_.last || tracked.pool_reserved < tracked.of[GPUPEAK_KIND_POOL]) return;
+    if (rows_.at_top && rows_.at_top->tracked.total() > tracked.total()) return;
+    LedgerSnapshot now = snapshot(carried_on(tracked), tracked, ticks);
+    now.card_used = rows_.last->card_used + (now.used - rows_.last->used);
+    now.read_ticks = rows_.last->ticks;
+    rows_.at_top = std::move(now);
+  }
+
   /// What of a reading the rows add up to: this process's bytes, if NVML tells, else the card's.
   uint64_t figure(const DriverReadingEvent& reading) const {
     if (!own_mode_) return reading.used;
@@ -244,8 +258,11 @@ class DeviceLedger {
   PageCount& pages() { return pages_; }
   /// Pages of managed memory, as if all of it were on the device. It cannot take more than that.
   PageCount& managed_pages() { return managed_pages_; }
-  /// The certain reading at which most was tracked: the nearest one to the peak in bytes.
-  const std::optional<LedgerSnapshot>& at_peak() const { return rows_.at_peak; }
+  /// At the peak of tracked memory, or of the certain reading at which most was tracked.
+  const std::optional<LedgerSnapshot>& at_peak() const {
+    const auto tracked = [](const auto& one) { return one ? one->tracked.total() : 0; };
+    return tracked(rows_.at_top) > tracked(rows_.at_peak) ? rows_.at_top : rows_.at_peak;
+  }
   const std::optional<LedgerSnapshot>& last() const { return rows_.last; }
   /// The largest reading.
   const std::optional<Point>& highest() const { return highest_; }
@@ -267,6 +284,11 @@ class DeviceLedger {
 
   int64_t physical(const TrackedBytes& tracked) const {
     return static_cast<int64_t>(tracked.physical(pages_.bytes()));
+  }
+  /// What the rows add up to if only tracked memory has moved since the last certain reading.
+  uint64_t carried_on(const TrackedBytes& tracked) const {
+    return static_cast<uint64_t>(
+        std::max<int64_t>(0, rows_.used + physical(tracked) - rows_.physical));
   }
   /// In older logs: what other processes took while this one made its first context. At that
   /// reading `others` is known for the first time, so this has to be subtracted from it.
@@ -322,7 +344,9 @@ class DeviceLedger {
   /// The figure fell by more than we can have given back.
   void others_moved() {
     others_moved_ = true;
-    if (rows_.at_peak) rows_.at_peak->join_rows();
+    for (auto* at : {&rows_.at_peak, &rows_.at_top}) {
+      if (*at) (*at)->join_rows();
+    }
     if (!own_mode_) return;
     // The entry of the list that was thought to be ours is another's.
     is_entry_wrong_ = true;
@@ -446,7 +470,7 @@ class DeviceLedger {
   struct Rows {
     std::array<int64_t, kSeveralCauses + 1> causes{};
     std::map<ItemKey, Item> items;
-    std::optional<LedgerSnapshot> at_peak, last;
+    std::optional<LedgerSnapshot> at_peak, at_top, last;
     int64_t used = 0, physical = 0;  ///< at the last certain reading
   } rows_;
   /// As they were before the first reading without a list, since the last one with it.

@@ -321,11 +321,18 @@ bool is_of_peak(const LedgerView& view, const Peak* peak) {
   return peak != nullptr && view.tracked_bytes >= peak->bytes;
 }
 
+std::string carried_on_text(const LedgerView& view) {
+  if (!view.read_ns) return "";
+  return fmt::format(", by what was read {} before and handed out since",
+                     duration(view.time_ns - *view.read_ns));
+}
+
 std::string ledger_nearness_text(const LedgerView& view, const Peak* peak, const TextStyle& style) {
   if (view.by_failed_call)
     return fmt::format("when an allocation failed, {}", instant(view.time_ns));
   if (peak == nullptr) return fmt::format("read at {}", instant(view.time_ns));
-  if (is_of_peak(view, peak)) return fmt::format("at the peak, {}", instant(view.time_ns));
+  if (is_of_peak(view, peak))
+    return fmt::format("at the peak, {}{}", instant(view.time_ns), carried_on_text(view));
   const bool before = view.time_ns < peak->time_ns;
   const std::string apart =
       duration(before ? peak->time_ns - view.time_ns : view.time_ns - peak->time_ns);

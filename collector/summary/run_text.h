@@ -194,6 +194,8 @@ std::string others_text(const LedgerView& view, const TextStyle& style);
 /// ": pid 17883 python3 5.60 GiB, …"
 std::string others_list(const LedgerView& view, const TextStyle& style);
 
+/// ", by what was read 39 ms before and handed out since"; empty: it was read then.
+std::string carried_on_text(const LedgerView& view);
 /// When the driver was asked: "at the peak, +5.72 s", or how near to it: "read 0.2 s before the
 /// peak, when 45 of 382 MiB were handed out". `peak`: the device's; nullptr: it had none.
 std::string ledger_nearness_text(const LedgerView& view, const Peak* peak, const TextStyle& style);

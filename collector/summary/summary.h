@@ -477,6 +477,8 @@ struct LedgerView {
   uint64_t tracked_bytes = 0;                 ///< the part of that which seen calls handed out
   std::vector<LedgerRow> rows;                ///< with tracked_bytes they add up to used_bytes
   bool by_failed_call = false;                ///< said by the driver when an allocation failed
+  /// When the driver was asked, if that was before time_ns: what was handed out since is added.
+  std::optional<int64_t> read_ns = {};
   std::optional<uint64_t> others_bytes = {};  ///< by all other processes; none: not known
   std::vector<LedgerProcess> others = {};     ///< the largest of them
 };

@@ -147,6 +147,7 @@ void json_fields(auto& io, const LedgerView& view) {
      view.time_ns, view.used_bytes, view.of_process, view.card_used_bytes, view.tracked_bytes,
      view.rows, view.others_bytes, view.others);
   io.if_any("by_failed_call", view.by_failed_call);
+  io.if_any("read_ns", view.read_ns);
 }
 
 void json_fields(auto& io, const CardLimit& limit) {

@@ -137,7 +137,8 @@ class ShortSummary {
       lines.wrap("  {}'s figure is not of the peak: {}", whose,
                  ledger_nearness_text(view, peak_, style_));
     else
-      lines.wrap("  {} shows {}", whose, ledger_sum_text(view, view.used_bytes / 100, style_));
+      lines.wrap("  {} shows {}{}", whose, ledger_sum_text(view, view.used_bytes / 100, style_),
+                 carried_on_text(view));
   }
 
   /// Whether the heap's figure is the library's counter, since not every block was read.

@@ -74,21 +74,46 @@ void pool_event(LogBuilder& log, uint64_t time, gpupeak_pool_event event, uint64
 
 }  // namespace
 
-TEST_CASE("ledger: a reading that is not of the peak says how near it was", "[collector]") {
+TEST_CASE("ledger: a peak without a reading is carried on from the last one", "[collector]") {
   LogBuilder log = with_context();
   log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
   log.driver_reading(0, 2 * kSecond, {.used = 549 * kMiB});
-  log.device_alloc(0, 3 * kSecond, 2, GPUPEAK_KIND_LINEAR, 0, 336 * kMiB);
+  log.device_alloc(0, 3 * kSecond, 2, GPUPEAK_KIND_LINEAR, 0, 335 * kMiB);
   log.driver_reading(0, 4 * kSecond, {.used = 885 * kMiB, .uncertain = true});
+  log.device_free(0, 5 * kSecond, 2);
+  log.driver_reading(0, 6 * kSecond, {.used = 549 * kMiB});
   const Summary summary = analyze_log(log);
   const LedgerView& view = summary.devices.at(0).ledger->at_peak;
-  CHECK(view.tracked_bytes == 46 * kMiB);
-  CHECK(sum(view) == static_cast<int64_t>(549 * kMiB));
+  CHECK(view.tracked_bytes == 381 * kMiB);
+  CHECK(view.used_bytes == 885 * kMiB);
+  CHECK(view.read_ns == view.time_ns - int64_t{kSecond});
+  CHECK(row(view, "rounding") == static_cast<int64_t>(kMiB));
+  CHECK(row(view, "unexplained") == 0);
+  CHECK(sum(view) == static_cast<int64_t>(885 * kMiB));
   CHECK(ledger_nearness_text(view, summary.find_peak("device:0"), TextStyle()) ==
-        "read 1.0 s before the peak, when 46.0 MiB of 382 MiB were handed out");
+        "at the peak, +3.00 s, by what was read 1.0 s before and handed out since");
   std::ostringstream text;
   write_text(summary, text);
-  CHECK(text.str().find("read 1.0 s before the peak, when") != std::string::npos);
+  CHECK(text.str().find("by what was read 1.0 s before") != std::string::npos);
+}
+
+TEST_CASE("ledger: a reading at the peak is taken as it is", "[collector]") {
+  LogBuilder log = with_context();
+  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
+  log.driver_reading(0, 2 * kSecond, {.used = 551 * kMiB});
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_peak;
+  CHECK(view.used_bytes == 551 * kMiB);
+  CHECK_FALSE(view.read_ns);
+}
+
+TEST_CASE("ledger: before the first reading nothing is carried on", "[collector]") {
+  LogBuilder log;
+  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
+  log.device_free(0, 2 * kSecond, 1);
+  log.driver_reading(0, 3 * kSecond, {.used = 503 * kMiB});
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_peak;
+  CHECK(view.tracked_bytes == 0);
+  CHECK_FALSE(view.read_ns);
 }
 
 TEST_CASE("ledger: a failed allocation has the exact ledger of its instant", "[collector]") {
