@@ -151,23 +151,18 @@ void for_each_word(const dl_phdr_info& object, Visit visit) {
 }
 
 /// The range of addresses of the driver's functions.
-struct Code {
-  uintptr_t begin = UINTPTR_MAX, end = 0;
-  bool holds(uintptr_t at) const { return at - begin < end - begin && end > begin; }
-  void add(const void* function) {
-    if (function == nullptr) return;
+AddressRange driver_code() {
+  AddressRange code{UINTPTR_MAX, 0};
+  const auto add = [&code](const void* function) {
     const auto at = reinterpret_cast<uintptr_t>(function);
-    if (at < begin) begin = at;
-    if (at >= end) end = at + 1;
-  }
-};
-
-Code driver_code() {
-  Code code;
+    if (at == 0) return;
+    code.begin = std::min(code.begin, at);
+    code.end = std::max(code.end, at + 1);
+  };
   if (!g_driver_is_resolved.load(std::memory_order_acquire)) return code;
   for (int row = 0; row < kDriverRowCount; ++row) {
-    code.add(driver_rows()[row].exported);
-    code.add(driver_rows()[row].looked_up);
+    add(driver_rows()[row].exported);
+    add(driver_rows()[row].looked_up);
   }
   return code;
 }
@@ -175,7 +170,7 @@ Code driver_code() {
 /// Hooks the driver's functions that a client got from cuGetProcAddress or dlsym before, and keeps
 /// in its data: CUDA's runtime has a table of them. A word with such a function's address is taken
 /// for that function.
-void hook_data(const dl_phdr_info& object, const Code& driver) {
+void hook_data(const dl_phdr_info& object, const AddressRange& driver) {
   for_each_word(object, [&](uintptr_t* word, bool read_only) {
     if (!driver.holds(*word)) return;
     if (void* const hook = hook_of_address(reinterpret_cast<void*>(*word)))
@@ -226,17 +221,13 @@ void find_hooked_functions() {
     g_hooks[i].real = reinterpret_cast<uintptr_t>(find_next(kNames[i]));
 }
 
-bool were_loaded_since() {
-  return loader_state().loads != g_loads_seen;
-}
-
 void hook_objects() {
   // For a program that loads and unloads libraries all the time.
   if (g_slots.count >= kMostSlots / 2) g_slots.forget_unloaded();
   list_complete_objects();
   find_hooked_functions();
   has_driver();  // asks the driver for its functions, if it is loaded
-  const Code driver = driver_code();
+  const AddressRange driver = driver_code();
   for_each_object([&](const dl_phdr_info& object) {
     if (is_left_alone(object) || !is_complete(object)) return false;
     for_each_import(object, is_allocator_library(object) ? &name_number_in_allocator : &name_number,
@@ -338,20 +329,18 @@ void define_fact_in_scope(const char* name, const char* value) {
 }
 
 void define_given_facts(const gpupeak_attach_call& call) {
-  const HookScope scope;
   const char* at = call.facts;
   while (*at != 0) {
     const char* const value = at + strlen(at) + 1;
-    define_fact(at, value);
+    define_fact_in_scope(at, value);
     at = value + strlen(value) + 1;
   }
 }
 
 /// Clients of NVTX 2 call functions of a library that nobody has described, so they are not seen.
 void say_if_nvtx_2_is_there() {
-  const bool is_there = find_in("libnvToolsExt.so", "nvtxMarkA") != nullptr;
-  const HookScope scope;
-  if (is_there) define_fact("attach.unseen", "marks of NVTX 2 (libnvToolsExt)");
+  if (find_in("libnvToolsExt.so", "nvtxMarkA") != nullptr)
+    define_fact_in_scope("attach.unseen", "marks of NVTX 2 (libnvToolsExt)");
 }
 
 /// Tells the caller the log's path, and how many slots lead to our hooks.
@@ -431,7 +420,7 @@ void cover_library_asked_for(Dlsym real, void* handle, const char* name) {
 void cover_libraries_loaded_since() {
   if (!may_cover()) return;
   if (g_busy.exchange(true, std::memory_order_acquire)) return;
-  if (g_hooked.load(std::memory_order_acquire) && were_loaded_since()) {
+  if (g_hooked.load(std::memory_order_acquire) && loader_state().loads != g_loads_seen) {
     {
       const HookScope scope;
       hook_objects();
