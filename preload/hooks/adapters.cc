@@ -128,15 +128,13 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
   Dlsym real = next().dlsym;
   if (real == nullptr) real = reinterpret_cast<Dlsym>(find_next("dlsym"));
   if (real == nullptr) return {nullptr, nullptr};
+  // Calls with RTLD_NEXT go to the real dlsym unchanged: it means "after the caller", so that dlsym
+  // must see the caller. So do calls of the driver, which may look up its own functions.
   if (came_late()) {
     cover_libraries_loaded_since();
     cover_library_asked_for(real, handle, name);
-  }
-  // Calls with RTLD_NEXT go to the real dlsym unchanged: it means "after the caller", so that dlsym
-  // must see the caller. So do calls of the driver, which may look up its own functions.
-  if (!came_late()) {
-    if (const std::optional<void*> found = adapters_replace(real, handle, name))
-      return {*found, nullptr};
+  } else if (const std::optional<void*> found = adapters_replace(real, handle, name)) {
+    return {*found, nullptr};
   }
   if (has_missing_hooks() && name != nullptr) note_asked_for(name);
   const DriverRow* const row = handle == RTLD_NEXT ? nullptr : driver_row_of(name);

@@ -54,40 +54,6 @@ gpupeak_gauge* gauge_of(int what, int device) {
 static_assert(GPUPEAK_DEVICE_GRAPH - GPUPEAK_DEVICE_LINEAR ==
               GPUPEAK_KIND_GRAPH - GPUPEAK_KIND_LINEAR);
 
-/// `what`: enum gpupeak_what. If it is not measured, returns false and leaves `usage` alone.
-bool read_usage(int what, int device, gpupeak_usage& usage) {
-  HookScope hook;
-  if (!hook.entered() || !recording()) return false;
-  gpupeak_gauge* gauge = gauge_of(what, device);
-  if (gauge == nullptr) return false;
-  if (what == GPUPEAK_HEAP) flush_own_slot();
-  const auto live = static_cast<int64_t>(load(gauge->live));
-  usage.live_bytes = live > 0 ? static_cast<uint64_t>(live) : 0;
-  usage.peak_bytes = load(gauge->peak);
-  usage.window_peak_bytes = window_peak(*gauge);
-  usage.alloc_count = what == GPUPEAK_HEAP     ? load(counters().heap_alloc_count)
-                      : what == GPUPEAK_DEVICE ? load(counters().device[device].alloc_count)
-                                               : 0;
-  return true;
-}
-
-/// The peaks of the window begin anew, from what is live now.
-void reset_window() {
-  HookScope hook;
-  if (!hook.entered() || !recording()) return;
-  flush_own_slot();
-  const BookGuard guard;  // its holder alone counts device and pinned memory
-  if (!guard) return;
-  for (const int what : {GPUPEAK_HEAP, GPUPEAK_PINNED, GPUPEAK_REGISTERED, GPUPEAK_MANAGED}) {
-    if (gpupeak_gauge* gauge = gauge_of(what, 0)) begin_window(*gauge);
-  }
-  for (int device = 0; device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES); ++device) {
-    for (int what = GPUPEAK_DEVICE; what <= GPUPEAK_DEVICE_GRAPH; ++what) {
-      begin_window(*gauge_of(what, device));
-    }
-  }
-}
-
 }  // namespace
 
 GPUPEAK_EXPORT void gpupeak_api_phase_push(const char* name) {
@@ -136,10 +102,36 @@ GPUPEAK_EXPORT void gpupeak_api_arena_free(gpupeak_arena arena, const void* addr
   arena_freed(arena, address_of(address));
 }
 
+/// `what`: enum gpupeak_what. If it is not measured, returns 0 and leaves `usage` alone.
 GPUPEAK_EXPORT int gpupeak_api_usage(int what, int device, struct gpupeak_usage* usage) {
-  return read_usage(what, device, *usage) ? 1 : 0;
+  HookScope hook;
+  if (!hook.entered() || !recording()) return 0;
+  gpupeak_gauge* gauge = gauge_of(what, device);
+  if (gauge == nullptr) return 0;
+  if (what == GPUPEAK_HEAP) flush_own_slot();
+  const auto live = static_cast<int64_t>(load(gauge->live));
+  usage->live_bytes = live > 0 ? static_cast<uint64_t>(live) : 0;
+  usage->peak_bytes = load(gauge->peak);
+  usage->window_peak_bytes = window_peak(*gauge);
+  usage->alloc_count = what == GPUPEAK_HEAP     ? load(counters().heap_alloc_count)
+                       : what == GPUPEAK_DEVICE ? load(counters().device[device].alloc_count)
+                                                : 0;
+  return 1;
 }
 
+/// The peaks of the window begin anew, from what is live now.
 GPUPEAK_EXPORT void gpupeak_api_reset_window(void) {
-  reset_window();
+  HookScope hook;
+  if (!hook.entered() || !recording()) return;
+  flush_own_slot();
+  const BookGuard guard;  // its holder alone counts device and pinned memory
+  if (!guard) return;
+  for (const int what : {GPUPEAK_HEAP, GPUPEAK_PINNED, GPUPEAK_REGISTERED, GPUPEAK_MANAGED}) {
+    if (gpupeak_gauge* gauge = gauge_of(what, 0)) begin_window(*gauge);
+  }
+  for (int device = 0; device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES); ++device) {
+    for (int what = GPUPEAK_DEVICE; what <= GPUPEAK_DEVICE_GRAPH; ++what) {
+      begin_window(*gauge_of(what, device));
+    }
+  }
 }
