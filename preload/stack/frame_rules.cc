@@ -7,6 +7,7 @@
 
 #include "stack/frame_rules.h"
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 
@@ -348,17 +349,11 @@ const uint8_t* find_entry(const uint8_t* header, uintptr_t pc) {
   struct Row32 {
     int32_t begin, entry;  // both relative to the header
   };
-  const auto* table = reinterpret_cast<const Row32*>(header + 12);
+  const auto* const table = reinterpret_cast<const Row32*>(header + 12);
   const auto wanted = static_cast<int64_t>(pc - reinterpret_cast<uintptr_t>(header));
-  uint32_t low = 0, high = count;
-  while (low < high) {
-    const uint32_t middle = low + (high - low) / 2;
-    if (table[middle].begin <= wanted)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low == 0 ? nullptr : header + table[low - 1].entry;
+  const Row32* const behind = std::upper_bound(
+      table, table + count, wanted, [](int64_t at, const Row32& row) { return at < row.begin; });
+  return behind == table ? nullptr : header + behind[-1].entry;
 }
 
 enum class Found { kRow, kNothing, kUnreadable };
