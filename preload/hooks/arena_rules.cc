@@ -121,8 +121,7 @@ bool read_text(std::string_view value, Text<kCapacity>& text) {
   for (char c : found) {
     if (c == '\\' || static_cast<unsigned char>(c) < ' ') return false;
   }
-  text.clear();
-  text.add(found);
+  text = Text<kCapacity>(found);
   return true;
 }
 
@@ -399,19 +398,11 @@ size_t find_candidates(Loaded& loaded) {
           !is_new(rule, inside)) {
         continue;
       }
-      g_candidates[count].rule = &rule;
-      g_candidates[count].inside = inside;
-      g_candidates[count].library.clear();
-      g_candidates[count++].library.add(library);
+      g_candidates[count++] = {&rule, inside, Text<96>(library)};
     }
     return false;
   });
   return count;
-}
-
-void remember(Rule& rule, uintptr_t inside) {
-  uintptr_t* const place = std::ranges::find(rule.libraries, uintptr_t{0});
-  if (place != std::end(rule.libraries)) *place = inside;
 }
 
 /// Replaces functions of the rule's class. nullptr: done; else why not.
@@ -522,7 +513,8 @@ void look() {
     const Candidate& found = g_candidates[i];
     const char* why = nullptr;
     if (!take_over(found, why)) continue;
-    remember(*found.rule, found.inside);
+    uintptr_t* const place = std::ranges::find(found.rule->libraries, uintptr_t{0});
+    if (place != std::end(found.rule->libraries)) *place = found.inside;
     if (why == nullptr)
       arenas_on(found.rule->maker, Text<256>(found.rule->says.name, " of ", found.library));
     else

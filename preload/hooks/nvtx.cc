@@ -100,9 +100,6 @@ uint64_t start_range(Event... event) {
   Utf8 buffer;
   return range_begin(label_of(buffer, event...));
 }
-void end_range(uint64_t id) {
-  range_end(id);
-}
 template <typename... Payload>
 void end_range_in(uint64_t, uint64_t id, Payload...) {
   range_end(id);
@@ -250,7 +247,7 @@ void attach(const Callbacks& callbacks) {
           {kRangeStartEx, &start_range<Event>},
           {kRangeStartA, &start_range<const char*>},
           {kRangeStartW, &start_range<const wchar_t*>},
-          {kRangeEnd, &end_range},
+          {kRangeEnd, &range_end},
           {kRangePushEx, &push_range<Event>},
           {kRangePushA, &push_range<const char*>},
           {kRangePushW, &push_range<const wchar_t*>},

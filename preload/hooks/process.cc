@@ -4,7 +4,8 @@
 //   start   start()                       the first hook that is called (life/process)
 //           program_starts()              our constructor; those of hooks find the real functions
 //           main_with_phase()             main
-//   fork    forks(), forked()             in the parent
+//   fork    hold_slots_over_fork()        in the parent, before it (hooks/attach_slots)
+//           forked()                      in the parent
 //           child_starts()                in the child; its first hook calls start() again
 //   exec    another_program_starts()      before each exec and posix_spawn
 //   exit    program_ends()                after main or exit
@@ -56,10 +57,6 @@ int main_with_phase(int argc, char** argv, char** environment) {
   return g_main(argc, argv, environment);
 }
 
-void forks() {
-  hold_slots_over_fork();
-}
-
 void forked() {
   release_slots_after_fork();
   share_pages();
@@ -91,7 +88,7 @@ __attribute__((constructor)) void program_starts() {
   const SignalsHeld held;
   finish_start();
   adapters_look();
-  pthread_atfork(&forks, &forked, &child_starts);
+  pthread_atfork(&hold_slots_over_fork, &forked, &child_starts);
   using AtQuickExit = int (*)(void (*)(void*), void*);
   if (void* const at_quick_exit = find_next("__cxa_at_quick_exit"))
     reinterpret_cast<AtQuickExit>(at_quick_exit)(&end_quickly, nullptr);

@@ -25,9 +25,7 @@ namespace {
 
 /// The format's page and the kernel's: chunks are multiples of the larger one.
 constexpr uint64_t kFormatPage = GPUPEAK_LOG_PAGE;
-uint64_t page_bytes() {
-  return arch::page_bytes();
-}
+using arch::page_bytes;
 /// Header and counters page.
 uint64_t head_bytes() {
   return page_end(kFormatPage + GPUPEAK_COUNTERS_BYTES);

@@ -107,11 +107,6 @@ void give_roles_back(Use& use) {
   use.role_count = 0;
 }
 
-void forget_roles() {
-  g_roles = {};
-  g_has_left_out.store(false, std::memory_order_relaxed);
-}
-
 // When blocks are used.
 
 /// The uses of this block are not recorded.
@@ -395,7 +390,8 @@ void begin_watching_uses() {
 void forget_uses() {
   g_watches_uses.store(false, std::memory_order_relaxed);
   g_watches_all_uses.store(false, std::memory_order_relaxed);
-  forget_roles();
+  g_roles = {};
+  g_has_left_out.store(false, std::memory_order_relaxed);
   begin_anew(g_uses);
   forget_graph_uses();
   g_given_addresses.forget();

@@ -393,13 +393,6 @@ uint32_t local_bytes_of(CUfunction function, int device) {
   return 0;
 }
 
-/// Whether the function needs more local memory a thread than any before. If so, the driver's
-/// memory for it has grown.
-bool needs_more_local_memory(Ledger::Device& ledger, CUfunction function, int device) {
-  const uint32_t local = local_bytes_of(function, device);
-  return raise_to(ledger.largest_local_bytes, local);
-}
-
 /// Called for a handle that has not been seen: finds out whether there are several contexts.
 void note_context() {
   const CUcontext current = current_context();
@@ -467,7 +460,8 @@ void LedgerBracket::close() {
       std::string_view name;
       if (function_ != nullptr) {
         name = function_name(function_);
-        if (needs_more_local_memory(ledger, function_, device_))
+        // If it needs more than any before, the driver's memory for it has grown.
+        if (raise_to(ledger.largest_local_bytes, local_bytes_of(function_, device_)))
           reading.cause = GPUPEAK_LEDGER_LOCAL_MEMORY;
       } else if (file_ != nullptr) {
         name = file_name(file_);
