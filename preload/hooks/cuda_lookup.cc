@@ -12,7 +12,6 @@
 #include "base/process_state.h"
 #include "base/text.h"
 #include "log/log.h"
-#include "stack/module_map.h"
 #include "track/driver.h"
 
 namespace gpupeak::preload {

@@ -244,7 +244,6 @@ void sweep(uint64_t number) {
   }
 }
 
-
 // What the next three read is written under the lock, and read without it.
 bool has_modules() {
   return std::atomic_ref(g_map.modules).load(std::memory_order_acquire) != nullptr;

@@ -96,8 +96,7 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
 
 int device_of_context(const void* context) {
   const InBook book;
-  if (!book) return kNoDevice;
-  return known_device(context);
+  return book ? known_device(context) : kNoDevice;
 }
 
 void green_context_began(const void* green, int device) {
@@ -139,8 +138,7 @@ bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceB
 
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {
   const InBook book;
-  if (!book) return;
-  put_back_block(key_of(space, value), block);
+  if (book) put_back_block(key_of(space, value), block);
 }
 
 bool device_find(KeySpace space, uint64_t value, DeviceBlock& block) {

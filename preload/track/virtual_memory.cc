@@ -52,14 +52,12 @@ void in_book(Change change) {
   HookScope scope;
   if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
   const BookGuard guard;
-  if (!guard) return;
-  change();
+  if (guard) change();
 }
 template <typename Change>
 void in_book(const ApiCall& call, Change change) {
   const BookSite site(call);
-  if (!site) return;
-  change(site);
+  if (site) change(site);
 }
 
 void free_if_unused(const BookSite& site, CUmemGenericAllocationHandle handle, Handle& state) {
