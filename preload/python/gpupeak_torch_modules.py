@@ -37,23 +37,20 @@ class _Finder:
             find = getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find is not None else None
             if spec is not None:
-                _after_import(spec.loader, then)
+                _try(_after_import, spec.loader, then)
                 return spec
         return None
 
 
 def _after_import(loader, then):
-    try:
-        execute = loader.exec_module
+    execute = loader.exec_module
 
-        def exec_module(module):
-            del loader.exec_module
-            execute(module)
-            _try(then, module)
+    def exec_module(module):
+        del loader.exec_module
+        execute(module)
+        _try(then, module)
 
-        loader.exec_module = exec_module
-    except Exception as error:
-        _failed(error)
+    loader.exec_module = exec_module
 
 
 def _try(function, *arguments):
@@ -392,9 +389,7 @@ class Tracker:
     def _at_end(self, thread, backward):
         """Autograd calls it when the pass is over, in the thread that ends it."""
         def ended():
-            if backward in thread.open:
-                while thread.open and thread.open[-1] is not backward:
-                    self._close(thread)
+            while backward in thread.open:
                 self._close(thread)
 
         self._torch.autograd.Variable._execution_engine.queue_callback(lambda: self.guarded(ended))
@@ -420,14 +415,9 @@ class Tracker:
 _hooks = []  # (tracker, what takes the hooks away again)
 
 
-def _version():
-    """Of PyTorch, which is not imported to its end yet."""
-    from importlib import import_module
-    return str(import_module("torch.version").__version__)
-
-
 def _set_hooks(modules):
-    version = _version()
+    from importlib import import_module
+    version = str(import_module("torch.version").__version__)  # torch itself is not imported to its end yet
     tracker = Tracker(sys.modules["torch"], Log())
     guarded, enter, leave, frame_of = tracker.guarded, tracker.enter, tracker.leave, sys._getframe
 
