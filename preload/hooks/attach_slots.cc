@@ -339,8 +339,11 @@ void define_given_facts(const gpupeak_attach_call& call) {
 
 /// Clients of NVTX 2 call functions of a library that nobody has described, so they are not seen.
 void say_if_nvtx_2_is_there() {
-  if (find_in("libnvToolsExt.so", "nvtxMarkA") != nullptr)
-    define_fact_in_scope("attach.unseen", "marks of NVTX 2 (libnvToolsExt)");
+  bool is_there = false;
+  for_each_object([&is_there](const dl_phdr_info& object) {
+    return is_there = begins(file_name(object), "libnvToolsExt.so");
+  });
+  if (is_there) define_fact_in_scope("attach.unseen", "marks of NVTX 2 (libnvToolsExt)");
 }
 
 /// Tells the caller the log's path, and how many slots lead to our hooks.
