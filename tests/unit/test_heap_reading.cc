@@ -124,6 +124,7 @@ TEST_CASE("heap_reading: an older log is read whole", "[collector]") {
 
 TEST_CASE("heap_reading: few events are read, and all where there is no device", "[collector]") {
   LogBuilder few = log_of(true);
+  few.counters().heap_alloc_count = 9'000;
   CHECK_FALSE(read(few, HeapReading::kIfFew).quality.heap_not_read);
   LogBuilder many = log_of(true);
   many.counters().heap_alloc_count = 1'000'000;

@@ -77,19 +77,19 @@ void pool_event(LogBuilder& log, uint64_t time, gpupeak_pool_event event, uint64
 TEST_CASE("ledger: a peak without a reading is carried on from the last one", "[collector]") {
   LogBuilder log = with_context();
   log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
-  log.driver_reading(0, 2 * kSecond, {.used = 549 * kMiB});
+  log.driver_reading(0, 2 * kSecond, {.used = 551 * kMiB});
   log.device_alloc(0, 3 * kSecond, 2, GPUPEAK_KIND_LINEAR, 0, 335 * kMiB);
-  log.driver_reading(0, 4 * kSecond, {.used = 885 * kMiB, .uncertain = true});
+  log.driver_reading(0, 4 * kSecond, {.used = 887 * kMiB, .uncertain = true});
   log.device_free(0, 5 * kSecond, 2);
-  log.driver_reading(0, 6 * kSecond, {.used = 549 * kMiB});
+  log.driver_reading(0, 6 * kSecond, {.used = 551 * kMiB});
   const Summary summary = analyze_log(log);
   const LedgerView& view = summary.devices.at(0).ledger->at_peak;
   CHECK(view.tracked_bytes == 381 * kMiB);
-  CHECK(view.used_bytes == 885 * kMiB);
+  CHECK(view.used_bytes == 887 * kMiB);
   CHECK(view.read_ns == view.time_ns - int64_t{kSecond});
-  CHECK(row(view, "rounding") == static_cast<int64_t>(kMiB));
+  CHECK(row(view, "rounding") == static_cast<int64_t>(3 * kMiB));
   CHECK(row(view, "unexplained") == 0);
-  CHECK(sum(view) == static_cast<int64_t>(885 * kMiB));
+  CHECK(sum(view) == static_cast<int64_t>(887 * kMiB));
   CHECK(ledger_nearness_text(view, summary.find_peak("device:0"), TextStyle()) ==
         "at the peak, +3.00 s, by what was read 1.0 s before and handed out since");
   std::ostringstream text;
