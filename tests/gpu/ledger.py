@@ -4,7 +4,8 @@
 usage: ledger.py REPORT_JSON NAME [IN_USE]
 
 Exit code 1 if more than 1 % of what was in use is unexplained, at the peak or at exit, or if the rows do not add up
-to the byte. IN_USE: what the program's own last cudaMemGetInfo said; then one of the readings is the same.
+to the byte. IN_USE: what the program's own last cudaMemGetInfo said; then one of the readings is the same: the process's,
+and what the card has beside it.
 """
 import json
 import sys
@@ -17,8 +18,15 @@ if not read:
     # A process that only counts devices has no context, and nothing to explain.
     good = report["metrics"]["device.alloc_count"] == 0
     print(f"| {name} | {'no context' if good else '**no readings**'} | | | | | |")
-if in_use is not None and not any(abs(ledger[when]["card_used_bytes"] - in_use) <= in_use // 1000
-                                  for ledger in read for when in ("at_peak", "at_exit")):
+
+
+def of_card(ledger):
+    """What the card had in use at each reading."""
+    beside = ledger["at_peak"]["card_used_bytes"] - ledger["at_peak"]["used_bytes"]
+    return [used + beside for _, used in ledger["readings"]] + [ledger["at_exit"]["card_used_bytes"]]
+
+
+if in_use is not None and not any(abs(card - in_use) <= in_use // 1000 for ledger in read for card in of_card(ledger)):
     good = False
     print(f"| {name} | **no reading is cudaMemGetInfo's {in_use:,}** | | | | | |")
 for device in report["devices"]:
