@@ -74,7 +74,7 @@ constinit ModuleMap g_map;
 constinit const uint64_t* g_registered = nullptr;
 constinit uint64_t g_registered_then = 0;
 constinit uint32_t g_registered_steps = 0;  ///< sections and symbols looked at
-constinit std::atomic_flag g_reads_registered;
+constinit std::atomic<bool> g_reads_registered{false};
 
 char* copy_text(const char* text) {
   static char* pool = nullptr;
@@ -372,12 +372,12 @@ void define_registered() {
   if (list == nullptr || find_module(reinterpret_cast<uintptr_t>(list)) == nullptr) return;
   const uint64_t newest = __atomic_load_n(list, __ATOMIC_ACQUIRE);
   uint64_t entry[4] = {newest};  // next, previous, file, bytes
-  if (newest == g_registered_then || g_reads_registered.test_and_set()) return;
+  if (newest == g_registered_then || g_reads_registered.exchange(true)) return;
   const int most = call_filters() == 0 ? kMostFiles : 0;  // a sandbox may kill who copies
   for (int i = 0; i < most && entry[0] != g_registered_then && copy(entry[0], entry); ++i)
     define_symbols(entry[2], entry[3]);
   g_registered_then = newest;
-  g_reads_registered.clear();
+  g_reads_registered = false;
 }
 
 }  // namespace
@@ -445,7 +445,7 @@ void define_lost_names() {
 void redefine_modules(bool forked) {
   if (forked) g_map.lock.reset();
   g_registered_then = g_registered_steps = 0;
-  if (forked) g_reads_registered.clear();
+  if (forked) g_reads_registered = false;
   LockGuard guard(g_map.lock);
   for (uint32_t i = 0; i < g_map.count; ++i) define_module(g_map.modules[i]);
   for (uint32_t i = 0; i < g_map.count; ++i) {

@@ -96,7 +96,8 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
 
 int device_of_context(const void* context) {
   const InBook book;
-  return book ? known_device(context) : kNoDevice;
+  if (!book) return kNoDevice;
+  return known_device(context);
 }
 
 void green_context_began(const void* green, int device) {
@@ -138,7 +139,8 @@ bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceB
 
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {
   const InBook book;
-  if (book) put_back_block(key_of(space, value), block);
+  if (!book) return;
+  put_back_block(key_of(space, value), block);
 }
 
 bool device_find(KeySpace space, uint64_t value, DeviceBlock& block) {
