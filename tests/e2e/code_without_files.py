@@ -17,15 +17,8 @@ from common import Skipped, environment, expect, gpupeak, needs, record, report,
 
 CASE = sys.argv[3]
 
-# Two functions of machine code call the allocator: push rbp; mov rbp,rsp; mov rax,keep; call rax; pop rbp; ret.
-MAKES_CODE = r"""
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-__attribute__((noinline)) void *keep(size_t bytes) { void *p = malloc(bytes); memset(p, 1, bytes); return p; }
+# A function of machine code calls the allocator: push rbp; mov rbp,rsp; mov rax,keep; call rax; pop rbp; ret.
+MAKER = r"""__attribute__((noinline)) void *keep(size_t bytes) { void *p = malloc(bytes); memset(p, 1, bytes); return p; }
 static void *(*make(unsigned char *at))(size_t) {
   unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0x5d, 0xc3};
   void *(*target)(size_t) = keep, *(*made)(size_t);
@@ -34,7 +27,16 @@ static void *(*make(unsigned char *at))(size_t) {
   memcpy(&made, &at, sizeof made);
   return made;
 }
-int main(int argc, char **argv) {
+"""
+# Two such functions.
+MAKES_CODE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+""" + MAKER + r"""int main(int argc, char **argv) {
   unsigned char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   char name[64], real[80];
   snprintf(name, sizeof name, "/tmp/perf-%d.map", getpid());
@@ -62,16 +64,7 @@ REGISTERS_CODE = r"""
 struct entry { struct entry *next, *previous; const char *file; uint64_t bytes; };
 struct { uint32_t version, action; struct entry *relevant, *first; } __jit_debug_descriptor = {1, 0, 0, 0};
 __attribute__((noinline)) void __jit_debug_register_code(void) { __asm__ volatile("" ::: "memory"); }
-__attribute__((noinline)) void *keep(size_t bytes) { void *p = malloc(bytes); memset(p, 1, bytes); return p; }
-static void *(*make(unsigned char *at))(size_t) {
-  unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0x5d, 0xc3};
-  void *(*target)(size_t) = keep, *(*made)(size_t);
-  memcpy(code + 6, &target, 8);
-  memcpy(at, code, sizeof code);
-  memcpy(&made, &at, sizeof made);
-  return made;
-}
-struct file { Elf64_Ehdr head; Elf64_Shdr parts[4]; Elf64_Sym symbols[2]; char names[64]; };
+""" + MAKER + r"""struct file { Elf64_Ehdr head; Elf64_Shdr parts[4]; Elf64_Sym symbols[2]; char names[64]; };
 static struct entry *name_code(unsigned char *code, const char *name, int relocatable) {
   struct file *f = calloc(1, sizeof *f);
   memcpy(f->head.e_ident, ELFMAG, SELFMAG);
