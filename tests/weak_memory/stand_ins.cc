@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
+#include "base/syscalls.h"
 #include "explorer.h"
 
 namespace gpupeak::preload {
@@ -43,6 +44,14 @@ void unmap_pages(void*, size_t) {}
 void unmap_all() {
   for (const Map& map : g_maps) munmap(map.at, map.bytes);
   g_maps.clear();
+}
+void begin_process(ProcessPage& page) {
+  weak::per_thread(&t_flags, sizeof t_flags);
+  weak::ignore(&g_process, sizeof g_process);
+  unmap_all();
+  begin_anew(page);
+  page.pid = sys::getpid();
+  g_process = &page;
 }
 
 int call_filters() {

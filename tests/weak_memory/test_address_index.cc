@@ -19,16 +19,12 @@ std::atomic<uint64_t> g_handed;
 constexpr uint64_t kSixGiB = uint64_t{6} << 30, kMiB = 1 << 20;
 
 void begin() {
-  weak::per_thread(&t_flags, sizeof t_flags);
-  weak::ignore(&g_process, sizeof g_process);
-  unmap_all();
+  begin_process(g_page);
   begin_anew(g_lock);
   g_index.forget();
   g_index.begin(g_uses);
   for (Use& use : g_uses) begin_anew(use);
   g_handed = 0;
-  begin_anew(g_page);
-  g_process = &g_page;
 }
 
 void add(uint32_t number, uint64_t at, uint64_t bytes) {

@@ -16,13 +16,8 @@ ProcessPage g_page;
 std::atomic<uint32_t> g_handed;
 
 void begin() {
-  weak::per_thread(&t_flags, sizeof t_flags);
-  weak::ignore(&g_process, sizeof g_process);
+  begin_process(g_page);
   weak::ignore(&g_counters, sizeof g_counters);
-  unmap_all();
-  begin_anew(g_page);
-  g_page.pid = sys::getpid();
-  g_process = &g_page;
   begin_anew(g_lock);
   begin_anew(g_stream);
   begin_anew(g_strings);

@@ -27,14 +27,9 @@ int stand_still(clockid_t, timespec* now) {
 }
 
 void begin() {
-  weak::per_thread(&t_flags, sizeof t_flags);
-  weak::ignore(&g_process, sizeof g_process);
+  begin_process(g_page);
   weak::ignore(&g_counters, sizeof g_counters);
-  unmap_all();
-  begin_anew(g_page);
-  g_page.pid = sys::getpid();
   g_page.generation = 1;
-  g_process = &g_page;
   forget_counters();
   g_chunk_count = 0;
   g_use_tsc = true;

@@ -49,14 +49,9 @@ CUresult in_driver(Does does) {
 }
 
 void begin() {
-  weak::per_thread(&t_flags, sizeof t_flags);
-  weak::ignore(&g_process, sizeof g_process);
-  unmap_all();
+  begin_process(g_page);
   abandon_slots();
-  begin_anew(g_page);
-  g_page.pid = sys::getpid();
   g_page.generation = g_page.recording = 1;
-  g_process = &g_page;
   begin_anew(g_driver);
   begin_anew(g_book.lock);
   g_book.blocks.forget();
