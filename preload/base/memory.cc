@@ -20,7 +20,7 @@ namespace {
 
 constinit std::atomic<size_t> g_addresses{0};
 struct Own {
-  std::atomic<uintptr_t> begin, end;  ///< begin is 0: free; end is 0: so are all behind it
+  std::atomic<uintptr_t> begin, end;  ///< begin is 0: free; both are 0: so are all behind it
 };
 constinit Own g_own[4096];  // what more there is counts as the program's
 
