@@ -32,8 +32,14 @@ CUresult mem_import(const ApiCall& call, Real real, CUmemGenericAllocationHandle
 }
 
 template <typename Real>
-CUresult mem_retain_handle(const ApiCall&, Real real, CUmemGenericAllocationHandle* out, void* at) {
-  return noted([&] { return real(out, at); }, [&] { vmm_retained(*out); });
+CUresult mem_retain_handle(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out,
+                           void* at) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(out, at);
+  const uint64_t held = vmm_retaining(reinterpret_cast<CUdeviceptr>(at));
+  const CUresult result = real(out, at);
+  vmm_retained(call, held, result == CUDA_SUCCESS ? out : nullptr);
+  return result;
 }
 
 template <typename Real>

@@ -15,7 +15,7 @@ namespace {
 struct Handle {
   uint32_t references = 0;
   uint32_t mappings = 0;  ///< with those whose real calls have not returned yet
-  uint32_t releases = 0;  ///< whose real calls have not returned yet: others may still map it
+  uint32_t leaving = 0;   ///< releases and mappings whose ends' real calls have not returned yet
   bool freed = false;     ///< logged as free; kept in case the real call fails
   DeviceBlock block;      ///< the block when it was freed
 };
@@ -77,6 +77,7 @@ void leave(const BookSite& site, CUmemGenericAllocationHandle handle) {
 void leave(const BookSite& site, Mapping& mapping) {
   if (mapping.leaving) return;
   mapping.leaving = true;
+  if (Handle* state = g_vmm.handles.find(handle_key(mapping.handle))) ++state->leaving;
   leave(site, mapping.handle);
 }
 
@@ -86,24 +87,37 @@ void revive(CUmemGenericAllocationHandle handle, Handle& state) {
   state.freed = false;
 }
 
+/// The real call of a release, or of a mapping's end, has returned.
+Handle* has_left(CUmemGenericAllocationHandle handle) {
+  Handle* state = g_vmm.handles.find(handle_key(handle));
+  if (state != nullptr && state->leaving > 0) --state->leaving;  // else another has got it anew
+  return state;
+}
+
 /// Puts back a mapping that leave() took away, since the real call failed.
 void stay(Mapping& mapping) {
   if (!mapping.leaving) return;
   mapping.leaving = false;
-  Handle* state = g_vmm.handles.find(handle_key(mapping.handle));
+  Handle* state = has_left(mapping.handle);
   if (state == nullptr) return;
   ++state->mappings;
   revive(mapping.handle, *state);
 }
 
 /// The real call that has freed the memory has succeeded: the handle stands for nothing any more,
-/// unless a release is still under way, or another thread has got it anew since then. Else handles
-/// that the driver does not give again would pile up.
+/// unless another such call is still under way, or another thread has got it anew since then. Else
+/// handles that the driver does not give again would pile up.
 void forget_if_freed(CUmemGenericAllocationHandle handle) {
   const Handle* state = g_vmm.handles.find(handle_key(handle));
-  if (state != nullptr && state->freed && state->references + state->mappings == 0 &&
-      state->releases == 0)
+  if (state != nullptr && state->freed && state->references + state->mappings + state->leaving == 0)
     g_vmm.handles.erase(handle_key(handle));
+}
+
+/// The mapping is gone for good, or another one takes its place.
+void gone(const Mapping* mapping) {
+  if (mapping == nullptr || !mapping->leaving) return;
+  has_left(mapping->handle);
+  forget_if_freed(mapping->handle);
 }
 
 /// Calls `visit(address, mapping)` for the mappings that begin in the range, and forgets those for
@@ -153,9 +167,27 @@ void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupe
             site.api, site.stack);
 }
 
-void vmm_retained(CUmemGenericAllocationHandle handle) {
+uint64_t vmm_retaining(CUdeviceptr at) {
+  uint64_t held = 0;
   in_book([&] {
-    if (Handle* state = g_vmm.handles.find(handle_key(handle))) ++state->references;
+    g_vmm.mappings.for_each([&](uint64_t mapped_at, const Mapping& mapping) {
+      if (at - mapped_at < mapping.bytes) held = handle_key(mapping.handle);
+    });
+    if (Handle* state = g_vmm.handles.find(held)) ++state->mappings;
+  });
+  return held;
+}
+
+void vmm_retained(const ApiCall& call, uint64_t held, const CUmemGenericAllocationHandle* got) {
+  in_book(call, [&](const BookSite& site) {
+    Handle* state = got != nullptr ? g_vmm.handles.find(handle_key(*got)) : nullptr;
+    if (state != nullptr) {
+      ++state->references;
+      revive(*got, *state);
+    }
+    if (held == 0) return;
+    leave(site, held - 1);
+    forget_if_freed(held - 1);
   });
 }
 
@@ -166,7 +198,7 @@ bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
     known = state != nullptr && state->references > 0;
     if (!known) return;
     --state->references;
-    ++state->releases;
+    ++state->leaving;
     free_if_unused(site, handle, *state);
   });
   return known;
@@ -174,9 +206,8 @@ bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
 
 void vmm_released(CUmemGenericAllocationHandle handle, bool done) {
   in_book([&] {
-    Handle* state = g_vmm.handles.find(handle_key(handle));
+    Handle* state = has_left(handle);
     if (state == nullptr) return;
-    if (state->releases > 0) --state->releases;  // else another thread has got the handle anew
     if (done) return forget_if_freed(handle);
     ++state->references;
     revive(handle, *state);
@@ -201,6 +232,7 @@ void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return;
     revive(handle, *state);
+    gone(g_vmm.mappings.find(at));  // whose end another thread is still to tell of
     g_vmm.mappings.insert(at, {.bytes = bytes, .handle = handle});
     log_mapped(at, bytes, handle);
   });
@@ -222,7 +254,7 @@ void vmm_unmapped(CUdeviceptr at, uint64_t bytes, bool done) {
       // Another thread may have mapped something new there meanwhile: that stays.
       if (!mapping.leaving) return false;
       if (done) {
-        forget_if_freed(mapping.handle);
+        gone(&mapping);
       } else {
         stay(mapping);
         log_mapped(mapped_at, mapping.bytes, mapping.handle);
@@ -241,7 +273,10 @@ void vmm_tile_leaving(const ApiCall& call, uint64_t key) {
 void vmm_tile_mapped(const ApiCall& call, uint64_t key, uint64_t array,
                      CUmemGenericAllocationHandle handle) {
   in_book(call, [&](const BookSite& site) {
-    if (Mapping* tile = g_vmm.tiles.find(key)) leave(site, *tile);  // one list may map it twice
+    if (Mapping* tile = g_vmm.tiles.find(key)) {
+      leave(site, *tile);  // one list may map it twice
+      gone(tile);
+    }
     Handle* state = g_vmm.handles.find(handle_key(handle));
     if (state == nullptr) return g_vmm.tiles.erase(key);
     revive(handle, *state);
@@ -254,7 +289,7 @@ void vmm_tile_unmapped(const ApiCall& call, uint64_t key) {
     Mapping* tile = g_vmm.tiles.find(key);
     if (tile == nullptr) return;
     leave(site, *tile);  // mapped by the same list
-    forget_if_freed(tile->handle);
+    gone(tile);
     g_vmm.tiles.erase(key);
   });
 }
@@ -278,7 +313,7 @@ void vmm_array_gone(uint64_t array, bool done) {
     g_vmm.tiles.erase_if([=](uint64_t, Mapping& tile) {
       // A tile that is not leaving belongs to another array, which got the handle meanwhile.
       if (tile.array != array || !tile.leaving) return false;
-      done ? forget_if_freed(tile.handle) : stay(tile);
+      done ? gone(&tile) : stay(tile);
       return done;
     });
   });

@@ -9,8 +9,11 @@ namespace gpupeak::preload {
 /// cuMemCreate, or cuMemImportFromShareableHandle (kind IMPORTED: another process owns the bytes).
 void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupeak_kind kind,
                  int device, uint64_t bytes);
-/// cuMemRetainAllocationHandle gave one more reference.
-void vmm_retained(CUmemGenericAllocationHandle handle);
+/// Around cuMemRetainAllocationHandle of what is mapped at an address. Until the second call the
+/// memory is kept, since another thread may unmap it. `got`: the handle with one more reference,
+/// or null. `held`: what the first call returned.
+uint64_t vmm_retaining(CUdeviceptr at);
+void vmm_retained(const ApiCall& call, uint64_t held, const CUmemGenericAllocationHandle* got);
 // In what follows `done` says whether the real call succeeded.
 
 /// Call it before cuMemRelease. True if a reference was known and is taken away; then call the next

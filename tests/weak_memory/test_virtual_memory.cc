@@ -17,7 +17,7 @@ constexpr uint64_t kBytes = 64 << 10;
 /// What the driver knows. It orders its own calls, and nothing of ours.
 struct Driver {
   int references = 1;
-  bool refuses = false;
+  bool refuses = false, refuses_unmap = false;
   bool maps[3] = {};
   std::atomic<int> passes{0};
 
@@ -31,7 +31,10 @@ struct Driver {
     return references > 0 && references-- > 0;
   }
   bool __attribute__((no_sanitize("thread"))) unmap(CUdeviceptr at) {
-    return maps[at >> 20] && !(maps[at >> 20] = false);
+    return maps[at >> 20] && !refuses_unmap && !(maps[at >> 20] = false);
+  }
+  bool __attribute__((no_sanitize("thread"))) retain(CUdeviceptr at) {
+    return maps[at >> 20] && ++references > 0;
   }
   bool has_memory() const { return references > 0 || maps[1] || maps[2]; }
 };
@@ -69,7 +72,7 @@ void begin_refusing() {
 void begin_with_two_references() {
   begin();
   g_driver.references = 2;
-  vmm_retained(kHandle);
+  ++g_vmm.handles.find(handle_key(kHandle))->references;
 }
 
 void map(CUdeviceptr at) {
@@ -84,6 +87,29 @@ void release() {
 void unmap(CUdeviceptr at) {
   calls::mem_unmap(
       g_call, [at](auto...) { return in_driver([at] { return g_driver.unmap(at); }); }, at, kBytes);
+}
+
+void retain() {
+  CUmemGenericAllocationHandle got = kHandle;
+  calls::mem_retain_handle(
+      g_call, [](auto...) { return in_driver([] { return g_driver.retain(kFirst); }); }, &got,
+      reinterpret_cast<void*>(kFirst + kBytes - 1));
+}
+
+void begin_mapped() {
+  begin();
+  g_driver.maps[kFirst >> 20] = true;
+  g_vmm.handles.find(handle_key(kHandle))->mappings = 1;
+  g_vmm.mappings.insert(kFirst, {.bytes = kBytes, .handle = kHandle});
+}
+void begin_mapped_alone() {
+  begin_mapped();
+  g_driver.references = 0;
+  g_vmm.handles.find(handle_key(kHandle))->references = 0;
+}
+void begin_refusing_to_unmap() {
+  begin_mapped();
+  g_driver.refuses_unmap = true;
 }
 
 void counts_what_is_there() {
@@ -146,4 +172,14 @@ TEST_CASE("memory that is mapped in one thread and released in another counts as
   check({{maps, maps_and_unmaps, releases}, begin, counts_what_is_there});
   check({{maps, releases}, begin_refusing, counts_what_is_there});
   check({{maps, releases, releases}, begin_with_two_references, counts_what_is_there});
+  const auto unmaps = [] { unmap(kFirst); };
+  const auto unmaps_and_maps = [] { unmap(kFirst), map(kFirst), unmap(kFirst); };
+  const auto retains = [] { retain(); };
+  const auto retains_and_releases = [] { retain(), release(); };
+  check({{unmaps, releases}, begin_mapped, counts_what_is_there});
+  check({{unmaps, releases}, begin_refusing_to_unmap, counts_what_is_there});
+  check({{unmaps_and_maps, releases}, begin_mapped, counts_what_is_there});
+  check({{retains, unmaps}, begin_mapped_alone, counts_what_is_there});
+  check({{retains_and_releases, unmaps}, begin_mapped_alone, counts_what_is_there});
+  check({{retains, unmaps, releases}, begin_refusing_to_unmap, counts_what_is_there});
 }
