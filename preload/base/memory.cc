@@ -3,9 +3,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <atomic>
 
+#include "base/own_ranges.h"
 #include "base/syscalls.h"
 
 /// This library, from its first byte to the end of its variables, by the linker.
@@ -19,10 +19,7 @@ constinit std::atomic<uint64_t> g_own_bytes{512 << 10};  // at the start of ever
 namespace {
 
 constinit std::atomic<size_t> g_addresses{0};
-struct Own {
-  std::atomic<uintptr_t> begin, end;  ///< begin is 0: free; both are 0: so are all behind it
-};
-constinit Own g_own[4096];  // what more there is counts as the program's
+constinit OwnRanges g_own;
 
 void* map(size_t bytes, int flags, int prot = PROT_READ | PROT_WRITE) {
   void* at = sys::mmap(nullptr, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
@@ -82,42 +79,18 @@ void unmap_pages(void* at, size_t bytes) {
 
 void note_own(const void* at, size_t bytes) {
   add_addresses(static_cast<ptrdiff_t>(bytes));
-  const auto begin = reinterpret_cast<uintptr_t>(at);
-  for (Own& one : g_own) {
-    uintptr_t free = 0;
-    if (!one.begin.compare_exchange_strong(free, begin)) continue;
-    one.end = begin + bytes;
-    return;
-  }
+  g_own.add(reinterpret_cast<uintptr_t>(at), bytes);
 }
 
 void forget_own(const void* at, size_t bytes) {
   add_addresses(-static_cast<ptrdiff_t>(bytes));
-  const auto from = reinterpret_cast<uintptr_t>(at), to = from + bytes;
-  for (Own& one : g_own) {
-    const uintptr_t begin = one.begin, end = one.end;
-    if (begin == 0 && end == 0) return;
-    if (begin == 0 || from < begin || from >= end) continue;
-    if (from == begin)
-      one.begin = to < end ? to : 0;
-    else
-      one.end = from;
-    return;
-  }
+  g_own.take(reinterpret_cast<uintptr_t>(at), bytes);
 }
 
 uint64_t own_within(uint64_t begin, uint64_t end) {
-  uint64_t bytes = 0;
-  const auto add = [&](uint64_t from, uint64_t to) {
-    from = std::max(from, begin), to = std::min(to, end);
-    if (from < to) bytes += to - from;
-  };
-  add(reinterpret_cast<uintptr_t>(__ehdr_start), reinterpret_cast<uintptr_t>(_end));
-  for (const Own& one : g_own) {
-    if (one.begin == 0 && one.end == 0) break;
-    if (one.begin != 0) add(one.begin, one.end);
-  }
-  return bytes;
+  const auto file = reinterpret_cast<uintptr_t>(__ehdr_start);
+  return bytes_in_both(file, reinterpret_cast<uintptr_t>(_end), begin, end) +
+         g_own.within(begin, end);
 }
 
 void add_addresses(ptrdiff_t bytes) {
