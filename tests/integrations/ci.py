@@ -2,6 +2,7 @@
 The first run has no baseline, the second compares with it, a third needs more and fails, with the change in the comment.
 
 usage: ci.py LIBGPUPEAK GPUPEAK action|gitlab|jenkins|installs|workflows
+       ci.py LIBGPUPEAK GPUPEAK wheel WHEEL
 """
 import os
 import re
@@ -68,7 +69,7 @@ def run_action(folder, mebibytes, path=None, **given):
         text = re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: inputs[m[1]], str(text))
         with open(outputs, encoding="utf-8") as lines:
             of_steps = dict(line.split("=", 1) for line in lines.read().splitlines())
-        text = text.replace("${{ steps.check.outputs.comment }}", of_steps.get("comment", ""))
+        text = re.sub(r"\$\{\{ steps\.\w+\.outputs\.([\w-]+) \}\}", lambda m: of_steps.get(m[1], ""), text)
         text = text.replace("${{ github.action_repository }}", "gpupeak/gpupeak").replace("${{ github.action_ref }}", "v0.1.0")
         text = text.replace("${{ github.token }}", "token").replace("${{ github.event.pull_request.number }}", "17")
         expect("${{" not in text, f"nobody fills {text}")
@@ -102,6 +103,7 @@ def check_action(folder):
     ok, said, kept, outputs = run_action(folder, 40, **given)
     expect(ok and "there is no baseline" in said and kept == ["gpupeak.gplog", "peak-memory.json", "peak-memory.xml"], f"{ok} {kept} {said}")
     expect(40 << 20 < int(outputs["host-peak-bytes"]) < 60 << 20 and outputs["device-peak-bytes"] in ("0", "null"), f"{outputs}")
+    expect(40 << 20 < int(outputs["host-memory-peak-bytes"]) < 60 << 20, f"{outputs}")
     expect(not os.path.exists(os.path.join(folder, "comment.md")), "a comment without anything to compare")
     shutil.copy(os.path.join(folder, "peak-memory.json"), os.path.join(folder, "baseline.json"))
     ok, said, _, _ = run_action(folder, 40, **given)
@@ -117,6 +119,30 @@ def check_action(folder):
         expect("❌" in file.read(), "the step summary does not say it")
     ok, said, kept, _ = run_action(folder, 10, command="exit 3", artifact="")
     expect(not ok and kept is None, f"{ok} {kept} {said}")
+    check_statements(folder)
+
+
+def check_statements(folder, path=None):
+    """A command of several statements: the figures are of the programs together, and the logs of all of them are kept."""
+    put(folder, "bench.py", BENCHMARK)
+    command = f"set -e\nexport MEBIBYTES=30\n{sys.executable} bench.py\nMEBIBYTES=70 {sys.executable} bench.py | cat\necho done\n"
+    given = {"command": command, "run-options": "--children all", "max": "host.peak_bytes=100MiB\nhost.memory.peak_bytes=120MiB"}
+    ok, said, kept, outputs = run_action(folder, 10, path, **given)
+    expect(ok and "done\n" in said and "gpupeak.children" in kept, f"{ok} {kept} {said}")
+    for name in ("host-peak-bytes", "host-memory-peak-bytes"):
+        expect(70 << 20 < int(outputs[name]) < 90 << 20, f"{outputs}")
+    ok, said, _, _ = run_action(folder, 10, path, **{**given, "max": "host.peak_bytes=60MiB"})
+    expect(not ok and "FAIL  host.peak_bytes" in said, said)
+    ok, said, _, _ = run_action(folder, 10, path, **{**given, "command": "true; false; true; exit 5"})
+    expect(not ok, f"the command's exit code is lost: {said}")
+
+
+def check_wheel(folder):
+    """The release's wheel itself (tools/portable.sh makes it), in a fresh environment: the fourth argument."""
+    put(folder, "bin/gh", f'#!/bin/sh\nfor word; do last=$word; done\ncp "{os.path.abspath(sys.argv[4])}" "$last"\n', 0o755)
+    subprocess.run([sys.executable, "-m", "venv", os.path.join(folder, "env")], check=True)
+    check_statements(folder, f"{folder}/env/bin:{folder}/bin:/usr/bin:/bin")
+    expect(os.path.exists(os.path.join(folder, "env/bin/gpupeak")), "the wheel was not installed")
 
 
 def check_installs(folder):
@@ -185,7 +211,7 @@ def check_workflows(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        {"action": check_action, "gitlab": check_gitlab, "jenkins": check_jenkins, "installs": check_installs, "workflows": check_workflows}[CASE](folder)
+        {"action": check_action, "gitlab": check_gitlab, "jenkins": check_jenkins, "installs": check_installs, "wheel": check_wheel, "workflows": check_workflows}[CASE](folder)
 
 
 run_checks(main)
