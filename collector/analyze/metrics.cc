@@ -501,14 +501,6 @@ bool is_device_metric(std::string_view metric) {
   return metric.starts_with("device.");
 }
 
-std::vector<int32_t> counted_devices(const gpupeak_counters_page& counters) {
-  std::vector<int32_t> devices;
-  for (int32_t device = 0; device < kMaxDevices; ++device) {
-    if (counters.device[device].alloc_count > 0) devices.push_back(device);
-  }
-  return devices;
-}
-
 std::optional<uint64_t> counter_metric(const LogHead& head, std::string_view metric,
                                        int32_t device) {
   const gpupeak_counters_page& page = head.counters;

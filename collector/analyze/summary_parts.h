@@ -162,8 +162,6 @@ Quality assess_quality(const Replay& replay, const Coverage& coverage,
 /// Their names.
 std::vector<std::string> counter_metrics();
 bool is_device_metric(std::string_view metric);
-/// The GPUs that have had memory.
-std::vector<int32_t> counted_devices(const gpupeak_counters_page& counters);
 /// The metric's value. `device` is needed only for a device's metric. nullopt: not one of
 /// counter_metrics(), or not measured in this run.
 std::optional<uint64_t> counter_metric(const LogHead& head, std::string_view metric,

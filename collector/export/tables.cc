@@ -21,8 +21,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr double kNsPerSecond = 1e9;
-
 double seconds(int64_t ns) {
   return static_cast<double>(ns) / kNsPerSecond;
 }

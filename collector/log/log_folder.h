@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,24 @@
 
 namespace gpupeak::collector {
 
+/// Memory over time.
+struct MemoryPoint {
+  double seconds = 0;  ///< since the recording began
+  uint64_t bytes = 0;
+};
+using MemoryCurve = std::vector<MemoryPoint>;
+
+/// What all looks at a running program found.
+struct LogLooks {
+  uint64_t cookie = 0;  ///< of the log
+  std::map<int32_t, MemoryCurve> devices;
+  MemoryCurve heap;    ///< usable bytes
+  MemoryCurve events;  ///< `bytes` is a count of events here
+};
+
+/// Growth in bytes a second, by a straight line through the last minute; none: too little was seen.
+std::optional<double> growth_of(const MemoryCurve& curve);
+
 struct FolderLog {
   std::string name;  ///< path below the folder
   std::string path;
@@ -24,6 +43,7 @@ struct FolderLog {
   LogState state = LogState::kEnded;
   /// Empty for a packed log, since it would have to be unpacked.
   LogFacts facts;
+  std::shared_ptr<LogLooks> looks;
 
   /// Bytes, without the hole at the end of a log that is being written.
   uint64_t bytes() const {

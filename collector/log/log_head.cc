@@ -162,6 +162,14 @@ LogState state_of(const gpupeak_file_header& header, const gpupeak_counters_page
   return is_here(header) ? LogState::kRunning : LogState::kKilled;
 }
 
+std::vector<int32_t> counted_devices(const gpupeak_counters_page& counters) {
+  std::vector<int32_t> devices;
+  for (int32_t device = 0; device < static_cast<int32_t>(GPUPEAK_LOG_MAX_DEVICES); ++device) {
+    if (counters.device[device].alloc_count > 0) devices.push_back(device);
+  }
+  return devices;
+}
+
 Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
   const uint32_t mode = header.host_mode;
   // Older logs of forked children have this flag, too.

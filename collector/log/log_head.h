@@ -106,6 +106,8 @@ struct Coverage {
   bool host() const { return heap_events && mappings; }
 };
 
+/// The GPUs that have had memory.
+std::vector<int32_t> counted_devices(const gpupeak_counters_page& counters);
 /// Which figures a log with this header and these counters supports.
 Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
 inline Coverage coverage_of(const LogReader& log) {

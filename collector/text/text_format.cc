@@ -17,7 +17,6 @@ namespace {
 constexpr double kKiB = 1024;
 constexpr size_t kGroupDigits = 3;
 constexpr std::string_view kNotMeasured = "–";
-constexpr double kNsPerSecond = 1e9;
 
 std::string group_digits(std::string digits) {
   const size_t end = std::min(digits.find('.'), digits.size());

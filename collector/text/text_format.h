@@ -27,6 +27,8 @@ inline std::string path_beside(const std::string& other, std::string_view path) 
   return other.substr(0, other.rfind('/') + 1) + std::string(file_name(path));
 }
 
+inline constexpr double kNsPerSecond = 1e9;
+
 /// The caller knows the terminal; files get the defaults.
 struct TextStyle {
   bool color = false;

@@ -305,8 +305,6 @@ void write_diff_markdown(const Summary& a, const Summary& b, size_t top, std::os
 
 namespace {
 
-constexpr double kNsPerSecond = 1e9;
-
 /// A text within <code> in a table's cell. A bar would end the cell; nothing else is markup there.
 std::string code(std::string_view text) {
   std::string out = "<code>";

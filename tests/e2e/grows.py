@@ -120,6 +120,8 @@ def main():
                 expect_growth(f"{name} {where}", log, wanted)
         log = log_of(folder, "python_on_host", sys.executable, "-c", PYTHON_ON_HOST)
         expect_growth("python", log, {"train": 2 * MIB})
+        text = gpupeak("top", "--once", log)[1]
+        expect("grows by 2.00 MiB a step" in text and "(train <string>:6)" in text, text)
         text = gpupeak("leaks", "--scope", "host", log)[1]
         peak = text[text.index("LIVE AT THE PEAK") :]  # Python's end freed what it kept
         expect("train" in peak and "58.0 MiB" in peak, text)

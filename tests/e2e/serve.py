@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`gpupeak serve`: Prometheus gets true figures of programs that run and that have ended.
 
-usage: serve.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER values|textfile|absent|files|prometheus|many
+usage: serve.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER values|growth|textfile|absent|files|prometheus|many
 Of `many`, GPUPEAK_TEST_SERVES is how many servers there are; 200 are those of docs/fleet.md.
 """
 import atexit
@@ -298,6 +298,37 @@ def index(server, folder):
             expect(error.code == code, f"{path}: {error.code}")
 
 
+def growth():
+    """What grows, in bytes a second, once enough looks have seen it; of a program that has ended nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "a.gplog")
+        server, program = Server(folder), SteppedProgram(log, DRIVER)
+        name, device = "gpupeak_device_growth_bytes_per_second", {"log": "a.gplog", "device": "0"}
+        heap = {"log": "a.gplog"}
+        program.step("20")
+        told = server.ask()
+        expect(told.value(name, **device) is None, "the first look tells a growth")
+        seen, begin = [], time.monotonic()
+        while time.monotonic() < begin + 120 and told.value(name, **device) is None:
+            program.step("10")
+            program.step("host 5")
+            told = server.ask()
+            seen.append((time.monotonic(), told.value("gpupeak_device_live_bytes", **device)))
+            time.sleep(0.3)
+        (first, had), (last, has) = seen[len(seen) // 2], seen[-1]
+        slope = (has - had) / (last - first)
+        grows = told.value(name, **device)
+        expect(slope / 3 < grows < slope * 3, f"it grows by {slope} bytes a second, and serve says {grows}")
+        expect(told.value("gpupeak_host_heap_growth_bytes_per_second", **heap) > 0, told.text)
+        if shutil.which("promtool"):
+            done = subprocess.run(["promtool", "check", "metrics"], input=told.text, stdout=subprocess.PIPE, text=True, check=False)
+            expect("growth" not in done.stdout, done.stdout)
+        program.end()
+        told = server.ask()
+        expect(told.value(name, **device) is None and told.value("gpupeak_device_peak_bytes", **device) == has, told.text)
+        server.end()
+
+
 def textfile():
     with tempfile.TemporaryDirectory() as folder:
         program = SteppedProgram(os.path.join(folder, "a.gplog"), DRIVER)
@@ -513,4 +544,4 @@ def many():
                 program.end()
 
 
-run_checks({"values": values, "textfile": textfile, "absent": absent, "files": files, "prometheus": real_prometheus, "many": many}[CASE])
+run_checks({"values": values, "growth": growth, "textfile": textfile, "absent": absent, "files": files, "prometheus": real_prometheus, "many": many}[CASE])

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "collector/log/kinds.h"
 #include "collector/log/log_head.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "tools/serve/serve.h"
 #include "tools/shared/process_stat.h"
 
@@ -79,6 +81,14 @@ Labels of_log(const FolderLog& log, Labels more = {}) {
   return more;
 }
 
+/// None as long as too little was seen: of a file that is printed once there never is.
+void add_growth(const char* name, const FolderLog& log, Labels labels,
+                const collector::MemoryCurve& curve, Families& to) {
+  const std::optional<double> growth = log.is_live() ? collector::growth_of(curve) : std::nullopt;
+  to.gauge(name, "Growth in a second, by a straight line through the looks of the last minute.",
+           std::move(labels), growth.value_or(0), growth.has_value());
+}
+
 /// The devices that had memory. A kind that the program never had has no sample.
 void add_devices(const FolderLog& log, Families& to) {
   const bool live = log.is_live();
@@ -89,6 +99,8 @@ void add_devices(const FolderLog& log, Families& to) {
     to.gauge("gpupeak_device_live_bytes",
              "Memory of the GPU that the driver has handed out to a program that runs.", device,
              of.total.live, live);
+    add_growth("gpupeak_device_growth_bytes_per_second", log, device, log.looks->devices[number],
+               to);
     to.gauge("gpupeak_device_peak_bytes", "The most that the driver had handed out at once.",
              device, of.total.peak);
     to.count("gpupeak_device_allocations_total", "Allocations of the GPU's memory.", device,
@@ -127,6 +139,7 @@ void add_counters(const FolderLog& log, Families& to) {
   gauge("gpupeak_host_heap_live_bytes",
         "Usable bytes of the heap, of a program that runs; within 64 KiB a thread.", of.heap.live,
         heap && live);
+  add_growth("gpupeak_host_heap_growth_bytes_per_second", log, of_log(log), log.looks->heap, to);
   gauge("gpupeak_host_heap_peak_bytes", "The most usable bytes of the heap at once.", of.heap.peak,
         heap);
   count("gpupeak_host_heap_allocations_total", "Blocks that the heap handed out.",
@@ -160,7 +173,7 @@ void add_counters(const FolderLog& log, Families& to) {
   gauge("gpupeak_log_size_bytes", "Of the log's file.", log.bytes());
   const uint64_t ran_ns = of.end_monotonic_ns - header.start_monotonic_ns;
   gauge("gpupeak_run_duration_seconds", "How long a program ran that has ended.",
-        static_cast<double>(ran_ns) / kNsPerSecond,
+        static_cast<double>(ran_ns) / collector::kNsPerSecond,
         of.ended != 0 && of.end_monotonic_ns >= header.start_monotonic_ns);
   gauge("gpupeak_run_exit_code", "Of a program that `gpupeak run` saw exit.", of.exit_code,
         of.exit_kind == GPUPEAK_EXIT_CODE);

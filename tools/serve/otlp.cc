@@ -174,7 +174,7 @@ class Resource {
   Resource(std::string log, std::vector<MetricFamily> families, uint64_t time_ns)
       : log_(std::move(log)), families_(std::move(families)), time_ns_(time_ns) {
     for (const ClientMetric& start : samples_of(families_, "gpupeak_run_start_time_seconds"))
-      start_ns_ = static_cast<uint64_t>(start.gauge.value * kNsPerSecond);
+      start_ns_ = static_cast<uint64_t>(start.gauge.value * collector::kNsPerSecond);
     for (const ClientMetric& info : samples_of(families_, "gpupeak_log_info")) info_ = info.label;
   }
 

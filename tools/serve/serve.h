@@ -20,8 +20,6 @@ using collector::FolderLog;
 using collector::FolderView;
 using Labels = std::vector<prometheus::ClientMetric::Label>;
 
-inline constexpr double kNsPerSecond = 1e9;
-
 // In which pod and container the programs of logs run. It is found out while they run, from /proc
 // and from the variables and files that the downward API gave them. A name that is not known, or
 // may be another program's, is left out.

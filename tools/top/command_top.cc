@@ -101,7 +101,7 @@ TopCurve curve_of(const collector::TimeSeries& times, const std::string& name,
   if (series == nullptr) return curve;
   for (size_t i = 0; i < series->buckets.size(); ++i) {
     const auto ns = static_cast<double>(times.begin_ns(series->first_bucket + i, clock));
-    curve.push_back({ns / kNsPerSecond, series->buckets[i].max});
+    curve.push_back({ns / collector::kNsPerSecond, series->buckets[i].max});
   }
   return curve;
 }
@@ -123,7 +123,8 @@ std::shared_ptr<const TopFindings> replay_for_top(const std::string& path,
       findings->devices[device.ordinal] = curve_of(times, scope, log.clock());
     }
     findings->heap = curve_of(times, "host/heap", log.clock());
-    findings->at_seconds = static_cast<double>(findings->summary.run.duration_ns) / kNsPerSecond;
+    findings->at_seconds =
+        static_cast<double>(findings->summary.run.duration_ns) / collector::kNsPerSecond;
   } catch (const collector::LogError& error) {
     findings->problem = error.what();
   } catch (const collector::UsageError& error) {

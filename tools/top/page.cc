@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
-#include <numeric>
 #include <string_view>
 
 #include "collector/analyze/summary_parts.h"
@@ -29,7 +27,7 @@ std::string span_text(double seconds) {
   if (seconds >= 86400) return fmt::format("{:.1f} days", seconds / 86400);
   if (seconds >= 7200) return fmt::format("{:.1f} h", seconds / 3600);
   if (seconds >= 120) return fmt::format("{:.0f} min", seconds / 60);
-  return collector::duration(static_cast<int64_t>(seconds * kNsPerSecond));
+  return collector::duration(static_cast<int64_t>(seconds * collector::kNsPerSecond));
 }
 
 std::string rate_text(const std::optional<double>& per_second) {
@@ -84,7 +82,7 @@ TopLines curve_text(const TopCurve& curve, const collector::TextStyle& style) {
   std::vector<uint64_t> values(columns);
   uint64_t current = 0;
   size_t at = 0;
-  for (const CurvePoint& point : curve) {
+  for (const collector::MemoryPoint& point : curve) {
     const double part = end > begin ? (point.seconds - begin) / (end - begin) : 0;
     const auto column =
         static_cast<size_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(columns));
@@ -191,11 +189,13 @@ class Page {
     kinds(device, live);
     draw(program_.curve(device));
     ledger(device);
+    steps(device, card != nullptr ? card->total_bytes : 0, counters.total.peak);
+  }
+
+  void steps(std::optional<int32_t> device, uint64_t total, uint64_t held) {
     if (findings() == nullptr) return;
-    const std::string steps =
-        collector::steps_text(findings()->growth, device, card != nullptr ? card->total_bytes : 0,
-                              counters.total.peak, style_);
-    if (!steps.empty()) add_row("  growth", steps);
+    const std::string text = collector::steps_text(findings()->growth, device, total, held, style_);
+    if (!text.empty()) add_row("  growth", text);
   }
 
   void kinds(int32_t device, bool live) {
@@ -220,10 +220,11 @@ class Page {
     for (const collector::DeviceSummary& of : findings()->devices) {
       if (of.ordinal != device || !of.ledger) continue;
       const collector::LedgerView& reading = of.ledger->at_exit;
-      std::string text = fmt::format("{} in use {} at {} = {} tracked", size(reading.used_bytes),
-                                     reading.of_process ? "by the program" : "on the card",
-                                     span_text(static_cast<double>(reading.time_ns) / kNsPerSecond),
-                                     size(reading.tracked_bytes));
+      std::string text =
+          fmt::format("{} in use {} at {} = {} tracked", size(reading.used_bytes),
+                      reading.of_process ? "by the program" : "on the card",
+                      span_text(static_cast<double>(reading.time_ns) / collector::kNsPerSecond),
+                      size(reading.tracked_bytes));
       std::vector<collector::LedgerRow> rows = reading.rows;
       std::ranges::sort(
           rows, [](const auto& a, const auto& b) { return std::abs(a.bytes) > std::abs(b.bytes); });
@@ -258,6 +259,7 @@ class Page {
     }
     add_row("host", text.empty() ? "not measured" : text);
     resident();
+    if (program_.host_peak() != nullptr) steps(std::nullopt, 0, program_.host_peak()->bytes);
   }
 
   /// The largest resident memory, with its causes where they were looked at, by the log's metrics.
@@ -386,35 +388,14 @@ double order_of(const TopProgram& program, TopSort sort) {
   return 0;
 }
 
-constexpr double kGrowthSeconds = 60, kLeastGrowthSeconds = 3;
-constexpr size_t kGrowthPoints = 60, kMostPoints = 4096;
 constexpr double kEventSeconds = 5;  // the rate of events is that of the last 5 seconds
-
-/// Adds a point. If there are too many, every second point of the older half is removed.
-void add(TopCurve& curve, CurvePoint point) {
-  if (!curve.empty() && point.seconds <= curve.back().seconds) return;
-  curve.push_back(point);
-  if (curve.size() < kMostPoints) return;
-  TopCurve thinned;
-  const size_t old = curve.size() / 2;
-  for (size_t i = 0; i < old; i += 2) {
-    const bool second = curve[i + 1].bytes > curve[i].bytes;  // the larger stays: no peak is lost
-    thinned.push_back(curve[second ? i + 1 : i]);
-  }
-  thinned.insert(thinned.end(), curve.begin() + static_cast<ptrdiff_t>(old), curve.end());
-  curve = std::move(thinned);
-}
-
-uint64_t event_count(const gpupeak_counters_page& page) {
-  return page.device_events + page.heap_alloc_count + page.heap_free_count;
-}
 
 /// The curve of the replay, and behind it the curve of the looks.
 TopCurve joined(TopCurve curve, const TopCurve& seen) {
   if (seen.empty()) return curve;
   // The replay knows the time before the first look; from then on the looks know more.
   const double begin = seen.front().seconds;
-  std::erase_if(curve, [begin](const CurvePoint& point) { return point.seconds >= begin; });
+  std::erase_if(curve, [begin](const auto& point) { return point.seconds >= begin; });
   curve.insert(curve.end(), seen.begin(), seen.end());
   return curve;
 }
@@ -576,21 +557,16 @@ void TopProgram::look(const FolderLog& log, double now) {
   if (is_other) *this = {};
   log_ = log;
   now_ = now;
-  if (!log_.is_live()) return;
-  const double at = now - static_cast<double>(log_.head.header.start_realtime_ns) / kNsPerSecond;
-  for (const int32_t number : devices()) add(seen_[number], {at, device(number).total.live});
-  const collector::Coverage coverage = collector::coverage_of(log_.head.header, log_.head.counters);
-  if (coverage.heap_counters || coverage.windows)
-    add(heap_seen_, {at, log_.head.counters.heap.live});
-  add(events_, {at, event_count(log_.head.counters)});
 }
 
 std::optional<double> TopProgram::seconds() const {
   const gpupeak_file_header& header = log_.head.header;
   const gpupeak_counters_page& page = log_.head.counters;
-  if (log_.is_live()) return now_ - static_cast<double>(header.start_realtime_ns) / kNsPerSecond;
+  if (log_.is_live())
+    return now_ - static_cast<double>(header.start_realtime_ns) / collector::kNsPerSecond;
   if (page.ended != 0 && page.end_monotonic_ns > header.start_monotonic_ns)
-    return static_cast<double>(page.end_monotonic_ns - header.start_monotonic_ns) / kNsPerSecond;
+    return static_cast<double>(page.end_monotonic_ns - header.start_monotonic_ns) /
+           collector::kNsPerSecond;
   if (findings_) return findings_->at_seconds;
   return std::nullopt;
 }
@@ -623,20 +599,22 @@ bool TopProgram::has_heap() const {
 }
 
 TopCurve TopProgram::curve(int32_t device) const {
-  return joined(findings_ ? find(findings_->devices, device) : TopCurve(), find(seen_, device));
+  return joined(findings_ ? find(findings_->devices, device) : TopCurve(),
+                find(log_.looks->devices, device));
 }
 
 TopCurve TopProgram::heap_curve() const {
   // The looks count usable bytes, a replay requested bytes: these must not be mixed in one curve.
-  if (heap_seen_.size() > 2 || !findings_) return heap_seen_;
+  if (log_.looks->heap.size() > 2 || !findings_) return log_.looks->heap;
   return findings_->heap;
 }
 
 std::optional<double> TopProgram::events_per_second() const {
-  if (events_.size() < 2) return std::nullopt;
-  const CurvePoint& last = events_.back();
-  auto first = events_.end() - 2;
-  while (first != events_.begin() && last.seconds - first->seconds < kEventSeconds) --first;
+  const TopCurve& events = log_.looks->events;
+  if (events.size() < 2) return std::nullopt;
+  const collector::MemoryPoint& last = events.back();
+  auto first = events.end() - 2;
+  while (first != events.begin() && last.seconds - first->seconds < kEventSeconds) --first;
   return static_cast<double>(last.bytes - first->bytes) / (last.seconds - first->seconds);
 }
 
@@ -646,30 +624,6 @@ const collector::Peak* TopProgram::host_peak() const {
     if (peak.scope == "host") return &peak;
   }
   return nullptr;
-}
-
-std::optional<double> TopProgram::growth(const TopCurve& all) const {
-  if (!log_.is_live() || all.size() < 3) return std::nullopt;
-  const double end = all.back().seconds;
-  // Of a young program only the second half counts: memory taken at the start is no growth.
-  const double begin = std::max({all.front().seconds, end - kGrowthSeconds, end / 2});
-  if (end - begin < kLeastGrowthSeconds) return std::nullopt;
-  // Points at equal distances, since a replay gives many points where much happened.
-  std::array<double, kGrowthPoints> values{};
-  size_t at = 0;
-  for (size_t i = 0; i < kGrowthPoints; ++i) {
-    const double when = begin + (end - begin) * static_cast<double>(i) / (kGrowthPoints - 1);
-    while (at + 1 < all.size() && all[at + 1].seconds <= when) ++at;
-    values[i] = static_cast<double>(all[at].bytes);
-  }
-  const double middle = std::accumulate(values.begin(), values.end(), 0.0) / kGrowthPoints;
-  double xx = 0, xy = 0;
-  for (size_t i = 0; i < kGrowthPoints; ++i) {
-    const double x = static_cast<double>(i) - (kGrowthPoints - 1) / 2.0;
-    xx += x * x;
-    xy += x * (values[i] - middle);
-  }
-  return xy / xx * (kGrowthPoints - 1) / (end - begin);
 }
 
 std::optional<uint64_t> TopProgram::used(int32_t device) const {

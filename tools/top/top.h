@@ -19,13 +19,7 @@ using collector::FolderLog;
 // One program: by the counters page of its log, which is read at each look, and by replays of the
 // log, which are less frequent.
 
-inline constexpr double kNsPerSecond = 1e9;
-
-struct CurvePoint {
-  double seconds = 0;  ///< since the recording began
-  uint64_t bytes = 0;
-};
-using TopCurve = std::vector<CurvePoint>;
+using TopCurve = collector::MemoryCurve;
 
 /// What a replay of the log has found.
 struct TopFindings {
@@ -66,9 +60,10 @@ class TopProgram {
   TopCurve heap_curve() const;
   /// Recorded events a second; none before the second look.
   std::optional<double> events_per_second() const;
-  /// Growth of a curve in bytes a second, by a straight line through the last minute; none if too
-  /// little was seen, or if the program has ended.
-  std::optional<double> growth(const TopCurve& curve) const;
+  /// Growth of a curve in bytes a second; none if too little was seen, or if the program has ended.
+  std::optional<double> growth(const TopCurve& curve) const {
+    return log_.is_live() ? collector::growth_of(curve) : std::nullopt;
+  }
   std::optional<double> growth(int32_t device) const { return growth(curve(device)); }
   /// Seconds until the card is full at that growth; none if it does not grow, or if the card's size
   /// is not known.
@@ -80,9 +75,6 @@ class TopProgram {
  private:
   FolderLog log_;
   double now_ = 0;
-  std::map<int32_t, TopCurve> seen_;
-  TopCurve heap_seen_;
-  std::vector<CurvePoint> events_;  // `bytes` is a count of events here
   std::shared_ptr<const TopFindings> findings_;
 };
 
