@@ -68,6 +68,13 @@ export class Run {
     return main.length > 0 ? main : this.scopes.slice(0, 1);
   }
 
+  /** What grows in the scope at each step: rows of the phase of the largest. */
+  growthOf(scope) {
+    if (scope.kind !== '' || (scope.device < 0 && scope.name !== 'host')) return [];
+    const rows = (this.summary.growth ?? []).filter(({side, device = -1}) => scope.name.startsWith(side) && device === scope.device);
+    return rows.filter(({phase}) => phase === rows[0].phase);
+  }
+
   kindsOf(scope) {
     const kinds = this.scopes.filter((other) => other.kind !== '' && other.name.startsWith(`${scope.name}/`));
     return kinds.filter((kind) => kind.counts).concat(kinds.filter((kind) => !kind.counts));

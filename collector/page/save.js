@@ -82,7 +82,7 @@ function svgOf(u, curves, title) {
           began = at;
           drawn = value;
         } else if (value !== drawn || i === values.length - 1) {
-          d += `H${at.toFixed(1)}V${y(value).toFixed(1)}`;
+          d += `${curve.straight ? 'L' : 'H'}${at.toFixed(1)}${curve.straight ? ' ' : 'V'}${y(value).toFixed(1)}`;
           drawn = value;
         }
       });

@@ -32,6 +32,17 @@ function sampledCurve(run, series) {
   return {times: at.map((i) => run.times[i]), values: at.map((i) => series.max[i]), readings: true, dotted: true};
 }
 
+/** What grows at each step, as a line from where the curve is when that begins. */
+function growthCurve(run, scope, sum) {
+  const rows = run.growthOf(scope);
+  if (rows.length === 0) return [];
+  const begin = Math.min(...rows.map((row) => row.begin_ns)), end = Math.max(...rows.map((row) => row.end_ns));
+  const each = rows.reduce((bytes, row) => bytes + row.bytes_each, 0), grown = rows.reduce((bytes, row) => bytes + row.grown_bytes, 0);
+  const had = (sum.low ?? sum.values)[Math.max(0, sum.times.findLastIndex((time) => time <= begin))] ?? 0;
+  return [{label: 'growth', says: `+${format.size(each)} at each ${rows[0].phase}`, title: rows.map(({text}) => text).join('\n'), straight: true,
+    readings: true, times: [begin, end], values: [had, had + grown], color: '--found', dash: [6, 4], width: 2.5}];
+}
+
 /** What the chart of a scope shows. */
 function curvesOf(run, scope) {
   const curves = [];
@@ -59,8 +70,9 @@ function curvesOf(run, scope) {
     curves.push({label: 'card', title: 'all the memory that the GPU has', times: [0, run.endNs], values: [device.total_bytes, device.total_bytes],
       color: '--faint', dash: [8, 4], width: 1, limit: true, hidden: highest < device.total_bytes / 4});
   }
-  if (run.seriesOf(scope.name)) {  // last, so that it lies above its parts
-    curves.push({...sumCurve(run, scope), label: scope.kind || 'sum', color: '--accent', fill: true, width: 1.8});
+  if (run.seriesOf(scope.name)) {  // above its parts
+    const sum = {...sumCurve(run, scope), label: scope.kind || 'sum', color: '--accent', fill: true, width: 1.8};
+    curves.push(sum, ...growthCurve(run, scope, sum));
   }
   return curves;
 }
@@ -81,7 +93,7 @@ export function stackedCurves(run, scope, way) {
 }
 
 export class Timeline extends Chart {
-  /** `onchoose(index)`: one of the moments was chosen. curves(): what is drawn, the sum last. */
+  /** `onchoose(index)`: one of the moments was chosen. curves(): what is drawn, from the lowest up. */
   constructor(run, scope, moments, onchoose, curves = () => curvesOf(run, scope)) {
     super();
     this.run = run;
@@ -98,7 +110,8 @@ export class Timeline extends Chart {
       'aria-valuemin': '0', 'aria-valuemax': String(moments.length - 1),
       onkeydown: (event) => this.key(event),
     }, this.lanes, this.plotBox);
-    this.element = h('div', {}, this.legend, this.slider, h('p', {class: 'faint hint'},
+    const grows = run.growthOf(scope).map(({text}) => text).join('; ');
+    this.element = h('div', {}, this.legend, this.slider, grows && h('p', {class: 'grows'}, h('strong', {}, 'It grows: '), grows), h('p', {class: 'faint hint'},
       'Click an instant, or use ', h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ', ', h('kbd', {}, 'P'),
       ' for the peak. Drag to zoom, ', h('kbd', {}, 'Esc'), ' or a double click to see all.'));
   }
@@ -115,8 +128,8 @@ export class Timeline extends Chart {
     const drawn = [], series = [{}];
     this.curves.forEach((curve) => {
       curve.at = series.length;
-      const dots = curve.readings ? {show: true, size: 5, fill: themed(curve.color)} : {show: false};
-      const common = {paths: curve.dotted ? () => null : stepped, show: !curve.hidden, points: dots, spanGaps: Boolean(curve.readings)};
+      const dots = curve.readings && !curve.straight ? {show: true, size: 5, fill: themed(curve.color)} : {show: false};
+      const common = {paths: curve.dotted ? () => null : curve.straight ? uPlot.paths.linear() : stepped, show: !curve.hidden, points: dots, spanGaps: Boolean(curve.readings)};
       series.push({...common, label: curve.label, stroke: themed(curve.color), width: curve.width, dash: curve.dash,
         fill: curve.fill ? themed('--area') : curve.area ? themed(curve.color) : undefined});
       drawn.push(curve);
@@ -246,8 +259,8 @@ export class Timeline extends Chart {
       let at = bucket === null || bucket === undefined ? null : values[bucket];
       for (let i = bucket; at === undefined && i > 0;) at = values[--i];  // the reading before
       const highest = values.reduce((most, value) => Math.max(most, value ?? 0), 0);
-      curve.figure.textContent = curve.limit ? format.size(highest)
-        : at === null || at === undefined ? `≤ ${format.size(highest)}` : format.size(at);
+      curve.figure.textContent = curve.says ?? (curve.limit ? format.size(highest)
+        : at === null || at === undefined ? `≤ ${format.size(highest)}` : format.size(at));
     }
   }
 }

@@ -430,6 +430,23 @@ async function whatif_each() {
   await accessible('several changes');
 }
 
+async function grows() {
+  await open();
+  assert.match(await text('.grows'), /^It grows: \+2\.00 MiB at each step, \d+ times, .*train/);
+  assert.match(await text('.legend'), /growth \+2\.00 MiB at each step/);
+  await clickChoice('Memory', 'host');
+  const [csv, svg] = await saved();
+  const lines = csv.split('\r\n').slice(0, -1).map((line) => line.split(',').at(-1));
+  assert.equal(lines[0], 'growth');
+  const values = lines.slice(1).filter((value) => value !== '').map(Number);
+  assert.equal(values.length, 2);
+  assert.ok(values[0] >= 64 * 2 ** 20 && values[1] - values[0] >= 50 * 2 ** 20, values);
+  assert.match(svg, /d="M[\d. ]+L[\d. ]+"/);
+  await picture('grows', 1280, 'light');
+  await picture('grows-dark', 1280, 'dark');
+  await picture('grows-phone', 390, 'dark');
+}
+
 async function processes() {
   await open();
   const expected = JSON.parse(readFileSync(`${folder}/expected.json`, 'utf8'));
@@ -517,7 +534,7 @@ async function uses_pools() {
 }
 
 try {
-  await {run, hostile, empty, compare, big, pools, pools_wrong, uses_peak, uses_pools, uses_buffers, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each, source, source_script, processes}[which]();
+  await {run, hostile, empty, compare, big, pools, pools_wrong, uses_peak, uses_pools, uses_buffers, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each, source, source_script, processes, grows}[which]();
   assert.deepEqual(said, []);
 } finally {
   await browser.close();

@@ -2,7 +2,7 @@
 """The page of `report --html` in headless Chromium: it renders, what one does with it works, nothing is said on the
 console, and names from a log stay text. The screenshots lie in the test's folder.
 
-usage: page.py run|hostile|empty|compare|big|whatif|source|processes GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
+usage: page.py run|hostile|empty|compare|big|whatif|source|processes|grows GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
        page.py pools_torch|pools_many|pools_ort GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER CLIENT LIBRARY
        page.py uses GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER POOLS_PROGRAM BUFFERS_PROGRAM
 Exit code 77: there is no browser, or this gpupeak was built without the page.
@@ -123,6 +123,16 @@ def processes(folder):
     return browse(page, folder)
 
 
+def grows(folder):
+    """A program that keeps 2 MiB a step: a line over the curve, and a sentence below it."""
+    log = os.path.join(folder, "grows.gplog")
+    program = "def train():\n kept = []\n for step in range(30):\n  bytearray(8 << 20)\n  kept.append(bytearray(2 << 20))\nheld = bytearray(64 << 20)\ntrain()"
+    subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", sys.executable, "-c", program], check=True)
+    page = make_page(folder, [log])
+    expect_self_contained(page)
+    return browse(page, folder)
+
+
 def main():
     if not CHROMIUM or CHROMIUM.endswith("NOTFOUND") or not os.path.isdir(os.path.join(MODULES, "puppeteer-core")):
         print("no browser here, or puppeteer-core is not installed")
@@ -135,6 +145,8 @@ def main():
         return uses(folder)
     if CASE == "whatif":
         return whatif(folder)
+    if CASE == "grows":
+        return grows(folder)
     if CASE == "processes":
         return processes(folder)
     if CASE == "source":
