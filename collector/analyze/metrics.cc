@@ -200,7 +200,7 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
 void add_own_memory(const Replay& replay, uint64_t rss_peak, Metrics& metrics) {
   const Replay::OwnMemory& own = replay.own_memory();
   const uint64_t estimate = own.own + rss_peak - std::min(rss_peak, own.rss);
-  const uint64_t most = std::max(own.most, own.anonymous - std::min(own.anonymous, own.gpupeaks));
+  const uint64_t most = std::max(own.most, own.most_anonymous());
   metrics["host.memory.seen_bytes"] = if_covered(own.rss > 0, most);
   metrics["host.memory.peak_bytes"] = if_covered(own.rss > 0, std::max(most, estimate));
 }

@@ -213,8 +213,10 @@ void Replay::take_extended(const Event& event) {
       [&](const DeviceFailedEvent& failed) { device_.take(failed, event); },
       [&](const HostFailedEvent& failed) { device_.take(failed, event); },
       [&](const ResidentEvent& resident) {
-        note_own(resident.rss, resident.own_bytes());
         own_memory_.gpupeaks = std::max(own_memory_.gpupeaks, resident.own);
+        own_memory_.most = std::max(own_memory_.most, own_memory_.most_anonymous());
+        own_memory_.anonymous = 0;
+        note_own(resident.rss, resident.own_bytes());
         if (resident.rss < resident_.event.rss) return;
         resident_ = {resident, live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON),
                      mappings_.resting_bytes()};

@@ -560,8 +560,9 @@ class Replay {
   /// was resident. rss is 0: nobody looked.
   struct OwnMemory {
     uint64_t most = 0, rss = 0, own = 0;
-    uint64_t anonymous = 0;  ///< the most that was neither files' nor shared in any sample …
-    uint64_t gpupeaks = 0;   ///< … and of that gpupeak's at most
+    uint64_t anonymous = 0;  ///< the most in samples since a look: neither files' nor shared …
+    uint64_t gpupeaks = 0;   ///< … and of that gpupeak's, which grows, at the last look
+    uint64_t most_anonymous() const { return anonymous - std::min(anonymous, gpupeaks); }
   };
   const OwnMemory& own_memory() const { return own_memory_; }
   /// Set if the log has uses of device memory and the process came to its end.

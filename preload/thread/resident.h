@@ -28,7 +28,7 @@ void sample_at_border();
 /// that was ever resident. Takes 2 KiB of stack.
 void sample_at_end();
 /// If so many bytes are about to be freed, a sample before shows what was resident with them.
-constexpr size_t kWorthASample = 1 << 20;
+constexpr size_t kWorthASample = 128 << 10;
 /// This process shares pages with a child or its parent: samples have its proportional share, too.
 void share_pages();
 

@@ -340,15 +340,16 @@ def log_in_memory(folder):
 
 def freed_before_files(folder):
     """What was the process's own at most, and went before pages of files came, which made more resident. The look at all mappings came too early for it."""
-    program = compiled(folder, """
+    source = """
         #include <fcntl.h>
+        #include <stdlib.h>
         #include <string.h>
         #include <sys/mman.h>
         #include <unistd.h>
         static void hold(size_t bytes) {
-          char* at = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-          memset(at, 1, bytes);
-          munmap(at, bytes);
+          char* at[BLOCKS];
+          for (int i = 0; i < BLOCKS; ++i) at[i] = memset(TAKE(bytes / BLOCKS), 1, bytes / BLOCKS);
+          for (int i = 0; i < BLOCKS; ++i) GIVE(at[i], bytes / BLOCKS);
         }
         int main() {
           enum { kFile = 100 << 20 };
@@ -361,10 +362,14 @@ def freed_before_files(folder):
           for (int i = 0; i < kFile; i += 4096) sum += at[i];
           return sum;
         }
-    """)
-    _, _, found = run(folder, program)
-    memory, seen = found["metrics"]["host.memory.peak_bytes"], found["metrics"]["host.memory.seen_bytes"]
-    expect(23.5 * MIB < memory < 27 * MIB and memory - seen < MIB, f"{memory}, seen {seen}: {causes(found['metrics'])}")
+    """
+    by_mmap = ("-DBLOCKS=1", "-DTAKE(bytes)=mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)", "-DGIVE=munmap")
+    # malloc makes a mapping for each of these, and takes it away when the block is freed.
+    by_malloc = ("-DBLOCKS=60", "-DTAKE=malloc", "-DGIVE(at, bytes)=free(at)")
+    for options in (by_mmap, by_malloc):
+        _, _, found = run(folder, compiled(folder, source, *options))
+        memory, seen = found["metrics"]["host.memory.peak_bytes"], found["metrics"]["host.memory.seen_bytes"]
+        expect(23.5 * MIB < memory < 27 * MIB and memory - seen < MIB, f"{options}: {memory}, seen {seen}: {causes(found['metrics'])}")
 
 
 def before_recording(folder):
