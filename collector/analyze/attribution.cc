@@ -217,6 +217,15 @@ std::string Attribution::thread_title(uint32_t tid) const {
   return fmt::format("thread {} ({})", tid, replay_.log().definitions().shown(name->second));
 }
 
+std::string title_without_stack(const Replay& replay, GroupId group) {
+  const SiteContext& context = replay.sites().context_of(group);
+  const std::string api = replay.log().definitions().shown_string(context.api);
+  if (!api.empty()) return fmt::format("{} {}", api, kNoStack);
+  const bool was_counted = (replay.log().header().flags & GPUPEAK_FLAG_COUNTED) != 0;
+  return std::string(was_counted && context.kind == GPUPEAK_KIND_MMAP_ANON ? kBeforeRecording
+                                                                           : kNoStack);
+}
+
 std::string Attribution::title(GroupId group) {
   const SiteContext& context = replay_.sites().context_of(group);
   const uint32_t stack = replay_.sites().info(group).stack;
@@ -234,12 +243,8 @@ std::string Attribution::title(GroupId group) {
   }
   const SiteTitles::Site& named = sites_.site(stack);
   if (named.frame_count == 0) {
-    const std::string api = replay_.log().definitions().shown_string(context.api);
-    const bool was_counted = (replay_.log().header().flags & GPUPEAK_FLAG_COUNTED) != 0;
-    if (was_counted && api.empty() && context.kind == GPUPEAK_KIND_MMAP_ANON)
-      return std::string(kBeforeRecording);
-    return by_ != GroupBy::kSite || api.empty() ? std::string(kNoStack)
-                                                : fmt::format("{} {}", api, kNoStack);
+    const std::string text = title_without_stack(replay_, group);
+    return by_ == GroupBy::kSite || text == kBeforeRecording ? text : std::string(kNoStack);
   }
   const Frame& first = *named.parts[0].frame;
   switch (by_) {

@@ -270,6 +270,8 @@ using HeldByHolder = std::function<PeakFinder::AtPeak(HolderId)>;
 /// memory.
 PeakParts split_by_arenas(const ArenaTable& table, size_t count, const HeldByHolder& held_by,
                           std::vector<Contribution> held);
+/// What a block without a call stack is shown as, in each view.
+std::string title_without_stack(const Replay& replay, GroupId group);
 /// "idle in PyTorch's arena".
 std::string idle_title(const Replay& replay, const ArenaTable::Holder& holder);
 

@@ -1,6 +1,7 @@
 #include "collector/analyze/call_tree.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -49,10 +50,16 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
   NodeIds ids;
   std::vector<Call> before;    // the last stack: most of it is in the next one, too
   std::vector<uint32_t> path;  // the nodes of `before`
+  std::map<std::string, size_t> without_stack;
   for (const Contribution& part : held) {
     std::vector<Call> calls =
         profile.calls(profile.replay().sites().info(part.group).stack, most_calls);
-    if (calls.empty()) calls.push_back({nullptr, kNoFunction, 0});
+    std::string unnamed;
+    if (calls.empty()) {
+      unnamed = title_without_stack(profile.replay(), part.group);
+      const auto known = without_stack.try_emplace(unnamed, without_stack.size()).first;
+      calls.push_back({nullptr, kNoFunction, static_cast<uint32_t>(known->second)});
+    }
     if (order == Order::kFromOutermost) std::ranges::reverse(calls);
     const auto differs = std::mismatch(calls.begin(), calls.end(), before.begin(),
                                        before.begin() + static_cast<ptrdiff_t>(path.size()),
@@ -69,6 +76,7 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
         id = static_cast<uint32_t>(nodes_.size());
         nodes_[at].children.push_back(id);
         nodes_.emplace_back().frame = call.frame;
+        nodes_.back().title = unnamed;
       }
       path.push_back(at = id);
     }
@@ -111,7 +119,6 @@ void CallTree::tell_apart(const std::vector<uint32_t>& siblings) {
 }
 
 std::string CallTree::title(const Node& node) {
-  if (node.frame == nullptr) return std::string(kNoStack);
   return node.title.empty() ? frame_title(*node.frame) : node.title;
 }
 

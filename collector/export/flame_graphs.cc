@@ -5,7 +5,6 @@
 #include <map>
 #include <string_view>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "collector/export/export.h"
@@ -38,7 +37,7 @@ void export_folded(Profile& profile, const ExportOptions& options, std::ostream&
     }
     if (line.size() > text_left) profile.refuse_stacks();
     text_left -= line.size();
-    lines[line.empty() ? std::string(kNoStack) : line] += part.bytes;
+    lines[line.empty() ? title_without_stack(profile.replay(), part.group) : line] += part.bytes;
   }
   for (const auto& [stack, bytes] : lines) out << stack << ' ' << bytes << '\n';
 }
@@ -54,16 +53,16 @@ class Speedscope {
   explicit Speedscope(Profile& profile) : profile_(profile) {}
 
   Json profile(std::string name, const std::vector<Contribution>& parts) {
-    std::unordered_map<uint32_t, uint64_t> by_stack;  // sums over phases and threads
+    std::map<Stack, uint64_t> by_stack;  // sums over phases and threads
     uint64_t sum = 0;
     for (const Contribution& part : parts) {
-      by_stack[profile_.replay().sites().info(part.group).stack] += part.bytes;
+      const uint32_t stack = profile_.replay().sites().info(part.group).stack;
+      by_stack[{stack, stack == 0 ? title_without_stack(profile_.replay(), part.group) : ""}] +=
+          part.bytes;
       sum += part.bytes;
     }
-    std::vector<std::pair<uint32_t, uint64_t>> stacks(by_stack.begin(), by_stack.end());
-    std::ranges::sort(stacks, [](const auto& a, const auto& b) {
-      return std::pair(b.second, a.first) < std::pair(a.second, b.first);
-    });
+    std::vector<std::pair<Stack, uint64_t>> stacks(by_stack.begin(), by_stack.end());
+    std::ranges::stable_sort(stacks, std::ranges::greater(), &std::pair<Stack, uint64_t>::second);
     const auto small = std::ranges::find_if(
         stacks, [&](const auto& stack) { return stack.second < sum / kLeastShare; });
     Json samples = Json::array();
@@ -92,12 +91,15 @@ class Speedscope {
   static constexpr uint64_t kLeastShare = 10'000;
   static constexpr std::string_view kLeastShareText = "0.01 %";
 
-  Json sample(uint32_t stack) {
+  using Stack = std::pair<uint32_t, std::string>;  ///< its number; 0: what is shown in its place
+
+  Json sample(const Stack& stack) {
     Json frames = Json::array();
-    const std::vector<Call> calls = profile_.calls_to_write(stack);
+    const std::vector<Call> calls = profile_.calls_to_write(stack.first);
     for (auto call = calls.rbegin(); call != calls.rend(); ++call)
       frames.push_back(frame(frame_name(*call->frame), call->frame->file, call->frame->line));
-    if (frames.empty()) frames.push_back(frame(std::string(kNoStack), "", 0));
+    if (frames.empty())
+      frames.push_back(frame(stack.first == 0 ? stack.second : std::string(kNoStack), "", 0));
     return frames;
   }
 

@@ -8,7 +8,6 @@
 #include "collector/analyze/call_tree.h"
 #include "collector/export/export.h"
 #include "collector/summary/run_text.h"
-#include "collector/summary/site_title.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -86,8 +85,9 @@ class Massif {
         number_++, ms, bytes);
   }
 
-  static std::string place(const Frame* frame) {
-    if (frame == nullptr) return fmt::format("0x0: {}", kNoStack);
+  static std::string place(const CallTree::Node& node) {
+    const Frame* const frame = node.frame;
+    if (frame == nullptr) return fmt::format("0x0: {}", node.title);
     const std::string name = frame->function.empty() ? "???" : frame->function;
     const std::string where = frame->file.empty() ? fmt::format("in {}", frame->module)
                                                   : fmt::format("{}:{}", frame->file, frame->line);
@@ -111,8 +111,7 @@ class Massif {
     }
     const std::string indent(depth, ' ');
     out_ << fmt::format("{}n{}: {} {}\n", indent, shown.size() + (rest > 0), node.bytes, title);
-    for (const CallTree::Node* child : shown)
-      write_node(tree, *child, place(child->frame), depth + 1);
+    for (const CallTree::Node* child : shown) write_node(tree, *child, place(*child), depth + 1);
     if (rest == 0) return;
     out_ << fmt::format("{} n0: {} in {} place{}, {}below massif's threshold ({:.2f}%)\n", indent,
                         rest_bytes, rest, rest == 1 ? "" : "s", rest == 1 ? "" : "all ",

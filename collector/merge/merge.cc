@@ -472,6 +472,16 @@ ProcessRecord identity_of(const LogReader& log, const std::string& path) {
   return record;
 }
 
+void ProcessRecord::note_resident(const Metrics& metrics) {
+  for (const char* name : {"host.memory.peak_bytes", "host.memory.seen_bytes",
+                           "host.rss.peak_bytes", "host.resident.gpupeak_bytes"}) {
+    const auto bytes = metric(metrics, name);
+    if (!bytes) continue;
+    if (!resident) resident.emplace();
+    (*resident)[name] = *bytes;
+  }
+}
+
 ProcessRecord read_process(const std::string& path, const Options& options,
                            const Progress& progress, Summary* whole) {
   const LogReader log(path, options.reading.sanitizer, options.reading.heap);
@@ -494,6 +504,7 @@ ProcessRecord read_process(const std::string& path, const Options& options,
   record.run = summary.run;
   record.run.labels.clear();
   record.quality = summary.quality;
+  record.note_resident(summary.metrics);
   for (const DeviceSummary& device : summary.devices) {
     DeviceSummary& own = record.devices.emplace_back();
     own.ordinal = device.ordinal;

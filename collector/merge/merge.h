@@ -153,9 +153,12 @@ struct ProcessRecord {
   std::map<std::string, HeldCurve> curves;  ///< "device:N"; "device" if there are several; "host"
   std::vector<OwnPeak> peaks;
   std::optional<Refusal> refusal;
+  /// Metrics of what was resident; none: nothing is known of it.
+  std::optional<std::map<std::string, uint64_t>> resident;
   /// Of the process that `run` started, once the run has ended: the ids of all its logs.
   std::optional<std::vector<uint64_t>> ended_with;
 
+  void note_resident(const Metrics& metrics);
   /// When the machine was started, in real time.
   uint64_t boot_realtime_ns() const { return start_realtime_ns - start_monotonic_ns; }
   const OwnPeak* find_peak(std::string_view side) const {
@@ -188,10 +191,14 @@ struct MergedPart {
   std::optional<uint64_t> at_peak_bytes;  ///< what it held at the peak of the sum
 };
 
+/// The scope of what was resident of processes and their own. When it was most is not known.
+inline constexpr std::string_view kResidentScope = "resident";
+
 /// Of a node, so without its name. Times are the job's. The host has no error, since its events
 /// have coarse times.
 struct MergedSum : WholeRun::Sum {
-  std::string scope;  ///< "device:N" of the first process that uses that GPU, "device", "host"
+  /// "device:N" of the first process that uses that GPU, "device", "host", kResidentScope.
+  std::string scope;
   std::vector<MergedPart> parts;  ///< processes that have such memory
 };
 

@@ -150,6 +150,7 @@ class NodeSums {
     const size_t devices = add_devices();
     if (devices > 1) add("device", "all GPUs", "", each("device"));
     add("host", "host", "", each("host"));
+    add_resident();
     return std::move(sums_);
   }
 
@@ -225,6 +226,35 @@ class NodeSums {
     if (sum.sum_of_peaks_bytes) find_peak(sum, curves);
     sums_.push_back(std::move(sum));
     return true;
+  }
+
+  /// At most the peaks of those that lived at once, at least the most that was seen of one.
+  void add_resident() {
+    MergedSum sum;
+    sum.scope = kResidentScope;
+    sum.name = "host, resident";
+    sum.sum_of_peaks_bytes = 0;
+    std::vector<std::pair<uint64_t, int64_t>> steps;  // when, and by how much it may have risen
+    uint64_t seen = 0;
+    for (const size_t i : node_.processes) {
+      const ProcessRecord& process = processes_[i];
+      if (!process.resident) continue;
+      const Metrics metrics(process.resident->begin(), process.resident->end());
+      const auto own = metric(metrics, "host.memory.peak_bytes");
+      const auto most = own ? own : metric(metrics, "host.rss.peak_bytes");
+      seen = std::max(seen, metric(metrics, "host.memory.seen_bytes").value_or(0));
+      if (own) sum.parts.push_back({i, own, std::nullopt});
+      *sum.sum_of_peaks_bytes += most.value_or(0);
+      steps.emplace_back(process.start_monotonic_ns, most.value_or(0));
+      if (process.end_ns != 0) steps.emplace_back(process.end_ns, -steps.back().second);
+    }
+    if (sum.parts.empty()) return;
+    std::ranges::sort(steps);
+    int64_t now = 0, most = static_cast<int64_t>(seen);
+    for (const auto& [when, step] : steps) most = std::max(most, now += step);
+    sum.peak_bytes = static_cast<uint64_t>(most);
+    sum.error_bytes = *sum.peak_bytes - seen;
+    sums_.push_back(std::move(sum));
   }
 
   /// Goes through the changes twice: first to find the peak, then to note what each process held

@@ -202,9 +202,9 @@ void record_fields(auto& io, Any<ProcessRecord> auto& record) {
   io("boot, process_start_time, start_realtime_ns, start_monotonic_ns, last_ns, end_ns",
      record.boot, record.process_start_time, record.start_realtime_ns, record.start_monotonic_ns,
      record.last_ns, record.end_ns);
-  io("host_measured, rank, quality, devices, peaks, refusal, ended_with, curves",
+  io("host_measured, rank, quality, devices, peaks, refusal, resident, ended_with, curves",
      record.host_measured, run.rank, record.quality, record.devices, record.peaks, record.refusal,
-     record.ended_with, record.curves);
+     record.resident, record.ended_with, record.curves);
 }
 
 class RecordWriter {

@@ -128,7 +128,7 @@ class RunAnalysis {
 
   Summary make() {
     WholeRun whole;
-    OwnMemory own_memory;
+    Metrics resident;
     whole.lost_logs = run_.lost;
     if (run_.logs.size() == 1) {
       lead_summary_ = analyze(run_.logs.front().path, options_, progress_);
@@ -142,7 +142,7 @@ class RunAnalysis {
       const Merged merged = merge(std::move(records));
       add_processes(merged, whole);
       add_sums(merged, whole);
-      own_memory = own_memory_of(merged, whole);
+      resident = resident_of(merged);
     }
     add_record(whole);
     whole.log = options_.reading.sanitizer.text(run_.name);
@@ -152,8 +152,7 @@ class RunAnalysis {
       const bool seen = run_.record && run_.record->together;
       whole.metrics["host.pss.peak_bytes"] =
           seen ? std::optional(run_.record->together->pss_bytes) : std::nullopt;
-      whole.metrics["host.memory.seen_bytes"] = own_memory.seen_bytes;
-      whole.metrics["host.memory.peak_bytes"] = own_memory.most_bytes;
+      for (const auto& [name, bytes] : resident) whole.metrics[name] = bytes;
     }
     mark_own_processes(whole);
     lead_summary_.whole_run = std::move(whole);
@@ -214,11 +213,18 @@ class RunAnalysis {
         continue;
       }
       records.back().log_path = shown(log.path);
+      records.back().note_resident({{"host.rss.peak_bytes", resident_peak(log)}});
     }
     for (ProcessRecord& record : records)
       note_gone(record.quality, record.run.end, log_of(record.id));
     note_gone(lead_summary_.quality, lead_summary_.run.end, run_.logs[lead_]);
     return records;
+  }
+
+  /// The most that was resident, files too, as the kernel or `run` has seen it.
+  std::optional<uint64_t> resident_peak(const RunLog& log) const {
+    return unless_zero(
+        std::max(log.head.counters.rss_peak_bytes, seen_resident_bytes(run_, log.head.header.pid)));
   }
 
   void note_gone(Quality& quality, const RunEnd& end, const RunLog& log) const {
@@ -239,6 +245,7 @@ class RunAnalysis {
       record.quality = lead_summary_.quality;
     }
     add_outside_look(run_, log, lead_summary_.metrics);
+    record.note_resident(lead_summary_.metrics);
     read_.emplace(record.id, &lead_summary_);
     return record;
   }
@@ -250,6 +257,7 @@ class RunAnalysis {
     Summary summary;
     ProcessRecord record = read_process(log.path, options, progress_, &summary);
     add_outside_look(run_, log, summary.metrics);
+    record.note_resident(summary.metrics);
     read_.emplace(record.id, &others_.emplace_back(std::move(summary)));
     return record;
   }
@@ -274,8 +282,7 @@ class RunAnalysis {
     process.started = is_started(log.head);
     process.end = record.run.end;
     process.begin_ns = begin_ns;
-    process.rss_peak_bytes =
-        unless_zero(std::max(page.rss_peak_bytes, seen_resident_bytes(run_, process.pid)));
+    process.rss_peak_bytes = resident_peak(log);
     process.heap_peak_bytes = unless_zero(page.heap.peak);
     process.forked = (log.head.header.flags & GPUPEAK_FLAG_FORKED) != 0;
     // If the heap is only estimated or counted, nothing was lost.
@@ -338,33 +345,17 @@ class RunAnalysis {
   }
 
   /// What was resident of all processes at once and is their own.
-  struct OwnMemory {
-    std::optional<uint64_t> seen_bytes;  ///< the most at a look, or of one process
-    std::optional<uint64_t> most_bytes;  ///< the peaks of those that lived at once, added up
-  };
-
-  /// In the order of merged.processes, before they are put into another.
-  OwnMemory own_memory_of(const Merged& merged, const WholeRun& whole) const {
-    const JobClock clock(merged);
-    std::vector<std::pair<int64_t, int64_t>> steps;  // when, and by how much it may have risen
-    uint64_t seen = run_.record && run_.record->together ? run_.record->together->own_bytes : 0;
-    bool is_known = false;
-    for (size_t i = 0; i < merged.processes.size(); ++i) {
-      const ProcessRecord& record = merged.processes[i];
-      const WholeRun::Process& process = whole.processes[i];
-      const auto own = metric(process.metrics, "host.memory.peak_bytes");
-      const auto most = static_cast<int64_t>(own.value_or(process.rss_peak_bytes.value_or(0)));
-      is_known |= own.has_value();
-      seen = std::max(seen, metric(process.metrics, "host.memory.seen_bytes").value_or(0));
-      steps.emplace_back(process.begin_ns, most);
-      if (record.end_ns != 0)
-        steps.emplace_back(clock.job_ns(merged.node_of[i], record.end_ns), -most);
+  Metrics resident_of(const Merged& merged) const {
+    const uint64_t at_look =
+        run_.record && run_.record->together ? run_.record->together->own_bytes : 0;
+    std::optional<uint64_t> seen, most;
+    for (const MergedNode& node : merged.nodes) {
+      const MergedSum* sum = node.find_sum(kResidentScope);
+      if (sum == nullptr) continue;
+      seen = std::max({seen.value_or(0), *sum->peak_bytes - *sum->error_bytes, at_look});
+      most = most.value_or(0) + *sum->peak_bytes;
     }
-    if (!is_known) return {};
-    std::ranges::sort(steps);
-    int64_t sum = 0, most = static_cast<int64_t>(seen);
-    for (const auto& [when, step] : steps) most = std::max(most, sum += step);
-    return {seen, static_cast<uint64_t>(most)};
+    return {{"host.memory.seen_bytes", seen}, {"host.memory.peak_bytes", std::max(seen, most)}};
   }
 
   void add_processes(const Merged& merged, WholeRun& whole) const {
@@ -405,6 +396,7 @@ class RunAnalysis {
     WholeRun::Sum sum = merged_sum;
     const bool several = merged.nodes.size() > 1;
     if (several) sum.node = node.name();
+    if (merged_sum.scope == kResidentScope) return;
     if (merged_sum.scope == "host") {
       if (!several) whole.host = sum;
       return;

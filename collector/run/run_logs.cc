@@ -332,6 +332,21 @@ std::vector<RunLogs> runs_of(const std::vector<std::string>& names, const std::s
   return runs;
 }
 
+std::vector<ProcessRecord> with_outside_looks(const std::vector<std::string>& names,
+                                              std::vector<ProcessRecord> records) {
+  for (const RunLogs& run : runs_of(names)) {
+    if (run.resident.empty()) continue;
+    for (const RunLog& log : run.logs) {
+      const auto record = std::ranges::find(records, log.head.header.cookie, &ProcessRecord::id);
+      if (record == records.end() || !record->resident) continue;
+      Metrics metrics(record->resident->begin(), record->resident->end());
+      add_outside_look(run, log, metrics);
+      record->note_resident(metrics);
+    }
+  }
+  return records;
+}
+
 std::vector<std::string> all_logs(const std::vector<std::string>& names) {
   std::vector<std::string> logs;
   std::set<uint64_t> given, added;

@@ -17,6 +17,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/log/log_head.h"
 #include "collector/log/run_record.h"
+#include "collector/merge/merge.h"
 #include "collector/summary/summary.h"
 
 namespace gpupeak::collector {
@@ -68,6 +69,10 @@ const RunLog& process_of_run(const RunLogs& run, const std::string& process);
 /// Adds what was resident in the log's process, by cause, if `run` saw more from outside than the
 /// process saw itself. The causes add up to the total.
 void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics);
+
+/// The same of the records of the logs that the names mean.
+std::vector<ProcessRecord> with_outside_looks(const std::vector<std::string>& names,
+                                              std::vector<ProcessRecord> records);
 
 /// The largest resident memory that `run` saw of a process; 0: it did not look.
 uint64_t seen_resident_bytes(const RunLogs& run, uint32_t pid);

@@ -250,7 +250,8 @@ class MergeText {
     if (!sum.peak_bytes) return "not measured by all processes";
     const std::optional<uint64_t>& error = sum.error_bytes;
     std::string text = error == 0 ? "" : "at most ";
-    text += fmt::format("{} at once at {}", size(sum.peak_bytes), instant(sum.peak_time_ns));
+    text += size(sum.peak_bytes) + " at once";
+    if (sum.scope != kResidentScope) text += " at " + instant(sum.peak_time_ns);
     if (error.value_or(0) > 0) text += fmt::format(" (or up to {} less)", size(error));
     return text +
            fmt::format("; the processes' own peaks add up to {}", size(sum.sum_of_peaks_bytes));
@@ -328,7 +329,7 @@ Json sum_json(const MergedSum& sum) {
   return object(
       "scope, name, uuid, sum_of_peaks_bytes, peak_bytes, error_bytes, peak_time_ns, parts",
       sum.scope, sum.name, text_or_null(sum.uuid), sum.sum_of_peaks_bytes, sum.peak_bytes,
-      sum.error_bytes, json_if(sum.peak_bytes, sum.peak_time_ns),
+      sum.error_bytes, json_if(sum.peak_bytes && sum.scope != kResidentScope, sum.peak_time_ns),
       array_of(sum.parts, "process, peak_bytes, at_peak_bytes", &MergedPart::process,
                &MergedPart::peak_bytes, &MergedPart::at_peak_bytes));
 }

@@ -386,6 +386,10 @@ def before_recording(folder):
     """)
     _, said, _ = run(folder, "sh", "-c", f"{program}; true")
     expect("(mapped before it was recorded)" in said and "(no stack)" not in said, said)
+    log = os.path.join(folder, "a.gplog")
+    for view in (["tree"], ["report", "--full"], *(["export", form] for form in ("folded", "speedscope", "massif"))):
+        shown = subprocess.run([GPUPEAK, *view, log], capture_output=True, text=True, check=True).stdout
+        expect("(mapped before it was recorded)" in shown and "(no stack)" not in shown, f"{view}: {shown}")
 
 
 def over_time(folder):
@@ -426,6 +430,27 @@ def gates(folder):
     expect(returned in (0, 1), said)
     returned, said = check("--max", "host.peak_bytes=100MiB")
     expect("was not measured" not in said or ("recorded from its start" in said and "host.memory.peak_bytes, what was resident, is" in said), said)
+
+
+def merged(folder):
+    """`merge` says of each process, and of all together, what `report` of the same run says; so does a partial result."""
+    program = compiled(folder, open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "own_memory.c"), encoding="utf-8").read())
+    _, _, found = run(folder, "sh", "-c", f"{program} static & {program} malloc; wait; {program} memfd", options=("--children", "all"))
+    log, partial = (os.path.join(folder, name) for name in ("a.gplog", "a.gpmerge"))
+    subprocess.run([GPUPEAK, "merge", "--partial", partial, log], check=True)
+    for source in (log, partial):
+        told = json.loads(subprocess.run([GPUPEAK, "merge", "--json", source], capture_output=True, check=True).stdout)
+        (node,) = told["nodes"]
+        (resident,) = (one for one in node["sums"] if one["scope"] == "resident")
+        by_pid = {told["processes"][part["process"]]["pid"]: part["peak_bytes"] for part in resident["parts"]}
+        for process in found["whole_run"]["processes"]:
+            said = summary(process["log"])["metrics"]["host.memory.peak_bytes"]
+            expect(by_pid[process["pid"]] == said, f"{source}: {process['pid']}: {by_pid} {said}")
+        expect(len(by_pid) >= 3, f"{by_pid}")
+        together = found["whole_run"]["metrics"]["host.memory.peak_bytes"]
+        expect(resident["peak_bytes"] == together and resident["peak_time_ns"] is None, f"{source}: {resident} {together}")
+        shown = subprocess.run([GPUPEAK, "merge", source], capture_output=True, text=True, check=True).stdout
+        expect(re.search(r"PEAK  host, resident: (at most )?\d+ MiB at once( \(or up to .* less\))?; the processes' own peaks", shown), shown)
 
 
 # Each program holds its memory until its output is read, or for a while.

@@ -87,7 +87,7 @@ std::vector<collector::ProcessRecord> read_all(const MergeInputs& inputs,
   bar.clear();
   if (set.repeated() > 0)
     say("{} logs came more than once, in partial results; each counts once", set.repeated());
-  return set.take();
+  return collector::with_outside_looks(inputs.logs, set.take());
 }
 
 int merge(const MergeOptions& options) {
