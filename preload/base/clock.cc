@@ -48,7 +48,7 @@ uint64_t clock_ns(clockid_t clock) {
   } else {
     clock_gettime(clock, &now);  // vDSO: async-signal-safe, no lock; cannot fail for these clocks
   }
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+  return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
 }
 
 /// Whether the program asked for a signal in place of the time (PR_SET_TSC), even before exec.

@@ -10,6 +10,8 @@
 
 namespace gpupeak::preload {
 
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+
 /// Call once before ticks(). Returns an enum gpupeak_clock.
 uint32_t init_clock();
 extern GPUPEAK_OWN bool g_use_tsc;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 /// For a function. (malloc and free, in hooks/malloc_entry_*.S, lie there too.) Each one begins a
 /// cache line, so that other code cannot move it to a bad place: that made node 4 % slower.
@@ -30,6 +31,11 @@ T value_at(const void* at) {
   T value;
   __builtin_memcpy(&value, at, sizeof value);
   return value;
+}
+
+/// A pointer or a handle as a number, as records have it.
+inline uint64_t address_of(const void* at) {
+  return reinterpret_cast<uint64_t>(at);
 }
 
 /// The base of a class whose destructor ends what its constructor began. A class with a member of

@@ -232,10 +232,12 @@ void* find_preloaded(const char* name) {
   return found;
 }
 
-void for_each_preloaded_with(const char* (*name_of)(int), int count, void (*visit)(AddressRange)) {
+void for_each_preloaded_with(const char* (*name_of)(size_t), size_t count,
+                             void (*visit)(AddressRange)) {
   for_each_preloaded([&](const dl_phdr_info& object, const SymbolTable& table) {
     bool found = false;
-    for (int i = 0; i < count && !found; ++i) found = find_function(table, name_of(i)) != nullptr;
+    for (size_t i = 0; i < count && !found; ++i)
+      found = find_function(table, name_of(i)) != nullptr;
     if (found) visit(memory_of(object));
     return false;
   });
@@ -266,10 +268,6 @@ void for_each_export(const char* library, void (*visit)(const char* name)) {
     }
     return true;
   });
-}
-
-void* find_first(const char* name) {
-  return find_in("", name);
 }
 
 void* find_for(const void* caller, const char* name) {

@@ -27,7 +27,8 @@ void* find_next(const char* name);
 void find_next(const char* const* names, size_t count, void** found);
 
 /// The definition of `name` in the loaded library whose file name starts with `library`
-/// ("libc.so.6", "libcuda.so"); nullptr if either is missing. HOOK-SAFE.
+/// ("libc.so.6", "libcuda.so"); nullptr if either is missing. "" is any library: the definition
+/// that the program itself binds to, the first in load order. HOOK-SAFE.
 void* find_in(const char* library, const char* name);
 
 /// What `name` stands for in one object, loaded at `bias`, by its dynamic section: for objects in
@@ -51,14 +52,12 @@ void* find_preloaded(const char* name);
 /// Calls `visit` with the memory of each library that was preloaded behind this one and has one of
 /// the functions name_of(0) … name_of(count - 1). These libraries stay the same as long as the
 /// process lives. HOOK-SAFE.
-void for_each_preloaded_with(const char* (*name_of)(int), int count, void (*visit)(AddressRange));
+void for_each_preloaded_with(const char* (*name_of)(size_t), size_t count,
+                             void (*visit)(AddressRange));
 
 /// True if the function at `address` lies in the loaded library whose file name starts with
 /// `library`.
 bool is_in(const void* address, const char* library);
-
-/// The definition of `name` that the program itself binds to (the first in load order).
-void* find_first(const char* name);
 
 /// Whether the object is this library.
 bool is_ourselves(const dl_phdr_info& object);

@@ -108,13 +108,9 @@ const char* base_name(const Library& library, uintptr_t type) {
 bool find_library(const void* inside, Library& library) {
   bool found = false;
   for_each_object([&](const dl_phdr_info& object) {
-    library = {object, memory_of(object), {}};
+    library = {object, memory_of(object), relro_of(object)};
     if (!library.all.holds(reinterpret_cast<uintptr_t>(inside))) return false;
-    // The loader protects from the first one's page on; of the last one a whole page alone.
-    found = for_each_part(object, PT_GNU_RELRO, [&](const ElfW(Phdr)&, AddressRange memory) {
-      library.relro = {(memory.begin + kWord - 1) & ~(kWord - 1), page_begin(memory.end)};
-      return library.relro.end > library.relro.begin;
-    });
+    found = library.relro.end > library.relro.begin;
     return true;
   });
   return found;

@@ -16,7 +16,6 @@ namespace {
 
 /// A waiter wakes after this time and looks at the lock again, even if the holder has not woken it.
 constexpr uint64_t kNapNs = 10'000'000;
-constexpr uint64_t kNsPerSecond = 1'000'000'000;
 
 /// Whether the calling thread's priority is worth lending. Sandboxes that allow the plain futex
 /// calls kill the process for FUTEX_LOCK_PI, so a thread whose calls are filtered does not lend.

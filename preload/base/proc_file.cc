@@ -17,6 +17,11 @@ uint64_t next_number(const char*& text) {
   return number;
 }
 
+uint64_t kib_behind(const char* name, const char* text) {
+  const char* const at = strstr(text, name);
+  return at != nullptr ? number_at(at + strlen(name)) << 10 : 0;
+}
+
 size_t read_file(const char* path, char* to, size_t capacity) {
   const SignalsHeld held;  // a handler might leave by a jump, and leave the descriptor open
   const sys::Descriptor file(sys::open_to_read(path));
@@ -84,13 +89,9 @@ char** initial_environment() {
 ResidentStatus resident_status() {
   char text[2048];
   text[read_file("/proc/self/status", text, sizeof text - 1)] = 0;
-  const auto at = [&](const char* name) { return strstr(text, name); };
-  const auto bytes = [&](const char* name) -> uint64_t {
-    const char* line = at(name);
-    return line != nullptr ? number_at(strchr(line, ':') + 1) << 10 : 0;  // in KiB
-  };
+  const auto bytes = [&](const char* name) { return kib_behind(name, text); };
   return {bytes("\nVmHWM:"),    bytes("\nVmRSS:"),        bytes("\nRssFile:"),
-          bytes("\nRssShmem:"), bytes("\nHugetlbPages:"), at("\nRssFile:") != nullptr};
+          bytes("\nRssShmem:"), bytes("\nHugetlbPages:"), strstr(text, "\nRssFile:") != nullptr};
 }
 
 int call_filters() {

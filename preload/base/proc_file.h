@@ -51,6 +51,9 @@ inline uint64_t number_at(const char* text) {
   return next_number(text);
 }
 
+/// The figure behind `name` in a file of lines such as "VmRSS:  123 kB", in bytes; 0: not there.
+uint64_t kib_behind(const char* name, const char* text);
+
 /// What /proc/self/maps says of an address: "offset device inode path", and where that mapping
 /// begins. nullptr: nothing is mapped there. `text` is room to read in, a page or more.
 const char* mapping_at(uint64_t address, uint64_t& begin, char* text, size_t capacity);

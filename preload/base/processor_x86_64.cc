@@ -18,10 +18,6 @@ bool has(unsigned leaf, unsigned bit) {
   unsigned a, b, c, d;
   return __get_cpuid(leaf, &a, &b, &c, &d) && (d & (1u << bit)) != 0;
 }
-/// Whether the TSC ticks evenly, and in sleep states too.
-bool tsc_is_invariant() {
-  return has(0x80000007, 8);
-}
 
 /// Whether the kernel keeps time by this clock. The kernel watches whether the TSCs of all
 /// processors are in step, and leaves the TSC if not.
@@ -65,7 +61,8 @@ bool hypervisor_trusts_tsc() {
 bool arch::counter_can_be_trusted() {
   const bool has_rdtscp = has(0x80000001, 27);
   if (!has_rdtscp) return false;
-  return (tsc_is_invariant() && kernel_goes_by("tsc")) || hypervisor_trusts_tsc();
+  const bool is_invariant = has(0x80000007, 8);  // it ticks evenly, in sleep states too
+  return (is_invariant && kernel_goes_by("tsc")) || hypervisor_trusts_tsc();
 }
 
 // Code that is moved.
@@ -219,7 +216,6 @@ class Writer {
     at_ += count;
   }
   void byte(uint8_t value) { *at_++ = value; }
-  void address(uint64_t value) { bytes(&value, sizeof value); }
   uint8_t* at() const { return at_; }
   size_t written() const { return static_cast<size_t>(at_ - begin_); }
   /// jmp *(the next eight bytes)

@@ -55,9 +55,9 @@ class Text {
     } while (number != 0);
     return add(std::string_view(digits + n, sizeof digits - n));
   }
-  Text& add_hex(uint64_t number) {
+  Text& add_hex(uint64_t number, int digits = 16) {
     constexpr std::string_view kDigits = "0123456789abcdef";
-    for (int shift = 60; shift >= 0; shift -= 4)
+    for (int shift = 4 * digits - 4; shift >= 0; shift -= 4)
       add(std::string_view(kDigits.data() + (number >> shift & 15), 1));
     return *this;
   }

@@ -19,16 +19,17 @@
 
 namespace gpupeak::preload::calls {
 
-/// The stream among a call's arguments; the default stream if there is none.
-inline CUstream stream_in() {
+/// The first of a call's arguments that is a `Pointer`; null (the default stream) if there is none.
+template <typename Pointer>
+Pointer first_of() {
   return nullptr;
 }
-template <typename First, typename... Rest>
-CUstream stream_in(First first, Rest... rest) {
-  if constexpr (std::is_same_v<First, CUstream>)
+template <typename Pointer, typename First, typename... Rest>
+Pointer first_of(First first, Rest... rest) {
+  if constexpr (std::is_same_v<First, Pointer>)
     return first;
   else
-    return stream_in(rest...);
+    return first_of<Pointer>(rest...);
 }
 
 /// Whether the stream is being captured: then its work is not done now, and its uses are the
@@ -72,7 +73,7 @@ void look_at_argument(SeenWords& seen, Argument argument) {
 template <typename Real, typename... Arguments>
 CUresult sees_arguments(const ApiCall&, Real real, Arguments... arguments) {
   const CUresult result = real(arguments...);
-  look_if_done(result, stream_in(arguments...),
+  look_if_done(result, first_of<CUstream>(arguments...),
                [&](SeenWords& seen) { (look_at_argument(seen, arguments), ...); });
   return result;
 }
@@ -80,7 +81,7 @@ CUresult sees_arguments(const ApiCall&, Real real, Arguments... arguments) {
 template <typename Real, typename... Arguments>
 CUresult sees_fill(const ApiCall&, Real real, CUdeviceptr to, Arguments... arguments) {
   const CUresult result = real(to, arguments...);
-  look_if_done(result, stream_in(arguments...),
+  look_if_done(result, first_of<CUstream>(arguments...),
                [&](SeenWords& seen) { seen.look_at(to, GPUPEAK_ROLE_FILLED); });
   return result;
 }
@@ -121,7 +122,7 @@ CopyEnd end_in(First first, Rest... rest) {
 template <CopyEnd::In kAddress, typename Real, typename To, typename... Arguments>
 CUresult sees_copy(const ApiCall&, Real real, To to, Arguments... arguments) {
   const CUresult result = real(to, arguments...);
-  look_at_copies(result, stream_in(arguments...), [&](SeenWords& seen, auto on_array) {
+  look_at_copies(result, first_of<CUstream>(arguments...), [&](SeenWords& seen, auto on_array) {
     look_at_copy(seen, end_of<kAddress>(to), end_in<kAddress>(arguments...), on_array);
   });
   return result;
@@ -131,7 +132,7 @@ CUresult sees_copy(const ApiCall&, Real real, To to, Arguments... arguments) {
 template <typename Structure, typename Real, typename... Arguments>
 CUresult sees_copy_of(const ApiCall&, Real real, const void* at, Arguments... arguments) {
   const CUresult result = real(at, arguments...);
-  look_at_copies(result, stream_in(arguments...), [&](SeenWords& seen, auto on_array) {
+  look_at_copies(result, first_of<CUstream>(arguments...), [&](SeenWords& seen, auto on_array) {
     look_at_copy_of(seen, *static_cast<const Structure*>(at), on_array);
   });
   return result;
@@ -142,7 +143,7 @@ template <typename Real, typename... Arguments>
 CUresult sees_lists(const ApiCall&, Real real, CUdeviceptr* to, CUdeviceptr* from, size_t* bytes,
                     size_t count, Arguments... arguments) {
   const CUresult result = real(to, from, bytes, count, arguments...);
-  look_at_copies(result, stream_in(arguments...), [&](SeenWords& seen, auto on_array) {
+  look_at_copies(result, first_of<CUstream>(arguments...), [&](SeenWords& seen, auto on_array) {
     for (size_t i = 0; i < count; ++i)
       look_at_copy(seen, {kOfEither, to[i]}, {kOfEither, from[i]}, on_array);
   });
@@ -166,7 +167,7 @@ template <typename Real, typename... Arguments>
 CUresult sees_copy_operations(const ApiCall&, Real real, size_t count, const void* list,
                               Arguments... arguments) {
   const CUresult result = real(count, list, arguments...);
-  look_at_copies(result, stream_in(arguments...), [&](SeenWords& seen, auto on_array) {
+  look_at_copies(result, first_of<CUstream>(arguments...), [&](SeenWords& seen, auto on_array) {
     for (size_t i = 0; i < count; ++i) {
       const CopyOperation& copy = static_cast<const CopyOperation*>(list)[i];
       look_at_copy(seen, copy.to.end(), copy.from.end(), on_array);
@@ -208,20 +209,12 @@ CUresult sees_memory_operations(const ApiCall&, Real real, CUstream stream, unsi
   return result;
 }
 
+/// The first pointer behind the map that is not const is the address.
 template <typename Real, typename... Arguments>
-CUresult sees_tensor_map(const ApiCall&, Real real, void* map, int type, unsigned rank,
-                         void* address, Arguments... arguments) {
-  const CUresult result = real(map, type, rank, address, arguments...);
+CUresult sees_tensor_map(const ApiCall&, Real real, void* map, Arguments... arguments) {
+  const CUresult result = real(map, arguments...);
   if (result == CUDA_SUCCESS && watches_uses())
-    note_tensor_map(map, reinterpret_cast<uint64_t>(address));
-  return result;
-}
-
-template <typename Real>
-CUresult sees_new_address(const ApiCall&, Real real, void* map, void* address) {
-  const CUresult result = real(map, address);
-  if (result == CUDA_SUCCESS && watches_uses())
-    note_tensor_map(map, reinterpret_cast<uint64_t>(address));
+    note_tensor_map(map, address_of(first_of<void*>(arguments...)));
   return result;
 }
 
@@ -261,8 +254,7 @@ CUresult sees_child_graph(const ApiCall&, Real real, CUgraphExec exec, CUgraphNo
   return change_graph(real(exec, node, child), [&] { graph_child_changed(exec, node, child); });
 }
 
-/// CUgraphNodeParams, which headers before CUDA 12.2 lack. `words`: a kernel node's or a child
-/// graph's parameters; of all other nodes each word is looked at.
+/// CUgraphNodeParams, which headers before CUDA 12.2 lack. `words`: the parameters of its type.
 struct AnyNode {
   int type;
   int reserved[3];
@@ -373,22 +365,15 @@ CUresult graph_add_alloc_node(const ApiCall&, Real real, CUgraphNode* out, CUgra
                [&] { note_graph_node(node); });
 }
 
-/// The beginning of CUgraphNodeParams, which headers before CUDA 12.2 lack.
-struct GraphNode {
-  CUgraphNodeType type;
-  int reserved[3];
-  CUDA_MEM_ALLOC_NODE_PARAMS allocation;  ///< if `type` is CU_GRAPH_NODE_TYPE_MEM_ALLOC
-};
-
 /// The node is the last argument.
 template <typename Real, typename... Arguments>
 CUresult graph_add_node(const ApiCall&, Real real, CUgraphNode* out, Arguments... arguments) {
   const auto run = [&] { return real(out, arguments...); };
   return noted(run, [&] {
-    const GraphNode* const node = last_of(arguments...);
-    if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) note_graph_node(&node->allocation);
-    if (static_cast<int>(node->type) == kConditionalNode && watches_uses())
-      conditional_node_added(*out, &node->allocation);
+    const AnyNode* const node = last_of(arguments...);
+    if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+      note_graph_node(reinterpret_cast<const CUDA_MEM_ALLOC_NODE_PARAMS*>(node->words));
+    if (node->type == kConditionalNode && watches_uses()) conditional_node_added(*out, node->words);
   });
 }
 

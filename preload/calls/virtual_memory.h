@@ -170,7 +170,7 @@ uint64_t array_bytes(const Descriptor& d) {
 }
 
 /// Each level halves the extents, not below one texel; a layered array keeps its depth.
-inline uint64_t mipmapped_bytes(const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned levels) {
+inline uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned levels) {
   if ((d.Flags & kNoMemoryYet) != 0) return 0;
   uint64_t width = at_least_one(d.Width), height = at_least_one(d.Height),
            depth = at_least_one(d.Depth);
@@ -204,22 +204,15 @@ class ArrayBracket {
   LedgerBracket bracket_;
 };
 
-template <typename Real, typename Descriptor>
-CUresult array_create(const ApiCall& call, Real real, CUarray* out, const Descriptor* descriptor) {
+/// `levels`: of a mipmapped array.
+template <typename Real, typename Array, typename Descriptor, typename... Levels>
+CUresult array_create(const ApiCall& call, Real real, Array* out, const Descriptor* descriptor,
+                      Levels... levels) {
   const ArrayBracket bracket(call);
   return allocate(
-      call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor); },
-      [&] { return value_of(*out); }, descriptor != nullptr ? array_bytes(*descriptor) : 0);
-}
-
-template <typename Real>
-CUresult mipmapped_create(const ApiCall& call, Real real, CUmipmappedArray* out,
-                          const CUDA_ARRAY3D_DESCRIPTOR* descriptor, unsigned levels) {
-  const ArrayBracket bracket(call);
-  return allocate(
-      call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor, levels); },
+      call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor, levels...); },
       [&] { return value_of(*out); },
-      descriptor != nullptr ? mipmapped_bytes(*descriptor, levels) : 0);
+      descriptor != nullptr ? array_bytes(*descriptor, levels...) : 0);
 }
 
 /// A hash of the array and of the tile's place in it, without the padding of the unions.
@@ -291,7 +284,7 @@ CUresult external_mipmapped(const ApiCall& call, Real real, CUmipmappedArray* ou
   return allocate(
       call, KeySpace::kArray, GPUPEAK_KIND_IMPORTED, [&] { return real(out, memory, descriptor); },
       [&] { return value_of(*out); },
-      descriptor != nullptr ? mipmapped_bytes(descriptor->arrayDesc, descriptor->numLevels) : 0);
+      descriptor != nullptr ? array_bytes(descriptor->arrayDesc, descriptor->numLevels) : 0);
 }
 
 }  // namespace gpupeak::preload::calls

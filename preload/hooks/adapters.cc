@@ -17,23 +17,11 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr const Adapter* kAdapters[] = {&kC10Adapter,   &kPjrtAdapter,       &kOrtWheelAdapter,
-                                        &kRulesAdapter, &kOrtAdapter,        &kNvmlAdapter,
-                                        &kNvtxAdapter,  &kArenaTablesAdapter};
-
 /// RTLD_NEXT means "after the caller", so the program itself must call the real dlsym.
 bool wants(const Adapter& adapter, void* handle, const char* name) {
   if (handle == RTLD_NEXT || name == nullptr) return false;
   return (adapter.entry != nullptr && strcmp(adapter.entry, name) == 0) ||
          (adapter.wants != nullptr && adapter.wants(name));
-}
-
-/// Calls this function of each adapter that has it.
-template <typename... Parameters, typename... Arguments>
-void call_all(void (*Adapter::*function)(Parameters...), Arguments... arguments) {
-  for (const Adapter* const adapter : kAdapters) {
-    if (adapter->*function != nullptr) (adapter->*function)(arguments...);
-  }
 }
 
 /// What a program is to get for dlsym(handle, name); nothing if no adapter wants the name. `real`:
@@ -64,10 +52,6 @@ void* behind_us(Dlsym real, void* handle, const char* name) {
   return is_ours ? real(RTLD_NEXT, name) : found;
 }
 
-void adapters_look() {
-  call_all(&Adapter::look, nullptr);
-}
-
 void adapters_take_over_loaded(Loaded how_far) {
   constexpr size_t kMost = 16;
   struct Found {
@@ -87,7 +71,7 @@ void adapters_take_over_loaded(Loaded how_far) {
   });
   if (!wait_until_loaded()) return;
   for (size_t i = 0; i < count; ++i) found[i].adapter->take_over_loaded(found[i].entry);
-  call_all(&Adapter::take_over_in_place);
+  call_adapters(&Adapter::take_over_in_place);
 }
 
 void adapters_take_over_asked_for(Dlsym real, void* handle, const char* name) {
@@ -97,22 +81,6 @@ void adapters_take_over_asked_for(Dlsym real, void* handle, const char* name) {
     if (found != nullptr && !is_own_code(reinterpret_cast<uintptr_t>(found)))
       adapter->take_over_loaded(found);
   }
-}
-
-void forget_unloaded_adapters() {
-  call_all(&Adapter::forget_unloaded);
-}
-
-void leave_adapters_for(uintptr_t target) {
-  call_all(&Adapter::leave_jump, target);
-}
-
-void reset_adapters_in_child() {
-  call_all(&Adapter::reset_in_child);
-}
-
-void put_back_adapters() {
-  call_all(&Adapter::put_back);
 }
 
 /// Returned in two registers: the answer, or the real dlsym to jump to.

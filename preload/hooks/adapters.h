@@ -7,14 +7,15 @@
 //   dlclose              → each adapter forgets the libraries that are gone
 //   longjmp              → an arena's calls that the jump leaves are over
 //   fork, in the child   → adapters stop what may need a lock that a thread of the parent held
-//   our end              → each adapter puts back what it has replaced
+//   our end, a detach    → each adapter puts back what it has replaced
 //
-// A new adapter is a row, and its name in the list of adapters.cc. A sub-allocator that a rule file
+// A new adapter is a row, and its name in the list below. A sub-allocator that a rule file
 // can describe (docs/rules.md, [[pool]]) needs a rule and no code. HOOK-SAFE, outside any
 // HookScope.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace gpupeak::preload {
 
@@ -29,7 +30,7 @@ struct Adapter {
   const char* (*variable)(const char* name) = nullptr;  ///< a variable without a value
   void (*look)(const void* handle) = nullptr;  ///< at each dlsym; at the start with nullptr
   void (*forget_unloaded)() = nullptr;
-  void (*leave_jump)(uintptr_t target) = nullptr;
+  void (*leave_jump)(uintptr_t target) = nullptr;  ///< `target`: what becomes the stack pointer
   void (*reset_in_child)() = nullptr;
   void (*put_back)() = nullptr;
   // For an attached program.
@@ -39,12 +40,21 @@ struct Adapter {
 };
 extern const Adapter kC10Adapter, kPjrtAdapter, kOrtWheelAdapter, kRulesAdapter, kOrtAdapter,
     kNvmlAdapter, kNvtxAdapter, kArenaTablesAdapter;
+inline constexpr const Adapter* kAdapters[] = {
+    &kC10Adapter, &kPjrtAdapter, &kOrtWheelAdapter, &kRulesAdapter,
+    &kOrtAdapter, &kNvmlAdapter, &kNvtxAdapter,     &kArenaTablesAdapter};
+
+/// Calls this function of each adapter that has it.
+template <typename... Parameters>
+void call_adapters(void (*Adapter::*function)(Parameters...),
+                   std::type_identity_t<Parameters>... arguments) {
+  for (const Adapter* const adapter : kAdapters) {
+    if (adapter->*function != nullptr) (adapter->*function)(arguments...);
+  }
+}
 
 /// What the program would find without us, so never our own export.
 void* behind_us(Dlsym real, void* handle, const char* name);
-
-/// Looks at the libraries that are loaded when the program starts.
-void adapters_look();
 
 // The next two are for an attached program, which has the libraries' own functions and keeps them.
 
@@ -54,12 +64,5 @@ enum class Loaded : uint8_t { kWhole, kPerhapsInPart };
 void adapters_take_over_loaded(Loaded how_far);
 /// Takes over arenas of the library whose function the program asks for by dlsym(handle, name).
 void adapters_take_over_asked_for(Dlsym real, void* handle, const char* name);
-/// Call it after a dlclose.
-void forget_unloaded_adapters();
-/// longjmp is about to make `target` the stack pointer.
-void leave_adapters_for(uintptr_t target);
-void reset_adapters_in_child();
-/// At our end, and at a detach.
-void put_back_adapters();
 
 }  // namespace gpupeak::preload

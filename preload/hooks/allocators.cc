@@ -153,21 +153,19 @@ bool is_inside_allocator() {
          !was_left_by_longjmp(t_flags.in_allocator, arch::stack_pointer());
 }
 
+using Hook = uintptr_t (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 /// It passes on more arguments than a function may have. They are in registers, so that does no
 /// harm.
 template <size_t kRow>
 uintptr_t hook(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f) {
   if (!host_recording() || is_inside_allocator()) {
-    using Function =
-        uintptr_t (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
-    return reinterpret_cast<Function>(const_cast<void*>(g_replaced[kRow].original))(a, b, c, d, e,
-                                                                                    f);
+    const void* const original = g_replaced[kRow].original;
+    return reinterpret_cast<Hook>(const_cast<void*>(original))(a, b, c, d, e, f);
   }
   const Arguments arguments{a, b, c, d, e, f};
   return record(kRow, arguments, GPUPEAK_CALLER);
 }
 
-using Hook = uintptr_t (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 template <size_t... kRows>
 constexpr std::array<Hook, kCount> make_hooks(std::index_sequence<kRows...>) {
   return {&hook<kRows>...};
@@ -282,10 +280,6 @@ bool has_known_prefix(const char* name) {
   });
 }
 
-bool is_plain_new(size_t row) {
-  return begins(kFunctions[row].name, "_Z");
-}
-
 /// The family that the row's function belongs to in this library or program; kFamilyCount: no known
 /// one. A program may have an operator new of its own; its blocks are no allocator's.
 size_t family_of(const Allocator& allocator, size_t row) {
@@ -305,7 +299,7 @@ size_t family_of(const Allocator& allocator, size_t row) {
       if (allocator.plain_malloc[i] != nullptr && allocator.plain_malloc[i] == function("malloc")) {
         return i;
       }
-    } else if (is_plain_new(row)) {
+    } else if (begins(name, "_Z")) {
       const bool is_alias =
           allocator.plain_new[i] != nullptr && allocator.plain_new[i] == function("_Znwm");
       if (is_alias || (!has_prefix && allocator.has_jemallocs_new)) return i;
@@ -448,7 +442,7 @@ bool is_allocator_library(const dl_phdr_info& object) {
 
 bool take_over_allocators() {
   if (came_late()) return find_allocators();
-  const void* const used_malloc = find_first("malloc");
+  const void* const used_malloc = find_in("", "malloc");
   for_each_allocator([&](const dl_phdr_info& object, Allocator& allocator) {
     const bool with_plain_names = holds(object, used_malloc);
     const bool complete = replace(allocator, with_plain_names);

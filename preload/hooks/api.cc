@@ -21,9 +21,6 @@ namespace {
 Name name_of(const char* name) {
   return name != nullptr ? name : "";
 }
-uint64_t address_of(const void* address) {
-  return reinterpret_cast<uint64_t>(address);
-}
 
 uint64_t load(uint64_t& value) {
   return std::atomic_ref<uint64_t>(value).load(std::memory_order_relaxed);
@@ -44,7 +41,7 @@ gpupeak_gauge* gauge_of(int what, int device) {
     default:
       break;
   }
-  if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return nullptr;
+  if (!has_counters(device)) return nullptr;
   if (what == GPUPEAK_DEVICE) return &page.device[device].total;
   if (what < GPUPEAK_DEVICE_LINEAR || what > GPUPEAK_DEVICE_GRAPH) return nullptr;
   return &gpupeak::device_gauge(
@@ -129,7 +126,7 @@ GPUPEAK_EXPORT void gpupeak_api_reset_window(void) {
   for (const int what : {GPUPEAK_HEAP, GPUPEAK_PINNED, GPUPEAK_REGISTERED, GPUPEAK_MANAGED}) {
     if (gpupeak_gauge* gauge = gauge_of(what, 0)) begin_window(*gauge);
   }
-  for (int device = 0; device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES); ++device) {
+  for (int device = 0; device < kDevices; ++device) {
     for (int what = GPUPEAK_DEVICE; what <= GPUPEAK_DEVICE_GRAPH; ++what) {
       begin_window(*gauge_of(what, device));
     }

@@ -90,7 +90,7 @@ bool is_driver(const dl_phdr_info& object) {
 /// allocators. 0: no such name.
 constexpr size_t kFirstOfDriver = kNameCount + 1;
 size_t first_of_allocators() {
-  return kFirstOfDriver + static_cast<size_t>(kDriverRowCount);
+  return kFirstOfDriver + kDriverRowCount;
 }
 
 size_t name_number(const char* name) {
@@ -98,7 +98,7 @@ size_t name_number(const char* name) {
     if (kNames[i][0] == name[0] && strcmp(kNames[i], name) == 0) return i + 1;
   }
   if (const DriverRow* const row = driver_row_of(name))
-    return kFirstOfDriver + static_cast<size_t>(row - driver_rows());
+    return kFirstOfDriver + static_cast<size_t>(row - g_driver_rows);
   for (size_t row = 0; row < allocator_function_count(); ++row) {
     const char* const its = allocator_function(row).name;
     if (its[0] == name[0] && replaced_function(row).entry != nullptr && strcmp(its, name) == 0)
@@ -160,9 +160,9 @@ AddressRange driver_code() {
     code.end = std::max(code.end, at + 1);
   };
   if (!g_driver_is_resolved.load(std::memory_order_acquire)) return code;
-  for (int row = 0; row < kDriverRowCount; ++row) {
-    add(driver_rows()[row].exported);
-    add(driver_rows()[row].looked_up);
+  for (const DriverRow& row : driver_rows()) {
+    add(row.exported);
+    add(row.looked_up);
   }
   return code;
 }
@@ -182,8 +182,7 @@ void hook_data(const dl_phdr_info& object, const AddressRange& driver) {
 void put_back_data(const dl_phdr_info& object) {
   for_each_word(object, [](uintptr_t* word, bool read_only) {
     if (!is_own_code(*word)) return;
-    for (int row = 0; row < kDriverRowCount; ++row) {
-      const DriverRow& it = driver_rows()[row];
+    for (const DriverRow& it : driver_rows()) {
       if (reinterpret_cast<uintptr_t>(it.hook) != *word) continue;
       const void* const real = it.exported != nullptr ? it.exported : it.looked_up;
       if (real != nullptr)
@@ -302,7 +301,7 @@ size_t put_back_slots() {
     if (!is_left_alone(object) && !is_driver(object)) put_back_data(object);
     return false;
   });
-  put_back_adapters();
+  call_adapters(&Adapter::put_back);
   end_busy();
   return lost;
 }
@@ -417,7 +416,7 @@ void reset_slots_in_child() {
 void cover_library_asked_for(Dlsym real, void* handle, const char* name) {
   if (!may_cover()) return;
   adapters_take_over_asked_for(real, handle, name);
-  if (!g_hooked.load(std::memory_order_acquire)) put_back_adapters();
+  if (!g_hooked.load(std::memory_order_acquire)) call_adapters(&Adapter::put_back);
 }
 
 void cover_libraries_loaded_since() {

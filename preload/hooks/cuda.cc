@@ -115,8 +115,7 @@ enum RowIndex : int {
     const auto driver = reinterpret_cast<CUresult(*) parameters>(real_function(kRow_##name));  \
     if (driver == nullptr) return CUDA_ERROR_NOT_FOUND;                                        \
     const DriverCall real{driver, program_errno};                                              \
-    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, GPUPEAK_CALLER_FRAME,         \
-                       flags != 0};                                                            \
+    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, GPUPEAK_CALLER, flags != 0};  \
     return calls::function(call, real GPUPEAK_ARGUMENTS arguments);                            \
   }
 #include "hooks/cuda_table.def"
@@ -144,6 +143,6 @@ void name_driver_rows() {
 #undef ROW
   g_driver_rows_named.store(true, std::memory_order_release);
 }
-const int kDriverRowCount = kRowLimit;
+const size_t kDriverRowCount = kRowLimit;
 
 }  // namespace gpupeak::preload

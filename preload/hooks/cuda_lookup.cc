@@ -120,24 +120,23 @@ void note(const char* name, bool asked_for) {
   }
 }
 
-/// The driver's addresses, once it is loaded. False before. Threads may do it at once: all find the
-/// same.
-bool resolve() {
+}  // namespace
+
+/// Threads may do it at once: all find the same.
+bool has_driver() {
   if (g_driver_is_resolved.load(std::memory_order_acquire)) return true;
   g_use_apart = find_in(kDriver, "cuInit") == nullptr;
   void* const cu_init = find_in_driver("cuInit");
   if (cu_init == nullptr) return false;
-  for (int i = 0; i < kDriverRowCount; ++i) {
-    if (is_given_out(driver_rows()[i])) find_exported(driver_rows()[i]);
+  for (DriverRow& row : driver_rows()) {
+    if (is_given_out(row)) find_exported(row);
   }
   const auto by_five = reinterpret_cast<GetProcAddress5>(
       next_of("cuGetProcAddress_v2", find_in_driver("cuGetProcAddress_v2")));
   const auto by_four = reinterpret_cast<GetProcAddress4>(
       next_of("cuGetProcAddress", find_in_driver("cuGetProcAddress")));
-  for (int i = 0; i < kDriverRowCount; ++i) {
-    DriverRow& row = driver_rows()[i];
+  for (DriverRow& row : driver_rows())
     row.looked_up = is_given_out(row) ? look_up(row, by_five, by_four) : nullptr;
-  }
   set_driver_lookup([](const char* name) { return find_in_driver(name); });
   g_cu_init = cu_init;
   for_each_export(kDriver, [](const char* name) {
@@ -146,6 +145,8 @@ bool resolve() {
   g_driver_is_resolved.store(true, std::memory_order_release);
   return true;
 }
+
+namespace {
 
 /// Libraries that were preloaded behind us and hook the driver, too: the first 16 of them.
 struct Interposer {
@@ -157,7 +158,7 @@ constinit std::atomic<bool> g_interposers_known{false};
 /// Threads may do it at once: all find the same.
 void find_next_interposers() {
   for_each_preloaded_with(
-      [](int row) { return driver_rows()[row].export_name; }, kDriverRowCount,
+      [](size_t row) { return driver_rows()[row].export_name; }, kDriverRowCount,
       [](AddressRange memory) {
         for (Interposer& place : g_next_interposers) {
           uintptr_t nobody = 0;
@@ -173,24 +174,22 @@ void find_next_interposers() {
 }  // namespace
 
 void* look_for_function(int index) {
-  if (resolve()) {
-    DriverRow& row = driver_rows()[index];
+  DriverRow& row = driver_rows()[static_cast<size_t>(index)];
+  if (has_driver()) {
     if (row.next == nullptr && !is_given_out(row)) find_exported(row);  // called by its name
     return known_function(index);
   }
-  void* const instead = find_preloaded(driver_rows()[index].export_name);
+  void* const instead = find_preloaded(row.export_name);
   if (instead == nullptr) set_quality(GPUPEAK_Q_NO_DRIVER);
   return instead;
 }
 
 void* hook_of_address(void* real) {
-  if (real == nullptr || !resolve()) return nullptr;
+  if (real == nullptr || !has_driver()) return nullptr;
   // An export's own address says for sure which ABI it is; what a look-up of ours gave may be
   // shared by rows.
   void *by_next = nullptr, *by_look_up = nullptr;
-  const DriverRow* const rows = driver_rows();
-  for (int i = 0; i < kDriverRowCount; ++i) {
-    const DriverRow& row = rows[i];
+  for (const DriverRow& row : driver_rows()) {
     const bool is_given = is_given_out(row);
     if (row.exported == real && is_given) return row.hook;
     if (row.next == real && is_given && by_next == nullptr) by_next = row.hook;
@@ -213,8 +212,7 @@ bool is_next_interposer(const void* caller) {
 DriverRow* driver_row_of(const char* name) {
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
     return nullptr;
-  for (int i = 0; i < kDriverRowCount; ++i) {
-    DriverRow& row = driver_rows()[i];
+  for (DriverRow& row : driver_rows()) {
     if (is_given_out(row) && strcmp(row.export_name, name) == 0) return &row;
   }
   return nullptr;
@@ -223,7 +221,7 @@ DriverRow* driver_row_of(const char* name) {
 void* replace_symbol(const DriverRow& row, void* found) {
   // Only the driver's own or the next interposer's: another library may use the name for something
   // else.
-  if (found == row.hook || !resolve()) return found;
+  if (found == row.hook || !has_driver()) return found;
   return found == row.next || is_in(found, kDriver) ? row.hook : found;
 }
 
@@ -237,10 +235,6 @@ void driver_apart_is_gone(uintptr_t bias) {
   if (g_apart_bias.load(std::memory_order_relaxed) != bias) return;
   g_apart_bias.store(0, std::memory_order_release);
   check_driver_is_loaded();
-}
-
-bool has_driver() {
-  return resolve();
 }
 
 bool driver_is_there() {

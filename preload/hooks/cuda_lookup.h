@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 #include "base/compiler.h"
 
@@ -34,11 +35,11 @@ extern constinit GPUPEAK_OWN DriverRow g_driver_rows[];
 extern constinit GPUPEAK_OWN std::atomic<bool> g_driver_rows_named;
 /// Threads may do it at once: all write the same.
 void name_driver_rows();
-inline DriverRow* driver_rows() {
+extern const size_t kDriverRowCount;
+inline std::span<DriverRow> driver_rows() {
   if (!g_driver_rows_named.load(std::memory_order_acquire)) name_driver_rows();
-  return g_driver_rows;
+  return {g_driver_rows, kDriverRowCount};
 }
-extern const int kDriverRowCount;
 /// Whether the rows' functions have been looked up.
 extern constinit GPUPEAK_OWN std::atomic<bool> g_driver_is_resolved;
 

@@ -16,5 +16,3 @@
 
 /// A function that the library exports; its name must be in exports.map.
 #define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
-/// The registers of the hook's caller. Only for use in the exported function itself.
-#define GPUPEAK_CALLER GPUPEAK_CALLER_FRAME

@@ -151,9 +151,6 @@ void for_each_element(const Batch* batch, Visit visit) {
     visit(i, element);
   }
 }
-uint64_t address_of(const void* at) {
-  return reinterpret_cast<uint64_t>(at);
-}
 
 uint64_t heap_register(uint64_t, const HeapDescription* heap) {
   if (heap == nullptr || heap->struct_bytes < sizeof *heap) return 0;

@@ -222,13 +222,6 @@ Word ort_options_with_profile(const Word* api, int minor, Word options, uint64_t
   return 0;
 }
 
-/// Releases these options, after the session was made with them, or not. `status`: what that call
-/// returned; 0: success.
-void ort_forget_options(const Word* api, Word options, Word status) {
-  if (status != 0) call(api, kReleaseStatus, status);
-  call(api, kReleaseSessionOptions, options);
-}
-
 /// A session was made: notes its profile, if it has one. `called_ns`: CLOCK_MONOTONIC before that.
 void ort_note_profile(const Word* api, int minor, const void* session, uint64_t number,
                       uint64_t called_ns) {
@@ -334,10 +327,11 @@ Word create_session(const Real& real, Word env, Word model, Arguments... argumen
   if (ours != 0) options = ours;
   Word status = make_session(real, env, model, rest, kRest);
   if (ours != 0) {
-    ort_forget_options(api, ours, status);
+    const bool made = went_well(api, status);
+    call(api, kReleaseSessionOptions, ours);
     options = programs;
     // A copy of the options may lack the program's own operators, so the call may fail with it.
-    if (status != 0) status = make_session(real, env, model, rest, kRest);
+    if (!made) status = make_session(real, env, model, rest, kRest);
   }
   if (status == 0 && out != nullptr && *out != nullptr) {
     ort_session_created(*out, session);
@@ -516,8 +510,8 @@ size_t place_of(GetApiBase get_base) {
   size_t place = 0;
   for (; place < kMostLibraries; ++place) {
     GetApiBase taken = nullptr;
-    if (g_libraries[place].get_base.compare_exchange_strong(taken, get_base)) break;
-    if (taken == get_base) break;
+    auto& known = g_libraries[place].get_base;
+    if (known.compare_exchange_strong(taken, get_base) || taken == get_base) break;
   }
   if (place == kMostLibraries) return place;
   Library& library = g_libraries[place];

@@ -10,7 +10,7 @@
 //   exec    another_program_starts()      before each exec and posix_spawn
 //   exit    program_ends()                after main or exit
 //           end_quickly()                 quick_exit
-//           program_ends_at_once()        _exit
+//           gpupeak_hook_exit()           _exit
 #include "hooks/process.h"
 
 #include <alloca.h>
@@ -66,16 +66,9 @@ void forked() {
 void child_starts() {
   if (is_stopped_for_filter()) return;
   abandon_log_file();
-  reset_adapters_in_child();
+  call_adapters(&Adapter::reset_in_child);
   reset_slots_in_child();
   if (g_process->decided != 0) memset(static_cast<void*>(g_process), 0, sizeof *g_process);
-}
-
-/// For _exit, which may be called from anywhere, so the real function was looked up before.
-[[noreturn]] void program_ends_at_once(int code) {
-  end_process_at_once();
-  if (next()._exit != nullptr) next()._exit(code);
-  for (;;) sys::exit_group(code);
 }
 
 /// quick_exit calls no destructors, but this. It was registered first, so it is called last.
@@ -87,7 +80,7 @@ void end_quickly(void*) {
 __attribute__((constructor)) void program_starts() {
   const SignalsHeld held;
   finish_start();
-  adapters_look();
+  call_adapters(&Adapter::look, nullptr);
   pthread_atfork(&hold_slots_over_fork, &forked, &child_starts);
   using AtQuickExit = int (*)(void (*)(void*), void*);
   if (void* const at_quick_exit = find_next("__cxa_at_quick_exit"))
@@ -96,14 +89,14 @@ __attribute__((constructor)) void program_starts() {
 
 __attribute__((destructor)) void program_ends() {
   end_process();
-  put_back_adapters();
+  call_adapters(&Adapter::put_back);
 }
 
 /// Forgets libraries that are gone, by dlclose or by the loader itself: others may be loaded at
 /// their addresses.
 void forget_unloaded_libraries() {
   check_driver_is_loaded();
-  forget_unloaded_adapters();
+  call_adapters(&Adapter::forget_unloaded);
   if (!recording()) return;
   HookScope scope;
   if (scope.entered())
@@ -179,8 +172,11 @@ GPUPEAK_EXPORT int dlclose(void* library) {
 }
 
 GPUPEAK_EXPORT __attribute__((noreturn)) void gpupeak_hook_exit(int) asm("_exit");
+/// It may be called from anywhere, so the real function was looked up before.
 void gpupeak_hook_exit(int code) {
-  program_ends_at_once(code);
+  end_process_at_once();
+  if (next()._exit != nullptr) next()._exit(code);
+  for (;;) sys::exit_group(code);
 }
 GPUPEAK_EXPORT __attribute__((noreturn)) void gpupeak_hook_Exit(int) asm("_Exit")
     __attribute__((alias("_exit")));

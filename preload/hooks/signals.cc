@@ -60,7 +60,7 @@ uintptr_t jump_target(const void* buffer) {
 [[noreturn]] void leave_by(void (*jump)(void*, int), void* buffer, int value) {
   const uintptr_t target = jump_target(buffer);
   leave_scopes_for(target);
-  leave_adapters_for(target);
+  call_adapters(&Adapter::leave_jump, target);
   jump(buffer, value);
   __builtin_unreachable();
 }

@@ -81,7 +81,7 @@ bool must_be_silent() {
 /// False if the program's calls of malloc go elsewhere: it defines malloc itself.
 bool owns_malloc() {
   for (const char* name : {"malloc", "free"}) {
-    const void* used = find_first(name);
+    const void* used = find_in("", name);
     if (used != nullptr && !is_own_code(reinterpret_cast<uintptr_t>(used))) return false;
   }
   return true;

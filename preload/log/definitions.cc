@@ -154,10 +154,6 @@ uint64_t next_key(uint64_t key) {
   return key + 2;  // stays odd
 }
 
-void define_string_locked(std::string_view text) {
-  define_locked(Record{GPUPEAK_DEF_STRING, text});
-}
-
 /// Id 0: the table is full.
 Strings::Place intern_under_lock(std::string_view text) {
   LockGuard guard(g_lock);
@@ -178,7 +174,7 @@ Strings::Place intern_under_lock(std::string_view text) {
   memcpy(g_strings.text + g_strings.bytes, text.data(), text.size());
   g_strings.bytes += text.size() + 1;
   ++g_strings.count;
-  define_string_locked(text);
+  define_locked(Record{GPUPEAK_DEF_STRING, text});
   return place;
 }
 
@@ -258,7 +254,7 @@ void restart_definitions() {
     uint64_t key = hash(text);
     while (g_strings.places.find(key) != nullptr) key = next_key(key);
     g_strings.places.insert(key, {++g_strings.count, static_cast<uint32_t>(at)});
-    define_string_locked(text);
+    define_locked(Record{GPUPEAK_DEF_STRING, std::string_view(text)});
   }
 }
 

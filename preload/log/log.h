@@ -30,6 +30,11 @@ extern constinit GPUPEAK_OWN gpupeak_counters_page* g_counters;
 inline gpupeak_counters_page& counters() {
   return *g_counters;
 }
+constexpr int kDevices = static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
+/// Whether the page has the device: a log has no place for more.
+inline bool has_counters(int device) {
+  return static_cast<unsigned>(device) < GPUPEAK_LOG_MAX_DEVICES;
+}
 /// Live usable bytes of the heap, without what threads have not handed on yet. In a forked child:
 /// of what it has allocated itself; 0 if it has freed more of its parent's.
 inline uint64_t counted_heap_bytes() {
@@ -161,9 +166,8 @@ class Record {
 
  private:
   void add(std::string_view text) { s(text); }
-  template <typename Number,
-            std::enable_if_t<!std::is_convertible_v<Number, std::string_view>, int> = 0>
-  void add(Number value) {
+  template <typename Number>
+  requires(!std::is_convertible_v<Number, std::string_view>) void add(Number value) {
     u(static_cast<uint64_t>(value));
   }
 

@@ -42,7 +42,7 @@ inline ReturnPlace unfold(int32_t offset, uint64_t, int32_t& fp_offset) {
 
 /// The registers that a function's caller will have when the function returns; to be used in the
 /// function itself.
-#define GPUPEAK_CALLER_FRAME ::gpupeak::preload::CallerFrame::of(__builtin_frame_address(0))
+#define GPUPEAK_CALLER ::gpupeak::preload::CallerFrame::of(__builtin_frame_address(0))
 
 #else  // aarch64
 
@@ -86,7 +86,7 @@ inline ReturnPlace unfold(int32_t offset, uint64_t form, int32_t& fp_offset) {
 /// The registers that a function's caller will have when the function returns; to be used in the
 /// function itself. x29 points to the caller's x29, which lies somewhere within the function's
 /// frame.
-#define GPUPEAK_CALLER_FRAME                                       \
+#define GPUPEAK_CALLER                                             \
   ::gpupeak::preload::CallerFrame {                                \
     reinterpret_cast<uintptr_t>(__builtin_return_address(0)),      \
         reinterpret_cast<uintptr_t>(__builtin_dwarf_cfa()),        \

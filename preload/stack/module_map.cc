@@ -178,7 +178,7 @@ const Module* find_module(uintptr_t ip) {
 void find_loader() {
   MallocEntry& entry = gpupeak_malloc_entry;
   if (__atomic_load_n(&entry.loader_bytes, __ATOMIC_RELAXED) != 0) return;
-  const auto inside = reinterpret_cast<uintptr_t>(find_first("__tls_get_addr"));
+  const auto inside = reinterpret_cast<uintptr_t>(find_in("", "__tls_get_addr"));
   if (const Module* loader = inside != 0 ? find_module(inside) : nullptr) {
     __atomic_store_n(&entry.loader_begin, loader->begin, __ATOMIC_RELAXED);
     __atomic_store_n(&entry.loader_bytes, loader->end - loader->begin, __ATOMIC_RELEASE);

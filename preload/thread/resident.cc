@@ -156,14 +156,9 @@ void note_resident_memory(uint64_t resident_bytes, bool at_end = false) {
 /// This process's proportional share of what is resident: pages that others have, too, count in
 /// part. 0: not known. As slow.
 uint64_t proportional_bytes() {
-  uint64_t bytes = 0;
-  char buffer[4096];
-  for_each_line("/proc/self/smaps_rollup", buffer, sizeof buffer, [&](const char* line) {
-    const bool is_it = smaps::starts_with(line, "Pss:");
-    if (is_it) bytes = number_at(line + 4) << 10;
-    return is_it;
-  });
-  return bytes;
+  char text[4096];
+  text[read_file("/proc/self/smaps_rollup", text, sizeof text - 1)] = 0;
+  return kib_behind("\nPss:", text);
 }
 
 constinit std::atomic<uint64_t> g_last_sample_ns{0};

@@ -5,15 +5,13 @@
 #include "base/compiler.h"
 #include "base/memory.h"
 #include "gpupeak/pages.h"
+#include "log/log.h"
 
 namespace gpupeak::preload {
 namespace {
 
 constexpr uint32_t kBeginsAtOnce = 16;  // reserved at once; most of their pages are never touched
 
-uint32_t highest_bit(uint64_t word) {
-  return 63 - static_cast<uint32_t>(__builtin_clzll(word));
-}
 uint32_t lowest_bit(uint64_t word) {
   return static_cast<uint32_t>(__builtin_ctzll(word));
 }
@@ -37,10 +35,10 @@ inline uint32_t AddressIndex::Begins::last_before(uint32_t granule) const {
       if (group == 0) return before;
       others = words[--group];
     }
-    word = group * 64 + highest_bit(others);
+    word = group * 64 + highest_bit_of(others);
     found = bits[word];
   }
-  return last_of[word * 64 + highest_bit(found)];
+  return last_of[word * 64 + highest_bit_of(found)];
 }
 
 /// The first granule behind this one in which a block begins; -1: none.

@@ -38,7 +38,7 @@ __attribute__((noinline)) uint64_t make_arena(int device, uint64_t generation) {
 /// The device's arena; 0: not recording, or the log has no place for the device. No two threads are
 /// here for one device at once, since the caller holds the allocator's lock.
 inline uint64_t arena_of(int device) {
-  if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return 0;
+  if (!has_counters(device)) return 0;
   const DeviceArena& known = g_arenas[device];
   const uint64_t generation = g_process->generation + 1;
   return known.generation.load(std::memory_order_acquire) == generation

@@ -115,10 +115,6 @@ inline void move(gpupeak_gauge& gauge, int64_t bytes) {
   store(gauge.live, live);
 }
 
-inline bool has_counters(int device) {
-  return static_cast<unsigned>(device) < GPUPEAK_LOG_MAX_DEVICES;
-}
-
 /// Moves the gauges that some kinds have for all devices together.
 inline void move_common_gauge(MemoryKind::Counter counter, int64_t bytes) {
   using Counter = MemoryKind::Counter;

@@ -23,7 +23,7 @@ namespace {
 constinit FlatMap<int> g_contexts;
 
 int known_device(const void* context) {
-  const int* known = g_contexts.find(reinterpret_cast<uint64_t>(context));
+  const int* known = g_contexts.find(address_of(context));
   return known != nullptr ? *known : kNoDevice;
 }
 
@@ -74,8 +74,8 @@ void context_began(CUcontext context, int device) {
   introduce_device(device);
   const BookGuard guard;
   if (!guard) return;
-  g_contexts.insert(reinterpret_cast<uint64_t>(context), device);
-  emit(numbered(GPUPEAK_REC_CONTEXT, reinterpret_cast<uint64_t>(context), logged_device(device),
+  g_contexts.insert(address_of(context), device);
+  emit(numbered(GPUPEAK_REC_CONTEXT, address_of(context), logged_device(device),
                 GPUPEAK_CONTEXT_CREATED));
 }
 
@@ -89,9 +89,8 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
     return ends;
   });
   const int device = known_device(context);
-  g_contexts.erase(reinterpret_cast<uint64_t>(context));
-  emit(numbered(GPUPEAK_REC_CONTEXT, reinterpret_cast<uint64_t>(context), logged_device(device),
-                event));
+  g_contexts.erase(address_of(context));
+  emit(numbered(GPUPEAK_REC_CONTEXT, address_of(context), logged_device(device), event));
 }
 
 int device_of_context(const void* context) {
@@ -102,12 +101,12 @@ int device_of_context(const void* context) {
 
 void green_context_began(const void* green, int device) {
   const InBook book;
-  if (book) g_contexts.insert(reinterpret_cast<uint64_t>(green), device);
+  if (book) g_contexts.insert(address_of(green), device);
 }
 
 void green_context_ended(const void* green) {
   const InBook book;
-  if (book) g_contexts.erase(reinterpret_cast<uint64_t>(green));
+  if (book) g_contexts.erase(address_of(green));
 }
 
 void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock block) {

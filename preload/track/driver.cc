@@ -167,7 +167,7 @@ static __attribute__((noinline)) CUmemoryPool ask_for_device_pool(int device, ui
 }
 
 CUmemoryPool device_pool(int device) {
-  if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return nullptr;
+  if (!has_counters(device)) return nullptr;
   const uint64_t tag = g_pools.tag();
   const uint64_t known = g_pools.current[device].load(std::memory_order_relaxed);
   const uint64_t address = known & DevicePools::kPointer;
@@ -234,10 +234,8 @@ bool primary_context_is_active(CUdevice device) {
 }
 
 CUcontext& primary_context(CUdevice device) {
-  static CUcontext contexts[GPUPEAK_LOG_MAX_DEVICES + 1];  // the last is for all further devices
-  return contexts[device >= 0 && device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)
-                      ? device
-                      : GPUPEAK_LOG_MAX_DEVICES];
+  static CUcontext contexts[kDevices + 1];  // the last is for all further devices
+  return contexts[has_counters(device) ? device : kDevices];
 }
 
 void forget_introductions() {

@@ -12,7 +12,7 @@
 
 #include "base/compiler.h"
 #include "base/hook_scope.h"
-#include "gpupeak/log_format.h"
+#include "log/log.h"
 #include "stack/stack.h"
 
 namespace gpupeak::preload {
@@ -141,7 +141,7 @@ extern constinit GPUPEAK_OWN std::atomic<uint32_t> g_introduced;  ///< a bit for
 /// Logs name, UUID and size of a device when it is first seen, and whether its memory is the
 /// host's.
 inline void introduce_device(int ordinal) {
-  if (ordinal < 0 || ordinal >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
+  if (!has_counters(ordinal)) return;
   if ((g_introduced.load(std::memory_order_relaxed) >> ordinal & 1) == 0)
     introduce_new_device(ordinal);
 }

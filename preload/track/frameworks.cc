@@ -32,11 +32,6 @@ constinit std::atomic<uint64_t> g_last_number{0};
 constinit FutexLock g_runs_lock;
 constinit OrtAsyncRun* g_free_runs = nullptr;
 
-uint64_t key_of(const void* session) {
-  return reinterpret_cast<uint64_t>(session);
-}
-
-constexpr uint64_t kNsPerSecond = 1'000'000'000;
 /// How much older a file's time may look: file times advance by the kernel's tick, 10 ms at most.
 constexpr uint64_t kFileTimeNs = 20'000'000;
 constexpr int kMostDescriptors = 4096;
@@ -88,15 +83,15 @@ uint64_t number_ort_session(std::string_view model) {
 }
 
 void ort_session_created(const void* session, uint64_t number) {
-  if (number != 0) g_sessions.insert(key_of(session), number);
+  if (number != 0) g_sessions.insert(address_of(session), number);
 }
 
 void ort_session_released(const void* session) {
-  g_sessions.erase(key_of(session));
+  g_sessions.erase(address_of(session));
 }
 
 uint64_t ort_session_number(const void* session) {
-  return recording() ? g_sessions.find(key_of(session)) : 0;
+  return recording() ? g_sessions.find(address_of(session)) : 0;
 }
 
 OrtAsyncRun* new_ort_async_run() {

@@ -79,9 +79,6 @@ constinit FlatMap<Bodies> g_bodies;  // by node; under the book's lock
 size_t bytes_of(size_t capacity) {
   return whole_pages(capacity * (sizeof(SeenWord) + sizeof(uint64_t) + sizeof(TimesSeen)));
 }
-uint64_t key_of(const void* handle) {
-  return reinterpret_cast<uint64_t>(handle);
-}
 
 bool make_room(Kept& kept, size_t more) {
   if (kept.count + more <= kept.capacity) return true;
@@ -112,7 +109,7 @@ void in_book(Visit visit) {
 template <typename Visit>
 void with_kept(CUgraphExec exec, Visit visit) {
   in_book([&] {
-    if (Kept* const kept = g_kept.find(key_of(exec))) visit(*kept);
+    if (Kept* const kept = g_kept.find(address_of(exec))) visit(*kept);
   });
 }
 
@@ -120,7 +117,7 @@ void with_kept(CUgraphExec exec, Visit visit) {
 class Place : NoCopies {
  public:
   /// `is_new`: it has no words yet.
-  Place(CUgraphExec exec, CUgraphNode node, bool is_new) : exec_(exec), node_(key_of(node)) {
+  Place(CUgraphExec exec, CUgraphNode node, bool is_new) : exec_(exec), node_(address_of(node)) {
     with_kept(exec_, [&](Kept& kept) { begin(kept, is_new); });
   }
   ~Place() {
@@ -264,7 +261,7 @@ bool for_each_inner(CUgraphNode node, CUgraphNodeType type, Visit visit) {
   }
   Bodies bodies;
   in_book([&] {
-    if (const Bodies* const known = g_bodies.find(key_of(node))) bodies = *known;
+    if (const Bodies* const known = g_bodies.find(address_of(node))) bodies = *known;
   });
   for (unsigned i = 0; i < bodies.count; ++i) visit(bodies.graphs[i]);
   return bodies.count > 0;
@@ -330,14 +327,14 @@ void for_all_nodes(CUgraph graph, int depth, Visit visit, Lost lost) {
 
 void graph_was_made(CUgraphExec exec, CUgraph graph) {
   in_book([&] {
-    const Kept* const before = g_kept.find(key_of(exec));
+    const Kept* const before = g_kept.find(address_of(exec));
     Kept fresh;
     if (before != nullptr) {
       fresh = *before;
       fresh.count = fresh.next = 0;
       fresh.is_tidy = fresh.was_launched = fresh.has_unknown = false;
     }
-    g_kept.insert(key_of(exec), fresh);
+    g_kept.insert(address_of(exec), fresh);
   });
   const KeptErrno program_errno;
   for_all_nodes(
@@ -394,7 +391,7 @@ void conditional_node_added(CUgraphNode node, const void* parameters) {
     const CUgraph* graphs;
   } added;
   memcpy(&added, parameters, sizeof added);
-  in_book([&] { g_bodies.insert(key_of(node), {added.graphs, added.count}); });
+  in_book([&] { g_bodies.insert(address_of(node), {added.graphs, added.count}); });
 }
 
 void graph_was_launched(CUgraphExec exec, CUstream stream) {

@@ -353,20 +353,14 @@ uint64_t soft_limit(int resource) {
   return sys::failed(result) ? RLIM64_INFINITY : limit.rlim_cur;
 }
 
-/// A value of /proc/meminfo, for instance of the line "CommitLimit:  123 kB".
-uint64_t meminfo_bytes(const char* text, const char* name) {
-  const char* at = strstr(text, name);
-  return at != nullptr ? number_at(at + strlen(name)) << 10 : 0;
-}
-
 /// The machine's commit limit, if the kernel keeps it strictly (vm.overcommit_memory is 2).
 Limit commit_limit() {
   char text[2048];
   text[read_file("/proc/sys/vm/overcommit_memory", text, sizeof text - 1)] = 0;
   if (text[0] != '2') return {};
   text[read_file("/proc/meminfo", text, sizeof text - 1)] = 0;
-  return {GPUPEAK_LIMIT_COMMIT, meminfo_bytes(text, "\nCommitLimit:"),
-          meminfo_bytes(text, "\nCommitted_AS:")};
+  return {GPUPEAK_LIMIT_COMMIT, kib_behind("\nCommitLimit:", text),
+          kib_behind("\nCommitted_AS:", text)};
 }
 
 /// The limit that a request of so many bytes would have passed.

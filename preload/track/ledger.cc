@@ -25,8 +25,6 @@ extern "C" void* __dso_handle;
 namespace gpupeak::preload {
 namespace {
 
-constexpr int kDevices = static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
-constexpr uint64_t kNsPerSecond = 1'000'000'000;
 /// There may be thousands of phases a second, so devices are read at their borders this often at
 /// most.
 constexpr uint64_t kBorderNs = 1'000'000;
@@ -116,7 +114,7 @@ bool is_on() {
 }
 
 Ledger::Device* device_ledger(int device) {
-  return is_on() && device >= 0 && device < kDevices ? &g_ledger.devices[device] : nullptr;
+  return is_on() && has_counters(device) ? &g_ledger.devices[device] : nullptr;
 }
 
 /// Whether the driver has in use what it had at the last reading, and no call allocated or freed

@@ -15,7 +15,6 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr int kDevices = static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
 /// If after a call less than this could be left below the limit, the driver must decide.
 constexpr uint64_t kMargin = 64 << 20;
 /// No request takes more of a device than this. Sums of some requests stay in range.
@@ -23,7 +22,7 @@ constexpr uint64_t kMostNeed = uint64_t{1} << 46;
 /// How long an answer about free memory counts: other processes take memory that we do not see.
 constexpr uint64_t kFreshNs = 100'000'000;
 /// How long the ballast stays after the last call that needed it: to take it costs milliseconds.
-constexpr uint64_t kRestNs = 1'000'000'000;
+constexpr uint64_t kRestNs = kNsPerSecond;
 
 enum class State : uint8_t { kUnknown, kNoLimit, kLimited };
 
@@ -51,19 +50,15 @@ struct Limited {
 constinit Limited g_limited[kDevices];
 constinit std::atomic<int> g_ballasts{0};
 
-bool is_counted(int device) {
-  return device >= 0 && device < kDevices;
-}
-
 const CardLimit& asked_limit(int device) {
   const Environment& e = environment();
-  const bool has_own = is_counted(device) && e.device_limits[device].bytes > 0;
+  const bool has_own = has_counters(device) && e.device_limits[device].bytes > 0;
   return has_own ? e.device_limits[device] : e.limit;
 }
 
 /// nullptr: the device has no limit.
 Limited* limited(int device) {
-  if (!is_counted(device)) return nullptr;
+  if (!has_counters(device)) return nullptr;
   Limited& it = g_limited[device];
   State state = it.state.load(std::memory_order_acquire);
   if (state == State::kUnknown) {
@@ -253,15 +248,15 @@ uint64_t limit_of(int device, uint64_t real_total) {
 }
 
 uint64_t ballast_of(int device) {
-  return is_counted(device) ? g_limited[device].ballast.load(std::memory_order_acquire) : 0;
+  return has_counters(device) ? g_limited[device].ballast.load(std::memory_order_acquire) : 0;
 }
 
 uint32_t ballast_changes(int device) {
-  return is_counted(device) ? g_limited[device].changes.load(std::memory_order_acquire) : 0;
+  return has_counters(device) ? g_limited[device].changes.load(std::memory_order_acquire) : 0;
 }
 
 void log_limit(int device) {
-  if (!has_limits() || !is_counted(device)) return;
+  if (!has_limits() || !has_counters(device)) return;
   const CardLimit& asked = asked_limit(device);
   if (asked.bytes == 0) return;
   const bool holds = limited(device) != nullptr;

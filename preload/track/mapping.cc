@@ -109,9 +109,6 @@ gpupeak_kind kind_of(int flags) {
   return (flags & MAP_ANONYMOUS) != 0 ? GPUPEAK_KIND_MMAP_ANON : GPUPEAK_KIND_MMAP_FILE;
 }
 
-uint64_t address_of(void* at) {
-  return reinterpret_cast<uint64_t>(at);
-}
 void forget_memory(void* at, size_t bytes) {
   forget_stack_memory(address_of(at), address_of(at) + whole_pages(bytes));
 }

@@ -16,14 +16,10 @@ namespace {
 constinit FlatMap<PoolState> g_pools;                 // under the book's lock
 constinit std::atomic<uint64_t> g_reserved_bytes{0};  // in all pools, as logged last
 
-uint64_t pool_key(CUmemoryPool pool) {
-  return reinterpret_cast<uint64_t>(pool);
-}
-
 void log_pool(const PoolPlace& place, uint64_t reserved_bytes, uint64_t used_bytes,
               gpupeak_pool_event event) {
-  emit(numbered(GPUPEAK_REC_POOL, pool_key(place.pool), logged_device(place.device), reserved_bytes,
-                used_bytes, event));
+  emit(numbered(GPUPEAK_REC_POOL, address_of(place.pool), logged_device(place.device),
+                reserved_bytes, used_bytes, event));
 }
 
 /// Asks what the pool reserves, and logs it if it has changed. The caller holds the lock meanwhile,
@@ -82,17 +78,17 @@ uintptr_t this_thread() {
 void pool_created(const PoolPlace& place) {
   const InBook book;
   if (!book) return;
-  g_pools.insert(pool_key(place.pool), {.place = place});
+  g_pools.insert(address_of(place.pool), {.place = place});
   log_pool(place, 0, 0, GPUPEAK_POOL_CREATED);
 }
 
 PoolState pool_destroying(CUmemoryPool pool) {
   const InBook book;
   if (!book || pool == nullptr) return {};
-  const PoolState* known = g_pools.find(pool_key(pool));
+  const PoolState* known = g_pools.find(address_of(pool));
   if (known == nullptr) return {};
   const PoolState state = *known;
-  g_pools.erase(pool_key(pool));
+  g_pools.erase(address_of(pool));
   return state;
 }
 
@@ -100,7 +96,7 @@ void pool_destroyed(const PoolState& state, bool done) {
   const InBook book;
   if (!book || state.place.pool == nullptr) return;
   if (!done) {
-    g_pools.insert(pool_key(state.place.pool), state);
+    g_pools.insert(address_of(state.place.pool), state);
     return;
   }
   g_reserved_bytes -= state.reserved_bytes;
@@ -110,9 +106,9 @@ void pool_destroyed(const PoolState& state, bool done) {
 PoolPlace pool_place(CUmemoryPool pool, int device) {
   const InBook book;
   if (!book || pool == nullptr) return {.pool = pool, .device = device};
-  if (const PoolState* known = g_pools.find(pool_key(pool))) return known->place;
+  if (const PoolState* known = g_pools.find(address_of(pool))) return known->place;
   const PoolState fresh{.place = {.pool = pool, .device = device}};
-  g_pools.insert(pool_key(pool), fresh);
+  g_pools.insert(address_of(pool), fresh);
   return fresh.place;
 }
 
@@ -120,9 +116,9 @@ bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemor
                     int device, uint64_t reserved_bytes) {
   const BookSite site(call, device);
   if (!site) return false;
-  const PoolState* const known = g_pools.find(pool_key(pool));
+  const PoolState* const known = g_pools.find(address_of(pool));
   const PoolState state = known != nullptr ? *known : PoolState{.place = {pool, device}};
-  if (__builtin_expect(known == nullptr, 0)) g_pools.insert(pool_key(pool), state);
+  if (__builtin_expect(known == nullptr, 0)) g_pools.insert(address_of(pool), state);
   add_block(KeySpace::kPointer, value,
             {.bytes = bytes, .pool = pool, .device = state.place.device, .kind = state.place.kind},
             site.api, site.stack);
@@ -132,7 +128,7 @@ bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemor
 void pool_read(CUmemoryPool pool) {
   const InBook book;
   if (!book) return;
-  if (PoolState* known = g_pools.find(pool_key(pool))) read_reserve(*known);
+  if (PoolState* known = g_pools.find(address_of(pool))) read_reserve(*known);
 }
 
 void read_all_pools() {
@@ -155,7 +151,7 @@ bool has_graph_memory() {
 
 void graph_reserve_read(const ApiCall& call, int device) {
   HookScope scope;
-  if (!scope.entered() || device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
+  if (!scope.entered() || !has_counters(device)) return;
   introduce_device(device);
   // Each call that changes the reserve reads it afterwards. So the reading that began last has seen
   // all changes, and an earlier reading that comes here later is dropped. The driver is asked, and

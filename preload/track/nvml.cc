@@ -107,15 +107,12 @@ bool add_entries(const unsigned char* entries, unsigned count, size_t entry_byte
 
 /// `uuid`: 16 bytes, as the CUDA driver gives them.
 void* find_device(const char* uuid) {
-  constexpr char kDigits[] = "0123456789abcdef";
   const LibraryScope inside;
   for (const char* prefix : {"GPU-", "MIG-"}) {
     Text<64> name(prefix);
     for (int i = 0; i < 16; ++i) {
       if (i == 4 || i == 6 || i == 8 || i == 10) name.add("-");
-      const auto byte = static_cast<unsigned char>(uuid[i]);
-      const char pair[] = {kDigits[byte >> 4], kDigits[byte & 15]};
-      name.add({pair, sizeof pair});
+      name.add_hex(static_cast<unsigned char>(uuid[i]), 2);
     }
     void* device = nullptr;
     if (g_by_uuid(name.c_str(), &device) == kNvmlSuccess) return device;

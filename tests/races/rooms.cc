@@ -37,7 +37,7 @@ int rooms_record() {
 }
 
 void rooms_allocated(void* block, size_t bytes) {
-  if (host_recording()) heap_allocated(block, bytes, bytes, GPUPEAK_CALLER_FRAME);
+  if (host_recording()) heap_allocated(block, bytes, bytes, GPUPEAK_CALLER);
 }
 
 void rooms_freed(void* block) {
@@ -45,7 +45,7 @@ void rooms_freed(void* block) {
 }
 
 void rooms_mapped(void* at, size_t bytes) {
-  if (host_recording()) mapped(at, bytes, 3, 0x22, GPUPEAK_CALLER_FRAME);
+  if (host_recording()) mapped(at, bytes, 3, 0x22, GPUPEAK_CALLER);
 }
 
 void rooms_unmapping(void* at, size_t bytes) {

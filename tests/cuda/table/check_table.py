@@ -19,7 +19,7 @@ PRELUDE = """#define __CUDA_API_VERSION_INTERNAL  // the old ABIs too
 #include <utility>
 struct ArrayDescriptor32;
 struct Array3dDescriptor32;
-namespace calls { struct GraphNode; }
+namespace calls { struct AnyNode; }
 template <typename Function> struct Parts;
 template <typename... A> struct Parts<CUresult (*)(A...)> {
   static constexpr size_t count = sizeof...(A);
