@@ -88,16 +88,16 @@ class NamesOfCode {
   std::vector<DwarfFrame> frames_;
 };
 
-/// Whether the log's process ran at that time, since 1970.
-bool ran_at(int64_t time_ns, const std::string& log, const gpupeak_file_header& header,
+/// Whether the log's process ran at that time, since 1970. `runs`: it still does.
+bool ran_at(int64_t time_ns, bool runs, const std::string& log, const gpupeak_file_header& header,
             const gpupeak_counters_page& counters) {
   constexpr int64_t kSlack = 2 * kSecond;
-  if (!is_of_this_boot(header)) return false;
+  if (!runs && !is_of_this_boot(header)) return false;
   const auto boot = static_cast<int64_t>(clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME));
   const int64_t tick = kSecond / sysconf(_SC_CLK_TCK);
   if (time_ns < boot + static_cast<int64_t>(header.process_start_time) * tick - kSlack)
     return false;
-  if (state_of(header, counters) == LogState::kRunning) return true;
+  if (runs) return true;
   const uint64_t ran = counters.end_monotonic_ns - header.start_monotonic_ns;
   const int64_t end = counters.end_monotonic_ns != 0
                           ? static_cast<int64_t>(header.start_realtime_ns + ran)
@@ -279,11 +279,12 @@ void read_jit_dump(std::string_view rest, uint32_t pid, CodeNames& names) {
 
 /// Where runtimes put a process's jitdump: V8 into the current folder; Java's agent of perf, LLVM
 /// and Julia below $JITDUMPDIR or the home.
-std::vector<std::string> jit_dumps_of(uint32_t pid, const Definitions& definitions) {
+std::vector<std::string> jit_dumps_of(uint32_t pid, const std::string& root,
+                                      const Definitions& definitions) {
   const std::string name = fmt::format("jit-{}.dump", pid);
   std::vector<std::string> paths;
   if (const std::string_view cwd = definitions.fact("cwd"); !cwd.empty())
-    paths.push_back(fmt::format("{}/{}", cwd, name));
+    paths.push_back(fmt::format("{}{}/{}", root, cwd, name));
   for (const char* variable : {"JITDUMPDIR", "HOME"}) {
     const char* const place = getenv(variable);
     if (place == nullptr) continue;
@@ -304,17 +305,21 @@ void read_code_names(const std::string& log, const gpupeak_file_header& header,
   CodeNames names(definitions);
   if (names.is_empty()) return;
   read_registered(definitions, names);
+  // Of a process that runs its own files are read, since a container has its own /tmp.
+  const std::string process =
+      state_of(header, counters) == LogState::kEnded ? "" : folder_of_process(header);
+  const std::string root = process.empty() ? "" : process + "/root";
   const auto read = [&](const std::string& path, const auto& parse) {
     struct stat status {};
     const Descriptor file = open_regular(path, O_RDONLY | O_NOFOLLOW, status);
     if (!file || status.st_uid != geteuid() || (status.st_mode & S_IWOTH) != 0) return;
     const int64_t written = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
-    if (!ran_at(written, log, header, counters)) return;
+    if (!ran_at(written, !root.empty(), log, header, counters)) return;
     if (const auto content = read_regular(file, status, kMostOfFile)) parse(*content);
   };
-  read(fmt::format("/tmp/perf-{}.map", header.pid),
+  read(fmt::format("{}/tmp/perf-{}.map", root, header.pid),
        [&](std::string_view content) { read_perf_map(content, names); });
-  for (const std::string& path : jit_dumps_of(header.pid, definitions))
+  for (const std::string& path : jit_dumps_of(header.pid, root, definitions))
     read(path, [&](std::string_view content) { read_jit_dump(content, header.pid, names); });
   names.put_into(symbols, definitions.modules()[0]);
 }

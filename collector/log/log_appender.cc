@@ -18,6 +18,7 @@
 
 #include "collector/files/regular_file.h"
 #include "collector/log/clock_map.h"
+#include "collector/log/log_head.h"
 #include "collector/text/error.h"
 
 namespace gpupeak::collector {
@@ -69,18 +70,6 @@ bool lock_in_time(int fd) {
   return false;
 }
 
-/// The process id inside its own container, which the log's header has. Outside it is another one.
-uint32_t pid_inside(int pid) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  auto result = static_cast<uint32_t>(pid);
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("NSpid:")) {
-      result = static_cast<uint32_t>(std::stoul(line.substr(line.find_last_of("\t ") + 1)));
-    }
-  }
-  return result;
-}
-
 bool is_log_of(const std::string& path, uint32_t pid) {
   const Descriptor file = open_regular(path, O_RDONLY | O_NOFOLLOW);
   gpupeak_file_header header{};
@@ -99,7 +88,7 @@ std::string log_of_process(int pid) {
                                " cannot be looked at: " + strerror(errno)
                          : "there is no process " + std::to_string(pid));
   }
-  const uint32_t inside = pid_inside(pid);
+  const uint32_t inside = pid_inside(folder);
   std::set<std::string> seen;
   for (std::string line; std::getline(maps, line);) {
     // begin-end perms offset device inode path

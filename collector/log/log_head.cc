@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -45,7 +47,7 @@ LogHead read_head(const std::string& path) {
   const LogFront front = read_front(path, GPUPEAK_LOG_PAGE + GPUPEAK_COUNTERS_BYTES);
   LogHead head{{}, {}, front.file_bytes, front.owner};
   if (!parse_front(front.bytes, head.header, head.counters))
-    throw LogError(escape(path) + " is no log of this version", 0);
+    throw LogError(escape(path) + " is no log of this version, nor the number of a process", 0);
   return head;
 }
 
@@ -86,7 +88,7 @@ LogFacts read_facts(const std::string& path, const LogHead& head) {
   return facts;
 }
 
-bool is_of_this_boot(const gpupeak_file_header& header) {
+bool is_of_this_boot(const gpupeak_file_header& header, const std::string& folder) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
   file >> id;
@@ -97,7 +99,7 @@ bool is_of_this_boot(const gpupeak_file_header& header) {
   const std::string theirs =
       hex_text({reinterpret_cast<const char*>(header.boot_id), sizeof header.boot_id});
   struct stat space {};
-  return theirs == id && stat("/proc/self/ns/pid", &space) == 0 &&
+  return theirs == id && stat((folder + "/ns/pid").c_str(), &space) == 0 &&
          header.pid_namespace == space.st_ino;
 }
 
@@ -132,6 +134,28 @@ uint64_t process_start_time(const std::string& folder) {
   // If only the first thread has ended and others go on, the state is 'Z', too.
   if (state == 'Z' && threads <= 1) return 0;
   return start;
+}
+
+uint32_t pid_inside(const std::string& folder) {
+  std::ifstream status(folder + "/status");
+  uint64_t result = strtoul(folder.c_str() + folder.rfind('/') + 1, nullptr, 10);
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("NSpid:"))
+      result = strtoul(line.c_str() + line.find_last_of("\t ") + 1, nullptr, 10);
+  }
+  return static_cast<uint32_t>(result);
+}
+
+std::string folder_of_process(const gpupeak_file_header& header) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string folder = at->path();
+    if (process_start_time(folder) == header.process_start_time &&
+        pid_inside(folder) == header.pid && is_of_this_boot(header, folder))
+      return folder;
+  }
+  return "";
 }
 
 bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {

@@ -66,12 +66,20 @@ inline LogState state_of(const LogHead& head) {
   return state_of(head.header, head.counters);
 }
 
-/// Whether the log's process ids mean something here: the same machine, boot and container.
-bool is_of_this_boot(const gpupeak_file_header& header);
+/// Whether the log's process ids mean something here: the same machine, boot and container, which
+/// is that of the process with this folder below /proc.
+bool is_of_this_boot(const gpupeak_file_header& header, const std::string& folder = "/proc/self");
 
 /// When the process began: the kernel's clock ticks since boot, as a log's header has it. 0 if
 /// there is no such process, or it has ended and nobody has waited for it yet. `folder`: /proc/PID.
 uint64_t process_start_time(const std::string& folder);
+
+/// The process id inside its own container, which a log's header has.
+uint32_t pid_inside(const std::string& folder);
+
+/// The folder below /proc of the process that writes the log, in whatever container it is; empty:
+/// it has ended, or cannot be looked at.
+std::string folder_of_process(const gpupeak_file_header& header);
 
 /// Whether the program ran before its log began.
 inline bool is_of_attached(const gpupeak_file_header& header) {

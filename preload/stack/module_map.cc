@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -70,10 +71,11 @@ constinit ModuleMap g_map;
 // Code that a program registers for debuggers (GDB's JIT interface: LLVM, numba, Julia): a list of
 // ELF files in memory. They are copied, never touched, since they may be gone or damaged.
 
-/// The list's newest entry, in the data of a library, and which it was when the list was read.
-constinit const uint64_t* g_registered = nullptr;
-constinit uint64_t g_registered_then = 0;
-constinit uint32_t g_registered_steps = 0;  ///< sections and symbols looked at
+/// Each list's newest entry, in the data of a library, and which it was when the list was read.
+constexpr uint32_t kMostLists = 8, kMostFiles = 4096;
+constinit const uint64_t* g_registered[kMostLists] = {};
+constinit uint64_t g_registered_then[kMostLists] = {};
+constinit uint32_t g_lists = 0, g_registered_steps = 0;  ///< sections and symbols looked at
 constinit std::atomic<bool> g_reads_registered{false};
 
 char* copy_text(const char* text) {
@@ -228,11 +230,9 @@ void meet(const dl_phdr_info& object, bool is_program) {
   if (g_guessing.load(std::memory_order_relaxed)) drop_cached_stacks();
   meet_python(object, module.begin, module.end);
   if (const Symbol list = find_symbol(object, "__jit_debug_descriptor"); list.at != nullptr)
-    g_registered = static_cast<const uint64_t*>(list.at) + 2;
+    g_registered[g_lists++ % kMostLists] = static_cast<const uint64_t*>(list.at) + 2;
   const auto here = reinterpret_cast<uintptr_t>(&own_path);
-  if (here - module.begin < module.end - module.begin) {
-    g_map.own_path = module.path;
-  }
+  if (here - module.begin < module.end - module.begin) g_map.own_path = module.path;
 }
 
 /// Logs as unloaded the modules that scan `number` did not meet; the scan was complete.
@@ -367,16 +367,16 @@ void define_symbols(uint64_t file, uint64_t bytes) {
 
 /// Logs the functions of files that were registered since the last look.
 void define_registered() {
-  constexpr int kMostFiles = 4096;
-  const auto* list = g_registered;
-  if (list == nullptr || find_module(reinterpret_cast<uintptr_t>(list)) == nullptr) return;
-  const uint64_t newest = __atomic_load_n(list, __ATOMIC_ACQUIRE);
-  uint64_t entry[4] = {newest};  // next, previous, file, bytes
-  if (newest == g_registered_then || g_reads_registered.exchange(true)) return;
-  const int most = call_filters() == 0 ? kMostFiles : 0;  // a sandbox may kill who copies
-  for (int i = 0; i < most && entry[0] != g_registered_then && copy(entry[0], entry); ++i)
-    define_symbols(entry[2], entry[3]);
-  g_registered_then = newest;
+  if (g_lists == 0 || g_reads_registered.exchange(true)) return;
+  for (uint32_t list = 0; list < kMostLists; ++list) {
+    const auto* const at = g_registered[list];
+    if (at == nullptr || find_module(reinterpret_cast<uintptr_t>(at)) == nullptr) continue;
+    uint64_t entry[4] = {__atomic_load_n(at, __ATOMIC_ACQUIRE)};  // next, previous, file, bytes
+    const uint64_t last = std::exchange(g_registered_then[list], entry[0]);
+    if (entry[0] == last || call_filters() != 0) continue;  // a sandbox may kill who copies
+    for (uint32_t i = 0; i < kMostFiles && entry[0] != last && copy(entry[0], entry); ++i)
+      define_symbols(entry[2], entry[3]);
+  }
   g_reads_registered = false;
 }
 
@@ -444,13 +444,13 @@ void define_lost_names() {
 
 void redefine_modules(bool forked) {
   if (forked) g_map.lock.reset();
-  g_registered_then = g_registered_steps = 0;
+  memset(g_registered_then, 0, sizeof g_registered_then);
+  g_registered_steps = 0;
   if (forked) g_reads_registered = false;
   LockGuard guard(g_map.lock);
-  for (uint32_t i = 0; i < g_map.count; ++i) define_module(g_map.modules[i]);
   for (uint32_t i = 0; i < g_map.count; ++i) {
-    if (g_map.modules[i].loaded) continue;
-    define(Record{GPUPEAK_DEF_UNLOAD, ticks(), i + 1});
+    define_module(g_map.modules[i]);
+    if (!g_map.modules[i].loaded) define(Record{GPUPEAK_DEF_UNLOAD, ticks(), i + 1});
   }
 }
 

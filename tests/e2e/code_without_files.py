@@ -2,7 +2,7 @@
 """Names of code that no file has, or none any more: code that a program made as it ran (a map for perf names it), a program that the
 loader was told to run, a library whose file is gone, several functions that a linker has folded into one.
 
-usage: code_without_files.py LIBGPUPEAK GPUPEAK made|jit_dump|registered|registered_damaged|numba|not_trusted|node|java|loader|gone_library|folded|pypy
+usage: code_without_files.py LIBGPUPEAK GPUPEAK made|in_container|jit_dump|registered|registered_damaged|registered_apart|numba|not_trusted|node|java|loader|gone_library|folded|pypy
 """
 import glob
 import os
@@ -49,6 +49,8 @@ MAKES_CODE = r"""
   if (argc > 1 && !strcmp(argv[1], "open_to_all")) chmod(name, 0666);
   void *a = make(code)(40 << 20), *b = make(code + 64)(20 << 20), *c = make(code + 128)(10 << 20);
   puts(name);
+  fflush(stdout);
+  if (argc > 1 && !strcmp(argv[1], "waits")) getchar();
   return a == b || b == c;
 }
 """
@@ -105,6 +107,16 @@ int main(int argc, char **argv) {
   if (!strcmp(how, "later")) e = name_code(code + 64, "makeThumb", 0);
   void *b = make(code + 64)(20 << 20);
   return a == b;
+}
+"""
+# Opens libraries, each with a list of its own, before the first of them registers anything.
+OPENS_BOTH = r"""
+#include <dlfcn.h>
+int main(int argc, char **argv) {
+  int (*both[2])(int, char **), code = 0;
+  for (int i = 0; i < 2; ++i) both[i] = (int (*)(int, char **))dlsym(dlopen(argv[1 + i], RTLD_NOW), "register_code");
+  for (int i = 0; i < 2; ++i) code |= both[i](2, (char *[]){"", "later"});
+  return code;
 }
 """
 NUMBA = """
@@ -206,6 +218,28 @@ def case_made(folder):
     expect("decodeFrame" not in run("report", "--full", os.path.join(folder, "bare.gplog")), "names from nowhere")
 
 
+def case_in_container(folder):
+    """The map of a program that runs in a container, where it has another number and another /tmp. One here of that number is another's."""
+    made_program(folder)
+    apart = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
+    if os.geteuid() != 0 or subprocess.run([*apart, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        raise Skipped("no right to make namespaces")
+    log, of_other = os.path.join(folder, "x.gplog"), "/tmp/perf-1.map"
+    inside = environment(folder, True, GPUPEAK_HOST="full") | {"GPUPEAK_OUT": "/tmp/x.gplog", "GPUPEAK_SUMMARY": "off"}
+    with subprocess.Popen([*apart, "sh", "-c", f"mount --bind {folder} /tmp && LD_PRELOAD=$P exec /tmp/program waits"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True, env={**inside, "P": inside["LD_PRELOAD"], "LD_PRELOAD": ""}) as program:
+        expect(program.stdout.readline() == of_other + "\n", "the program does not say its map")
+        text = run("report", "--full", log)
+        for name in ("← decodeFrame t.js:4", "← T.makeThumb"):
+            expect(name in text, f"{name} is missing: {text}")
+        program.communicate("\n")
+    if not os.path.exists(of_other):
+        shutil.copy(os.path.join(folder, "perf-1.map"), of_other)
+        text = run("report", "--full", log)
+        os.unlink(of_other)
+        expect("decodeFrame" not in text, f"a map of another container: {text}")
+
+
 def jit_dump(folder, pid, records):
     """jit-PID.dump of (begin of code, bytes, name, [(address, line, file)])."""
     with open(os.path.join(folder, f"jit-{pid}.dump"), "wb") as file:
@@ -265,6 +299,18 @@ def case_registered(folder):
     sources = {f["function"]: f["name_source"] for p in report(log)["peaks"] for row in p["holders"] for f in row["stack"]}
     expect(sources["makeThumb"] == "perf_map", sources)
     expect("makeThumb" not in run("report", "--confidential", log), "a confidential report has names")
+
+
+def case_registered_apart(folder):
+    """Of a process in which several libraries have a list."""
+    registering_program(folder)
+    library = compile_program(folder, REGISTERS_CODE, "one.c", ("-Dmain=register_code", "-shared", "-fPIC", "-Wl,-Bsymbolic"))
+    shutil.copy(library, library + "2")
+    log, program = os.path.join(folder, "x.gplog"), compile_program(folder, OPENS_BOTH, "both.c")
+    record(log, program, library, library + "2", GPUPEAK_HOST="full")
+    found, _ = rows(log)
+    for name, size in (("shop::decode", 80), ("makeThumb", 40)):
+        expect(sum(held for site, held in found if name in site) == size << 20, f"{name}: {found}")
 
 
 def case_registered_damaged(folder):

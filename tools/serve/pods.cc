@@ -96,14 +96,6 @@ uint64_t pid_namespace_of(const std::string& process) {
   return number;
 }
 
-/// The process's pid in its own namespace, the last number of NSpid; 0: it cannot be read.
-uint64_t inner_pid_of(const std::string& process) {
-  std::istringstream numbers(status_of(process + "/status")["NSpid"]);
-  uint64_t last = 0;
-  for (uint64_t number; numbers >> number;) last = number;
-  return last;
-}
-
 }  // namespace
 
 PodLabels pod_of_cgroup(std::string_view cgroup) {
@@ -149,7 +141,7 @@ Pods::Processes Pods::processes() const {
   for (const pid_t pid : numbers_in(procfs_)) {
     const std::string process = procfs_ + "/" + std::to_string(pid);
     const uint64_t space = pid_namespace_of(process);
-    if (space != 0) found.emplace(std::pair(space, inner_pid_of(process)), process);
+    if (space != 0) found.emplace(std::pair(space, collector::pid_inside(process)), process);
   }
   return found;
 }
