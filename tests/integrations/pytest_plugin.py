@@ -140,6 +140,17 @@ def check_outcomes(junit, text):
         expect(re.search(line, text), f"no row {line} in\n{text}")
 
 
+def check_hints(folder, text):
+    """Under each failure a command shows the test: in the log of the worker that ran it."""
+    hints = re.findall(r"^more: (gpupeak report --within '(test_suite.py::(\w+) \[(\w+)\])' (\S+))$", text, re.M)
+    expect({name: step for _, _, name, step, _ in hints} == FAIL, f"{hints}\n{text}")
+    for command, _, name, step, log in hints:
+        expect(os.path.dirname(log) == os.path.join(folder, "logs"), command)
+        done = subprocess.run(command, cwd=folder, env={**environment(folder, False), "PATH": f"{os.path.dirname(GPUPEAK)}:{os.environ['PATH']}"},
+                              shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        expect(done.returncode == 0 and f"{name} [{step}]" in done.stdout, f"{command}\n{done.stdout}")
+
+
 def check_log(folder):
     """The figures of the tests' phases are those of the log."""
     found = {}
@@ -155,6 +166,7 @@ def check_limits(folder):
     expect(code == 1, f"{code}\n{text}")
     check_outcomes(os.path.join(folder, "junit.xml"), text)
     expect(text.count("gpupeak: limit_device_memory: its") == 1, f"a fixture's limit is told once\n{text}")
+    check_hints(folder, text)
     check_log(os.path.join(folder, "logs"))
 
 
@@ -169,6 +181,7 @@ def check_xdist(folder):
     expect(code == 1 and "gw0" in text + "gw0", f"{code}\n{text}")
     check_outcomes(os.path.join(folder, "junit.xml"), text)
     expect(len(glob.glob(os.path.join(folder, "logs", "*.gplog"))) == 3, f"{os.listdir(os.path.join(folder, 'logs'))}")
+    check_hints(folder, text)
     check_log(os.path.join(folder, "logs"))
 
 
@@ -184,6 +197,8 @@ def check_unrecorded(folder):
     expect(code == 0 and re.search(r"test_unmarked\n2 more", text), f"{code}\n{text}")
     kept = [name for name in os.listdir(temporary(folder)) if name.startswith("gpupeak")]
     expect(not kept, f"logs that nobody asked for are kept: {kept}")
+    code, text = run_pytest(folder, "--gpupeak", "-k", "too_much")
+    expect("more: gpupeak report --within 'test_suite.py::test_too_much [call]' LOG (--gpupeak-log FOLDER keeps the log)" in text, text)
     done = subprocess.run([GPUPEAK, "run", "-q", "-o", os.path.join(folder, "x.gplog"), "--", sys.executable, "-m", "pytest", "-p",
                            "gpupeak.pytest_plugin", "-k", "too_much"], cwd=folder, stdout=subprocess.PIPE, text=True, check=False,
                           env={**environment(folder, False), "PYTHONPATH": os.path.join(SOURCE, "tools/python"), "LD_LIBRARY_PATH": DRIVER,

@@ -8,6 +8,7 @@ teardown. They travel in the report's ``user_properties``: to xdist's controller
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional, Set, Tuple
 
@@ -195,6 +196,8 @@ class _Recorder:
                 report.outcome = "failed"
                 report.longrepr = "\n\n".join(broken)
                 call.excinfo = _failure(report.longrepr)  # by which pytest's xfail knows that the test has failed
+        if report.failed and call.when in phases:
+            report.sections.append(("gpupeak", "more: " + _command_of(item, call.when)))
         if call.when == "teardown":
             self.phases.pop(item.nodeid, None)
 
@@ -229,12 +232,9 @@ class _Recorder:
         log = _live.log_path()
         phase = "{} [{}]".format(item.nodeid, step)
         scope = limit.scope.replace(".", "/", 1)
-        command = "gpupeak report --within '{}' --scope {} {}".format(phase, scope, log or "LOG")
-        if log is None:
-            return "  who held it: the log is not known"
         self.explained += 1
-        if self.explained > _EXPLAINED:
-            return "  who held it: " + command
+        if log is None or self.explained > _EXPLAINED:
+            return "  who held it: " + _command_of(item, step)
         try:
             found = _command.ask("report", "--held", "--json", "--top", "5", "--scope", scope, "--within", phase, "--", log, within=60)
         except _command.GpupeakError as error:
@@ -248,6 +248,14 @@ class _Recorder:
         exact = "" if found["quality"]["exact"] else "; figures are not exact: " + "; ".join(w["message"] for w in found["quality"]["warnings"])
         asked = " (bytes that were asked for; the limit counts usable ones)" if scope == "host/heap" else ""
         return "held at its highest moment{}{}:\n{}".format(asked, exact, "\n".join(rows))
+
+
+def _command_of(item: pytest.Item, step: str) -> str:
+    """What shows that step in the log of the process that ran it, which in xdist is a worker's."""
+    kept = item.config.getoption("gpupeak_log") or "GPUPEAK_PYTEST_STARTED" not in os.environ
+    command = "gpupeak report --within {} {}".format(
+        shlex.quote("{} [{}]".format(item.nodeid, step)), shlex.quote(kept and _live.log_path() or "LOG"))
+    return command if kept else command + " (--gpupeak-log FOLDER keeps the log)"
 
 
 def _failure(text: str) -> pytest.ExceptionInfo[BaseException]:
