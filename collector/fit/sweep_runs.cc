@@ -68,7 +68,7 @@ void set_status(SweepRun& run, bool saw_device, bool was_refused) {
                                  : fmt::format("exit code {}", code);
   } else if (!saw_device) {
     run.status = SweepStatus::kFailed;
-    if (run.why.empty()) run.why = "no GPU memory was seen; --of host asks for the host's";
+    if (run.why.empty()) run.why = "no GPU memory was seen; --of host --again asks for the host's";
   } else if (was_refused) {
     run.status = SweepStatus::kRefused;
     run.why = "it was refused memory and went on without";

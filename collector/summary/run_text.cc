@@ -224,6 +224,15 @@ PhaseRows phase_rows(const Summary& summary, size_t most_nodes) {
   return table;
 }
 
+std::string_view kept_note(const PhaseRows& table) {
+  for (const auto& [phase, row] : table.rows) {
+    for (const PhaseInstanceSide& side : {row->device, row->host.value_or(PhaseInstanceSide{})})
+      if (side.kept_bytes.value_or(0) > static_cast<int64_t>(side.peak_bytes))
+        return "; kept adds up what each of a row's instances left at its end";
+  }
+  return "";
+}
+
 std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
   constexpr std::pair<std::string_view, std::string_view> kLedgerCauses[] = {
       {"heap_bytes", "heap in use"},

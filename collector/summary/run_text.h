@@ -53,6 +53,9 @@ struct PhaseRows {
 };
 PhaseRows phase_rows(const Summary& summary, size_t most_nodes);
 
+/// What explains a "kept" that is more than the peak beside it; empty: none is.
+std::string_view kept_note(const PhaseRows& table);
+
 // Resident memory by cause, from its metrics.
 
 struct ResidentCause {

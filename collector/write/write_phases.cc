@@ -55,8 +55,9 @@ class PhaseTable {
 
   void write(std::ostream& out) {
     text_.add(bold("PHASES", style_));
-    text_.wrap(
-        "peak: with what was live before; kept: of the phase's own allocations, live at its end");
+    text_.wrap(fmt::format(
+        "peak: with what was live before; kept: of the phase's own allocations, live at its end{}",
+        kept_note(table_)));
     std::string head(names_ + kTimeColumns + 1, ' ');
     if (device_ > 0) head += "   " + left("device memory", side_columns() - 3);
     text_.wrap(head + (host_ > 0 ? "   host memory" : ""));

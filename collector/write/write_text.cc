@@ -342,7 +342,8 @@ class ReportSections {
     if (largest == 0) return none();
     if (all.empty() && !libraries.empty()) return section("PHASES", "none but the " + of_libraries);
     if (all.empty()) return none();
-    TextLines lines = section("PHASES", of_device ? "device memory" : "host memory");
+    TextLines lines = section(
+        "PHASES", fmt::format("{} memory{}", of_device ? "device" : "host", kept_note(table)));
     lines.line("  {} {} {} {} {} {}  biggest new site", left("phase", kPhaseColumns),
                lines.cell("start"), lines.cell("peak"), lines.cell("end"), lines.cell("kept"),
                right("allocs", kCountColumns));

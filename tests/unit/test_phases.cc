@@ -113,6 +113,31 @@ TEST_CASE("phases: a hundred thousand runs are folded, the first and an odd one 
   CHECK(table.str().find("run[1234] ") != std::string::npos);
 }
 
+TEST_CASE("phases: a kept that is more than the peak beside it is explained", "[collector]") {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  for (const bool frees_within : {false, true}) {
+    LogBuilder log;
+    const uint32_t step = log.string("step");
+    for (uint64_t i = 1; i <= 5; ++i) {  // what a step leaves is freed before the next
+      log.phase_push(0, i * 10, false, step);
+      log.device_alloc(0, i * 10 + 1, i, GPUPEAK_KIND_LINEAR, 0, 73 * kMiB);
+      if (frees_within) log.device_free(0, i * 10 + 2, i);
+      log.phase_pop(0, i * 10 + 3, false);
+      if (!frees_within) log.device_free(0, i * 10 + 4, i);
+    }
+    const Summary summary = analyze_log(log);
+    std::ostringstream table, report;
+    write_phases(summary, table, {});
+    write_text(summary, report, {}, ReportLength::kFull);
+    const std::string note = "kept adds up";
+    for (const std::string& text : {table.str(), report.str()}) {
+      INFO(text);
+      CHECK((text.find(" 365 MiB") != std::string::npos) != frees_within);
+      CHECK((text.find(note) != std::string::npos) != frees_within);
+    }
+  }
+}
+
 TEST_CASE("phases: what outermost phases keep and what none allocated is what is live at exit",
           "[collector]") {
   uint64_t outside = 0;
