@@ -37,6 +37,7 @@ MISTAKES = {
         ("report none.gplog", 3, "none.gplog"),
         ("report bret.gplog", 3, "did you mean bert.gplog?"),
         ("report TEXT", 3, "TEXT"),
+        ("attach TEXT", 3, "nor the number of a process"),
         ("report FOLDER", 2, "there are no logs in FOLDER"),
         ("report empty.gplog", 3, "is empty"),
         ("report cut.gplog", 3, "ends inside its header"),

@@ -36,6 +36,16 @@ def sweep(folder, kind, *arguments, prepare=None, code=0):
     return json.loads(run.stdout)
 
 
+def check_advice(folder):
+    """Where no GPU is used the sweep says how the host's memory is found out, and that works at once."""
+    command = [gpupeak, "sweep", "-q", "--out", os.path.join(folder, "advice"), "-P", "n=20", "--", sys.executable, "-c", LOAD, "{n}", "plain"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=200).stdout
+    advice = re.search(r"--of host[\w -]*(?= asks)", said)
+    assert advice, said
+    followed = subprocess.run([*command[:2], *advice[0].split(), *command[2:]], capture_output=True, text=True, timeout=200)
+    assert "holds a run" not in followed.stderr and "20" in followed.stdout and "no GPU memory" not in followed.stdout, followed
+
+
 def truth(count):
     """The most resident of the program by itself, by the kernel."""
     with subprocess.Popen([sys.executable, "-c", LOAD, str(count), "plain"]) as process:
@@ -44,6 +54,7 @@ def truth(count):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
+        check_advice(folder)
         found = sweep(folder, "plain", "-P", "n=50:200:50", "--capacity", "400MiB", "--verify")
         runs = {run["values"]["n"]: run for run in found["runs"]}
         for count in ("50", "200"):

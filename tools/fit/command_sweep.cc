@@ -143,8 +143,8 @@ class SweepFolder {
     const std::optional<std::string> before = text_of(folder + "/command");
     if (before && *before != words && !again) {
       throw collector::UsageError(fmt::format(
-          "{} holds a run of another command: name another folder with --out, or run all anew with "
-          "--again",
+          "{} holds a run of another command or --of: name another folder with --out, or run all "
+          "anew with --again",
           collector::escape(folder)));
     }
     EndedRun ended;

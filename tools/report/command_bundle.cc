@@ -164,8 +164,7 @@ int bundle(const BundleOptions& options) {
   }
   pack(log, symbols, options, path);
   struct stat written {};
-  if (options.log_alone && !options.quiet && stat(path.c_str(), &written) == 0 &&
-      S_ISREG(written.st_mode))
+  if (!options.quiet && stat(path.c_str(), &written) == 0 && S_ISREG(written.st_mode))
     say_sizes(path, static_cast<uint64_t>(written.st_size), written_bytes(log));
   return kOk;
 }

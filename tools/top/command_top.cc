@@ -224,7 +224,8 @@ class Top {
     view_.sort = static_cast<TopSort>(sort - std::begin(kTopSorts));
     programs_.look();
     if (!is_folder_ && programs_.all().empty())
-      throw collector::LogError(collector::escape(place) + " is no log of this version", 0);
+      throw collector::LogError(
+          collector::escape(place) + " is no log of this version, nor the number of a process", 0);
     if (!is_folder_) open_ = programs_.all().front().log().path;
   }
 
