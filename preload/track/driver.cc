@@ -63,6 +63,7 @@ constinit DriverFunction<CUresult (*)(CUmemGenericAllocationHandle*, size_t,
 constinit DriverFunction<CUresult (*)(CUmemGenericAllocationHandle)> g_mem_release("cuMemRelease");
 constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid2("cuDeviceGetUuid_v2");
 constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid("cuDeviceGetUuid");
+constinit DriverFunction<CUresult (*)(char*, int, CUdevice)> g_bus_id("cuDeviceGetPCIBusId");
 
 }  // namespace
 
@@ -249,6 +250,10 @@ bool device_uuid(int ordinal, char* uuid) {
   if (ask(&found, ordinal) != CUDA_SUCCESS) return false;
   memcpy(uuid, found.bytes, sizeof found.bytes);
   return true;
+}
+
+bool device_bus_id(int ordinal, char* id, int capacity) {
+  return g_bus_id(id, capacity, ordinal) == CUDA_SUCCESS;
 }
 
 /// A sum of GPUPEAK_MEMORY_*. If the driver does not know an attribute, the device lacks it.

@@ -136,6 +136,7 @@ CUcontext& primary_context(CUdevice device);
 /// Writes the 16 bytes of the device's UUID; a MIG instance has its own. False if the driver does
 /// not say.
 bool device_uuid(int ordinal, char* uuid);
+bool device_bus_id(int ordinal, char* id, int capacity);
 void introduce_new_device(int ordinal);
 extern constinit GPUPEAK_OWN std::atomic<uint32_t> g_introduced;  ///< a bit for each device
 /// Logs name, UUID and size of a device when it is first seen, and whether its memory is the

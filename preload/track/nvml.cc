@@ -35,6 +35,8 @@ constexpr ListCall kListCalls[2][3] = {{{"nvmlDeviceGetComputeRunningProcesses_v
 
 int (*g_init)();
 int (*g_by_uuid)(const char*, void**);
+int (*g_by_bus)(const char*, void**);
+int (*g_uuid)(void*, char*, unsigned);
 int (*g_memory)(void*, NvmlMemoryV2*);
 struct List {
   int (*call)(void*, unsigned*, void*);
@@ -71,6 +73,8 @@ State open() {
   if (!complete) return State::kMissing;
   make_variables_of(reinterpret_cast<const void*>(g_init));
   if (g_init() != kNvmlSuccess) return State::kMissing;
+  find_symbol(library, "nvmlDeviceGetHandleByPciBusId_v2", g_by_bus);
+  find_symbol(library, "nvmlDeviceGetUUID", g_uuid);
   for (int i = 0; i < 2; ++i) {
     for (const ListCall& version : kListCalls[i]) {
       g_lists[i].entry_bytes = version.entry_bytes;
@@ -105,16 +109,29 @@ bool add_entries(const unsigned char* entries, unsigned count, size_t entry_byte
   return true;
 }
 
-/// `uuid`: 16 bytes, as the CUDA driver gives them.
-void* find_device(const char* uuid) {
+/// A UUID as NVML writes it. `bytes`: 16, as the CUDA driver gives them.
+Text<64> uuid_text(const char* prefix, const char* bytes) {
+  Text<64> text(prefix);
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text.add("-");
+    text.add_hex(static_cast<unsigned char>(bytes[i]), 2);
+  }
+  return text;
+}
+
+/// By its place on the bus NVML starts this device alone. By UUID it also starts those before it,
+/// at 6 ms each; a MIG instance has a UUID alone.
+void* find_device(int ordinal) {
+  char uuid[16], bus[32], found[96];
+  if (!device_uuid(ordinal, uuid)) return nullptr;
   const LibraryScope inside;
-  for (const char* prefix : {"GPU-", "MIG-"}) {
-    Text<64> name(prefix);
-    for (int i = 0; i < 16; ++i) {
-      if (i == 4 || i == 6 || i == 8 || i == 10) name.add("-");
-      name.add_hex(static_cast<unsigned char>(uuid[i]), 2);
-    }
-    void* device = nullptr;
+  void* device = nullptr;
+  const Text<64> whole = uuid_text("GPU-", uuid);
+  if (g_by_bus != nullptr && g_uuid != nullptr && device_bus_id(ordinal, bus, sizeof bus) &&
+      g_by_bus(bus, &device) == kNvmlSuccess &&
+      g_uuid(device, found, sizeof found) == kNvmlSuccess && whole.view() == found)
+    return device;
+  for (const auto& name : {whole, uuid_text("MIG-", uuid)}) {
     if (g_by_uuid(name.c_str(), &device) == kNvmlSuccess) return device;
   }
   return nullptr;
@@ -126,8 +143,7 @@ void* nvml_device(int device) {
   auto& known = g_devices[device];
   if (!known.asked.load(std::memory_order_acquire)) {
     if (g_state == State::kUntried) g_state = open();
-    char uuid[16];
-    if (g_state == State::kReady && device_uuid(device, uuid)) known.handle = find_device(uuid);
+    if (g_state == State::kReady) known.handle = find_device(device);
     known.asked.store(true, std::memory_order_release);
   }
   return known.handle;

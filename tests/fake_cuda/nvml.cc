@@ -10,7 +10,9 @@
 // "swapped" (pid and bytes have changed places), "dead" (a process that has ended is still listed),
 // "stranger" (in place of this process another one is listed, which has begun at the same time),
 // "sibling" (as host_pids, and another process begins with this one), "wide" (entries of 32 bytes),
-// "too_many" (more processes than any buffer has room for).
+// "too_many" (more processes than any buffer has room for), "ill" (so is another device: none is
+// found by UUID), "instance" (a device's place on the bus leads to the whole card, which is
+// locked).
 #include <unistd.h>
 
 #include <cstdint>
@@ -70,6 +72,14 @@ void dawdle() {
   usleep(static_cast<useconds_t>(now.tv_nsec % (atol(longest) + 1)));
 }
 
+bool lies(const char* how) {
+  const char* value = getenv("FAKE_NVML_LIES");
+  return value != nullptr && strcmp(value, how) == 0;
+}
+
+/// Where a device's place on the bus leads if the device is an instance of it.
+constexpr int kWholeCard = 100;
+
 int ordinal_of(void* device) {
   return static_cast<int>(reinterpret_cast<intptr_t>(device)) - 1;
 }
@@ -103,6 +113,7 @@ NVML_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** out);
 NVML_EXPORT int nvmlDeviceGetUUID(void* device, char* out, unsigned bytes);
 NVML_EXPORT int nvmlDeviceGetName(void* device, char* out, unsigned bytes);
 NVML_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, void** out);
+NVML_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** out);
 NVML_EXPORT int nvmlDeviceGetMemoryInfo(void* device, Memory* out);
 NVML_EXPORT int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out);
 NVML_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count,
@@ -136,10 +147,18 @@ int nvmlDeviceGetName(void* device, char* out, unsigned bytes) {
 /// UUIDs of simulated devices differ only in the last byte.
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** out) {
   const size_t length = strlen(uuid);
+  if (lies("ill")) return kNotFound;
   if (strncmp(uuid, "GPU-", 4) != 0 || length < 2) return kInvalidArgument;
   const auto ordinal = strtol(uuid + length - 2, nullptr, 16);
   if (ordinal >= fake_cuda_device_count()) return kNotFound;
   *out = reinterpret_cast<void*>(static_cast<intptr_t>(ordinal + 1));
+  return 0;
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** out) {
+  const long ordinal = strtol(id + strcspn(id, ":") + 1, nullptr, 16) - 0x10;
+  if (ordinal < 0 || ordinal >= fake_cuda_device_count()) return kNotFound;
+  *out = reinterpret_cast<void*>(ordinal + 1 + (lies("instance") ? kWholeCard : 0));
   return 0;
 }
 
@@ -156,6 +175,7 @@ int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out) {
   if (out->version != (sizeof(MemoryV2) | (2u << 24))) return kInvalidArgument;
   if (fake_cuda_is_integrated() != 0) return kNotSupported;  // there is no such memory
   const int ordinal = ordinal_of(device);
+  if (ordinal >= kWholeCard) return kNotFound;
   out->used = fake_cuda_used(ordinal);
   out->reserved = kReserve;
   out->total = fake_cuda_total(ordinal) + kReserve;
@@ -166,11 +186,6 @@ int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out) {
 }
 
 namespace {
-
-bool lies(const char* how) {
-  const char* value = getenv("FAKE_NVML_LIES");
-  return value != nullptr && strcmp(value, how) == 0;
-}
 
 int list_of(void* device, unsigned* count, ProcessInfo* out) {
   const int ordinal = ordinal_of(device);
