@@ -471,6 +471,8 @@ def measure(language, way, log):
     record(log, *way.run.split(), options=("--names", "own"), GPUPEAK_HOST="full")
     summary = report(log)
     peak = next(p for p in summary["peaks"] if p["scope"] == "host")
+    resident, most = (summary["metrics"].get(name) or 0 for name in ("host.resident.heap_bytes", "host.kind.heap.usable_peak_bytes"))
+    expect(resident <= most + (16 << 20), f"{resident} bytes of the heap are resident, of {most} at most")
     lines = language.text.split("\n")
     named, with_line, wrong = 0, 0, 0
     for function, mark, size in ((language.table, "TABLE", TABLE), (language.index, "INDEX", INDEX)):

@@ -416,8 +416,8 @@ class Reading {
     resident_.malloc_bytes = parts_.malloc;
     resident_.anonymous_bytes = parts_.anonymous;
     if (!counters_) return resident_;
-    resident_.heap_bytes =
-        counters_->heap.live > 0 ? static_cast<uint64_t>(counters_->heap.live) : 0;
+    const auto heap = static_cast<int64_t>(counters_->heap.live);  // of threads' steps: may be < 0
+    resident_.heap_bytes = heap > 0 ? static_cast<uint64_t>(heap) : 0;
     resident_.own_bytes = counters_->self_bytes - std::min(counters_->self_bytes, log_mapped_);
     resident_.others_brk_bytes = counters_->others_brk_bytes;
     return resident_;
