@@ -149,11 +149,7 @@ Metrics device_metrics(const Replay& replay, const GroupTotals& totals, int32_t 
   return metrics;
 }
 
-/// Adds what was resident when that was most, by cause; the parts add up to the total. The kernel
-/// does not say whose anonymous memory is. So it goes first to what malloc has free, then to what
-/// the program has in use of the heap, then to its mappings; the rest has no cause.
-void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metrics) {
-  const ResidentEvent& event = replay.resident().event;
+void add_resident(const ResidentEvent& event, uint64_t mapped, bool heap_known, Metrics& metrics) {
   const bool known = event.rss > 0;
   const auto take = [](uint64_t& from, uint64_t wanted) {
     const uint64_t taken = std::min(from, wanted);
@@ -166,8 +162,6 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
   const uint64_t log = take(left, event.log), own = take(left, event.own);
   const uint64_t static_data = take(left, event.static_data);
   const uint64_t written = take(left, event.written);
-  const bool heap_known = coverage.heap_counters && coverage.mappings;
-  const uint64_t mapped = replay.resident().mapped_bytes;
   // If malloc does not tell: it may have kept all that is neither in use nor a mapping of the
   // program's.
   const uint64_t in_use = event.heap + mapped;
@@ -175,7 +169,7 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
                                    : left > in_use                 ? left - in_use
                                                                    : 0);
   const uint64_t heap = take(left, event.heap);
-  const uint64_t mappings = take(left, mapped + replay.resident().resting_bytes);
+  const uint64_t mappings = take(left, mapped);
   const auto say = [&](const char* name, bool covered, uint64_t bytes) {
     metrics[std::string("host.resident.") + name] = if_covered(known && covered, bytes);
   };
@@ -191,8 +185,18 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
   say("driver_bytes", true, driver);
   say("gpupeak_bytes", true, log + own);
   say("unexplained_bytes", heap_known, left);
+}
+
+/// What was resident when that was most, and how much of what was asked for was not.
+void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metrics) {
+  const Replay::Resident& most = replay.resident();
+  const bool heap_known = coverage.heap_counters && coverage.mappings;
+  add_resident(most.event, most.mapped_bytes + most.resting_bytes, heap_known, metrics);
+  const uint64_t asked_for = most.event.heap + most.mapped_bytes;
+  const uint64_t touched = metric(metrics, "host.resident.heap_bytes").value_or(0) +
+                           metric(metrics, "host.resident.mappings_bytes").value_or(0);
   metrics["host.never_touched_bytes"] =
-      if_covered(known && heap_known, in_use - std::min(in_use, heap + mappings));
+      if_covered(most.event.rss > 0 && heap_known, asked_for - std::min(asked_for, touched));
 }
 
 /// What of the host's memory is the process's own: by the kernel's maximum, less what was files'

@@ -235,8 +235,11 @@ void Replay::take_extended(const Event& event) {
       [&](const SampleEvent& sample) {
         rss_.set(sample.rss);
         if (sample.own) note_own(sample.rss, *sample.own);
-        if (sample.rss > sample.rss_file && sample.rss_file > 0)  // from outside it is not known
+        if (sample.rss > sample.rss_file && sample.rss_file > 0) {  // from outside it is not known
           own_memory_.anonymous = std::max(own_memory_.anonymous, sample.rss - sample.rss_file);
+          // Until somebody looks, the library takes so much to be gpupeak's, too.
+          own_memory_.gpupeaks = std::max<uint64_t>(own_memory_.gpupeaks, 512 << 10);
+        }
         if (sample.pss_plus_1 > 0) pss_.set(sample.pss_plus_1 - 1);
         brk_growth_.set(sample.brk_growth);
         if (observer_ != nullptr) observer_->on_sample(sample);

@@ -213,18 +213,13 @@ class RunAnalysis {
         continue;
       }
       records.back().log_path = shown(log.path);
-      records.back().note_resident({{"host.rss.peak_bytes", resident_peak(log)}});
+      records.back().note_resident(
+          {{"host.rss.peak_bytes", unless_zero(run_.resident_bytes(log))}});
     }
     for (ProcessRecord& record : records)
       note_gone(record.quality, record.run.end, log_of(record.id));
     note_gone(lead_summary_.quality, lead_summary_.run.end, run_.logs[lead_]);
     return records;
-  }
-
-  /// The most that was resident, files too, as the kernel or `run` has seen it.
-  std::optional<uint64_t> resident_peak(const RunLog& log) const {
-    return unless_zero(
-        std::max(log.head.counters.rss_peak_bytes, seen_resident_bytes(run_, log.head.header.pid)));
   }
 
   void note_gone(Quality& quality, const RunEnd& end, const RunLog& log) const {
@@ -282,7 +277,7 @@ class RunAnalysis {
     process.started = is_started(log.head);
     process.end = record.run.end;
     process.begin_ns = begin_ns;
-    process.rss_peak_bytes = resident_peak(log);
+    process.rss_peak_bytes = unless_zero(run_.resident_bytes(log));
     process.heap_peak_bytes = unless_zero(page.heap.peak);
     process.forked = (log.head.header.flags & GPUPEAK_FLAG_FORKED) != 0;
     // If the heap is only estimated or counted, nothing was lost.

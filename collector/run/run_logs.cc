@@ -11,6 +11,7 @@
 #include <string>
 #include <tuple>
 
+#include "collector/analyze/summary_parts.h"
 #include "collector/log/log_folder.h"
 #include "collector/log/log_head.h"
 #include "collector/log/log_parts.h"
@@ -56,10 +57,20 @@ void add_look(RunRecord::Resident seen, bool forked, Metrics& metrics) {
     if (forked) name_inherited(seen, metrics);
     return;
   }
-  const auto heap_in_use = seen.heap_bytes;
   const auto mapped_at_most = known("host.kind.mmap_anon.peak_bytes");
   const bool heap_known =
-      heap_in_use && mapped_at_most && known("host.kind.heap.usable_peak_bytes");
+      seen.heap_bytes && mapped_at_most && known("host.kind.heap.usable_peak_bytes");
+  ResidentEvent event{};
+  event.rss = seen.rss_bytes;
+  event.files = seen.files_bytes;
+  event.shared = seen.shared_bytes;
+  event.driver = seen.driver_bytes;
+  event.stacks = seen.stacks_bytes;
+  event.log = seen.log_bytes;
+  event.own = seen.own_bytes;
+  event.heap = seen.heap_bytes.value_or(0);
+  event.static_data = seen.static_data_bytes;
+  event.written = seen.written_bytes;
   // The kernel does not say to whom anonymous memory belongs. It counts as kept by malloc only
   // where malloc puts its blocks. What another process shares was there before the fork.
   uint64_t left = seen.malloc_bytes + seen.anonymous_bytes;
@@ -68,29 +79,14 @@ void add_look(RunRecord::Resident seen, bool forked, Metrics& metrics) {
     left -= taken;
     return taken;
   };
-  const uint64_t static_data = take(seen.static_data_bytes);
-  const uint64_t own = take(seen.own_bytes), heap = take(heap_in_use.value_or(0));
+  for (const uint64_t part : {event.static_data, event.own, event.heap}) take(part);
   const uint64_t others_brk = std::min(seen.others_brk_bytes, seen.malloc_bytes);
-  const uint64_t mappings =
-      take(std::min(mapped_at_most.value_or(0), seen.anonymous_bytes - static_data + others_brk));
-  const uint64_t inherited = forked ? take(seen.shared_anonymous_bytes) : 0;
-  const uint64_t kept = take(seen.malloc_bytes - others_brk);
-  const auto say = [&](const char* name, bool is_known, uint64_t bytes) {
-    metrics[std::string("host.resident.") + name] = is_known ? std::optional(bytes) : std::nullopt;
-  };
-  say("total_bytes", true, seen.rss_bytes);
-  say("heap_bytes", heap_known, heap);
-  say("kept_by_malloc_bytes", heap_known, kept);
-  say("mappings_bytes", heap_known, mappings);
-  say("thread_stacks_bytes", true, seen.stacks_bytes);
-  say("files_bytes", true, seen.files_bytes);
-  say("static_data_bytes", true, static_data);
-  say("written_files_bytes", true, seen.written_bytes);
-  say("shared_memory_bytes", true, seen.shared_bytes);
-  say("driver_bytes", true, seen.driver_bytes);
-  say("gpupeak_bytes", true, seen.log_bytes + own);
-  if (forked) say("inherited_bytes", heap_known, inherited);
-  say("unexplained_bytes", heap_known, left);
+  const uint64_t mappings = take(
+      std::min(mapped_at_most.value_or(0), seen.anonymous_bytes - event.static_data + others_brk));
+  if (forked) take(seen.shared_anonymous_bytes);
+  event.free_in_malloc_plus_1 = std::min(left, seen.malloc_bytes - others_brk) + 1;
+  add_resident(event, mappings, heap_known, metrics);
+  if (forked) name_inherited(seen, metrics);
 }
 
 }  // namespace
@@ -100,13 +96,6 @@ void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics) {
   for (const RunRecord::Resident& seen : run.resident) {
     if (seen.pid == header.pid) add_look(seen, (header.flags & GPUPEAK_FLAG_FORKED) != 0, metrics);
   }
-}
-
-uint64_t seen_resident_bytes(const RunLogs& run, uint32_t pid) {
-  uint64_t bytes = 0;
-  for (const RunRecord::Resident& seen : run.resident)
-    if (seen.pid == pid) bytes = std::max(bytes, seen.rss_bytes);
-  return bytes;
 }
 
 namespace {
@@ -225,11 +214,16 @@ std::string who(const RunLog& log) {
 
 }  // namespace
 
+uint64_t RunLogs::resident_bytes(const RunLog& log) const {
+  uint64_t bytes = log.head.counters.rss_peak_bytes;
+  for (const RunRecord::Resident& seen : resident)
+    if (seen.pid == log.head.header.pid) bytes = std::max(bytes, seen.rss_bytes);
+  return bytes;
+}
+
 uint64_t RunLogs::host_bytes(const RunLog& log) const {
-  const gpupeak_counters_page& page = log.head.counters;
-  const uint64_t seen =
-      std::max<uint64_t>(page.rss_peak_bytes, seen_resident_bytes(*this, log.head.header.pid));
-  return seen > 0 ? seen : page.heap.peak;
+  const uint64_t seen = resident_bytes(log);
+  return seen > 0 ? seen : log.head.counters.heap.peak;
 }
 
 size_t RunLogs::lead() const {

@@ -34,6 +34,8 @@ struct RunLogs {
   size_t lost = 0;                  ///< logs that the record names and that are not there
   std::vector<RunRecord::Resident> resident = {};  ///< of the run's processes, as `run` saw it
 
+  /// The most that was resident of a process, files too, by the kernel or `run`; 0: not known.
+  uint64_t resident_bytes(const RunLog& log) const;
   /// What a process held of the host, as far as that is known without reading its log: what was
   /// resident, or, if nobody looked, its heap, which may be only reserved.
   uint64_t host_bytes(const RunLog& log) const;
@@ -73,9 +75,6 @@ void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics);
 /// The same of the records of the logs that the names mean.
 std::vector<ProcessRecord> with_outside_looks(const std::vector<std::string>& names,
                                               std::vector<ProcessRecord> records);
-
-/// The largest resident memory that `run` saw of a process; 0: it did not look.
-uint64_t seen_resident_bytes(const RunLogs& run, uint32_t pid);
 
 // A run as a whole, of one process or of many.
 //

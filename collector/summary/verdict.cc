@@ -527,12 +527,16 @@ class Judge {
          percent(live, peak_->bytes));
   }
 
-  /// Resident memory by cause, if somebody looked at that. Causes of a fiftieth or less are left
-  /// out.
-  void resident_by_cause() {
+  /// Resident memory by cause, if somebody looked at that, and it is far from what was asked for:
+  /// of a whole run, whose largest RSS is known. Causes of a fiftieth or less are left out.
+  void resident() {
     constexpr uint64_t kWorthWords = 32 << 20;
-    const uint64_t total = *metric(summary_.metrics, "host.resident.total_bytes");
-    const uint64_t peak = peak_->bytes;
+    const auto rss = metric(summary_.metrics, "host.rss.peak_bytes");
+    const auto known = metric(summary_.metrics, "host.resident.total_bytes");
+    const Quality& quality = summary_.quality;
+    if (verdict_.device != nullptr || !rss || !known || !quality.exact || !quality.log_complete)
+      return;
+    const uint64_t total = *known, peak = peak_->bytes;
     const uint64_t apart = total > peak ? total - peak : peak - total;
     if (apart < kWorthWords && !asked_is_not_resident()) return;
     std::string text;
@@ -540,8 +544,7 @@ class Judge {
       if (cause.bytes > total / 50)
         text += fmt::format("{}{} {}", text.empty() ? "" : " · ", cause.text, size(cause.bytes));
     }
-    const auto rss = metric(summary_.metrics, "host.rss.peak_bytes");
-    text = (rss && is_seen_late(total, *rss)
+    text = (is_seen_late(total, *rss)
                 ? fmt::format("resident, of {} at most, when last looked at {}: ", size(rss),
                               size(total))
                 : fmt::format("resident at most {}: ", size(total))) +
@@ -550,30 +553,6 @@ class Judge {
     if (untouched >= kWorthWords)
       text += fmt::format("; asked for and not resident: {}", size(untouched));
     verdict_.hints.push_back(text);
-  }
-
-  /// Said if resident memory was far more, or far less, than what was asked for. Only for a whole
-  /// run, whose largest RSS is known.
-  void resident() {
-    constexpr uint64_t kWorthWords = 32 << 20;
-    const std::optional<uint64_t> rss = metric(summary_.metrics, "host.rss.peak_bytes");
-    const Quality& quality = summary_.quality;
-    if (verdict_.device != nullptr || !rss || !quality.exact || !quality.log_complete) return;
-    const uint64_t peak = peak_->bytes;
-    if (metric(summary_.metrics, "host.resident.total_bytes")) return resident_by_cause();
-    if (*rss / 2 > peak && *rss - peak >= kWorthWords) {
-      const std::optional<uint64_t> files =
-          metric(summary_.metrics, "host.kind.mmap_file.peak_bytes");
-      hint(
-          "RSS reached {}: {} of it or more is not in the peak, but code, files and shared "
-          "memory{}, stacks, what an allocator kept, bare system calls mapped, or gpupeak has for "
-          "itself",
-          size(rss), size(*rss - peak),
-          files.value_or(0) >= kWorthWords ? fmt::format(" (mapped: {})", size(files)) : "");
-    } else if (peak / 2 > *rss && peak - *rss >= kWorthWords) {
-      hint("{} of it or more was asked for and not resident: RSS never passed {}",
-           size(peak - *rss), size(rss));
-    }
   }
 
   /// Not said if it is told as the reason of a failure.
