@@ -112,9 +112,8 @@ class Chrome : public PhaseSlices {
 
   // Blocks.
   bool shown(const DeviceBlock& block) const {
-    if (!only_) return true;
-    const ScopeInfo& info = profile_.scope_info(*only_);
-    return counts_into(SiteContext{block.alloc.kind, block.alloc.device}, info);
+    return !only_ || counts_into(SiteContext{block.alloc.kind, block.alloc.device},
+                                 profile_.scope_info(*only_));
   }
   void on_block_alloc(const DeviceBlock& block) override {
     if (!shown(block)) return;

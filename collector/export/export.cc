@@ -28,14 +28,10 @@ constexpr ExportFormat kFormats[] = {
      "perfetto"},
     {"speedscope", "JSON, for speedscope", false, export_speedscope, true},
     {"folded", "folded stacks, for flamegraph.pl", false, export_folded, true},
-    {"sqlite",
-     "a database with Nsight Systems' table names",
-     true,
-     nullptr,
-     false,
-     {},
-     false,
-     export_sqlite},
+    {.name = "sqlite",
+     .description = "a database with Nsight Systems' table names",
+     .binary = true,
+     .write_file = export_sqlite},
     {"torch-snapshot", "PyTorch's memory snapshot, for memory_viz", true, export_torch_snapshot},
     {"mxnet-csv", "tag,MiB as MXNet's memory profiler plots it", false, export_mxnet_csv, true},
     {"csv", "every site with its peak, leaks and allocations", false, export_csv},
@@ -44,33 +40,6 @@ constexpr ExportFormat kFormats[] = {
      .write = export_events,
      .write_events = write_dump},
 };
-
-}  // namespace
-
-std::span<const ExportFormat> export_formats() {
-  return kFormats;
-}
-
-void PhaseSlices::on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,
-                                 uint64_t ticks) {
-  const std::string& name = open(track).emplace(number, phase_text(replay(), label)).first->second;
-  on_slice_begin(replay().thread_of(track), name, ticks);
-}
-
-void PhaseSlices::on_phase_end(PhaseTrack track, uint64_t number, uint64_t ticks) {
-  std::map<uint64_t, std::string>& names = open(track);
-  const auto ended = names.find(number);
-  if (ended == names.end()) return;
-  const uint32_t thread = replay().thread_of(track);
-  for (auto above = ended; above != names.end(); ++above) on_slice_end(thread, ticks);
-  for (auto above = names.erase(ended); above != names.end(); ++above) {
-    if (++again_ > kMostAgain)
-      throw LogError("too many phases end below others, as slices of a trace cannot", 0);
-    on_slice_begin(thread, above->second, ticks);
-  }
-}
-
-namespace {
 
 constexpr size_t kPiece = 64 << 10;
 
@@ -140,6 +109,29 @@ void write_by(Packer packer, const std::function<void(std::ostream&)>& write) {
 }
 
 }  // namespace
+
+std::span<const ExportFormat> export_formats() {
+  return kFormats;
+}
+
+void PhaseSlices::on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,
+                                 uint64_t ticks) {
+  const std::string& name = open(track).emplace(number, phase_text(replay(), label)).first->second;
+  on_slice_begin(replay().thread_of(track), name, ticks);
+}
+
+void PhaseSlices::on_phase_end(PhaseTrack track, uint64_t number, uint64_t ticks) {
+  std::map<uint64_t, std::string>& names = open(track);
+  const auto ended = names.find(number);
+  if (ended == names.end()) return;
+  const uint32_t thread = replay().thread_of(track);
+  for (auto above = ended; above != names.end(); ++above) on_slice_end(thread, ticks);
+  for (auto above = names.erase(ended); above != names.end(); ++above) {
+    if (++again_ > kMostAgain)
+      throw LogError("too many phases end below others, as slices of a trace cannot", 0);
+    on_slice_begin(thread, above->second, ticks);
+  }
+}
 
 OutputPacking packing_of(std::string_view path) {
   if (path.ends_with(".gz")) return OutputPacking::kGzip;

@@ -10,6 +10,7 @@
 #include "collector/export/export.h"
 #include "collector/log/kinds.h"
 #include "collector/summary/site_title.h"
+#include "collector/text/numbers.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/timeline/moment.h"
@@ -89,7 +90,7 @@ class Pprof {
     }
     writer_.add_int64(Field::kDropFrames, string(std::string(kDropFrames)));
     writer_.add_int64(Field::kDefaultSampleType, string(what_ + "_space"));
-    for (const std::string& text : strings_) writer_.add_string(Field::kStringTable, text);
+    for (const std::string* text : strings_.all()) writer_.add_string(Field::kStringTable, *text);
     return std::move(out_);
   }
 
@@ -99,11 +100,7 @@ class Pprof {
     uint64_t end;  ///< behind the highest address seen
   };
 
-  int64_t string(const std::string& text) {
-    const auto [entry, added] = string_ids_.try_emplace(text, strings_.size());
-    if (added) strings_.push_back(text);
-    return static_cast<int64_t>(entry->second);
-  }
+  int64_t string(const std::string& text) { return strings_.of(text); }
 
   void add_sample(GroupId group) {
     const PeakFinder::Group& sums = profile_.replay().peaks().group(group);
@@ -207,8 +204,7 @@ class Pprof {
   std::unordered_map<GroupId, Contribution> held_;
   std::string out_;
   Writer<Field> writer_{out_};
-  std::unordered_map<std::string, size_t> string_ids_;
-  std::vector<std::string> strings_;
+  Numbers<std::string> strings_;
   std::unordered_map<const ResolvedAddress*, uint64_t> locations_;
   std::map<std::pair<std::string, std::string>, uint64_t> functions_;
   std::map<uint32_t, Mapping> mappings_;

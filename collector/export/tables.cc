@@ -89,6 +89,13 @@ class TableRows {
   uint64_t last_ = 0;
 };
 
+/// The day on which the first rank began, in UTC: "2026-11-22".
+std::string day_of(const std::vector<Summary>& ranks) {
+  const auto first = std::ranges::min_element(
+      ranks, [](const auto& a, const auto& b) { return a.run.start_time < b.run.start_time; });
+  return first->run.start_time.substr(0, sizeof "2026-11-22" - 1);
+}
+
 class RunTables {
  public:
   RunTables(const TablesRun& run, const std::vector<Summary>& ranks)
@@ -236,22 +243,13 @@ class RunTables {
                       "total_bytes UBIGINT; cause VARCHAR; phase VARCHAR; name VARCHAR"};
 };
 
-}  // namespace
-
-std::string day_of(const std::vector<Summary>& ranks) {
-  const auto first = std::ranges::min_element(
-      ranks, [](const auto& a, const auto& b) { return a.run.start_time < b.run.start_time; });
-  return first->run.start_time.substr(0, sizeof "2026-11-22" - 1);
-}
-
+/// `ranks`: the logs of the run, one at least.
 std::vector<Table> tables_of(const TablesRun& run, const std::vector<Summary>& ranks) {
   RunTables tables(run, ranks);
   tables.add_run(ranks);
   for (const Summary& rank : ranks) tables.add(rank);
   return tables.take();
 }
-
-namespace {
 
 /// The declarations of DuckDB's duckdb.h that are used. They are of its stable interface.
 struct Result {
@@ -273,6 +271,23 @@ template <typename Function>
 bool find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   return function != nullptr;
+}
+
+/// The text as a string literal of SQL.
+std::string sql_text(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string copy_statement(const Table& table, const std::string& rows, const std::string& file) {
+  std::string columns;
+  for (const TableColumn& column : table.columns)
+    columns += fmt::format("{}{}: '{}'", columns.empty() ? "" : ", ", column.name, column.type);
+  return fmt::format(
+      "COPY (FROM read_json({}, format = 'newline_delimited', hive_partitioning = false, "
+      "columns = {{{}}})) TO {} (FORMAT parquet, COMPRESSION zstd)",
+      sql_text(rows), columns, sql_text(file));
 }
 
 }  // namespace
@@ -320,27 +335,6 @@ class DuckDb {
   const Interface api_;
   void *database_ = nullptr, *connection_ = nullptr;
 };
-
-namespace {
-
-/// The text as a string literal of SQL.
-std::string sql_text(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);
-  return quoted + "'";
-}
-
-std::string copy_statement(const Table& table, const std::string& rows, const std::string& file) {
-  std::string columns;
-  for (const TableColumn& column : table.columns)
-    columns += fmt::format("{}{}: '{}'", columns.empty() ? "" : ", ", column.name, column.type);
-  return fmt::format(
-      "COPY (FROM read_json({}, format = 'newline_delimited', hive_partitioning = false, "
-      "columns = {{{}}})) TO {} (FORMAT parquet, COMPRESSION zstd)",
-      sql_text(rows), columns, sql_text(file));
-}
-
-}  // namespace
 
 TablesFolder::TablesFolder(std::string folder, const std::string& format, const std::string& duckdb)
     : folder_(std::move(folder)), duckdb_(format == "ndjson" ? nullptr : DuckDb::load(duckdb)) {

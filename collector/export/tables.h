@@ -34,9 +34,6 @@ struct TablesRun {
   std::map<std::string, std::string> labels;  ///< added to those of the logs
 };
 
-/// The day on which the first rank began, in UTC: "2026-11-22".
-std::string day_of(const std::vector<Summary>& ranks);
-
 class DuckDb;
 
 /// Writes a file for each table below a folder, in place of earlier files of the same run.
@@ -56,8 +53,5 @@ class TablesFolder {
   const std::string folder_;
   std::unique_ptr<DuckDb> duckdb_;  // none: newline JSON
 };
-
-/// `ranks`: the logs of the run, one at least.
-std::vector<Table> tables_of(const TablesRun& run, const std::vector<Summary>& ranks);
 
 }  // namespace gpupeak::collector

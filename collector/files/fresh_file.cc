@@ -101,6 +101,17 @@ class Unfinished {
   std::string path_;
 };
 
+constexpr uint64_t kMaxBytes = 256 << 20;  // a larger file is not ours
+constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
+
+/// An entry's name has so many hexadecimal digits. Nothing else in the folder is ours.
+constexpr size_t kNameDigits = 16;
+
+bool is_entry_name(const std::string& name) {
+  return name.size() == kNameDigits &&
+         name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
 }  // namespace
 
 void cannot_write(const std::string& path, const std::string& why) {
@@ -201,21 +212,6 @@ void append_to(const std::string& target, const std::function<void(std::ostream&
   if (!file) cannot_write(target);
   write_to(file.get(), std::ios::app, target, write);
 }
-
-namespace {
-
-constexpr uint64_t kMaxBytes = 256 << 20;  // a larger file is not ours
-constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
-
-/// An entry's name has so many hexadecimal digits. Nothing else in the folder is ours.
-constexpr size_t kNameDigits = 16;
-
-bool is_entry_name(const std::string& name) {
-  return name.size() == kNameDigits &&
-         name.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-}  // namespace
 
 std::string cache_entry(std::string_view key) {
   const char* base = getenv("XDG_CACHE_HOME");

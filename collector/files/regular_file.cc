@@ -77,6 +77,10 @@ int64_t owner_of_new_file(const std::string& folder) {
   return fstat(probe.get(), &own) == 0 ? static_cast<int64_t>(own.st_uid) : -1;
 }
 
+int64_t ns(const timespec& time) {
+  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
 }  // namespace
 
 bool is_own(const struct stat& file, const std::string& folder) {
@@ -135,14 +139,6 @@ std::string unguessable_text() {
   for (char& byte : text) byte = kDigits[byte & 31];
   return text;
 }
-
-namespace {
-
-int64_t ns(const timespec& time) {
-  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
-
-}  // namespace
 
 FileState state_of_file(std::string path) {
   struct stat status {};

@@ -373,6 +373,37 @@ void sort_changes(std::vector<FitChange>& changes) {
   std::ranges::stable_sort(changes, std::ranges::greater(), &FitChange::bytes);
 }
 
+/// All variants together may go through so many steps, some seconds.
+constexpr uint64_t kMostWork = 30'000'000;
+/// If that is too little to try every capacity at which the run goes another way, they are at most
+/// this far apart.
+constexpr uint64_t kCoarsest = 8u << 20;
+
+/// The amounts with which one variant fails. It tries `runs` amounts, each at least `apart` below
+/// the one before, or where the run goes another way.
+std::optional<std::vector<FitRange>> fails_of(const ArenaRequests& history, uint64_t least,
+                                              uint64_t most, uint64_t runs, uint64_t apart,
+                                              unsigned variant) {
+  std::vector<FitRange> fails;
+  uint64_t known = most + 1;  // from this amount on the answer is known
+  bool fits = true;           // whether the run fits there
+  for (uint64_t i = 0; i < runs && known > least; ++i) {
+    const uint64_t capacity = known - std::min(known, known > most ? 1 : apart);
+    const HeldRun run = hold(history, capacity, variant);
+    if (known > most && !run.fits) return std::nullopt;
+    // Amounts between two that were tried count as the worse of them.
+    if (!run.fits) {
+      fails.push_back({run.needed, known});
+    } else if (!fits && capacity + 1 < known) {
+      fails.push_back({capacity + 1, known});
+    }
+    known = run.needed;
+    fits = run.fits;
+  }
+  if (known > least) fails.push_back({0, known});
+  return fails;
+}
+
 }  // namespace
 
 FitReport answer_fit(const std::vector<LogNeeds>& logs, const FitQuestion& question) {
@@ -413,41 +444,6 @@ FitReport answer_fit(const std::vector<LogNeeds>& logs, const FitQuestion& quest
   }
   return report;
 }
-
-namespace {
-
-/// All variants together may go through so many steps, some seconds.
-constexpr uint64_t kMostWork = 30'000'000;
-/// If that is too little to try every capacity at which the run goes another way, they are at most
-/// this far apart.
-constexpr uint64_t kCoarsest = 8u << 20;
-
-/// The amounts with which one variant fails. It tries `runs` amounts, each at least `apart` below
-/// the one before, or where the run goes another way.
-std::optional<std::vector<FitRange>> fails_of(const ArenaRequests& history, uint64_t least,
-                                              uint64_t most, uint64_t runs, uint64_t apart,
-                                              unsigned variant) {
-  std::vector<FitRange> fails;
-  uint64_t known = most + 1;  // from this amount on the answer is known
-  bool fits = true;           // whether the run fits there
-  for (uint64_t i = 0; i < runs && known > least; ++i) {
-    const uint64_t capacity = known - std::min(known, known > most ? 1 : apart);
-    const HeldRun run = hold(history, capacity, variant);
-    if (known > most && !run.fits) return std::nullopt;
-    // Amounts between two that were tried count as the worse of them.
-    if (!run.fits) {
-      fails.push_back({run.needed, known});
-    } else if (!fits && capacity + 1 < known) {
-      fails.push_back({capacity + 1, known});
-    }
-    known = run.needed;
-    fits = run.fits;
-  }
-  if (known > least) fails.push_back({0, known});
-  return fails;
-}
-
-}  // namespace
 
 HeldRun hold(const ArenaRequests& history, uint64_t capacity, unsigned variant) {
   using Asked = ArenaForecast::Asked;

@@ -110,23 +110,6 @@ SweepCapacity capacity_of(const std::vector<const SweepRun*>& runs, const SweepC
   return {};
 }
 
-}  // namespace
-
-void read_run(SweepRun& run, const std::vector<std::string>& logs, const Card* card,
-              const Options& options) {
-  const ReadLogs read = read_logs(run, logs, options);
-  const FitReport fit = answer_fit(read.needs, {});
-  set_status(run, !fit.devices.empty(), read.was_refused);
-  const auto most = std::ranges::max_element(fit.devices, [](const auto& a, const auto& b) {
-    return a.need.held_bytes < b.need.held_bytes;
-  });
-  if (most == fit.devices.end()) return;
-  set_bounds(run, most->need, card);
-  set_peak(run, *most, read.needs);
-}
-
-namespace {
-
 /// What a run needed of the host. The processes had at least the largest of their peaks at one
 /// moment, and at most their sum: shared pages count once for each process.
 struct HostNeed {
@@ -155,6 +138,19 @@ HostNeed host_need_of(const Summary& summary) {
 }
 
 }  // namespace
+
+void read_run(SweepRun& run, const std::vector<std::string>& logs, const Card* card,
+              const Options& options) {
+  const ReadLogs read = read_logs(run, logs, options);
+  const FitReport fit = answer_fit(read.needs, {});
+  set_status(run, !fit.devices.empty(), read.was_refused);
+  const auto most = std::ranges::max_element(fit.devices, [](const auto& a, const auto& b) {
+    return a.need.held_bytes < b.need.held_bytes;
+  });
+  if (most == fit.devices.end()) return;
+  set_bounds(run, most->need, card);
+  set_peak(run, *most, read.needs);
+}
 
 void read_host_run(SweepRun& run, const std::vector<std::string>& logs, const SweepCapacity& there,
                    const Options& options) {

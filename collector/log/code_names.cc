@@ -49,7 +49,7 @@ std::optional<int> take_number(std::string_view& text) {
 
 /// "decodeFrame /srv/t.js:4:21", with or without the column.
 DwarfFrame script_frame(std::string_view text) {
-  DwarfFrame frame;
+  DwarfFrame frame{"", "", 0, NameSource::kPerfMap};
   const std::optional<int> last = take_number(text);
   frame.line = (last ? take_number(text) : std::nullopt).value_or(last.value_or(0));
   size_t at = text.npos;
@@ -107,15 +107,13 @@ bool ran_at(int64_t time_ns, bool runs, const std::string& log, const gpupeak_fi
 
 /// What a line says of its code: function, and file and line if they are told.
 DwarfFrame perf_map_frame(std::string_view text) {
-  DwarfFrame frame;
+  DwarfFrame frame{"", "", 0, NameSource::kPerfMap};
   for (const std::string_view of_v8 : {"JS:", "LazyCompile:", "Function:", "Script:", "Eval:"}) {
     if (!text.starts_with(of_v8)) continue;
     text.remove_prefix(of_v8.size());
     // How far the code is optimised.
     text.remove_prefix(std::min(text.find_first_not_of("~^*+'"), text.size()));
-    frame = script_frame(text);
-    frame.source = NameSource::kPerfMap;
-    return frame;
+    return script_frame(text);
   }
   // Of Java and C# without types: "long T.take(int)", "void [lib] T::take(int)[OptimizedTier1]".
   const size_t parameters = text.find('(');
@@ -124,7 +122,6 @@ DwarfFrame perf_map_frame(std::string_view text) {
     text.remove_prefix(text.rfind(' ') + 1);  // npos + 1: nothing
   }
   frame.function = text;
-  frame.source = NameSource::kPerfMap;
   return frame;
 }
 

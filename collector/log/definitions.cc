@@ -1,5 +1,6 @@
 #include "collector/log/definitions.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "collector/log/byte_reader.h"
@@ -45,10 +46,8 @@ const ModelFrame* Definitions::model_frame(const StackNode& node) const {
 }
 
 std::string_view Definitions::fact(std::string_view wanted) const {
-  for (const auto& [key, value] : facts_) {
-    if (key == wanted) return value;
-  }
-  return {};
+  const auto found = std::ranges::find(facts_, wanted, &decltype(facts_)::value_type::first);
+  return found == facts_.end() ? std::string_view() : found->second;
 }
 
 std::string_view Definitions::fact(std::string_view key, uint64_t number) const {

@@ -195,59 +195,6 @@ std::map<AskedBlock, Candidates> match(const SessionBlocks::OfPlace& blocks,
   return matched;
 }
 
-}  // namespace
-
-ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
-  std::map<SessionId, std::string> file_of;
-  std::map<std::string, LoadedModel> models;  // by what the program called them
-  const auto load = [&](SessionId session, std::string_view name) {
-    const std::optional<std::string> file = model_file(definitions, name);
-    if (session == 0 || !file || models.size() >= kMostModels) return;
-    file_of[session] = *file;
-    const auto [model, added] = models.try_emplace(*file);
-    if (!added) return;
-    model->second.file = *file;
-    for (const std::string& place : {*file, path_beside(log.path(), *file)}) {
-      model->second.tensors = read_tensors_of(place);
-      if (!model->second.tensors.empty()) break;
-    }
-  };
-  for (const auto& [key, value] : definitions.facts()) {
-    if (!key.starts_with(kSessionFact)) continue;
-    SessionId session = 0;
-    std::from_chars(key.data() + kSessionFact.size(), key.data() + key.size(), session);
-    load(session, value);
-  }
-  const auto& strings = definitions.strings();
-  if (std::ranges::any_of(strings,
-                          [](std::string_view text) { return text.ends_with(kPythonFunction); }))
-    load(kPythonSession, model_of_arguments(definitions));
-  const bool any =
-      std::ranges::any_of(models, [](const auto& model) { return !model.second.tensors.empty(); });
-  if (!any) return;
-  const SessionBlocks blocks(log);
-  for (const auto& [stack, place] : blocks.places()) {
-    std::vector<const LoadedModel*> served;
-    bool knows_all = true;
-    for (const SessionId session : place.sessions) {
-      const auto file = file_of.find(session);
-      const LoadedModel* model = file != file_of.end() ? &models.at(file->second) : nullptr;
-      knows_all &= model != nullptr && !model->tensors.empty();
-      if (model != nullptr) served.push_back(model);
-    }
-    if (!knows_all) continue;
-    std::map<std::string, uint32_t> named;  // of this place: by title
-    for (const auto& [block, candidates] : match(place.blocks, served)) {
-      const std::string title = title_of(candidates);
-      const auto [node, added] = named.try_emplace(title, 0);
-      if (added) node->second = definitions.add_model_frame(stack, {title, served.front()->file});
-      nodes_.emplace(block, node->second);
-    }
-  }
-}
-
-namespace {
-
 // Fields of onnx.proto.
 constexpr uint32_t kModelGraph = 7;
 constexpr uint32_t kGraphNode = 1, kGraphInitializer = 5, kGraphSparseInitializer = 15;
@@ -443,6 +390,55 @@ class ModelReader {
 };
 
 }  // namespace
+
+ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
+  std::map<SessionId, std::string> file_of;
+  std::map<std::string, LoadedModel> models;  // by what the program called them
+  const auto load = [&](SessionId session, std::string_view name) {
+    const std::optional<std::string> file = model_file(definitions, name);
+    if (session == 0 || !file || models.size() >= kMostModels) return;
+    file_of[session] = *file;
+    const auto [model, added] = models.try_emplace(*file);
+    if (!added) return;
+    model->second.file = *file;
+    for (const std::string& place : {*file, path_beside(log.path(), *file)}) {
+      model->second.tensors = read_tensors_of(place);
+      if (!model->second.tensors.empty()) break;
+    }
+  };
+  for (const auto& [key, value] : definitions.facts()) {
+    if (!key.starts_with(kSessionFact)) continue;
+    SessionId session = 0;
+    std::from_chars(key.data() + kSessionFact.size(), key.data() + key.size(), session);
+    load(session, value);
+  }
+  const auto& strings = definitions.strings();
+  if (std::ranges::any_of(strings,
+                          [](std::string_view text) { return text.ends_with(kPythonFunction); }))
+    load(kPythonSession, model_of_arguments(definitions));
+  const bool any =
+      std::ranges::any_of(models, [](const auto& model) { return !model.second.tensors.empty(); });
+  if (!any) return;
+  const SessionBlocks blocks(log);
+  for (const auto& [stack, place] : blocks.places()) {
+    std::vector<const LoadedModel*> served;
+    bool knows_all = true;
+    for (const SessionId session : place.sessions) {
+      const auto file = file_of.find(session);
+      const LoadedModel* model = file != file_of.end() ? &models.at(file->second) : nullptr;
+      knows_all &= model != nullptr && !model->tensors.empty();
+      if (model != nullptr) served.push_back(model);
+    }
+    if (!knows_all) continue;
+    std::map<std::string, uint32_t> named;  // of this place: by title
+    for (const auto& [block, candidates] : match(place.blocks, served)) {
+      const std::string title = title_of(candidates);
+      const auto [node, added] = named.try_emplace(title, 0);
+      if (added) node->second = definitions.add_model_frame(stack, {title, served.front()->file});
+      nodes_.emplace(block, node->second);
+    }
+  }
+}
 
 std::vector<ModelTensor> read_model_tensors(std::string_view model) {
   try {

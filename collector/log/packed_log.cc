@@ -323,65 +323,6 @@ class Unpacker {
   Unpacked result_;
 };
 
-}  // namespace
-
-bool is_packed(std::span<const uint8_t> file) {
-  const uint32_t magic = word_at(file, 0);
-  return magic == ZSTD_MAGICNUMBER || is_skippable(magic);
-}
-
-Unpacked unpack(std::span<const uint8_t> file, const std::string& path, Extent extent) {
-  const std::vector<Section> sections = sections_of(file, escape(path));
-  return Unpacker(path, file.size(), sections, extent).unpack();
-}
-
-std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::string& path,
-                                  size_t bytes) {
-  const std::string name = escape(path);
-  std::vector<uint8_t> front;
-  const Sink keep = [&](const char* piece, size_t size) {
-    front.insert(front.end(), piece, piece + std::min(size, bytes - front.size()));
-  };
-  const auto goes_on = [&] { return front.size() < bytes; };
-  const std::vector<Section> sections = sections_of(file, name, 1);
-  const Section first = sections.empty() ? Section() : sections.front();
-  ColumnCutter cutter(name);
-  const Sink join = [&](const char* piece, size_t size) {
-    cutter.take(piece, size, [&](const ColumnBlock& block) { join_columns(block, name, keep); });
-  };
-  unpack_frame(first.frame, name, first.kind == Section::kColumns ? join : keep, goes_on);
-  return front;
-}
-
-ZstdPacker::ZstdPacker(std::ostream& out, int level, int threads)
-    : out_(out), context_(ZSTD_createCCtx(), &ZSTD_freeCCtx), buffer_(ZSTD_CStreamOutSize()) {
-  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level);
-  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_nbWorkers, threads);
-  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1);
-  // Programs repeat themselves at longer distances than a level looks back. A larger window would
-  // find more, but whoever unpacks needs memory for all of it.
-  constexpr int kWindowBits = 25;
-  constexpr int kJobBytes = 8 << 20;  // by default a thread takes four windows at a time
-  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_enableLongDistanceMatching, 1);
-  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_windowLog, kWindowBits);
-  if (threads > 0) ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_jobSize, kJobBytes);
-}
-
-void ZstdPacker::add(std::span<const uint8_t> piece, bool last) {
-  ZSTD_inBuffer in{piece.data(), piece.size(), 0};
-  for (bool more = true; more && out_;) {
-    ZSTD_outBuffer to{buffer_.data(), buffer_.size(), 0};
-    const size_t left =
-        ZSTD_compressStream2(context_.get(), &to, &in, last ? ZSTD_e_end : ZSTD_e_continue);
-    if (ZSTD_isError(left) != 0) throw std::runtime_error(ZSTD_getErrorName(left));
-    out_.write(buffer_.data(), static_cast<std::streamsize>(to.pos));
-    written_ += to.pos;
-    more = last ? left != 0 : in.pos != in.size;
-  }
-}
-
-namespace {
-
 constexpr size_t kStepBytes = 4 << 20;
 
 /// Returns how many bytes it has written.
@@ -484,6 +425,61 @@ uint64_t pack_bundle(std::span<const uint8_t> log, std::string_view symbols, std
 }
 
 }  // namespace
+
+bool is_packed(std::span<const uint8_t> file) {
+  const uint32_t magic = word_at(file, 0);
+  return magic == ZSTD_MAGICNUMBER || is_skippable(magic);
+}
+
+Unpacked unpack(std::span<const uint8_t> file, const std::string& path, Extent extent) {
+  const std::vector<Section> sections = sections_of(file, escape(path));
+  return Unpacker(path, file.size(), sections, extent).unpack();
+}
+
+std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::string& path,
+                                  size_t bytes) {
+  const std::string name = escape(path);
+  std::vector<uint8_t> front;
+  const Sink keep = [&](const char* piece, size_t size) {
+    front.insert(front.end(), piece, piece + std::min(size, bytes - front.size()));
+  };
+  const auto goes_on = [&] { return front.size() < bytes; };
+  const std::vector<Section> sections = sections_of(file, name, 1);
+  const Section first = sections.empty() ? Section() : sections.front();
+  ColumnCutter cutter(name);
+  const Sink join = [&](const char* piece, size_t size) {
+    cutter.take(piece, size, [&](const ColumnBlock& block) { join_columns(block, name, keep); });
+  };
+  unpack_frame(first.frame, name, first.kind == Section::kColumns ? join : keep, goes_on);
+  return front;
+}
+
+ZstdPacker::ZstdPacker(std::ostream& out, int level, int threads)
+    : out_(out), context_(ZSTD_createCCtx(), &ZSTD_freeCCtx), buffer_(ZSTD_CStreamOutSize()) {
+  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level);
+  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_nbWorkers, threads);
+  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1);
+  // Programs repeat themselves at longer distances than a level looks back. A larger window would
+  // find more, but whoever unpacks needs memory for all of it.
+  constexpr int kWindowBits = 25;
+  constexpr int kJobBytes = 8 << 20;  // by default a thread takes four windows at a time
+  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_enableLongDistanceMatching, 1);
+  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_windowLog, kWindowBits);
+  if (threads > 0) ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_jobSize, kJobBytes);
+}
+
+void ZstdPacker::add(std::span<const uint8_t> piece, bool last) {
+  ZSTD_inBuffer in{piece.data(), piece.size(), 0};
+  for (bool more = true; more && out_;) {
+    ZSTD_outBuffer to{buffer_.data(), buffer_.size(), 0};
+    const size_t left =
+        ZSTD_compressStream2(context_.get(), &to, &in, last ? ZSTD_e_end : ZSTD_e_continue);
+    if (ZSTD_isError(left) != 0) throw std::runtime_error(ZSTD_getErrorName(left));
+    out_.write(buffer_.data(), static_cast<std::streamsize>(to.pos));
+    written_ += to.pos;
+    more = last ? left != 0 : in.pos != in.size;
+  }
+}
 
 void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
                   const Progress& progress, const Packing& packing) {

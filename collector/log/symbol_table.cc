@@ -48,6 +48,10 @@ std::vector<DwarfFrame> frames_of(const Json& row, const Json& strings, NameSour
   return frames;
 }
 
+constexpr int kNamesLevel = 3;
+/// A chunk that unpacks to more than that is not read.
+constexpr uint64_t kMostNamesBytes = 64 << 20, kMostNamesRatio = 32, kAlwaysAllowedNames = 1 << 20;
+
 }  // namespace
 
 SymbolTable::Key SymbolTable::key(const Module& module) {
@@ -144,14 +148,6 @@ const std::vector<DwarfFrame>* SymbolTable::find(const Module& module, uint64_t 
   const auto frames = known->second.frames.find(address);
   return frames == known->second.frames.end() ? nullptr : &frames->second;
 }
-
-namespace {
-
-constexpr int kNamesLevel = 3;
-/// A chunk that unpacks to more than that is not read.
-constexpr uint64_t kMostNamesBytes = 64 << 20, kMostNamesRatio = 32, kAlwaysAllowedNames = 1 << 20;
-
-}  // namespace
 
 bool is_of_system(std::string_view path) {
   // Containers have the driver in the first of these, toolkits install themselves into the second.

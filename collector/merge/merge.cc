@@ -182,13 +182,6 @@ Merged merge(std::vector<ProcessRecord> processes) {
   return merged;
 }
 
-Merged merge_logs(const std::vector<std::string>& paths, const Reading& reading,
-                  const Progress& progress) {
-  ProcessSet set;
-  for (const std::string& path : paths) set.add_log(path, reading, progress);
-  return merge(set.take());
-}
-
 namespace {
 
 constexpr size_t kFewestCompared = 3;

@@ -162,10 +162,8 @@ struct ProcessRecord {
   /// When the machine was started, in real time.
   uint64_t boot_realtime_ns() const { return start_realtime_ns - start_monotonic_ns; }
   const OwnPeak* find_peak(std::string_view side) const {
-    for (const OwnPeak& peak : peaks) {
-      if (peak.side == side) return &peak;
-    }
-    return nullptr;
+    const auto found = std::ranges::find(peaks, side, &OwnPeak::side);
+    return found == peaks.end() ? nullptr : &*found;
   }
   /// The program's file name; empty: not known. Some servers overwrite their arguments with a
   /// status ("nginx: worker process", "redis-server unixsocket:/run/redis"); its first word counts
@@ -211,10 +209,8 @@ struct MergedNode {
 
   std::string name() const;
   const MergedSum* find_sum(std::string_view scope) const {
-    for (const MergedSum& sum : sums) {
-      if (sum.scope == scope) return &sum;
-    }
-    return nullptr;
+    const auto found = std::ranges::find(sums, scope, &MergedSum::scope);
+    return found == sums.end() ? nullptr : &*found;
   }
 };
 
@@ -298,10 +294,6 @@ class ProcessSet {
 
 /// Merges at least one process.
 Merged merge(std::vector<ProcessRecord> processes);
-
-/// Reads logs and merges them.
-Merged merge_logs(const std::vector<std::string>& paths, const Reading& reading = {},
-                  const Progress& progress = {});
 
 // Finds which processes share a clock, and turns their times into times of the job. Adds up what
 // the processes of a node held at once: of each GPU, of all GPUs, of the host.

@@ -41,6 +41,40 @@ bool file_matches(const Rule& rule, const Frame& frame) {
   });
 }
 
+/// By module: whether its frames call Python frames.
+std::vector<bool> interpreters_of(const Definitions& definitions) {
+  std::vector<bool> found(definitions.modules().size(), false);
+  for (const StackNode& node : definitions.nodes()) {
+    if (definitions.python_frame(node) == nullptr) continue;
+    const StackNode& caller = definitions.nodes()[node.parent];
+    if (caller.module != 0) found[caller.module] = true;
+  }
+  return found;
+}
+
+/// Numbers chains of callers, of frames of one language alone: events of one call may or may not
+/// have Python frames between the native ones.
+class Chains {
+ public:
+  struct Chain {
+    uint32_t number = 0;  ///< equal for equal frames; 0: there are none
+    uint32_t root = 0;    ///< equal if the outermost frames are
+  };
+  /// The chain with one more frame. `root`: what of the frame is always the same; used if it is the
+  /// outermost.
+  Chain longer(Chain callers, const StackNode& frame, uint64_t root) {
+    const uint32_t number = number_of({callers.number, frame.module, frame.ip});
+    return {number, callers.root != 0 ? callers.root : number_of({UINT32_MAX, frame.module, root})};
+  }
+
+ private:
+  using Key = std::tuple<uint32_t, uint32_t, uint64_t>;
+  uint32_t number_of(const Key& key) {
+    return numbers_.try_emplace(key, static_cast<uint32_t>(numbers_.size() + 1)).first->second;
+  }
+  std::map<Key, uint32_t> numbers_;
+};
+
 }  // namespace
 
 bool rule_matches(const Rule& rule, const Frame& frame) {
@@ -112,21 +146,6 @@ uint32_t FrameRules::outermost(uint32_t node) {
   return kNoRule;
 }
 
-namespace {
-
-/// By module: whether its frames call Python frames.
-std::vector<bool> interpreters_of(const Definitions& definitions) {
-  std::vector<bool> found(definitions.modules().size(), false);
-  for (const StackNode& node : definitions.nodes()) {
-    if (definitions.python_frame(node) == nullptr) continue;
-    const StackNode& caller = definitions.nodes()[node.parent];
-    if (caller.module != 0) found[caller.module] = true;
-  }
-  return found;
-}
-
-}  // namespace
-
 StackPhases::StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
                          const std::vector<Rule>& rules) {
   if (rules.empty()) return;
@@ -157,33 +176,6 @@ StackPhases::StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
   }
   if (wants_calls) note_callers(definitions, matched);
 }
-
-namespace {
-
-/// Numbers chains of callers, of frames of one language alone: events of one call may or may not
-/// have Python frames between the native ones.
-class Chains {
- public:
-  struct Chain {
-    uint32_t number = 0;  ///< equal for equal frames; 0: there are none
-    uint32_t root = 0;    ///< equal if the outermost frames are
-  };
-  /// The chain with one more frame. `root`: what of the frame is always the same; used if it is the
-  /// outermost.
-  Chain longer(Chain callers, const StackNode& frame, uint64_t root) {
-    const uint32_t number = number_of({callers.number, frame.module, frame.ip});
-    return {number, callers.root != 0 ? callers.root : number_of({UINT32_MAX, frame.module, root})};
-  }
-
- private:
-  using Key = std::tuple<uint32_t, uint32_t, uint64_t>;
-  uint32_t number_of(const Key& key) {
-    return numbers_.try_emplace(key, static_cast<uint32_t>(numbers_.size() + 1)).first->second;
-  }
-  std::map<Key, uint32_t> numbers_;
-};
-
-}  // namespace
 
 /// Notes the callers of each stack. A return address does not change during a call, so two events
 /// with different callers are of two calls.

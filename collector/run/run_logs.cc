@@ -287,12 +287,12 @@ std::vector<RunLogs> runs_in(const std::string& folder) {
   return runs;
 }
 
+}  // namespace
+
 bool is_folder(const std::string& name) {
   std::error_code error;
   return std::filesystem::is_directory(name, error);
 }
-
-}  // namespace
 
 const RunLog& process_of_run(const RunLogs& run, const std::string& process) {
   std::vector<const RunLog*> found;

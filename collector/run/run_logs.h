@@ -62,6 +62,8 @@ std::vector<RunLogs> runs_of(const std::vector<std::string>& names,
 /// All logs of the runs that the names mean. No log is there twice.
 std::vector<std::string> all_logs(const std::vector<std::string>& names);
 
+bool is_folder(const std::string& name);
+
 /// The log of one process: "rank:1", a process id or a program's name. Throws UsageError if no
 /// process, or more than one, has it.
 const RunLog& process_of_run(const RunLogs& run, const std::string& process);

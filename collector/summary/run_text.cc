@@ -151,28 +151,6 @@ std::string calls_line(const PhaseSummary& phase, std::string_view side_name,
                      size_text(side.largest_rise_bytes, style));
 }
 
-}  // namespace
-
-std::vector<std::string> calls_lines(const Summary& summary, const TextStyle& style) {
-  std::vector<std::string> lines;
-  for (const PhaseSummary& phase : summary.phases) {
-    if (!phase.calls) continue;
-    if (phase.calls->device.largest_peak_bytes > 0)
-      lines.push_back(calls_line(phase, "device", phase.calls->device, style));
-    if (phase.calls->host && phase.calls->host->largest_peak_bytes > 0)
-      lines.push_back(calls_line(phase, "host", *phase.calls->host, style));
-    // A log has stacks of allocations, not calls.
-    if (phase.count == 1)
-      lines.push_back(
-          fmt::format("{0}: calls from one line are one if nothing is recorded between "
-                      "them; gpupeak.phase(\"{0}\") in the program counts each",
-                      phase.name));
-  }
-  return lines;
-}
-
-namespace {
-
 constexpr uint64_t kWorthARow = 64;  ///< a 64th of what the heaviest node has
 
 /// The most that one of its own sites held: instances that are folded no longer tell how high each
@@ -198,6 +176,24 @@ const PhaseInstances* highest(const PhaseSummary& phase) {
 }
 
 }  // namespace
+
+std::vector<std::string> calls_lines(const Summary& summary, const TextStyle& style) {
+  std::vector<std::string> lines;
+  for (const PhaseSummary& phase : summary.phases) {
+    if (!phase.calls) continue;
+    if (phase.calls->device.largest_peak_bytes > 0)
+      lines.push_back(calls_line(phase, "device", phase.calls->device, style));
+    if (phase.calls->host && phase.calls->host->largest_peak_bytes > 0)
+      lines.push_back(calls_line(phase, "host", *phase.calls->host, style));
+    // A log has stacks of allocations, not calls.
+    if (phase.count == 1)
+      lines.push_back(
+          fmt::format("{0}: calls from one line are one if nothing is recorded between "
+                      "them; gpupeak.phase(\"{0}\") in the program counts each",
+                      phase.name));
+  }
+  return lines;
+}
 
 PhaseRows phase_rows(const Summary& summary, size_t most_nodes) {
   std::vector<std::pair<uint64_t, const PhaseSummary*>> nodes;

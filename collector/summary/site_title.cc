@@ -53,6 +53,14 @@ bool same_frame(const Frame& a, const Frame& b) {
          a.call == b.call;
 }
 
+/// The title of a frame, or of a run of frames: `libx.so+0x1234 (4 frames)` if they are known by
+/// their address, `libx.so (4 frames)` if by their library.
+std::string part_title(const SitePart& part) {
+  std::string title = part.of_library ? part.frame.module : frame_title(part.frame);
+  if (part.run > 1) title += fmt::format(" ({} frames)", part.run);
+  return title;
+}
+
 }  // namespace
 
 std::string frame_name(const Frame& frame) {
@@ -76,12 +84,6 @@ std::string frame_place(const Frame& frame) {
 
 std::string frame_title(const Frame& frame) {
   return with_call(frame, short_frame_name(frame)) + frame_place(frame);
-}
-
-std::string part_title(const SitePart& part) {
-  std::string title = part.of_library ? part.frame.module : frame_title(part.frame);
-  if (part.run > 1) title += fmt::format(" ({} frames)", part.run);
-  return title;
 }
 
 std::string count_text(const Holder& holder) {
@@ -242,26 +244,6 @@ void add_kernels(const BufferRole& role, std::vector<RoleUse>& uses) {
   }
 }
 
-}  // namespace
-
-std::vector<RoleUse> role_uses(const BufferRole& role) {
-  std::vector<RoleUse> uses;
-  const auto add = [&](std::string_view verb, uint64_t count) {
-    if (count > 0) uses.push_back({verb, "", count});
-  };
-  add("copied in", role.copied_in);
-  add("copied to from other memory", role.copied_to);
-  add("filled", role.filled);
-  add_kernels(role, uses);
-  add("a texture or surface", role.textures);
-  add("copied to other memory", role.copied_from);
-  add("copied out", role.copied_out);
-  add("passed on", role.passed_on ? 1 : 0);
-  return uses;
-}
-
-namespace {
-
 std::string text_of(const BufferRole& role, size_t kernels, const TextStyle& style) {
   const std::vector<RoleUse> uses = role_uses(role);
   const auto is_kernel = [](const RoleUse& use) { return !use.kernel.empty(); };
@@ -290,6 +272,22 @@ std::string text_of(const BufferRole& role, size_t kernels, const TextStyle& sty
 }
 
 }  // namespace
+
+std::vector<RoleUse> role_uses(const BufferRole& role) {
+  std::vector<RoleUse> uses;
+  const auto add = [&](std::string_view verb, uint64_t count) {
+    if (count > 0) uses.push_back({verb, "", count});
+  };
+  add("copied in", role.copied_in);
+  add("copied to from other memory", role.copied_to);
+  add("filled", role.filled);
+  add_kernels(role, uses);
+  add("a texture or surface", role.textures);
+  add("copied to other memory", role.copied_from);
+  add("copied out", role.copied_out);
+  add("passed on", role.passed_on ? 1 : 0);
+  return uses;
+}
 
 std::string role_text(const Holder& row, size_t kernels, const TextStyle& style) {
   if (!row.role) return "";

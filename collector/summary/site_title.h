@@ -28,9 +28,6 @@ std::string frame_place(const Frame& frame);
 /// short_frame_name() and frame_place().
 std::string frame_title(const Frame& frame);
 
-/// The title of a frame, or of a run of frames: `libx.so+0x1234 (4 frames)` if they are known by
-/// their address, `libx.so (4 frames)` if by their library.
-std::string part_title(const SitePart& part);
 /// "A ← B ← C"; kNoStack if there are no parts.
 std::string site_title(const std::vector<SitePart>& parts);
 

@@ -733,10 +733,8 @@ struct Summary {
   std::vector<DriverPoolsSummary> driver_pools;  ///< by device; of those that had any
 
   const Peak* find_peak(const std::string& scope) const {
-    for (const Peak& peak : peaks) {
-      if (peak.scope == scope) return &peak;
-    }
-    return nullptr;
+    const auto found = std::ranges::find(peaks, scope, &Peak::scope);
+    return found == peaks.end() ? nullptr : &*found;
   }
 };
 

@@ -134,10 +134,8 @@ class Judge {
   }
 
   const DeviceSummary* device(std::optional<int32_t> ordinal) const {
-    for (const DeviceSummary& device : summary_.devices) {
-      if (ordinal && device.ordinal == *ordinal) return &device;
-    }
-    return nullptr;
+    const auto found = std::ranges::find(summary_.devices, ordinal, &DeviceSummary::ordinal);
+    return found == summary_.devices.end() ? nullptr : &*found;
   }
 
   bool ended_well() const { return summary_.run.end.in_order(); }

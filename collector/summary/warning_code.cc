@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace gpupeak::collector {
 namespace {
 
@@ -22,10 +25,8 @@ constexpr Row kRows[] = {
 };
 
 Row row_of(WarningCode code) {
-  for (const Row& row : kRows) {
-    if (row.code == code) return row;
-  }
-  return {};
+  const auto* const row = std::ranges::find(kRows, code, &Row::code);
+  return row == std::end(kRows) ? Row{} : *row;
 }
 
 }  // namespace

@@ -179,6 +179,10 @@ std::string log_text(const WholeRun::StillRunning& process) {
   return "it has no log so far, and is in this report once it has";
 }
 
+bool is_whole_process(const WholeRun::Process& process) {
+  return process.exact && process.complete;
+}
+
 }  // namespace
 
 std::string still_running_text(const WholeRun::StillRunning& process, const TextStyle& style) {
@@ -234,14 +238,6 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
   }
   return lines;
 }
-
-namespace {
-
-bool is_whole_process(const WholeRun::Process& process) {
-  return process.exact && process.complete;
-}
-
-}  // namespace
 
 bool lacks_device_memory(const WholeRun& run) {
   return run.lost_logs > 0 || std::ranges::any_of(run.not_recorded, [](const auto& process) {

@@ -1,6 +1,7 @@
 #include "collector/text/function_names.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,25 @@ bool starts_with_any(std::string_view text, const auto& prefixes) {
 
 constexpr std::string_view kLambda = "{lambda(";
 
+/// The marks in front of a type's name: "&mut ", "*const ", "dyn ".
+std::string_view type_sigils(std::string_view type) {
+  static constexpr std::array<std::string_view, 5> kSigils{"&", "mut ", "*const ", "*mut ", "dyn "};
+  size_t size = 0;
+  for (;;) {
+    const std::string_view rest = type.substr(size);
+    const auto* const sigil =
+        std::ranges::find_if(kSigils, [&](std::string_view one) { return rest.starts_with(one); });
+    if (sigil == kSigils.end()) return type.substr(0, size);
+    size += sigil->size();
+  }
+}
+
+/// Whether a type without its marks is a path (`a::B<C>`): not built in like `u8`, `[T]`, `(A, B)`,
+/// `fn(A)`, and not a parameter's letter.
+bool is_type_path(std::string_view type) {
+  return type.starts_with('<') || type.find("::") < type.find_first_of("<([{ ");
+}
+
 /// Rust's v0 mangling has `<a::B>::f`. Everybody else writes a::B::f.
 std::string without_brackets(const std::string& name) {
   const std::optional<ImplName> impl = impl_name(name);
@@ -37,6 +57,44 @@ std::string short_template_arguments(std::string_view bracket) {
 
 bool begins_anonymous(std::string_view text) {
   return text.starts_with(kAnonymous) && text.substr(kAnonymous.size()).starts_with("::");
+}
+
+/// The length of an operator's name at the beginning of the text ("operator<<", "operator()"; of
+/// "operator new" and "operator bool" that of the keyword). 0: there is none.
+size_t operator_length(std::string_view text) {
+  constexpr std::string_view kOperator = "operator";
+  if (!text.starts_with(kOperator) || text.size() == kOperator.size()) return 0;
+  size_t length = kOperator.size();
+  const auto next = [&] { return length < text.size() ? text[length] : '\0'; };
+  if (std::isalnum(static_cast<unsigned char>(next())) != 0 || next() == '_' || next() == ':')
+    return 0;
+  if (text.substr(length).starts_with("()")) return length + 2;
+  while (next() != '\0' && std::string_view("<>=-+*/%^&|~!,[]").find(next()) != std::string::npos)
+    ++length;
+  return length;
+}
+
+constexpr size_t kTitleNames = 3;
+/// The last `most` names of a qualified one.
+std::string_view last_names(std::string_view name, size_t most = kTitleNames) {
+  std::array<size_t, kTitleNames> starts{};
+  for (size_t at = 0; at < name.size();) {
+    const std::string_view rest = name.substr(at);
+    if (operator_length(rest) > 0) break;
+    if (begins_anonymous(rest)) {
+      at += kAnonymous.size() + 2;
+    } else if (opens_bracket(name[at])) {
+      at = std::min(after_bracket(name, at), name.size());
+    } else if (rest.starts_with("::")) {
+      at += 2;
+      if (rest.starts_with("::<")) continue;  // Rust's arguments belong to the name in front
+      std::copy(starts.begin() + 1, starts.end(), starts.begin());
+      starts.back() = at;
+    } else {
+      ++at;
+    }
+  }
+  return name.substr(starts[kTitleNames - most]);
 }
 
 /// A name without parameters and long template arguments.
@@ -86,40 +144,6 @@ std::string short_type(std::string_view type) {
 }
 
 }  // namespace
-
-size_t operator_length(std::string_view text) {
-  constexpr std::string_view kOperator = "operator";
-  if (!text.starts_with(kOperator) || text.size() == kOperator.size()) return 0;
-  size_t length = kOperator.size();
-  const auto next = [&] { return length < text.size() ? text[length] : '\0'; };
-  if (std::isalnum(static_cast<unsigned char>(next())) != 0 || next() == '_' || next() == ':')
-    return 0;
-  if (text.substr(length).starts_with("()")) return length + 2;
-  while (next() != '\0' && std::string_view("<>=-+*/%^&|~!,[]").find(next()) != std::string::npos)
-    ++length;
-  return length;
-}
-
-std::string_view last_names(std::string_view name, size_t most) {
-  std::array<size_t, kTitleNames> starts{};
-  for (size_t at = 0; at < name.size();) {
-    const std::string_view rest = name.substr(at);
-    if (operator_length(rest) > 0) break;
-    if (begins_anonymous(rest)) {
-      at += kAnonymous.size() + 2;
-    } else if (opens_bracket(name[at])) {
-      at = std::min(after_bracket(name, at), name.size());
-    } else if (rest.starts_with("::")) {
-      at += 2;
-      if (rest.starts_with("::<")) continue;  // Rust's arguments belong to the name in front
-      std::copy(starts.begin() + 1, starts.end(), starts.begin());
-      starts.back() = at;
-    } else {
-      ++at;
-    }
-  }
-  return name.substr(starts[kTitleNames - most]);
-}
 
 /// Cuts the parameters off at the end and the return type at the front.
 std::string_view without_signature(std::string_view text) {
@@ -253,22 +277,6 @@ std::optional<ImplName> impl_name(std::string_view name) {
   }
   const std::string_view trait = inside.substr(std::min(at + kAs.size(), inside.size()));
   return ImplName{inside.substr(0, at), trait, name.substr(end)};
-}
-
-std::string_view type_sigils(std::string_view type) {
-  static constexpr std::array<std::string_view, 5> kSigils{"&", "mut ", "*const ", "*mut ", "dyn "};
-  size_t size = 0;
-  for (;;) {
-    const std::string_view rest = type.substr(size);
-    const auto* const sigil =
-        std::ranges::find_if(kSigils, [&](std::string_view one) { return rest.starts_with(one); });
-    if (sigil == kSigils.end()) return type.substr(0, size);
-    size += sigil->size();
-  }
-}
-
-bool is_type_path(std::string_view type) {
-  return type.starts_with('<') || type.find("::") < type.find_first_of("<([{ ");
 }
 
 std::string_view type_path(std::string_view type) {
@@ -431,9 +439,7 @@ std::string shown_text(const Piece& piece, bool of_argument, const Detail& detai
 
 std::string whole(const Sequence& sequence, const Detail& detail);
 std::string in_a_row(const std::vector<std::string>& parts) {
-  std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
-  return out;
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 std::string bracketed(char open, const std::string& inside) {
   return open + inside + closing(open);

@@ -55,14 +55,6 @@ std::string demangle(const std::string& name);
 /// "int f<int>(char)" → "f<int>": without parameters and return type.
 std::string_view without_signature(std::string_view function);
 
-/// The length of an operator's name at the beginning of the text ("operator<<", "operator()"; of
-/// "operator new" and "operator bool" that of the keyword). 0: there is none.
-size_t operator_length(std::string_view text);
-
-inline constexpr size_t kTitleNames = 3;
-/// The last `most` names of a qualified one.
-std::string_view last_names(std::string_view name, size_t most = kTitleNames);
-
 /// For titles: without parameters, return type and anonymous namespaces, with long template
 /// arguments as <…>, and at most the last three names of a qualified one. Rust's `<a::T as
 /// b::Trait>::f` becomes `<T as Trait>::f`.
@@ -119,13 +111,6 @@ struct ImplName {
 
 /// nullopt if it is no such name. C++ names never begin like this.
 std::optional<ImplName> impl_name(std::string_view name);
-
-/// The marks in front of a type's name: "&mut ", "*const ", "dyn ".
-std::string_view type_sigils(std::string_view type);
-
-/// Whether a type without its marks is a path (`a::B<C>`): not built in like `u8`, `[T]`, `(A, B)`,
-/// `fn(A)`, and not a parameter's letter.
-bool is_type_path(std::string_view type);
 
 /// The path that tells which crate a type or a trait is from. For a type within a method
 /// (`<a::B>::f::C`) it is the path of the method's type; for built-in types core::primitive.

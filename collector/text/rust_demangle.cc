@@ -109,22 +109,6 @@ bool write_without_lifetimes(std::string name, const std::vector<size_t>& places
   return true;
 }
 
-}  // namespace
-
-std::optional<std::string> rust_demangle(const std::string& name) {
-  const bool is_v0 = name.starts_with("_R");
-  if ((!is_v0 && !name.starts_with("_ZN")) || name.size() > kMaxMangled) return std::nullopt;
-  if (is_v0 && has_long_punycode(name)) return std::nullopt;
-  const std::vector<size_t> lifetimes = is_v0 ? many_lifetimes(name) : std::vector<size_t>{};
-  Output out;
-  const bool is_rust =
-      lifetimes.empty() ? write(name, out) : write_without_lifetimes(name, lifetimes, out);
-  if (!is_rust || out.size == 0) return std::nullopt;
-  return std::string(out.view()) + (out.cut ? "…" : "");
-}
-
-namespace {
-
 /// Whether it may have a pack expansion. libiberty searches all that is repeated for what it prints
 /// of a pack, and calls no function of ours meanwhile.
 bool has_expansion(const std::string& name) {
@@ -147,6 +131,18 @@ bool write_cpp(const std::string& name, Output& out) {
 }
 
 }  // namespace
+
+std::optional<std::string> rust_demangle(const std::string& name) {
+  const bool is_v0 = name.starts_with("_R");
+  if ((!is_v0 && !name.starts_with("_ZN")) || name.size() > kMaxMangled) return std::nullopt;
+  if (is_v0 && has_long_punycode(name)) return std::nullopt;
+  const std::vector<size_t> lifetimes = is_v0 ? many_lifetimes(name) : std::vector<size_t>{};
+  Output out;
+  const bool is_rust =
+      lifetimes.empty() ? write(name, out) : write_without_lifetimes(name, lifetimes, out);
+  if (!is_rust || out.size == 0) return std::nullopt;
+  return std::string(out.view()) + (out.cut ? "…" : "");
+}
 
 std::optional<std::string> cpp_demangle(const std::string& name) {
   // 48 references are 3^(48/3) steps: a fifth of a second.

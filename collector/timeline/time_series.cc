@@ -33,40 +33,6 @@ std::vector<std::vector<std::pair<int64_t, int64_t>>> instances_of(const Profile
   return of;
 }
 
-}  // namespace
-
-std::string PhaseBand::label() const {
-  return count > 1 ? fmt::format("{} ×{}", name, grouped(count)) : name;
-}
-
-std::vector<PhaseBand> phase_bands(const Profile& profile, size_t max_lanes) {
-  const std::vector<Phase>& phases = profile.replay().phases().phases();
-  const int64_t end_ns = profile.to_ns(profile.replay().last_ticks());
-  std::vector<std::vector<std::pair<int64_t, int64_t>>> instances = instances_of(profile);
-  std::vector<PhaseBand> bands;
-  std::vector<size_t> lanes(phases.size(), 0);  // lane of the phase + 1; 0: it has none
-  for (PhaseId id = 1; id < phases.size(); ++id) {
-    const Phase& phase = phases[id];
-    PhaseBand band;
-    band.name = profile.sites().phase_name(id).value_or("");
-    band.count = phase.count;
-    band.begin_ns = profile.to_ns(phase.begin_ticks);
-    band.end_ns = phase.open > 0 ? end_ns : profile.to_ns(phase.end_ticks);
-    band.instances = std::move(instances[id]);
-    band.lane = lanes[phase.parent];
-    const auto taken = [&](const PhaseBand& other) {
-      return other.lane == band.lane && overlaps(other, band);
-    };
-    while (band.lane < max_lanes && std::ranges::any_of(bands, taken)) ++band.lane;
-    lanes[id] = band.lane + 1;
-    if (band.lane < max_lanes && bands.size() < kMaxBands) bands.push_back(std::move(band));
-  }
-  std::ranges::stable_sort(bands, {}, &PhaseBand::begin_ns);
-  return bands;
-}
-
-namespace {
-
 /// By the number of a group or holder: what it has now, and its bytes times nanoseconds until then.
 class Levels {
  public:
@@ -169,6 +135,36 @@ class TimeWatch : public ReplayObserver {
 };
 
 }  // namespace
+
+std::string PhaseBand::label() const {
+  return count > 1 ? fmt::format("{} ×{}", name, grouped(count)) : name;
+}
+
+std::vector<PhaseBand> phase_bands(const Profile& profile, size_t max_lanes) {
+  const std::vector<Phase>& phases = profile.replay().phases().phases();
+  const int64_t end_ns = profile.to_ns(profile.replay().last_ticks());
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> instances = instances_of(profile);
+  std::vector<PhaseBand> bands;
+  std::vector<size_t> lanes(phases.size(), 0);  // lane of the phase + 1; 0: it has none
+  for (PhaseId id = 1; id < phases.size(); ++id) {
+    const Phase& phase = phases[id];
+    PhaseBand band;
+    band.name = profile.sites().phase_name(id).value_or("");
+    band.count = phase.count;
+    band.begin_ns = profile.to_ns(phase.begin_ticks);
+    band.end_ns = phase.open > 0 ? end_ns : profile.to_ns(phase.end_ticks);
+    band.instances = std::move(instances[id]);
+    band.lane = lanes[phase.parent];
+    const auto taken = [&](const PhaseBand& other) {
+      return other.lane == band.lane && overlaps(other, band);
+    };
+    while (band.lane < max_lanes && std::ranges::any_of(bands, taken)) ++band.lane;
+    lanes[id] = band.lane + 1;
+    if (band.lane < max_lanes && bands.size() < kMaxBands) bands.push_back(std::move(band));
+  }
+  std::ranges::stable_sort(bands, {}, &PhaseBand::begin_ns);
+  return bands;
+}
 
 std::vector<HeldTime> held_over_time(const Profile& profile, const std::vector<ScopeId>& scopes,
                                      const Progress& progress) {

@@ -35,9 +35,8 @@ Json held_json(const Profile& profile, ScopeId scope, const std::vector<Moment>&
       });
     list.push_back(std::move(json));
   }
-  Json json = view_json(profile, "gpupeak.held/1");
-  extend(json, "scope, moments", profile.scope_info(scope).name, std::move(list));
-  return json;
+  return with(view_json(profile, "gpupeak.held/1"), "scope, moments",
+              profile.scope_info(scope).name, std::move(list));
 }
 
 Json last_use_json(Profile& profile, const LastUses& uses, size_t top) {
@@ -165,13 +164,12 @@ Temporaries find_temporaries(Profile& profile, const std::string& scope, size_t 
 }
 
 Json temporary_json(const Profile& profile, const std::string& scope, const Temporaries& found) {
-  Json json = view_json(profile, "gpupeak.temporary/1");
-  extend(json, "scope, temporary_count, alloc_count, sites, other_temporary_count, other_sites",
-         text_or_null(scope), found.temporary, found.allocations,
-         array_of(found.table.rows, "kind, site, temporary_count, alloc_count", &Holder::kind,
-                  &Holder::title, &Holder::bytes, &Holder::count),
-         found.table.other_bytes, found.table.other_rows);
-  return json;
+  return with(view_json(profile, "gpupeak.temporary/1"),
+              "scope, temporary_count, alloc_count, sites, other_temporary_count, other_sites",
+              text_or_null(scope), found.temporary, found.allocations,
+              array_of(found.table.rows, "kind, site, temporary_count, alloc_count", &Holder::kind,
+                       &Holder::title, &Holder::bytes, &Holder::count),
+              found.table.other_bytes, found.table.other_rows);
 }
 
 }  // namespace

@@ -131,10 +131,8 @@ Json byte_seconds_json(const Profile& profile, const std::vector<HeldTime>& held
                           json_if(known, byte_seconds(sum.time)), std::move(rows),
                           json_if(known, byte_seconds(table.other_time)), table.other_rows));
   }
-  Json json = view_json(profile, "gpupeak.byte_seconds/1");
-  extend(json, "duration_ns, grouped_by, scopes", duration_ns(profile.log(), profile.replay()),
-         group_by_name(by), std::move(list));
-  return json;
+  return with(view_json(profile, "gpupeak.byte_seconds/1"), "duration_ns, grouped_by, scopes",
+              duration_ns(profile.log(), profile.replay()), group_by_name(by), std::move(list));
 }
 
 void write_csv(const Profile& profile, const std::vector<HeldTime>& held,

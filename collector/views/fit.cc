@@ -270,8 +270,7 @@ void add_counted(const WhatIfSum& sum, TextLines& text) {
                 : ", with what is not in the log: what that would be with the change is not known");
 }
 
-}  // namespace
-
+/// gpupeak.whatif/1; docs/json.md.
 Json what_if_json(const WhatIf& what_if) {
   Json json = object("schema", "gpupeak.whatif/1");
   auto matched = what_if.matched.begin();
@@ -297,6 +296,8 @@ Json what_if_json(const WhatIf& what_if) {
   }
   return json;
 }
+
+}  // namespace
 
 void write_what_if(const WhatIf& what_if, std::ostream& out, const ViewStyle& style) {
   if (style.is_json()) return write_line(what_if_json(what_if), out);

@@ -38,7 +38,7 @@ Json view_json(const Profile& profile, std::string_view schema) {
                 profile.quality());
 }
 
-Json held_view_json(const Profile& profile, const Held& held, std::string_view schema) {
+Json view_json(const Profile& profile, std::string_view schema, const Held& held) {
   Json json = view_json(profile, schema);
   json["scope"] = profile.scope_info(held.scope).name;
   if (!held.is_peak()) json["moment"] = held.moment;

@@ -147,9 +147,7 @@ Json live_json(const Profile& profile, const std::vector<Held>& held,
            tables[i].other_rows);
     list.push_back(std::move(json));
   }
-  Json json = view_json(profile, "gpupeak.live/1");
-  json["scopes"] = std::move(list);
-  return json;
+  return with(view_json(profile, "gpupeak.live/1"), "scopes", std::move(list));
 }
 
 Json between_json(const Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
@@ -163,9 +161,7 @@ Json between_json(const Profile& profile, const std::vector<Held>& a, const std:
     json["kept_bytes"] = all[i].kept_bytes;
     list.push_back(std::move(json));
   }
-  Json json = view_json(profile, "gpupeak.between/1");
-  json["scopes"] = std::move(list);
-  return json;
+  return with(view_json(profile, "gpupeak.between/1"), "scopes", std::move(list));
 }
 
 }  // namespace

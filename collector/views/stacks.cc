@@ -116,32 +116,6 @@ Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& 
   return json;
 }
 
-Json flame_json(const Profile& profile, const Held& held, const CallTree& tree,
-                const TreeCut& cut) {
-  Json json = held_view_json(profile, held, "gpupeak.flame/1");
-  json["flame"] = node_json(tree, tree.root(), cut, 0, held.is_peak() ? "peak" : held.moment);
-  return json;
-}
-
-}  // namespace
-
-void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
-                 const ViewStyle& style) {
-  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
-  if (style.is_json()) return write_line(flame_json(profile, held, tree, cut), out);
-  TextLines text = view_text(profile, style);
-  add_heading(profile, held, text);
-  if (held.bytes > 0) {
-    const auto columns = static_cast<uint64_t>(style.width);
-    text.wrap("one column is {}, {} % of it; narrower calls have no place",
-              text.size(held.bytes / columns), percent(1, columns));
-    Flame(tree, cut, text).write();
-  }
-  text.write(out);
-}
-
-namespace {
-
 class TreeText {
  public:
   TreeText(const CallTree& tree, const TreeCut& cut, TextLines& text)
@@ -207,14 +181,32 @@ Json calls_json(const CallTree& tree, const CallTree::Node& node, const TreeCut&
 }
 
 Json tree_json(const Profile& profile, const Held& held, const CallTree& tree, const TreeCut& cut) {
-  Json json = held_view_json(profile, held, "gpupeak.tree/1");
   const Below top = below(tree, tree.root(), cut, 0);
-  extend(json, "other_bytes, other_calls, calls", top.rest_bytes, top.rest_calls,
-         calls_json(tree, tree.root(), cut, 0));
-  return json;
+  return with(view_json(profile, "gpupeak.tree/1", held), "other_bytes, other_calls, calls",
+              top.rest_bytes, top.rest_calls, calls_json(tree, tree.root(), cut, 0));
 }
 
 }  // namespace
+
+void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
+                 const ViewStyle& style) {
+  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
+  if (style.is_json()) {
+    return write_line(
+        with(view_json(profile, "gpupeak.flame/1", held), "flame",
+             node_json(tree, tree.root(), cut, 0, held.is_peak() ? "peak" : held.moment)),
+        out);
+  }
+  TextLines text = view_text(profile, style);
+  add_heading(profile, held, text);
+  if (held.bytes > 0) {
+    const auto columns = static_cast<uint64_t>(style.width);
+    text.wrap("one column is {}, {} % of it; narrower calls have no place",
+              text.size(held.bytes / columns), percent(1, columns));
+    Flame(tree, cut, text).write();
+  }
+  text.write(out);
+}
 
 void write_tree(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
                 const ViewStyle& style) {

@@ -35,6 +35,109 @@ std::string bar(const SweepRun& run, const std::vector<std::string>& tags, doubl
   return text;
 }
 
+using SweepRuns = std::vector<const SweepRun*>;
+
+/// A smaller term (bytes) counts as 0: it is what floating point leaves of zero.
+constexpr double kNothing = 64;
+
+/// Whether the run was measured. The curve may leave it out all the same.
+bool has_figures(const SweepRun& run) {
+  return run.status == SweepStatus::kDone || run.status == SweepStatus::kRefused;
+}
+
+/// Tags by the most bytes that a run has of them, the largest first.
+std::vector<std::string> largest_tags(const SweepRuns& runs) {
+  std::map<std::string, uint64_t> most;
+  for (const SweepRun* run : runs) {
+    for (const TagShare& tag : run->tags) most[tag.name] = std::max(most[tag.name], tag.bytes);
+  }
+  std::vector<std::string> names;
+  names.reserve(most.size());
+  for (const auto& [name, bytes] : most) names.push_back(name);
+  std::ranges::stable_sort(
+      names, [&](const std::string& a, const std::string& b) { return most[a] > most[b]; });
+  return names;
+}
+
+/// "300 MiB + 37.0 MiB × batch".
+std::string curve_text(const Curve& curve, const std::string& name, const TextStyle& style) {
+  std::string text;
+  const auto term = [&](double bytes, const std::string& of) {
+    if (std::abs(bytes) < kNothing) return;
+    const std::string size = size_text(static_cast<uint64_t>(std::llround(std::abs(bytes))), style);
+    text += text.empty() ? (bytes < 0 ? "-" : "") : bytes < 0 ? " - " : " + ";
+    text += size + of;
+  };
+  term(curve.constant(), "");
+  term(curve.slope(), " × " + name);
+  if (curve.is_parabola()) term(curve.square(), " × " + name + "²");
+  if (text.empty()) text = "0";
+  if (curve.points() > (curve.is_parabola() ? 3 : 2)) {
+    const double error = curve.error() < kNothing ? 0 : curve.error();
+    text += fmt::format("  (±{})", size_text(static_cast<uint64_t>(std::llround(error)), style));
+  }
+  return text;
+}
+
+/// Why the run is left out, was not run or has no upper bound; empty: nothing of that.
+std::string status_text(const SweepRun& run) {
+  switch (run.status) {
+    case SweepStatus::kOutOfMemory:
+      return "out of memory";
+    case SweepStatus::kFailed:
+    case SweepStatus::kRefused:
+      return "left out: " + run.why;
+    case SweepStatus::kNotRun:
+      return "not run: " + run.why;
+    case SweepStatus::kDone:
+      break;
+  }
+  return run.most_bytes ? "" : "no upper bound: " + run.why;
+}
+
+std::string prediction_text(const SweepReport& report, const SweepCapacity& capacity,
+                            const SweepPrediction& prediction) {
+  const SweepParameter& parameter = report.parameters.front();
+  const auto value = [&](double number) {
+    return fmt::format("{}={}", parameter.name, number_text(number));
+  };
+  if (capacity.name.empty()) return "no capacity is known: give --capacity or --gpu";
+  std::string text;
+  if (prediction.largest) {
+    text = fmt::format("{}: {} fits{}", capacity.name, value(*prediction.largest),
+                       prediction.was_run ? " (was run)" : " (predicted)");
+    if (prediction.next_was_run) {
+      text += fmt::format(", {} does not, or not surely (was run)",
+                          value(*prediction.largest + parameter.step));
+    }
+  } else {
+    text = capacity.name + ": no value";
+  }
+  if (prediction.may_fit) text += fmt::format("; up to {} may", value(*prediction.may_fit));
+  if (!prediction.why.empty()) text += "; " + prediction.why;
+  return text;
+}
+
+/// "batch, length=128  GPU 0 (H200)".
+std::string sweep_title(const SweepReport& report, const SweepGroup& group) {
+  const SweepRuns runs = runs_of(report.runs, group);
+  std::string title = report.parameters.front().name;
+  for (size_t p = 0; p < group.others.size(); ++p) {
+    title +=
+        fmt::format("{}{}={}", p == 0 ? ", " : " ", report.parameters[p + 1].name, group.others[p]);
+  }
+  const auto named = std::ranges::find_if(
+      runs, [](const SweepRun* run) { return has_figures(*run) && !run->device_name.empty(); });
+  const bool on_host = std::ranges::any_of(
+      runs, [](const SweepRun* run) { return run->device == SweepRun::kHostMemory; });
+  if (on_host) {
+    title += "  host memory";
+  } else if (named != runs.end()) {
+    title += fmt::format("  GPU {} ({})", (*named)->device, (*named)->device_name);
+  }
+  return title;
+}
+
 /// The columns of the parameter's values.
 size_t value_columns(const SweepReport& report, const SweepRuns& runs) {
   size_t longest = display_width(report.parameters.front().name);
@@ -192,107 +295,6 @@ void write_sweep(const SweepReport& report, std::ostream& out, const ViewStyle& 
   if (report.interrupted)
     text.wrap(alarm("  interrupted: what was run is kept; the same command goes on", style));
   text.write(out);
-}
-
-namespace {
-
-/// A smaller term (bytes) counts as 0: it is what floating point leaves of zero.
-constexpr double kNothing = 64;
-
-}  // namespace
-
-bool has_figures(const SweepRun& run) {
-  return run.status == SweepStatus::kDone || run.status == SweepStatus::kRefused;
-}
-
-std::vector<std::string> largest_tags(const SweepRuns& runs) {
-  std::map<std::string, uint64_t> most;
-  for (const SweepRun* run : runs) {
-    for (const TagShare& tag : run->tags) most[tag.name] = std::max(most[tag.name], tag.bytes);
-  }
-  std::vector<std::string> names;
-  names.reserve(most.size());
-  for (const auto& [name, bytes] : most) names.push_back(name);
-  std::ranges::stable_sort(
-      names, [&](const std::string& a, const std::string& b) { return most[a] > most[b]; });
-  return names;
-}
-
-std::string curve_text(const Curve& curve, const std::string& name, const TextStyle& style) {
-  std::string text;
-  const auto term = [&](double bytes, const std::string& of) {
-    if (std::abs(bytes) < kNothing) return;
-    const std::string size = size_text(static_cast<uint64_t>(std::llround(std::abs(bytes))), style);
-    text += text.empty() ? (bytes < 0 ? "-" : "") : bytes < 0 ? " - " : " + ";
-    text += size + of;
-  };
-  term(curve.constant(), "");
-  term(curve.slope(), " × " + name);
-  if (curve.is_parabola()) term(curve.square(), " × " + name + "²");
-  if (text.empty()) text = "0";
-  if (curve.points() > (curve.is_parabola() ? 3 : 2)) {
-    const double error = curve.error() < kNothing ? 0 : curve.error();
-    text += fmt::format("  (±{})", size_text(static_cast<uint64_t>(std::llround(error)), style));
-  }
-  return text;
-}
-
-std::string status_text(const SweepRun& run) {
-  switch (run.status) {
-    case SweepStatus::kOutOfMemory:
-      return "out of memory";
-    case SweepStatus::kFailed:
-    case SweepStatus::kRefused:
-      return "left out: " + run.why;
-    case SweepStatus::kNotRun:
-      return "not run: " + run.why;
-    case SweepStatus::kDone:
-      break;
-  }
-  return run.most_bytes ? "" : "no upper bound: " + run.why;
-}
-
-std::string prediction_text(const SweepReport& report, const SweepCapacity& capacity,
-                            const SweepPrediction& prediction) {
-  const SweepParameter& parameter = report.parameters.front();
-  const auto value = [&](double number) {
-    return fmt::format("{}={}", parameter.name, number_text(number));
-  };
-  if (capacity.name.empty()) return "no capacity is known: give --capacity or --gpu";
-  std::string text;
-  if (prediction.largest) {
-    text = fmt::format("{}: {} fits{}", capacity.name, value(*prediction.largest),
-                       prediction.was_run ? " (was run)" : " (predicted)");
-    if (prediction.next_was_run) {
-      text += fmt::format(", {} does not, or not surely (was run)",
-                          value(*prediction.largest + parameter.step));
-    }
-    if (prediction.may_fit) text += fmt::format("; up to {} may", value(*prediction.may_fit));
-  } else {
-    text = capacity.name + ": no value";
-    if (prediction.may_fit) text += fmt::format("; up to {} may", value(*prediction.may_fit));
-  }
-  if (!prediction.why.empty()) text += "; " + prediction.why;
-  return text;
-}
-
-std::string sweep_title(const SweepReport& report, const SweepGroup& group) {
-  const SweepRuns runs = runs_of(report.runs, group);
-  std::string title = report.parameters.front().name;
-  for (size_t p = 0; p < group.others.size(); ++p) {
-    title +=
-        fmt::format("{}{}={}", p == 0 ? ", " : " ", report.parameters[p + 1].name, group.others[p]);
-  }
-  const auto named = std::ranges::find_if(
-      runs, [](const SweepRun* run) { return has_figures(*run) && !run->device_name.empty(); });
-  const bool on_host = std::ranges::any_of(
-      runs, [](const SweepRun* run) { return run->device == SweepRun::kHostMemory; });
-  if (on_host) {
-    title += "  host memory";
-  } else if (named != runs.end()) {
-    title += fmt::format("  GPU {} ({})", (*named)->device, (*named)->device_name);
-  }
-  return title;
 }
 
 // A sweep as a page of its own: a drawing and a table for each group. The page fetches nothing; its

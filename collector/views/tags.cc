@@ -217,15 +217,14 @@ class TagsText {
 };
 
 Json tags_json(const Profile& profile, const Held& held, const TagTables& tables, size_t top) {
-  Json json = held_view_json(profile, held, "gpupeak.tags/1");
   const TopRows entries(tables.entries, top);
-  extend(json, "rules, layers, tags, untrackable_bytes, entries, other_bytes",
-         object("sets, automatic", profile.rules().sets, profile.rules().automatic), tables.layers,
-         tables.tags, tables.untrackable_bytes,
-         array_of(entries.shown, "tag, layer, site, bytes, count", &Entry::tag, &Entry::layer,
-                  &Entry::site, &Entry::bytes, &Entry::count),
-         entries.other_bytes);
-  return json;
+  return with(view_json(profile, "gpupeak.tags/1", held),
+              "rules, layers, tags, untrackable_bytes, entries, other_bytes",
+              object("sets, automatic", profile.rules().sets, profile.rules().automatic),
+              tables.layers, tables.tags, tables.untrackable_bytes,
+              array_of(entries.shown, "tag, layer, site, bytes, count", &Entry::tag, &Entry::layer,
+                       &Entry::site, &Entry::bytes, &Entry::count),
+              entries.other_bytes);
 }
 
 void write_csv(const TagTables& tables, std::ostream& out) {

@@ -216,56 +216,14 @@ std::vector<const Series*> shown_series(const TimelineOf& of) {
   return shown;
 }
 
-}  // namespace
-
-TimeUnit time_unit(int64_t end_ns) {
-  if (end_ns < 2'000'000) return {1e3, "µs"};
-  if (end_ns < 2'000'000'000) return {1e6, "ms"};
-  return {1e9, "s"};
-}
-
-double axis_step(double end, size_t most) {
-  if (end <= 0) return 1;
-  const double rough = end / static_cast<double>(std::max<size_t>(most, 1));
-  const double power = std::pow(10.0, std::floor(std::log10(rough)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= rough) return factor * power;
-  }
-  return 10 * power;
-}
-
+/// The sums that a timeline shows for `scope`. Empty: every device that was used, and the host.
+/// Throws UsageError if the log has nothing of the scope.
 std::vector<ScopeId> timeline_scopes(const Profile& profile, const std::string& scope) {
   if (!scope.empty()) return {profile.scope(scope)};
   std::vector<ScopeId> shown = sides(profile);
   if (shown.empty()) shown.push_back(profile.scope(""));
   return shown;
 }
-
-std::vector<ScopeId> timeline_kinds(const Profile& profile, ScopeId sum) {
-  const std::string prefix = profile.scope_info(sum).name + "/";
-  std::vector<ScopeId> kinds;
-  for (const ScopeId id : profile.scopes()) {
-    const ScopeInfo& info = profile.scope_info(id);
-    if (info.name.starts_with(prefix) && counts_into_sum(info.kind)) kinds.push_back(id);
-  }
-  return kinds.size() > 1 ? kinds : std::vector<ScopeId>{};
-}
-
-TimelineOf::TimelineOf(const Profile& of, const TimeSeries& series, const std::string& scope,
-                       std::vector<Stacked> parts)
-    : profile(of), times(series), scopes(timeline_scopes(of, scope)), stacked(std::move(parts)) {
-  if (!stacked.empty() && !scope.empty() && parts_of(scopes.front()) == nullptr)
-    throw UsageError("--by takes apart device:N or host, not " + scope);
-}
-
-const Stacked::By* TimelineOf::parts_of(ScopeId scope) const {
-  const std::string& name = profile.scope_info(scope).name;
-  const auto found =
-      std::ranges::find_if(stacked, [&](const Stacked& one) { return one.scope == name; });
-  return found == stacked.end() ? nullptr : &found->ways.front();
-}
-
-namespace {
 
 void write_csv(const TimelineOf& shown, std::ostream& out) {
   if (!shown.stacked.empty()) {
@@ -319,6 +277,46 @@ Json timeline_json(const TimelineOf& shown) {
 }
 
 }  // namespace
+
+TimeUnit time_unit(int64_t end_ns) {
+  if (end_ns < 2'000'000) return {1e3, "µs"};
+  if (end_ns < 2'000'000'000) return {1e6, "ms"};
+  return {1e9, "s"};
+}
+
+double axis_step(double end, size_t most) {
+  if (end <= 0) return 1;
+  const double rough = end / static_cast<double>(std::max<size_t>(most, 1));
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= rough) return factor * power;
+  }
+  return 10 * power;
+}
+
+std::vector<ScopeId> timeline_kinds(const Profile& profile, ScopeId sum) {
+  const std::string prefix = profile.scope_info(sum).name + "/";
+  std::vector<ScopeId> kinds;
+  for (const ScopeId id : profile.scopes()) {
+    const ScopeInfo& info = profile.scope_info(id);
+    if (info.name.starts_with(prefix) && counts_into_sum(info.kind)) kinds.push_back(id);
+  }
+  return kinds.size() > 1 ? kinds : std::vector<ScopeId>{};
+}
+
+TimelineOf::TimelineOf(const Profile& of, const TimeSeries& series, const std::string& scope,
+                       std::vector<Stacked> parts)
+    : profile(of), times(series), scopes(timeline_scopes(of, scope)), stacked(std::move(parts)) {
+  if (!stacked.empty() && !scope.empty() && parts_of(scopes.front()) == nullptr)
+    throw UsageError("--by takes apart device:N or host, not " + scope);
+}
+
+const Stacked::By* TimelineOf::parts_of(ScopeId scope) const {
+  const std::string& name = profile.scope_info(scope).name;
+  const auto found =
+      std::ranges::find_if(stacked, [&](const Stacked& one) { return one.scope == name; });
+  return found == stacked.end() ? nullptr : &found->ways.front();
+}
 
 void write_timeline(const TimelineOf& shown, size_t height, std::ostream& out,
                     const ViewStyle& style) {

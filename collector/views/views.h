@@ -62,7 +62,13 @@ void add_sites(const HolderTable& table, uint64_t whole, TextLines& text);
 /// What the JSON of every view begins with. `schema`: for instance "gpupeak.tree/1".
 Json view_json(const Profile& profile, std::string_view schema);
 /// The same, with the peak or the moment that the view shows.
-Json held_view_json(const Profile& profile, const Held& held, std::string_view schema);
+Json view_json(const Profile& profile, std::string_view schema, const Held& held);
+/// `begun` with these values behind it.
+template <class... T>
+Json with(Json begun, std::type_identity_t<JsonNames<sizeof...(T)>> names, T&&... values) {
+  extend(begun, names, std::forward<T>(values)...);
+  return begun;
+}
 
 // `gpupeak sweep`: a table and a plot of what runs with different values of a parameter needed,
 // curves through these needs, and the largest value that fits.
@@ -82,24 +88,6 @@ struct SweepReport {
 void write_sweep(const SweepReport& report, std::ostream& out, const ViewStyle& style);
 /// A page of HTML that needs no other file.
 void write_sweep_page(const SweepReport& report, std::ostream& out);
-
-// What the text and the page of `gpupeak sweep` share: tags by size, and curves, runs and
-// predictions in words.
-
-using SweepRuns = std::vector<const SweepRun*>;
-
-/// Whether the run was measured. The curve may leave it out all the same.
-bool has_figures(const SweepRun& run);
-/// Tags by the most bytes that a run has of them, the largest first.
-std::vector<std::string> largest_tags(const SweepRuns& runs);
-/// "300 MiB + 37.0 MiB × batch".
-std::string curve_text(const Curve& curve, const std::string& name, const TextStyle& style);
-/// Why the run is left out, was not run or has no upper bound; empty: nothing of that.
-std::string status_text(const SweepRun& run);
-std::string prediction_text(const SweepReport& report, const SweepCapacity& capacity,
-                            const SweepPrediction& prediction);
-/// "batch, length=128  GPU 0 (H200)".
-std::string sweep_title(const SweepReport& report, const SweepGroup& group);
 
 // A row a run: what came of each program of a suite. `gpupeak diff FOLDER` shows it.
 //
@@ -146,8 +134,6 @@ void write_what_if(const WhatIf& what_if, std::ostream& out, const ViewStyle& st
 /// A line for each of the first `rows` changes, in their order. As text nothing if there are none.
 void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& out,
                     const ViewStyle& style);
-/// gpupeak.whatif/1; docs/json.md.
-Json what_if_json(const WhatIf& what_if);
 
 /// A page about all changes, each with its curves over time (WithCurves). Throws as write_page()
 /// does.
@@ -241,9 +227,6 @@ void write_tree(Profile& profile, const Held& held, const TreeCut& cut, std::ost
 // Memory over time, a chart for each sum, in block characters; also as JSON, CSV and SVG. A sum may
 // be taken apart by site, tag, kind or phase.
 
-/// The sums that a timeline shows for `scope`. Empty: every device that was used, and the host.
-/// Throws UsageError if the log has nothing of the scope.
-std::vector<ScopeId> timeline_scopes(const Profile& profile, const std::string& scope);
 /// The parts of a sum with a line of their own: its kinds, if there are several.
 std::vector<ScopeId> timeline_kinds(const Profile& profile, ScopeId sum);
 

@@ -421,7 +421,9 @@ class Totals {
 void check_merge(const std::string& log, const Summary& summary) {
   std::map<std::string, uint64_t> peaks;
   for (const Peak& peak : summary.peaks) peaks[peak.scope] = peak.bytes;
-  const Merged merged = merge_logs({log});
+  ProcessSet set;
+  set.add_log(log, {});
+  const Merged merged = merge(set.take());
   for (const MergedSum& sum : merged.nodes.front().sums) {
     const auto peak = peaks.find(sum.scope);
     if (peak == peaks.end() || !sum.sum_of_peaks_bytes) continue;

@@ -112,7 +112,9 @@ std::vector<Writer> make_writers() {
     for (const std::string& format : metrics_formats()) write_metrics({s}, format, {}, o);
   }));
   all.push_back({"merge", [=](const std::string& path, const Reading& reading, std::ostream& out) {
-                   const Merged merged = merge_logs({path}, reading);
+                   ProcessSet set;
+                   set.add_log(path, reading);
+                   const Merged merged = merge(set.take());
                    write_merge(merged, out, style);
                    write_merge(merged, out, kAsJson);
                    // The partial result of any log can be read back.

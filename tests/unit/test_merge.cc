@@ -35,6 +35,12 @@ LogBuilder process(const std::string& boot, const std::string& uuid = "012345678
   return log;
 }
 
+Merged merge_logs(const std::vector<std::string>& paths) {
+  ProcessSet set;
+  for (const std::string& path : paths) set.add_log(path, {});
+  return merge(set.take());
+}
+
 const MergedSum* find(const Merged& merged, const std::string& scope) {
   return merged.nodes.front().find_sum(scope);
 }

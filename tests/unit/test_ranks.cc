@@ -102,15 +102,17 @@ TEST_CASE("ranks: partial results merge to the same bytes, however they are grou
   std::vector<std::unique_ptr<TemporaryFile>> files;
   std::vector<ProcessRecord> logs;
   std::vector<std::string> paths;
+  ProcessSet all;
   for (int i = 0; i < 9; ++i) {
     files.push_back(std::make_unique<TemporaryFile>());
     paths.push_back(random_log(random, i).save(files.back()->path()));
     ProcessSet one;
     one.add_log(paths.back(), {});
+    all.add_log(paths.back(), {});
     logs.push_back(one.take().front());
   }
   std::ostringstream wanted;
-  const Merged merged = merge_logs(paths);
+  const Merged merged = merge(all.take());
   CHECK(merged.nodes.size() == 3);
   write_merge(merged, wanted);
   write_merge(merged, wanted, kAsJson);

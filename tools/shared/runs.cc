@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 
 #include "collector/log/log_appender.h"
 #include "collector/log/log_folder.h"
@@ -18,11 +17,6 @@
 
 namespace gpupeak::tools {
 namespace {
-
-bool is_folder(const std::string& name) {
-  std::error_code error;
-  return std::filesystem::is_directory(name, error);
-}
 
 void require_own_process(const std::string& pid) {
   struct stat process {};
@@ -80,11 +74,11 @@ std::string log_of_target(const std::string& pid_or_log) {
 }
 
 bool are_files(const std::vector<std::string>& names) {
-  return std::ranges::none_of(names, is_folder);
+  return std::ranges::none_of(names, collector::is_folder);
 }
 
 bool are_folders(const std::vector<std::string>& names) {
-  return std::ranges::all_of(names, is_folder);
+  return std::ranges::all_of(names, collector::is_folder);
 }
 
 std::vector<std::string> process_logs(const std::vector<std::string>& names,
