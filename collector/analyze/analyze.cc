@@ -50,11 +50,9 @@ std::string uuid_text(const Sanitizer& sanitizer, std::string_view raw,
   if (raw.size() != kUuidBytes) return "";
   std::string text = device_name.find(" MIG ") != std::string_view::npos ? "MIG-" : "GPU-";
   if (sanitizer.is_confidential()) return text + sanitizer.text(raw);
-  for (size_t i = 0; i < raw.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", static_cast<uint8_t>(raw[i]));
-  }
-  return text;
+  std::string hex = hex_text(raw);
+  for (const size_t at : {20, 16, 12, 8}) hex.insert(at, 1, '-');
+  return text + hex;
 }
 
 }  // namespace

@@ -27,14 +27,10 @@ std::vector<ArenaSummary::Part> parts_at_peak(const Replay& replay, Attribution&
     known.bytes += held.bytes;
     known.count += held.count;
   }
-  std::vector<Holder> apart;
-  apart.reserve(rows.size());
-  for (auto& [key, row] : rows) apart.push_back(std::move(row));
-  tell_apart(apart);
-  std::vector<ArenaSummary::Part> parts;
-  parts.reserve(apart.size());
-  for (Holder& row : apart) parts.push_back({std::move(row.title), row.bytes, row.count});
-  std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::vector<ArenaSummary::Part> parts =
+      list_of(largest_first(std::move(rows)), [](const Holder& row) {
+        return ArenaSummary::Part{row.title, row.bytes, row.count};
+      });
   for (; parts.size() > top; parts.pop_back()) other_bytes += parts.back().bytes;
   return parts;
 }
@@ -80,9 +76,8 @@ void add_causes(const ArenaCauses& table, size_t arena, const ClockMap& clock,
     row.in_use_bytes = cause.in_use_bytes;
     row.time_ns = clock.to_ns(cause.ticks);
   }
-  for (auto& [title, cause] : causes) out.causes.push_back(std::move(cause));
-  std::ranges::stable_sort(out.causes,
-                           [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  out.causes = values_of(std::move(causes));
+  std::ranges::stable_sort(out.causes, std::greater(), &ArenaSummary::Cause::bytes);
   for (; out.causes.size() > top; out.causes.pop_back())
     out.other_cause_bytes += out.causes.back().bytes;
 
@@ -172,8 +167,7 @@ std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by
     const auto title_of = [&](GroupId taken_by) { return cause_title(arena, by_site, taken_by); };
     add_causes(table.causes(), index, replay.log().clock(), title_of, top, out);
   }
-  std::ranges::stable_sort(
-      summaries, [](const auto& a, const auto& b) { return a.peak_bytes > b.peak_bytes; });
+  std::ranges::stable_sort(summaries, std::greater(), &ArenaSummary::peak_bytes);
   return summaries;
 }
 
@@ -194,6 +188,13 @@ std::vector<DriverPoolsSummary> summarize_driver_pools(const Replay& replay, Att
     add_causes(pools.causes(), static_cast<size_t>(device), clock, title_of, top, out);
   }
   return all;
+}
+
+std::vector<Holder> largest_first(std::map<std::string, Holder> rows) {
+  std::vector<Holder> apart = values_of(std::move(rows));
+  tell_apart(apart);
+  std::ranges::stable_sort(apart, std::greater(), &Holder::bytes);
+  return apart;
 }
 
 void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vector<ArenaPart>& parts,

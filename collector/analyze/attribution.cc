@@ -77,10 +77,8 @@ PeakParts split_by_arenas(const ArenaTable& table, size_t count, const HeldByHol
   }
   if (parts.in_arenas.empty()) return parts;
   for (Contribution& part : parts.outside) {
-    const auto split = outside.find(part.group);
-    if (split == outside.end()) continue;
-    part.bytes = split->second.bytes;
-    part.count = split->second.count;
+    if (const auto* const split = value_in(outside, part.group))
+      part.bytes = split->bytes, part.count = split->count;
   }
   std::erase_if(parts.outside, [](const Contribution& part) { return part.bytes == 0; });
   return parts;
@@ -409,15 +407,11 @@ HolderTable Attribution::table(const std::vector<Contribution>& contributions, s
                                bool with_stacks, const RowRoles* roles) {
   name_stacks(contributions);
   const std::vector<Row> rows = rows_of(contributions);
-  std::vector<const Row*> order;
-  order.reserve(rows.size());
-  for (const Row& row : rows) order.push_back(&row);
+  auto order = list_of(rows, [](const Row& row) { return &row; });
   const size_t shown = std::min(top, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(shown), order.end(),
-                    [](const Row* a, const Row* b) {
-                      if (a->bytes != b->bytes) return a->bytes > b->bytes;
-                      return a->count != b->count ? a->count > b->count : a < b;
-                    });
+  std::ranges::partial_sort(
+      order, order.begin() + static_cast<ptrdiff_t>(shown), {},
+      [](const Row* of) { return std::tuple(UINT64_MAX - of->bytes, UINT64_MAX - of->count, of); });
   std::unordered_map<uint32_t, std::vector<GroupId>> groups;  // by the row's number
   if (roles != nullptr) {
     for (const Contribution& held : contributions) groups[row_of(held.group)].push_back(held.group);

@@ -93,9 +93,8 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
   }
   for (Node& node : nodes_) {
     tell_apart(node.children);
-    std::ranges::stable_sort(node.children, [this](uint32_t a, uint32_t b) {
-      return nodes_[a].bytes > nodes_[b].bytes;
-    });
+    std::ranges::stable_sort(node.children, std::greater(),
+                             [this](uint32_t id) { return nodes_[id].bytes; });
   }
 }
 
@@ -111,9 +110,8 @@ void CallTree::tell_apart(const std::vector<uint32_t>& siblings) {
   }
   for (const auto& [name, alike] : by_name) {
     if (alike.size() < 2) continue;
-    std::vector<const Frame*> frames;
-    for (const uint32_t id : alike) frames.push_back(nodes_[id].frame);
-    std::vector<std::string> titles = titles_apart(frames);
+    std::vector<std::string> titles =
+        titles_apart(list_of(alike, [&](uint32_t id) { return nodes_[id].frame; }));
     for (size_t i = 0; i < alike.size(); ++i) nodes_[alike[i]].title = std::move(titles[i]);
   }
 }

@@ -210,11 +210,7 @@ class Failures {
       known.bytes = bytes;
       known.count = count;
     }
-    std::vector<Holder> holders;
-    holders.reserve(rows.size());
-    for (auto& [key, row] : rows) holders.push_back(std::move(row));
-    tell_apart(holders);
-    std::ranges::stable_sort(holders, std::ranges::greater(), &Holder::bytes);
+    std::vector<Holder> holders = largest_first(std::move(rows));
     if (holders.size() > top_) holders.resize(top_);
     return holders;
   }

@@ -46,10 +46,8 @@ class Growth {
       if (count >= kLeastPoints) look_at(track, count);
     }
     add_steady();
-    std::vector<GrowthSummary> rows;
-    for (auto& [row, found] : best_) rows.push_back(std::move(found.growth));
-    std::ranges::stable_sort(
-        rows, [](const auto& a, const auto& b) { return a.grown_bytes > b.grown_bytes; });
+    std::vector<GrowthSummary> rows = list_of(values_of(std::move(best_)), &Found::growth);
+    std::ranges::stable_sort(rows, std::greater(), &GrowthSummary::grown_bytes);
     if (rows.size() > kMostRows) rows.resize(kMostRows);
     return rows;
   }
@@ -116,9 +114,8 @@ class Growth {
 
   /// Keeps the largest groups, since each group's site must be looked up in symbols.
   static void keep_largest(std::map<GroupId, Line>& lines) {
-    std::vector<uint64_t> last;
-    last.reserve(lines.size());
-    for (const auto& [group, line] : lines) last.push_back(line.bytes.back());
+    std::vector<uint64_t> last =
+        list_of(lines, [](const auto& entry) { return entry.second.bytes.back(); });
     std::nth_element(last.begin(), last.begin() + kMostGroups, last.end(), std::greater<>());
     const uint64_t least = last[kMostGroups];
     std::erase_if(lines, [&](const auto& entry) { return entry.second.bytes.back() <= least; });
@@ -382,19 +379,17 @@ class Growth {
 
   /// `last`: what it had in the end.
   static std::optional<Keeper> kept_by(Keeper keeper, const std::vector<GrowthPoint>& points,
-                                       const Rise& of, const GrowthPoint::Amount& last) {
-    const Rise* const rise = &of;
+                                       const Rise& rise, const GrowthPoint::Amount& last) {
     if (last.bytes < points.back().least.bytes) return std::nullopt;
-    const SteadyGrowth::Point &first = points[rise->from], &then = points[rise->to];
+    const SteadyGrowth::Point &first = points[rise.from], &then = points[rise.to];
     if (then.least.blocks <= first.least.blocks) return std::nullopt;
-    keeper.rise = *rise;
+    keeper.rise = rise;
     keeper.kept = last.blocks - std::min(last.blocks, first.least.blocks);
     if (keeper.kept < kLeastKept) return std::nullopt;
-    keeper.block_bytes = rise->same
-                             ? static_cast<double>(rise->bytes) /
-                                   static_cast<double>(then.least.blocks - first.least.blocks)
-                             : static_cast<double>(last.bytes - first.least.bytes) /
-                                   static_cast<double>(keeper.kept);
+    keeper.block_bytes = rise.same ? static_cast<double>(rise.bytes) /
+                                         static_cast<double>(then.least.blocks - first.least.blocks)
+                                   : static_cast<double>(last.bytes - first.least.bytes) /
+                                         static_cast<double>(keeper.kept);
     keeper.freed = then.freed - first.freed;
     keeper.begin = first.ticks;
     keeper.end = then.ticks;

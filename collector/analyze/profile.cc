@@ -62,8 +62,7 @@ std::vector<ScopeId> Profile::scopes() const {
   for (ScopeId id{}; id < replay_.sites().scopes().size(); ++id) {
     if (sum(id).peak > 0 && covers_scope(coverage_, scope_info(id).name)) found.push_back(id);
   }
-  std::ranges::sort(found,
-                    [&](ScopeId a, ScopeId b) { return scope_info(a).name < scope_info(b).name; });
+  std::ranges::sort(found, {}, [&](ScopeId id) { return scope_info(id).name; });
   return found;
 }
 
@@ -74,9 +73,7 @@ ScopeId Profile::scope(const std::string& name) const {
   };
   if (!name.empty()) {
     if (const auto found = find(name); found != known.end()) return *found;
-    std::vector<std::string> names;
-    names.reserve(known.size());
-    for (const ScopeId id : known) names.push_back(scope_info(id).name);
+    const auto names = list_of(known, [&](ScopeId id) { return scope_info(id).name; });
     throw UsageError(fmt::format("the log has no memory of scope '{}'{}", escape(name),
                                  did_you_mean(name, names)));
   }

@@ -170,9 +170,8 @@ std::optional<BufferRole> RowRoles::role_of(std::span<const GroupId> groups) con
   if (!are_recorded_) return std::nullopt;
   Blocks all;
   for (const GroupId group : groups) {
-    const auto blocks = blocks_.find(group);
-    if (blocks != blocks_.end())
-      all.insert(all.end(), blocks->second.begin(), blocks->second.end());
+    if (const auto* const blocks = value_in(blocks_, group))
+      all.insert(all.end(), blocks->begin(), blocks->end());
   }
   BufferRole role = role_of_blocks(all);
   if (role.launches_sampled) return role;
@@ -252,8 +251,7 @@ BufferRole RowRoles::role_of_blocks(const Blocks& blocks) const {
                             {launches.arguments.begin(), launches.arguments.end()},
                             launches.count});
   }
-  std::ranges::stable_sort(role.kernels,
-                           [](const auto& a, const auto& b) { return a.launches > b.launches; });
+  std::ranges::stable_sort(role.kernels, std::greater(), &BufferRole::Kernel::launches);
   const ClockMap& clock = replay_.log().clock();
   if (is_timed && first <= last) {
     role.first_use_ns = clock.to_ns(first);

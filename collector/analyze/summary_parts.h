@@ -180,6 +180,8 @@ std::string arena_holder_title(const Replay& replay, Attribution& by_site,
 /// The same as a row of this kind, without figures.
 Holder arena_holder_row(const Replay& replay, Attribution& by_site,
                         const ArenaTable::Holder& holder, std::string_view kind);
+/// Rows of sites, which are told apart, the largest first.
+std::vector<Holder> largest_first(std::map<std::string, Holder> rows);
 /// The arenas, the largest first, each with its `top` largest holders.
 std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by_site, size_t top);
 /// The driver's pools by device: what they had reserved, as far as it was read.

@@ -43,15 +43,10 @@ std::vector<Row> rows_of(Profile& profile, ScopeId scope) {
     row.alloc_count += group.alloc_count;
     row.temporary_count += group.temporary_count;
   }
-  std::vector<Row> list;
-  std::vector<Holder> sites;
-  sites.reserve(rows.size());
-  for (auto& [key, row] : rows) sites.push_back(std::move(row.site));
+  std::vector<Row> list = values_of(std::move(rows));
+  std::vector<Holder> sites = list_of(list, &Row::site);
   tell_apart(sites);
-  for (auto& [key, row] : rows) {
-    row.site = std::move(sites[list.size()]);
-    list.push_back(std::move(row));
-  }
+  for (size_t i = 0; i < list.size(); ++i) list[i].site = std::move(sites[i]);
   return list;
 }
 

@@ -180,8 +180,7 @@ class Heaptrack : public ReplayObserver {
 
   size_t instruction(uint32_t node) {
     const ResolvedAddress& resolved = profile_.symbolizer().resolve(node);
-    const auto known = instructions_.find(&resolved);
-    if (known != instructions_.end()) return known->second;
+    if (const size_t* const known = value_in(instructions_, &resolved)) return *known;
     std::string line;
     for (const Frame& frame : resolved.frames) {
       const size_t function = string(frame_name(frame));

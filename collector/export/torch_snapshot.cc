@@ -45,9 +45,7 @@ struct TorchSegment {
   std::vector<Block> blocks;  ///< by address; they fill the segment
 
   uint64_t active_bytes() const {
-    uint64_t sum = 0;
-    for (const Block& block : blocks) sum += block.active ? block.bytes : 0;
-    return sum;
+    return sum_of(blocks, [](const Block& block) { return block.active ? block.bytes : 0; });
   }
 };
 
@@ -221,8 +219,7 @@ class DeviceTrace : public ReplayObserver {
   void on_block_free(const DeviceBlock& block) override {
     if (!is_of_device(block)) return;
     unmapped_.erase(block.alloc.id);
-    const auto place = places_.find(block.alloc.id);
-    if (place != places_.end()) remove(pieces_.find(place->second));
+    if (const auto* const place = value_in(places_, block.alloc.id)) remove(pieces_.find(*place));
   }
   void on_mapped(const DeviceMappedEvent& mapped) override {
     const auto created = unmapped_.find(mapped.id);
@@ -402,9 +399,9 @@ void export_torch_snapshot(Profile& profile, const ExportOptions& options, std::
   const auto traces = [&] {
     for (int32_t device = 0; device < devices; ++device) {
       pickle.list([&] {
-        const auto scope = scopes.find(device);
-        if (scope == scopes.end()) return;
-        DeviceTrace trace(profile, device, scope->second, pickle, frames);
+        const ScopeId* const scope = value_in(scopes, device);
+        if (scope == nullptr) return;
+        DeviceTrace trace(profile, device, *scope, pickle, frames);
         profile.replay_again(trace, options.progress);
         live[device] = trace.segments();
       });

@@ -105,8 +105,7 @@ class SegmentPieces {
   }
   /// All pieces become kind 0.
   void forget_kinds() {
-    std::vector<Piece> idle;
-    for (const Idle& one : idle_[1]) idle.push_back(one.piece);
+    const std::vector<Piece> idle = list_of(idle_[1], &Idle::piece);
     for (const Piece piece : idle) unset_idle(piece);
     for (Part& part : pieces_) part.kind = 0;
     for (const Piece piece : idle) put_back(piece);

@@ -180,10 +180,7 @@ class ArenaRequests {
   uint64_t repeated() const { return repeated_; }
   const std::vector<Step>& steps() const { return steps_; }
   /// Address of the segment that was taken for a block; 0: none was.
-  uint64_t segment_of(uint32_t block) const {
-    const auto segment = segments_.find(block);
-    return segment == segments_.end() ? 0 : segment->second;
-  }
+  uint64_t segment_of(uint32_t block) const { return value_or(segments_, block, 0); }
 
  private:
   /// A segment from the driver of which nothing was handed out yet.

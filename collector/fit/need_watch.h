@@ -131,15 +131,14 @@ class NeedWatch : public ReplayObserver {
   void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) override {
     for (ArenaRequests& arena : arena_of(alloc.arena))
       arena.given(alloc.address, alloc.bytes, alloc.asked, stack);
-    const auto entry = given_.find({alloc.arena, alloc.address});
-    if (entry == given_.end()) return;
-    Given& block = entry->second;
-    if (alloc.asked == 0 || alloc.asked > block.needed || block.device < 0) return;
-    sizes_.erase(sizes_.find(block.needed));
-    block.padding = block.needed - alloc.asked;
-    block.needed = alloc.asked;
-    padding_[block.device] += block.padding;
-    sizes_.insert(block.needed);
+    Given* const block = value_in(given_, {alloc.arena, alloc.address});
+    if (block == nullptr || alloc.asked == 0 || alloc.asked > block->needed || block->device < 0)
+      return;
+    sizes_.erase(sizes_.find(block->needed));
+    block->padding = block->needed - alloc.asked;
+    block->needed = alloc.asked;
+    padding_[block->device] += block->padding;
+    sizes_.insert(block->needed);
   }
   void on_arena_free(const ArenaFreeEvent& free) override {
     for (ArenaRequests& arena : arena_of(free.arena)) arena.taken(free.address);
@@ -224,8 +223,7 @@ class NeedWatch : public ReplayObserver {
   /// `own_bytes`: what NVML says of the process, if this reading has it; a snapshot keeps that of
   /// an earlier one.
   static Beyond beyond_of(const LedgerSnapshot& now, const std::optional<uint64_t>& own_bytes) {
-    int64_t causes = 0;
-    for (const int64_t bytes : now.causes) causes += bytes;
+    const int64_t causes = std::accumulate(now.causes.begin(), now.causes.end(), int64_t{0});
     const int64_t managed = now.causes[GPUPEAK_LEDGER_MANAGED];
     // Without a reading before the first context, that row has other processes' memory in it.
     const int64_t with_others = now.start ? 0 : now.causes[GPUPEAK_LEDGER_CONTEXT];
@@ -306,8 +304,7 @@ class NeedWatch : public ReplayObserver {
           if (counted != kNoHolder) idle += arenas.live_bytes(counted);
       }
     }
-    uint64_t tracked = 0;
-    for (const auto& [kind, bytes] : device.by_kind) tracked += bytes;
+    const uint64_t tracked = sum_of(device.by_kind, [](const auto& of) { return of.second; });
     const auto reserved = replay().device().pool_reserved().find(ordinal);
     const uint64_t in_arenas = device.by_kind[GPUPEAK_KIND_POOL];
     const uint64_t of_arenas =
@@ -399,8 +396,8 @@ class NeedWatch : public ReplayObserver {
   /// The histories of the device's arena, by each of the rules that it may have. Empty: it is not
   /// watched.
   std::span<ArenaRequests> arena_on(int32_t device) {
-    const auto arena = arenas_.find(device);
-    return arena == arenas_.end() ? std::span<ArenaRequests>() : arena->second;
+    auto* const arenas = value_in(arenas_, device);
+    return arenas == nullptr ? std::span<ArenaRequests>() : *arenas;
   }
   std::span<ArenaRequests> arena_of(uint64_t arena) {
     return arena_on(replay().arenas().place_of(arena));

@@ -128,8 +128,7 @@ class ChangedLog {
           profile_.counts_into(all[i].group, *scope) && !arenas_.shared_out.contains(all[i].id))
         blocks.push_back(i);
     }
-    std::ranges::stable_sort(blocks,
-                             [&](size_t a, size_t b) { return all[a].bytes > all[b].bytes; });
+    std::ranges::stable_sort(blocks, std::greater(), [&](size_t i) { return all[i].bytes; });
     if (blocks.size() > kMostBlocks) blocks.resize(kMostBlocks);
     for (const size_t second : blocks) {  // the largest saving first
       for (const size_t first : blocks) {
@@ -205,8 +204,7 @@ class ChangedLog {
            options_.reading.heap == HeapReading::kAll && !changes.scales.empty();
   }
   std::vector<int32_t> drawn(const Changes& changes) const {
-    std::vector<int32_t> all;
-    for (const DeviceSummary& device : summary_->devices) all.push_back(device.ordinal);
+    std::vector<int32_t> all = list_of(summary_->devices, &DeviceSummary::ordinal);
     if (has_host(changes)) all.push_back(WhatIfWatch::kHost);
     return all;
   }
@@ -244,11 +242,11 @@ class ChangedLog {
   }
   void add_note(const WhatIfWatch& changed, WhatIfSum& sum) const {
     if (!changed.is_touched_without_forecast(sum.device)) return;
-    const auto why = arenas_.why_not.find(sum.device);
-    sum.notes.push_back(fmt::format(
-        "its pool is bounded by what is in use of it{}{}",
-        sum.most_bytes ? " and what it had reserved" : "",
-        why != arenas_.why_not.end() ? ": " + why->second : ", since its rules are not known"));
+    const std::string* const why = value_in(arenas_.why_not, sum.device);
+    sum.notes.push_back(
+        fmt::format("its pool is bounded by what is in use of it{}{}",
+                    sum.most_bytes ? " and what it had reserved" : "",
+                    why != nullptr ? ": " + *why : ", since its rules are not known"));
   }
 
   const Options& options_;
@@ -316,17 +314,13 @@ std::vector<WhatIf> that_lower(const Peak& peak, const std::vector<Changes>& all
     if (gain(result) >= worth && leaves_something(result.sums.front()))
       results.push_back(std::move(result));
   }
-  std::ranges::stable_sort(results,
-                           [](const WhatIf& a, const WhatIf& b) { return gain(a) > gain(b); });
+  std::ranges::stable_sort(results, std::greater(), [](const WhatIf& of) { return gain(of); });
   return results;
 }
 
 uint64_t requests_of_pools(const Summary& summary) {
-  uint64_t requests = 0;
-  for (const ArenaSummary& arena : summary.arenas) {
-    if (arena.device) requests += arena.alloc_count;
-  }
-  return requests;
+  return sum_of(summary.arenas,
+                [](const ArenaSummary& arena) { return arena.device ? arena.alloc_count : 0; });
 }
 
 }  // namespace

@@ -98,8 +98,8 @@ class LastUseTimes : public ReplayObserver {
     of_driver_.push_back({block.group, block.alloc.id, block.alloc.bytes, block.ticks});
   }
   void on_block_free(const DeviceBlock& block) override {
-    if (const auto known = blocks_.find(block.alloc.id); known != blocks_.end())
-      of_driver_[known->second].end = now_;
+    if (const size_t* const known = value_in(blocks_, block.alloc.id))
+      of_driver_[*known].end = now_;
   }
   void before(const Event& event) override { now_ = event.ticks; }
   void on_arena_block(const ArenaBlockChange& change) override {
@@ -737,9 +737,8 @@ class WhatIfWatch : public ReplayObserver {
       row.bytes += bytes;
       row.count += held.count;
     }
-    for (auto& [title, row] : by_title) sum.holders.push_back(std::move(row));
-    std::ranges::stable_sort(sum.holders,
-                             [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    sum.holders = values_of(std::move(by_title));
+    std::ranges::stable_sort(sum.holders, std::ranges::greater(), &WhatIfSum::Holder::bytes);
     for (; sum.holders.size() > top; sum.holders.pop_back())
       sum.other_bytes += sum.holders.back().bytes;
   }

@@ -173,8 +173,7 @@ class Runs {
     } else if (session_ && event.tag == GPUPEAK_REC_ARENA_FREE) {
       const auto free = parse_arena_free(event);
       if (free.malformed) return;
-      const auto run = run_.find(free.arena);
-      if (run != run_.end()) run->second.end(free.address);
+      if (RunOfArena* const run = value_in(run_, free.arena)) run->end(free.address);
     }
   }
 

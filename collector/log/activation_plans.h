@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "collector/log/event.h"
+#include "collector/text/lists.h"
 
 namespace gpupeak::collector {
 
@@ -46,9 +47,8 @@ class ActivationPlans {
   /// known.
   std::span<const BlockPart> parts_of(const ArenaAllocEvent& block) const {
     if (pieces_.empty() || block.asked > block.bytes) return {};
-    const auto piece = pieces_.find({block.arena, block.stack, block.asked});
-    if (piece == pieces_.end()) return {};
-    return piece->second;
+    const auto* const piece = value_in(pieces_, {block.arena, block.stack, block.asked});
+    return piece == nullptr ? std::span<const BlockPart>() : *piece;
   }
 
  private:

@@ -42,11 +42,9 @@ std::vector<Change> changes_of(const LogReader& log) {
 }  // namespace
 
 uint64_t total_bytes(const LogReader& log) {
-  uint64_t bytes = 0;
-  for (const Slot& slot : log.slots()) {
-    for (const Chunk& chunk : slot.chunks) bytes += chunk.end - chunk.begin;
-  }
-  return bytes;
+  return sum_of(log.slots(), [](const Slot& slot) {
+    return sum_of(slot.chunks, [](const Chunk& chunk) { return chunk.end - chunk.begin; });
+  });
 }
 
 std::vector<uint64_t> window_bounds(const LogReader& log, uint64_t window_bytes) {

@@ -207,9 +207,7 @@ class EventMerger {
   }
   /// Bytes of the chunks that have been decoded.
   uint64_t done_bytes() const {
-    uint64_t bytes = 0;
-    for (const Source& source : sources_) bytes += source.decoder.done_bytes();
-    return bytes;
+    return sum_of(sources_, [](const Source& source) { return source.decoder.done_bytes(); });
   }
 
  private:

@@ -141,11 +141,9 @@ FolderView LogFolder::look() {
       ++view.unreadable;
   }
   known_ = std::move(seen);
-  std::ranges::sort(view.logs, [](const FolderLog& a, const FolderLog& b) {
-    const auto key = [](const FolderLog& log) {
-      return std::tuple(!log.is_live(), -static_cast<int64_t>(log.head.header.start_realtime_ns));
-    };
-    return std::tuple(key(a), a.name) < std::tuple(key(b), b.name);
+  std::ranges::sort(view.logs, {}, [](const FolderLog& log) {
+    return std::tuple(!log.is_live(), -static_cast<int64_t>(log.head.header.start_realtime_ns),
+                      log.name);
   });
   if (view.logs.size() > most_) {
     view.left_out = view.logs.size() - most_;

@@ -331,9 +331,7 @@ void LogReader::find_chunks(bool every_page) {
 }
 
 void LogReader::order_slots() {
-  std::ranges::sort(slots_, [](const Slot& a, const Slot& b) {
-    return std::pair(a.number, a.is_heap) < std::pair(b.number, b.is_heap);
-  });
+  std::ranges::sort(slots_, {}, [](const Slot& of) { return std::pair(of.number, of.is_heap); });
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     const bool is_second = i > 0 && slots_[i - 1].number == slot.number;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "collector/log/event.h"
+#include "collector/text/lists.h"
 
 namespace gpupeak::collector {
 
@@ -38,9 +39,7 @@ class ModelTensors {
 
   /// The block's stack with the tensor's name in front, or `stack`.
   uint32_t stack_of(const ArenaAllocEvent& block, uint32_t stack) const {
-    if (nodes_.empty()) return stack;
-    const auto node = nodes_.find({stack, block.bytes, block.asked});
-    return node == nodes_.end() ? stack : node->second;
+    return nodes_.empty() ? stack : value_or(nodes_, {stack, block.bytes, block.asked}, stack);
   }
 
  private:

@@ -244,9 +244,8 @@ class ProfileFiles {
 /// `slack`. Spans that overlap by more are damaged.
 void nest(NodeProfiles& profiles, uint64_t slack) {
   std::vector<NodeSpan>& spans = profiles.spans;
-  std::ranges::stable_sort(spans, [](const NodeSpan& a, const NodeSpan& b) {
-    return a.begin_ticks != b.begin_ticks ? a.begin_ticks < b.begin_ticks
-                                          : a.end_ticks > b.end_ticks;
+  std::ranges::stable_sort(spans, {}, [](const NodeSpan& of) {
+    return std::pair(of.begin_ticks, UINT64_MAX - of.end_ticks);
   });
   std::vector<NodeSpan> kept;
   kept.reserve(spans.size());

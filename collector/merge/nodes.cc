@@ -21,11 +21,8 @@ constexpr uint64_t kSameBootNs = 2'000'000'000;
 std::vector<std::string> boots_of(const std::vector<ProcessRecord>& processes) {
   std::vector<size_t> order(processes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(order, [&](size_t a, size_t b) {
-    const auto key = [&](size_t i) {
-      return std::tuple(processes[i].run.host, processes[i].boot_realtime_ns(), i);
-    };
-    return key(a) < key(b);
+  std::ranges::sort(order, {}, [&](size_t i) {
+    return std::tuple(processes[i].run.host, processes[i].boot_realtime_ns(), i);
   });
   std::vector<std::string> boots(processes.size());
   const ProcessRecord* first = nullptr;  // the first process of the same boot
@@ -74,9 +71,7 @@ void end_by_exec(Merged& merged) {
       programs[{process.run.pid, process.process_start_time}].push_back(&process);
     }
     for (auto& [process, in_turn] : programs) {
-      std::ranges::sort(in_turn, [](const auto* a, const auto* b) {
-        return a->start_monotonic_ns < b->start_monotonic_ns;
-      });
+      std::ranges::sort(in_turn, {}, &ProcessRecord::start_monotonic_ns);
       for (size_t i = 0; i + 1 < in_turn.size(); ++i) {
         if (in_turn[i]->end_ns != 0) continue;
         in_turn[i]->end_ns = in_turn[i + 1]->start_monotonic_ns;
@@ -185,15 +180,12 @@ class NodeSums {
   }
 
   Scopes each(const std::string& scope) const {
-    Scopes scopes;
-    for (const size_t i : node_.processes) scopes.emplace_back(i, scope);
-    return scopes;
+    return list_of(node_.processes, [&](size_t i) { return std::pair(i, scope); });
   }
 
   /// A process with one GPU has no curve "device": its GPU's curve counts instead.
   static const HeldCurve* curve_of(const ProcessRecord& process, const std::string& scope) {
-    const auto own = process.curves.find(scope);
-    if (own != process.curves.end()) return &own->second;
+    if (const HeldCurve* const own = value_in(process.curves, scope)) return own;
     if (scope != "device") return nullptr;
     const auto one = std::ranges::find_if(
         process.curves, [](const auto& curve) { return is_whole_device(curve.first); });

@@ -462,10 +462,7 @@ class ArenaAccounts {
   const PeakFinder& peaks() const { return peaks_; }
   /// The sum of what the driver has handed out of a device, by holders. nullptr: it never handed
   /// out anything.
-  const ScopeId* device_scope(int32_t device) const {
-    const auto entry = driver_scopes_.find(device);
-    return entry != driver_scopes_.end() ? &entry->second : nullptr;
-  }
+  const ScopeId* device_scope(int32_t device) const { return value_in(driver_scopes_, device); }
   /// Whether the holder counts into device_scope(device).
   bool is_of_device(HolderId id, int32_t device) const {
     const Holder& held = holder(id);
@@ -475,8 +472,7 @@ class ArenaAccounts {
   /// The sum of what all arenas have in use of a device's memory; kAllDevices: of all devices.
   /// nullptr: there are no such arenas.
   const ScopeId* in_arenas_scope(int32_t device) const {
-    const auto entry = in_arenas_scopes_.find(device);
-    return entry != in_arenas_scopes_.end() ? &entry->second : nullptr;
+    return value_in(in_arenas_scopes_, device);
   }
 
  protected:

@@ -68,10 +68,9 @@ void ArenaTable::take_out_all(Open& open) {
 
 /// The arena of this number; nullptr, and the event counts as unmatched, if none is open.
 ArenaTable::Open* ArenaTable::open_of(uint64_t number) {
-  const auto found = open_.find(number);
-  if (found != open_.end()) return &found->second;
-  ++unmatched_;
-  return nullptr;
+  Open* const found = value_in(open_, number);
+  if (found == nullptr) ++unmatched_;
+  return found;
 }
 
 void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks) {

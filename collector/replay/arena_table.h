@@ -174,10 +174,7 @@ class ArenaParents {
       ranges_[parent.address] = {parent.address + parent.bytes, key};
     }
   }
-  Parent* find(Key key) {
-    const auto entry = parents_.find(key);
-    return entry != parents_.end() ? &entry->second : nullptr;
-  }
+  Parent* find(Key key) { return value_in(parents_, key); }
   void remove(Key key) {
     const auto entry = parents_.find(key);
     if (entry == parents_.end()) return;
@@ -233,20 +230,16 @@ class ArenaParents {
     if (range != ranges_.begin()) --range;
     for (; range != ranges_.end() && range->first < address + bytes; ++range) {
       if (range->second.end <= address) continue;
-      const auto parent = parents_.find(range->second.key);
-      if (parent != parents_.end()) {
-        visit(parent->first, parent->second, range->first, range->second.end);
-      }
+      if (Parent* const parent = find(range->second.key))
+        visit(range->second.key, *parent, range->first, range->second.end);
     }
   }
   /// Calls `visit(begin, end, parent)` for all ranges of `owner`, lowest first.
   template <typename Visit>
   void for_each_of(size_t owner, Visit visit) const {
     for (const auto& [begin, range] : ranges_) {
-      const auto parent = parents_.find(range.key);
-      if (parent != parents_.end() && parent->second.owner == owner) {
-        visit(begin, range.end, parent->second);
-      }
+      const Parent* const parent = value_in(parents_, range.key);
+      if (parent != nullptr && parent->owner == owner) visit(begin, range.end, *parent);
     }
   }
 
@@ -453,9 +446,8 @@ class ArenaTable : public ArenaAccounts {
   void uncarve(uint64_t number, Open& open);
   void vacate(uint64_t address, uint64_t bytes);
   static std::span<const PartOfBlock> parts_of(const Open& open, uint64_t address) {
-    const auto parts = open.parts.find(address);
-    if (parts == open.parts.end()) return {};
-    return parts->second;
+    const auto* const parts = value_in(open.parts, address);
+    return parts == nullptr ? std::span<const PartOfBlock>() : *parts;
   }
   void put_parts(Open& open, uint64_t address, const Block& block, const Cause& cause,
                  std::span<const BlockPart> parts);

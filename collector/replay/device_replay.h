@@ -162,10 +162,7 @@ class BlockRoles {
     if (found != live_.end()) found->second.uses.add(used, ticks);
   }
 
-  Kernel kernel(uint64_t number) const {
-    const auto found = kernels_.find(number);
-    return found != kernels_.end() ? found->second : Kernel{};
-  }
+  Kernel kernel(uint64_t number) const { return value_or(kernels_, number, {}); }
   /// Calls `visit(block)` for the device's blocks that were live at its peak.
   template <typename Visit>
   void visit_at_peak(int32_t device, uint64_t peak_ticks, Visit visit) const {
@@ -343,14 +340,10 @@ class DeviceReplay {
   }
 
   /// The longest life of a group's freed blocks.
-  uint64_t longest_life_ticks(GroupId group) const {
-    const auto entry = longest_lives_.find(group);
-    return entry == longest_lives_.end() ? 0 : entry->second;
-  }
+  uint64_t longest_life_ticks(GroupId group) const { return value_or(longest_lives_, group, 0); }
   /// The largest allocation of a device, or of all (-1).
   uint64_t largest_alloc_bytes(int32_t device) const {
-    const auto entry = largest_alloc_bytes_.find(device);
-    return entry == largest_alloc_bytes_.end() ? 0 : entry->second;
+    return value_or(largest_alloc_bytes_, device, 0);
   }
   /// The first kMaxFailures. If there are more, the last place has the last failure of all. The
   /// first kMaxFailuresWithHolders and the last have their holders, until patience_ ends.

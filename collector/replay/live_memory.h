@@ -98,10 +98,7 @@ class SiteTable {
   }
   const std::vector<ScopeInfo>& scopes() const { return scopes_; }
   /// The scope with this name, or nullptr if nothing was ever counted into it.
-  const ScopeId* find_scope(const std::string& name) const {
-    const auto entry = scope_ids_.find(name);
-    return entry == scope_ids_.end() ? nullptr : &entry->second;
-  }
+  const ScopeId* find_scope(const std::string& name) const { return value_in(scope_ids_, name); }
   /// The scopes that a block of this kind counts into.
   std::vector<ScopeId> scopes_for(uint8_t kind, int32_t device) {
     const bool of_device = is_device_kind(kind);

@@ -112,8 +112,7 @@ std::vector<FoldRow> PhaseFold::rows() const {
 }
 
 PhaseId PhaseTree::innermost(uint32_t slot) const {
-  const auto thread = threads_.find(slot);
-  return innermost_of(thread == threads_.end() ? nullptr : &thread->second);
+  return innermost_of(value_in(threads_, slot));
 }
 
 PhaseId PhaseTree::innermost_of(const Thread* thread) const {
@@ -346,16 +345,14 @@ void PhaseTree::end_rule(uint32_t slot, Thread& thread, const PhaseMoment& at) {
 
 void PhaseTree::rest(uint32_t slot, const PhaseMoment& at) {
   border(at);
-  const auto found = threads_.find(slot);
-  if (found == threads_.end() || found->second.rule == 0) return;
-  Thread& thread = found->second;
-  const OpenPhase& open = thread.open.find(thread.rule)->second;
-  thread.rest = {at.ticks, at.now, peak(open), owned(open.phase, at)};
+  Thread* const thread = value_in(threads_, slot);
+  if (thread == nullptr || thread->rule == 0) return;
+  const OpenPhase& open = thread->open.find(thread->rule)->second;
+  thread->rest = {at.ticks, at.now, peak(open), owned(open.phase, at)};
 }
 
 void PhaseTree::wake(uint32_t slot) {
-  const auto thread = threads_.find(slot);
-  if (thread != threads_.end()) thread->second.rest.reset();
+  if (Thread* const thread = value_in(threads_, slot)) thread->rest.reset();
 }
 
 void PhaseTree::set_rule(uint32_t slot, ByRule rule, const PhaseMoment& at) {
@@ -386,8 +383,7 @@ void PhaseTree::set_rule(uint32_t slot, ByRule rule, const PhaseMoment& at) {
 
 void PhaseTree::settle_rule(uint32_t slot, const PhaseMoment& at) {
   border(at);
-  const auto thread = threads_.find(slot);
-  if (thread != threads_.end()) settle_within(thread->second, at);
+  if (Thread* const thread = value_in(threads_, slot)) settle_within(*thread, at);
 }
 
 void PhaseTree::pop(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at) {

@@ -37,11 +37,7 @@ RuleSet builtin_set(const BuiltinRules& rules) {
 
 /// The built-in sets, read once: reading them takes longer than reading a small log.
 const std::vector<RuleSet>& builtin_sets() {
-  static const std::vector<RuleSet> sets = [] {
-    std::vector<RuleSet> all;
-    for (const BuiltinRules& rules : builtin_rules()) all.push_back(builtin_set(rules));
-    return all;
-  }();
+  static const std::vector<RuleSet> sets = list_of(builtin_rules(), builtin_set);
   return sets;
 }
 

@@ -186,8 +186,7 @@ class RunAnalysis {
   /// For a run without a GPU: a process that held less than this is not read.
   uint64_t least_worth_reading() const {
     constexpr size_t kMost = 8;  // the number of rows on the first screen
-    std::vector<uint64_t> held;
-    for (const RunLog& log : run_.logs) held.push_back(run_.host_bytes(log));
+    auto held = list_of(run_.logs, [&](const RunLog& log) { return run_.host_bytes(log); });
     std::sort(held.rbegin(), held.rend());
     return std::max<uint64_t>(held[std::min(kMost, held.size()) - 1], 1);
   }
@@ -445,8 +444,7 @@ class RunAnalysis {
                                     sanitizer.is_confidential() ? "" : escape(seen.why),
                                     seen.used_gpu, seen.went_on, seen.rss_bytes, std::move(held)});
     }
-    std::ranges::stable_sort(whole.not_recorded,
-                             [](const auto& a, const auto& b) { return a.used_gpu > b.used_gpu; });
+    std::ranges::stable_sort(whole.not_recorded, std::greater(), &WholeRun::NotRecorded::used_gpu);
     if (const RunRecord::Small& small = run_.record->small; small.count > 0)
       whole.small = {small.count, sanitizer.text(small.largest), small.rss_bytes};
     if (const uint64_t bytes = run_.record->unseen_rss_bytes; bytes != 0)
@@ -496,8 +494,7 @@ class RunAnalysis {
       return std::tuple(process.started && gpus == 0, UINT64_MAX - gpus,
                         UINT64_MAX - process.rss_peak_bytes.value_or(0));
     };
-    std::ranges::stable_sort(whole.processes,
-                             [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    std::ranges::stable_sort(whole.processes, {}, key);
     for (size_t i = 0; i < whole.processes.size(); ++i) {
       if (whole.processes[i].pid == lead) whole.lead = i;
     }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "collector/summary/site_title.h"
+#include "collector/text/lists.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
@@ -169,9 +170,7 @@ Rows match_functions(Rows rows) {
     moved[rows[i].site.kind + '\n' + key][rows[i].of_b() ? 1 : 0].push_back(i);
   }
   const auto lines_of = [&](size_t row) {
-    std::vector<int> lines;
-    for (const SitePart& part : rows[row].parts) lines.push_back(part.frame.line);
-    return lines;
+    return list_of(rows[row].parts, [](const SitePart& part) { return part.frame.line; });
   };
   std::vector<std::string> keys(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) keys[i] = std::to_string(i);
@@ -186,10 +185,7 @@ Rows match_functions(Rows rows) {
       for (const auto& [a, b] : match_calls(calls[0], calls[1])) keys[of_b[b]] = keys[of_a[a]];
       continue;
     }
-    for (auto* side : {&of_a, &of_b}) {
-      std::stable_sort(side->begin(), side->end(),
-                       [&](size_t x, size_t y) { return lines_of(x) < lines_of(y); });
-    }
+    for (auto* side : {&of_a, &of_b}) std::ranges::stable_sort(*side, {}, lines_of);
     const bool one_each = of_a.size() == of_b.size();
     for (auto* side : {&of_a, &of_b}) {
       for (size_t i = 0; i < side->size(); ++i) {
@@ -249,10 +245,9 @@ std::vector<MetricDiff> diff_metrics(const Metrics& a, const Metrics& b) {
   std::set<std::string> names;
   for (const auto& [name, value] : a) names.insert(name);
   for (const auto& [name, value] : b) names.insert(name);
-  std::vector<MetricDiff> metrics;
-  metrics.reserve(names.size());
-  for (const std::string& name : names) metrics.push_back({name, metric(a, name), metric(b, name)});
-  return metrics;
+  return list_of(names, [&](const std::string& name) {
+    return MetricDiff{name, metric(a, name), metric(b, name)};
+  });
 }
 
 /// Phases of the same path are matched in the order in which they began.
@@ -297,13 +292,8 @@ std::vector<std::pair<size_t, size_t>> match_calls(const std::vector<const Holde
   std::array<Side, 2> left;
   for (size_t side : {0, 1}) {
     for (size_t i = 0; i < rows[side]->size(); ++i) left[side].push_back(i);
-    std::ranges::stable_sort(left[side], [&](size_t x, size_t y) {
-      const auto calls = [&](size_t i) {
-        std::vector<uint32_t> numbers;
-        for (const SitePart& part : (*rows[side])[i]->parts) numbers.push_back(part.frame.call);
-        return numbers;
-      };
-      return calls(x) < calls(y);
+    std::ranges::stable_sort(left[side], {}, [&](size_t i) {
+      return list_of((*rows[side])[i]->parts, [](const auto& part) { return part.frame.call; });
     });
   }
   std::vector<std::pair<size_t, size_t>> matched;

@@ -551,10 +551,8 @@ class Finder {
   void only(FailureCause cause, uint64_t bytes) { oom_.causes = {{cause, bytes}}; }
   static void largest_first(std::vector<Cause>& causes) {
     // An arena's own limit stays in front: the driver was not even asked.
-    std::ranges::stable_sort(causes, [](const Cause& a, const Cause& b) {
-      const bool a_limit = a.cause == FailureCause::kOwnLimit;
-      const bool b_limit = b.cause == FailureCause::kOwnLimit;
-      return a_limit != b_limit ? a_limit : a.bytes > b.bytes;
+    std::ranges::stable_sort(causes, std::greater(), [](const Cause& of) {
+      return std::pair(of.cause == FailureCause::kOwnLimit, of.bytes);
     });
   }
   /// An arena that tells its limit is compared with it. For others, the proof is that the driver

@@ -10,6 +10,7 @@
 #include "collector/summary/diff.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
+#include "collector/text/lists.h"
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"
@@ -86,18 +87,26 @@ std::string figure(const Gate& gate, const std::optional<uint64_t>& value) {
   return fmt::format("{} ({} bytes)", size_text(*value), grouped(*value));
 }
 
+/// The devices or the phases that the summary has, whichever is meant, by their names.
+std::vector<std::pair<std::string, const Metrics*>> places_of(const Summary& summary,
+                                                              const std::string& where) {
+  const auto device = [](const DeviceSummary& of) {
+    return std::pair(ScopeKey::device(of.ordinal).text(), &of.metrics);
+  };
+  const auto phase = [](const PhaseSummary& of) {
+    return std::pair(fmt::format("{}{}", kPhase, of.name), &of.metrics);
+  };
+  return where.starts_with(kDevice) ? list_of(summary.devices, device)
+                                    : list_of(summary.phases, phase);
+}
+
 /// The metrics in which a gate's figure is: several if phases have the same name, none if there is
 /// no such device or phase.
 std::vector<const Metrics*> metrics_of(const Summary& summary, const std::string& where) {
   if (where.empty()) return {&summary.metrics};
-  std::vector<const Metrics*> found;
-  for (const DeviceSummary& device : summary.devices) {
-    if (where == ScopeKey::device(device.ordinal).text()) found.push_back(&device.metrics);
-  }
-  for (const PhaseSummary& phase : summary.phases) {
-    if (where == fmt::format("{}{}", kPhase, phase.name)) found.push_back(&phase.metrics);
-  }
-  return found;
+  auto places = places_of(summary, where);
+  std::erase_if(places, [&](const auto& place) { return place.first != where; });
+  return values_of(std::move(places));
 }
 
 /// The largest of the measured ones.
@@ -108,35 +117,16 @@ std::optional<uint64_t> largest(const std::vector<const Metrics*>& places,
   return value;
 }
 
-/// The devices or the phases that the summary has, whichever is meant.
-std::vector<std::string> places_of(const Summary& summary, const std::string& where) {
-  std::vector<std::string> places;
-  if (where.starts_with(kDevice)) {
-    for (const DeviceSummary& device : summary.devices)
-      places.push_back(ScopeKey::device(device.ordinal).text());
-  } else {
-    for (const PhaseSummary& phase : summary.phases)
-      places.push_back(fmt::format("{}{}", kPhase, phase.name));
-  }
-  return places;
-}
-
-std::vector<std::string> names_of(const Metrics& metrics) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : metrics) names.push_back(name);
-  return names;
-}
-
 std::optional<uint64_t> figure_of(const Gate& gate, const Summary& summary) {
   const std::vector<const Metrics*> places = metrics_of(summary, gate.where);
   if (places.empty()) {
-    throw UsageError(fmt::format("{}: {} has no {}{}", gate.text, summary.log_path,
-                                 escape(gate.where),
-                                 did_you_mean(gate.where, places_of(summary, gate.where))));
+    throw UsageError(
+        fmt::format("{}: {} has no {}{}", gate.text, summary.log_path, escape(gate.where),
+                    did_you_mean(gate.where, keys_of(places_of(summary, gate.where)))));
   }
   if (!places.front()->contains(gate.metric)) {
     throw UsageError(fmt::format("{}: there is no such metric{}", gate.text,
-                                 did_you_mean(gate.metric, names_of(*places.front()))));
+                                 did_you_mean(gate.metric, keys_of(*places.front()))));
   }
   return largest(places, gate.metric);
 }

@@ -24,6 +24,7 @@
 #include "collector/summary/run_text.h"
 #include "collector/summary/summary.h"
 #include "collector/summary/what_if.h"
+#include "collector/text/lists.h"
 
 namespace gpupeak::collector {
 
@@ -291,9 +292,7 @@ void json_fields(auto& io, const LoweringRow& value) {
 /// nullopt: nothing was tried.
 inline std::optional<std::vector<LoweringRow>> rows_of(const std::optional<Lowering>& lowering) {
   if (!lowering || lowering->untried_requests > 0) return std::nullopt;
-  std::vector<LoweringRow> rows;
-  for (const Lowering::Row& row : lowering->rows) rows.push_back({*lowering, row});
-  return rows;
+  return list_of(lowering->rows, [&](const auto& row) { return LoweringRow{*lowering, row}; });
 }
 
 void json_fields(auto& io, Any<WholeRun::Sum> auto& sum) {

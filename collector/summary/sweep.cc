@@ -219,10 +219,7 @@ std::vector<SweepGroup> groups_of(const std::vector<SweepRun>& runs) {
 }
 
 std::vector<const SweepRun*> runs_of(const std::vector<SweepRun>& runs, const SweepGroup& group) {
-  std::vector<const SweepRun*> of;
-  of.reserve(group.runs.size());
-  for (const size_t i : group.runs) of.push_back(&runs[i]);
-  return of;
+  return list_of(group.runs, [&](size_t i) { return &runs[i]; });
 }
 
 std::optional<Curve> need_curve(const std::vector<const SweepRun*>& runs) {

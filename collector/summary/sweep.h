@@ -12,6 +12,7 @@
 
 #include "collector/summary/fit.h"
 #include "collector/summary/summary.h"
+#include "collector/text/lists.h"
 
 namespace gpupeak::collector {
 
@@ -118,9 +119,7 @@ struct SweepRun {
   double seconds = 0;
 
   uint64_t bytes_of(const std::string& tag) const {
-    uint64_t bytes = 0;
-    for (const TagShare& share : tags) bytes += share.name == tag ? share.bytes : 0;
-    return bytes;
+    return sum_of(tags, [&](const auto& share) { return share.name == tag ? share.bytes : 0; });
   }
 };
 

@@ -18,6 +18,7 @@
 #include "collector/symbols/loaded_image.h"
 #include "collector/symbols/rtti_names.h"
 #include "collector/text/function_names.h"
+#include "collector/text/lists.h"
 #include "collector/text/work.h"
 
 namespace gpupeak::collector {
@@ -85,10 +86,7 @@ class ClassGraph {
   const std::vector<Class>& classes() const { return classes_; }
   /// The class whose type_info a word points to; kNone: it points to none.
   uint32_t class_of(const RelocatedWord& word) const {
-    if (word.symbol == RelocatedWord::kNoSymbol) {
-      const auto known = by_address_.find(word.value);
-      return known == by_address_.end() ? kNone : known->second;
-    }
+    if (word.symbol == RelocatedWord::kNoSymbol) return value_or(by_address_, word.value, kNone);
     const std::string_view name = image_.symbol_name(word.symbol);
     if (!name.starts_with("_ZTI") || word.value != 0) return kNone;
     const auto known = by_name_.find(name.substr(4));

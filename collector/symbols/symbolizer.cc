@@ -329,8 +329,7 @@ void Symbolizer::describe_all(NewAddresses& added) {
   std::vector<New>& all = added.all;
   // One thread at a time reads a module's file, so the module with the most addresses is begun
   // first.
-  std::ranges::sort(added.of_module,
-                    [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::ranges::sort(added.of_module, std::greater(), [](const auto& of) { return of.size(); });
   const auto read = [&](size_t begin, size_t /*end*/) {
     for (const size_t i : added.of_module[begin])
       all[i].known = frames_of(all[i].node, all[i].resolved->wants_file);

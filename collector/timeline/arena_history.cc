@@ -276,9 +276,8 @@ class ArenaStock : HistoryMaker {
       stock.segments.push_back({segment});
     for (Held& block : held) {
       if (block.alone) continue;
-      const auto behind = std::upper_bound(
-          stock.segments.begin(), stock.segments.end(), block.address,
-          [](uint64_t address, const Piece& piece) { return address < piece.segment.begin; });
+      const auto behind = std::ranges::upper_bound(
+          stock.segments, block.address, {}, [](const Piece& of) { return of.segment.begin; });
       if (behind != stock.segments.begin()) {
         block.segment = static_cast<size_t>(behind - stock.segments.begin()) - 1;
       }
@@ -338,8 +337,7 @@ class ArenaStock : HistoryMaker {
       }
     }
     if (alone.count > 0) stock.several.push_back(alone);
-    std::ranges::sort(by_address,
-                      [](const Held* a, const Held* b) { return a->address < b->address; });
+    std::ranges::sort(by_address, {}, &Held::address);
     ArenaHistory::Several run = none;
     size_t segment = SIZE_MAX;
     const auto close_run = [&] {

@@ -207,8 +207,7 @@ class Stacker : public ReplayObserver {
       titles[key] = title_of(key);
       if (titles[key] != kOthers) largest.emplace_back(bytes, key);
     }
-    std::ranges::stable_sort(largest,
-                             [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::ranges::stable_sort(largest, std::greater(), [](const auto& one) { return one.first; });
     if (largest.size() > Stacked::kParts) largest.resize(Stacked::kParts);
     std::map<uint32_t, uint8_t> parts;
     for (const auto& [bytes, key] : largest) {
@@ -444,12 +443,11 @@ class StockTaker : public Stacker {
     }
     for (auto& [side, held] : sides) {
       const size_t most = std::min(kMostHeld, held.size());
-      std::partial_sort(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(most), held.end(),
-                        [](const HeldThere& a, const HeldThere& b) {
-                          return a.bytes != b.bytes ? a.bytes > b.bytes : a.place < b.place;
-                        });
-      instant.held.insert(instant.held.end(), held.begin(),
-                          held.begin() + static_cast<std::ptrdiff_t>(most));
+      const auto end = held.begin() + static_cast<std::ptrdiff_t>(most);
+      std::ranges::partial_sort(held, end, {}, [](const HeldThere& one) {
+        return std::pair(UINT64_MAX - one.bytes, one.place);
+      });
+      instant.held.insert(instant.held.end(), held.begin(), end);
     }
   }
 
@@ -465,10 +463,9 @@ class StockTaker : public Stacker {
     check_sum(device, kind, sum);
     if (held.empty()) return;
     const size_t shown = std::min(top_, held.size());
-    std::partial_sort(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(shown), held.end(),
-                      [](const Cell* a, const Cell* b) {
-                        return a->bytes != b->bytes ? a->bytes > b->bytes : a->row < b->row;
-                      });
+    std::ranges::partial_sort(
+        held, held.begin() + static_cast<std::ptrdiff_t>(shown), {},
+        [](const Cell* one) { return std::pair(UINT64_MAX - one->bytes, one->row); });
     KindHolders& holders = instant.kinds.emplace_back();
     holders.device = device;
     holders.kind = kind;

@@ -52,10 +52,7 @@ class Snapshot : public ReplayObserver {
       const ArenaTable::Holder& holder = table.holder(id);
       states[holder.arena].blocks.push_back({address, bytes, holder.name, holder.stack, alone});
     });
-    for (ArenaState& state : states) {
-      std::ranges::sort(state.blocks,
-                        [](const auto& a, const auto& b) { return a.address < b.address; });
-    }
+    for (ArenaState& state : states) std::ranges::sort(state.blocks, {}, &ArenaBlock::address);
   }
 
  private:
@@ -220,9 +217,8 @@ class ArenaMap {
     }
     std::vector<size_t> order(rows.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::sort(order, [&](size_t a, size_t b) {
-      return rows[a].bytes != rows[b].bytes ? rows[a].bytes > rows[b].bytes
-                                            : rows[a].title < rows[b].title;
+    std::ranges::sort(order, {}, [&](size_t i) {
+      return std::pair(UINT64_MAX - rows[i].bytes, std::string_view(rows[i].title));
     });
     std::vector<size_t> place(rows.size());
     for (size_t i = 0; i < order.size(); ++i) {

@@ -120,10 +120,8 @@ Comparison compare(const Profiles& runs, const std::string& scope, size_t top) {
     }
     for (const auto& [function, of_run] : calls) {
       std::vector<Holder>& before = known_calls[function];
-      std::vector<const Holder*> known;
-      for (const Holder& row : before) known.push_back(&row);
-      std::vector<std::string> titles;
-      for (const Holder* row : of_run) titles.push_back(row->title);
+      const auto known = list_of(std::as_const(before), [](const Holder& row) { return &row; });
+      std::vector<std::string> titles = list_of(of_run, &Holder::title);
       for (const auto& [a, b] : match_calls(known, of_run)) titles[b] = before[a].title;
       for (size_t row = 0; row < of_run.size(); ++row) {
         sites.put(titles[row], of_run[row]->kind, i, of_run[row]->bytes, true);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "collector/summary/run_text.h"
@@ -161,9 +162,8 @@ void order(std::vector<SuiteRow>& rows, SuiteOrder by) {
                           0};
     return all[static_cast<size_t>(by)];
   };
-  std::ranges::stable_sort(rows, [&](const SuiteRow& a, const SuiteRow& b) {
-    return std::tuple(-first(a), std::string_view(a.run)) <
-           std::tuple(-first(b), std::string_view(b.run));
+  std::ranges::stable_sort(rows, {}, [&](const SuiteRow& row) {
+    return std::tuple(-first(row), std::string_view(row.run));
   });
 }
 
@@ -179,8 +179,7 @@ void write_suite(const std::vector<SuiteRow>& rows, bool compared, std::ostream&
     for (size_t i = 0; i < columns.size(); ++i)
       columns[i] = std::max(columns[i], display_width(cells[i].text));
   columns[0] = name_columns(std::min(columns[0], kNameColumns), columns[0], style);
-  size_t used = 0;
-  for (const size_t width : columns) used += width + 2;
+  const size_t used = 2 * columns.size() + std::reduce(columns.begin(), columns.end());
   const auto width = static_cast<size_t>(style.width);
   const size_t rest = std::max(kNarrowestHolder, width > used ? width - used : 0);
   for (size_t line = 0; line < table.size(); ++line) {

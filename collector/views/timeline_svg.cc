@@ -281,10 +281,8 @@ class Drawing : Svg {
   void write_legend(const Legend& legend, double top) {
     const size_t across = legend.empty() ? 1 : entries_a_row(legend);
     const double each = (right() - size_.margin) / static_cast<double>(across);
-    std::vector<std::string> names;
-    for (const Named& named : legend) names.push_back(named.name);
-    const std::vector<std::string> fitted =
-        fit_titles(names, letters_in(each) - size_letters(legend) - kAroundEntry);
+    const std::vector<std::string> fitted = fit_titles(
+        list_of(legend, &Named::name), letters_in(each) - size_letters(legend) - kAroundEntry);
     for (size_t i = 0; i < legend.size(); ++i) {
       const double at = size_.margin + each * static_cast<double>(i % across);
       const double base = top + row() * (static_cast<double>(i / across) + 0.8);

@@ -250,62 +250,7 @@ void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& ou
 
 namespace {
 
-/// The text as code, so that no name is taken for Markdown or HTML.
-std::string as_code(const std::string& text) {
-  std::string fence = "`";
-  while (text.find(fence) != std::string::npos) fence += '`';
-  std::string shown;
-  for (const char c : text) {
-    if (c == '|') shown += '\\';  // ends a cell, even within code
-    shown += c == '\n' ? ' ' : c;
-  }
-  const bool needs_space = shown.starts_with('`') || shown.ends_with('`');
-  return fence + (needs_space ? " " : "") + shown + (needs_space ? " " : "") + fence;
-}
-
-void write_losses_of(const char* which, const Summary& summary, std::ostream& out) {
-  if (const std::string losses = losses_line(summary); !losses.empty())
-    out << "> ⚠️ " << which << ": " << as_code(losses) << "\n\n";
-}
-
-}  // namespace
-
-void write_diff_markdown(const Summary& a, const Summary& b, size_t top, std::ostream& out) {
-  const Diff found = diff(a, b);
-  out << "### Peak memory of " << as_code(program_of(b)) << "\n\n";
-  write_losses_of("before", a, out);
-  write_losses_of("after", b, out);
-  out << "| | before | after | change |\n|---|--:|--:|--:|\n";
-  for (const PeakDiff& peak : found.peaks) {
-    if (!is_main(peak.scope)) continue;
-    const bool both = peak.a_bytes && peak.b_bytes;
-    const std::string percent = both ? change_percent(*peak.a_bytes, *peak.b_bytes) : "";
-    out << fmt::format("| {} | {} | {} | {} |\n", as_code(peak.scope), size_text(peak.a_bytes, {}),
-                       size_text(peak.b_bytes, {}),
-                       !both ? "not measured in both"
-                       : *peak.a_bytes == *peak.b_bytes
-                           ? "none"
-                           : change_size(*peak.a_bytes, *peak.b_bytes, {}) +
-                                 (percent.empty() ? "" : " (" + percent + ")"));
-  }
-  for (const PeakDiff& peak : found.peaks) {
-    if (!is_main(peak.scope) || !peak.a_bytes || !peak.b_bytes || *peak.a_bytes == *peak.b_bytes)
-      continue;
-    out << "\nWhat changed most in " << as_code(peak.scope) << ":\n";
-    size_t shown = 0;
-    for (const SiteDiff& site : peak.sites) {
-      if (shown == top || site.change() == 0) break;
-      out << "- " << as_code(change_text(site)) << '\n';
-      ++shown;
-    }
-    if (shown == 0) out << "- no site alone: the baseline lists too few of them\n";
-  }
-  out << '\n';
-}
-
-namespace {
-
-/// A text within <code> in a table's cell. A bar would end the cell; nothing else is markup there.
+/// The text as code, so that no name is taken for Markdown or HTML. A bar would end a table's cell.
 std::string code(std::string_view text) {
   std::string out = "<code>";
   for (const char c : xml_text(text)) {
@@ -316,6 +261,48 @@ std::string code(std::string_view text) {
   }
   return out + "</code>";
 }
+
+void write_losses_of(const char* which, const Summary& summary, std::ostream& out) {
+  if (const std::string losses = losses_line(summary); !losses.empty())
+    out << "> ⚠️ " << which << ": " << code(losses) << "\n\n";
+}
+
+}  // namespace
+
+void write_diff_markdown(const Summary& a, const Summary& b, size_t top, std::ostream& out) {
+  const Diff found = diff(a, b);
+  out << "### Peak memory of " << code(program_of(b)) << "\n\n";
+  write_losses_of("before", a, out);
+  write_losses_of("after", b, out);
+  out << "| | before | after | change |\n|---|--:|--:|--:|\n";
+  for (const PeakDiff& peak : found.peaks) {
+    if (!is_main(peak.scope)) continue;
+    const bool both = peak.a_bytes && peak.b_bytes;
+    const std::string percent = both ? change_percent(*peak.a_bytes, *peak.b_bytes) : "";
+    out << fmt::format("| {} | {} | {} | {} |\n", code(peak.scope), size_text(peak.a_bytes, {}),
+                       size_text(peak.b_bytes, {}),
+                       !both ? "not measured in both"
+                       : *peak.a_bytes == *peak.b_bytes
+                           ? "none"
+                           : change_size(*peak.a_bytes, *peak.b_bytes, {}) +
+                                 (percent.empty() ? "" : " (" + percent + ")"));
+  }
+  for (const PeakDiff& peak : found.peaks) {
+    if (!is_main(peak.scope) || !peak.a_bytes || !peak.b_bytes || *peak.a_bytes == *peak.b_bytes)
+      continue;
+    out << "\nWhat changed most in " << code(peak.scope) << ":\n";
+    size_t shown = 0;
+    for (const SiteDiff& site : peak.sites) {
+      if (shown == top || site.change() == 0) break;
+      out << "- " << code(change_text(site)) << '\n';
+      ++shown;
+    }
+    if (shown == 0) out << "- no site alone: the baseline lists too few of them\n";
+  }
+  out << '\n';
+}
+
+namespace {
 
 std::string cell(const std::optional<uint64_t>& value, bool count) {
   if (count) return value ? grouped(*value) : "–";

@@ -111,18 +111,16 @@ class MergeText {
 
   void others() {
     const std::vector<Casualty>& all = merged_.end.casualties;
-    const auto later =
-        static_cast<size_t>(std::count_if(all.begin() + 1, all.end(), [](const Casualty& casualty) {
-          return casualty.how == Casualty::How::kSignalled;
-        }));
+    const auto is_signalled = [](const Casualty& of) {
+      return of.how == Casualty::How::kSignalled;
+    };
+    const auto later = static_cast<size_t>(std::count_if(all.begin() + 1, all.end(), is_signalled));
     if (later > 0) {
       text_.line("  {} ended later by signals from outside, as launchers end the others",
                  grouped(later));
     }
     const size_t failed = all.size() - 1 - later;
-    const auto next = std::find_if(all.begin() + 1, all.end(), [](const Casualty& casualty) {
-      return casualty.how != Casualty::How::kSignalled;
-    });
+    const auto next = std::find_if_not(all.begin() + 1, all.end(), is_signalled);
     if (failed > 0) {
       text_.line("  {} failed later, the first of them {}: {}", grouped(failed),
                  process_text(next->process), ended_text(*next));
@@ -241,9 +239,8 @@ class MergeText {
   }
 
   size_t sum_lines() const {
-    size_t lines = 0;
-    for (const MergedSum& sum : merged_.nodes.front().sums) lines += 3 + sum.parts.size();
-    return lines;
+    return collector::sum_of(merged_.nodes.front().sums,
+                             [](const MergedSum& sum) { return 3 + sum.parts.size(); });
   }
 
   std::string at_once_text(const MergedSum& sum) const {

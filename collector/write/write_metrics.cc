@@ -238,10 +238,8 @@ class MetricsWriter {
   void check_names(const Summary& run) const {
     for (const std::string& name : choice_.names) {
       if (run.metrics.contains(name)) continue;
-      std::vector<std::string> known;
-      for (const auto& [metric, value] : run.metrics) known.push_back(metric);
-      throw UsageError(
-          fmt::format("there is no metric '{}'{}", escape(name), did_you_mean(name, known)));
+      throw UsageError(fmt::format("there is no metric '{}'{}", escape(name),
+                                   did_you_mean(name, keys_of(run.metrics))));
     }
   }
 
@@ -306,9 +304,7 @@ std::string program_of(const Summary& summary) {
 }
 
 std::vector<std::string> metrics_formats() {
-  std::vector<std::string> names;
-  for (const auto& [name, write] : kFormats) names.emplace_back(name);
-  return names;
+  return list_of(kFormats, [](const auto& format) { return std::string(format.first); });
 }
 
 void write_metrics(const std::vector<Summary>& runs, std::string_view format,

@@ -317,8 +317,7 @@ void require_attachable(pid_t pid) {
 
 std::vector<pid_t> threads_of(pid_t pid) {
   std::vector<pid_t> threads = numbers_in(of_process(pid, "task"));
-  std::ranges::sort(
-      threads, [pid](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
+  std::ranges::sort(threads, {}, [pid](pid_t id) { return std::pair(id != pid, id); });
   return threads;
 }
 

@@ -203,9 +203,7 @@ void add_diff(CommandLine& line) {
   add_no_source(verb, options.no_source);
   add_value(verb, "--against", options.against, "FOLDER",
             "A folder of earlier runs: how much each run, by its log's name, has grown");
-  std::vector<std::string> orders;
-  for (const auto& [name, order] : kOrders) orders.push_back(name);
-  add_choice(verb, "--sort", options.sort, orders,
+  add_choice(verb, "--sort", options.sort, collector::keys_of(kOrders),
              "Rows of a folder by device, host, time, change or name");
   add_value(verb, "--only", options.only, "PATTERN",
             "Runs of a folder whose names match, as 'conv*'");

@@ -184,10 +184,8 @@ void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
 }
 
 void Descendants::add_missing(pid_t process, const Seen& seen) {
-  std::vector<collector::RunRecord::OfDevice> devices;
-  for (const auto& [uuid, device] : seen.devices) devices.push_back(device);
   missing_.push_back({static_cast<uint32_t>(process), seen.name, seen.why, seen.used_gpu, false,
-                      seen.rss_bytes, std::move(devices)});
+                      seen.rss_bytes, collector::values_of(seen.devices)});
 }
 
 /// Checks whether the process has loaded the library. A process that has just begun may still be

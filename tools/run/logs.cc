@@ -14,12 +14,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <set>
 #include <span>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 
 #include "collector/files/regular_file.h"
@@ -305,10 +307,8 @@ std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, const Ru
       if (auto log = read_log(entry->path().string(), run)) logs.push_back(*std::move(log));
     }
   }
-  std::ranges::sort(logs, [](const RunLog& a, const RunLog& b) {
-    if (a.of_child != b.of_child) return a.of_child;
-    if ((a.device_events > 0) != (b.device_events > 0)) return a.device_events > 0;
-    return a.header.start_realtime_ns > b.header.start_realtime_ns;
+  std::ranges::sort(logs, std::greater(), [](const RunLog& of) {
+    return std::tuple(of.of_child, of.device_events > 0, of.header.start_realtime_ns);
   });
   return logs;
 }

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <utility>
 
+#include "tools/shared/process_stat.h"
+
 namespace gpupeak::tools {
 namespace {
 
@@ -100,10 +102,7 @@ void MemoryKills::add_groups(pid_t process, bool v2) {
 }
 
 void MemoryKills::note(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/cgroup", process));
-  std::ostringstream groups;
-  groups << file.rdbuf();
-  if (!noted_.insert(groups.str()).second) return;
+  if (!noted_.insert(kernel_text(of_process(process, "cgroup")).value_or("")).second) return;
   for (const bool v2 : {true, false}) add_groups(process, v2);
 }
 

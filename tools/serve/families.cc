@@ -185,15 +185,9 @@ constexpr size_t kUuidBytes = 16;
 
 /// "GPU-10111213-1415-…", as the driver's own tools print it.
 std::string uuid_text(const std::string& raw, const std::string& name) {
-  std::string text = name.find(" MIG ") != std::string::npos ? "MIG-" : "GPU-";
-  for (size_t i = 0; i < raw.size(); ++i) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    const auto byte = static_cast<unsigned char>(raw[i]);
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+  std::string text = collector::hex_text(raw);
+  for (const size_t at : {20, 16, 12, 8}) text.insert(at, 1, '-');
+  return (name.find(" MIG ") != std::string::npos ? "MIG-" : "GPU-") + text;
 }
 
 void add_states(const FolderLog& log, const Pods& pods, Families& to) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <functional>
 #include <string_view>
+#include <tuple>
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
@@ -226,8 +228,7 @@ class Page {
                       span_text(static_cast<double>(reading.time_ns) / collector::kNsPerSecond),
                       size(reading.tracked_bytes));
       std::vector<collector::LedgerRow> rows = reading.rows;
-      std::ranges::sort(
-          rows, [](const auto& a, const auto& b) { return std::abs(a.bytes) > std::abs(b.bytes); });
+      std::ranges::sort(rows, std::greater(), [](const auto& row) { return std::abs(row.bytes); });
       for (const collector::LedgerRow& row : rows) {
         if (row.bytes != 0)
           text += fmt::format(" {} {} {}", row.bytes < 0 ? "-" : "+",
@@ -400,11 +401,6 @@ TopCurve joined(TopCurve curve, const TopCurve& seen) {
   return curve;
 }
 
-TopCurve find(const std::map<int32_t, TopCurve>& curves, int32_t device) {
-  const auto found = curves.find(device);
-  return found == curves.end() ? TopCurve() : found->second;
-}
-
 }  // namespace
 
 TopLines program_text(const TopProgram& program, const TopView& view, size_t rows,
@@ -456,11 +452,9 @@ std::vector<const TopProgram*> arranged(const std::vector<TopProgram>& programs,
     if (view.filter.empty() || contains(log.name + " " + log.facts.program, view.filter))
       found.push_back(&program);
   }
-  std::ranges::sort(found, [&](const TopProgram* a, const TopProgram* b) {
-    const bool live_a = a->log().is_live(), live_b = b->log().is_live();
-    if (live_a != live_b) return live_a;
-    const double of_a = order_of(*a, view.sort), of_b = order_of(*b, view.sort);
-    return of_a != of_b ? of_a > of_b : a->log().name < b->log().name;
+  std::ranges::sort(found, {}, [&](const TopProgram* of) {
+    return std::tuple(!of->log().is_live(), -order_of(*of, view.sort),
+                      std::string_view(of->log().name));
   });
   return found;
 }
@@ -484,9 +478,8 @@ std::vector<const collector::Holder*> holders_of(const TopProgram& program, cons
     take(found->summary.live_at_exit);
   }
   // The GPU's rows come first: its memory is what runs out.
-  std::ranges::stable_sort(rows, [](const auto* a, const auto* b) {
-    const bool device_a = a->kind.starts_with("device"), device_b = b->kind.starts_with("device");
-    return device_a != device_b ? device_a : a->bytes > b->bytes;
+  std::ranges::stable_sort(rows, std::greater(), [](const auto* row) {
+    return std::pair(row->kind.starts_with("device"), row->bytes);
   });
   return rows;
 }
@@ -583,9 +576,8 @@ const collector::DeviceInfo* TopProgram::info(int32_t number) const {
 }
 
 uint64_t TopProgram::device_live() const {
-  uint64_t bytes = 0;
-  for (const int32_t number : devices()) bytes += device(number).total.live;
-  return log_.is_live() ? bytes : 0;
+  if (!log_.is_live()) return 0;
+  return collector::sum_of(devices(), [&](int32_t of) { return device(of).total.live; });
 }
 
 uint64_t TopProgram::device_peak() const {
@@ -599,8 +591,8 @@ bool TopProgram::has_heap() const {
 }
 
 TopCurve TopProgram::curve(int32_t device) const {
-  return joined(findings_ ? find(findings_->devices, device) : TopCurve(),
-                find(log_.looks->devices, device));
+  return joined(findings_ ? collector::value_or(findings_->devices, device, {}) : TopCurve(),
+                collector::value_or(log_.looks->devices, device, {}));
 }
 
 TopCurve TopProgram::heap_curve() const {
@@ -619,11 +611,7 @@ std::optional<double> TopProgram::events_per_second() const {
 }
 
 const collector::Peak* TopProgram::host_peak() const {
-  if (!findings_) return nullptr;
-  for (const collector::Peak& peak : findings_->summary.peaks) {
-    if (peak.scope == "host") return &peak;
-  }
-  return nullptr;
+  return findings_ ? findings_->summary.find_peak("host") : nullptr;
 }
 
 std::optional<uint64_t> TopProgram::used(int32_t device) const {

@@ -16,7 +16,7 @@
 #include "collector/analyze/profile.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
-#include "collector/text/title_text.h"
+#include "collector/text/text_lines.h"
 #include "collector/timeline/moment.h"
 #include "collector/timeline/time_series.h"
 #include "tools/commands.h"
@@ -277,17 +277,14 @@ class LogWalk {
     }
     lines.push_back({tabs});
   }
-  static std::string figures(std::string_view size, std::string_view percent,
-                             std::string_view count, const collector::TextStyle& style) {
-    return fmt::format("{} {} {}  ", collector::right(size, size_columns(style)),
-                       collector::right(percent, 5), collector::right(count, 9));
+  static collector::TextLines in_columns(const collector::TextStyle& style) {
+    return collector::TextLines(style, 4, collector::kCountColumns);
   }
   std::string figures(uint64_t bytes, uint64_t count, const collector::TextStyle& style) const {
-    return figures(collector::size_text(bytes, style), collector::percent(bytes, bytes_),
-                   collector::grouped(count), style);
+    return in_columns(style).figures(bytes, bytes_, collector::grouped(count));
   }
   void add_tree(TopLines& lines, size_t rows, const collector::TextStyle& style) {
-    lines.push_back({figures("size", "%", "n", style) + "call", TopLine::Look::kFaint});
+    lines.push_back({in_columns(style).figures("size", "%", "n") + "call", TopLine::Look::kFaint});
     const size_t shown = rows > 1 ? rows - 1 : 1, first = first_shown(tree_at_, shown);
     for (size_t i = first; i < std::min(first + shown, tree_rows_.size()); ++i) {
       const TreeRow& row = tree_rows_[i];
@@ -317,7 +314,7 @@ class LogWalk {
   void add_table(TopLines& lines, size_t rows, const collector::TextStyle& style) {
     const std::vector<size_t> found = table_rows();
     table_at_ = std::min(table_at_, found.empty() ? 0 : found.size() - 1);
-    lines.push_back({figures("size", "%", "n", style) + "site" +
+    lines.push_back({in_columns(style).figures("size", "%", "n") + "site" +
                          (search_.empty() ? "" : "  with '" + search_ + "'"),
                      TopLine::Look::kFaint});
     if (shows_stack_ && !found.empty()) {
@@ -363,11 +360,9 @@ class LogWalk {
     lines.push_back(
         {fmt::format("{} at {}; the curve ends at {}", collector::size_text(here.bytes, style),
                      collector::instant(here.time_ns), collector::instant(end_ns))});
-    std::vector<uint64_t> values(all.size());
-    std::ranges::transform(all, values.begin(), &Column::bytes);
     const size_t height = std::clamp<size_t>(
         rows > kHoldersUnderCurve + 6 ? rows - kHoldersUnderCurve - 6 : 3, 3, 20);
-    add_chart(values, height, style, lines);
+    add_chart(collector::list_of(all, &Column::bytes), height, style, lines);
     lines.push_back({std::string(kTopLabelColumns, ' ') + "└" + std::string(curve_at_, ' ') + "▲"});
     lines.push_back({fmt::format("who held {} ({}):", what_, collector::size_text(bytes_, style)),
                      TopLine::Look::kFaint});

@@ -319,9 +319,7 @@ std::vector<PageTab> tabs_of(const std::vector<std::string>& names, const std::s
 
 bool write_page(const std::vector<PageTab>& tabs, const collector::Reading& reading,
                 bool with_source, const std::string& path) {
-  std::vector<std::string> logs;
-  for (const PageTab& tab : tabs) logs.push_back(tab.log);
-  require_output(path, logs);
+  require_output(path, collector::list_of(tabs, &PageTab::log));
   collector::require_page();
   bool whole = true;
   std::vector<std::string> runs;

@@ -1,0 +1,52 @@
+// Loops over a container that many places need, under a name.
+//
+//   list_of(devices, &Device::name)   sum_of(blocks, &Block::bytes)   value_in(threads, 7)
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace gpupeak::collector {
+
+/// What `of` makes of each thing, in their order; `of` may be a member.
+template <typename Things, typename Of>
+auto list_of(Things&& things, Of of) {
+  std::vector<std::decay_t<decltype(std::invoke(of, *std::begin(things)))>> list;
+  list.reserve(std::size(things));
+  for (auto&& thing : things) list.push_back(std::invoke(of, thing));
+  return list;
+}
+template <typename Map>
+auto keys_of(const Map& map) {
+  return list_of(map, [](const auto& entry) { return entry.first; });
+}
+template <typename Map>
+auto values_of(Map map) {
+  return list_of(map, [](auto& entry) { return std::move(entry.second); });
+}
+
+template <typename Things, typename Of>
+uint64_t sum_of(const Things& things, Of of) {
+  uint64_t sum = 0;
+  for (const auto& thing : things) sum += std::invoke(of, thing);
+  return sum;
+}
+
+/// The value of the key; nullptr: it has none.
+template <typename Map>
+auto* value_in(Map& map, const typename Map::key_type& key) {
+  const auto entry = map.find(key);
+  return entry == map.end() ? nullptr : &entry->second;
+}
+/// The value of the key, or what stands for none.
+template <typename Map>
+auto value_or(const Map& map, const typename Map::key_type& key, typename Map::mapped_type none) {
+  const auto* const value = value_in(map, key);
+  return value != nullptr ? *value : none;
+}
+
+}  // namespace gpupeak::collector
