@@ -239,6 +239,7 @@ function render(keepPlace = false) {
       peak.element,
       buffers(run, scope),
       sections.lastUse(run, scope),
+      sections.ages(run, scope),
       sections.lowering(run, scope),
       timelineSection(run, scope, peak, pools),
       pools && pools.element,

@@ -112,6 +112,19 @@ export function lastUse(run, scope) {
       right: [countColumn('count', 'blocks'), usedColumn(run), titleColumn(), {key: 'kind', label: 'kind'}]}));
 }
 
+/** When what was live at the peak was allocated: as the terminal's `report --at peak`. */
+export function ages(run, scope) {
+  const found = run.ages?.[scope.name];
+  if (!found || found.rows.length === 0) return null;
+  const other = 'not known: mappings, idle in pools';
+  return titled('ages', 'By age', h('p', {class: 'faint'}, 'When what was live at the peak was allocated', found.step && found.step !== 'step' && `; a step is one of “${found.step}”`, '.'),
+    partsBar([...found.rows.map(({text, bytes}) => ({title: text, bytes})), {title: other, bytes: found.other_bytes, free: true}].filter(({bytes}) => bytes > 0)),
+    sumTable({label: 'By age', rows: found.rows, whole: scope.bytes, of: 'peak', search: false, order: {}, rest: [[other, found.other_bytes]],
+      right: [countColumn('blocks', 'blocks'), {key: 'text', label: 'allocated'}, bytesColumn('site_bytes', 'most of it'), titleColumn('by', 'site')]}),
+    found.odd.length > 0 && h('p', {class: 'odd'}, h('strong', {}, 'Odd: '), found.odd.map((one) => `${format.size(one.bytes)} in ${format.counted(one.blocks, 'block')} by ${one.site}, ` +
+      `${format.time(one.oldest_ns)} old; ${format.count(one.freed)} others of this call lived ${format.time(one.longest_ns)} at most`).join('. ')));
+}
+
 /** A stack, innermost first. Between a script's calls only how many the interpreter's own are. The lines that `title` begins with are unfolded. */
 function stackList(stack, title, onfind, sourceOf) {
   const first = stack.find(({n, at}) => at && title.startsWith(n)) || stack.find(({at}) => at);

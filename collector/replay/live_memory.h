@@ -166,13 +166,13 @@ class LiveMemory {
   void count_in(const PeakFinder::NewBlock& block, uint64_t ticks) {
     const GroupId group = peaks_.add(block, ticks);
     if (observer_ != nullptr) [[unlikely]]
-      tell({group, static_cast<int64_t>(block.bytes), +1, true});
+      tell({group, static_cast<int64_t>(block.bytes), +1, true, block.number});
   }
   /// `temporary`: the block was temporary.
   void count_out(const PeakFinder::OldBlock& block, bool temporary = false) {
     const GroupId group = peaks_.remove(block, temporary);
     if (observer_ != nullptr) [[unlikely]]
-      tell({group, -static_cast<int64_t>(block.bytes), -1, false});
+      tell({group, -static_cast<int64_t>(block.bytes), -1, false, block.number});
   }
   void replace(const PeakFinder::OldBlock& old_block, const PeakFinder::NewBlock& new_block,
                uint64_t ticks) {
@@ -180,8 +180,8 @@ class LiveMemory {
     if (observer_ == nullptr) [[likely]]
       return;
     const std::array<PeakFinder::Change, 2> step{
-        {{old_group, -static_cast<int64_t>(old_block.bytes), -1, false},
-         {new_group, static_cast<int64_t>(new_block.bytes), +1, true}}};
+        {{old_group, -static_cast<int64_t>(old_block.bytes), -1, false, old_block.number},
+         {new_group, static_cast<int64_t>(new_block.bytes), +1, true, new_block.number}}};
     observer_->on_step(step);
   }
   /// True if there is an observer, since it is told of groups. Groups are then found on this

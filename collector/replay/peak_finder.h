@@ -317,7 +317,8 @@ class PeakFinder {
     GroupId group;
     int64_t bytes;
     int16_t count;
-    bool allocates;  ///< counts as an allocation of its group
+    bool allocates;                 ///< counts as an allocation of its group
+    BlockNumber number = kNoBlock;  ///< of a heap block
   };
 
   ScopeId add_scope();

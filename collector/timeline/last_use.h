@@ -7,7 +7,8 @@
 //   weights   +0.1 s     +0.2 s     +2.0 s  +3.0 s    +4.0 s     used before and after
 //   gradient  +0.5 s     +0.6 s     +2.0 s  …         +4.0 s     last seen used 1.4 s before
 //
-// The time of a use is when the work was given to the device.
+// The time of a use is when the work was given to the device. And how long before a moment what was
+// live then was allocated, of any log and of the host's memory too.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@
 
 #include "collector/analyze/profile.h"
 #include "collector/log/event.h"
+#include "collector/timeline/moment.h"
 
 namespace gpupeak::collector {
 
@@ -47,6 +49,36 @@ struct LastUses {
 /// One for each device that had a peak. Replays the log once more. Throws UsageError if the log has
 /// no uses, std::logic_error if rows do not add up.
 LastUses last_uses(const Profile& profile, const Progress& progress = {});
+
+/// What a sum had at a moment, by when it was allocated. Long-lived memory is told from
+/// short-lived.
+struct Ages {
+  struct Row {
+    std::string text;  ///< "4 to 7 steps ago"
+    uint64_t bytes = 0, blocks = 0;
+    int64_t oldest_ns = 0;  ///< before the moment
+    std::string site;       ///< the call that has most of it
+    uint64_t site_bytes = 0;
+  };
+  /// Blocks that are far older than any that the same call had freed before.
+  struct Odd {
+    std::string site;
+    uint64_t bytes = 0, blocks = 0;
+    int64_t oldest_ns = 0;
+    uint64_t freed = 0;      ///< others of this call …
+    int64_t longest_ns = 0;  ///< … that lived so long at most
+  };
+  ScopeId scope{};
+  std::string step;          ///< the phase that is a step, or "step"; empty: rows are of time
+  std::vector<Row> rows;     ///< the youngest first
+  uint64_t other_bytes = 0;  ///< mappings, which have no age; what is idle in arenas
+  std::vector<Odd> odd;      ///< the largest first
+};
+
+/// Of each sum of a device or of the host, at its moment. A step is an instance of the phase that
+/// grows or comes again, else what a call keeps that grows evenly. Replays the log once more.
+std::vector<Ages> ages_of(Profile& profile, const std::vector<Held>& held,
+                          const Progress& progress = {});
 
 /// How much of a device's peak a site had with one kind of use.
 struct UseRow {

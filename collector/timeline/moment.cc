@@ -270,6 +270,15 @@ Held peak_of(const Profile& profile, ScopeId scope) {
   return {scope, sum.peak, profile.to_ns(sum.peak_ticks), "", profile.phase_at_peak(scope), {}, {}};
 }
 
+std::vector<ScopeId> sides(const Profile& profile) {
+  std::vector<ScopeId> ids = profile.scopes();
+  std::erase_if(ids, [&](ScopeId id) {
+    const ScopeInfo& info = profile.scope_info(id);
+    return info.name != "host" && (info.device < 0 || info.kind != 0);
+  });
+  return ids;
+}
+
 Held held_at_peak(const Profile& profile, ScopeId scope) {
   Held held = peak_of(profile, scope);
   held.takers = profile.at_peak(scope);
@@ -338,6 +347,7 @@ std::vector<std::vector<Held>> held_at(const Profile& profile, const std::vector
       held[i].scope = scopes[i];
       held[i].time_ns = moment.time_ns;
       held[i].moment = moment.name;
+      held[i].events = moment.events;
     }
   }
   return all;

@@ -41,9 +41,13 @@ struct Held {
     uint64_t bytes;
   };
   std::vector<Point> curve = {};
+  uint64_t events = 0;  ///< NamedMoment's; 0: the peak, or before the first event
 
   bool is_peak() const { return moment.empty(); }
 };
+
+/// The scopes of each device's memory and of the host's that the log has.
+std::vector<ScopeId> sides(const Profile& profile);
 
 /// Who held the sum at its peak, from the profile's own replay.
 Held held_at_peak(const Profile& profile, ScopeId scope);
@@ -73,8 +77,8 @@ Held held_at(const Profile& profile, ScopeId scope, const std::string& at,
 
 // Finds who held a sum at a moment that is not its peak: at a given time, or at the highest moment
 // of a phase. It replays the log twice more: first to find the event at which that moment was, then
-// to see what was live after that event. `gpupeak report --held` and `gpupeak view` use it; moment.h finds
-// its events here.
+// to see what was live after that event. `gpupeak report --held` and `gpupeak view` use it;
+// moment.h finds its events here.
 
 /// A moment, named by one of these fields; if all are empty, the sum's own peak.
 struct Moment {

@@ -138,16 +138,31 @@ Json moment_json(const Held& held) {
 }
 
 Json live_json(const Profile& profile, const std::vector<Held>& held,
-               const std::vector<HolderTable>& tables) {
+               const std::vector<HolderTable>& tables, const std::vector<Ages>& ages) {
   Json list = Json::array();
   for (size_t i = 0; i < held.size(); ++i) {
     Json json = object("scope", profile.scope_info(held[i].scope).name);
     json.update(moment_json(held[i]));
     extend(json, "holders, other_bytes, other_sites", tables[i].rows, tables[i].other_bytes,
            tables[i].other_rows);
+    json["ages"] = ages_json(ages[i]);
     list.push_back(std::move(json));
   }
   return with(view_json(profile, "gpupeak.live/1"), "scopes", std::move(list));
+}
+
+void add_ages(const Ages& ages, uint64_t whole, TextLines& text) {
+  text.add("\n{}", bold("BY AGE", text.style()));
+  text.part_head("allocated");
+  for (const Ages::Row& row : ages.rows)
+    text.part(row.bytes, whole, grouped(row.blocks),
+              fmt::format("{}: {} by {}", row.text, text.size(row.site_bytes), row.site));
+  if (ages.other_bytes > 0)
+    text.part(ages.other_bytes, whole, "", "not known: mappings, idle in pools");
+  for (const Ages::Odd& one : ages.odd)
+    text.wrap("odd: {} in {} by {}, {} old; {} others of this call lived {} at most",
+              text.size(one.bytes), one.blocks == 1 ? "1 block" : grouped(one.blocks) + " blocks",
+              one.site, duration(one.oldest_ns), grouped(one.freed), duration(one.longest_ns));
 }
 
 Json between_json(const Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
@@ -166,27 +181,21 @@ Json between_json(const Profile& profile, const std::vector<Held>& a, const std:
 
 }  // namespace
 
-std::vector<ScopeId> sides(const Profile& profile) {
-  std::vector<ScopeId> ids = profile.scopes();
-  std::erase_if(ids, [&](ScopeId id) {
-    const ScopeInfo& info = profile.scope_info(id);
-    return info.name != "host" && (info.device < 0 || info.kind != 0);
-  });
-  return ids;
-}
-
 void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
                 std::ostream& out, const ViewStyle& style) {
   HolderRows rows(profile, by);
   std::vector<HolderTable> tables;
   tables.reserve(held.size());
   for (const Held& sum : held) tables.push_back(rows.table(sum, top, style.is_json()));
-  if (style.is_json()) return write_line(live_json(profile, held, tables), out);
+  const std::vector<Ages> ages = ages_of(profile, held);
+  if (style.is_json()) return write_line(live_json(profile, held, tables, ages), out);
   TextLines text = view_text(profile, style);
   for (size_t i = 0; i < held.size(); ++i) {
     if (i > 0) text.add("");
     add_heading(profile, held[i], text);
-    if (held[i].bytes > 0) add_sites(tables[i], held[i].bytes, text);
+    if (held[i].bytes == 0) continue;
+    add_sites(tables[i], held[i].bytes, text);
+    add_ages(ages[i], held[i].bytes, text);
   }
   text.write(out);
 }

@@ -143,9 +143,6 @@ void write_what_if_page(const std::vector<WhatIf>& all, const std::string& tool_
 // `gpupeak report --at MOMENT` and `gpupeak diff LOG --at A --at B`: who held the memory of each
 // device and of the host at a moment, and what came, went, grew and shrank between two moments.
 
-/// The scopes of each device's memory and of the host's that the log has.
-std::vector<ScopeId> sides(const Profile& profile);
-
 /// A table for each scope. Its rows add up to what was live; the last one is for all others.
 void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
                 std::ostream& out, const ViewStyle& style);

@@ -44,4 +44,15 @@ bool may_be_moved(UseAtPeak use) {
   return use != UseAtPeak::kInUse && use != UseAtPeak::kNotKnown;
 }
 
+Json ages_json(const Ages& ages) {
+  return object("step, rows, other_bytes, odd", text_or_null(ages.step),
+                array_of(ages.rows, "text, bytes, blocks, oldest_ns, site, site_bytes",
+                         &Ages::Row::text, &Ages::Row::bytes, &Ages::Row::blocks,
+                         &Ages::Row::oldest_ns, &Ages::Row::site, &Ages::Row::site_bytes),
+                ages.other_bytes,
+                array_of(ages.odd, "site, bytes, blocks, oldest_ns, freed, longest_ns",
+                         &Ages::Odd::site, &Ages::Odd::bytes, &Ages::Odd::blocks,
+                         &Ages::Odd::oldest_ns, &Ages::Odd::freed, &Ages::Odd::longest_ns));
+}
+
 }  // namespace gpupeak::collector

@@ -557,6 +557,7 @@ class PageData {
         instants_(log.instants),
         arenas_(log.arenas),
         uses_(log.uses),
+        ages_(log.ages),
         run_(log.run),
         complete_(complete),
         source_(profile, with_source ? sums(profile) : std::vector<ScopeId>()) {
@@ -591,6 +592,8 @@ class PageData {
     json["pools"] =
         arenas_.arenas.empty() ? Json(nullptr) : PageArenas(arenas_, string).make(times_);
     json["uses"] = uses_ ? page_uses(profile_, *uses_, kMainRows, string) : Json(nullptr);
+    for (const Ages& ages : ages_)
+      json["ages"][profile_.scope_info(ages.scope).name] = ages_json(ages);
     json["buffers"] = page_buffers(peaks, string);
     json["live_at_exit"] = leaks_json();
     json["temporaries"] = rows_json(temporaries);
@@ -885,6 +888,7 @@ class PageData {
   const Instants& instants_;
   const ArenaHistory& arenas_;
   const std::optional<LastUses>& uses_;
+  const std::vector<Ages>& ages_;
   const std::optional<Summary>& run_;
   const Complete complete_;
   const PageSource source_;
@@ -917,7 +921,10 @@ PageLog read_for_page(Profile& profile, const TimeSeries& times, const Progress&
   ArenaHistory arenas = arena_history(profile, times, instants, progress);
   std::optional<LastUses> uses;
   if (has_uses(profile.definitions())) uses = last_uses(profile, progress);
-  return {std::move(instants), std::move(arenas), std::move(uses)};
+  std::vector<Held> peaks;
+  for (const ScopeId id : sides(profile)) peaks.push_back(peak_of(profile, id));
+  return {std::move(instants), std::move(arenas), std::move(uses),
+          ages_of(profile, peaks, progress)};
 }
 
 std::string page_data(Profile& profile, const TimeSeries& times, const PageLog& log,

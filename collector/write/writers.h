@@ -150,6 +150,7 @@ struct PageLog {
   Instants instants;
   ArenaHistory arenas;
   std::optional<LastUses> uses;  ///< none: the log has no uses
+  std::vector<Ages> ages;        ///< at each sum's peak
   /// The summary that the terminal shows, if the log stands for a whole run: the page begins with
   /// what is said of all its processes.
   std::optional<Summary> run = {};
@@ -197,6 +198,7 @@ inline constexpr std::string_view kUsedNote =
     "used: of most of a site's bytes, when they were last seen used before then, or first after it";
 
 const UseName& use_name(UseAtPeak use);
+Json ages_json(const Ages& ages);
 /// For some blocks at an instant: "last 1.2 s to 3.4 s before".
 std::string when_used(UseAtPeak use, int64_t shortest_ns, int64_t longest_ns);
 /// What a use is, and what the log does not have of them.

@@ -3,6 +3,7 @@ a cache or give back what they took, nothing is. argv: LIBRARY GPUPEAK PROGRAM F
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,17 @@ def train():
         kept.append(bytearray(2 << 20))
 held = bytearray(64 << 20)
 train()
+"""
+ODD = """
+import time
+kept = None
+def step(i):
+    global kept
+    block = bytearray(3 << 20)
+    if i == 20: kept = block
+    time.sleep(0.005)
+for i in range(60): step(i)
+held = bytearray(32 << 20)
 """
 PYTHON = """
 import ctypes
@@ -80,6 +92,11 @@ def expect_growth(name, log, wanted):
     expect(found.keys() == wanted.keys() and len(rows) == len(wanted), f"{name} grows by {found}, not by {wanted}: {rows}")
     for site, each in wanted.items():
         expect(abs(found[site] - each) <= each / 50, f"{name} grows by {found[site]} bytes a step, not by {each}: {rows}")
+    code, text = gpupeak("report", "--at", "peak", "--json", log)
+    expect(code == 0, f"{name}: {text}")
+    for scope in json.loads(text[text.index("{") :])["scopes"]:
+        of_ages = [row["bytes"] for row in scope["ages"]["rows"]]
+        expect(sum(of_ages) + scope["ages"]["other_bytes"] == scope["bytes"], f"{name}: {scope}")
     text = gpupeak("leaks", log)[1]
     expect("grew" in text, f"{name}: leaks says nothing of it: {text}")
     code, text = gpupeak("check", "--max-growth", "0", log)
@@ -87,6 +104,25 @@ def expect_growth(name, log, wanted):
     expect(f"FAIL  {rows[0]['side']}.step_growth_bytes" in text, text)
     code, text = gpupeak("watch", "--max-growth", "0", log)
     expect(code == 1 and next(iter(wanted)) in text, f"{name}: watch says {text}")
+
+
+def ages(folder, log):
+    """When what was live was allocated: in steps where there are steps, and what is far older than others of its call."""
+    text = gpupeak("report", "--at", "peak", "--json", log)[1]
+    scope = json.loads(text[text.index("{") :])["scopes"][0]
+    rows = {row["text"]: row for row in scope["ages"]["rows"]}
+    expect(scope["ages"]["step"] == "step", scope["ages"])
+    expect(sum(row["bytes"] for row in rows.values()) + scope["ages"]["other_bytes"] == scope["bytes"], scope["ages"])
+    expect(rows["before the first step"]["site_bytes"] // MIB == 64, rows)
+    for text, steps in (("in this step", 1), ("1 step ago", 1), ("2 to 3 steps ago", 2), ("4 to 7 steps ago", 4), ("8 to 15 steps ago", 8)):
+        expect(rows[text]["bytes"] >= steps * 2 * MIB and (steps < 2 or rows[text]["site_bytes"] // MIB == steps * 2), f"{text}: {rows}")
+    expect(not scope["ages"]["odd"], scope["ages"]["odd"])
+    text = gpupeak("report", "--at", "peak", log)[1]
+    expect(re.search(r"16.0 MiB.* 8  8 to 15 steps ago: 16.0 MiB by train <string>:6", text), text)
+    log = log_of(folder, "odd", sys.executable, "-c", ODD)
+    text = gpupeak("report", "--at", "peak", log)[1]
+    expect(re.search(r"odd: 3.00 MiB in 1 block by step <string>:6.* old; \d+ others of this call lived", text.replace("\n", " ")), text)
+    expect(re.search(r"32.0 MiB.* 1  less than 1 ms ago: 32.0 MiB by <module> <string>:10", text), text)
 
 
 def watched(folder):
@@ -122,6 +158,7 @@ def main():
         expect_growth("python", log, {"train": 2 * MIB})
         text = gpupeak("top", "--once", log)[1]
         expect("grows by 2.00 MiB a step" in text and "(train <string>:6)" in text, text)
+        ages(folder, log)
         text = gpupeak("leaks", "--scope", "host", log)[1]
         peak = text[text.index("LIVE AT THE PEAK") :]  # Python's end freed what it kept
         expect("train" in peak and "58.0 MiB" in peak, text)
