@@ -55,39 +55,6 @@ std::string uuid_text(const Sanitizer& sanitizer, std::string_view raw,
   return text + hex;
 }
 
-}  // namespace
-
-RunSummary run_of(const LogReader& log) {
-  const gpupeak_file_header& header = log.header();
-  const Definitions& definitions = log.definitions();
-  RunSummary run;
-  for (const auto& [key, value] : definitions.facts()) {
-    if (key == "arg") run.command.push_back(definitions.shown(value));
-    if (key.starts_with(kLabelPrefix))
-      run.labels[definitions.shown(key.substr(kLabelPrefix.size()))] = definitions.shown(value);
-  }
-  run.host = definitions.shown_fact("host");
-  run.pid = header.pid;
-  run.ppid = header.ppid;
-  if (header.rank >= 0) run.rank = header.rank;
-  run.start_time = iso_time(header.start_realtime_ns);
-  run.end = run_end(log.counters());
-  return run;
-}
-
-int64_t duration_ns(const LogReader& log, const Replay& replay) {
-  const int64_t last = log.clock().to_ns(replay.last_ticks());
-  const gpupeak_counters_page& page = log.counters();
-  // A process that left without an end may have gone on since the last event; `run` knows until
-  // when.
-  const uint64_t end = page.ended != 0 ? page.end_monotonic_ns : page.exit_monotonic_ns;
-  if (end <= log.header().start_monotonic_ns) return last;
-  const uint64_t to_end = end - log.header().start_monotonic_ns;
-  return std::max(last, static_cast<int64_t>(std::min<uint64_t>(to_end, INT64_MAX)));
-}
-
-namespace {
-
 class SummaryBuilder {
  public:
   SummaryBuilder(Profile& profile, const Options& options)
@@ -340,6 +307,35 @@ class SummaryBuilder {
 };
 
 }  // namespace
+
+RunSummary run_of(const LogReader& log) {
+  const gpupeak_file_header& header = log.header();
+  const Definitions& definitions = log.definitions();
+  RunSummary run;
+  for (const auto& [key, value] : definitions.facts()) {
+    if (key == "arg") run.command.push_back(definitions.shown(value));
+    if (key.starts_with(kLabelPrefix))
+      run.labels[definitions.shown(key.substr(kLabelPrefix.size()))] = definitions.shown(value);
+  }
+  run.host = definitions.shown_fact("host");
+  run.pid = header.pid;
+  run.ppid = header.ppid;
+  if (header.rank >= 0) run.rank = header.rank;
+  run.start_time = iso_time(header.start_realtime_ns);
+  run.end = run_end(log.counters());
+  return run;
+}
+
+int64_t duration_ns(const LogReader& log, const Replay& replay) {
+  const int64_t last = log.clock().to_ns(replay.last_ticks());
+  const gpupeak_counters_page& page = log.counters();
+  // A process that left without an end may have gone on since the last event; `run` knows until
+  // when.
+  const uint64_t end = page.ended != 0 ? page.end_monotonic_ns : page.exit_monotonic_ns;
+  if (end <= log.header().start_monotonic_ns) return last;
+  const uint64_t to_end = end - log.header().start_monotonic_ns;
+  return std::max(last, static_cast<int64_t>(std::min<uint64_t>(to_end, INT64_MAX)));
+}
 
 Summary analyze(const std::string& path, const Options& options, const Progress& progress) {
   auto log =

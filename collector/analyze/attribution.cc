@@ -49,6 +49,36 @@ const ScopeId* split_scope(const Replay& replay, ScopeId scope) {
   return same ? driver : nullptr;
 }
 
+// The NVTX domains in which libraries mark their own insides: XLA's passes, NCCL's collectives.
+// Such a mark tells where a library was, not what the program did, so no headline names it as the
+// phase.
+
+// The names that libraries give them (nvtxDomainCreate in their sources), in lower case. TensorRT
+// is not among them: its ranges are the model's layers.
+constexpr std::array<std::string_view, 11> kLibraryDomains = {
+    "cccl",     "cublas",  "cudnn", "cufft",   "cusolver", "cusparse",
+    "cutensor", "libcudf", "nccl",  "nvshmem", "tsl"};
+
+/// `domain`: an NVTX domain's name; case does not matter.
+bool is_library_domain(std::string_view domain) {
+  const auto same = [domain](std::string_view name) {
+    return std::equal(domain.begin(), domain.end(), name.begin(), name.end(), [](char a, char b) {
+      return std::tolower(static_cast<unsigned char>(a)) == b;
+    });
+  };
+  return std::ranges::any_of(kLibraryDomains, same);
+}
+
+uint64_t with_place(const SiteTitles::TitlePart& part) {
+  return uint64_t{part.place} << 32 | part.id;
+}
+
+/// The file of a frame, or its library if the file is not known.
+std::string file_title(const Frame& frame) {
+  if (!frame.file.empty()) return frame.file;
+  return frame.module.empty() ? "(no module)" : fmt::format("{} (no lines)", frame.module);
+}
+
 }  // namespace
 
 std::vector<Contribution> contributions_at_peak(const Replay& replay, ScopeId scope) {
@@ -98,40 +128,6 @@ std::string idle_title(const Replay& replay, const ArenaTable::Holder& holder) {
   const uint32_t name = replay.arenas().arenas()[holder.arena].name;
   return "idle in " + replay.log().definitions().shown(replay.name(name)) + "'s pool";
 }
-
-namespace {
-
-// The NVTX domains in which libraries mark their own insides: XLA's passes, NCCL's collectives.
-// Such a mark tells where a library was, not what the program did, so no headline names it as the
-// phase.
-
-// The names that libraries give them (nvtxDomainCreate in their sources), in lower case. TensorRT
-// is not among them: its ranges are the model's layers.
-constexpr std::array<std::string_view, 11> kLibraryDomains = {
-    "cccl",     "cublas",  "cudnn", "cufft",   "cusolver", "cusparse",
-    "cutensor", "libcudf", "nccl",  "nvshmem", "tsl"};
-
-/// `domain`: an NVTX domain's name; case does not matter.
-bool is_library_domain(std::string_view domain) {
-  const auto same = [domain](std::string_view name) {
-    return std::equal(domain.begin(), domain.end(), name.begin(), name.end(), [](char a, char b) {
-      return std::tolower(static_cast<unsigned char>(a)) == b;
-    });
-  };
-  return std::ranges::any_of(kLibraryDomains, same);
-}
-
-uint64_t with_place(const SiteTitles::TitlePart& part) {
-  return uint64_t{part.place} << 32 | part.id;
-}
-
-/// The file of a frame, or its library if the file is not known.
-std::string file_title(const Frame& frame) {
-  if (!frame.file.empty()) return frame.file;
-  return frame.module.empty() ? "(no module)" : fmt::format("{} (no lines)", frame.module);
-}
-
-}  // namespace
 
 GroupBy parse_group_by(std::string_view name) {
   std::vector<std::string_view> names;

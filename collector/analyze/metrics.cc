@@ -491,43 +491,6 @@ std::optional<uint64_t> resident_peak(const LogHead& head) {
   return status >> kib ? std::optional(kib << 10) : std::nullopt;
 }
 
-}  // namespace
-
-std::vector<std::string> counter_metrics() {
-  std::vector<std::string> names;
-  for (const DeviceMetric& metric : kDeviceMetrics) names.emplace_back(metric.name);
-  for (const std::string_view name : {kHeapPeak, kPinnedPeak, kResidentPeak})
-    names.emplace_back(name);
-  return names;
-}
-
-bool is_device_metric(std::string_view metric) {
-  return metric.starts_with("device.");
-}
-
-std::optional<uint64_t> counter_metric(const LogHead& head, std::string_view metric,
-                                       int32_t device) {
-  const gpupeak_counters_page& page = head.counters;
-  if (metric == kHeapPeak) {
-    const bool counted = coverage_of(head.header, page).heap_counters;
-    return counted ? std::optional(page.heap.peak) : std::nullopt;
-  }
-  if (metric == kPinnedPeak) return page.pinned.peak;
-  if (metric == kResidentPeak) return resident_peak(head);
-  if (device < 0 || device >= kMaxDevices) return std::nullopt;
-  for (const DeviceMetric& known : kDeviceMetrics) {
-    if (known.name != metric) continue;
-    const gpupeak_gauge& gauge =
-        known.kind == GPUPEAK_KIND_NONE
-            ? page.device[device].total
-            : device_gauge(page, static_cast<uint32_t>(device), known.kind);
-    return known.peak ? gauge.peak : gauge.live;
-  }
-  return std::nullopt;
-}
-
-namespace {
-
 /// Sets a metric to a counter. A counter of 0 says nothing.
 void set(Metrics& metrics, const std::string& name, std::optional<uint64_t> counted) {
   if (counted.value_or(0) > 0) metrics[name] = counted;
@@ -572,6 +535,39 @@ void set_peak(Summary& summary, const std::string& scope, const std::string& kin
 }
 
 }  // namespace
+
+std::vector<std::string> counter_metrics() {
+  std::vector<std::string> names;
+  for (const DeviceMetric& metric : kDeviceMetrics) names.emplace_back(metric.name);
+  for (const std::string_view name : {kHeapPeak, kPinnedPeak, kResidentPeak})
+    names.emplace_back(name);
+  return names;
+}
+
+bool is_device_metric(std::string_view metric) {
+  return metric.starts_with("device.");
+}
+
+std::optional<uint64_t> counter_metric(const LogHead& head, std::string_view metric,
+                                       int32_t device) {
+  const gpupeak_counters_page& page = head.counters;
+  if (metric == kHeapPeak) {
+    const bool counted = coverage_of(head.header, page).heap_counters;
+    return counted ? std::optional(page.heap.peak) : std::nullopt;
+  }
+  if (metric == kPinnedPeak) return page.pinned.peak;
+  if (metric == kResidentPeak) return resident_peak(head);
+  if (device < 0 || device >= kMaxDevices) return std::nullopt;
+  for (const DeviceMetric& known : kDeviceMetrics) {
+    if (known.name != metric) continue;
+    const gpupeak_gauge& gauge =
+        known.kind == GPUPEAK_KIND_NONE
+            ? page.device[device].total
+            : device_gauge(page, static_cast<uint32_t>(device), known.kind);
+    return known.peak ? gauge.peak : gauge.live;
+  }
+  return std::nullopt;
+}
 
 void set_to_counted(const LogHead& head, Summary& summary) {
   const gpupeak_counters_page& page = head.counters;

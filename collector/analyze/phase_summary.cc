@@ -177,14 +177,6 @@ class Folder {
   std::vector<Group> groups_;
 };
 
-}  // namespace
-
-std::vector<PhaseSummary> fold_phase_names(std::vector<ListedPhase> phases) {
-  return Folder(std::move(phases)).fold();
-}
-
-namespace {
-
 class PhaseLister {
  public:
   PhaseLister(const Replay& replay, const GroupTotals& totals, Attribution& by_site,
@@ -336,6 +328,10 @@ class PhaseLister {
 };
 
 }  // namespace
+
+std::vector<PhaseSummary> fold_phase_names(std::vector<ListedPhase> phases) {
+  return Folder(std::move(phases)).fold();
+}
 
 std::string_view phase_source_name(uint8_t source) {
   constexpr std::string_view kNames[] = {"auto", "api", "nvtx", "ort", "rule", "mark", "pjrt"};

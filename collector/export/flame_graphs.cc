@@ -20,34 +20,6 @@ namespace {
 /// sorted.
 constexpr uint64_t kAlwaysAllowedText = 256 << 20, kMostTextRatio = 64;
 
-}  // namespace
-
-void export_folded(Profile& profile, const ExportOptions& options, std::ostream& out) {
-  std::map<std::string, uint64_t> lines;
-  uint64_t text_left = kAlwaysAllowedText + kMostTextRatio * profile.log().given_bytes();
-  const Held held = held_at(profile, profile.scope(options.scope), options.at, options.progress);
-  for (const Contribution& part : held.takers) {
-    std::vector<Call> calls =
-        profile.calls_to_write(profile.replay().sites().info(part.group).stack);
-    std::string line;
-    for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
-      std::string name = frame_name(*call->frame);
-      std::replace(name.begin(), name.end(), ';', ':');  // ';' stands between frames
-      line += (line.empty() ? "" : ";") + name;
-    }
-    if (line.size() > text_left) profile.refuse_stacks();
-    text_left -= line.size();
-    lines[line.empty() ? title_without_stack(profile.replay(), part.group) : line] += part.bytes;
-  }
-  for (const auto& [stack, bytes] : lines) out << stack << ' ' << bytes << '\n';
-}
-
-// speedscope's file format: frames once, then profiles of stacks with weights, root first. The
-// browser that reads it becomes slow with hundreds of thousands of stacks, most of which hold next
-// to nothing. So stacks below a ten-thousandth of a profile are one, and the profile's name says
-// so.
-
-namespace {
 class Speedscope {
  public:
   explicit Speedscope(Profile& profile) : profile_(profile) {}
@@ -121,6 +93,31 @@ class Speedscope {
 };
 
 }  // namespace
+
+void export_folded(Profile& profile, const ExportOptions& options, std::ostream& out) {
+  std::map<std::string, uint64_t> lines;
+  uint64_t text_left = kAlwaysAllowedText + kMostTextRatio * profile.log().given_bytes();
+  const Held held = held_at(profile, profile.scope(options.scope), options.at, options.progress);
+  for (const Contribution& part : held.takers) {
+    std::vector<Call> calls =
+        profile.calls_to_write(profile.replay().sites().info(part.group).stack);
+    std::string line;
+    for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
+      std::string name = frame_name(*call->frame);
+      std::replace(name.begin(), name.end(), ';', ':');  // ';' stands between frames
+      line += (line.empty() ? "" : ";") + name;
+    }
+    if (line.size() > text_left) profile.refuse_stacks();
+    text_left -= line.size();
+    lines[line.empty() ? title_without_stack(profile.replay(), part.group) : line] += part.bytes;
+  }
+  for (const auto& [stack, bytes] : lines) out << stack << ' ' << bytes << '\n';
+}
+
+// speedscope's file format: frames once, then profiles of stacks with weights, root first. The
+// browser that reads it becomes slow with hundreds of thousands of stacks, most of which hold next
+// to nothing. So stacks below a ten-thousandth of a profile are one, and the profile's name says
+// so.
 
 void export_speedscope(Profile& profile, const ExportOptions& options, std::ostream& out) {
   const ScopeId scope = profile.scope(options.scope);

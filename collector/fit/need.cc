@@ -278,53 +278,6 @@ bool is_same_device(const DeviceNeed& a, const DeviceNeed& b) {
   return a.uuid.empty() || b.uuid.empty() ? a.device == b.device : a.uuid == b.uuid;
 }
 
-}  // namespace
-
-LogNeeds needs_of(const std::string& path, const Options& options, const Progress& progress) {
-  size_t parts = 0;
-  LogNeeds all = needs_of_program(path, options, progress, false, &parts);
-  for (size_t part = 1; part <= parts; ++part) {
-    const LogNeeds other =
-        needs_of_program(path + "#" + std::to_string(part), options, progress, true, nullptr);
-    for (const DeviceNeed& need : other.devices) {
-      const auto same = std::ranges::find_if(
-          all.devices, [&](const auto& of) { return is_same_device(of, need); });
-      if (same == all.devices.end()) {
-        all.devices.push_back(need);
-      } else {
-        *same = in_turn({*same, need});
-      }
-    }
-  }
-  return all;
-}
-
-std::string take_upper_bounds(const std::vector<RunLogs>& runs, std::vector<LogNeeds>& needs) {
-  std::vector<std::string> missing;
-  for (const RunLogs& run : runs) {
-    if (run.lost > 0)
-      missing.push_back(fmt::format("{} of the run's logs cannot be read", run.lost));
-    if (!run.record) continue;
-    for (const RunRecord::Unrecorded& process : run.record->unrecorded) {
-      if (process.used_gpu)
-        missing.push_back(fmt::format("pid {} {} used a GPU and was not recorded", process.pid,
-                                      escape(process.name)));
-    }
-  }
-  const std::string why = fmt::format("{}", fmt::join(missing, "; "));
-  for (LogNeeds& of_log : needs) {
-    for (DeviceNeed& need : of_log.devices) {
-      if (missing.empty()) break;
-      need.most_bytes.reset();
-      need.fails.clear();
-      need.no_most.push_back(why);
-    }
-  }
-  return why;
-}
-
-namespace {
-
 /// A change of less is not worth a row.
 constexpr uint64_t kLeastChange = 1u << 20;
 
@@ -405,6 +358,49 @@ std::optional<std::vector<FitRange>> fails_of(const ArenaRequests& history, uint
 }
 
 }  // namespace
+
+LogNeeds needs_of(const std::string& path, const Options& options, const Progress& progress) {
+  size_t parts = 0;
+  LogNeeds all = needs_of_program(path, options, progress, false, &parts);
+  for (size_t part = 1; part <= parts; ++part) {
+    const LogNeeds other =
+        needs_of_program(path + "#" + std::to_string(part), options, progress, true, nullptr);
+    for (const DeviceNeed& need : other.devices) {
+      const auto same = std::ranges::find_if(
+          all.devices, [&](const auto& of) { return is_same_device(of, need); });
+      if (same == all.devices.end()) {
+        all.devices.push_back(need);
+      } else {
+        *same = in_turn({*same, need});
+      }
+    }
+  }
+  return all;
+}
+
+std::string take_upper_bounds(const std::vector<RunLogs>& runs, std::vector<LogNeeds>& needs) {
+  std::vector<std::string> missing;
+  for (const RunLogs& run : runs) {
+    if (run.lost > 0)
+      missing.push_back(fmt::format("{} of the run's logs cannot be read", run.lost));
+    if (!run.record) continue;
+    for (const RunRecord::Unrecorded& process : run.record->unrecorded) {
+      if (process.used_gpu)
+        missing.push_back(fmt::format("pid {} {} used a GPU and was not recorded", process.pid,
+                                      escape(process.name)));
+    }
+  }
+  const std::string why = fmt::format("{}", fmt::join(missing, "; "));
+  for (LogNeeds& of_log : needs) {
+    for (DeviceNeed& need : of_log.devices) {
+      if (missing.empty()) break;
+      need.most_bytes.reset();
+      need.fails.clear();
+      need.no_most.push_back(why);
+    }
+  }
+  return why;
+}
 
 FitReport answer_fit(const std::vector<LogNeeds>& logs, const FitQuestion& question) {
   FitReport report;

@@ -260,26 +260,6 @@ class ChangedLog {
   bool has_last_uses_ = false;
 };
 
-}  // namespace
-
-WhatIf what_if(const std::string& path, const Changes& changes, const Options& options,
-               const Progress& progress, WithCurves curves) {
-  Options reading = options;
-  if (changes.scales.empty()) reading.reading.heap = HeapReading::kNone;
-  ChangedLog before(path, reading, progress);
-  WhatIf result = before.with(changes, curves);
-  for (size_t i = 0; i < result.matched.size(); ++i) {
-    if (result.matched[i] > 0) continue;
-    throw UsageError(fmt::format("'{}' matches no block's function, site, tag or phase",
-                                 escape(changes.scales[i].pattern)));
-  }
-  return result;
-}
-
-// Finds what would lower a log's largest peak, each change alone.
-
-namespace {
-
 uint64_t gain(const WhatIf& what_if) {
   const WhatIfSum& sum = what_if.sums.front();
   const uint64_t after = sum.most_bytes.value_or(sum.least_bytes);
@@ -324,6 +304,22 @@ uint64_t requests_of_pools(const Summary& summary) {
 }
 
 }  // namespace
+
+WhatIf what_if(const std::string& path, const Changes& changes, const Options& options,
+               const Progress& progress, WithCurves curves) {
+  Options reading = options;
+  if (changes.scales.empty()) reading.reading.heap = HeapReading::kNone;
+  ChangedLog before(path, reading, progress);
+  WhatIf result = before.with(changes, curves);
+  for (size_t i = 0; i < result.matched.size(); ++i) {
+    if (result.matched[i] > 0) continue;
+    throw UsageError(fmt::format("'{}' matches no block's function, site, tag or phase",
+                                 escape(changes.scales[i].pattern)));
+  }
+  return result;
+}
+
+// Finds what would lower a log's largest peak, each change alone.
 
 std::vector<WhatIf> what_would_lower(const std::string& path, const Options& options,
                                      const Progress& progress, WithCurves curves) {

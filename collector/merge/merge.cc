@@ -110,80 +110,6 @@ void note_missing_ends(Merged& merged) {
     merged.notes.push_back(fmt::format("so have {} more", open.size() - kMostNamed));
 }
 
-}  // namespace
-
-void note_end_of_run(bool is_started, const RunEnd& end, Quality& quality) {
-  // A fault or SIGKILL cuts a process short.
-  const bool asks =
-      end.code == SIGTERM || end.code == SIGINT || end.code == SIGHUP || end.code == SIGPIPE;
-  const bool was_asked = quality.log_end == LogEnd::kKilled && asks && !is_started;
-  if (quality.log_complete || (quality.log_end != LogEnd::kUnknown && !was_asked)) return;
-  quality.log_complete = true;
-  quality.log_end = LogEnd::kInOrder;
-  for (Warning& warning : quality.warnings) {
-    if (warning.code == WarningCode::kLogHasNoEnd)
-      warning.message =
-          "nobody saw how the process ended (killed by another, or left by exec): its log is "
-          "whole up to its last event";
-  }
-}
-
-void ProcessSet::add_log(const std::string& path, const Reading& reading,
-                         const Progress& progress) {
-  ProcessRecord record = read_process(path, reading, progress);
-  const auto known = records_.find(record.id);
-  if (known != records_.end() && known->second.is_log)
-    throw UsageError(escape(path) + " is given twice");
-  if (const auto run = read_run_record(path)) {
-    record.ended_with.emplace();
-    for (const RunRecord::Log& log : run->logs) record.ended_with->push_back(log.id);
-  }
-  add(std::move(record), true);
-}
-
-void ProcessSet::add(ProcessRecord record) {
-  add(std::move(record), false);
-}
-
-void ProcessSet::add(ProcessRecord record, bool is_log) {
-  const auto [entry, added] = records_.try_emplace(record.id, Known{{}, is_log});
-  entry->second.is_log |= is_log;
-  repeated_ += !added;
-  if (added || is_later(record, entry->second.record)) entry->second.record = std::move(record);
-}
-
-std::vector<ProcessRecord> ProcessSet::take() {
-  std::vector<ProcessRecord> records;
-  records.reserve(records_.size());
-  std::set<uint64_t> ended;
-  for (auto& [id, known] : records_) {
-    const ProcessRecord& record = records.emplace_back(std::move(known.record));
-    if (record.ended_with) ended.insert(record.ended_with->begin(), record.ended_with->end());
-  }
-  for (ProcessRecord& record : records) {
-    if (ended.contains(record.id))
-      note_end_of_run(record.ended_with.has_value(), record.run.end, record.quality);
-  }
-  records_.clear();
-  std::ranges::sort(records, comes_first);
-  return records;
-}
-
-Merged merge(std::vector<ProcessRecord> processes) {
-  Merged merged;
-  merged.processes = std::move(processes);
-  find_nodes(merged);
-  end_by_exec(merged);
-  const JobClock clock(merged);
-  note_missing_ends(merged);
-  add_node_sums(merged, clock);
-  merged.outliers = find_outliers(merged);
-  merged.end = find_job_end(merged, clock);
-  return merged;
-}
-
-namespace {
-
 constexpr size_t kFewestCompared = 3;
 constexpr uint64_t kDeviations = 7;  ///< about five standard deviations of a normal spread
 
@@ -330,6 +256,76 @@ std::vector<std::vector<size_t>> alike(const Merged& merged) {
 }
 
 }  // namespace
+
+void note_end_of_run(bool is_started, const RunEnd& end, Quality& quality) {
+  // A fault or SIGKILL cuts a process short.
+  const bool asks =
+      end.code == SIGTERM || end.code == SIGINT || end.code == SIGHUP || end.code == SIGPIPE;
+  const bool was_asked = quality.log_end == LogEnd::kKilled && asks && !is_started;
+  if (quality.log_complete || (quality.log_end != LogEnd::kUnknown && !was_asked)) return;
+  quality.log_complete = true;
+  quality.log_end = LogEnd::kInOrder;
+  for (Warning& warning : quality.warnings) {
+    if (warning.code == WarningCode::kLogHasNoEnd)
+      warning.message =
+          "nobody saw how the process ended (killed by another, or left by exec): its log is "
+          "whole up to its last event";
+  }
+}
+
+void ProcessSet::add_log(const std::string& path, const Reading& reading,
+                         const Progress& progress) {
+  ProcessRecord record = read_process(path, reading, progress);
+  const auto known = records_.find(record.id);
+  if (known != records_.end() && known->second.is_log)
+    throw UsageError(escape(path) + " is given twice");
+  if (const auto run = read_run_record(path)) {
+    record.ended_with.emplace();
+    for (const RunRecord::Log& log : run->logs) record.ended_with->push_back(log.id);
+  }
+  add(std::move(record), true);
+}
+
+void ProcessSet::add(ProcessRecord record) {
+  add(std::move(record), false);
+}
+
+void ProcessSet::add(ProcessRecord record, bool is_log) {
+  const auto [entry, added] = records_.try_emplace(record.id, Known{{}, is_log});
+  entry->second.is_log |= is_log;
+  repeated_ += !added;
+  if (added || is_later(record, entry->second.record)) entry->second.record = std::move(record);
+}
+
+std::vector<ProcessRecord> ProcessSet::take() {
+  std::vector<ProcessRecord> records;
+  records.reserve(records_.size());
+  std::set<uint64_t> ended;
+  for (auto& [id, known] : records_) {
+    const ProcessRecord& record = records.emplace_back(std::move(known.record));
+    if (record.ended_with) ended.insert(record.ended_with->begin(), record.ended_with->end());
+  }
+  for (ProcessRecord& record : records) {
+    if (ended.contains(record.id))
+      note_end_of_run(record.ended_with.has_value(), record.run.end, record.quality);
+  }
+  records_.clear();
+  std::ranges::sort(records, comes_first);
+  return records;
+}
+
+Merged merge(std::vector<ProcessRecord> processes) {
+  Merged merged;
+  merged.processes = std::move(processes);
+  find_nodes(merged);
+  end_by_exec(merged);
+  const JobClock clock(merged);
+  note_missing_ends(merged);
+  add_node_sums(merged, clock);
+  merged.outliers = find_outliers(merged);
+  merged.end = find_job_end(merged, clock);
+  return merged;
+}
 
 std::vector<Outlier> find_outliers(const Merged& merged) {
   std::vector<Outlier> outliers;

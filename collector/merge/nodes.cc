@@ -40,60 +40,6 @@ std::vector<std::string> boots_of(const std::vector<ProcessRecord>& processes) {
   return boots;
 }
 
-}  // namespace
-
-std::string MergedNode::name() const {
-  const std::string first = hosts.front().empty() ? "unknown host" : hosts.front();
-  return hosts.size() == 1 ? first : fmt::format("{} (+{})", first, hosts.size() - 1);
-}
-
-void find_nodes(Merged& merged) {
-  const std::vector<std::string> boots = boots_of(merged.processes);
-  std::map<std::string, size_t> known;
-  for (size_t i = 0; i < merged.processes.size(); ++i) {
-    const auto [entry, added] = known.try_emplace(boots[i], merged.nodes.size());
-    if (added) merged.nodes.emplace_back().boot = merged.processes[i].boot;
-    merged.nodes[entry->second].processes.push_back(i);
-    merged.node_of.push_back(entry->second);
-  }
-  for (MergedNode& node : merged.nodes) {
-    std::set<std::string> hosts;
-    for (const size_t i : node.processes) hosts.insert(merged.processes[i].run.host);
-    node.hosts.assign(hosts.begin(), hosts.end());
-  }
-}
-
-void end_by_exec(Merged& merged) {
-  for (const MergedNode& node : merged.nodes) {
-    std::map<std::tuple<uint32_t, uint64_t>, std::vector<ProcessRecord*>> programs;
-    for (const size_t i : node.processes) {
-      ProcessRecord& process = merged.processes[i];
-      programs[{process.run.pid, process.process_start_time}].push_back(&process);
-    }
-    for (auto& [process, in_turn] : programs) {
-      std::ranges::sort(in_turn, {}, &ProcessRecord::start_monotonic_ns);
-      for (size_t i = 0; i + 1 < in_turn.size(); ++i) {
-        if (in_turn[i]->end_ns != 0) continue;
-        in_turn[i]->end_ns = in_turn[i + 1]->start_monotonic_ns;
-        for (auto& [scope, curve] : in_turn[i]->curves) curve.end_at(in_turn[i]->end_ns);
-      }
-    }
-  }
-}
-
-JobClock::JobClock(const Merged& merged) {
-  for (const MergedNode& node : merged.nodes) {
-    const auto first = std::ranges::min_element(node.processes, [&](size_t a, size_t b) {
-      return merged.processes[a].start_monotonic_ns < merged.processes[b].start_monotonic_ns;
-    });
-    const ProcessRecord& process = merged.processes[*first];
-    begins_.push_back({process.start_monotonic_ns, process.start_realtime_ns});
-    first_realtime_ns_ = std::min(first_realtime_ns_, process.start_realtime_ns);
-  }
-}
-
-namespace {
-
 /// Goes through the changes of several curves by time; at equal times, those that shrink come
 /// first.
 class ChangesInTurn {
@@ -281,6 +227,56 @@ class NodeSums {
 };
 
 }  // namespace
+
+std::string MergedNode::name() const {
+  const std::string first = hosts.front().empty() ? "unknown host" : hosts.front();
+  return hosts.size() == 1 ? first : fmt::format("{} (+{})", first, hosts.size() - 1);
+}
+
+void find_nodes(Merged& merged) {
+  const std::vector<std::string> boots = boots_of(merged.processes);
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i < merged.processes.size(); ++i) {
+    const auto [entry, added] = known.try_emplace(boots[i], merged.nodes.size());
+    if (added) merged.nodes.emplace_back().boot = merged.processes[i].boot;
+    merged.nodes[entry->second].processes.push_back(i);
+    merged.node_of.push_back(entry->second);
+  }
+  for (MergedNode& node : merged.nodes) {
+    std::set<std::string> hosts;
+    for (const size_t i : node.processes) hosts.insert(merged.processes[i].run.host);
+    node.hosts.assign(hosts.begin(), hosts.end());
+  }
+}
+
+void end_by_exec(Merged& merged) {
+  for (const MergedNode& node : merged.nodes) {
+    std::map<std::tuple<uint32_t, uint64_t>, std::vector<ProcessRecord*>> programs;
+    for (const size_t i : node.processes) {
+      ProcessRecord& process = merged.processes[i];
+      programs[{process.run.pid, process.process_start_time}].push_back(&process);
+    }
+    for (auto& [process, in_turn] : programs) {
+      std::ranges::sort(in_turn, {}, &ProcessRecord::start_monotonic_ns);
+      for (size_t i = 0; i + 1 < in_turn.size(); ++i) {
+        if (in_turn[i]->end_ns != 0) continue;
+        in_turn[i]->end_ns = in_turn[i + 1]->start_monotonic_ns;
+        for (auto& [scope, curve] : in_turn[i]->curves) curve.end_at(in_turn[i]->end_ns);
+      }
+    }
+  }
+}
+
+JobClock::JobClock(const Merged& merged) {
+  for (const MergedNode& node : merged.nodes) {
+    const auto first = std::ranges::min_element(node.processes, [&](size_t a, size_t b) {
+      return merged.processes[a].start_monotonic_ns < merged.processes[b].start_monotonic_ns;
+    });
+    const ProcessRecord& process = merged.processes[*first];
+    begins_.push_back({process.start_monotonic_ns, process.start_realtime_ns});
+    first_realtime_ns_ = std::min(first_realtime_ns_, process.start_realtime_ns);
+  }
+}
 
 void add_node_sums(Merged& merged, const JobClock& clock) {
   for (size_t node = 0; node < merged.nodes.size(); ++node)

@@ -114,48 +114,6 @@ std::span<const uint8_t> bytes_of(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-}  // namespace
-
-bool is_partial(const std::string& path) {
-  try {
-    const std::optional<std::string> line = Lines(path, kLongestFront).next();
-    return line && line->find(kSchema) != std::string::npos;
-  } catch (const LogError&) {
-    return false;
-  }
-}
-
-void write_partial(std::vector<ProcessRecord> records, std::string_view version,
-                   std::ostream& out) {
-  std::ranges::sort(records, {}, &ProcessRecord::id);
-  ZstdPacker packer(out, ZSTD_CLEVEL_DEFAULT, 0);
-  const Json front{{"schema", fmt::format("{}{}", kSchema, kVersion)},
-                   {"version", version},
-                   {"logs", records.size()}};
-  packer.add(bytes_of(front.dump() + "\n"), false);
-  for (const ProcessRecord& record : records)
-    packer.add(bytes_of(record_text(record) + "\n"), false);
-  packer.add({}, true);
-}
-
-std::vector<ProcessRecord> read_partial(const std::string& path) {
-  Lines lines(path, kLongestLine);
-  const uint64_t logs = read_front(lines);
-  std::vector<ProcessRecord> records;
-  while (const std::optional<std::string> line = lines.next()) {
-    try {
-      records.push_back(record_of(*line));
-    } catch (const std::runtime_error& error) {
-      lines.fail_in_line(error.what());
-    }
-  }
-  if (records.size() != logs)
-    lines.fail(fmt::format("is damaged: it has {} logs of {}", records.size(), logs));
-  return records;
-}
-
-namespace {
-
 // The keys of a record and its parts, once for the writer and the reader. An optional without a
 // value has no key.
 
@@ -387,6 +345,44 @@ class RecordReader {
 };
 
 }  // namespace
+
+bool is_partial(const std::string& path) {
+  try {
+    const std::optional<std::string> line = Lines(path, kLongestFront).next();
+    return line && line->find(kSchema) != std::string::npos;
+  } catch (const LogError&) {
+    return false;
+  }
+}
+
+void write_partial(std::vector<ProcessRecord> records, std::string_view version,
+                   std::ostream& out) {
+  std::ranges::sort(records, {}, &ProcessRecord::id);
+  ZstdPacker packer(out, ZSTD_CLEVEL_DEFAULT, 0);
+  const Json front{{"schema", fmt::format("{}{}", kSchema, kVersion)},
+                   {"version", version},
+                   {"logs", records.size()}};
+  packer.add(bytes_of(front.dump() + "\n"), false);
+  for (const ProcessRecord& record : records)
+    packer.add(bytes_of(record_text(record) + "\n"), false);
+  packer.add({}, true);
+}
+
+std::vector<ProcessRecord> read_partial(const std::string& path) {
+  Lines lines(path, kLongestLine);
+  const uint64_t logs = read_front(lines);
+  std::vector<ProcessRecord> records;
+  while (const std::optional<std::string> line = lines.next()) {
+    try {
+      records.push_back(record_of(*line));
+    } catch (const std::runtime_error& error) {
+      lines.fail_in_line(error.what());
+    }
+  }
+  if (records.size() != logs)
+    lines.fail(fmt::format("is damaged: it has {} logs of {}", records.size(), logs));
+  return records;
+}
 
 std::string record_text(const ProcessRecord& record) {
   return RecordWriter::json_of(record).dump(-1, ' ', false, Json::error_handler_t::replace);

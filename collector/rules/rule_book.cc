@@ -55,63 +55,6 @@ bool applies(const RuleSet& set, const Definitions& definitions) {
   });
 }
 
-}  // namespace
-
-RuleSet read_rule_set(const std::string& name) {
-  for (const RuleSet& set : builtin_sets()) {
-    if (set.name == name) return set;
-  }
-  constexpr uint64_t kMostBytes = 4 << 20;
-  const std::optional<std::string> text = read_regular(name, kMostBytes);
-  if (!text) {
-    throw UsageError(
-        fmt::format("rules '{}': no such set ({}, none), and no file that can be read: {}",
-                    escape(name), names_of_builtin_sets(), strerror(errno)));
-  }
-  RuleSet set = parse_rules(*text, escape(name));
-  if (set.name.empty()) set.name = name;
-  return set;
-}
-
-const NameRules& builtin_name_rules() {
-  static const NameRules names = [] {
-    NameRules all;
-    for (const RuleSet& set : builtin_sets()) all.append(set.names);
-    return all;
-  }();
-  return names;
-}
-
-RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions) {
-  RuleBook book;
-  for (const std::string& phase : choice.phases) book.phases.push_back(parse_phase_option(phase));
-  for (const std::string& tag : choice.tags) book.tags.push_back(parse_rule_option(tag));
-  const auto choose_by_modules = [&] {
-    book.automatic = book.sets.empty();
-    for (const RuleSet& set : builtin_sets()) {
-      if (!applies(set, definitions)) continue;
-      book.sets.push_back(set.name);
-      append(book.tags, set.tags);
-    }
-  };
-  for (const std::string& name : choice.sets) {
-    if (name == "none") continue;
-    if (name == "auto") {
-      choose_by_modules();
-      continue;
-    }
-    const RuleSet set = read_rule_set(name);
-    book.sets.push_back(definitions.shown(set.name));
-    book.automatic = false;
-    append(book.phases, set.phases);
-    append(book.tags, set.tags);
-  }
-  if (choice.sets.empty()) choose_by_modules();
-  return book;
-}
-
-namespace {
-
 constexpr std::string_view kAny = "*";
 
 /// Reads tables of TOML. Each key says what reads its value; what is wrong throws UsageError with
@@ -381,6 +324,59 @@ class RuleReader : public TomlReader {
 };
 
 }  // namespace
+
+RuleSet read_rule_set(const std::string& name) {
+  for (const RuleSet& set : builtin_sets()) {
+    if (set.name == name) return set;
+  }
+  constexpr uint64_t kMostBytes = 4 << 20;
+  const std::optional<std::string> text = read_regular(name, kMostBytes);
+  if (!text) {
+    throw UsageError(
+        fmt::format("rules '{}': no such set ({}, none), and no file that can be read: {}",
+                    escape(name), names_of_builtin_sets(), strerror(errno)));
+  }
+  RuleSet set = parse_rules(*text, escape(name));
+  if (set.name.empty()) set.name = name;
+  return set;
+}
+
+const NameRules& builtin_name_rules() {
+  static const NameRules names = [] {
+    NameRules all;
+    for (const RuleSet& set : builtin_sets()) all.append(set.names);
+    return all;
+  }();
+  return names;
+}
+
+RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions) {
+  RuleBook book;
+  for (const std::string& phase : choice.phases) book.phases.push_back(parse_phase_option(phase));
+  for (const std::string& tag : choice.tags) book.tags.push_back(parse_rule_option(tag));
+  const auto choose_by_modules = [&] {
+    book.automatic = book.sets.empty();
+    for (const RuleSet& set : builtin_sets()) {
+      if (!applies(set, definitions)) continue;
+      book.sets.push_back(set.name);
+      append(book.tags, set.tags);
+    }
+  };
+  for (const std::string& name : choice.sets) {
+    if (name == "none") continue;
+    if (name == "auto") {
+      choose_by_modules();
+      continue;
+    }
+    const RuleSet set = read_rule_set(name);
+    book.sets.push_back(definitions.shown(set.name));
+    book.automatic = false;
+    append(book.phases, set.phases);
+    append(book.tags, set.tags);
+  }
+  if (choice.sets.empty()) choose_by_modules();
+  return book;
+}
 
 RuleSet parse_rules(std::string_view toml, const std::string& origin) {
   return parse_toml<RuleReader>(toml, origin);

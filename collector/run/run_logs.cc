@@ -89,17 +89,6 @@ void add_look(RunRecord::Resident seen, bool forked, Metrics& metrics) {
   if (forked) name_inherited(seen, metrics);
 }
 
-}  // namespace
-
-void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics) {
-  const gpupeak_file_header& header = log.head.header;
-  for (const RunRecord::Resident& seen : run.resident) {
-    if (seen.pid == header.pid) add_look(seen, (header.flags & GPUPEAK_FLAG_FORKED) != 0, metrics);
-  }
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 
 constexpr size_t kMostBeside = 10'000;  ///< so many files are looked at if no record names the logs
@@ -212,7 +201,37 @@ std::string who(const RunLog& log) {
                      header.pid, escape(program_of(log)));
 }
 
+std::vector<RunLogs> runs_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const FolderLog& log : LogFolder(folder, SIZE_MAX).look().logs) paths.push_back(log.path);
+  std::ranges::sort(paths);
+  std::vector<RunLogs> runs;
+  std::vector<RunLog> rest;
+  std::set<uint64_t> tied;
+  for (const std::string& path : paths) {
+    const std::optional<LogHead> head = head_of(path);
+    if (!head) continue;
+    if (!is_started(*head) && !read_run_record(path)) {
+      rest.push_back({path, *head});
+      continue;
+    }
+    RunLogs& run = runs.emplace_back(logs_of_run(path));
+    for (const RunLog& log : run.logs) tied.insert(log.head.header.cookie);
+  }
+  std::erase_if(rest, [&](const RunLog& log) { return tied.contains(log.head.header.cookie); });
+  if (!rest.empty()) runs.push_back({folder, std::move(rest), std::nullopt, 0, {}});
+  if (runs.empty()) throw UsageError("there are no logs in " + escape(folder));
+  return runs;
+}
+
 }  // namespace
+
+void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics) {
+  const gpupeak_file_header& header = log.head.header;
+  for (const RunRecord::Resident& seen : run.resident) {
+    if (seen.pid == header.pid) add_look(seen, (header.flags & GPUPEAK_FLAG_FORKED) != 0, metrics);
+  }
+}
 
 uint64_t RunLogs::resident_bytes(const RunLog& log) const {
   uint64_t bytes = log.head.counters.rss_peak_bytes;
@@ -261,33 +280,6 @@ RunLogs logs_of_run(const std::string& name) {
   if (run.record ? !run.record->left_running.empty() : is_started(*head)) add_beside(run);
   return run;
 }
-
-namespace {
-
-std::vector<RunLogs> runs_in(const std::string& folder) {
-  std::vector<std::string> paths;
-  for (const FolderLog& log : LogFolder(folder, SIZE_MAX).look().logs) paths.push_back(log.path);
-  std::ranges::sort(paths);
-  std::vector<RunLogs> runs;
-  std::vector<RunLog> rest;
-  std::set<uint64_t> tied;
-  for (const std::string& path : paths) {
-    const std::optional<LogHead> head = head_of(path);
-    if (!head) continue;
-    if (!is_started(*head) && !read_run_record(path)) {
-      rest.push_back({path, *head});
-      continue;
-    }
-    RunLogs& run = runs.emplace_back(logs_of_run(path));
-    for (const RunLog& log : run.logs) tied.insert(log.head.header.cookie);
-  }
-  std::erase_if(rest, [&](const RunLog& log) { return tied.contains(log.head.header.cookie); });
-  if (!rest.empty()) runs.push_back({folder, std::move(rest), std::nullopt, 0, {}});
-  if (runs.empty()) throw UsageError("there are no logs in " + escape(folder));
-  return runs;
-}
-
-}  // namespace
 
 bool is_folder(const std::string& name) {
   std::error_code error;

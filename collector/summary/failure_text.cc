@@ -296,70 +296,6 @@ class Teller {
   const TextStyle& style_;
 };
 
-}  // namespace
-
-std::string_view cause_name(FailureCause cause) {
-  return words_of(cause).name;
-}
-
-std::string why_text(const OutOfMemory& oom, const TextStyle& style) {
-  return found_no_memory(oom) ? Teller(oom, style).why() : "";
-}
-
-std::string help_text(const OutOfMemory& oom, const TextStyle& style) {
-  return Teller(oom, style).help();
-}
-
-std::string growth_text(const GrowthSummary& growth, const TextStyle& style) {
-  const std::string error =
-      growth.error_bytes ? " " + error_percent(*growth.error_bytes, growth.grown_bytes) : "";
-  return fmt::format("{}{} at each {}, {} times, {} in all{}: {}{}",
-                     growth.same_each_time ? "+" : "about +", size_text(growth.bytes_each(), style),
-                     growth.phase, grouped(growth.steps()), size_text(growth.grown_bytes, style),
-                     error, spoken_title(growth.title),
-                     growth.blocks_each > 0 ? ", none freed" : "");
-}
-
-std::string steps_text(const std::vector<GrowthSummary>& growths, std::optional<int32_t> device,
-                       uint64_t total, uint64_t held, const TextStyle& style) {
-  constexpr size_t kMostNamed = 2;
-  constexpr uint64_t kWorthWords = 10;  // a tenth of what is held
-  std::vector<const GrowthSummary*> parts;
-  uint64_t each = 0, grown = 0;
-  bool same = true;
-  for (const GrowthSummary& growth : growths) {
-    if (growth.device != device) continue;
-    if (!parts.empty() && growth.phase != parts[0]->phase) continue;  // within it or around it
-    parts.push_back(&growth);
-    each += growth.bytes_each();
-    grown += growth.grown_bytes;
-    same = same && growth.same_each_time;
-  }
-  if (each == 0 || grown < held / kWorthWords) return "";
-  const GrowthSummary& first = *parts[0];
-  const bool has_phase = first.blocks_each == 0;
-  std::string text = fmt::format("it grows by {}{} {} {}, {} {}: ", same ? "" : "about ",
-                                 size_text(each, style), has_phase ? "at each" : "a", first.phase,
-                                 grouped(first.steps()), has_phase ? "times" : "steps");
-  for (size_t i = 0; i < std::min(parts.size(), kMostNamed); ++i) {
-    if (i > 0) text += ", ";
-    if (parts.size() > 1) {
-      text += size_text(parts[i]->bytes_each(), style) + " ";
-    } else if (!has_phase && same) {
-      text += fmt::format("{} block{} each ", grouped(first.blocks_each),
-                          first.blocks_each == 1 ? "" : "s");
-    }
-    text += "by " + spoken_title(parts[i]->title);
-  }
-  if (parts.size() > kMostNamed) text += fmt::format(" and {} more", parts.size() - kMostNamed);
-  if (!has_phase) text += ", none freed";
-  const uint64_t room = total > held ? (total - held) / each : 0;
-  if (room > 0) text += fmt::format("; the card has room for {} more at most", grouped(room));
-  return text;
-}
-
-namespace {
-
 constexpr size_t kMaxParts = 1;
 
 /// ", 300 MiB by forward net.py:12 (conv)": the largest parts.
@@ -433,6 +369,66 @@ std::string growth_text(const ArenaSummary& arena, const TextStyle& style) {
 }
 
 }  // namespace
+
+std::string_view cause_name(FailureCause cause) {
+  return words_of(cause).name;
+}
+
+std::string why_text(const OutOfMemory& oom, const TextStyle& style) {
+  return found_no_memory(oom) ? Teller(oom, style).why() : "";
+}
+
+std::string help_text(const OutOfMemory& oom, const TextStyle& style) {
+  return Teller(oom, style).help();
+}
+
+std::string growth_text(const GrowthSummary& growth, const TextStyle& style) {
+  const std::string error =
+      growth.error_bytes ? " " + error_percent(*growth.error_bytes, growth.grown_bytes) : "";
+  return fmt::format("{}{} at each {}, {} times, {} in all{}: {}{}",
+                     growth.same_each_time ? "+" : "about +", size_text(growth.bytes_each(), style),
+                     growth.phase, grouped(growth.steps()), size_text(growth.grown_bytes, style),
+                     error, spoken_title(growth.title),
+                     growth.blocks_each > 0 ? ", none freed" : "");
+}
+
+std::string steps_text(const std::vector<GrowthSummary>& growths, std::optional<int32_t> device,
+                       uint64_t total, uint64_t held, const TextStyle& style) {
+  constexpr size_t kMostNamed = 2;
+  constexpr uint64_t kWorthWords = 10;  // a tenth of what is held
+  std::vector<const GrowthSummary*> parts;
+  uint64_t each = 0, grown = 0;
+  bool same = true;
+  for (const GrowthSummary& growth : growths) {
+    if (growth.device != device) continue;
+    if (!parts.empty() && growth.phase != parts[0]->phase) continue;  // within it or around it
+    parts.push_back(&growth);
+    each += growth.bytes_each();
+    grown += growth.grown_bytes;
+    same = same && growth.same_each_time;
+  }
+  if (each == 0 || grown < held / kWorthWords) return "";
+  const GrowthSummary& first = *parts[0];
+  const bool has_phase = first.blocks_each == 0;
+  std::string text = fmt::format("it grows by {}{} {} {}, {} {}: ", same ? "" : "about ",
+                                 size_text(each, style), has_phase ? "at each" : "a", first.phase,
+                                 grouped(first.steps()), has_phase ? "times" : "steps");
+  for (size_t i = 0; i < std::min(parts.size(), kMostNamed); ++i) {
+    if (i > 0) text += ", ";
+    if (parts.size() > 1) {
+      text += size_text(parts[i]->bytes_each(), style) + " ";
+    } else if (!has_phase && same) {
+      text += fmt::format("{} block{} each ", grouped(first.blocks_each),
+                          first.blocks_each == 1 ? "" : "s");
+    }
+    text += "by " + spoken_title(parts[i]->title);
+  }
+  if (parts.size() > kMostNamed) text += fmt::format(" and {} more", parts.size() - kMostNamed);
+  if (!has_phase) text += ", none freed";
+  const uint64_t room = total > held ? (total - held) / each : 0;
+  if (room > 0) text += fmt::format("; the card has room for {} more at most", grouped(room));
+  return text;
+}
 
 bool was_taken_in_advance(const ArenaSummary& arena) {
   if (arena.growths.empty()) return false;

@@ -141,6 +141,8 @@ class NamesKeeper {
   TableSize size_;
 };
 
+constexpr size_t kProgressStep = 256;
+
 }  // namespace
 
 KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBudget& budget,
@@ -156,12 +158,6 @@ KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBu
   }
   return keeper.result();
 }
-
-namespace {
-
-constexpr size_t kProgressStep = 256;
-
-}  // namespace
 
 Symbolized symbolize(const LogReader& log, const SymbolSearch& search, const NameRules& rules,
                      const Progress& progress) {

@@ -235,13 +235,6 @@ std::vector<uint64_t> taken_by_aarch64(const Code& function) {
   return found;
 }
 
-}  // namespace
-
-const Machine kAarch64{R_AARCH64_RELATIVE,  R_AARCH64_ABS64,  R_AARCH64_GLOB_DAT,
-                       referred_by_aarch64, taken_by_aarch64, false};
-
-namespace {
-
 /// Code refers to data relative to the end of an instruction: a byte that says so, four bytes of
 /// distance, and sometimes one more byte of a constant. Bytes that only look so do no harm: then a
 /// word too many is marked.
@@ -286,6 +279,9 @@ std::vector<uint64_t> taken_by_x86_64(const Code& function) {
 }
 
 }  // namespace
+
+const Machine kAarch64{R_AARCH64_RELATIVE,  R_AARCH64_ABS64,  R_AARCH64_GLOB_DAT,
+                       referred_by_aarch64, taken_by_aarch64, false};
 
 const Machine kX86_64{R_X86_64_RELATIVE,  R_X86_64_64,     R_X86_64_GLOB_DAT,
                       referred_by_x86_64, taken_by_x86_64, true};

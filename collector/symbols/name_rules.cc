@@ -26,6 +26,41 @@ bool any_matches(const std::vector<FrameGlobs>& frames, std::string_view module,
   return impl && any(type_path(impl->type)) && (impl->trait.empty() || any(type_path(impl->trait)));
 }
 
+class TableReader {
+ public:
+  explicit TableReader(const LoadedImage& image) : image_(image) {}
+
+  /// The only table of at least `least` functions whose address this function takes; nullopt: there
+  /// is none, or several.
+  std::optional<uint64_t> table_of(uint64_t function, uint32_t least) const {
+    const auto range = image_.function_from(function);
+    if (!range) return std::nullopt;
+    std::set<uint64_t> tables;
+    for (const uint64_t at : image_.taken_in(*range)) {
+      if (has_functions(at, least)) tables.insert(at);
+    }
+    return tables.size() == 1 ? std::optional(*tables.begin()) : std::nullopt;
+  }
+
+  std::optional<uint64_t> function_at(uint64_t table, uint32_t slot) const {
+    const uint64_t at = table + slot * kWord;
+    const RelocatedWord* word = image_.word_at(at);
+    const bool here = word != nullptr && word->symbol == RelocatedWord::kNoSymbol;
+    if (!here || !image_.is_constant(at) || !image_.is_code(word->value)) return std::nullopt;
+    return word->value;
+  }
+
+ private:
+  bool has_functions(uint64_t table, uint32_t count) const {
+    for (uint32_t slot = 0; slot < count; ++slot) {
+      if (!function_at(table, slot)) return false;
+    }
+    return true;
+  }
+
+  const LoadedImage& image_;
+};
+
 }  // namespace
 
 int compare(const Version& version, const Version& bound) {
@@ -86,45 +121,6 @@ bool ClassRule::applies_to(std::string_view library, const Version& version) con
 bool TableRule::applies_to(std::string_view library) const {
   return any_glob_matches(libraries, library);
 }
-
-namespace {
-
-class TableReader {
- public:
-  explicit TableReader(const LoadedImage& image) : image_(image) {}
-
-  /// The only table of at least `least` functions whose address this function takes; nullopt: there
-  /// is none, or several.
-  std::optional<uint64_t> table_of(uint64_t function, uint32_t least) const {
-    const auto range = image_.function_from(function);
-    if (!range) return std::nullopt;
-    std::set<uint64_t> tables;
-    for (const uint64_t at : image_.taken_in(*range)) {
-      if (has_functions(at, least)) tables.insert(at);
-    }
-    return tables.size() == 1 ? std::optional(*tables.begin()) : std::nullopt;
-  }
-
-  std::optional<uint64_t> function_at(uint64_t table, uint32_t slot) const {
-    const uint64_t at = table + slot * kWord;
-    const RelocatedWord* word = image_.word_at(at);
-    const bool here = word != nullptr && word->symbol == RelocatedWord::kNoSymbol;
-    if (!here || !image_.is_constant(at) || !image_.is_code(word->value)) return std::nullopt;
-    return word->value;
-  }
-
- private:
-  bool has_functions(uint64_t table, uint32_t count) const {
-    for (uint32_t slot = 0; slot < count; ++slot) {
-      if (!function_at(table, slot)) return false;
-    }
-    return true;
-  }
-
-  const LoadedImage& image_;
-};
-
-}  // namespace
 
 std::vector<ApiFunction> api_functions(Elf* elf, const TableRule& rule, uint64_t entry) {
   const LoadedImage image(elf);

@@ -582,6 +582,22 @@ class RttiReader {
   std::unordered_map<uint32_t, std::map<uint32_t, uint64_t>> own_slots_;
 };
 
+constexpr int kMaxSteps = 256;  // from base to base; a damaged table may have a circle
+constexpr std::string_view kDestructor = "~";
+
+/// "a::B<int>" → "B".
+std::string_view last_name(std::string_view name) {
+  int depth = 0;
+  size_t begin = 0;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (name[i] == '<' || name[i] == '(' || name[i] == '{') ++depth;
+    if (name[i] == '>' || name[i] == ')' || name[i] == '}') --depth;
+    if (depth == 0 && name[i] == ':') begin = i + 1;
+  }
+  const std::string_view last = name.substr(begin);
+  return last.substr(0, last.find('<'));
+}
+
 }  // namespace
 
 RttiTable read_rtti(Elf* elf) {
@@ -646,26 +662,6 @@ const RttiTable* LibraryRtti::table_for(uint64_t address) {
   }
   return &*table_;
 }
-
-namespace {
-
-constexpr int kMaxSteps = 256;  // from base to base; a damaged table may have a circle
-constexpr std::string_view kDestructor = "~";
-
-/// "a::B<int>" → "B".
-std::string_view last_name(std::string_view name) {
-  int depth = 0;
-  size_t begin = 0;
-  for (size_t i = 0; i < name.size(); ++i) {
-    if (name[i] == '<' || name[i] == '(' || name[i] == '{') ++depth;
-    if (name[i] == '>' || name[i] == ')' || name[i] == '}') --depth;
-    if (depth == 0 && name[i] == ':') begin = i + 1;
-  }
-  const std::string_view last = name.substr(begin);
-  return last.substr(0, last.find('<'));
-}
-
-}  // namespace
 
 RttiNames::RttiNames(const RttiTable& table, std::string_view library, std::string_view version,
                      const NameRules* rules)

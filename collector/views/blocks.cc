@@ -66,6 +66,50 @@ Json last_use_json(Profile& profile, const LastUses& uses, size_t top) {
   return json;
 }
 
+/// Temporary blocks and all blocks of a table's rows. Holder::bytes has the number of temporary
+/// blocks, so that the table puts the rows with most first.
+struct Temporaries {
+  HolderTable table;
+  uint64_t temporary = 0, allocations = 0;
+};
+
+Temporaries find_temporaries(Profile& profile, const std::string& scope, size_t top) {
+  const ScopeId wanted = scope.empty() ? ScopeId{} : profile.scope(scope);
+  const SiteTable& sites = profile.replay().sites();
+  Temporaries found;
+  std::vector<Contribution> parts;
+  for (GroupId id{0}; id < sites.group_count(); ++id) {
+    const PeakFinder::Group& group = profile.replay().peaks().group(id);
+    const bool measured = is_device_kind(sites.context_of(id).kind) || profile.coverage().host();
+    if (scope.empty() ? !measured : !profile.counts_into(id, wanted)) continue;
+    found.allocations += group.alloc_count;
+    found.temporary += group.temporary_count;
+    parts.push_back({id, group.temporary_count, group.alloc_count});
+  }
+  // All rows are made first, since those without a temporary block, which come last, must not count
+  // as "others".
+  std::vector<Holder> rows = profile.sites().table(parts, SIZE_MAX, false).rows;
+  for (Holder& row : rows) {
+    if (row.bytes == 0) break;
+    if (found.table.rows.size() < top) {
+      found.table.rows.push_back(std::move(row));
+    } else {
+      found.table.other_bytes += row.bytes;
+      ++found.table.other_rows;
+    }
+  }
+  return found;
+}
+
+Json temporary_json(const Profile& profile, const std::string& scope, const Temporaries& found) {
+  return with(view_json(profile, "gpupeak.temporary/1"),
+              "scope, temporary_count, alloc_count, sites, other_temporary_count, other_sites",
+              text_or_null(scope), found.temporary, found.allocations,
+              array_of(found.table.rows, "kind, site, temporary_count, alloc_count", &Holder::kind,
+                       &Holder::title, &Holder::bytes, &Holder::count),
+              found.table.other_bytes, found.table.other_rows);
+}
+
 }  // namespace
 
 void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& moments, size_t top,
@@ -125,54 +169,6 @@ void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ost
   for (const std::string& note : use_notes(uses)) text.wrap(note);
   text.write(out);
 }
-
-namespace {
-
-/// Temporary blocks and all blocks of a table's rows. Holder::bytes has the number of temporary
-/// blocks, so that the table puts the rows with most first.
-struct Temporaries {
-  HolderTable table;
-  uint64_t temporary = 0, allocations = 0;
-};
-
-Temporaries find_temporaries(Profile& profile, const std::string& scope, size_t top) {
-  const ScopeId wanted = scope.empty() ? ScopeId{} : profile.scope(scope);
-  const SiteTable& sites = profile.replay().sites();
-  Temporaries found;
-  std::vector<Contribution> parts;
-  for (GroupId id{0}; id < sites.group_count(); ++id) {
-    const PeakFinder::Group& group = profile.replay().peaks().group(id);
-    const bool measured = is_device_kind(sites.context_of(id).kind) || profile.coverage().host();
-    if (scope.empty() ? !measured : !profile.counts_into(id, wanted)) continue;
-    found.allocations += group.alloc_count;
-    found.temporary += group.temporary_count;
-    parts.push_back({id, group.temporary_count, group.alloc_count});
-  }
-  // All rows are made first, since those without a temporary block, which come last, must not count
-  // as "others".
-  std::vector<Holder> rows = profile.sites().table(parts, SIZE_MAX, false).rows;
-  for (Holder& row : rows) {
-    if (row.bytes == 0) break;
-    if (found.table.rows.size() < top) {
-      found.table.rows.push_back(std::move(row));
-    } else {
-      found.table.other_bytes += row.bytes;
-      ++found.table.other_rows;
-    }
-  }
-  return found;
-}
-
-Json temporary_json(const Profile& profile, const std::string& scope, const Temporaries& found) {
-  return with(view_json(profile, "gpupeak.temporary/1"),
-              "scope, temporary_count, alloc_count, sites, other_temporary_count, other_sites",
-              text_or_null(scope), found.temporary, found.allocations,
-              array_of(found.table.rows, "kind, site, temporary_count, alloc_count", &Holder::kind,
-                       &Holder::title, &Holder::bytes, &Holder::count),
-              found.table.other_bytes, found.table.other_rows);
-}
-
-}  // namespace
 
 void write_temporary(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
                      const ViewStyle& style) {

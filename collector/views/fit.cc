@@ -217,39 +217,6 @@ Json fit_json(const FitReport& report) {
                          [&](const FitDevice& device) { return device_json(report, device); }));
 }
 
-}  // namespace
-
-void write_fit(const FitReport& report, size_t top, std::ostream& out, const ViewStyle& style) {
-  if (style.is_json()) return write_line(fit_json(report), out);
-  TextLines text(style);
-  if (report.devices.empty())
-    text.wrap(
-        "no GPU memory was seen: nothing is known of what would fit. Most often such a log is of "
-        "another program than was meant (a wrapper)");
-  for (const FitDevice& device : report.devices) {
-    if (!text.empty()) text.add("");
-    text.heading(
-        "FIT", "{}{}", device_name(report, device),
-        device.logs.size() > 1 ? fmt::format(", {} processes together", device.logs.size()) : "");
-    add_bounds(device, text);
-    add_texts(device.need, text);
-    if (device.answer) {
-      const std::string capacity = text.size(device.answer->capacity);
-      const Card* const card = report.question.card;
-      text.add("");
-      text.wrap("  {}: {}",
-                card != nullptr ? fmt::format("{} ({})", card->name, capacity) : capacity,
-                painted_answer(*device.answer, style));
-      text.wrap("  ({})", compared_text(device.need, *device.answer, style));
-    }
-    if (!device.cards.empty()) add_cards(report, device, text);
-    add_changes(device, top, text);
-  }
-  text.write(out);
-}
-
-namespace {
-
 std::string where_text(const WhatIfSum& sum) {
   if (sum.device < 0) return "host memory";
   return sum.name.empty() ? fmt::format("GPU {}", sum.device)
@@ -298,6 +265,35 @@ Json what_if_json(const WhatIf& what_if) {
 }
 
 }  // namespace
+
+void write_fit(const FitReport& report, size_t top, std::ostream& out, const ViewStyle& style) {
+  if (style.is_json()) return write_line(fit_json(report), out);
+  TextLines text(style);
+  if (report.devices.empty())
+    text.wrap(
+        "no GPU memory was seen: nothing is known of what would fit. Most often such a log is of "
+        "another program than was meant (a wrapper)");
+  for (const FitDevice& device : report.devices) {
+    if (!text.empty()) text.add("");
+    text.heading(
+        "FIT", "{}{}", device_name(report, device),
+        device.logs.size() > 1 ? fmt::format(", {} processes together", device.logs.size()) : "");
+    add_bounds(device, text);
+    add_texts(device.need, text);
+    if (device.answer) {
+      const std::string capacity = text.size(device.answer->capacity);
+      const Card* const card = report.question.card;
+      text.add("");
+      text.wrap("  {}: {}",
+                card != nullptr ? fmt::format("{} ({})", card->name, capacity) : capacity,
+                painted_answer(*device.answer, style));
+      text.wrap("  ({})", compared_text(device.need, *device.answer, style));
+    }
+    if (!device.cards.empty()) add_cards(report, device, text);
+    add_changes(device, top, text);
+  }
+  text.write(out);
+}
 
 void write_what_if(const WhatIf& what_if, std::ostream& out, const ViewStyle& style) {
   if (style.is_json()) return write_line(what_if_json(what_if), out);

@@ -274,33 +274,6 @@ Json sweep_json(const SweepReport& report) {
   return json;
 }
 
-}  // namespace
-
-void write_sweep(const SweepReport& report, std::ostream& out, const ViewStyle& style) {
-  if (style.is_json()) return write_line(sweep_json(report), out);
-  TextLines text(style);
-  const std::vector<SweepGroup> groups = groups_of(report.runs);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const SweepRuns runs = runs_of(report.runs, groups[i]);
-    if (i > 0) text.add("");
-    text.heading("SWEEP", sweep_title(report, groups[i]));
-    add_table(report, runs, text);
-    add_tags(report, runs, text);
-    add_curves(report, runs, text);
-    text.add("");
-    text.wrap(
-        bold("  " + prediction_text(report, report.capacities[i], report.predictions[i]), style));
-  }
-  for (const std::string& note : report.notes) text.wrap("  " + note);
-  if (report.interrupted)
-    text.wrap(alarm("  interrupted: what was run is kept; the same command goes on", style));
-  text.write(out);
-}
-
-// A sweep as a page of its own: a drawing and a table for each group. The page fetches nothing; its
-// colours follow the viewer's light or dark theme.
-namespace {
-
 constexpr double kPlotWidth = 860, kPlotHeight = 340, kLeft = 76, kRight = 20, kTop = 24,
                  kBottom = 44;
 constexpr double kMiB = 1 << 20;
@@ -509,6 +482,30 @@ void write_page_table(const SweepReport& report, const SweepRuns& runs, std::ost
 }
 
 }  // namespace
+
+void write_sweep(const SweepReport& report, std::ostream& out, const ViewStyle& style) {
+  if (style.is_json()) return write_line(sweep_json(report), out);
+  TextLines text(style);
+  const std::vector<SweepGroup> groups = groups_of(report.runs);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const SweepRuns runs = runs_of(report.runs, groups[i]);
+    if (i > 0) text.add("");
+    text.heading("SWEEP", sweep_title(report, groups[i]));
+    add_table(report, runs, text);
+    add_tags(report, runs, text);
+    add_curves(report, runs, text);
+    text.add("");
+    text.wrap(
+        bold("  " + prediction_text(report, report.capacities[i], report.predictions[i]), style));
+  }
+  for (const std::string& note : report.notes) text.wrap("  " + note);
+  if (report.interrupted)
+    text.wrap(alarm("  interrupted: what was run is kept; the same command goes on", style));
+  text.write(out);
+}
+
+// A sweep as a page of its own: a drawing and a table for each group. The page fetches nothing; its
+// colours follow the viewer's light or dark theme.
 
 void write_sweep_page(const SweepReport& report, std::ostream& out) {
   out << "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"

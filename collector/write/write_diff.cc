@@ -240,16 +240,6 @@ Json diff_json(const Summary& a, const Summary& b) {
                 }));
 }
 
-}  // namespace
-
-void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
-                const ViewStyle& style) {
-  if (style.is_json()) return write_line(diff_json(a, b), out);
-  TextDiff(a, b, top, style).write(out);
-}
-
-namespace {
-
 /// The text as code, so that no name is taken for Markdown or HTML. A bar would end a table's cell.
 std::string code(std::string_view text) {
   std::string out = "<code>";
@@ -267,7 +257,30 @@ void write_losses_of(const char* which, const Summary& summary, std::ostream& ou
     out << "> ⚠️ " << which << ": " << code(losses) << "\n\n";
 }
 
+std::string cell(const std::optional<uint64_t>& value, bool count) {
+  if (count) return value ? grouped(*value) : "–";
+  return size_text(value);
+}
+
+Json gates_json(const Summary& summary, const std::vector<GateResult>& results) {
+  return object(
+      "schema, log, passed, quality, limits", "gpupeak.check/1", summary.log_path,
+      all_passed(results), summary.quality, array_of(results, [&](const GateResult& result) {
+        return object(
+            "limit, metric, passed, value, error_bytes, baseline, allowed, message, reasons",
+            result.gate.text, result.gate.shown, result.passed, result.value, result.error_bytes,
+            json_if(result.gate.increase, result.baseline), result.allowed, result.message,
+            result.reasons);
+      }));
+}
+
 }  // namespace
+
+void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
+                const ViewStyle& style) {
+  if (style.is_json()) return write_line(diff_json(a, b), out);
+  TextDiff(a, b, top, style).write(out);
+}
 
 void write_diff_markdown(const Summary& a, const Summary& b, size_t top, std::ostream& out) {
   const Diff found = diff(a, b);
@@ -301,27 +314,6 @@ void write_diff_markdown(const Summary& a, const Summary& b, size_t top, std::os
   }
   out << '\n';
 }
-
-namespace {
-
-std::string cell(const std::optional<uint64_t>& value, bool count) {
-  if (count) return value ? grouped(*value) : "–";
-  return size_text(value);
-}
-
-Json gates_json(const Summary& summary, const std::vector<GateResult>& results) {
-  return object(
-      "schema, log, passed, quality, limits", "gpupeak.check/1", summary.log_path,
-      all_passed(results), summary.quality, array_of(results, [&](const GateResult& result) {
-        return object(
-            "limit, metric, passed, value, error_bytes, baseline, allowed, message, reasons",
-            result.gate.text, result.gate.shown, result.passed, result.value, result.error_bytes,
-            json_if(result.gate.increase, result.baseline), result.allowed, result.message,
-            result.reasons);
-      }));
-}
-
-}  // namespace
 
 bool all_passed(const std::vector<GateResult>& results) {
   return std::ranges::all_of(results, [](const GateResult& result) { return result.passed; });

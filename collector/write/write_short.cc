@@ -245,14 +245,6 @@ class ShortSummary {
   const Peak* peak_;
 };
 
-}  // namespace
-
-void write_short(const Summary& summary, std::ostream& out, const TextStyle& style) {
-  ShortSummary(summary, style).write(out);
-}
-
-namespace {
-
 class Counters {
  public:
   Counters(const LogHead& log, const TextStyle& style)
@@ -355,6 +347,10 @@ class Counters {
 };
 
 }  // namespace
+
+void write_short(const Summary& summary, std::ostream& out, const TextStyle& style) {
+  ShortSummary(summary, style).write(out);
+}
 
 void write_counters(const LogHead& log, const std::string& path, std::ostream& out,
                     const TextStyle& style) {

@@ -67,6 +67,16 @@ bool leads_to(const fs::path& link, const fs::path& target) {
   return fs::read_symlink(link, error) == target;
 }
 
+constexpr const char* kDefaultPattern = "gpupeak.%n.%p.%r.gplog";
+constexpr const char* kChildPattern = "%n.%p.%r.gplog";
+
+/// Whether there is room for a log's first chunks.
+bool has_room(const std::string& folder) {
+  constexpr uint64_t kLeastBytes = 64 << 10;
+  struct statvfs disk {};
+  return statvfs(folder.c_str(), &disk) != 0 || disk.f_bavail * disk.f_frsize >= kLeastBytes;
+}
+
 }  // namespace
 
 fs::path preloadable_name(const fs::path& library) {
@@ -90,20 +100,6 @@ fs::path preloadable_name(const fs::path& library) {
                   "link to it can be made in ~/.cache/gpupeak or /tmp",
                   library.string()));
 }
-
-namespace {
-
-constexpr const char* kDefaultPattern = "gpupeak.%n.%p.%r.gplog";
-constexpr const char* kChildPattern = "%n.%p.%r.gplog";
-
-/// Whether there is room for a log's first chunks.
-bool has_room(const std::string& folder) {
-  constexpr uint64_t kLeastBytes = 64 << 10;
-  struct statvfs disk {};
-  return statvfs(folder.c_str(), &disk) != 0 || disk.f_bavail * disk.f_frsize >= kLeastBytes;
-}
-
-}  // namespace
 
 std::string absolute_pattern(const std::string& out) {
   const char* variable = getenv("GPUPEAK_OUT");
@@ -232,45 +228,6 @@ void make_up_for_audit() {
   setenv("GLIBC_TUNABLES", tunables.c_str(), 1);
 }
 
-}  // namespace
-
-[[noreturn]] void become(const std::vector<std::string>& command, int failure) {
-  const std::vector<char*> arguments = exec_arguments(command);
-  execvp(arguments[0], arguments.data());
-  const int error = errno;
-  if (failure < 0)
-    say("cannot run {}: {}", collector::escape(command[0]), strerror(error));
-  else if (write(failure, &error, sizeof error) != sizeof error)
-    _exit(kCannotExec);
-  _exit(error == ENOENT ? kNotFound : kCannotExec);
-}
-
-[[noreturn]] void exec_program(const RunOptions& options, const fs::path& library,
-                               const std::string& pattern, const std::string& children, uint64_t id,
-                               int failure) {
-  if (!has_other_loader(program_file(options.command[0])))
-    set_in_front("LD_PRELOAD", library.string());
-  setenv("GPUPEAK_OUT", pattern.c_str(), 1);
-  setenv("GPUPEAK_CHILDREN_OUT", children.c_str(), 1);
-  setenv("GPUPEAK_SUMMARY", "off", 1);
-  setenv("GPUPEAK_RUN_PID", std::to_string(getpid()).c_str(), 1);
-  setenv("GPUPEAK_RUN_ID", fmt::format("{:016x}", id).c_str(), 1);
-  if (options.audit) {
-    set_in_front("LD_AUDIT", (library.parent_path() / "libgpupeak_audit.so").string());
-    make_up_for_audit();
-  }
-  for (const auto& [name, value] : options.variables) set_unless_empty(name, value);
-  set_unless_empty("GPUPEAK_LIMIT", limit_variable(options.limit, options.gpu));
-  if (!options.arena_rules.empty())
-    setenv("GPUPEAK_POOL_RULES", fs::absolute(options.arena_rules).c_str(), 1);
-  if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
-  // Every event gets a time, so that phases from outside begin between the right events.
-  if (!options.phases_on_output.empty()) setenv("GPUPEAK_STAMP_ALL", "1", 1);
-  become(options.command, failure);
-}
-
-namespace {
-
 /// What all processes have written: by the first word of a line, the rest of each.
 /// preload/python defines the words.
 using Told = std::map<std::string, std::vector<std::string>>;
@@ -315,6 +272,41 @@ std::string seen_text(Told& told) {
 }
 
 }  // namespace
+
+[[noreturn]] void become(const std::vector<std::string>& command, int failure) {
+  const std::vector<char*> arguments = exec_arguments(command);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  if (failure < 0)
+    say("cannot run {}: {}", collector::escape(command[0]), strerror(error));
+  else if (write(failure, &error, sizeof error) != sizeof error)
+    _exit(kCannotExec);
+  _exit(error == ENOENT ? kNotFound : kCannotExec);
+}
+
+[[noreturn]] void exec_program(const RunOptions& options, const fs::path& library,
+                               const std::string& pattern, const std::string& children, uint64_t id,
+                               int failure) {
+  if (!has_other_loader(program_file(options.command[0])))
+    set_in_front("LD_PRELOAD", library.string());
+  setenv("GPUPEAK_OUT", pattern.c_str(), 1);
+  setenv("GPUPEAK_CHILDREN_OUT", children.c_str(), 1);
+  setenv("GPUPEAK_SUMMARY", "off", 1);
+  setenv("GPUPEAK_RUN_PID", std::to_string(getpid()).c_str(), 1);
+  setenv("GPUPEAK_RUN_ID", fmt::format("{:016x}", id).c_str(), 1);
+  if (options.audit) {
+    set_in_front("LD_AUDIT", (library.parent_path() / "libgpupeak_audit.so").string());
+    make_up_for_audit();
+  }
+  for (const auto& [name, value] : options.variables) set_unless_empty(name, value);
+  set_unless_empty("GPUPEAK_LIMIT", limit_variable(options.limit, options.gpu));
+  if (!options.arena_rules.empty())
+    setenv("GPUPEAK_POOL_RULES", fs::absolute(options.arena_rules).c_str(), 1);
+  if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
+  // Every event gets a time, so that phases from outside begin between the right events.
+  if (!options.phases_on_output.empty()) setenv("GPUPEAK_STAMP_ALL", "1", 1);
+  become(options.command, failure);
+}
 
 TorchModules::TorchModules(const fs::path& library) : folder_(library.parent_path() / "python") {
   std::error_code error;

@@ -271,6 +271,12 @@ class Resource {
   Labels info_;  // of the process
 };
 
+constexpr long kDefaultTimeoutMs = 10'000;  // as in OpenTelemetry's own exporters
+
+size_t ignore(const char* /*bytes*/, size_t size, size_t count, void* /*to*/) {
+  return size * count;
+}
+
 }  // namespace
 
 std::string otlp_request(const FolderView& view, const Pods& pods,
@@ -283,16 +289,6 @@ std::string otlp_request(const FolderView& view, const Pods& pods,
     Resource(log.name, log_families({&log, 1}, pods), time_ns).write(request, environment);
   return out;
 }
-
-namespace {
-
-constexpr long kDefaultTimeoutMs = 10'000;  // as in OpenTelemetry's own exporters
-
-size_t ignore(const char* /*bytes*/, size_t size, size_t count, void* /*to*/) {
-  return size * count;
-}
-
-}  // namespace
 
 std::string otlp_endpoint(const std::string& given) {
   if (given != "env") return given;

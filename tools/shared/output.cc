@@ -27,6 +27,51 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{1000}, kRedraw{50};
 constexpr int kNarrowest = 60, kWidest = 200;
 
+namespace fs = std::filesystem;
+
+/// Whether `path` must not be replaced by a new file: it is a device, a pipe, or a descriptor of
+/// ours (/dev/stdout, even if that is a file).
+bool is_special(const std::string& path) {
+  if (path.starts_with("/proc/")) return true;
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+bool same_file(const struct stat& a, const std::string& other) {
+  struct stat b {};
+  return stat(other.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/// The first bytes of a regular file; 0 if there are fewer.
+uint64_t first_bytes(const std::string& path) {
+  uint64_t bytes = 0;
+  std::ifstream file(path, std::ios::binary);
+  return file.read(reinterpret_cast<char*>(&bytes), sizeof bytes) ? bytes : 0;
+}
+
+/// Appends to `to`, which is no regular file, in place of replacing it.
+void copy_into(const std::string& from, const std::string& to) {
+  collector::append_to(to, [&from](std::ostream& out) {
+    std::ifstream in(from, std::ios::binary);
+    if (in.peek() != std::ifstream::traits_type::eof()) out << in.rdbuf();
+  });
+}
+
+/// Has `write` make a file in a temporary folder, and copies its content to `path`.
+void write_through(const std::string& path, const std::function<void(const std::string&)>& write) {
+  std::string folder = (fs::temp_directory_path() / "gpupeak-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) collector::cannot_write(folder);
+  try {
+    const std::string fresh = folder + "/output";
+    write(fresh);
+    copy_into(fresh, path);
+  } catch (...) {
+    fs::remove_all(folder);
+    throw;
+  }
+  fs::remove_all(folder);
+}
+
 }  // namespace
 
 collector::TextStyle style_for(int fd, const TextOptions& options) {
@@ -78,55 +123,6 @@ void ProgressBar::clear() {
   if (shown_) fmt::print(stderr, "\r\033[K");
   shown_ = false;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-/// Whether `path` must not be replaced by a new file: it is a device, a pipe, or a descriptor of
-/// ours (/dev/stdout, even if that is a file).
-bool is_special(const std::string& path) {
-  if (path.starts_with("/proc/")) return true;
-  struct stat status {};
-  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
-}
-
-bool same_file(const struct stat& a, const std::string& other) {
-  struct stat b {};
-  return stat(other.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
-/// The first bytes of a regular file; 0 if there are fewer.
-uint64_t first_bytes(const std::string& path) {
-  uint64_t bytes = 0;
-  std::ifstream file(path, std::ios::binary);
-  return file.read(reinterpret_cast<char*>(&bytes), sizeof bytes) ? bytes : 0;
-}
-
-/// Appends to `to`, which is no regular file, in place of replacing it.
-void copy_into(const std::string& from, const std::string& to) {
-  collector::append_to(to, [&from](std::ostream& out) {
-    std::ifstream in(from, std::ios::binary);
-    if (in.peek() != std::ifstream::traits_type::eof()) out << in.rdbuf();
-  });
-}
-
-/// Has `write` make a file in a temporary folder, and copies its content to `path`.
-void write_through(const std::string& path, const std::function<void(const std::string&)>& write) {
-  std::string folder = (fs::temp_directory_path() / "gpupeak-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) collector::cannot_write(folder);
-  try {
-    const std::string fresh = folder + "/output";
-    write(fresh);
-    copy_into(fresh, path);
-  } catch (...) {
-    fs::remove_all(folder);
-    throw;
-  }
-  fs::remove_all(folder);
-}
-
-}  // namespace
 
 std::string expand_host(const std::string& out) {
   std::string text;
