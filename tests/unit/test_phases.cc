@@ -114,7 +114,6 @@ TEST_CASE("phases: a hundred thousand runs are folded, the first and an odd one 
 }
 
 TEST_CASE("phases: a kept that is more than the peak beside it is explained", "[collector]") {
-  constexpr uint64_t kMiB = uint64_t{1} << 20;
   for (const bool frees_within : {false, true}) {
     LogBuilder log;
     const uint32_t step = log.string("step");
