@@ -1,6 +1,6 @@
 # The unit tests of the collector.
 add_executable(gpupeak_unit_tests
-  inline_sample.cc ../../tools/report/output_phases.cc ../../tools/run/memory.cc schema_check.cc test_block_matcher.cc test_byte_seconds.cc test_key_table.cc test_live_blocks.cc test_log_columns.cc test_damage.cc test_diff.cc
+  inline_sample.cc ../../tools/report/output_phases.cc ../../tools/run/memory.cc ../../tools/shared/process_stat.cc schema_check.cc test_block_matcher.cc test_byte_seconds.cc test_key_table.cc test_live_blocks.cc test_log_columns.cc test_damage.cc test_diff.cc
   test_exports.cc test_growth.cc test_heap_reading.cc test_ledger.cc test_log_parts.cc test_machine_code.cc test_mapping_table.cc test_model_tensors.cc test_memory_kills.cc test_merge.cc test_moments.cc test_ranks.cc test_name_cache.cc test_names.cc test_node_phases.cc test_output_lines.cc test_packed.cc
   test_page.cc test_peak_finder.cc test_phase_fold.cc test_phase_tree.cc test_phases.cc test_python_frames.cc
   test_record.cc test_replay.cc test_rtti.cc test_rules.cc test_loser_tree.cc test_symbolizer.cc test_time_series.cc test_verdict.cc test_views.cc
