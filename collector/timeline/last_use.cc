@@ -103,13 +103,14 @@ class LifeWatch : public ReplayObserver {
       if (peak.events > 0
               ? events_ == peak.events
               : event.ticks == peak.peak_ticks && replay().current(peak.scope) == peak.bytes)
-        take_peak(device, peak, event.ticks);
+        take_peak(device, peak, event.ticks, replay());
     }
   }
 
   void finish() {
     for (auto& [device, peak] : peaks_) {
-      if (peak.events == NamedMoment::kEnd) take_peak(device, peak, replay().last_ticks());
+      if (peak.events == NamedMoment::kEnd)
+        take_peak(device, peak, profile_.replay().last_ticks(), profile_.replay());
     }
     for (auto& [id, life] : heap_) keep(life);
     for (auto& [id, life] : blocks_) keep(life);
@@ -142,10 +143,10 @@ class LifeWatch : public ReplayObserver {
   void keep(const Life& life) {
     if (life.is_at_peak) peaks_.at(life.device).lives.push_back(life);
   }
-  void take_peak(int32_t device, AtPeak& peak, uint64_t ticks) {
+  void take_peak(int32_t device, AtPeak& peak, uint64_t ticks, const Replay& then) {
     peak.was_reached = true;
     peak.peak_ticks = ticks;
-    peak.bytes = replay().current(peak.scope);
+    peak.bytes = then.current(peak.scope);
     uint64_t held = 0;
     const auto take = [&](Life& life) {
       if (life.device != device) return;

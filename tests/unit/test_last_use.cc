@@ -32,7 +32,7 @@ LastUses uses_of(LogBuilder& log, uint64_t peak) {
   Profile profile(log.save(file.path()));
   return last_uses(profile);
 }
-uint64_t sum_of(const LastUse& of, std::optional<UseAtPeak> use = {}) {
+uint64_t total_of(const LastUse& of, std::optional<UseAtPeak> use = {}) {
   uint64_t bytes = 0;
   for (const LastUse::Row& row : of.rows) bytes += !use || row.use == *use ? row.bytes : 0;
   return bytes;
@@ -70,13 +70,13 @@ TEST_CASE("last use: each block stands to the peak as its uses do", "[collector]
   REQUIRE(uses.devices.size() == 1);
   const LastUse& of = uses.devices[0];
   CHECK(of.bytes == 127 * kMiB);
-  CHECK(sum_of(of) + of.idle_bytes == of.bytes);
-  CHECK(sum_of(of, UseAtPeak::kInUse) == 1 * kMiB);
-  CHECK(sum_of(of, UseAtPeak::kOver) == 2 * kMiB);
-  CHECK(sum_of(of, UseAtPeak::kEarly) == (4 + 64) * kMiB);
-  CHECK(sum_of(of, UseAtPeak::kNever) == 8 * kMiB);
-  CHECK(sum_of(of, UseAtPeak::kIdle) == 16 * kMiB);
-  CHECK(sum_of(of, UseAtPeak::kNotKnown) == 32 * kMiB);
+  CHECK(total_of(of) + of.idle_bytes == of.bytes);
+  CHECK(total_of(of, UseAtPeak::kInUse) == 1 * kMiB);
+  CHECK(total_of(of, UseAtPeak::kOver) == 2 * kMiB);
+  CHECK(total_of(of, UseAtPeak::kEarly) == (4 + 64) * kMiB);
+  CHECK(total_of(of, UseAtPeak::kNever) == 8 * kMiB);
+  CHECK(total_of(of, UseAtPeak::kIdle) == 16 * kMiB);
+  CHECK(total_of(of, UseAtPeak::kNotKnown) == 32 * kMiB);
   for (const LastUse::Row& row : of.rows) {
     if (row.use == UseAtPeak::kOver) CHECK(row.shortest_ns == 30);
     if (row.use == UseAtPeak::kIdle) CHECK(row.longest_ns == 160);
@@ -110,9 +110,9 @@ TEST_CASE("last use: a pool's blocks count, and what is idle in it is apart", "[
   REQUIRE(uses.devices.size() == 1);
   const LastUse& of = uses.devices[0];
   CHECK(of.idle_bytes == 25 * kMiB);
-  CHECK(sum_of(of) == 16 * kMiB);
-  CHECK(sum_of(of, UseAtPeak::kOver) == 10 * kMiB);
-  CHECK(sum_of(of, UseAtPeak::kInUse) + sum_of(of, UseAtPeak::kIdle) == 5 * kMiB);
+  CHECK(total_of(of) == 16 * kMiB);
+  CHECK(total_of(of, UseAtPeak::kOver) == 10 * kMiB);
+  CHECK(total_of(of, UseAtPeak::kInUse) + total_of(of, UseAtPeak::kIdle) == 5 * kMiB);
 }
 
 TEST_CASE("last use: had blocks gone then, later ones had found their memory", "[collector]") {
