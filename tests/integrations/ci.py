@@ -112,7 +112,7 @@ def check_action(folder):
     expect(not ok and "FAIL  host.peak_bytes went from" in said, said)
     with open(os.path.join(folder, "comment.md"), encoding="utf-8") as file:
         comment = file.read()
-    expect("| `host` |" in comment and "+20.0 MiB" in comment and comment.count("\n- `") <= 3, comment)
+    expect("| <code>host</code> |" in comment and "+20.0 MiB" in comment and comment.count("\n- <code>") <= 3, comment)
     with open(os.path.join(folder, "gh.txt"), encoding="utf-8") as file:
         expect(file.read().splitlines()[-1].endswith("/peak-memory.md --edit-last"), "the last comment is not edited")
     with open(os.path.join(folder, "summary.md"), encoding="utf-8") as file:
