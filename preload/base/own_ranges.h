@@ -50,7 +50,7 @@ class OwnRanges {
   }
 
  private:
-  static constexpr uintptr_t kTaken = 1;
+  static constexpr uintptr_t kTaken = 1;  ///< as a beginning: the range is being added
   struct Range {
     std::atomic<uintptr_t> begin, end;  ///< begin is 0: free; both are 0: so are all behind it
   };
