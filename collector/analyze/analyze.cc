@@ -25,7 +25,6 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr std::string_view kLabelPrefix = "label.";
-constexpr size_t kUuidBytes = 16;
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 
 /// Whether the log says when the memory was used that the program has from the driver itself. No
@@ -41,18 +40,6 @@ std::string iso_time(uint64_t realtime_ns) {
   if (gmtime_r(&seconds, &utc) == nullptr) return "";
   char text[32];
   return {text, strftime(text, sizeof text, "%FT%TZ", &utc)};
-}
-
-/// A UUID as nvidia-smi and CUDA_VISIBLE_DEVICES write it. A MIG instance has a UUID of its own,
-/// and its name says what it is ("NVIDIA H200 MIG 1g.18gb").
-std::string uuid_text(const Sanitizer& sanitizer, std::string_view raw,
-                      std::string_view device_name) {
-  if (raw.size() != kUuidBytes) return "";
-  std::string text = device_name.find(" MIG ") != std::string_view::npos ? "MIG-" : "GPU-";
-  if (sanitizer.is_confidential()) return text + sanitizer.text(raw);
-  std::string hex = hex_text(raw);
-  for (const size_t at : {20, 16, 12, 8}) hex.insert(at, 1, '-');
-  return text + hex;
 }
 
 class SummaryBuilder {
@@ -116,7 +103,7 @@ class SummaryBuilder {
       const auto ordinal = static_cast<int32_t>(info.ordinal);
       DeviceSummary& device = devices[ordinal];
       device.ordinal = ordinal;
-      device.uuid = uuid_text(log_.definitions().sanitizer(), info.uuid, info.name);
+      device.uuid = log_.definitions().sanitizer().gpu_uuid(info.uuid, info.name);
       device.name = escape(info.name);
       device.total_bytes = info.total_bytes;
       if (const auto limit = run_limit(log_.definitions(), info.ordinal); limit && limit->holds)

@@ -126,6 +126,15 @@ std::string Sanitizer::id(std::string_view id) const {
   return is_confidential() ? text(id) : hex_text(id);
 }
 
+std::string Sanitizer::gpu_uuid(std::string_view raw, std::string_view name) const {
+  constexpr size_t kBytes = 16;
+  if (raw.size() != kBytes) return "";
+  std::string digits = id(raw);
+  if (!is_confidential())
+    for (const size_t at : {20, 16, 12, 8}) digits.insert(at, 1, '-');
+  return (name.find(" MIG ") != std::string_view::npos ? "MIG-" : "GPU-") + digits;
+}
+
 std::string xml_text(std::string_view text) {
   std::string out;
   while (!text.empty()) {

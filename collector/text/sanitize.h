@@ -55,6 +55,10 @@ class Sanitizer {
   std::string text(std::string_view text) const;
   /// hex_text(), for what identifies a GPU or a file. If confidential: a hash.
   std::string id(std::string_view id) const;
+  /// A GPU's UUID as nvidia-smi and CUDA_VISIBLE_DEVICES write it, of the driver's 16 bytes; empty:
+  /// it has none. A MIG instance has a UUID of its own, and its name says what it is
+  /// ("NVIDIA H200 MIG 1g.18gb"). If confidential: a hash.
+  std::string gpu_uuid(std::string_view raw, std::string_view name) const;
 
  private:
   std::optional<std::string> key_;

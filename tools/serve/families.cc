@@ -181,15 +181,6 @@ void add_counters(const FolderLog& log, Families& to) {
         of.exit_code, of.exit_kind == GPUPEAK_EXIT_SIGNAL);
 }
 
-constexpr size_t kUuidBytes = 16;
-
-/// "GPU-10111213-1415-…", as the driver's own tools print it.
-std::string uuid_text(const std::string& raw, const std::string& name) {
-  std::string text = collector::hex_text(raw);
-  for (const size_t at : {20, 16, 12, 8}) text.insert(at, 1, '-');
-  return (name.find(" MIG ") != std::string::npos ? "MIG-" : "GPU-") + text;
-}
-
 void add_states(const FolderLog& log, const Pods& pods, Families& to) {
   const gpupeak_file_header& header = log.head.header;
   Labels who = {{"pid", std::to_string(header.pid)}};
@@ -210,7 +201,8 @@ void add_states(const FolderLog& log, const Pods& pods, Families& to) {
     Labels which = {{"device", number}, {"name", of.name}};
     // Label names of dcgm-exporter, so that its series can be joined with ours.
     which.push_back({"gpu", number});
-    if (of.uuid.size() == kUuidBytes) which.push_back({"UUID", uuid_text(of.uuid, of.name)});
+    const std::string uuid = collector::Sanitizer().gpu_uuid(of.uuid, of.name);
+    if (!uuid.empty()) which.push_back({"UUID", uuid});
     if (!log.facts.host.empty()) which.push_back({"Hostname", log.facts.host});
     to.gauge("gpupeak_device_info", "1; which GPU it is.", of_log(log, std::move(which)), 1);
     to.gauge("gpupeak_device_capacity_bytes", "Memory of the GPU, as the driver says.",
