@@ -119,8 +119,8 @@ Text<64> uuid_text(const char* prefix, const char* bytes) {
   return text;
 }
 
-/// By its place on the bus NVML starts this device alone. By UUID it also starts those before it,
-/// at 6 ms each; a MIG instance has a UUID alone.
+/// By its place on the bus NVML starts this device alone, by UUID also those before it. A MIG
+/// instance has a UUID alone.
 void* find_device(int ordinal) {
   char uuid[16], bus[32], found[96];
   if (!device_uuid(ordinal, uuid)) return nullptr;
