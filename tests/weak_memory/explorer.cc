@@ -48,7 +48,8 @@ struct View {
 
 struct Store {
   uint64_t value;
-  View view;  ///< what whoever acquires it gets to know
+  View view;                 ///< what whoever acquires it gets to know
+  bool is_promised = false;  ///< its thread has not come to it yet
 };
 
 /// The stores of one location, in the order of their changes.
@@ -84,6 +85,35 @@ struct Fiber {
   }
 };
 
+/// A relaxed store that others see before its thread comes to it, past loads that it does not
+/// depend on. An execution probes: one thread goes on alone for a while. What it stores then
+/// depends on no store that others make later. The next execution is the same up to there; one of
+/// these stores is seen from there on, and the execution counts only if the thread comes to that
+/// very store. Values that may be addresses are left alone: what is there is made by the thread
+/// itself.
+struct Promise {
+  static constexpr uint64_t kMostSteps = 300, kMostValue = UINT32_MAX;
+  enum State { kNone, kProbing, kOpen, kKept, kBroken } state = kNone;
+  struct Made {
+    uintptr_t at;
+    size_t bytes;
+    uint64_t value;
+  };
+  std::mt19937_64 random;
+  uint64_t at_step = 0;  ///< 0: none in this execution
+  bool probes = false;
+  int by = 0;
+  std::vector<Made> could;         ///< what the probe has found
+  std::vector<uintptr_t> touched;  ///< by the probe: a store there would come before these
+  Made store{};
+  uint32_t number = 0;  ///< of the store in its location
+  std::string late;     ///< a failure that counts if the promise is kept
+  int alone = 0;        ///< who goes on alone, for so many steps
+  uint64_t steps = 0;
+
+  bool is_of(int thread) const { return thread == by && (state == kProbing || state == kOpen); }
+};
+
 struct Range {
   uintptr_t begin, end;
   int thread;
@@ -110,6 +140,7 @@ struct Execution {
   uint64_t steps = 0;
   bool delays = false, each_access = false;
   uint64_t turn = 3;  ///< another thread may go on at one of so many steps
+  Promise promise;
   std::vector<uintptr_t> weakened;
   int weakened_order = 0;
   std::vector<Site> sites;
@@ -123,7 +154,26 @@ void stop() {
   setcontext(&g.main);
 }
 
-void fail(const std::string& what) {
+void break_promise() {
+  g.promise.state = Promise::kBroken;
+  stop();
+}
+
+void switch_to(int next);
+bool can_run(const Fiber& fiber);
+
+/// `goes_on`: the thread may, if it has a promise to keep first.
+void fail(const std::string& what, bool goes_on = false) {
+  Promise& promise = g.promise;
+  if (promise.state == Promise::kOpen) {
+    if (promise.late.empty()) promise.late = what;
+    if (g.now == promise.by && goes_on) return;
+    if (g.now == promise.by || !can_run(g.fibers[promise.by])) break_promise();
+    g.fiber().ended = true;
+    promise.alone = promise.by;
+    promise.steps = Promise::kMostSteps;
+    switch_to(promise.by);
+  }
   g.failure = what;
   stop();
 }
@@ -197,9 +247,42 @@ bool can_run(const Fiber& fiber) {
   return !fiber.ended && fiber.waits_for == nullptr;
 }
 
+/// Here a thread begins to go on alone, or what it stored then is seen.
+void probe_or_promise() {
+  Promise& promise = g.promise;
+  std::vector<int> able;
+  for (int i = 1; i <= kMostThreads; ++i) {
+    if (can_run(g.fibers[i])) able.push_back(i);
+  }
+  promise.by = able[promise.random() % able.size()];
+  if (promise.probes) {
+    promise.state = Promise::kProbing;
+    for (const Pending& store : g.fibers[promise.by].pending) promise.touched.push_back(store.at);
+    promise.alone = promise.by;
+    promise.steps = Promise::kMostSteps;
+    return switch_to(promise.by);
+  }
+  promise.state = Promise::kOpen;
+  promise.store = promise.could[promise.random() % promise.could.size()];
+  const auto [at, bytes, value] = promise.store;
+  Location& it = location(at, bytes);
+  promise.number = static_cast<uint32_t>(it.stores.size());
+  it.stores.push_back({value, g.fibers[promise.by].released, true});
+  it.stores.back().view.raise(it.place, promise.number);
+  write_word(at, bytes, value);
+}
+
 /// Another thread may go on here.
 void step() {
   if (++g.steps > kMostSteps) fail("it never ends");
+  Promise& promise = g.promise;
+  if (g.steps == promise.at_step) probe_or_promise();
+  if (promise.alone == g.now && promise.steps > 0) {
+    --promise.steps;
+    return;
+  }
+  promise.alone = 0;
+  if (!promise.late.empty()) break_promise();
   show_some();
   if (g.draw(g.turn) != 0) return;
   int able[kMostThreads], count = 0;
@@ -211,6 +294,7 @@ void step() {
 
 void run_fiber() {
   g.fiber().run();
+  if (g.promise.is_of(g.now) && g.promise.state == Promise::kOpen) break_promise();
   show();
   g.fiber().ended = true;
   for (;;) {
@@ -259,6 +343,48 @@ void touch(uintptr_t at, bool writes, bool atomic) {
             : it.read)[g.now] = clock;
 }
 
+/// The thread does something there, or something that orders what it stores later behind itself.
+void hold_back(uintptr_t at, int order, Kind kind) {
+  Promise& promise = g.promise;
+  if (!promise.is_of(g.now)) return;
+  const bool orders = kind == Kind::kFence   ? order != __ATOMIC_RELAXED
+                      : kind == Kind::kStore ? order == __ATOMIC_SEQ_CST
+                                             : acquires(order);
+  if (promise.state == Promise::kOpen) {
+    if (orders || at == promise.store.at) break_promise();
+  } else if (orders) {
+    promise.state = Promise::kNone;
+  } else {
+    promise.touched.push_back(at);
+  }
+}
+
+/// A relaxed store: true if it is the one that was promised.
+bool keeps_promise(uintptr_t at, size_t bytes, uint64_t value) {
+  Promise& promise = g.promise;
+  if (!promise.is_of(g.now)) return false;
+  if (promise.state == Promise::kProbing) {
+    const auto& touched = promise.touched;
+    if (value <= Promise::kMostValue &&
+        std::find(touched.begin(), touched.end(), at) == touched.end())
+      promise.could.push_back({at, bytes, value});
+    return false;
+  }
+  if (at != promise.store.at) return false;
+  Location& it = location(at, bytes);
+  if (value != promise.store.value || promise.number >= it.stores.size() ||
+      !it.stores[promise.number].is_promised || g.fiber().view.of(it.place) >= promise.number)
+    break_promise();
+  it.stores[promise.number].is_promised = false;
+  g.fiber().view.raise(it.place, promise.number);
+  promise.state = Promise::kKept;
+  if (!promise.late.empty()) {
+    g.failure = promise.late;
+    stop();
+  }
+  return true;
+}
+
 bool is_own(const void* at) {
   return g.now == 0 || is_in(g.ignored, reinterpret_cast<uintptr_t>(at)) ||
          g.fiber().has(reinterpret_cast<uintptr_t>(at));
@@ -269,6 +395,7 @@ void access(const void* at, size_t bytes, bool writes, uintptr_t site) {
   g.site = site;
   if (g.each_access) step();
   const auto begin = reinterpret_cast<uintptr_t>(at);
+  hold_back(begin, __ATOMIC_RELAXED, Kind::kLoad);
   const std::vector<Pending>& pending = g.fiber().pending;
   for (size_t i = pending.size(); i > 0; --i) {  // a thread sees its own stores
     if (i <= pending.size() && pending[i - 1].at - begin < bytes) show(pending[i - 1].at);
@@ -330,6 +457,7 @@ uint64_t load(uintptr_t at, size_t bytes, int order, uintptr_t site) {
   if (is_own(reinterpret_cast<void*>(at))) return read_word(at, bytes);
   order = order_at(site, order, Kind::kLoad);
   step();
+  hold_back(at, order, Kind::kLoad);
   show(at);
   touch(at, false, true);
   Location& it = location(at, bytes);
@@ -345,6 +473,8 @@ void store(uintptr_t at, size_t bytes, uint64_t value, int order, uintptr_t site
   step();
   if (releases(order)) show();
   touch(at, true, true);
+  if (order == __ATOMIC_RELAXED && keeps_promise(at, bytes, value)) return;
+  hold_back(at, order, Kind::kStore);
   Store made{value, released_view(order)};
   if (g.delays && order == __ATOMIC_RELAXED) {
     g.fiber().pending.push_back({at, bytes, std::move(made)});
@@ -364,6 +494,7 @@ uint64_t change(uintptr_t at, size_t bytes, int order, uintptr_t site, Change to
   }
   order = order_at(site, order, Kind::kChange);
   step();
+  hold_back(at, order, Kind::kChange);
   releases(order) ? show() : show(at);
   touch(at, true, true);
   Location& it = location(at, bytes);
@@ -387,6 +518,7 @@ bool compare_exchange(uintptr_t at, size_t bytes, void* expected, uint64_t to, i
     const auto latest = static_cast<uint32_t>(it.stores.size() - 1);
     const int failing =
         is_weakened(site) ? std::min(failure_order, g.weakened_order) : failure_order;
+    hold_back(at, failing, Kind::kLoad);
     const uint32_t number = pick(std::min(latest, oldest_for(it, failing)), latest);
     const bool fails = it.stores[number].value != wanted;
     if (fails || it.stores[latest].value != wanted) {
@@ -478,8 +610,24 @@ Found explore(const Scenario& scenario, uint64_t executions, const std::vector<u
   g.weakened = weakened;
   g.weakened_order = order;
   g.each_access = scenario.each_access;
+  g.promise = {};
   for (; found.executions < executions && g.failure.empty(); ++found.executions) {
-    g.random.seed(found.executions);
+    // The third of four probes, and the fourth is the same with a promise, if there is one to make.
+    Promise& promise = g.promise;
+    promise.probes = found.executions % 4 == 2;
+    const bool promises = found.executions % 4 == 3 && !promise.could.empty();
+    if (promise.probes) {
+      promise.at_step = 1 + found.executions / 4 % std::max<uint64_t>(g.steps, 1);
+      promise.could.clear();
+      promise.touched.clear();
+    } else if (!promises) {
+      promise.at_step = 0;
+    }
+    promise.state = Promise::kNone;
+    promise.late.clear();
+    promise.by = promise.alone = 0;
+    promise.random.seed(found.executions / 4);
+    g.random.seed(found.executions - promises);
     g.locations.clear();
     g.accesses.clear();
     g.mapped.clear();
@@ -505,7 +653,9 @@ Found explore(const Scenario& scenario, uint64_t executions, const std::vector<u
     }
     become(0);
     for (Fiber& fiber : g.fibers) fiber.ended = true;
-    if (g.failure.empty()) scenario.check();
+    const bool counts = promise.state != Promise::kOpen && promise.state != Promise::kBroken;
+    if (g.failure.empty() && counts) scenario.check();
+    found.promises += promise.state == Promise::kKept;
   }
   found.failure = g.failure;
   if (!g.failure.empty() && weakened.empty() && g.site != 0)
@@ -547,7 +697,7 @@ std::string needs_each_order(const std::vector<Scenario>& scenarios, uint64_t ex
 
 void require(bool holds, const char* what) {
   if (holds) return;
-  if (g.now != 0) fail(what);
+  if (g.now != 0) return fail(what, true);
   g.failure = what;
 }
 
@@ -598,6 +748,7 @@ void futex_wake(const void* word, uint32_t most) {
 }
 
 void fence_all_threads() {
+  if (g.promise.state == Promise::kOpen) break_promise();
   const int caller = g.now;
   for (int i = 1; i <= kMostThreads; ++i) {
     if (g.fibers[i].ended) continue;
@@ -623,11 +774,13 @@ bool has_ended(int thread) {
 
 uint64_t clock() {
   if (g.now != 0) step();
+  hold_back(0, __ATOMIC_SEQ_CST, Kind::kFence);
   return ++g.clock;
 }
 
 void fork() {
   step();
+  if (g.promise.state == Promise::kOpen && g.promise.by != g.now) break_promise();
   for (Fiber& fiber : g.fibers) {
     if (&fiber == &g.fiber()) continue;
     fiber.ended = true;
@@ -714,6 +867,7 @@ void __tsan_atomic_thread_fence(int order) {
   if (thread() == 0) return;
   order = order_at(CALLER, order, Kind::kFence);
   step();
+  hold_back(0, order, Kind::kFence);
   if (releases(order)) show();
   fence(g.fiber(), order);
 }

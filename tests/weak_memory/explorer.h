@@ -6,9 +6,9 @@
 //
 // Explored: a load sees any store that is not older than what its thread knows; release, acquire,
 // release sequences, fences, sequential consistency; relaxed stores that others see later than
-// later stores. A race is an access of other memory that nothing orders. Not explored: a load that
-// sees a store which comes later in its own thread's order (load buffering), and a weak
-// compare-exchange that fails for no reason.
+// later stores, or earlier than loads before them (load buffering), but for stores of addresses. A
+// race is an access of other memory that nothing orders. Not explored: a weak compare-exchange that
+// fails for no reason.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,9 @@ struct Site {
 };
 
 struct Found {
-  std::string failure;  ///< empty: every execution held
-  uint64_t executions = 0;
-  std::vector<Site> sites;  ///< each that was reached
+  std::string failure;                    ///< empty: every execution held
+  uint64_t executions = 0, promises = 0;  ///< in how many a store was seen that was made later
+  std::vector<Site> sites;                ///< each that was reached
 };
 
 /// Runs up to so many executions, until one fails. The sites `weakened` have the order `order`.

@@ -100,6 +100,65 @@ TEST_CASE("stores are buffered but for sequential consistency", "[weak]") {
   CHECK_FALSE(miss_with(memory_order_seq_cst));
 }
 
+TEST_CASE("loads are buffered where nothing orders them before the thread's later stores",
+          "[weak]") {
+  struct Half {
+    memory_order load, store;
+    bool fence;
+  };
+  const auto both_see = [](Half a, Half b) {
+    const auto half = [](Half it, std::atomic<int>& from, std::atomic<int>& to, int& seen) {
+      return [=, &from, &to, &seen] {
+        seen = from.load(it.load);
+        if (it.fence) std::atomic_thread_fence(memory_order_acq_rel);
+        to.store(1, it.store);
+      };
+    };
+    return sees({half(a, x, y, r1), half(b, y, x, r2)}, [] { return r1 == 1 && r2 == 1; });
+  };
+  constexpr Half kRelaxed{memory_order_relaxed, memory_order_relaxed, false};
+  constexpr Half kOrdered{memory_order_acquire, memory_order_release, false};
+  constexpr Half kFenced{memory_order_relaxed, memory_order_relaxed, true};
+  CHECK(both_see(kRelaxed, kRelaxed));
+  CHECK(both_see(kRelaxed, kOrdered));
+  CHECK_FALSE(both_see(kOrdered, kOrdered));
+  CHECK_FALSE(both_see(kFenced, kFenced));
+  CHECK_FALSE(both_see(kFenced, kOrdered));
+  CHECK_FALSE(both_see({memory_order_seq_cst, memory_order_seq_cst, false},
+                       {memory_order_acquire, memory_order_relaxed, false}));
+}
+
+TEST_CASE("a value that depends on a load does not come out of thin air", "[weak]") {
+  const auto relaxed = memory_order_relaxed;
+  CHECK_FALSE(sees({[=] { r1 = x.load(relaxed), y.store(r1, relaxed); },
+                    [=] { r2 = y.load(relaxed), x.store(r2, relaxed); }},
+                   [] { return r1 != 0 || r2 != 0; }));
+  CHECK_FALSE(sees({[=] {
+                      if ((r1 = x.load(relaxed)) == 1) y.store(1, relaxed);
+                    },
+                    [=] { r2 = y.load(relaxed), x.store(1, relaxed); }},
+                   [] { return r1 == 1 && r2 == 1 && x == 0; }));
+  CHECK_FALSE(sees({[=] {
+                      if ((r1 = x.load(relaxed)) == 1) y.store(1, relaxed);
+                    },
+                    [=] {
+                      if ((r2 = y.load(relaxed)) == 1) x.store(1, relaxed);
+                    }},
+                   [] { return r1 != 0 || r2 != 0; }));
+  CHECK(sees({[=] { r1 = x.load(relaxed), y.store(r1 == 0 ? 1 : r1, relaxed); },
+              [=] { r2 = y.load(relaxed), x.store(r2, relaxed); }},
+             [] { return r1 == 1 && r2 == 1; }));
+  CHECK(sees({[=] { weak::require((r1 = x.load(relaxed)) == 0, "seen"), y.store(1, relaxed); },
+              [=] { r2 = y.load(relaxed), x.store(1, relaxed); }},
+             [] { return false; }));
+}
+
+TEST_CASE("a load does not see what its own thread stores there later", "[weak]") {
+  CHECK_FALSE(sees({[] { r1 = x.load(memory_order_relaxed), x.store(1, memory_order_relaxed); },
+                    [] { r2 = x.load(memory_order_relaxed); }},
+                   [] { return r1 == 1; }));
+}
+
 TEST_CASE("readers agree on the order of two writers by sequential consistency only", "[weak]") {
   CHECK(readers_differ(memory_order_release, memory_order_acquire));
   CHECK_FALSE(readers_differ(memory_order_seq_cst, memory_order_seq_cst));

@@ -190,8 +190,7 @@ TEST_CASE("slots' records are in order, sums of their heaps of a time, and taken
                               {{writes, writes, writes, writes}, begin},
                               {{empties, begins}, begin_with_left_slot}},
                              4000, {"thread_slot.h", "thread_slot.cc", "emit.h", "arch.h"});
-  // Kept: the two loads of only_writer, so that no later store is seen before them, which is not
-  // explored; and that of the list in empty_slots().
+  // Kept: the two loads of only_writer, and that of the list in empty_slots().
   CHECK(std::regex_replace(unneeded, std::regex(":[0-9]+"), "") ==
         "thread_slot.cc acquire, not relaxed\n"
         "thread_slot.h acquire, not relaxed\nthread_slot.h acquire, not relaxed\n");
