@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 #include <thread>
 
 #include "collector/text/error.h"

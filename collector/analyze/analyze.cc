@@ -250,9 +250,8 @@ class SummaryBuilder {
       MarkSummary& out = summary_.marks.emplace_back();
       out.name = log_.definitions().shown(replay_.name(mark.name));
       out.source = phase_source_name(mark.source);
-      if (mark.source == GPUPEAK_PHASE_NVTX) {
+      if (mark.source == GPUPEAK_PHASE_NVTX)
         out.domain = log_.definitions().shown_string(static_cast<uint32_t>(mark.instance));
-      }
       out.category = log_.definitions().shown_string(mark.category);
       out.time_ns = log_.clock().to_ns(mark.ticks);
       if (mark.source != GPUPEAK_PHASE_MARK) out.thread_id = mark.tid;

@@ -143,9 +143,8 @@ class Folder {
       std::string name = listed.phase.name;
       std::string less = pattern_of(listed.phase);
       if (alike.at(place).at(less).size() > kKeptApart) name = std::move(less);
-      if (listed.domain != 0 && rows.at(listed.domain) > kKeptApart) {
+      if (listed.domain != 0 && rows.at(listed.domain) > kKeptApart)
         name = name.substr(0, name.find(':')) + ":…";
-      }
       const auto next = static_cast<uint32_t>(groups_.size());
       const auto [entry, added] = groups.try_emplace({place, name}, next);
       if (added) groups_.push_back({name, {}, {}});

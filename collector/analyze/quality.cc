@@ -457,9 +457,8 @@ class QualityReport {
     for (const std::string& problem : replay_.nodes().problems())
       warn(WarningCode::kNodesWithoutPhase, problem);
     compare_with_counters();
-    if (page_.ended != 0 && page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {
+    if (page_.ended != 0 && page_.exit_kind == GPUPEAK_EXIT_SIGNAL)
       warn(WarningCode::kEndedBySignal, "the process was ended by " + signal_name(page_.exit_code));
-    }
   }
 
   void warn_of_limits() {

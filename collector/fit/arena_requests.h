@@ -81,9 +81,8 @@ class ArenaRequests {
   void given(uint64_t address, uint64_t bytes, uint64_t asked = 0, uint32_t site = 0) {
     Step step{.bytes = bytes, .block = blocks_++, .what = What::kGive, .on_stream = running_};
     if (!why_not_.empty()) return;
-    if (emptying_ && model_->pieces().has_idle_segment()) {
+    if (emptying_ && model_->pieces().has_idle_segment())
       return give_up("it gave back some idle segments and kept others");
-    }
     emptying_ = false;
     if (bytes == 0 || !repeats(address, bytes, asked, step)) {
       return give_up(
@@ -145,9 +144,8 @@ class ArenaRequests {
   /// `start`: what the process had of the device before the first context.
   void finish(uint64_t start) {
     if (fresh_.bytes != 0) give_up("it took memory that it did not share out");
-    if (emptying_ && model_->pieces().has_idle_segment()) {
+    if (emptying_ && model_->pieces().has_idle_segment())
       give_up("it gave back some idle segments and kept others");
-    }
     if (blocks_ == 0) give_up("it was asked for nothing");
     find_likely();
     sites_ = {};
@@ -203,9 +201,8 @@ class ArenaRequests {
     std::optional<ArenaModel::Piece> piece = model_->find(request);
     if (new_segment) {
       const bool by_rules = request.bytes % rounding == 0 && !piece;
-      if (!by_rules || !model_->may_take(request.bytes, fresh_.bytes)) {
+      if (!by_rules || !model_->may_take(request.bytes, fresh_.bytes))
         return is_own(address, bytes) && give_own(step);
-      }
     } else if (!piece || request.bytes % rounding != 0) {
       return false;
     }
@@ -239,9 +236,8 @@ class ArenaRequests {
   }
   void add(const Step& step) {
     if (!why_not_.empty()) return;
-    if (steps_.size() == kMostSteps) {
+    if (steps_.size() == kMostSteps)
       return give_up(fmt::format("more than {} steps of it were recorded", kMostSteps));
-    }
     steps_.push_back(step);
   }
   /// For a request of which the log does not tell the size: finds the largest size that other

@@ -283,9 +283,8 @@ constexpr uint64_t kLeastChange = 1u << 20;
 
 std::string arena_advice(const std::string& arena) {
   if (arena == "PyTorch") return "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
-  if (arena.find("Cuda") != std::string::npos || arena.starts_with("ONNX")) {
+  if (arena.find("Cuda") != std::string::npos || arena.starts_with("ONNX"))
     return "arena_extend_strategy=kSameAsRequested";
-  }
   return "";
 }
 

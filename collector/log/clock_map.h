@@ -47,9 +47,8 @@ class ClockMap {
   int64_t to_ns(uint64_t ticks) const {
     const Pair& first = pairs_.front();
     if (ticks <= first.ticks) return 0;
-    if (ticks_are_ns_) {
+    if (ticks_are_ns_)
       return static_cast<int64_t>(std::min<uint64_t>(ticks - first.ticks, INT64_MAX));
-    }
     auto next = std::ranges::upper_bound(pairs_, ticks, {}, &Pair::ticks);
     const Pair& before = *std::prev(next);
     double per_tick = slope();

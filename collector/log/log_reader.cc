@@ -1,14 +1,12 @@
 #include "collector/log/log_reader.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -59,9 +57,8 @@ LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer, HeapRe
   add_exports();
   if (!symbols_.knows(definitions_.modules()[0]))
     read_code_names(path, header_, counters_, definitions_, symbols_);
-  if (counters_.end_monotonic_ns != 0) {
+  if (counters_.end_monotonic_ns != 0)
     clock_.add_pair(counters_.end_ticks, counters_.end_monotonic_ns);
-  }
   clock_.finish();
   model_tensors_ = ModelTensors(*this, definitions_);
   activation_plans_ = ActivationPlans(*this, definitions_);
@@ -72,9 +69,8 @@ LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer, HeapRe
 std::string LogReader::open(const std::string& path) {
   if (const PartName name = part_name(path); name.number != 0) {
     LogReader whole(name.log);
-    if (name.number > whole.parts_.size()) {
+    if (name.number > whole.parts_.size())
       throw LogError(path + ": that log has " + std::to_string(whole.parts_.size()) + " parts", 0);
-    }
     const LogPart& part = whole.parts_[name.number - 1];
     file_ = std::move(whole.file_);
     file_->narrow(part.begin, part.bytes);
@@ -199,9 +195,8 @@ void LogReader::read_header(const std::string& path) {
                        "; this gpupeak reads up to version " + std::to_string(GPUPEAK_LOG_VERSION),
                    offsetof(gpupeak_file_header, version));
   }
-  if (header_.version == 0) {
+  if (header_.version == 0)
     throw LogError(path + " is damaged: its version is 0", offsetof(gpupeak_file_header, version));
-  }
   const size_t counters_room = counters_bytes(header_);
   if (header_.counters_offset > bytes || bytes - header_.counters_offset < counters_room) {
     if (header_.counters_offset <= GPUPEAK_LOG_PAGE) throw LogError(cut, bytes);

@@ -66,9 +66,7 @@ class MappedFile {
  private:
   void map(int fd, uint64_t most_bytes) {
     struct stat status {};
-    if (fstat(fd, &status) != 0) {
-      throw LogError("cannot read " + name_ + ": " + strerror(errno), 0);
-    }
+    if (fstat(fd, &status) != 0) throw LogError("cannot read " + name_ + ": " + strerror(errno), 0);
     if (status.st_size == 0) throw LogError(name_ + " is empty", 0);
     bytes_ = static_cast<uint64_t>(status.st_size);
     if (bytes_ > most_bytes) throw LogError(name_ + " is too large", 0);

@@ -72,9 +72,8 @@ std::optional<Line> read_line(std::string_view line) {
              duration = number(line, "dur");
   const size_t args = line.find("\"args\"");
   const bool whole = line.ends_with("}}") || line.ends_with("}},");
-  if (!pid || !tid || !begin || !duration || args == std::string_view::npos || !whole) {
+  if (!pid || !tid || !begin || !duration || args == std::string_view::npos || !whole)
     return std::nullopt;
-  }
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max() / (4 * kNsPerMicrosecond);
   if (*begin > kMost || *duration > kMost || *tid > UINT32_MAX) return std::nullopt;
   Line read{*pid, *tid, *begin, *duration, {}};
@@ -168,18 +167,16 @@ class Reader {
     }
     if (damaged_ > 0) problem(fmt::format("has {} lines that make no sense", damaged_));
     if (foreign_ > 0) problem("is another process's");
-    if (events_ >= kMostEvents) {
+    if (events_ >= kMostEvents)
       problem("is full: ONNX Runtime keeps a million events, and later nodes are not shown");
-    }
     if (short_ > 0) {
       problem(fmt::format(
           "has {} of {} node runs that are shorter than the clocks are joined "
           "({:.1f} us): they have no phase",
           short_, nodes_, static_cast<double>(kNsPerMicrosecond + clock_.error_ns) / 1e3));
     }
-    if (left_out_ > 0) {
+    if (left_out_ > 0)
       problem(fmt::format("has {} node runs too many, or from before the log", left_out_));
-    }
   }
 
   const LogReader& log_;
@@ -285,9 +282,8 @@ NodeProfiles read_ort_profiles(const LogReader& log) {
     if (const auto fact = key == kProfile ? parse(value) : std::nullopt) ++told[fact->path];
   }
   for (const auto& [key, value] : definitions.facts()) {
-    if (key == kProfileOff) {
+    if (key == kProfileOff)
       profiles.problems.push_back("ONNX Runtime's profile: " + definitions.shown(value));
-    }
     if (key != kProfile) continue;
     const std::optional<ProfileFact> fact = parse(value);
     if (!fact) {
@@ -314,9 +310,8 @@ NodeProfiles read_ort_profiles(const LogReader& log) {
                                   std::to_string(fact->session));
     }
   }
-  if (!profiles.spans.empty()) {
+  if (!profiles.spans.empty())
     nest(profiles, log.clock().ticks_per_second() * kCutMicroseconds / 1'000'000 + 1);
-  }
   return profiles;
 }
 

@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <future>
 #include <memory>
@@ -203,14 +202,12 @@ void unpack_frame(std::span<const uint8_t> from, const std::string& name, const 
   for (;;) {
     ZSTD_outBuffer out{buffer.data(), buffer.size(), 0};
     const size_t left = ZSTD_decompressStream(context.get(), &out, &in);
-    if (ZSTD_isError(left) != 0) {
+    if (ZSTD_isError(left) != 0)
       throw LogError(name + " is damaged: " + ZSTD_getErrorName(left), in.pos);
-    }
     sink(buffer.data(), out.pos);
     if (left == 0 || (goes_on && !goes_on())) return;
-    if (in.pos == in.size && out.pos < out.size) {
+    if (in.pos == in.size && out.pos < out.size)
       throw LogError(name + " is cut off: the end of it is missing", in.pos);
-    }
   }
 }
 

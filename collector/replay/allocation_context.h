@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -187,9 +186,8 @@ class AllocationContext {
   /// turn_to() before the event and wake() after it.
   bool turns_to(uint32_t slot) const { return slot != active_slot_; }
   void turn_to(uint32_t slot, uint64_t last_ticks) {
-    if (active_slot_ < threads_.size() && threads_[active_slot_].rule != kNoRule) {
+    if (active_slot_ < threads_.size() && threads_[active_slot_].rule != kNoRule)
       phases_.rest(active_slot_, live_.moment(last_ticks));
-    }
     active_slot_ = slot;
   }
   void wake(uint32_t slot) { phases_.wake(slot); }

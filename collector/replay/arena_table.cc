@@ -213,9 +213,8 @@ void ArenaTable::failed(const ArenaFailedEvent& event, const Requester& requeste
   const int32_t place = arena.place;
   // An arena that has had no block lies nowhere yet: the event names the device.
   failure.device = place == kNowhere ? event.device : std::max(place, -1);
-  if (const ScopeId* driver = device_scope(failure.device)) {
+  if (const ScopeId* driver = device_scope(failure.device))
     failure.driver_bytes = peaks().scope(*driver).current;
-  }
   note_holders(failure);
 }
 
@@ -290,9 +289,8 @@ std::vector<ArenaTable::Segment> ArenaTable::segments(size_t arena) const {
                          joins = parent.mapped;
                        });
   for (const auto& [number, open] : open_) {
-    if (open.arena == arena && open.carved) {
+    if (open.arena == arena && open.carved)
       segments.push_back({open.address, open.address + open.capacity_bytes, false});
-    }
   }
   std::ranges::sort(segments);
   return segments;
@@ -395,9 +393,8 @@ void ArenaTable::vacate(uint64_t address, uint64_t bytes) {
         auto block = placed.upper_bound(begin);
         if (block != placed.begin()) --block;
         for (; block != placed.end() && block->first < end; ++block) {
-          if (block->second > begin || block->first == begin) {
+          if (block->second > begin || block->first == begin)
             ends.emplace_back(parent.owner, block->first);
-          }
         }
       });
   for (const auto& [arena, begin] : ends) {
@@ -518,9 +515,8 @@ ArenaParents::Parent* ArenaTable::parent_at(const Open& open, uint64_t address, 
 bool ArenaTable::can_place(size_t arena, const Open& open, uint64_t address, uint64_t bytes) {
   const auto& placed = arenas_[arena].placed;
   const auto after = placed.lower_bound(address);
-  if (after != placed.end() && (after->first == address || after->first < address + bytes)) {
+  if (after != placed.end() && (after->first == address || after->first < address + bytes))
     return false;
-  }
   if (after != placed.begin() && std::prev(after)->second > address) return false;
   if (open.carved) {
     return address >= open.address && bytes <= open.capacity_bytes &&
@@ -593,9 +589,8 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
   ++carved_version_;
   open.address = event.address;
   ArenaParents::Parent* parent = parent_at(open, event.address, ticks);
-  if (parent != nullptr && event.address - parent->address + event.bytes > parent->bytes) {
+  if (parent != nullptr && event.address - parent->address + event.bytes > parent->bytes)
     parent = nullptr;
-  }
   if (parent != nullptr) open.arena = row_in(open.arena, parent->place);
   // It counts in the device's sum only if the memory there is large enough for all arenas that say
   // they are in it, and is not another arena's.

@@ -170,9 +170,8 @@ class ArenaParents {
     if (parent.address != 0) unmap(parent.address, parent.bytes);
     parents_.emplace(key, parent);
     if (key >> 63 != 0) ++heap_blocks_;
-    if (parent.address != 0 && parent.bytes > 0) {
+    if (parent.address != 0 && parent.bytes > 0)
       ranges_[parent.address] = {parent.address + parent.bytes, key};
-    }
   }
   Parent* find(Key key) { return value_in(parents_, key); }
   void remove(Key key) {

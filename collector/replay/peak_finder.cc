@@ -399,9 +399,8 @@ void PeakFinder::finish() {
   const std::vector<uint64_t> sums = accounts_.finish();
   for (size_t i = 0; i < scopes_.size(); ++i) {
     Scope& scope = scopes_[i];
-    if (sums[i] != scope.peak) {
+    if (sums[i] != scope.peak)
       throw std::logic_error("peak_finder: holders do not add up to the peak");
-    }
     if (scope.peak_site) scope.peak_group = accounts_.group_of(*scope.peak_site, ScopeListId());
   }
 }

@@ -71,9 +71,8 @@ class TomlReader {
 
   std::string text(const toml::key& key, const toml::node& node) const {
     const auto value = node.value<std::string>();
-    if (!node.is_string() || !value || value->empty()) {
+    if (!node.is_string() || !value || value->empty())
       fail(node, fmt::format("'{}' must be a text", escape(key.str())));
-    }
     return *value;
   }
 
@@ -145,9 +144,8 @@ class TomlReader {
   uint32_t slot(const toml::key& key, const toml::node& node) const {
     constexpr int64_t kMost = 4095;
     const auto value = node.value<int64_t>();
-    if (!node.is_integer() || !value || *value < 0 || *value > kMost) {
+    if (!node.is_integer() || !value || *value < 0 || *value > kMost)
       fail(node, fmt::format("'{}' must be a number from 0 to {}", escape(key.str()), kMost));
-    }
     return static_cast<uint32_t>(*value);
   }
 
@@ -316,9 +314,8 @@ class RuleReader : public TomlReader {
         {to("name", rule.name), to("function", rule.functions), to("module", rule.modules),
          to("file", rule.files), tag ? to("phase", rule.phases) : Key{"by_call", set_by_call}});
     if (rule.name.empty()) fail(table, "the rule has no name");
-    if (!rule.wants_frame() && rule.phases.empty()) {
+    if (!rule.wants_frame() && rule.phases.empty())
       fail(table, "the rule says nothing about a frame: give function, module or file");
-    }
     return rule;
   }
 };
@@ -398,12 +395,10 @@ Rule parse_rule_option(std::string_view text) {
     if (mark > 0) rule.modules.emplace_back(function.substr(0, mark));
     function.remove_prefix(mark + 1);
   }
-  if (!function.empty() && (function != kAny || rule.modules.empty())) {
+  if (!function.empty() && (function != kAny || rule.modules.empty()))
     rule.functions.emplace_back(function);
-  }
-  if (!rule.wants_frame()) {
+  if (!rule.wants_frame())
     throw UsageError(fmt::format("'{}' names neither a module nor a function", escape(text)));
-  }
   return rule;
 }
 
@@ -493,9 +488,8 @@ class CardReader : public TomlReader {
 std::string plain(std::string_view name) {
   std::string letters;
   for (const char c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
       letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    }
   }
   return letters;
 }

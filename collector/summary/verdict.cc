@@ -487,17 +487,15 @@ class Judge {
       temporary += holder.bytes;
       longest = std::max(longest, holder.longest_life_ns);
     }
-    if (temporary >= peak_->bytes / kWorthAHint && temporary > 0) {
+    if (temporary >= peak_->bytes / kWorthAHint && temporary > 0)
       hint("the peak was temporary: {} of it freed within {}", size(temporary), duration(longest));
-    }
     live_at_end();
     for (const Warning& warning : summary_.quality.warnings) {
       if (warning.code == WarningCode::kMadeCodeUnnamed) verdict_.hints.push_back(warning.message);
     }
     const bool by_site = summary_.grouped_by == "site" || summary_.grouped_by == "function";
-    if (by_site && unnamed > listed / 2) {
+    if (by_site && unnamed > listed / 2)
       hint("{} % of it has no names{}", percent(unnamed, listed), what_names(by_module, unnamed));
-    }
     resident();
     const auto slack = verdict_.device == nullptr
                            ? std::nullopt

@@ -285,9 +285,8 @@ class LoadedImage {
   const uint8_t* bytes_at(uint64_t address, uint64_t count) const {
     for (const Segment& segment : segments_) {
       const uint64_t inside = address - segment.address;
-      if (address < segment.address || inside > segment.bytes || count > segment.bytes - inside) {
+      if (address < segment.address || inside > segment.bytes || count > segment.bytes - inside)
         continue;
-      }
       return file_ + segment.offset + inside;
     }
     return nullptr;
@@ -389,9 +388,8 @@ class LoadedImage {
     constexpr uint64_t kBitmapWords = 63;
     uint64_t next = 0;
     const auto add = [&](uint64_t at) {
-      if (const auto value = plain_word(at)) {
+      if (const auto value = plain_word(at))
         words_.push_back({at, *value, RelocatedWord::kNoSymbol});
-      }
     };
     for (uint64_t i = 0; i < bytes / kWord; ++i) {
       const auto entry = plain_word(address + i * kWord);
@@ -413,9 +411,8 @@ class LoadedImage {
       const auto entry = read<Elf64_Verdef>(address);
       if (!entry) return;
       const auto name = read<Elf64_Verdaux>(address + entry->vd_aux);
-      if ((entry->vd_flags & VER_FLG_BASE) == 0 && name && name->vda_name < string_bytes_) {
+      if ((entry->vd_flags & VER_FLG_BASE) == 0 && name && name->vda_name < string_bytes_)
         version_ = text_at(strings_ + name->vda_name);
-      }
       if (entry->vd_next == 0) return;
       address += entry->vd_next;
     }
@@ -450,9 +447,7 @@ class LoadedImage {
   }
   void sort_words() {
     const auto before = [](const RelocatedWord& a, const RelocatedWord& b) { return a.at < b.at; };
-    if (!std::ranges::is_sorted(words_, before)) {
-      std::ranges::stable_sort(words_, before);
-    }
+    if (!std::ranges::is_sorted(words_, before)) std::ranges::stable_sort(words_, before);
     const auto same = [](const RelocatedWord& a, const RelocatedWord& b) { return a.at == b.at; };
     words_.erase(std::unique(words_.begin(), words_.end(), same), words_.end());
   }

@@ -192,9 +192,8 @@ class ModuleSymbols {
     if (symbol != nullptr && symbol->bytes == 0 && functions_ &&
         !functions_->is_of_one_unit(address - dwarf_bias_, symbol->begin - dwarf_bias_))
       symbol = nullptr;
-    if (frames.empty() && symbol != nullptr) {
+    if (frames.empty() && symbol != nullptr)
       frames.push_back({symbol->name, "", 0, symbol->source});
-    }
     if (!frames.empty() && symbol != nullptr) {
       // Debug information names local functions without their namespaces; the symbol has them.
       std::string& outermost = frames.back().function;

@@ -131,9 +131,7 @@ class ClassGraph {
     std::vector<uint32_t> found{index};
     for (size_t i = 0; i < found.size(); ++i) {
       for (const Base& base : classes_[found[i]].bases) {
-        if (std::ranges::find(found, base.index) == found.end()) {
-          found.push_back(base.index);
-        }
+        if (std::ranges::find(found, base.index) == found.end()) found.push_back(base.index);
       }
     }
     return found;
@@ -256,9 +254,7 @@ class ClassGraph {
     for (const Base& base : classes_[index].bases) {
       if (base.is_virtual || !classes_[base.index].polymorphic || offset < base.offset) continue;
       if (offset == base.offset) {
-        if (std::ranges::find(*found, base.index) == found->end()) {
-          found->push_back(base.index);
-        }
+        if (std::ranges::find(*found, base.index) == found->end()) found->push_back(base.index);
       } else {
         collect_at(base.index, offset - base.offset, depth + 1, found);
       }
@@ -375,9 +371,8 @@ class RttiReader {
 
   std::optional<uint64_t> function_in(uint64_t address) const {
     const RelocatedWord* word = image_.word_at(address);
-    if (word == nullptr) {
+    if (word == nullptr)
       return image_.plain_word(address) == 0U ? std::optional(kNoFunction) : std::nullopt;
-    }
     if (word->symbol != RelocatedWord::kNoSymbol) {
       const std::string_view name = image_.symbol_name(word->symbol);
       const bool data = name.starts_with("_ZTI") || name.starts_with("_ZTV");
@@ -429,9 +424,8 @@ class RttiReader {
     for (Vtable& vtable : vtables_) {
       if (ambiguous[vtable.index]) vtable.slots.clear();
       const auto empty = std::ranges::find(vtable.slots, kNoFunction);
-      if (!derived_[vtable.index] || vtable.offset != 0) {
+      if (!derived_[vtable.index] || vtable.offset != 0)
         vtable.slots.erase(empty, vtable.slots.end());
-      }
     }
   }
 
@@ -692,9 +686,7 @@ const std::string* RttiNames::slot_name(uint32_t layout, uint32_t slot, int* ste
     if (slot < slots.size()) return slots[slot].empty() ? nullptr : &slots[slot];
   }
   const RttiTable::Class& described = table_.classes[layout];
-  if (described.primary != RttiTable::kNone) {
-    return slot_name(described.primary, slot, steps);
-  }
+  if (described.primary != RttiTable::kNone) return slot_name(described.primary, slot, steps);
   const std::string* found = nullptr;
   for (const uint32_t front : described.fronts) {
     const std::string* name = slot_name(front, slot, steps);

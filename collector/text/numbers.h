@@ -4,7 +4,6 @@
 //   of("a") 0   of("b") 1   of("a") 0   all() "a" "b"
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <unordered_map>

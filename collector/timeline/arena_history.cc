@@ -99,9 +99,8 @@ class ArenaSteps : HistoryMaker {
     for (uint32_t arena = 0; arena < arenas_.size(); ++arena) {
       const size_t in_table = arenas_[arena].arena;
       const uint64_t expected = in_table < table.arenas().size() ? table.level(in_table).in_use : 0;
-      if (in_use_[arena] != expected) {
+      if (in_use_[arena] != expected)
         throw std::logic_error("pool history: blocks do not add up to what is in use");
-      }
     }
     end_step(table, ticks, "");
     if (changes_ > kMaxArenaChanges || looks_ > kMostLooks) give_up();
@@ -278,9 +277,8 @@ class ArenaStock : HistoryMaker {
       if (block.alone) continue;
       const auto behind = std::ranges::upper_bound(
           stock.segments, block.address, {}, [](const Piece& of) { return of.segment.begin; });
-      if (behind != stock.segments.begin()) {
+      if (behind != stock.segments.begin())
         block.segment = static_cast<size_t>(behind - stock.segments.begin()) - 1;
-      }
     }
     std::ranges::sort(held, [](const Held& a, const Held& b) {
       return std::tuple(b.bytes, a.address, a.holder) < std::tuple(a.bytes, b.address, b.holder);
@@ -375,9 +373,8 @@ class ArenaStock : HistoryMaker {
       const auto before = segments_before_.find(segment);
       number[i] = before != segments_before_.end() ? before->second
                                                    : static_cast<uint32_t>(found_.segments.size());
-      if (before == segments_before_.end()) {
+      if (before == segments_before_.end())
         found_.segments.push_back({stock.arena, begin, end - begin, captured, step(), 0});
-      }
       found_.segments[number[i]].end = step() + 1;
       segments_.emplace(segment, number[i]);
     }

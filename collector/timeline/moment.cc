@@ -288,13 +288,11 @@ Held held_at_peak(const Profile& profile, ScopeId scope) {
 
 NamedMoment find_moment(const Profile& profile, ScopeId scope, const std::string& at,
                         const Progress& progress) {
-  if (at == "end") {
+  if (at == "end")
     return {NamedMoment::kEnd, profile.to_ns(profile.replay().last_ticks()), "the end"};
-  }
   const std::string shown = profile.definitions().shown(at);
-  if (const std::optional<int64_t> time_ns = parse_instant(at)) {
+  if (const std::optional<int64_t> time_ns = parse_instant(at))
     return moment_at(profile, scope, *time_ns, shown, progress);
-  }
   std::vector<Moment> meanings(3);
   meanings[0].mark = at;
   meanings[1].phase = at;

@@ -70,9 +70,8 @@ class TimeSeries : public ReplayObserver {
       if (is_border(event.tag)) note_border(event);
     }
     // A free of the driver's memory or of the heap may end an arena's memory.
-    if (is_of_arenas(event.tag) || replay().arenas().segments_version() != segments_version_) {
+    if (is_of_arenas(event.tag) || replay().arenas().segments_version() != segments_version_)
       set_arenas();
-    }
     ++event_count_;
   }
   /// After the replay: gives every series all buckets.

@@ -69,9 +69,8 @@ __attribute__((noinline, cold)) void note_failure(const AllocatorFunction& funct
                                                   const CallerFrame& caller) {
   if (function.bytes == kNone) return;
   size_t bytes = arguments[function.bytes];
-  if (function.count != kNone && __builtin_mul_overflow(bytes, arguments[function.count], &bytes)) {
+  if (function.count != kNone && __builtin_mul_overflow(bytes, arguments[function.count], &bytes))
     bytes = SIZE_MAX;
-  }
   host_allocation_failed(GPUPEAK_KIND_HEAP, function.name, bytes, error, caller);
 }
 
@@ -296,9 +295,8 @@ size_t family_of(const Allocator& allocator, size_t row) {
     if (!allocator.has(i)) continue;
     const bool has_prefix = family.prefix[0] != 0;
     if (is_plain_name(row)) {
-      if (allocator.plain_malloc[i] != nullptr && allocator.plain_malloc[i] == function("malloc")) {
+      if (allocator.plain_malloc[i] != nullptr && allocator.plain_malloc[i] == function("malloc"))
         return i;
-      }
     } else if (begins(name, "_Z")) {
       const bool is_alias =
           allocator.plain_new[i] != nullptr && allocator.plain_new[i] == function("_Znwm");

@@ -1,6 +1,5 @@
 #include "hooks/attach_slots.h"
 
-#include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
 #include <unistd.h>

@@ -65,9 +65,8 @@ Name name_of(int32_t type, const Message& message, Utf8& buffer) {
 
 /// What the callbacks' arguments say of an event: a text, or attributes, in a domain or in none.
 Label label_of(Utf8& buffer, uint64_t domain, const EventAttributes* event) {
-  if (event == nullptr || event->bytes < sizeof(EventAttributes)) {
+  if (event == nullptr || event->bytes < sizeof(EventAttributes))
     return {GPUPEAK_PHASE_NVTX, {}, domain};
-  }
   return {GPUPEAK_PHASE_NVTX, name_of(event->message_type, event->message, buffer), domain,
           Name(nvtx_category(domain, event->category))};
 }
@@ -174,9 +173,8 @@ void regions_register(uint64_t, const RegionsRegister* batch) {
   const CallerFrame caller = GPUPEAK_CALLER;
   for_each_element<VirtualRange>(batch, [&](size_t i, const VirtualRange& range) {
     if (batch->handles != nullptr) batch->handles[i] = address_of(range.at);
-    if (batch->type == kVirtualAddresses) {
+    if (batch->type == kVirtualAddresses)
       nvtx_region_registered(batch->heap, address_of(range.at), range.bytes, caller);
-    }
   });
 }
 void regions_resize(uint64_t, const RegionsResize* batch) {

@@ -132,13 +132,11 @@ void take_over_ort_arenas(const void* inside, const char* version) {
   if (for_streams) {
     tables[1] = find_virtual_table(inside, kStreamArena);
     if (tables[1].slots == nullptr) tables[1] = find_virtual_table(inside, kOldStreamArena);
-    if (!is_stream_arena(tables[1], tables[0], *of)) {
+    if (!is_stream_arena(tables[1], tables[0], *of))
       return off(version, "its arenas for streams are not those that are known");
-    }
   }
-  if (!take_over_arena_tables(*of, tables, for_streams ? 2 : 1)) {
+  if (!take_over_arena_tables(*of, tables, for_streams ? 2 : 1))
     return off(version, "its table of functions cannot be written");
-  }
   arenas_on(g_maker, version);
 }
 
@@ -445,9 +443,8 @@ Word* copy_table(Table real, const void* end, int minor, const Word (&wrappers)[
   if (copy == nullptr) return nullptr;
   memcpy(copy, real, bytes);
   for (size_t row = 0; row < kRowCount; ++row) {
-    if (static_cast<int>(kRows[row].since) > minor || kRows[row].slot >= bytes / sizeof(Word)) {
+    if (static_cast<int>(kRows[row].since) > minor || kRows[row].slot >= bytes / sizeof(Word))
       continue;
-    }
     Word& slot = copy[kRows[row].slot];
     if (slot == 0) continue;
     library.real[row] = slot;

@@ -145,9 +145,8 @@ Name ask_name(const Word* api, Word program) {
   const Word executable = of_program[3];
   Word name[] = {5 * sizeof(Word), 0, executable, 0, 0};
   Name known;
-  if (went_well(api, kNameOfExecutable, name) && name[3] != 0) {
+  if (went_well(api, kNameOfExecutable, name) && name[3] != 0)
     known = name_xla_program(program, {reinterpret_cast<const char*>(name[3]), name[4]});
-  }
   Word destroy[] = {3 * sizeof(Word), 0, executable};
   went_well(api, kDestroyExecutable, destroy);
   return known;
@@ -198,9 +197,8 @@ int minor_of(const Word* table) {
 template <size_t kPlugin>
 const Word* table_for(const Word* real) {
   Plugin& plugin = g_plugins[kPlugin];
-  if (const Word* copy = plugin.copy.load(std::memory_order_acquire)) {
+  if (const Word* copy = plugin.copy.load(std::memory_order_acquire))
     return plugin.real.load(std::memory_order_relaxed) == real ? copy : real;
-  }
   const int minor = minor_of(real);
   if (minor < 0) return real;
   take_over_xla_arenas(reinterpret_cast<const void*>(real[kCompile]), minor);
@@ -243,9 +241,8 @@ void* replace_entry(Dlsym real_dlsym, void* handle, const char* name) {
   const auto real = reinterpret_cast<GetApi>(found);
   for (size_t place = 0; found != nullptr && place < kMostPlugins; ++place) {
     GetApi taken = nullptr;
-    if (g_plugins[place].get_api.compare_exchange_strong(taken, real) || taken == real) {
+    if (g_plugins[place].get_api.compare_exchange_strong(taken, real) || taken == real)
       return reinterpret_cast<void*>(entry_of(place, std::make_index_sequence<kMostPlugins>()));
-    }
   }
   return found;
 }

@@ -55,9 +55,8 @@ char** bare_environment() {
   size_t n = 0;
   char** entry = environ;  // none after clearenv()
   for (; entry != nullptr && *entry != nullptr && n < kMaxEnvironment; ++entry) {
-    if (strncmp(*entry, "LD_PRELOAD=", 11) != 0 && strncmp(*entry, "LD_AUDIT=", 9) != 0) {
+    if (strncmp(*entry, "LD_PRELOAD=", 11) != 0 && strncmp(*entry, "LD_AUDIT=", 9) != 0)
       variables[n++] = *entry;
-    }
   }
   variables[n] = nullptr;
   return variables;
@@ -107,9 +106,8 @@ void print_counters() {
   for (uint32_t i = 0; i < page.device_count && i < GPUPEAK_LOG_MAX_DEVICES; ++i) {
     say(Text<256>("Peak device memory (GPU ", i, "): ", page.device[i].total.peak, " bytes"));
   }
-  if (environment().host_mode != GPUPEAK_HOST_OFF) {
+  if (environment().host_mode != GPUPEAK_HOST_OFF)
     say(Text<256>("Peak host heap (usable, within 64 KiB a thread): ", page.heap.peak, " bytes"));
-  }
   say(Path("log: ", log_path()));
 }
 

@@ -248,9 +248,8 @@ void say_what_is_wrong() {
   static int said_by = 0;
   if (said_by == sys::getpid()) return;
   said_by = sys::getpid();
-  if (const std::string_view because = unfit_because(); !because.empty()) {
+  if (const std::string_view because = unfit_because(); !because.empty())
     return say(Text<128>("this program is not recorded: ", because));
-  }
   if (!environment().complaint.view().empty()) say(environment().complaint.view());
   if (g_open_error != 0) {
     Path path;

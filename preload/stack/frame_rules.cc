@@ -482,9 +482,8 @@ FrameRule read_frame_rule(uintptr_t ip) {
 FrameRule frame_rule(uintptr_t ip) {
   std::atomic<uint64_t>& known = entry_for(ip);
   const uint64_t entry = known.load(std::memory_order_relaxed);
-  if (entry != 0 && (entry & ~kRuleMask) == tag_of(ip) && ip >> kCodeAddressBits == 0) {
+  if (entry != 0 && (entry & ~kRuleMask) == tag_of(ip) && ip >> kCodeAddressBits == 0)
     return unpacked(ip, entry);
-  }
   const FrameRule rule = read_frame_rule(ip);
   if (const std::optional<uint64_t> word = packed(rule)) {
     known.store(*word, std::memory_order_relaxed);

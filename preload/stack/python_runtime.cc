@@ -80,9 +80,8 @@ void redefine_python_runtimes(bool forked) {
 /// PY_VERSION_HEX; 0: cannot be told.
 uint32_t PythonRuntime::read_version(CopiedMemory& memory) const {
   uint64_t number = 0;
-  if (version_number_ != 0) {
+  if (version_number_ != 0)
     return memory.load(version_number_, number) ? static_cast<uint32_t>(number) : 0;
-  }
   if (get_version_ == nullptr) return 0;
   // "3.9.18 (main, …": before Py_Version there was the text alone.
   struct {
@@ -104,9 +103,8 @@ uint32_t PythonRuntime::read_version(CopiedMemory& memory) const {
 
 /// nullptr, or why the interpreter cannot be used.
 const char* PythonRuntime::check(CopiedMemory& memory) {
-  if (!CopiedMemory::is_allowed()) {
+  if (!CopiedMemory::is_allowed())
     return "the system call process_vm_writev, by which they are read, is not permitted here";
-  }
   if (this_thread_state_ == nullptr || code_type_ == 0 || frame_type_ == 0 || string_type_ == 0 ||
       bytes_type_ == 0) {
     return "the interpreter does not export what CPython does";
@@ -219,9 +217,8 @@ const PythonLayout* known_python_layout(uint32_t version) {
 const char* read_python_offsets(const uint8_t* published, uint32_t version, PythonLayout& layout) {
   if (version >> 16 != 0x30d && version >> 16 != 0x30e) return "its version is not known";
   const auto word = [&](size_t index) { return value_at<uint64_t>(published + 8 * index); };
-  if (memcmp(published, "xdebugpy", 8) != 0 || word(1) != version) {
+  if (memcmp(published, "xdebugpy", 8) != 0 || word(1) != version)
     return "its published offsets are not where they should be";
-  }
   if (word(2) != 0) return "it is free-threaded";
   layout = {};
   layout.frames = kEntryFrameDirect;

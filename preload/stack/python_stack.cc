@@ -148,9 +148,8 @@ uint32_t PythonStack::find_states(const PythonRuntime& python, uintptr_t (&state
     while (state != 0 && ++steps < kMaxSteps) {
       uint64_t id;
       if (!load(state + layout.thread.thread_id, id)) break;
-      if (id == arch::thread_id() && state != states[0] && count < kMaxStates) {
+      if (id == arch::thread_id() && state != states[0] && count < kMaxStates)
         states[count++] = state;
-      }
       if (!load(state + layout.thread.next, state)) break;
     }
     if (!load(interpreter + layout.interpreter.next, interpreter)) break;
@@ -202,9 +201,8 @@ bool PythonStack::read_objects(const PythonRuntime& python, uintptr_t state, uin
     const uint8_t* copy = read(frame + kPythonObjectType,
                                layout.frame.instruction + sizeof(int32_t) - kPythonObjectType);
     if (copy != nullptr) copy -= kPythonObjectType;
-    if (copy == nullptr || at<uintptr_t>(copy, kPythonObjectType) != python.frame_type()) {
+    if (copy == nullptr || at<uintptr_t>(copy, kPythonObjectType) != python.frame_type())
       return false;
-    }
     const auto instruction = at<int32_t>(copy, layout.frame.instruction);
     const uint64_t offset =
         instruction < 0 ? 0 : static_cast<uint64_t>(instruction) * (by_cframe ? 2 : 1);
@@ -228,9 +226,8 @@ bool PythonStack::read_flagged(const PythonRuntime& python, uintptr_t cframe) {
     add(at<uintptr_t>(copy, layout.frame.code), at<uintptr_t>(copy, layout.frame.instruction),
         !is_generator, cframe);
     frame = at<uintptr_t>(copy, layout.frame.previous);
-    if (copy[layout.frame.is_entry] != 0 && !load(cframe + layout.cframe.previous, cframe)) {
+    if (copy[layout.frame.is_entry] != 0 && !load(cframe + layout.cframe.previous, cframe))
       return false;
-    }
   }
   if (frame != 0) count(&gpupeak_counters_page::truncated_stacks);
   return true;
@@ -410,9 +407,8 @@ bool PythonStack::read_text(const PythonRuntime& python, uintptr_t object, char*
 bool PythonStack::read_line(const PythonRuntime& python, uintptr_t table, int first_line,
                             uint32_t offset, uint32_t& line) {
   const uint8_t* head = read_object(table, kPythonBytesSize + sizeof(uint64_t));
-  if (head == nullptr || at<uintptr_t>(head, kPythonObjectType) != python.bytes_type()) {
+  if (head == nullptr || at<uintptr_t>(head, kPythonObjectType) != python.bytes_type())
     return false;
-  }
   const auto size = at<uint64_t>(head, kPythonBytesSize);
   evidence_.add(table, head, kPythonObjectType, 2 * sizeof(uint64_t));  // and the size
   line = 0;

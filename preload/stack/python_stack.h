@@ -209,9 +209,8 @@ class PythonStack {
   const uint8_t* read(uintptr_t address, size_t bytes) {
     const uintptr_t last = address + bytes - 1, page = number_of_page(address);
     const bool on_known = page == page_ || page == other_page_;
-    if (__builtin_expect(in_place_ && on_known && number_of_page(last) == page, 1)) {
+    if (__builtin_expect(in_place_ && on_known && number_of_page(last) == page, 1))
       return reinterpret_cast<const uint8_t*>(address);
-    }
     return in_place_ ? read_in_pages(address, last) : memory_.read(address, bytes);
   }
   const uint8_t* read_in_pages(uintptr_t address, uintptr_t last);

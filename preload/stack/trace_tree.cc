@@ -49,9 +49,8 @@ bool TraceTree::grow(size_t bytes) {
   if (bytes > most_bytes_) return false;
   const size_t more = bytes - before;
   void* at = nullptr;
-  if (g_all_bytes.fetch_add(more, std::memory_order_relaxed) + more <= kMostOfAll) {
+  if (g_all_bytes.fetch_add(more, std::memory_order_relaxed) + more <= kMostOfAll)
     at = moved_arena(arena_, before, bytes);
-  }
   if (at == nullptr) {
     g_all_bytes.fetch_sub(more, std::memory_order_relaxed);
     most_bytes_ = before;  // so that it is not tried again at each stack

@@ -121,9 +121,8 @@ void complete(uint32_t id, uint64_t path) {
 /// A signal handler's jump may have left an insertion: then the log has the node, or not.
 void complete_what_was_left() {
   if (__builtin_expect(g_trie.pending == 0, 1)) return;
-  if (defined_nodes_locked() != g_trie.defined_before) {
+  if (defined_nodes_locked() != g_trie.defined_before)
     complete(g_trie.pending, g_trie.pending_path);
-  }
   g_trie.pending = 0;
 }
 

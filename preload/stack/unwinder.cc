@@ -148,15 +148,13 @@ constexpr const char* kSystemLibunwind[] = {"/usr/lib/" GPUPEAK_MACHINE "/libunw
 Backtrace load_libunwind() {
   Path beside;
   const char* own = own_path();
-  if (const char* slash = strrchr(own, '/')) {
+  if (const char* slash = strrchr(own, '/'))
     beside.add(std::string_view(own, static_cast<size_t>(slash - own))).add("/libunwind.so.8");
-  }
   // By whole paths: the program's current folder may be in LD_LIBRARY_PATH.
   for (const char* name : {beside.c_str(), kSystemLibunwind[0], kSystemLibunwind[1],
                            kSystemLibunwind[2], kSystemLibunwind[3]}) {
-    if (name[0] == '/' && find_libunwind(load_library(name), g_libunwind)) {
+    if (name[0] == '/' && find_libunwind(load_library(name), g_libunwind))
       return kUnwindFastIsWhole ? &backtrace_fast : &backtrace_with_steps;
-    }
   }
   return nullptr;
 }

@@ -127,9 +127,8 @@ ArenaObject* arena_object_of(uint64_t object, const ArenaMaker& maker) {
   if (object <= kGone || !recording()) return nullptr;
   ArenaObject* arena = find(object);
   if (arena == nullptr) arena = add(object, maker);
-  if (arena == nullptr && !g_were_too_many.exchange(true)) {
+  if (arena == nullptr && !g_were_too_many.exchange(true))
     arenas_off("more arenas at once than are followed");
-  }
   return arena != nullptr && !arena->given_up.load(std::memory_order_relaxed) ? arena : nullptr;
 }
 

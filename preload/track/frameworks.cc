@@ -46,9 +46,8 @@ bool find_file(uint64_t session, uint64_t began_realtime_ns, Path& path) {
   const Path asked_for(log_path(), ".ort-"), own(asked_for, session, "_");
   for (int fd = 0; fd < kMostDescriptors; ++fd) {
     struct stat status {};
-    if (sys::failed(sys::fstat(fd, &status)) || !S_ISREG(status.st_mode) || status.st_size != 0) {
+    if (sys::failed(sys::fstat(fd, &status)) || !S_ISREG(status.st_mode) || status.st_size != 0)
       continue;
-    }
     const Text<40> link("/proc/self/fd/", fd);
     char name[4096];
     const long bytes = sys::readlink(link.c_str(), name, sizeof name);

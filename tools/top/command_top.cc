@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <ctime>
 #include <filesystem>
 #include <future>
 #include <iostream>
