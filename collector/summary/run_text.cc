@@ -145,7 +145,7 @@ std::string growth_of_calls(const PhaseCallsSide& side, const TextStyle& style) 
 std::string calls_line(const PhaseSummary& phase, std::string_view side_name,
                        const PhaseCallsSide& side, const TextStyle& style) {
   const std::string growth = growth_of_calls(side, style);
-  return fmt::format("{}: {} {}, {}: {}largest [{}], {} above its start", phase.name,
+  return fmt::format("{}: {} {} told apart, {}: {}largest [{}], {} above its start", phase.name,
                      grouped(phase.count), phase.count == 1 ? "call" : "calls", side_name,
                      growth.empty() ? "" : growth + "; ", side.largest,
                      size_text(side.largest_rise_bytes, style));
@@ -186,11 +186,11 @@ std::vector<std::string> calls_lines(const Summary& summary, const TextStyle& st
     if (phase.calls->host && phase.calls->host->largest_peak_bytes > 0)
       lines.push_back(calls_line(phase, "host", *phase.calls->host, style));
     // A log has stacks of allocations, not calls.
-    if (phase.count == 1)
-      lines.push_back(
-          fmt::format("{0}: calls from one line are one if nothing is recorded between "
-                      "them; gpupeak.phase(\"{0}\") in the program counts each",
-                      phase.name));
+    lines.push_back(
+        fmt::format("{0}: calls from one line are one if nothing is recorded between them; each is "
+                    "counted with `gpupeak run --phase '{0}=FUNCTION#'` (Python's functions), or "
+                    "gpupeak.phase(\"{0}\") in the program",
+                    phase.name));
   }
   return lines;
 }

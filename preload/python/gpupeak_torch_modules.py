@@ -4,7 +4,7 @@ Forward: global hooks around each call of a module. Backward: a hook before each
 node comes next. No tensor is wrapped, kept or given another hook, so autograd does what it does without us. Nothing
 that goes wrong here reaches the program: it is noted, and no phases are made from then on.
 
-What is to be said goes into the file that GPUPEAK_TORCH_MODULES names, a line each; `gpupeak run` reads it.
+What is to be said goes into the file that GPUPEAK_PYTHON_TOLD names, a line each; `gpupeak run` reads it.
 """
 import atexit
 import functools
@@ -17,6 +17,7 @@ import weakref
 
 _MARK = "gpupeak"  # in a node's metadata: it has a hook of ours
 _BACKWARD = b"backward"
+_PARALLEL = "say DataParallel is left alone: modules within are not told apart"
 
 
 # ---- how we come into the program -------------------------------------------------------------------------------------
@@ -64,9 +65,17 @@ def _failed(error):
     note("failed {}: {}".format(type(error).__name__, error))
 
 
-def watch():
+def begin():
     """At Python's start."""
     note("python {}.{}".format(*sys.version_info[:2]))
+    if os.environ["GPUPEAK_PYTHON_CALLS"]:
+        import gpupeak_calls
+        _try(gpupeak_calls.watch, os.environ["GPUPEAK_PYTHON_CALLS"])
+    if os.environ["GPUPEAK_TORCH_MODULES"]:
+        watch()
+
+
+def watch():
     sys.meta_path.insert(0, _Finder({"torch.nn.modules.module": _set_hooks, "torch._dynamo.eval_frame": _watch_compiler}))
 
 
@@ -79,7 +88,7 @@ def note(line):
         return
     _noted.add(line)
     try:
-        file = os.open(os.environ["GPUPEAK_TORCH_MODULES"], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        file = os.open(os.environ["GPUPEAK_PYTHON_TOLD"], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except (KeyError, OSError):  # the run is over
         return
     try:
@@ -148,7 +157,7 @@ class Names:
     def _keep(self, module, text):
         there, alone = weakref.ref(module), type(module).__name__ == "DataParallel"
         if alone:
-            note("parallel")
+            note(_PARALLEL)
         name = Name(text, self._tracker, alone)
         self._by_id[id(module)] = there, name
         self._taken[text] = there
@@ -282,7 +291,7 @@ class Tracker:
     def _new_name(self, thread, module, parent):
         """None: it has no phase."""
         if "_is_replica" in module.__dict__:
-            note("parallel")
+            note(_PARALLEL)
             return None
         if parent is None:
             return self._names.of_outermost(module)
@@ -440,7 +449,7 @@ def _set_hooks(modules):
 
 def _end():
     """torch.compile would look through the hooks, and warns of them: they go before it begins."""
-    note("compile")
+    note("say torch.compile is left alone: no modules by name from its first call on")
     while _hooks:
         tracker, handles = _hooks.pop()
         tracker.end()

@@ -1,5 +1,5 @@
-"""`gpupeak run --torch-modules` puts this folder first on PYTHONPATH, so Python imports this file at its start. It has
-torch_modules watch for PyTorch, takes the folder from sys.path again, and goes on with the sitecustomize that Python
+"""`gpupeak run --torch-modules` or `--phase` puts this folder first on PYTHONPATH, so Python imports this file at its start. It has
+torch_modules begin, takes the folder from sys.path again, and goes on with the sitecustomize that Python
 would have found without it. Python 2 reads this file, too."""
 import os
 import sys
@@ -12,7 +12,7 @@ def _watch():
         return
     try:
         import gpupeak_torch_modules
-        gpupeak_torch_modules.watch()
+        gpupeak_torch_modules.begin()
     except Exception:  # whatever it is, the program goes on as without us
         pass
 

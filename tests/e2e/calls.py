@@ -77,7 +77,7 @@ def expect_texts(log, rule, calls):
             done = subprocess.run([GPUPEAK, *verb, "--rules", "none", "--phase", asked, log], stdout=subprocess.PIPE, text=True,
                                   check=False)
             text = " ".join(done.stdout.split())
-            expect((f"step: {calls} call{'s' if calls > 1 else ''}, device: " in text) == is_there, f"{verb} {asked}: {done.stdout}")
+            expect((f"step: {calls} call{'s' if calls > 1 else ''} told apart, device: " in text) == is_there, f"{verb} {asked}: {done.stdout}")
             if is_there and calls > 1:
                 expect("+1.00 MiB to +2.00 MiB from one end to the next, +15.0 MiB in all; largest [8], 41.0 MiB" in text,
                        f"{verb}: {done.stdout}")

@@ -89,7 +89,7 @@ def names():
     expect(paths(), BACKWARD)
     net(weight())
     expect(paths(), FORWARD)
-    assert said == [f"python {sys.version_info[0]}.{sys.version_info[1]}", "torch 2.9.0+fake"], said
+    assert said == ["torch 2.9.0+fake"], said
 
 
 def borders():
@@ -200,7 +200,7 @@ def alone():
     copy.__dict__["_is_replica"] = True
     copy(weight())
     expect(paths(), [])
-    expect(said[2:], ["parallel", "parallel"])
+    expect(said[1:], [hooks._PARALLEL] * 2)
 
 
 def compiled():
@@ -222,7 +222,7 @@ def compiled():
     expect(paths(), ["Lazy"])
     torch.compile(net)(weight())
     expect(paths(), [])
-    expect(said[2:], ["compile"])
+    expect([line[:26] for line in said[1:]], ["say torch.compile is left "])
     assert not any(type(finder).__name__ == "_Finder" for finder in sys.meta_path), sys.meta_path
 
 

@@ -181,7 +181,7 @@ class Run {
     pattern_ = absolute_pattern(options_.out);
     children_ = children_pattern(pattern_);
     preload_ = preloadable_name(library_);
-    if (options_.torch_modules) torch_.emplace(preload_);
+    if (options_.torch_modules || !options_.calls.empty()) python_.emplace(preload_, options_);
   }
 
   /// Sets up what must be there before the program, and says what is to be said before its output.
@@ -204,7 +204,7 @@ class Run {
       stop_ignoring_signals();
       end_with_launcher(launcher);
       if (output_) output_->redirect();
-      if (torch_) torch_->set_environment();
+      if (python_) python_->set_environment();
       RunOptions options = options_;
       options.quiet |= !is_writable_;  // prepare() has said it, if anything is to be said
       exec_program(options, preload_, pattern_, children_, name_.id, failure_[1]);
@@ -307,7 +307,7 @@ class Run {
   void tell() {
     if (!logs_.empty()) {
       tell_of_logs(logs_, fs::path(children_).parent_path().string(), std::move(ahead_));
-      if (torch_) say_text(torch_->text());
+      if (python_) say_text(python_->text());
     } else if (is_writable_) {
       say_why_there_is_no_log(options_.command[0], children_option(), left_running_);
     }
@@ -322,7 +322,7 @@ class Run {
   int failure_[2] = {-1, -1};  // pipe for the errno of an exec that fails
   int exec_error_ = 0;         // 0: the program began
   std::optional<OutputPhases> output_;
-  std::optional<TorchModules> torch_;
+  std::optional<PythonHooks> python_;
   RunName name_{};
   std::optional<MemoryKills> memory_;
   Helper ahead_;  // none where it is not worth it
@@ -404,6 +404,8 @@ void add_run(CommandLine& line) {
              "Python frames in the call sites of device memory");
   add_list(verb, "--phase-on-output", options.phases_on_output, "[NAME=]TEXT",
            "A line of the program's output with this text begins a phase (may be repeated)");
+  add_list(verb, "--phase", options.calls, "NAME=[FILE!]FUNCTION#",
+           "Each call of a Python function is a phase (may be repeated; docs/rules.md)");
   CLI::Option* const limit =
       add_value(verb, "--limit", options.limit, "SIZE|GPU=SIZE,…",
                 "As on cards of this size: requests beyond it fail as the driver's do");

@@ -15,12 +15,14 @@
 #include <functional>
 #include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
 
 #include "collector/files/regular_file.h"
 #include "collector/rules/cards.h"
+#include "collector/rules/rule_book.h"
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
@@ -308,54 +310,63 @@ std::string seen_text(Told& told) {
   become(options.command, failure);
 }
 
-TorchModules::TorchModules(const fs::path& library) : folder_(library.parent_path() / "python") {
-  std::error_code error;
-  if (!fs::exists(folder_ / "sitecustomize.py", error)) {
-    throw std::runtime_error(
-        fmt::format("--torch-modules: {} is not there",
-                    collector::escape((folder_ / "sitecustomize.py").string())));
+PythonHooks::PythonHooks(const fs::path& library, const RunOptions& options)
+    : options_(options), folder_(library.parent_path() / "python") {
+  for (const std::string& text : options.calls) {
+    const collector::Rule rule = collector::parse_phase_option(text);
+    if (!rule.by_call)
+      throw collector::UsageError(
+          fmt::format("run --phase makes phases of calls: '{0}#'; gpupeak phases --phase '{0}' LOG "
+                      "does without",
+                      collector::escape(text)));
+    const auto glob = [](const auto& globs) { return globs.empty() ? "*" : globs.front(); };
+    rules_ += fmt::format("{}{}\t{}\t{}", rules_.empty() ? "" : "\n", rule.name,
+                          glob(rule.functions), glob(rule.modules));
   }
-  std::string name = (fs::temp_directory_path() / "gpupeak-torch-XXXXXX").string();
+  std::string name = (fs::temp_directory_path() / "gpupeak-python-XXXXXX").string();
   const int file = mkstemp(name.data());
-  if (file < 0) {
-    throw std::runtime_error(fmt::format("--torch-modules: cannot make {}: {}",
-                                         collector::escape(name), strerror(errno)));
-  }
+  if (file < 0)
+    throw std::runtime_error(
+        fmt::format("cannot make {}: {}", collector::escape(name), strerror(errno)));
   close(file);
   told_ = name;
 }
 
-TorchModules::~TorchModules() {
+PythonHooks::~PythonHooks() {
   std::error_code error;
   fs::remove(told_, error);
 }
 
-void TorchModules::set_environment() const {
+void PythonHooks::set_environment() const {
   set_in_front("PYTHONPATH", folder_.string());
-  setenv("GPUPEAK_TORCH_MODULES", told_.c_str(), 1);
+  setenv("GPUPEAK_PYTHON_TOLD", told_.c_str(), 1);
+  setenv("GPUPEAK_PYTHON_CALLS", rules_.c_str(), 1);
+  setenv("GPUPEAK_TORCH_MODULES", options_.torch_modules ? "1" : "", 1);
 }
 
-std::string TorchModules::text() const {
+std::string PythonHooks::text() const {
   Told told = read_told(told_);
-  const std::string failure = told["failed"].empty() ? "" : told["failed"].front();
+  if (told["python"].empty())
+    return "  no phases of Python's calls or modules, no Python began that reads PYTHONPATH "
+           "(python3 -I, -E and -S, and frozen programs do not)\n";
   std::string text;
+  for (size_t i = 0; i < options_.calls.size(); ++i) {
+    if (told[fmt::format("calls{}", i)].empty())
+      text += fmt::format("  --phase '{}': no such Python function was called\n",
+                          collector::escape(options_.calls[i]));
+  }
+  const std::string failure = told["failed"].empty() ? "" : told["failed"].front();
   if (!told["torch"].empty()) {
     text += seen_text(told);
-  } else if (told["python"].empty()) {
-    text +=
-        "  --torch-modules: no modules by name, no Python began that reads PYTHONPATH "
-        "(python3 -I, -E and -S, and frozen programs do not)\n";
-  } else if (failure.empty()) {
+  } else if (options_.torch_modules && failure.empty()) {
     text += "  --torch-modules: no modules by name, PyTorch was not imported\n";
   }
   if (!failure.empty()) {
-    text += fmt::format("  --torch-modules: no modules by name from some point on: {}\n",
+    text += fmt::format("  no phases of Python's calls or modules from some point on: {}\n",
                         collector::escape(failure));
   }
-  if (!told["compile"].empty())
-    text += "  torch.compile is left alone: no modules by name from its first call on\n";
-  if (!told["parallel"].empty())
-    text += "  DataParallel is left alone: modules within are not told apart\n";
+  for (const std::string& line : std::set(told["say"].begin(), told["say"].end()))
+    text += fmt::format("  {}\n", collector::escape(line));
   return text;
 }
 

@@ -51,9 +51,10 @@ struct RunOptions {
   std::string names = "auto";                 ///< whose are kept
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
   std::string limit, gpu;                     ///< as limit_variable() takes them
-  std::string arena_rules;     ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
-  bool torch_modules = false;  ///< TorchModules
-  bool audit = false;          ///< reach clients that bypass a preloaded library
+  std::string arena_rules;         ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
+  std::vector<std::string> calls;  ///< phases by call of Python functions, as rules have them
+  bool torch_modules = false;      ///< make phases of PyTorch's modules
+  bool audit = false;              ///< reach clients that bypass a preloaded library
   bool quiet = false;
 };
 
@@ -64,28 +65,30 @@ struct RunOptions {
                                const std::string& pattern, const std::string& children, uint64_t id,
                                int failure);
 
-// `gpupeak run --torch-modules`: has the run's Python processes load preload/python/, and tells
-// what came of it.
+// `gpupeak run --torch-modules` and `--phase`: the run's Python processes load what is in
+// preload/python and gpupeak_calls.py.
 
 /// A file into which the Python processes of a run write what they saw. It is removed with this
 /// object.
-class TorchModules {
+class PythonHooks {
  public:
-  /// `library`: as LD_PRELOAD names it. Throws std::runtime_error if the Python files are not
-  /// beside the library, or if no file can be made.
-  explicit TorchModules(const std::filesystem::path& library);
-  ~TorchModules();
-  TorchModules(const TorchModules&) = delete;
-  TorchModules& operator=(const TorchModules&) = delete;
+  /// `library`: as LD_PRELOAD names it. Throws std::runtime_error if no file can be made,
+  /// and UsageError for a rule that is none.
+  PythonHooks(const std::filesystem::path& library, const RunOptions& options);
+  ~PythonHooks();
+  PythonHooks(const PythonHooks&) = delete;
+  PythonHooks& operator=(const PythonHooks&) = delete;
 
   /// To be called in the child, before it becomes the program.
   void set_environment() const;
   /// Lines for the first screen, after the program's end: what was seen and what it took, or why
-  /// modules have no names.
+  /// modules or calls have no phases.
   std::string text() const;
 
  private:
+  const RunOptions& options_;
   std::filesystem::path folder_, told_;
+  std::string rules_;  ///< of calls: a line each, a name and globs of its function and its file
 };
 
 }  // namespace gpupeak::tools
