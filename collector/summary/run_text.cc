@@ -188,7 +188,7 @@ std::vector<std::string> calls_lines(const Summary& summary, const TextStyle& st
     // A log has stacks of allocations, not calls.
     lines.push_back(
         fmt::format("{0}: calls from one line are one if nothing is recorded between them; each is "
-                    "counted with `gpupeak run --phase '{0}=FUNCTION#'` (Python's functions), or "
+                    "counted with `gpupeak run --phase '{0}=FUNCTION#'` (Python 3.12 on), or "
                     "gpupeak.phase(\"{0}\") in the program",
                     phase.name));
   }

@@ -19,7 +19,7 @@ for function, calls in ((step, 100000), (other, 1000000)):
     print((time.perf_counter_ns() - began) / calls)
 """
 
-for minor in range(8, 15):
+for minor in range(12, 15):
     for python in find_pythons(f"3.{minor}")[:1]:
         times = {option: [] for option in ("--quiet", "--phase=step=step#")}
         for _ in range(5):

@@ -1,11 +1,9 @@
 """`gpupeak run --phase 'NAME=[FILE!]FUNCTION#'`: each call of such a Python function is a phase. From 3.12 on the interpreter tells
-of these functions alone (sys.monitoring), before that of all (sys.setprofile)."""
-import atexit
+of them (sys.monitoring). Before there is sys.setprofile, by which values of local variables live longer, which changes the peak."""
 import fnmatch
 import functools
 import os
 import sys
-import threading
 from gpupeak_torch_modules import Log, Tracker, _Call, note
 
 _PAUSES = 0x2a0  # flags of generators and coroutines, which leave the stack and come back
@@ -28,7 +26,7 @@ class Calls(Tracker):
     def tell(self, frame, begins):
         """Whether the function is one of these. Of recursion the outermost call counts."""
         code, opened = frame.f_code, self._thread.open
-        name = self.name_of(getattr(code, "co_qualname", code.co_name), code.co_filename, code.co_flags & _PAUSES)
+        name = self.name_of(code.co_qualname, code.co_filename, code.co_flags & _PAUSES)
         if name is not None and begins:
             self._drop_left(self._thread, frame)
             if all(call.name != name for call in opened):
@@ -38,10 +36,6 @@ class Calls(Tracker):
             while any(call.frame == id(frame) for call in opened):
                 self._close(self._thread)
         return name is not None
-
-    def profile(self, frame, event, _):
-        if event in ("call", "return"):
-            self.tell(frame, event == "call")
 
     def monitor(self, monitoring):
         tool, events, frame_of = 3 if monitoring.get_tool(4) else 4, monitoring.events, sys._getframe
@@ -59,10 +53,10 @@ class Calls(Tracker):
 
 
 def watch(rules):
+    if not hasattr(sys, "monitoring"):
+        note("old")
+        return note("say --phase: Python {}.{} does not tell of calls, 3.12 and later do; gpupeak.phase(\"NAME\") in the program "
+                    "counts each".format(*sys.version_info))
     calls = Calls(rules)
     os.register_at_fork(after_in_child=calls.forget)
-    if hasattr(sys, "monitoring"):
-        return calls.monitor(sys.monitoring)
-    atexit.register(lambda: sys.getprofile() == calls.profile or note("say --phase: calls are missing: the program profiles itself"))
-    threading.setprofile(calls.profile)
-    sys.setprofile(calls.profile)
+    calls.monitor(sys.monitoring)

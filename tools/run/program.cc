@@ -351,7 +351,7 @@ std::string PythonHooks::text() const {
            "(python3 -I, -E and -S, and frozen programs do not)\n";
   std::string text;
   for (size_t i = 0; i < options_.calls.size(); ++i) {
-    if (told[fmt::format("calls{}", i)].empty())
+    if (told[fmt::format("calls{}", i)].empty() && told["old"].empty())
       text += fmt::format("  --phase '{}': no such Python function was called\n",
                           collector::escape(options_.calls[i]));
   }
