@@ -159,6 +159,11 @@ struct ProcessRecord {
   std::optional<std::vector<uint64_t>> ended_with;
 
   void note_resident(const Metrics& metrics);
+  /// The most that was resident and its own; none: not known.
+  std::optional<uint64_t> own_memory() const {
+    return resident ? metric({resident->begin(), resident->end()}, "host.memory.peak_bytes")
+                    : std::nullopt;
+  }
   /// When the machine was started, in real time.
   uint64_t boot_realtime_ns() const { return start_realtime_ns - start_monotonic_ns; }
   const OwnPeak* find_peak(std::string_view side) const {

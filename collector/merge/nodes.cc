@@ -178,7 +178,7 @@ class NodeSums {
       const ProcessRecord& process = processes_[i];
       if (!process.resident) continue;
       const Metrics metrics(process.resident->begin(), process.resident->end());
-      const auto own = metric(metrics, "host.memory.peak_bytes");
+      const auto own = process.own_memory();
       const auto most = own ? own : metric(metrics, "host.rss.peak_bytes");
       seen = std::max(seen, metric(metrics, "host.memory.seen_bytes").value_or(0));
       if (own) sum.parts.push_back({i, own, std::nullopt});

@@ -212,26 +212,30 @@ class MergeText {
       return std::tuple(at_once(all_gpus(node)), at_once(node.find_sum("host")));
     });
     text_.section("NODES", "what each held at once; of the host at most");
-    text_.line("{} {} {}  {}  node", text_.cell("all GPUs"), text_.cell("one GPU"),
-               text_.cell("host"), "processes");
-    std::optional<uint64_t> device, host;
+    text_.line("{} {} {} {}  {}  node", text_.cell("all GPUs"), text_.cell("one GPU"),
+               text_.cell("host"), text_.cell("resident"), "processes");
+    std::optional<uint64_t> device, host = 0, resident = 0;
     uint64_t error = 0;
-    bool host_known = true;
+    const auto add = [](std::optional<uint64_t>& sum, const std::optional<uint64_t>& part) {
+      sum = sum && part ? std::optional(*sum + *part) : std::nullopt;
+    };
     for (size_t i = 0; i < order.size(); ++i) {
       const MergedNode& node = merged_.nodes[order[i]];
       const MergedSum* gpus = all_gpus(node);
       const std::optional<uint64_t> of_host = at_once(node.find_sum("host"));
       if (at_once(gpus)) device = device.value_or(0) + *at_once(gpus);
       if (gpus != nullptr) error += gpus->error_bytes.value_or(0);
-      host_known = host_known && of_host;
-      host = host.value_or(0) + of_host.value_or(0);
+      const std::optional<uint64_t> of_resident = at_once(node.find_sum(kResidentScope));
+      add(host, of_host);
+      add(resident, of_resident);
       if (i >= kMostNodes) continue;
-      text_.line("{} {} {}  {:>9}  {}", text_.cell(at_once(gpus)), text_.cell(fullest_gpu(node)),
-                 text_.cell(of_host), grouped(node.processes.size()), node.name());
+      text_.line("{} {} {} {}  {:>9}  {}", text_.cell(at_once(gpus)), text_.cell(fullest_gpu(node)),
+                 text_.cell(of_host), text_.cell(of_resident), grouped(node.processes.size()),
+                 node.name());
     }
     if (order.size() > kMostNodes) text_.line("  {} more nodes", order.size() - kMostNodes);
-    text_.line("{} {} {}  {:>9}  all together at most: nodes share no clock", text_.cell(device),
-               text_.cell(""), text_.cell(host_known ? host : std::nullopt),
+    text_.line("{} {} {} {}  {:>9}  all together at most: nodes share no clock", text_.cell(device),
+               text_.cell(""), text_.cell(host), text_.cell(resident),
                grouped(merged_.processes.size()));
     if (error > 0)
       text_.line("  all GPUs: up to {} less, since some logs have too many steps to keep",
@@ -270,14 +274,15 @@ class MergeText {
   }
 
   static std::optional<uint64_t> own(const ProcessRecord& process, std::string_view side) {
+    if (side == kResidentScope) return process.own_memory();
     const OwnPeak* peak = process.find_peak(side);
     return peak == nullptr ? std::nullopt : std::optional(peak->bytes);
   }
 
   void rank_row(size_t i) {
     const ProcessRecord& process = merged_.processes[i];
-    text_.line("{} {}  {}", text_.cell(own(process, "device")), text_.cell(own(process, "host")),
-               process_text(i));
+    text_.line("{} {} {}  {}", text_.cell(own(process, "device")), text_.cell(own(process, "host")),
+               text_.cell(own(process, kResidentScope)), process_text(i));
   }
 
   void ranks() {
@@ -286,7 +291,7 @@ class MergeText {
       return std::tuple(own(process, "device"), own(process, "host"));
     });
     text_.section("PROCESSES", "own peaks, largest first");
-    text_.line("{} {}  process", text_.cell("GPUs"), text_.cell("host"));
+    text_.line("{} {} {}  process", text_.cell("GPUs"), text_.cell("host"), text_.cell("resident"));
     for (size_t i = 0; i < std::min(order.size(), kMostRanks); ++i) rank_row(order[i]);
     if (order.size() <= kMostRanks) return;
     if (order.size() > kMostRanks + 1)

@@ -136,6 +136,8 @@ TEST_CASE("merge: nodes share no clock, each has a peak of its own", "[collector
     LogBuilder log = process(boot);
     log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100);
     log.alloc(0, 50, 0x1000, 1);  // it ends later
+    log.event(0, 51, GPUPEAK_REC_RESIDENT,
+              Fields().u(9 << 20).u(2 << 20).u(0).u(0).u(0).u(7 << 20).u(0).u(0).u(1).u(0));
     files.add(log);
   }
   const Merged merged = merge_logs(files.paths);
@@ -147,6 +149,9 @@ TEST_CASE("merge: nodes share no clock, each has a peak of its own", "[collector
   write_merge(merged, text);
   CHECK(text.str().find("300 B") != std::string::npos);
   CHECK(text.str().find("all together at most") != std::string::npos);
+  for (const char* resident :
+       {"14.0 MiB          2  h1", "21.0 MiB          3  all together", "7.00 MiB  pid"})
+    CHECK(text.str().find(resident) != std::string::npos);
 }
 
 TEST_CASE("merge: logs that do not name their boot are of one if it began at one time",
