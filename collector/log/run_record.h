@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "gpupeak/smaps.h"
+
 namespace gpupeak::collector {
 
 struct RunRecord {
@@ -51,15 +53,10 @@ struct RunRecord {
   };
 
   /// What of a process was resident when that was most, by the kernel's list of its mappings, which
-  /// `run` reads now and then. The parts from `files_bytes` to `log_bytes` add up to rss_bytes.
-  struct Resident {
+  /// `run` reads now and then. ResidentParts and `log_bytes` add up to rss_bytes.
+  struct Resident : ResidentParts {
     uint32_t pid = 0;
     uint64_t rss_bytes = 0;
-    uint64_t files_bytes = 0;
-    uint64_t written_bytes = 0;  ///< of private mappings of files: pages that were written
-    uint64_t shared_bytes = 0, driver_bytes = 0, stacks_bytes = 0;
-    uint64_t malloc_bytes = 0;       ///< brk, and mappings that look like an arena of malloc's
-    uint64_t anonymous_bytes = 0;    ///< other anonymous memory
     uint64_t log_bytes = 0;          ///< gpupeak's log
     uint64_t static_data_bytes = 0;  ///< of anonymous_bytes: .bss of program and libraries
     /// Of malloc_bytes and anonymous_bytes: shared with others since a fork.

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 
 #include "base/syscalls.h"
 #include "gpupeak/pages.h"
@@ -60,7 +61,9 @@ constexpr Call kCallsOfExitLines[] = {
     {SYS_clone, {CLONE_VM | CLONE_VFORK}}, {SYS_wait4}, {SYS_faccessat}, {SYS_geteuid}};
 
 constexpr Call kCallsOfLookups[] = {
-    {SYS_prlimit64}, {SYS_faccessat, {kHere, 0, X_OK}}, {SYS_pread64}, {SYS_fgetxattr}};
+    {SYS_prlimit64}, {SYS_faccessat, {kHere, 0, X_OK}},
+    {SYS_pread64},   {SYS_fgetxattr},
+    {SYS_mincore},   {SYS_clock_gettime, {CLOCK_THREAD_CPUTIME_ID}}};
 constinit bool g_gave_up_lookups = false;
 
 /// The filter's verdict on a call: the kernel's, for filters of the steps that those who write them

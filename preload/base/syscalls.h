@@ -76,6 +76,7 @@ inline void* mremap(void* at, size_t bytes, size_t new_bytes, int flags) {
 }
 inline constexpr Call<SYS_mprotect, long(void* at, size_t bytes, int prot)> mprotect{};
 inline constexpr Call<SYS_madvise, long(void* at, size_t bytes, int advice)> madvise{};
+inline constexpr Call<SYS_mincore, long(uint64_t at, size_t bytes, unsigned char* pages)> mincore{};
 inline constexpr Call<SYS_brk, uintptr_t(uintptr_t at)> brk{};
 /// These two copy between another process's memory (the second list) and our own.
 inline constexpr Call<SYS_process_vm_readv, long(int pid, const iovec* to, size_t count,

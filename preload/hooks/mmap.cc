@@ -54,6 +54,7 @@ using namespace gpupeak::preload;
 GPUPEAK_EXPORT void* mmap(void* at, size_t bytes, int prot, int flags, int fd, off_t offset) {
   void* result = next().mmap64(at, bytes, prot, flags, fd, offset);
   if (result != MAP_FAILED) {
+    if ((flags & MAP_GROWSDOWN) != 0) see_rare_pages();
     if (host_recording())
       mapped(result, bytes, prot, is_zero_device(flags, fd) ? flags | MAP_ANONYMOUS : flags,
              GPUPEAK_CALLER);

@@ -265,7 +265,7 @@ void say_what_is_wrong() {
 
 /// Writes what the log and the counters page say at the end.
 void close_books() {
-  sample_at_end();
+  sample(Moment::kAtEnd);
   log_all_uses();
   flush_own_slot();
   end_definitions();

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/arch.h"
+#include "base/call_filter.h"
 #include "base/clock.h"
 #include "base/copied_memory.h"
 #include "base/hook_scope.h"
@@ -26,26 +27,24 @@ namespace gpupeak::preload {
 namespace {
 
 constinit std::atomic<uint64_t> g_highest{0};
-constinit std::atomic<uint64_t> g_peak{0};
-constinit std::atomic<uint64_t> g_last_ns{0}, g_cost_ns{0};
+/// When the first look was; what others took since then; what the last one of each kind took.
+constinit std::atomic<uint64_t> g_began_ns{0}, g_spent_ns{0}, g_list_ns{0}, g_quick_ns{0};
+/// What a quick look cannot see, as at the last look at the list: written pages of mappings of
+/// files, and the library's among them.
+constinit std::atomic<uint64_t> g_in_files{0}, g_own_in_files{0};
+/// There are pages that only the list tells apart; a quick look did not see all.
+constinit std::atomic<bool> g_has_rare_pages{false}, g_needs_list{false};
 constinit std::atomic<uint64_t> g_log_in_memory{0};  ///< of the log, which is no file's then
 constinit std::atomic<bool> g_is_glibc{false};
 /// Live bytes of blocks that malloc maps alone; see note_large_block().
 constinit std::atomic<int64_t> g_mapped_alone{0};
 
-/// The largest of `bytes`, which the kernel calls the most that was resident, and of what it called
-/// so before: its figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
-/// of its own, and what it remembers when memory goes is read without them.
-uint64_t highest_resident(uint64_t bytes) {
-  raise_to(g_peak, bytes);
-  return g_peak.load(std::memory_order_relaxed);
-}
-
-struct Causes {
-  ResidentParts parts;
+struct Causes : ResidentParts {
+  bool is_quick = false;  ///< by the list of mappings alone, and by what of each is resident
   uint64_t log = 0;
   uint64_t own = 0;          ///< of this library
-  uint64_t static_data = 0;  ///< of parts.anonymous: variables of modules that begin as zeros
+  uint64_t static_data = 0;  ///< of anonymous_bytes: variables of modules that begin as zeros
+  uint64_t in_files = 0, own_in_files = 0;  ///< see g_in_files
 };
 
 /// Variables that begin as zeros (.bss) are no part of their module's file. The kernel makes one
@@ -55,9 +54,33 @@ uint64_t static_data_of(const Mapping& mapping, uint64_t bytes) {
   return end <= mapping.begin ? 0 : std::min(bytes, end - mapping.begin);
 }
 
+/// What is resident of a private mapping of no file. The list says so, too, but far more slowly.
+/// Reservations are taken to have nothing.
+__attribute__((noinline)) uint64_t touched(const Mapping& mapping) {
+  unsigned char pages[1024];
+  const uint64_t page = arch::page_bytes();
+  if (mapping.end - mapping.begin > uint64_t{64} << (mapping.is_readable ? 30 : 20)) return 0;
+  uint64_t found = 0;
+  for (uint64_t at = mapping.begin, bytes = 0; at < mapping.end; at += bytes) {
+    bytes = std::min(mapping.end - at, sizeof pages * page);
+    if (sys::failed(sys::mincore(at, bytes, pages))) break;
+    for (uint64_t i = 0; i < bytes / page; ++i) found += pages[i] & 1;
+  }
+  return found * page;
+}
+
 void add(Causes& causes, const Mapping& mapping, const Mapping& before, MappingPages pages) {
+  const ResidentKind kind =
+      pages.is_growing_stack ? ResidentKind::kStacks : smaps::kind_of(mapping, before, copy_word);
+  const bool is_of_file = mapping.is_shared || kind < ResidentKind::kStacks;
+  if (causes.is_quick && !is_of_file) pages.rss = pages.anonymous = touched(mapping);
   if (pages.bytes() == 0) return;
+  if (pages.huge > 0 || kind == ResidentKind::kDriver) see_rare_pages();
   const uint64_t own = std::min(pages.anonymous, own_within(mapping.begin, mapping.end));
+  if (is_of_file) {
+    causes.in_files += pages.anonymous;
+    causes.own_in_files += own;
+  }
   causes.own += own;
   pages.anonymous -= own;
   pages.rss -= own;
@@ -65,10 +88,28 @@ void add(Causes& causes, const Mapping& mapping, const Mapping& before, MappingP
     causes.log += pages.rss;
     return;
   }
-  const ResidentKind kind =
-      pages.is_growing_stack ? ResidentKind::kStacks : smaps::kind_of(mapping, before, copy_word);
-  smaps::add_pages(mapping, kind, pages, causes.parts);
+  smaps::add_pages(mapping, kind, pages, causes);
   if (kind == ResidentKind::kAnonymous) causes.static_data += static_data_of(mapping, pages.rss);
+}
+
+/// The kernel counts what is resident in all. What no mapping without a file has are written pages
+/// of files, which hardly grow, less pages of zeros that were only read, mostly by the library.
+/// False if it is far more or less.
+bool end_quick_look(Causes& causes, const ResidentStatus& status) {
+  causes.files_bytes = status.files;
+  causes.shared_bytes = status.shared;
+  uint64_t& with_log = g_log_in_memory > 0 ? causes.shared_bytes : causes.files_bytes;
+  causes.log = std::min<uint64_t>(mapped_log_bytes(), with_log);
+  with_log -= causes.log;
+  causes.own += g_own_in_files;
+  causes.written_bytes = g_in_files - g_own_in_files;
+  const uint64_t all = status.resident - status.files - status.shared;
+  const uint64_t seen = causes.own + causes.written_bytes + causes.stacks_bytes +
+                        causes.malloc_bytes + causes.anonymous_bytes;
+  const uint64_t more = all - std::min(all, seen), zeros = seen - std::min(all, seen);
+  causes.written_bytes += more;
+  causes.own -= std::min(causes.own, zeros);
+  return more + zeros <= (512 << 10) + status.resident / 128;
 }
 
 bool read_causes(Causes& causes) {
@@ -90,17 +131,20 @@ bool read_causes(Causes& causes) {
     memcpy(name, mapping.name.data(), mapping.name.size());
     mapping.name = {name, mapping.name.size()};
   };
-  const bool was_read =
-      for_each_line("/proc/self/smaps", buffer, sizeof buffer, [&](const char* line) {
-        take(line);
-        return false;
-      });
+  const char* const list = causes.is_quick ? "/proc/self/maps" : "/proc/self/smaps";
+  const bool was_read = for_each_line(list, buffer, sizeof buffer, [&](const char* line) {
+    take(line);
+    return false;
+  });
   add(causes, mapping, before, pages);
   const ResidentStatus status = resident_status();
-  const bool is_in_memory = status.shared >= causes.parts.shared + causes.log;  // a tmpfs
+  if (causes.is_quick) return was_read && end_quick_look(causes, status);
+  const bool is_in_memory = status.shared >= causes.shared_bytes + causes.log;  // a tmpfs
   g_log_in_memory.store(is_in_memory ? causes.log : 0, std::memory_order_relaxed);
-  smaps::find_other_shared(status.shared, causes.log, causes.parts);
-  highest_resident(status.peak);
+  smaps::find_other_shared(status.shared, causes.log, causes);
+  g_in_files = causes.in_files;
+  g_own_in_files = causes.own_in_files;
+  g_needs_list = false;
   return was_read;
 }
 
@@ -117,40 +161,56 @@ uint64_t kept_by_malloc(uint64_t resident_bytes, int64_t heap_bytes) {
   return resident > in_use && in_use >= 0 ? static_cast<uint64_t>(resident - in_use) : 0;
 }
 
-/// Logs a RESIDENT record if `resident_bytes` is so much more than at the last one that reading the
-/// list is worth it: the kernel goes over each resident page for that. At most one part in 256 of
-/// the process's time is spent so, but for the first look and one at the end, where less is worth
-/// it: else short processes would have none.
-void note_resident_memory(uint64_t resident_bytes, bool at_end = false) {
-  constexpr uint64_t kWorth = 4 << 20, kPart = 256;
+/// Others may have the processor meanwhile.
+uint64_t cost_clock() {
+  return has_given_up_lookups() ? monotonic_ns() : thread_cpu_ns();
+}
+
+/// Logs a RESIDENT record if `resident_bytes` is so much more than at the last one that a look is
+/// worth it. At most one part in 256 of the process's time is spent so, and most of it before
+/// memory is freed, when most is resident. The first look and one at the end cost what they cost:
+/// else short processes would have none.
+void note_resident_memory(uint64_t resident_bytes, Moment moment) {
+  constexpr uint64_t kWorth = 4 << 20, kPart = 256, kReserve = 4;
   uint64_t highest = g_highest.load(std::memory_order_relaxed);
-  const uint64_t more = highest == 0 || !at_end ? highest / 16 + kWorth : highest / 256;
-  if (resident_bytes < highest + more) return;
+  const bool is_first = highest == 0, is_any = moment == Moment::kAny;
+  if (resident_bytes < highest + (is_first || is_any ? highest / 16 + kWorth : highest / 256))
+    return;
   const uint64_t now = monotonic_ns();
-  if ((!at_end && now - g_last_ns.load(std::memory_order_relaxed) <
-                      g_cost_ns.load(std::memory_order_relaxed) * kPart) ||
-      is_short_of_stack() ||
+  const bool is_quick = !is_first && !g_has_rare_pages && !g_needs_list && !has_given_up_lookups();
+  std::atomic<uint64_t>& cost = is_quick ? g_quick_ns : g_list_ns;
+  const uint64_t spent = g_spent_ns + cost * (is_any ? kReserve : 1);
+  if ((!is_first && moment != Moment::kAtEnd && now - g_began_ns < spent * kPart) ||
       !g_highest.compare_exchange_strong(highest, resident_bytes, std::memory_order_relaxed)) {
     return;
   }
   flush_own_slot();
   Causes causes;
-  if (!read_causes(causes)) return;
+  causes.is_quick = is_quick;
+  const uint64_t began = cost_clock();
+  const bool was_read = read_causes(causes);
+  cost = cost_clock() - began;
+  (is_first ? g_quick_ns : g_spent_ns) += cost;
+  if (is_first) g_began_ns = now;
+  if (!was_read && is_quick) {
+    g_highest = highest;
+    g_needs_list = true;
+    note_resident_memory(resident_bytes, moment);
+  }
+  if (!was_read) return;
   g_own_bytes.store(causes.own, std::memory_order_relaxed);
   const auto heap = static_cast<int64_t>(
       std::atomic_ref<uint64_t>(counters().heap.live).load(std::memory_order_relaxed));
-  const ResidentParts& parts = causes.parts;
   const bool is_known = g_is_glibc.load(std::memory_order_relaxed);
-  const uint64_t kept_plus_1 = is_known ? kept_by_malloc(parts.malloc, heap) + 1 : 0;
+  const uint64_t kept_plus_1 = is_known ? kept_by_malloc(causes.malloc_bytes, heap) + 1 : 0;
   emit(Record{GPUPEAK_REC_RESIDENT,
-              parts.files + parts.written + parts.shared + parts.driver + parts.stacks +
-                  parts.malloc + parts.anonymous + causes.log + causes.own,
-              parts.files, parts.shared, parts.driver, parts.stacks, parts.malloc + parts.anonymous,
-              causes.log, causes.own, kept_plus_1, heap > 0 ? static_cast<uint64_t>(heap) : 0,
-              causes.static_data, parts.written});
-  const uint64_t end = monotonic_ns();
-  g_last_ns.store(end, std::memory_order_relaxed);
-  g_cost_ns.store(end - now, std::memory_order_relaxed);
+              causes.files_bytes + causes.written_bytes + causes.shared_bytes +
+                  causes.driver_bytes + causes.stacks_bytes + causes.malloc_bytes +
+                  causes.anonymous_bytes + causes.log + causes.own,
+              causes.files_bytes, causes.shared_bytes, causes.driver_bytes, causes.stacks_bytes,
+              causes.malloc_bytes + causes.anonymous_bytes, causes.log, causes.own, kept_plus_1,
+              heap > 0 ? static_cast<uint64_t>(heap) : 0, causes.static_data,
+              causes.written_bytes});
 }
 
 /// This process's proportional share of what is resident: pages that others have, too, count in
@@ -165,17 +225,6 @@ constinit std::atomic<uint64_t> g_last_sample_ns{0};
 constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< what the last sample took
 
 constinit bool g_shares_pages = false;
-
-/// `own_plus_1`: value + 1; 0: not read.
-void log_sample(uint64_t resident, uint64_t resident_file, uint64_t own_plus_1) {
-  const uintptr_t top = sys::brk(0);
-  const uint64_t share = g_shares_pages && !is_short_of_stack() ? proportional_bytes() : 0;
-  std::atomic_ref<uint64_t>(counters().self_bytes)
-      .store(g_own_bytes + mapped_log_bytes(), std::memory_order_relaxed);
-  emit(Record{GPUPEAK_REC_SAMPLE, resident, resident_file,
-              top > g_process->initial_brk ? top - g_process->initial_brk : 0,
-              share != 0 ? share + 1 : 0, own_plus_1});
-}
 
 }  // namespace
 
@@ -194,8 +243,11 @@ void note_large_block(int64_t usable_bytes) {
 
 void forget_resident_memory() {
   g_highest.store(0, std::memory_order_relaxed);
-  g_peak.store(0, std::memory_order_relaxed);
-  g_last_ns.store(0, std::memory_order_relaxed);
+  g_spent_ns = 0;
+}
+
+void see_rare_pages() {
+  g_has_rare_pages = true;
 }
 
 void share_pages() {
@@ -209,37 +261,33 @@ void sample_at_border() {
   const uint64_t cost = g_sample_cost_ns.load(std::memory_order_relaxed);
   const uint64_t shortest = cost * kPart > kShortestNs ? cost * kPart : kShortestNs;
   if (monotonic_ns() - g_last_sample_ns.load(std::memory_order_relaxed) >= shortest) {
-    sample_process();
+    sample(Moment::kBeforeLess);
   }
 }
 
-void sample_process() {
-  const uint64_t now = monotonic_ns();
-  g_last_sample_ns.store(now, std::memory_order_relaxed);
-  char text[128];
-  const size_t bytes = read_file("/proc/self/statm", text, sizeof text - 1);
-  if (bytes == 0) return;
-  text[bytes] = 0;
-  const char* at = text;
-  next_number(at);  // total size
-  const uint64_t resident = next_number(at) * arch::page_bytes();
-  const uint64_t resident_file = next_number(at) * arch::page_bytes();
-  log_sample(resident, resident_file, 0);
-  g_sample_cost_ns.store(monotonic_ns() - now, std::memory_order_relaxed);
-  note_resident_memory(resident);
-}
-
-void sample_at_end() {
+void sample(Moment moment) {
+  if (is_short_of_stack()) return;
+  const uint64_t began = cost_clock();
+  const bool is_end = moment == Moment::kAtEnd;
+  g_last_sample_ns.store(monotonic_ns(), std::memory_order_relaxed);
   const ResidentStatus status = resident_status();
-  counters().rss_peak_bytes = highest_resident(status.peak);
+  // The kernel's figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
+  // of its own, and what it remembers when memory goes is read without them.
+  raise_to(std::atomic_ref<uint64_t>(counters().rss_peak_bytes), status.peak);
   if (status.resident == 0) return;
-  note_resident_memory(status.resident, true);
+  if (is_end) note_resident_memory(status.resident, moment);  // g_own_bytes is for what follows
+  const uintptr_t top = sys::brk(0);
+  const uint64_t share = g_shares_pages ? proportional_bytes() : 0;
+  std::atomic_ref<uint64_t>(counters().self_bytes)
+      .store(g_own_bytes + mapped_log_bytes(), std::memory_order_relaxed);
   const uint64_t all = status.resident + status.huge_pages;
   const uint64_t beside = status.files + g_own_bytes + g_log_in_memory;
-  log_sample(status.resident, status.files + status.shared,
-             !status.knows_its_pages ? 0
-             : all > beside          ? all - beside + 1
-                                     : 1);
+  emit(Record{GPUPEAK_REC_SAMPLE, status.resident, status.files + status.shared,
+              top > g_process->initial_brk ? top - g_process->initial_brk : 0,
+              share != 0 ? share + 1 : 0,
+              is_end && status.knows_its_pages ? all - std::min(all, beside) + 1 : 0});
+  g_sample_cost_ns.store(cost_clock() - began, std::memory_order_relaxed);
+  if (!is_end) note_resident_memory(status.resident, moment);
 }
 
 }  // namespace gpupeak::preload

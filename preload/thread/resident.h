@@ -13,20 +13,25 @@ void note_malloc_of_glibc();
 /// A block of the heap came, or went: then `usable_bytes` is negative. Only large ones matter.
 void note_large_block(int64_t usable_bytes);
 
+/// There are pages that only the kernel's whole list tells apart (MAP_GROWSDOWN).
+void see_rare_pages();
+
 /// In a forked child: its resident memory is another one's.
 void forget_resident_memory();
 
 // Reads now and then what cannot be hooked: resident memory and the growth of brk. HOOK-SAFE.
 
-/// Logs a SAMPLE of this process. It takes some 10 us, so it is called only where a chunk is full,
-/// where the process's phase changes, and by sample_at_border().
-void sample_process();
-/// Logs a SAMPLE where a thread's phase begins or ends, unless the last one is younger than a
-/// millisecond, or than 256 times what that one took.
+/// When somebody looks: something of the log is full, or the process's phase changes; memory is
+/// about to be freed; at the end.
+enum class Moment : uint8_t { kAny, kBeforeLess, kAtEnd };
+
+/// Logs a SAMPLE of this process, which takes some 10 us, and looks closer if more is resident than
+/// before. At the end the sample has what of it is the process's own, and the most that was ever
+/// resident is noted. Takes 2 KiB of stack.
+void sample(Moment moment);
+/// Logs a SAMPLE where a thread's phase begins or ends, or memory is about to be freed, unless the
+/// last one is younger than a millisecond, or than 256 times what that one took.
 void sample_at_border();
-/// At the process's end: logs a SAMPLE with what of it is the process's own, and notes the most
-/// that was ever resident. Takes 2 KiB of stack.
-void sample_at_end();
 /// If so many bytes are about to be freed, a sample before shows what was resident with them.
 constexpr size_t kWorthASample = 128 << 10;
 /// This process shares pages with a child or its parent: samples have its proportional share, too.

@@ -252,7 +252,7 @@ bool ThreadSlot::refill(size_t room) {
   flush_slot(*this);
   say_log_gap();
   // True once chunks are as large as they get.
-  if (heap.chunk.bytes <= full && !is_short_of_stack()) sample_process();
+  if (heap.chunk.bytes <= full) sample(Moment::kAny);
   look_around(room);
   return static_cast<size_t>(end - at) >= room;
 }
@@ -272,7 +272,7 @@ bool ThreadSlot::refill_events(size_t room) {
   if (events.time > earliest) earliest = events.time;
   flush_slot(*this);
   say_log_gap();
-  if (events.chunk.bytes <= full && !is_short_of_stack()) sample_process();
+  if (events.chunk.bytes <= full) sample(Moment::kAny);
   return true;
 }
 

@@ -90,7 +90,7 @@ void enter_process_phase(std::string_view name) {
   HookScope hook;
   if (!hook.entered() || !recording()) return;
   static uint64_t begun_in = 0;  // the generation whose log has a process phase open
-  sample_process();
+  sample(Moment::kAny);
   if (begun_in == g_process->generation) pop(kProcess, GPUPEAK_PHASE_AUTO, 0);
   begun_in = g_process->generation;
   push(kProcess, {GPUPEAK_PHASE_AUTO, name});

@@ -114,7 +114,7 @@ uint64_t ticks_without_tsc() {
   return 0;
 }
 void note_large_block(int64_t) {}
-void sample_process() {}
+void sample(Moment) {}
 /// Takes a while.
 void sample_at_border() {
   for (int i = 0; i < 4; ++i) g_told[2].load();

@@ -405,14 +405,7 @@ class Reading {
   Resident end() {
     add_mapping();
     const uint64_t shared = smaps::bytes_at(status_of(process_)["RssShmem"].c_str());
-    smaps::find_other_shared(shared, resident_.log_bytes, parts_);
-    resident_.files_bytes = parts_.files;
-    resident_.written_bytes = parts_.written;
-    resident_.shared_bytes = parts_.shared;
-    resident_.driver_bytes = parts_.driver;
-    resident_.stacks_bytes = parts_.stacks;
-    resident_.malloc_bytes = parts_.malloc;
-    resident_.anonymous_bytes = parts_.anonymous;
+    smaps::find_other_shared(shared, resident_.log_bytes, resident_);
     if (!counters_) return resident_;
     const auto heap = static_cast<int64_t>(counters_->heap.live);  // of threads' steps: may be < 0
     resident_.heap_bytes = heap > 0 ? static_cast<uint64_t>(heap) : 0;
@@ -463,7 +456,7 @@ class Reading {
       return;
     }
     const ResidentKind of = pages_.is_growing_stack ? ResidentKind::kStacks : kind();
-    smaps::add_pages(mapping_, of, pages_, parts_);
+    smaps::add_pages(mapping_, of, pages_, resident_);
     // The library says itself what it has.
     if (of == ResidentKind::kAnonymous && !before_path_.ends_with("/libgpupeak.so"))
       resident_.static_data_bytes += std::min(bytes, static_data_before());
@@ -477,7 +470,6 @@ class Reading {
   Mapping mapping_, before_;
   std::string name_, before_path_, log_, looked_at_;
   MappingPages pages_;
-  ResidentParts parts_;
   bool is_log_ = false;
   uint64_t log_mapped_ = 0;
   std::optional<gpupeak_counters_page> counters_;

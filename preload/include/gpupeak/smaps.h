@@ -28,11 +28,11 @@ struct MappingPages {
 
 /// What is resident of a process, by what its pages are. They add up to all of it.
 struct ResidentParts {
-  uint64_t files = 0;    ///< pages of files: the kernel may take them back
-  uint64_t written = 0;  ///< pages of private mappings of files that were written
-  uint64_t shared = 0, driver = 0, stacks = 0;
-  uint64_t malloc = 0;     ///< where malloc puts its blocks
-  uint64_t anonymous = 0;  ///< other anonymous memory
+  uint64_t files_bytes = 0;    ///< pages of files: the kernel may take them back
+  uint64_t written_bytes = 0;  ///< pages of private mappings of files that were written
+  uint64_t shared_bytes = 0, driver_bytes = 0, stacks_bytes = 0;
+  uint64_t malloc_bytes = 0;     ///< where malloc puts its blocks: brk and arenas
+  uint64_t anonymous_bytes = 0;  ///< other anonymous memory
 };
 
 enum class ResidentKind : uint8_t { kFiles, kShared, kDriver, kStacks, kMalloc, kAnonymous };
@@ -158,37 +158,26 @@ inline void add_pages(const Mapping& mapping, ResidentKind kind, const MappingPa
     own += pages.anonymous;
     return pages.rss - (pages.anonymous < pages.rss ? pages.anonymous : pages.rss);
   };
-  switch (kind) {
-    case ResidentKind::kFiles:
-      parts.files += take(mapping.is_shared ? parts.files : parts.written);
-      (mapping.is_shared ? parts.shared : parts.anonymous) += pages.huge;
-      return;
-    case ResidentKind::kShared:
-      parts.shared += take(parts.anonymous) + pages.huge;
-      return;
-    case ResidentKind::kDriver:
-      parts.driver += pages.bytes();
-      return;
-    case ResidentKind::kStacks:
-      parts.stacks += pages.bytes();
-      return;
-    case ResidentKind::kMalloc:
-      parts.malloc += pages.bytes();
-      return;
-    case ResidentKind::kAnonymous:
-      parts.anonymous += pages.bytes();
-      return;
+  if (kind == ResidentKind::kFiles) {
+    parts.files_bytes += take(mapping.is_shared ? parts.files_bytes : parts.written_bytes);
+    (mapping.is_shared ? parts.shared_bytes : parts.anonymous_bytes) += pages.huge;
+  } else if (kind == ResidentKind::kShared) {
+    parts.shared_bytes += take(parts.anonymous_bytes) + pages.huge;
+  } else {
+    uint64_t* const rest[] = {&parts.driver_bytes, &parts.stacks_bytes, &parts.malloc_bytes,
+                              &parts.anonymous_bytes};
+    *rest[static_cast<int>(kind) - static_cast<int>(ResidentKind::kDriver)] += pages.bytes();
   }
 }
 
 /// `shared_bytes`: all shared memory, by the kernel's sum. Files of a tmpfs have names like any
 /// others. `log_bytes`: of gpupeak's log, which counts apart and may lie there, too.
 inline void find_other_shared(uint64_t shared_bytes, uint64_t log_bytes, ResidentParts& parts) {
-  uint64_t more = shared_bytes > parts.shared ? shared_bytes - parts.shared : 0;
+  uint64_t more = shared_bytes > parts.shared_bytes ? shared_bytes - parts.shared_bytes : 0;
   if (log_bytes > 0 && more >= log_bytes) more -= log_bytes;
-  if (more > parts.files) more = parts.files;
-  parts.files -= more;
-  parts.shared += more;
+  if (more > parts.files_bytes) more = parts.files_bytes;
+  parts.files_bytes -= more;
+  parts.shared_bytes += more;
 }
 
 }  // namespace smaps
