@@ -191,12 +191,16 @@ void add_resident(const ResidentEvent& event, uint64_t mapped, bool heap_known, 
 void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metrics) {
   const Replay::Resident& most = replay.resident();
   const bool heap_known = coverage.heap_counters && coverage.mappings;
-  add_resident(most.event, most.mapped_bytes + most.resting_bytes, heap_known, metrics);
-  const uint64_t asked_for = most.event.heap + most.mapped_bytes;
+  add_resident(most.event, most.then.mapped + most.resting_bytes, heap_known, metrics);
+  const uint64_t asked_for = most.event.heap + most.then.mapped;
   const uint64_t touched = metric(metrics, "host.resident.heap_bytes").value_or(0) +
                            metric(metrics, "host.resident.mappings_bytes").value_or(0);
   metrics["host.never_touched_bytes"] =
       if_covered(most.event.rss > 0 && heap_known, asked_for - std::min(asked_for, touched));
+  if (most.event.rss == 0 || !heap_known) return;
+  *metrics["host.resident.heap_bytes"] += most.heap_grown();
+  *metrics["host.resident.mappings_bytes"] += most.mapped_grown();
+  *metrics["host.resident.total_bytes"] += most.heap_grown() + most.mapped_grown();
 }
 
 /// What of the host's memory is the process's own: by the kernel's maximum, less what was files'
@@ -204,7 +208,7 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
 void add_own_memory(const Replay& replay, uint64_t rss_peak, Metrics& metrics) {
   const Replay::OwnMemory& own = replay.own_memory();
   const uint64_t estimate = own.own + rss_peak - std::min(rss_peak, own.rss);
-  const uint64_t most = std::max(own.most, own.most_anonymous());
+  const uint64_t most = replay.most_own();
   metrics["host.memory.seen_bytes"] = if_covered(own.rss > 0, most);
   metrics["host.memory.peak_bytes"] = if_covered(own.rss > 0, std::max(most, estimate));
 }

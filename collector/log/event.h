@@ -192,6 +192,7 @@ struct ResidentEvent : Parsed {
   uint64_t heap;
   uint64_t static_data;  ///< of anonymous: .bss
   uint64_t written;      ///< pages of private mappings of files
+  uint64_t all_anonymous() const { return anonymous + stacks + written + own; }
   /// What is neither files' nor gpupeak's own.
   uint64_t own_bytes() const {
     const uint64_t beside = files + log + own;

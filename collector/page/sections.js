@@ -73,11 +73,10 @@ function reserve(run) {
   if (rss === null || rss === undefined) return null;
   const ended = run.summary.quality.log_complete;
   const host = run.scopeByName.get('host');
-  const whole = run.summary.metrics['host.resident.total_bytes'];  // when its parts were looked at
   return h('div', {class: 'card still'}, h('span', {class: 'what'}, `Resident memory (RSS)${ended ? '' : ', sampled'}`),
     h('span', {class: 'big'}, `${ended ? '' : '≥ '}${format.size(rss)}`),
     h('span', {class: 'faint'}, `peak, ${ended ? 'as the kernel says' : 'of samples'}; only pages that were touched`,
-      run.summary.resident?.length > 0 && `${format.size(whole) === format.size(rss) ? '' : `; when ${format.size(whole)} were resident`}: ${run.summary.resident.slice(0, 5).map(({cause, bytes}) => `${cause} ${format.size(bytes)}`).join(' · ')}`,
+      run.summary.resident?.length > 0 && `: ${run.summary.resident.slice(0, 5).map(({cause, bytes}) => `${cause} ${format.size(bytes)}`).join(' · ')}`,
       ended && host && rss < host.bytes && `${run.summary.resident?.length > 0 ? '; ' : ': '}of the ${format.size(host.bytes)} of the host, ${format.size(host.bytes - rss)} or more never were`));
 }
 

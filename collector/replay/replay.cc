@@ -213,13 +213,15 @@ void Replay::take_extended(const Event& event) {
       [&](const DeviceFailedEvent& failed) { device_.take(failed, event); },
       [&](const HostFailedEvent& failed) { device_.take(failed, event); },
       [&](const ResidentEvent& resident) {
-        own_memory_.gpupeaks = std::max(own_memory_.gpupeaks, resident.own);
-        own_memory_.most = std::max(own_memory_.most, own_memory_.most_anonymous());
-        own_memory_.anonymous = 0;
+        constexpr uint64_t kNearly = 64;  // a look is better than what one before leads to
+        resident_.gpupeaks = std::max(resident_.gpupeaks, resident.own);
+        own_memory_.most = most_own();
         note_own(resident.rss, resident.own_bytes());
-        if (resident.rss < resident_.event.rss) return;
-        resident_ = {resident, live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON),
-                     mappings_.resting_bytes()};
+        const uint64_t known = resident_.own_bytes();
+        if (resident.own_bytes() < known - known / kNearly) return;
+        const Resident::Counted then{resident.all_anonymous(), heap_.usable().current,
+                                     live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON)};
+        resident_ = {resident, mappings_.resting_bytes(), then, then, resident_.gpupeaks};
       },
       [&](const DeviceUnknownEvent& unknown) {
         ++troubles_.unmatched_device_frees;
@@ -236,9 +238,12 @@ void Replay::take_extended(const Event& event) {
         rss_.set(sample.rss);
         if (sample.own) note_own(sample.rss, *sample.own);
         if (sample.rss > sample.rss_file && sample.rss_file > 0) {  // from outside it is not known
-          own_memory_.anonymous = std::max(own_memory_.anonymous, sample.rss - sample.rss_file);
+          const uint64_t anonymous = sample.rss - sample.rss_file;
+          if (anonymous > resident_.later.anonymous)
+            resident_.later = {anonymous, heap_.usable().current,
+                               live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON)};
           // Until somebody looks, the library takes so much to be gpupeak's, too.
-          own_memory_.gpupeaks = std::max<uint64_t>(own_memory_.gpupeaks, 512 << 10);
+          resident_.gpupeaks = std::max<uint64_t>(resident_.gpupeaks, 512 << 10);
         }
         if (sample.pss_plus_1 > 0) pss_.set(sample.pss_plus_1 - 1);
         brk_growth_.set(sample.brk_growth);

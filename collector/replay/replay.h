@@ -549,21 +549,45 @@ class Replay {
   const Gauge& rss() const { return rss_; }
   /// The process's proportional share of resident memory, where it was read.
   const Gauge& pss() const { return pss_; }
-  /// What was resident when that was most, and the bytes that the program's anonymous mappings had
-  /// then. rss is 0: nobody looked.
+  /// What was resident when that was most. rss is 0: nobody looked.
   struct Resident {
     ResidentEvent event{};
-    uint64_t mapped_bytes = 0, resting_bytes = 0;
+    uint64_t resting_bytes = 0;
+    /// At the look, and at the sample after it that saw most anonymous memory: that, the heap's
+    /// usable bytes and those of the program's anonymous mappings, by the log.
+    struct Counted {
+      uint64_t anonymous = 0, heap = 0, mapped = 0;
+    } then{}, later{};
+    uint64_t gpupeaks = 0;  ///< of what is anonymous, which grows, at the last look
+    /// As far as that is what heap and mappings grew by, these have it: all but what of their
+    /// growth was not touched then, whosever it is.
+    uint64_t heap_grown() const { return grown(then.heap, later.heap); }
+    uint64_t mapped_grown() const { return grown(then.mapped, later.mapped); }
+    uint64_t own_bytes() const { return event.own_bytes() + heap_grown() + mapped_grown(); }
+
+   private:
+    static uint64_t less(uint64_t a, uint64_t b) { return a - std::min(a, b); }
+    uint64_t grown(uint64_t before, uint64_t after) const {
+      // Nobody looked; the log has a sample of the heap.
+      if (event.rss == 0 || then.heap < event.heap - event.heap / 8) return 0;
+      const uint64_t heap = less(later.heap, then.heap), mapped = less(later.mapped, then.mapped);
+      const uint64_t more = less(later.anonymous, then.anonymous + gpupeaks - event.own);
+      const uint64_t not_known =
+          less(heap + mapped, more) + less(then.heap, later.heap) + less(then.mapped, later.mapped);
+      return less(less(after, before), not_known);
+    }
   };
   const Resident& resident() const { return resident_; }
   /// What was resident and the process's own: the most at any look, and at the look at which most
   /// was resident. rss is 0: nobody looked.
   struct OwnMemory {
     uint64_t most = 0, rss = 0, own = 0;
-    uint64_t anonymous = 0;  ///< the most in samples since a look: neither files' nor shared …
-    uint64_t gpupeaks = 0;   ///< … and of that gpupeak's, which grows, at the last look
-    uint64_t most_anonymous() const { return anonymous - std::min(anonymous, gpupeaks); }
   };
+  /// That at any look or sample: these tell what is neither files' nor shared.
+  uint64_t most_own() const {
+    const uint64_t anonymous = resident_.later.anonymous;
+    return std::max(own_memory_.most, anonymous - std::min(anonymous, resident_.gpupeaks));
+  }
   const OwnMemory& own_memory() const { return own_memory_; }
   /// Set if the log has uses of device memory and the process came to its end.
   const std::optional<UsesEndEvent>& uses_end() const { return uses_end_; }

@@ -16,6 +16,7 @@
 #include "collector/log/log_head.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/log_reader.h"
+#include "collector/summary/run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 
@@ -33,8 +34,8 @@ void name_inherited(const RunRecord::Resident& seen, Metrics& metrics) {
 }
 
 /// The most that is the process's own: by the look that leaves less of the kernel's maximum to
-/// guess.
-void note_own_memory(const RunRecord::Resident& seen, Metrics& metrics) {
+/// guess. Returns what this look saw.
+uint64_t note_own_memory(const RunRecord::Resident& seen, Metrics& metrics) {
   const uint64_t beside = seen.files_bytes + seen.log_bytes + seen.own_bytes;
   const uint64_t own = seen.rss_bytes - std::min(seen.rss_bytes, beside);
   const uint64_t rss = std::max(metric(metrics, "host.rss.peak_bytes").value_or(0), seen.rss_bytes);
@@ -43,6 +44,7 @@ void note_own_memory(const RunRecord::Resident& seen, Metrics& metrics) {
   most_seen = std::max(most_seen.value_or(0), own);
   const uint64_t estimate = rss - std::min(rss, beside);
   peak = std::max(*most_seen, std::min(peak.value_or(UINT64_MAX), estimate));
+  return own;
 }
 
 /// `forked`: the process still runs its parent's program, so pages that it shares are its parent's.
@@ -52,8 +54,8 @@ void add_look(RunRecord::Resident seen, bool forked, Metrics& metrics) {
   const uint64_t gpupeaks = known("host.resident.gpupeak_bytes").value_or(0);
   seen.own_bytes =
       std::max(seen.own_bytes, gpupeaks - std::min<uint64_t>(gpupeaks, seen.log_bytes));
-  note_own_memory(seen, metrics);
-  if (known("host.resident.total_bytes").value_or(0) >= seen.rss_bytes) {
+  const uint64_t own = note_own_memory(seen, metrics);
+  if (known("host.resident.total_bytes") && own_when_looked_at(metrics) >= own) {
     if (forked) name_inherited(seen, metrics);
     return;
   }

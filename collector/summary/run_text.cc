@@ -229,6 +229,13 @@ std::string_view kept_note(const PhaseRows& table) {
   return "";
 }
 
+uint64_t own_when_looked_at(const Metrics& metrics) {
+  const auto known = [&](const char* name) {
+    return metric(metrics, std::string("host.resident.") + name).value_or(0);
+  };
+  return known("total_bytes") - known("files_bytes") - known("gpupeak_bytes");
+}
+
 std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
   constexpr std::pair<std::string_view, std::string_view> kLedgerCauses[] = {
       {"heap_bytes", "heap in use"},
@@ -248,13 +255,17 @@ std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
     const auto bytes = metric(metrics, std::string("host.resident.").append(name));
     if (bytes.value_or(0) > 0) causes.push_back({text, *bytes});
   }
+  const uint64_t own = own_when_looked_at(metrics);
+  const uint64_t most = metric(metrics, "host.memory.peak_bytes").value_or(0);
+  if (!causes.empty() && most > own) causes.push_back({"not looked at", most - own});
   std::ranges::stable_sort(causes, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   return causes;
 }
 
 uint64_t resident_at_most(const Holder& holder, const Metrics& metrics) {
   const auto mappings = metric(metrics, "host.resident.mappings_bytes");
-  return holder.kind == "host.mmap_anon" && mappings ? std::min(holder.bytes, *mappings)
+  const uint64_t shared = metric(metrics, "host.resident.shared_memory_bytes").value_or(0);
+  return holder.kind == "host.mmap_anon" && mappings ? std::min(holder.bytes, *mappings + shared)
                                                      : holder.bytes;
 }
 
@@ -272,11 +283,6 @@ std::vector<const Holder*> rows_by_resident(const Peak& peak, const Metrics& met
     return resident_at_most(*a, metrics) > resident_at_most(*b, metrics);
   });
   return rows;
-}
-
-bool is_seen_late(uint64_t looked_at_bytes, uint64_t rss_bytes) {
-  constexpr uint64_t kClearly = 4 << 20;
-  return rss_bytes > looked_at_bytes + looked_at_bytes / 16 + kClearly;
 }
 
 std::string ledger_cause_text(const std::string& cause) {

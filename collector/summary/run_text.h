@@ -63,8 +63,11 @@ struct ResidentCause {
   uint64_t bytes = 0;
 };
 
-/// Largest first, without causes of 0 bytes; they add up to host.resident.total_bytes. Empty:
-/// nobody looked, or not all of it has a cause that is told apart.
+/// What was the process's own when its parts were looked at.
+uint64_t own_when_looked_at(const Metrics& metrics);
+/// Largest first, without causes of 0 bytes; they add up to host.resident.total_bytes, and, less
+/// files and gpupeak's own, to host.memory.peak_bytes: one row is what no look saw. Empty: nobody
+/// looked, or not all of it has a cause that is told apart.
 std::vector<ResidentCause> resident_causes(const Metrics& metrics);
 
 /// How much of a row of a peak was resident at most: less than it has where it is of anonymous
@@ -75,9 +78,6 @@ std::string resident_mark(const Holder& holder, const Metrics& metrics, const Te
 /// The rows of a peak, by what of them was resident at most: a reservation that nobody touched
 /// comes behind what was used.
 std::vector<const Holder*> rows_by_resident(const Peak& peak, const Metrics& metrics);
-
-/// Whether the largest RSS was clearly more than what was resident at the last look.
-bool is_seen_late(uint64_t looked_at_bytes, uint64_t rss_bytes);
 
 // A run of several processes, and what was not seen of it. The short summary, the report and the
 // gates use this.

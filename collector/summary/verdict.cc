@@ -523,28 +523,23 @@ class Judge {
          percent(live, peak_->bytes));
   }
 
-  /// Resident memory by cause, if somebody looked at that, and it is far from what was asked for:
-  /// of a whole run, whose largest RSS is known. Causes of a fiftieth or less are left out.
+  /// Resident memory by cause, if somebody looked at that, and it is far from what was asked for.
+  /// Causes of a fiftieth or less are left out.
   void resident() {
     constexpr uint64_t kWorthWords = 32 << 20;
-    const auto rss = metric(summary_.metrics, "host.rss.peak_bytes");
-    const auto known = metric(summary_.metrics, "host.resident.total_bytes");
+    const std::vector<ResidentCause> causes = resident_causes(summary_.metrics);
     const Quality& quality = summary_.quality;
-    if (verdict_.device != nullptr || !rss || !known || !quality.exact || !quality.log_complete)
+    if (verdict_.device != nullptr || causes.empty() || !quality.exact || !quality.log_complete)
       return;
-    const uint64_t total = *known, peak = peak_->bytes;
+    const uint64_t total = sum_of(causes, &ResidentCause::bytes), peak = peak_->bytes;
     const uint64_t apart = total > peak ? total - peak : peak - total;
     if (apart < kWorthWords && !asked_is_not_resident()) return;
     std::string text;
-    for (const ResidentCause& cause : resident_causes(summary_.metrics)) {
+    for (const ResidentCause& cause : causes) {
       if (cause.bytes > total / 50)
         text += fmt::format("{}{} {}", text.empty() ? "" : " · ", cause.text, size(cause.bytes));
     }
-    text = (is_seen_late(total, *rss)
-                ? fmt::format("resident, of {} at most, when last looked at {}: ", size(rss),
-                              size(total))
-                : fmt::format("resident at most {}: ", size(total))) +
-           text;
+    text = fmt::format("resident at most {}: {}", size(total), text);
     const uint64_t untouched = metric(summary_.metrics, "host.never_touched_bytes").value_or(0);
     if (untouched >= kWorthWords)
       text += fmt::format("; asked for and not resident: {}", size(untouched));

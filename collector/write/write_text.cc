@@ -299,16 +299,12 @@ class ReportSections {
   /// Resident memory of the host, by cause.
   TextLines resident() const {
     const std::vector<ResidentCause> causes = resident_causes(summary_.metrics);
-    const auto total = metric(summary_.metrics, "host.resident.total_bytes");
-    if (causes.empty() || !total) return none();
-    const auto rss = metric(summary_.metrics, "host.rss.peak_bytes");
-    const std::string later =
-        rss && is_seen_late(*total, *rss) ? fmt::format("; the largest RSS was {}", size(rss)) : "";
+    if (causes.empty()) return none();
+    const uint64_t total = sum_of(causes, &ResidentCause::bytes);
     TextLines lines =
-        section("RESIDENT", fmt::format("host memory in the machine's RAM, at most {} "
-                                        "when it was looked at, by cause{}",
-                                        size(total), later));
-    for (const ResidentCause& cause : causes) lines.part(cause.bytes, *total, "", cause.text);
+        section("RESIDENT",
+                fmt::format("host memory in the machine's RAM, at most {}, by cause", size(total)));
+    for (const ResidentCause& cause : causes) lines.part(cause.bytes, total, "", cause.text);
     const auto untouched = metric(summary_.metrics, "host.never_touched_bytes");
     if (untouched.value_or(0) > 0)
       lines.line("{}        asked for, and not resident then", lines.cell(untouched));

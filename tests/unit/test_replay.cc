@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/replay/replay.h"
+#include "collector/summary/run_text.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;
@@ -320,6 +321,38 @@ TEST_CASE("replay: mappings are in the host's peak, an allocator's own are not",
   CHECK(metric(summary, "host.backing.peak_bytes") == 1 << 20);
   CHECK(metric(summary, "host.rss.peak_bytes") == 5000000);
   CHECK(metric(summary, "host.brk_growth.peak_bytes") == 77);
+}
+
+TEST_CASE("replay: what came after the last look has causes as far as heap and mappings grew",
+          "[collector]") {
+  constexpr uint64_t kMiB = 1 << 20;
+  for (const uint64_t not_touched : {0, 2}) {
+    LogBuilder log;
+    log.map(0, 1, 0x7f0000000000, 10 * kMiB, 3);
+    log.alloc(0, 2, 0x1000, 4 * kMiB);
+    log.event(0, 3, GPUPEAK_REC_RESIDENT,
+              Fields().u(20 * kMiB).u(5 * kMiB).u(0).u(0).u(0).u(14 * kMiB).u(0).u(kMiB).u(1).u(
+                  4 * kMiB));
+    log.map(0, 4, 0x7f0010000000, 8 * kMiB, 3);
+    log.alloc(0, 5, 0x10000000, 6 * kMiB);
+    log.event(0, 6, GPUPEAK_REC_SAMPLE, Fields().u((34 - not_touched) * kMiB).u(5 * kMiB).u(0));
+    const Summary summary = analyze(log);
+    const auto mib = [&](const char* name) {
+      return (metric(summary, name) + kMiB / 2) / kMiB;
+    };
+    CHECK(mib("host.resident.heap_bytes") == 10 - not_touched);
+    CHECK(mib("host.resident.mappings_bytes") == 18 - not_touched);
+    CHECK(mib("host.resident.total_bytes") == 34 - 2 * not_touched);
+    CHECK(mib("host.memory.peak_bytes") == 28 - not_touched);
+    uint64_t own = 0, not_looked_at = 0;
+    for (const ResidentCause& cause : resident_causes(summary.metrics)) {
+      if (cause.text == "not looked at") not_looked_at = cause.bytes;
+      if (cause.text != "program code and files" && cause.text != "gpupeak's own")
+        own += cause.bytes;
+    }
+    CHECK(own == metric(summary, "host.memory.peak_bytes"));
+    CHECK((not_looked_at + kMiB / 2) / kMiB == not_touched);
+  }
 }
 
 TEST_CASE("replay: phases and the blocks that belong to them", "[collector]") {

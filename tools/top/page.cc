@@ -267,11 +267,11 @@ class Page {
   void resident() {
     constexpr size_t kMostCauses = 5;
     if (findings() == nullptr) return;
-    const auto total = collector::metric(findings()->metrics, "host.resident.total_bytes");
     const std::vector<collector::ResidentCause> causes =
         collector::resident_causes(findings()->metrics);
-    if (!total || causes.empty()) return;
-    std::string text = "at most " + size(*total);
+    if (causes.empty()) return;
+    std::string text =
+        "at most " + size(collector::sum_of(causes, &collector::ResidentCause::bytes));
     for (size_t i = 0; i < std::min(causes.size(), kMostCauses); ++i)
       text += fmt::format("{} {} {}", i == 0 ? ":" : " ·", causes[i].text, size(causes[i].bytes));
     if (causes.size() > kMostCauses) text += " …";
