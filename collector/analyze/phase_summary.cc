@@ -103,9 +103,8 @@ class Folder {
     int deepest = 0;
     for (const ListedPhase& listed : phases_) deepest = std::max(deepest, listed.phase.depth);
     std::vector<std::vector<uint32_t>> levels(static_cast<size_t>(deepest) + 1);
-    for (uint32_t i = 0; i < phases_.size(); ++i) {
+    for (uint32_t i = 0; i < phases_.size(); ++i)
       levels[static_cast<size_t>(phases_[i].phase.depth)].push_back(i);
-    }
     for (const std::vector<uint32_t>& level : levels) fold_level(level);
     return take();
   }
@@ -160,9 +159,7 @@ class Folder {
       Group& group = groups_[group_of_[i]];
       if (group.members.front() != i) continue;
       PhaseSummary& all = phases_[i].phase;
-      for (size_t k = 1; k < group.members.size(); ++k) {
-        join(all, phases_[group.members[k]].phase);
-      }
+      for (size_t k = 1; k < group.members.size(); ++k) join(all, phases_[group.members[k]].phase);
       all.name = group.name;
       all.name_count = group.names.size();
       if (phases_[i].parent != kNoParent) all.parent = groups_[group_of_[phases_[i].parent]].name;

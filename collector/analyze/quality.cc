@@ -111,10 +111,9 @@ class QualityReport {
                "too many mappings, or a sandbox forbids it)",
            when);
     }
-    if (has(GPUPEAK_Q_DEVICE_TABLE_FULL)) {
+    if (has(GPUPEAK_Q_DEVICE_TABLE_FULL))
       warn(WarningCode::kDeviceTableFull,
            "the table of live device memory was full: device events were lost");
-    }
     warn_of(page_.reentrant_calls, WarningCode::kAllocatorCallsNotSeen, "allocator call",
             "not seen: in handlers inside a hook, under strict seccomp or dispatch");
     warn_of(page_.early_calls, WarningCode::kCallsBeforeLog, "allocator call",
@@ -361,11 +360,10 @@ class QualityReport {
       if (known.insert(name).second) quality_.hooks_missing.push_back(name);
       if (key == "hook_missing.asked_for") asked_for += (asked_for.empty() ? "" : ", ") + name;
     }
-    if (!asked_for.empty()) {
+    if (!asked_for.empty())
       warn(WarningCode::kDriverCallNotHooked,
            "the program asked the driver for " + asked_for +
                ": not hooked, so that memory it hands out is not seen");
-    }
   }
 
   void stacks() {
@@ -382,10 +380,9 @@ class QualityReport {
       warn(WarningCode::kTooManyStacks, "too many different stacks: some have no call site");
     warn_of(page_.truncated_stacks, WarningCode::kStacksCut, "stack",
             fmt::format("deeper than {} frames: the outer frames are missing", GPUPEAK_MAX_FRAMES));
-    if (replay_.log().damage().definitions_lost || replay_.troubles().undefined_stacks > 0) {
+    if (replay_.log().damage().definitions_lost || replay_.troubles().undefined_stacks > 0)
       warn(WarningCode::kUndefinedStacks, counted(replay_.troubles().undefined_stacks, "event") +
                                               " with a call site that the log does not define");
-    }
   }
 
   /// Of these nothing tells their frames from outside.
@@ -478,10 +475,9 @@ class QualityReport {
   /// Compares an allocator's own totals with what was seen of it.
   void warn_of_arenas() {
     const Definitions& definitions = replay_.log().definitions();
-    if (const std::string why = definitions.shown_fact("pools.off"); !why.empty()) {
+    if (const std::string why = definitions.shown_fact("pools.off"); !why.empty())
       warn(WarningCode::kArenaNotSeen,
            "what a framework's allocator hands out is not seen: " + why);
-    }
     for (const ArenaTable::Arena& arena : replay_.arenas().arenas()) {
       const std::string name = replay_.log().definitions().shown(replay_.name(arena.name));
       if (arena.contradictions > 0) {

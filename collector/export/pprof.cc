@@ -85,9 +85,8 @@ class Pprof {
     writer_.add_int64(Field::kDurationNanos, profile_.to_ns(profile_.replay().last_ticks()));
     writer_.add_int64(Field::kComment,
                       string("gpupeak, scope " + profile_.scope_info(scope_).name + comment_));
-    for (const Warning& warning : profile_.quality().warnings) {
+    for (const Warning& warning : profile_.quality().warnings)
       writer_.add_int64(Field::kComment, string(code_text(warning.code) + " " + warning.message));
-    }
     writer_.add_int64(Field::kDropFrames, string(std::string(kDropFrames)));
     writer_.add_int64(Field::kDefaultSampleType, string(what_ + "_space"));
     for (const std::string* text : strings_.all()) writer_.add_string(Field::kStringTable, *text);

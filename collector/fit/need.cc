@@ -196,11 +196,10 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena, cons
                                        size_text(*view.others_bytes),
                                        others_list(view, TextStyle())));
     }
-    if (!sums.others_known) {
+    if (!sums.others_known)
       need.notes.push_back(
           "the driver does not tell other processes' memory apart here: if they took or gave back "
           "memory meanwhile, the figures are off by that");
-    }
   } else {
     need.no_most.push_back(
         "the driver was not asked what it has in use (GPUPEAK_LEDGER=off, or no NVML): what "
@@ -214,11 +213,10 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena, cons
     need.left_out.push_back(
         left_out(kind, bytes, summary.find_peak(ScopeKey::device(device.ordinal, kind).text())));
   }
-  if (device.is_integrated()) {
+  if (device.is_integrated())
     need.no_most.push_back(
         "the card's memory is the host's: what the program needs of it as host memory is no part "
         "of these figures");
-  }
   if (need.no_least.empty()) {
     need.in_use_bytes = trust.has_workspaces ? sums.lean_in_use : sums.in_use;
     need.least_bytes = trust.has_workspaces ? sums.lean_least : sums.least;

@@ -323,9 +323,8 @@ class NeedWatch : public ReplayObserver {
     device.lean_since = std::max(device.lean_since, device.lean);
     device.held_since = std::max(device.held_since, device.held);
     device.in_use_since = std::max(device.in_use_since, device.in_use);
-    for (ArenaRequests& arena : arena_on(ordinal)) {
+    for (ArenaRequests& arena : arena_on(ordinal))
       arena.others_have(device.held - std::min(device.held, arena.reserved()));
-    }
   }
   void read(const Event& event) {
     const DriverReadingEvent reading = parse_driver_reading(event);
@@ -346,9 +345,8 @@ class NeedWatch : public ReplayObserver {
       device.sums.most = std::max(device.sums.most, positive(own));
       device.uncertain_beyond =
           std::max(device.uncertain_beyond, positive(own - static_cast<int64_t>(device.held)));
-      for (ArenaRequests& arena : arena_on(reading.device)) {
+      for (ArenaRequests& arena : arena_on(reading.device))
         arena.at_once(positive(own - static_cast<int64_t>(arena.reserved())));
-      }
       return;
     }
     if (now.of_process) {
@@ -380,9 +378,8 @@ class NeedWatch : public ReplayObserver {
     sums.held = std::max(sums.held, device.held_since);
     sums.in_use = std::max(sums.in_use, device.in_use_since);
     sums.most = std::max(sums.most, device.held_since + std::max(device.last.most, now.most));
-    for (ArenaRequests& arena : arena_on(ordinal)) {
+    for (ArenaRequests& arena : arena_on(ordinal))
       arena.driver_had(std::max(device.last.most, now.most));
-    }
     const uint64_t beyond = std::min(device.last.least, now.least);
     sums.least = std::max(sums.least, device.in_use_since + beyond);
     sums.lean_in_use = std::max(sums.lean_in_use, device.lean_since);

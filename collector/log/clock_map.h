@@ -52,10 +52,9 @@ class ClockMap {
     auto next = std::ranges::upper_bound(pairs_, ticks, {}, &Pair::ticks);
     const Pair& before = *std::prev(next);
     double per_tick = slope();
-    if (next != pairs_.end()) {
+    if (next != pairs_.end())
       per_tick = static_cast<double>(next->ns - before.ns) /
                  static_cast<double>(next->ticks - before.ticks);
-    }
     const double ns = static_cast<double>(before.ns - start_ns_) +
                       static_cast<double>(ticks - before.ticks) * per_tick;
     return static_cast<int64_t>(std::min(ns, kMaxNs));

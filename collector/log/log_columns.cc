@@ -36,10 +36,9 @@ class AddressModel {
     Freed& freed = freed_[slot_of(usable_bytes, kClassBits)];
     for (uint32_t back = 1; back <= 4; ++back) {
       if (freed.addresses[(freed.end - back) % kDepth] != address) continue;
-      for (; back > 1; --back) {
+      for (; back > 1; --back)
         freed.addresses[(freed.end - back) % kDepth] =
             freed.addresses[(freed.end - back + 1) % kDepth];
-      }
       --freed.end;
       break;
     }

@@ -203,10 +203,9 @@ void LogReader::read_header(const std::string& path) {
     throw LogError(path + " is damaged: its counters lie outside the file",
                    offsetof(gpupeak_file_header, counters_offset));
   }
-  if (header_.chunks_offset % GPUPEAK_LOG_PAGE != 0) {
+  if (header_.chunks_offset % GPUPEAK_LOG_PAGE != 0)
     throw LogError(path + " is damaged: its chunks do not begin at a page",
                    offsetof(gpupeak_file_header, chunks_offset));
-  }
   memcpy(&counters_, file_->data() + header_.counters_offset, counters_room);
 }
 

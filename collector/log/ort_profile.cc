@@ -161,10 +161,9 @@ class Reader {
     const auto problem = [&](std::string text) {
       profiles_.problems.push_back("ONNX Runtime's profile " + name + " " + std::move(text));
     };
-    if (!ended_) {
+    if (!ended_)
       problem(events_ == 0 ? "has no events: the session was not released, or the program killed"
                            : "is cut off: its last nodes are not shown");
-    }
     if (damaged_ > 0) problem(fmt::format("has {} lines that make no sense", damaged_));
     if (foreign_ > 0) problem("is another process's");
     if (events_ >= kMostEvents)

@@ -176,9 +176,8 @@ class AllocationContext {
   void use_rules(const StackPhases& rules) {
     if (rules.rule_count() == 0) return;
     rules_ = &rules;
-    for (uint32_t rule = 0; rule < rules.rule_count(); ++rule) {
+    for (uint32_t rule = 0; rule < rules.rule_count(); ++rule)
       rule_names_.push_back(names_.id_of(rules.name(rule)));
-    }
   }
   bool has_rules() const { return rules_ != nullptr; }
 

@@ -518,10 +518,9 @@ bool ArenaTable::can_place(size_t arena, const Open& open, uint64_t address, uin
   if (after != placed.end() && (after->first == address || after->first < address + bytes))
     return false;
   if (after != placed.begin() && std::prev(after)->second > address) return false;
-  if (open.carved) {
+  if (open.carved)
     return address >= open.address && bytes <= open.capacity_bytes &&
            address - open.address <= open.capacity_bytes - bytes;
-  }
   uint64_t covered = 0;
   bool available = false;
   bool others = false;

@@ -149,9 +149,8 @@ PhaseTree::Owned PhaseTree::owned(PhaseId phase, const PhaseMoment& at) {
   if (!kept_is_known()) return sum;
   for (PhaseId id = links_[phase].last_child; id != 0;) {
     ++steps_;
-    for (size_t side = 0; side < kPhaseSides; ++side) {
+    for (size_t side = 0; side < kPhaseSides; ++side)
       sum.live_bytes[side] += of(id, side).live_bytes;
-    }
     if (links_[id].last_child != 0) {
       id = links_[id].last_child;
       continue;

@@ -89,9 +89,8 @@ class MappingTable {
       it->second.prot = prot;
       count(it->first, it->second, +1, commits, changes);
     }
-    for (auto it = mappings_.lower_bound(address); it != mappings_.end() && it->first < end;) {
+    for (auto it = mappings_.lower_bound(address); it != mappings_.end() && it->first < end;)
       join_with_previous(it++, changes);
-    }
     join_with_previous(mappings_.lower_bound(end), changes);
     protected_ += count_of_mappings - std::min(count_of_mappings, kFewMappings);
     return true;

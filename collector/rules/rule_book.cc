@@ -43,9 +43,8 @@ const std::vector<RuleSet>& builtin_sets() {
 
 std::string names_of_builtin_sets() {
   std::string names;
-  for (const BuiltinRules& rules : builtin_rules()) {
+  for (const BuiltinRules& rules : builtin_rules())
     names += (names.empty() ? "" : ", ") + std::string(rules.name);
-  }
   return names;
 }
 

@@ -27,9 +27,8 @@ bool function_matches(const Rule& rule, const Frame& frame) {
   if (any_glob_matches(rule.functions, name)) return true;
   constexpr std::string_view kAnonymous = "(anonymous namespace)::";
   const size_t size = name.size();
-  for (size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous, at)) {
+  for (size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous, at))
     name.erase(at, kAnonymous.size());
-  }
   return name.size() != size && any_glob_matches(rule.functions, name);
 }
 

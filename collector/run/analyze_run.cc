@@ -106,11 +106,10 @@ ProcessRecord counted_process(const RunLog& log, const Sanitizer& sanitizer) {
   record.quality.dropped_events = page.dropped_events;
   record.quality.events_lost = page.dropped_events > 0;
   record.quality.log_complete = page.ended != 0 || page.exit_kind == GPUPEAK_EXIT_CODE;
-  if (!record.quality.log_complete) {
+  if (!record.quality.log_complete)
     record.quality.log_end = page.exit_kind == GPUPEAK_EXIT_SIGNAL      ? LogEnd::kKilled
                              : state_of(log.head) == LogState::kRunning ? LogEnd::kRunning
                                                                         : LogEnd::kUnknown;
-  }
   return record;
 }
 

@@ -68,11 +68,10 @@ std::string losses_text(const Quality& quality) {
     return fmt::format("{} EVENTS LOST", grouped(quality.dropped_events));
   if (quality.only_heap_inexact) return "HEAP FIGURES ARE NOT EXACT";
   if (!quality.exact) return "FIGURES ARE NOT EXACT";
-  if (!quality.log_complete) {
+  if (!quality.log_complete)
     return quality.log_end == LogEnd::kRunning  ? "still running: this is as far as it is"
            : quality.log_end == LogEnd::kKilled ? "killed before its end"
                                                 : "log without an end";
-  }
   return "no record lost";
 }
 

@@ -177,9 +177,8 @@ Symbolized symbolize(const LogReader& log, const SymbolSearch& search, const Nam
     const Module& module = definitions.modules()[node.module];
     result.table.add(module, node.ip - module.bias - 1, std::move(frames));
   }
-  for (const auto& [id, problem] : symbolizer.problems()) {
+  for (const auto& [id, problem] : symbolizer.problems())
     result.table.add_problem(definitions.modules()[id], problem);
-  }
   result.warnings = symbolizer.warnings();
   return result;
 }

@@ -436,9 +436,8 @@ Chosen choose(const ArenaHistory& history, const TimeSeries& times, const Instan
   if (courses.empty()) return chosen;
   const size_t slices = (kMaxArenaInstants - chosen.size()) / courses.size();
   for (const Series* series : courses) {
-    for (const uint64_t event : TimeSeries::highest_events(*series, slices)) {
+    for (const uint64_t event : TimeSeries::highest_events(*series, slices))
       chosen.try_emplace(event);
-    }
   }
   return chosen;
 }

@@ -281,9 +281,8 @@ void choose_spread(const Profile& profile, const TimeSeries& times, Reasons& cho
   if (main.empty()) return;
   const size_t slices = (kMaxInstants - std::min(chosen.size(), kMaxInstants)) / main.size();
   for (const Series* series : main) {
-    for (const uint64_t event : TimeSeries::highest_events(*series, slices)) {
+    for (const uint64_t event : TimeSeries::highest_events(*series, slices))
       chosen.try_emplace(event);
-    }
   }
 }
 

@@ -170,9 +170,8 @@ std::vector<std::optional<NamedMoment>> events_of(const Profile& profile, ScopeI
 std::vector<std::string> known_names(const Profile& profile) {
   const Replay& replay = profile.replay();
   std::vector<std::string> names;
-  for (const Mark& mark : replay.marks()) {
+  for (const Mark& mark : replay.marks())
     names.push_back(profile.definitions().shown(replay.name(mark.name)));
-  }
   for (const Phase& phase : replay.phases().phases()) {
     if (phase.count == 0) continue;
     const PhaseLabel label{phase.name, phase.source, phase.instance};

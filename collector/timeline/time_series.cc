@@ -23,9 +23,8 @@ bool overlaps(const PhaseBand& a, const PhaseBand& b) {
 std::vector<std::vector<std::pair<int64_t, int64_t>>> instances_of(const Profile& profile) {
   const PhaseTree& tree = profile.replay().phases();
   std::vector<std::vector<std::pair<int64_t, int64_t>>> of(tree.phases().size());
-  for (const PhaseSpan& span : tree.spans()) {
+  for (const PhaseSpan& span : tree.spans())
     of[span.phase].emplace_back(profile.to_ns(span.begin_ticks), profile.to_ns(span.end_ticks));
-  }
   for (PhaseId id = 0; id < of.size(); ++id) {
     if (of[id].size() != tree.phases()[id].count || of[id].size() == 1) of[id].clear();
     std::sort(of[id].begin(), of[id].end());

@@ -337,10 +337,9 @@ Json arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInsta
     for (const ArenaBlock& block : state.blocks) {
       Json held = object("address, bytes, site", block.address, block.bytes,
                          arena_block_title(profile, block));
-      if (says_use) {
+      if (says_use)
         extend(held, "use, use_ns", use_name(block.use).name,
                has_time(block.use) ? Json(block.use_ns) : Json());
-      }
       for (const Frame& frame : profile.symbolizer().stack(block.stack)) {
         if (!frame.is_python) continue;
         held["python"].push_back(

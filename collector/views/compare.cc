@@ -88,10 +88,9 @@ std::vector<Row> compare_phases(const Profiles& runs, bool device_side) {
   const PhaseSide side = device_side ? kDeviceSide : kHostSide;
   for (size_t i = 0; i < runs.size(); ++i) {
     const std::vector<Phase>& phases = runs[i]->replay().phases().phases();
-    for (PhaseId id = 1; id < phases.size(); ++id) {
+    for (PhaseId id = 1; id < phases.size(); ++id)
       rows.put(std::as_const(*runs[i]).sites().phase_name(id).value_or(""), "", i,
                phases[id].peak_bytes[side], false);
-    }
   }
   return rows.take();
 }

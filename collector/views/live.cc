@@ -92,9 +92,8 @@ Between between(HolderRows& rows, const Held& a, const Held& b) {
                                                     : kShrank;
     result.moves[fate].push_back(std::move(move));
   }
-  for (std::vector<Move>& moves : result.moves) {
+  for (std::vector<Move>& moves : result.moves)
     std::ranges::stable_sort(moves, std::greater(), &Move::moved);
-  }
   return result;
 }
 

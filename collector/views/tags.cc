@@ -98,10 +98,9 @@ TagTables make_tables(Profile& profile, const Held& held) {
     }
   };
   const Replay& replay = profile.replay();
-  for (const Contribution& part : held.parts.outside) {
+  for (const Contribution& part : held.parts.outside)
     add(profile.tagger().tag(part.group), replay.sites().context_of(part.group).phase,
         profile.sites().site_title(replay.sites().info(part.group).stack), part);
-  }
   for (const ArenaPart& part : held.parts.in_arenas) {
     add(profile.tagger().tag(*part.holder), part.holder->cause.phase,
         part.is_idle() ? idle_title(replay, *part.holder)
@@ -154,10 +153,9 @@ class TagsText {
     }
     add_cells(head(first), head("by data structure"));
     const size_t rows = std::max(tables.layers.size(), tables.tags.size());
-    for (size_t i = 0; i < rows; ++i) {
+    for (size_t i = 0; i < rows; ++i)
       add_cells(i < tables.layers.size() ? cell(tables.layers[i]) : "",
                 i < tables.tags.size() ? cell(tables.tags[i]) : "");
-    }
     add_cells(sum(), sum());
   }
 
@@ -244,11 +242,10 @@ void write_tags(Profile& profile, const Held& held, size_t top, std::ostream& ou
   TextLines text = view_text(profile, style);
   add_heading(profile, held, text);
   text.add("rules: " + rules_text(profile.rules()));
-  if (tables.stretches == Stretches::kProcess) {
+  if (tables.stretches == Stretches::kProcess)
     text.wrap(
         "by layer: the program names no phases. `gpupeak run --torch-modules` does it for "
         "PyTorch's modules, `--ort-nodes` for ONNX Runtime's nodes, gpupeak.h for any program");
-  }
   text.add("");
   TagsText tags(held, text);
   tags.two_views(tables);

@@ -232,11 +232,10 @@ void write_csv(const TimelineOf& shown, std::ostream& out) {
       const Stacked::By* const by = shown.parts_of(id);
       if (by == nullptr) continue;
       for (const Stacked::Moment& moment : by->moments) {
-        for (size_t part = 0; part < by->parts.size(); ++part) {
+        for (size_t part = 0; part < by->parts.size(); ++part)
           out << shown.profile.scope_info(id).name << ',' << group_by_name(by->by) << ','
               << csv_field(by->parts[part]) << ',' << moment.time_ns << ',' << moment.bytes[part]
               << '\n';
-        }
       }
     }
     return;

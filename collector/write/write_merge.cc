@@ -96,11 +96,10 @@ class MergeText {
     const Casualty& first = all.front();
     const std::string what = fmt::format("{}: {}", process_text(first.process), ended_text(first));
     text_.section("FAILED", what, true);
-    if (first.how == Casualty::How::kSignalled) {
+    if (first.how == Casualty::How::kSignalled)
       text_.line(
           "  nobody failed by itself before: such a signal is sent by the kernel where the host's "
           "memory is short, by a scheduler, or by a person");
-    }
     if (const auto& refusal = merged_.processes[first.process].refusal;
         refusal && first.how == Casualty::How::kRefused) {
       if (!refusal->site.empty()) text_.line("  by " + refusal->site);
@@ -366,10 +365,9 @@ Json end_json(const JobEnd& end) {
 template <class Items, class ToJson>
 void write_each(std::ostream& out, const char* name, const Items& items, ToJson to_json) {
   out << ",\n \"" << name << "\": [";
-  for (size_t i = 0; i < items.size(); ++i) {
+  for (size_t i = 0; i < items.size(); ++i)
     out << (i == 0 ? "\n  " : ",\n  ")
         << to_json(items[i]).dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
   out << (items.empty() ? "]" : "\n ]");
 }
 

@@ -218,9 +218,8 @@ inline void copy_bytes(uint8_t* to, const uint8_t* from, size_t bytes) {
 }
 inline void fill_bytes(uint8_t* at, int value, size_t bytes) {
   const uint64_t word = static_cast<uint8_t>(value) * 0x0101010101010101u;
-  for (; bytes >= sizeof word; bytes -= sizeof word, at += sizeof word) {
+  for (; bytes >= sizeof word; bytes -= sizeof word, at += sizeof word)
     __builtin_memcpy(at, &word, sizeof word);
-  }
   for (; bytes > 0; --bytes) *at++ = static_cast<uint8_t>(value);
 }
 

@@ -75,9 +75,8 @@ const ElfW(Sym) *
 void* address_of(const SymbolTable& table, const ElfW(Sym) * symbol) {
   if (symbol == nullptr) return nullptr;
   void* at = reinterpret_cast<void*>(table.bias + symbol->st_value);
-  if (ELF64_ST_TYPE(symbol->st_info) == STT_GNU_IFUNC) {
+  if (ELF64_ST_TYPE(symbol->st_info) == STT_GNU_IFUNC)
     at = arch::resolved(reinterpret_cast<uintptr_t>(at));
-  }
   return at;
 }
 

@@ -255,9 +255,8 @@ CUresult primary_end(const ApiCall& call, Real real, CUdevice device) {
     bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
   }
   const CUresult result = real(device);
-  if (scope.accounts() && result == CUDA_SUCCESS && !primary_context_is_active(device)) {
+  if (scope.accounts() && result == CUDA_SUCCESS && !primary_context_is_active(device))
     context_ended(call, primary_context(device), kEvent);
-  }
   return result;
 }
 

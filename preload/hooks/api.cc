@@ -127,8 +127,7 @@ GPUPEAK_EXPORT void gpupeak_api_reset_window(void) {
     if (gpupeak_gauge* gauge = gauge_of(what, 0)) begin_window(*gauge);
   }
   for (int device = 0; device < kDevices; ++device) {
-    for (int what = GPUPEAK_DEVICE; what <= GPUPEAK_DEVICE_GRAPH; ++what) {
+    for (int what = GPUPEAK_DEVICE; what <= GPUPEAK_DEVICE_GRAPH; ++what)
       begin_window(*gauge_of(what, device));
-    }
   }
 }

@@ -119,9 +119,8 @@ bool take_over(const ArenaClass& of, const VirtualTable& found) {
   if (place == kMostArenaTables) place = place_of(0);
   if (place == kMostArenaTables) return false;
   ArenaFunctions& table = begin_table(place, of);
-  for (size_t i = 0; i < kArenaFunctions; ++i) {
+  for (size_t i = 0; i < kArenaFunctions; ++i)
     table.real[i] = of.slot[i] == kNoSlot ? 0 : found.slots[of.slot[i]];
-  }
   table.statistics = of.statistics == kNoSlot ? 0 : found.slots[of.statistics];
   table.block_size = of.block_size == kNoSlot ? 0 : found.slots[of.block_size];
   table.has_slots = true;

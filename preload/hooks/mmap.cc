@@ -109,10 +109,9 @@ GPUPEAK_EXPORT void* mremap(void* old_at, size_t old_bytes, size_t new_bytes, in
       remapped(old_at, leaves_it ? 0 : old_bytes, result, new_bytes, GPUPEAK_CALLER);
   } else {
     stays(leaving, old_at, old_bytes);
-    if (new_bytes > old_bytes && t_flags.in_allocator == 0 && host_recording()) {
+    if (new_bytes > old_bytes && t_flags.in_allocator == 0 && host_recording())
       host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "mremap", new_bytes - old_bytes, errno,
                              GPUPEAK_CALLER);
-    }
   }
   return result;
 }

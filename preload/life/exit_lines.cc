@@ -103,9 +103,8 @@ bool run_command(const char* command) {
 
 void print_counters() {
   const gpupeak_counters_page& page = counters();
-  for (uint32_t i = 0; i < page.device_count && i < GPUPEAK_LOG_MAX_DEVICES; ++i) {
+  for (uint32_t i = 0; i < page.device_count && i < GPUPEAK_LOG_MAX_DEVICES; ++i)
     say(Text<256>("Peak device memory (GPU ", i, "): ", page.device[i].total.peak, " bytes"));
-  }
   if (environment().host_mode != GPUPEAK_HOST_OFF)
     say(Text<256>("Peak host heap (usable, within 64 KiB a thread): ", page.heap.peak, " bytes"));
   say(Path("log: ", log_path()));

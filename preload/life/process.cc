@@ -257,10 +257,9 @@ void say_what_is_wrong() {
     say(Text<1024>("cannot write the log ", path, ": ", error_text(g_open_error),
                    ". Nothing is recorded; choose another place with GPUPEAK_OUT"));
   }
-  if (log_of_elsewhere_is_in_the_way()) {
+  if (log_of_elsewhere_is_in_the_way())
     say(Path("a log of another container or machine, which may still run, has the wanted name. ",
              "This one is ", log_path()));
-  }
 }
 
 /// Writes what the log and the counters page say at the end.

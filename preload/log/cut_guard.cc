@@ -108,9 +108,8 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
   }
   const Handler handler = g_handler.load(std::memory_order_acquire);
   if (handler == nullptr) return take_default(*info);
-  if ((g_flags.load(std::memory_order_relaxed) & static_cast<int>(SA_RESETHAND)) != 0) {
+  if ((g_flags.load(std::memory_order_relaxed) & static_cast<int>(SA_RESETHAND)) != 0)
     g_handler.store(nullptr, std::memory_order_release);
-  }
   handler(number, info, context);
 }
 

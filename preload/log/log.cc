@@ -19,9 +19,8 @@ void count(uint64_t gpupeak_counters_page::*counter, uint64_t by) {
 
 void set_quality(uint64_t bit) {
   std::atomic_ref<uint64_t> quality(g_counters->quality);
-  if ((quality.load(std::memory_order_relaxed) & bit) == 0) {
+  if ((quality.load(std::memory_order_relaxed) & bit) == 0)
     quality.fetch_or(bit, std::memory_order_relaxed);
-  }
 }
 
 void gauge_add(gpupeak_gauge& gauge, int64_t bytes, int64_t high) {

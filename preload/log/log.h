@@ -146,9 +146,8 @@ class Record {
     (add(fields), ...);
   }
   Record& u(uint64_t value) {
-    if (bytes_ + 10 <= kMaxBody) {
+    if (bytes_ + 10 <= kMaxBody)
       bytes_ = static_cast<size_t>(put_wide_varint(body_ + bytes_, value) - body_);
-    }
     return *this;
   }
   Record& s(std::string_view text) {

@@ -66,9 +66,8 @@ void add_mapped(ptrdiff_t bytes) {
 /// Growing past RLIMIT_FSIZE would send the program SIGXFSZ.
 uint64_t file_size_limit() {
   rlimit limit{};
-  if (sys::failed(sys::getrlimit(RLIMIT_FSIZE, &limit)) || limit.rlim_cur > INT64_MAX) {
+  if (sys::failed(sys::getrlimit(RLIMIT_FSIZE, &limit)) || limit.rlim_cur > INT64_MAX)
     return INT64_MAX;
-  }
   return page_begin(limit.rlim_cur);
 }
 
@@ -264,9 +263,8 @@ long open_log_again(struct stat& status) {
 
 long open_log_file(std::string_view path, gpupeak_file_header header) {
   LockGuard guard(g_file.lock);
-  if (sys::failed(sys::getrandom(&header.cookie, sizeof header.cookie))) {
+  if (sys::failed(sys::getrandom(&header.cookie, sizeof header.cookie)))
     header.cookie = header.start_realtime_ns * 0x9e3779b97f4a7c15u + header.pid;
-  }
   header.magic = GPUPEAK_LOG_MAGIC;
   header.header_bytes = GPUPEAK_LOG_PAGE;
   header.counters_offset = GPUPEAK_LOG_PAGE;

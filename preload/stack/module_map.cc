@@ -137,11 +137,10 @@ void define_module(const Module& module) {
                                   module.build_id_bytes);
   Record record{GPUPEAK_DEF_MODULE, ticks(),  module.bias,
                 module.path,        build_id, module.segment_count};
-  for (int i = 0; i < module.segment_count; ++i) {
+  for (int i = 0; i < module.segment_count; ++i)
     record.u(module.segments[i].begin)
         .u(module.segments[i].bytes)
         .u(module.segments[i].file_offset);
-  }
   define(record);
 }
 

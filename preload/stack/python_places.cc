@@ -168,9 +168,8 @@ const RunningPython& find_python(const StackCache& cache, const Captured& captur
   if (captured.is_walked) {
     for (uint32_t i = cache.depth; i-- > 0 && !found.evaluates;) found.meet(cache.last[i].ip);
   } else {
-    for (int i = captured.unwound.first; i < captured.unwound.count && !found.evaluates; ++i) {
+    for (int i = captured.unwound.first; i < captured.unwound.count && !found.evaluates; ++i)
       found.meet(reinterpret_cast<uintptr_t>(cache.unwound[i]));
-    }
   }
   RunningPython& running = python.running.add(node);
   running.runtime = found.runtime;

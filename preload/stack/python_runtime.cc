@@ -124,10 +124,9 @@ const char* PythonRuntime::check(CopiedMemory& memory) {
 void PythonRuntime::say_state() const {
   const State state = state_.load();
   if (state == State::kUnchecked) return;
-  if (version_ != 0) {
+  if (version_ != 0)
     define_fact("python",
                 Text<32>(version_ >> 24, ".", version_ >> 16 & 255, ".", version_ >> 8 & 255));
-  }
   if (state == State::kUsable) return;
   define_fact("python.off", trouble_);
   set_quality(GPUPEAK_Q_PYTHON_OFF);

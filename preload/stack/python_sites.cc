@@ -54,10 +54,9 @@ void define_frame(const Frame& frame) {
 
 bool is_same(const uint8_t* a, const uint8_t* b, uint32_t bytes) {
   if (bytes < 8) {
-    if (bytes >= 4) {
+    if (bytes >= 4)
       return value_at<uint32_t>(a) == value_at<uint32_t>(b) &&
              value_at<uint32_t>(a + bytes - 4) == value_at<uint32_t>(b + bytes - 4);
-    }
     for (uint32_t i = 0; i < bytes; ++i) {
       if (a[i] != b[i]) return false;
     }

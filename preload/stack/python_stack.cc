@@ -78,9 +78,8 @@ void PythonStack::verify_with_copies(PythonRuntime& python, bool evaluates) {
   memcpy(verified_, frames_, in_place * sizeof frames_[0]);
   read_copies(python, evaluates);
   bool same = in_place == count_;
-  for (uint32_t i = 0; same && i < count_; ++i) {
+  for (uint32_t i = 0; same && i < count_; ++i)
     same = verified_[i].number == frames_[i].number && verified_[i].anchor == frames_[i].anchor;
-  }
   count(same ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
 }
 

@@ -338,9 +338,7 @@ uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   // gives the address itself: adding one is then one byte too far.
   if (reinterpret_cast<uintptr_t>(cache.unwound[first]) + 1 ==
       reinterpret_cast<uintptr_t>(caller)) {
-    for (int i = first; i < count; ++i) {
-      cache.unwound[i] = static_cast<char*>(cache.unwound[i]) + 1;
-    }
+    for (int i = first; i < count; ++i) cache.unwound[i] = static_cast<char*>(cache.unwound[i]) + 1;
   }
   if (count - first > static_cast<int>(GPUPEAK_MAX_FRAMES)) count = first + GPUPEAK_MAX_FRAMES;
   unwound = {first, count, is_real};

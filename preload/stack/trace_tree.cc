@@ -140,9 +140,8 @@ uint64_t* TraceTree::put(Record* record, const StackSteps& stack, uint32_t begin
   };
   record->base = base;
   record->count = 1;
-  for (uint32_t i = begin; i < end; ++i) {
+  for (uint32_t i = begin; i < end; ++i)
     record->count = static_cast<uint16_t>(record->count + (number_of(stack.steps[i]) < 0 ? 3 : 1));
-  }
   uint64_t* word = record->words;
   uint64_t* const body_end = word + record->count + (record->count + 3) / 4;
   body_end[-1] = 0;  // since all words are compared

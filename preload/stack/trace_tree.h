@@ -151,9 +151,7 @@ class TraceTree {
     const char* end = reinterpret_cast<const char*>(record->places() + record->count);
     const char* at = end - record->lines * kLine;
 #pragma GCC unroll 12
-    for (uint32_t line = 0; line < kFetched; ++line) {
-      arch::prefetch(at + line * kLine);
-    }
+    for (uint32_t line = 0; line < kFetched; ++line) arch::prefetch(at + line * kLine);
   }
 
   /// Fetches what most likely comes after this record: with many stacks it is in no cache any more.

@@ -73,9 +73,8 @@ bool double_buckets() {
   const size_t paths_bytes = (size_t{g_trie.count} + 1) * sizeof(uint64_t);
   auto* paths = static_cast<uint64_t*>(reserve_pages(paths_bytes));
   if (paths == nullptr) return false;
-  for (uint32_t i = 0; i <= mask; ++i) {
+  for (uint32_t i = 0; i <= mask; ++i)
     std::atomic_ref<uint32_t>(g_trie.buckets[i]).store(0, std::memory_order_relaxed);
-  }
   std::atomic_ref<uint32_t>(g_trie.mask).store(mask, std::memory_order_release);
   for (uint32_t id = 1; id <= g_trie.count; ++id) {
     const Node& node = g_trie.nodes[id];
@@ -136,9 +135,8 @@ void prefetch_trie(const uint64_t* paths, uint32_t count) {
   if (buckets == nullptr) return;
   const uint32_t mask = bucket_mask();
   for (uint32_t i = 0; i < count; ++i) __builtin_prefetch(&buckets[paths[i] & mask]);
-  for (uint32_t i = 0; i < count; ++i) {
+  for (uint32_t i = 0; i < count; ++i)
     __builtin_prefetch(&g_trie.nodes[__atomic_load_n(&buckets[paths[i] & mask], __ATOMIC_RELAXED)]);
-  }
 }
 
 uint32_t find_node(uint32_t parent, uintptr_t ip, uint64_t path) {

@@ -260,9 +260,8 @@ void sample_at_border() {
   constexpr uint64_t kShortestNs = 1'000'000, kPart = 256;
   const uint64_t cost = g_sample_cost_ns.load(std::memory_order_relaxed);
   const uint64_t shortest = cost * kPart > kShortestNs ? cost * kPart : kShortestNs;
-  if (monotonic_ns() - g_last_sample_ns.load(std::memory_order_relaxed) >= shortest) {
+  if (monotonic_ns() - g_last_sample_ns.load(std::memory_order_relaxed) >= shortest)
     sample(Moment::kBeforeLess);
-  }
 }
 
 void sample(Moment moment) {

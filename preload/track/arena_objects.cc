@@ -56,10 +56,9 @@ ArenaObject* find(uint64_t object) {
 uint32_t free_ordinal(const ArenaMaker& maker) {
   for (uint32_t ordinal = 1;; ++ordinal) {
     bool taken = false;
-    for (const ArenaObject& arena : g_arenas) {
+    for (const ArenaObject& arena : g_arenas)
       taken = taken || (arena.object.load(std::memory_order_relaxed) > kGone &&
                         arena.maker == &maker && arena.ordinal == ordinal);
-    }
     if (!taken) return ordinal;
   }
 }

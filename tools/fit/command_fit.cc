@@ -79,10 +79,9 @@ collector::Changes::Scale parse_scale(const std::string& text) {
   const bool has_pattern = equals != std::string::npos && equals > 0;
   const double factor =
       has_pattern ? collector::number_of(text.substr(equals + 1)).value_or(-1) : -1;
-  if (!(factor >= 0 && factor <= 1000)) {
+  if (!(factor >= 0 && factor <= 1000))
     throw collector::UsageError("--scale " + collector::escape(text) +
                                 ": give a pattern and a factor from 0 to 1000, as 'Conv*=0.5'");
-  }
   return {text.substr(0, equals), factor};
 }
 

@@ -92,11 +92,10 @@ class SweepFolder {
   SweepFolder(std::string folder, const std::vector<collector::SweepParameter>& parameters,
               std::string host)
       : folder_(std::move(folder)), host_(std::move(host)), parameters_(parameters) {
-    if (folder_.find('%') != std::string::npos) {
+    if (folder_.find('%') != std::string::npos)
       throw collector::UsageError(
           "--out: a folder without % in its name, which stands for parts of "
           "logs' names");
-    }
     std::error_code error;
     fs::create_directories(folder_, error);
     if (!fs::is_directory(folder_)) {

@@ -45,11 +45,10 @@ struct CheckOptions : OutputOptions {
 };
 
 std::vector<Gate> parse_gates(const CheckOptions& options) {
-  if (options.max_increase.empty() != options.baseline.empty()) {
+  if (options.max_increase.empty() != options.baseline.empty())
     throw UsageError(
         "--baseline and --max-increase go together, such as --baseline old.json --max-increase "
         "device.peak_bytes=2%");
-  }
   if (options.max.empty() && options.max_increase.empty() && options.max_growth.empty())
     throw UsageError("nothing to check: give a limit, such as --max device.peak_bytes=8GiB");
   std::vector<Gate> gates;

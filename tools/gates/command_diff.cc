@@ -127,10 +127,9 @@ int diff_side_by_side(const DiffOptions& options) {
 
 /// Two moments of one run.
 int diff_moments(const DiffOptions& options) {
-  if (options.at.size() != 2 || options.logs.size() != 1 || !options.markdown.empty()) {
+  if (options.at.size() != 2 || options.logs.size() != 1 || !options.markdown.empty())
     throw collector::UsageError(
         "two moments of one log are compared: gpupeak diff LOG --at MOMENT --at MOMENT");
-  }
   const collector::GroupBy by = collector::parse_group_by(options.by);
   return show_view(options, [&](auto& profile, auto& out, auto& style) {
     const auto held = live_at(profile, options.at);

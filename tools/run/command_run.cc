@@ -170,10 +170,9 @@ class Run {
     limit_variable(options_.limit, options_.gpu);
     ignore_signals();
     library_ = preload_library();
-    if (library_.empty()) {
+    if (library_.empty())
       throw std::runtime_error(
           "libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)");
-    }
     const std::string& rules = options_.arena_rules;
     if (!rules.empty() && collector::read_rule_set(rules).arenas.empty())
       throw collector::UsageError(

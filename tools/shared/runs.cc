@@ -22,16 +22,14 @@ void require_own_process(const std::string& pid) {
   struct stat process {};
   if (stat(("/proc/" + pid).c_str(), &process) != 0)
     throw collector::UsageError("there is no process " + pid);
-  if (process.st_uid != geteuid()) {
+  if (process.st_uid != geteuid())
     throw collector::UsageError("process " + pid + " is of user " + std::to_string(process.st_uid) +
                                 ", you are user " + std::to_string(geteuid()) +
                                 ": only a program of your own is told to record");
-  }
-  if (!is_in_our_namespace(std::stoi(pid), "pid")) {
+  if (!is_in_our_namespace(std::stoi(pid), "pid"))
     throw collector::UsageError("process " + pid +
                                 " is in another container, or may not be looked at: run this "
                                 "command where it runs");
-  }
 }
 
 }  // namespace

@@ -169,10 +169,9 @@ struct TimelineOfLog {
       : profile(log, progress, &times, reading_for(options)) {
     times.finish(profile.replay());
     std::vector<collector::Stacked> parts;
-    if (!options.by.empty()) {
+    if (!options.by.empty())
       parts = collector::stacked_over_time(profile, times, collector::parse_group_by(options.by),
                                            progress);
-    }
     shown.emplace(profile, times, options.scope, std::move(parts));
   }
 };
@@ -290,10 +289,9 @@ std::vector<std::vector<collector::Held>> live_at(const collector::Profile& prof
   const std::vector<collector::ScopeId> sides = collector::sides(profile);
   std::vector<collector::NamedMoment> found;
   found.reserve(moments.size());
-  for (const std::string& moment : moments) {
+  for (const std::string& moment : moments)
     found.push_back(moment == "peak" ? collector::peak_moment(profile, usual)
                                      : collector::find_moment(profile, usual, moment));
-  }
   return collector::held_at(profile, sides, found);
 }
 
