@@ -372,7 +372,7 @@ TEST_CASE("verdict: what was resident when looked at is not told as the most", "
         std::string::npos);
   CHECK(late.find("at most 130 MiB, by cause") != std::string::npos);
   summary.quality.log_complete = false;
-  CHECK(ending(summary, {.width = 200}).find("resident") == std::string::npos);
+  CHECK(ending(summary, {.width = 200}).find("resident at most") == std::string::npos);
 }
 
 TEST_CASE("verdict: processes together have as much resident as one of them", "[collector]") {
