@@ -112,7 +112,7 @@ bool end_quick_look(Causes& causes, const ResidentStatus& status) {
   return more + zeros <= (512 << 10) + status.resident / 128;
 }
 
-bool read_causes(Causes& causes) {
+__attribute__((noinline)) bool read_causes(Causes& causes) {
   Mapping mapping, before;
   MappingPages pages;
   char name[64] = {};  // of `mapping`: the line is gone when its figures come
@@ -215,7 +215,7 @@ void note_resident_memory(uint64_t resident_bytes, Moment moment) {
 
 /// This process's proportional share of what is resident: pages that others have, too, count in
 /// part. 0: not known. As slow.
-uint64_t proportional_bytes() {
+__attribute__((noinline)) uint64_t proportional_bytes() {
   char text[4096];
   text[read_file("/proc/self/smaps_rollup", text, sizeof text - 1)] = 0;
   return kib_behind("\nPss:", text);
@@ -265,7 +265,7 @@ void sample_at_border() {
 }
 
 void sample(Moment moment) {
-  if (is_short_of_stack()) return;
+  if (is_short_of_stack()) return;  // what takes much of it is not inlined here
   const uint64_t began = cost_clock();
   const bool is_end = moment == Moment::kAtEnd;
   g_last_sample_ns.store(monotonic_ns(), std::memory_order_relaxed);
