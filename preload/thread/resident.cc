@@ -138,6 +138,7 @@ __attribute__((noinline)) bool read_causes(Causes& causes) {
   });
   add(causes, mapping, before, pages);
   const ResidentStatus status = resident_status();
+  raise_to(std::atomic_ref<uint64_t>(counters().rss_peak_bytes), status.peak);  // by our own stack
   if (causes.is_quick) return was_read && end_quick_look(causes, status);
   const bool is_in_memory = status.shared >= causes.shared_bytes + causes.log;  // a tmpfs
   g_log_in_memory.store(is_in_memory ? causes.log : 0, std::memory_order_relaxed);
@@ -166,22 +167,24 @@ uint64_t cost_clock() {
   return has_given_up_lookups() ? monotonic_ns() : thread_cpu_ns();
 }
 
-/// Logs a RESIDENT record if `resident_bytes` is so much more than at the last one that a look is
-/// worth it. At most one part in 256 of the process's time is spent so, and most of it before
-/// memory is freed, when most is resident. The first look and one at the end cost what they cost:
-/// else short processes would have none.
-void note_resident_memory(uint64_t resident_bytes, Moment moment) {
+/// Logs a RESIDENT record if so much more is no file's than at the last one that a look is worth
+/// it. At most one part in 256 of the process's time is spent so, and most of it before memory is
+/// freed, when most is resident. The first look and one at the end cost what they cost: else short
+/// processes would have none.
+void note_resident_memory(const ResidentStatus& status, Moment moment) {
   constexpr uint64_t kWorth = 4 << 20, kPart = 256, kReserve = 4, kQuicker = 8;
   uint64_t highest = g_highest.load(std::memory_order_relaxed);
   const bool is_first = highest == 0, is_any = moment == Moment::kAny;
-  if (resident_bytes < highest + (is_first || is_any ? highest / 16 + kWorth : highest / 256))
+  const uint64_t own = status.resident - status.files;
+  if (is_first ? status.resident < kWorth
+               : own < highest + (is_any ? highest / 16 + kWorth : highest / 256))
     return;
   const uint64_t now = monotonic_ns();
   const bool is_quick = !is_first && !g_has_rare_pages && !g_needs_list && !has_given_up_lookups();
   std::atomic<uint64_t>& cost = is_quick ? g_quick_ns : g_list_ns;
   const uint64_t spent = g_spent_ns + cost * (is_any ? kReserve : 1);
   if ((!is_first && moment != Moment::kAtEnd && now - g_began_ns < spent * kPart) ||
-      !g_highest.compare_exchange_strong(highest, resident_bytes, std::memory_order_relaxed)) {
+      !g_highest.compare_exchange_strong(highest, own, std::memory_order_relaxed)) {
     return;
   }
   flush_own_slot();
@@ -195,7 +198,7 @@ void note_resident_memory(uint64_t resident_bytes, Moment moment) {
   if (!was_read && is_quick) {
     g_highest = highest;
     g_needs_list = true;
-    note_resident_memory(resident_bytes, moment);
+    note_resident_memory(status, moment);
   }
   if (!was_read) return;
   g_own_bytes.store(causes.own, std::memory_order_relaxed);
@@ -274,7 +277,7 @@ void sample(Moment moment) {
   // of its own, and what it remembers when memory goes is read without them.
   raise_to(std::atomic_ref<uint64_t>(counters().rss_peak_bytes), status.peak);
   if (status.resident == 0) return;
-  if (is_end) note_resident_memory(status.resident, moment);  // g_own_bytes is for what follows
+  if (is_end) note_resident_memory(status, moment);  // g_own_bytes is for what follows
   const uintptr_t top = sys::brk(0);
   const uint64_t share = g_shares_pages ? proportional_bytes() : 0;
   std::atomic_ref<uint64_t>(counters().self_bytes)
@@ -286,7 +289,7 @@ void sample(Moment moment) {
               share != 0 ? share + 1 : 0,
               is_end && status.knows_its_pages ? all - std::min(all, beside) + 1 : 0});
   g_sample_cost_ns.store(cost_clock() - began, std::memory_order_relaxed);
-  if (!is_end) note_resident_memory(status.resident, moment);
+  if (!is_end) note_resident_memory(status, moment);
 }
 
 }  // namespace gpupeak::preload
