@@ -111,7 +111,8 @@ void count(BufferRole& role, const BlockRoles::Role& seen) {
       {GPUPEAK_ROLE_COPIED_TO, &BufferRole::copied_to},
       {GPUPEAK_ROLE_COPIED_FROM, &BufferRole::copied_from},
       {GPUPEAK_ROLE_FILLED, &BufferRole::filled},
-      {GPUPEAK_ROLE_TEXTURE, &BufferRole::textures}};
+      {GPUPEAK_ROLE_TEXTURE, &BufferRole::textures},
+      {GPUPEAK_ROLE_ADDRESS_COPIED, &BufferRole::addresses_copied}};
   for (const auto& [place, figure] : kCounts) {
     if (seen.place == place) role.*figure += seen.count;
   }

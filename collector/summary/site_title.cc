@@ -283,6 +283,7 @@ std::vector<RoleUse> role_uses(const BufferRole& role) {
   add("filled", role.filled);
   add_kernels(role, uses);
   add("a texture or surface", role.textures);
+  add("its address copied in", role.addresses_copied);
   add("copied to other memory", role.copied_from);
   add("copied out", role.copied_out);
   add("passed on", role.passed_on ? 1 : 0);

@@ -214,6 +214,7 @@ struct BufferRole {
   uint64_t copied_from = 0;  ///< to other memory of a device
   uint64_t filled = 0;
   uint64_t textures = 0;          ///< texture and surface objects that were made of it
+  uint64_t addresses_copied = 0;  ///< its address was copied in: kernels may use it at any time
   std::vector<Kernel> kernels;    ///< most launches first
   bool passed_on = false;         ///< to another process or device, or to a graphics library
   uint64_t unused_bytes = 0;      ///< of those blocks of the row that were never seen used
@@ -227,7 +228,8 @@ struct BufferRole {
   std::vector<struct BlocksAlike> alike;
 
   bool was_seen_used() const {
-    return copied_in + copied_out + copied_to + copied_from + filled + textures + kernels.size() >
+    return copied_in + copied_out + copied_to + copied_from + filled + textures + addresses_copied +
+               kernels.size() >
            0;
   }
 };

@@ -66,9 +66,9 @@ struct HeldMost {
   }
 
 GPUPEAK_FIELDS(BufferRole::Kernel, name, library, access, arguments, launches)
-GPUPEAK_FIELDS(BufferRole, copied_in, copied_out, copied_to, copied_from, filled, textures, kernels,
-               passed_on, unused_bytes, launches_sampled, first_use_ns, last_use_ns, allocated_ns,
-               freed_ns, alike)
+GPUPEAK_FIELDS(BufferRole, copied_in, copied_out, copied_to, copied_from, filled, textures,
+               addresses_copied, kernels, passed_on, unused_bytes, launches_sampled, first_use_ns,
+               last_use_ns, allocated_ns, freed_ns, alike)
 GPUPEAK_FIELDS(BlocksAlike, bytes, count, role)
 GPUPEAK_FIELDS(TagShare, name, bytes, count)
 GPUPEAK_FIELDS(PhaseInstanceSide, start_bytes, peak_bytes, end_bytes, kept_bytes, alloc_count)

@@ -239,7 +239,7 @@ class Dump {
   void fields(const RoleEvent& e) {
     constexpr std::string_view kRoles[] = {"",          "copied_in",   "copied_out",
                                            "copied_to", "copied_from", "filled",
-                                           "texture",   "passed_on"};
+                                           "texture",   "passed_on",   "address_copied"};
     used_block(e.arena, e.block);
     if (e.kernel == 0)
       print(" {} count {}", e.place < std::size(kRoles) ? kRoles[e.place] : "", e.count);

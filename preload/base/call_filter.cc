@@ -132,6 +132,8 @@ bool can_copy(uintptr_t at) {
   return sys::sigprocmask(kNothing, reinterpret_cast<const uint64_t*>(at), nullptr) != -EFAULT;
 }
 
+}  // namespace
+
 bool can_copy(const void* from, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(from), last = begin + bytes - sizeof(uint64_t);
   for (uintptr_t at = begin; at < last; at = (at / kPageBytes + 1) * kPageBytes) {
@@ -139,8 +141,6 @@ bool can_copy(const void* from, size_t bytes) {
   }
   return can_copy(last);
 }
-
-}  // namespace
 
 bool is_readable(const sock_fprog* filter) {
   return can_copy(filter, sizeof *filter) && filter->len > 0 &&

@@ -4,8 +4,12 @@
 
 #include <linux/filter.h>
 
+#include <cstddef>
+
 namespace gpupeak::preload {
 
+/// Whether the kernel can read memory of at least a word. Needs no call that filters end.
+bool can_copy(const void* from, size_t bytes);
 /// Whether the kernel can read the filter; if not, the kernel refuses it.
 bool is_readable(const sock_fprog* filter);
 /// Whether a call that recording needs would end the process, raise SIGSYS or be passed to another

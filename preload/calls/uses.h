@@ -9,8 +9,10 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
+#include "base/call_filter.h"
 #include "calls/allocate.h"
 #include "track/driver.h"
 #include "track/graph_uses.h"
@@ -19,10 +21,10 @@
 
 namespace gpupeak::preload::calls {
 
-/// The first of a call's arguments that is a `Pointer`; null (the default stream) if there is none.
+/// The first of a call's arguments of this type; null (the default stream) if there is none.
 template <typename Pointer>
 Pointer first_of() {
-  return nullptr;
+  return {};
 }
 template <typename Pointer, typename First, typename... Rest>
 Pointer first_of(First first, Rest... rest) {
@@ -118,12 +120,36 @@ CopyEnd end_in(First first, Rest... rest) {
     return end_in<kAddress>(rest...);
 }
 
+/// What a small copy from the host brings: an array of addresses, or a structure that has some. It
+/// is read before the call, while it must be there.
+class BroughtWords {
+ public:
+  BroughtWords(const CopyEnd& from, size_t bytes) {
+    const auto* const at = reinterpret_cast<const void*>(from.at);
+    const bool may_be = from.in == CopyEnd::In::kHost || from.in == kOfEither;
+    if (!may_be || !watches_uses() || from.at % sizeof(uint64_t) != 0) return;
+    if (bytes < sizeof(uint64_t) || bytes > sizeof words_) return;
+    if (can_copy(at, bytes)) memcpy(words_, at, bytes_ = bytes);  // else it is a device's
+  }
+  void look(SeenWords& seen) const {
+    seen.look_at_all(words_, bytes_, GPUPEAK_ROLE_ADDRESS_COPIED);
+  }
+
+ private:
+  size_t bytes_ = 0;
+  uint64_t words_[256];
+};
+
 /// A copy to the first argument. `kAddress`: where addresses of type CUdeviceptr lie.
 template <CopyEnd::In kAddress, typename Real, typename To, typename... Arguments>
 CUresult sees_copy(const ApiCall&, Real real, To to, Arguments... arguments) {
+  constexpr bool kHasBytesFirst = std::is_same_v<To, CUdeviceptr>;  // to an array: a place in it
+  const CopyEnd from = end_in<kAddress>(arguments...);
+  const BroughtWords brought(from, kHasBytesFirst ? first_of<size_t>(arguments...) : 0);
   const CUresult result = real(to, arguments...);
   look_at_copies(result, first_of<CUstream>(arguments...), [&](SeenWords& seen, auto on_array) {
-    look_at_copy(seen, end_of<kAddress>(to), end_in<kAddress>(arguments...), on_array);
+    look_at_copy(seen, end_of<kAddress>(to), from, on_array);
+    brought.look(seen);
   });
   return result;
 }

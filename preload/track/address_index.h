@@ -40,7 +40,8 @@ struct alignas(128) Use {
   uint32_t waits_as = 0;  ///< for WaitingIndex
   uint32_t roles = 0;     ///< the first of its roles; 0: none
   uint32_t role_count = 0;
-  bool is_host = false;  ///< pinned memory
+  bool is_host = false;          ///< pinned memory
+  bool has_hidden_uses = false;  ///< its address was copied to a device
 
   bool holds(uint64_t address) const { return address >= begin && address < end; }
 };

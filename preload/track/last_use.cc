@@ -261,14 +261,7 @@ template <typename Add>
 inline Use* enter(uint64_t address, uint64_t bytes, uint64_t arena, uint64_t id, Add add) {
   Use* const use = take_use();
   if (use == nullptr) return nullptr;
-  use->begin = address;
-  use->end = address + bytes;
-  use->last = use->idle = use->count = 0;
-  use->arena = arena;
-  use->of_several_streams = use->is_mapping = use->is_array = use->is_host = false;
-  use->roles = use->role_count = 0;
-  use->id = id;
-  use->waits_as = 0;
+  *use = {.begin = address, .end = address + bytes, .arena = arena, .id = id};
   if (!add(*use)) {
     give_back(*use);
     return nullptr;
@@ -297,6 +290,7 @@ inline SeenUses seen_of(const Use& use) {
 /// Logs the uses since the block's last record.
 void log_use(Use& use) {
   log_roles(use);
+  if (use.has_hidden_uses) return;
   RecordInPlace record;
   if (!record) return;
   record.u(use.arena).u(use.arena != 0 ? use.begin : use.id).u(use.count);
@@ -454,7 +448,7 @@ GPUPEAK_HOT SeenUses torch_use_ended(uint64_t arena, uint64_t address) {
   if (!guard) return {};
   Use* const use = shared_out_at(arena, address);
   if (use == nullptr) return {};
-  const SeenUses seen = seen_of(*use);
+  const SeenUses seen = use->has_hidden_uses ? SeenUses{} : seen_of(*use);
   log_roles(*use);
   leave(g_shared_out, *use);
   return seen;
@@ -506,6 +500,12 @@ GPUPEAK_HOT void use_now(void* stream, const SeenWord* words, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     Use* const use = innermost_at(all, words[i].word);
     if (use == nullptr) continue;
+    if (__builtin_expect(words[i].way == GPUPEAK_ROLE_ADDRESS_COPIED, 0)) {
+      if (words[i].word != use->begin) continue;  // any number may lie within a large block
+      use->has_hidden_uses = true;
+      note_role(*use, words[i].way, 1);
+      continue;
+    }
     const bool counts = see(*use, now, static_cast<CUstream>(stream));
     // Each address of a copy counts, but a launch counts once.
     note_role(*use, words[i].way, counts || words[i].way <= UINT16_MAX ? 1 : 0);

@@ -1,8 +1,8 @@
 // When a block was last used. A use is a kernel's launch, a copy, a fill or a memory operation with
 // an address in the block among its arguments. The launch's time counts, not the kernel's. For each
 // live block these are kept: its first and its last use, their number, and the longest time between
-// two. They go into the log when the block ends. Addresses that a kernel reads from memory (arrays
-// of pointers) are not seen. HOOK-SAFE.
+// two. They go into the log when the block ends. What a kernel does by addresses that it reads from
+// memory is not seen: of a block whose address was copied to a device no uses are known. HOOK-SAFE.
 //
 //   in    a launch with the words 0x7f40002000, 3, 0x7f…
 //   out   block 5: first +1.20 s, last +3.40 s, 218 times; at its end the record USED

@@ -80,6 +80,7 @@ def main():
         if not 0 < sum(row[name] for row in rows) <= sum(book.get(name, 0) for book in truth.values()):
             problems.append(f"{name} of rows: {sum(row[name] for row in rows)}")
     expect("textures", sum(row["textures"] for row in rows), 3)
+    expect("addresses copied", sum(row["addresses_copied"] for row in rows), 2)
     expect("passed on", any(row["passed_on"] for row in rows), True)
     kernels = {(kernel["name"], kernel["access"], tuple(kernel["arguments"])) for row in rows for kernel in row["kernels"]}
     expect("kernels", kernels,

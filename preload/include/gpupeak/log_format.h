@@ -458,7 +458,9 @@ enum gpupeak_role {
   GPUPEAK_ROLE_COPIED_FROM = 4, /* to such memory */
   GPUPEAK_ROLE_FILLED = 5,
   GPUPEAK_ROLE_TEXTURE = 6,  /* a texture or surface object was made of it */
-  GPUPEAK_ROLE_PASSED_ON = 7 /* made known to other processes; no use */
+  GPUPEAK_ROLE_PASSED_ON = 7,     /* made known to other processes; no use */
+  GPUPEAK_ROLE_ADDRESS_COPIED = 8 /* its first address was in what was copied from the host to a device:
+                                     kernels may use it at any time, so it has no USED record from then on */
 };
 enum gpupeak_host_limit {
   GPUPEAK_LIMIT_NONE = 0,      /* none that is known */

@@ -114,6 +114,25 @@ void copies(CUstream stream) {
   note(batched, "copied_in");
   note(batched, "copied_out");
 
+  // A table of addresses: its blocks may be used by whoever reads it. An address inside a block is
+  // a number like others.
+  const CUdeviceptr table = block(), in_table = block(), inside = block();
+  CUdeviceptr words[] = {in_table, 17, inside + 256, 0};
+  OK(cuMemcpyHtoD(table, words, sizeof words));
+  OK(cuMemcpyAsync(table, reinterpret_cast<CUdeviceptr>(words), sizeof words, stream));
+  OK(cuMemcpyHtoD(table, words + 1, sizeof words[1]));
+  OK(cuMemcpyDtoH(words, table, sizeof words));
+  note(table, "copied_in", 3);
+  note(table, "copied_out");
+  note(in_table, "address_copied", 2);
+  OK(cuMemsetD8(inside, 0, 64));
+  note(inside, "filled");
+  // The driver takes more as a copy's source than we can read.
+  OK(cuMemcpyHtoD(table, reinterpret_cast<const void*>(4096), 64));
+  OK(cuMemcpyHtoD(table, reinterpret_cast<const void*>(table), 64));
+  note(table, "copied_in", 2);
+  note(table, "copied_from");
+
   CUdeviceptr managed;
   OK(cuMemAllocManaged(&managed, kMiB, CU_MEM_ATTACH_GLOBAL));
   OK(cuMemcpyHtoD(managed, host, 64));
