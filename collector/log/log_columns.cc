@@ -155,7 +155,7 @@ bool has_block(uint8_t type) {
 }
 
 /// Whether the tag is one of a hot record, with no bit that is not known.
-bool is_hot(uint8_t tag) {
+bool is_known_hot(uint8_t tag) {
   const uint8_t type = tag & GPUPEAK_TAG_TYPE_MASK;
   return type >= GPUPEAK_REC_ALLOC && type <= GPUPEAK_REC_REALLOC_FAILED &&
          (tag & ~(GPUPEAK_TAG_TYPE_MASK | GPUPEAK_TAG_TIMED | GPUPEAK_TAG_UNALIGNED)) == 0;
@@ -245,7 +245,7 @@ class StretchSplitter {
     uint64_t running = 0;
     while (at < end) {
       const uint8_t* next = (*at & GPUPEAK_TAG_EXTENDED) != 0 ? split_extended(at, end)
-                            : is_hot(*at)                     ? split_hot(at, end, running)
+                            : is_known_hot(*at)               ? split_hot(at, end, running)
                                                               : nullptr;
       if (next == nullptr) return split_rest(at, end);
       at = next;
@@ -419,7 +419,7 @@ class BlockJoiner {
   }
 
   void join_hot(uint8_t tag) {
-    if (!is_hot(tag)) throw BrokenColumns{};
+    if (!is_known_hot(tag)) throw BrokenColumns{};
     uint64_t ignored, size = 0, slack = 0;
     const bool allocates = has_block(tag & GPUPEAK_TAG_TYPE_MASK);
     const bool unaligned = (tag & GPUPEAK_TAG_UNALIGNED) != 0;

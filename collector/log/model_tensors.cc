@@ -204,7 +204,7 @@ constexpr uint32_t kAttributeTensor = 5, kAttributeGraph = 6, kAttributeGraphs =
 constexpr uint32_t kTensorDims = 1, kTensorType = 2, kTensorInt64 = 7, kTensorName = 8,
                    kTensorRaw = 9;
 constexpr int32_t kFloat = 1, kInt64 = 7, kString = 8;
-constexpr int kDeepest = 64;                              // graphs within graphs
+constexpr int kDeepestGraph = 64;                         // graphs within graphs
 constexpr uint64_t kMostTensorBytes = UINT64_C(1) << 48;  // bytes of a tensor
 
 /// Bits of a value of each TensorProto.DataType; 0: not known, or of no fixed size.
@@ -307,7 +307,7 @@ class ModelReader {
 
   /// An inner graph may use the same names as an outer one, so each graph has tables of its own.
   void read_graph(protozero::pbf_reader fields, int depth) {
-    if (depth > kDeepest) throw NotUnderstood();
+    if (depth > kDeepestGraph) throw NotUnderstood();
     std::vector<ModelNode> nodes;
     std::map<std::string, ConstantTensor> constants;
     std::vector<std::pair<std::string, std::optional<uint64_t>>> sizes;

@@ -141,7 +141,7 @@ std::optional<uint64_t> columns_told(std::span<const uint8_t> frame, const std::
 
 /// A frame with content, and what the skippable ones before it say of it.
 struct Section {
-  enum Kind { kLog, kColumns, kSymbols };
+  enum Kind { kLog, kInColumns, kSymbols };
   Kind kind = kLog;
   std::span<const uint8_t> frame;
   uint64_t log_bytes = 0;  ///< 0: not known
@@ -180,7 +180,7 @@ std::vector<Section> sections_of(std::span<const uint8_t> file, const std::strin
       if (symbols_follow)
         sections.push_back({Section::kSymbols, frame, 0});
       else if (columns_follow)
-        sections.push_back({Section::kColumns, frame, told_bytes});
+        sections.push_back({Section::kInColumns, frame, told_bytes});
       else
         sections.push_back({Section::kLog, frame, content_bytes(frame)});
       columns_follow = false;
@@ -225,7 +225,7 @@ class Unpacker {
         extent_(extent),
         file_bytes_(file_bytes),
         log_(name_, told_bytes(), path) {
-    const bool has_columns = !sections.empty() && sections.front().kind == Section::kColumns;
+    const bool has_columns = !sections.empty() && sections.front().kind == Section::kInColumns;
     const uint64_t ratio = has_columns ? kMaxColumnsRatio : kMaxRatio;
     allowed_bytes_ = extent == Extent::kAll ? kAlwaysAllowedBytes + file_bytes * ratio
                                             : most_read_bytes(file_bytes);
@@ -237,8 +237,8 @@ class Unpacker {
     if (const uint64_t told = told_bytes(); told > allowed_bytes_) refuse(told);
     for (size_t i = 0; i < sections_.size();) {
       size_t end = i + 1;
-      if (sections_[i].kind == Section::kColumns) {
-        while (end < sections_.size() && sections_[end].kind == Section::kColumns) ++end;
+      if (sections_[i].kind == Section::kInColumns) {
+        while (end < sections_.size() && sections_[end].kind == Section::kInColumns) ++end;
         unpack_columns(std::span(sections_).subspan(i, end - i));
       } else {
         unpack_section(sections_[i]);
@@ -447,7 +447,7 @@ std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::stri
   const Sink join = [&](const char* piece, size_t size) {
     cutter.take(piece, size, [&](const ColumnBlock& block) { join_columns(block, name, keep); });
   };
-  unpack_frame(first.frame, name, first.kind == Section::kColumns ? join : keep, goes_on);
+  unpack_frame(first.frame, name, first.kind == Section::kInColumns ? join : keep, goes_on);
   return front;
 }
 

@@ -10,23 +10,23 @@ namespace {
 
 enum class NoBound : uint8_t { kNone, kMost, kLeast, kBoth };
 
-struct Row {
+struct WarningRow {
   WarningCode code = WarningCode::kNone;
   std::string_view name;
   Inexact inexact = Inexact::kNone;
   NoBound no_bound = NoBound::kNone;
 };
 
-constexpr Row kRows[] = {
+constexpr WarningRow kWarningRows[] = {
 #define GPUPEAK_WARNING(code, name, inexact, no_bound) \
   {WarningCode::k##name, #name, Inexact::k##inexact, NoBound::k##no_bound},
 #include "collector/summary/warning_codes.def"
 #undef GPUPEAK_WARNING
 };
 
-Row row_of(WarningCode code) {
-  const auto* const row = std::ranges::find(kRows, code, &Row::code);
-  return row == std::end(kRows) ? Row{} : *row;
+WarningRow row_of(WarningCode code) {
+  const auto* const row = std::ranges::find(kWarningRows, code, &WarningRow::code);
+  return row == std::end(kWarningRows) ? WarningRow{} : *row;
 }
 
 }  // namespace

@@ -57,21 +57,21 @@ std::string figure(const SuiteRow& row, const std::optional<uint64_t>& bytes,
   return text;
 }
 
-struct Cell {
+struct SuiteCell {
   std::string text;
   bool is_figure = false;
   bool alarm = false;
 };
 
-std::vector<Cell> heads(bool compared) {
-  std::vector<Cell> cells{{"run"}, {"exit"}, {"device peak", true}};
+std::vector<SuiteCell> heads(bool compared) {
+  std::vector<SuiteCell> cells{{"run"}, {"exit"}, {"device peak", true}};
   if (compared) cells.push_back({"change", true});
   cells.insert(cells.end(),
                {{"host peak", true}, {"time", true}, {"who holds it, and what would lower it"}});
   return cells;
 }
 
-std::vector<Cell> cells_of(const SuiteRow& row, bool compared, const TextStyle& style) {
+std::vector<SuiteCell> cells_of(const SuiteRow& row, bool compared, const TextStyle& style) {
   std::string who = row.error;
   if (row.holder_of > 0) {
     who = fmt::format("{:>5} %  {}", percent(row.holder_bytes, row.holder_of), row.holder);
@@ -81,9 +81,9 @@ std::vector<Cell> cells_of(const SuiteRow& row, bool compared, const TextStyle& 
           "; {} {}", row.lowered_by,
           gain_text(row.device_bytes.value_or(0), *row.lowered_bytes, row.lowered_bytes));
   }
-  std::vector<Cell> cells{{row.run},
-                          {end_of(row), false, !row.end.in_order() || !row.complete},
-                          {figure(row, row.device_bytes, std::nullopt, style), true}};
+  std::vector<SuiteCell> cells{{row.run},
+                               {end_of(row), false, !row.end.in_order() || !row.complete},
+                               {figure(row, row.device_bytes, std::nullopt, style), true}};
   if (compared) {
     const std::optional<double> grown = growth(row);
     cells.push_back(
@@ -172,10 +172,10 @@ void write_suite(const std::vector<SuiteRow>& rows, bool compared, std::ostream&
   if (style.is_json())
     return write_line(object("schema, runs", "gpupeak.suite/1", array_of(rows, row_json)), out);
   if (style.is_csv()) return write_csv(rows, out);
-  std::vector<std::vector<Cell>> table{heads(compared)};
+  std::vector<std::vector<SuiteCell>> table{heads(compared)};
   for (const SuiteRow& row : rows) table.push_back(cells_of(row, compared, style));
   std::vector<size_t> columns(table.front().size() - 1);
-  for (const std::vector<Cell>& cells : table)
+  for (const std::vector<SuiteCell>& cells : table)
     for (size_t i = 0; i < columns.size(); ++i)
       columns[i] = std::max(columns[i], display_width(cells[i].text));
   columns[0] = name_columns(std::min(columns[0], kNameColumns), columns[0], style);
@@ -184,7 +184,7 @@ void write_suite(const std::vector<SuiteRow>& rows, bool compared, std::ostream&
   const size_t rest = std::max(kNarrowestHolder, width > used ? width - used : 0);
   for (size_t line = 0; line < table.size(); ++line) {
     for (size_t i = 0; i < columns.size(); ++i) {
-      const Cell& cell = table[line][i];
+      const SuiteCell& cell = table[line][i];
       const std::string text =
           cell.is_figure ? right(cell.text, columns[i]) : name_cell(cell.text, columns[i], style);
       out << (line == 0 ? bold(text, style) : cell.alarm ? alarm(text, style) : text) << "  ";
@@ -208,9 +208,9 @@ th, td { text-align: left; padding: .2em .8em; border-bottom: 1px solid #8884 }
 </style>
 <table>
 )";
-  const auto write = [&](const char* element, const std::vector<Cell>& cells) {
+  const auto write = [&](const char* element, const std::vector<SuiteCell>& cells) {
     out << "<tr>";
-    for (const Cell& cell : cells)
+    for (const SuiteCell& cell : cells)
       out << fmt::format("<{0} class=\"{1}{2}\">{3}</{0}>", element,
                          cell.is_figure ? "figure " : "", cell.alarm ? "alarm" : "",
                          xml_text(cell.text));

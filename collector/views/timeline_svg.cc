@@ -19,7 +19,7 @@ constexpr size_t kAroundEntry = 6;  ///< of what a colour means, in letters: the
 /// The mean width of a letter, of its height, in the widest of the usual fonts (DejaVu Sans).
 constexpr double kLetterWidth = 0.6;
 /// Told apart by eyes that do not see red and green, too (Okabe and Ito). The last: all others.
-constexpr std::array<const char*, Stacked::kParts + 1> kColors{
+constexpr std::array<const char*, Stacked::kParts + 1> kKindColors{
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442", "#9aa4b1"};
 constexpr const char* kShapes = R"(
   text { font-family: sans-serif } .title { font-weight: bold } .sum { stroke-width: 1.6; fill: none }
@@ -259,18 +259,18 @@ class Drawing : Svg {
         d += fmt::format("V{:.1f}H{:.1f}", y(below[i], bottom, whole), x(by.moments[i].time_ns));
         below[i] += by.moments[i].bytes[part];
       }
-      const size_t color = part + 1 == by.parts.size() ? kColors.size() - 1 : part;
+      const size_t color = part + 1 == by.parts.size() ? kKindColors.size() - 1 : part;
       out_ << fmt::format(
           "<path class=\"part\" style=\"fill:{0};stroke:{0}\" "
           "d=\"{1}Z\"><title>{2}</title></path>\n",
-          kColors[color], d, xml_text(by.parts[part]));
+          kKindColors[color], d, xml_text(by.parts[part]));
     }
   }
 
   void kinds(ScopeId sum, double bottom, uint64_t whole) {
     size_t color = 0;
     for (const ScopeId kind : timeline_kinds(profile_, sum)) {
-      const char* const stroke = kColors[color++ % kColors.size()];
+      const char* const stroke = kKindColors[color++ % kKindColors.size()];
       if (const Series* series = times_.find(profile_.scope_info(kind).name)) {
         out_ << fmt::format("<path class=\"kind\" style=\"stroke:{}\" d=\"{}\"/>\n", stroke,
                             path(*series, bottom, whole));
@@ -290,7 +290,7 @@ class Drawing : Svg {
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
           "style=\"fill:{}\"/>\n",
           at, base - 0.75 * size_.letter, size_.letter, 0.8 * size_.letter,
-          kColors[legend[i].name == kOthers ? kColors.size() - 1 : i % kColors.size()]);
+          kKindColors[legend[i].name == kOthers ? kKindColors.size() - 1 : i % kKindColors.size()]);
       out_ << fmt::format(
           "<text x=\"{:.1f}\" y=\"{:.1f}\">{}<tspan class=\"faint\" "
           "dx=\"{:.1f}\">{}</tspan></text>\n",
