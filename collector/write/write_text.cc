@@ -453,7 +453,7 @@ class ReportSections {
     TextLines lines = none();
     lines.add("");
     const std::string log = quoted(summary_.log_path);
-    std::string text = "all rows: gpupeak report --full " + log;
+    std::string text = "in depth: gpupeak report --full " + log;
     if (!summary_.live_at_exit.empty()) text += " | live at exit: gpupeak leaks " + log;
     if (!summary_.temporaries.empty()) text += " | freed at once: gpupeak temporary " + log;
     lines.wrap(text, faint);
