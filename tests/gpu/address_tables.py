@@ -3,7 +3,7 @@
 
 usage: address_tables.py GPUPEAK
 
-Needs nvcc with cuBLAS, and a GPU. Each buffer of the program has a size of its own; a table, a structure, a constant, a
+Needs nvcc with cuBLAS, and a GPU. Each buffer of the program has a size of its own and 5 % of the peak, so that it has a row; a table, a structure, a constant, a
 variable of the device or an array for a batched product has its address. One buffer is never used. Prints what each row
 says, and exits with 1 if it is not what the program does.
 """
@@ -26,7 +26,7 @@ __global__ void by_constant() { g_parts.out[threadIdx.x] = g_parts.n; }
 __global__ void by_variable() { g_list[threadIdx.x] = 1; }
 __global__ void by_table(float** rows) { rows[blockIdx.x][threadIdx.x] = 2; }
 
-#define TAKE(type, name, mib) type name; cudaMalloc(&name, size_t(mib) << 20)
+#define TAKE(type, name, number) type name; cudaMalloc(&name, size_t(64 + number) << 20)
 
 int main() {
   TAKE(float*, out, 2);
@@ -64,7 +64,7 @@ int main() {
   printf("%d\n", cudaDeviceSynchronize());
 }
 """
-BY_ADDRESS, USED, NEVER = (2, 3, 4, 6, 7, 8, 10, 11, 12), (5, 9, 13), (14,)  # MiB
+BY_ADDRESS, USED, NEVER = (2, 3, 4, 6, 7, 8, 10, 11, 12), (5, 9, 13), (14,)  # and 64 MiB
 
 gpupeak = pathlib.Path(sys.argv[1]).resolve()
 with tempfile.TemporaryDirectory() as folder:
@@ -73,15 +73,15 @@ with tempfile.TemporaryDirectory() as folder:
     subprocess.run(["nvcc", "-O1", "-arch=sm_90", "-o", program, source, "-lcublas"], check=True)
     ran = subprocess.run([gpupeak, "run", "-o", log, "--", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "0\n", ran.stdout
-    report = json.loads(subprocess.run([gpupeak, "report", "--json", log], stdout=subprocess.PIPE, check=True).stdout)
-found = {row["bytes"] >> 20: row["role"] for peak in report["peaks"] if peak["scope"] == "device:0" for row in peak["holders"]}
+    report = json.loads(subprocess.run([gpupeak, "report", "--json", "--top", "99", log], stdout=subprocess.PIPE, check=True).stdout)
+found = {(row["bytes"] >> 20) - 64: row["role"] for peak in report["peaks"] if peak["scope"] == "device:0" for row in peak["holders"]}
 wrong = 0
 print("| buffer, MiB | its address copied in | kernels | never seen used | |\n|---|---|---|---|---|")
-for mib in BY_ADDRESS + USED + NEVER:
-    role = found[mib]  # sizes are apart, and each call of main has a row
-    good = (role["addresses_copied"] > 0, bool(role["kernels"]), role["unused_bytes"] > 0) == (mib in BY_ADDRESS, mib in USED, mib in NEVER)
+for number in BY_ADDRESS + USED + NEVER:
+    role = found[number]
+    good = (role["addresses_copied"] > 0, bool(role["kernels"]), role["unused_bytes"] > 0) == (number in BY_ADDRESS, number in USED, number in NEVER)
     wrong += not good
     kernels = ", ".join(kernel["library"] or kernel["name"] for kernel in role["kernels"])
-    print(f"| {mib} | {role['addresses_copied']} | {kernels} | {role['unused_bytes']} | {'as it is' if good else '**WRONG**'} |")
+    print(f"| {64 + number} | {role['addresses_copied']} | {kernels} | {role['unused_bytes']} | {'as it is' if good else '**WRONG**'} |")
 print(ran.stderr)
 sys.exit(wrong > 0)
