@@ -27,6 +27,7 @@ namespace gpupeak::preload {
 namespace {
 
 constinit std::atomic<uint64_t> g_highest{0};
+constinit std::atomic<uint64_t> g_peak{0};  ///< by the kernel; published at the end alone
 /// When the first look was; what others took since then; what the last one of each kind took.
 constinit std::atomic<uint64_t> g_began_ns{0}, g_spent_ns{0}, g_list_ns{0}, g_quick_ns{0};
 /// What a quick look cannot see, as at the last look at the list: written pages of mappings of
@@ -138,7 +139,7 @@ __attribute__((noinline)) bool read_causes(Causes& causes) {
   });
   add(causes, mapping, before, pages);
   const ResidentStatus status = resident_status();
-  raise_to(std::atomic_ref<uint64_t>(counters().rss_peak_bytes), status.peak);  // by our own stack
+  raise_to(g_peak, status.peak);  // by our own stack
   if (causes.is_quick) return was_read && end_quick_look(causes, status);
   const bool is_in_memory = status.shared >= causes.shared_bytes + causes.log;  // a tmpfs
   g_log_in_memory.store(is_in_memory ? causes.log : 0, std::memory_order_relaxed);
@@ -246,7 +247,7 @@ void note_large_block(int64_t usable_bytes) {
 
 void forget_resident_memory() {
   g_highest.store(0, std::memory_order_relaxed);
-  g_spent_ns = 0;
+  g_peak = g_spent_ns = 0;
 }
 
 void see_rare_pages() {
@@ -275,9 +276,10 @@ void sample(Moment moment) {
   const ResidentStatus status = resident_status();
   // The kernel's figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
   // of its own, and what it remembers when memory goes is read without them.
-  raise_to(std::atomic_ref<uint64_t>(counters().rss_peak_bytes), status.peak);
+  raise_to(g_peak, status.peak);
   if (status.resident == 0) return;
   if (is_end) note_resident_memory(status, moment);  // g_own_bytes is for what follows
+  if (is_end) counters().rss_peak_bytes = g_peak.load(std::memory_order_relaxed);
   const uintptr_t top = sys::brk(0);
   const uint64_t share = g_shares_pages ? proportional_bytes() : 0;
   std::atomic_ref<uint64_t>(counters().self_bytes)
