@@ -157,9 +157,7 @@ class Growth {
       quarters[(numbers[i] - numbers[from]) * 4 / steps] += more;
     }
     // "All the time" means that each quarter brings at least half of its share.
-    for (const uint64_t quarter : quarters) {
-      if (quarter < rise.bytes / 8) return std::nullopt;
-    }
+    if (std::ranges::min(quarters) < rise.bytes / 8) return std::nullopt;
     return rise;
   }
 

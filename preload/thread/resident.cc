@@ -168,7 +168,7 @@ uint64_t cost_clock() {
   return has_given_up_lookups() ? monotonic_ns() : thread_cpu_ns();
 }
 
-/// Logs a RESIDENT record if so much more is no file's than at the last one that a look is worth
+/// Logs a RESIDENT record if so much more is resident than at the last one that a look is worth
 /// it. At most one part in 256 of the process's time is spent so, and most of it before memory is
 /// freed, when most is resident. The first look and one at the end cost what they cost: else short
 /// processes would have none.
@@ -176,16 +176,14 @@ void note_resident_memory(const ResidentStatus& status, Moment moment) {
   constexpr uint64_t kWorth = 4 << 20, kPart = 256, kReserve = 4, kQuicker = 8;
   uint64_t highest = g_highest.load(std::memory_order_relaxed);
   const bool is_first = highest == 0, is_any = moment == Moment::kAny;
-  const uint64_t own = status.resident - status.files;
-  if (is_first ? status.resident < kWorth
-               : own < highest + (is_any ? highest / 16 + kWorth : highest / 256))
-    return;
+  const uint64_t worth = is_first || is_any ? highest / 16 + kWorth : highest / 256;
+  if (status.resident < highest + worth) return;
   const uint64_t now = monotonic_ns();
   const bool is_quick = !is_first && !g_has_rare_pages && !g_needs_list && !has_given_up_lookups();
   std::atomic<uint64_t>& cost = is_quick ? g_quick_ns : g_list_ns;
   const uint64_t spent = g_spent_ns + cost * (is_any ? kReserve : 1);
   if ((!is_first && moment != Moment::kAtEnd && now - g_began_ns < spent * kPart) ||
-      !g_highest.compare_exchange_strong(highest, own, std::memory_order_relaxed)) {
+      !g_highest.compare_exchange_strong(highest, status.resident, std::memory_order_relaxed)) {
     return;
   }
   flush_own_slot();
@@ -230,6 +228,16 @@ constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< what the last sample 
 
 constinit bool g_shares_pages = false;
 
+/// In a fraction of the time; files' pages count as shared.
+ResidentStatus resident_now() {
+  char text[128];
+  text[read_file("/proc/self/statm", text, sizeof text - 1)] = 0;
+  const char* at = text;
+  next_number(at);  // total size
+  const uint64_t resident = next_number(at) * arch::page_bytes();
+  return {0, resident, 0, next_number(at) * arch::page_bytes(), 0, false};
+}
+
 }  // namespace
 
 void note_malloc_of_glibc() {
@@ -273,7 +281,7 @@ void sample(Moment moment) {
   const uint64_t began = cost_clock();
   const bool is_end = moment == Moment::kAtEnd;
   g_last_sample_ns.store(monotonic_ns(), std::memory_order_relaxed);
-  const ResidentStatus status = resident_status();
+  const ResidentStatus status = is_end ? resident_status() : resident_now();
   // The kernel's figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
   // of its own, and what it remembers when memory goes is read without them.
   raise_to(g_peak, status.peak);
