@@ -312,6 +312,8 @@ std::string seen_text(Told& told) {
 
 PythonHooks::PythonHooks(const fs::path& library, const RunOptions& options)
     : options_(options), folder_(library.parent_path() / "python") {
+  if (const fs::path file = folder_ / "sitecustomize.py"; access(file.c_str(), R_OK) != 0)
+    throw std::runtime_error(fmt::format("{} cannot be read", collector::escape(file.string())));
   for (const std::string& text : options.calls) {
     const collector::Rule rule = collector::parse_phase_option(text);
     if (!rule.by_call)

@@ -72,8 +72,8 @@ struct RunOptions {
 /// object.
 class PythonHooks {
  public:
-  /// `library`: as LD_PRELOAD names it. Throws std::runtime_error if no file can be made,
-  /// and UsageError for a rule that is none.
+  /// `library`: as LD_PRELOAD names it. Throws std::runtime_error if the Python files are not
+  /// beside the library or no file can be made, and UsageError for a rule that is none.
   PythonHooks(const std::filesystem::path& library, const RunOptions& options);
   ~PythonHooks();
   PythonHooks(const PythonHooks&) = delete;
