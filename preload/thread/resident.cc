@@ -172,18 +172,18 @@ uint64_t cost_clock() {
 /// it. At most one part in 256 of the process's time is spent so, and most of it before memory is
 /// freed, when most is resident. The first look and one at the end cost what they cost: else short
 /// processes would have none.
-void note_resident_memory(const ResidentStatus& status, Moment moment) {
+void note_resident_memory(uint64_t resident_bytes, Moment moment) {
   constexpr uint64_t kWorth = 4 << 20, kPart = 256, kReserve = 4, kQuicker = 8;
   uint64_t highest = g_highest.load(std::memory_order_relaxed);
   const bool is_first = highest == 0, is_any = moment == Moment::kAny;
   const uint64_t worth = is_first || is_any ? highest / 16 + kWorth : highest / 256;
-  if (status.resident < highest + worth) return;
+  if (resident_bytes < highest + worth) return;
   const uint64_t now = monotonic_ns();
   const bool is_quick = !is_first && !g_has_rare_pages && !g_needs_list && !has_given_up_lookups();
   std::atomic<uint64_t>& cost = is_quick ? g_quick_ns : g_list_ns;
   const uint64_t spent = g_spent_ns + cost * (is_any ? kReserve : 1);
   if ((!is_first && moment != Moment::kAtEnd && now - g_began_ns < spent * kPart) ||
-      !g_highest.compare_exchange_strong(highest, status.resident, std::memory_order_relaxed)) {
+      !g_highest.compare_exchange_strong(highest, resident_bytes, std::memory_order_relaxed)) {
     return;
   }
   flush_own_slot();
@@ -197,7 +197,7 @@ void note_resident_memory(const ResidentStatus& status, Moment moment) {
   if (!was_read && is_quick) {
     g_highest = highest;
     g_needs_list = true;
-    note_resident_memory(status, moment);
+    note_resident_memory(resident_bytes, moment);
   }
   if (!was_read) return;
   g_own_bytes.store(causes.own, std::memory_order_relaxed);
@@ -282,12 +282,14 @@ void sample(Moment moment) {
   const bool is_end = moment == Moment::kAtEnd;
   g_last_sample_ns.store(monotonic_ns(), std::memory_order_relaxed);
   const ResidentStatus status = is_end ? resident_status() : resident_now();
-  // The kernel's figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
-  // of its own, and what it remembers when memory goes is read without them.
-  raise_to(g_peak, status.peak);
   if (status.resident == 0) return;
-  if (is_end) note_resident_memory(status, moment);  // g_own_bytes is for what follows
-  if (is_end) counters().rss_peak_bytes = g_peak.load(std::memory_order_relaxed);
+  if (is_end) {
+    // The kernel's figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
+    // of its own, and what it remembers when memory goes is read without them.
+    raise_to(g_peak, status.peak);
+    note_resident_memory(status.resident, moment);  // g_own_bytes is for what follows
+    counters().rss_peak_bytes = g_peak.load(std::memory_order_relaxed);
+  }
   const uintptr_t top = sys::brk(0);
   const uint64_t share = g_shares_pages ? proportional_bytes() : 0;
   std::atomic_ref<uint64_t>(counters().self_bytes)
@@ -299,7 +301,7 @@ void sample(Moment moment) {
               share != 0 ? share + 1 : 0,
               is_end && status.knows_its_pages ? all - std::min(all, beside) + 1 : 0});
   g_sample_cost_ns.store(cost_clock() - began, std::memory_order_relaxed);
-  if (!is_end) note_resident_memory(status, moment);
+  if (!is_end) note_resident_memory(status.resident, moment);
 }
 
 }  // namespace gpupeak::preload
