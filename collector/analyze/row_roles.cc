@@ -113,7 +113,9 @@ void count(BufferRole& role, const BlockRoles::Role& seen) {
       {GPUPEAK_ROLE_FILLED, &BufferRole::filled},
       {GPUPEAK_ROLE_TEXTURE, &BufferRole::textures},
       {GPUPEAK_ROLE_ADDRESS_COPIED, &BufferRole::addresses_copied}};
-  for (const auto& [place, figure] : kCounts) role.*figure += seen.place == place ? seen.count : 0;
+  for (const auto& [place, figure] : kCounts) {
+    if (seen.place == place) role.*figure += seen.count;
+  }
   role.passed_on |= seen.place == GPUPEAK_ROLE_PASSED_ON;  // other places are a newer gpupeak's
 }
 

@@ -164,9 +164,10 @@ inline void add_pages(const Mapping& mapping, ResidentKind kind, const MappingPa
   } else if (kind == ResidentKind::kShared) {
     parts.shared_bytes += take(parts.anonymous_bytes) + pages.huge;
   } else {
-    uint64_t* const rest[] = {&parts.driver_bytes, &parts.stacks_bytes, &parts.malloc_bytes,
-                              &parts.anonymous_bytes};
-    *rest[static_cast<int>(kind) - static_cast<int>(ResidentKind::kDriver)] += pages.bytes();
+    (kind == ResidentKind::kDriver   ? parts.driver_bytes
+     : kind == ResidentKind::kStacks ? parts.stacks_bytes
+     : kind == ResidentKind::kMalloc ? parts.malloc_bytes
+                                     : parts.anonymous_bytes) += pages.bytes();
   }
 }
 
