@@ -26,6 +26,7 @@
 #include "collector/log/log_reader.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/summary.h"
+#include "collector/text/lists.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
@@ -161,8 +162,8 @@ struct ProcessRecord {
   void note_resident(const Metrics& metrics);
   /// The most that was resident and its own; none: not known.
   std::optional<uint64_t> own_memory() const {
-    return resident ? metric({resident->begin(), resident->end()}, "host.memory.peak_bytes")
-                    : std::nullopt;
+    const auto* const bytes = resident ? value_in(*resident, "host.memory.peak_bytes") : nullptr;
+    return bytes != nullptr ? std::optional(*bytes) : std::nullopt;
   }
   /// When the machine was started, in real time.
   uint64_t boot_realtime_ns() const { return start_realtime_ns - start_monotonic_ns; }
