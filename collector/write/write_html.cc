@@ -1,4 +1,3 @@
-
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
