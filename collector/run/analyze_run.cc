@@ -289,6 +289,8 @@ class RunAnalysis {
     const Summary& summary = *read->second;
     process.host_peak_bytes = metric(summary.metrics, "host.peak_bytes");
     process.metrics = summary.metrics;
+    const auto seen_itself = metric(summary.metrics, "host.rss.peak_bytes");
+    process.rss_peak_bytes = std::max(process.rss_peak_bytes, seen_itself);
     const Peak* most = largest_device_peak(summary);
     if (most == nullptr) most = summary.find_peak("host");
     if (most == nullptr || most->holders.empty()) return process;

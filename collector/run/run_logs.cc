@@ -243,8 +243,15 @@ uint64_t RunLogs::resident_bytes(const RunLog& log) const {
 }
 
 uint64_t RunLogs::host_bytes(const RunLog& log) const {
-  const uint64_t seen = resident_bytes(log);
-  return seen > 0 ? seen : log.head.counters.heap.peak;
+  const gpupeak_counters_page& page = log.head.counters;
+  Metrics metrics{{"host.rss.peak_bytes", page.rss_peak_bytes}};
+  add_outside_look(*this, log, metrics);
+  uint64_t own = metric(metrics, "host.memory.peak_bytes").value_or(page.rss_peak_bytes);
+  for (const RunRecord::Resident& seen : resident)
+    if (seen.pid == log.head.header.pid && (log.head.header.flags & GPUPEAK_FLAG_FORKED) != 0)
+      own -= std::min(own, seen.shared_anonymous_bytes);
+  // Looks of a process that was killed may have come before its peak.
+  return page.rss_peak_bytes > 0 ? own : std::max(own, page.heap.peak);
 }
 
 size_t RunLogs::lead() const {

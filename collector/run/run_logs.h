@@ -37,7 +37,7 @@ struct RunLogs {
   /// The most that was resident of a process, files too, by the kernel or `run`; 0: not known.
   uint64_t resident_bytes(const RunLog& log) const;
   /// What a process held of the host, as far as that is known without reading its log: what was
-  /// resident, or, if nobody looked, its heap, which may be only reserved.
+  /// resident and no file's or parent's, or, if killed, its heap, which may be only reserved.
   uint64_t host_bytes(const RunLog& log) const;
   /// Index of the process that held the most of a GPU; if none used one, the most of the host.
   size_t lead() const;

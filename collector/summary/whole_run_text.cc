@@ -220,16 +220,15 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
         size_text(*run.unseen_rss_bytes, style)));
   }
   if (run.lost_logs > 0) {
-    lines.push_back(fmt::format(
-        "{} of the run's processes cannot be read: {} not where {} {}",
-        run.lost_logs == 1 ? "the log of one" : fmt::format("the logs of {}", run.lost_logs),
-        run.lost_logs == 1 ? "it is" : "they are", run.lost_logs == 1 ? "it" : "they",
-        run.lost_logs == 1 ? "was written" : "were written"));
+    const bool one = run.lost_logs == 1;
+    lines.push_back(
+        fmt::format("{} of the run's processes cannot be read: {} written",
+                    one ? "the log of one" : fmt::format("the logs of {}", run.lost_logs),
+                    one ? "it is not where it was" : "they are not where they were"));
   }
   for (size_t i = 0; i < run.processes.size(); ++i) {
     const WholeRun::Process& process = run.processes[i];
-    const bool is_whole = process.exact && process.complete;
-    if (i == run.lead || is_whole || is_still_running(run, process.pid) ||
+    if (i == run.lead || is_whole_process(process) || is_still_running(run, process.pid) ||
         lines.size() - before > 2 * kMostNamed)
       continue;
     const bool was_killed = process.exact && process.end.kind == ExitKind::kSignal;
@@ -289,13 +288,21 @@ std::string memory_kill_text(const WholeRun& run, const TextStyle& style) {
 std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
   const size_t users = run.gpu_processes();
   const auto pss = metric(run.metrics, "host.pss.peak_bytes");
-  uint64_t largest = 0;
-  for (const WholeRun::Process& process : run.processes)
+  uint64_t largest = 0, peaks = 0;
+  for (const WholeRun::Process& process : run.processes) {
     largest = std::max(largest, held_bytes(process));
+    peaks += held_bytes(process);
+  }
   // For processes that were gone before anybody looked, what was seen is no answer.
   if (users == 0 && run.has_several() && pss.value_or(0) > largest / 2) {
-    return fmt::format("peak {} or more resident, of {} processes together, shared pages once",
-                       size_text(*resident_together(run), style), grouped(run.processes.size()));
+    const uint64_t seen = *resident_together(run);
+    return fmt::format(
+        "peak {} or more resident{}, of {} processes together, shared pages once",
+        size_text(seen, style),
+        peaks > seen + seen / 8
+            ? fmt::format(", {} if all were at their peaks at once", size_text(peaks, style))
+            : "",
+        grouped(run.processes.size()));
   }
   if (users < 2 || run.devices.empty()) return "";
   const WholeRun::Sum* most = &run.devices.front();

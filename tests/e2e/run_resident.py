@@ -219,6 +219,7 @@ def forked_workers(folder):
     expect("gpupeak: peak 3" in said and "or more resident, of 6 processes together, shared pages once" in said, said)
     expect(said.count("+20.0 MiB of heap since the fork") == 5 and "20.0 MiB work workers.py:7" in said, said)
     expect(len(whole["processes"]) == 6, f"{len(whole['processes'])} processes")
+    expect(re.search(r"200 MiB +\S+ %  <module> workers.py:3", said), f"the rows are not the parent's: {said}")
     for process in whole["processes"]:
         if process["started"]:
             continue

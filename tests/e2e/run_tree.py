@@ -1,6 +1,7 @@
 """A run is a tree of processes, and its log stands for it. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER CASE"""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -204,6 +205,28 @@ def pool(folder):
     for size in (40, 50, 60):
         expect(f"+{size}.0 MiB of heap since the fork  {size}.0 MiB work pool.py:4" in said, said)
     expect("without an end" not in said and "✓ complete" in said, said)
+    # The rows are those of the largest heap, though another one has more of a file resident; and though they end before anybody looks twice.
+    script = write(folder, "files.py", textwrap.dedent("""
+        import mmap, multiprocessing, sys, time
+        def work(mebibytes):
+            if mebibytes == 20 and sys.argv[1]:
+                with open(sys.argv[1], "rb") as file:
+                    mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                sum(mapped[at] for at in range(0, len(mapped), 4096))
+            own = bytearray(b"x") * (mebibytes << 20)
+            time.sleep(float(sys.argv[2]))
+        if __name__ == "__main__":
+            with multiprocessing.get_context("fork").Pool(3) as pool:
+                pool.map(work, [20, 60, 50], chunksize=1)
+    """))
+    with open(os.path.join(folder, "large"), "wb") as file:
+        file.truncate(200 << 20)
+    for file, seconds in ((os.path.join(folder, "large"), "1.5"), ("", "0.02"), ("", "0.02")):
+        said = run(folder, sys.executable, script, file, seconds)
+        whole = summary(os.path.join(folder, "d.gplog"))["whole_run"]
+        lead = whole["processes"][whole["lead"]]
+        expect(60 << 20 <= lead["heap_peak_bytes"] < 61 << 20, f"{lead}: {said}")
+        expect(re.search(rf"Peak host heap .pid {lead['pid']}.: 6", said), said)
 
 
 def short_lived(folder):
