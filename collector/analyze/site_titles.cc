@@ -219,7 +219,7 @@ SiteTitles::Site SiteTitles::make_native_site(const Candidates& found) {
 
 /// Python's line says more than the native frames between it and the library that allocates. So the
 /// title has that library's function, the nearest Python frame, and then, past installed packages,
-/// the program's own Python frame.
+/// the program's own Python frames. What calls these is an installed package's business.
 SiteTitles::Site SiteTitles::make_python_site(uint32_t stack, Candidates& scratch) const {
   const std::vector<StackNode>& nodes = definitions_.nodes();
   Site site;
@@ -237,12 +237,13 @@ SiteTitles::Site SiteTitles::make_python_site(uint32_t stack, Candidates& scratc
   const auto add = [&](const ResolvedAddress* resolved) {
     site.add({&resolved->frames[0], resolved->function_ids[0], resolved->place_ids[0]});
   };
-  const auto own = std::ranges::find_if(python, [](const ResolvedAddress* resolved) {
+  const auto is_own = [](const ResolvedAddress* resolved) {
     return !is_installed_script(resolved->frames[0].file);
-  });
+  };
+  const auto own = std::ranges::find_if(python, is_own);
   add(python[0]);
-  const auto rest = own == python.end() || own == python.begin() ? python.begin() + 1 : own;
-  std::for_each(rest, python.end(), add);
+  auto next = own == python.end() || own == python.begin() ? python.begin() + 1 : own;
+  for (; next != python.end() && (own == python.end() || is_own(*next)); ++next) add(*next);
   return site;
 }
 

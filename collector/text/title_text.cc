@@ -157,23 +157,23 @@ std::string title_row(const std::string& figures, std::string_view title, const 
 }
 
 std::string spoken_title(std::string_view title) {
+  const auto file_of = [](std::string_view frame) {
+    return place_of(frame).substr(0, place_of(frame).rfind(':'));
+  };
   const std::vector<std::string> frames = frames_of(title);
   size_t own = frames.size() - 1;
   while (own > 0 && place_of(frames[own]).empty()) --own;
-  if (place_of(frames[own]).empty()) own = frames.size() - 1;
+  const std::string_view file = file_of(frames[own]);
+  if (file.empty()) own = frames.size() - 1;
   std::string_view name = frames[own];
   if (name.find("+0x") != std::string_view::npos || name.ends_with(" frames)"))
     return std::string(title);
   if (name.starts_with(kNoFunction)) name.remove_prefix(kNoFunction.size());
   if (own == 0) return std::string(name);
   const std::string& called = frames[own - 1];
-  // The line in the same file is the person's own, too.
-  const std::string_view place = place_of(called), file = place.substr(0, place.rfind(':'));
-  const bool is_own = !place.empty() && place_of(frames[own]).starts_with(file) &&
-                      place_of(frames[own]).size() > file.size() &&
-                      place_of(frames[own])[file.size()] == ':';
+  const bool is_own = file_of(called) == file;  // the line is the person's own, too
   return fmt::format("{} ({})", name,
-                     called.substr(0, called.size() - (is_own ? 0 : place.size())));
+                     called.substr(0, called.size() - (is_own ? 0 : place_of(called).size())));
 }
 
 void TextLines::whole_heading(std::string_view name, std::string_view rest, bool is_alarm) {
