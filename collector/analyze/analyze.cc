@@ -134,17 +134,13 @@ class SummaryBuilder {
     }
   }
 
-  TicksToNs ticks_to_ns() const {
-    return [this](uint64_t ticks) { return log_.clock().to_ns(ticks); };
-  }
-
   void add_ledger(DeviceSummary& device) {
     const auto entry = replay_.device().ledgers().find(device.ordinal);
     const DeviceLedger* ledger =
         entry == replay_.device().ledgers().end() ? nullptr : &entry->second;
     if (ledger != nullptr) {
       device.ledger = summarize_ledger(
-          *ledger, ticks_to_ns(), log_.definitions(),
+          *ledger, [this](uint64_t ticks) { return log_.clock().to_ns(ticks); }, log_.definitions(),
           [this](uint8_t cause, uint32_t name, uint32_t api, uint32_t stack) {
             return ledger_item_name(cause, name, api, stack);
           },

@@ -60,12 +60,13 @@ class Growth {
 
   /// An instance in which memory ran out stopped half-way, so it is not compared with others.
   size_t points_that_count(const GrowthTable::Track& track) const {
-    const uint64_t failed = last_failure_ticks();
     const size_t count = track.points.size();
-    if (failed == 0 || count < 2) return count;
-    const bool last_is_cut =
-        track.points.back().ticks > failed && track.points[count - 2].ticks <= failed;
-    return last_is_cut ? count - 1 : count;
+    return count > 1 && failed_between(track.points[count - 2], track.points.back()) ? count - 1
+                                                                                     : count;
+  }
+  bool failed_between(const GrowthTable::Point& a, const GrowthTable::Point& b) const {
+    const uint64_t failed = last_failure_ticks();
+    return failed > 0 && a.ticks <= failed && b.ticks > failed;
   }
 
   uint64_t last_failure_ticks() const {
@@ -101,10 +102,8 @@ class Growth {
     });
     if (lines.size() > kMostGroups) keep_largest(lines);
     // The latest instance, too, may be the one in which memory ran out.
-    const uint64_t failed = last_failure_ticks();
-    const bool latest_is_cut = failed > 0 && track.latest.ticks > failed && !track.points.empty() &&
-                               track.points.back().ticks <= failed;
-    if (count < track.points.size() || latest_is_cut) return lines;
+    if (count < track.points.size() || failed_between(track.points.back(), track.latest))
+      return lines;
     for (const GrowthTable::Held& held : track.latest.sides[side]) {
       if (const auto line = lines.find(held.group); line != lines.end())
         line->second.latest = held.bytes;
@@ -237,6 +236,8 @@ class Growth {
     uint64_t freed = 0;           ///< by anybody meanwhile
     double block_bytes = 0;       ///< of these on average
     uint64_t begin = 0, end = 0;  ///< ticks
+
+    double bytes() const { return static_cast<double>(kept) * block_bytes; }
   };
 
   /// Looks for growth on devices for which no phase shows any.
@@ -431,12 +432,17 @@ class Growth {
   /// How often others took memory of the keeper's device since it keeps some.
   std::vector<uint64_t> calls_on(const Keeper& keeper) const {
     const SteadyGrowth& growth = replay_.arenas().growth();
+    const bool in_pool =
+        replay_.arenas().holders()[keeper.group].what != ArenaTable::What::kOutside;
     std::vector<uint64_t> calls;
     for (size_t i = 0; i < growth.series().size(); ++i) {
       const SteadyGrowth::Series& other = growth.series()[i];
       const HolderId id{static_cast<uint32_t>(i)};
-      if (as_group(id) == keeper.group || other.points.empty() ||
-          device_of(replay_.arenas().holder(id)) != keeper.device ||
+      const ArenaTable::Holder& holder = replay_.arenas().holder(id);
+      // A pool takes segments of the driver as it grows, which tells nothing of steps.
+      const bool is_segment = holder.what == ArenaTable::What::kOutside && in_pool;
+      if (as_group(id) == keeper.group || other.points.empty() || is_segment ||
+          device_of(holder) != keeper.device ||
           growth.since_last(other) > 2 * other.points.back().gap)
         continue;
       const auto since = std::ranges::find_if(
@@ -451,7 +457,7 @@ class Growth {
   /// before the steps begin. In a loop a call that comes as often is one of each step.
   std::vector<uint64_t> calls_on_host(const Keeper& keeper) const {
     const uint64_t turns = keeper.kept + keeper.before;
-    const double much = static_cast<double>(keeper.kept) * keeper.block_bytes / 4;
+    const double much = keeper.bytes() / 4;
     std::vector<uint64_t> calls;
     for (GroupId id{0}; id < replay_.sites().group_count(); ++id) {
       const GroupAccounts::Group& other = replay_.peaks().group(id);
@@ -528,31 +534,26 @@ class Growth {
            freed < kFreedForEachKept * kept;
   }
 
-  /// A program that reads something keeps a little of each piece, for a moment.
+  /// A program that reads something keeps a little of each piece, and a piece takes no time.
   bool only_reads(const std::vector<Keeper>& keepers, double turns) const {
-    constexpr int64_t kMoment = 1'000'000'000;
-    constexpr double kLeastOfTurn = 4096;
+    constexpr double kLeastOfTurn = 4096, kMoment = 1e9, kPiece = 1e6;  // ns
     double bytes = 0;
     int64_t begin = INT64_MAX, end = 0;
     for (const Keeper& keeper : keepers) {
-      bytes += static_cast<double>(keeper.kept) * keeper.block_bytes;
+      bytes += keeper.bytes();
       begin = std::min(begin, replay_.log().clock().to_ns(keeper.begin));
       end = std::max(end, replay_.log().clock().to_ns(keeper.end));
     }
-    return bytes < kLeastOfTurn * turns && end - begin < kMoment;
+    const auto took = static_cast<double>(end - begin);
+    return bytes < kLeastOfTurn * turns && took < std::min(kMoment, kPiece * turns);
   }
 
   /// A step is a turn of the holder that keeps the fewest blocks, if the largest holder's are a
   /// multiple of them.
   void add_rows(int32_t device, std::vector<Keeper>& keepers) {
-    const auto bytes_of = [](const Keeper& keeper) {
-      return static_cast<double>(keeper.kept) * keeper.block_bytes;
-    };
     std::ranges::sort(keepers, {}, &Keeper::kept);
-    const auto most = static_cast<double>(
-        std::ranges::max_element(keepers, [&](const Keeper& a, const Keeper& b) {
-          return bytes_of(a) < bytes_of(b);
-        })->kept);
+    const auto most =
+        static_cast<double>(std::ranges::max_element(keepers, {}, &Keeper::bytes)->kept);
     const auto base = std::ranges::find_if(keepers, [&](const Keeper& keeper) {
       const double times = most / static_cast<double>(keeper.kept);
       return std::abs(times - std::round(times)) <= times / 20;
@@ -562,7 +563,7 @@ class Growth {
     if (calls == 0 || (device < 0 && only_reads(keepers, most)) ||
         (device >= 0 && ran_out_in_pass(keepers, steps)))
       return;
-    const double later = static_cast<double>(base->later_bytes) / bytes_of(*base);
+    const double later = static_cast<double>(base->later_bytes) / base->bytes();
     for (const Keeper& keeper : keepers) {
       const double each = static_cast<double>(keeper.kept) / static_cast<double>(steps);
       const double blocks = std::max(1.0, std::round(each));  // about, if not whole

@@ -77,9 +77,9 @@ std::vector<PhaseSummary> summarize_phases(const Replay& replay, const GroupTota
 
 // Finds what grows with each step of the run: sites that held more at each end of a repeated phase.
 
-/// What came since an attach tells whether the host's memory grows, too.
+/// What came since an attach, or since a child is recorded, tells whether the host's memory grows.
 inline bool knows_host_growth(const Replay& replay, const Coverage& coverage) {
-  return coverage.host() || is_of_attached(replay.log().header());
+  return coverage.host() || coverage.windows || is_of_attached(replay.log().header());
 }
 /// Only what grew all the time at about the same rate, the largest first.
 std::vector<GrowthSummary> summarize_growth(const Replay& replay, Attribution& by_site,

@@ -161,11 +161,6 @@ std::string use_exact_counters(GateResult& result, const Summary& summary,
   return ", in usable bytes by exact counters";
 }
 
-/// A figure that the baseline does not have was not measured in it.
-std::optional<uint64_t> baseline_of(const Gate& gate, const Summary& baseline) {
-  return largest(metrics_of(baseline, gate.where), gate.metric);
-}
-
 std::string scope_of(const Gate& gate, const Summary& summary) {
   const std::string scope = scope_of_metric(summary, gate.metric);
   if (!gate.where.starts_with(kDevice)) return scope;
@@ -213,10 +208,6 @@ std::vector<std::string> reasons(const Gate& gate, const Summary& summary, const
     }
   }
   return lines;
-}
-
-bool lacks_device(const Gate& gate, const Summary& summary) {
-  return gate.metric.starts_with("device.") && summary.devices.empty();
 }
 
 /// For a run of several processes: which of them a figure is of.
@@ -433,8 +424,10 @@ std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summar
     result.gate = gate;
     result.value = figure_of(gate, summary);
     if (gate.where.empty()) result.error_bytes = error_of(summary, gate.metric);
-    if (gate.increase) result.baseline = baseline_of(gate, *baseline);
-    if (no_device == NoDevice::kFails && lacks_device(gate, summary)) {
+    // A figure that the baseline does not have was not measured in it.
+    if (gate.increase) result.baseline = largest(metrics_of(*baseline, gate.where), gate.metric);
+    if (no_device == NoDevice::kFails && gate.metric.starts_with("device.") &&
+        summary.devices.empty()) {
       fail_without_device(result);
       if (const std::string why = why_incomplete(gate, summary); !why.empty())
         result.message = fmt::format("{}: {}", result.gate.shown, why);

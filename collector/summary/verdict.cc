@@ -23,10 +23,6 @@ constexpr uint64_t kWorthALine = 4;   ///< a quarter of the peak
 constexpr uint64_t kWorthAHint = 10;  ///< a tenth of the peak
 constexpr size_t kBarParts = 3, kBarNameColumns = 28;
 
-std::string first_frame(const std::string& title) {
-  return title.substr(0, title.find(kArrow));
-}
-
 /// Finds the sentences, one step after the other.
 class Judge {
  public:
@@ -407,7 +403,7 @@ class Judge {
                (other.title.size() == end || other.title.find(kArrow, end) == end);
       });
       if (!is_shared) return title.substr(begin, end - begin);
-      if (end == title.size()) return first_frame(title);
+      if (end == title.size()) return title.substr(0, title.find(kArrow));
       begin = end + kArrow.size();
     }
   }

@@ -36,10 +36,6 @@ namespace {
 
 constexpr size_t kMostLogs = 500;
 
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// The programs that `top` shows, as they are at each look: of all logs below a folder, or of one
 /// log.
 class TopPrograms {
@@ -50,7 +46,8 @@ class TopPrograms {
   void look() {
     const collector::FolderView view = folder_.look();
     in_all_ = view.logs.size() + view.left_out;
-    const double now = seconds_since_1970();
+    using Seconds = std::chrono::duration<double>;
+    const double now = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
     std::vector<TopProgram> next;
     for (collector::FolderLog log : view.logs) {
       log.name = sanitizer_.text(log.name);
