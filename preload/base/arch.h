@@ -1,5 +1,5 @@
 // All that depends on the processor: registers, the stack pointer, page sizes, machine code. Both
-// architectures declare the same functions. HOOK-SAFE.
+// architectures declare the same; what is said of x86's holds for both. HOOK-SAFE.
 #pragma once
 
 #include <elf.h>
@@ -149,26 +149,20 @@ inline __attribute__((always_inline)) uint64_t unordered_counter() {
   asm volatile("mrs %0, cntvct_el0" : "=r"(now));
   return now;
 }
-/// The unit of counter().
 constexpr gpupeak_clock kCounter = GPUPEAK_CLOCK_TSC;
 /// Whether reading counter() takes longer than one of its counts. Machines count at 1 GHz, or at 25
 /// MHz. There is one counter for all processors.
 bool counter_can_be_trusted();
-/// The vDSO's names for clock_gettime and clock_getres.
 constexpr const char* kVdsoClock = "__kernel_clock_gettime";
 constexpr const char* kVdsoResolution = "__kernel_clock_getres";
 /// The kernel's clock counts by the same counter. Where that is slow, two readings may be equal
 /// even if one depends on the other.
 constexpr bool kKernelClockMayStandStill = true;
 
-/// How the loader fills in a slot: for a function's calls, for its address, and for a pointer in
-/// data.
 constexpr uint32_t kCallRelocation = R_AARCH64_JUMP_SLOT;
 constexpr uint32_t kAddressRelocation = R_AARCH64_GLOB_DAT;
 constexpr uint32_t kPointerRelocation = R_AARCH64_ABS64;
 
-/// order_loads(): this thread's later loads and stores come after its earlier loads.
-/// order_stores(): others see this thread's later stores after its earlier ones.
 inline void order_loads() {
   asm volatile("dmb ishld" ::: "memory");
 }
@@ -176,7 +170,6 @@ inline void order_stores() {
   asm volatile("dmb ishst" ::: "memory");
 }
 
-/// Where the calling function's frame ends.
 inline __attribute__((always_inline)) uintptr_t stack_pointer() {
   uintptr_t at;
   asm("mov %0, sp" : "=r"(at));
@@ -203,7 +196,6 @@ inline size_t page_bytes() {
 /// Memory may have tags: then bytes beside a block must not be read through the block's address.
 constexpr bool kPlainAddresses = false;
 
-/// For more than 256 bytes; for fewer there are quicker ways.
 inline void copy_bytes(uint8_t* to, const uint8_t* from, size_t bytes) {
   struct Block {
     uint64_t words[8];
