@@ -39,11 +39,13 @@ namespace {
 /// attached program: exec and posix_spawn (its children are left alone), wait.
 constexpr const char* kNames[] = {
     "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",
-    "memalign", "valloc", "pvalloc", "free_sized", "free_aligned_sized", "mmap", "mmap64", "munmap",
-    "mremap", "mprotect", "pkey_mprotect", "brk", "sbrk", "madvise", "malloc_trim", "shmdt",
-    "sigaction", "signal", "bsd_signal", "ssignal", "sysv_signal", "__sysv_signal", "sigset",
-    "prctl", "syscall", "setrlimit", "setrlimit64", "prlimit", "prlimit64", "dlclose", "dlsym",
-    "_exit", "_Exit", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk", "getenv",
+    "memalign", "valloc", "pvalloc", "free_sized", "free_aligned_sized", "__libc_malloc",
+    "__libc_free", "__libc_calloc", "__libc_realloc", "__libc_memalign", "__libc_valloc",
+    "__libc_pvalloc", "mmap", "mmap64", "munmap", "mremap", "mprotect", "pkey_mprotect", "brk",
+    "sbrk", "madvise", "malloc_trim", "shmdt", "sigaction", "signal", "bsd_signal", "ssignal",
+    "sysv_signal", "__sysv_signal", "sigset", "prctl", "syscall", "setrlimit", "setrlimit64",
+    "prlimit", "prlimit64", "dlclose", "dlsym", "_exit", "_Exit", "longjmp", "_longjmp",
+    "siglongjmp", "__longjmp_chk", "getenv",
     // By which PyTorch's allocator tells its profiler of blocks, in all its forms.
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
     "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
@@ -51,7 +53,7 @@ constexpr const char* kNames[] = {
     "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
     "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"};
 constexpr size_t kNameCount = sizeof kNames / sizeof *kNames;
-constexpr size_t kHeapNames = 12;  // the first ones
+constexpr size_t kHeapNames = 19;  // the first ones
 
 /// A function's hook, and the real function, which slots hold without us.
 struct Hook {

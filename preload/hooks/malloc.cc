@@ -25,6 +25,9 @@ namespace {
 
 constexpr MallocEntry& g_entry = gpupeak_malloc_entry;
 
+/// Blocks of __libc_malloc are of the same allocator, so their sizes are known.
+constinit bool g_is_glibcs = false;
+
 size_t unknown_size(void*) {
   return 0;
 }
@@ -62,6 +65,7 @@ __attribute__((noinline)) void resolve_all() {
   if (looked_for) probe_by_copies();
   const bool glibc = is_glibc(reinterpret_cast<const void*>(usable_size), looked_for);
   if (glibc) note_malloc_of_glibc();
+  g_is_glibcs = glibc;
   g_entry.usable_bytes.init(usable_size != nullptr ? usable_size : unknown_size, glibc);
   __atomic_store_n(&g_entry.resolved, true, __ATOMIC_RELEASE);
 }
@@ -198,6 +202,7 @@ void move_if(Function& function, const void* from, const void* to) {
 
 void real_allocator_moved(const void* from, const void* to) {
   NextFunctions& next = real();
+  g_is_glibcs = false;
   const auto move = [&](auto&... functions) { (move_if(functions, from, to), ...); };
   move(g_entry.malloc, g_entry.free, next.calloc, next.realloc, next.posix_memalign,
        next.aligned_alloc, next.memalign, next.valloc, next.pvalloc, next.free_sized,
@@ -263,30 +268,19 @@ GPUPEAK_EXPORT int posix_memalign(void** block, size_t alignment, size_t bytes) 
   return result;
 }
 
-GPUPEAK_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
-  const NextFunctions& next = real();
-  return record_allocation("aligned_alloc", bytes, GPUPEAK_CALLER,
-                           [&] { return next.aligned_alloc(alignment, bytes); });
-}
-
-GPUPEAK_EXPORT void* memalign(size_t alignment, size_t bytes) {
-  const NextFunctions& next = real();
-  if (next.memalign == nullptr) return missing();
-  return record_allocation("memalign", bytes, GPUPEAK_CALLER,
-                           [&] { return next.memalign(alignment, bytes); });
-}
-
-GPUPEAK_EXPORT void* valloc(size_t bytes) {
-  const NextFunctions& next = real();
-  if (next.valloc == nullptr) return missing();
-  return record_allocation("valloc", bytes, GPUPEAK_CALLER, [&] { return next.valloc(bytes); });
-}
-
-GPUPEAK_EXPORT void* pvalloc(size_t bytes) {
-  const NextFunctions& next = real();
-  if (next.pvalloc == nullptr) return missing();
-  return record_allocation("pvalloc", bytes, GPUPEAK_CALLER, [&] { return next.pvalloc(bytes); });
-}
+/// `is_known`: whether blocks are of the allocator that tells sizes.
+#define GPUPEAK_ALLOCATES(function, is_known, parameters, bytes, ...)     \
+  GPUPEAK_EXPORT void* function parameters {                              \
+    const NextFunctions& next = real();                                   \
+    if (next.function == nullptr) return missing();                       \
+    if (!(is_known)) return next.function(__VA_ARGS__);                   \
+    return record_allocation(#function, bytes, GPUPEAK_CALLER,            \
+                             [&] { return next.function(__VA_ARGS__); }); \
+  }
+GPUPEAK_ALLOCATES(aligned_alloc, true, (size_t alignment, size_t bytes), bytes, alignment, bytes)
+GPUPEAK_ALLOCATES(memalign, true, (size_t alignment, size_t bytes), bytes, alignment, bytes)
+GPUPEAK_ALLOCATES(valloc, true, (size_t bytes), bytes, bytes)
+GPUPEAK_ALLOCATES(pvalloc, true, (size_t bytes), bytes, bytes)
 
 // C23. An allocator that lacks them gets the plain free, which does the same.
 GPUPEAK_EXPORT void free_sized(void* block, size_t bytes) {
@@ -295,4 +289,24 @@ GPUPEAK_EXPORT void free_sized(void* block, size_t bytes) {
 
 GPUPEAK_EXPORT void free_aligned_sized(void* block, size_t alignment, size_t bytes) {
   free_by(real().free_aligned_sized, block, alignment, bytes);
+}
+
+// glibc's own names for the same, by which some pass other allocators by.
+GPUPEAK_ALLOCATES(__libc_malloc, g_is_glibcs, (size_t bytes), bytes, bytes)
+GPUPEAK_ALLOCATES(__libc_calloc, g_is_glibcs, (size_t n, size_t bytes), (n * bytes), n, bytes)
+GPUPEAK_ALLOCATES(__libc_memalign, g_is_glibcs, (size_t to, size_t bytes), bytes, to, bytes)
+GPUPEAK_ALLOCATES(__libc_valloc, g_is_glibcs, (size_t bytes), bytes, bytes)
+GPUPEAK_ALLOCATES(__libc_pvalloc, g_is_glibcs, (size_t bytes), bytes, bytes)
+
+GPUPEAK_EXPORT void* __libc_realloc(void* block, size_t bytes) {
+  const NextFunctions& next = real();
+  const auto call = [&] { return next.__libc_realloc(block, bytes); };
+  return g_is_glibcs ? record_reallocation("__libc_realloc", block, bytes, GPUPEAK_CALLER, call)
+                     : call();
+}
+
+GPUPEAK_EXPORT void __libc_free(void* block) {
+  const NextFunctions& next = real();
+  const auto call = [&] { next.__libc_free(block); };
+  g_is_glibcs ? record_free(block, call) : call();
 }

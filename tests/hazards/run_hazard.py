@@ -330,6 +330,24 @@ def case_sizes_jemalloc(folder):
     case_sizes(folder, LD_PRELOAD=f"{sys.argv[1]} {library}")
 
 
+def case_libc_names(folder):
+    """Blocks that glibc's own names make and take count, in every mode; of another allocator beside it only that one's."""
+    mixed = [*COMMAND, "mixed"]
+    summary = plain(folder, command=mixed, GPUPEAK_HOST="full")
+    expect(summary["metrics"]["host.kind.heap.live_bytes"] < HEAP_OF_LIBC, "blocks that were freed count")
+    for mode in ("auto", "sampled", "counters", "off"):
+        same(run(folder, False, mixed), run(folder, True, mixed, GPUPEAK_HOST=mode))
+    library = ctypes.util.find_library("jemalloc")
+    if library is None:
+        raise Skipped("there is no libjemalloc.so")
+    beside = os.path.join(folder, "beside")
+    os.mkdir(beside)
+    same(run(folder, False, ["env", f"LD_PRELOAD={library}", *COMMAND]), run(beside, True, LD_PRELOAD=f"{sys.argv[1]} {library}", GPUPEAK_HOST="full"))
+    (log,) = logs(beside)
+    heap = report(log)["metrics"]["host.kind.heap.peak_bytes"]
+    expect(20 << 20 <= heap < 21 << 20, f"{heap} bytes of the other allocator's 20 MiB")
+
+
 def case_sizes_memcheck(folder):
     if shutil.which("valgrind") is None:
         raise Skipped("there is no valgrind")
