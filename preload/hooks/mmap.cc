@@ -12,6 +12,7 @@
 
 #include "base/hook_scope.h"
 #include "base/next_functions.h"
+#include "base/proc_file.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
 #include "gpupeak/pages.h"
@@ -40,6 +41,15 @@ bool is_zero_device(int flags, int fd) {
          status.st_rdev == makedev(kMemoryDevices, kZero);
 }
 
+/// The kernel gives whole pages, by default of the size that /proc/meminfo names.
+__attribute__((noinline)) size_t in_huge_pages(size_t bytes, int flags) {
+  char text[4096];
+  text[read_file("/proc/meminfo", text, sizeof text - 1)] = 0;
+  const int shift = flags >> MAP_HUGE_SHIFT & MAP_HUGE_MASK;
+  const size_t page = shift != 0 ? size_t{1} << shift : kib_behind("\nHugepagesize:", text);
+  return page == 0 ? bytes : (bytes + page - 1) / page * page;
+}
+
 void sample_before() {
   if (!recording()) return;
   const HookScope scope;
@@ -54,10 +64,11 @@ using namespace gpupeak::preload;
 GPUPEAK_EXPORT void* mmap(void* at, size_t bytes, int prot, int flags, int fd, off_t offset) {
   void* result = next().mmap64(at, bytes, prot, flags, fd, offset);
   if (result != MAP_FAILED) {
-    if ((flags & MAP_GROWSDOWN) != 0) see_rare_pages();
+    const bool is_huge = (flags & MAP_HUGETLB) != 0 && (flags & MAP_ANONYMOUS) != 0;
+    if (is_huge || (flags & MAP_GROWSDOWN) != 0) see_rare_pages(is_huge);
     if (host_recording())
-      mapped(result, bytes, prot, is_zero_device(flags, fd) ? flags | MAP_ANONYMOUS : flags,
-             GPUPEAK_CALLER);
+      mapped(result, is_huge ? in_huge_pages(bytes, flags) : bytes, prot,
+             is_zero_device(flags, fd) ? flags | MAP_ANONYMOUS : flags, GPUPEAK_CALLER);
   } else if (is_refusal(prot, flags) && host_recording()) {
     host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "mmap", bytes, errno, GPUPEAK_CALLER);
   }

@@ -35,6 +35,8 @@ constinit std::atomic<uint64_t> g_began_ns{0}, g_spent_ns{0}, g_list_ns{0}, g_qu
 constinit std::atomic<uint64_t> g_in_files{0}, g_own_in_files{0};
 /// There are pages that only the list tells apart; a quick look did not see all.
 constinit std::atomic<bool> g_has_rare_pages{false}, g_needs_list{false};
+/// There are pages of hugetlbfs, which /proc/self/statm does not count.
+constinit std::atomic<bool> g_has_huge_pages{false};
 constinit std::atomic<uint64_t> g_log_in_memory{0};  ///< of the log, which is no file's then
 constinit std::atomic<bool> g_is_glibc{false};
 /// Live bytes of blocks that malloc maps alone; see note_large_block().
@@ -76,7 +78,7 @@ void add(Causes& causes, const Mapping& mapping, const Mapping& before, MappingP
   const bool is_of_file = mapping.is_shared || kind < ResidentKind::kStacks;
   if (causes.is_quick && !is_of_file) pages.rss = pages.anonymous = touched(mapping);
   if (pages.bytes() == 0) return;
-  if (pages.huge > 0 || kind == ResidentKind::kDriver) see_rare_pages();
+  if (pages.huge > 0 || kind == ResidentKind::kDriver) see_rare_pages(pages.huge > 0);
   const uint64_t own = std::min(pages.anonymous, own_within(mapping.begin, mapping.end));
   if (is_of_file) {
     causes.in_files += pages.anonymous;
@@ -169,21 +171,26 @@ uint64_t cost_clock() {
 }
 
 /// Logs a RESIDENT record if so much more is resident than at the last one that a look is worth
-/// it. At most one part in 256 of the process's time is spent so, and most of it before memory is
-/// freed, when most is resident. The first look and one at the end cost what they cost: else short
-/// processes would have none.
-void note_resident_memory(uint64_t resident_bytes, Moment moment) {
-  constexpr uint64_t kWorth = 4 << 20, kPart = 256, kReserve = 4, kQuicker = 8;
+/// it. Files' pages come and go by themselves: a page of them counts for a fourth. At most one part
+/// in 256 of the process's time is spent so, and a fourth of that while no memory goes. A quick
+/// look before memory goes has up to 2 ms beside, as far as twice as much is resident. The first
+/// look and one at the end cost what they cost: else short processes would have none.
+void note_resident_memory(const ResidentStatus& status, Moment moment) {
+  constexpr uint64_t kWorth = 4 << 20, kPart = 256, kQuicker = 8, kBesideNs = 2'000'000;
+  const uint64_t bytes =
+      status.resident + status.huge_pages - (status.files + status.shared) / 4 * 3;
   uint64_t highest = g_highest.load(std::memory_order_relaxed);
   const bool is_first = highest == 0, is_any = moment == Moment::kAny;
-  const uint64_t worth = is_first || is_any ? highest / 16 + kWorth : highest / 256;
-  if (resident_bytes < highest + worth) return;
+  const uint64_t worth = is_any ? highest / 16 + kWorth : highest / 256;
+  if (is_first ? status.resident < kWorth : bytes < highest + worth) return;
   const uint64_t now = monotonic_ns();
   const bool is_quick = !is_first && !g_has_rare_pages && !g_needs_list && !has_given_up_lookups();
   std::atomic<uint64_t>& cost = is_quick ? g_quick_ns : g_list_ns;
-  const uint64_t spent = g_spent_ns + cost * (is_any ? kReserve : 1);
-  if ((!is_first && moment != Moment::kAtEnd && now - g_began_ns < spent * kPart) ||
-      !g_highest.compare_exchange_strong(highest, resident_bytes, std::memory_order_relaxed)) {
+  const uint64_t more = is_quick && !is_any ? bytes - highest : 0;
+  const uint64_t granted = (now - g_began_ns) / kPart / (is_any ? 4 : 1) +
+                           kBesideNs * std::min(more, highest) / std::max<uint64_t>(highest, 1);
+  if ((!is_first && moment != Moment::kAtEnd && granted < g_spent_ns + cost) ||
+      !g_highest.compare_exchange_strong(highest, bytes, std::memory_order_relaxed)) {
     return;
   }
   flush_own_slot();
@@ -197,7 +204,7 @@ void note_resident_memory(uint64_t resident_bytes, Moment moment) {
   if (!was_read && is_quick) {
     g_highest = highest;
     g_needs_list = true;
-    note_resident_memory(resident_bytes, moment);
+    note_resident_memory(status, moment);
   }
   if (!was_read) return;
   g_own_bytes.store(causes.own, std::memory_order_relaxed);
@@ -224,7 +231,7 @@ __attribute__((noinline)) uint64_t proportional_bytes() {
 }
 
 constinit std::atomic<uint64_t> g_last_sample_ns{0};
-constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< what the last sample took
+constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< what a sample takes, of late
 
 constinit bool g_shares_pages = false;
 
@@ -258,8 +265,9 @@ void forget_resident_memory() {
   g_peak = g_spent_ns = 0;
 }
 
-void see_rare_pages() {
+void see_rare_pages(bool are_huge) {
   g_has_rare_pages = true;
+  if (are_huge) g_has_huge_pages = true;
 }
 
 void share_pages() {
@@ -281,13 +289,13 @@ void sample(Moment moment) {
   const uint64_t began = cost_clock();
   const bool is_end = moment == Moment::kAtEnd;
   g_last_sample_ns.store(monotonic_ns(), std::memory_order_relaxed);
-  const ResidentStatus status = is_end ? resident_status() : resident_now();
+  const ResidentStatus status = is_end || g_has_huge_pages ? resident_status() : resident_now();
   if (status.resident == 0) return;
   if (is_end) {
     // The kernel's figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
     // of its own, and what it remembers when memory goes is read without them.
     raise_to(g_peak, status.peak);
-    note_resident_memory(status.resident, moment);  // g_own_bytes is for what follows
+    note_resident_memory(status, moment);  // g_own_bytes is for what follows
     counters().rss_peak_bytes = g_peak.load(std::memory_order_relaxed);
   }
   const uintptr_t top = sys::brk(0);
@@ -300,8 +308,8 @@ void sample(Moment moment) {
               top > g_process->initial_brk ? top - g_process->initial_brk : 0,
               share != 0 ? share + 1 : 0,
               is_end && status.knows_its_pages ? all - std::min(all, beside) + 1 : 0});
-  g_sample_cost_ns.store(cost_clock() - began, std::memory_order_relaxed);
-  if (!is_end) note_resident_memory(status.resident, moment);
+  g_sample_cost_ns = (3 * g_sample_cost_ns + (cost_clock() - began)) / 4;
+  if (!is_end) note_resident_memory(status, moment);
 }
 
 }  // namespace gpupeak::preload

@@ -13,8 +13,8 @@ void note_malloc_of_glibc();
 /// A block of the heap came, or went: then `usable_bytes` is negative. Only large ones matter.
 void note_large_block(int64_t usable_bytes);
 
-/// There are pages that only the kernel's whole list tells apart (MAP_GROWSDOWN).
-void see_rare_pages();
+/// There are pages that only the kernel's whole list tells apart (MAP_GROWSDOWN, hugetlbfs).
+void see_rare_pages(bool are_huge);
 
 /// In a forked child: its resident memory is another one's.
 void forget_resident_memory();
