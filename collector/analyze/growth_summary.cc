@@ -294,6 +294,7 @@ class Growth {
     const SiteContext& context = replay_.sites().context_of(group);
     if (!with_host_ || points.size() < kLeastPoints || is_device_kind(context.kind) ||
         !counts_into_sum(context.kind) || context.sample_bytes > 0 ||
+        replay_.sites().info(group).stack == 0 ||  // of no call
         !has_line_of_its_own(replay_.sites().info(group).stack))
       return std::nullopt;
     const std::optional<Rise> rise = steady_rise(points, peak_of(true) / kLeastShareOfHost);

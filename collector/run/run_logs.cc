@@ -244,14 +244,16 @@ uint64_t RunLogs::resident_bytes(const RunLog& log) const {
 
 uint64_t RunLogs::host_bytes(const RunLog& log) const {
   const gpupeak_counters_page& page = log.head.counters;
+  const bool forked = (log.head.header.flags & GPUPEAK_FLAG_FORKED) != 0;
   Metrics metrics{{"host.rss.peak_bytes", page.rss_peak_bytes}};
   add_outside_look(*this, log, metrics);
-  uint64_t own = metric(metrics, "host.memory.peak_bytes").value_or(page.rss_peak_bytes);
+  const char* const which = forked ? "host.memory.seen_bytes" : "host.memory.peak_bytes";
+  uint64_t own = metric(metrics, which).value_or(forked ? 0 : page.rss_peak_bytes);
   for (const RunRecord::Resident& seen : resident)
-    if (seen.pid == log.head.header.pid && (log.head.header.flags & GPUPEAK_FLAG_FORKED) != 0)
+    if (forked && seen.pid == log.head.header.pid)
       own -= std::min(own, seen.shared_anonymous_bytes);
-  // Looks of a process that was killed may have come before its peak.
-  return page.rss_peak_bytes > 0 ? own : std::max(own, page.heap.peak);
+  // Looks at children, or at a process that was killed, may have come before its peak.
+  return page.rss_peak_bytes > 0 && !forked ? own : std::max(own, page.heap.peak);
 }
 
 size_t RunLogs::lead() const {
