@@ -30,15 +30,9 @@ struct ExportOptions {
   std::string at = {};
 };
 
-void export_massif(Profile& profile, const ExportOptions& options, std::ostream& out);
-void export_heaptrack(Profile& profile, const ExportOptions& options, std::ostream& out);
-void export_pprof(Profile& profile, const ExportOptions& options, std::ostream& out);
-void export_chrome(Profile& profile, const ExportOptions& options, std::ostream& out);
-void export_speedscope(Profile& profile, const ExportOptions& options, std::ostream& out);
-void export_folded(Profile& profile, const ExportOptions& options, std::ostream& out);
-void export_torch_snapshot(Profile& profile, const ExportOptions& options, std::ostream& out);
-void export_mxnet_csv(Profile& profile, const ExportOptions& options, std::ostream& out);
-void export_csv(Profile& profile, const ExportOptions& options, std::ostream& out);
+using Export = void(Profile& profile, const ExportOptions& options, std::ostream& out);
+Export export_massif, export_heaptrack, export_pprof, export_chrome, export_speedscope,
+    export_folded, export_torch_snapshot, export_mxnet_csv, export_csv;
 /// Makes the file `path`, which must not exist. Throws std::runtime_error.
 void export_sqlite(Profile& profile, const ExportOptions& options, const std::string& path);
 
@@ -46,7 +40,7 @@ struct ExportFormat {
   std::string_view name;
   std::string_view description;
   bool binary = false;  ///< it must not go to a terminal
-  void (*write)(Profile&, const ExportOptions&, std::ostream&) = nullptr;
+  Export* write = nullptr;
   bool has_moment = false;      ///< it shows who held memory at the peak, or at another moment
   std::string_view alias = {};  ///< another name of the format
   bool packed = false;          ///< the format itself is compressed

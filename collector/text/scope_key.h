@@ -8,6 +8,7 @@
 // Only this class makes such texts and takes them apart.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,9 +29,32 @@ class ScopeKey {
     return {Side::kDevice, ordinal, kind};
   }
   /// The scope of a text; std::nullopt: it is no such text.
-  static std::optional<ScopeKey> parse(std::string_view text);
+  static std::optional<ScopeKey> parse(std::string_view text) {
+    if (text == kTotal) return total();
+    std::string_view kind;
+    if (const size_t slash = text.find('/'); slash != std::string_view::npos) {
+      kind = text.substr(slash + 1);
+      text = text.substr(0, slash);
+      if (kind.empty()) return std::nullopt;
+    }
+    if (text == kHost) return host(kind);
+    if (!text.starts_with(kDevice)) return std::nullopt;
+    text.remove_prefix(kDevice.size());
+    if (text.empty()) return devices(kind);
+    int32_t ordinal = -1;
+    const char* const end = text.data() + text.size();
+    const bool is_number = text.front() == ':' &&
+                           std::from_chars(text.data() + 1, end, ordinal).ptr == end &&
+                           ordinal >= 0;
+    return is_number ? std::optional(device(ordinal, kind)) : std::nullopt;
+  }
 
-  std::string text() const;
+  std::string text() const {
+    std::string text{side_ == Side::kTotal ? kTotal : side_ == Side::kHost ? kHost : kDevice};
+    if (ordinal_ >= 0) text += ":" + std::to_string(ordinal_);
+    if (!kind_.empty()) text += "/" + kind_;
+    return text;
+  }
   Side side() const { return side_; }
   const std::string& kind() const { return kind_; }
   /// The device, if the scope is of one device.
@@ -43,6 +67,8 @@ class ScopeKey {
   bool operator==(const ScopeKey&) const = default;
 
  private:
+  static constexpr std::string_view kTotal = "total", kHost = "host", kDevice = "device";
+
   ScopeKey(Side side, int32_t ordinal, std::string_view kind)
       : side_(side), ordinal_(ordinal < 0 ? -1 : ordinal), kind_(kind) {}
 
@@ -52,6 +78,9 @@ class ScopeKey {
 };
 
 /// Whether `text` is the scope of all memory of one device.
-bool is_whole_device(std::string_view text);
+inline bool is_whole_device(std::string_view text) {
+  const std::optional<ScopeKey> key = ScopeKey::parse(text);
+  return key && key->is_whole_device();
+}
 
 }  // namespace gpupeak::collector

@@ -69,7 +69,7 @@ int write_screen(int pipe, const std::string& log, const collector::Reading& rea
   return collector::write_all(pipe, text) ? 0 : 1;
 }
 
-constexpr std::chrono::seconds kPatience{1};
+constexpr std::chrono::seconds kMoment{1};
 
 /// What became of a helper that makes the lines.
 struct Attempt {
@@ -82,7 +82,7 @@ struct Attempt {
 Attempt lines_of(Helper helper, const std::string& slow) {
   std::string text;
   const auto take = [&text](std::string_view bytes) { text += bytes; };
-  std::optional<int> ended = helper.wait(Helper::Clock::now() + kPatience, take);
+  std::optional<int> ended = helper.wait(Helper::Clock::now() + kMoment, take);
   if (helper.is_there()) {
     say_text(slow);
     ended = helper.wait(Helper::Clock::time_point::max(), take);
