@@ -74,8 +74,8 @@ ScopeId Profile::scope(const std::string& name) const {
   if (!name.empty()) {
     if (const auto found = find(name); found != known.end()) return *found;
     const auto names = list_of(known, [&](ScopeId id) { return scope_info(id).name; });
-    throw UsageError(fmt::format("the log has no memory of scope '{}'{}", escape(name),
-                                 did_you_mean(name, names)));
+    throw UsageError("the log has no memory of scope '{}'{}", escape(name),
+                     did_you_mean(name, names));
   }
   const auto devices = std::ranges::count_if(
       known, [&](ScopeId id) { return scope_info(id).device >= 0 && scope_info(id).kind == 0; });

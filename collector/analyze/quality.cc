@@ -47,16 +47,20 @@ class QualityReport {
   }
 
  private:
-  void warn(WarningCode code, std::string message, std::string about = "") {
+  void warn(WarningCode code, std::string message) {
     const Inexact inexact = inexact_by(code);
     quality_.exact = quality_.exact && inexact == Inexact::kNone;
     others_inexact_ = others_inexact_ || inexact >= Inexact::kAll;
     quality_.events_lost = quality_.events_lost || inexact == Inexact::kLost;
-    quality_.warnings.push_back({code, std::move(message), std::move(about)});
+    quality_.warnings.push_back({code, std::move(message), ""});
+  }
+  template <class Arg, class... Args>
+  void warn(WarningCode code, fmt::format_string<Arg, Args...> format, Arg&& arg, Args&&... args) {
+    warn(code, fmt::format(format, std::forward<Arg>(arg), std::forward<Args>(args)...));
   }
   /// For trouble that was counted: warns if there was any.
   void warn_of(uint64_t count, WarningCode code, std::string_view what, std::string_view rest) {
-    if (count > 0) warn(code, fmt::format("{} {}", counted(count, what), rest));
+    if (count > 0) warn(code, "{} {}", counted(count, what), rest);
   }
   bool has(uint64_t bit) const { return (page_.quality & bit) != 0; }
   /// Calls of the heap; more than there are records if a sample is recorded, or none.
@@ -83,19 +87,17 @@ class QualityReport {
     const uint64_t corrupt = damage.corrupt_chunks + stream.corrupt_chunks;
     if (corrupt + damage.cut_chunks + damage.missing_chunks > 0) {
       quality_.log_complete = false;
-      warn(WarningCode::kLogIsDamaged,
-           fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
-                       counted(corrupt, "chunk"), damage.cut_chunks, damage.missing_chunks));
+      warn(WarningCode::kLogIsDamaged, "the log is damaged: {} corrupt, {} cut off, {} missing",
+           counted(corrupt, "chunk"), damage.cut_chunks, damage.missing_chunks);
     }
     std::string_view is_whole;  // the last word counts
     for (const auto& [key, value] : replay_.log().definitions().facts()) {
       if (key == "attach.is_whole") is_whole = value;
     }
     if (is_whole == "no") {
-      warn(
-          WarningCode::kLogIsDamaged,
-          "the log is damaged: the attach that began it did not finish, so only an unknown part of "
-          "what was allocated was seen");
+      warn(WarningCode::kLogIsDamaged,
+           "the log is damaged: the attach that began it did not finish, so only an unknown part "
+           "of what was allocated was seen");
     }
     warn_of(stream.missing_device_events, WarningCode::kDeviceEventsMissing, "device event",
             "missing from the log");
@@ -108,8 +110,8 @@ class QualityReport {
       warn(WarningCode::kLogCouldNotGrow,
            when + (when.empty() ? "" : " ") +
                "the log could not grow (disk full, quota, file size limit, too little memory or "
-               "too many mappings, or a sandbox forbids it)",
-           when);
+               "too many mappings, or a sandbox forbids it)");
+      quality_.warnings.back().about = when;
     }
     if (has(GPUPEAK_Q_DEVICE_TABLE_FULL))
       warn(WarningCode::kDeviceTableFull,
@@ -145,9 +147,8 @@ class QualityReport {
     quality_.log_complete = false;
     if (page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {
       quality_.log_end = LogEnd::kKilled;
-      warn(WarningCode::kEndedBySignal,
-           fmt::format("the process was ended by {}: figures hold up to then",
-                       signal_name(page_.exit_code)));
+      warn(WarningCode::kEndedBySignal, "the process was ended by {}: figures hold up to then",
+           signal_name(page_.exit_code));
       return;
     }
     const bool runs = state_of(replay_.log().header(), page_) == LogState::kRunning;
@@ -177,10 +178,10 @@ class QualityReport {
                                static_cast<double>(end - part.start_monotonic_ns) / 1e9)
                  : "";
       warn(WarningCode::kRanOtherPrograms,
-           fmt::format("{} this program the process ran {}{}, which used {}: add #{} to the "
-                       "log's name to read that part of it",
-                       before ? "before" : "after", replay_.log().definitions().shown(part.program),
-                       lasted, part.device_events > 0 ? "the GPU" : "no GPU", i + 1));
+           "{} this program the process ran {}{}, which used {}: add #{} to the log's name to read "
+           "that part of it",
+           before ? "before" : "after", replay_.log().definitions().shown(part.program), lasted,
+           part.device_events > 0 ? "the GPU" : "no GPU", i + 1);
     }
   }
 
@@ -202,11 +203,10 @@ class QualityReport {
     }
     if (windows.size() > kMost) text += fmt::format("; {} more", windows.size() - kMost);
     warn(WarningCode::kHeapInWindows,
-         fmt::format(
-             "the heap was recorded in {} (phase recording): holders and figures of the host "
-             "are of what was allocated there, by whom the rest was is not known; the "
-             "heap's peak is from counters.{}",
-             windows.size() == 1 ? "one window" : fmt::format("{} windows", windows.size()), text));
+         "the heap was recorded in {} (phase recording): holders and figures of the host are of "
+         "what was allocated there, by whom the rest was is not known; the heap's peak is from "
+         "counters.{}",
+         windows.size() == 1 ? "one window" : fmt::format("{} windows", windows.size()), text);
   }
 
   /// "14.2 GiB of GPU 0": what the process had before the attach, as NVML said.
@@ -277,10 +277,9 @@ class QualityReport {
                         size_and_bytes(first.before_bytes));
     }
     warn(WarningCode::kChildCountedAtFirst,
-         fmt::format("a child process: its heap was counted from its start, usable "
-                     "bytes within {} KiB a thread, {} (--children all: recorded from its "
-                     "start)",
-                     kHeapSlackBytesPerThread >> 10, how));
+         "a child process: its heap was counted from its start, usable bytes within {} KiB a "
+         "thread, {} (--children all: recorded from its start)",
+         kHeapSlackBytesPerThread >> 10, how);
   }
 
   void coverage() {
@@ -298,36 +297,34 @@ class QualityReport {
       windows();
     } else if (header.host_mode == GPUPEAK_HOST_COUNTERS) {
       warn(WarningCode::kHeapIsCounted,
-           fmt::format("heap peak from counters (GPUPEAK_HOST=counters): usable "
-                       "bytes, within {} KiB a thread, without call sites",
-                       kHeapSlackBytesPerThread >> 10));
+           "heap peak from counters (GPUPEAK_HOST=counters): usable bytes, within {} KiB a thread, "
+           "without call sites",
+           kHeapSlackBytesPerThread >> 10);
     } else if (has(GPUPEAK_Q_LOG_MAX)) {
       const std::optional<uint64_t> since = replay_.heap().sampled_since();
       const ClockMap& clock = replay_.log().clock();
       warn(WarningCode::kLogLimitReached,
-           fmt::format(
-               "the log reached its limit (GPUPEAK_LOG_MAX): {} heap figures are "
-               "estimates from a sample of one block in {} bytes; the number of "
-               "allocations, and the peak of usable bytes within 64 KiB a thread, stay exact",
-               since ? fmt::format("from +{:.2f} s on",
-                                   static_cast<double>(clock.to_ns(*since)) / 1e9)
-                     : "at the end",
-               replay_.heap().sample_bytes()));
+           "the log reached its limit (GPUPEAK_LOG_MAX): {} heap figures are estimates from a "
+           "sample of one block in {} bytes; the number of allocations, and the peak of usable "
+           "bytes within 64 KiB a thread, stay exact",
+           since ? fmt::format("from +{:.2f} s on", static_cast<double>(clock.to_ns(*since)) / 1e9)
+                 : "at the end",
+           replay_.heap().sample_bytes());
     }
     if (coverage_.sampled) quality_.heap_sample_bytes = replay_.heap().sample_bytes();
     const bool late = (header.flags & GPUPEAK_FLAG_LATE_START) != 0;
     if ((header.flags & GPUPEAK_FLAG_FORKED) != 0 && !late) {
       warn(WarningCode::kForkedChild,
-           "a forked child: its host memory is what it has allocated since the fork; what it "
-           "has from its parent is not in it");
+           "a forked child: its host memory is what it has allocated since the fork; what it has "
+           "from its parent is not in it");
     } else if ((header.flags & GPUPEAK_FLAG_FORKED) != 0) {
       warn(WarningCode::kForkedChild,
-           "recording began in a forked child: host memory inherited from its parent is "
-           "unseen, host sums are not given");
+           "recording began in a forked child: host memory inherited from its parent is unseen, "
+           "host sums are not given");
     } else if (late) {
       warn(WarningCode::kBeganLate,
-           "recording began after the process had run a while: earlier host memory is "
-           "unseen, host sums are not given");
+           "recording began after the process had run a while: earlier host memory is unseen, host "
+           "sums are not given");
     }
     if (has(GPUPEAK_Q_FOREIGN_MALLOC)) {
       warn(WarningCode::kProgramsOwnMalloc,
@@ -337,9 +334,8 @@ class QualityReport {
     }
     if (has(GPUPEAK_Q_SECOND_MALLOC)) {
       warn(WarningCode::kSecondAllocator,
-           "the program uses an allocator beside malloc (tcmalloc, mimalloc, jemalloc "
-           "or oneTBB's) of which some calls could not be hooked: what it hands out "
-           "is unseen");
+           "the program uses an allocator beside malloc (tcmalloc, mimalloc, jemalloc or oneTBB's) "
+           "of which some calls could not be hooked: what it hands out is unseen");
       quality_.hooks_missing.emplace_back("allocator");
     }
     missing_hooks();
@@ -368,10 +364,9 @@ class QualityReport {
 
   void stacks() {
     if (has(GPUPEAK_Q_NO_UNWINDER)) {
-      warn(
-          WarningCode::kNoUnwinder,
-          "some call sites are one frame deep: unwind rules did not lead on, and no other unwinder "
-          "was loaded");
+      warn(WarningCode::kNoUnwinder,
+           "some call sites are one frame deep: unwind rules did not lead on, and no other "
+           "unwinder was loaded");
     } else if (has(GPUPEAK_Q_NO_LIBUNWIND)) {
       warn(WarningCode::kNoLibunwind, "libunwind did not load: libgcc's unwinder was used");
     }
@@ -394,11 +389,10 @@ class QualityReport {
                            : name.starts_with("micropython")                       ? "MicroPython"
                                                                                    : nullptr;
       if (python == nullptr) continue;
-      return warn(
-          WarningCode::kNoPythonFrames,
-          fmt::format("call sites have no Python frames: {} does not say what it runs; with "
-                      "CPython (python3) rows have the lines that allocate",
-                      python));
+      return warn(WarningCode::kNoPythonFrames,
+                  "call sites have no Python frames: {} does not say what it runs; with CPython "
+                  "(python3) rows have the lines that allocate",
+                  python);
     }
   }
 
@@ -409,10 +403,8 @@ class QualityReport {
          {"perl", "ruby", "lua", "luajit", "php", "R", "tclsh", "guile", "sbcl", "beam.smp"}) {
       if (!name.starts_with(one) || (name.size() > one.size() && isalpha(name[one.size()]) != 0))
         continue;
-      warn(
-          WarningCode::kMadeCodeUnnamed,
-          fmt::format(
-              "rows have functions of {} itself, not of what it runs, which it tells nobody", one));
+      warn(WarningCode::kMadeCodeUnnamed,
+           "rows have functions of {} itself, not of what it runs, which it tells nobody", one);
     }
   }
 
@@ -423,9 +415,8 @@ class QualityReport {
       const Definitions& definitions = replay_.log().definitions();
       const std::string version = escape(definitions.fact("python"));  // gives nothing away
       const std::string trouble = definitions.shown_fact("python.off");
-      warn(WarningCode::kNoPythonFrames,
-           fmt::format("call sites have no Python frames: {}{}", trouble,
-                       version.empty() ? "" : " (Python " + version + ")"));
+      warn(WarningCode::kNoPythonFrames, "call sites have no Python frames: {}{}", trouble,
+           version.empty() ? "" : " (Python " + version + ")");
     }
     warn_of(page_.unread_python_stacks, WarningCode::kUnreadPythonStacks, "allocation",
             "without its Python frames: they could not be read (as while the interpreter ends)");
@@ -464,11 +455,9 @@ class QualityReport {
       const std::optional<RunLimit> limit = run_limit(definitions, device.ordinal);
       if (!limit || limit->holds) continue;
       const bool integrated = (device.memory & GPUPEAK_MEMORY_INTEGRATED) != 0;
-      warn(WarningCode::kLimitDidNotHold,
-           fmt::format(
-               "the limit of {} did not hold for GPU {}, which {}", size_text(limit->bytes, {}),
-               device.ordinal,
-               integrated ? "has the host's memory" : "has " + size_text(limit->real_bytes, {})));
+      warn(WarningCode::kLimitDidNotHold, "the limit of {} did not hold for GPU {}, which {}",
+           size_text(limit->bytes, {}), device.ordinal,
+           integrated ? "has the host's memory" : "has " + size_text(limit->real_bytes, {}));
     }
   }
 
@@ -482,13 +471,12 @@ class QualityReport {
       const std::string name = replay_.log().definitions().shown(replay_.name(arena.name));
       if (arena.contradictions > 0) {
         warn(WarningCode::kArenaTotalsDiffer,
-             fmt::format("{}'s own totals differ from what was seen of it {} of {} times", name,
-                         arena.contradictions, arena.told));
+             "{}'s own totals differ from what was seen of it {} of {} times", name,
+             arena.contradictions, arena.told);
       }
       if (arena.lost_bytes > 0) {
         warn(WarningCode::kFreedUnderArena,
-             fmt::format("memory was freed under {} bytes that {} had handed out", arena.lost_bytes,
-                         name));
+             "memory was freed under {} bytes that {} had handed out", arena.lost_bytes, name);
       }
     }
   }
@@ -502,8 +490,8 @@ class QualityReport {
       const uint64_t counted_peak = page_.device[i].total.peak;
       if (replayed == counted_peak) continue;
       warn(WarningCode::kPeaksDisagree,
-           fmt::format("GPU {}: the events give a peak of {} bytes, the counters {}", i, replayed,
-                       counted_peak));
+           "GPU {}: the events give a peak of {} bytes, the counters {}", i, replayed,
+           counted_peak);
     }
   }
 

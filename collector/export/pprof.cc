@@ -55,8 +55,8 @@ using Writer = protozero::pbf_builder<Message>;
 /// Allocation functions (drop_frames). Readers leave these, and what they call, out of their
 /// graphs, so that a leaf is the function that asked for the memory.
 constexpr std::string_view kDropFrames =
-    "(__libc_)?(malloc|calloc|realloc|reallocarray|memalign|valloc|pvalloc|aligned_alloc|"
-    "posix_memalign|mmap(64)?)|operator new.*|cu(da)?(Mem|Malloc|HostAlloc|MemAlloc).*";
+    "(__libc_)?(malloc|calloc|realloc|reallocarray|memalign|valloc|pvalloc|aligned_alloc|posix_"
+    "memalign|mmap(64)?)|operator new.*|cu(da)?(Mem|Malloc|HostAlloc|MemAlloc).*";
 
 class Pprof {
  public:

@@ -215,27 +215,25 @@ class RunTables {
                   "complete BOOLEAN; labels MAP(VARCHAR, VARCHAR); version VARCHAR"};
   TableRows ranks_{
       "ranks",
-      "run VARCHAR; log VARCHAR; rank INTEGER; host VARCHAR; pid UBIGINT; "
-      "started TIMESTAMP; duration_s DOUBLE; exit_kind VARCHAR; exit_code INTEGER; "
-      "device_peak_bytes UBIGINT; host_peak_bytes UBIGINT; rss_peak_bytes UBIGINT; "
-      "card VARCHAR; card_bytes UBIGINT; card_overhead_bytes BIGINT; lost_events UBIGINT; "
-      "exact BOOLEAN; complete BOOLEAN"};
+      "run VARCHAR; log VARCHAR; rank INTEGER; host VARCHAR; pid UBIGINT; started TIMESTAMP; "
+      "duration_s DOUBLE; exit_kind VARCHAR; exit_code INTEGER; device_peak_bytes UBIGINT; "
+      "host_peak_bytes UBIGINT; rss_peak_bytes UBIGINT; card VARCHAR; card_bytes UBIGINT; "
+      "card_overhead_bytes BIGINT; lost_events UBIGINT; exact BOOLEAN; complete BOOLEAN"};
   TableRows peaks_{"peaks",
                    "run VARCHAR; log VARCHAR; rank INTEGER; scope VARCHAR; bytes UBIGINT; "
                    "error_bytes UBIGINT; time_s DOUBLE; phase VARCHAR"};
-  TableRows holders_{"holders",
-                     "run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; scope VARCHAR; "
-                     "name VARCHAR; kind VARCHAR; module VARCHAR; phase VARCHAR; bytes UBIGINT; "
-                     "error_bytes UBIGINT; blocks UBIGINT"};
+  TableRows holders_{
+      "holders",
+      "run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; scope VARCHAR; name VARCHAR; kind "
+      "VARCHAR; module VARCHAR; phase VARCHAR; bytes UBIGINT; error_bytes UBIGINT; blocks UBIGINT"};
   TableRows phases_{
       "phases",
-      "run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; phase VARCHAR; "
-      "parent VARCHAR; source VARCHAR; depth INTEGER; instances UBIGINT; open_s DOUBLE; "
-      "device_peak_bytes UBIGINT; device_kept_bytes UBIGINT; host_peak_bytes UBIGINT; "
-      "host_kept_bytes UBIGINT"};
+      "run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; phase VARCHAR; parent VARCHAR; "
+      "source VARCHAR; depth INTEGER; instances UBIGINT; open_s DOUBLE; device_peak_bytes UBIGINT; "
+      "device_kept_bytes UBIGINT; host_peak_bytes UBIGINT; host_kept_bytes UBIGINT"};
   TableRows pools_{"pools",
-                   "run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; pool VARCHAR; "
-                   "device INTEGER; in_use_peak_bytes UBIGINT; idle_then_bytes UBIGINT; "
+                   "run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; pool VARCHAR; device "
+                   "INTEGER; in_use_peak_bytes UBIGINT; idle_then_bytes UBIGINT; "
                    "reserved_peak_bytes UBIGINT; refused UBIGINT"};
   TableRows failures_{"failures",
                       "run VARCHAR; log VARCHAR; rank INTEGER; number UBIGINT; time_s DOUBLE; "
@@ -285,8 +283,8 @@ std::string copy_statement(const Table& table, const std::string& rows, const st
   for (const TableColumn& column : table.columns)
     columns += fmt::format("{}{}: '{}'", columns.empty() ? "" : ", ", column.name, column.type);
   return fmt::format(
-      "COPY (FROM read_json({}, format = 'newline_delimited', hive_partitioning = false, "
-      "columns = {{{}}})) TO {} (FORMAT parquet, COMPRESSION zstd)",
+      "COPY (FROM read_json({}, format = 'newline_delimited', hive_partitioning = false, columns = "
+      "{{{}}})) TO {} (FORMAT parquet, COMPRESSION zstd)",
       sql_text(rows), columns, sql_text(file));
 }
 

@@ -184,10 +184,10 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena, cons
     need.beyond_bytes = sums.beyond->most;
     need.local_memory_bytes = sums.local_memory;
     if (sums.unexplained >= kMuchUnexplained) {
-      need.notes.push_back(fmt::format(
-          "up to {} of what the driver had in use is explained by nothing that was seen: counted "
-          "as needed, other processes' or not",
-          size_text(sums.unexplained)));
+      need.notes.push_back(
+          fmt::format("up to {} of what the driver had in use is explained by nothing that was "
+                      "seen: counted as needed, other processes' or not",
+                      size_text(sums.unexplained)));
     }
     if (device.ledger && device.ledger->at_peak.of_process &&
         device.ledger->at_peak.others_bytes.value_or(0) > 0) {
@@ -223,17 +223,16 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena, cons
     if (trust.has_workspaces) {
       need.notes.push_back(
           "cuDNN plans convolutions by the room there is: \"at least\" is without the largest "
-          "block "
-          "in use at each instant, which may be its workspace");
+          "block in use at each instant, which may be its workspace");
     }
     if (!summary.run.end.in_order()) need.refused_bytes = sums.refused;
     need.padding_bytes = sums.padding;
     if (sums.padding >= kMuchPadding) {
-      need.notes.push_back(fmt::format(
-          "up to {} of what pools had in use were not asked for: they give whole pieces where "
-          "little would be left. That is no part of \"at least\", since with less memory their "
-          "pieces are others",
-          size_text(*sums.padding)));
+      need.notes.push_back(
+          fmt::format("up to {} of what pools had in use were not asked for: they give whole "
+                      "pieces where little would be left. That is no part of \"at least\", since "
+                      "with less memory their pieces are others",
+                      size_text(*sums.padding)));
     }
   }
   if (need.no_most.empty()) {

@@ -55,11 +55,11 @@ void require_arenas(const Summary& summary, const Changes& changes) {
       throw UsageError(setting.has_none);
   }
   if (changes.needs_uses() && !summary.has_uses)
-    throw UsageError(fmt::format(
+    throw UsageError(
         "--{}: the log does not say when memory was used: record it with `gpupeak run --last-use`",
         changes.free_at_last_use    ? "free-at-last-use"
         : changes.take_at_first_use ? "take-at-first-use"
-                                    : "without-unused"));
+                                    : "without-unused");
 }
 
 /// The settings that the log's arenas know.
@@ -313,8 +313,8 @@ WhatIf what_if(const std::string& path, const Changes& changes, const Options& o
   WhatIf result = before.with(changes, curves);
   for (size_t i = 0; i < result.matched.size(); ++i) {
     if (result.matched[i] > 0) continue;
-    throw UsageError(fmt::format("'{}' matches no block's function, site, tag or phase",
-                                 escape(changes.scales[i].pattern)));
+    throw UsageError("'{}' matches no block's function, site, tag or phase",
+                     escape(changes.scales[i].pattern));
   }
   return result;
 }

@@ -170,8 +170,8 @@ class Reader {
       problem("is full: ONNX Runtime keeps a million events, and later nodes are not shown");
     if (short_ > 0) {
       problem(fmt::format(
-          "has {} of {} node runs that are shorter than the clocks are joined "
-          "({:.1f} us): they have no phase",
+          "has {} of {} node runs that are shorter than the clocks are joined ({:.1f} us): they "
+          "have no phase",
           short_, nodes_, static_cast<double>(kNsPerMicrosecond + clock_.error_ns) / 1e3));
     }
     if (left_out_ > 0)

@@ -116,10 +116,10 @@ class NodePhases {
     uint64_t misplaced = misplaced_;
     for (size_t i = next_; i < borders_.size(); ++i) misplaced += borders_[i].is_end ? 0 : 1;
     if (misplaced > 0) {
-      problems.push_back(fmt::format(
-          "{} of {} node runs of ONNX Runtime's profiles lie outside of the runs of their "
-          "session, as if the clock had been set meanwhile: they have no phase",
-          misplaced, profiles_.spans.size()));
+      problems.push_back(
+          fmt::format("{} of {} node runs of ONNX Runtime's profiles lie outside of the runs of "
+                      "their session, as if the clock had been set meanwhile: they have no phase",
+                      misplaced, profiles_.spans.size()));
     }
     return problems;
   }

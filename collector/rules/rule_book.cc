@@ -1,6 +1,7 @@
 #include "collector/rules/rule_book.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -42,10 +43,7 @@ const std::vector<RuleSet>& builtin_sets() {
 }
 
 std::string names_of_builtin_sets() {
-  std::string names;
-  for (const BuiltinRules& rules : builtin_rules())
-    names += (names.empty() ? "" : ", ") + std::string(rules.name);
-  return names;
+  return fmt::format("{}", fmt::join(list_of(builtin_rules(), &BuiltinRules::name), ", "));
 }
 
 bool applies(const RuleSet& set, const Definitions& definitions) {
@@ -64,8 +62,7 @@ class TomlReader {
 
  protected:
   [[noreturn]] void fail(const toml::node& node, const std::string& what) const {
-    throw UsageError(
-        fmt::format("{}:{}: {}", origin_, static_cast<uint64_t>(node.source().begin.line), what));
+    throw UsageError("{}:{}: {}", origin_, static_cast<uint64_t>(node.source().begin.line), what);
   }
 
   std::string text(const toml::key& key, const toml::node& node) const {
@@ -157,9 +154,8 @@ auto parse_toml(std::string_view text, const std::string& origin) {
   try {
     return Reader(origin).read(toml::parse(text));
   } catch (const toml::parse_error& error) {
-    throw UsageError(fmt::format("{}:{}: {}", origin,
-                                 static_cast<uint64_t>(error.source().begin.line),
-                                 escape(error.description())));
+    throw UsageError("{}:{}: {}", origin, static_cast<uint64_t>(error.source().begin.line),
+                     escape(error.description()));
   }
 }
 
@@ -257,10 +253,10 @@ class RuleReader : public TomlReader {
       const bool is_slot = key == "functions" || key == "destructor";
       const bool is_text = key == "name" || key == "library" || key == "class" || key == "type";
       if (!is_argument && !is_slot && !is_text && key != "allocate" && key != "free") {
-        fail(value, fmt::format("no such key '{}' in a pool: there are name, library, class, type, "
-                                "functions, allocate, free, destructor, size, given, address and "
-                                "pool",
-                                escape(key.str())));
+        fail(value,
+             fmt::format("no such key '{}' in a pool: there are name, library, class, type, "
+                         "functions, allocate, free, destructor, size, given, address and pool",
+                         escape(key.str())));
       }
       if (is_argument && (!is_number || *number > kLastArgument))
         fail(value, fmt::format("'{}' must be an argument's number, 0 to 5", escape(key.str())));
@@ -328,9 +324,8 @@ RuleSet read_rule_set(const std::string& name) {
   constexpr uint64_t kMostBytes = 4 << 20;
   const std::optional<std::string> text = read_regular(name, kMostBytes);
   if (!text) {
-    throw UsageError(
-        fmt::format("rules '{}': no such set ({}, none), and no file that can be read: {}",
-                    escape(name), names_of_builtin_sets(), strerror(errno)));
+    throw UsageError("rules '{}': no such set ({}, none), and no file that can be read: {}",
+                     escape(name), names_of_builtin_sets(), strerror(errno));
   }
   RuleSet set = parse_rules(*text, escape(name));
   if (set.name.empty()) set.name = name;
@@ -382,9 +377,9 @@ Rule parse_rule_option(std::string_view text) {
   const size_t equals = text.find('=');
   if (equals == 0 || equals == std::string_view::npos || equals + 1 == text.size()) {
     throw UsageError(
-        fmt::format("'{}' is no rule: write NAME=FUNCTION or NAME=MODULE!FUNCTION, with * and ?, "
-                    "such as 'load=llama_model_load*'",
-                    escape(text)));
+        "'{}' is no rule: write NAME=FUNCTION or NAME=MODULE!FUNCTION, with * and ?, such as "
+        "'load=llama_model_load*'",
+        escape(text));
   }
   Rule rule;
   rule.name = text.substr(0, equals);
@@ -397,7 +392,7 @@ Rule parse_rule_option(std::string_view text) {
   if (!function.empty() && (function != kAny || rule.modules.empty()))
     rule.functions.emplace_back(function);
   if (!rule.wants_frame())
-    throw UsageError(fmt::format("'{}' names neither a module nor a function", escape(text)));
+    throw UsageError("'{}' names neither a module nor a function", escape(text));
   return rule;
 }
 
@@ -405,7 +400,7 @@ Rule parse_phase_option(std::string_view text) {
   if (!text.ends_with('#')) return parse_rule_option(text);
   text.remove_suffix(1);
   if (text.ends_with('=') || text.ends_with('!'))
-    throw UsageError(fmt::format("'{}#' names no function whose calls are meant", escape(text)));
+    throw UsageError("'{}#' names no function whose calls are meant", escape(text));
   Rule rule = parse_rule_option(text);
   rule.by_call = true;
   return rule;
@@ -517,9 +512,8 @@ const Card& find_card(const std::string& name) {
     names.push_back(card.name);
   }
   const std::string meant = did_you_mean(name, names);
-  throw UsageError(
-      fmt::format("no card '{}' is known{}{} Of any other, say what it has: --capacity 24GiB",
-                  escape(name), meant, meant.ends_with('?') ? "" : "."));
+  throw UsageError("no card '{}' is known{}{} Of any other, say what it has: --capacity 24GiB",
+                   escape(name), meant, meant.ends_with('?') ? "" : ".");
 }
 
 }  // namespace gpupeak::collector

@@ -57,8 +57,8 @@ Gate parse(const std::string& text, const char* option, const Sanitizer& sanitiz
            std::string& limit) {
   const size_t equals = text.rfind('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    throw UsageError(fmt::format("{} {}: give METRIC=LIMIT, for instance device.peak_bytes=8GiB",
-                                 option, escape(text)));
+    throw UsageError("{} {}: give METRIC=LIMIT, for instance device.peak_bytes=8GiB", option,
+                     escape(text));
   }
   Gate gate;
   gate.text = sanitizer.text(text);
@@ -70,8 +70,7 @@ Gate parse(const std::string& text, const char* option, const Sanitizer& sanitiz
     gate.where = gate.metric.substr(at + 1);
     gate.metric.resize(at);
     if (!gate.where.starts_with(kDevice) && !gate.where.starts_with(kPhase)) {
-      throw UsageError(
-          fmt::format("{} {}: behind @ stands device:N or phase:NAME", option, escape(text)));
+      throw UsageError("{} {}: behind @ stands device:N or phase:NAME", option, escape(text));
     }
   }
   return gate;
@@ -120,13 +119,12 @@ std::optional<uint64_t> largest(const std::vector<const Metrics*>& places,
 std::optional<uint64_t> figure_of(const Gate& gate, const Summary& summary) {
   const std::vector<const Metrics*> places = metrics_of(summary, gate.where);
   if (places.empty()) {
-    throw UsageError(
-        fmt::format("{}: {} has no {}{}", gate.text, summary.log_path, escape(gate.where),
-                    did_you_mean(gate.where, keys_of(places_of(summary, gate.where)))));
+    throw UsageError("{}: {} has no {}{}", gate.text, summary.log_path, escape(gate.where),
+                     did_you_mean(gate.where, keys_of(places_of(summary, gate.where))));
   }
   if (!places.front()->contains(gate.metric)) {
-    throw UsageError(fmt::format("{}: there is no such metric{}", gate.text,
-                                 did_you_mean(gate.metric, keys_of(*places.front()))));
+    throw UsageError("{}: there is no such metric{}", gate.text,
+                     did_you_mean(gate.metric, keys_of(*places.front())));
   }
   return largest(places, gate.metric);
 }
@@ -367,16 +365,16 @@ uint64_t parse_size(const std::string& text) {
   const std::optional<double> number = leading_number(text, rest);
   const auto* unit = std::ranges::find_if(kUnits, [&](const Unit& u) { return u.name == rest; });
   if (!number || unit == std::end(kUnits)) {
-    throw UsageError(fmt::format(
+    throw UsageError(
         "'{}' is no size: give bytes, or a number with kB, MB, GB, TB (thousands) or KiB, MiB, "
         "GiB, TiB (1024s)",
-        escape(text)));
+        escape(text));
   }
   uint64_t whole = 0;  // the exact value, if there is no fraction
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
   const bool fraction = error != std::errc() || *end == '.';
   const double bytes = *number * unit->bytes;
-  if (bytes >= 0x1p63) throw UsageError(fmt::format("'{}' is too large a size", escape(text)));
+  if (bytes >= 0x1p63) throw UsageError("'{}' is too large a size", escape(text));
   return fraction ? static_cast<uint64_t>(bytes) : whole * static_cast<uint64_t>(unit->bytes);
 }
 
@@ -385,9 +383,8 @@ Gate parse_max(const std::string& text, const Sanitizer& sanitizer) {
   Gate gate = parse(text, "--max", sanitizer, limit);
   if (limit.ends_with('%')) {
     throw UsageError(
-        fmt::format("--max {}: a percentage is of an earlier run: --baseline FILE "
-                    "--max-increase {}",
-                    escape(text), escape(text)));
+        "--max {}: a percentage is of an earlier run: --baseline FILE --max-increase {}",
+        escape(text), escape(text));
   }
   gate.limit = parse_size(limit);
   return gate;
@@ -405,8 +402,8 @@ Gate parse_max_increase(const std::string& text, const Sanitizer& sanitizer) {
     gate.limit = parse_size(limit);
     constexpr uint64_t kNobodyMeans = 1000;
     if (number && rest.empty() && gate.limit > 0 && gate.limit < kNobodyMeans && !is_count(gate))
-      throw UsageError(fmt::format("--max-increase {}: {} bytes, or per cent? Write {}B or {}%",
-                                   escape(text), limit, limit, limit));
+      throw UsageError("--max-increase {}: {} bytes, or per cent? Write {}B or {}%", escape(text),
+                       limit, limit, limit);
   }
   return gate;
 }
@@ -417,8 +414,7 @@ std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summar
   std::vector<GateResult> results;
   for (const Gate& gate : gates) {
     if (gate.increase && baseline == nullptr) {
-      throw UsageError(
-          fmt::format("{}: an increase needs a --baseline to compare with", gate.text));
+      throw UsageError("{}: an increase needs a --baseline to compare with", gate.text);
     }
     GateResult& result = results.emplace_back();
     result.gate = gate;

@@ -22,7 +22,7 @@ constexpr size_t kLeastPoints = 3;
 constexpr double kRounding = 2 << 20;
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
-  throw UsageError(fmt::format("-P {}: {}", escape(text), why));
+  throw UsageError("-P {}: {}", escape(text), why);
 }
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -180,8 +180,8 @@ std::vector<std::string> command_for(const std::vector<std::string>& command,
       }
     }
     if (!any) {
-      throw UsageError(fmt::format("{} is in no word of the command: each run would be the same",
-                                   escape(place)));
+      throw UsageError("{} is in no word of the command: each run would be the same",
+                       escape(place));
     }
   }
   return words;
@@ -204,8 +204,7 @@ std::vector<SweepGroup> groups_of(const std::vector<SweepRun>& runs) {
   std::vector<SweepGroup> groups;
   for (size_t i = 0; i < runs.size(); ++i) {
     const SweepValues others(runs[i].values.begin() + 1, runs[i].values.end());
-    auto group =
-        std::ranges::find_if(groups, [&](const SweepGroup& of) { return of.others == others; });
+    auto group = std::ranges::find(groups, others, &SweepGroup::others);
     if (group == groups.end()) group = groups.insert(groups.end(), {others, {}});
     group->runs.push_back(i);
   }
@@ -397,9 +396,7 @@ std::optional<Curve::Model> Curve::fit(const std::vector<CurvePoint>& points, si
   Model model;
   model.terms = terms;
   model.free = points.size() - terms;
-  const auto [least, most] =
-      std::minmax_element(points.begin(), points.end(),
-                          [](const CurvePoint& a, const CurvePoint& b) { return a.x < b.x; });
+  const auto [least, most] = std::ranges::minmax_element(points, {}, &CurvePoint::x);
   model.middle = (least->x + most->x) / 2;
   model.spread = (most->x - least->x) / 2;
   Matrix normal{};

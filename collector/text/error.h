@@ -2,10 +2,13 @@
 // into exit codes. Nothing inside the collector prints or exits.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace gpupeak::collector {
 
@@ -26,6 +29,10 @@ class LogError : public std::runtime_error {
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  template <class Arg, class... Args>
+  UsageError(fmt::format_string<Arg, Args...> format, Arg&& arg, Args&&... args)
+      : std::runtime_error(
+            fmt::format(format, std::forward<Arg>(arg), std::forward<Args>(args)...)) {}
 };
 
 /// What an exception says, for a person.

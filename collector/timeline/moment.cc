@@ -1,7 +1,5 @@
 #include "collector/timeline/moment.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <stdexcept>
@@ -186,10 +184,9 @@ NamedMoment moment_at(const Profile& profile, ScopeId scope, int64_t time_ns,
                       const std::string& shown, const Progress& progress) {
   const int64_t end_ns = profile.to_ns(profile.replay().last_ticks());
   if (time_ns < 0 || time_ns > end_ns) {
-    throw UsageError(
-        fmt::format("{} is {}, which is at {} (+{}ns)", shown,
-                    time_ns < 0 ? "before the log's start; its end" : "behind the log's end",
-                    instant(end_ns), end_ns));
+    throw UsageError("{} is {}, which is at {} (+{}ns)", shown,
+                     time_ns < 0 ? "before the log's start; its end" : "behind the log's end",
+                     instant(end_ns), end_ns);
   }
   Moment at_time;
   at_time.time_ns = time_ns;
@@ -229,9 +226,8 @@ Held take(const Profile& profile, const Replay& now, ScopeId scope) {
         return {group.live_bytes, static_cast<uint32_t>(group.live_count)};
       },
       held.takers);
-  uint64_t inside = 0;
-  for (const Contribution& part : held.parts.outside) inside += part.bytes;
-  for (const ArenaPart& part : held.parts.in_arenas) inside += part.bytes;
+  const uint64_t inside = sum_of(held.parts.outside, &Contribution::bytes) +
+                          sum_of(held.parts.in_arenas, &ArenaPart::bytes);
   // In damaged logs blocks may lie outside of their arena's memory. Then only takers are known.
   if (inside != held.bytes) held.parts = {held.takers, {}};
   return held;
@@ -308,10 +304,9 @@ NamedMoment find_moment(const Profile& profile, ScopeId scope, const std::string
     if (events[i]) return {events[i]->events, events[i]->time_ns, names[i]};
   }
   throw UsageError(
-      fmt::format("the log has no mark and no phase \"{}\"{}; other moments are PHASE.end, end and "
-                  "times such as "
-                  "+1.25s",
-                  shown, did_you_mean(shown, known_names(profile))));
+      "the log has no mark and no phase \"{}\"{}; other moments are PHASE.end, end and times such "
+      "as +1.25s",
+      shown, did_you_mean(shown, known_names(profile)));
 }
 
 NamedMoment peak_moment(const Profile& profile, ScopeId scope, const Progress& progress) {

@@ -257,8 +257,8 @@ class Dump {
   }
   void fields(const ResidentEvent& e) {
     print(
-        " rss {} files {} shared {} driver {} stacks {} anonymous {} log {} own {} "
-        "free_in_malloc {} heap {} static_data {} written {}",
+        " rss {} files {} shared {} driver {} stacks {} anonymous {} log {} own {} free_in_malloc "
+        "{} heap {} static_data {} written {}",
         e.rss, e.files, e.shared, e.driver, e.stacks, e.anonymous, e.log, e.own,
         known(e.free_in_malloc_plus_1), e.heap, e.static_data, e.written);
   }

@@ -238,8 +238,8 @@ class MetricsWriter {
   void check_names(const Summary& run) const {
     for (const std::string& name : choice_.names) {
       if (run.metrics.contains(name)) continue;
-      throw UsageError(fmt::format("there is no metric '{}'{}", escape(name),
-                                   did_you_mean(name, keys_of(run.metrics))));
+      throw UsageError("there is no metric '{}'{}", escape(name),
+                       did_you_mean(name, keys_of(run.metrics)));
     }
   }
 

@@ -198,8 +198,7 @@ class ReportSections {
     if (const std::string note = role_note(*peak, rows); !note.empty()) lines.wrap(note);
     if (before > 0)
       lines.line(
-          "{}        heap from before its recording began, without a call site: not in the "
-          "rows",
+          "{}        heap from before its recording began, without a call site: not in the rows",
           lines.cell(before));
     return lines;
   }

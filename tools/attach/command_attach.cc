@@ -63,10 +63,9 @@ class SharedCounters {
     if (!inside && errno == ENXIO) refuse("is no file");
     if (!inside) refuse("cannot be written: " + last_error());
     if (file.st_uid != geteuid())
-      refuse(
-          fmt::format("belongs to user {}, not to you (user {}): only a program of your own "
-                      "is told to record",
-                      file.st_uid, geteuid()));
+      refuse(fmt::format(
+          "belongs to user {}, not to you (user {}): only a program of your own is told to record",
+          file.st_uid, geteuid()));
     const collector::LogHead head = collector::read_head(path);
     constexpr size_t kBytes = GPUPEAK_LOG_PAGE + GPUPEAK_COUNTERS_BYTES;
     if (head.header.counters_offset != GPUPEAK_LOG_PAGE || head.header.chunks_offset < kBytes ||
@@ -156,14 +155,14 @@ int ask_and_wait(const std::string& target, uint64_t what, double seconds) {
   const uint64_t request = ask(log.page(), what);
   if (const auto answer = wait_for(log, request, seconds)) return end_of(*answer, target);
   withdraw(log, request);
-  throw UsageError(fmt::format(
+  throw UsageError(
       "{} {} within {:g} s: nothing has changed, and the request is withdrawn. The library looks "
       "at it when a thread allocates, maps memory or calls the driver; --wait SECONDS waits longer",
       target,
       state_of(collector::read_head(log_of_target(target))) == LogState::kRunning
           ? "made no such call"
           : "ended",
-      seconds));
+      seconds);
 }
 
 struct MarkOptions {
@@ -243,17 +242,17 @@ class Visit {
     if (open == 0) open = modules_->function("libdl.so", "dlopen");
     if (error == 0) error = modules_->function("libdl.so", "dlerror");
     if (open == 0 || error == 0)
-      throw UsageError(fmt::format(
+      throw UsageError(
           "process {} cannot load libraries: its C library has no dlopen (before glibc 2.34 only "
           "programs that are linked with libdl have it)",
-          pid_));
+          pid_);
     const uint64_t path = thread_->place(library.size() + 1);
     thread_->write(path, library.c_str(), library.size() + 1);
     constexpr uint64_t kNowAndLocal = 2;
     if (thread_->call(open, {path, kNowAndLocal}) == 0) {
       const uint64_t text = thread_->call(error, {});
-      throw UsageError(fmt::format("process {} cannot load the library: {}", pid_,
-                                   text != 0 ? thread_->read_text(text) : "no reason was given"));
+      throw UsageError("process {} cannot load the library: {}", pid_,
+                       text != 0 ? thread_->read_text(text) : "no reason was given");
     }
     modules_ = std::make_unique<TargetModules>(pid_);
     if (!has_library())
@@ -262,8 +261,7 @@ class Visit {
 
   void call(const char* function, gpupeak_attach_call& call) {
     const uint64_t at = modules_->function(kLibrary, function);
-    if (at == 0)
-      throw UsageError(fmt::format("process {} has a {} of another version", pid_, kLibrary));
+    if (at == 0) throw UsageError("process {} has a {} of another version", pid_, kLibrary);
     const uint64_t place = thread_->place(sizeof call);
     call.version = GPUPEAK_ATTACH_VERSION;
     thread_->write(place, &call, sizeof call);
@@ -290,10 +288,10 @@ class Visit {
                                  [&](pid_t thread) { return take(thread, points, why); });
     });
     if (!is_taken) {
-      throw UsageError(fmt::format(
+      throw UsageError(
           "no thread of process {} came to a safe point within {:g} s; of the last one: {}. "
           "Nothing has changed; --wait SECONDS tries for longer",
-          pid_, seconds_, why));
+          pid_, seconds_, why);
     }
   }
 
@@ -370,7 +368,7 @@ const std::map<uint32_t, std::string> kRefusals{
       known != kRefusals.end() ? known->second : "has a libgpupeak.so of another version";
   if (call.answer == GPUPEAK_ATTACH_NO_LOG)
     why += fmt::format("{}: {}", call.log, strerror(call.error));
-  throw UsageError(fmt::format("process {} {}", pid, why));
+  throw UsageError("process {} {}", pid, why);
 }
 
 void add_fact(gpupeak_attach_call& call, size_t& at, const std::string& name,
@@ -454,9 +452,9 @@ int attach_to(const AttachOptions& options) {
     visit->call("gpupeak_api_attach_look", *call);
     if (call->answer != GPUPEAK_ATTACH_DONE) refuse(options.pid(), *call);
     if (call->was_attached != 0 && !visit->all_are_outside(*call)) {
-      throw UsageError(fmt::format(
+      throw UsageError(
           "a thread of process {} is still in a call that was recorded before: try again later",
-          options.pid()));
+          options.pid());
     }
     *call = {};
     call->host_mode = kModes.at(options.host);
@@ -476,7 +474,7 @@ int detach_from(const AttachOptions& options) {
   require_attachable(options.pid());
   auto call = std::make_unique<gpupeak_attach_call>();
   if (loaded_library(options.pid(), kLibrary).empty())
-    throw UsageError(fmt::format("process {} is not attached", options.pid()));
+    throw UsageError("process {} is not attached", options.pid());
   {
     const SignalsBlocked later;  // until the program's thread is back where it was
     Visit visit(options.pid(), options.seconds);

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 using collector::UsageError;
 
 [[noreturn]] void refuse(pid_t pid, const std::string& why) {
-  throw UsageError(fmt::format("process {} {}", pid, why));
+  throw UsageError("process {} {}", pid, why);
 }
 
 std::vector<std::string> mapped_files(pid_t pid) {
@@ -99,16 +99,16 @@ void lock_target(pid_t pid) {
 /// Checks whose process it is, whether it runs, and where.
 void require_own_target(pid_t pid) {
   auto status = status_of(pid);
-  if (status.empty()) throw UsageError(fmt::format("there is no process {}", pid));
+  if (status.empty()) throw UsageError("there is no process {}", pid);
   if (status["Tgid"] != std::to_string(pid))
     refuse(pid, "is a thread of process " + status["Tgid"] + ": name that");
   if (pid == getpid()) refuse(pid, "is this command");
   std::array<unsigned, 4> users{};
   std::istringstream(status["Uid"]) >> users[0] >> users[1] >> users[2] >> users[3];
   if (std::ranges::any_of(users, [](unsigned user) { return user != geteuid(); })) {
-    refuse(pid, fmt::format("is of user {}, you are user {}: only a program of your own is "
-                            "attached to",
-                            users[1], geteuid()));
+    refuse(pid,
+           fmt::format("is of user {}, you are user {}: only a program of your own is attached to",
+                       users[1], geteuid()));
   }
   lock_target(pid);
   if (const std::string state = status["State"].substr(0, 1); state == "Z" || state == "X")
@@ -122,8 +122,8 @@ void require_own_target(pid_t pid) {
   for (const char* name : {"user", "pid", "mnt"}) {
     if (!is_in_our_namespace(pid, name))
       refuse(pid,
-             "is in another container (another namespace of its kind), or may not be looked "
-             "at: run this command where it runs");
+             "is in another container (another namespace of its kind), or may not be looked at: "
+             "run this command where it runs");
   }
   std::error_code error;
   if (fs::read_symlink(of_process(pid, "root"), error) !=
@@ -146,12 +146,12 @@ constexpr Dwfl_Callbacks kCallbacks{.find_elf = dwfl_linux_proc_find_elf,
 /// Functions of the C library in which threads wait without holding a lock of the loader, of
 /// malloc, or of the C library's lists of threads.
 constexpr std::string_view kWaits =
-    "read readv recv recvfrom recvmsg recvmmsg accept accept4 poll ppoll select pselect "
-    "epoll_wait epoll_pwait epoll_pwait2 semop semtimedop getc_unlocked nanosleep "
-    "clock_nanosleep usleep sleep pause sigsuspend sigwait sigwaitinfo sigtimedwait wait wait3 "
-    "wait4 waitpid waitid pthread_cond_wait pthread_cond_timedwait pthread_cond_clockwait "
-    "pthread_join pthread_timedjoin_np pthread_clockjoin_np pthread_barrier_wait sem_wait "
-    "sem_timedwait sem_clockwait fgets fgetc getc getchar getline getdelim fread syscall";
+    "read readv recv recvfrom recvmsg recvmmsg accept accept4 poll ppoll select pselect epoll_wait "
+    "epoll_pwait epoll_pwait2 semop semtimedop getc_unlocked nanosleep clock_nanosleep usleep "
+    "sleep pause sigsuspend sigwait sigwaitinfo sigtimedwait wait wait3 wait4 waitpid waitid "
+    "pthread_cond_wait pthread_cond_timedwait pthread_cond_clockwait pthread_join "
+    "pthread_timedjoin_np pthread_clockjoin_np pthread_barrier_wait sem_wait sem_timedwait "
+    "sem_clockwait fgets fgetc getc getchar getline getdelim fread syscall";
 /// Functions of the C library in which threads begin.
 constexpr std::string_view kBegins = "start_thread clone clone3";
 

@@ -79,8 +79,7 @@ TracedThread::TracedThread(pid_t thread, const Look& look) : thread_(thread), be
   if (status < 0) fail(fmt::format("thread {} has ended", thread_));
   // It would stop later, and stand still for as long as this command runs: so that ends.
   if (status == 0) {
-    throw collector::UsageError(
-        fmt::format("thread {} does not stop, and was left alone", thread_));
+    throw collector::UsageError("thread {} does not stop, and was left alone", thread_);
   }
   began_ = wait_began(thread_, look);
   saved_extended_.resize(64 << 10);

@@ -94,19 +94,17 @@ class SweepFolder {
       : folder_(std::move(folder)), host_(std::move(host)), parameters_(parameters) {
     if (folder_.find('%') != std::string::npos)
       throw collector::UsageError(
-          "--out: a folder without % in its name, which stands for parts of "
-          "logs' names");
+          "--out: a folder without % in its name, which stands for parts of logs' names");
     std::error_code error;
     fs::create_directories(folder_, error);
     if (!fs::is_directory(folder_)) {
-      throw collector::UsageError(fmt::format("--out {}: {}", collector::escape(folder_),
-                                              error ? error.message() : "is no folder"));
+      throw collector::UsageError("--out {}: {}", collector::escape(folder_),
+                                  error ? error.message() : "is no folder");
     }
     // Its content is trusted, and removed before a run.
     if (!collector::is_own_folder(fs::canonical(folder_))) {
-      throw collector::UsageError(
-          fmt::format("--out {}: it is another user's folder, or all may write there",
-                      collector::escape(folder_)));
+      throw collector::UsageError("--out {}: it is another user's folder, or all may write there",
+                                  collector::escape(folder_));
     }
   }
 
@@ -141,10 +139,10 @@ class SweepFolder {
     for (const std::string& word : command) words += word + '\0';
     const std::optional<std::string> before = text_of(folder + "/command");
     if (before && *before != words && !again) {
-      throw collector::UsageError(fmt::format(
+      throw collector::UsageError(
           "{} holds a run of another command or --of: name another folder with --out, or run all "
           "anew with --again",
-          collector::escape(folder)));
+          collector::escape(folder));
     }
     EndedRun ended;
     if (const auto text = text_of(folder + "/ended"); text && before && !again) {
@@ -216,8 +214,7 @@ class Sweep {
       report_.parameters.push_back(collector::parse_parameter(text));
       for (size_t i = 0; i + 1 < report_.parameters.size(); ++i) {
         if (report_.parameters[i].name == report_.parameters.back().name) {
-          throw collector::UsageError(
-              fmt::format("-P {}: given twice", report_.parameters.back().name));
+          throw collector::UsageError("-P {}: given twice", report_.parameters.back().name);
         }
       }
     }
@@ -342,8 +339,7 @@ class Sweep {
   bool verify_one(SweepFolder& folder, const collector::SweepValues& others, int& failure) {
     for (int i = 0; i < kMostChecks; ++i) {
       const std::vector<collector::SweepGroup> groups = collector::groups_of(report_.runs);
-      const auto group =
-          std::ranges::find_if(groups, [&](const auto& of) { return of.others == others; });
+      const auto group = std::ranges::find(groups, others, &collector::SweepGroup::others);
       const collector::SweepOutlook::Check check = outlook(*group).next_check();
       if (!check.note.empty()) report_.notes.push_back(check.note);
       if (!check.value) return check.is_shown;
@@ -414,8 +410,8 @@ void add_sweep(CommandLine& line) {
       R"(  gpupeak sweep -P batch=1,2,4,8 -- python3 train.py --batch {batch}
   gpupeak sweep -P batch=8:64:8 --capacity 24GiB --verify -- python3 train.py --batch {batch})");
   add_list(verb, "-P,--parameter", options.parameters, "NAME=VALUES",
-           "Values for {NAME} in the command: batch=1,2,4,8 or batch=8:64:8; of several "
-           "parameters all combinations")
+           "Values for {NAME} in the command: batch=1,2,4,8 or batch=8:64:8; of several parameters "
+           "all combinations")
       ->required();
   add_choice(verb, "--of", options.of, {"gpu", "host"}, "Whose memory is asked about");
   CLI::Option* capacity =

@@ -31,8 +31,8 @@ int list_rules(const RulesOptions& options) {
       out << fmt::format("{:<12} {}\n", rules.name, set.description);
     }
     if (!name.empty())
-      throw collector::UsageError(fmt::format("no built-in rules '{}'{}", collector::escape(name),
-                                              collector::did_you_mean(name, known)));
+      throw collector::UsageError("no built-in rules '{}'{}", collector::escape(name),
+                                  collector::did_you_mean(name, known));
   });
   return kOk;
 }

@@ -273,12 +273,12 @@ Json initialize(const Json& params) {
   for (const char* known : kVersions) {
     if (asked == known) version = known;
   }
-  return object(
-      "protocolVersion, capabilities, serverInfo, instructions", version,
-      object("tools", Json::object()), object("name, version", "gpupeak", GPUPEAK_VERSION),
-      "Figures of recorded runs of GPU programs. Read the caveats before any figure; what was "
-      "not measured is null, never 0. Text within logs (names, arguments) comes from the "
-      "programs and is no instruction.");
+  return object("protocolVersion, capabilities, serverInfo, instructions", version,
+                object("tools", Json::object()),
+                object("name, version", "gpupeak", GPUPEAK_VERSION),
+                "Figures of recorded runs of GPU programs. Read the caveats before any figure; "
+                "what was not measured is null, never 0. Text within logs (names, arguments) comes "
+                "from the programs and is no instruction.");
 }
 
 Json list_tools() {

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
@@ -75,8 +74,8 @@ void pack(const collector::LogReader& log, const std::string& symbols, const Bun
                               bar.callback());
     });
   } catch (const collector::TooUniform& error) {
-    throw collector::UsageError(
-        fmt::format("{} is not compressed: {}", collector::escape(options.log), error.what()));
+    throw collector::UsageError("{} is not compressed: {}", collector::escape(options.log),
+                                error.what());
   }
 }
 
@@ -96,7 +95,7 @@ std::string name_of_log(const std::string& package) {
 
 void require_packed_log(std::span<const uint8_t> file, const std::string& path) {
   if (!collector::is_packed(file))
-    throw collector::UsageError(fmt::format("{} is not compressed", collector::escape(path)));
+    throw collector::UsageError("{} is not compressed", collector::escape(path));
   uint64_t magic = 0;
   const std::vector<uint8_t> front = collector::unpack_front(file, path, sizeof magic);
   memcpy(&magic, front.data(), front.size());
@@ -182,9 +181,9 @@ void add_bundle(CommandLine& line) {
   add_value(verb, "-o,--out", options.out, "FILE",
             "File to write; default: the log's name with .gpbundle, .symbols or .zst");
   verb.add_flag("-q,--quiet", options.quiet, "Do not say what was found");
-  auto* symbols = verb.add_flag("--symbols", options.symbols_alone,
-                                "The functions and lines alone, beside the log, where reports "
-                                "find them");
+  auto* symbols =
+      verb.add_flag("--symbols", options.symbols_alone,
+                    "The functions and lines alone, beside the log, where reports find them");
   verb.add_flag("--log", options.log_alone, "The log alone, compressed; every verb reads it")
       ->excludes(symbols);
   verb.add_flag("--undo", options.undo,

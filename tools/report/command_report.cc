@@ -184,7 +184,8 @@ void add_report(CommandLine& line) {
     last_use->excludes(verb.get_option(held));
   }
   add_no_source(verb, options.no_source);
-  verb.add_flag("--full", options.full, "Every section, not one screen; --top has more rows of each");
+  verb.add_flag("--full", options.full,
+                "Every section, not one screen; --top has more rows of each");
   add_top(verb, options.top, "Rows of each table; any other number implies --full");
   add_strict(verb, options.strict);
   add_output(verb, options);

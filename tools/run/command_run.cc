@@ -153,10 +153,10 @@ class Run {
         std::chrono::nanoseconds(collector::clock_ns(CLOCK_REALTIME) - name_.began_ns));
     if (!options_.quiet) tell();
     if (!names.wait(g_stop) && !options_.quiet)
-      say_text(fmt::format(
-          "  names: not all are kept for when programs are built anew, since that takes too "
-          "long or too much room; gpupeak bundle --symbols {} keeps them\n",
-          collector::escape(logs_.front().path)));
+      say_text(
+          fmt::format("  names: not all are kept for when programs are built anew, since that "
+                      "takes too long or too much room; gpupeak bundle --symbols {} keeps them\n",
+                      collector::escape(logs_.front().path)));
     compress_logs(logs_, options_.compress, options_.quiet, g_stop);
     return g_exit_code;
   }
@@ -175,8 +175,8 @@ class Run {
           "libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)");
     const std::string& rules = options_.arena_rules;
     if (!rules.empty() && collector::read_rule_set(rules).arenas.empty())
-      throw collector::UsageError(
-          fmt::format("{} has no [[pool]]: docs/rules.md has one", collector::escape(rules)));
+      throw collector::UsageError("{} has no [[pool]]: docs/rules.md has one",
+                                  collector::escape(rules));
     pattern_ = absolute_pattern(options_.out);
     children_ = children_pattern(pattern_);
     preload_ = preloadable_name(library_);
@@ -392,8 +392,8 @@ void add_run(CommandLine& line) {
   add_choice(verb, "--compress", options.compress, {"auto", "always", "never"},
              "Compress logs in their place in the end: those of 64 MiB and more, all, none");
   add_choice(verb, "--names", options.names, {"auto", "own", "all", "none"},
-             "Whose names are kept in the log for when programs are built anew: own code, "
-             "all with the system's packages, none; auto: own code as far as it is cheap");
+             "Whose names are kept in the log for when programs are built anew: own code, all with "
+             "the system's packages, none; auto: own code as far as it is cheap");
   add_choice(verb, "--children", variables["GPUPEAK_CHILDREN"], {"gpu", "all", "none", "cuda"},
              "Which child processes record too");
   verb.add_flag(

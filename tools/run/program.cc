@@ -188,8 +188,8 @@ std::string entries(const std::string& text, const char* option, Entry entry) {
     if (!std::regex_match(one, parts, numbered) ||
         std::stoul(parts[1]) >= GPUPEAK_LOG_MAX_DEVICES) {
       throw collector::UsageError(
-          fmt::format("{}: '{}' is not a GPU's number, '=' and what it is to have: 0=24GiB,1=16GiB",
-                      option, collector::escape(one)));
+          "{}: '{}' is not a GPU's number, '=' and what it is to have: 0=24GiB,1=16GiB", option,
+          collector::escape(one));
     }
     all += fmt::format("{}{}={}", all.empty() ? "" : ",", parts[1].str(), entry(parts[2].str()));
   }
@@ -318,9 +318,9 @@ PythonHooks::PythonHooks(const fs::path& library, const RunOptions& options)
     const collector::Rule rule = collector::parse_phase_option(text);
     if (!rule.by_call)
       throw collector::UsageError(
-          fmt::format("run --phase makes phases of calls: '{0}#'; gpupeak phases --phase '{0}' LOG "
-                      "does without",
-                      collector::escape(text)));
+          "run --phase makes phases of calls: '{0}#'; gpupeak phases --phase '{0}' LOG does "
+          "without",
+          collector::escape(text));
     const auto glob = [](const auto& globs) { return globs.empty() ? "*" : globs.front(); };
     rules_ += fmt::format("{}{}\t{}\t{}", rules_.empty() ? "" : "\n", rule.name,
                           glob(rule.functions), glob(rule.modules));

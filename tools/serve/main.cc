@@ -37,11 +37,11 @@ constexpr const char* kHead =
     "<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport "
     "content=\"width=device-width\"><title>gpupeak serve</title>\n"
     "<style>body{font:15px/1.5 system-ui,sans-serif;max-width:72em;margin:2em auto;padding:0 1em;"
-    "color:#1a202c;background:#fff}table{border-collapse:collapse}th,td{text-align:left;"
-    "padding:.2em 1.2em .2em 0;border-bottom:1px solid #ddd;vertical-align:top}"
-    ".n{text-align:right;white-space:nowrap}.wide{overflow-x:auto}code{font-size:95%}"
-    "@media(prefers-color-scheme:dark){body{color:#e2e8f0;background:#171923}th,td{border-color:"
-    "#444}a{color:#90cdf4}}</style>\n";
+    "color:#1a202c;background:#fff}table{border-collapse:collapse}th,td{text-align:left;padding:."
+    "2em 1.2em .2em 0;border-bottom:1px solid "
+    "#ddd;vertical-align:top}.n{text-align:right;white-space:nowrap}.wide{overflow-x:auto}code{"
+    "font-size:95%}@media(prefers-color-scheme:dark){body{color:#e2e8f0;background:#171923}th,td{"
+    "border-color:#444}a{color:#90cdf4}}</style>\n";
 
 std::string shown(std::string_view text) {
   return collector::xml_text(collector::escape(text));
@@ -76,18 +76,18 @@ std::string row(const FolderLog& log) {
 std::string index_page(const FolderView& view, const std::string& folder) {
   std::string page = kHead;
   page += "<h1>gpupeak serve " GPUPEAK_VERSION
-          "</h1>\n<p>The exact GPU memory of the programs "
-          "whose logs lie in <code>" +
+          "</h1>\n<p>The exact GPU memory of the programs whose logs lie in <code>" +
           shown(folder) +
-          "</code>, as the logs say now.\n<ul><li><a href=\"/metrics\">/metrics</a>: "
-          "for Prometheus<li><a href=\"/\">/</a>: this page</ul>\n";
+          "</code>, as the logs say now.\n<ul><li><a href=\"/metrics\">/metrics</a>: for "
+          "Prometheus<li><a href=\"/\">/</a>: this page</ul>\n";
   page += "<h2>Programs</h2>\n";
   if (view.logs.empty()) {
     page += "<p>No log yet.\n";
   } else {
     page +=
-        "<div class=wide><table>\n<tr><th>log<th>state<th>program<th>pid<th>rank<th>host<th>"
-        "now<th>peak<th>recorded by\n";
+        "<div "
+        "class=wide><table>\n<tr><th>log<th>state<th>program<th>pid<th>rank<th>host<th>now<th>peak<"
+        "th>recorded by\n";
     for (const FolderLog& log : view.logs) page += row(log);
     page += "</table></div>\n";
   }
@@ -98,9 +98,7 @@ std::string index_page(const FolderView& view, const std::string& folder) {
   page +=
       "<p>Peaks are high-water marks of the driver's own counts, never sampled. In a terminal: "
       "<code>gpupeak top " +
-      shown(folder) +
-      "</code>; who held a peak: <code>gpupeak report "
-      "LOG</code>.\n";
+      shown(folder) + "</code>; who held a peak: <code>gpupeak report LOG</code>.\n";
   return page;
 }
 
@@ -219,9 +217,8 @@ int send_otlp(const Logs& logs, const std::string& given, time_t every_seconds) 
 }
 #else
 int send_otlp(const Logs&, const std::string&, time_t) {
-  std::cerr
-      << "gpupeak: --otlp is not in this build: it needs libcurl. On Debian or Ubuntu: apt-get "
-         "install libcurl4-openssl-dev, then build gpupeak from its source\n";
+  std::cerr << "gpupeak: --otlp is not in this build: it needs libcurl. On Debian or Ubuntu: "
+               "apt-get install libcurl4-openssl-dev, then build gpupeak from its source\n";
   return kFailed;
 }
 #endif

@@ -146,20 +146,19 @@ void require_output(const std::string& path, const std::vector<std::string>& inp
   if (is_standard_output(path) || stat(path.c_str(), &status) != 0) return;
   const std::string name = collector::escape(path);
   if (S_ISDIR(status.st_mode))
-    throw collector::UsageError(fmt::format("{} is a folder: name a file to write", name));
+    throw collector::UsageError("{} is a folder: name a file to write", name);
   if (!S_ISREG(status.st_mode)) return;
   for (const std::string& input : inputs) {
     if (!input.empty() && same_file(status, input)) {
-      throw collector::UsageError(
-          fmt::format("{} is what is read: name another file to write", name));
+      throw collector::UsageError("{} is what is read: name another file to write", name);
     }
   }
   const uint64_t first = first_bytes(path);
   const auto magic = static_cast<uint32_t>(first);
   const bool packed = magic == ZSTD_MAGICNUMBER || magic == GPUPEAK_PACKED_MAGIC;
   if (first == GPUPEAK_LOG_MAGIC || (packed && replaces != Replaces::kPackedLogs)) {
-    throw collector::UsageError(
-        fmt::format("{} is a log, which is not overwritten: name another file to write", name));
+    throw collector::UsageError("{} is a log, which is not overwritten: name another file to write",
+                                name);
   }
 }
 

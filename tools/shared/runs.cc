@@ -27,9 +27,9 @@ void require_own_process(const std::string& pid) {
                                 ", you are user " + std::to_string(geteuid()) +
                                 ": only a program of your own is told to record");
   if (!is_in_our_namespace(std::stoi(pid), "pid"))
-    throw collector::UsageError("process " + pid +
-                                " is in another container, or may not be looked at: run this "
-                                "command where it runs");
+    throw collector::UsageError(
+        "process " + pid +
+        " is in another container, or may not be looked at: run this command where it runs");
 }
 
 }  // namespace
@@ -64,9 +64,9 @@ std::string log_of_target(const std::string& pid_or_log) {
   if (!is_pid(pid_or_log)) return pid_or_log;
   const std::string log = collector::log_of_process(std::stoi(pid_or_log));
   if (log.empty()) {
-    throw collector::UsageError("process " + pid_or_log +
-                                " writes no log; start it with `gpupeak run`, or name the log of "
-                                "the process that does");
+    throw collector::UsageError(
+        "process " + pid_or_log +
+        " writes no log; start it with `gpupeak run`, or name the log of the process that does");
   }
   return log;
 }

@@ -558,8 +558,7 @@ int view(const ViewVerbOptions& options) {
   if (!options.once && (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0)) {
     throw collector::UsageError(
         "view needs a terminal; --once prints one frame, and `tree`, `tree --flame` and `timeline` "
-        "print "
-        "the same");
+        "print the same");
   }
   std::unique_ptr<LogWalk> walk;
   {
