@@ -1,7 +1,5 @@
 #include "collector/analyze/analyze.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <ctime>
 #include <functional>

@@ -135,14 +135,11 @@ GroupBy parse_group_by(std::string_view name) {
     if (name == grouping.name) return grouping.by;
     names.emplace_back(grouping.name);
   }
-  throw UsageError(
-      fmt::format("cannot group by '{}': choose {}", escape(name), fmt::join(names, ", ")));
+  throw UsageError("cannot group by '{}': choose {}", escape(name), fmt::join(names, ", "));
 }
 
 std::string_view group_by_name(GroupBy by) {
-  return std::ranges::find_if(kGroupings,
-                              [&](const Grouping& grouping) { return grouping.by == by; })
-      ->name;
+  return std::ranges::find(kGroupings, by, &Grouping::by)->name;
 }
 
 Attribution::Attribution(const Replay& replay, SiteTitles& sites, GroupBy by, Tagger* tagger)
@@ -156,11 +153,9 @@ bool Attribution::by_stack() const {
 /// Finds the titles of all stacks at once, which takes less time than one by one.
 void Attribution::name_stacks(const std::vector<Contribution>& contributions) {
   if (!by_stack()) return;
-  std::vector<uint32_t> stacks;
-  stacks.reserve(contributions.size());
-  for (const Contribution& contribution : contributions)
-    stacks.push_back(replay_.sites().info(contribution.group).stack);
-  sites_.prepare(stacks);
+  sites_.prepare(list_of(contributions, [&](const Contribution& contribution) {
+    return replay_.sites().info(contribution.group).stack;
+  }));
 }
 
 Attribution::Key Attribution::key(GroupId group) {

@@ -116,6 +116,14 @@ void CallTree::tell_apart(const std::vector<uint32_t>& siblings) {
   }
 }
 
+uint64_t CallTree::least_of(size_t most) const {
+  std::vector<uint64_t> sizes = list_of(nodes_, &Node::bytes);  // the root's is no smaller
+  if (sizes.size() <= most + 1) return 0;
+  const auto last = sizes.begin() + static_cast<std::ptrdiff_t>(most + 1);
+  std::ranges::nth_element(sizes, last, std::greater());
+  return *last + 1;
+}
+
 std::string CallTree::title(const Node& node) {
   return node.title.empty() ? frame_title(*node.frame) : node.title;
 }

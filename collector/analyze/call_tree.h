@@ -35,6 +35,9 @@ class CallTree {
   const Node& node(uint32_t id) const { return nodes_[id]; }
   /// How many nodes, with the root.
   size_t size() const { return nodes_.size(); }
+  /// How many bytes a call has at least to be one of the `most` largest; those alike are all or
+  /// none.
+  uint64_t least_of(size_t most) const;
   /// For each contribution, in order: the node where its stack ends.
   const std::vector<uint32_t>& ends() const { return ends_; }
   /// The name and line to show. No two calls of one caller look alike.

@@ -217,9 +217,7 @@ void add_own_memory(const Replay& replay, uint64_t rss_peak, Metrics& metrics) {
 void add_before_recording(const Replay& replay, Metrics& metrics) {
   const bool attached = is_of_attached(replay.log().header());
   if (replay.windows().empty() || attached) return;
-  uint64_t most = 0;
-  for (const Window& window : replay.windows()) most = std::max(most, window.before_bytes);
-  metrics["host.before_recording_bytes"] = most;
+  metrics["host.before_recording_bytes"] = most_of(replay.windows(), &Window::before_bytes);
 }
 
 uint64_t not_below_0(int64_t bytes) {

@@ -319,10 +319,9 @@ class CallSites {
     const uint64_t peak = replay_.peaks().scope(scope).peak;
     if (peak == 0) return;
     const PeakParts parts = parts_at_peak(replay_, scope);
-    std::vector<uint32_t> stacks;
-    for (const Contribution& part : parts.outside)
-      stacks.push_back(replay_.sites().info(part.group).stack);
-    titles_.prepare(stacks);
+    titles_.prepare(list_of(parts.outside, [&](const Contribution& part) {
+      return replay_.sites().info(part.group).stack;
+    }));
     Sites held;
     for (const Contribution& part : parts.outside) {
       const uint32_t stack = replay_.sites().info(part.group).stack;

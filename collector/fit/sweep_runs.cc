@@ -144,9 +144,8 @@ void read_run(SweepRun& run, const std::vector<std::string>& logs, const Card* c
   const ReadLogs read = read_logs(run, logs, options);
   const FitReport fit = answer_fit(read.needs, {});
   set_status(run, !fit.devices.empty(), read.was_refused);
-  const auto most = std::ranges::max_element(fit.devices, [](const auto& a, const auto& b) {
-    return a.need.held_bytes < b.need.held_bytes;
-  });
+  const auto most =
+      std::ranges::max_element(fit.devices, {}, [](const auto& of) { return of.need.held_bytes; });
   if (most == fit.devices.end()) return;
   set_bounds(run, most->need, card);
   set_peak(run, *most, read.needs);
@@ -188,8 +187,7 @@ SweepOutlook::Check SweepOutlook::next_check() const {
   if (!prediction_.largest) return {};
   if (prediction_.beyond) return {prediction_.was_run, {}, ""};  // there is no edge to look for
   if (prediction_.was_run && prediction_.next_was_run) return {true, {}, ""};
-  uint64_t card = 0;
-  for (const SweepRun* run : runs_) card = std::max(card, run->card_bytes);
+  const uint64_t card = most_of(runs_, &SweepRun::card_bytes);
   if (card > 0 && capacity_.most > card)
     return {false, {}, fmt::format("{} has more than the card here: not checked", capacity_.name)};
   const double value = *prediction_.largest + (prediction_.was_run ? step_ : 0);

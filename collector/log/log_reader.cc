@@ -1,7 +1,5 @@
 #include "collector/log/log_reader.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>

@@ -250,11 +250,7 @@ class Unpacker {
   }
 
  private:
-  uint64_t told_bytes() const {
-    uint64_t bytes = 0;
-    for (const Section& section : sections_) bytes += section.log_bytes;
-    return bytes;
-  }
+  uint64_t told_bytes() const { return sum_of(sections_, &Section::log_bytes); }
   uint64_t grow_log(uint64_t bytes) {
     const uint64_t begin = log_.grow(bytes);
     if (log_.bytes() > allowed_bytes_) refuse(log_.bytes());

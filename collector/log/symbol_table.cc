@@ -10,6 +10,7 @@
 #include "collector/log/definitions.h"
 #include "collector/log/log_parts.h"
 #include "collector/text/error.h"
+#include "collector/text/lists.h"
 #include "collector/text/numbers.h"
 #include "collector/text/sanitize.h"
 
@@ -110,8 +111,7 @@ std::string SymbolTable::json(uint64_t log_cookie) const {
   Numbers<std::string> texts;  // most functions and files occur many times
   Json modules = Json::array();
   for (const auto& [key, known] : modules_) {
-    std::vector<uint64_t> addresses;
-    for (const auto& [address, frames] : known.frames) addresses.push_back(address);
+    std::vector<uint64_t> addresses = keys_of(known.frames);
     std::ranges::sort(addresses);
     Json rows = Json::array();
     Json sources = Json::array();

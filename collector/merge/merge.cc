@@ -159,11 +159,7 @@ class Comparison {
 
   const OwnPeak* peak(size_t process) const { return merged_.processes[process].find_peak(side_); }
 
-  static uint64_t median_of(const Values& values) {
-    std::vector<uint64_t> bytes;
-    for (const Value& value : values) bytes.push_back(value.bytes);
-    return median(std::move(bytes));
-  }
+  static uint64_t median_of(const Values& values) { return median(list_of(values, &Value::bytes)); }
 
   /// The most that a site can hold if it is not in a list that was cut: no more than the last row
   /// of the list, and no more than all rows that were cut off.
@@ -268,8 +264,8 @@ void note_end_of_run(bool is_started, const RunEnd& end, Quality& quality) {
   for (Warning& warning : quality.warnings) {
     if (warning.code == WarningCode::kLogHasNoEnd)
       warning.message =
-          "nobody saw how the process ended (killed by another, or left by exec): its log is "
-          "whole up to its last event";
+          "nobody saw how the process ended (killed by another, or left by exec): its log is whole "
+          "up to its last event";
   }
 }
 

@@ -175,10 +175,7 @@ std::optional<RunLogs> named_process(const std::string& name) {
 }
 
 uint64_t most_of_gpus(const LogHead& head) {
-  uint64_t bytes = 0;
-  for (const gpupeak_device_counters& device : head.counters.device)
-    bytes = std::max(bytes, device.total.peak);
-  return bytes;
+  return most_of(head.counters.device, [](const auto& device) { return device.total.peak; });
 }
 
 std::string program_of(const RunLog& log) {
@@ -308,9 +305,8 @@ const RunLog& process_of_run(const RunLogs& run, const std::string& process) {
   for (size_t i = 0; i < std::min(run.logs.size(), kMostNamed); ++i)
     known += (known.empty() ? "" : ", ") + who(run.logs[i]);
   if (run.logs.size() > kMostNamed) known += " …";
-  throw UsageError(fmt::format("--process {}: {} has {}: {}", escape(process), escape(run.name),
-                               found.empty() ? "no such process" : "several such processes",
-                               known));
+  throw UsageError("--process {}: {} has {}: {}", escape(process), escape(run.name),
+                   found.empty() ? "no such process" : "several such processes", known);
 }
 
 std::vector<RunLogs> runs_of(const std::vector<std::string>& names, const std::string& process) {

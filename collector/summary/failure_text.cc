@@ -86,15 +86,14 @@ class Teller {
         return fragmented(cause);
       case FailureCause::kGraphArena:
         return fmt::format(
-            "CUDA graphs' memory: {} of {} are idle, kept for graphs that were captured "
-            "(largest piece {}){}",
+            "CUDA graphs' memory: {} of {} are idle, kept for graphs that were captured (largest "
+            "piece {}){}",
             size(cause.bytes), arena_name(*oom_.refused_by),
             size(oom_.refused_by->largest_graph_idle_bytes), and_free());
       case FailureCause::kSetApart:
         return fmt::format(
             "set apart: {} has {} idle in one piece and did not use it for this request, as it "
-            "does "
-            "with what another stream, a private pool or blocks of another size class had{}",
+            "does with what another stream, a private pool or blocks of another size class had{}",
             arena_name(*oom_.refused_by), size(cause.bytes), and_free());
       case FailureCause::kIdleInArena:
         return fmt::format("idle in pools: {}, and this request went past {} to the driver{}",
@@ -109,8 +108,8 @@ class Teller {
                              size(cause.bytes), size(oom_.driver_total_bytes),
                              others_list(*oom_.ledger, style_), size(oom_.live_bytes), and_free());
         return fmt::format(
-            "another process holds it: {} of the card's {} are not this process's, "
-            "which holds {}{}",
+            "another process holds it: {} of the card's {} are not this process's, which holds "
+            "{}{}",
             size(cause.bytes), size(oom_.driver_total_bytes), size(oom_.live_bytes), and_free());
       case FailureCause::kGrowth:
         return "it grows: " + growth_text(*oom_.growth, style_) + and_free();
@@ -309,8 +308,7 @@ std::string parts_text(const std::vector<ArenaSummary::Part>& parts, const TextS
 }
 
 const ArenaSummary::Growth& largest_growth(const ArenaSummary& arena) {
-  return *std::ranges::max_element(arena.growths,
-                                   [](auto& a, auto& b) { return a.bytes < b.bytes; });
+  return *std::ranges::max_element(arena.growths, {}, &ArenaSummary::Growth::bytes);
 }
 
 /// The cause whose largest segment exceeds most what was asked for, if that is a good part of what
@@ -319,8 +317,7 @@ const ArenaSummary::Cause* most_ahead(const ArenaSummary& arena) {
   const auto ahead = [](const ArenaSummary::Cause& cause) {
     return cause.largest_bytes - std::min(cause.largest_bytes, cause.largest_asked_bytes);
   };
-  const auto most = std::ranges::max_element(
-      arena.causes, [&](const auto& a, const auto& b) { return ahead(a) < ahead(b); });
+  const auto most = std::ranges::max_element(arena.causes, {}, ahead);
   const uint64_t idle = arena.at_device_peak->idle_bytes();
   return most != arena.causes.end() && ahead(*most) > idle / 4 ? &*most : nullptr;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -168,9 +169,7 @@ const PhaseInstances* highest(const PhaseSummary& phase) {
     return std::max(of(instances.device), instances.host ? of(*instances.host) : 0) /
            std::max<uint64_t>(instances.count, 1);
   };
-  const auto found = std::ranges::max_element(
-      phase.instances,
-      [&](const PhaseInstances& a, const PhaseInstances& b) { return rise(a) < rise(b); });
+  const auto found = std::ranges::max_element(phase.instances, {}, rise);
   return found == phase.instances.end() ? nullptr : &*found;
 }
 
@@ -278,9 +277,8 @@ std::string resident_mark(const Holder& holder, const Metrics& metrics, const Te
 std::vector<const Holder*> rows_by_resident(const Peak& peak, const Metrics& metrics) {
   std::vector<const Holder*> rows;
   for (const Holder& holder : peak.holders) rows.push_back(&holder);
-  std::ranges::stable_sort(rows, [&](const Holder* a, const Holder* b) {
-    return resident_at_most(*a, metrics) > resident_at_most(*b, metrics);
-  });
+  std::ranges::stable_sort(rows, std::greater(),
+                           [&](const Holder* row) { return resident_at_most(*row, metrics); });
   return rows;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collector/text/function_names.h"
+#include "collector/text/lists.h"
 #include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
 
@@ -127,15 +128,12 @@ std::vector<SitePart> without_lines(std::vector<SitePart> parts) {
 }
 
 std::vector<std::string> titles_apart(const std::vector<const Frame*>& frames) {
-  std::vector<std::string> texts;
-  texts.reserve(frames.size());
-  for (const Frame* frame : frames) texts.push_back(frame_title(*frame));
+  std::vector<std::string> texts =
+      list_of(frames, [](const Frame* frame) { return frame_title(*frame); });
   const auto same = [&](size_t i, size_t j) { return same_frame(*frames[i], *frames[j]); };
   for (const std::vector<size_t>& group : alike(texts, same)) {
-    std::vector<std::string_view> functions;
-    functions.reserve(group.size());
-    for (const size_t i : group) functions.push_back(frames[i]->function);
-    const std::vector<std::string> names = names_apart(functions);
+    const std::vector<std::string> names = names_apart(
+        list_of(group, [&](size_t i) -> std::string_view { return frames[i]->function; }));
     for (size_t i = 0; i < group.size(); ++i) {
       const Frame& frame = *frames[group[i]];
       if (!frame.function.empty()) texts[group[i]] = title_text(frame, names[i], 1);
@@ -171,8 +169,7 @@ void tell_apart(std::vector<Holder>& rows) {
   }
   for (const auto& [title, group] : by_title) {
     if (group.size() < 2) continue;
-    size_t most = 0;
-    for (const size_t row : group) most = std::max(most, rows[row].parts.size());
+    const size_t most = most_of(group, [&](size_t row) { return rows[row].parts.size(); });
     for (size_t part = 0; part < most; ++part) {
       std::vector<const Frame*> frames;
       std::vector<size_t> having;
@@ -238,9 +235,8 @@ void add_kernels(const BufferRole& role, std::vector<RoleUse>& uses) {
   }
   for (Kernel& kernel : kernels) {
     const size_t verb = kernel.writes ? (kernel.reads ? 1 : 0) : (kernel.reads ? 2 : 3);
-    uint64_t launches = 0;
-    for (const auto& [name, count] : kernel.launches) launches += count;
-    uses.push_back({kKernelVerbs[verb], std::move(kernel.name), launches});
+    uses.push_back({kKernelVerbs[verb], std::move(kernel.name),
+                    sum_of(kernel.launches, [](const auto& of) { return of.second; })});
   }
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "collector/summary/run_text.h"
+#include "collector/text/lists.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
 
@@ -187,8 +188,7 @@ class Judge {
     const std::vector<FailureGroup> groups = failure_groups(true);
     if (groups.empty()) return;
     const OutOfMemory& last = *groups.back().last;
-    uint64_t count = 0;
-    for (const FailureGroup& group : groups) count += group.count;
+    const uint64_t count = sum_of(groups, &FailureGroup::count);
     hint("{} allocation{} refused{}, and the program went on ({}: {})", grouped(count),
          count == 1 ? " was" : "s were",
          is_of_memory(groups.back()) ? "" : ", not for want of memory", last.api, last.result);
@@ -313,10 +313,9 @@ class Judge {
         verdict_.device == nullptr ? std::nullopt
                                    : metric(verdict_.device->metrics, "device.managed.peak_bytes");
     if (peak_ == nullptr && managed.value_or(0) > 0) {
-      say(fmt::format(
-              "peak {} of managed memory of {}, which may lie there or on the host; no other "
-              "memory of a GPU was handed out",
-              size(managed), device_text(*verdict_.device)) +
+      say(fmt::format("peak {} of managed memory of {}, which may lie there or on the host; no "
+                      "other memory of a GPU was handed out",
+                      size(managed), device_text(*verdict_.device)) +
           by_whom());
       return;
     }
@@ -356,15 +355,15 @@ class Judge {
     if (device == nullptr || !device->memory) return;
     if (device->is_integrated()) {
       const Peak* total = summary_.find_peak("total");
-      say(fmt::format("its memory is the host's: {}",
-                      total == nullptr ? "what the host had of it was not measured"
-                                       : fmt::format("with host and managed memory, each byte "
-                                                     "once, at most {} at {}",
-                                                     size(total->bytes), instant(total->time_ns))));
+      say(fmt::format(
+          "its memory is the host's: {}",
+          total == nullptr
+              ? "what the host had of it was not measured"
+              : fmt::format("with host and managed memory, each byte once, at most {} at {}",
+                            size(total->bytes), instant(total->time_ns))));
     } else if (device->memory->host_page_tables) {
       say("it works on the host's memory in place: what malloc, mmap and cuMemAllocManaged give "
-          "may "
-          "lie on the card, which no call tells, and is counted as theirs alone");
+          "may lie on the card, which no call tells, and is counted as theirs alone");
     }
   }
 

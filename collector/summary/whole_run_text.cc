@@ -4,6 +4,7 @@
 
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
+#include "collector/text/lists.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -108,13 +109,11 @@ bool is_still_running(const WholeRun& run, uint32_t pid) {
 std::vector<const WholeRun::Process*> largest_of_host(const WholeRun& run) {
   constexpr uint64_t kShare = 8;
   std::vector<const WholeRun::Process*> order;
-  uint64_t most = 0;
-  for (const WholeRun::Process& process : run.processes) most = std::max(most, held_bytes(process));
+  const uint64_t most = most_of(run.processes, held_bytes);
   const uint64_t least = std::clamp<uint64_t>(most / kShare, 1, kWorthWords);
   for (const WholeRun::Process& process : run.processes)
     if (held_bytes(process) >= least) order.push_back(&process);
-  std::ranges::stable_sort(
-      order, [](const auto* a, const auto* b) { return held_bytes(*a) > held_bytes(*b); });
+  std::ranges::stable_sort(order, std::greater(), [](const auto* of) { return held_bytes(*of); });
   return order;
 }
 
@@ -133,12 +132,10 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
   for (const WholeRun::Process& process : run.processes)
     if (process.rss_peak_bytes) order.push_back(&process);
   if (order.empty()) return "";
-  std::ranges::stable_sort(
-      order, [](const auto* a, const auto* b) { return a->rss_peak_bytes > b->rss_peak_bytes; });
+  std::ranges::stable_sort(order, std::greater(), &WholeRun::Process::rss_peak_bytes);
   std::string text = "host: ";
   // No curve has what a parent freed, or left at its end, while a child still held it.
-  const bool forked =
-      std::ranges::any_of(run.processes, [](const auto& process) { return process.forked; });
+  const bool forked = std::ranges::any_of(run.processes, &WholeRun::Process::forked);
   if (run.host && run.host->peak_bytes)
     text += fmt::format("{} {} at once{}; ", forked ? "allocated" : "at most",
                         size_text(*run.host->peak_bytes, style),
@@ -239,9 +236,8 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
 }
 
 bool lacks_device_memory(const WholeRun& run) {
-  return run.lost_logs > 0 || std::ranges::any_of(run.not_recorded, [](const auto& process) {
-           return process.used_gpu;
-         });
+  return run.lost_logs > 0 ||
+         std::ranges::any_of(run.not_recorded, &WholeRun::NotRecorded::used_gpu);
 }
 
 bool is_whole(const Quality& quality) {
@@ -288,11 +284,8 @@ std::string memory_kill_text(const WholeRun& run, const TextStyle& style) {
 std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
   const size_t users = run.gpu_processes();
   const auto pss = metric(run.metrics, "host.pss.peak_bytes");
-  uint64_t largest = 0, peaks = 0;
-  for (const WholeRun::Process& process : run.processes) {
-    largest = std::max(largest, held_bytes(process));
-    peaks += held_bytes(process);
-  }
+  const uint64_t largest = most_of(run.processes, held_bytes);
+  const uint64_t peaks = sum_of(run.processes, held_bytes);
   // For processes that were gone before anybody looked, what was seen is no answer.
   if (users == 0 && run.has_several() && pss.value_or(0) > largest / 2) {
     const uint64_t seen = *resident_together(run);

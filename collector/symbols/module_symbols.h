@@ -35,6 +35,7 @@
 #include "collector/symbols/rtti_names.h"
 #include "collector/text/byte_pack.h"
 #include "collector/text/function_names.h"
+#include "collector/text/lists.h"
 #include "collector/text/text_format.h"
 #include "collector/text/work.h"
 
@@ -134,8 +135,7 @@ class ModuleSymbols {
     constexpr uint64_t kWorthBytes = 256 << 10;
     std::vector<FileState> files = looked_for_;
     files.insert(files.end(), debug_files_.looked_for().begin(), debug_files_.looked_for().end());
-    uint64_t bytes = 0;
-    for (const FileState& file : files) bytes += file.bytes;
+    const uint64_t bytes = sum_of(files, &FileState::bytes);
     // A server may have later what it does not have now.
     const bool may_be_found_later = !functions_ && !debug_servers().empty();
     const bool is_complete = !functions_ || functions_->is_complete();

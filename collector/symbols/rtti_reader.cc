@@ -89,8 +89,7 @@ class ClassGraph {
     if (word.symbol == RelocatedWord::kNoSymbol) return value_or(by_address_, word.value, kNone);
     const std::string_view name = image_.symbol_name(word.symbol);
     if (!name.starts_with("_ZTI") || word.value != 0) return kNone;
-    const auto known = by_name_.find(name.substr(4));
-    return known == by_name_.end() ? kNone : known->second;
+    return value_or(by_name_, name.substr(4), kNone);
   }
   /// Whether the address is part of a type_info.
   bool is_type_info(uint64_t address) const { return range_at(infos_, address) != nullptr; }

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cstddef>
 
+#include "collector/text/lists.h"
 #include "collector/text/name_match.h"
 
 namespace gpupeak::collector {
@@ -486,10 +487,7 @@ class Beside {
         out += shown_text(mine[i], of_argument, detail_);
         continue;
       }
-      std::vector<const Piece*> peers;
-      peers.reserve(others.size());
-      for (const Sequence* other : others) peers.push_back(&(*other)[i]);
-      out += bracket(mine[i], peers);
+      out += bracket(mine[i], list_of(others, [i](const Sequence* other) { return &(*other)[i]; }));
     }
     return out;
   }
@@ -517,9 +515,7 @@ class Beside {
         if (text != kCut || parts.empty() || parts.back() != kCut) parts.push_back(text);
         continue;
       }
-      std::vector<const Sequence*> peers;
-      peers.reserve(others.size());
-      for (const Piece* other : others) peers.push_back(&other->parts[i]);
+      const auto peers = list_of(others, [i](const Piece* other) { return &other->parts[i]; });
       parts.push_back(sequence(part, peers, true));
     }
     return bracketed(mine.open, in_a_row(parts));
@@ -547,9 +543,7 @@ std::string shown(const Taken& mine, const std::vector<const Taken*>& others,
                   const Detail& detail) {
   const Beside beside(detail);
   const auto of = [&](Sequence Taken::*part, bool of_argument) {
-    std::vector<const Sequence*> peers;
-    peers.reserve(others.size());
-    for (const Taken* other : others) peers.push_back(&(other->*part));
+    const auto peers = list_of(others, [part](const Taken* other) { return &(other->*part); });
     return beside.sequence(mine.*part, peers, of_argument);
   };
   std::string text = of(detail.namespaces ? &Taken::whole_name : &Taken::name, false);
@@ -561,17 +555,13 @@ std::string shown(const Taken& mine, const std::vector<const Taken*>& others,
 }  // namespace
 
 std::vector<std::string> names_apart(const std::vector<std::string_view>& functions) {
-  std::vector<std::string> texts;
-  texts.reserve(functions.size());
-  for (const std::string_view function : functions) texts.push_back(short_function_name(function));
+  std::vector<std::string> texts = list_of(functions, short_function_name);
   const auto same = [&](size_t i, size_t j) { return functions[i] == functions[j]; };
   constexpr std::array<Detail, 4> kDetails{
       {{false, false}, {true, false}, {false, true}, {true, true}}};
   for (const Detail& detail : kDetails) {
     for (const std::vector<size_t>& group : alike(texts, same)) {
-      std::vector<Taken> taken;
-      taken.reserve(group.size());
-      for (const size_t i : group) taken.push_back(take(functions[i]));
+      const auto taken = list_of(group, [&](size_t i) { return take(functions[i]); });
       for (size_t i = 0; i < group.size(); ++i) {
         std::vector<const Taken*> others;
         for (size_t j = 0; j < group.size(); ++j) {
@@ -594,10 +584,8 @@ std::string short_arguments(std::string_view inside, size_t most) {
   while (kept.size() > 1 && is_default_argument(source_of(kept.back()))) kept.pop_back();
   constexpr size_t kHeads = 4;  ///< an inner bracket of so many characters stays even then
   for (const size_t bracket : {most, kHeads}) {
-    std::vector<std::string> texts;
-    texts.reserve(kept.size());
-    for (const Sequence& part : kept) texts.push_back(shallow(part, bracket, {}));
-    std::string text = in_a_row(texts);
+    std::string text =
+        in_a_row(list_of(kept, [&](const Sequence& part) { return shallow(part, bracket, {}); }));
     if (text.size() <= most) return text;
   }
   return "";

@@ -3,6 +3,7 @@
 //   list_of(devices, &Device::name)   sum_of(blocks, &Block::bytes)   value_in(threads, 7)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -34,6 +35,13 @@ uint64_t sum_of(const Things& things, Of of) {
   uint64_t sum = 0;
   for (const auto& thing : things) sum += std::invoke(of, thing);
   return sum;
+}
+/// The largest value, 0 if there is none.
+template <typename Things, typename Of>
+uint64_t most_of(const Things& things, Of of) {
+  uint64_t most = 0;
+  for (const auto& thing : things) most = std::max<uint64_t>(most, std::invoke(of, thing));
+  return most;
 }
 
 /// The value of the key; nullptr: it has none.

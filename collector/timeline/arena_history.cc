@@ -291,10 +291,9 @@ class ArenaStock : HistoryMaker {
   /// are not shown.
   void choose(Stock& stock, uint64_t reserved, unsigned coarse) const {
     const size_t most_segments = share(kMaxArenaSegments, found_.segments.size());
-    std::vector<Piece*> largest;
-    for (Piece& piece : stock.segments) largest.push_back(&piece);
-    std::ranges::stable_sort(largest, [](const Piece* a, const Piece* b) {
-      return a->segment.end - a->segment.begin > b->segment.end - b->segment.begin;
+    std::vector<Piece*> largest = list_of(stock.segments, [](Piece& piece) { return &piece; });
+    std::ranges::stable_sort(largest, std::greater(), [](const Piece* piece) {
+      return piece->segment.end - piece->segment.begin;
     });
     size_t shown = 0, added = 0;
     const auto shows = [&](bool known, size_t most, size_t most_added) {

@@ -519,18 +519,11 @@ Instants live_at_instants(Profile& profile, const TimeSeries& times, size_t top,
 }
 
 HeldCalls held_calls(Profile& profile, const std::map<GroupId, uint64_t>& largest, size_t most) {
-  std::vector<Contribution> held;
-  held.reserve(largest.size());
-  for (const auto& [group, bytes] : largest) held.push_back({group, bytes, 1});
+  const auto held = list_of(largest, [](const auto& of) {
+    return Contribution{of.first, of.second, 1};
+  });
   const CallTree tree(profile, held, CallTree::Order::kFromOutermost);
-  std::vector<uint64_t> sizes;
-  for (uint32_t id = 1; id < tree.size(); ++id) sizes.push_back(tree.node(id).bytes);
-  uint64_t smallest = 0;
-  if (sizes.size() > most) {
-    std::nth_element(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(most), sizes.end(),
-                     std::greater<>());
-    smallest = sizes[most] + 1;
-  }
+  const uint64_t smallest = tree.least_of(most);
   HeldCalls found;
   found.calls.emplace_back();
   std::vector<uint32_t> place(tree.size());                 // by node: its call, or its caller's

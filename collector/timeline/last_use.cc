@@ -310,8 +310,7 @@ std::vector<Ages> ages_of(Profile& profile, const std::vector<Held>& held,
 LastUses last_uses(const Profile& profile, const Progress& progress) {
   if (!has_uses(profile.definitions()))
     throw UsageError(
-        "the log does not say when memory was used: record it with "
-        "`gpupeak run --last-use`");
+        "the log does not say when memory was used: record it with `gpupeak run --last-use`");
   LifeWatch watch(profile);
   for (const ScopeId id : profile.scopes()) {
     const ScopeInfo& info = profile.scope_info(id);
@@ -363,17 +362,13 @@ std::vector<UseRow> use_rows(Profile& profile, const LastUse& of) {
     row.shortest_ns = is_new ? part.shortest_ns : std::min(row.shortest_ns, part.shortest_ns);
     row.longest_ns = std::max(row.longest_ns, part.longest_ns);
   }
-  std::vector<UseRow> rows;
-  rows.reserve(by_title.size());
-  for (auto& [key, row] : by_title) rows.push_back(std::move(row));
+  std::vector<UseRow> rows = values_of(std::move(by_title));
   std::ranges::stable_sort(rows, std::ranges::greater(), &UseRow::bytes);
   return rows;
 }
 
 uint64_t bytes_of(const LastUse& of, UseAtPeak use) {
-  uint64_t bytes = 0;
-  for (const LastUse::Row& row : of.rows) bytes += row.use == use ? row.bytes : 0;
-  return bytes;
+  return sum_of(of.rows, [&](const LastUse::Row& row) { return row.use == use ? row.bytes : 0; });
 }
 
 }  // namespace gpupeak::collector

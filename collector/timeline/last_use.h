@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string>

@@ -171,10 +171,7 @@ std::vector<HeldTime> held_over_time(const Profile& profile, const std::vector<S
   profile.replay_again(watch, progress);
   if (watch.has_grown())
     throw LogError("the log has grown while it was read: ask again", profile.log().used_bytes());
-  std::vector<HeldTime> all;
-  all.reserve(scopes.size());
-  for (const ScopeId scope : scopes) all.push_back(watch.of(scope));
-  return all;
+  return list_of(scopes, [&](ScopeId scope) { return watch.of(scope); });
 }
 
 }  // namespace gpupeak::collector

@@ -266,8 +266,7 @@ class TimeSeries : public ReplayObserver {
     uint64_t& count = failure ? failure_count_ : border_count_;
     if (count++ % stride != 0) return;
     borders_.push_back({event_count_, failure});
-    const auto kept = static_cast<size_t>(std::ranges::count_if(
-        borders_, [&](const Border& border) { return border.failure == failure; }));
+    const auto kept = static_cast<size_t>(std::ranges::count(borders_, failure, &Border::failure));
     if (kept < (failure ? kMaxFailureBorders : kBorders)) return;
     stride *= 2;
     size_t index = 0;

@@ -181,8 +181,8 @@ class ArenaMap {
     /// The words for the use that most of its bytes had, and the percentage of these bytes if not
     /// all had it.
     std::string when_used() const {
-      const auto most = std::ranges::max_element(
-          uses, [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+      const auto most =
+          std::ranges::max_element(uses, {}, [](const auto& of) { return of.second.bytes; });
       if (most == uses.end()) return "";
       const auto& [use, sum] = *most;
       std::string text = collector::when_used(use, sum.shortest_ns, sum.longest_ns);
@@ -277,9 +277,8 @@ class ArenaMap {
   };
   std::string cell(const Column& column, uint64_t bytes, const TextStyle& style) const {
     if (column.used == 0) return faint("·", style);
-    const size_t row = std::ranges::max_element(column.by_row, [](const auto& a, const auto& b) {
-                         return a.second < b.second;
-                       })->first;
+    const auto held = [](const auto& of) { return of.second; };
+    const size_t row = std::ranges::max_element(column.by_row, {}, held)->first;
     const bool full = column.used >= bytes;
     if (row >= letters_) return full ? "█" : "▒";
     return colored((full ? kCapitals : kSmall).substr(row, 1), row, style);
@@ -370,9 +369,7 @@ Json arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInsta
 }  // namespace
 
 uint64_t ArenaState::largest_idle() const {
-  uint64_t largest = 0;
-  for (const auto& hole : holes) largest = std::max(largest, hole.end - hole.begin);
-  return largest;
+  return most_of(holes, [](const auto& hole) { return hole.end - hole.begin; });
 }
 
 uint64_t ArenaState::idle_in_smaller(uint64_t bytes) const {

@@ -161,9 +161,8 @@ void write_csv(const Profile& profile, const std::vector<HeldTime>& held,
 void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, GroupBy by, size_t top,
                         std::ostream& out, const ViewStyle& style) {
   TimeRows maker(profile, by);
-  std::vector<TimeTable> tables;
-  tables.reserve(held.size());
-  for (const HeldTime& sum : held) tables.push_back(maker.table(sum, top));
+  const std::vector<TimeTable> tables =
+      list_of(held, [&](const HeldTime& sum) { return maker.table(sum, top); });
   if (style.is_json()) return write_line(byte_seconds_json(profile, held, tables, by), out);
   if (style.is_csv()) return write_csv(profile, held, tables, by, out);
   const Quality quality = profile.quality();

@@ -28,9 +28,7 @@ struct Row {
   std::string kind;  ///< of memory; only for rows of sites
   std::vector<std::optional<uint64_t>> values;
   uint64_t largest() const {
-    uint64_t largest = 0;
-    for (const auto& value : values) largest = std::max(largest, value.value_or(0));
-    return largest;
+    return most_of(values, [](const auto& value) { return value.value_or(0); });
   }
 };
 
@@ -101,7 +99,7 @@ Comparison compare(const Profiles& runs, const std::string& scope, size_t top) {
   const bool is_known = std::ranges::any_of(
       runs, [&](const auto& run) { return find_scope(*run, result.scope).has_value(); });
   if (!is_known && !scope.empty())
-    throw UsageError(fmt::format("none of the runs has memory of scope '{}'", escape(scope)));
+    throw UsageError("none of the runs has memory of scope '{}'", escape(scope));
   result.peaks = compare_peaks(runs);
   result.phases = compare_phases(runs, result.scope.starts_with("device"));
   Rows sites(runs.size());

@@ -98,9 +98,7 @@ Between between(HolderRows& rows, const Held& a, const Held& b) {
 }
 
 uint64_t moved(const std::vector<Move>& moves) {
-  uint64_t sum = 0;
-  for (const Move& move : moves) sum += move.moved();
-  return sum;
+  return sum_of(moves, &Move::moved);
 }
 
 std::string moment_text(const Held& held) {
@@ -183,9 +181,8 @@ Json between_json(const Profile& profile, const std::vector<Held>& a, const std:
 void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
                 std::ostream& out, const ViewStyle& style) {
   HolderRows rows(profile, by);
-  std::vector<HolderTable> tables;
-  tables.reserve(held.size());
-  for (const Held& sum : held) tables.push_back(rows.table(sum, top, style.is_json()));
+  const std::vector<HolderTable> tables =
+      list_of(held, [&](const Held& sum) { return rows.table(sum, top, style.is_json()); });
   const std::vector<Ages> ages = ages_of(profile, held);
   if (style.is_json()) return write_line(live_json(profile, held, tables, ages), out);
   TextLines text = view_text(profile, style);

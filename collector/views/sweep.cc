@@ -51,9 +51,7 @@ std::vector<std::string> largest_tags(const SweepRuns& runs) {
   for (const SweepRun* run : runs) {
     for (const TagShare& tag : run->tags) most[tag.name] = std::max(most[tag.name], tag.bytes);
   }
-  std::vector<std::string> names;
-  names.reserve(most.size());
-  for (const auto& [name, bytes] : most) names.push_back(name);
+  std::vector<std::string> names = keys_of(most);
   std::ranges::stable_sort(
       names, [&](const std::string& a, const std::string& b) { return most[a] > most[b]; });
   return names;
@@ -363,9 +361,7 @@ class Plot : Svg {
   /// A capacity far above all runs is not drawn: the runs would be too flat to be seen.
   bool has_room() const { return !capacity_.name.empty() && capacity_.least / 3 < measured(); }
   uint64_t measured() const {
-    uint64_t most = 0;
-    for (const SweepRun* run : runs_) most = std::max(most, run->most_bytes.value_or(0));
-    return most;
+    return most_of(runs_, [](const SweepRun* run) { return run->most_bytes.value_or(0); });
   }
   double x(double at) const {
     const double span = last_ - first_ + narrowest_;
@@ -403,8 +399,8 @@ class Plot : Svg {
     const auto piece = [&](uint64_t bytes, const char* color, const std::string& name) {
       if (bytes == 0) return;
       out_ << fmt::format(
-          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.2f}\" fill=\"{}\">"
-          "<title>{}: {}</title></rect>\n",
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.2f}\" "
+          "fill=\"{}\"><title>{}: {}</title></rect>\n",
           at - width / 2, y(sum + bytes), width, y(sum) - y(sum + bytes), color, html_text(name),
           size_text(bytes));
       sum += bytes;
@@ -429,8 +425,8 @@ class Plot : Svg {
     for (size_t i = 0; i < runs_.size(); ++i) {
       if (!has_figures(*runs_[i]) || !runs_[i]->most_bytes) continue;
       out_ << fmt::format(
-          "<circle class=\"most\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"><title>at most {}</title>"
-          "</circle>\n",
+          "<circle class=\"most\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"><title>at most "
+          "{}</title></circle>\n",
           x(place(i)), y(*runs_[i]->most_bytes), size_text(*runs_[i]->most_bytes));
     }
   }
@@ -508,8 +504,8 @@ void write_sweep(const SweepReport& report, std::ostream& out, const ViewStyle& 
 // colours follow the viewer's light or dark theme.
 
 void write_sweep_page(const SweepReport& report, std::ostream& out) {
-  out << "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-         "<meta name=\"viewport\" content=\"width=device-width\">"
+  out << "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+         "content=\"width=device-width\">"
       << "<title>gpupeak sweep</title><style>" << kPageStyle << "</style></head><body>\n"
       << "<h1>Sweep</h1><p><code>" << html_text(fmt::format("{}", fmt::join(report.command, " ")))
       << "</code></p>\n";

@@ -311,8 +311,7 @@ TimelineOf::TimelineOf(const Profile& of, const TimeSeries& series, const std::s
 
 const Stacked::By* TimelineOf::parts_of(ScopeId scope) const {
   const std::string& name = profile.scope_info(scope).name;
-  const auto found =
-      std::ranges::find_if(stacked, [&](const Stacked& one) { return one.scope == name; });
+  const auto found = std::ranges::find(stacked, name, &Stacked::scope);
   return found == stacked.end() ? nullptr : &found->ways.front();
 }
 

@@ -139,21 +139,19 @@ class Drawing : Svg {
     }
     // In the order in which they lie upon each other, the lowest first.
     for (size_t part = 0; part < by->parts.size(); ++part) {
-      uint64_t most = 0;
-      for (const Stacked::Moment& moment : by->moments) most = std::max(most, moment.bytes[part]);
+      const uint64_t most =
+          most_of(by->moments, [part](const auto& moment) { return moment.bytes[part]; });
       legend.push_back({by->parts[part], most == 0 ? "" : "≤ " + size_text(most)});
     }
     return legend;
   }
   static size_t size_letters(const Legend& legend) {
-    size_t longest = 0;
-    for (const Named& named : legend) longest = std::max(longest, display_width(named.size));
-    return longest;
+    return most_of(legend, [](const Named& named) { return display_width(named.size); });
   }
   /// Letters of one entry, with its colour and the space behind it.
   size_t entry_letters(const Legend& legend) const {
-    size_t longest = 0;
-    for (const Named& named : legend) longest = std::max(longest, display_width(named.name));
+    const size_t longest =
+        most_of(legend, [](const Named& named) { return display_width(named.name); });
     return std::min(longest + size_letters(legend) + kAroundEntry,
                     letters_in(right() - size_.margin));
   }

@@ -165,13 +165,11 @@ class TextDiff {
   void add_phases(const std::string& side, const std::string& what) {
     const std::string wanted = side + ".peak_bytes";
     std::vector<std::string> lines;
-    size_t longest = 0;
-    for (const PhaseDiff& phase : diff_.phases)
-      longest = std::max(longest, display_width(phase.name));
+    const size_t longest =
+        most_of(diff_.phases, [](const PhaseDiff& phase) { return display_width(phase.name); });
     const size_t names = name_columns(kPhaseNameColumns, longest, style_);
     for (const PhaseDiff& phase : diff_.phases) {
-      const auto peak = std::ranges::find_if(phase.metrics,
-                                             [&](const MetricDiff& m) { return m.name == wanted; });
+      const auto peak = std::ranges::find(phase.metrics, wanted, &MetricDiff::name);
       if (peak == phase.metrics.end() || peak->a == peak->b) continue;
       const auto figure = [&](bool there, const std::optional<uint64_t>& value) {
         return there ? cell(value) : right("none", columns_);

@@ -373,11 +373,8 @@ class PageSource {
     if (elsewhere || profile.definitions().sanitizer().is_confidential()) return;
     for (const ScopeId scope : scopes) add(profile.at_peak(scope));
     std::vector<std::pair<uint64_t, File*>> order;
-    for (File& file : files_) {
-      uint64_t most = 0;
-      for (const auto& [line, bytes] : file.held) most = std::max(most, bytes);
-      order.emplace_back(most, &file);
-    }
+    for (File& file : files_)
+      order.emplace_back(most_of(file.held, [](const auto& of) { return of.second; }), &file);
     std::ranges::stable_sort(order, std::greater(), &std::pair<uint64_t, File*>::first);
     if (order.size() > kMostFiles) order.resize(kMostFiles);
     size_t text_left = kMostText;
@@ -736,22 +733,7 @@ class PageData {
   /// the bytes of its calls.
   Json flame_json(const std::vector<Contribution>& held, size_t most) {
     const CallTree tree(profile_, held, CallTree::Order::kFromOutermost);
-    std::vector<uint64_t> sizes;
-    collect_sizes(tree, tree.root(), sizes);
-    uint64_t smallest = 1;
-    if (sizes.size() > most) {
-      std::nth_element(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(most),
-                       sizes.end(), std::greater<>());
-      smallest = sizes[most] + 1;
-    }
-    return call_json(tree, tree.root(), smallest, true);
-  }
-  static void collect_sizes(const CallTree& tree, const CallTree::Node& node,
-                            std::vector<uint64_t>& sizes) {
-    for (const uint32_t id : node.children) {
-      sizes.push_back(tree.node(id).bytes);
-      collect_sizes(tree, tree.node(id), sizes);
-    }
+    return call_json(tree, tree.root(), std::max<uint64_t>(tree.least_of(most), 1), true);
   }
   Json call_json(const CallTree& tree, const CallTree::Node& node, uint64_t smallest, bool root) {
     Json json = {strings_.id(root ? "" : CallTree::title(node)), node.bytes,

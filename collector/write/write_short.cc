@@ -302,8 +302,8 @@ class Counters {
     if (used_.empty() && !heap_is_counted_)
       return "no memory of a GPU was handed out, and the host's was not measured";
     if (used_.empty()) return fmt::format("peak {} of host heap{}", size(page_.heap.peak), kWhy);
-    const uint32_t most = *std::ranges::max_element(
-        used_, [this](uint32_t a, uint32_t b) { return device_peak(a) < device_peak(b); });
+    const uint32_t most =
+        std::ranges::max(used_, {}, [this](uint32_t of) { return device_peak(of); });
     std::string text = fmt::format("peak {} on GPU {}", size(device_peak(most)), most);
     if (used_.size() > 1) text += fmt::format(", less on {} more", used_.size() - 1);
     return text + std::string(kWhy);

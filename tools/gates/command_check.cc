@@ -107,14 +107,11 @@ int check(const CheckOptions& options) {
   return strict_code(options.strict, is_whole(summary) && (!baseline || is_whole(*baseline)));
 }
 
-struct MetricsOptions {
+struct MetricsOptions : OutputOptions {
   std::vector<std::string> logs;  ///< or JSON that `report --json` wrote
   std::string format = "text";    ///< one of metrics_formats()
   std::vector<std::string> names, labels;
   std::string benchmark;  ///< empty: the program's name
-  std::string out;        ///< file; empty: standard output
-  bool strict = false;
-  collector::Reading reading;
 };
 
 int metrics(const MetricsOptions& options) {
@@ -184,16 +181,15 @@ class Watch {
     Gate gate = collector::parse_max(text);
     const std::vector<std::string> known = collector::counter_metrics();
     if (std::find(known.begin(), known.end(), gate.metric) == known.end()) {
-      throw collector::UsageError(fmt::format("'{}' cannot be watched while the program runs{}",
-                                              collector::escape(gate.metric),
-                                              collector::did_you_mean(gate.metric, known)));
+      throw collector::UsageError("'{}' cannot be watched while the program runs{}",
+                                  collector::escape(gate.metric),
+                                  collector::did_you_mean(gate.metric, known));
     }
     const bool a_place = gate.where.empty() || (collector::is_device_metric(gate.metric) &&
                                                 collector::is_whole_device(gate.where));
     if (!a_place) {
-      throw collector::UsageError(
-          fmt::format("'{}': only a metric of a GPU has a place, and that is device:N",
-                      collector::escape(text)));
+      throw collector::UsageError("'{}': only a metric of a GPU has a place, and that is device:N",
+                                  collector::escape(text));
     }
     gates_.push_back(std::move(gate));
   }
@@ -331,8 +327,8 @@ void add_check(CommandLine& line) {
   gpupeak check --baseline before.gplog --max-increase device.peak_bytes=2% after.gplog)");
   add_required(verb, "log", options.log, "FILE", "A log, or JSON that `report --json` wrote");
   add_list(verb, "--max", options.max, "METRIC=SIZE",
-           "A limit, such as device.peak_bytes=8GiB or "
-           "device.peak_bytes@phase:load=2GiB (docs/check.md)");
+           "A limit, such as device.peak_bytes=8GiB or device.peak_bytes@phase:load=2GiB "
+           "(docs/check.md)");
   add_value(verb, "--baseline", options.baseline, "FILE", "An earlier run: a log or JSON");
   add_list(verb, "--max-increase", options.max_increase, "METRIC=PERCENT|SIZE",
            "A limit over the baseline, such as device.peak_bytes=2% or =64MiB");
@@ -372,9 +368,9 @@ void add_watch(CommandLine& line) {
   gpupeak watch --max-growth 0 train.gplog || kill 4711   grows at each step
   gpupeak watch --wait 10 --max device.peak_bytes=70GiB train.gplog)");
   add_process_or_log(verb, options.target);
-  add_list(verb, "--max", options.max, "METRIC=SIZE",
-           "A limit, such as device.peak_bytes=8GiB or device.peak_bytes@device:1=8GiB "
-           "(docs/check.md)");
+  add_list(
+      verb, "--max", options.max, "METRIC=SIZE",
+      "A limit, such as device.peak_bytes=8GiB or device.peak_bytes@device:1=8GiB (docs/check.md)");
   add_value(verb, "--max-growth", options.max_growth, "SIZE",
             "A limit on what GPU memory grows by at each step, or the host's of a program without");
   add_number(verb, "--every", options.every, 0.01, 3600,

@@ -98,9 +98,7 @@ int diff_folders(const DiffOptions& options) {
     write_output(options.out, [&](std::ostream& out) {
       collector::write_suite(rows, compared, out, view_style(options));
     });
-  return strict_code(options.strict, std::ranges::all_of(rows, [](const collector::SuiteRow& row) {
-                       return row.complete;
-                     }));
+  return strict_code(options.strict, std::ranges::all_of(rows, &collector::SuiteRow::complete));
 }
 
 int diff_side_by_side(const DiffOptions& options) {

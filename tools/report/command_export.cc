@@ -15,15 +15,12 @@
 namespace gpupeak::tools {
 namespace {
 
-struct ExportOptions {
+struct ExportOptions : OutputOptions {
   std::string format;  ///< as collector::export_formats() names it
   std::string log;
   std::string process;  ///< of a run; empty: the one that held the most
-  std::string out;      ///< file; empty: standard output
   std::string scope;    ///< as collector::Profile::scope() takes it
   std::string at;       ///< as collector::held_at() takes it; empty: the peak
-  bool strict = false;
-  collector::Reading reading;
 };
 
 const collector::ExportFormat& format_of(const std::string& name) {
@@ -38,25 +35,24 @@ void check_moment(const collector::ExportFormat& format, const std::string& at) 
   for (const collector::ExportFormat& other : collector::export_formats()) {
     if (other.has_moment) names += (names.empty() ? "" : ", ") + std::string(other.name);
   }
-  throw collector::UsageError(
-      fmt::format("{} has the whole run: --at is for {}", format.name, names));
+  throw collector::UsageError("{} has the whole run: --at is for {}", format.name, names);
 }
 
 void check_output(const collector::ExportFormat& format, const std::string& out) {
   if (!is_standard_output(out)) return;
   if (format.write_file != nullptr)
-    throw collector::UsageError(fmt::format("{} is a file: name it with -o FILE", format.name));
+    throw collector::UsageError("{} is a file: name it with -o FILE", format.name);
   if (format.binary && isatty(STDOUT_FILENO) != 0) {
-    throw collector::UsageError(
-        fmt::format("{} is nothing for a terminal: name a file with -o FILE", format.name));
+    throw collector::UsageError("{} is nothing for a terminal: name a file with -o FILE",
+                                format.name);
   }
 }
 
 /// Of one log, damaged or not.
 int export_events(const collector::ExportFormat& format, const ExportOptions& options) {
   if (!options.scope.empty() || options.strict)
-    throw collector::UsageError(fmt::format(
-        "{} has all that is in the log: --scope and --strict are not for it", format.name));
+    throw collector::UsageError(
+        "{} has all that is in the log: --scope and --strict are not for it", format.name);
   // If the events go to the terminal there is no progress bar: it would appear among them.
   ProgressBar bar;
   const collector::Progress progress =

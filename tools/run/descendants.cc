@@ -507,8 +507,8 @@ void RunResident::add_to_curve(pid_t process, const Noted& noted) {
 
 std::chrono::nanoseconds RunResident::look() {
   leave_out_borrowed();
-  uint64_t sum = 0;
-  for (const auto& [process, noted] : noted_) sum += noted.rss_bytes;
+  const uint64_t sum =
+      collector::sum_of(noted_, [](const auto& noted) { return noted.second.rss_bytes; });
   if (std::exchange(sum_, sum) != sum) sum_since_ = std::chrono::steady_clock::now();
   const auto took = look_at_those(small_, false) + look_at_those(large_, true);
   noted_.clear();

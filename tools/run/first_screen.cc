@@ -105,8 +105,7 @@ std::string slow_text(const std::string& log, const collector::Reading& reading,
   std::error_code error;
   const uint64_t bytes = std::filesystem::file_size(log, error);
   return fmt::format(
-      "gpupeak: reading {}{} and the names of its functions (Ctrl-C: what was "
-      "counted will do)\n",
+      "gpupeak: reading {}{} and the names of its functions (Ctrl-C: what was counted will do)\n",
       reading.sanitizer.text(log),
       error ? "" : fmt::format(" ({})", collector::size_text(bytes, style)));
 }
@@ -278,8 +277,8 @@ void note_last_program(const RunLog& log, const std::string& command, const std:
   constexpr size_t kLongest = 15;  // the kernel cuts names to so many bytes
   const std::string first = fs::path(command).filename().string();
   if (name.empty() || name == first.substr(0, kLongest) || counters_of(log).ended != 0) return;
-  const auto known = std::ranges::find_if(
-      unrecorded, [&](const auto& process) { return process.pid == log.header.pid; });
+  const auto known =
+      std::ranges::find(unrecorded, log.header.pid, &collector::RunRecord::Unrecorded::pid);
   auto& program = known != unrecorded.end() ? *known : unrecorded.emplace_back();
   program.pid = log.header.pid;
   program.name = name;

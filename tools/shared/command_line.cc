@@ -91,11 +91,8 @@ std::map<std::string, std::string> labels_of(const std::vector<std::string>& tex
 }
 
 std::vector<std::string> grouping_names() {
-  std::vector<std::string> names;
-  names.reserve(std::size(collector::kGroupings));
-  for (const collector::Grouping& grouping : collector::kGroupings)
-    names.emplace_back(grouping.name);
-  return names;
+  return collector::list_of(collector::kGroupings,
+                            [](const auto& grouping) { return std::string(grouping.name); });
 }
 
 void add_out(CLI::App& verb, std::string& out) {
@@ -111,8 +108,8 @@ void add_rules(CLI::App& verb, collector::RuleChoice& rules) {
   add_list(verb, "--rules", rules.sets, "NAME|FILE",
            "Rules that name phases and tags: a built-in set, a file, none; may be repeated");
   add_list(verb, "--phase", rules.phases, "NAME=[MODULE!]FUNCTION[#]",
-           "A phase by a frame on the stack, such as 'load=llama_model_load*'; with # behind "
-           "it each call is one");
+           "A phase by a frame on the stack, such as 'load=llama_model_load*'; with # behind it "
+           "each call is one");
   add_list(verb, "--tag", rules.tags, "NAME=[MODULE!]FUNCTION",
            "A tag by a frame on the stack, such as 'weights=*SaveInitializedTensors'");
 }
@@ -130,8 +127,7 @@ void add_symbol_search(CLI::App& verb, collector::SymbolSearch& search) {
 void add_reading(CLI::App& verb, collector::Reading& reading) {
   verb.add_flag_callback(
       "--confidential", [&reading] { reading.sanitizer = confidential(); },
-      "Hashes for paths, functions, arguments, hosts, labels and phases "
-      "(docs/confidential.md)");
+      "Hashes for paths, functions, arguments, hosts, labels and phases (docs/confidential.md)");
   add_symbol_search(verb, reading.search);
 }
 

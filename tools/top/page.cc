@@ -581,9 +581,7 @@ uint64_t TopProgram::device_live() const {
 }
 
 uint64_t TopProgram::device_peak() const {
-  uint64_t bytes = 0;
-  for (const int32_t number : devices()) bytes = std::max(bytes, device(number).total.peak);
-  return bytes;
+  return collector::most_of(devices(), [&](int32_t of) { return device(of).total.peak; });
 }
 
 bool TopProgram::has_heap() const {

@@ -287,11 +287,10 @@ std::vector<std::vector<collector::Held>> live_at(const collector::Profile& prof
                                                   const std::vector<std::string>& moments) {
   const collector::ScopeId usual = profile.scope("");
   const std::vector<collector::ScopeId> sides = collector::sides(profile);
-  std::vector<collector::NamedMoment> found;
-  found.reserve(moments.size());
-  for (const std::string& moment : moments)
-    found.push_back(moment == "peak" ? collector::peak_moment(profile, usual)
-                                     : collector::find_moment(profile, usual, moment));
+  const auto found = collector::list_of(moments, [&](const std::string& moment) {
+    return moment == "peak" ? collector::peak_moment(profile, usual)
+                            : collector::find_moment(profile, usual, moment);
+  });
   return collector::held_at(profile, sides, found);
 }
 
