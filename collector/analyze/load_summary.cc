@@ -4,103 +4,41 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <type_traits>
-#include <vector>
 
 #include "collector/analyze/analyze.h"
+#include "collector/analyze/json_io.h"
 #include "collector/files/regular_file.h"
-#include "collector/summary/summary_json.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::string_view kSchemaPrefix = "gpupeak.summary/";
 constexpr std::string_view kSchema = "gpupeak.summary/1";
 
-[[noreturn]] void refuse(const char* what) {
-  throw std::invalid_argument(what);
-}
+/// Each key of a summary may be missing, as in those of earlier releases.
+struct SummaryFields {
+  static constexpr bool kMayLack = true;
 
-/// A field of an object. A file edited by hand may have anything. Null stands for what is missing,
-/// and is an empty object and an empty list.
-const Json& field(const Json& json, std::string_view name) {
-  static const Json none;
-  if (json.is_null()) return none;
-  if (!json.is_object()) refuse("what should have fields has none");
-  const auto found = json.find(name);
-  return found == json.end() ? none : *found;
-}
-
-/// Sets fields to the values of an object's keys, as summary_json.h describes them.
-class JsonReader {
- public:
-  explicit JsonReader(const Json& json) : json_(json) {}
-
-  void operator()(std::string_view names, auto&... values) {
-    FieldNames name(names);
-    (read(name.next(), values), ...);
+  static void fields(auto& io, auto& value) {
+    if constexpr (requires { json_fields(io, value); })
+      json_fields(io, value);
+    else
+      each_field(io, value);
   }
-  void if_any(std::string_view name, auto& value) { read(name, value); }
-  template <typename T>
-  void if_any(std::string_view name, std::optional<T>& value, auto fields) {
-    const Json& json = field(json_, name);
-    if (json.is_null()) return;
-    JsonReader inner(json);
-    fields(inner, value.emplace(T{}));
-  }
-  void or_null(std::string_view name, auto& value, bool = false) { read(name, value); }
-  void in(std::string_view name, auto fields) {
-    JsonReader inner(field(json_, name));
-    fields(inner);
-  }
-  void written(std::string_view, const auto&...) {}
-  void written_if_any(std::string_view, const auto&) {}
-
- private:
-  template <typename T>
-  void read(std::string_view name, T& value) {
-    const Json& json = field(json_, name);
-    value = T{};
-    if (!json.is_null()) get(json, value);
-  }
-
-  static void get(const Json& json, std::string& value) {
-    value = escape(json.get_ref<const std::string&>());
-  }
-  /// Reads bytes and counts. They cannot be negative or fractions.
-  static void get(const Json& json, uint64_t& value) {
-    if (!json.is_number_unsigned()) refuse("a figure is no whole number");
-    value = json.get<uint64_t>();
-  }
-  static void get(const Json& json, WarningCode& value) {
-    value = parse_warning_code(json.get_ref<const std::string&>());
-  }
-  static void get(const Json& json, KernelAccess& value) {
-    const std::string& name = json.get_ref<const std::string&>();
+  static void set(const auto& from, KernelAccess& value) {
+    std::string name;
+    from.get(name);
     value = KernelAccess::kGiven;
-    for (const KernelAccess access :
-         {KernelAccess::kRead, KernelAccess::kWritten, KernelAccess::kGiven})
+    for (const KernelAccess access : {KernelAccess::kRead, KernelAccess::kWritten})
       if (name == access_name(access)) value = access;
   }
-  static void get(const Json& json, RunEnd& value) {
-    std::string kind;
-    JsonReader end(json);
-    end("kind, code", kind, value.code);
-    if (kind == "exit") value.kind = ExitKind::kExit;
-    if (kind == "signal") value.kind = ExitKind::kSignal;
-  }
-  static void get(const Json& json, SitePart& value) {
+  static void set(const auto& part, SitePart& value) {
     std::string language, source, offset;
     uint32_t buffer = 0;
-    JsonReader part(json);
     Frame& frame = value.frame;
     part("function, module, file, line, frames, language, name_source, offset, call, buffer",
          frame.function, frame.module, frame.file, frame.line, value.run, language, source, offset,
@@ -112,47 +50,21 @@ class JsonReader {
     value.of_library = value.run > 0 && offset.empty();
     if (!offset.empty()) frame.offset = strtoull(offset.c_str(), nullptr, 16);
   }
-  template <typename T>
-  static void get(const Json& json, std::optional<T>& value) {
-    if (!json.is_null()) get(json, value.emplace(T{}));
-  }
-  template <typename T>
-  static void get(const Json& json, std::vector<T>& values) {
-    if (!json.is_array()) refuse("a list is none");
-    for (const Json& value : json) get(value, values.emplace_back());
-  }
-  template <typename T>
-  static void get(const Json& json, std::map<std::string, T>& values) {
-    if (!json.is_object()) refuse("a field has another type");
-    for (const auto& [name, value] : json.items()) get(value, values[escape(name)]);
-  }
-  template <typename T>
-  static void get(const Json& json, T& value) {
-    if constexpr (std::is_arithmetic_v<T>) {
-      value = json.get<T>();
-    } else {
-      JsonReader fields(json);
-      if constexpr (requires { json_fields(fields, value); })
-        json_fields(fields, value);
-      else
-        each_field(fields, value);
-    }
-  }
-
-  const Json& json_;
 };
+using SummaryReader = JsonReader<SummaryFields>;
 
 /// Refuses indexes of something that is not there, which a file edited by hand may have.
 void check_whole_run(const WholeRun& run) {
-  if (run.lead >= run.processes.size()) refuse("the lead is no process");
+  if (run.lead >= run.processes.size()) throw WrongField("the lead is no process");
   for (const WholeRun::Process& process : run.processes) {
     for (const WholeRun::OfDevice& held : process.devices)
-      if (held.device >= run.devices.size()) refuse("a process's GPU is none of the run's");
+      if (held.device >= run.devices.size())
+        throw WrongField("a process's GPU is none of the run's");
   }
 }
 
 Summary summary_of(const Json& json, const std::string& name, const Sanitizer& sanitizer) {
-  JsonReader fields(json);
+  const SummaryReader fields(json, "the summary");
   std::string schema;
   Summary summary;
   fields("schema, confidential", schema, summary.confidential);
@@ -164,8 +76,8 @@ Summary summary_of(const Json& json, const std::string& name, const Sanitizer& s
         0);
   }
   if (sanitizer.is_confidential() && !summary.confidential) {
-    throw UsageError(fmt::format(
-        "{} names names: make it anew with gpupeak report --json --confidential", name));
+    throw UsageError("{} names names: make it anew with gpupeak report --json --confidential",
+                     name);
   }
   json_fields(fields, summary);
   summary.log_path = name;
@@ -191,9 +103,7 @@ Summary summary_from_json(std::string_view content, const std::string& name,
     return summary_of(Json::parse(content), sanitizer.text(name), sanitizer);
   } catch (const Json::parse_error& error) {
     throw LogError(fmt::format("{} is damaged JSON, at byte {}", name, error.byte), error.byte);
-  } catch (const Json::exception&) {
-    throw LogError(name + " is JSON, but no summary: a field has another type", 0);
-  } catch (const std::invalid_argument& error) {
+  } catch (const WrongField& error) {
     throw LogError(fmt::format("{} is JSON, but no summary: {}", name, error.what()), 0);
   }
 }
@@ -205,10 +115,9 @@ Summary load_summary(const std::string& path, const Options& options, const Prog
   if (!content) throw LogError(escape(path) + " cannot be read: " + strerror(errno), 0);
   Summary summary = summary_from_json(*content, path, options.reading.sanitizer);
   if (options.top > 0 && summary.grouped_by != group_by_name(options.by)) {
-    throw UsageError(fmt::format(
-        "the rows of {} are by {}, not by {}: make it anew with gpupeak "
-        "report --json --by {}",
-        escape(path), summary.grouped_by, group_by_name(options.by), group_by_name(options.by)));
+    throw UsageError(
+        "the rows of {} are by {}, not by {}: make it anew with gpupeak report --json --by {}",
+        escape(path), summary.grouped_by, group_by_name(options.by), group_by_name(options.by));
   }
   return summary;
 }

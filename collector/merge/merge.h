@@ -26,6 +26,7 @@
 #include "collector/log/log_reader.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/summary.h"
+#include "collector/summary/summary_json.h"
 #include "collector/text/lists.h"
 #include "collector/text/text_format.h"
 
@@ -194,6 +195,10 @@ struct MergedPart {
   std::optional<uint64_t> peak_bytes;     ///< its own peak; none: not measured
   std::optional<uint64_t> at_peak_bytes;  ///< what it held at the peak of the sum
 };
+
+GPUPEAK_FIELDS(HeldPart, name, bytes)
+GPUPEAK_FIELDS(OwnPeak, side, bytes, time_ns, phase, tags, sites, other_bytes)
+GPUPEAK_FIELDS(MergedPart, process, peak_bytes, at_peak_bytes)
 
 /// The scope of what was resident of processes and their own. When it was most is not known.
 inline constexpr std::string_view kResidentScope = "resident";

@@ -2,26 +2,21 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <type_traits>
 #include <utility>
 
+#include "collector/analyze/json_io.h"
 #include "collector/log/mapped_file.h"
 #include "collector/log/packed_log.h"
 #include "collector/merge/merge.h"
-#include "collector/summary/summary_json.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kSchema = "gpupeak.partial/";
 constexpr int kVersion = 1;
@@ -100,8 +95,8 @@ uint64_t read_front(Lines& lines) {
   if (!schema.starts_with(kSchema)) lines.fail("is no partial result of gpupeak merge");
   if (schema != fmt::format("{}{}", kSchema, kVersion)) {
     lines.fail(
-        fmt::format("is a {}, made by gpupeak {}, which this one does not know: merge it with "
-                    "a gpupeak as new as that",
+        fmt::format("is a {}, made by gpupeak {}, which this one does not know: merge it with a "
+                    "gpupeak as new as that",
                     escape(schema), escape(text("version"))));
   }
   if (!front.contains("logs") || !front["logs"].is_number_unsigned())
@@ -116,15 +111,15 @@ std::span<const uint8_t> bytes_of(std::string_view text) {
 // The keys of a record and its parts, once for the writer and the reader. An optional without a
 // value has no key.
 
-void record_fields(auto& io, Any<HeldPart> auto& part) {
-  io("name, bytes", part.name, part.bytes);
+void record_fields(auto&& io, auto& value) {
+  each_field(io, value);
 }
 
-void record_fields(auto& io, Any<Warning> auto& warning) {
+void record_fields(auto&& io, Any<Warning> auto& warning) {
   io("code, message", warning.code, warning.message);
 }
 
-void record_fields(auto& io, Any<Quality> auto& quality) {
+void record_fields(auto&& io, Any<Quality> auto& quality) {
   io("exact, only_heap_inexact, log_complete, log_end, heap_sample_bytes", quality.exact,
      quality.only_heap_inexact, quality.log_complete, quality.log_end, quality.heap_sample_bytes);
   io("events, device_events, host_events, dropped_events", quality.events, quality.device_events,
@@ -134,23 +129,18 @@ void record_fields(auto& io, Any<Quality> auto& quality) {
      quality.hooks_missing, quality.warnings);
 }
 
-void record_fields(auto& io, Any<DeviceSummary> auto& device) {
+void record_fields(auto&& io, Any<DeviceSummary> auto& device) {
   io("ordinal, uuid, name, total_bytes", device.ordinal, device.uuid, device.name,
      device.total_bytes);
 }
 
-void record_fields(auto& io, Any<OwnPeak> auto& peak) {
-  io("side, bytes, time_ns, phase, tags, sites, other_bytes", peak.side, peak.bytes, peak.time_ns,
-     peak.phase, peak.tags, peak.sites, peak.other_bytes);
-}
-
-void record_fields(auto& io, Any<Refusal> auto& refusal) {
+void record_fields(auto&& io, Any<Refusal> auto& refusal) {
   io("api, requested_bytes, time_ns, site, why, count, device, phase", refusal.api,
      refusal.requested_bytes, refusal.time_ns, refusal.site, refusal.why, refusal.count,
      refusal.device, refusal.phase);
 }
 
-void record_fields(auto& io, Any<ProcessRecord> auto& record) {
+void record_fields(auto&& io, Any<ProcessRecord> auto& record) {
   auto& run = record.run;
   io.id("id", record.id);
   io("log, confidential, command, host, pid, ppid, start_time, duration_ns, exit", record.log_path,
@@ -164,33 +154,13 @@ void record_fields(auto& io, Any<ProcessRecord> auto& record) {
      record.resident, record.ended_with, record.curves);
 }
 
-class RecordWriter {
- public:
-  template <typename T>
-  static Json json_of(const T& value) {
-    if constexpr (std::is_arithmetic_v<T> || std::is_convertible_v<T, std::string>) {
-      return value;
-    } else {
-      RecordWriter fields;
-      record_fields(fields, value);
-      return std::move(fields.json_);
-    }
-  }
+struct RecordWriter : JsonWriter<RecordWriter> {
+  static constexpr bool kMayLack = true;
 
-  void operator()(std::string_view names, const auto&... values) {
-    FieldNames name(names);
-    (put(name.next(), values), ...);
-  }
+  static void fields(RecordWriter& io, const auto& value) { record_fields(io, value); }
   void id(std::string_view name, uint64_t id) { put(name, fmt::format("{:016x}", id)); }
 
- private:
-  void put(std::string_view name, const auto& value) { json_[std::string(name)] = json_of(value); }
-  template <typename T>
-  void put(std::string_view name, const std::optional<T>& value) {
-    if (value) put(name, *value);
-  }
-
-  static Json json_of(WarningCode code) { return code_text(code); }
+  using JsonWriter::json_of;
   static Json json_of(LogEnd end) { return static_cast<unsigned>(end); }
   static Json json_of(const RunEnd& end) {
     if (end.kind == ExitKind::kUnknown) return {{"kind", "unknown"}};
@@ -209,138 +179,42 @@ class RecordWriter {
             {"error_bytes", curve.error_bytes()},
             {"steps", std::move(steps)}};
   }
-  template <typename T>
-  static Json json_of(const std::vector<T>& values) {
-    Json json = Json::array();
-    for (const T& value : values) json.push_back(json_of(value));
-    return json;
-  }
-  template <typename T>
-  static Json json_of(const std::map<std::string, T>& values) {
-    Json json = Json::object();
-    for (const auto& [name, value] : values) json[name] = json_of(value);
-    return json;
-  }
-
-  Json json_;
 };
 
-/// Reads an object. `name` is its name in messages. Every value is checked, since anybody may have
-/// written the file.
-class RecordReader {
- public:
-  RecordReader(const Json& json, std::string name) : json_(json), name_(std::move(name)) {
-    if (!json.is_object()) fail("is no object");
-  }
+struct RecordFields {
+  static constexpr bool kMayLack = false;
 
-  void operator()(std::string_view names, auto&... values) {
-    FieldNames name(names);
-    (read(std::string(name.next()), values), ...);
-  }
-  void id(const std::string& name, uint64_t& id) {
-    std::string text;
-    read(name, text);
-    if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
-      fail("has an id that is none");
-    id = std::stoull(text, nullptr, 16);
-  }
-
- private:
-  [[noreturn]] void fail(std::string_view what) const {
-    throw std::runtime_error(fmt::format("{} {}", name_, what));
-  }
-  void require(bool is_such, const std::string& key, const char* such) const {
-    if (!is_such) fail(fmt::format("has a {} that is {}", key, such));
-  }
-  const Json& at(const std::string& key) const {
-    const auto found = json_.find(key);
-    if (found == json_.end()) fail(fmt::format("has no {}", key));
-    return *found;
-  }
-
-  void read(const std::string& key, auto& value) { set(value, at(key), key); }
-  template <typename T>
-  void read(const std::string& key, std::optional<T>& value) {
-    if (json_.contains(key)) read(key, value.emplace());
-  }
-
-  template <typename T>
-  void set(T& value, const Json& json, const std::string& key) {
-    if constexpr (std::is_arithmetic_v<T>) {
-      bool fits = json.is_number_integer();
-      if (json.is_number_unsigned()) {
-        fits = json.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<T>::max());
-      } else if (fits) {
-        fits = std::is_signed_v<T> && json.get<int64_t>() >= int64_t{std::numeric_limits<T>::min()};
-      }
-      require(fits, key, "no such number");
-      value = json.get<T>();
-    } else {
-      RecordReader fields(json, key);
-      record_fields(fields, value);
-    }
-  }
-  void set(bool& value, const Json& json, const std::string& key) {
-    require(json.is_boolean(), key, "neither true nor false");
-    value = json.get<bool>();
-  }
-  void set(std::string& value, const Json& json, const std::string& key) {
-    require(json.is_string(), key, "no text");
-    value = escape(json.get_ref<const std::string&>());
-  }
-  void set(WarningCode& value, const Json& json, const std::string& key) {
-    std::string text;
-    set(text, json, key);
-    value = parse_warning_code(text);
-  }
-  void set(LogEnd& value, const Json& json, const std::string& key) {
+  static void fields(const auto& io, auto& value) { record_fields(io, value); }
+  static void set(const auto& from, LogEnd& value) {
     uint32_t end = 0;
-    set(end, json, key);
-    if (end > static_cast<uint32_t>(LogEnd::kUnknown)) fail("has an end that is none");
+    from.get(end);
+    from.require(end <= static_cast<uint32_t>(LogEnd::kUnknown), "is no end");
     value = static_cast<LogEnd>(end);
   }
-  void set(RunEnd& value, const Json& json, const std::string& key) {
-    std::string kind;
-    RecordReader end(json, key);
-    end("kind", kind);
-    if (kind == "unknown") return;
-    if (kind != "exit" && kind != "signal") end.fail("has a kind that is not known");
-    value.kind = kind == "exit" ? ExitKind::kExit : ExitKind::kSignal;
-    end("code", value.code);
-  }
-  void set(HeldCurve& value, const Json& json, const std::string& key) {
-    const RecordReader part(json, key);
-    const Json& steps = part.at("steps");
-    part.require(steps.is_array(), "steps", "no list");
+  static void set(const auto& from, HeldCurve& value) {
+    std::vector<uint64_t> steps;
+    uint64_t peak_bytes = 0, error_bytes = 0, ns = 0;
+    from("steps, peak_bytes, error_bytes", steps, peak_bytes, error_bytes);
+    from.require(steps.size() % 2 == 0, "has steps that are no pairs of times and bytes");
     StepList list;
-    uint64_t ns = 0;
     for (size_t i = 0; i < steps.size(); i += 2) {
-      if (i + 1 == steps.size() || !steps[i].is_number_unsigned() ||
-          !steps[i + 1].is_number_unsigned())
-        part.fail("has steps that are no pairs of times and bytes");
-      const auto step = steps[i].get<uint64_t>();
-      if (step > UINT64_MAX - ns) part.fail("has steps beyond all times");
-      ns += step;
-      list.add(ns, steps[i + 1].get<uint64_t>());
-      if (list.coded_bytes() > 2 * HeldCurve::kRoomBytes) part.fail("has too many steps");
+      from.require(steps[i] <= UINT64_MAX - ns, "has steps beyond all times");
+      list.add(ns += steps[i], steps[i + 1]);
+      from.require(list.coded_bytes() <= 2 * HeldCurve::kRoomBytes, "has too many steps");
     }
-    uint64_t peak_bytes = 0, error_bytes = 0;
-    RecordReader(json, key)("peak_bytes, error_bytes", peak_bytes, error_bytes);
     value = {std::move(list), peak_bytes, error_bytes};
   }
-  template <typename T>
-  void set(std::vector<T>& values, const Json& json, const std::string& key) {
-    require(json.is_array(), key, "no list");
-    for (const Json& value : json) set(values.emplace_back(), value, key);
-  }
-  template <typename T>
-  void set(std::map<std::string, T>& values, const Json& json, const std::string& key) {
-    const RecordReader object(json, key);
-    for (const auto& [name, value] : json.items()) set(values[escape(name)], value, name);
-  }
+};
 
-  const Json& json_;
-  const std::string name_;
+struct RecordReader : JsonReader<RecordFields> {
+  using JsonReader::JsonReader;
+  void id(std::string_view name, uint64_t& id) const {
+    std::string text;
+    (*this)(name, text);
+    require(text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string::npos,
+            "has an id that is none");
+    id = std::stoull(text, nullptr, 16);
+  }
 };
 
 }  // namespace
@@ -391,8 +265,7 @@ ProcessRecord record_of(std::string_view text) {
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) throw std::runtime_error("is no JSON");
   ProcessRecord record;
-  RecordReader reader(json, "the log");
-  record_fields(reader, record);
+  record_fields(RecordReader(json, "the log"), record);
   return record;
 }
 

@@ -96,12 +96,11 @@ GPUPEAK_FIELDS(DeviceLedgerSummary, source, at_peak, at_exit, overlaps, uncertai
 GPUPEAK_FIELDS(DeviceMemory, integrated, pageable_access, host_page_tables, concurrent_managed)
 GPUPEAK_FIELDS(RunSummary, command, host, pid, ppid, rank, start_time, duration_ns, exit, labels)
 GPUPEAK_FIELDS(Lowering, scope, before_bytes, untried_requests, rows)
+GPUPEAK_FIELDS(WhatIfSum::Holder, title, bytes, count)
 GPUPEAK_FIELDS(WholeRun::NotRecorded::Held, name, uuid, nvml_bytes)
 GPUPEAK_FIELDS(WholeRun::Small, count, program, rss_bytes)
 GPUPEAK_FIELDS(HeldMost, site, bytes)
 GPUPEAK_FIELDS(ResidentCause, cause, bytes)
-
-#undef GPUPEAK_FIELDS
 
 void json_fields(auto& io, Any<Warning> auto& warning) {
   io("code, message", warning.code, warning.message);

@@ -81,8 +81,7 @@ std::string compared_text(const DeviceNeed& need, const FitAnswer& answer, const
     });
     return fails ? "the simulated run fails with that"
                  : fmt::format(
-                       "the simulated run goes well with that, and fails with less than "
-                       "{} less",
+                       "the simulated run goes well with that, and fails with less than {} less",
                        margin);
   }
   return fmt::format("\"{}\" and a margin of {}", upper_bound_name(need), margin);
@@ -118,8 +117,8 @@ void add_texts(const DeviceNeed& need, TextLines& text) {
 }
 
 void add_cards(const FitReport& report, const FitDevice& device, TextLines& text) {
-  size_t longest = 4;
-  for (const Card& card : report.question.cards) longest = std::max(longest, card.name.size());
+  const size_t longest = std::max<size_t>(
+      4, most_of(report.question.cards, [](const Card& card) { return card.name.size(); }));
   text.add("\n  {}   {}", left("card", longest), text.cell("usable"));
   for (size_t i = 0; i < device.cards.size(); ++i) {
     const Card& card = report.question.cards[i];
@@ -148,8 +147,7 @@ void add_changes(const FitDevice& device, size_t top, TextLines& text) {
   if (device.changes.size() > top)
     text.add("  … {} more; --top shows them", device.changes.size() - top);
   if (device.tags.empty()) return;
-  uint64_t whole = 0;
-  for (const TagShare& tag : device.tags) whole += tag.bytes;
+  const uint64_t whole = sum_of(device.tags, &TagShare::bytes);
   std::vector<std::string> tags;
   for (const TagShare& tag : device.tags)
     tags.push_back(fmt::format("{} {} %", tag.name, percent(tag.bytes, whole)));
@@ -254,9 +252,7 @@ Json what_if_json(const WhatIf& what_if) {
         (sum.device < 0 ? ScopeKey::host() : ScopeKey::device(sum.device)).text(),
         object("peak_bytes, time_ns", sum.before_bytes, sum.before_time_ns), sum.is_exact(),
         json_if(sum.is_exact(), sum.least_bytes), sum.least_bytes, sum.most_bytes, sum.time_ns,
-        sum.used_before_bytes, sum.used_bytes,
-        array_of(sum.holders, "title, bytes, count", &WhatIfSum::Holder::title,
-                 &WhatIfSum::Holder::bytes, &WhatIfSum::Holder::count));
+        sum.used_before_bytes, sum.used_bytes, sum.holders);
     extend(row, "other_bytes, notes, whole, counted_peak_bytes", sum.other_bytes, sum.notes,
            sum.is_whole, sum.counted_bytes);
     json["sums"].push_back(std::move(row));
@@ -371,10 +367,7 @@ std::string answer_data(const WhatIf& what_if) {
 
 void write_what_if_page(const std::vector<WhatIf>& all, const std::string& tool_version,
                         std::ostream& out) {
-  std::vector<std::string> answers;
-  answers.reserve(all.size());
-  for (const WhatIf& what_if : all) answers.push_back(answer_data(what_if));
-  write_page("whatif", answers, tool_version, out);
+  write_page("whatif", list_of(all, answer_data), tool_version, out);
 }
 
 }  // namespace gpupeak::collector

@@ -23,6 +23,7 @@ struct Entry {
   std::string tag, layer, site;
   uint64_t bytes = 0, count = 0;
 };
+GPUPEAK_FIELDS(Entry, tag, layer, site, bytes, count)
 
 /// In which sort of phases the memory was allocated.
 enum class Stretches {
@@ -219,9 +220,7 @@ Json tags_json(const Profile& profile, const Held& held, const TagTables& tables
   return with(view_json(profile, "gpupeak.tags/1", held),
               "rules, layers, tags, untrackable_bytes, entries, other_bytes",
               object("sets, automatic", profile.rules().sets, profile.rules().automatic),
-              tables.layers, tables.tags, tables.untrackable_bytes,
-              array_of(entries.shown, "tag, layer, site, bytes, count", &Entry::tag, &Entry::layer,
-                       &Entry::site, &Entry::bytes, &Entry::count),
+              tables.layers, tables.tags, tables.untrackable_bytes, entries.shown,
               entries.other_bytes);
 }
 

@@ -99,8 +99,8 @@ std::string when_used(UseAtPeak use, int64_t shortest_ns, int64_t longest_ns) {
 std::vector<std::string> use_notes(const LastUses& uses) {
   std::vector<std::string> notes{
       "A use is an address of the block in the arguments of a launch, a copy or a fill, when that "
-      "was given to the device. What a kernel reads from memory, such as lists of pointers, is "
-      "not seen."};
+      "was given to the device. What a kernel reads from memory, such as lists of pointers, is not "
+      "seen."};
   if (!uses.end) {
     notes.emplace_back(
         "The process did not come to its end: of what was live then no use is known.");
@@ -119,15 +119,12 @@ bool may_be_moved(UseAtPeak use) {
   return use != UseAtPeak::kInUse && use != UseAtPeak::kNotKnown;
 }
 
+GPUPEAK_FIELDS(Ages::Row, text, bytes, blocks, oldest_ns, site, site_bytes)
+GPUPEAK_FIELDS(Ages::Odd, site, bytes, blocks, oldest_ns, freed, longest_ns)
+
 Json ages_json(const Ages& ages) {
-  return object("step, rows, other_bytes, odd", text_or_null(ages.step),
-                array_of(ages.rows, "text, bytes, blocks, oldest_ns, site, site_bytes",
-                         &Ages::Row::text, &Ages::Row::bytes, &Ages::Row::blocks,
-                         &Ages::Row::oldest_ns, &Ages::Row::site, &Ages::Row::site_bytes),
-                ages.other_bytes,
-                array_of(ages.odd, "site, bytes, blocks, oldest_ns, freed, longest_ns",
-                         &Ages::Odd::site, &Ages::Odd::bytes, &Ages::Odd::blocks,
-                         &Ages::Odd::oldest_ns, &Ages::Odd::freed, &Ages::Odd::longest_ns));
+  return object("step, rows, other_bytes, odd", text_or_null(ages.step), ages.rows,
+                ages.other_bytes, ages.odd);
 }
 
 }  // namespace gpupeak::collector

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -13,45 +11,22 @@
 #include <utility>
 #include <vector>
 
-#include "collector/summary/summary_json.h"
+#include "collector/analyze/json_io.h"
 
 namespace gpupeak::collector {
 
-using Json = nlohmann::ordered_json;
-
-/// Makes a JSON object of fields that summary_json.h describes, and JSON of any
-/// value: an optional without a value is null, a class an object of its fields.
-class JsonFields {
+/// Makes a JSON object of fields that summary_json.h describes, and JSON of any value.
+class JsonFields : public JsonWriter<JsonFields> {
  public:
-  template <typename T>
-  static Json json_of(const T& value) {
-    if constexpr (std::is_convertible_v<T, std::string_view>) {
-      return std::string_view(value);
-    } else if constexpr (std::is_arithmetic_v<T>) {
-      return value;
-    } else if constexpr (requires { value.has_value(); }) {
-      return value ? json_of(*value) : Json(nullptr);
-    } else {
-      JsonFields fields;
-      if constexpr (requires { json_fields(fields, value); })
-        json_fields(fields, value);
-      else
-        each_field(fields, value);
-      return fields.take();
-    }
+  static constexpr bool kMayLack = false;
+
+  static void fields(JsonFields& of, const auto& value) {
+    if constexpr (requires { json_fields(of, value); })
+      json_fields(of, value);
+    else
+      each_field(of, value);
   }
-  template <typename T>
-  static Json json_of(const std::vector<T>& values) {
-    Json json = Json::array();
-    for (const T& value : values) json.push_back(json_of(value));
-    return json;
-  }
-  template <typename T>
-  static Json json_of(const std::map<std::string, T>& values) {
-    JsonFields fields;
-    for (const auto& [name, value] : values) fields.add(name, json_of(value));
-    return fields.take();
-  }
+  using JsonWriter::json_of;
   template <typename A, typename B>
   static Json json_of(const std::pair<A, B>& value) {
     return Json::array({json_of(value.first), json_of(value.second)});
@@ -62,15 +37,10 @@ class JsonFields {
   /// The parts of a site's title.
   static Json json_of(const std::vector<SitePart>& parts);
   static Json json_of(const RunEnd& end);
-  static Json json_of(WarningCode code) { return code_text(code); }
   static Json json_of(FailureCause cause) { return cause_name(cause); }
   static Json json_of(KernelAccess access) { return access_name(access); }
   static Json json_of(LogEnd end);
 
-  void operator()(std::string_view names, const auto&... values) {
-    FieldNames name(names);
-    (add(name.next(), json_of(values)), ...);
-  }
   void if_any(std::string_view name, const auto& value) {
     if (is_any(value)) add(name, json_of(value));
   }
@@ -91,7 +61,6 @@ class JsonFields {
   }
   void written(std::string_view names, const auto&... values) { (*this)(names, values...); }
   void written_if_any(std::string_view name, const auto& value) { if_any(name, value); }
-  Json take() { return std::move(json_); }
 
  private:
   static bool is_any(const auto& value) {
@@ -100,12 +69,6 @@ class JsonFields {
     else
       return static_cast<bool>(value);
   }
-  /// Keys are appended without a search for equal ones, which would take quadratic time.
-  void add(std::string_view name, Json value) {
-    json_.get_ref<Json::object_t&>().emplace_back(std::string(name), std::move(value));
-  }
-
-  Json json_ = Json::object();
 };
 
 template <class Is, class T>

@@ -304,13 +304,6 @@ class MergeText {
   TextLines text_;
 };
 
-Json own_peak_json(const OwnPeak& peak) {
-  return object(
-      "side, bytes, time_ns, phase, tags, sites, other_bytes", peak.side, peak.bytes, peak.time_ns,
-      peak.phase, array_of(peak.tags, "name, bytes", &HeldPart::name, &HeldPart::bytes),
-      array_of(peak.sites, "name, bytes", &HeldPart::name, &HeldPart::bytes), peak.other_bytes);
-}
-
 Json refusal_json(const std::optional<Refusal>& refusal) {
   if (!refusal) return nullptr;
   return object("api, device, requested_bytes, time_ns, phase, site, why, count", refusal->api,
@@ -323,7 +316,7 @@ Json process_json(const ProcessRecord& process, size_t node) {
       "log, node, command, host, pid, rank, start_time, duration_ns, exit, peaks, refusal, quality",
       process.log_path, node, process.run.command, process.run.host, process.run.pid,
       process.run.rank, process.run.start_time, process.run.duration_ns, process.run.end,
-      array_of(process.peaks, own_peak_json), refusal_json(process.refusal), process.quality);
+      process.peaks, refusal_json(process.refusal), process.quality);
 }
 
 Json sum_json(const MergedSum& sum) {
@@ -331,8 +324,7 @@ Json sum_json(const MergedSum& sum) {
       "scope, name, uuid, sum_of_peaks_bytes, peak_bytes, error_bytes, peak_time_ns, parts",
       sum.scope, sum.name, text_or_null(sum.uuid), sum.sum_of_peaks_bytes, sum.peak_bytes,
       sum.error_bytes, json_if(sum.peak_bytes && sum.scope != kResidentScope, sum.peak_time_ns),
-      array_of(sum.parts, "process, peak_bytes, at_peak_bytes", &MergedPart::process,
-               &MergedPart::peak_bytes, &MergedPart::at_peak_bytes));
+      sum.parts);
 }
 
 Json node_json(const MergedNode& node) {
