@@ -177,6 +177,7 @@ class DeviceLedger {
       external_ = external_before;
       pending_.add(key);
       if (!is_estimate) add_to_curve({ticks, used});
+      if (!reading.uncertain && can_carry_on(tracked)) rows_.last = carried_on_to(tracked, ticks);
       return;
     }
     if (is_estimate) {
@@ -238,15 +239,11 @@ class DeviceLedger {
     return now;
   }
 
-  /// Tracked memory has moved, and may be at its peak. As long as the driver's pools are not known
-  /// to have what they have handed out, the driver's figure cannot be reckoned.
+  /// Tracked memory has moved, and may be at its peak.
   void on_tracked(const TrackedBytes& tracked, uint64_t ticks) {
-    if (!rows_.last || tracked.pool_reserved < tracked.of[GPUPEAK_KIND_POOL]) return;
+    if (!can_carry_on(tracked)) return;
     if (rows_.at_top && rows_.at_top->tracked.total() > tracked.total()) return;
-    LedgerSnapshot now = snapshot(carried_on(tracked), tracked, ticks);
-    now.card_used = rows_.last->card_used + (now.used - rows_.last->used);
-    now.read_ticks = rows_.last->ticks;
-    rows_.at_top = std::move(now);
+    rows_.at_top = carried_on_to(tracked, ticks);
   }
 
   /// What of a reading the rows add up to: this process's bytes, if NVML tells, else the card's.
@@ -290,6 +287,17 @@ class DeviceLedger {
     return static_cast<uint64_t>(
         std::max<int64_t>(0, rows_.used + physical(tracked) - rows_.physical));
   }
+  /// As long as the driver's pools are not known to have what they have handed out, the driver's
+  /// figure cannot be reckoned.
+  bool can_carry_on(const TrackedBytes& tracked) const {
+    return rows_.last && tracked.pool_reserved >= tracked.of[GPUPEAK_KIND_POOL];
+  }
+  LedgerSnapshot carried_on_to(const TrackedBytes& tracked, uint64_t ticks) const {
+    LedgerSnapshot now = snapshot(carried_on(tracked), tracked, ticks);
+    now.card_used = rows_.last->card_used + (now.used - rows_.last->used);
+    now.read_ticks = rows_.last->read_ticks.value_or(rows_.last->ticks);
+    return now;
+  }
   /// In older logs: what other processes took while this one made its first context. At that
   /// reading `others` is known for the first time, so this has to be subtracted from it.
   uint64_t joined_with(const DriverReadingEvent& reading) const {
@@ -316,13 +324,12 @@ class DeviceLedger {
     start_.reset();
     if (any_) start_ = 0;
   }
-  /// Whether a fall among readings without the own figure shows that another process has gone: what
-  /// went is more than this cause had when the list last told.
+  /// Whether a move among readings without the own figure shows that another process has moved: one
+  /// that no call made, or a fall by more than this cause had when the list last told.
   bool is_of_others(uint8_t cause, int64_t moved) const {
+    if (cause == GPUPEAK_LEDGER_NONE) return std::llabs(moved) > kForeign;
     const Rows& sure = before_estimates_ ? *before_estimates_ : rows_;
-    const int64_t most =
-        cause == GPUPEAK_LEDGER_NONE ? kForeign : std::max<int64_t>(sure.causes[cause], 0) + kPage;
-    return moved < -most;
+    return moved < -(std::max<int64_t>(sure.causes[cause], 0) + kPage);
   }
   /// What was taken from readings without the own figure is left to the next reading that has it.
   void undo_estimates() {

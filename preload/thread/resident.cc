@@ -232,7 +232,6 @@ __attribute__((noinline)) uint64_t proportional_bytes() {
 
 constinit std::atomic<uint64_t> g_last_sample_ns{0};
 constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< what a sample takes, of late
-
 constinit bool g_shares_pages = false;
 
 /// In a fraction of the time; files' pages count as shared.

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
+#include "base/syscalls.h"
 #include "base/text.h"
 #include "log/log.h"
 #include "thread/emit.h"
@@ -81,7 +82,6 @@ constinit DriverFunction<CUresult (*)(const char**, CUfunction)> g_function_name
 constinit DriverFunction<CUresult (*)(const char**, void*)> g_kernel_name("cuKernelGetName");
 constinit DriverFunction<CUresult (*)(int*, CUfunction_attribute, CUfunction)> g_function_attribute(
     "cuFuncGetAttribute");
-
 constinit DriverFunction<CUresult (*)(int*, CUfunction_attribute, void*, CUdevice)>
     g_kernel_attribute("cuKernelGetAttribute");
 
@@ -142,16 +142,17 @@ bool may_list() {
 }
 
 /// Leaves those of the candidates that can be this process: still listed, and grown by what was
-/// handed out since, as far as no call was under way.
+/// handed out since, less what came back, as far as no call was under way.
 void narrow_candidates(const NvmlProcesses& now, uint64_t handed_out) {
   constexpr uint64_t kSlack = 16 << 20;  // small blocks may fill pages that the process has
-  const uint64_t grown = handed_out - std::min(handed_out, g_ledger.handed_out);
+  const uint64_t least = std::min(handed_out, g_ledger.handed_out);
+  const uint64_t grown = handed_out - least, shrunk = g_ledger.handed_out - least;
   NvmlProcesses& candidates = g_ledger.candidates;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < candidates.count; ++i) {
     const NvmlProcess* const one = now.find(candidates.list[i].pid);
-    if (one != nullptr && (one->bytes_plus_1 == 0 ||
-                           one->bytes_plus_1 + kSlack >= candidates.list[i].bytes_plus_1 + grown))
+    if (one != nullptr && (one->bytes_plus_1 == 0 || one->bytes_plus_1 + kSlack + shrunk >=
+                                                         candidates.list[i].bytes_plus_1 + grown))
       candidates.list[kept++] = *one;
   }
   candidates.count = kept;
@@ -230,11 +231,14 @@ void add_processes(void* nvml, DriverReading& reading, List use) {
   const auto ask = [&] {
     return nvml_processes(nvml, real_device_total(reading.device), use != List::kIfAffordable, all);
   };
-  // A process that begins or ends may spoil a list. Some readings have no later one to correct
-  // them.
+  // A process that begins or ends may spoil a list, or this process is not in it for a moment.
   bool has_list = false;
-  for (int tries = use == List::kIfAffordable ? 1 : 3; !has_list && tries > 0; --tries)
+  for (int tries = 3; tries > 0; --tries) {
     has_list = with_steady_ballast(reading.device, ask, ballast);
+    const bool is_in_it = !g_ledger.own_has_bytes || all.find(g_ledger.own_pid) != nullptr;
+    if (has_list ? is_in_it : use == List::kIfAffordable) break;
+    sys::sched_yield();
+  }
   if (has_list) {
     if (g_ledger.own_pid == 0) find_own(all, reading, handed_out, use);
     const uint32_t own = g_ledger.own_pid;

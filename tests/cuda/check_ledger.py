@@ -45,7 +45,7 @@ def main():
         if any(device["ledger"] for device in report["devices"]) or "NVIDIA-SMI" in text:
             sys.exit("readings with GPUPEAK_LEDGER=off")
         return
-    has_list = options.nvml == "on" and options.lie in ("", "host_pids", "dead", "sibling", "wide", "ill", "instance")
+    has_list = options.nvml == "on" and options.lie in ("", "host_pids", "dead", "sibling", "wide", "ill", "instance", "fleeting")
     found_late = options.lie == "sibling" or bool(options.moves) and options.lie == "host_pids"
     if options.lie == "stranger" or options.moves and not has_list:
         problems = list(check_unknown(report["devices"][0], truth["devices"][0]))

@@ -203,8 +203,12 @@ int list_of(void* device, unsigned* count, ProcessInfo* out) {
   const bool is_stranger = lies("stranger"), is_sibling = lies("sibling");
   const unsigned pid = static_cast<unsigned>(getpid()) +
                        (lies("host_pids") || is_stranger || is_sibling ? 4'000'000u : 0u);
-  // A process without a context is not listed.
-  if (own > 0 && !lies("missing")) out[n++] = {pid, is_stranger ? 64 << 20 : own, 0, 0};
+  // A process without a context is not listed. A fleeting one is in the first lists, then in
+  // each third alone.
+  static unsigned asked = 0;
+  ++asked;
+  const bool is_away = lies("missing") || (lies("fleeting") && asked > 8 && asked % 3 != 0);
+  if (own > 0 && !is_away) out[n++] = {pid, is_stranger ? 64 << 20 : own, 0, 0};
   const uint64_t first = is_sibling && own == 0 ? others : others / 2;
   if (others > 0) out[n++] = {1, first, 0, 0};
   // The second of the others is another one each time.

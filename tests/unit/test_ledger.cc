@@ -280,6 +280,23 @@ TEST_CASE("ledger: once others have moved no reading without the list is used", 
   CHECK(row(view, "unexplained") == 0);
 }
 
+TEST_CASE("ledger: what others took before a last reading without the list is in no row",
+          "[collector]") {
+  const uint64_t others = GENERATE(8448 * kMiB, 5888 * kMiB);  // 1280 MiB more, or less
+  LogBuilder log = beside_another();
+  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  log.driver_reading(0, 2 * kSecond, listed(kContext + 300 * kMiB, 7168 * kMiB));
+  log.device_free(0, 3 * kSecond, 1);
+  log.driver_reading(0, 4 * kSecond, {.used = 3 * kMiB + kContext + others});
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
+  CHECK(view.of_process);
+  CHECK(view.used_bytes == kContext);
+  CHECK(view.tracked_bytes == 0);
+  CHECK(row(view, "context") == static_cast<int64_t>(kContext));
+  CHECK(row(view, "unexplained") == 0);
+  CHECK(view.read_ns.has_value());
+}
+
 TEST_CASE("ledger: the curve has none of what others took between two lists", "[collector]") {
   LogBuilder log = beside_another();
   log.driver_reading(0, kSecond, {.used = 9000 * kMiB + kContext});
