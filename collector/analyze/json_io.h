@@ -160,7 +160,7 @@ class JsonReader {
   }
   template <typename T>
   void get(std::optional<T>& value) const {
-    if (!Of::kMayLack || !json_.is_null()) get(value.emplace());
+    if (!Of::kMayLack || !json_.is_null()) get(value.emplace(T{}));  // clang 14 wants a value
   }
   template <typename T>
   void get(std::vector<T>& values) const {
