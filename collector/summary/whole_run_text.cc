@@ -289,13 +289,13 @@ std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
   // For processes that were gone before anybody looked, what was seen is no answer.
   if (users == 0 && run.has_several() && pss.value_or(0) > largest / 2) {
     const uint64_t seen = *resident_together(run);
-    return fmt::format(
-        "peak {} or more resident{}, of {} processes together, shared pages once",
-        size_text(seen, style),
-        peaks > seen + seen / 8
-            ? fmt::format(", {} if all were at their peaks at once", size_text(peaks, style))
-            : "",
-        grouped(run.processes.size()));
+    return fmt::format("peak {} or more resident{}, of {} processes together, shared pages once",
+                       size_text(seen, style),
+                       peaks > seen + seen / 8
+                           ? fmt::format(", {} or more if all were at their peaks at once",
+                                         size_text(peaks, style))
+                           : "",
+                       grouped(run.processes.size()));
   }
   if (users < 2 || run.devices.empty()) return "";
   const WholeRun::Sum* most = &run.devices.front();
