@@ -204,9 +204,10 @@ def main():
     sys.exit(0 if good else 1)
 
 
-if sys.argv[1:2] == ["--as"]:
-    print(globals()[sys.argv[2]]())
-elif len(sys.argv) < 2:
-    sys.exit(__doc__)
-else:
-    main()
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--as"]:
+        print(globals()[sys.argv[2]]())
+    elif len(sys.argv) < 2:
+        sys.exit(__doc__)
+    else:
+        main()

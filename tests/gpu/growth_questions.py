@@ -19,8 +19,9 @@ import sys
 import tempfile
 import time
 
+from growth import STEPS, layers, train
+
 MIB = 1 << 20
-STEPS = 60
 CASES = {}
 
 
@@ -37,22 +38,11 @@ def step(torch, net, kept):
 
 
 def net_of(torch, count=6, size=1024):
-    return torch.nn.Sequential(*[torch.nn.Linear(size, size) for _ in range(count)]).cuda()
+    return layers(torch, count, size)
 
 
 def rows(torch, count, columns=1024):
     return torch.randn(count, columns, device="cuda")
-
-
-def a_step(torch, step_of):
-    """Bytes a step by PyTorch's counter, of the second half."""
-    half = 0
-    for step in range(STEPS):
-        step_of(step)
-        torch.cuda.synchronize()
-        if step == STEPS // 2 - 1:
-            half = torch.cuda.memory_allocated()
-    return (torch.cuda.memory_allocated() - half) / (STEPS - STEPS // 2)
 
 
 @case
@@ -62,7 +52,7 @@ def losses_keep_graphs(torch):
 
     def step_of(_step):
         losses.append(net(rows(torch, 512)).relu().mean())  # grows here
-    return a_step(torch, step_of)
+    return train(torch, step_of)
 
 
 @case
@@ -88,7 +78,7 @@ def optimizer_states(torch):
         adam.zero_grad()
         net(rows(torch, 64, 2048)).mean().backward()
         adam.step()
-    a_step(torch, step_of)
+    train(torch, step_of)
     ctypes.CDLL(None).gpupeak_api_mark(b"trained")
     return 2 * 4 * sum(one.numel() for one in net.parameters())
 
@@ -131,14 +121,14 @@ def hooks_keep_outputs(torch):
     def step_of(_step):
         with torch.no_grad():
             net(rows(torch, 512))  # grows here
-    return a_step(torch, step_of)
+    return train(torch, step_of)
 
 
 @case
 def counted_steps(torch):
     """--phase 'step=step#': each of 60 calls of step() keeps 1 MiB"""
     net, kept = net_of(torch), []
-    return a_step(torch, lambda _step: step(torch, net, kept))
+    return train(torch, lambda _step: step(torch, net, kept))
 
 
 @case
@@ -150,7 +140,7 @@ def ages_of_blocks(torch):
         with torch.no_grad():
             net(rows(torch, 256))
         kept.append(torch.empty(MIB, device="cuda"))  # grows here
-    return a_step(torch, step_of)
+    return train(torch, step_of)
 
 
 @case
