@@ -173,8 +173,8 @@ uint64_t cost_clock() {
 /// Logs a RESIDENT record if so much more is resident than at the last one that a look is worth
 /// it. Files' pages come and go by themselves: four of them count as one. At most one part in 256
 /// of the process's time is spent so, and a fourth of that while no memory goes. Before memory goes
-/// a quick look may take up to 2 ms more: all of them where twice as much is resident as at the last
-/// look. The first look and one at the end cost what they cost: else short processes had none.
+/// a quick look may take up to 2 ms more: all of them where twice as much is resident as at the
+/// last look. The first look and one at the end cost what they cost: else short processes had none.
 void note_resident_memory(const ResidentStatus& status, Moment moment) {
   constexpr uint64_t kWorth = 4 << 20, kPart = 256, kQuicker = 8, kBesideNs = 2'000'000;
   const uint64_t bytes =
