@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "collector/analyze/summary_parts.h"
+#include "collector/files/regular_file.h"
 #include "collector/log/kinds.h"
+#include "collector/log/log_head.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/name_match.h"
@@ -19,6 +22,20 @@ constexpr size_t kMaxCalls = 4 * GPUPEAK_MAX_FRAMES;
 
 /// Real logs have at most one call for each byte or two. Writing a call takes half a microsecond.
 constexpr uint64_t kAlwaysWrittenCalls = 4 << 20, kWrittenCallsPerByte = 4;
+
+/// A program that runs has its file, also where nothing else leads to it any more.
+SymbolSearch search_for(const LogReader& log, SymbolSearch search) {
+  if (state_of(log.header(), log.counters()) == LogState::kEnded) return search;
+  const FileState runs = state_of_file(folder_of_process(log.header()) + "/exe");
+  std::error_code error;
+  const std::string path = without_deleted(std::filesystem::read_symlink(runs.path, error));
+  const FileState there = state_of_file(path);
+  if (runs.inode == 0 || (there.device == runs.device && there.inode == runs.inode)) return search;
+  search.opened[path] = {runs.path};
+  search.add_build_ids();
+  search.keep = false;
+  return search;
+}
 
 }  // namespace
 
@@ -41,7 +58,8 @@ Profile::Profile(const LogReader& log, const std::string& path, const Progress& 
       log_(log),
       replay_(log_, observer),
       coverage_(coverage_of(log_)),
-      symbolizer_(log_.definitions(), reading.search, &log_.symbols(), &builtin_name_rules()),
+      symbolizer_(log_.definitions(), search_for(log_, reading.search), &log_.symbols(),
+                  &builtin_name_rules()),
       rules_(choose_rules(reading.rules, log_.definitions())),
       phases_(log_.definitions(), symbolizer_, rules_.phases),
       tagger_(replay_, symbolizer_, rules_.tags),

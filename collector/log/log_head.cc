@@ -114,26 +114,32 @@ bool is_here(const gpupeak_file_header& header) {
 
 }  // namespace
 
-uint64_t process_start_time(const std::string& folder) {
-  std::ifstream file(folder + "/stat");
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string stat = text.str();
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(stat.substr(name_end + 1));
-  char state = 0;
-  fields >> state;
+std::optional<ProcessStat> process_stat(const std::string& folder) {
+  constexpr uint64_t kMostBytes = 1 << 16;
+  const std::string text = read_regular(folder + "/stat", kMostBytes).value_or("");
+  const size_t begin = text.find('('), end = text.rfind(')');  // a name may have brackets
+  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
+  ProcessStat stat;
+  stat.name = text.substr(begin + 1, end - begin - 1);
+  std::istringstream fields(text.substr(end + 1));
+  fields >> stat.state >> stat.parent;
   std::string skipped;
-  uint64_t threads = 0, start = 0;
-  constexpr int kAfterState = 4, kThreads = 20, kStart = 22;
-  for (int field = kAfterState; field <= kStart; ++field) {
-    uint64_t* const wanted = field == kThreads ? &threads : field == kStart ? &start : nullptr;
-    wanted != nullptr ? fields >> *wanted : fields >> skipped;
+  int field = 5;  // as proc_pid_stat(5) numbers them
+  constexpr std::pair<int, uint64_t ProcessStat::*> kWanted[] = {
+      {11, &ProcessStat::faults_of_children}, {20, &ProcessStat::threads},
+      {22, &ProcessStat::start_time},         {24, &ProcessStat::rss_pages},
+      {39, &ProcessStat::processor},          {48, &ProcessStat::arguments}};
+  for (const auto& [number, wanted] : kWanted) {
+    for (; field < number; ++field) fields >> skipped;
+    ++field;
+    fields >> stat.*wanted;
   }
-  // If only the first thread has ended and others go on, the state is 'Z', too.
-  if (state == 'Z' && threads <= 1) return 0;
-  return start;
+  return fields ? std::optional(stat) : std::nullopt;
+}
+
+uint64_t process_start_time(const std::string& folder) {
+  const auto stat = process_stat(folder);
+  return !stat || stat->has_ended() ? 0 : stat->start_time;
 }
 
 uint32_t pid_inside(const std::string& folder) {
@@ -147,13 +153,16 @@ uint32_t pid_inside(const std::string& folder) {
 }
 
 std::string folder_of_process(const gpupeak_file_header& header) {
+  const auto is_it = [&header](const std::string& folder) {
+    return process_start_time(folder) == header.process_start_time &&
+           pid_inside(folder) == header.pid && is_of_this_boot(header, folder);
+  };
+  const std::string here = "/proc/" + std::to_string(header.pid);
+  if (is_it(here)) return here;
   std::error_code error;
   for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end;
        at.increment(error)) {
-    const std::string folder = at->path();
-    if (process_start_time(folder) == header.process_start_time &&
-        pid_inside(folder) == header.pid && is_of_this_boot(header, folder))
-      return folder;
+    if (is_it(at->path())) return at->path();
   }
   return "";
 }

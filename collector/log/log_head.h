@@ -70,6 +70,25 @@ inline LogState state_of(const LogHead& head) {
 /// is that of the process with this folder below /proc.
 bool is_of_this_boot(const gpupeak_file_header& header, const std::string& folder = "/proc/self");
 
+/// What the kernel says of a process in /proc/PID/stat.
+struct ProcessStat {
+  std::string name;  ///< of the program, or the name that the process gave itself
+  char state = 0;
+  pid_t parent = 0;
+  uint64_t faults_of_children = 0;  ///< minor page faults of children that it has waited for
+  uint64_t threads = 0;
+  uint64_t start_time = 0;  ///< clock ticks since the boot
+  uint64_t rss_pages = 0;
+  uint64_t processor = 0;  ///< on which it ran last
+  uint64_t arguments = 0;  ///< their address; it changes with an exec
+
+  /// Whether the whole process has ended, not its first thread alone.
+  bool has_ended() const { return state == 'Z' && threads <= 1; }
+};
+
+/// None if there is no such process. `folder`: /proc/PID, or a thread's.
+std::optional<ProcessStat> process_stat(const std::string& folder);
+
 /// When the process began: the kernel's clock ticks since boot, as a log's header has it. 0 if
 /// there is no such process, or it has ended and nobody has waited for it yet. `folder`: /proc/PID.
 uint64_t process_start_time(const std::string& folder);

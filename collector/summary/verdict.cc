@@ -584,7 +584,9 @@ class Judge {
     return fmt::format(", {} {}, which {} (docs/symbols.md)", is_alone ? "all in" : "most in",
                        library,
                        is_here ? "is stripped: its debug symbols give them"
-                               : "is not here: gpupeak bundle takes them along where it is");
+                       : library.ends_with("(deleted)")
+                           ? "has no file any more"
+                           : "is not here: gpupeak bundle takes them along where it is");
   }
 
   void step(std::string_view verb, std::string why) {

@@ -171,8 +171,28 @@ std::vector<std::string> debug_folders(const SymbolSearch& search) {
   return folders;
 }
 
+void SymbolSearch::add_build_ids() {
+  std::map<std::string, std::vector<std::string>> by_id;
+  struct stat status {};
+  for (const auto& [path, held] : opened) {
+    for (const std::string& file : held) by_id[build_id_of(open_elf(file, status).get())] = {file};
+  }
+  by_id.erase("");
+  opened.merge(by_id);
+}
+
+const std::vector<std::string>* SymbolSearch::opened_for(const Module& module) const {
+  const auto found =
+      opened.find(module.build_id.empty() ? without_deleted(module.path) : module.build_id);
+  return found != opened.end() ? &found->second : nullptr;
+}
+
 std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search) {
   std::vector<std::string> paths{search.sysroot + module.path};
+  if (const std::vector<std::string>* held = search.opened_for(module)) {
+    if (module.build_id.empty()) return held->size() == 1 ? *held : std::vector<std::string>();
+    paths.insert(paths.end(), held->begin(), held->end());
+  }
   for (const std::string& folder : debug_folders(search)) {
     if (!module.build_id.empty()) paths.push_back(folder + build_id_path(module.build_id));
     paths.push_back(folder + module.path + ".debug");

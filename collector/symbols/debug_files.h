@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -59,7 +60,21 @@ struct SymbolSearch {
   std::vector<std::string> debug_dirs;  ///< folders like /usr/lib/debug
   std::shared_ptr<ModuleCache> cache;   ///< shared by several logs; may be nullptr
   bool keep = true;                     ///< keep names in the user's cache for the next report
+  /// Files that nothing leads to any more, "/proc/self/fd/3", by path. There are several if the
+  /// path had several; none if the file has been written over.
+  std::map<std::string, std::vector<std::string>> opened;
+
+  /// Finds these by their build-ids, too. Reads the files.
+  void add_build_ids();
+  /// Those that may be the module's; nullptr: what is at its path is what ran.
+  const std::vector<std::string>* opened_for(const Module& module) const;
 };
+
+/// What the kernel puts behind the path of a file that has none any more, or never had one.
+inline constexpr std::string_view kDeleted = " (deleted)";
+inline std::string without_deleted(const std::string& path) {
+  return path.ends_with(kDeleted) ? path.substr(0, path.size() - kDeleted.size()) : path;
+}
 
 // Lists the files from which names of a module may come.
 
@@ -72,7 +87,8 @@ std::string build_id_path(std::string_view build_id);
 /// The folders of debug files: those that the search names, then the system's.
 std::vector<std::string> debug_folders(const SymbolSearch& search);
 
-/// The file itself, then debug files that have its symbols, too. They need not exist.
+/// The file itself, then debug files that have its symbols, too. They need not exist. Of a module
+/// without a build-id whose file is another one by now, none but the file that ran.
 std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search);
 
 // Reads the version of a library that is a module of a Python package: the library's own symbols

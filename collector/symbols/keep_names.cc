@@ -34,7 +34,7 @@ struct WantedModule {
 };
 
 /// The modules by the sizes of their files. First what the program made as it ran, if it has names.
-std::vector<WantedModule> wanted_modules(const LogReader& log, bool of_system) {
+std::vector<WantedModule> wanted_modules(const LogReader& log, const NamesBudget& budget) {
   const Definitions& definitions = log.definitions();
   const bool has_made = log.symbols().knows(definitions.modules()[0]);
   std::map<uint32_t, WantedModule> by_module;
@@ -42,15 +42,21 @@ std::vector<WantedModule> wanted_modules(const LogReader& log, bool of_system) {
   for (uint32_t id = 1; id < definitions.nodes().size(); ++id) {
     const StackNode& node = definitions.nodes()[id];
     if (definitions.python_frame(node) != nullptr) continue;
-    const std::string& path = definitions.modules()[node.module].path;
-    const bool is_file = path.starts_with('/') && (of_system || !is_of_system(path));
-    if (node.module == 0 ? !has_made : !is_file) continue;
+    const Module& module = definitions.modules()[node.module];
+    const std::string& path = module.path;
+    const bool is_gone = budget.search.opened_for(module) != nullptr;
+    const bool is_file =
+        is_gone || (path.starts_with('/') && (budget.of_system || !is_of_system(path)));
+    if (is_gone != budget.gone_alone || (node.module == 0 ? !has_made : !is_file)) continue;
     if (seen.emplace(node.module, node.ip).second) by_module[node.module].nodes.push_back(id);
   }
   std::vector<WantedModule> wanted;
   for (auto& [module, one] : by_module) {
     struct stat file {};
-    if (module != 0 && stat(definitions.modules()[module].path.c_str(), &file) != 0) continue;
+    const Module& of = definitions.modules()[module];
+    const std::vector<std::string>* held = budget.search.opened_for(of);
+    const std::string& path = held == nullptr || held->empty() ? of.path : held->front();
+    if (module != 0 && stat(path.c_str(), &file) != 0 && held == nullptr) continue;
     one.module = module;
     one.file_bytes = static_cast<uint64_t>(file.st_size);
     wanted.push_back(std::move(one));
@@ -84,8 +90,10 @@ class NamesKeeper {
   NamesKeeper(const LogReader& log, const NameRules& rules, const NamesBudget& budget)
       : definitions_(log.definitions()),
         made_(log.symbols()),
-        symbolizer_(definitions_, {}, nullptr, &rules),
-        budget_(budget) {}
+        symbolizer_(definitions_, budget.search, nullptr, &rules),
+        budget_(budget) {
+    if (!budget.search.opened.empty()) kept_.table = made_;  // what an earlier call has kept
+  }
 
   void keep(const WantedModule& wanted) {
     const Module& module = definitions_.modules()[wanted.module];
@@ -103,7 +111,14 @@ class NamesKeeper {
       size.add(frames);
       found.emplace_back(definitions_.nodes()[id].ip - module.bias - 1, std::move(frames));
     }
-    if (found.empty()) return;  // it has no symbols, or is no longer the file that ran
+    // It has no symbols, or is no longer the file that ran. Where no build-id tells that to
+    // reports, this does.
+    if (found.empty()) {
+      if (!module.build_id.empty() || budget_.search.opened_for(module) == nullptr) return;
+      kept_.table.add_problem(module, SymbolTable::kOtherBuild);
+      ++kept_.modules;
+      return;
+    }
     size_ = std::move(size);
     ++kept_.modules;
     kept_modules_.insert(wanted.module);
@@ -149,7 +164,7 @@ KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBu
                      const std::function<void(const KeptNames&)>& before_large) {
   NamesKeeper keeper(log, rules, budget);
   bool has_told = false;
-  for (const WantedModule& wanted : wanted_modules(log, budget.of_system)) {
+  for (const WantedModule& wanted : wanted_modules(log, budget)) {
     const bool is_large = wanted.file_bytes >= kLargeFileBytes;
     if (is_large && !budget.large_files && !has_time_for(wanted.file_bytes, budget.until))
       break;  // those behind it are larger still

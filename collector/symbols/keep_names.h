@@ -21,11 +21,13 @@ struct NamesBudget {
   bool large_files = true;  ///< also files that may take longer to read than there is time
   uint64_t bytes = 0;       ///< most bytes of the table as text, about
   std::chrono::steady_clock::time_point until;
+  SymbolSearch search{};
+  bool gone_alone = false;  ///< of the files in search.opened alone, else of all others
 };
 
 struct KeptNames {
   SymbolTable table;
-  size_t modules = 0;   ///< how many have names in the table
+  size_t modules = 0;   ///< how many the table tells of
   size_t left_out = 0;  ///< how many did not fit into the budget, or only in part
 };
 

@@ -229,7 +229,9 @@ class ModuleSymbols {
     if (dwfl_ == nullptr) return false;
     dwfl_report_begin(dwfl_);
     // With base 0 and the file's own addresses, look-ups take plain ELF addresses.
-    module_ = dwfl_report_elf(dwfl_, path.c_str(), path.c_str(), file.get(), 0, true);
+    // Debug files are looked for beside the path that it had.
+    const std::string name = path.starts_with("/proc/") ? without_deleted(path_) : path;
+    module_ = dwfl_report_elf(dwfl_, name.c_str(), name.c_str(), file.get(), 0, true);
     if (module_ != nullptr) {
       file.release();
       void** user_data = nullptr;

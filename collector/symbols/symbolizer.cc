@@ -72,8 +72,14 @@ ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
   if (!search_.files || id == 0 || has_no_file(module.path)) return nullptr;
   ModuleFile& file = modules_[id];
   std::call_once(file.looked_for, [&] {
-    file.symbols = search_.cache ? search_.cache->of(module, search_, rules_)
-                                 : std::make_shared<ModuleSymbols>(module, search_, rules_);
+    // The file at its path may be another one by now, and without a build-id nothing else tells.
+    SymbolSearch search = search_;
+    const std::string_view kept = known_ != nullptr ? known_->problem(module) : "";
+    if (module.build_id.empty() && (kept == kKeptAtEnd || kept == SymbolTable::kOtherBuild))
+      search.opened[without_deleted(module.path)];
+    file.symbols = search_.cache && search.opened_for(module) == nullptr
+                       ? search_.cache->of(module, search, rules_)
+                       : std::make_shared<ModuleSymbols>(module, search, rules_);
     if (file.symbols->state() == ModuleSymbols::State::kUsable) set_version_of_whole(id);
   });
   return file.symbols->state() == ModuleSymbols::State::kUsable ? file.symbols.get() : nullptr;

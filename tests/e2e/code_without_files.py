@@ -402,7 +402,12 @@ def case_loader(folder):
 def case_gone_library(folder):
     compile_program(folder, LIBRARY_PART, "plug.c", ("-fPIC", "-shared", "-nostartfiles"))
     program, log = compile_program(folder, OPENS_LIBRARY, flags=("-ldl",)), os.path.join(folder, "x.gplog")
-    record(log, program, os.path.join(folder, "plug"), GPUPEAK_HOST="full")
+    shutil.copy(os.path.join(folder, "plug"), os.path.join(folder, "plug2"))
+    record(os.path.join(folder, "run.gplog"), program, os.path.join(folder, "plug2"), GPUPEAK_HOST="full")
+    found, _ = rows(os.path.join(folder, "run.gplog"))  # with the line, where `run` has seen and may open it
+    expect(found[0][0].startswith("plug_decode"), f"{found[:3]}")
+    bare = environment(folder, True, GPUPEAK_HOST="full") | {"GPUPEAK_OUT": log}
+    subprocess.run([program, os.path.join(folder, "plug")], env=bare, check=True)
     found, codes = rows(log)
     expect(found[0][0].startswith("plug_decode") and "GP025" in codes, f"{found[:3]} {codes}")
     expect("only the functions that it exports have names" in run("report", "--full", log), run("report", "--full", log))

@@ -148,11 +148,14 @@ class Run {
     descendants_->finish(seen);  // before logs are looked for: those left may begin one meanwhile
     finish_logs();
     record(std::move(seen));
-    NameKeeper names(
-        logs_, options_.names,
-        std::chrono::nanoseconds(collector::clock_ns(CLOCK_REALTIME) - name_.began_ns));
+    const std::chrono::nanoseconds ran(collector::clock_ns(CLOCK_REALTIME) - name_.began_ns);
+    const collector::SymbolSearch gone = descendants_->gone_programs();
+    NameKeeper(logs_, options_.names, ran, gone, true).wait(g_stop);  // the screen reads these
+    NameKeeper names(logs_, options_.names, ran, gone, false);
     if (!options_.quiet) tell();
-    if (!names.wait(g_stop) && !options_.quiet)
+    const bool are_kept = names.wait(g_stop);
+    descendants_.reset();  // it has the files open
+    if (!are_kept && !options_.quiet)
       say_text(
           fmt::format("  names: not all are kept for when programs are built anew, since that "
                       "takes too long or too much room; gpupeak bundle --symbols {} keeps them\n",

@@ -236,8 +236,9 @@ bool keep_names_of(const std::string& path, const collector::NamesBudget& budget
   return names.left_out == 0;
 }
 
-int keep_names(const std::vector<RunLog>& logs, const collector::NamesBudget& budget) {
+int keep_names(const std::vector<RunLog>& logs, collector::NamesBudget budget) {
   be_spared_first();
+  budget.search.add_build_ids();
   unsetenv("DEBUGINFOD_URLS");  // nobody waits for a server
   bool all_fitted = true;
   for (const RunLog& log : logs) {
@@ -406,12 +407,15 @@ void cut_hole(const RunLog& log) {
 }
 
 NameKeeper::NameKeeper(const std::vector<RunLog>& logs, const std::string& which,
-                       std::chrono::nanoseconds ran)
-    : is_asked_(which != "auto"), until_(Clock::now() + patience_for(which, ran)) {
-  if (which == "none" || logs.empty()) return;
-  const auto last = until_ - patience_for(which, ran) / 10;
+                       std::chrono::nanoseconds ran, const collector::SymbolSearch& search,
+                       bool gone_alone)
+    : is_asked_(which != "auto"),
+      patience_(patience_for(gone_alone ? "own" : which, ran)),
+      until_(Clock::now() + patience_) {
+  if (which == "none" || logs.empty() || (gone_alone && search.opened.empty())) return;
   helper_ = Helper([&](int, int) {
-    return keep_names(logs, {which == "all", is_asked_, kMostNameBytes, last});
+    return keep_names(logs, {which == "all", is_asked_, kMostNameBytes, until_ - patience_ / 10,
+                             search, gone_alone});
   });
 }
 

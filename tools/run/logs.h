@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collector/log/run_record.h"
+#include "collector/symbols/debug_files.h"
 #include "gpupeak/log_format.h"
 #include "tools/shared/child.h"
 
@@ -89,8 +90,10 @@ void cut_hole(const RunLog& log);
 /// 10 s; with all 20 s.
 class NameKeeper {
  public:
+  /// `search`: has the files that nothing leads to any more. `gone_alone`: of these alone, with the
+  /// time limit of own, since nobody can look them up later; else of all others.
   NameKeeper(const std::vector<RunLog>& logs, const std::string& which,
-             std::chrono::nanoseconds ran);
+             std::chrono::nanoseconds ran, const collector::SymbolSearch& search, bool gone_alone);
 
   /// Waits until it has ended; no longer if `stop` becomes true. False: somebody has asked for all
   /// names, and the time limit was too short for them.
@@ -98,6 +101,7 @@ class NameKeeper {
 
  private:
   const bool is_asked_;
+  const std::chrono::steady_clock::duration patience_;
   const std::chrono::steady_clock::time_point until_;
   Helper helper_;
 };

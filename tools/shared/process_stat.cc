@@ -62,28 +62,6 @@ bool is_in_our_namespace(pid_t process, const char* kind) {
          theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
 }
 
-std::optional<ProcessStat> stat_of(pid_t process) {
-  const std::string text = kernel_text(of_process(process, "stat")).value_or("");
-  const size_t begin = text.find('('), end = text.rfind(')');  // a name may have brackets
-  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
-  ProcessStat stat;
-  stat.name = text.substr(begin + 1, end - begin - 1);
-  std::istringstream fields(text.substr(end + 1));
-  fields >> stat.state >> stat.parent;
-  std::string skipped;
-  int field = 5;  // as proc_pid_stat(5) numbers them
-  constexpr std::pair<int, uint64_t ProcessStat::*> kWanted[] = {
-      {11, &ProcessStat::faults_of_children}, {20, &ProcessStat::threads},
-      {22, &ProcessStat::start_time},         {24, &ProcessStat::rss_pages},
-      {39, &ProcessStat::processor},          {48, &ProcessStat::arguments}};
-  for (const auto& [number, wanted] : kWanted) {
-    for (; field < number; ++field) fields >> skipped;
-    ++field;
-    fields >> stat.*wanted;
-  }
-  return fields ? std::optional(stat) : std::nullopt;
-}
-
 std::vector<Elf64_Phdr> program_headers(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   Elf64_Ehdr header{};

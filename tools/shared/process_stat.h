@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "collector/log/log_head.h"
+
 namespace gpupeak::tools {
 
 /// A file of the kernel's, whole; none: it is not there, or may not be read.
@@ -27,20 +29,7 @@ inline std::map<std::string, std::string> status_of(pid_t pid) {
   return status_of(of_process(pid, "status"));
 }
 
-struct ProcessStat {
-  std::string name;  ///< of the program, or the name that the process gave itself
-  char state = 0;
-  pid_t parent = 0;
-  uint64_t faults_of_children = 0;  ///< minor page faults of children that it has waited for
-  uint64_t threads = 0;
-  uint64_t start_time = 0;  ///< clock ticks since the boot
-  uint64_t rss_pages = 0;
-  uint64_t processor = 0;  ///< on which it ran last
-  uint64_t arguments = 0;  ///< their address; it changes with an exec
-
-  /// Whether the whole process has ended, not its first thread alone.
-  bool has_ended() const { return state == 'Z' && threads <= 1; }
-};
+using collector::ProcessStat;
 
 /// The entries of a folder that are numbers, as of /proc and /proc/PID/task.
 std::vector<pid_t> numbers_in(const std::string& folder);
@@ -49,7 +38,9 @@ std::vector<pid_t> numbers_in(const std::string& folder);
 bool is_in_our_namespace(pid_t process, const char* kind);
 
 /// None if there is no such process. A process that has ended is there until it was waited for.
-std::optional<ProcessStat> stat_of(pid_t process);
+inline std::optional<ProcessStat> stat_of(pid_t process) {
+  return collector::process_stat(of_process(process, ""));
+}
 
 /// Asks done() again and again, less and less often, `longest` apart at most. False: it was not
 /// true within so many seconds.
