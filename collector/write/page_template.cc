@@ -1,4 +1,4 @@
-#include "collector/write/writers.h"
+#include <string_view>
 
 #ifdef GPUPEAK_PAGE_FILE
 // Global and hidden: linkers for aarch64 give two local names of one file the same address.

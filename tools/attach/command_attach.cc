@@ -49,10 +49,6 @@ using collector::UsageError;
 // GPUPEAK_HOST=counters, `attach --host counters`): its recording begins and ends by a word in its
 // log.
 
-std::string last_error() {
-  return strerror(errno);
-}
-
 /// The counters page of a log, mapped to be changed. The log must belong to this user: root could
 /// open any, and a link or a shared folder could lead to somebody else's log.
 class SharedCounters {
@@ -61,7 +57,7 @@ class SharedCounters {
     struct stat file {};
     const auto inside = collector::open_regular(path, O_RDWR | O_NOFOLLOW, file);
     if (!inside && errno == ENXIO) refuse("is no file");
-    if (!inside) refuse("cannot be written: " + last_error());
+    if (!inside) refuse(std::string("cannot be written: ") + strerror(errno));
     if (file.st_uid != geteuid())
       refuse(fmt::format(
           "belongs to user {}, not to you (user {}): only a program of your own is told to record",
@@ -78,7 +74,7 @@ class SharedCounters {
     if (state_of(head) != LogState::kRunning) refuse("is of a process that has ended");
     collector::guard_mappings();  // the log may be cut meanwhile
     mapped_ = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, inside.get(), 0);
-    if (mapped_ == MAP_FAILED) refuse("cannot be mapped: " + last_error());
+    if (mapped_ == MAP_FAILED) refuse(std::string("cannot be mapped: ") + strerror(errno));
   }
   ~SharedCounters() { munmap(mapped_, GPUPEAK_LOG_PAGE + GPUPEAK_COUNTERS_BYTES); }
   SharedCounters(const SharedCounters&) = delete;

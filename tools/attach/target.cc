@@ -145,7 +145,7 @@ constexpr Dwfl_Callbacks kCallbacks{.find_elf = dwfl_linux_proc_find_elf,
 
 /// Functions of the C library in which threads wait without holding a lock of the loader, of
 /// malloc, or of the C library's lists of threads.
-constexpr std::string_view kWaits =
+constexpr std::string_view kWaitingFunctions =
     "read readv recv recvfrom recvmsg recvmmsg accept accept4 poll ppoll select pselect epoll_wait "
     "epoll_pwait epoll_pwait2 semop semtimedop getc_unlocked nanosleep clock_nanosleep usleep "
     "sleep pause sigsuspend sigwait sigwaitinfo sigtimedwait wait wait3 wait4 waitpid waitid "
@@ -217,11 +217,11 @@ void each_symbol(Dwfl* modules, const std::string& file_name, const VisitSymbol&
 }
 
 int add_frame(Dwfl_Frame* state, void* data) {
-  constexpr size_t kMostFrames = 2000;
+  constexpr size_t kMostWalked = 2000;
   auto& frames = *static_cast<std::vector<Frame>*>(data);
   Dwarf_Addr pc = 0;
   bool is_activation = false;
-  if (frames.size() == kMostFrames || !dwfl_frame_pc(state, &pc, &is_activation))
+  if (frames.size() == kMostWalked || !dwfl_frame_pc(state, &pc, &is_activation))
     return DWARF_CB_ABORT;
   if (!is_activation) --pc;
   Frame& frame = frames.emplace_back();
@@ -262,7 +262,7 @@ std::string unsafe_wait(const std::vector<Frame>& frames, size_t end, long syste
   if (!is_wait(system_call)) return "it runs in the C library";
   if (end == frames.size()) return "it is a thread of the C library's";
   const Frame& called = frames[end - 1];
-  return collector::is_word_of(kWaits, plain_name(called.function))
+  return collector::is_word_of(kWaitingFunctions, plain_name(called.function))
              ? std::string()
              : fmt::format("it is in {} of the C library", shown(called));
 }

@@ -22,7 +22,7 @@ namespace {
 using collector::grouped;
 using collector::size_text;
 using collector::TextStyle;
-using Look = TopLine::Look;
+using As = TopLine::Look;
 
 /// "1.5 days", "12 min", "140 ms".
 std::string span_text(double seconds) {
@@ -96,7 +96,7 @@ TopLines curve_text(const TopCurve& curve, const collector::TextStyle& style) {
   add_chart(values, kCurveRows, style, lines);
   lines.push_back({collector::right(span_text(begin), kTopLabelColumns) + "└" +
                        collector::right(span_text(end), columns),
-                   TopLine::Look::kFaint});
+                   As::kFaint});
   return lines;
 }
 
@@ -131,11 +131,11 @@ class Page {
     return found != nullptr && found->problem.empty() ? &found->summary : nullptr;
   }
   std::string size(uint64_t bytes) const { return size_text(bytes, style_); }
-  void add(const std::string& text, Look look = Look::kPlain) {
+  void add(const std::string& text, As look = As::kPlain) {
     const auto width = static_cast<size_t>(style_.width);
     lines_.push_back({style_.whole_lines ? text : collector::fit(text, width), look});
   }
-  void add_row(std::string_view label, const std::string& text, Look look = Look::kPlain) {
+  void add_row(std::string_view label, const std::string& text, As look = As::kPlain) {
     add(collector::left(label, kLabelColumns) + text, look);
   }
 
@@ -150,7 +150,7 @@ class Page {
       text += (log.is_live() ? " " : ", ") + span_text(*seconds);
     if (const auto rate = program_.events_per_second())
       text += fmt::format(" · {} events/s", rate_text(rate));
-    add(text + " · log " + size(log.bytes()), Look::kBold);
+    add(text + " · log " + size(log.bytes()), As::kBold);
   }
 
   void losses() {
@@ -158,17 +158,17 @@ class Page {
     if (page.dropped_events > 0)
       add(fmt::format("{} EVENTS LOST: the figures are what was seen",
                       grouped(page.dropped_events)),
-          Look::kAlarm);
+          As::kAlarm);
     if ((page.quality & GPUPEAK_Q_DEVICE_TABLE_FULL) != 0)
-      add("DEVICE EVENTS LOST: the figures are what was seen", Look::kAlarm);
+      add("DEVICE EVENTS LOST: the figures are what was seen", As::kAlarm);
     if ((page.quality & GPUPEAK_Q_LOG_MAX) != 0)
-      add("the log has reached its limit: holders of the heap are estimates", Look::kAlarm);
+      add("the log has reached its limit: holders of the heap are estimates", As::kAlarm);
     const TopFindings* found = program_.findings();
-    if (found != nullptr && !found->problem.empty()) add(found->problem, Look::kAlarm);
+    if (found != nullptr && !found->problem.empty()) add(found->problem, As::kAlarm);
     if (findings() != nullptr && findings()->oom_count > 0)
       add(fmt::format("{} REQUESTS REFUSED: gpupeak report says why",
                       grouped(findings()->oom_count)),
-          Look::kAlarm);
+          As::kAlarm);
   }
 
   void show_device(int32_t device) {
@@ -187,7 +187,7 @@ class Page {
       if (!program_.used(device)) text += ", of this program alone";
     }
     if (card != nullptr && !card->name.empty()) text += " · " + collector::escape(card->name);
-    add_row(fmt::format("GPU {}", device), text, Look::kBold);
+    add_row(fmt::format("GPU {}", device), text, As::kBold);
     kinds(device, live);
     draw(program_.curve(device));
     ledger(device);
@@ -318,7 +318,7 @@ class Page {
               view_.is_replaying ? "the log is being read"
                                  : fmt::format("not yet read; r: read the log, some {}",
                                                span_text(std::max(0.1, view_.replay_seconds))),
-              Look::kFaint);
+              As::kFaint);
       return;
     }
     if (findings() == nullptr) return;
@@ -328,7 +328,7 @@ class Page {
                                                     : "who held it at the end";
     if (!view_.filter.empty()) text += fmt::format(" · filter: {}", view_.filter);
     if (view_.is_replaying) text += " · the log is being read";
-    add_row("holders", text, Look::kBold);
+    add_row("holders", text, As::kBold);
     const size_t chosen = std::min(view_.chosen, rows.empty() ? 0 : rows.size() - 1);
     const size_t room = rows_ > lines_.size() ? rows_ - lines_.size() : 0;
     size_t first = 0;
@@ -338,7 +338,7 @@ class Page {
       holder(*rows[i], view_.has_choice && i == chosen);
       if (view_.shows_stack) return stack(*rows[i]);
     }
-    if (rows.empty()) add_row("", "none", Look::kFaint);
+    if (rows.empty()) add_row("", "none", As::kFaint);
   }
 
   void holder(const collector::Holder& holder, bool chosen) {
@@ -347,7 +347,7 @@ class Page {
                              "  " + collector::left(holder.kind, 14) + " ";
     const size_t width = static_cast<size_t>(style_.width) - collector::display_width(head);
     add(head + collector::cut_title(holder.title, width, style_, holder.telling_part),
-        chosen ? Look::kChosen : Look::kPlain);
+        chosen ? As::kChosen : As::kPlain);
   }
 
   void stack(const collector::Holder& holder) {
@@ -363,7 +363,7 @@ class Page {
         text += "  " + frame.module;
       add("    " + text);
     }
-    if (holder.stack.empty()) add("    no stack", Look::kFaint);
+    if (holder.stack.empty()) add("    no stack", As::kFaint);
   }
 
   const TopProgram& program_;
@@ -494,7 +494,7 @@ TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all
   title += fmt::format("{} logs, {} of running programs · by {}", in_all, running,
                        kTopSorts[static_cast<size_t>(view.sort)]);
   if (!view.filter.empty()) title += fmt::format(" · filter: {}", view.filter);
-  lines.push_back({title, Look::kBold});
+  lines.push_back({title, As::kBold});
   const auto width = static_cast<size_t>(std::max(style.width, 80));
   size_t longest = 3;
   for (const TopProgram* program : programs)
@@ -514,7 +514,7 @@ TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all
                        collector::right("heap", kSize) + collector::right("growth/s", kSize) +
                        (with_full ? collector::right("full in", kFull) : "") +
                        (with_rate ? collector::right("events/s", kRate) : ""),
-                   Look::kFaint});
+                   As::kFaint});
   for (size_t i = 0; i < programs.size(); ++i) {
     const TopProgram& program = *programs[i];
     const bool live = program.log().is_live();
@@ -536,8 +536,8 @@ TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all
     if (with_full) text += collector::right(full ? span_text(*full) : "–", kFull);
     if (with_rate)
       text += collector::right(live ? rate_text(program.events_per_second()) : "–", kRate);
-    Look look = page.dropped_events > 0 ? Look::kAlarm : live ? Look::kPlain : Look::kFaint;
-    if (view.has_choice && i == view.chosen) look = Look::kChosen;
+    As look = page.dropped_events > 0 ? As::kAlarm : live ? As::kPlain : As::kFaint;
+    if (view.has_choice && i == view.chosen) look = As::kChosen;
     if (page.dropped_events > 0)
       text += fmt::format("  {} events lost", grouped(page.dropped_events));
     lines.push_back({text, look});
