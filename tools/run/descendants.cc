@@ -131,13 +131,14 @@ void ProgramFiles::note(pid_t process, const std::string& link, const std::strin
   one.path = collector::without_deleted(path);
   const std::string root = link_of(process, "root");  // the log has the path below it
   if (root.size() > 1 && one.path.starts_with(root + "/")) one.path.erase(0, root.size());
-  one.file = collector::open_regular(of_process(process, link), O_RDONLY, one.status);
+  const std::string file = of_process(process, link);
   const auto is_it = [&one](const File& known) {
     return known.path == one.path && known.status.st_dev == one.status.st_dev &&
            known.status.st_ino == one.status.st_ino;
   };
-  if (!one.file || (inode != 0 && inode != one.status.st_ino) || std::ranges::any_of(files_, is_it))
-    return;
+  if (stat(file.c_str(), &one.status) != 0 || std::ranges::any_of(files_, is_it)) return;
+  one.file = collector::open_regular(file, O_RDONLY, one.status);
+  if (!one.file || (inode != 0 && inode != one.status.st_ino)) return;
   if (!path.starts_with("/memfd:") && !may_stay_open(one.file, process, root)) return;
   if (!has_room_for(one.status))
     std::erase_if(files_, [](const File& at) { return at.is_there(); });
@@ -153,12 +154,7 @@ void ProgramFiles::note_mapped(pid_t process, const std::string& maps) {
     fields >> range >> rights >> offset >> device >> inode;
     const size_t slash = line.find('/');
     const std::string path = slash < line.size() ? line.substr(slash) : "";
-    const auto is_known = [&](const File& known) {
-      return known.path == collector::without_deleted(path) && known.status.st_ino == inode;
-    };
-    if (inode == 0 || !rights.ends_with("xp") || collector::is_of_system(path) ||
-        std::ranges::any_of(files_, is_known))
-      continue;
+    if (inode == 0 || !rights.ends_with("xp") || collector::is_of_system(path)) continue;
     // The second link needs a privilege, and the first no longer leads to a file that was removed.
     const bool is_gone = path.ends_with(collector::kDeleted);
     note(process, is_gone ? "map_files/" + range : "root" + path, path, inode);
