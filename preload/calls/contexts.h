@@ -26,8 +26,9 @@ inline CUresult note_shortage(const ApiCall& call, int device, CUresult result) 
 
 /// A rare call: the change of the driver's figure belongs to `cause`. `say(bracket)` says more of
 /// it.
-template <typename Run, typename Say>
-CUresult in_bracket(const ApiCall& call, gpupeak_ledger_cause cause, Run real, Say say) {
+template <typename Run, typename Say = void (*)(LedgerBracket&)>
+CUresult in_bracket(
+    const ApiCall& call, gpupeak_ledger_cause cause, Run real, Say say = [](LedgerBracket&) {}) {
   DriverScope scope;
   const auto run = [&] { return within_limit(scope, real); };
   if (!scope.accounts()) return run();
@@ -39,8 +40,7 @@ CUresult in_bracket(const ApiCall& call, gpupeak_ledger_cause cause, Run real, S
 
 template <gpupeak_ledger_cause kCause, typename Real, typename... Arguments>
 CUresult bracketed(const ApiCall& call, Real real, Arguments... arguments) {
-  return in_bracket(
-      call, kCause, [&] { return real(arguments...); }, [](const LedgerBracket&) {});
+  return in_bracket(call, kCause, [&] { return real(arguments...); });
 }
 
 template <typename Real, typename... Arguments>
@@ -69,25 +69,18 @@ CUresult unload(const ApiCall& call, Real real, Handle handle) {
 template <typename Real>
 CUresult set_limit(const ApiCall& call, Real real, CUlimit limit, size_t value) {
   const bool is_stack = limit == CU_LIMIT_STACK_SIZE;
-  return in_bracket(
-      call, is_stack ? GPUPEAK_LEDGER_LOCAL_MEMORY : GPUPEAK_LEDGER_LIMITS,
-      [&] { return real(limit, value); }, [](const LedgerBracket&) {});
+  return in_bracket(call, is_stack ? GPUPEAK_LEDGER_LOCAL_MEMORY : GPUPEAK_LEDGER_LIMITS,
+                    [&] { return real(limit, value); });
 }
 
 template <typename Run>
 CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
-  DriverScope scope;
-  const auto launch = [&] {
-    const CUresult result = within_limit(scope, run);
-    if (has_limits() && result != CUDA_SUCCESS)
-      forget_launches();  // then the next launch is a first one again
-    return result;
-  };
-  if (!scope.accounts()) return launch();
-  const int device = current_device();
-  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, device);
-  bracket.of_function(function);
-  return note_shortage(call, device, launch());
+  const CUresult result =
+      in_bracket(call, GPUPEAK_LEDGER_CODE, run,
+                 [function](LedgerBracket& bracket) { bracket.of_function(function); });
+  // Then the next launch is a first one again.
+  if (has_limits() && result != CUDA_SUCCESS) forget_launches();
+  return result;
 }
 
 /// The function that these arguments launch. Only called for launches; the last form is there so
@@ -198,8 +191,11 @@ CUresult ctx_destroy(const ApiCall& call, Real real, CUcontext context) {
     bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device_of_context(context));
   }
   const CUresult result = real(context);
-  if (scope.accounts() && result == CUDA_SUCCESS)
+  if (!scope.accounts()) return result;
+  if (result == CUDA_SUCCESS)
     context_ended(call, context, GPUPEAK_CONTEXT_DESTROYED);
+  else
+    bracket.did_nothing();
   return result;
 }
 
@@ -255,8 +251,11 @@ CUresult primary_end(const ApiCall& call, Real real, CUdevice device) {
     bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
   }
   const CUresult result = real(device);
-  if (scope.accounts() && result == CUDA_SUCCESS && !primary_context_is_active(device))
+  if (!scope.accounts()) return result;
+  if (result == CUDA_SUCCESS && !primary_context_is_active(device))
     context_ended(call, primary_context(device), kEvent);
+  else
+    bracket.did_nothing();
   return result;
 }
 

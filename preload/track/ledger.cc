@@ -32,8 +32,8 @@ constexpr uint64_t kBorderNs = 1'000'000;
 
 constexpr uint64_t kNever = ~uint64_t{0};
 
-/// NVML's list of processes may take this share of the processor's time in bracketed calls, this
-/// share of all time, and so much at first, which is a small part of making a context.
+/// Where NVML's list of processes is not needed, it may take this share of the processor's time in
+/// bracketed calls, this share of all time, and so much at first, a small part of making a context.
 constexpr uint64_t kListShare = 64;
 constexpr uint64_t kListShareOfTime = 1024;
 constexpr uint64_t kFirstListNs = 10'000'000;
@@ -272,7 +272,7 @@ void add_processes(void* nvml, DriverReading& reading, List use) {
     if (others_known && ((own != 0 && reading.own_plus_1 != 0) || is_before))
       reading.others_plus_1 = others + 1;
   }
-  g_ledger.list_ns += thread_cpu_ns() - begin;
+  if (use == List::kIfAffordable) g_ledger.list_ns += thread_cpu_ns() - begin;
   g_ledger.listing = false;
 }
 
@@ -389,10 +389,9 @@ void hook_exit() {
 uint32_t local_bytes_of(CUfunction function, int device) {
   constexpr auto kLocalBytes = CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
   int bytes = 0;
-  if (g_function_attribute(&bytes, kLocalBytes, function) == CUDA_SUCCESS ||
-      g_kernel_attribute(&bytes, kLocalBytes, function, device) == CUDA_SUCCESS)
-    return static_cast<uint32_t>(bytes);
-  return 0;
+  const bool is_known = g_function_attribute(&bytes, kLocalBytes, function) == CUDA_SUCCESS ||
+                        g_kernel_attribute(&bytes, kLocalBytes, function, device) == CUDA_SUCCESS;
+  return is_known ? static_cast<uint32_t>(bytes) : 0;
 }
 
 /// Called for a handle that has not been seen: finds out whether there are several contexts.

@@ -37,6 +37,8 @@ class LedgerBracket : NoCopies {
   void of_function(CUfunction function) { function_ = function; }
   /// The bracket is around the loading of this file.
   void of_file(const char* path) { file_ = path; }
+  /// What moved is not this call's.
+  void did_nothing() { cause_ = GPUPEAK_LEDGER_NONE; }
 
  private:
   void close();

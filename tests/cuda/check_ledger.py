@@ -24,6 +24,7 @@ def main():
     parser.add_argument("--ledger", default="auto")
     parser.add_argument("--lie", default="")
     parser.add_argument("--moves", default="")
+    parser.add_argument("--ends-without-list", action="store_true", help="what others have at the end is not known")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         truth_path, log = os.path.join(folder, "truth.json"), os.path.join(folder, "run.gplog")
@@ -54,7 +55,7 @@ def main():
     else:
         problems = [problem for ordinal in (0, 1)
                     for problem in check(report["devices"][ordinal], truth["devices"][ordinal], has_list,
-                                         bool(options.moves), found_late)]
+                                         bool(options.moves) or options.ends_without_list, found_late)]
     if has_list and "others" not in text:
         problems.append("the text report does not name the other processes")
     if "NVIDIA-SMI" not in text:

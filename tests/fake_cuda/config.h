@@ -17,6 +17,8 @@ struct Config {
   uint64_t others_bytes = 0;  ///< FAKE_CUDA_OTHERS: in use by other processes at the start
   /// FAKE_CUDA_JOINING: other processes take it while the first context is made
   uint64_t joining_bytes = 0;
+  /// FAKE_CUDA_LEAVING: other processes give it back while a primary context is released
+  uint64_t leaving_bytes = 0;
   std::string ledger_path;    ///< FAKE_CUDA_LEDGER: written at exit; %p becomes the pid
 };
 

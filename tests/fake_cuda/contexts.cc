@@ -1,6 +1,7 @@
 // Contexts: a thread's stack of contexts, primary contexts, and what ends with a context.
 #include <vector>
 
+#include "config.h"
 #include "costs.h"
 #include "export.h"
 
@@ -212,6 +213,8 @@ CUresult primary_release(CUdevice ordinal) {
   Device* const device = device_of(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (device->primary_references == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  device->others -= config().leaving_bytes;
+  device->taken -= config().leaving_bytes;
   if (--device->primary_references == 0) end_primary(*device);
   return CUDA_SUCCESS;
 }
