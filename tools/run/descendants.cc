@@ -301,7 +301,7 @@ void Descendants::check(pid_t process, Seen& seen) {
   if (seen.library == Library::kMissing) return;
   std::optional<std::string> why;
   if (is_other_runs)
-    why = "a run within this one records it, in a log of its own";
+    why = kOfAnotherRun;
   else if (has_library)
     why = "it runs as another user, whose log is not believed";
   else

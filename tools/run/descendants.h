@@ -122,6 +122,9 @@ class ProgramFiles {
   std::vector<File> files_;
 };
 
+/// Why a process is not in the run: it has a run of its own.
+inline constexpr char kOfAnotherRun[] = "a run within this one records it, in a log of its own";
+
 /// Watches the processes that descend from the program which `run` started, also those whose
 /// parents have ended. It reads /proc now and then while the program runs, and finds out which of
 /// them did not load the library, why, and how much of a GPU they hold by NVML. The program notices

@@ -260,8 +260,10 @@ uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
     if (counters.ended == 0) return 0;  // it may be this process: its last peak is not in the log
     known_bytes = std::max(known_bytes, counters.rss_peak_bytes);
   }
-  for (const auto& process : seen.unrecorded)
+  for (const auto& process : seen.unrecorded) {
+    if (process.why == kOfAnotherRun) return 0;  // it may be this process: that run knows its peak
     known_bytes = std::max(known_bytes, process.rss_bytes.value_or(0));
+  }
   // A process that was seen counts as known only if little of this memory is its own. If much is,
   // and the process is not among those above, it was not recorded.
   for (const auto& process : seen.resident) {
