@@ -170,26 +170,27 @@ uint64_t cost_clock() {
   return has_given_up_lookups() ? monotonic_ns() : thread_cpu_ns();
 }
 
-/// Logs a RESIDENT record if so much more is resident than at the last one that a look is worth
-/// it. Files' pages come and go by themselves: four of them count as one. At most one part in 256
-/// of the process's time is spent so, and a fourth of that while no memory goes. Before memory goes
-/// a quick look may take up to 2 ms more: all of them where twice as much is resident as at the
-/// last look. The first look and one at the end cost what they cost: else short processes had none.
+/// Logs a RESIDENT record if enough more is resident than at the last one. Of files' pages, which
+/// come and go by themselves, four count as one. Looks take at most a 256th of the time, a fourth
+/// of that while no memory goes. Before memory goes a quick one may take up to 2 ms more: all of
+/// them where twice as much is resident as at the last look. The first one and one at the end cost
+/// what they cost.
 void note_resident_memory(const ResidentStatus& status, Moment moment) {
   constexpr uint64_t kWorth = 4 << 20, kPart = 256, kQuicker = 8, kBesideNs = 2'000'000;
   const uint64_t bytes =
       status.resident + status.huge_pages - (status.files + status.shared) / 4 * 3;
   uint64_t highest = g_highest.load(std::memory_order_relaxed);
-  const bool is_first = highest == 0, is_any = moment == Moment::kAny;
+  const bool is_first = highest == 0;
+  const bool is_any = moment == Moment::kAny, is_end = moment == Moment::kAtEnd;
   const uint64_t worth = is_any ? highest / 16 + kWorth : highest / 256;
-  if (is_first ? status.resident < kWorth : bytes < highest + worth) return;
+  if (is_first ? !is_end && status.resident < kWorth : bytes < highest + worth) return;
   const uint64_t now = monotonic_ns();
   const bool is_quick = !is_first && !g_has_rare_pages && !g_needs_list && !has_given_up_lookups();
   std::atomic<uint64_t>& cost = is_quick ? g_quick_ns : g_list_ns;
   const uint64_t more = is_quick && !is_any ? bytes - highest : 0;
   const uint64_t granted = (now - g_began_ns) / kPart / (is_any ? 4 : 1) +
                            kBesideNs * std::min(more, highest) / std::max<uint64_t>(highest, 1);
-  if ((!is_first && moment != Moment::kAtEnd && granted < g_spent_ns + cost) ||
+  if ((!is_first && !is_end && granted < g_spent_ns + cost) ||
       !g_highest.compare_exchange_strong(highest, bytes, std::memory_order_relaxed)) {
     return;
   }
@@ -260,8 +261,7 @@ void note_large_block(int64_t usable_bytes) {
 }
 
 void forget_resident_memory() {
-  g_highest.store(0, std::memory_order_relaxed);
-  g_peak = g_spent_ns = 0;
+  g_highest = g_peak = g_spent_ns = 0;
 }
 
 void see_rare_pages(bool are_huge) {

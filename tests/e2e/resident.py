@@ -200,6 +200,16 @@ def case_at_once(folder):
     seen_in_mappings(folder, AT_ONCE, 64)
 
 
+def case_shell(folder):
+    """A program that has less than gpupeak itself is told what is its own."""
+    command = ["sh", "-c", 'while read name size unit; do if [ "$name" = RssAnon: ]; then echo $size; fi; done < /proc/self/status']
+    alone = int(subprocess.run(command, check=True, capture_output=True).stdout) << 10
+    done = subprocess.run([GPUPEAK, "run", "-o", os.path.join(folder, "a.gplog"), "--", *command], cwd=folder, capture_output=True, text=True,
+                          env=environment(folder, False), check=True)
+    told = int(re.search(r"Peak host memory: (\d+) bytes", done.stderr)[1])
+    expect(alone - (32 << 10) <= told <= alone + (256 << 10), f"{told} bytes, alone {alone}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         globals()[f"case_{CASE}"](folder)
