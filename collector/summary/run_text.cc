@@ -234,6 +234,16 @@ uint64_t own_when_looked_at(const Metrics& metrics) {
   return known("total_bytes") - known("files_bytes") - known("gpupeak_bytes");
 }
 
+namespace {
+
+/// What more was resident at the peak than at the look that has its causes.
+uint64_t not_looked_at(const Metrics& metrics) {
+  const uint64_t most = metric(metrics, "host.memory.peak_bytes").value_or(0);
+  return most - std::min(most, own_when_looked_at(metrics));
+}
+
+}  // namespace
+
 std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
   constexpr std::pair<std::string_view, std::string_view> kLedgerCauses[] = {
       {"heap_bytes", "heap in use"},
@@ -253,18 +263,17 @@ std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
     const auto bytes = metric(metrics, std::string("host.resident.").append(name));
     if (bytes.value_or(0) > 0) causes.push_back({text, *bytes});
   }
-  const uint64_t own = own_when_looked_at(metrics);
-  const uint64_t most = metric(metrics, "host.memory.peak_bytes").value_or(0);
-  if (!causes.empty() && most > own) causes.push_back({"not looked at", most - own});
+  const uint64_t unseen = not_looked_at(metrics);
+  if (!causes.empty() && unseen > 0) causes.push_back({"not looked at", unseen});
   std::ranges::stable_sort(causes, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   return causes;
 }
 
 uint64_t resident_at_most(const Holder& holder, const Metrics& metrics) {
   const auto mappings = metric(metrics, "host.resident.mappings_bytes");
+  if (holder.kind != "host.mmap_anon" || !mappings) return holder.bytes;
   const uint64_t shared = metric(metrics, "host.resident.shared_memory_bytes").value_or(0);
-  return holder.kind == "host.mmap_anon" && mappings ? std::min(holder.bytes, *mappings + shared)
-                                                     : holder.bytes;
+  return std::min(holder.bytes, *mappings + shared + not_looked_at(metrics));
 }
 
 std::string resident_mark(const Holder& holder, const Metrics& metrics, const TextStyle& style) {

@@ -50,10 +50,10 @@ __attribute__((noinline)) size_t in_huge_pages(size_t bytes, int flags) {
   return page == 0 ? bytes : (bytes + page - 1) / page * page;
 }
 
-void sample_before() {
+void sample_before(size_t bytes = kWorthASample) {
   if (!recording()) return;
   const HookScope scope;
-  if (scope.entered()) sample_at_border();
+  if (scope.entered()) sample_before_less(bytes);
 }
 
 }  // namespace
@@ -169,7 +169,7 @@ GPUPEAK_EXPORT int malloc_trim(size_t pad) {
 }
 
 GPUPEAK_EXPORT int madvise(void* at, size_t bytes, int advice) {
-  if (bytes >= kWorthASample && (advice == MADV_DONTNEED || advice == MADV_FREE)) sample_before();
+  if (advice == MADV_DONTNEED || advice == MADV_FREE) sample_before(bytes);
   return next().madvise(at, bytes, advice);
 }
 

@@ -128,11 +128,9 @@ __attribute__((noinline)) bool read_causes(Causes& causes) {
     before = mapping;
     before.name = before.name.empty() ? std::string_view() : std::string_view("other");
     mapping = next;
-    const bool is_log = next.name == log_path();
-    mapping.name = is_log ? log_path() : head(next.name, sizeof name - 1);
-    if (is_log) return;
-    memcpy(name, mapping.name.data(), mapping.name.size());
-    mapping.name = {name, mapping.name.size()};
+    const std::string_view kept = head(next.name, sizeof name - 1);
+    memcpy(name, kept.data(), kept.size());
+    mapping.name = next.name == log_path() ? log_path() : std::string_view(name, kept.size());
   };
   const char* const list = causes.is_quick ? "/proc/self/maps" : "/proc/self/smaps";
   const bool was_read = for_each_line(list, buffer, sizeof buffer, [&](const char* line) {
@@ -190,10 +188,8 @@ void note_resident_memory(const ResidentStatus& status, Moment moment) {
   const uint64_t more = is_quick && !is_any ? bytes - highest : 0;
   const uint64_t granted = (now - g_began_ns) / kPart / (is_any ? 4 : 1) +
                            kBesideNs * std::min(more, highest) / std::max<uint64_t>(highest, 1);
-  if ((!is_first && !is_end && granted < g_spent_ns + cost) ||
-      !g_highest.compare_exchange_strong(highest, bytes, std::memory_order_relaxed)) {
-    return;
-  }
+  if (!is_first && !is_end && granted < g_spent_ns + cost) return;
+  if (!g_highest.compare_exchange_strong(highest, bytes, std::memory_order_relaxed)) return;
   flush_own_slot();
   Causes causes;
   causes.is_quick = is_quick;
@@ -274,13 +270,17 @@ void share_pages() {
 }
 
 void sample_at_border() {
-  // A phase may be an inference of a millisecond. At most one part in kPart of its time goes to
-  // samples.
-  constexpr uint64_t kShortestNs = 1'000'000, kPart = 256;
-  const uint64_t cost = g_sample_cost_ns.load(std::memory_order_relaxed);
-  const uint64_t shortest = cost * kPart > kShortestNs ? cost * kPart : kShortestNs;
+  // A phase may be an inference of a millisecond. At most a 256th of its time goes to samples.
+  const uint64_t shortest = std::max<uint64_t>(1'000'000, g_sample_cost_ns * 256);
   if (monotonic_ns() - g_last_sample_ns.load(std::memory_order_relaxed) >= shortest)
     sample(Moment::kBeforeLess);
+}
+
+void sample_before_less(size_t bytes) {
+  static constinit std::atomic<size_t> gone{0};  // in pieces, since the last sample
+  if ((gone += bytes) < kWorthASample) return;
+  gone = 0;
+  sample_at_border();
 }
 
 void sample(Moment moment) {

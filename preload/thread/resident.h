@@ -29,10 +29,11 @@ enum class Moment : uint8_t { kAny, kBeforeLess, kAtEnd };
 /// before. At the end the sample has what of it is the process's own, and the most that was ever
 /// resident is noted. Takes 2 KiB of stack.
 void sample(Moment moment);
-/// Logs a SAMPLE where a thread's phase begins or ends, or memory is about to be freed, unless the
-/// last one is younger than a millisecond, or than 256 times what that one took.
+/// Logs a SAMPLE where a thread's phase begins or ends, unless the last one is younger than a
+/// millisecond, or than 256 times what that one took.
 void sample_at_border();
-/// If so many bytes are about to be freed, a sample before shows what was resident with them.
+/// The same where so many bytes are about to be freed, with those freed before in small pieces.
+void sample_before_less(size_t bytes);
 constexpr size_t kWorthASample = 128 << 10;
 /// This process shares pages with a child or its parent: samples have its proportional share, too.
 void share_pages();

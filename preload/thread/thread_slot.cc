@@ -331,8 +331,7 @@ void flush_slot(ThreadSlot& slot) {
   slot.handed_on += delta;
   slot.heap_delta = 0;
   slot.handing.store(handing + 2, std::memory_order_release);
-  // A large block is about to be freed. A sample now shows it as resident, and the counters page
-  // still has it as live.
+  // A large block is about to be freed. It is still resident, and live in the counters page.
   if (delta <= -static_cast<int64_t>(kWorthASample) && recording()) sample_at_border();
   gauge_add(counters().heap, delta, slot.heap_high);
   count(&gpupeak_counters_page::heap_alloc_count, slot.alloc_delta);

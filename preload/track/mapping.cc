@@ -175,7 +175,7 @@ Leaving leaves(uint8_t tag, void* at, size_t bytes) {
   }
   log([&] {
     forget_memory(at, bytes);
-    if (tag == GPUPEAK_REC_UNMAP && bytes >= kWorthASample) sample_at_border();
+    if (tag == GPUPEAK_REC_UNMAP) sample_before_less(bytes);
     emit(Record{tag, address_of(at), whole_pages(bytes)});
     leaving.logged = true;
   });

@@ -130,6 +130,19 @@ int main(void) {
 }
 """
 
+# It goes page by page, in steps that are too small for a look.
+PIECES = """
+#include <string.h>
+#include <sys/mman.h>
+int main(void) {
+  const size_t all = 128 << 20, piece = 64 << 10;
+  char* at = mmap(0, 2 * all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(at, 1, all);
+  for (size_t end = all; end > 0; end -= piece) munmap(at + end - piece, piece);
+  return 0;
+}
+"""
+
 
 # Twenty mappings that end within a huge page, of 2 MiB each. They are touched where the machine has enough of these.
 HUGE = """
@@ -198,6 +211,16 @@ def case_after_files(folder):
 def case_at_once(folder):
     """Where twice as much is resident there is a look, whenever the last one was."""
     seen_in_mappings(folder, AT_ONCE, 64)
+
+
+def case_pieces(folder):
+    """Of a row nobody says that less was resident at the peak than there was, though no look saw it."""
+    program, log = os.path.join(folder, "program"), os.path.join(folder, "a.gplog")
+    subprocess.run(["cc", "-O1", "-x", "c", "-", "-o", program], input=PIECES.encode(), check=True)
+    subprocess.run([program], env=environment(folder, True, GPUPEAK_OUT=log), check=True)
+    text = subprocess.run([GPUPEAK, "report", log], capture_output=True, text=True, check=True).stdout
+    most = re.search(r"main .*\(≤ (\d+) MiB resident\)", text)
+    expect(most and 128 <= int(most[1]) < 140, f"128 of 256 MiB were resident: {text}")
 
 
 def case_shell(folder):
