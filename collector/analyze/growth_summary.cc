@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -248,10 +249,21 @@ class Growth {
       const std::optional<Keeper> keeper = keeper_of(HolderId{static_cast<uint32_t>(i)}, all[i]);
       if (keeper) keepers[keeper->device].push_back(*keeper);
     }
-    for (const auto& [group, series] : replay_.peaks().growth().series()) {
-      const std::optional<Keeper> keeper = keeper_of(GroupId{group}, series);
-      if (keeper) keepers[-1].push_back(*keeper);
+    // Of threads that do the same, some may have run by fits.
+    std::set<uint32_t> known, stacks;
+    for (const bool in_other_threads : {false, true}) {
+      for (const auto& [group, series] : replay_.peaks().growth().series()) {
+        const uint32_t stack = replay_.sites().info(GroupId{group}).stack;
+        if (known.contains(group) || stacks.contains(stack) != in_other_threads) continue;
+        const auto keeper = keeper_of(GroupId{group}, series, in_other_threads);
+        if (!keeper) continue;
+        keepers[-1].push_back(*keeper);
+        known.insert(group);
+      }
+      for (const Keeper& keeper : keepers[-1])
+        stacks.insert(replay_.sites().info(keeper.group).stack);
     }
+    std::erase_if(keepers, [](const auto& entry) { return entry.second.empty(); });
     for (const auto& [row, found] : best_) keepers.erase(row.first);
     for (auto& [device, list] : keepers) add_rows(device, list);
   }
@@ -287,8 +299,9 @@ class Growth {
     return kept_by(keeper, points, *rise, growth.at_end(series));
   }
 
-  /// Of the host's groups.
-  std::optional<Keeper> keeper_of(GroupId group, const HostGrowth::Series& series) const {
+  /// Of the host's groups. `comes_anyhow`: others may allocate more between some of its turns.
+  std::optional<Keeper> keeper_of(GroupId group, const HostGrowth::Series& series,
+                                  bool comes_anyhow) const {
     constexpr uint64_t kLeastShareOfHost = 50, kTail = 8;
     const std::vector<GrowthPoint>& points = series.points;
     const SiteContext& context = replay_.sites().context_of(group);
@@ -311,8 +324,9 @@ class Growth {
       clock += points[i].gap * (points[i].number - points[i - 1].number);
     const uint64_t ended = series.last + std::max<uint64_t>(clock / numbers, 1) * more;
     const uint64_t end = keeper.later_bytes > 0 ? ended : replay_.peaks().growth().allocs();
-    if (is_only_loaded(points, *rise, end > ended ? end - ended : 0, clock / kTail) ||
-        !comes_evenly(points, *rise, clock))
+    if (!comes_anyhow &&
+        (is_only_loaded(points, *rise, end > ended ? end - ended : 0, clock / kTail) ||
+         !comes_evenly(points, *rise, clock)))
       return std::nullopt;
     const auto [least, most] = std::ranges::minmax(
         std::span(points).subspan(rise->from + 1, rise->to - rise->from), {}, &GrowthPoint::gap);

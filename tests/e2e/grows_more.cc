@@ -116,6 +116,19 @@ int main(int argc, char** argv) {
         }
       });
     for (std::thread& thread : all) thread.join();
+  } else if (name == "free_threads") {
+    std::vector<std::thread> all;
+    static std::vector<std::vector<std::unique_ptr<char[]>>> kept(8);
+    for (size_t t = 0; t < 8; ++t)
+      all.emplace_back([t] {
+        for (int i = 0; i < 60; ++i) {
+          compute();
+          volatile int some = 0;
+          while (some < 4'000'000) some = some + 1;
+          kept[t].push_back(std::make_unique<char[]>(64 * kKiB));
+        }
+      });
+    for (std::thread& thread : all) thread.join();
   } else if (name == "lru") {
     std::unordered_map<int, std::string> cache;
     for (int i = 0; i < 400; ++i) {
