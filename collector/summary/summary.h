@@ -50,6 +50,28 @@ struct RunEnd {
   bool in_order() const { return kind == ExitKind::kExit && code == 0; }
 };
 
+/// One site's memory that was more at each end of a repeated phase than at the end before.
+struct GrowthSummary {
+  std::string phase;
+  std::string source;  ///< of the phase
+  std::string side;    ///< "device", "host"
+  std::optional<int32_t> device;
+  std::string title;
+  /// Numbers of instances: from the end of `first` to the end of `last`.
+  uint64_t first = 0, last = 0;
+  uint64_t grown_bytes = 0;          ///< between these two ends
+  bool same_each_time = false;       ///< it grew by the same bytes each time
+  int64_t begin_ns = 0, end_ns = 0;  ///< when these two instances ended
+  bool to_the_last = false;          ///< the phase has no later instance that ended
+  /// If it was found by blocks that come evenly and stay, without a phase: how many it keeps of
+  /// each step. Then `phase` is "step", and `source` is "blocks".
+  uint64_t blocks_each = 0;
+  /// Of `grown_bytes` and the number of steps, where they are from a sample.
+  std::optional<uint64_t> error_bytes = {};
+  uint64_t steps() const { return last - first; }
+  uint64_t bytes_each() const { return grown_bytes / steps(); }
+};
+
 struct WholeRun {
   /// What the run's processes held at once.
   struct Sum {
@@ -87,6 +109,7 @@ struct WholeRun {
     bool forked = false;  ///< the host's figures are of what came since the fork
     std::string holder;   ///< the site that held most at its peak; empty: nobody looked
     uint64_t holder_bytes = 0;
+    std::vector<GrowthSummary> growth;
     bool exact = true, events_lost = false, complete = true;  ///< as Quality has them
     std::string losses;                                       ///< as losses_text() says
     Metrics metrics;  ///< its own; empty: it was not read in full
@@ -474,11 +497,11 @@ struct LedgerView {
   int64_t time_ns = 0;
   /// In use of the device, as nvidia-smi shows it: by this process, if that is known, else by all.
   uint64_t used_bytes = 0;
-  bool of_process = false;                    ///< used_bytes is this process's
-  uint64_t card_used_bytes = 0;               ///< by all processes
-  uint64_t tracked_bytes = 0;                 ///< the part of that which seen calls handed out
-  std::vector<LedgerRow> rows;                ///< with tracked_bytes they add up to used_bytes
-  bool by_failed_call = false;                ///< said by the driver when an allocation failed
+  bool of_process = false;       ///< used_bytes is this process's
+  uint64_t card_used_bytes = 0;  ///< by all processes
+  uint64_t tracked_bytes = 0;    ///< the part of that which seen calls handed out
+  std::vector<LedgerRow> rows;   ///< with tracked_bytes they add up to used_bytes
+  bool by_failed_call = false;   ///< said by the driver when an allocation failed
   /// When the driver was asked, if that was before time_ns: what was handed out since is added.
   std::optional<int64_t> read_ns = {};
   std::optional<uint64_t> others_bytes = {};  ///< by all other processes; none: not known
@@ -494,28 +517,6 @@ struct ArenaSnapshot {
   uint64_t graph_idle_bytes = 0, largest_graph_idle_bytes = 0;
   bool grows_in_place = false;  ///< maps memory behind what it has, as expandable segments do
   uint64_t idle_bytes() const { return reserved_bytes - in_use_bytes - graph_idle_bytes; }
-};
-
-/// One site's memory that was more at each end of a repeated phase than at the end before.
-struct GrowthSummary {
-  std::string phase;
-  std::string source;  ///< of the phase
-  std::string side;    ///< "device", "host"
-  std::optional<int32_t> device;
-  std::string title;
-  /// Numbers of instances: from the end of `first` to the end of `last`.
-  uint64_t first = 0, last = 0;
-  uint64_t grown_bytes = 0;          ///< between these two ends
-  bool same_each_time = false;       ///< it grew by the same bytes each time
-  int64_t begin_ns = 0, end_ns = 0;  ///< when these two instances ended
-  bool to_the_last = false;          ///< the phase has no later instance that ended
-  /// If it was found by blocks that come evenly and stay, without a phase: how many it keeps of
-  /// each step. Then `phase` is "step", and `source` is "blocks".
-  uint64_t blocks_each = 0;
-  /// Of `grown_bytes` and the number of steps, where they are from a sample.
-  std::optional<uint64_t> error_bytes = {};
-  uint64_t steps() const { return last - first; }
-  uint64_t bytes_each() const { return grown_bytes / steps(); }
 };
 
 /// Why a request was refused, as far as figures prove it: without this alone it would have been

@@ -333,12 +333,17 @@ std::vector<std::string> process_rows(const WholeRun& run, size_t most, const Te
             ? ""
             : fmt::format("  {} {}", size_text(process.holder_bytes, style), process.holder);
     rows.push_back(fmt::format("{}  {}{}", process_text(process), held, holder));
+    const std::string grows =
+        steps_text(process.growth, std::nullopt, 0, process.host_peak_bytes.value_or(0), style);
+    const bool is_told = &process == &run.processes[run.lead];  // by what stands below
+    if (!grows.empty() && !is_told) rows.back() += "; " + grows;
   };
   for (const WholeRun::Process& process : run.processes) {
     if (process.device_peak_bytes.value_or(0) > 0) add(process, devices_text(run, process, style));
   }
-  if (run.gpu_processes() == 0) {
-    for (const WholeRun::Process* process : largest_of_host(run))
+  for (const WholeRun::Process* process : largest_of_host(run)) {
+    const bool has_gpu = process->device_peak_bytes.value_or(0) > 0;
+    if (run.gpu_processes() == 0 || (!has_gpu && !process->holder.empty()))
       add(*process, heap_text(*process, style));
   }
   if (users > most) rows.push_back(fmt::format("{} processes more", grouped(users - most)));

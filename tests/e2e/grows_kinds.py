@@ -2,6 +2,7 @@
 steps of a few milliseconds; where collectors of garbage free later, or files are read, nothing is.
 argv: LIBRARY GPUPEAK CASE PROGRAM FOLDER_OF_LIBCUDA ORT XLA TORCH (the stand-ins' libraries)"""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ CPP = {
     "short_steps": ("keep_record", KIB),
     "requests_leak": ("keep_array", 20 * KIB),
     "threads": ("main", 16 * 64 * KIB),  # a step of each
+    "free_threads": ("main", 8 * 64 * KIB),  # which do not wait for each other
 }
 CPP_DO_NOT = ["requests", "lru"]
 
@@ -189,6 +191,13 @@ def workers(folder):
         expect_grows("worker", each, "work pool.py:6", MIB)
     text = gpupeak("report", log)[1]
     expect("grows by 1.00 MiB a step" in text and "by work pool.py:6" in text, text)
+    log = os.path.join(folder, "beside.gplog")
+    program = POOL.replace("    with", "    import ctypes\n    cuda, at = ctypes.CDLL('libcuda.so.1'), ctypes.c_uint64()\n    cuda.cuInit(0)\n"
+                           "    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(at), 0)\n    cuda.cuCtxSetCurrent(at)\n"
+                           "    cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(300 << 20))\n    with")
+    record(log, sys.executable, write(folder, "beside.py", program), LD_LIBRARY_PATH=DRIVER)
+    text = gpupeak("report", log)[1]
+    expect("300 MiB of GPU 0" in text and re.search(r"work beside.py:6; it grows by 1.00 MiB a step", text), text)
 
 
 def server(folder):

@@ -390,6 +390,17 @@ TEST_CASE("verdict: processes together have as much resident as one of them", "[
         std::string::npos);
 }
 
+TEST_CASE("verdict: a row may have had what no look saw", "[collector]") {
+  Holder row = holder("reserve", kGiB);
+  row.kind = "host.mmap_anon";
+  Metrics metrics{{"host.resident.mappings_bytes", 900 * kMiB},
+                  {"host.resident.total_bytes", 903 * kMiB},
+                  {"host.resident.files_bytes", 2 * kMiB}};
+  CHECK(resident_at_most(row, metrics) == 900 * kMiB);
+  metrics["host.memory.peak_bytes"] = 951 * kMiB;  // at the look: 901
+  CHECK(resident_at_most(row, metrics) == 950 * kMiB);
+}
+
 TEST_CASE("verdict: where nothing is known of the host it is said why", "[collector]") {
   Summary summary;
   summary.log_path = "run.gplog";
