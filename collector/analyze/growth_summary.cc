@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/replay/growth_table.h"
@@ -250,6 +251,9 @@ class Growth {
       if (keeper) keepers[keeper->device].push_back(*keeper);
     }
     // Of threads that do the same, some may have run by fits.
+    std::map<uint32_t, std::vector<const HostGrowth::Series*>> threads;
+    for (const auto& [group, series] : replay_.peaks().growth().series())
+      threads[replay_.sites().info(GroupId{group}).stack].push_back(&series);
     std::set<uint32_t> known, stacks;
     for (const bool in_other_threads : {false, true}) {
       for (const auto& [group, series] : replay_.peaks().growth().series()) {
@@ -262,6 +266,8 @@ class Growth {
       }
       for (const Keeper& keeper : keepers[-1])
         stacks.insert(replay_.sites().info(keeper.group).stack);
+      for (const auto& [stack, series] : threads)
+        if (come_evenly_together(series)) stacks.insert(stack);
     }
     std::erase_if(keepers, [](const auto& entry) { return entry.second.empty(); });
     for (const auto& [row, found] : best_) keepers.erase(row.first);
@@ -310,7 +316,8 @@ class Growth {
         replay_.sites().info(group).stack == 0 ||  // of no call
         !has_line_of_its_own(replay_.sites().info(group).stack))
       return std::nullopt;
-    const std::optional<Rise> rise = steady_rise(points, peak_of(true) / kLeastShareOfHost);
+    const uint64_t share = comes_anyhow ? kLeastShare : kLeastShareOfHost;
+    const std::optional<Rise> rise = steady_rise(points, peak_of(true) / share);
     if (!rise) return std::nullopt;
     const GrowthPoint &from = points[rise->from], &to = points[rise->to];
     Keeper keeper;
@@ -387,6 +394,37 @@ class Growth {
       const double expected =
           pace * static_cast<double>(points[i].number - points[rise.from].number);
       if (std::abs(had - expected) > std::max(whole * kMostOff, pace * 1.5)) return false;
+    }
+    return true;
+  }
+
+  /// Whether threads that do the same took their turns evenly, all together, until the end, while
+  /// anybody freed something.
+  bool come_evenly_together(const std::vector<const HostGrowth::Series*>& threads) const {
+    constexpr double kMostOff = 0.1, kTail = 8;
+    if (threads.size() < 2) return false;
+    std::map<uint64_t, uint64_t> turns;  // by what anybody had allocated by then
+    uint64_t whole = 0, least_freed = UINT64_MAX, most_freed = 0;
+    for (const HostGrowth::Series* const thread : threads) {
+      uint64_t clock = thread->last;
+      for (size_t i = thread->points.size(); i-- > 1;) {
+        const uint64_t more = thread->points[i].number - thread->points[i - 1].number;
+        turns[clock] += more;
+        whole += more;
+        clock -= thread->points[i].gap * more;
+      }
+      least_freed = std::min(least_freed, thread->points.front().freed);
+      most_freed = std::max(most_freed, thread->points.back().freed);
+    }
+    if (turns.size() < 2 * kLeastPoints || most_freed <= least_freed) return false;
+    const uint64_t begin = turns.begin()->first, end = turns.rbegin()->first;
+    const auto span = static_cast<double>(end - begin), all = static_cast<double>(whole);
+    if (static_cast<double>(replay_.peaks().growth().allocs() - end) > span / kTail) return false;
+    double had = 0;
+    for (const auto& [clock, more] : turns) {
+      had += static_cast<double>(more);
+      const double expected = all * static_cast<double>(clock - begin) / span;
+      if (std::abs(had - expected) > all * kMostOff) return false;
     }
     return true;
   }

@@ -124,7 +124,7 @@ int main(int argc, char** argv) {
         for (int i = 0; i < 60; ++i) {
           compute();
           volatile int some = 0;
-          while (some < 4'000'000) some = some + 1;
+          while (some < 400'000) some = some + 1;
           kept[t].push_back(std::make_unique<char[]>(64 * kKiB));
         }
       });
