@@ -3,7 +3,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -250,26 +249,16 @@ class Growth {
       const std::optional<Keeper> keeper = keeper_of(HolderId{static_cast<uint32_t>(i)}, all[i]);
       if (keeper) keepers[keeper->device].push_back(*keeper);
     }
-    // Of threads that do the same, some may have run by fits.
-    std::map<uint32_t, std::vector<const HostGrowth::Series*>> threads;
+    std::map<uint32_t, Threads> calls;  // by stack
     for (const auto& [group, series] : replay_.peaks().growth().series())
-      threads[replay_.sites().info(GroupId{group}).stack].push_back(&series);
-    std::set<uint32_t> known, stacks;
-    for (const bool in_other_threads : {false, true}) {
-      for (const auto& [group, series] : replay_.peaks().growth().series()) {
-        const uint32_t stack = replay_.sites().info(GroupId{group}).stack;
-        if (known.contains(group) || stacks.contains(stack) != in_other_threads) continue;
-        const auto keeper = keeper_of(GroupId{group}, series, in_other_threads);
-        if (!keeper) continue;
-        keepers[-1].push_back(*keeper);
-        known.insert(group);
+      calls[replay_.sites().info(GroupId{group}).stack].emplace_back(GroupId{group}, &series);
+    for (const auto& [stack, threads] : calls) {
+      const bool come_anyhow = come_evenly_together(threads);
+      for (const auto& [group, series] : threads) {
+        const std::optional<Keeper> keeper = keeper_of(group, *series, come_anyhow);
+        if (keeper) keepers[-1].push_back(*keeper);
       }
-      for (const Keeper& keeper : keepers[-1])
-        stacks.insert(replay_.sites().info(keeper.group).stack);
-      for (const auto& [stack, series] : threads)
-        if (come_evenly_together(series)) stacks.insert(stack);
     }
-    std::erase_if(keepers, [](const auto& entry) { return entry.second.empty(); });
     for (const auto& [row, found] : best_) keepers.erase(row.first);
     for (auto& [device, list] : keepers) add_rows(device, list);
   }
@@ -398,35 +387,38 @@ class Growth {
     return true;
   }
 
-  /// Whether threads that do the same took their turns evenly, all together, until the end, while
-  /// anybody freed something.
-  bool come_evenly_together(const std::vector<const HostGrowth::Series*>& threads) const {
+  /// Threads that do the same, each with its group.
+  using Threads = std::vector<std::pair<GroupId, const HostGrowth::Series*>>;
+  /// Whether they took their turns evenly, all together, until the end, while anybody freed
+  /// something. Each may have run by fits.
+  bool come_evenly_together(const Threads& threads) const {
     constexpr double kMostOff = 0.1, kTail = 8;
     if (threads.size() < 2) return false;
     std::map<uint64_t, uint64_t> turns;  // by what anybody had allocated by then
     uint64_t whole = 0, least_freed = UINT64_MAX, most_freed = 0;
-    for (const HostGrowth::Series* const thread : threads) {
-      uint64_t clock = thread->last;
-      for (size_t i = thread->points.size(); i-- > 1;) {
-        const uint64_t more = thread->points[i].number - thread->points[i - 1].number;
+    for (const auto& [group, series] : threads) {
+      const std::vector<GrowthPoint>& points = series->points;
+      uint64_t clock = series->last;
+      for (size_t i = points.size(); i-- > 1;) {
+        const uint64_t more = points[i].number - points[i - 1].number;
         turns[clock] += more;
         whole += more;
-        clock -= thread->points[i].gap * more;
+        clock -= points[i].gap * more;
       }
-      least_freed = std::min(least_freed, thread->points.front().freed);
-      most_freed = std::max(most_freed, thread->points.back().freed);
+      least_freed = std::min(least_freed, points.front().freed);
+      most_freed = std::max(most_freed, points.back().freed);
     }
     if (turns.size() < 2 * kLeastPoints || most_freed <= least_freed) return false;
-    const uint64_t begin = turns.begin()->first, end = turns.rbegin()->first;
-    const auto span = static_cast<double>(end - begin), all = static_cast<double>(whole);
-    if (static_cast<double>(replay_.peaks().growth().allocs() - end) > span / kTail) return false;
+    const auto begin = static_cast<double>(turns.begin()->first), all = static_cast<double>(whole),
+               span = static_cast<double>(turns.rbegin()->first) - begin;
+    const auto ended = static_cast<double>(replay_.peaks().growth().allocs());
+    if (ended > begin + span + span / kTail) return false;
     double had = 0;
-    for (const auto& [clock, more] : turns) {
-      had += static_cast<double>(more);
-      const double expected = all * static_cast<double>(clock - begin) / span;
-      if (std::abs(had - expected) > all * kMostOff) return false;
-    }
-    return true;
+    return std::ranges::all_of(turns, [&](const auto& turn) {
+      had += static_cast<double>(turn.second);
+      const double expected = all * (static_cast<double>(turn.first) - begin) / span;
+      return std::abs(had - expected) <= all * kMostOff;
+    });
   }
 
   /// `last`: what it had in the end.

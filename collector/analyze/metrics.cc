@@ -381,7 +381,6 @@ LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns,
     if (bytes != 0 || stands) view.rows.push_back({std::string(cause), bytes});
   };
   if (snapshot.start && !snapshot.of_process) row("start", static_cast<int64_t>(*snapshot.start));
-  row("external", snapshot.external);
   for (uint8_t cause = GPUPEAK_LEDGER_CONTEXT; cause <= kSeveralCauses; ++cause) {
     if (cause == GPUPEAK_LEDGER_ARRAYS) continue;  // it is in "rounding"
     // Without a reading before the first context, both are one.

@@ -340,8 +340,7 @@ class NeedWatch : public ReplayObserver {
       const uint64_t figure = ledger.figure(reading);
       // An uncertain reading shows that no more than this was in use: it has what another thread's
       // call has taken, and what one is about to give back.
-      const auto own =
-          static_cast<int64_t>(figure - std::min(figure, now.start.value_or(0))) - now.external;
+      const auto own = static_cast<int64_t>(figure - std::min(figure, now.start.value_or(0)));
       device.sums.most = std::max(device.sums.most, positive(own));
       device.uncertain_beyond =
           std::max(device.uncertain_beyond, positive(own - static_cast<int64_t>(device.held)));
@@ -354,8 +353,7 @@ class NeedWatch : public ReplayObserver {
       device.of_nobody = std::max(
           device.of_nobody, std::min(now.card_used - std::min(now.card_used, listed), kOfNobody));
     }
-    const Beyond beyond =
-        beyond_of(now, now.of_process || !reading.has_list ? reading.own : std::nullopt);
+    const Beyond beyond = beyond_of(now, now.of_process ? reading.own : std::nullopt);
     settle(reading.device, device, beyond);
     Sums& sums = device.sums;
     if (!sums.beyond || beyond.most > sums.beyond->most) sums.beyond = beyond;

@@ -104,7 +104,6 @@ struct LedgerSnapshot {
   std::optional<uint64_t> start;  ///< before the first context; nullopt: not known, see `context`
   /// Others moved, nobody knows by how much: all that is not tracked is in `context`.
   bool others_moved = false;
-  int64_t external = 0;  ///< in older logs: by how much other processes' memory has changed since
   std::array<int64_t, kSeveralCauses + 1> causes{};
   int64_t host = 0;  ///< by how much the process's host memory has changed what is in use
   int64_t unexplained = 0;
@@ -114,12 +113,11 @@ struct LedgerSnapshot {
 
   /// Makes the card's figure one row beside tracked memory.
   void join_rows() {
-    int64_t rest =
-        static_cast<int64_t>(start.value_or(0) + card_used - used) + external + host + unexplained;
+    int64_t rest = static_cast<int64_t>(start.value_or(0) + card_used - used) + host + unexplained;
     for (const int64_t bytes : causes) rest += bytes;
     causes = {};
     causes[GPUPEAK_LEDGER_CONTEXT] = rest;
-    external = host = unexplained = 0;
+    host = unexplained = 0;
     start.reset();
     used = card_used;
     of_process = false;
@@ -144,13 +142,9 @@ class DeviceLedger {
 
   void context_created() { had_context_ = true; }
   void on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked, uint64_t ticks) {
-    const bool is_listed = reading.has_list && reading.own && !is_entry_wrong_;
-    const int64_t external_before = external_;
+    const bool is_listed = reading.own && !is_entry_wrong_;
     if (is_listed && !own_mode_ && !reading.uncertain) begin_own(reading);
-    if (reading.others && !reading.has_list) {
-      if (!others_at_start_) others_at_start_ = *reading.others - joined_with(reading);
-      external_ = static_cast<int64_t>(*reading.others) - static_cast<int64_t>(*others_at_start_);
-    } else if (reading.others && !is_entry_wrong_) {
+    if (reading.others && !is_entry_wrong_) {
       if (!others_at_start_) others_at_start_ = *reading.others;
       others_ = reading.others;
       // If nothing has moved since the last reading, the list is not logged again.
@@ -174,7 +168,6 @@ class DeviceLedger {
     if (any_ && (reading.uncertain || (is_estimate && beside_moves_))) {
       // The next reading that is used shows what moved.
       uncertain_ += reading.uncertain;
-      external_ = external_before;
       pending_.add(key);
       if (!is_estimate) add_to_curve({ticks, used});
       if (!reading.uncertain && can_carry_on(tracked)) rows_.last = carried_on_to(tracked, ticks);
@@ -197,13 +190,13 @@ class DeviceLedger {
       base_ = untracked;
       host_at_start_ = static_cast<int64_t>(tracked.host);
     } else {
-      attribute(reading, tracked, moved() - (external_ - external_before));
+      attribute(reading, tracked, moved());
     }
     LedgerSnapshot now = snapshot(used, tracked, ticks);
     // Where the host's memory is the device's, what others have of that moves the figure, too. Of
     // managed memory the driver takes more than there is.
     const bool others_took =
-        reading.has_list && !own_mode_ && managed_pages_.bytes() == 0 && now.unexplained > kForeign;
+        !own_mode_ && managed_pages_.bytes() == 0 && now.unexplained > kForeign;
     if ((now.unexplained < -kForeign || others_took) && tracked.is_all_seen()) {
       others_moved();
       now = snapshot(figure(reading), tracked, ticks);
@@ -297,16 +290,6 @@ class DeviceLedger {
     now.card_used = rows_.last->card_used + (now.used - rows_.last->used);
     now.read_ticks = rows_.last->read_ticks.value_or(rows_.last->ticks);
     return now;
-  }
-  /// In older logs: what other processes took while this one made its first context. At that
-  /// reading `others` is known for the first time, so this has to be subtracted from it.
-  uint64_t joined_with(const DriverReadingEvent& reading) const {
-    // Before its first context this process held nothing, so the rest of what moved is the others'.
-    if (reading.cause != GPUPEAK_LEDGER_CONTEXT || !reading.own || !start_) return 0;
-    const int64_t joined =
-        static_cast<int64_t>(reading.used) - rows_.used - static_cast<int64_t>(*reading.own);
-    // A context takes some MiB that NVML counts for no process.
-    return joined < kForeign ? 0 : std::min(static_cast<uint64_t>(joined), *reading.others);
   }
   /// The first reading with this process's own figure.
   void begin_own(const DriverReadingEvent& reading) {
@@ -449,10 +432,9 @@ class DeviceLedger {
         .tracked = tracked,
         .linear_rounding = static_cast<int64_t>(pages_.bytes() - tracked.of[GPUPEAK_KIND_LINEAR]),
         .start = start_,
-        .external = external_,
         .causes = rows_.causes,
         .host = host_};
-    now.unexplained = static_cast<int64_t>(used) - physical(tracked) - base_ - external_ - host_;
+    now.unexplained = static_cast<int64_t>(used) - physical(tracked) - base_ - host_;
     for (const int64_t bytes : rows_.causes) now.unexplained -= bytes;
     if (!start_) now.causes[GPUPEAK_LEDGER_CONTEXT] += base_;
     if (others_moved_) now.join_rows();
@@ -485,7 +467,6 @@ class DeviceLedger {
   std::optional<uint64_t> start_;
   int64_t base_ = 0;  ///< what was in use beyond tracked memory at the first reading
   std::optional<uint64_t> others_at_start_;
-  int64_t external_ = 0;
   int64_t host_at_start_ = 0, host_ = 0;
   std::optional<Point> highest_;
   std::optional<uint64_t> own_peak_, reserved_;

@@ -123,7 +123,7 @@ class RunAnalysis {
     for (const RunLog& log : run.logs) gpu_processes_ += uses_gpu(log);
     all_ = depth == RunDepth::kAll;
     if (gpu_processes_ == 0) least_read_ = least_worth_reading();
-    if (gpu_processes_ == 1) beside_ = largest_beside();
+    if (gpu_processes_ == 1) least_read_ = most_beside();
   }
 
   Summary make() {
@@ -191,23 +191,20 @@ class RunAnalysis {
     return std::max<uint64_t>(held[std::min(kMost, held.size()) - 1], 1);
   }
 
-  /// For a run with one process that uses a GPU: the one that held most of the host beside it, if
-  /// that is worth words. It may be a worker that loads data, and grows.
-  const RunLog* largest_beside() const {
+  /// For a run with one process that uses a GPU: the most that another held of the host, if that is
+  /// worth words. It may be a worker that loads data, and grows.
+  uint64_t most_beside() const {
     constexpr uint64_t kLeast = 16 << 20, kShare = 8;
-    const RunLog* most = nullptr;
-    for (const RunLog& log : run_.logs) {
-      if (&log == &run_.logs[lead_]) continue;
-      if (most == nullptr || run_.host_bytes(log) > run_.host_bytes(*most)) most = &log;
-    }
+    uint64_t most = 0;
+    for (const RunLog& log : run_.logs)
+      if (&log != &run_.logs[lead_]) most = std::max(most, run_.host_bytes(log));
     const uint64_t least = std::max(kLeast, run_.host_bytes(run_.logs[lead_]) / kShare);
-    return most == nullptr || run_.host_bytes(*most) < least ? nullptr : most;
+    return most < least ? UINT64_MAX : most;
   }
 
   /// Whether a process is read; of others only the counters are taken.
   bool is_read(const RunLog& log) const {
-    return all_ || (gpu_processes_ > 1 && uses_gpu(log)) || &log == beside_ ||
-           run_.host_bytes(log) >= least_read_;
+    return all_ || (gpu_processes_ > 1 && uses_gpu(log)) || run_.host_bytes(log) >= least_read_;
   }
 
   std::vector<ProcessRecord> read_all() {
@@ -524,7 +521,6 @@ class RunAnalysis {
   bool all_ = false;
   size_t gpu_processes_ = 0;
   uint64_t least_read_ = UINT64_MAX;
-  const RunLog* beside_ = nullptr;
   size_t lost_ = 0;
   Summary lead_summary_;
   std::deque<Summary> others_;               // of the other processes that were read

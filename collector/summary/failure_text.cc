@@ -641,7 +641,7 @@ std::optional<uint64_t> others_bytes(const OutOfMemory& oom) {
   if (oom.ledger->of_process) return oom.ledger->others_bytes;
   std::optional<int64_t> bytes;
   for (const LedgerRow& row : oom.ledger->rows) {
-    if (row.cause == "start" || row.cause == "external") bytes = bytes.value_or(0) + row.bytes;
+    if (row.cause == "start") bytes = bytes.value_or(0) + row.bytes;
   }
   // Without a reading from before the first context, one row has both what was in use before and
   // the context.

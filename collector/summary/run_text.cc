@@ -294,7 +294,6 @@ std::vector<const Holder*> rows_by_resident(const Peak& peak, const Metrics& met
 std::string ledger_cause_text(const std::string& cause) {
   if (cause == "start") return "in use before (driver, other processes)";
   if (cause == "start_and_context") return "in use before, and context";
-  if (cause == "external") return "other processes since";
   if (cause == "others_and_context") return "other processes, and context and code";
   if (cause == "several") return "several causes, not read apart";
   if (cause == "host") return "the program's host memory, which is of the same";

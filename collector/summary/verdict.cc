@@ -438,7 +438,7 @@ class Judge {
   void ledger_parts(const LedgerView& view, uint64_t& left) {
     int64_t driver = 0, unused = 0, others = 0, host = 0, unknown = 0, unexplained = 0;
     for (const LedgerRow& row : view.rows) {
-      if (row.cause == "start" || row.cause == "external")
+      if (row.cause == "start")
         others += row.bytes;
       else if (row.cause == "others_and_context")
         unknown += row.bytes;
