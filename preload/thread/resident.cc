@@ -277,8 +277,8 @@ void sample_at_border() {
 }
 
 void sample_before_less(size_t bytes) {
-  static constinit std::atomic<size_t> gone{0};  // in pieces, since the last sample
-  if ((gone += bytes) < kWorthASample) return;
+  static constinit std::atomic<size_t> gone{0};  // in pieces of less
+  if (bytes < kWorthASample && (gone += bytes) < 8 * kWorthASample) return;
   gone = 0;
   sample_at_border();
 }
