@@ -210,7 +210,7 @@ AgeClass class_of(uint64_t born, int64_t age_ns, const std::vector<uint64_t>& st
   if (steps.empty()) {
     size_t place = 0;
     int64_t most = 1'000'000;
-    for (; age_ns >= most; most *= 10) ++place;
+    for (; age_ns >= most && most <= INT64_MAX / 10; most *= 10) ++place;
     if (place == 0) return {0, "less than 1 ms ago"};
     return {place, fmt::format("{} to {} ago", duration(most / 10), duration(most))};
   }
