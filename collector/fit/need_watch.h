@@ -353,7 +353,8 @@ class NeedWatch : public ReplayObserver {
       device.of_nobody = std::max(
           device.of_nobody, std::min(now.card_used - std::min(now.card_used, listed), kOfNobody));
     }
-    const Beyond beyond = beyond_of(now, now.of_process ? reading.own : std::nullopt);
+    const Beyond beyond =
+        beyond_of(now, now.of_process || !reading.has_list ? reading.own : std::nullopt);
     settle(reading.device, device, beyond);
     Sums& sums = device.sums;
     if (!sums.beyond || beyond.most > sums.beyond->most) sums.beyond = beyond;

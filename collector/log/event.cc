@@ -137,6 +137,7 @@ class Body {
     uint32_t processes = 0;
     *this >> e.device >> e.used >> source >> cause >> e.reserved >> e.own >> e.others >>
         e.overlaps >> e.uncertain >> e.api >> e.name >> e.stack;
+    e.has_list = !fields_.at_end();
     *this >> processes;
     constexpr uint32_t kMostProcesses = 64;
     for (e.processes.resize(std::min(processes, kMostProcesses));

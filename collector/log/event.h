@@ -279,6 +279,7 @@ struct DriverReadingEvent : Parsed {
     uint32_t pid, name;  ///< name: a string, 0: not known
     uint64_t bytes;
   };
+  bool has_list;                   ///< false: an older log, which has `own` of a few readings only
   std::vector<Process> processes;  ///< the largest others, largest first
   uint8_t source;                  ///< enum gpupeak_reading_source
   uint8_t cause;                   ///< enum gpupeak_ledger_cause

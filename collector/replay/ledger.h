@@ -142,9 +142,9 @@ class DeviceLedger {
 
   void context_created() { had_context_ = true; }
   void on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked, uint64_t ticks) {
-    const bool is_listed = reading.own && !is_entry_wrong_;
+    const bool is_listed = reading.has_list && reading.own && !is_entry_wrong_;
     if (is_listed && !own_mode_ && !reading.uncertain) begin_own(reading);
-    if (reading.others && !is_entry_wrong_) {
+    if (reading.others && reading.has_list && !is_entry_wrong_) {
       if (!others_at_start_) others_at_start_ = *reading.others;
       others_ = reading.others;
       // If nothing has moved since the last reading, the list is not logged again.
@@ -196,7 +196,7 @@ class DeviceLedger {
     // Where the host's memory is the device's, what others have of that moves the figure, too. Of
     // managed memory the driver takes more than there is.
     const bool others_took =
-        !own_mode_ && managed_pages_.bytes() == 0 && now.unexplained > kForeign;
+        reading.has_list && !own_mode_ && managed_pages_.bytes() == 0 && now.unexplained > kForeign;
     if ((now.unexplained < -kForeign || others_took) && tracked.is_all_seen()) {
       others_moved();
       now = snapshot(figure(reading), tracked, ticks);
