@@ -144,9 +144,9 @@ class DeviceLedger {
   void on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked, uint64_t ticks) {
     const bool is_listed = reading.has_list && reading.own && !is_entry_wrong_;
     if (is_listed && !own_mode_ && !reading.uncertain) begin_own(reading);
-    if (reading.others && reading.has_list && !is_entry_wrong_) {
+    if (reading.others && !is_entry_wrong_) {
       if (!others_at_start_) others_at_start_ = *reading.others;
-      others_ = reading.others;
+      if (reading.has_list) others_ = reading.others;
       // If nothing has moved since the last reading, the list is not logged again.
       if (!reading.processes.empty() || *reading.others == 0) processes_ = reading.processes;
     }
