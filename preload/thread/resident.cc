@@ -277,7 +277,7 @@ void sample_at_border() {
 }
 
 void sample_before_less(size_t bytes) {
-  static constinit std::atomic<size_t> gone{0};  // in pieces of less
+  static constinit std::atomic<size_t> gone{0};  // in smaller pieces
   if (bytes < kWorthASample && (gone += bytes) < 8 * kWorthASample) return;
   gone = 0;
   sample_at_border();

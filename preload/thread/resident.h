@@ -32,7 +32,7 @@ void sample(Moment moment);
 /// Logs a SAMPLE where a thread's phase begins or ends, unless the last one is younger than a
 /// millisecond, or than 256 times what that one took.
 void sample_at_border();
-/// The same where so many bytes are about to be freed, or eight times as many have been in pieces.
+/// The same before memory is freed: kWorthASample at once, or eight times that in smaller pieces.
 void sample_before_less(size_t bytes);
 constexpr size_t kWorthASample = 128 << 10;
 /// This process shares pages with a child or its parent: samples have its proportional share, too.

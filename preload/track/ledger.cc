@@ -32,8 +32,8 @@ constexpr uint64_t kBorderNs = 1'000'000;
 
 constexpr uint64_t kNever = ~uint64_t{0};
 
-/// Where NVML's list of processes is not needed, it may take this share of the processor's time in
-/// bracketed calls, this share of all time, and so much at first, a small part of making a context.
+/// NVML's lists that neither a context nor the end needs may take these shares of the processor's
+/// time in bracketed calls and of all time, and so much at first: little beside making a context.
 constexpr uint64_t kListShare = 64;
 constexpr uint64_t kListShareOfTime = 1024;
 constexpr uint64_t kFirstListNs = 10'000'000;
