@@ -25,7 +25,7 @@ constexpr uint64_t kAlwaysWrittenCalls = 4 << 20, kWrittenCallsPerByte = 4;
 
 /// A program that runs has its file, also where nothing else leads to it any more.
 SymbolSearch search_for(const LogReader& log, SymbolSearch search) {
-  if (state_of(log.header(), log.counters()) == LogState::kEnded) return search;
+  if (state_of(log.header(), log.counters()) != LogState::kRunning) return search;
   const FileState runs = state_of_file(folder_of_process(log.header()) + "/exe");
   std::error_code error;
   const std::string path = without_deleted(std::filesystem::read_symlink(runs.path, error));
