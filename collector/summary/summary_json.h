@@ -313,6 +313,11 @@ inline std::optional<HeldMost> held_most(const WholeRun::Process& process) {
                                 : std::optional(HeldMost{process.holder, process.holder_bytes});
 }
 
+/// None where nobody looked into the process's log.
+inline std::optional<std::vector<GrowthSummary>> growth_of(const WholeRun::Process& process) {
+  return process.holder.empty() ? std::nullopt : std::optional(process.growth);
+}
+
 void json_fields(auto& io, Any<WholeRun::Process> auto& process) {
   io("log, pid, rank", process.log, process.pid, process.rank);
   io.or_null("program", process.program);
@@ -321,7 +326,7 @@ void json_fields(auto& io, Any<WholeRun::Process> auto& process) {
   io("devices, device_peak_bytes, host_peak_bytes, heap_peak_bytes", process.devices,
      process.device_peak_bytes, process.host_peak_bytes, process.heap_peak_bytes);
   io("forked, rss_peak_bytes", process.forked, process.rss_peak_bytes);
-  io.written("holder", held_most(process));
+  io.written("holder, growth", held_most(process), growth_of(process));
   io("exact, events_lost, log_complete", process.exact, process.events_lost, process.complete);
 }
 

@@ -198,6 +198,9 @@ def workers(folder):
     record(log, sys.executable, write(folder, "beside.py", program), LD_LIBRARY_PATH=DRIVER)
     text = gpupeak("report", log)[1]
     expect("300 MiB of GPU 0" in text and re.search(r"work beside.py:6; it grows by 1.00 MiB a step", text), text)
+    growths = [process["growth"] for process in report(log)["whole_run"]["processes"]]
+    told = [growth[0] for growth in growths if growth]
+    expect(told and all(abs(each["bytes_each"] - MIB) < MIB / 50 and each["site"] == "work beside.py:6" for each in told), f"{growths}")
 
 
 def server(folder):
