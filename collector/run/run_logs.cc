@@ -161,6 +161,25 @@ void add_beside(RunLogs& run) {
   }
 }
 
+/// What `run` saw of the run's processes, for a child's log that is named alone: by the record in
+/// the run's own log, which lies beside the folder of children.
+std::vector<RunRecord::Resident> seen_of_children(const RunLog& log) {
+  const fs::path folder = fs::absolute(log.path).lexically_normal().parent_path();
+  if (folder.extension() != ".children") return {};
+  const std::string named = folder.stem().string() + ".gplog";
+  const std::string by_default = fmt::format(".{}.gplog", log.head.header.run_pid);
+  std::error_code error;
+  for (fs::directory_iterator entry(folder.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name != named && !name.ends_with(by_default)) continue;
+    const std::optional<LogHead> main = head_of(entry->path().string());
+    if (!main || !is_of_run(*main, log.head)) continue;
+    if (auto record = read_run_record(entry->path().string())) return std::move(record->resident);
+  }
+  return {};
+}
+
 /// The log of process 713 for "a.gplog#713"; none if the run has no such process.
 std::optional<RunLogs> named_process(const std::string& name) {
   const PartName part = part_name(name);
@@ -284,6 +303,8 @@ RunLogs logs_of_run(const std::string& name) {
   if (run.record) {
     add_recorded(run);
     run.resident = run.record->resident;
+  } else if (!is_started(*head)) {
+    run.resident = seen_of_children(run.logs.front());
   }
   if (run.record ? !run.record->left_running.empty() : is_started(*head)) add_beside(run);
   return run;
