@@ -460,6 +460,30 @@ def not_recorded(folder):
     expect("no upper bound: pid" in told and "fits" not in told, told)
 
 
+def ends_slowly(folder):
+    """A process without a log is not forgotten by a look while it gives its memory back, when it has no program any more."""
+    source = """
+        #include <dlfcn.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        int main(void) {
+          const size_t bytes = 1 << 30;
+          char* at = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          madvise(at, bytes, MADV_NOHUGEPAGE);
+          memset(at, 1, bytes);
+          if (dlopen("libcuda.so.1", RTLD_NOW) == 0) return 1;
+          usleep(300000);
+          _exit(0);
+        }
+    """
+    program = os.path.join(folder, "slow")
+    subprocess.run(["cc", "-x", "c", "-", "-ldl", "-o", program], input=textwrap.dedent(source).encode(), check=True)
+    run(folder, "sh", "-c", f"unset LD_PRELOAD; {program} && {program} && {program} && {program}", GPUPEAK_KEEP_PRELOAD="off")
+    missing = summary(os.path.join(folder, "d.gplog"))["whole_run"]["not_recorded"]
+    expect([one["used_gpu"] for one in missing] == [True] * 4, f"{missing}")
+
+
 def static_launcher(folder):
     """The launcher can have no log. So the worker's log gets the launcher's name, and stands for the run."""
     source = "#include <unistd.h>\nint main(int c, char** v) { (void)c; return execv(v[1], v + 1); }\n"

@@ -220,7 +220,7 @@ def check(folder, name, command, expected):
     whole = json.loads(report.stdout)["whole_run"]
     times = native.stdout.count("used")
     peaks = [process["device_peak_bytes"] for process in whole["processes"] if process["device_peak_bytes"]]
-    recorded = peaks == [3 << 20] * times and re.search(r"peak [36]\.00 MiB of 80\.0 GiB on GPU 0", first)
+    recorded = peaks == [3 << 20] * times and re.search(r"peak [369]\.00 MiB of 80\.0 GiB on GPU 0", first)
     found = [process for process in whole["not_recorded"] if process["used_gpu"] or process["went_on"]]
     if recorded and expected != "found":
         complete = "complete" if whole["complete"] else "NOT COMPLETE"

@@ -248,14 +248,14 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   seen.rss_bytes = std::max(seen.rss_bytes, rss);
   const std::string program = link_of(process, "exe");
   // is_other: the process is new, or runs another program, perhaps of the same file. (A child of
-  // vfork shows its parent's program until its exec.)
+  // vfork shows its parent's program until its exec. One that is about to end shows none.)
   const bool has_moved = stat->arguments != 0 && seen.arguments != stat->arguments;
-  const bool is_other = seen.program != program || has_moved;
+  const bool is_other = (!program.empty() && seen.program != program) || has_moved;
   if (seen.name != stat->name || is_other) {
     seen.name = stat->name;
     if (has_moved) seen.arguments = stat->arguments;
     if (is_other) static_cast<Checked&>(seen) = {};
-    seen.program = program;
+    if (!program.empty()) seen.program = program;
     if (is_other) files_.note(process, "exe", program);
   }
   if (seen.library != Library::kLoaded && Clock::now() >= seen.next_check) check(process, seen);
