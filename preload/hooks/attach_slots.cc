@@ -67,7 +67,7 @@ constinit std::atomic<bool> g_hooked{false};
 constinit std::atomic<bool> g_busy{false};  // a thread goes through the libraries, or forks
 /// This thread has set g_busy, since it forks.
 constinit thread_local bool t_is_busy __attribute__((tls_model("initial-exec"))) = false;
-constinit unsigned long long g_loads_seen = 0;
+constinit unsigned long long g_loads_seen = 0, g_unloads_at_first = 0;
 
 /// The libraries that were complete before the pass that changes them.
 constexpr size_t kMostObjects = 4096;
@@ -197,6 +197,7 @@ void list_complete_objects() {
   g_object_count = 0;
   for_each_object([](const dl_phdr_info& object) {
     g_loads_seen = object.dlpi_adds;
+    if (g_slots.count == 0) g_unloads_at_first = object.dlpi_subs;
     if (g_object_count < kMostObjects) g_objects[g_object_count++] = object.dlpi_addr;
     return false;
   });
@@ -289,13 +290,15 @@ void hook_all_slots() {
   end_busy();
 }
 
-/// Makes slots lead where they led before. Returns how many slots hold something else by now.
+/// Makes slots lead where they led before. Returns how many slots hold something else by now; 0 if
+/// libraries were unloaded since, as others may have come in their places.
 size_t put_back_slots() {
   be_busy();
   g_hooked = false;
   size_t lost = 0;
-  for_each_object([&lost](const dl_phdr_info&) {  // called once; no library is unloaded meanwhile
+  for_each_object([&](const dl_phdr_info& object) {  // once; no library is unloaded meanwhile
     lost = put_back_known_slots();
+    if (object.dlpi_subs != g_unloads_at_first) lost = 0;
     return true;
   });
   for_each_object([](const dl_phdr_info& object) {
