@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
-#include <string>
 #include <thread>
 
 #include "collector/text/error.h"

@@ -5,15 +5,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
-#include <vector>
 
-#include "collector/analyze/attribution.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 #include "collector/log/log_head.h"
-#include "collector/log/log_reader.h"
 #include "collector/replay/replay.h"
 #include "collector/symbols/symbolizer.h"
 #include "collector/text/function_names.h"

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <functional>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "collector/analyze/summary_parts.h"

@@ -3,11 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
 #include <cctype>
-#include <string_view>
-#include <unordered_map>
 
 #include "collector/log/event.h"
 #include "collector/log/kinds.h"

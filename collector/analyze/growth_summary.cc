@@ -1,12 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/replay/growth_table.h"

@@ -4,8 +4,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
-#include <string>
 
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/json_io.h"

@@ -1,16 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <map>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
-#include "collector/log/log_head.h"
 #include "collector/text/scope_key.h"
 #include "gpupeak/memory_kinds.h"
 

@@ -8,7 +8,6 @@
 #include "collector/analyze/summary_parts.h"
 #include "collector/files/regular_file.h"
 #include "collector/log/kinds.h"
-#include "collector/log/log_head.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/name_match.h"

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <string>
 #include <unordered_set>
 
 #include "collector/analyze/summary_parts.h"
-#include "collector/log/log_head.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"

@@ -1,13 +1,8 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <map>
-#include <set>
 #include <utility>
-#include <vector>
 
-#include "collector/analyze/attribution.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/parallel.h"
 #include "collector/text/function_names.h"

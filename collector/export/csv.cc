@@ -3,11 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "collector/export/export.h"
 #include "collector/summary/site_title.h"

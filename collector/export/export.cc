@@ -3,7 +3,6 @@
 #include <zlib.h>
 
 #include <array>
-#include <cstdint>
 #include <stdexcept>
 #include <streambuf>
 

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "collector/analyze/analyze.h"
 #include "collector/export/export.h"

@@ -3,9 +3,7 @@
 // leaf to the root; a location's lines go from the inlined function to the function into which it
 // was inlined.
 #include <algorithm>
-#include <map>
 #include <protozero/pbf_builder.hpp>
-#include <unordered_map>
 
 #include "collector/export/export.h"
 #include "collector/log/kinds.h"

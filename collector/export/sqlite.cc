@@ -6,16 +6,9 @@
 #include <sqlite3.h>
 
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <stdexcept>
-#include <string>
-#include <string_view>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "collector/analyze/analyze.h"
 #include "collector/export/export.h"

@@ -3,14 +3,9 @@
 
 #include <algorithm>
 #include <concepts>
-#include <cstdint>
 #include <iterator>
-#include <map>
-#include <ostream>
-#include <string_view>
 #include <type_traits>
 #include <unordered_set>
-#include <vector>
 
 #include "collector/export/export.h"
 #include "collector/replay/replay_observer.h"

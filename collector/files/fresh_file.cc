@@ -8,16 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ext/stdio_filebuf.h>
 #include <filesystem>
 #include <stdexcept>
-#include <string_view>
 #include <vector>
 
-#include "collector/files/regular_file.h"
 #include "collector/text/byte_pack.h"
 #include "collector/text/sanitize.h"
 

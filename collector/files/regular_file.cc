@@ -1,19 +1,15 @@
 #include "collector/files/regular_file.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdint>
 #include <filesystem>
 #include <mutex>
-#include <utility>
 
 namespace gpupeak::collector {
 

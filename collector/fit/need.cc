@@ -6,12 +6,9 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "collector/fit/arena_model.h"
-#include "collector/fit/arena_requests.h"
 #include "collector/fit/need_watch.h"
 #include "collector/log/parallel.h"
 #include "collector/summary/run_text.h"

@@ -3,18 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "collector/analyze/analyze.h"
 #include "collector/fit/arena_model.h"
 #include "collector/fit/need_watch.h"
 #include "collector/fit/what_if_watch.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/summary.h"
-#include "collector/summary/what_if.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"

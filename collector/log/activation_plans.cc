@@ -1,9 +1,7 @@
 #include "collector/log/activation_plans.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 

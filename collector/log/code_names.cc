@@ -11,8 +11,6 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <optional>
-#include <vector>
 
 #include "collector/files/regular_file.h"
 #include "collector/log/clock_map.h"

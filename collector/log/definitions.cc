@@ -1,7 +1,6 @@
 #include "collector/log/definitions.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "collector/log/byte_reader.h"
 #include "gpupeak/log_format.h"

@@ -1,9 +1,6 @@
 #include "collector/log/event_stream.h"
 
-#include <algorithm>
-
 namespace gpupeak::collector {
-
 namespace {
 
 /// At `ticks`, `at_once` bytes are written, and from then on so many bytes more for each tick.

@@ -16,7 +16,6 @@
 #include <protozero/varint.hpp>
 #include <set>
 
-#include "collector/files/regular_file.h"
 #include "collector/log/clock_map.h"
 #include "collector/log/log_head.h"
 #include "collector/text/error.h"

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "collector/files/regular_file.h"
-#include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
 

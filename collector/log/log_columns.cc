@@ -8,7 +8,6 @@
 #include "collector/log/byte_reader.h"
 #include "collector/log/packed_log.h"
 #include "collector/text/error.h"
-#include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -1,6 +1,5 @@
 #include "collector/log/log_folder.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <numeric>

@@ -12,8 +12,6 @@
 #include <fstream>
 #include <map>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "collector/files/regular_file.h"
 #include "collector/log/mapped_file.h"

@@ -9,8 +9,6 @@
 #include <limits>
 #include <vector>
 
-#include "collector/files/regular_file.h"
-#include "gpupeak/log_format.h"
 #include "gpupeak/memory_kinds.h"
 
 namespace gpupeak::collector {

@@ -5,16 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "collector/files/regular_file.h"
-#include "collector/log/clock_map.h"
 #include "collector/log/code_names.h"
 #include "collector/log/log_head.h"
 #include "collector/log/packed_log.h"
-#include "collector/log/symbol_table.h"
 #include "collector/text/error.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"

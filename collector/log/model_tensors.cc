@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <map>
 #include <numeric>
-#include <optional>
 #include <protozero/pbf_reader.hpp>
 #include <set>
-#include <string_view>
 
 #include "collector/log/log_reader.h"
 #include "collector/log/slot_decoder.h"

@@ -8,9 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "collector/files/regular_file.h"

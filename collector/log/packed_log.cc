@@ -4,31 +4,21 @@
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <functional>
 #include <future>
-#include <memory>
-#include <optional>
 #include <sstream>
-#include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "collector/files/regular_file.h"
 #include "collector/log/parallel.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
-#include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
 namespace {

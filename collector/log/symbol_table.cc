@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "collector/log/definitions.h"
 #include "collector/log/log_parts.h"
 #include "collector/text/error.h"
 #include "collector/text/lists.h"
@@ -15,7 +14,6 @@
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
-
 namespace {
 
 using Json = nlohmann::json;

@@ -2,22 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <iterator>
-#include <map>
 #include <protozero/varint.hpp>
 #include <set>
-#include <string>
-#include <string_view>
 #include <tuple>
-#include <utility>
 
-#include "collector/analyze/analyze.h"
 #include "collector/log/byte_reader.h"
 #include "collector/log/log_head.h"
-#include "collector/log/log_reader.h"
 #include "collector/log/run_record.h"
 #include "collector/replay/replay.h"
 #include "collector/summary/run_text.h"

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
 #include <numeric>
 #include <queue>
 #include <set>

@@ -1,12 +1,9 @@
 #include <fmt/format.h>
 #include <zstd.h>
 
-#include <algorithm>
 #include <memory>
-#include <optional>
 #include <span>
 #include <stdexcept>
-#include <utility>
 
 #include "collector/analyze/json_io.h"
 #include "collector/log/mapped_file.h"

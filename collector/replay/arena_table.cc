@@ -1,8 +1,5 @@
 #include "collector/replay/arena_table.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "collector/log/kinds.h"
 #include "collector/replay/replay_observer.h"
 

@@ -2,15 +2,11 @@
 
 #include <sys/mman.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <new>
 #include <random>
 #include <utility>
-#include <vector>
 
 namespace gpupeak::collector {
-
 namespace {
 
 /// Rounded up to whole huge pages if it is a huge page or more: the kernel makes none of a part of

@@ -27,7 +27,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <optional>

@@ -1,6 +1,5 @@
 #include "collector/replay/peak_finder.h"
 
-#include <algorithm>
 #include <stdexcept>
 #include <system_error>
 

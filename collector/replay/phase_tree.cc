@@ -1,8 +1,5 @@
 #include "collector/replay/phase_tree.h"
 
-#include <algorithm>
-#include <cstddef>
-
 #include "collector/replay/growth_table.h"
 
 namespace gpupeak::collector {

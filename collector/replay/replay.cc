@@ -1,11 +1,8 @@
 #include "collector/replay/replay.h"
 
-#include <algorithm>
-
 #include "collector/log/event_stream.h"
 #include "collector/log/log_head.h"
 #include "collector/replay/growth_table.h"
-#include "collector/replay/live_blocks.h"
 #include "collector/text/work.h"
 
 namespace gpupeak::collector {

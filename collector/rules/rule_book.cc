@@ -10,14 +10,12 @@
 #include <cstring>
 #include <functional>
 #include <initializer_list>
-#include <optional>
 #include <sstream>
 
 #include "collector/files/regular_file.h"
 #include "collector/rules/cards.h"
 #include "collector/text/error.h"
 #include "collector/text/name_match.h"
-#include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 
 #define TOML_HEADER_ONLY 1

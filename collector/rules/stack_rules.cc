@@ -9,7 +9,6 @@
 #include "collector/text/function_names.h"
 #include "collector/text/name_match.h"
 #include "collector/text/text_format.h"
-#include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -7,13 +7,9 @@
 #include <tuple>
 #include <utility>
 
-#include "collector/analyze/analyze.h"
-#include "collector/log/log_head.h"
 #include "collector/log/log_reader.h"
-#include "collector/merge/merge.h"
 #include "collector/run/run_logs.h"
 #include "collector/summary/run_text.h"
-#include "collector/summary/summary.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"

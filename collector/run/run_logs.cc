@@ -8,12 +8,10 @@
 #include <filesystem>
 #include <iterator>
 #include <set>
-#include <string>
 #include <tuple>
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/log_folder.h"
-#include "collector/log/log_head.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/log_reader.h"
 #include "collector/summary/run_text.h"

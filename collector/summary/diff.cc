@@ -9,12 +9,10 @@
 #include <map>
 #include <set>
 #include <tuple>
-#include <utility>
 
 #include "collector/summary/site_title.h"
 #include "collector/text/lists.h"
 #include "collector/text/scope_key.h"
-#include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
 
 namespace gpupeak::collector {

@@ -5,16 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <string_view>
 
-#include "collector/summary/diff.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/lists.h"
 #include "collector/text/name_match.h"
-#include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"
-#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 namespace {

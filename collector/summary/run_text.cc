@@ -7,9 +7,6 @@
 #include <cstdlib>
 #include <functional>
 #include <iterator>
-#include <string>
-#include <string_view>
-#include <utility>
 
 #include "collector/text/scope_key.h"
 

@@ -4,14 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "collector/text/function_names.h"
 #include "collector/text/lists.h"
-#include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
 
 namespace gpupeak::collector {

@@ -8,7 +8,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "collector/summary/run_text.h"

@@ -10,21 +10,15 @@
 #include <lzma.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "collector/files/regular_file.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/system_library.h"
 #include "collector/text/text_format.h"

@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "collector/log/symbol_table.h"
 #include "collector/symbols/symbolizer.h"
 
 namespace gpupeak::collector {

@@ -1,11 +1,8 @@
-#include <elf.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <map>
-#include <optional>
 
 #include "collector/symbols/loaded_image.h"
 #include "gpupeak/pages.h"

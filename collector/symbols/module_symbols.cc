@@ -1,10 +1,6 @@
 #include "collector/symbols/module_symbols.h"
 
-#include <algorithm>
-#include <string_view>
-
 #include "collector/files/fresh_file.h"
-#include "collector/text/byte_pack.h"
 #include "collector/text/numbers.h"
 
 namespace gpupeak::collector {

@@ -8,12 +8,6 @@
 #include <array>
 #include <cstring>
 #include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #include "collector/symbols/loaded_image.h"
 #include "collector/symbols/rtti_names.h"

@@ -3,12 +3,7 @@
 #include <elfutils/libdwfl.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <string_view>
-#include <utility>
-
 #include "collector/log/parallel.h"
-#include "collector/log/symbol_table.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"

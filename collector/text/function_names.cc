@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstddef>
 
 #include "collector/text/lists.h"
 #include "collector/text/name_match.h"

@@ -14,14 +14,10 @@
 #define HAVE_DECL_BASENAME 1
 #include <demangle.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cctype>
 #include <csetjmp>
 #include <ctime>
-#include <string_view>
-#include <vector>
 
 namespace gpupeak::collector {
 namespace {

@@ -3,7 +3,6 @@
 #include <sha2.h>
 
 #include <algorithm>
-#include <cstdint>
 
 #include "collector/text/function_names.h"
 #include "collector/text/name_match.h"

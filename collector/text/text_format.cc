@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <utility>
 
 namespace gpupeak::collector {

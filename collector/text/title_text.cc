@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
-#include "collector/text/text_format.h"
 #include "collector/text/text_lines.h"
 
 namespace gpupeak::collector {

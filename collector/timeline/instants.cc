@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
-#include <map>
 #include <span>
 #include <stdexcept>
 #include <tuple>

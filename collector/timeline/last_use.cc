@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <map>
 #include <stdexcept>
 #include <tuple>
-#include <unordered_map>
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <string_view>
-#include <utility>
 
 #include "collector/text/title_text.h"
-#include "collector/timeline/last_use.h"
 #include "collector/views/views.h"
 #include "collector/write/writers.h"
 

@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
-#include <string>
-
 #include "collector/analyze/summary_parts.h"
-#include "collector/log/kinds.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <string>
-#include <utility>
 
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/summary_parts.h"

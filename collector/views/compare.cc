@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <utility>
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/summary/diff.h"

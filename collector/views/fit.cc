@@ -3,11 +3,9 @@
 
 #include <algorithm>
 
-#include "collector/summary/what_if.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"
 #include "collector/views/views.h"
-#include "collector/write/json_values.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {

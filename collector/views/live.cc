@@ -4,7 +4,6 @@
 #include <array>
 #include <functional>
 #include <map>
-#include <utility>
 
 #include "collector/analyze/summary_parts.h"
 #include "collector/summary/site_title.h"

@@ -6,10 +6,8 @@
 
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
-#include "collector/summary/what_if.h"
 #include "collector/text/sanitize.h"
 #include "collector/views/views.h"
-#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "collector/text/sanitize.h"
 #include "collector/views/views.h"
-#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 namespace {

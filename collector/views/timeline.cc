@@ -7,7 +7,6 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
-#include "collector/timeline/time_series.h"
 #include "collector/views/views.h"
 
 namespace gpupeak::collector {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "collector/text/text_format.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {

@@ -1,14 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
-#include "collector/summary/diff.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_lines.h"
-#include "collector/write/json_values.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {

@@ -5,7 +5,6 @@
 
 #include "collector/log/event_stream.h"
 #include "collector/log/kinds.h"
-#include "collector/log/log_reader.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/writers.h"
 

@@ -3,9 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
-#include <map>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -19,7 +17,6 @@
 #include "collector/summary/verdict.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
-#include "collector/write/json_values.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {

@@ -6,7 +6,6 @@
 #include "collector/summary/run_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/text_lines.h"
-#include "collector/write/json_values.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {

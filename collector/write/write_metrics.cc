@@ -1,14 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <ctime>
 
 #include "collector/text/error.h"
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/text_format.h"
-#include "collector/write/json_values.h"
 #include "collector/write/writers.h"
 
 namespace gpupeak::collector {

@@ -2,11 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "collector/analyze/summary_parts.h"
-#include "collector/log/log_head.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 #include "collector/summary/verdict.h"

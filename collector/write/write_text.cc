@@ -8,9 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <set>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"

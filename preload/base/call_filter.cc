@@ -9,8 +9,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
 #include <ctime>
 
 #include "base/syscalls.h"

@@ -3,11 +3,9 @@
 #include <sys/prctl.h>
 
 #include <atomic>
-#include <ctime>
 
 #include "base/elf_lookup.h"
 #include "base/syscalls.h"
-#include "gpupeak/log_format.h"
 
 namespace gpupeak::preload {
 

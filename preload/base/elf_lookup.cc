@@ -1,13 +1,9 @@
 #include "base/elf_lookup.h"
 
 #include <elf.h>
-#include <link.h>
 
-#include <cstdint>
 #include <cstring>
 
-#include "base/arch.h"
-#include "base/loader.h"
 #include "base/next_functions.h"
 #include "base/text.h"
 

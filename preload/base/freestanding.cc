@@ -2,8 +2,6 @@
 // hide those of the library. A program may define strcmp or strlen, or a sanitizer's runtime may
 // replace them and be called before it can run. And a store into the log must be made by our own
 // code (log/cut_guard.cc). HOOK-SAFE.
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 
 #ifndef __clang__  // otherwise memset's loop would become a call of memset

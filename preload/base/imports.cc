@@ -5,8 +5,6 @@
 
 #include <cstring>
 
-#include "base/arch.h"
-#include "base/compiler.h"
 #include "base/elf_lookup.h"
 #include "base/loader.h"
 #include "base/memory.h"

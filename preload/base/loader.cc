@@ -1,7 +1,6 @@
 #include "base/loader.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <atomic>
 #include <initializer_list>

@@ -3,8 +3,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include <atomic>
-
 #include "base/own_ranges.h"
 #include "base/syscalls.h"
 

@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <ctime>
 

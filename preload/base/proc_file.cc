@@ -2,8 +2,6 @@
 
 #include <sys/auxv.h>
 
-#include <cstring>
-
 #include "base/text.h"
 #include "gpupeak/smaps.h"
 

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "base/arch.h"
-#include "base/compiler.h"
 #include "base/function_entry.h"
 
 namespace gpupeak::preload {

@@ -1,12 +1,9 @@
 #include <cpuid.h>
 
-#include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <string_view>
 
-#include "base/arch.h"
-#include "base/compiler.h"
 #include "base/function_entry.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"

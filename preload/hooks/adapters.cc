@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <cstdint>
 #include <cstring>
 #include <optional>
 

@@ -1,6 +1,5 @@
 // The functions that gpupeak.h refers to.
 #include <atomic>
-#include <cstdint>
 #include <initializer_list>
 
 #include "base/hook_scope.h"

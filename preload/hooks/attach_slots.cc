@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
-#include "base/arch.h"
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/imports.h"
@@ -20,7 +18,6 @@
 #include "base/process_state.h"
 #include "base/syscalls.h"
 #include "gpupeak/attach.h"
-#include "hooks/adapters.h"
 #include "hooks/allocators.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"

@@ -3,10 +3,8 @@
 // it notes the block and calls the real one.
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <cstring>
 
-#include "base/compiler.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "hooks/adapters.h"

@@ -3,9 +3,6 @@
 // function, and passes that and the arguments to calls/.
 #include <cuda.h>
 
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <string_view>
 
 #include "base/kept_errno.h"
@@ -14,7 +11,6 @@
 #include "calls/uses.h"
 #include "calls/virtual_memory.h"
 #include "hooks/cuda_lookup.h"
-#include "stack/stack.h"
 #include "stack/unwinder.h"
 
 namespace gpupeak::preload {

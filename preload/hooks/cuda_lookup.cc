@@ -1,7 +1,6 @@
 #include "hooks/cuda_lookup.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <initializer_list>
 

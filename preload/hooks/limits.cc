@@ -7,7 +7,6 @@
 #include <sys/syscall.h>
 
 #include <cstdarg>
-#include <cstdint>
 
 #include "base/call_filter.h"
 #include "base/clock.h"

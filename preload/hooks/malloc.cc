@@ -1,11 +1,7 @@
 // malloc and its family. No logic here: call the real one, tell track/heap.
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 
-#include "base/arch.h"
-#include "base/compiler.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"

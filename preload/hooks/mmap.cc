@@ -7,8 +7,6 @@
 
 #include <cerrno>
 #include <cstdarg>
-#include <cstddef>
-#include <cstdint>
 
 #include "base/hook_scope.h"
 #include "base/next_functions.h"

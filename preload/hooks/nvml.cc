@@ -2,7 +2,6 @@
 #include "track/nvml.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 #include "base/elf_lookup.h"

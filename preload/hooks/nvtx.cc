@@ -5,7 +5,6 @@
 
 #include <link.h>
 
-#include <cstdint>
 #include <cstring>
 #include <cwchar>
 #include <initializer_list>

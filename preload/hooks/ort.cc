@@ -6,8 +6,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <string_view>
 #include <utility>

@@ -2,8 +2,6 @@
 // function table in which some functions are ours. Unlike ONNX Runtime's table, this one says how
 // long it is. Each function has one argument, a pointer to a structure with its input and output.
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 

@@ -22,7 +22,6 @@
 
 #include <cerrno>
 #include <cstdarg>
-#include <cstddef>
 #include <cstring>
 
 #include "base/elf_lookup.h"

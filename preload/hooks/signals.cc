@@ -2,7 +2,6 @@
 // and return the program's own action. Other signals pass through.
 #include <atomic>
 #include <csignal>
-#include <cstdint>
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"

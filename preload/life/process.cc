@@ -3,8 +3,6 @@
 #include <sys/auxv.h>
 
 #include <atomic>
-#include <cstdint>
-#include <string_view>
 
 #include "base/clock.h"
 #include "base/elf_lookup.h"
@@ -17,7 +15,6 @@
 #include "base/next_functions.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"
-#include "base/text.h"
 #include "gpupeak/pages.h"
 #include "life/children.h"
 #include "log/log.h"

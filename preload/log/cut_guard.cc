@@ -2,12 +2,10 @@
 #include <ucontext.h>
 
 #include <atomic>
-#include <cstdint>
 
 #include "base/memory.h"
 #include "base/next_functions.h"
 #include "base/syscalls.h"
-#include "gpupeak/log_format.h"
 #include "log/log.h"
 #include "log/log_file.h"
 

@@ -1,7 +1,6 @@
 #include <atomic>
 #include <cstring>
 
-#include "base/compiler.h"
 #include "base/hash_tables.h"
 #include "base/memory.h"
 #include "base/signals_held.h"

@@ -1,7 +1,5 @@
 #include "log/log.h"
 
-#include <atomic>
-
 namespace gpupeak::preload {
 namespace {
 

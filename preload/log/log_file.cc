@@ -3,14 +3,12 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <atomic>
 #include <cerrno>
 #include <utility>
 
-#include "base/arch.h"
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/lock.h"

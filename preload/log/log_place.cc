@@ -4,10 +4,8 @@
 #include <time.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <utility>
 
-#include "base/compiler.h"
 #include "base/environment.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"

@@ -13,7 +13,6 @@
 #include <atomic>
 #include <optional>
 
-#include "base/compiler.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {

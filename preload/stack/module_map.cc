@@ -5,12 +5,10 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-#include <atomic>
 #include <cstring>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/compiler.h"
 #include "base/elf_lookup.h"
 #include "base/loader.h"
 #include "base/lock.h"

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "base/compiler.h"
-#include "base/malloc_entry.h"
 
 namespace gpupeak::preload {
 

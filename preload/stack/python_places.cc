@@ -1,13 +1,11 @@
 #include "stack/python_places.h"
 
-#include "base/compiler.h"
 #include "base/memory.h"
 #include "log/log.h"
 #include "stack/python_sites.h"
 #include "stack/python_stack.h"
 
 namespace gpupeak::preload {
-
 namespace {
 
 constexpr uint32_t kRemembered = 4096;

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "base/compiler.h"
 #include "base/copied_memory.h"
 #include "base/elf_lookup.h"
 #include "base/lock.h"

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "base/compiler.h"
 #include "base/hash_tables.h"
 #include "base/lock.h"
 #include "base/memory.h"

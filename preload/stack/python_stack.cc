@@ -2,11 +2,8 @@
 
 #include <cstring>
 
-#include "base/arch.h"
-#include "base/compiler.h"
 #include "base/text.h"
 #include "log/log.h"
-#include "stack/python_sites.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -1,6 +1,5 @@
 #include "stack/stack.h"
 
-#include "base/compiler.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"
 #include "base/kept_errno.h"
@@ -13,7 +12,6 @@
 #include "stack/unwinder.h"
 
 namespace gpupeak::preload {
-
 namespace {
 
 constexpr uintptr_t kLargestFrameBytes = 16 << 20;

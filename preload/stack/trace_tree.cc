@@ -5,7 +5,6 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "base/compiler.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"

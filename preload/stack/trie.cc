@@ -1,8 +1,5 @@
 #include "stack/trie.h"
 
-#include <atomic>
-
-#include "base/compiler.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "log/log.h"

@@ -4,7 +4,6 @@
 #include <sys/auxv.h>
 #include <sys/uio.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <ctime>

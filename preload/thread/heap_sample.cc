@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <atomic>
 #include <bit>
 
 #include "base/clock.h"
@@ -14,7 +13,6 @@
 #include "base/syscalls.h"
 #include "log/log.h"
 #include "thread/emit.h"
-#include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
 

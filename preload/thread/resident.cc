@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <cstring>
 #include <string_view>
 
-#include "base/arch.h"
 #include "base/call_filter.h"
 #include "base/clock.h"
 #include "base/copied_memory.h"

@@ -5,13 +5,11 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/compiler.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "gpupeak/pages.h"
-#include "log/log.h"
 #include "stack/trie.h"
 #include "thread/emit.h"
 #include "thread/heap_sample.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/compiler.h"
 #include "base/memory.h"
 #include "gpupeak/pages.h"
 #include "log/log.h"

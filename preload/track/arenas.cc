@@ -2,15 +2,12 @@
 
 #include <atomic>
 
-#include "base/compiler.h"
 #include "base/hook_scope.h"
 #include "base/kept_errno.h"
 #include "base/process_state.h"
 #include "log/log.h"
-#include "thread/emit.h"
 #include "track/device_book.h"
 #include "track/driver.h"
-#include "track/last_use.h"
 #include "track/limit.h"
 
 namespace gpupeak::preload {

@@ -1,10 +1,8 @@
 #include "track/driver.h"
 
-#include <atomic>
 #include <cstring>
 #include <string_view>
 
-#include "log/log.h"
 #include "track/limit.h"
 
 namespace gpupeak::preload {

@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
-#include "base/text.h"
 #include "log/log.h"
 #include "log/log_file.h"
 #include "thread/thread_slot.h"

@@ -11,7 +11,6 @@
 #include "gpupeak/pages.h"
 #include "track/device_book.h"
 #include "track/driver.h"
-#include "track/last_use.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -6,21 +6,15 @@
 #include <cerrno>
 #include <initializer_list>
 
-#include "base/arch.h"
 #include "base/call_filter.h"
-#include "base/compiler.h"
 #include "base/environment.h"
 #include "base/kept_errno.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
-#include "base/process_state.h"
 #include "base/syscalls.h"
 #include "log/log.h"
 #include "stack/python_runtime.h"
-#include "stack/stack.h"
 #include "thread/emit.h"
-#include "thread/heap_sample.h"
-#include "thread/thread_slot.h"
 #include "track/mapping.h"
 
 namespace gpupeak::preload {

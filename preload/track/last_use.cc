@@ -7,10 +7,8 @@
 #include "base/hook_scope.h"
 #include "base/memory.h"
 #include "base/process_state.h"
-#include "gpupeak/log_format.h"
 #include "log/log.h"
 #include "track/device_book.h"
-#include "track/driver.h"
 #include "track/graph_uses.h"
 #include "track/limit.h"
 

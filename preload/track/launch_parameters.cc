@@ -5,7 +5,6 @@
 #include "base/hook_scope.h"
 #include "base/kept_errno.h"
 #include "base/memory.h"
-#include "gpupeak/log_format.h"
 #include "gpupeak/pages.h"
 #include "log/log.h"
 #include "thread/emit.h"

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/hash_tables.h"
 #include "base/lock.h"
 #include "base/memory.h"
 #include "base/proc_file.h"

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "gpupeak/pages.h"
 #include "log/log.h"
-#include "track/driver.h"
 #include "track/nvml.h"
 
 namespace gpupeak::preload {

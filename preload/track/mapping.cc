@@ -2,9 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <cstddef>
-#include <cstdint>
-
 #include "base/hook_scope.h"
 #include "base/lock.h"
 #include "base/memory.h"
@@ -12,7 +9,6 @@
 #include "gpupeak/pages.h"
 #include "log/log.h"
 #include "stack/python_runtime.h"
-#include "stack/stack.h"
 #include "thread/emit.h"
 #include "thread/heap_sample.h"
 #include "thread/resident.h"

@@ -1,14 +1,11 @@
 #include "track/memory_pools.h"
 
-#include <atomic>
-
 #include "base/hash_tables.h"
 #include "base/hook_scope.h"
 #include "base/lock.h"
 #include "log/log.h"
 #include "thread/emit.h"
 #include "track/device_book.h"
-#include "track/driver.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -4,13 +4,11 @@
 #include <atomic>
 #include <initializer_list>
 
-#include "base/compiler.h"
 #include "base/hook_scope.h"
 #include "base/loader.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "base/text.h"
-#include "gpupeak/log_format.h"
 #include "track/driver.h"
 
 namespace gpupeak::preload {

@@ -17,8 +17,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "collector/files/regular_file.h"
 #include "collector/log/log_appender.h"
@@ -26,7 +24,6 @@
 #include "collector/text/error.h"
 #include "collector/text/text_format.h"
 #include "gpupeak/attach.h"
-#include "gpupeak/log_format.h"
 #include "tools/commands.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"

@@ -15,7 +15,6 @@
 #include <sstream>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "collector/text/error.h"
 #include "collector/text/name_match.h"

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -12,17 +11,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <optional>
 #include <sstream>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "collector/files/regular_file.h"
 #include "collector/text/error.h"

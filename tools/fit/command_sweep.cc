@@ -7,9 +7,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "collector/files/fresh_file.h"
 #include "collector/files/regular_file.h"

@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <chrono>
 #include <iostream>
-#include <optional>
-#include <string>
 #include <thread>
 
 #include "collector/analyze/summary_parts.h"

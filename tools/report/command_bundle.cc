@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
-#include <vector>
 
 #include "collector/log/mapped_file.h"
 #include "collector/log/packed_log.h"
@@ -14,7 +13,6 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
-#include "gpupeak/log_format.h"
 #include "tools/commands.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"

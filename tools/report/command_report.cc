@@ -14,7 +14,6 @@
 #include "tools/views/view.h"
 
 namespace gpupeak::tools {
-
 namespace {
 
 constexpr size_t kUsualRows = 10;

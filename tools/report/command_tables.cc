@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "collector/analyze/analyze.h"
 #include "collector/export/tables.h"

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <optional>
 #include <regex>
 #include <set>
 #include <stdexcept>

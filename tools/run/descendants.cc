@@ -13,16 +13,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
-#include <optional>
 #include <sstream>
-#include <string>
 #include <utility>
 
 #include "collector/log/log_head.h"
 #include "collector/log/symbol_table.h"
 #include "collector/text/error.h"
-#include "gpupeak/log_format.h"
 #include "gpupeak/smaps.h"
 #include "tools/shared/child.h"
 #include "tools/shared/process_stat.h"

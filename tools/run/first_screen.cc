@@ -11,14 +11,11 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <sstream>
 #include <stop_token>
-#include <string>
 #include <utility>
 
 #include "collector/fit/what_if.h"
@@ -29,11 +26,9 @@
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/text_format.h"
 #include "collector/text/work.h"
 #include "collector/write/writers.h"
 #include "tools/run/descendants.h"
-#include "tools/shared/child.h"
 #include "tools/shared/command_line.h"
 #include "tools/shared/output.h"
 #include "tools/shared/process_stat.h"

@@ -9,18 +9,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <set>
 #include <span>
 #include <sstream>
-#include <string_view>
 #include <tuple>
 #include <type_traits>
 

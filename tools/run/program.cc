@@ -7,18 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
-#include <vector>
 
 #include "collector/files/regular_file.h"
 #include "collector/rules/cards.h"
@@ -27,7 +23,6 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
-#include "gpupeak/log_format.h"
 #include "tools/run/logs.h"
 #include "tools/shared/child.h"
 #include "tools/shared/command_line.h"

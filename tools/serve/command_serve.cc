@@ -3,8 +3,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"

@@ -1,8 +1,5 @@
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
-#include <utility>
 
 #include "collector/log/kinds.h"
 #include "collector/log/log_head.h"

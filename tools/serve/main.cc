@@ -19,10 +19,8 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
-#include <string>
 
 #include "collector/files/fresh_file.h"
-#include "collector/log/log_folder.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "tools/serve/serve.h"

@@ -5,9 +5,6 @@
 #include <initializer_list>
 #include <iostream>
 #include <protozero/pbf_writer.hpp>
-#include <span>
-#include <string_view>
-#include <utility>
 
 #include "tools/serve/serve.h"
 

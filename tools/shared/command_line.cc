@@ -1,7 +1,6 @@
 #include "tools/shared/command_line.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -9,7 +8,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
 #include <sstream>
 
 #include "collector/analyze/attribution.h"

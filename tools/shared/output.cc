@@ -18,8 +18,6 @@
 #include "collector/files/fresh_file.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "gpupeak/log_format.h"
-#include "tools/shared/command_line.h"
 
 namespace gpupeak::tools {
 namespace {

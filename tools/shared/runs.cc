@@ -3,16 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cctype>
 
 #include "collector/log/log_appender.h"
 #include "collector/log/log_folder.h"
-#include "collector/summary/run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "tools/shared/command_line.h"
-#include "tools/shared/output.h"
 #include "tools/shared/process_stat.h"
 
 namespace gpupeak::tools {

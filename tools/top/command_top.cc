@@ -3,20 +3,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <filesystem>
 #include <future>
 #include <iostream>
 #include <iterator>
-#include <memory>
 #include <stdexcept>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "collector/analyze/analyze.h"
-#include "collector/log/log_folder.h"
 #include "collector/log/log_reader.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/verdict.h"

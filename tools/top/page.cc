@@ -4,7 +4,6 @@
 #include <cctype>
 #include <cmath>
 #include <functional>
-#include <string_view>
 #include <tuple>
 
 #include "collector/analyze/summary_parts.h"

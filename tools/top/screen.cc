@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "collector/text/error.h"
-#include "collector/text/text_format.h"
 
 namespace gpupeak::tools {
 namespace {

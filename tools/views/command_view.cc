@@ -8,9 +8,7 @@
 #include <iterator>
 #include <memory>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "collector/analyze/call_tree.h"
 #include "collector/analyze/profile.h"

@@ -2,24 +2,18 @@
 #include <unistd.h>
 
 #include <functional>
-#include <optional>
 #include <ostream>
 #include <stdexcept>
-#include <string>
 #include <tuple>
 
 #include "collector/analyze/analyze.h"
 #include "collector/fit/what_if.h"
-#include "collector/run/run_logs.h"
 #include "collector/text/error.h"
 #include "collector/timeline/time_series.h"
 #include "collector/views/views.h"
 #include "collector/write/writers.h"
 #include "tools/commands.h"
 #include "tools/shared/child.h"
-#include "tools/shared/command_line.h"
-#include "tools/shared/output.h"
-#include "tools/shared/runs.h"
 #include "tools/views/view.h"
 
 namespace gpupeak::tools {
