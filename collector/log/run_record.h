@@ -35,6 +35,7 @@ struct RunRecord {
     bool went_on = false;  ///< it had a log, and then went on with this program by exec
     std::optional<uint64_t> rss_bytes;  ///< the most that was seen
     std::vector<OfDevice> devices;      ///< empty: none, or not known
+    bool of_another_run = false;        ///< which knows its peak; only until `run` ends
   };
   /// A process of the run that still ran when `run` ended, such as a daemon.
   struct LeftRunning {

@@ -272,7 +272,7 @@ void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
 
 void Descendants::add_missing(pid_t process, const Seen& seen) {
   missing_.push_back({static_cast<uint32_t>(process), seen.name, seen.why, seen.used_gpu, false,
-                      seen.rss_bytes, collector::values_of(seen.devices)});
+                      seen.rss_bytes, collector::values_of(seen.devices), seen.of_another_run});
 }
 
 /// Checks whether the process has loaded the library. A process that has just begun may still be
@@ -297,7 +297,7 @@ void Descendants::check(pid_t process, Seen& seen) {
   if (seen.library == Library::kMissing) return;
   std::optional<std::string> why;
   if (is_other_runs)
-    why = kOfAnotherRun;
+    why = "a run within this one records it, in a log of its own";
   else if (has_library)
     why = "it runs as another user, whose log is not believed";
   else
@@ -306,6 +306,7 @@ void Descendants::check(pid_t process, Seen& seen) {
   if (!why && seen.checks < kSeveral) return;
   seen.library = Library::kMissing;
   seen.why = why.value_or("it does not load it");
+  seen.of_another_run = is_other_runs;
 }
 
 /// Whether a `run` that the program has started has started the process.

@@ -122,9 +122,6 @@ class ProgramFiles {
   std::vector<File> files_;
 };
 
-/// Why a process is not in the run: it has a run of its own.
-inline constexpr char kOfAnotherRun[] = "a run within this one records it, in a log of its own";
-
 /// Watches the processes that descend from the program which `run` started, also those whose
 /// parents have ended. It reads /proc now and then while the program runs, and finds out which of
 /// them did not load the library, why, and how much of a GPU they hold by NVML. The program notices
@@ -171,7 +168,7 @@ class Descendants {
     char state = 0;
     std::string name, program;  ///< program: the path that /proc/PID/exe leads to
     std::string why;
-    bool used_gpu = false, may_use_gpu = false;
+    bool used_gpu = false, may_use_gpu = false, of_another_run = false;
     uint64_t rss_bytes = 0;
     std::map<std::string, collector::RunRecord::OfDevice> devices;
   };

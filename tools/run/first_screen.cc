@@ -256,7 +256,7 @@ uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
     known_bytes = std::max(known_bytes, counters.rss_peak_bytes);
   }
   for (const auto& process : seen.unrecorded) {
-    if (process.why == kOfAnotherRun) return 0;  // it may be this process: that run knows its peak
+    if (process.of_another_run) return 0;  // it may be this process: that run knows its peak
     known_bytes = std::max(known_bytes, process.rss_bytes.value_or(0));
   }
   // A process that was seen counts as known only if little of this memory is its own. If much is,
