@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/compiler.h"
+#include "base/malloc_entry.h"
 
 namespace gpupeak::preload {
 

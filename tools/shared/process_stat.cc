@@ -40,6 +40,11 @@ std::map<std::string, std::string> status_of(const std::string& file) {
   return fields;
 }
 
+std::string link_of(pid_t process, const std::string& name) {
+  std::error_code error;
+  return std::filesystem::read_symlink(of_process(process, name), error).string();
+}
+
 std::vector<pid_t> numbers_in(const std::string& folder) {
   std::vector<pid_t> numbers;
   std::error_code error;

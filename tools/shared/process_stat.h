@@ -29,6 +29,9 @@ inline std::map<std::string, std::string> status_of(pid_t pid) {
   return status_of(of_process(pid, "status"));
 }
 
+/// What a link in the process's folder leads to: "exe", "root".
+std::string link_of(pid_t process, const std::string& name);
+
 using collector::ProcessStat;
 
 /// The entries of a folder that are numbers, as of /proc and /proc/PID/task.
