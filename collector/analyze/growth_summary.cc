@@ -318,7 +318,7 @@ class Growth {
     const uint64_t end = keeper.later_bytes > 0 ? ended : replay_.peaks().growth().allocs();
     if (!comes_anyhow &&
         (is_only_loaded(points, *rise, end > ended ? end - ended : 0, clock / kTail) ||
-         !comes_evenly(points, *rise, clock)))
+         !comes_evenly(points, *rise)))
       return std::nullopt;
     const auto [least, most] = std::ranges::minmax(
         std::span(points).subspan(rise->from + 1, rise->to - rise->from), {}, &GrowthPoint::gap);
@@ -365,22 +365,25 @@ class Growth {
     return rise;
   }
 
-  /// Whether others allocated about as much between each two points.
-  static bool comes_evenly(const std::vector<GrowthPoint>& points, const Rise& rise,
-                           uint64_t clock) {
+  /// Whether points lie near the straight line from the first to the last.
+  static bool are_in_line(const std::vector<std::pair<double, double>>& points) {
     constexpr double kMostOff = 0.1;
-    const auto whole = static_cast<double>(clock);
-    const double pace =
-        whole / static_cast<double>(points[rise.to].number - points[rise.from].number);
-    double had = 0;
+    const double x = points.front().first, y = points.front().second;
+    const double whole = points.back().second - y, pace = whole / (points.back().first - x);
+    return std::ranges::all_of(points, [&](const auto& point) {
+      return std::abs(point.second - y - pace * (point.first - x)) <=
+             std::max(whole * kMostOff, pace * 1.5);
+    });
+  }
+
+  /// Whether others allocated about as much between each two points.
+  static bool comes_evenly(const std::vector<GrowthPoint>& points, const Rise& rise) {
+    std::vector<std::pair<double, double>> turns{{points[rise.from].number, 0}};
     for (size_t i = rise.from + 1; i <= rise.to; ++i) {
-      const uint64_t numbers = points[i].number - points[i - 1].number;
-      had += static_cast<double>(points[i].gap * numbers);
-      const double expected =
-          pace * static_cast<double>(points[i].number - points[rise.from].number);
-      if (std::abs(had - expected) > std::max(whole * kMostOff, pace * 1.5)) return false;
+      const uint64_t others = points[i].gap * (points[i].number - points[i - 1].number);
+      turns.emplace_back(points[i].number, turns.back().second + static_cast<double>(others));
     }
-    return true;
+    return are_in_line(turns);
   }
 
   /// Threads that do the same, each with its group.
@@ -388,33 +391,28 @@ class Growth {
   /// Whether they took their turns evenly, all together, until the end, while anybody freed
   /// something. Each may have run by fits.
   bool come_evenly_together(const Threads& threads) const {
-    constexpr double kMostOff = 0.1, kTail = 8;
+    constexpr uint64_t kTail = 8;
     if (threads.size() < 2) return false;
     std::map<uint64_t, uint64_t> turns;  // by what anybody had allocated by then
-    uint64_t whole = 0, least_freed = UINT64_MAX, most_freed = 0;
+    uint64_t least_freed = UINT64_MAX, most_freed = 0;
     for (const auto& [group, series] : threads) {
       const std::vector<GrowthPoint>& points = series->points;
       uint64_t clock = series->last;
       for (size_t i = points.size(); i-- > 1;) {
         const uint64_t more = points[i].number - points[i - 1].number;
         turns[clock] += more;
-        whole += more;
         clock -= points[i].gap * more;
       }
       least_freed = std::min(least_freed, points.front().freed);
       most_freed = std::max(most_freed, points.back().freed);
     }
     if (turns.size() < 2 * kLeastPoints || most_freed <= least_freed) return false;
-    const auto begin = static_cast<double>(turns.begin()->first), all = static_cast<double>(whole),
-               span = static_cast<double>(turns.rbegin()->first) - begin;
-    const auto ended = static_cast<double>(replay_.peaks().growth().allocs());
-    if (ended > begin + span + span / kTail) return false;
-    double had = 0;
-    return std::ranges::all_of(turns, [&](const auto& turn) {
-      had += static_cast<double>(turn.second);
-      const double expected = all * (static_cast<double>(turn.first) - begin) / span;
-      return std::abs(had - expected) <= all * kMostOff;
-    });
+    const uint64_t begin = turns.begin()->first, end = turns.rbegin()->first;
+    if (replay_.peaks().growth().allocs() > end + (end - begin) / kTail) return false;
+    std::vector<std::pair<double, double>> line{{begin, 0}};
+    for (const auto& [clock, count] : turns)
+      line.emplace_back(clock, line.back().second + static_cast<double>(count));
+    return are_in_line(line);
   }
 
   /// `last`: what it had in the end.
@@ -518,16 +516,10 @@ class Growth {
   /// model that is loaded seldom do.
   static bool is_even(const std::vector<SteadyGrowth::Point>& points, const Rise& rise) {
     if (points[rise.from].least.bytes > rise.bytes / 4) return false;  // the largest came first
-    constexpr double kMostOff = 0.1;
-    const SteadyGrowth::Point &from = points[rise.from], &to = points[rise.to];
-    const auto bytes = static_cast<double>(rise.bytes);
-    const double pace = bytes / static_cast<double>(to.number - from.number);
-    for (size_t i = rise.from; i < rise.to; ++i) {
-      const double expected = pace * static_cast<double>(points[i].number - from.number);
-      const auto had = static_cast<double>(points[i].least.bytes - from.least.bytes);
-      if (std::abs(had - expected) > std::max(bytes * kMostOff, pace * 1.5)) return false;
-    }
-    return true;
+    std::vector<std::pair<double, double>> amounts;
+    for (size_t i = rise.from; i <= rise.to; ++i)
+      amounts.emplace_back(points[i].number, points[i].least.bytes);
+    return are_in_line(amounts);
   }
 
   /// What is only loaded ends well before the run does, or nothing is freed meanwhile.
