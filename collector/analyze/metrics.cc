@@ -350,13 +350,9 @@ Metrics phase_metrics(const Phase& phase, const std::array<uint64_t, kPhaseSides
   return metrics;
 }
 
-namespace {
-
 /// Rows that are always metrics; the others are metrics only if they are not 0.
 constexpr std::array<std::string_view, 7> kStandingRows = {
     "context", "code", "local_memory", "streams", "rounding", "pool_slack", "unexplained"};
-
-}  // namespace
 
 LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns,
                        const Definitions& definitions) {

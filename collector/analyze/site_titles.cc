@@ -10,11 +10,8 @@
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
-namespace {
 
 constexpr uint32_t kFirstInterned = UINT32_C(1) << 31;
-
-}  // namespace
 
 SiteTitles::SiteTitles(const Definitions& definitions, Symbolizer& symbolizer)
     : definitions_(definitions), symbolizer_(symbolizer) {

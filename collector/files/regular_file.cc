@@ -26,6 +26,11 @@ Descriptor open_regular(const std::string& path, int flags, struct stat& status)
   return file;
 }
 
+bool is_regular(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
 Descriptor open_regular(const std::string& path, int flags) {
   struct stat status {};
   return open_regular(path, flags, status);

@@ -45,6 +45,9 @@ class Descriptor {
 Descriptor open_regular(const std::string& path, int flags, struct stat& status);
 Descriptor open_regular(const std::string& path, int flags = O_RDONLY);
 
+/// Whether it is a regular file, or leads to one.
+bool is_regular(const std::string& path);
+
 /// The whole content; nullopt if it cannot be opened or read, or has more than `most_bytes`
 /// (EFBIG).
 std::optional<std::string> read_regular(const std::string& path, uint64_t most_bytes);

@@ -28,10 +28,8 @@ const PythonFrame* Definitions::python_frame(const StackNode& node) const {
   return &python_frames_[number < python_frames_.size() ? number : 0];
 }
 
-namespace {
 // No program has such addresses; those of Python frames are others.
 constexpr uint64_t kModelIp = UINT64_C(1) << 61;
-}  // namespace
 
 uint32_t Definitions::add_model_frame(uint32_t caller, ModelFrame frame) {
   nodes_.push_back({kModelIp + model_frames_.size(), caller, 0});

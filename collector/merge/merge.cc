@@ -503,13 +503,9 @@ ProcessRecord read_process(const std::string& path, const Reading& reading,
   return read_process(path, options, progress, nullptr);
 }
 
-namespace {
-
 /// If steps must be joined: first those that differ by less than this part of the peak, then by
 /// less than twice as much, and so on.
 constexpr uint64_t kFinest = 4096;
-
-}  // namespace
 
 void StepList::add(uint64_t ns, uint64_t bytes) {
   if (bytes == last_bytes_) return;

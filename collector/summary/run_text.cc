@@ -231,15 +231,11 @@ uint64_t own_when_looked_at(const Metrics& metrics) {
   return known("total_bytes") - known("files_bytes") - known("gpupeak_bytes");
 }
 
-namespace {
-
 /// What more was resident at the peak than at the look that has its causes.
-uint64_t not_looked_at(const Metrics& metrics) {
+static uint64_t not_looked_at(const Metrics& metrics) {
   const uint64_t most = metric(metrics, "host.memory.peak_bytes").value_or(0);
   return most - std::min(most, own_when_looked_at(metrics));
 }
-
-}  // namespace
 
 std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
   constexpr std::pair<std::string_view, std::string_view> kLedgerCauses[] = {

@@ -202,11 +202,6 @@ namespace {
 constexpr std::string_view kAssignment = "__version__ = ";
 constexpr uint64_t kMostBytes = 4 << 20;
 
-bool is_file(const std::string& path) {
-  struct stat status {};  // a log may name a pipe, and opening that would wait
-  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-}
-
 std::string parent_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash);
@@ -218,7 +213,7 @@ std::string package_file(const std::string& module_path) {
   std::string file = parent_of(module_path) + "/__init__.py";
   for (;;) {
     std::string outer = parent_of(parent_of(file)) + "/__init__.py";
-    if (outer.size() >= file.size() || !is_file(file) || !is_file(outer)) return file;
+    if (outer.size() >= file.size() || !is_regular(file) || !is_regular(outer)) return file;
     file = std::move(outer);
   }
 }

@@ -10,8 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <optional>
-#include <string_view>
 
 #include "collector/symbols/debug_files.h"
 #include "collector/symbols/loaded_image.h"
@@ -357,19 +355,15 @@ std::vector<DwarfFrame> DwarfFunctions::frames_at(uint64_t address) {
   return frames;
 }
 
-namespace {
-
 /// The sections from which functions and lines are read. libdw does not unpack some of the others.
 constexpr std::array<std::string_view, 9> kNeeded{
     "debug_info", "debug_abbrev",      "debug_line",   "debug_str",     "debug_line_str",
     "debug_addr", "debug_str_offsets", "debug_ranges", "debug_rnglists"};
 
-bool is_needed(std::string_view name) {
+static bool is_needed(std::string_view name) {
   if (!name.starts_with(".debug_") && !name.starts_with(".zdebug_")) return false;
   return std::ranges::find(kNeeded, name.substr(name.find('d'))) != kNeeded.end();
 }
-
-}  // namespace
 
 DebugTrouble section_trouble(Elf* elf, const std::string& file, bool all) {
   using What = DebugTrouble::Kind;

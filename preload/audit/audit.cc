@@ -57,18 +57,6 @@ void* find(const link_map* map, const char* name) {
   return nullptr;
 }
 
-}  // namespace
-
-#define AUDIT_EXPORT extern "C" __attribute__((visibility("default")))
-
-AUDIT_EXPORT unsigned la_version(unsigned version);
-AUDIT_EXPORT unsigned la_objopen(link_map* map, Lmid_t space, uintptr_t* cookie);
-AUDIT_EXPORT unsigned la_objclose(uintptr_t* cookie);
-AUDIT_EXPORT uintptr_t la_symbind64(Elf64_Sym* symbol, unsigned index, uintptr_t* user,
-                                    uintptr_t* definer, unsigned* flags, const char* name);
-
-namespace {
-
 /// What an object's cookie points to; the loader passes the cookie back to us.
 struct Object {
   const link_map* map;
@@ -79,6 +67,14 @@ Object g_objects[kMostObjects];
 size_t g_count = 0;
 
 }  // namespace
+
+#define AUDIT_EXPORT extern "C" __attribute__((visibility("default")))
+
+AUDIT_EXPORT unsigned la_version(unsigned version);
+AUDIT_EXPORT unsigned la_objopen(link_map* map, Lmid_t space, uintptr_t* cookie);
+AUDIT_EXPORT unsigned la_objclose(uintptr_t* cookie);
+AUDIT_EXPORT uintptr_t la_symbind64(Elf64_Sym* symbol, unsigned index, uintptr_t* user,
+                                    uintptr_t* definer, unsigned* flags, const char* name);
 
 unsigned la_version(unsigned version) {
   return version < LAV_CURRENT ? version : LAV_CURRENT;

@@ -113,21 +113,6 @@ void* find_next_in(const dl_phdr_info& object, const SymbolTable& table, const c
                                     : address_of(table, find_entry(table, name, Version::kAny));
 }
 
-}  // namespace
-
-Symbol find_symbol(const dl_phdr_info& object, const char* name) {
-  const SymbolTable table = symbol_table(object);
-  const ElfW(Sym)* symbol = find_entry(table, name);
-  if (symbol == nullptr) return {};
-  return {reinterpret_cast<void*>(table.bias + symbol->st_value), symbol->st_size};
-}
-
-bool is_ourselves(const dl_phdr_info& object) {
-  return holds(object, reinterpret_cast<const void*>(&module_path));
-}
-
-namespace {
-
 constinit bool g_came_late = false;
 
 /// Runs before any constructor that looks for functions.
@@ -140,6 +125,17 @@ __attribute__((constructor(101))) void look_whether_late() {
 }
 
 }  // namespace
+
+Symbol find_symbol(const dl_phdr_info& object, const char* name) {
+  const SymbolTable table = symbol_table(object);
+  const ElfW(Sym)* symbol = find_entry(table, name);
+  if (symbol == nullptr) return {};
+  return {reinterpret_cast<void*>(table.bias + symbol->st_value), symbol->st_size};
+}
+
+bool is_ourselves(const dl_phdr_info& object) {
+  return holds(object, reinterpret_cast<const void*>(&module_path));
+}
 
 bool came_late() {
   return g_came_late;

@@ -182,8 +182,6 @@ PythonLineTable PythonRuntime::line_table() const {
   }
 }
 
-namespace {
-
 using enum PythonFrames;
 /// 3.9 to 3.12. From 3.11 on, `name` is co_qualname in place of co_name. From 3.13 on, each
 /// interpreter counts versions of code from the beginning: they are not used.
@@ -204,8 +202,6 @@ constexpr PythonLayout kKnown[] = {
      {112, 128, 136, 68, 192, 176, 92}, 40, 56},
     // clang-format on
 };
-
-}  // namespace
 
 const PythonLayout* known_python_layout(uint32_t version) {
   const uint32_t since_39 = (version >> 16) - 0x309;

@@ -10,10 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <string_view>
 #include <utility>
 
 #include "collector/text/error.h"
@@ -124,9 +122,7 @@ void require_own_target(pid_t pid) {
              "is in another container (another namespace of its kind), or may not be looked at: "
              "run this command where it runs");
   }
-  std::error_code error;
-  if (fs::read_symlink(of_process(pid, "root"), error) !=
-      fs::read_symlink("/proc/self/root", error))
+  if (link_of(pid, "root") != link_of(getpid(), "root"))
     refuse(pid, "has another root directory: run this command where it runs");
 }
 

@@ -9,9 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "collector/files/regular_file.h"
 #include "collector/log/log_parts.h"
@@ -67,8 +64,7 @@ std::string pasteable(const Words& words) {
 /// Whether the kernel would run the file. Its first bytes count too, since on some file systems all
 /// files have the permission to be run.
 bool is_program_file(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error) || access(path.c_str(), X_OK) != 0) return false;
+  if (access(path.c_str(), X_OK) != 0) return false;
   char head[4] = {};
   const collector::Descriptor file = collector::open_regular(path);
   if (!file || read(file.get(), head, sizeof head) <= 0) return false;
@@ -82,11 +78,10 @@ std::string record_it(const Words& words) {
 
 /// The message about `--html LOG`, where the option takes the log as the file that it writes.
 std::string swallowed_log(const CLI::App& verb) {
-  std::error_code error;
   for (const CLI::Option* option : options_of(verb)) {
     if (option->get_positional() || option->results().empty()) continue;
     const std::string& value = option->results().back();
-    if (ends_like_log(value) && fs::is_regular_file(value, error)) {
+    if (ends_like_log(value) && collector::is_regular(value)) {
       return fmt::format("; {} has taken '{}' for its own value", option->get_name(),
                          escape(value));
     }
@@ -124,9 +119,7 @@ Words verbs_of(const CLI::App& app) {
 
 /// Whether a word looks like a log: it has a log's ending or a slash, or is a file.
 bool looks_like_log(const std::string& word) {
-  std::error_code error;
-  return word.find('/') != std::string::npos || ends_like_log(word) ||
-         fs::is_regular_file(word, error);
+  return word.find('/') != std::string::npos || ends_like_log(word) || collector::is_regular(word);
 }
 
 /// The answer to `word`, which is neither a verb nor a log; `words` begins with it.

@@ -5,13 +5,13 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "collector/files/regular_file.h"
 #include "gpupeak/pages.h"
 
 namespace gpupeak::tools {
@@ -79,29 +79,19 @@ std::vector<Elf64_Phdr> program_headers(const std::string& path) {
   return file ? headers : std::vector<Elf64_Phdr>();
 }
 
-namespace {
-
-/// To open a pipe would wait for whoever writes to it.
-bool is_file(const std::string& path) {
-  struct stat status {};
-  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-}
-
-}  // namespace
-
 std::string program_file(const std::string& word) {
   if (word.find('/') != std::string::npos) return word;
   const char* path = getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string file = (folder.empty() ? "." : folder) + "/" + word;
-    if (access(file.c_str(), X_OK) == 0 && is_file(file)) return file;
+    if (access(file.c_str(), X_OK) == 0 && collector::is_regular(file)) return file;
   }
   return "";
 }
 
 bool has_other_loader(const std::string& path) {
-  if (!is_file(path)) return false;
+  if (!collector::is_regular(path)) return false;  // opening a pipe would wait
   std::ifstream program(path, std::ios::binary), own("/proc/self/exe", std::ios::binary);
   Elf64_Ehdr header{}, ours{};
   constexpr std::streamsize kBytes = offsetof(Elf64_Ehdr, e_version);  // alike in all classes
@@ -112,7 +102,7 @@ bool has_other_loader(const std::string& path) {
 }
 
 std::optional<std::string> why_never_preloaded(const std::string& path) {
-  if (!is_file(path)) return std::nullopt;
+  if (!collector::is_regular(path)) return std::nullopt;
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && (status.st_mode & (S_ISUID | S_ISGID)) != 0)
     return "it is set-user-id or set-group-id, which loads no library for others";
