@@ -16,7 +16,9 @@ namespace gpupeak::preload {
 namespace {
 
 std::string_view program_name(char* buffer, size_t capacity) {
-  const std::string_view file = program_file(buffer, capacity);
+  constexpr std::string_view kGone = " (deleted)";  // what the kernel says of a removed file
+  std::string_view file = program_file(buffer, capacity);
+  if (file.ends_with(kGone)) file.remove_suffix(kGone.size());
   return file.empty() ? "unknown" : file_name(file);
 }
 

@@ -89,9 +89,11 @@ def case_unpacked(folder):
 
 
 def case_child(folder):
-    """A child's child."""
+    """A child's child. Its log begins when the file is gone, and has its plain name."""
     program = build(folder)
     expect_named(folder, "sh", "-c", f"sh -c '{program} 600 {program}; true'; true")
+    names = os.listdir(os.path.join(folder, "x.children"))
+    expect(any(re.fullmatch(r"program\.\d+\.gplog", name) for name in names), f"{names}")
 
 
 def case_replaced(folder):
