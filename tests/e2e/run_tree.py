@@ -468,11 +468,11 @@ def ends_slowly(folder):
         #include <sys/mman.h>
         #include <unistd.h>
         int main(void) {
+          if (dlopen("libcuda.so.1", RTLD_NOW) == 0) return 1;
           const size_t bytes = 1 << 30;
           char* at = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
           madvise(at, bytes, MADV_NOHUGEPAGE);
           memset(at, 1, bytes);
-          if (dlopen("libcuda.so.1", RTLD_NOW) == 0) return 1;
           usleep(300000);
           _exit(0);
         }
