@@ -848,14 +848,10 @@ class PageData {
       const ScopeInfo& info = profile_.scope_info(id);
       if (!is_one_side(info)) continue;
       const std::vector<Contribution> live = profile_.live(id);
-      uint64_t bytes = 0, count = 0;
-      for (const Contribution& part : live) {
-        bytes += part.bytes;
-        count += part.count;
-      }
       Json side = table_json(profile_.sites().table(live, kListRows, true));
-      extend(side, "scope, text, bytes, count, flame", info.name, profile_.scope_text(id), bytes,
-             count, live.empty() ? Json(nullptr) : flame_json(live, kOtherCalls));
+      extend(side, "scope, text, bytes, count, flame", info.name, profile_.scope_text(id),
+             sum_of(live, &Contribution::bytes), sum_of(live, &Contribution::count),
+             live.empty() ? Json(nullptr) : flame_json(live, kOtherCalls));
       all.push_back(std::move(side));
     }
     return all;
