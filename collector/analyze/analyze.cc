@@ -199,7 +199,7 @@ class SummaryBuilder {
     const bool inside = by_choice_.by() == GroupBy::kSite;
     add_holders(replay_, by_site_, by_choice_, parts,
                 inside ? std::vector<Contribution>() : contributions_at_peak(replay_, id),
-                options_.top, options_.stacks, peak, roles.are_recorded() ? &roles : nullptr);
+                options_.top, options_.stacks, peak, &roles);
     if (peak.scope.find('/') == std::string::npos) peak.tags = tag_shares(parts);
   }
 

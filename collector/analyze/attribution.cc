@@ -390,6 +390,16 @@ std::vector<Attribution::Row> Attribution::rows_of(const std::vector<Contributio
   return rows;
 }
 
+/// Shared memory is in no place. Of the heap only rows of large blocks are known, if the look has
+/// the same as the peak.
+std::optional<Holder::Resident> resident_of(const Replay::Resident::InPlaces& in,
+                                            const ResidentEvent& look, const Holder& row) {
+  const bool is_heap = row.kind == "host.heap";
+  if (is_heap && (in.all != row.bytes || in.count != row.count)) return std::nullopt;
+  const auto [least, most] = in.resident(look);
+  return Holder::Resident{least, most + (is_heap ? 0 : look.shared)};
+}
+
 HolderTable Attribution::table(const std::vector<Contribution>& contributions, size_t top,
                                bool with_stacks, const RowRoles* roles) {
   name_stacks(contributions);
@@ -400,9 +410,12 @@ HolderTable Attribution::table(const std::vector<Contribution>& contributions, s
       order, order.begin() + static_cast<ptrdiff_t>(shown), {},
       [](const Row* of) { return std::tuple(UINT64_MAX - of->bytes, UINT64_MAX - of->count, of); });
   std::unordered_map<uint32_t, std::vector<GroupId>> groups;  // by the row's number
-  if (roles != nullptr) {
+  if (roles != nullptr && roles->are_recorded()) {
     for (const Contribution& held : contributions) groups[row_of(held.group)].push_back(held.group);
   }
+  std::unordered_map<uint32_t, Replay::Resident::InPlaces> in_places;
+  if (roles != nullptr)
+    for (const auto& [group, in] : replay_.resident().in_places) in_places[row_of(group)].add(in);
   HolderTable table;
   SamplingError error;
   for (const Row* row : order) error.add(row->error);
@@ -410,7 +423,10 @@ HolderTable Attribution::table(const std::vector<Contribution>& contributions, s
   for (size_t i = 0; i < order.size(); ++i) {
     if (i < shown) {
       table.rows.push_back(make_holder(*order[i], with_stacks));
-      if (roles != nullptr) table.rows.back().role = roles->role_of(groups[order[i]->number]);
+      Holder& holder = table.rows.back();
+      if (roles != nullptr) holder.role = roles->role_of(groups[order[i]->number]);
+      if (const auto* in = value_in(in_places, order[i]->number))
+        holder.resident = resident_of(*in, replay_.resident().event, holder);
     } else {
       table.other_bytes += order[i]->bytes;
       ++table.other_rows;

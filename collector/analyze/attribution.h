@@ -310,7 +310,7 @@ class Attribution {
 
   GroupBy by() const { return by_; }
   /// The `top` largest rows. Memory of different kinds is never added up. `with_stacks`: fill
-  /// Holder::stack. `roles`: fill Holder::role.
+  /// Holder::stack. `roles`: fill Holder::role, and Holder::resident.
   HolderTable table(const std::vector<Contribution>& contributions, size_t top, bool with_stacks,
                     const RowRoles* roles = nullptr);
   /// One group as a row of "by site".

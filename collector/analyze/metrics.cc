@@ -145,7 +145,8 @@ Metrics device_metrics(const Replay& replay, const GroupTotals& totals, int32_t 
   return metrics;
 }
 
-void add_resident(const ResidentEvent& event, uint64_t mapped, bool heap_known, Metrics& metrics) {
+void add_resident(const ResidentEvent& event, uint64_t mapped, bool heap_known, Metrics& metrics,
+                  uint64_t mapped_least) {
   const bool known = event.rss > 0;
   const auto take = [](uint64_t& from, uint64_t wanted) {
     const uint64_t taken = std::min(from, wanted);
@@ -164,8 +165,9 @@ void add_resident(const ResidentEvent& event, uint64_t mapped, bool heap_known, 
   const uint64_t kept = take(left, event.free_in_malloc_plus_1 > 0 ? event.free_in_malloc_plus_1 - 1
                                    : left > in_use                 ? left - in_use
                                                                    : 0);
+  const uint64_t of_mappings = take(left, mapped_least);
   const uint64_t heap = take(left, event.heap);
-  const uint64_t mappings = take(left, mapped);
+  const uint64_t mappings = of_mappings + take(left, mapped - std::min(mapped, of_mappings));
   const auto say = [&](const char* name, bool covered, uint64_t bytes) {
     metrics[std::string("host.resident.") + name] = if_covered(known && covered, bytes);
   };
@@ -187,7 +189,13 @@ void add_resident(const ResidentEvent& event, uint64_t mapped, bool heap_known, 
 void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metrics) {
   const Replay::Resident& most = replay.resident();
   const bool heap_known = coverage.heap_counters && coverage.mappings;
-  add_resident(most.event, most.then.mapped + most.resting_bytes, heap_known, metrics);
+  metrics["host.memory.by_site_bytes"] =
+      if_covered(most.event.places.has_value(), most.event.own_bytes());
+  Replay::Resident::InPlaces mapped;
+  for (const auto& [group, in] : most.in_places)
+    if (replay.sites().context_of(group).kind == GPUPEAK_KIND_MMAP_ANON) mapped.add(in);
+  add_resident(most.event, most.then.mapped + most.resting_bytes, heap_known, metrics,
+               most.event.places ? mapped.resident(most.event).first : 0);
   const uint64_t asked_for = most.event.heap + most.then.mapped;
   const uint64_t touched = metric(metrics, "host.resident.heap_bytes").value_or(0) +
                            metric(metrics, "host.resident.mappings_bytes").value_or(0);

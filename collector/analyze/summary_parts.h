@@ -29,7 +29,8 @@ Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const C
 /// Adds what was resident, by cause; the parts add up to the total. The kernel does not say whose
 /// anonymous memory is. So it goes first to what malloc has free, then to what the program has in
 /// use of the heap, then to its mappings; the rest has no cause.
-void add_resident(const ResidentEvent& event, uint64_t mapped, bool heap_known, Metrics& metrics);
+void add_resident(const ResidentEvent& event, uint64_t mapped, bool heap_known, Metrics& metrics,
+                  uint64_t mapped_least = 0);
 /// Allocations made in each phase, by PhaseId: device side and host side.
 std::vector<std::array<uint64_t, kPhaseSides>> phase_alloc_counts(const Replay& replay,
                                                                   const GroupTotals& totals);

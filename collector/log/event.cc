@@ -118,6 +118,19 @@ class Body {
     *this >> e.rss >> e.files >> e.shared >> e.driver >> e.stacks >> e.anonymous >> e.log >>
         e.own >> e.free_in_malloc_plus_1 >> e.heap >> e.static_data >> e.written;
     refuse_if(too_large(e.rss) || too_large(e.anonymous));
+    std::optional<uint64_t> count;
+    *this >> count;
+    if (!count) return;
+    refuse_if(*count > GPUPEAK_MAX_PLACES);
+    uint64_t before = 0;
+    for (e.places.emplace(record_.malformed ? 0 : *count);
+         ResidentEvent::Place & place : *e.places) {
+      *this >> place.address >> place.bytes >> place.absent;
+      place.address += before;
+      refuse_if(place.address < before || wraps(place.address, place.bytes) ||
+                place.absent > place.bytes);
+      before = place.address + place.bytes;
+    }
   }
   void read(DeviceUnknownEvent& e) {
     *this >> e.address >> e.api >> e.stack >> e.gives_back;

@@ -192,6 +192,11 @@ struct ResidentEvent : Parsed {
   uint64_t heap;
   uint64_t static_data;  ///< of anonymous: .bss
   uint64_t written;      ///< pages of private mappings of files
+  /// Where private memory of no file was resident, by address: all of `bytes` but `absent`.
+  struct Place {
+    uint64_t address, bytes, absent;
+  };
+  std::optional<std::vector<Place>> places;  ///< none: not known
   uint64_t all_anonymous() const { return anonymous + stacks + written + own; }
   /// What is neither files' nor gpupeak's own.
   uint64_t own_bytes() const {

@@ -77,7 +77,8 @@ function reserve(run) {
     h('span', {class: 'big'}, `${ended ? '' : '≥ '}${format.size(rss)}`),
     h('span', {class: 'faint'}, `peak, ${ended ? 'as the kernel says' : 'of samples'}; only pages that were touched`,
       run.summary.resident?.length > 0 && `: ${run.summary.resident.slice(0, 5).map(({cause, bytes}) => `${cause} ${format.size(bytes)}`).join(' · ')}`,
-      ended && host && rss < host.bytes && `${run.summary.resident?.length > 0 ? '; ' : ': '}of the ${format.size(host.bytes)} of the host, ${format.size(host.bytes - rss)} or more never were`));
+      ended && host && rss < host.bytes && `${run.summary.resident?.length > 0 ? '; ' : ': '}of the ${format.size(host.bytes)} of the host, ${format.size(host.bytes - rss)} or more never were`),
+    (run.touched ?? []).slice(0, 3).map((text) => h('span', {class: 'faint site', title: text}, text)));
 }
 
 export function peakLine(run, scope) {

@@ -223,6 +223,14 @@ class LiveBlocks {
     return found;
   }
 
+  size_t large_count() const { return large_.size(); }
+  /// Calls visit(number, block) for each block of a MiB and more that has not moved away.
+  template <class Visit>
+  void visit_large(const Visit& visit) const {
+    for (const auto& [number, block] : large_)
+      if (entries_[number].address != 0) visit(number, block);
+  }
+
  private:
   static constexpr unsigned kSizeBits = 32, kSlackBits = 12;
   static constexpr uint32_t kLarge = UINT32_MAX;

@@ -219,6 +219,7 @@ void Replay::take_extended(const Event& event) {
         const Resident::Counted then{resident.all_anonymous(), heap_.usable().current,
                                      live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON)};
         resident_ = {resident, mappings_.resting_bytes(), then, then, resident_.gpupeaks};
+        find_owners();
       },
       [&](const DeviceUnknownEvent& unknown) {
         ++troubles_.unmatched_device_frees;
@@ -270,6 +271,48 @@ void Replay::note_own(uint64_t rss, uint64_t own) {
   if (rss < own_memory_.rss) return;
   own_memory_.rss = rss;
   own_memory_.own = own;
+}
+
+void Replay::Resident::InPlaces::add(const InPlaces& other) {
+  std::ranges::transform(bytes, other.bytes, bytes.begin(), std::plus());
+  all += other.all;
+  count += other.count;
+}
+
+std::pair<uint64_t, uint64_t> Replay::Resident::InPlaces::resident(
+    const ResidentEvent& look) const {
+  uint64_t least = 0, most = 0;
+  for (size_t i = 0; i < look.places->size(); ++i) {
+    const ResidentEvent::Place& place = (*look.places)[i];
+    const uint64_t had = std::min(bytes[i], place.bytes);
+    least += had - std::min(had, place.absent);
+    most += std::min(had, place.bytes - place.absent);
+  }
+  return {least, most};
+}
+
+/// Finds who has the pages that the look saw. Damaged logs look again and again at very many.
+void Replay::find_owners() {
+  constexpr uint64_t kMost = UINT64_C(1) << 25;
+  auto& places = resident_.event.places;
+  if (places && (looked_at_ += mappings_.size() + heap_.blocks().large_count()) > kMost)
+    places.reset();
+  if (!places) return;
+  const auto add = [&](GroupId group, uint64_t begin, uint64_t end) {
+    Resident::InPlaces& in = resident_.in_places[group];
+    in.all += end - begin;
+    ++in.count;
+    for (size_t i = 0; i < places->size(); ++i) {
+      const uint64_t from = std::max(begin, (*places)[i].address);
+      const uint64_t to = std::min(end, (*places)[i].address + (*places)[i].bytes);
+      in.bytes[i] += to > from ? to - from : 0;
+    }
+  };
+  mappings_.visit(add);
+  heap_.blocks().visit_large([&](BlockNumber number, const Block& block) {
+    if (live_.sites().contexts()[block.context].sample_bytes == 0)
+      add(live_.peaks().sites().of(number), block.address, block.address + block.bytes);
+  });
 }
 
 std::string phase_text(const Replay& replay, const PhaseLabel& label) {

@@ -136,6 +136,13 @@ class MappingTable {
   }
 
   size_t size() const { return mappings_.size(); }
+  /// Calls visit(group, begin, end) for each anonymous mapping that counts.
+  template <class Visit>
+  void visit(const Visit& visit) const {
+    for (const auto& [begin, mapping] : mappings_)
+      if (mapping.prot != 0 && mapping.kind == GPUPEAK_KIND_MMAP_ANON)
+        visit(mapping.group, begin, mapping.end);
+  }
   /// Anonymous mappings that may not be touched any more. Their pages stay until they are unmapped.
   uint64_t resting_bytes() const { return resting_bytes_; }
 
@@ -305,6 +312,7 @@ class HeapReplay {
 
   /// The block that an address lies in, if there is one.
   std::optional<Block> block_around(uint64_t address) const { return blocks_.around(address); }
+  const LiveBlocks& blocks() const { return blocks_; }
   /// Usable bytes: requested bytes, and the slack.
   const Gauge& usable() const { return usable_; }
   /// The mean of the sample that the log has at its end; 0: it has all blocks.
@@ -558,6 +566,15 @@ class Replay {
       uint64_t anonymous = 0, heap = 0, mapped = 0;
     } then{}, later{};
     uint64_t gpupeaks = 0;  ///< of what is anonymous, which grows, at the last look
+    /// What a group's mappings, or blocks of a MiB and more, have of each of the event's places.
+    struct InPlaces {
+      std::vector<uint64_t> bytes = std::vector<uint64_t>(GPUPEAK_MAX_PLACES);
+      uint64_t all = 0, count = 0;  ///< inside and outside of the places
+      void add(const InPlaces& other);
+      /// At least, at most. Where a place has other owners, too, what is absent may be theirs.
+      std::pair<uint64_t, uint64_t> resident(const ResidentEvent& look) const;
+    };
+    std::map<GroupId, InPlaces> in_places = {};
     /// As far as that is what heap and mappings grew by, these have it: all but what of their
     /// growth was not touched then, whosever it is.
     uint64_t heap_grown() const { return grown(then.heap, later.heap); }
@@ -632,6 +649,7 @@ class Replay {
   GroupId mapping_group(const Event& event, uint8_t kind, uint32_t stack);
 
   void note_own(uint64_t rss, uint64_t own);
+  void find_owners();
 
   const LogReader& log_;
   ReplayObserver* const observer_;
@@ -652,6 +670,7 @@ class Replay {
   Gauge rss_, pss_, brk_growth_;
   Resident resident_;
   OwnMemory own_memory_;
+  uint64_t looked_at_ = 0;  ///< mappings and large blocks, by all looks
   std::optional<UsesEndEvent> uses_end_;
   uint64_t last_ticks_ = 0;
   StreamCounts stream_counts_;

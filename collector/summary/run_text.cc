@@ -263,17 +263,26 @@ std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
 }
 
 uint64_t resident_at_most(const Holder& holder, const Metrics& metrics) {
+  uint64_t most = holder.bytes;
+  if (holder.resident) {
+    const uint64_t own = metric(metrics, "host.memory.peak_bytes").value_or(0);
+    const uint64_t seen = metric(metrics, "host.memory.by_site_bytes").value_or(0);
+    most = std::min(most, holder.resident->most_bytes + own - std::min(own, seen));
+  }
   const auto mappings = metric(metrics, "host.resident.mappings_bytes");
-  if (holder.kind != "host.mmap_anon" || !mappings) return holder.bytes;
+  if (holder.kind != "host.mmap_anon" || !mappings) return most;
   const uint64_t shared = metric(metrics, "host.resident.shared_memory_bytes").value_or(0);
-  return std::min(holder.bytes, *mappings + shared + not_looked_at(metrics));
+  return std::min(most, *mappings + shared + not_looked_at(metrics));
 }
 
 std::string resident_mark(const Holder& holder, const Metrics& metrics, const TextStyle& style) {
   constexpr uint64_t kShare = 20;
   const uint64_t resident = resident_at_most(holder, metrics);
   if (holder.bytes - resident < std::max<uint64_t>(holder.bytes / kShare, 1)) return "";
-  return fmt::format("  (≤ {} resident)", size_text(resident, style));
+  const std::string text = size_text(resident, style);
+  const uint64_t least = holder.resident ? holder.resident->least_bytes : 0;
+  const bool is_known = size_text(std::min(least, resident), style) == text;
+  return fmt::format("  ({}{} resident)", is_known ? "" : "≤ ", text);
 }
 
 std::vector<const Holder*> rows_by_resident(const Peak& peak, const Metrics& metrics) {

@@ -70,10 +70,10 @@ uint64_t own_when_looked_at(const Metrics& metrics);
 /// looked, or not all of it has a cause that is told apart.
 std::vector<ResidentCause> resident_causes(const Metrics& metrics);
 
-/// How much of a row of a peak was resident at most: less than it has where it is of anonymous
-/// mappings, and all of these together had less resident.
+/// How much of a row of a peak was resident at most: less than it has where a look saw so, or where
+/// it is of anonymous mappings, and all of these together had less resident.
 uint64_t resident_at_most(const Holder& holder, const Metrics& metrics);
-/// "  (≤ 100 MiB resident)": at most so much of the row; empty: all of it may have been.
+/// "  (100 MiB resident)", or "≤ 100 MiB" if that is a bound; empty: all of it may have been.
 std::string resident_mark(const Holder& holder, const Metrics& metrics, const TextStyle& style);
 /// The rows of a peak, by what of them was resident at most: a reservation that nobody touched
 /// comes behind what was used.

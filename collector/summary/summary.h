@@ -282,6 +282,12 @@ struct Holder {
   uint32_t telling_part = 0;  ///< index of the part by which it differs from rows that begin alike
   /// Of a peak's rows, device memory alone. None: the log does not have it.
   std::optional<BufferRole> role;
+  /// Of a peak's rows, the host's alone: what of the site's memory was resident at the look that
+  /// saw most (host.memory.by_site_bytes). None: not known.
+  struct Resident {
+    uint64_t least_bytes = 0, most_bytes = 0;
+  };
+  std::optional<Resident> resident;
 
   /// Whether the code is known by addresses alone. Decided by where its names came from, since a
   /// title may look like anything.

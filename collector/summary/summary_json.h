@@ -101,6 +101,7 @@ GPUPEAK_FIELDS(WholeRun::NotRecorded::Held, name, uuid, nvml_bytes)
 GPUPEAK_FIELDS(WholeRun::Small, count, program, rss_bytes)
 GPUPEAK_FIELDS(HeldMost, site, bytes)
 GPUPEAK_FIELDS(ResidentCause, cause, bytes)
+GPUPEAK_FIELDS(Holder::Resident, least_bytes, most_bytes)
 
 void json_fields(auto& io, Any<Warning> auto& warning) {
   io("code, message", warning.code, warning.message);
@@ -114,6 +115,7 @@ void json_fields(auto& io, Any<Holder> auto& holder) {
   io("phase, thread, temporary", holder.phase, holder.thread_id, holder.temporary);
   io.if_any("error_bytes", holder.error_bytes);
   io.if_any("role", holder.role);
+  io.if_any("resident", holder.resident);
   io.written_if_any("stack", holder.stack);
 }
 

@@ -260,6 +260,10 @@ class Dump {
         "{} heap {} static_data {} written {}",
         e.rss, e.files, e.shared, e.driver, e.stacks, e.anonymous, e.log, e.own,
         known(e.free_in_malloc_plus_1), e.heap, e.static_data, e.written);
+    if (!e.places) return;
+    print(" places");
+    for (const auto& place : *e.places)
+      print(" {:#x} bytes {} absent {}", place.address, place.bytes, place.absent);
   }
   void fields(const DriverReadingEvent& e) {
     print(" device {} used {} source {} cause {}", e.device, e.used,

@@ -13,6 +13,7 @@
 #include "collector/analyze/call_tree.h"
 #include "collector/files/regular_file.h"
 #include "collector/log/kinds.h"
+#include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 #include "collector/summary/verdict.h"
 #include "collector/text/sanitize.h"
@@ -258,6 +259,19 @@ Json page_uses(Profile& profile, const LastUses& uses, size_t top, const Numbere
     json["devices"][profile.scope_info(of.scope).name] = std::move(device);
   }
   return json;
+}
+
+/// "16.0 GiB  map main.c:7  (100 MiB resident)": the host's rows of which not all was resident.
+Json page_touched(const std::vector<Peak>& peaks, const Metrics& metrics) {
+  Json rows = Json::array();
+  for (const Peak& peak : peaks) {
+    if (peak.scope != "host") continue;
+    for (const Holder* row : rows_by_resident(peak, metrics)) {
+      const std::string mark = resident_mark(*row, metrics, {});
+      if (!mark.empty()) rows.push_back(size_text(row->bytes, {}) + "  " + row->title + mark);
+    }
+  }
+  return rows;
 }
 
 /// What the memory of each device's peak was used for. By scope, of those whose rows say it: the
@@ -569,6 +583,7 @@ class PageData {
     Summary summary = summarize(profile_, options);
     if (complete_ != nullptr) complete_(summary, profile_.path(), options, {});
     if (run_) summary.quality = run_->quality;
+    const Metrics metrics = summary.metrics;
     const Json verdict = verdict_json(run_ ? *run_ : summary);
     const std::vector<Holder> temporaries = std::move(summary.temporaries);
     const std::vector<Peak> peaks = std::exchange(summary.peaks, {});  // the key "scopes" has them
@@ -588,6 +603,7 @@ class PageData {
     for (const Ages& ages : ages_)
       json["ages"][profile_.scope_info(ages.scope).name] = ages_json(ages);
     json["buffers"] = page_buffers(peaks, string);
+    json["touched"] = page_touched(peaks, metrics);
     json["live_at_exit"] = leaks_json();
     json["temporaries"] = rows_json(temporaries);
     json["files"] = source_.files_json(string);

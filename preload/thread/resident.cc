@@ -40,12 +40,56 @@ constinit std::atomic<bool> g_is_glibc{false};
 /// Live bytes of blocks that malloc maps alone; see note_large_block().
 constinit std::atomic<int64_t> g_mapped_alone{0};
 
+/// Where private memory of no file is resident, huge pages too. If there are more places than fit,
+/// those two neighbours become one that then tell least less of whose their pages are.
+struct Places {
+  struct Place {
+    uint64_t begin, end, resident;
+    uint64_t mapping;  ///< where it begins; 0: several
+    /// So many bytes may be one owner's or another's.
+    uint64_t unknown() const { return std::min(resident, end - begin - resident); }
+  };
+
+  void add(const Place& next) {
+    if (count > 0 && next.begin < at[count - 1].end) return;  // the list changed meanwhile
+    at[count] = next;
+    if (count++ == 0) return;
+    uint32_t least = count - 2;
+    if (loss(least) > lost) {  // of pages that touch it is 0
+      if (count <= GPUPEAK_MAX_PLACES) return;
+      for (uint32_t i = 0; i + 2 < count; ++i)
+        if (loss(i) < loss(least)) least = i;
+      lost = std::max(lost, loss(least));
+    }
+    at[least] = joined(least);
+    for (uint32_t i = least + 1; i + 1 < count; ++i) at[i] = at[i + 1];
+    --count;
+  }
+
+  Place at[GPUPEAK_MAX_PLACES + 1];
+  uint32_t count = 0;
+  uint64_t lost = 0;  ///< the most that any two lost
+
+  Place joined(uint32_t i) const {
+    const Place &a = at[i], &b = at[i + 1];
+    return {a.begin, b.end, a.resident + b.resident, a.mapping == b.mapping ? a.mapping : 0};
+  }
+  uint64_t loss(uint32_t i) const {
+    const Place &a = at[i], &b = at[i + 1];
+    const uint64_t unknown = joined(i).unknown();
+    return std::min(a.resident, unknown) - a.unknown() + std::min(b.resident, unknown) -
+           b.unknown() +
+           (unknown > 0 && a.mapping != b.mapping ? std::min(a.resident, b.resident) : 0);
+  }
+};
+
 struct Causes : ResidentParts {
   bool is_quick = false;  ///< by the list of mappings alone, and by what of each is resident
   uint64_t log = 0;
   uint64_t own = 0;          ///< of this library
   uint64_t static_data = 0;  ///< of anonymous_bytes: variables of modules that begin as zeros
   uint64_t in_files = 0, own_in_files = 0;  ///< see g_in_files
+  Places places;
 };
 
 /// Variables that begin as zeros (.bss) are no part of their module's file. The kernel makes one
@@ -57,7 +101,7 @@ uint64_t static_data_of(const Mapping& mapping, uint64_t bytes) {
 
 /// What is resident of a private mapping of no file. The list says so, too, but far more slowly.
 /// Reservations are taken to have nothing.
-__attribute__((noinline)) uint64_t touched(const Mapping& mapping) {
+__attribute__((noinline)) uint64_t touched(const Mapping& mapping, Places& places) {
   unsigned char pages[1024];
   const uint64_t page = arch::page_bytes();
   if (mapping.end - mapping.begin > uint64_t{64} << (mapping.is_readable ? 30 : 20)) return 0;
@@ -65,7 +109,16 @@ __attribute__((noinline)) uint64_t touched(const Mapping& mapping) {
   for (uint64_t at = mapping.begin, bytes = 0; at < mapping.end; at += bytes) {
     bytes = std::min(mapping.end - at, sizeof pages * page);
     if (sys::failed(sys::mincore(at, bytes, pages))) break;
-    for (uint64_t i = 0; i < bytes / page; ++i) found += pages[i] & 1;
+    uint64_t here = 0;
+    for (uint64_t i = 0; i < bytes / page; ++i) here += pages[i] & 1;
+    found += here;
+    for (uint64_t i = 0; here > 0; ++i) {
+      const uint64_t first = i;
+      while (i < bytes / page && (pages[i] & 1) != 0) ++i;
+      if (i == first) continue;
+      here -= i - first;
+      places.add({at + first * page, at + i * page, (i - first) * page, mapping.begin});
+    }
   }
   return found * page;
 }
@@ -74,8 +127,10 @@ void add(Causes& causes, const Mapping& mapping, const Mapping& before, MappingP
   const ResidentKind kind =
       pages.is_growing_stack ? ResidentKind::kStacks : smaps::kind_of(mapping, before, copy_word);
   const bool is_of_file = mapping.is_shared || kind < ResidentKind::kStacks;
-  if (causes.is_quick && !is_of_file) pages.rss = pages.anonymous = touched(mapping);
+  if (causes.is_quick && !is_of_file) pages.rss = pages.anonymous = touched(mapping, causes.places);
   if (pages.bytes() == 0) return;
+  if (!causes.is_quick && (!is_of_file || (pages.huge > 0 && !mapping.is_shared)))
+    causes.places.add({mapping.begin, mapping.end, pages.bytes(), mapping.begin});
   if (pages.huge > 0 || kind == ResidentKind::kDriver) see_rare_pages(pages.huge > 0);
   const uint64_t own = std::min(pages.anonymous, own_within(mapping.begin, mapping.end));
   if (is_of_file) {
@@ -161,6 +216,27 @@ uint64_t kept_by_malloc(uint64_t resident_bytes, int64_t heap_bytes) {
   return resident > in_use && in_use >= 0 ? static_cast<uint64_t>(resident - in_use) : 0;
 }
 
+__attribute__((noinline)) void log_causes(const Causes& causes) {
+  const auto heap = static_cast<int64_t>(
+      std::atomic_ref<uint64_t>(counters().heap.live).load(std::memory_order_relaxed));
+  const uint64_t kept_plus_1 = g_is_glibc ? kept_by_malloc(causes.malloc_bytes, heap) + 1 : 0;
+  Record record(GPUPEAK_REC_RESIDENT,
+                causes.files_bytes + causes.written_bytes + causes.shared_bytes +
+                    causes.driver_bytes + causes.stacks_bytes + causes.malloc_bytes +
+                    causes.anonymous_bytes + causes.log + causes.own,
+                causes.files_bytes, causes.shared_bytes, causes.driver_bytes, causes.stacks_bytes,
+                causes.malloc_bytes + causes.anonymous_bytes, causes.log, causes.own, kept_plus_1,
+                heap > 0 ? static_cast<uint64_t>(heap) : 0, causes.static_data,
+                causes.written_bytes, causes.places.count + 1);
+  uint64_t before = 0;
+  for (uint32_t i = 0; i < causes.places.count; ++i) {
+    const auto& [begin, end, resident, mapping] = causes.places.at[i];
+    record.u(begin - before).u(end - begin).u(end - begin - resident);
+    before = end;
+  }
+  emit(record);
+}
+
 /// Others may have the processor meanwhile.
 uint64_t cost_clock() {
   return has_given_up_lookups() ? monotonic_ns() : thread_cpu_ns();
@@ -203,18 +279,7 @@ void note_resident_memory(const ResidentStatus& status, Moment moment) {
   }
   if (!was_read) return;
   g_own_bytes.store(causes.own, std::memory_order_relaxed);
-  const auto heap = static_cast<int64_t>(
-      std::atomic_ref<uint64_t>(counters().heap.live).load(std::memory_order_relaxed));
-  const bool is_known = g_is_glibc.load(std::memory_order_relaxed);
-  const uint64_t kept_plus_1 = is_known ? kept_by_malloc(causes.malloc_bytes, heap) + 1 : 0;
-  emit(Record{GPUPEAK_REC_RESIDENT,
-              causes.files_bytes + causes.written_bytes + causes.shared_bytes +
-                  causes.driver_bytes + causes.stacks_bytes + causes.malloc_bytes +
-                  causes.anonymous_bytes + causes.log + causes.own,
-              causes.files_bytes, causes.shared_bytes, causes.driver_bytes, causes.stacks_bytes,
-              causes.malloc_bytes + causes.anonymous_bytes, causes.log, causes.own, kept_plus_1,
-              heap > 0 ? static_cast<uint64_t>(heap) : 0, causes.static_data,
-              causes.written_bytes});
+  log_causes(causes);
 }
 
 /// This process's proportional share of what is resident: pages that others have, too, count in

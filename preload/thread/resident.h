@@ -1,5 +1,5 @@
-// What the process's resident memory consists of, by the kernel's list of its mappings and the
-// counters of the heap. HOOK-SAFE, inside a HookScope.
+// Reads now and then what cannot be hooked: resident memory, of what it consists by the kernel's
+// list of mappings and the heap's counters, and the growth of brk. HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,6 @@ void see_rare_pages(bool are_huge);
 
 /// In a forked child: its resident memory is another one's.
 void forget_resident_memory();
-
-// Reads now and then what cannot be hooked: resident memory and the growth of brk. HOOK-SAFE.
 
 /// When somebody looks: something of the log is full, or the process's phase changes; memory is
 /// about to be freed; at the end.

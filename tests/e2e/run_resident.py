@@ -262,6 +262,69 @@ def shared_batches(folder):
     expect(seen < sum(both) - 50 * MIB, f"together {seen}, each {both}")
 
 
+def by_site(folder, way, known=(), options=()):
+    """What each site has touched lies within the bounds of its row. Rows of `known` sites have one figure, on the screen, too."""
+    program = compiled(folder, open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "by_site.c"), encoding="utf-8").read(), "-g")
+    out, said, found = run(folder, program, way, options=options)
+    logs = [process["log"] for process in found["whole_run"]["processes"]]
+    told = [(row, log) for log in logs for peak in summary(os.path.join(folder, log))["peaks"] if peak["scope"] == "host" for row in peak["holders"]]
+    sum_of_known = 0
+    *sites, whole = out.splitlines()
+    for line in sites:
+        site, touched = line.split()[0], int(line.split()[1])
+        ((row, log),) = [(row, log) for row, log in told if re.search(rf"(^|← ){site} ", row["site"])]
+        least, most = row["resident"]["least_bytes"], row["resident"]["most_bytes"]
+        # Beside a block of malloc's there are two words of its own.
+        expect(least <= touched + 4096 and touched <= most <= row["bytes"] + 4096, f"{site}: {touched} are not in {row}")
+        report = subprocess.run([GPUPEAK, "report", os.path.join(folder, log)], capture_output=True, text=True, check=True).stdout
+        mark = re.search(rf"{site} .*\((≤ )?([\d.]+ [KMG]iB) resident\)", report)
+        if site in known:
+            expect(most - least <= 8192, f"{site}: {touched}, and {row}")
+            shown = mark is None if touched == row["bytes"] else mark.groups() == (None, f"{touched // MIB} MiB")
+            expect(shown, f"{site}: {mark} in {report}")
+            sum_of_known += most
+        elif mark:  # how much is not known depends on where the kernel puts mappings
+            expect(mark[1] or most - least < most / 64, f"{site}: {row}, {report}")
+    if len(known) == len(sites) and not options:
+        for all_bytes in (int(whole.split()[1]), found["metrics"]["host.memory.peak_bytes"]):
+            expect(0 <= all_bytes - sum_of_known <= 2 * MIB, f"{sum_of_known} of {all_bytes}, {found['metrics']}")
+    return said, found
+
+
+def by_site_reserved(folder):
+    """16 GiB are reserved and 100 MiB of them touched; another line's mapping is touched whole. Each row says what it had, the larger one first."""
+    said, _ = by_site(folder, "reserved", ["reserve", "whole"])
+    expect(re.search(r"300 MiB .*← whole [^\n]*\n +16\.0 GiB .*← reserve .*\(100 MiB resident\)", said), said)
+
+
+def by_site_side_by_side(folder):
+    """Two mappings and a block of malloc's, which the kernel has as one mapping, each touched in part, are told apart by pages."""
+    _, found = by_site(folder, "side_by_side", ["part", "whole", "block"])
+    by_cause, _ = causes(found["metrics"])
+    expect(310 * MIB <= by_cause["mappings_bytes"] < 311 * MIB and 120 * MIB <= by_cause["heap_bytes"] < 121 * MIB, f"{by_cause}")
+
+
+def by_site_one_mapping(folder):
+    """The only look was at the list, which has two sites' memory as one mapping: there are only bounds."""
+    said, _ = by_site(folder, "one_mapping")
+    expect("(≤ 250 MiB resident)" in said, said)
+
+
+def by_site_given_back(folder):
+    """What madvise gave back before the peak is not resident."""
+    by_site(folder, "given_back", ["part", "whole"])
+
+
+def by_site_many(folder):
+    """More pieces than a look can name: bounds for those in pieces, a figure for the large one."""
+    by_site(folder, "many", ["whole"])
+
+
+def by_site_forked(folder):
+    """Parent and child each say what they had of their own. What the child has from its parent has no owner there: that may leave a bound."""
+    by_site(folder, "forked", ["part"], ["--children", "all"])
+
+
 OWN_MEMORY = {"sbrk": "mappings", "static": "static_data", "written_file": "written_files", "dev_zero": "mappings", "memfd": "shared_memory", "system_v": "shared_memory",
               "growing_stack": "thread_stacks", "resting": "mappings", "pkey": "mappings", "reserved": "mappings", "malloc": "heap"}
 

@@ -100,7 +100,26 @@ LogBuilder every_record(const std::string& name) {
       Fields().u(GPUPEAK_KIND_HEAP).u(100).u(12).u(GPUPEAK_LIMIT_DATA).u(90).u(80).u(api).u(stack));
   log.event(0, 22, GPUPEAK_REC_SAMPLE, Fields().u(1 << 20).u(1 << 10).u(77));
   log.event(0, 22, GPUPEAK_REC_RESIDENT,
-            Fields().u(99).u(20).u(5).u(6).u(7).u(50).u(8).u(3).u(10).u(30).u(4));
+            Fields()
+                .u(99)
+                .u(20)
+                .u(5)
+                .u(6)
+                .u(7)
+                .u(50)
+                .u(8)
+                .u(3)
+                .u(10)
+                .u(30)
+                .u(4)
+                .u(1)
+                .u(3)
+                .u(0x4000)
+                .u(9)
+                .u(2)
+                .u(0x7f0000000000)
+                .u(8192)
+                .u(4096));
   log.event(0, 23, GPUPEAK_REC_MARK, Fields().u(2).u(0).u(1).u(phase).s(next_name()));
   log.event(0, 24, GPUPEAK_REC_RANGE_BEGIN, Fields().u(7).u(2).u(phase).u(1).u(phase).s(""));
   log.event(0, 25, GPUPEAK_REC_RANGE_END, Fields().u(7));

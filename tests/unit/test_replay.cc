@@ -337,9 +337,7 @@ TEST_CASE("replay: what came after the last look has causes as far as heap and m
     log.alloc(0, 5, 0x10000000, 6 * kMiB);
     log.event(0, 6, GPUPEAK_REC_SAMPLE, Fields().u((34 - not_touched) * kMiB).u(5 * kMiB).u(0));
     const Summary summary = analyze(log);
-    const auto mib = [&](const char* name) {
-      return (metric(summary, name) + kMiB / 2) / kMiB;
-    };
+    const auto mib = [&](const char* name) { return (metric(summary, name) + kMiB / 2) / kMiB; };
     CHECK(mib("host.resident.heap_bytes") == 10 - not_touched);
     CHECK(mib("host.resident.mappings_bytes") == 18 - not_touched);
     CHECK(mib("host.resident.total_bytes") == 34 - 2 * not_touched);
@@ -352,6 +350,94 @@ TEST_CASE("replay: what came after the last look has causes as far as heap and m
     }
     CHECK(own == metric(summary, "host.memory.peak_bytes"));
     CHECK((not_looked_at + kMiB / 2) / kMiB == not_touched);
+  }
+}
+
+TEST_CASE("replay: what of each site was resident, by the places that the look names",
+          "[collector]") {
+  constexpr uint64_t kMiB = 1 << 20, kAt = 0x7f0000000000;
+  struct Place {
+    uint64_t gap, bytes, absent;
+  };
+  using Places = std::vector<Place>;
+  const auto summary_of = [&](uint64_t number, const Places& places, uint64_t shared = 0,
+                              uint64_t small = 0) {
+    LogBuilder log;
+    const uint32_t one = log.node(0, 0x100), two = log.node(0, 0x200), three = log.node(0, 0x300);
+    log.map(0, 1, kAt, 100 * kMiB, 3, GPUPEAK_KIND_MMAP_ANON, one);
+    log.map(0, 2, kAt + 100 * kMiB, 20 * kMiB, 3, GPUPEAK_KIND_MMAP_ANON, two);
+    log.alloc(0, 3, kAt + 200 * kMiB, 50 * kMiB, three);
+    if (small > 0) log.alloc(0, 4, 0x1000, small, three);
+    Fields fields;
+    fields.u(60 * kMiB).u(0).u(shared).u(0).u(0).u(60 * kMiB).u(0).u(0).u(1).u(50 * kMiB).u(0).u(0);
+    fields.u(number);
+    for (const Place& place : places) fields.u(place.gap).u(place.bytes).u(place.absent);
+    log.event(0, 5, GPUPEAK_REC_RESIDENT, fields);
+    return analyze(log);
+  };
+  using Bounds = std::vector<std::pair<uint64_t, uint64_t>>;  // of one, three, two; in MiB
+  const auto bounds_of = [&](const Summary& summary) {
+    Bounds bounds;
+    for (const Holder& row : summary.find_peak("host")->holders) {
+      if (row.resident)
+        bounds.push_back({row.resident->least_bytes / kMiB, row.resident->most_bytes / kMiB});
+    }
+    return bounds;
+  };
+  const auto bounds = [&](const Places& places, uint64_t shared = 0) {
+    return bounds_of(summary_of(places.size() + 1, places, shared));
+  };
+
+  SECTION("a place of resident pages alone is told apart wherever owners meet") {
+    const Summary summary =
+        summary_of(3, {{kAt + 90 * kMiB, 30 * kMiB, 0}, {80 * kMiB, 50 * kMiB, 20 * kMiB}});
+    CHECK(bounds_of(summary) == Bounds{{10, 10}, {30, 30}, {20, 20}});
+    CHECK(metric(summary, "host.memory.by_site_bytes") == 60 * kMiB);
+    CHECK(metric(summary, "host.resident.mappings_bytes") == 30 * kMiB);  // not the heap's
+    CHECK(metric(summary, "host.resident.heap_bytes") == 30 * kMiB);
+    const auto mark = [&](size_t row) {
+      return resident_mark(summary.find_peak("host")->holders[row], summary.metrics, {});
+    };
+    CHECK(mark(0) == "  (10.0 MiB resident)");
+    CHECK(mark(1) == "  (30.0 MiB resident)");
+    CHECK(mark(2).empty());  // it had all
+  }
+  SECTION("where two owners share a place with absent pages, there are bounds") {
+    CHECK(bounds({{kAt, 120 * kMiB, 60 * kMiB}}) == Bounds{{40, 60}, {0, 0}, {0, 20}});
+    CHECK(bounds({{kAt, 120 * kMiB, 110 * kMiB}}) == Bounds{{0, 10}, {0, 0}, {0, 10}});
+  }
+  SECTION("what nobody is known to have may be absent, too") {
+    CHECK(bounds({{kAt - 5 * kMiB, 105 * kMiB, 60 * kMiB}}) == Bounds{{40, 45}, {0, 0}, {0, 0}});
+  }
+  SECTION("shared memory is in no place: any mapping may have it") {
+    CHECK(bounds({{kAt, 10 * kMiB, 0}}, 7 * kMiB) == Bounds{{10, 17}, {0, 0}, {0, 7}});
+  }
+  SECTION("a row with small blocks, too, says nothing") {
+    CHECK(bounds_of(summary_of(2, {{kAt, 10 * kMiB, 0}}, 0, 100)) == Bounds{{10, 10}, {0, 0}});
+  }
+  SECTION("a log without places has no figures") {
+    const Summary summary = summary_of(0, {});
+    CHECK(bounds_of(summary).empty());
+    CHECK(is_null(summary, "host.memory.by_site_bytes"));
+    CHECK(metric(summary, "host.resident.total_bytes") == 60 * kMiB);
+  }
+  SECTION("a damaged list of places is left out with its record") {
+    const Places most(GPUPEAK_MAX_PLACES, {kAt / 32, 4096, 0});
+    CHECK(bounds(most).size() == 3);
+    CHECK(bounds_of(summary_of(4, {{kAt, kMiB, 0}})) == Bounds{{1, 1}, {0, 0}, {0, 0}});  // cut off
+    Places more = most;
+    more.push_back({4096, 4096, 0});
+    for (const auto& [number, places] : std::initializer_list<std::pair<uint64_t, Places>>{
+             {18, more},
+             {UINT64_MAX, {}},
+             {2, {{kAt, kMiB, kMiB + 1}}},
+             {2, {{UINT64_MAX - 4095, 8192, 0}}},
+             {2, {{kAt, UINT64_MAX, 0}}},
+             {3, {{kAt, kMiB, 0}, {UINT64_MAX, kMiB, 0}}}}) {
+      const Summary summary = summary_of(number, places);
+      CHECK(bounds_of(summary).empty());
+      CHECK(is_null(summary, "host.resident.total_bytes"));
+    }
   }
 }
 

@@ -291,6 +291,7 @@ enum gpupeak_hot_record {
 #define GPUPEAK_TAG_UNALIGNED 0x20u
 #define GPUPEAK_TAG_EXTENDED 0x80u
 #define GPUPEAK_MAX_HOT_RECORD 64u
+#define GPUPEAK_MAX_PLACES 16u /* of RESIDENT */
 
 /* ---- extended records: all else ---------------------------------------------------------------------
  *
@@ -407,7 +408,7 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_REMAP_FAILED = 0xad, /* dt address bytes; … or this, after which it lies there
                                       again */
   GPUPEAK_REC_RESIDENT = 0xaf, /* dt rss files shared driver stacks anonymous log own free_in_malloc
-                                  heap static_data written: bytes that were resident when resident
+                                  heap static_data written places: bytes that were resident when resident
                                   memory was larger than ever before, huge pages with the others.
                                   files: code and other files; shared: any shared memory; driver: mappings of its devices; anonymous: brk, too,
                                   without stacks; log: gpupeak's own log; own: mapped by gpupeak for
@@ -415,7 +416,9 @@ enum gpupeak_extended_record {
                                   blocks in use, 0 = not known; heap: usable bytes in use, by the
                                   counters; static_data: the part of anonymous that is variables of
                                   modules that begin as zeros (.bss); written: pages of private
-                                  mappings of files that were written, which are no files' any more */
+                                  mappings of files that were written, which are no files' any more;
+                                  places: number + 1 and of each begin bytes absent: there private memory of no file was resident,
+                                  all but `absent`. begin: from the end of the place before. 0 or not there = not known */
   GPUPEAK_REC_WINDOW = 0xb0, /* dt event number mode live recorded freed frees below: the heap's
                                 recording begins (event 0) or ends (1), in a log of
                                 GPUPEAK_HOST_COUNTERS. mode: enum gpupeak_host_mode. live: usable
