@@ -34,7 +34,7 @@ OTHER = PROGRAM.replace("load_weights", "grow_a_cache")
 USES_LIBRARY = r"""
 #include <unistd.h>
 char *load_weights(unsigned long);
-int main(int argc, char **argv) { char *volatile p = load_weights(50000000); usleep(400000); return p == 0; }
+int main(int argc, char **argv) { char *volatile p = load_weights(50000000); usleep(1200000); return p == 0; }
 """
 IN_MEMORY = """
 import os, sys
@@ -42,7 +42,7 @@ packed = os.memfd_create("packed")
 os.write(packed, open(sys.argv[1], "rb").read())
 os.execve(packed, ["packed", "300"], os.environ)
 """
-REPLACE = "(sleep 0.1; cp {other} {program}.new; mv {program}.new {program}) & exec {start} {program} 400"
+REPLACE = "(sleep 0.4; cp {other} {program}.new; mv {program}.new {program}) & exec {start} {program} 900"
 
 
 def build(folder, name="program", text=PROGRAM, flags=()):
@@ -124,7 +124,7 @@ def case_library(folder):
     library, other = build(folder, "libweights.so", PROGRAM, flags), build(folder, "other", OTHER, flags)
     uses = build(folder, "uses", USES_LIBRARY, (library, f"-Wl,-rpath,{folder}"))
     build(folder, "libweights.so", PROGRAM, flags)
-    expect_named(folder, "sh", "-c", f"(sleep 0.2; cp {other} new; mv new {library}) & exec {uses}", named="load_weights program.c:5 ← main program.c:4")
+    expect_named(folder, "sh", "-c", f"(sleep 0.6; cp {other} new; mv new {library}) & exec {uses}", named="load_weights program.c:5 ← main program.c:4")
 
 
 def case_debug_file(folder):
