@@ -15,8 +15,9 @@ Mapping anonymous(uint64_t begin, uint64_t bytes) {
   return {begin, begin + bytes, true, true, false, false, ""};
 }
 
-ResidentKind kind_with_word(const Mapping& mapping, uint64_t first_word) {
-  return gpupeak::smaps::kind_of(mapping, Mapping{}, [&](uint64_t address, uint64_t& word) {
+ResidentKind kind_with_word(const Mapping& mapping, uint64_t first_word,
+                            const Mapping& before = {}) {
+  return gpupeak::smaps::kind_of(mapping, before, [&](uint64_t address, uint64_t& word) {
     CHECK(address == mapping.begin);
     word = first_word;
     return true;
@@ -44,4 +45,11 @@ TEST_CASE(
   CHECK(kind_unread(anonymous(kBegin, kArena)) == ResidentKind::kMalloc);
   CHECK(kind_unread(anonymous(kBegin, kArena + 4096)) == ResidentKind::kAnonymous);
   CHECK(kind_unread(anonymous(kBegin + 4096, kArena / 64)) == ResidentKind::kAnonymous);
+}
+
+TEST_CASE("a thread's stack behind its guard is told from an arena, wherever it begins") {
+  Mapping guard = anonymous(kBegin - 4096, 4096);
+  guard.is_readable = guard.is_writable = false;
+  CHECK(kind_with_word(anonymous(kBegin, kArena / 8), 0, guard) == ResidentKind::kStacks);
+  CHECK(kind_with_word(anonymous(kBegin, kArena / 8), kState, guard) == ResidentKind::kMalloc);
 }

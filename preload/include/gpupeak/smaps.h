@@ -107,13 +107,12 @@ inline void add_line(const char* line, MappingPages& pages) {
 /// side by side are one mapping.
 constexpr uint64_t kArena = 64 << 20;
 
-/// The mapping before a thread's stack is its guard. Where a mapping begins at a multiple of
-/// kArena, it may be an arena of malloc behind the unused rest of another arena.
-inline bool is_stack(const Mapping& mapping, const Mapping& before) {
+/// The mapping before a thread's stack is its guard. An arena of malloc may lie so behind the
+/// unused rest of another arena.
+inline bool has_guard(const Mapping& mapping, const Mapping& before) {
   constexpr uint64_t kMostGuard = 64 << 10;
-  return mapping.name.empty() && mapping.is_writable && mapping.begin % kArena != 0 &&
-         before.end == mapping.begin && !before.is_readable && before.name.empty() &&
-         before.end - before.begin <= kMostGuard;
+  return mapping.name.empty() && mapping.is_writable && before.end == mapping.begin &&
+         !before.is_readable && before.name.empty() && before.end - before.begin <= kMostGuard;
 }
 
 /// Whether this can be the first word of an arena: malloc has the address of the arena's state
@@ -139,7 +138,8 @@ template <typename Read>
 ResidentKind kind_of(const Mapping& mapping, const Mapping& before, Read read) {
   const std::string_view name = mapping.name;
   if (name == "[heap]") return ResidentKind::kMalloc;
-  if (starts_with(name, "[stack") || is_stack(mapping, before)) return ResidentKind::kStacks;
+  if (starts_with(name, "[stack") || (has_guard(mapping, before) && !is_arena(mapping, read)))
+    return ResidentKind::kStacks;
   if (starts_with(name, "[anon_shmem")) return ResidentKind::kShared;
   if (name.empty() || starts_with(name, "[anon"))
     return is_arena(mapping, read) ? ResidentKind::kMalloc : ResidentKind::kAnonymous;
