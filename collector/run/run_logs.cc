@@ -159,23 +159,22 @@ void add_beside(RunLogs& run) {
   }
 }
 
-/// What `run` saw of the run's processes, for a child's log that is named alone: by the record in
-/// the run's own log, which lies beside the folder of children.
-std::vector<RunRecord::Resident> seen_of_children(const RunLog& log) {
-  const fs::path folder = fs::absolute(log.path).lexically_normal().parent_path();
-  if (folder.extension() != ".children") return {};
+/// The log that stands for the run of a child's log: it lies beside the folder of children. Empty:
+/// there is none.
+std::string log_of_run(const std::string& child, const LogHead& head) {
+  const fs::path folder = fs::absolute(child).lexically_normal().parent_path();
+  if (folder.extension() != ".children") return "";
   const std::string named = folder.stem().string() + ".gplog";
-  const std::string by_default = fmt::format(".{}.gplog", log.head.header.run_pid);
+  const std::string by_default = fmt::format(".{}.gplog", head.header.run_pid);
   std::error_code error;
   for (fs::directory_iterator entry(folder.parent_path(), error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (name != named && !name.ends_with(by_default)) continue;
     const std::optional<LogHead> main = head_of(entry->path().string());
-    if (!main || !is_of_run(*main, log.head)) continue;
-    if (auto record = read_run_record(entry->path().string())) return std::move(record->resident);
+    if (main && is_of_run(*main, head)) return entry->path().string();
   }
-  return {};
+  return "";
 }
 
 /// The log of process 713 for "a.gplog#713"; none if the run has no such process.
@@ -244,9 +243,17 @@ std::vector<RunLogs> runs_in(const std::string& folder) {
 
 void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics) {
   const gpupeak_file_header& header = log.head.header;
-  for (const RunRecord::Resident& seen : run.resident) {
-    if (seen.pid == header.pid) add_look(seen, (header.flags & GPUPEAK_FLAG_FORKED) != 0, metrics);
-  }
+  const auto add = [&](const std::vector<RunRecord::Resident>& resident) {
+    for (const RunRecord::Resident& seen : resident)
+      if (seen.pid == header.pid)
+        add_look(seen, (header.flags & GPUPEAK_FLAG_FORKED) != 0, metrics);
+  };
+  add(run.resident);
+  if (run.logs.size() > 1 || run.record) return;
+  // A child's log that is named alone.
+  const std::string main = log_of_run(log.path, log.head);
+  const auto record = main.empty() ? std::nullopt : read_run_record(main);
+  if (record) add(record->resident);
 }
 
 uint64_t RunLogs::resident_bytes(const RunLog& log) const {
@@ -301,8 +308,6 @@ RunLogs logs_of_run(const std::string& name) {
   if (run.record) {
     add_recorded(run);
     run.resident = run.record->resident;
-  } else if (!is_started(*head)) {
-    run.resident = seen_of_children(run.logs.front());
   }
   if (run.record ? !run.record->left_running.empty() : is_started(*head)) add_beside(run);
   return run;
@@ -346,7 +351,13 @@ std::vector<RunLogs> runs_of(const std::vector<std::string>& names, const std::s
 
 std::vector<ProcessRecord> with_outside_looks(const std::vector<std::string>& names,
                                               std::vector<ProcessRecord> records) {
-  for (const RunLogs& run : runs_of(names)) {
+  std::set<std::string> runs;  // of a child the run's, which is read once for all of them
+  for (const std::string& name : names) {
+    const std::optional<LogHead> head = head_of(name);
+    const std::string main = head ? log_of_run(name, *head) : "";
+    runs.insert(main.empty() ? fs::absolute(name).lexically_normal().string() : main);
+  }
+  for (const RunLogs& run : runs_of({runs.begin(), runs.end()})) {
     if (run.resident.empty()) continue;
     for (const RunLog& log : run.logs) {
       const auto record = std::ranges::find(records, log.head.header.cookie, &ProcessRecord::id);

@@ -583,7 +583,7 @@ class PageData {
     Summary summary = summarize(profile_, options);
     if (complete_ != nullptr) complete_(summary, profile_.path(), options, {});
     if (run_) summary.quality = run_->quality;
-    const Metrics metrics = summary.metrics;
+    Json touched = page_touched(summary.peaks, summary.metrics);
     const Json verdict = verdict_json(run_ ? *run_ : summary);
     const std::vector<Holder> temporaries = std::move(summary.temporaries);
     const std::vector<Peak> peaks = std::exchange(summary.peaks, {});  // the key "scopes" has them
@@ -603,7 +603,7 @@ class PageData {
     for (const Ages& ages : ages_)
       json["ages"][profile_.scope_info(ages.scope).name] = ages_json(ages);
     json["buffers"] = page_buffers(peaks, string);
-    json["touched"] = page_touched(peaks, metrics);
+    json["touched"] = std::move(touched);
     json["live_at_exit"] = leaks_json();
     json["temporaries"] = rows_json(temporaries);
     json["files"] = source_.files_json(string);
