@@ -291,7 +291,8 @@ std::pair<uint64_t, uint64_t> Replay::Resident::InPlaces::resident(
   return {least, most};
 }
 
-/// Finds who has the pages that the look saw. Damaged logs look again and again at very many.
+/// Finds who has the pages that the look saw. A damaged log may have very many looks at very many
+/// blocks: then owners are no longer looked for.
 void Replay::find_owners() {
   constexpr uint64_t kMost = UINT64_C(1) << 25;
   auto& places = resident_.event.places;

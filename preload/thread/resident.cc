@@ -41,7 +41,7 @@ constinit std::atomic<bool> g_is_glibc{false};
 constinit std::atomic<int64_t> g_mapped_alone{0};
 
 /// Where private memory of no file is resident, huge pages too. If there are more places than fit,
-/// those two neighbours become one that then tell least less of whose their pages are.
+/// two neighbours become one: those by which least is lost of what is known of their owners.
 struct Places {
   struct Place {
     uint64_t begin, end, resident;
