@@ -499,7 +499,15 @@ def static_launcher(folder):
 
 def memory_limit(folder):
     """A process that the kernel killed for want of memory is named with the limit, by the cgroup's counters."""
-    source = "#include <stdlib.h>\n#include <string.h>\nint main() { for (;;) memset(malloc(10 << 20), 1, 10 << 20); }\n"
+    source = """
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        int main(void) {
+          sleep(1);  // longer than between two looks: a cgroup that no look saw is not known
+          for (;;) memset(malloc(10 << 20), 1, 10 << 20);
+        }
+    """
     program = os.path.join(folder, "grows")
     subprocess.run(["cc", "-O0", "-x", "c", "-", "-o", program], input=source.encode(), check=True)
     place = make_cgroup()
