@@ -7,7 +7,7 @@
 namespace gpupeak::collector {
 namespace {
 
-using What = ArenaTable::What;
+using Use = ArenaTable::What;
 
 /// Who had memory of an arena in use at the peak of a scope, the largest first.
 std::vector<ArenaSummary::Part> parts_at_peak(const Replay& replay, Attribution& by_site,
@@ -17,7 +17,7 @@ std::vector<ArenaSummary::Part> parts_at_peak(const Replay& replay, Attribution&
   std::map<std::string, Holder> rows;  // by site
   for (GroupId group{0}; group < table.holders().size(); ++group) {
     const ArenaTable::Holder& holder = table.holders()[group];
-    if (holder.what != What::kInUse || holder.arena != arena) continue;
+    if (holder.what != Use::kInUse || holder.arena != arena) continue;
     const PeakFinder::AtPeak held = table.peaks().at_peak(group, scope);
     if (held.bytes == 0) continue;
     Holder row = arena_holder_row(replay, by_site, holder, "");
@@ -101,12 +101,12 @@ void add_level_at_device_peak(const ArenaTable& table, size_t arena, ArenaSummar
   ArenaSummary::Level level;
   for (GroupId group{0}; group < table.holders().size(); ++group) {
     const ArenaTable::Holder& holder = table.holders()[group];
-    if (holder.what == What::kOutside || holder.arena != arena) continue;
+    if (holder.what == Use::kOutside || holder.arena != arena) continue;
     const uint64_t bytes = table.peaks().at_peak(group, *driver).bytes;
     level.reserved_bytes += bytes;
-    if (holder.what == What::kInUse) level.in_use_bytes += bytes;
+    if (holder.what == Use::kInUse) level.in_use_bytes += bytes;
     if (holder.never_used) out.never_used_bytes += bytes;
-    if (holder.what != What::kIdle) continue;
+    if (holder.what != Use::kIdle) continue;
     if (holder.idle_in == ArenaTable::IdleIn::kHole) out.idle_in_holes_bytes += bytes;
     if (holder.idle_in == ArenaTable::IdleIn::kGraph) out.idle_for_graphs_bytes += bytes;
   }

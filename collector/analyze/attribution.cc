@@ -32,7 +32,7 @@ GroupTotals::GroupTotals(const Replay& replay) : contexts(replay.sites().context
 
 namespace {
 
-using What = ArenaTable::What;
+using Use = ArenaTable::What;
 
 /// The scope in which arenas split a device's memory; nullptr: there is none with the same peak.
 const ScopeId* split_scope(const Replay& replay, ScopeId scope) {
@@ -94,11 +94,11 @@ PeakParts split_by_arenas(const ArenaTable& table, size_t count, const HeldByHol
   for (size_t id = 0; id < count; ++id) {
     const PeakFinder::AtPeak has = held_by(static_cast<HolderId>(id));
     const ArenaTable::Holder& holder = table.holders()[id];
-    if (holder.what == What::kOutside) {
+    if (holder.what == Use::kOutside) {
       outside[holder.outside] = has;
     } else if (has.bytes > 0) {
       parts.in_arenas.push_back(
-          {&holder, has.bytes, holder.what == What::kIdle ? 0 : uint64_t{has.count}});
+          {&holder, has.bytes, holder.what == Use::kIdle ? 0 : uint64_t{has.count}});
     }
   }
   if (parts.in_arenas.empty()) return parts;

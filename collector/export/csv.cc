@@ -14,22 +14,22 @@
 namespace gpupeak::collector {
 namespace {
 
-struct Row {
+struct CsvRow {
   Holder site;
   uint64_t peak_bytes = 0, peak_count = 0;
   uint64_t leaked_bytes = 0, leaked_count = 0;
   uint64_t alloc_bytes = 0, alloc_count = 0, temporary_count = 0;
 };
 
-std::vector<Row> rows_of(Profile& profile, ScopeId scope) {
+std::vector<CsvRow> rows_of(Profile& profile, ScopeId scope) {
   const Replay& replay = profile.replay();
-  std::map<std::string, Row> rows;
+  std::map<std::string, CsvRow> rows;
   for (GroupId id{0}; id < replay.sites().group_count(); ++id) {
     if (!profile.counts_into(id, scope)) continue;
     const PeakFinder::Group& group = replay.peaks().group(id);
     const PeakFinder::AtPeak peak = replay.peaks().at_peak(id, scope);
     Holder site = profile.sites().holder({id, 0, 0}, false);
-    Row& row = rows[row_key(site)];
+    CsvRow& row = rows[row_key(site)];
     row.site = std::move(site);
     row.peak_bytes += peak.bytes;
     row.peak_count += peak.count;
@@ -39,8 +39,8 @@ std::vector<Row> rows_of(Profile& profile, ScopeId scope) {
     row.alloc_count += group.alloc_count;
     row.temporary_count += group.temporary_count;
   }
-  std::vector<Row> list = values_of(std::move(rows));
-  std::vector<Holder> sites = list_of(list, &Row::site);
+  std::vector<CsvRow> list = values_of(std::move(rows));
+  std::vector<Holder> sites = list_of(list, &CsvRow::site);
   tell_apart(sites);
   for (size_t i = 0; i < list.size(); ++i) list[i].site = std::move(sites[i]);
   return list;
@@ -57,11 +57,11 @@ std::string place_fields(const Holder& site) {
 }  // namespace
 
 void export_csv(Profile& profile, const ExportOptions& options, std::ostream& out) {
-  std::vector<Row> rows = rows_of(profile, profile.scope(options.scope));
-  std::ranges::stable_sort(rows, std::greater(), &Row::peak_bytes);
+  std::vector<CsvRow> rows = rows_of(profile, profile.scope(options.scope));
+  std::ranges::stable_sort(rows, std::greater(), &CsvRow::peak_bytes);
   out << "site,kind,module,peak_bytes,peak_count,leaked_bytes,leaked_count,alloc_bytes,alloc_count,"
          "temporary_count,function,file,line\r\n";
-  for (const Row& row : rows) {
+  for (const CsvRow& row : rows) {
     out << fmt::format("{},{},{},{},{},{},{},{},{},{},{}\r\n", csv_field(row.site.title),
                        row.site.kind, csv_field(row.site.module), row.peak_bytes, row.peak_count,
                        row.leaked_bytes, row.leaked_count, row.alloc_bytes, row.alloc_count,

@@ -18,7 +18,7 @@ void export_events(Profile& profile, const ExportOptions& options, std::ostream&
   write_dump(profile.log(), out, options.progress);
 }
 
-constexpr ExportFormat kFormats[] = {
+constexpr ExportFormat kExportFormats[] = {
     {"massif", "massif.out, for ms_print and massif-visualizer", false, export_massif},
     {"heaptrack", "heaptrack's text, for heaptrack_print and heaptrack_gui", false,
      export_heaptrack},
@@ -110,7 +110,7 @@ void write_by(Packer packer, const std::function<void(std::ostream&)>& write) {
 }  // namespace
 
 std::span<const ExportFormat> export_formats() {
-  return kFormats;
+  return kExportFormats;
 }
 
 void PhaseSlices::on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,

@@ -17,7 +17,7 @@ constexpr size_t kSnapshots = 100;
 constexpr double kThresholdPercent = 1.0;
 constexpr uint32_t kTreeDepth = 30;
 
-struct Snapshot {
+struct MassifSnapshot {
   uint64_t bytes = 0;
   uint64_t ticks = 0;
 };
@@ -30,7 +30,7 @@ class SnapshotTimes : public ReplayObserver {
         start_(profile.log().header().start_ticks),
         span_(std::max<uint64_t>(profile.replay().last_ticks(), start_ + 1) - start_) {}
 
-  const std::vector<Snapshot>& snapshots() const { return snapshots_; }
+  const std::vector<MassifSnapshot>& snapshots() const { return snapshots_; }
 
  private:
   void after(const Event& event) override {
@@ -49,7 +49,7 @@ class SnapshotTimes : public ReplayObserver {
   const ScopeId scope_;
   const uint64_t start_, span_;
   size_t part_ = 0;
-  std::vector<Snapshot> snapshots_;
+  std::vector<MassifSnapshot> snapshots_;
 };
 
 class Massif {
@@ -134,7 +134,7 @@ void export_massif(Profile& profile, const ExportOptions& options, std::ostream&
   Massif massif(profile, scope, out);
   massif.write_header();
   massif.write(profile.log().header().start_ticks, 0);
-  for (const Snapshot& snapshot : series.snapshots()) {
+  for (const MassifSnapshot& snapshot : series.snapshots()) {
     if (snapshot.ticks == sum.peak_ticks && snapshot.bytes == sum.peak && sum.peak > 0) {
       massif.write(snapshot.ticks, snapshot.bytes, "peak", profile.at_peak(scope));
     } else {

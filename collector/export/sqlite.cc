@@ -1,5 +1,5 @@
 // A database with the tables, columns and numbers of Nsight Systems' export, as far as they fit
-// what is known, so that SQL for that export runs here. The rest is in GPUPEAK_ tables. Rows are
+// what is known, so that SQL for that export runs here. The rest is in GPUPEAK_ tables. SqlRows are
 // written as the events come.
 
 #include <fmt/format.h>
@@ -117,9 +117,9 @@ class Insert {
 /// takes longer than a row. Only values that differ from the last ones in the same place are bound.
 /// Texts must last until finish().
 template <class... Columns>
-class Rows {
+class SqlRows {
  public:
-  Rows(Database& database, std::string_view table)
+  SqlRows(Database& database, std::string_view table)
       : one_(database, table, kColumns), many_(database, table, kColumns, kRows) {
     rows_.reserve(kRows);
   }
@@ -425,10 +425,10 @@ class Tables : public PhaseSlices {
   const std::optional<ScopeId> only_;
   const uint64_t pid_;
   Insert strings_, events_;
-  Rows<uint32_t, int64_t, int64_t, bool, uint64_t, int64_t> chains_;
+  SqlRows<uint32_t, int64_t, int64_t, bool, uint64_t, int64_t> chains_;
   Insert ranges_;
-  Rows<int64_t, int64_t, int, std::string_view, std::optional<int64_t>, std::optional<uint32_t>,
-       uint64_t>
+  SqlRows<int64_t, int64_t, int, std::string_view, std::optional<int64_t>, std::optional<uint32_t>,
+          uint64_t>
       changes_;
   std::vector<bool> known_chains_;
   std::unordered_map<std::string, int64_t> string_ids_;

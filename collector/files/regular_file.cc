@@ -112,7 +112,7 @@ bool write_at(int fd, const void* bytes, size_t size, uint64_t place) {
 
 bool write_all(int fd, std::string_view text, bool waits) {
   while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
+    const ssize_t written = ::write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN && waits) {
       pollfd ready{fd, POLLOUT, 0};

@@ -73,7 +73,7 @@ bool LogTail::set_end(uint64_t end) const {
 
 namespace {
 
-constexpr uint64_t kPage = GPUPEAK_LOG_PAGE;
+constexpr uint64_t kChunkPage = GPUPEAK_LOG_PAGE;
 constexpr size_t kCopyBytes = 1 << 20;
 
 bool copy(const LogTail& from, const LogTail& to, uint64_t offset) {
@@ -90,8 +90,9 @@ bool copy(const LogTail& from, const LogTail& to, uint64_t offset) {
 
 bool write_chunk_page(const LogTail& to, const LogTail& part, uint64_t offset,
                       std::string_view program) {
-  std::array<char, kPage> page{};
-  const gpupeak_chunk_header header = to.chunk(GPUPEAK_CHUNK_PART, offset, kPage + part.bytes());
+  std::array<char, kChunkPage> page{};
+  const gpupeak_chunk_header header =
+      to.chunk(GPUPEAK_CHUNK_PART, offset, kChunkPage + part.bytes());
   gpupeak_log_part about{};
   about.bytes = part.bytes();
   memcpy(about.program, program.data(), std::min(program.size(), sizeof about.program - 1));
@@ -120,11 +121,11 @@ bool add_part(const std::string& log, const std::string& part, std::string_view 
       to.header().run_id != from.header().run_id)
     return false;
   const uint64_t begin = to.bytes();
-  if (from.bytes() > std::numeric_limits<uint32_t>::max() - kPage) return false;
+  if (from.bytes() > std::numeric_limits<uint32_t>::max() - kChunkPage) return false;
   // The chunk's first page is written after the content, and the end after that: a part is whole or
   // not there.
-  if (to.grow(kPage + from.bytes()) && copy(from, to, begin + kPage) &&
-      write_chunk_page(to, from, begin, program) && to.set_end(begin + kPage + from.bytes())) {
+  if (to.grow(kChunkPage + from.bytes()) && copy(from, to, begin + kChunkPage) &&
+      write_chunk_page(to, from, begin, program) && to.set_end(begin + kChunkPage + from.bytes())) {
     return true;
   }
   to.set_end(begin);

@@ -48,7 +48,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kRunSchema = "gpupeak.run/1";
 constexpr uint64_t kFirstPage = GPUPEAK_LOG_PAGE;
 constexpr uint64_t kTextInPage = GPUPEAK_RUN_RECORD_OFFSET + sizeof(gpupeak_run_record);
-constexpr uint64_t kMostBytes = 16 << 20;  ///< a hundred thousand processes
+constexpr uint64_t kMostRecordBytes = 16 << 20;  ///< a hundred thousand processes
 
 /// Removes what is not known, empty or false: a reader takes what is missing for that.
 void leave_out_empty(Json& json) {
@@ -104,7 +104,7 @@ std::optional<RunRecord> read_run_record(const std::string& log) {
   memcpy(&header, page.data(), sizeof header);
   memcpy(&where, page.data() + GPUPEAK_RUN_RECORD_OFFSET, sizeof where);
   if (header.magic != GPUPEAK_LOG_MAGIC || header.version != GPUPEAK_LOG_VERSION ||
-      where.bytes == 0 || where.bytes > kMostBytes || where.offset < kTextInPage)
+      where.bytes == 0 || where.bytes > kMostRecordBytes || where.offset < kTextInPage)
     return std::nullopt;
   if (where.offset >= kFirstPage) return record_of(text_in_chunk(log, front.is_packed, where));
   if (where.bytes > kFirstPage - where.offset) return std::nullopt;
@@ -114,7 +114,7 @@ std::optional<RunRecord> read_run_record(const std::string& log) {
 bool write_run_record(const std::string& log, const RunRecord& record) {
   const LogTail to(log, O_RDWR);
   const std::string text = text_of(record);
-  if (!to.is_log() || text.size() > kMostBytes) return false;
+  if (!to.is_log() || text.size() > kMostRecordBytes) return false;
   gpupeak_run_record where{kTextInPage, text.size()};
   if (text.size() > kFirstPage - kTextInPage) {
     const uint64_t begin = to.append(GPUPEAK_CHUNK_RUN, text);

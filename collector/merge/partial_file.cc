@@ -15,7 +15,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr std::string_view kSchema = "gpupeak.partial/";
+constexpr std::string_view kSchemaFamily = "gpupeak.partial/";
 constexpr int kVersion = 1;
 /// A curve's 128 KiB of steps are less than 1 MiB as text.
 constexpr size_t kLongestLine = 16 << 20;
@@ -89,8 +89,8 @@ uint64_t read_front(Lines& lines) {
                : std::string();
   };
   const std::string schema = text("schema");
-  if (!schema.starts_with(kSchema)) lines.fail("is no partial result of gpupeak merge");
-  if (schema != fmt::format("{}{}", kSchema, kVersion)) {
+  if (!schema.starts_with(kSchemaFamily)) lines.fail("is no partial result of gpupeak merge");
+  if (schema != fmt::format("{}{}", kSchemaFamily, kVersion)) {
     lines.fail(
         fmt::format("is a {}, made by gpupeak {}, which this one does not know: merge it with a "
                     "gpupeak as new as that",
@@ -219,7 +219,7 @@ struct RecordReader : JsonReader<RecordFields> {
 bool is_partial(const std::string& path) {
   try {
     const std::optional<std::string> line = Lines(path, kLongestFront).next();
-    return line && line->find(kSchema) != std::string::npos;
+    return line && line->find(kSchemaFamily) != std::string::npos;
   } catch (const LogError&) {
     return false;
   }
@@ -229,7 +229,7 @@ void write_partial(std::vector<ProcessRecord> records, std::string_view version,
                    std::ostream& out) {
   std::ranges::sort(records, {}, &ProcessRecord::id);
   ZstdPacker packer(out, ZSTD_CLEVEL_DEFAULT, 0);
-  const Json front{{"schema", fmt::format("{}{}", kSchema, kVersion)},
+  const Json front{{"schema", fmt::format("{}{}", kSchemaFamily, kVersion)},
                    {"version", version},
                    {"logs", records.size()}};
   packer.add(bytes_of(front.dump() + "\n"), false);

@@ -200,7 +200,7 @@ std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& 
 namespace {
 
 constexpr std::string_view kAssignment = "__version__ = ";
-constexpr uint64_t kMostBytes = 4 << 20;
+constexpr uint64_t kMostOfPackageFile = 4 << 20;
 
 std::string parent_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -221,7 +221,7 @@ std::string package_file(const std::string& module_path) {
 }  // namespace
 
 std::string package_version(const std::string& module_path) {
-  const std::string text = read_regular(package_file(module_path), kMostBytes).value_or("");
+  const std::string text = read_regular(package_file(module_path), kMostOfPackageFile).value_or("");
   const size_t at = text.starts_with(kAssignment) ? 0 : text.find(fmt::format("\n{}", kAssignment));
   if (at == std::string::npos) return "";
   const size_t quote = text.find(kAssignment, at) + kAssignment.size();

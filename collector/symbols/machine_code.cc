@@ -39,18 +39,18 @@ struct Instruction {
   uint32_t to = 0, from = 0;  ///< registers
   uint64_t value = 0;
 };
-using Kind = Instruction::Kind;
+using Effect = Instruction::Kind;
 
 std::optional<Instruction> jump_of(uint32_t word, uint64_t at) {
   const auto target = [&](int low, int count) {
     return at + (signed_bits(bits(word, low, count), count) << 2);
   };
-  if ((word & 0xff000000) == 0x54000000) return Instruction{Kind::kJump, 0, 0, target(5, 19)};
-  if ((word & 0x7e000000) == 0x34000000) return Instruction{Kind::kJump, 0, 0, target(5, 19)};
-  if ((word & 0x7e000000) == 0x36000000) return Instruction{Kind::kJump, 0, 0, target(5, 14)};
-  if ((word & 0xfc000000) == 0x14000000) return Instruction{Kind::kJumpAway, 0, 0, target(0, 26)};
+  if ((word & 0xff000000) == 0x54000000) return Instruction{Effect::kJump, 0, 0, target(5, 19)};
+  if ((word & 0x7e000000) == 0x34000000) return Instruction{Effect::kJump, 0, 0, target(5, 19)};
+  if ((word & 0x7e000000) == 0x36000000) return Instruction{Effect::kJump, 0, 0, target(5, 14)};
+  if ((word & 0xfc000000) == 0x14000000) return Instruction{Effect::kJumpAway, 0, 0, target(0, 26)};
   const bool call = (word & 0xfe600000) == 0xd6200000;
-  if ((word & 0xfe000000) == 0xd6000000 && !call) return Instruction{Kind::kLeave, 0, 0, 0};
+  if ((word & 0xfe000000) == 0xd6000000 && !call) return Instruction{Effect::kLeave, 0, 0, 0};
   return std::nullopt;
 }
 
@@ -59,9 +59,9 @@ std::optional<Instruction> access_of(uint32_t word) {
   const uint32_t to = bits(word, 0, 5), from = bits(word, 5, 5), size = bits(word, 30, 2);
   const bool vector = bits(word, 26, 1) != 0;
   const bool here = (word & 0x3b000000) == 0x18000000;  // loads a constant beside the code
-  if (here && !vector) return Instruction{Kind::kWrites, to, 0, 0};
+  if (here && !vector) return Instruction{Effect::kWrites, to, 0, 0};
   const auto of = [&](uint64_t distance, bool loads) {
-    return Instruction{loads && !vector ? Kind::kLoad : Kind::kStore, to, from, distance};
+    return Instruction{loads && !vector ? Effect::kLoad : Effect::kStore, to, from, distance};
   };
   const bool fetches_ahead = size == 3 && bits(word, 22, 2) == 2;
   const bool loads = bits(word, 22, 2) != 0 && !fetches_ahead;
@@ -82,20 +82,20 @@ Instruction decode(uint32_t word, uint64_t at) {
   const uint32_t to = bits(word, 0, 5), from = bits(word, 5, 5);
   if ((word & 0x1f000000) == 0x10000000) {
     const uint64_t distance = signed_bits(uint64_t{bits(word, 5, 19)} << 2 | bits(word, 29, 2), 21);
-    if (bits(word, 31, 1) == 0) return {Kind::kAddress, to, 0, at + distance};
-    return {Kind::kPage, to, 0, at / kPageBytes * kPageBytes + distance * kPageBytes};
+    if (bits(word, 31, 1) == 0) return {Effect::kAddress, to, 0, at + distance};
+    return {Effect::kPage, to, 0, at / kPageBytes * kPageBytes + distance * kPageBytes};
   }
   if ((word & 0xbf800000) == 0x91000000) {  // add, sub of 64 bits
     const uint64_t distance = uint64_t{bits(word, 10, 12)} << (bits(word, 22, 1) != 0 ? 12 : 0);
-    return {Kind::kSum, to, from, bits(word, 30, 1) != 0 ? 0 - distance : distance};
+    return {Effect::kSum, to, from, bits(word, 30, 1) != 0 ? 0 - distance : distance};
   }
-  if ((word & 0xffe0ffe0) == 0xaa0003e0) return {Kind::kSum, to, bits(word, 16, 5), 0};  // mov
+  if ((word & 0xffe0ffe0) == 0xaa0003e0) return {Effect::kSum, to, bits(word, 16, 5), 0};  // mov
   if (const auto found = jump_of(word, at)) return *found;
   if (const auto found = access_of(word)) return *found;
   // Ccmp: has flags where others have a register.
   const bool compares = (word & 0x1fe00000) == 0x1a400000;
   const bool computes = bits(word, 26, 3) == 4 || bits(word, 25, 3) == 5;
-  return {computes && !compares ? Kind::kWrites : Kind::kOther, to, 0, 0};
+  return {computes && !compares ? Effect::kWrites : Effect::kOther, to, 0, 0};
 }
 
 /// Goes through code in the order of addresses and follows what registers hold. An address takes
@@ -157,34 +157,34 @@ class Walk {
   void apply() {
     const Instruction& now = instruction_;
     const uint64_t reached = held_[now.from] == 0 ? 0 : held_[now.from] + now.value;
-    left_ = now.kind == Kind::kLeave || now.kind == Kind::kJumpAway;
+    left_ = now.kind == Effect::kLeave || now.kind == Effect::kJumpAway;
     target_ = 0;
     switch (now.kind) {
-      case Kind::kPage:
+      case Effect::kPage:
         held_[now.to] = now.value;
         break;
-      case Kind::kAddress:
+      case Effect::kAddress:
         held_[now.to] = target_ = now.value;
         break;
-      case Kind::kSum:
+      case Effect::kSum:
         held_[now.to] = target_ = reached;
         break;
-      case Kind::kLoad:
+      case Effect::kLoad:
         target_ = reached;
         held_[now.to] = 0;
         break;
-      case Kind::kStore:
+      case Effect::kStore:
         target_ = reached;
         break;
-      case Kind::kWrites:
+      case Effect::kWrites:
         held_[now.to] = 0;
         break;
-      case Kind::kJump:
-      case Kind::kJumpAway:
+      case Effect::kJump:
+      case Effect::kJumpAway:
         pass_on(now.value);
         break;
-      case Kind::kLeave:
-      case Kind::kOther:
+      case Effect::kLeave:
+      case Effect::kOther:
         break;
     }
   }
@@ -217,7 +217,7 @@ std::vector<uint64_t> taken_by_aarch64(const Code& function) {
   std::array<size_t, kRegisters> last{};  // the place of that address in `found`
   for (Walk walk(function); walk.step();) {
     const Instruction& now = walk.instruction();
-    const bool takes = now.kind == Kind::kAddress || now.kind == Kind::kSum;
+    const bool takes = now.kind == Effect::kAddress || now.kind == Effect::kSum;
     const bool on_the_way = takes && now.to == now.from && unused[now.to];
     for (uint32_t i = 0; i < kRegisters; ++i) unused[i] = unused[i] && !walk.mentions(i);
     if (!takes || walk.target() == 0) continue;

@@ -7,8 +7,8 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr std::string_view kNamesMagic = "gpupeak names 1\n";
-constexpr uint64_t kMostNamesBytes = 256 << 20;  // of all names that are kept
-constexpr uint64_t kMostOfOneModule = kMostNamesBytes / 8;
+constexpr uint64_t kMostKeptNamesBytes = 256 << 20;  // of all names that are kept
+constexpr uint64_t kMostOfOneModule = kMostKeptNamesBytes / 8;
 
 /// Reads one frame. False: it is damaged, and so is all behind it.
 bool unpack_frame(ByteUnpacker& in, const std::vector<std::string>& texts, DwarfFrame& frame) {
@@ -87,7 +87,7 @@ void write_cached_names(const std::string& key, const std::vector<FileState>& fi
   for (const FileState& state : files) pack(state, out);
   const std::string all = out.bytes() + pack_names(names);
   if (all.size() > kMostOfOneModule) return;
-  keep_in_cache(path, seal(kNamesMagic, all), kMostNamesBytes);
+  keep_in_cache(path, seal(kNamesMagic, all), kMostKeptNamesBytes);
 }
 
 }  // namespace gpupeak::collector

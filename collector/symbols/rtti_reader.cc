@@ -262,7 +262,7 @@ class ClassGraph {
   std::vector<TypeInfo> infos_;  // sorted by begin
 };
 
-constexpr uint64_t kNoFunction = 0;      // a slot that is empty
+constexpr uint64_t kEmptySlot = 0;       // a slot that is empty
 constexpr uint64_t kElsewhere = 1;       // a function of another library
 constexpr int64_t kMaxObject = 1 << 30;  // a larger offset within an object is other data
 constexpr uint32_t kMaxSlots = 4096;
@@ -359,13 +359,13 @@ class RttiReader {
   }
 
   static void drop_empty_end(std::vector<uint64_t>* slots) {
-    while (!slots->empty() && slots->back() == kNoFunction) slots->pop_back();
+    while (!slots->empty() && slots->back() == kEmptySlot) slots->pop_back();
   }
 
   std::optional<uint64_t> function_in(uint64_t address) const {
     const RelocatedWord* word = image_.word_at(address);
     if (word == nullptr)
-      return image_.plain_word(address) == 0U ? std::optional(kNoFunction) : std::nullopt;
+      return image_.plain_word(address) == 0U ? std::optional(kEmptySlot) : std::nullopt;
     if (word->symbol != RelocatedWord::kNoSymbol) {
       const std::string_view name = image_.symbol_name(word->symbol);
       const bool data = name.starts_with("_ZTI") || name.starts_with("_ZTV");
@@ -381,7 +381,7 @@ class RttiReader {
     for (uint64_t at = address; slots.size() < kMaxSlots; at += kWord) {
       const std::optional<uint64_t> function = function_in(at);
       if (!function || !image_.is_constant(at)) break;
-      empty += *function == kNoFunction ? 1 : 0;
+      empty += *function == kEmptySlot ? 1 : 0;
       if (empty > kMaxEmptySlots) break;
       slots.push_back(*function);
     }
@@ -416,7 +416,7 @@ class RttiReader {
     // slots.
     for (Vtable& vtable : vtables_) {
       if (ambiguous[vtable.index]) vtable.slots.clear();
-      const auto empty = std::ranges::find(vtable.slots, kNoFunction);
+      const auto empty = std::ranges::find(vtable.slots, kEmptySlot);
       if (!derived_[vtable.index] || vtable.offset != 0)
         vtable.slots.erase(empty, vtable.slots.end());
     }
@@ -429,7 +429,7 @@ class RttiReader {
       const uint32_t length = layout == kNone ? UINT32_MAX : lengths_[layout];
       for (uint32_t slot = 0; slot < vtable.slots.size() && slot < length; ++slot) {
         const uint64_t function = vtable.slots[slot];
-        if (function == kNoFunction || function == kElsewhere) continue;
+        if (function == kEmptySlot || function == kElsewhere) continue;
         places_.push_back({function, vtable.index, layout, slot});
         if (vtable.offset == 0) own_slots_[vtable.index][slot] = function;
       }

@@ -191,7 +191,7 @@ constexpr uint64_t kShownHole = 256;
 /// If that makes too many runs: how many blocks and segments are shown at first. They are halved
 /// until it fits.
 constexpr size_t kCoarseBlocks = 8192, kCoarseSegments = 16'384;
-constexpr unsigned kCoarsest = 8;
+constexpr unsigned kCoarsestLevel = 8;
 
 // Finds what arenas had at chosen instants: it takes stock after these events.
 // A block or segment that is there at several such instants in a row is one piece of the history. A
@@ -260,7 +260,7 @@ class ArenaStock : HistoryMaker {
       if (in_table >= table.arenas().size()) continue;
       Stock stock = look(table, arena, std::move(held[arena]));
       const size_t most = share(kMaxArenaSeveral, found_.several.size());
-      for (unsigned coarse = 0; coarse <= kCoarsest; ++coarse) {
+      for (unsigned coarse = 0; coarse <= kCoarsestLevel; ++coarse) {
         choose(stock, table.level(in_table).reserved, coarse);
         if (stock.several.size() <= most) break;
       }

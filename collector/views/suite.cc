@@ -12,7 +12,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kNameColumns = 24;
+constexpr size_t kWidestName = 24;
 constexpr size_t kNarrowestHolder = 30;
 
 /// The change of the largest figure that both runs have; none: there is none.
@@ -176,7 +176,7 @@ void write_suite(const std::vector<SuiteRow>& rows, bool compared, std::ostream&
   for (const std::vector<SuiteCell>& cells : table)
     for (size_t i = 0; i < columns.size(); ++i)
       columns[i] = std::max(columns[i], display_width(cells[i].text));
-  columns[0] = name_columns(std::min(columns[0], kNameColumns), columns[0], style);
+  columns[0] = name_columns(std::min(columns[0], kWidestName), columns[0], style);
   const size_t used = 2 * columns.size() + std::reduce(columns.begin(), columns.end());
   const auto width = static_cast<size_t>(style.width);
   const size_t rest = std::max(kNarrowestHolder, width > used ? width - used : 0);

@@ -48,6 +48,7 @@ def step(i):
     if i == 20: kept = block
     time.sleep(0.005)
 for i in range(60): step(i)
+time.sleep(2)  # so that the kept block is far older than one whose step had to wait for a processor
 held = bytearray(32 << 20)
 """
 PYTHON = """

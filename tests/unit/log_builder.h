@@ -13,6 +13,9 @@
 
 namespace gpupeak::testing {
 
+constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;  ///< a device block `id` lies at `id` MiB
+constexpr uint64_t kOneSecond = 1'000'000'000;      ///< in nanoseconds
+
 /// A reading of the memory that the driver says is in use. `api` and `name` are ids of strings.
 struct DriverReading {
   uint64_t used = 0;

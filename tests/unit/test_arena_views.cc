@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/text/text_format.h"
@@ -11,14 +12,6 @@ using namespace gpupeak::collector;
 using namespace gpupeak::testing;
 
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
-
-Summary analyze(LogBuilder& log) {
-  const TemporaryFile file;
-  log.save(file.path());
-  return gpupeak::collector::analyze(file.path(), {});
-}
 
 uint64_t bytes_of(const Peak& peak, const std::string& kind) {
   return std::accumulate(peak.holders.begin(), peak.holders.end(), uint64_t{0},
@@ -51,7 +44,7 @@ TEST_CASE("pools: a device's peak is what is in use, idle and outside of them", 
   give(4, 100, 8, 8);
   log.event(0, 5, GPUPEAK_REC_ARENA_FAILED, Fields().u(1).u(kMiB << 10).u(0).u(0).u(use));
   give(6, 110, 4, 12);
-  const Summary summary = analyze(log);
+  const Summary summary = analyze_log(log);
   REQUIRE(summary.find_peak("device:0") != nullptr);
   const Peak& peak = *summary.find_peak("device:0");
   // The peak came with the other one. That the arena then shares out its first block moves no sum.
@@ -80,7 +73,7 @@ TEST_CASE("pools: a device's peak is what is in use, idle and outside of them", 
 TEST_CASE("pools: without any the metrics are null and the rows are the driver's", "[collector]") {
   LogBuilder log(GPUPEAK_HOST_OFF);
   log.device_alloc(0, 2, 100, GPUPEAK_KIND_LINEAR, 0, 20 * kMiB);
-  const Summary summary = analyze(log);
+  const Summary summary = analyze_log(log);
   CHECK(!summary.metrics.at("device.pool.in_use.peak_bytes").has_value());
   CHECK(!summary.metrics.at("device.pool.idle_at_peak_bytes").has_value());
   CHECK(bytes_of(*summary.find_peak("device:0"), "device.linear") == 20 * kMiB);

@@ -4,8 +4,10 @@
 
 #include "catch.h"
 #include "collector/replay/arena_table.h"
+#include "log_builder.h"
 
 using namespace gpupeak::collector;
+using namespace gpupeak::testing;
 
 namespace {
 
@@ -96,7 +98,6 @@ TEST_CASE("arenas: what matches nothing is counted and changes nothing", "[colle
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr int32_t kDevice = 0;
 constexpr GroupId kSegments{5};  // Replay's group of what the arena takes from the driver
 

@@ -19,8 +19,7 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
-constexpr uint64_t kSecond = 1'000'000'000, kEnd = 40 * kSecond;
+constexpr uint64_t kEnd = 40 * kOneSecond;
 
 /// Blocks with known lives, of two devices, the heap, and a pool on device 0.
 class Lives {
@@ -44,9 +43,9 @@ class Lives {
       }
     }
     // A segment of the pool: 20 MiB, of which a block has 8 for ten seconds, and again for five.
-    device(90'000, 3 * kSecond, 33 * kSecond, 20 * kMiB, 0, 5);
-    in_pool(5 * kSecond, 15 * kSecond);
-    in_pool(20 * kSecond, 25 * kSecond);
+    device(90'000, 3 * kOneSecond, 33 * kOneSecond, 20 * kMiB, 0, 5);
+    in_pool(5 * kOneSecond, 15 * kOneSecond);
+    in_pool(20 * kOneSecond, 25 * kOneSecond);
     at(kEnd,
        [this] { log_.event(0, kEnd, GPUPEAK_REC_MARK, Fields().u(2).u(mark_).u(0).u(0).s("")); });
     mark_ = log_.string("end");
@@ -80,8 +79,8 @@ class Lives {
     // A segment is its pool's once a block lies in it.
     const bool is_segment = site == 5;
     const std::string scope = "device:" + std::to_string(of);
-    count(scope, title(site), begin, is_segment ? 5 * kSecond : end, bytes);
-    if (is_segment) count(scope, "idle in PyTorch's pool", 5 * kSecond, end, bytes);
+    count(scope, title(site), begin, is_segment ? 5 * kOneSecond : end, bytes);
+    if (is_segment) count(scope, "idle in PyTorch's pool", 5 * kOneSecond, end, bytes);
   }
   void host(uint64_t id, uint64_t begin, uint64_t end, uint64_t bytes, uint64_t site) {
     const uint32_t node = stack(site);

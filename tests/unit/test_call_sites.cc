@@ -17,7 +17,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kBase = 0x400000;
 
 /// A program whose functions have names, and lines only where a test gives them.

@@ -16,8 +16,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
-
 /// One device, one site of `weights` and one of `workspace` bytes, at addresses that differ from
 /// build to build by `shift`.
 Summary run_of(uint64_t weights, uint64_t workspace, uint64_t shift = 0,

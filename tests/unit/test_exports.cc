@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/export/export.h"
 #include "collector/text/error.h"
@@ -17,9 +18,6 @@ using namespace gpupeak::collector;
 using namespace gpupeak::testing;
 
 namespace {
-
-using Json = nlohmann::json;
-constexpr uint64_t kMiB = 1 << 20;
 
 class Opened {
  public:
@@ -52,13 +50,6 @@ class Opened {
  public:
   Profile profile;
 };
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
 
 LogBuilder hostile() {
   const std::string evil = "a\x1b]0;t\x07\n\";<b>'\\\xff\xe2\x80\xae,;|\t${x}";

@@ -1,12 +1,12 @@
 // Why memory ran out: a cause is named only if its figures prove it.
 #include "catch.h"
 #include "collector/summary/run_text.h"
+#include "log_builder.h"
 
 using namespace gpupeak::collector;
+using namespace gpupeak::testing;
 
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;
 
 /// 1,000 MiB, of which 100 are free and the rest is this process's; nobody else is there.
 OutOfMemory refused(uint64_t mib) {

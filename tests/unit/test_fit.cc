@@ -11,7 +11,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
 constexpr uint64_t kSegment = 20 * kMiB;
 
 /// A device with a context of 500 MiB; the driver itself has 3, another process 1000.

@@ -11,13 +11,15 @@
 #include "collector/fit/arena_model.h"
 #include "collector/fit/arena_requests.h"
 #include "collector/fit/need.h"
+#include "log_builder.h"
 
 using namespace gpupeak::collector;
+using namespace gpupeak::testing;
 
 namespace {
 
 using Extends = BfcArena::Extends;
-constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
+constexpr uint64_t kGiB = 1 << 30;
 constexpr uint64_t kAt = UINT64_C(1) << 40;  // where regions lie, 16 GiB apart
 constexpr uint64_t kDriver = 503 * kMiB;
 

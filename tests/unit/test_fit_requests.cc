@@ -7,31 +7,32 @@
 #include "collector/fit/arena_model.h"
 #include "collector/fit/arena_requests.h"
 #include "collector/fit/need.h"
+#include "log_builder.h"
 
 using namespace gpupeak::collector;
+using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
-constexpr uint64_t kAt = UINT64_C(1) << 40;  // where segments lie, 1 GiB apart
+constexpr uint64_t kSegmentsAt = UINT64_C(1) << 40;  // where segments lie, 1 GiB apart
 
 uint64_t segment(uint64_t number) {
-  return kAt + number * 1024 * kMiB;
+  return kSegmentsAt + number * 1024 * kMiB;
 }
 
 /// With a context of 500 MiB.
-ArenaRequests history() {
+ArenaRequests segment_history() {
   ArenaRequests history(std::make_unique<TorchCache>());
   history.others_have(0);
   history.driver_had(500 * kMiB);
   return history;
 }
 /// A request that took a segment, and lies at its begin.
-void give_new(ArenaRequests& history, uint64_t number, uint64_t bytes, uint64_t segment_bytes) {
+void give_segment(ArenaRequests& history, uint64_t number, uint64_t bytes, uint64_t segment_bytes) {
   history.segment_taken(segment(number), segment_bytes);
   history.given(segment(number), bytes);
 }
-void end(ArenaRequests& history, uint64_t driver = 500 * kMiB) {
+void end_requests(ArenaRequests& history, uint64_t driver = 500 * kMiB) {
   history.driver_had(driver);
   history.finish(3 * kMiB);
 }
@@ -110,14 +111,14 @@ TEST_CASE("torch pool: a piece between two idle ones joins both", "[collector]")
 }
 
 TEST_CASE("torch history: blocks that lie where the rules put them are repeated", "[collector]") {
-  ArenaRequests log = history();
-  give_new(log, 0, 6 * kMiB, 20 * kMiB);
+  ArenaRequests log = segment_history();
+  give_segment(log, 0, 6 * kMiB, 20 * kMiB);
   log.given(segment(0) + 6 * kMiB, 7 * kMiB);
   log.taken(segment(0));
   log.given(segment(0), 6 * kMiB);
   log.given(segment(0) + 13 * kMiB, 7 * kMiB);  // all of the rest
-  give_new(log, 1, 50 * kMiB, 50 * kMiB);
-  end(log);
+  give_segment(log, 1, 50 * kMiB, 50 * kMiB);
+  end_requests(log);
   CHECK(log.why_not() == "");
   CHECK(log.requests() == 5);
   CHECK(log.repeated() == 5);
@@ -135,23 +136,23 @@ TEST_CASE("torch history: blocks that lie where the rules put them are repeated"
 }
 
 TEST_CASE("torch history: less was not asked for than a smaller idle piece had", "[collector]") {
-  ArenaRequests log = history();
-  give_new(log, 0, 6 * kMiB, 20 * kMiB);
+  ArenaRequests log = segment_history();
+  give_segment(log, 0, 6 * kMiB, 20 * kMiB);
   log.given(segment(0) + 6 * kMiB, 13 * kMiB + 512 * kKiB);
   // 512 KiB are left; of the large ones, so that no request gets them.
   CHECK(log.why_not() != "");
-  log = history();
-  give_new(log, 0, 49 * kMiB + 512 * kKiB, 50 * kMiB);
+  log = segment_history();
+  give_segment(log, 0, 49 * kMiB + 512 * kKiB, 50 * kMiB);
   CHECK(log.why_not() != "");  // not split: the block has 50 MiB
-  log = history();
-  give_new(log, 0, 30 * kMiB, 30 * kMiB);
-  give_new(log, 1, 30 * kMiB + 512 * kKiB, 32 * kMiB);
+  log = segment_history();
+  give_segment(log, 0, 30 * kMiB, 30 * kMiB);
+  give_segment(log, 1, 30 * kMiB + 512 * kKiB, 32 * kMiB);
   log.given(segment(1) + 30 * kMiB + 512 * kKiB, kMiB + 512 * kKiB);
   log.taken(segment(0));
   log.taken(segment(1) + 30 * kMiB + 512 * kKiB);
   log.taken(segment(1));
   log.given(segment(1), 32 * kMiB);  // 30 MiB were not enough
-  end(log);
+  end_requests(log);
   REQUIRE(log.why_not() == "");
   uint32_t slack = 0;
   for (const ArenaRequests::Step& step : log.steps()) {
@@ -161,23 +162,23 @@ TEST_CASE("torch history: less was not asked for than a smaller idle piece had",
 }
 
 TEST_CASE("torch history: anything else than the rules is given up", "[collector]") {
-  ArenaRequests log = history();
-  give_new(log, 0, 20 * kMiB, 20 * kMiB);
+  ArenaRequests log = segment_history();
+  give_segment(log, 0, 20 * kMiB, 20 * kMiB);
   SECTION("a new segment where an idle piece would do: another stream") {
     log.taken(segment(0));
-    give_new(log, 1, 15 * kMiB, 16 * kMiB);
+    give_segment(log, 1, 15 * kMiB, 16 * kMiB);
   }
   SECTION("a piece that is not the best") {
-    give_new(log, 1, 30 * kMiB, 30 * kMiB);
+    give_segment(log, 1, 30 * kMiB, 30 * kMiB);
     log.taken(segment(0));
     log.taken(segment(1));
     log.given(segment(1), 12 * kMiB);
   }
   SECTION("a segment of another size") {
-    give_new(log, 1, 6 * kMiB, 6 * kMiB);
+    give_segment(log, 1, 6 * kMiB, 6 * kMiB);
   }
   SECTION("a block that is no multiple of 512 bytes") {
-    give_new(log, 1, 15 * kMiB + 100, 16 * kMiB);
+    give_segment(log, 1, 15 * kMiB + 100, 16 * kMiB);
   }
   SECTION("a block that is not in the segment that was taken for it") {
     log.segment_taken(segment(1), 16 * kMiB);
@@ -191,7 +192,7 @@ TEST_CASE("torch history: anything else than the rules is given up", "[collector
     log.segment_given_back(segment(0), 20 * kMiB);
   }
   SECTION("one idle segment goes back, another one does not") {
-    give_new(log, 1, 30 * kMiB, 30 * kMiB);
+    give_segment(log, 1, 30 * kMiB, 30 * kMiB);
     log.taken(segment(0));
     log.taken(segment(1));
     log.segment_given_back(segment(0), 20 * kMiB);
@@ -200,21 +201,21 @@ TEST_CASE("torch history: anything else than the rules is given up", "[collector
   SECTION("a segment that it never shares out") {
     log.segment_taken(segment(1), 16 * kMiB);
   }
-  end(log);
+  end_requests(log);
   CHECK(log.why_not() != "");
   CHECK(log.steps().empty());
 }
 
 TEST_CASE("held run: idle segments make room, pieces in use do not", "[collector]") {
-  ArenaRequests log = history();
+  ArenaRequests log = segment_history();
   // 40 MiB, idle; 30 MiB, of which 12 are in use; then 80.
-  give_new(log, 0, 40 * kMiB, 40 * kMiB);
-  give_new(log, 1, 30 * kMiB, 30 * kMiB);
+  give_segment(log, 0, 40 * kMiB, 40 * kMiB);
+  give_segment(log, 1, 30 * kMiB, 30 * kMiB);
   log.taken(segment(1));
   log.given(segment(1), 12 * kMiB);
   log.taken(segment(0));
-  give_new(log, 2, 80 * kMiB, 80 * kMiB);
-  end(log);
+  give_segment(log, 2, 80 * kMiB, 80 * kMiB);
+  end_requests(log);
   REQUIRE(log.why_not() == "");
   const uint64_t driver = 503 * kMiB;
   for (unsigned variant = 0; variant < kHeldRunVariants; ++variant) {
@@ -232,46 +233,46 @@ TEST_CASE("held run: idle segments make room, pieces in use do not", "[collector
 }
 
 TEST_CASE("held run: what others and the driver take is not made room for", "[collector]") {
-  ArenaRequests log = history();
-  give_new(log, 0, 40 * kMiB, 40 * kMiB);
+  ArenaRequests log = segment_history();
+  give_segment(log, 0, 40 * kMiB, 40 * kMiB);
   log.taken(segment(0));
   SECTION("a library's block") {
     log.others_have(30 * kMiB);
     log.others_have(0);
-    end(log);
+    end_requests(log);
   }
   SECTION("the driver's own") {
-    end(log, 530 * kMiB);  // it was no more than that since the last reading
+    end_requests(log, 530 * kMiB);  // it was no more than that since the last reading
   }
   SECTION("what another thread was about to take") {
     log.at_once(530 * kMiB);
-    end(log);
+    end_requests(log);
   }
   REQUIRE(log.why_not() == "");
   CHECK(enough_for(log, 0, 573 * kMiB) == 573 * kMiB);
 }
 
 TEST_CASE("held run: what the program itself gave back is no part of it", "[collector]") {
-  ArenaRequests log = history();
-  give_new(log, 0, 40 * kMiB, 40 * kMiB);
+  ArenaRequests log = segment_history();
+  give_segment(log, 0, 40 * kMiB, 40 * kMiB);
   log.taken(segment(0));
   log.segment_given_back(segment(0), 40 * kMiB);
   log.others_have(100 * kMiB);
-  end(log);
+  end_requests(log);
   REQUIRE(log.why_not() == "");
   CHECK(enough_for(log, 0, 603 * kMiB) == 603 * kMiB);
   CHECK(hold(log, 603 * kMiB, 0).needed == 603 * kMiB);
 }
 
 TEST_CASE("held run: with less memory it may go well where with more it fails", "[collector]") {
-  ArenaRequests log = history();
-  give_new(log, 0, 40 * kMiB, 40 * kMiB);
+  ArenaRequests log = segment_history();
+  give_segment(log, 0, 40 * kMiB, 40 * kMiB);
   log.taken(segment(0));
-  give_new(log, 1, 80 * kMiB, 80 * kMiB);
+  give_segment(log, 1, 80 * kMiB, 80 * kMiB);
   log.taken(segment(1));
   log.others_have(30 *
                   kMiB);  // with 120 MiB in the arena, or with the 80 of an arena that was refused
-  end(log);
+  end_requests(log);
   REQUIRE(log.why_not() == "");
   const uint64_t driver = 503 * kMiB;
   const auto fails = fails_for(log, driver, driver + 150 * kMiB);
@@ -283,16 +284,16 @@ TEST_CASE("held run: with less memory it may go well where with more it fails", 
 }
 
 TEST_CASE("held run: what a log does not tell of a request is tried both ways", "[collector]") {
-  ArenaRequests log = history();
-  give_new(log, 0, 34 * kMiB, 34 * kMiB);
-  give_new(log, 1, 50 * kMiB, 50 * kMiB);
+  ArenaRequests log = segment_history();
+  give_segment(log, 0, 34 * kMiB, 34 * kMiB);
+  give_segment(log, 1, 50 * kMiB, 50 * kMiB);
   log.taken(segment(0));
   log.taken(segment(1));
-  give_new(log, 2, 60 * kMiB, 60 * kMiB);
+  give_segment(log, 2, 60 * kMiB, 60 * kMiB);
   // With less than 144 MiB both have gone by now. Of the 13 MiB 12 may have been asked for.
   log.given(segment(0), 21 * kMiB);
   log.given(segment(0) + 21 * kMiB, 13 * kMiB);
-  end(log);
+  end_requests(log);
   REQUIRE(log.why_not() == "");
   const uint64_t driver = 503 * kMiB;
   bool fits[2] = {false, false};

@@ -13,7 +13,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kWeights = 900 * kMiB;
 
 /// A program on one device, or with heap blocks alone. Each number of a site is a call of its own.

@@ -15,8 +15,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
-
 using IdleIn = ArenaTable::IdleIn;
 
 /// What is idle of each of a table's arenas, by where it lies.

@@ -14,7 +14,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
 constexpr uint64_t kArena = 7;
 
 LogBuilder with_uses() {

@@ -1,6 +1,7 @@
 // What the driver's figure of memory in use is made of, from logs made by hand.
 #include <sstream>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/summary/run_text.h"
@@ -12,16 +13,9 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kContext = 500 * kMiB;
 constexpr uint64_t kTotal = 80'000 * kMiB;
 constexpr uint64_t kPool = 0x7000;
-
-Summary analyze_log(LogBuilder& log) {
-  const TemporaryFile file;
-  return analyze(log.save(file.path()), Options());
-}
 
 int64_t row(const LedgerView& view, std::string_view cause) {
   for (const LedgerRow& row : view.rows) {
@@ -76,17 +70,17 @@ void pool_event(LogBuilder& log, uint64_t time, gpupeak_pool_event event, uint64
 
 TEST_CASE("ledger: a peak without a reading is carried on from the last one", "[collector]") {
   LogBuilder log = with_context();
-  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
-  log.driver_reading(0, 2 * kSecond, {.used = 551 * kMiB});
-  log.device_alloc(0, 3 * kSecond, 2, GPUPEAK_KIND_LINEAR, 0, 335 * kMiB);
-  log.driver_reading(0, 4 * kSecond, {.used = 887 * kMiB, .uncertain = true});
-  log.device_free(0, 5 * kSecond, 2);
-  log.driver_reading(0, 6 * kSecond, {.used = 551 * kMiB});
+  log.device_alloc(0, kOneSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
+  log.driver_reading(0, 2 * kOneSecond, {.used = 551 * kMiB});
+  log.device_alloc(0, 3 * kOneSecond, 2, GPUPEAK_KIND_LINEAR, 0, 335 * kMiB);
+  log.driver_reading(0, 4 * kOneSecond, {.used = 887 * kMiB, .uncertain = true});
+  log.device_free(0, 5 * kOneSecond, 2);
+  log.driver_reading(0, 6 * kOneSecond, {.used = 551 * kMiB});
   const Summary summary = analyze_log(log);
   const LedgerView& view = summary.devices.at(0).ledger->at_peak;
   CHECK(view.tracked_bytes == 381 * kMiB);
   CHECK(view.used_bytes == 887 * kMiB);
-  CHECK(view.read_ns == view.time_ns - int64_t{kSecond});
+  CHECK(view.read_ns == view.time_ns - int64_t{kOneSecond});
   CHECK(row(view, "rounding") == static_cast<int64_t>(3 * kMiB));
   CHECK(row(view, "unexplained") == 0);
   CHECK(sum(view) == static_cast<int64_t>(887 * kMiB));
@@ -99,8 +93,8 @@ TEST_CASE("ledger: a peak without a reading is carried on from the last one", "[
 
 TEST_CASE("ledger: a reading at the peak is taken as it is", "[collector]") {
   LogBuilder log = with_context();
-  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
-  log.driver_reading(0, 2 * kSecond, {.used = 551 * kMiB});
+  log.device_alloc(0, kOneSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
+  log.driver_reading(0, 2 * kOneSecond, {.used = 551 * kMiB});
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_peak;
   CHECK(view.used_bytes == 551 * kMiB);
   CHECK_FALSE(view.read_ns);
@@ -108,9 +102,9 @@ TEST_CASE("ledger: a reading at the peak is taken as it is", "[collector]") {
 
 TEST_CASE("ledger: before the first reading nothing is carried on", "[collector]") {
   LogBuilder log;
-  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
-  log.device_free(0, 2 * kSecond, 1);
-  log.driver_reading(0, 3 * kSecond, {.used = 503 * kMiB});
+  log.device_alloc(0, kOneSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
+  log.device_free(0, 2 * kOneSecond, 1);
+  log.driver_reading(0, 3 * kOneSecond, {.used = 503 * kMiB});
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_peak;
   CHECK(view.tracked_bytes == 0);
   CHECK_FALSE(view.read_ns);
@@ -119,9 +113,9 @@ TEST_CASE("ledger: before the first reading nothing is carried on", "[collector]
 TEST_CASE("ledger: a failed allocation has the exact ledger of its instant", "[collector]") {
   LogBuilder log = with_context();
   for (uint64_t i = 0; i < 78; ++i)
-    log.device_alloc(0, kSecond + i, 1 + i, GPUPEAK_KIND_VMM, 0, 1000 * kMiB);
+    log.device_alloc(0, kOneSecond + i, 1 + i, GPUPEAK_KIND_VMM, 0, 1000 * kMiB);
   const uint64_t used = 3 * kMiB + kContext + 78'000 * kMiB;
-  fail(log, 2 * kSecond, 2000 * kMiB, 78'000 * kMiB, kTotal - used);
+  fail(log, 2 * kOneSecond, 2000 * kMiB, 78'000 * kMiB, kTotal - used);
   const Summary summary = analyze_log(log);
   REQUIRE(summary.oom.size() == 1);
   REQUIRE(summary.oom[0].ledger);
@@ -140,8 +134,8 @@ TEST_CASE("ledger: a bracket that is open while an allocation fails keeps its by
           "[collector]") {
   LogBuilder log = with_context();
   const uint64_t before = 3 * kMiB + kContext;
-  fail(log, kSecond, kTotal, 0, kTotal - before - 6 * kMiB);
-  log.driver_reading(0, 2 * kSecond, {.used = before + 6 * kMiB, .cause = GPUPEAK_LEDGER_CODE});
+  fail(log, kOneSecond, kTotal, 0, kTotal - before - 6 * kMiB);
+  log.driver_reading(0, 2 * kOneSecond, {.used = before + 6 * kMiB, .cause = GPUPEAK_LEDGER_CODE});
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   CHECK(row(view, "code") == static_cast<int64_t>(6 * kMiB));
   CHECK(row(view, "unexplained") == 0);
@@ -149,8 +143,8 @@ TEST_CASE("ledger: a bracket that is open while an allocation fails keeps its by
 
 TEST_CASE("ledger: managed memory explains no more than there is of it", "[collector]") {
   LogBuilder log = with_context();
-  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_MANAGED, 0, 3 * kMiB);
-  log.driver_reading(0, 2 * kSecond, {.used = 3 * kMiB + kContext + 234 * kMiB});
+  log.device_alloc(0, kOneSecond, 1, GPUPEAK_KIND_MANAGED, 0, 3 * kMiB);
+  log.driver_reading(0, 2 * kOneSecond, {.used = 3 * kMiB + kContext + 234 * kMiB});
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   CHECK(row(view, "managed") <= static_cast<int64_t>(6 * kMiB));
   CHECK(row(view, "managed") + row(view, "unexplained") == static_cast<int64_t>(234 * kMiB));
@@ -159,14 +153,14 @@ TEST_CASE("ledger: managed memory explains no more than there is of it", "[colle
 TEST_CASE("ledger: a pool destroyed with live blocks keeps its memory until they are freed",
           "[collector]") {
   LogBuilder log = with_context();
-  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_MANAGED, 0, 300 * kMiB);
-  pool_event(log, kSecond + 1, GPUPEAK_POOL_CREATED, 0);
-  allocate_from_pool(log, kSecond + 2, 2, 200 * kMiB);
-  pool_event(log, kSecond + 3, GPUPEAK_POOL_READ, 234 * kMiB);
+  log.device_alloc(0, kOneSecond, 1, GPUPEAK_KIND_MANAGED, 0, 300 * kMiB);
+  pool_event(log, kOneSecond + 1, GPUPEAK_POOL_CREATED, 0);
+  allocate_from_pool(log, kOneSecond + 2, 2, 200 * kMiB);
+  pool_event(log, kOneSecond + 3, GPUPEAK_POOL_READ, 234 * kMiB);
   const uint64_t used = 3 * kMiB + kContext + 234 * kMiB;
-  log.driver_reading(0, 2 * kSecond, {.used = used});
-  pool_event(log, 3 * kSecond, GPUPEAK_POOL_DESTROYED, 0);
-  log.driver_reading(0, 4 * kSecond, {.used = used});
+  log.driver_reading(0, 2 * kOneSecond, {.used = used});
+  pool_event(log, 3 * kOneSecond, GPUPEAK_POOL_DESTROYED, 0);
+  log.driver_reading(0, 4 * kOneSecond, {.used = used});
   {
     LogBuilder until_here = log;
     const LedgerView view = analyze_log(until_here).devices.at(0).ledger->at_exit;
@@ -175,9 +169,9 @@ TEST_CASE("ledger: a pool destroyed with live blocks keeps its memory until they
     CHECK(row(view, "pool_slack") == static_cast<int64_t>(34 * kMiB));
   }
   // A new pool may have the old one's handle.
-  pool_event(log, 5 * kSecond, GPUPEAK_POOL_CREATED, 0);
-  log.device_free(0, 6 * kSecond, 2);
-  log.driver_reading(0, 7 * kSecond, {.used = 3 * kMiB + kContext});
+  pool_event(log, 5 * kOneSecond, GPUPEAK_POOL_CREATED, 0);
+  log.device_free(0, 6 * kOneSecond, 2);
+  log.driver_reading(0, 7 * kOneSecond, {.used = 3 * kMiB + kContext});
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   CHECK(row(view, "managed") == 0);
   CHECK(row(view, "unexplained") == 0);
@@ -231,9 +225,9 @@ LogBuilder beside_another() {
 
 TEST_CASE("ledger: what others do on the card changes no row", "[collector]") {
   LogBuilder log = beside_another();
-  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
-  log.driver_reading(0, 2 * kSecond, listed(kContext + 300 * kMiB, 0));
-  log.driver_reading(0, 3 * kSecond,
+  log.device_alloc(0, kOneSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  log.driver_reading(0, 2 * kOneSecond, listed(kContext + 300 * kMiB, 0));
+  log.driver_reading(0, 3 * kOneSecond,
                      listed(kContext + 320 * kMiB, 5600 * kMiB, GPUPEAK_LEDGER_CODE));
   const Summary summary = analyze_log(log);
   const LedgerView& view = summary.devices.at(0).ledger->at_exit;
@@ -251,12 +245,12 @@ TEST_CASE("ledger: what others do on the card changes no row", "[collector]") {
 TEST_CASE("ledger: a reading without the list is right if the next list says so", "[collector]") {
   const uint64_t others = GENERATE(7168 * kMiB, 8000 * kMiB);
   LogBuilder log = beside_another();
-  log.driver_reading(0, kSecond,
+  log.driver_reading(0, kOneSecond,
                      {.used = 7171 * kMiB + kContext + 20 * kMiB, .cause = GPUPEAK_LEDGER_CODE});
   log.driver_reading(
-      0, 2 * kSecond,
+      0, 2 * kOneSecond,
       {.used = others + 3 * kMiB + kContext + 50 * kMiB, .cause = GPUPEAK_LEDGER_STREAMS});
-  log.driver_reading(0, 3 * kSecond, listed(kContext + 50 * kMiB, others));
+  log.driver_reading(0, 3 * kOneSecond, listed(kContext + 50 * kMiB, others));
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   const bool right = others == 7168 * kMiB;
   CHECK(row(view, "code") == static_cast<int64_t>(right ? 20 * kMiB : 0));
@@ -267,13 +261,13 @@ TEST_CASE("ledger: a reading without the list is right if the next list says so"
 
 TEST_CASE("ledger: once others have moved no reading without the list is used", "[collector]") {
   LogBuilder log = beside_another();
-  log.driver_reading(0, kSecond, listed(kContext, 1024 * kMiB));
+  log.driver_reading(0, kOneSecond, listed(kContext, 1024 * kMiB));
   // It comes and goes between two lists.
-  log.driver_reading(0, 2 * kSecond,
+  log.driver_reading(0, 2 * kOneSecond,
                      {.used = 2051 * kMiB + kContext, .cause = GPUPEAK_LEDGER_CODE});
-  log.driver_reading(0, 3 * kSecond,
+  log.driver_reading(0, 3 * kOneSecond,
                      {.used = 1047 * kMiB + kContext, .cause = GPUPEAK_LEDGER_STREAMS});
-  log.driver_reading(0, 4 * kSecond, listed(kContext + 20 * kMiB, 1024 * kMiB));
+  log.driver_reading(0, 4 * kOneSecond, listed(kContext + 20 * kMiB, 1024 * kMiB));
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   CHECK(row(view, "several") == static_cast<int64_t>(20 * kMiB));
   CHECK(row(view, "code") + row(view, "streams") == 0);
@@ -284,10 +278,10 @@ TEST_CASE("ledger: what others took before a last reading without the list is in
           "[collector]") {
   const uint64_t others = GENERATE(8448 * kMiB, 5888 * kMiB);  // 1280 MiB more, or less
   LogBuilder log = beside_another();
-  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
-  log.driver_reading(0, 2 * kSecond, listed(kContext + 300 * kMiB, 7168 * kMiB));
-  log.device_free(0, 3 * kSecond, 1);
-  log.driver_reading(0, 4 * kSecond, {.used = 3 * kMiB + kContext + others});
+  log.device_alloc(0, kOneSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  log.driver_reading(0, 2 * kOneSecond, listed(kContext + 300 * kMiB, 7168 * kMiB));
+  log.device_free(0, 3 * kOneSecond, 1);
+  log.driver_reading(0, 4 * kOneSecond, {.used = 3 * kMiB + kContext + others});
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   CHECK(view.of_process);
   CHECK(view.used_bytes == kContext);
@@ -299,8 +293,8 @@ TEST_CASE("ledger: what others took before a last reading without the list is in
 
 TEST_CASE("ledger: the curve has none of what others took between two lists", "[collector]") {
   LogBuilder log = beside_another();
-  log.driver_reading(0, kSecond, {.used = 9000 * kMiB + kContext});
-  log.driver_reading(0, 2 * kSecond, listed(kContext + 10 * kMiB, 7168 * kMiB));
+  log.driver_reading(0, kOneSecond, {.used = 9000 * kMiB + kContext});
+  log.driver_reading(0, 2 * kOneSecond, listed(kContext + 10 * kMiB, 7168 * kMiB));
   uint64_t highest = 0;
   const Summary summary = analyze_log(log);
   for (const auto& [time_ns, used] : summary.devices.at(0).ledger->readings)
@@ -319,11 +313,11 @@ TEST_CASE("ledger: who comes and goes between two lists is in no row", "[collect
   log.driver_reading(0, 3, listed(kContext, 0, GPUPEAK_LEDGER_CONTEXT));
   log.device_alloc(0, 4, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
   const uint64_t own = kContext + 300 * kMiB;
-  log.driver_reading(0, kSecond,
+  log.driver_reading(0, kOneSecond,
                      {.used = 3 * kMiB + own + 1868 * kMiB, .cause = GPUPEAK_LEDGER_STREAMS});
   if (cause != GPUPEAK_LEDGER_LIMIT)
-    log.driver_reading(0, 2 * kSecond, {.used = 3 * kMiB + own + 20 * kMiB, .cause = cause});
-  log.driver_reading(0, 3 * kSecond, listed(own + 20 * kMiB, 0));
+    log.driver_reading(0, 2 * kOneSecond, {.used = 3 * kMiB + own + 20 * kMiB, .cause = cause});
+  log.driver_reading(0, 3 * kOneSecond, listed(own + 20 * kMiB, 0));
   const DeviceLedgerSummary ledger = *analyze_log(log).devices.at(0).ledger;
   for (const LedgerView& view : {ledger.at_peak, ledger.at_exit}) {
     CHECK(view.of_process);
@@ -337,10 +331,10 @@ TEST_CASE("ledger: who comes and goes between two lists is in no row", "[collect
 
 TEST_CASE("ledger: who goes between two lists takes nothing along", "[collector]") {
   LogBuilder log = beside_another();
-  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
-  log.driver_reading(0, 2 * kSecond,
+  log.device_alloc(0, kOneSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  log.driver_reading(0, 2 * kOneSecond,
                      {.used = 3 * kMiB + kContext + 300 * kMiB, .cause = GPUPEAK_LEDGER_STREAMS});
-  log.driver_reading(0, 3 * kSecond, listed(kContext + 302 * kMiB, 0, GPUPEAK_LEDGER_STREAMS));
+  log.driver_reading(0, 3 * kOneSecond, listed(kContext + 302 * kMiB, 0, GPUPEAK_LEDGER_STREAMS));
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   CHECK(view.of_process);
   CHECK(row(view, "context") == static_cast<int64_t>(kContext));
@@ -350,13 +344,13 @@ TEST_CASE("ledger: who goes between two lists takes nothing along", "[collector]
 
 TEST_CASE("ledger: where others move and no list tells, differences are not rows", "[collector]") {
   LogBuilder log = with_context();
-  log.driver_reading(0, kSecond, {.used = 3 * kMiB + kContext + 2048 * kMiB});
+  log.driver_reading(0, kOneSecond, {.used = 3 * kMiB + kContext + 2048 * kMiB});
   const bool in_a_call = GENERATE(true, false);
-  log.driver_reading(0, 2 * kSecond,
+  log.driver_reading(0, 2 * kOneSecond,
                      {.used = 3 * kMiB + kContext - (in_a_call ? 0 : 100 * kMiB),
                       .cause = in_a_call ? GPUPEAK_LEDGER_CODE : GPUPEAK_LEDGER_NONE});
-  log.device_alloc(0, 3 * kSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
-  log.driver_reading(0, 4 * kSecond, {.used = 3 * kMiB + kContext + 300 * kMiB});
+  log.device_alloc(0, 3 * kOneSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  log.driver_reading(0, 4 * kOneSecond, {.used = 3 * kMiB + kContext + 300 * kMiB});
   const Summary summary = analyze_log(log);
   const LedgerView& view = summary.devices.at(0).ledger->at_exit;
   REQUIRE(view.rows.size() == 1);
@@ -368,8 +362,8 @@ TEST_CASE("ledger: where others move and no list tells, differences are not rows
 TEST_CASE("ledger: what others take between two calls makes all differences one row",
           "[collector]") {
   LogBuilder log = with_context();
-  log.driver_reading(0, kSecond, {.used = 3 * kMiB + kContext + 2048 * kMiB});
-  log.driver_reading(0, 2 * kSecond,
+  log.driver_reading(0, kOneSecond, {.used = 3 * kMiB + kContext + 2048 * kMiB});
+  log.driver_reading(0, 2 * kOneSecond,
                      {.used = 3 * kMiB + kContext + 4096 * kMiB, .cause = GPUPEAK_LEDGER_CODE});
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   REQUIRE(view.rows.size() == 1);
@@ -379,9 +373,9 @@ TEST_CASE("ledger: what others take between two calls makes all differences one 
 TEST_CASE("ledger: an entry of the list that does not grow with our blocks is another's",
           "[collector]") {
   LogBuilder log = beside_another();
-  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
-  log.driver_reading(0, 2 * kSecond, listed(kContext, 7468 * kMiB));
-  log.driver_reading(0, 3 * kSecond, listed(kContext, 7488 * kMiB, GPUPEAK_LEDGER_CODE));
+  log.device_alloc(0, kOneSecond, 1, GPUPEAK_KIND_VMM, 0, 300 * kMiB);
+  log.driver_reading(0, 2 * kOneSecond, listed(kContext, 7468 * kMiB));
+  log.driver_reading(0, 3 * kOneSecond, listed(kContext, 7488 * kMiB, GPUPEAK_LEDGER_CODE));
   const Summary summary = analyze_log(log);
   const LedgerView& view = summary.devices.at(0).ledger->at_exit;
   CHECK_FALSE(view.of_process);
@@ -392,9 +386,9 @@ TEST_CASE("ledger: an entry of the list that does not grow with our blocks is an
 
 TEST_CASE("ledger: an entry that is found late has one row for what there was", "[collector]") {
   LogBuilder log = with_context();
-  log.driver_reading(0, kSecond,
+  log.driver_reading(0, kOneSecond,
                      {.used = 1024 * kMiB + kContext + 20 * kMiB, .cause = GPUPEAK_LEDGER_CODE});
-  log.driver_reading(0, 2 * kSecond, listed(kContext + 20 * kMiB, 2048 * kMiB));
+  log.driver_reading(0, 2 * kOneSecond, listed(kContext + 20 * kMiB, 2048 * kMiB));
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   CHECK(view.of_process);
   CHECK(row(view, "context") == static_cast<int64_t>(kContext + 20 * kMiB));
@@ -403,8 +397,8 @@ TEST_CASE("ledger: an entry that is found late has one row for what there was", 
 
 TEST_CASE("ledger: a context that ends gives back its code, too", "[collector]") {
   LogBuilder log = with_context();
-  log.driver_reading(0, kSecond, {.used = 103 * kMiB + kContext, .cause = GPUPEAK_LEDGER_CODE});
-  log.driver_reading(0, 2 * kSecond, {.used = 3 * kMiB, .cause = GPUPEAK_LEDGER_CONTEXT});
+  log.driver_reading(0, kOneSecond, {.used = 103 * kMiB + kContext, .cause = GPUPEAK_LEDGER_CODE});
+  log.driver_reading(0, 2 * kOneSecond, {.used = 3 * kMiB, .cause = GPUPEAK_LEDGER_CONTEXT});
   const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
   CHECK(row(view, "context") == 0);
   CHECK(row(view, "code") == 0);
@@ -414,7 +408,7 @@ TEST_CASE("ledger: a context that ends gives back its code, too", "[collector]")
 
 TEST_CASE("ledger: at an allocation that fails it is said what others hold", "[collector]") {
   LogBuilder log = beside_another();
-  fail(log, kSecond, 20'000 * kMiB, 0, 1000 * kMiB);
+  fail(log, kOneSecond, 20'000 * kMiB, 0, 1000 * kMiB);
   const Summary summary = analyze_log(log);
   REQUIRE(summary.oom.size() == 1);
   const LedgerView& view = summary.oom[0].ledger.value();

@@ -13,8 +13,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
-
 /// PyTorch's pool has 20 MiB idle when it takes 30 MiB more: with expandable segments it grows by
 /// the rest, in pages of 20 MiB. What was asked for is known, so that this is exact.
 LogBuilder torch_log() {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/export/export.h"
 #include "collector/text/error.h"
@@ -18,8 +19,6 @@ using namespace gpupeak::collector;
 using namespace gpupeak::testing;
 
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
 
 /// GPU 0: what is outside of the arena, then 20 MiB that it shares out; GPU 1: one block; host:
 /// one. Ends and begins, marks and phases lie between changes, so that each moment has a sum of its
@@ -110,13 +109,6 @@ uint64_t sum_of(const Held& held) {
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
-}
-
-template <class Writer>
-std::string text_of(Writer&& writer) {
-  std::ostringstream out;
-  writer(out);
-  return out.str();
 }
 
 }  // namespace

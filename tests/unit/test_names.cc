@@ -11,8 +11,10 @@
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
+#include "log_builder.h"
 
 using namespace gpupeak::collector;
+using namespace gpupeak::testing;
 
 TEST_CASE("function_names: short names", "[collector]") {
   CHECK(short_function_name("malloc") == "malloc");
@@ -312,7 +314,6 @@ TEST_CASE("text_format: columns are those of a terminal", "[collector]") {
 }
 
 TEST_CASE("text_format: one scale for all sizes, in three digits", "[collector]") {
-  constexpr uint64_t kMiB = 1 << 20;
   CHECK(size_text(std::nullopt) == "–");
   CHECK(size_text(0) == "0");
   CHECK(size_text(1) == "1 B");

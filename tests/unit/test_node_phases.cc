@@ -18,12 +18,12 @@ constexpr uint64_t kMicrosecond = 1000;
 
 /// A log with one run of session 1, from 10 to 90 us in thread 100, and a profile whose clock began
 /// at 5 us.
-struct RunLog {
+struct MarkedRun {
   TemporaryFile profile{".json"}, file;
   LogBuilder log;
   std::string lines;
 
-  RunLog() { log.header().pid = 77; }
+  MarkedRun() { log.header().pid = 77; }
   void node(const std::string& name, uint64_t begin_us, uint64_t long_us, uint32_t tid = 100) {
     lines += R"({"cat" : "Node","pid" :77,"tid" :)" + std::to_string(tid) + R"(,"dur" :)" +
              std::to_string(long_us) + R"(,"ts" :)" + std::to_string(begin_us) +
@@ -73,7 +73,7 @@ std::string said(const Summary& summary) {
 }  // namespace
 
 TEST_CASE("node phases: a node has what its thread allocates between its times", "[collector]") {
-  RunLog run;
+  MarkedRun run;
   run.node("outer", 10, 40);  // from 15 to 55 us of the log, and two more
   run.node("inner", 20, 10);  // from 25 to 35, likewise
   run.node("short", 60, 1);
@@ -103,7 +103,7 @@ TEST_CASE("node phases: a node has what its thread allocates between its times",
 
 TEST_CASE("node phases: only while the session runs, and in a helper's thread, too",
           "[collector]") {
-  RunLog run;
+  MarkedRun run;
   run.node("helped", 20, 10, 101);  // thread 101, in no call
   run.node("early", 1, 2);
   run.node("late", 86, 3);
@@ -126,7 +126,7 @@ TEST_CASE("node phases: only while the session runs, and in a helper's thread, t
 }
 
 TEST_CASE("node phases: what overlaps on one thread is left out", "[collector]") {
-  RunLog run;
+  MarkedRun run;
   run.node("first", 10, 20);
   run.node("across", 20, 30);
   run.node("by a microsecond", 25, 6);
@@ -144,13 +144,13 @@ TEST_CASE("node phases: what overlaps on one thread is left out", "[collector]")
 
 TEST_CASE("node phases: facts that make no sense, and a profile that is not there", "[collector]") {
   for (const char* fact : {"", "1", "1 2", "x 2 3 /tmp/a", "1 99999999999999999999 3 /tmp/a"}) {
-    RunLog run;
+    MarkedRun run;
     run.log.fact("ort.profile", fact);
     const Summary summary = analyze(run.log.save(run.file.path()), {});
     INFO(fact);
     CHECK(said(summary).find("make no sense") != std::string::npos);
   }
-  RunLog run;
+  MarkedRun run;
   run.log.fact("ort.profile", "1 2000000 50 /nowhere/at/all.json");
   run.log.fact("ort.profile.off", "session 2: its clock is not known");
   const Summary summary = analyze(run.log.save(run.file.path()), {});
@@ -160,7 +160,7 @@ TEST_CASE("node phases: facts that make no sense, and a profile that is not ther
 
 TEST_CASE("node phases: a table has the nodes that hold most, and is as wide as these need",
           "[collector]") {
-  RunLog run;
+  MarkedRun run;
   const std::string light =
       "a node with a name so long that no table of the others would be as wide";
   run.node("heavy", 10, 10);

@@ -11,8 +11,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
-
 /// 10 MiB of the heap, 20 of the device and 40 managed, of which no two are live at once but the
 /// last.
 Summary with_memory(std::optional<uint64_t> memory) {

@@ -13,27 +13,12 @@
 #include "collector/views/views.h"
 #include "collector/write/writers.h"
 #include "log_builder.h"
+#include "timed_profile.h"
 
 using namespace gpupeak::collector;
 using namespace gpupeak::testing;
 
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;
-
-class Timed {
- public:
-  explicit Timed(LogBuilder log) : profile(log.save(file_.path()), {}, &times) {
-    times.finish(profile.replay());
-  }
-
- private:
-  TemporaryFile file_;
-
- public:
-  TimeSeries times;
-  Profile profile;
-};
 
 /// Thirty sites on two devices and the heap, each in turn larger than the others.
 LogBuilder waves() {
@@ -67,7 +52,7 @@ uint64_t sum_of(const KindHolders& holders) {
 }
 
 std::string page_of(LogBuilder log) {
-  Timed timed(std::move(log));
+  TimedProfile timed(std::move(log));
   return page_data(timed.profile, timed.times, read_for_page(timed.profile, timed.times), true);
 }
 
@@ -83,7 +68,7 @@ LogBuilder one_block(uint64_t bytes, const char* phase) {
 
 TEST_CASE("instants: every peak is among them, with the holders that the summary gives it",
           "[collector]") {
-  Timed log(waves());
+  TimedProfile log(waves());
   const Instants found = live_at_instants(log.profile, log.times, 5);
   CHECK(found.instants.size() <= kMaxInstants);
   CHECK(found.instants.size() > 60);
@@ -113,7 +98,7 @@ TEST_CASE("instants: every peak is among them, with the holders that the summary
 }
 
 TEST_CASE("instants: the largest holders first, the others as a sum", "[collector]") {
-  Timed log(waves());
+  TimedProfile log(waves());
   const Instants found = live_at_instants(log.profile, log.times, 3);
   bool any_cut = false;
   for (const Instant& instant : found.instants) {
@@ -137,7 +122,7 @@ TEST_CASE("instants: all changes while they are few, none of a side with many", 
   const uint64_t after = 1'000'000;
   for (uint64_t i = 0; i <= kMaxChanges; ++i) many.alloc(0, after + i, 0x10000000 + 16 * i, 1);
   for (const bool few : {true, false}) {
-    Timed timed(few ? waves() : std::move(many));
+    TimedProfile timed(few ? waves() : std::move(many));
     const Instants found = live_at_instants(timed.profile, timed.times, 5);
     CHECK(found.host_changes.has_value() == few);
     REQUIRE(found.device_changes);
@@ -174,7 +159,7 @@ TEST_CASE("instants: of a side with many changes the stacks that hold most, with
   LogBuilder log = waves();
   for (uint64_t i = 0; i <= kMaxChanges; ++i)
     log.alloc(0, 1'000'000 + i, 0x10000000 + 16 * i, 1, log.node(0, 0x100000 + i % 200));
-  Timed timed(std::move(log));
+  TimedProfile timed(std::move(log));
   const Instants found = live_at_instants(timed.profile, timed.times, 5);
   size_t most = 0;
   for (const Instant& instant : found.instants) {
@@ -205,7 +190,7 @@ TEST_CASE("instants: calls are bounded, and what is left out is its caller's", "
   for (uint64_t i = 0; i < 50; ++i)
     log.device_alloc(0, 10 + i, 1 + i, GPUPEAK_KIND_LINEAR, 0, 1000 + i, 0,
                      log.node(step, 0x1000 + i));
-  Timed timed(std::move(log));
+  TimedProfile timed(std::move(log));
   std::map<GroupId, uint64_t> largest;
   for (GroupId group{0}; group < 50; ++group) largest[group] = 1000 + group;
   for (const size_t most : {size_t{12}, size_t{1000}}) {
@@ -235,7 +220,7 @@ TEST_CASE("stacked: at each moment the parts add up to the sum, by site and by t
     log.device_free(0, time + 2, i - 499);
     log.free(0, time + 3, 0x10000 * (i - 499));
   }
-  Timed timed(std::move(log));
+  TimedProfile timed(std::move(log));
   const Instants found = live_at_instants(timed.profile, timed.times, 3);
   REQUIRE(found.stacked.size() == 3);
   for (const Stacked& sum : found.stacked) {
@@ -272,7 +257,7 @@ TEST_CASE("stacked: what falls is drawn as the sum falls", "[collector]") {
   }
   for (uint64_t i = 0; i < 60; ++i) log.free(0, 100'000 + 1000 * i, 0x10000 * (i + 1));
   log.alloc(0, 900'000, 0x900000, 50, stack);
-  Timed timed(std::move(log));
+  TimedProfile timed(std::move(log));
   const Instants found = live_at_instants(timed.profile, timed.times, 3);
   REQUIRE(found.stacked.size() == 1);
   // Wherever the run is looked at, the parts add up to what the sum is in that stretch.
@@ -307,7 +292,7 @@ TEST_CASE("stacked: a device's pools are told by who uses them", "[collector]") 
   log.device_alloc(0, 2, 100, GPUPEAK_KIND_LINEAR, 0, 20 * kMiB, 0, log.node(0, 0x100));
   log.event(0, 3, GPUPEAK_REC_ARENA_ALLOC,
             Fields().u(1).u(100 * kMiB).u(12 * kMiB).u(0).u(use).u(0).u(0));
-  Timed timed(std::move(log));
+  TimedProfile timed(std::move(log));
   const Instants found = live_at_instants(timed.profile, timed.times, 3);
   REQUIRE(found.stacked.size() == 1);
   const Stacked::By& by = found.stacked[0].ways[0];
@@ -320,7 +305,7 @@ TEST_CASE("stacked: a device's pools are told by who uses them", "[collector]") 
 }
 
 TEST_CASE("instants: a log without events has none", "[collector]") {
-  Timed log{LogBuilder()};
+  TimedProfile log{LogBuilder()};
   CHECK(live_at_instants(log.profile, log.times, 5).instants.empty());
 }
 
@@ -427,11 +412,11 @@ LogBuilder churning_arena(uint64_t steps, uint64_t live) {
   return log;
 }
 
-struct Sums {
+struct ArenaSums {
   uint64_t in_use = 0, several = 0, segments = 0;
 };
-Sums sums_at(const ArenaHistory& history, uint32_t step) {
-  Sums sums;
+ArenaSums sums_at(const ArenaHistory& history, uint32_t step) {
+  ArenaSums sums;
   for (const auto& block : history.blocks) {
     if (block.first <= step && step < block.end) sums.in_use += block.bytes;
   }
@@ -447,13 +432,13 @@ Sums sums_at(const ArenaHistory& history, uint32_t step) {
 }
 
 ArenaHistory history_of(LogBuilder log) {
-  Timed timed(std::move(log));
+  TimedProfile timed(std::move(log));
   return arena_history(timed.profile, timed.times, live_at_instants(timed.profile, timed.times, 5));
 }
 
 /// At each step all pieces of the only arena add up to its own figures. How many steps left blocks
 /// out.
-size_t check_sums(const ArenaHistory& history) {
+size_t check_arena_sums(const ArenaHistory& history) {
   REQUIRE(history.arenas.size() == 1);
   ArenaHistory::Level level;
   size_t level_at = 0, with_several = 0;
@@ -461,7 +446,7 @@ size_t check_sums(const ArenaHistory& history) {
     for (; level_at < history.levels.size() && history.levels[level_at].step <= step; ++level_at) {
       level = history.levels[level_at];
     }
-    const Sums sums = sums_at(history, step);
+    const ArenaSums sums = sums_at(history, step);
     CHECK(sums.in_use == level.in_use);
     CHECK(sums.segments == level.reserved);
     with_several += sums.several > 0 ? 1 : 0;
@@ -512,7 +497,7 @@ TEST_CASE("page: of few changes of pools every instant is there", "[collector]")
   const ArenaHistory history = history_of(churning_arena(400, 100));
   CHECK(history.every);
   CHECK(history.steps.size() == 720);
-  CHECK(check_sums(history) == 0);
+  CHECK(check_arena_sums(history) == 0);
 }
 
 TEST_CASE("page: of many changes of pools there are chosen instants, bounded, and whole",
@@ -522,7 +507,7 @@ TEST_CASE("page: of many changes of pools there are chosen instants, bounded, an
   CHECK(history.steps.size() > 20);
   CHECK(history.steps.size() <= kMaxArenaInstants);
   CHECK(history.blocks.size() <= kMaxArenaBlocks);
-  CHECK(check_sums(history) > 10);
+  CHECK(check_arena_sums(history) > 10);
   CHECK(history.steps.back().reason.find("the end") != std::string::npos);
   CHECK(std::any_of(history.steps.begin(), history.steps.end(),
                     [](const auto& step) { return step.reason.starts_with("peak of Pool"); }));
@@ -533,7 +518,7 @@ TEST_CASE("page: of many changes of pools there are chosen instants, bounded, an
 
 TEST_CASE("page: of thousands of segments with left out blocks the largest are shown",
           "[collector]") {
-  constexpr uint64_t kSegments = 3000, kSlots = 3;
+  constexpr uint64_t kSegments = 3000, kShownSlots = 3;
   LogBuilder log(GPUPEAK_HOST_OFF);
   log.event(0, 1, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(log.string("Pool")).u(0).u(0).s("").u(1));
   uint64_t time = 10;
@@ -541,9 +526,9 @@ TEST_CASE("page: of thousands of segments with left out blocks the largest are s
     log.device_alloc(0, time += 10, id, GPUPEAK_KIND_LINEAR, 0, 4096 + id % 7 * 512);
   }
   for (uint64_t i = 0; i < 30'000; ++i) {
-    const uint64_t slot = i * 7919 % (kSegments * kSlots);
+    const uint64_t slot = i * 7919 % (kSegments * kShownSlots);
     const uint64_t at = (1 + slot % kSegments) * kMiB + slot / kSegments * 1024;
-    if (i >= kSegments * kSlots) {
+    if (i >= kSegments * kShownSlots) {
       log.event(0, time += 10, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(at).u(0).u(0).u(0));
     }
     log.event(0, time += 10, GPUPEAK_REC_ARENA_ALLOC,

@@ -10,7 +10,7 @@ using namespace gpupeak::collector;
 
 namespace {
 
-using Changes = std::vector<PeakFinder::Change>;
+using PeakChanges = std::vector<PeakFinder::Change>;
 
 /// Remembers what every group held whenever a sum reached a new maximum: slow and obviously right.
 class BruteForce {
@@ -21,7 +21,7 @@ class BruteForce {
         counts_(scopes_of_group_.size()),
         scopes_(scope_count) {}
 
-  void apply(const Changes& changes, uint64_t ticks) {
+  void apply(const PeakChanges& changes, uint64_t ticks) {
     for (const auto& change : changes) {
       live_[change.group] += static_cast<uint64_t>(change.bytes);
       counts_[change.group] += static_cast<uint32_t>(change.count);
@@ -114,8 +114,8 @@ TEST_CASE("peak_finder: a step that moves bytes is neither dip nor double counti
   const GroupId old_group = peaks.add_group(scope);
   const GroupId new_group = peaks.add_group(scope);
   peaks.add(old_group, 100, 1);
-  peaks.apply(Changes{{old_group, -100, -1, false}, {new_group, 130, 1, true}}, 2);
-  peaks.apply(Changes{{new_group, -130, -1, false}, {old_group, 130, 1, true}}, 3);
+  peaks.apply(PeakChanges{{old_group, -100, -1, false}, {new_group, 130, 1, true}}, 2);
+  peaks.apply(PeakChanges{{new_group, -130, -1, false}, {old_group, 130, 1, true}}, 3);
   peaks.finish();
   CHECK(peaks.scope(scope[0]).peak == 130);
   CHECK(peaks.scope(scope[0]).peak_ticks == 2);
@@ -184,7 +184,7 @@ TEST_CASE("peak_finder: agrees with brute force on random sequences", "[collecto
       const auto group = static_cast<GroupId>(random() % groups);
       const uint64_t bytes = random() % largest;
       const size_t victim = blocks.empty() ? 0 : random() % blocks.size();
-      Changes changes;
+      PeakChanges changes;
       switch (blocks.empty() ? 0 : random() % 3) {
         case 0:
           changes = {{group, static_cast<int64_t>(bytes), 1, true}};

@@ -4,6 +4,7 @@
 #include <random>
 #include <sstream>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/summary_parts.h"
@@ -14,13 +15,6 @@ using namespace gpupeak::collector;
 using namespace gpupeak::testing;
 
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;
-
-Summary analyze_log(LogBuilder& log, const Options& options = {}) {
-  const TemporaryFile file;
-  return analyze(log.save(file.path()), options);
-}
 
 const PhaseSummary& phase(const Summary& summary, std::string_view name) {
   for (const PhaseSummary& phase : summary.phases) {

@@ -1,5 +1,6 @@
 #include <sstream>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/write/writers.h"
@@ -39,12 +40,6 @@ struct PythonLog {
   }
 };
 
-Summary analyze(LogBuilder& log, const Options& options = {}) {
-  const TemporaryFile file;
-  log.save(file.path());
-  return gpupeak::collector::analyze(file.path(), options);
-}
-
 const Peak& device_peak(const Summary& summary) {
   const Peak* peak = summary.find_peak("device:0");
   REQUIRE(peak != nullptr);
@@ -56,7 +51,7 @@ const Peak& device_peak(const Summary& summary) {
 TEST_CASE("python_frames: they lie between native frames, innermost first", "[collector]") {
   PythonLog python;
   python.log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100, 0, python.site(1));
-  const Summary summary = analyze(python.log);
+  const Summary summary = analyze_log(python.log);
   const Holder& holder = device_peak(summary).holders.at(0);
   REQUIRE(holder.stack.size() == 7);
   CHECK(holder.stack[1].module == "liballoc.so");
@@ -78,21 +73,21 @@ TEST_CASE("python_frames: lines are sites of their own", "[collector]") {
   python.log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100, 0, python.site(1));
   python.log.device_alloc(0, 20, 2, GPUPEAK_KIND_LINEAR, 0, 200, 0, python.site(3));
   python.log.device_alloc(0, 30, 3, GPUPEAK_KIND_LINEAR, 0, 300, 0, python.site(3));
-  const Summary by_site = analyze(python.log);
+  const Summary by_site = analyze_log(python.log);
   const std::vector<Holder>& sites = device_peak(by_site).holders;
   REQUIRE(sites.size() == 2);
   CHECK(sites[0].bytes == 500);
   CHECK(sites[0].title == "liballoc.so+0x5500 ← Model.__init__ model.py:13 ← <module> main.py:3");
   Options options;
   options.by = GroupBy::kModule;
-  const Summary by_module = analyze(python.log, options);
+  const Summary by_module = analyze_log(python.log, options);
   CHECK(device_peak(by_module).holders.size() == 1);
 }
 
 TEST_CASE("python_frames: without another library's frame Python's come first", "[collector]") {
   PythonLog python;
   python.log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100, 0, python.site(1, 0x3700));
-  const Summary summary = analyze(python.log);
+  const Summary summary = analyze_log(python.log);
   CHECK(device_peak(summary).holders.at(0).title ==
         "Model.__init__ model.py:12 ← <module> main.py:3");
 }
@@ -105,7 +100,7 @@ TEST_CASE("python_frames: titles go from an installed package to the program", "
   const uint32_t caller = python.python(python.python(python.native, 2), 1);
   const uint32_t inner = python.python(python.python(python.python(caller, 6), 6), 5);
   python.log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100, 0, python.log.node(inner, 0x5500));
-  const Summary summary = analyze(python.log);
+  const Summary summary = analyze_log(python.log);
   CHECK(device_peak(summary).holders.at(0).title ==
         "liballoc.so+0x5500 ← Conv.forward conv.py:548 ← Model.__init__ model.py:12");
 }
@@ -120,7 +115,7 @@ TEST_CASE("python_frames: titles pass over Python's own import", "[collector]") 
     const uint32_t importing = own.python(own.python(own.native, 2), 5);
     const uint32_t top = innermost != 0 ? own.python(importing, innermost) : importing;
     own.log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100, 0, own.log.node(top, 0x5500));
-    return device_peak(analyze(own.log)).holders.at(0).title;
+    return device_peak(analyze_log(own.log)).holders.at(0).title;
   };
   CHECK(title_of(1) == "liballoc.so+0x5500 ← Model.__init__ model.py:12 ← <module> main.py:3");
   CHECK(title_of(0) == "liballoc.so+0x5500 ← <module> main.py:3");
@@ -132,7 +127,7 @@ TEST_CASE("python_frames: what a damaged log does not define is unknown", "[coll
   for (const uint32_t number : {4u, 5u, 77u, 0xffffffffu}) {
     PythonLog python;
     python.log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100, 0, python.site(number));
-    const Summary summary = analyze(python.log);
+    const Summary summary = analyze_log(python.log);
     CHECK(device_peak(summary).holders.at(0).stack.at(3).function == "(unknown)");
   }
 }
@@ -157,7 +152,7 @@ TEST_CASE("python_frames: why there are none is said", "[collector]") {
   log.fact("python.off", "its version is not known");
   log.counters().quality |= GPUPEAK_Q_PYTHON_OFF;
   log.counters().unread_python_stacks = 2;
-  const Summary summary = analyze(log);
+  const Summary summary = analyze_log(log);
   const auto has = [&](const std::string& code, const std::string& message) {
     for (const Warning& warning : summary.quality.warnings) {
       if (code_text(warning.code) == code && warning.message.find(message) != std::string::npos)

@@ -17,8 +17,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kSecond = 1'000'000'000;
-
 ProcessRecord rank(int number, const std::string& node = "n0") {
   ProcessRecord record;
   record.id = 1000 + static_cast<uint64_t>(number);
@@ -30,9 +28,9 @@ ProcessRecord rank(int number, const std::string& node = "n0") {
   record.run.rank = number;
   record.run.end = {ExitKind::kExit, 0};
   // Each node's own clock; their calendars agree.
-  record.start_monotonic_ns = (node == "n0" ? 5 : 5000) * kSecond;
-  record.start_realtime_ns = 1'700'000'000 * kSecond;
-  record.end_ns = record.last_ns = record.start_monotonic_ns + 100 * kSecond;
+  record.start_monotonic_ns = (node == "n0" ? 5 : 5000) * kOneSecond;
+  record.start_realtime_ns = 1'700'000'000 * kOneSecond;
+  record.end_ns = record.last_ns = record.start_monotonic_ns + 100 * kOneSecond;
   record.host_measured = true;
   return record;
 }
@@ -48,7 +46,7 @@ void hold(ProcessRecord& record, const std::vector<HeldPart>& tags,
   record.peaks.push_back(peak);
 }
 
-std::string text_of(const Merged& merged) {
+std::string report_of(const Merged& merged) {
   std::ostringstream out;
   write_merge(merged, out);
   return out.str();
@@ -149,7 +147,7 @@ TEST_CASE("ranks: a log that went on since a partial result counts once, as it w
   ProcessRecord early = rank(1), late = rank(1);
   early.end_ns = 0;
   early.run.end = {};
-  early.last_ns = late.start_monotonic_ns + kSecond;
+  early.last_ns = late.start_monotonic_ns + kOneSecond;
   for (const bool late_first : {false, true}) {
     ProcessSet set;
     set.add(late_first ? late : early);
@@ -316,7 +314,7 @@ TEST_CASE("ranks: who has more than the others, and in what", "[collector]") {
   CHECK(merged.outliers[1].by == "peak");
   CHECK(merged.outliers[2].by == "tag");
   CHECK(merged.outliers[2].median_bytes == 1002);
-  CHECK(text_of(merged).find("rank 17, pid 117 train on n0: +31 % (+309 B) in activations") !=
+  CHECK(report_of(merged).find("rank 17, pid 117 train on n0: +31 % (+309 B) in activations") !=
         std::string::npos);
 }
 
@@ -353,29 +351,30 @@ TEST_CASE("ranks: the job ended with who was refused first, not with who was end
   for (int i = 0; i < 6; ++i) ranks.push_back(rank(i, i < 3 ? "n0" : "n1"));
   const auto end = [&](size_t i, ExitKind kind, int32_t code, uint64_t second) {
     ranks[i].run.end = {kind, code};
-    ranks[i].end_ns = ranks[i].start_monotonic_ns + second * kSecond;
+    ranks[i].end_ns = ranks[i].start_monotonic_ns + second * kOneSecond;
   };
   // Refused at 10 s, which takes until 14 s to become an end; others notice before.
   end(4, ExitKind::kExit, 1, 14);
-  ranks[4].refusal = Refusal{"cuMemAlloc", 0, 2u << 30, 10 * kSecond, "step", "A ← B", "full", 1};
+  ranks[4].refusal =
+      Refusal{"cuMemAlloc", 0, 2u << 30, 10 * kOneSecond, "step", "A ← B", "full", 1};
   end(2, ExitKind::kSignal, 6, 11);
   // Refused long ago, and lived with it.
   end(1, ExitKind::kSignal, 15, 15);
-  ranks[1].refusal = Refusal{"cuMemAlloc", 0, 1u << 30, 1 * kSecond, "step", "A ← B", "", 1};
+  ranks[1].refusal = Refusal{"cuMemAlloc", 0, 1u << 30, 1 * kOneSecond, "step", "A ← B", "", 1};
   end(0, ExitKind::kExit, 143, 16);
-  ranks[5].refusal = Refusal{"cuMemAlloc", 0, 1u << 30, 2 * kSecond, "step", "A ← B", "", 1};
+  ranks[5].refusal = Refusal{"cuMemAlloc", 0, 1u << 30, 2 * kOneSecond, "step", "A ← B", "", 1};
   ranks[3].run.end = {};  // ended, nobody saw how
   const Merged merged = merge(ranks);
   const JobEnd& job = merged.end;
   REQUIRE(job.casualties.size() == 4);
   CHECK(merged.processes[job.casualties[0].process].run.rank == 4);
   CHECK(job.casualties[0].how == Casualty::How::kRefused);
-  CHECK(job.casualties[0].time_ns == 10 * static_cast<int64_t>(kSecond));
+  CHECK(job.casualties[0].time_ns == 10 * static_cast<int64_t>(kOneSecond));
   CHECK(merged.processes[job.casualties[1].process].run.rank == 2);
   CHECK(job.casualties[2].how == Casualty::How::kSignalled);
   CHECK(job.in_order == 1);
   CHECK(job.not_said == 1);
-  const std::string text = text_of(merged);
+  const std::string text = report_of(merged);
   CHECK(text.find("rank 4, pid 104 train on n1: cuMemAlloc asked for 2.00 GiB of GPU 0 at +10.00 s "
                   "and was\n  refused, then exit 1") != std::string::npos);
   CHECK(text.find("2 ended later by signals from outside") != std::string::npos);
@@ -387,7 +386,7 @@ TEST_CASE("ranks: a job that somebody ended is not blamed on a rank", "[collecto
     ranks.push_back(rank(i));
     ranks.back().run.end = {ExitKind::kSignal, 15};
   }
-  CHECK(text_of(merge(ranks)).find("nobody failed by itself") != std::string::npos);
+  CHECK(report_of(merge(ranks)).find("nobody failed by itself") != std::string::npos);
 }
 
 TEST_CASE("ranks: a thousand of them are a screen of text", "[collector]") {
@@ -400,6 +399,6 @@ TEST_CASE("ranks: a thousand of them are a screen of text", "[collector]") {
     record.run.end = {ExitKind::kSignal, i == 5 ? 6 : 15};
     ranks.push_back(record);
   }
-  const std::string text = text_of(merge(ranks));
+  const std::string text = report_of(merge(ranks));
   CHECK(std::count(text.begin(), text.end(), '\n') <= 50);
 }

@@ -1,7 +1,8 @@
-// What the replay makes of logs, seen through analyze().
+// What the replay makes of logs, seen through analyze_log().
 #include <random>
 #include <unordered_map>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/replay/replay.h"
@@ -13,13 +14,7 @@ using namespace gpupeak::testing;
 
 namespace {
 
-Summary analyze(LogBuilder& log, const Options& options = {}) {
-  const TemporaryFile file;
-  log.save(file.path());
-  return gpupeak::collector::analyze(file.path(), options);
-}
-
-uint64_t metric(const Summary& summary, const std::string& name) {
+uint64_t metric_in(const Summary& summary, const std::string& name) {
   INFO(name);
   REQUIRE(summary.metrics.count(name) == 1);
   REQUIRE(summary.metrics.at(name).has_value());
@@ -55,12 +50,12 @@ TEST_CASE("replay: the heap's peak, requested and usable", "[collector]") {
   log.alloc(0, 20, 0x2000, 200, 0, 8);
   log.free(0, 30, 0x1000);
   log.alloc(0, 40, 0x3000, 50);
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 300);
-  CHECK(metric(summary, "host.kind.heap.usable_peak_bytes") == 312);
-  CHECK(metric(summary, "host.peak_bytes") == 300);
-  CHECK(metric(summary, "host.kind.heap.live_bytes") == 250);
-  CHECK(metric(summary, "device.peak_bytes") == 0);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "host.kind.heap.peak_bytes") == 300);
+  CHECK(metric_in(summary, "host.kind.heap.usable_peak_bytes") == 312);
+  CHECK(metric_in(summary, "host.peak_bytes") == 300);
+  CHECK(metric_in(summary, "host.kind.heap.live_bytes") == 250);
+  CHECK(metric_in(summary, "device.peak_bytes") == 0);
   REQUIRE(summary.find_peak("host/heap") != nullptr);
   CHECK(summary.find_peak("host/heap")->time_ns == 20);
   CHECK(summary.quality.exact);
@@ -76,9 +71,9 @@ TEST_CASE("replay: the old block of a realloc counts until its end", "[collector
   log.realloc_end(0, 4, 0x2000, 150);
   log.free(0, 5, 0x2000);
   log.free(1, 6, 0x1000);
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 160);
-  CHECK(metric(summary, "host.kind.heap.live_bytes") == 0);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "host.kind.heap.peak_bytes") == 160);
+  CHECK(metric_in(summary, "host.kind.heap.live_bytes") == 0);
   CHECK(summary.quality.repairs == 0);
   CHECK(summary.quality.exact);
 }
@@ -89,9 +84,9 @@ TEST_CASE("replay: a failed realloc leaves the block alone", "[collector]") {
   log.realloc_begin(0, 2, 0x1000);
   log.realloc_failed(0, 3, 0x1000);
   log.free(0, 4, 0x1000);
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 100);
-  CHECK(metric(summary, "host.kind.heap.live_bytes") == 0);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "host.kind.heap.peak_bytes") == 100);
+  CHECK(metric_in(summary, "host.kind.heap.live_bytes") == 0);
   CHECK(summary.quality.repairs == 0);
 }
 
@@ -107,9 +102,9 @@ TEST_CASE("replay: of two blocks at one address the one whose realloc fails is g
     } else {
       log.realloc_failed(0, 4, 0x1000);
     }
-    const Summary summary = analyze(log);
-    CHECK(metric(summary, "host.kind.heap.peak_bytes") == 110);
-    CHECK(metric(summary, "host.kind.heap.live_bytes") == 10);
+    const Summary summary = analyze_log(log);
+    CHECK(metric_in(summary, "host.kind.heap.peak_bytes") == 110);
+    CHECK(metric_in(summary, "host.kind.heap.live_bytes") == 10);
     CHECK(summary.quality.repairs == (end_is_lost ? 2 : 1));
     CHECK(summary.quality.unknown_heap_frees == (end_is_lost ? 1 : 0));
   }
@@ -135,19 +130,19 @@ TEST_CASE("replay: frees from before the log are counted apart", "[collector]") 
   log.free(0, 1, 0x1000);
   log.realloc_begin(0, 2, 0x2000);
   log.realloc_end(0, 3, 0x3000, 70);
-  const Summary summary = analyze(log);
+  const Summary summary = analyze_log(log);
   CHECK(summary.quality.unknown_heap_frees == 2);
   CHECK(summary.quality.unmatched_frees == 0);
-  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 70);
+  CHECK(metric_in(summary, "host.kind.heap.peak_bytes") == 70);
 }
 
 TEST_CASE("replay: an address handed out twice is repaired and said", "[collector]") {
   LogBuilder log;
   log.alloc(0, 1, 0x1000, 100);
   log.alloc(0, 2, 0x1000, 60);
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 100);
-  CHECK(metric(summary, "host.kind.heap.live_bytes") == 60);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "host.kind.heap.peak_bytes") == 100);
+  CHECK(metric_in(summary, "host.kind.heap.live_bytes") == 60);
   CHECK(summary.quality.repairs == 1);
   CHECK_FALSE(summary.quality.exact);
   CHECK(has_warning(summary, "GP028"));
@@ -158,8 +153,8 @@ TEST_CASE("replay: records without a time have the one before", "[collector]") {
   log.alloc(0, 50, 0x1000, 100);
   log.alloc_unstamped(0, 0x2000, 100);
   log.alloc_unstamped(0, 0x2008, 30);
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 230);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "host.kind.heap.peak_bytes") == 230);
   CHECK(summary.find_peak("host")->time_ns == 50);
 }
 
@@ -173,8 +168,8 @@ TEST_CASE("replay: slots are merged by time", "[collector]") {
     log.alloc(slot, ++time, 0x100000 + i % 7 * 64, 64);
     log.free(1 - slot, ++time, 0x100000 + i % 7 * 64);
   }
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 64);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "host.kind.heap.peak_bytes") == 64);
   CHECK(summary.quality.repairs == 0);
   CHECK(summary.quality.unknown_heap_frees == 0);
   CHECK(summary.quality.events == 4000);
@@ -185,9 +180,9 @@ TEST_CASE("replay: device events follow their numbers, not the clock", "[collect
   log.device_alloc(0, 100, 1, GPUPEAK_KIND_LINEAR, 0, 1000);
   log.device_free(1, 99, 1);  // stamped too early, numbered rightly
   log.device_alloc(0, 101, 2, GPUPEAK_KIND_LINEAR, 0, 900);
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "device.peak_bytes") == 1000);
-  CHECK(metric(summary, "device.live_bytes") == 900);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "device.peak_bytes") == 1000);
+  CHECK(metric_in(summary, "device.live_bytes") == 900);
   CHECK(summary.quality.repairs == 0);
   CHECK(summary.quality.exact);
 }
@@ -198,11 +193,11 @@ TEST_CASE("replay: a hole in the numbers is a loss", "[collector]") {
   log.set_sequence(6);
   log.device_alloc(1, 2, 2, GPUPEAK_KIND_LINEAR, 0, 500);
   log.alloc(0, 3, 0x1000, 10);
-  const Summary summary = analyze(log);
+  const Summary summary = analyze_log(log);
   CHECK(summary.quality.dropped_events == 4);
   CHECK_FALSE(summary.quality.exact);
   CHECK(has_warning(summary, "GP004"));
-  CHECK(metric(summary, "device.peak_bytes") == 1500);
+  CHECK(metric_in(summary, "device.peak_bytes") == 1500);
 }
 
 TEST_CASE("replay: the peak of all devices and the sum of their own peaks", "[collector]") {
@@ -212,9 +207,9 @@ TEST_CASE("replay: the peak of all devices and the sum of their own peaks", "[co
   log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100);
   log.device_free(0, 2, 1);
   log.device_alloc(0, 3, 2, GPUPEAK_KIND_LINEAR, 1, 70);
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "device.peak_bytes") == 100);
-  CHECK(metric(summary, "device.sum_of_peaks_bytes") == 170);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "device.peak_bytes") == 100);
+  CHECK(metric_in(summary, "device.sum_of_peaks_bytes") == 170);
   CHECK(summary.devices[0].uuid == "GPU-01010101-0101-0101-0101-010101010101");
   CHECK(summary.devices[1].uuid == "MIG-02020202-0202-0202-0202-020202020202");
 }
@@ -232,18 +227,18 @@ TEST_CASE("replay: device kinds count where they belong", "[collector]") {
   log.device_alloc(0, 7, 7, GPUPEAK_KIND_PINNED, 0, 4000);
   log.device_alloc(0, 8, 8, GPUPEAK_KIND_REGISTERED, -1, 9000);
   log.device_alloc(0, 9, 9, GPUPEAK_KIND_HOST_VMM, -1, 30);
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "device.peak_bytes") == 170);
-  CHECK(metric(summary, "device.kind.linear.peak_bytes") == 150);
-  CHECK(metric(summary, "device.kind.pool.peak_bytes") == 20);
-  CHECK(metric(summary, "device.managed.peak_bytes") == 1000);
-  CHECK(metric(summary, "device.kind.vmm.reserved_va_bytes") == 5000);
-  CHECK(metric(summary, "device.imported.peak_bytes") == 700);
-  CHECK(metric(summary, "device.largest_alloc_bytes") == 100);
-  CHECK(metric(summary, "device.alloc_count") == 3);
-  CHECK(metric(summary, "host.kind.pinned.peak_bytes") == 4000);
-  CHECK(metric(summary, "host.overlay.registered.peak_bytes") == 9000);
-  CHECK(metric(summary, "host.peak_bytes") == 4030);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "device.peak_bytes") == 170);
+  CHECK(metric_in(summary, "device.kind.linear.peak_bytes") == 150);
+  CHECK(metric_in(summary, "device.kind.pool.peak_bytes") == 20);
+  CHECK(metric_in(summary, "device.managed.peak_bytes") == 1000);
+  CHECK(metric_in(summary, "device.kind.vmm.reserved_va_bytes") == 5000);
+  CHECK(metric_in(summary, "device.imported.peak_bytes") == 700);
+  CHECK(metric_in(summary, "device.largest_alloc_bytes") == 100);
+  CHECK(metric_in(summary, "device.alloc_count") == 3);
+  CHECK(metric_in(summary, "host.kind.pinned.peak_bytes") == 4000);
+  CHECK(metric_in(summary, "host.overlay.registered.peak_bytes") == 9000);
+  CHECK(metric_in(summary, "host.peak_bytes") == 4030);
   REQUIRE(summary.devices.size() == 2);
   CHECK(summary.devices[0].name == "Test GPU");
   CHECK(summary.devices[0].uuid == "GPU-01010101-0101-0101-0101-010101010101");
@@ -260,9 +255,9 @@ TEST_CASE("replay: a free that failed brings its block back", "[collector]") {
   log.device_free(0, 2, 1);
   log.device_event(0, 3, GPUPEAK_REC_DEVICE_REVIVE, Fields().u(1));
   log.device_alloc(0, 4, 2, GPUPEAK_KIND_LINEAR, 0, 10);
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "device.peak_bytes") == 110);
-  CHECK(metric(summary, "device.alloc_count") == 2);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "device.peak_bytes") == 110);
+  CHECK(metric_in(summary, "device.alloc_count") == 2);
   CHECK(summary.quality.exact);
 }
 
@@ -279,7 +274,7 @@ TEST_CASE("replay: pools' reserved bytes per device", "[collector]") {
   pool(4, 0xa, 0, 20, GPUPEAK_POOL_READ);
   pool(5, 0xb, 0, 0, GPUPEAK_POOL_DESTROYED);
   pool(6, 0xa, 0, 70, GPUPEAK_POOL_READ);
-  CHECK(metric(analyze(log), "device.kind.pool.reserved_peak_bytes") == 150);
+  CHECK(metric_in(analyze_log(log), "device.kind.pool.reserved_peak_bytes") == 150);
 }
 
 TEST_CASE("replay: a failed allocation names who held the memory", "[collector]") {
@@ -290,7 +285,7 @@ TEST_CASE("replay: a failed allocation names who held the memory", "[collector]"
   log.device_event(0, 3, GPUPEAK_REC_DEVICE_FAILED,
                    Fields().u(GPUPEAK_KIND_LINEAR).u(1).u(4096).u(2).u(100).u(11).u(0).u(api).u(0));
   log.device_event(0, 4, GPUPEAK_REC_DEVICE_UNKNOWN, Fields().u(0x123).u(api).u(0));
-  const Summary summary = analyze(log);
+  const Summary summary = analyze_log(log);
   REQUIRE(summary.oom.size() == 1);
   const OutOfMemory& oom = summary.oom[0];
   CHECK(oom.time_ns == 3);
@@ -314,18 +309,17 @@ TEST_CASE("replay: mappings are in the host's peak, an allocator's own are not",
   log.alloc(0, 4, 0x7f0000010000, 100);
   log.unmap(0, 5, 0x7f0000000000, 4096);
   log.event(0, 6, GPUPEAK_REC_SAMPLE, Fields().u(5000000).u(1000).u(77));
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "host.peak_bytes") == 8292);
-  CHECK(metric(summary, "host.kind.mmap_anon.peak_bytes") == 8192);
-  CHECK(metric(summary, "host.kind.mmap_file.peak_bytes") == 1 << 20);
-  CHECK(metric(summary, "host.backing.peak_bytes") == 1 << 20);
-  CHECK(metric(summary, "host.rss.peak_bytes") == 5000000);
-  CHECK(metric(summary, "host.brk_growth.peak_bytes") == 77);
+  const Summary summary = analyze_log(log);
+  CHECK(metric_in(summary, "host.peak_bytes") == 8292);
+  CHECK(metric_in(summary, "host.kind.mmap_anon.peak_bytes") == 8192);
+  CHECK(metric_in(summary, "host.kind.mmap_file.peak_bytes") == 1 << 20);
+  CHECK(metric_in(summary, "host.backing.peak_bytes") == 1 << 20);
+  CHECK(metric_in(summary, "host.rss.peak_bytes") == 5000000);
+  CHECK(metric_in(summary, "host.brk_growth.peak_bytes") == 77);
 }
 
 TEST_CASE("replay: what came after the last look has causes as far as heap and mappings grew",
           "[collector]") {
-  constexpr uint64_t kMiB = 1 << 20;
   for (const uint64_t not_touched : {0, 2}) {
     LogBuilder log;
     log.map(0, 1, 0x7f0000000000, 10 * kMiB, 3);
@@ -336,8 +330,8 @@ TEST_CASE("replay: what came after the last look has causes as far as heap and m
     log.map(0, 4, 0x7f0010000000, 8 * kMiB, 3);
     log.alloc(0, 5, 0x10000000, 6 * kMiB);
     log.event(0, 6, GPUPEAK_REC_SAMPLE, Fields().u((34 - not_touched) * kMiB).u(5 * kMiB).u(0));
-    const Summary summary = analyze(log);
-    const auto mib = [&](const char* name) { return (metric(summary, name) + kMiB / 2) / kMiB; };
+    const Summary summary = analyze_log(log);
+    const auto mib = [&](const char* name) { return (metric_in(summary, name) + kMiB / 2) / kMiB; };
     CHECK(mib("host.resident.heap_bytes") == 10 - not_touched);
     CHECK(mib("host.resident.mappings_bytes") == 18 - not_touched);
     CHECK(mib("host.resident.total_bytes") == 34 - 2 * not_touched);
@@ -348,14 +342,14 @@ TEST_CASE("replay: what came after the last look has causes as far as heap and m
       if (cause.text != "program code and files" && cause.text != "gpupeak's own")
         own += cause.bytes;
     }
-    CHECK(own == metric(summary, "host.memory.peak_bytes"));
+    CHECK(own == metric_in(summary, "host.memory.peak_bytes"));
     CHECK((not_looked_at + kMiB / 2) / kMiB == not_touched);
   }
 }
 
 TEST_CASE("replay: what of each site was resident, by the places that the look names",
           "[collector]") {
-  constexpr uint64_t kMiB = 1 << 20, kAt = 0x7f0000000000;
+  constexpr uint64_t kAt = 0x7f0000000000;
   struct Place {
     uint64_t gap, bytes, absent;
   };
@@ -373,7 +367,7 @@ TEST_CASE("replay: what of each site was resident, by the places that the look n
     fields.u(number);
     for (const Place& place : places) fields.u(place.gap).u(place.bytes).u(place.absent);
     log.event(0, 5, GPUPEAK_REC_RESIDENT, fields);
-    return analyze(log);
+    return analyze_log(log);
   };
   using Bounds = std::vector<std::pair<uint64_t, uint64_t>>;  // of one, three, two; in MiB
   const auto bounds_of = [&](const Summary& summary) {
@@ -392,9 +386,9 @@ TEST_CASE("replay: what of each site was resident, by the places that the look n
     const Summary summary =
         summary_of(3, {{kAt + 90 * kMiB, 30 * kMiB, 0}, {80 * kMiB, 50 * kMiB, 20 * kMiB}});
     CHECK(bounds_of(summary) == Bounds{{10, 10}, {30, 30}, {20, 20}});
-    CHECK(metric(summary, "host.memory.by_site_bytes") == 60 * kMiB);
-    CHECK(metric(summary, "host.resident.mappings_bytes") == 30 * kMiB);  // not the heap's
-    CHECK(metric(summary, "host.resident.heap_bytes") == 30 * kMiB);
+    CHECK(metric_in(summary, "host.memory.by_site_bytes") == 60 * kMiB);
+    CHECK(metric_in(summary, "host.resident.mappings_bytes") == 30 * kMiB);  // not the heap's
+    CHECK(metric_in(summary, "host.resident.heap_bytes") == 30 * kMiB);
     const auto mark = [&](size_t row) {
       return resident_mark(summary.find_peak("host")->holders[row], summary.metrics, {});
     };
@@ -419,7 +413,7 @@ TEST_CASE("replay: what of each site was resident, by the places that the look n
     const Summary summary = summary_of(0, {});
     CHECK(bounds_of(summary).empty());
     CHECK(is_null(summary, "host.memory.by_site_bytes"));
-    CHECK(metric(summary, "host.resident.total_bytes") == 60 * kMiB);
+    CHECK(metric_in(summary, "host.resident.total_bytes") == 60 * kMiB);
   }
   SECTION("a damaged list of places is left out with its record") {
     const Places most(GPUPEAK_MAX_PLACES, {kAt / 32, 4096, 0});
@@ -453,7 +447,7 @@ TEST_CASE("replay: phases and the blocks that belong to them", "[collector]") {
   log.device_free(0, 6, 2);
   log.phase_pop(0, 7, false);
   log.phase_pop(0, 8, false);
-  const Summary summary = analyze(log);
+  const Summary summary = analyze_log(log);
   REQUIRE(summary.phases.size() == 2);
   const PhaseSummary& inner = summary.phases[1];
   CHECK(inner.name == "load");
@@ -471,7 +465,7 @@ TEST_CASE("replay: phases and the blocks that belong to them", "[collector]") {
 
   Options by_phase;
   by_phase.by = GroupBy::kPhase;
-  const Summary grouped = analyze(log, by_phase);
+  const Summary grouped = analyze_log(log, by_phase);
   const Peak* peak = grouped.find_peak("device:0");
   REQUIRE(peak->holders.size() == 2);
   CHECK(peak->holders[0].title == "main");
@@ -489,7 +483,7 @@ TEST_CASE("replay: a phase keeps its peak whatever else happens before its end",
   log.alloc(0, 6, 0x2000, 5);
   log.alloc(1, 7, 0x3000, 5);  // a slot's first event
   log.phase_pop(0, 8, true);
-  const Summary summary = analyze(log);
+  const Summary summary = analyze_log(log);
   REQUIRE(summary.phases.size() == 1);
   CHECK(summary.phases[0].metrics.at("host.peak_bytes") == 500);
 }
@@ -501,7 +495,7 @@ TEST_CASE("replay: blocks freed at once are temporary", "[collector]") {
   log.alloc(0, 3, 0x1000, 10);
   log.alloc(0, 4, 0x2000, 10);
   log.free(0, 5, 0x1000);
-  const Summary summary = analyze(log);
+  const Summary summary = analyze_log(log);
   REQUIRE(summary.temporaries.size() == 1);
   CHECK(summary.temporaries[0].count == 1);
 }
@@ -510,11 +504,11 @@ TEST_CASE("replay: what was not measured is null", "[collector]") {
   SECTION("host off") {
     LogBuilder log(GPUPEAK_HOST_OFF);
     log.device_alloc(0, 1, 1, GPUPEAK_KIND_PINNED, -1, 4096);
-    const Summary summary = analyze(log);
+    const Summary summary = analyze_log(log);
     CHECK(is_null(summary, "host.kind.heap.peak_bytes"));
     CHECK(is_null(summary, "host.kind.mmap_anon.peak_bytes"));
     CHECK(is_null(summary, "host.peak_bytes"));
-    CHECK(metric(summary, "host.kind.pinned.peak_bytes") == 4096);
+    CHECK(metric_in(summary, "host.kind.pinned.peak_bytes") == 4096);
     CHECK(summary.find_peak("host") == nullptr);
     CHECK(summary.find_peak("total") == nullptr);
     CHECK(summary.find_peak("host/pinned") != nullptr);
@@ -523,10 +517,10 @@ TEST_CASE("replay: what was not measured is null", "[collector]") {
     LogBuilder log(GPUPEAK_HOST_COUNTERS);
     log.counters().heap.peak = 12345;
     log.map(0, 1, 0x7f0000000000, 4096, 3);
-    const Summary summary = analyze(log);
-    CHECK(metric(summary, "host.kind.heap.peak_bytes") == 12345);
-    CHECK(metric(summary, "host.kind.heap.usable_peak_bytes") == 12345);
-    CHECK(metric(summary, "host.kind.mmap_anon.peak_bytes") == 4096);
+    const Summary summary = analyze_log(log);
+    CHECK(metric_in(summary, "host.kind.heap.peak_bytes") == 12345);
+    CHECK(metric_in(summary, "host.kind.heap.usable_peak_bytes") == 12345);
+    CHECK(metric_in(summary, "host.kind.mmap_anon.peak_bytes") == 4096);
     CHECK(is_null(summary, "host.peak_bytes"));
     CHECK(has_warning(summary, "GP012"));
   }
@@ -534,7 +528,7 @@ TEST_CASE("replay: what was not measured is null", "[collector]") {
     LogBuilder log;
     log.header().flags = GPUPEAK_FLAG_LATE_START;
     log.alloc(0, 1, 0x1000, 10);
-    const Summary summary = analyze(log);
+    const Summary summary = analyze_log(log);
     CHECK(is_null(summary, "host.kind.heap.peak_bytes"));
     CHECK(is_null(summary, "host.peak_bytes"));
     CHECK(summary.find_peak("host/heap") == nullptr);
@@ -542,7 +536,7 @@ TEST_CASE("replay: what was not measured is null", "[collector]") {
   }
   SECTION("always") {
     LogBuilder log;
-    const Summary summary = analyze(log);
+    const Summary summary = analyze_log(log);
     CHECK(is_null(summary, "device.driver_used.peak_bytes"));
     CHECK(is_null(summary, "device.nvml_process.peak_bytes"));
     CHECK(is_null(summary, "host.rss.peak_bytes"));
@@ -566,8 +560,8 @@ TEST_CASE("replay: a sample is scaled up without bias", "[collector]") {
     while (next <= position) next += gap(random);
     log.alloc(0, i, 0x10000 + i * 1024, bytes);
   }
-  const Summary summary = analyze(log);
-  const auto estimate = static_cast<double>(metric(summary, "host.kind.heap.peak_bytes"));
+  const Summary summary = analyze_log(log);
+  const auto estimate = static_cast<double>(metric_in(summary, "host.kind.heap.peak_bytes"));
   CHECK(estimate > 0.97 * static_cast<double>(truth));
   CHECK(estimate < 1.03 * static_cast<double>(truth));
   CHECK(summary.quality.exact);  // nothing was lost, and estimates have their error
@@ -593,7 +587,7 @@ TEST_CASE("replay: error bars of a sample hold the truth 95 times of 100", "[col
       while (next <= position) next += gap(random);
       log.alloc(0, i, 0x10000 + i * 32768, bytes);
     }
-    const Summary summary = analyze(log);
+    const Summary summary = analyze_log(log);
     const Peak& peak = *summary.find_peak("host/heap");
     const double off = static_cast<double>(peak.bytes) - static_cast<double>(truth);
     REQUIRE(peak.error_bytes);
@@ -611,7 +605,7 @@ TEST_CASE("replay: a log that reached its limit goes on as a sample", "[collecto
     log.counters().quality |= GPUPEAK_Q_LOG_MAX;
     log.event(0, 3, GPUPEAK_REC_SAMPLING, Fields().u(4096));
     log.free(0, 4, 0x2000);
-    const Summary summary = analyze(log);
+    const Summary summary = analyze_log(log);
     CHECK(summary.find_peak("host/heap")->bytes == 1100);
     CHECK_FALSE(summary.find_peak("host/heap")->error_bytes);
     CHECK(has_warning(summary, "GP033"));
@@ -620,7 +614,7 @@ TEST_CASE("replay: a log that reached its limit goes on as a sample", "[collecto
   SECTION("later blocks stand for others, with an error bar") {
     log.event(0, 3, GPUPEAK_REC_SAMPLING, Fields().u(4096));
     log.alloc(0, 4, 0x3000, 1);
-    const Summary summary = analyze(log);
+    const Summary summary = analyze_log(log);
     const Peak& peak = *summary.find_peak("host/heap");
     CHECK(peak.bytes == 1100 + 4097);  // 1 / (1 - exp(-1/4096))
     CHECK(peak.error_bytes == 19546);  // (1.96 * sqrt(1 + 1) + 2) * 4096
@@ -628,7 +622,7 @@ TEST_CASE("replay: a log that reached its limit goes on as a sample", "[collecto
   SECTION("of a sample with whole blocks these are exact") {
     log.event(0, 3, GPUPEAK_REC_SAMPLING, Fields().u(4096).u(8192));
     log.alloc(0, 4, 0x3000, 8192);
-    const Summary summary = analyze(log);
+    const Summary summary = analyze_log(log);
     const Peak& peak = *summary.find_peak("host/heap");
     CHECK(peak.bytes == 1100 + 8192);
     CHECK_FALSE(peak.error_bytes);
@@ -638,7 +632,7 @@ TEST_CASE("replay: a log that reached its limit goes on as a sample", "[collecto
     log.alloc(0, 4, 0x3000, 1);
     log.event(0, 5, GPUPEAK_REC_SAMPLING, Fields().u(8192).u(65536));
     log.alloc(0, 6, 0x4000, 1);
-    const Summary summary = analyze(log);
+    const Summary summary = analyze_log(log);
     const Peak& peak = *summary.find_peak("host/heap");
     CHECK(peak.bytes == 1100 + 4097 + 8193);
     CHECK(peak.error_bytes == 40469);  // 1.96 * sqrt(4096^2 + 2 * 8192^2) + 2 * 8192
@@ -650,9 +644,9 @@ TEST_CASE("replay: counters that disagree with the events are reported", "[colle
   log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100);
   log.counters().device_count = 1;
   log.counters().device[0].total.peak = 100;
-  CHECK(analyze(log).quality.exact);
+  CHECK(analyze_log(log).quality.exact);
   log.counters().device[0].total.peak = 101;
-  const Summary summary = analyze(log);
+  const Summary summary = analyze_log(log);
   CHECK_FALSE(summary.quality.exact);
   CHECK(has_warning(summary, "GP030"));
 }
@@ -699,11 +693,11 @@ TEST_CASE("replay: agrees with a simple heap on random use by several threads", 
       }
       if (current > peak) peak = current, peak_time = now;
     }
-    const Summary summary = analyze(log);
+    const Summary summary = analyze_log(log);
     INFO("seed " << seed);
     REQUIRE(summary.quality.exact);
-    CHECK(metric(summary, "host.kind.heap.peak_bytes") == peak);
-    CHECK(metric(summary, "host.kind.heap.live_bytes") == current);
+    CHECK(metric_in(summary, "host.kind.heap.peak_bytes") == peak);
+    CHECK(metric_in(summary, "host.kind.heap.live_bytes") == current);
     CHECK(summary.find_peak("host/heap")->time_ns == static_cast<int64_t>(peak_time));
     check_sums(summary);
   }

@@ -30,7 +30,6 @@ TEST_CASE("roles: a kernel's signature says what it may do with an argument", "[
 }
 
 TEST_CASE("roles: of a row are those of its blocks at the peak", "[collector]") {
-  constexpr uint64_t kMiB = 1 << 20;
   LogBuilder log(GPUPEAK_HOST_OFF);
   log.fact("roles", "on");
   const uint32_t api = log.string("cuMemAlloc"), name = log.string("_Z1kPKfPf");

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/rules/rule_book.h"
@@ -46,11 +47,6 @@ Options with(RuleChoice rules, GroupBy by = GroupBy::kSite) {
   options.reading.rules = std::move(rules);
   options.by = by;
   return options;
-}
-
-Summary analyze_log(LogBuilder& log, const Options& options) {
-  const TemporaryFile file;
-  return analyze(log.save(file.path()), options);
 }
 
 /// "a: 10, b: 5" of the device's peak.

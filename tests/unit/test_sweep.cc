@@ -5,12 +5,12 @@
 #include "catch.h"
 #include "collector/summary/sweep.h"
 #include "collector/text/error.h"
+#include "log_builder.h"
 
 using namespace gpupeak::collector;
+using namespace gpupeak::testing;
 
 namespace {
-
-constexpr double kMiB = 1 << 20;
 
 SweepRun run_at(double x, double most, SweepStatus status = SweepStatus::kDone) {
   SweepRun run;

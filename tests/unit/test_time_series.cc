@@ -9,27 +9,12 @@
 #include "collector/timeline/time_series.h"
 #include "collector/views/views.h"
 #include "log_builder.h"
+#include "timed_profile.h"
 
 using namespace gpupeak::collector;
 using namespace gpupeak::testing;
 
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;
-
-class Timed {
- public:
-  explicit Timed(LogBuilder log) : profile(log.save(file_.path()), {}, &times) {
-    times.finish(profile.replay());
-  }
-
- private:
-  TemporaryFile file_;
-
- public:
-  TimeSeries times;
-  Profile profile;
-};
 
 /// Heap blocks of random sizes that come and go; `values` is what the sum was after each event, by
 /// time.
@@ -61,7 +46,7 @@ LogBuilder random_heap(std::vector<std::pair<uint64_t, uint64_t>>& values, size_
 TEST_CASE("time_series: every bucket has the smallest and the largest value of its time",
           "[collector]") {
   std::vector<std::pair<uint64_t, uint64_t>> values;
-  Timed log(random_heap(values, 60'000));
+  TimedProfile log(random_heap(values, 60'000));
   const Series* series = log.times.find("host/heap");
   REQUIRE(series != nullptr);
   REQUIRE(log.times.bucket_count() <= TimeSeries::kBuckets);
@@ -93,7 +78,7 @@ TEST_CASE("time_series: of equal peaks the first one is named", "[collector]") {
     log.alloc(0, 1 + i * 1000, 0x1000, 64);
     log.free(0, 2 + i * 1000, 0x1000);
   }
-  Timed timed(log);
+  TimedProfile timed(log);
   CHECK(TimeSeries::peak_event(*timed.times.find("host")) == 0);
 }
 
@@ -102,7 +87,7 @@ TEST_CASE("time_series: what is not read has no value", "[collector]") {
   log.alloc(0, 10, 0x1000, 64);
   log.event(0, 5'000'000, GPUPEAK_REC_SAMPLE, Fields().u(7 * kMiB).u(0).u(0));
   log.alloc(0, 9'000'000, 0x2000, 64);
-  Timed timed(log);
+  TimedProfile timed(log);
   const Series* rss = timed.times.find("host.rss");
   REQUIRE(rss != nullptr);
   CHECK(rss->first_bucket > 0);
@@ -118,7 +103,7 @@ TEST_CASE("time_series: a bounded number of borders, spread over the run", "[col
     log.phase_push(0, i * 10, false, name);
     log.phase_pop(0, i * 10 + 5, false);
   }
-  Timed timed(log);
+  TimedProfile timed(log);
   CHECK(timed.times.borders().size() <= TimeSeries::kBorders);
   CHECK(timed.times.borders().size() >= TimeSeries::kBorders / 4);
   CHECK(timed.times.borders().back().event > 15'000);
@@ -131,7 +116,7 @@ TEST_CASE("timeline: as wide as the terminal, with the peak marked above its col
   builder.alloc(0, 5'000'000, 0x2000, 300 * kMiB);
   builder.free(0, 5'000'001, 0x2000);
   builder.free(0, 10'000'000, 0x1000);
-  Timed log(builder);
+  TimedProfile log(builder);
   for (const int width : {60, 100, 200}) {
     std::ostringstream out;
     write_timeline({log.profile, log.times, ""}, 8, out, TextStyle{false, width});
@@ -159,7 +144,7 @@ TEST_CASE("timeline: JSON has every change of every sum, and the gauges", "[coll
   builder.device_alloc(0, 500'000, 2, GPUPEAK_KIND_POOL, 0, 3 * kMiB);
   builder.device_free(0, 600'000, 1);
   builder.event(0, 900'000, GPUPEAK_REC_SAMPLE, Fields().u(kMiB).u(0).u(0));
-  Timed log(builder);
+  TimedProfile log(builder);
   std::ostringstream out;
   write_timeline({log.profile, log.times, ""}, 8, out, kAsJson);
   const Json json = Json::parse(out.str());
@@ -182,7 +167,7 @@ TEST_CASE("timeline: names cannot break out of the drawing", "[collector]") {
   builder.phase_push(0, 1, true, builder.string("<b onclick=\"x\">&phase"));
   builder.device_alloc(0, 1000, 1, GPUPEAK_KIND_LINEAR, 0, 5 * kMiB);
   builder.device_free(0, 900'000, 1);
-  Timed log(builder);
+  TimedProfile log(builder);
   std::ostringstream out;
   write_timeline_svg({log.profile, log.times, ""}, PictureSize::kScreen, false, out);
   const std::string svg = out.str();

@@ -2,16 +2,18 @@
 // report and the page.
 #include <sstream>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
 #include "collector/write/writers.h"
+#include "log_builder.h"
 
 using namespace gpupeak::collector;
+using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kGiB = kMiB << 10;
 
 Holder holder(std::string title, uint64_t bytes) {
@@ -71,13 +73,6 @@ OutOfMemory failure(uint64_t bytes, std::string title) {
 void fail(Summary& summary, OutOfMemory oom) {
   summary.oom.push_back(std::move(oom));
   ++summary.oom_count;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 std::string report(const Summary& summary, const TextStyle& style = {}) {

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/text/error.h"
 #include "collector/views/views.h"
@@ -11,9 +12,6 @@ using namespace gpupeak::collector;
 using namespace gpupeak::testing;
 
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kSecond = 1'000'000'000;
 
 /// main calls load (100 + 60 MiB, by two ways) and run (40 MiB, freed; 1 KiB); run leaks 8 MiB of
 /// pinned memory. The heap has 3 MiB.
@@ -37,13 +35,13 @@ LogBuilder calls() {
   log.alloc(0, 7, 0x1000, 3 * kMiB, main);
   log.alloc(0, 8, 0x8000, 100, main);
   log.free(0, 9, 0x8000);
-  log.device_free(0, 5 * kSecond, 2);
+  log.device_free(0, 5 * kOneSecond, 2);
   return log;
 }
 
-class Opened {
+class OpenedProfile {
  public:
-  explicit Opened(LogBuilder log) : profile(log.save(file_.path())) {}
+  explicit OpenedProfile(LogBuilder log) : profile(log.save(file_.path())) {}
 
  private:
   TemporaryFile file_;
@@ -51,13 +49,6 @@ class Opened {
  public:
   Profile profile;
 };
-
-template <class Writer>
-std::string text_of(Writer&& writer) {
-  std::ostringstream out;
-  writer(out);
-  return out.str();
-}
 
 void check_adds_up(const Json& node) {
   uint64_t sum = node["other_bytes"].get<uint64_t>();
@@ -72,7 +63,7 @@ void check_adds_up(const Json& node) {
 }  // namespace
 
 TEST_CASE("profile: the device's peak is what is looked at unasked", "[collector]") {
-  Opened log(calls());
+  OpenedProfile log(calls());
   const auto name = [&](const std::string& scope) {
     return log.profile.scope_info(log.profile.scope(scope)).name;
   };
@@ -81,12 +72,12 @@ TEST_CASE("profile: the device's peak is what is looked at unasked", "[collector
   CHECK_THROWS_AS(log.profile.scope("device:7"), UsageError);
   LogBuilder host;
   host.alloc(0, 1, 0x1000, 5);
-  Opened host_log(host);
+  OpenedProfile host_log(host);
   CHECK(host_log.profile.scope_info(host_log.profile.scope("")).name == "host");
 }
 
 TEST_CASE("profile: a log without any memory has a peak of 0", "[collector]") {
-  Opened log{LogBuilder(GPUPEAK_HOST_OFF)};
+  OpenedProfile log{LogBuilder(GPUPEAK_HOST_OFF)};
   CHECK(log.profile.sum(log.profile.scope("")).peak == 0);
   for (const TextStyle& style : {TextStyle{}, TextStyle{true, 60}}) {
     CHECK(text_of([&](auto& out) {
@@ -101,7 +92,7 @@ TEST_CASE("profile: a log without any memory has a peak of 0", "[collector]") {
 }
 
 TEST_CASE("tree: every call is the sum of its parts, however it is cut", "[collector]") {
-  Opened log(calls());
+  OpenedProfile log(calls());
   for (const char* scope : {"device:0", "host", "total"}) {
     for (const TreeCut& cut : {TreeCut{0, 0}, TreeCut{1, 0}, TreeCut{30, 0}, TreeCut{0, 2}}) {
       const ScopeId id = log.profile.scope(scope);
@@ -115,7 +106,7 @@ TEST_CASE("tree: every call is the sum of its parts, however it is cut", "[colle
 }
 
 TEST_CASE("tree: only branches indent", "[collector]") {
-  Opened log(calls());
+  OpenedProfile log(calls());
   const std::string text = text_of([&](auto& out) {
     write_tree(log.profile, held_at_peak(log.profile, log.profile.scope("")), {}, out, TextStyle{});
   });
@@ -130,7 +121,7 @@ TEST_CASE("tree: only branches indent", "[collector]") {
 }
 
 TEST_CASE("flame: as wide as the terminal, no cell beyond its caller", "[collector]") {
-  Opened log(calls());
+  OpenedProfile log(calls());
   for (const int width : {60, 100, 200}) {
     const std::string text = text_of([&](auto& out) {
       write_flame(log.profile, held_at_peak(log.profile, log.profile.scope("")), {}, out,
@@ -152,7 +143,7 @@ TEST_CASE("flame: as wide as the terminal, no cell beyond its caller", "[collect
 }
 
 TEST_CASE("leaks: devices first, then the host, and they add up", "[collector]") {
-  Opened log(calls());
+  OpenedProfile log(calls());
   const Json json =
       Json::parse(text_of([&](auto& out) { write_leaks(log.profile, "", 1, out, kAsJson); }));
   REQUIRE(json["scopes"].size() == 2);
@@ -169,7 +160,7 @@ TEST_CASE("leaks: devices first, then the host, and they add up", "[collector]")
 }
 
 TEST_CASE("temporary: of all allocations of a site", "[collector]") {
-  Opened log(calls());
+  OpenedProfile log(calls());
   const Json json = Json::parse(
       text_of([&](auto& out) { write_temporary(log.profile, "host", 5, out, kAsJson); }));
   CHECK(json["temporary_count"] == 1);
@@ -182,7 +173,7 @@ TEST_CASE("temporary: of all allocations of a site", "[collector]") {
 TEST_CASE("views: losses come before any figure", "[collector]") {
   LogBuilder log = calls();
   log.counters().dropped_events = 12;
-  Opened opened(log);
+  OpenedProfile opened(log);
   const auto check = [&](const std::string& text) {
     CHECK(text.find("12 EVENTS LOST") == 0);
     CHECK(text.find("GP001") != std::string::npos);

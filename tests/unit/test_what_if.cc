@@ -15,8 +15,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
-
 LogBuilder with_arena(const char* name) {
   LogBuilder log(GPUPEAK_HOST_OFF);
   log.device(0, 80'000 * kMiB, std::string(16, '\1'), "NVIDIA H100");
@@ -27,7 +25,7 @@ LogBuilder with_arena(const char* name) {
   log.event(0, 1, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(arena).u(0).u(0).s("").u(1));
   return log;
 }
-void give(LogBuilder& log, uint64_t time, uint64_t at, uint64_t bytes, uint64_t asked = 0) {
+void hand_out(LogBuilder& log, uint64_t time, uint64_t at, uint64_t bytes, uint64_t asked = 0) {
   log.event(0, time, GPUPEAK_REC_ARENA_ALLOC,
             Fields().u(1).u(at * kMiB).u(bytes).u(0).u(0).u(0).u(0).u(asked));
 }
@@ -49,12 +47,12 @@ uint64_t sum_of(const std::vector<WhatIfSum::Holder>& holders) {
 TEST_CASE("what if: of segments that grow the last piece is taken last", "[collector]") {
   LogBuilder log = with_arena("PyTorch");
   log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 12 * kMiB);
-  give(log, 11, 1000, 12 * kMiB, 12 * kMiB);
+  hand_out(log, 11, 1000, 12 * kMiB, 12 * kMiB);
   log.device_alloc(0, 12, 2000, GPUPEAK_KIND_LINEAR, 0, 20 * kMiB);
-  give(log, 13, 2000, 4 * kMiB, 4 * kMiB);
+  hand_out(log, 13, 2000, 4 * kMiB, 4 * kMiB);
   log.event(0, 14, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(1000 * kMiB).u(12 * kMiB));
-  give(log, 15, 1000, 3 * kMiB, 3 * kMiB);
-  give(log, 16, 2004, 10 * kMiB, 10 * kMiB);  // with segments that grow 9 MiB are too few
+  hand_out(log, 15, 1000, 3 * kMiB, 3 * kMiB);
+  hand_out(log, 16, 2004, 10 * kMiB, 10 * kMiB);  // with segments that grow 9 MiB are too few
   Changes changes;
   changes.expandable_segments = true;
   const WhatIfSum sum = with(log, 32 * kMiB, changes);
@@ -67,8 +65,8 @@ TEST_CASE("what if: memory that was taken in advance counts for nothing before i
   LogBuilder log = with_arena("XLA");
   log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 6000 * kMiB);
   log.device_alloc(0, 11, 9000, GPUPEAK_KIND_LINEAR, 0, 30 * kMiB);
-  give(log, 20, 1000, 5 * kMiB);
-  give(log, 21, 1100, 7 * kMiB);
+  hand_out(log, 20, 1000, 5 * kMiB);
+  hand_out(log, 21, 1100, 7 * kMiB);
   Changes changes;
   changes.no_preallocation = true;
   const WhatIfSum sum = with(log, 6030 * kMiB, changes);
@@ -86,14 +84,14 @@ TEST_CASE("what if: growing segments are never exact where a request may have be
   Changes changes;
   changes.expandable_segments = true;
   SECTION("all are known: 40 MiB, and 39 MiB less than the segment had") {
-    give(log, 11, 1000, 12 * kMiB);
-    give(log, 12, 1012, 13 * kMiB);
+    hand_out(log, 11, 1000, 12 * kMiB);
+    hand_out(log, 12, 1012, 13 * kMiB);
     const WhatIfSum sum = with(log, 40 * kMiB, changes);
     CHECK(sum.is_exact());
     CHECK(sum.least_bytes == 40 * kMiB);
   }
   SECTION("one got the whole segment") {
-    give(log, 11, 1000, 40 * kMiB);
+    hand_out(log, 11, 1000, 40 * kMiB);
     const WhatIfSum sum = with(log, 40 * kMiB, changes);
     CHECK(!sum.is_exact());
     CHECK(sum.least_bytes <= 40 * kMiB);

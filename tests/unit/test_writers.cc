@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analyzed_log.h"
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/write/writers.h"
@@ -16,8 +17,6 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kSecond = 1'000'000'000;
 const std::string kGoldenFolder = GPUPEAK_GOLDEN_FOLDER;
 
 std::string read_file(const std::string& path) {
@@ -33,7 +32,7 @@ void check_golden(const std::string& name, const std::string& text) {
   CHECK(text == read_file(path));
 }
 
-Summary analyze_log(LogBuilder& log) {
+Summary summary_of(LogBuilder& log) {
   const TemporaryFile file;
   Options options;
   options.top = 5;
@@ -65,22 +64,22 @@ LogBuilder one_gpu() {
   const uint32_t weights = log.node(caller, 0x100200);
   const uint32_t workspace = log.node(caller, 0x100300);
   log.phase_push(0, 0, true, start, GPUPEAK_PHASE_AUTO);
-  log.phase_pop(0, kSecond / 10, true);
-  log.phase_push(0, kSecond / 10, true, main, GPUPEAK_PHASE_AUTO);
-  log.alloc(0, kSecond / 5, 0x1000, 20 * kMiB, caller, 4096);
-  log.map(0, kSecond / 4, 0x7f0000000000, 8 * kMiB, 3, GPUPEAK_KIND_MMAP_ANON, caller);
-  log.phase_push(0, kSecond, false, load);
+  log.phase_pop(0, kOneSecond / 10, true);
+  log.phase_push(0, kOneSecond / 10, true, main, GPUPEAK_PHASE_AUTO);
+  log.alloc(0, kOneSecond / 5, 0x1000, 20 * kMiB, caller, 4096);
+  log.map(0, kOneSecond / 4, 0x7f0000000000, 8 * kMiB, 3, GPUPEAK_KIND_MMAP_ANON, caller);
+  log.phase_push(0, kOneSecond, false, load);
   for (uint64_t i = 0; i < 4; ++i) {
-    log.device_alloc(0, kSecond + i, 1 + i, GPUPEAK_KIND_LINEAR, 0, 742 * kMiB, cu_mem_alloc,
+    log.device_alloc(0, kOneSecond + i, 1 + i, GPUPEAK_KIND_LINEAR, 0, 742 * kMiB, cu_mem_alloc,
                      weights);
   }
-  log.device_alloc(0, kSecond + 10, 9, GPUPEAK_KIND_PINNED, 0, 64 * kMiB, 0, caller);
-  log.phase_pop(0, 2 * kSecond, false);
-  log.phase_push(0, 2 * kSecond, false, run);
-  log.device_alloc(0, 2 * kSecond + 1, 5, GPUPEAK_KIND_LINEAR, 0, 512 * kMiB, cu_mem_alloc,
+  log.device_alloc(0, kOneSecond + 10, 9, GPUPEAK_KIND_PINNED, 0, 64 * kMiB, 0, caller);
+  log.phase_pop(0, 2 * kOneSecond, false);
+  log.phase_push(0, 2 * kOneSecond, false, run);
+  log.device_alloc(0, 2 * kOneSecond + 1, 5, GPUPEAK_KIND_LINEAR, 0, 512 * kMiB, cu_mem_alloc,
                    workspace);
-  log.device_free(0, 2 * kSecond + 140'000'001, 5);
-  log.device_event(0, 3 * kSecond, GPUPEAK_REC_DEVICE_FAILED,
+  log.device_free(0, 2 * kOneSecond + 140'000'001, 5);
+  log.device_event(0, 3 * kOneSecond, GPUPEAK_REC_DEVICE_FAILED,
                    Fields()
                        .u(16)
                        .u(1)
@@ -91,9 +90,9 @@ LogBuilder one_gpu() {
                        .u(0)
                        .u(cu_mem_alloc)
                        .u(workspace));
-  log.phase_pop(0, 4 * kSecond, false);
-  log.event(0, 4 * kSecond, GPUPEAK_REC_SAMPLE, Fields().u(2911 * kMiB).u(0).u(0));
-  log.free(0, 5 * kSecond, 0x1000);
+  log.phase_pop(0, 4 * kOneSecond, false);
+  log.event(0, 4 * kOneSecond, GPUPEAK_REC_SAMPLE, Fields().u(2911 * kMiB).u(0).u(0));
+  log.free(0, 5 * kOneSecond, 0x1000);
   log.counters().self_bytes = 3 * kMiB;
   return log;
 }
@@ -111,25 +110,11 @@ LogBuilder eight_gpus_with_losses() {
   return log;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-template <class Writer>
-std::string text_of(Writer&& writer) {
-  std::ostringstream out;
-  writer(out);
-  return out.str();
-}
-
 }  // namespace
 
 TEST_CASE("write_text: the report of a run on one GPU", "[collector]") {
   LogBuilder log = one_gpu();
-  const Summary summary = analyze_log(log);
+  const Summary summary = summary_of(log);
   check_golden("report_one_gpu.txt", text_of([&](auto& out) { write_text(summary, out); }));
   check_golden("full_one_gpu.txt",
                text_of([&](auto& out) { write_text(summary, out, {}, ReportLength::kFull); }));
@@ -138,7 +123,7 @@ TEST_CASE("write_text: the report of a run on one GPU", "[collector]") {
 TEST_CASE("lowering: the report and its JSON have settings, bounds and what they gain",
           "[collector]") {
   LogBuilder log = one_gpu();
-  Summary summary = analyze_log(log);
+  Summary summary = summary_of(log);
   const auto text = [&](ReportLength length) {
     return text_of([&](auto& out) { write_text(summary, out, {}, length); });
   };
@@ -185,7 +170,7 @@ TEST_CASE("lowering: the report and its JSON have settings, bounds and what they
 
 TEST_CASE("write_text: losses come before any figure", "[collector]") {
   LogBuilder log = eight_gpus_with_losses();
-  const Summary summary = analyze_log(log);
+  const Summary summary = summary_of(log);
   const std::string text = text_of([&](auto& out) { write_text(summary, out); });
   check_golden("report_eight_gpus.txt", text);
   CHECK(text.find("12 EVENTS LOST") < text.find("PEAK COMPOSITION"));
@@ -196,7 +181,7 @@ TEST_CASE("write_text: losses come before any figure", "[collector]") {
 
 TEST_CASE("write_short: the end of a run on one GPU", "[collector]") {
   LogBuilder log = one_gpu();
-  const Summary summary = analyze_log(log);
+  const Summary summary = summary_of(log);
   const std::string text = text_of([&](auto& out) { write_short(summary, out); });
   check_golden("short_one_gpu.txt", text);
   CHECK(lines_of(text).size() <= kShortLines);
@@ -206,7 +191,7 @@ TEST_CASE("write_short: the end of a run on one GPU", "[collector]") {
 
 TEST_CASE("write_short: never more than its lines", "[collector]") {
   LogBuilder log = eight_gpus_with_losses();
-  const Summary summary = analyze_log(log);
+  const Summary summary = summary_of(log);
   const std::string text = text_of([&](auto& out) { write_short(summary, out); });
   check_golden("short_eight_gpus.txt", text);
   CHECK(lines_of(text).size() <= kShortLines + 7);
@@ -218,7 +203,7 @@ TEST_CASE("write_short: never more than its lines", "[collector]") {
 TEST_CASE("write_short: a program without a GPU", "[collector]") {
   LogBuilder log;
   log.alloc(0, 1, 0x1000, 5 * kMiB);
-  const Summary summary = analyze_log(log);
+  const Summary summary = summary_of(log);
   const std::string text = text_of([&](auto& out) { write_short(summary, out); });
   check_golden("short_host_only.txt", text);
   CHECK(text.find("Peak device memory") == std::string::npos);
@@ -229,7 +214,7 @@ TEST_CASE("write_json: valid against the schema", "[collector]") {
       nlohmann::json::parse(read_file(kGoldenFolder + "/../../docs/summary.schema.json"));
   std::vector<LogBuilder> logs{one_gpu(), eight_gpus_with_losses(), LogBuilder(GPUPEAK_HOST_OFF)};
   for (LogBuilder& log : logs) {
-    const Summary summary = analyze_log(log);
+    const Summary summary = summary_of(log);
     const auto json = nlohmann::json::parse(text_of([&](auto& out) { write_json(summary, out); }));
     CHECK(violations(schema, json) == std::vector<std::string>{});
     for (const auto& peak : json["peaks"]) {
@@ -242,7 +227,7 @@ TEST_CASE("write_json: valid against the schema", "[collector]") {
 
 TEST_CASE("write_json: what was not measured is null", "[collector]") {
   LogBuilder log(GPUPEAK_HOST_OFF);
-  const Summary summary = analyze_log(log);
+  const Summary summary = summary_of(log);
   const auto json = nlohmann::json::parse(text_of([&](auto& out) { write_json(summary, out); }));
   CHECK(json["metrics"]["host.kind.heap.peak_bytes"].is_null());
   CHECK(json["metrics"]["device.peak_bytes"] == 0);
@@ -254,7 +239,7 @@ TEST_CASE("write_json: what a row's memory is for is read back as it was", "[col
   const auto schema =
       nlohmann::json::parse(read_file(kGoldenFolder + "/../../docs/summary.schema.json"));
   LogBuilder log = one_gpu();
-  Summary summary = analyze_log(log);
+  Summary summary = summary_of(log);
   BufferRole& role = summary.peaks.at(0).holders.at(0).role.emplace();
   role.copied_in = 2;
   role.kernels = {{"scale(float const*, float*)", "", KernelAccess::kRead, {0}, 7},
@@ -278,7 +263,7 @@ TEST_CASE("schema_check: finds violations", "[collector]") {
   const auto schema =
       nlohmann::json::parse(read_file(kGoldenFolder + "/../../docs/summary.schema.json"));
   LogBuilder log = one_gpu();
-  const Summary summary = analyze_log(log);
+  const Summary summary = summary_of(log);
   auto json = nlohmann::json::parse(text_of([&](auto& out) { write_json(summary, out); }));
   json["peaks"][0]["scope"] = "gpu0";
   json["metrics"]["Device"] = 1;
@@ -289,7 +274,7 @@ TEST_CASE("schema_check: finds violations", "[collector]") {
 
 TEST_CASE("write_csv: fields are quoted where they must be", "[collector]") {
   LogBuilder log = one_gpu();
-  Summary summary = analyze_log(log);
+  Summary summary = summary_of(log);
   summary.peaks.at(0).holders.at(0).title = "f(a, \"b\")";
   const std::string text = text_of([&](auto& out) { write_csv(summary, out); });
   CHECK(text.starts_with("scope,bytes,percent,count,kind,api,module,phase,thread,site\r\n"));
@@ -298,7 +283,7 @@ TEST_CASE("write_csv: fields are quoted where they must be", "[collector]") {
 
 TEST_CASE("write_metrics: a year that nanoseconds do not reach is the last one", "[collector]") {
   LogBuilder log = one_gpu();
-  Summary summary = analyze_log(log);
+  Summary summary = summary_of(log);
   summary.run.start_time = "2280-02-03T04:05:06Z";
   const std::string text = text_of([&](auto& out) { write_metrics({summary}, "mlflow", {}, out); });
   const auto json = nlohmann::json::parse(text.substr(0, text.find('\n')));
@@ -316,8 +301,8 @@ TEST_CASE("write_dump: one event a line", "[collector]") {
 TEST_CASE("writers: nothing in a name reaches the terminal raw", "[collector]") {
   LogBuilder log = one_gpu();
   const uint32_t evil = log.string("\x1b]0;title\x07\xff\n");
-  log.phase_push(0, 6 * kSecond, false, evil);
-  log.device_alloc(0, 7 * kSecond, 77, GPUPEAK_KIND_LINEAR, 0, kMiB, evil);
+  log.phase_push(0, 6 * kOneSecond, false, evil);
+  log.device_alloc(0, 7 * kOneSecond, 77, GPUPEAK_KIND_LINEAR, 0, kMiB, evil);
   log.fact("arg", "\x1b[2J");
   log.fact("label.\x1b", "\x1b");
   const TemporaryFile file;

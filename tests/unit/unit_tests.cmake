@@ -15,5 +15,6 @@ target_compile_definitions(gpupeak_unit_tests PRIVATE
 target_link_libraries(gpupeak_unit_tests PRIVATE gpupeak_collector gpupeak_log_builder gpupeak_options gpupeak_test_main
                       nlohmann_json::nlohmann_json SQLite::SQLite3 fmt::fmt util)
 target_include_directories(gpupeak_unit_tests PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/preload)
+set_target_properties(gpupeak_unit_tests PROPERTIES UNITY_BUILD ${GPUPEAK_UNITY} UNITY_BUILD_BATCH_SIZE 12)
 gpupeak_catch_tests(gpupeak_unit_tests unit)
 set_source_files_properties(inline_sample.cc PROPERTIES COMPILE_OPTIONS "-g;-O2" SKIP_PRECOMPILE_HEADERS ON)

@@ -75,7 +75,7 @@ class TopPrograms {
 };
 
 /// The part of a processor that replays may take, and the seconds that they may take at the start.
-constexpr double kShare = 0.006, kAtFirst = 0.25;
+constexpr double kShareOfProcessor = 0.006, kAtFirst = 0.25;
 constexpr double kBytesPerSecond = 50e6;
 constexpr size_t kRows = 100;
 
@@ -142,7 +142,7 @@ class TopReplay {
   void want(const std::string& path, uint64_t log_bytes, const TopFindings* before, bool asked) {
     if (is_busy()) return;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began_;
-    const double allowed = kAtFirst + kShare * passed.count();
+    const double allowed = kAtFirst + kShareOfProcessor * passed.count();
     if (!asked && spent_ + estimate(log_bytes, before) > allowed) return;
     path_ = path;
     job_ = std::async(std::launch::async, [this] {
