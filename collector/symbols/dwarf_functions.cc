@@ -65,46 +65,11 @@ Dwarf_Die declaration_of(Dwarf_Die die) {
   return die;
 }
 
-/// The names of the namespaces, classes and functions around a declaration, each with "::".
-std::string scope_of(Dwarf_Die* declaration) {
-  Dwarf_Die* scopes = nullptr;
-  const int count = dwarf_getscopes_die(declaration, &scopes);
-  std::string scope;
-  for (int i = count - 1; i > 0; --i) {  // the innermost is the function itself
-    const char* name = dwarf_diename(&scopes[i]);
-    switch (dwarf_tag(&scopes[i])) {
-      case DW_TAG_namespace:
-        scope += name != nullptr ? name : "(anonymous namespace)";
-        break;
-      case DW_TAG_class_type:
-      case DW_TAG_structure_type:
-      case DW_TAG_union_type:
-        scope += name != nullptr ? name : "{unnamed}";
-        break;
-      case DW_TAG_subprogram:
-        scope += name != nullptr ? name : "{unnamed}";
-        break;
-      default:
-        continue;
-    }
-    scope += "::";
-  }
-  free(scopes);
-  return scope;
-}
-
 std::optional<uint64_t> number_of(Dwarf_Die* die, unsigned code) {
   Dwarf_Attribute attribute;
   Dwarf_Word value = 0;
   if (dwarf_attr(die, code, &attribute) == nullptr) return std::nullopt;
   return dwarf_formudata(&attribute, &value) == 0 ? std::optional<uint64_t>(value) : std::nullopt;
-}
-
-uint64_t unit_bytes(Dwarf_Die* die) {
-  Dwarf_Die unit;
-  if (dwarf_diecu(die, &unit, nullptr, nullptr) == nullptr) return 0;
-  const Dwarf_Off begin = dwarf_dieoffset(&unit), here = dwarf_dieoffset(die);
-  return here > begin ? here - begin : 0;
 }
 
 uint64_t file_bytes(Dwarf* dwarf) {
@@ -255,6 +220,65 @@ struct DwarfFunctions::Unit {
   }
 };
 
+/// What lies around the functions of one unit. libdw would go through the unit for every function.
+class DwarfFunctions::Scopes {
+ public:
+  Scopes(Dwarf_Die unit, DwarfPatience& patience) : patience_(patience) { add(&unit, 0, 0); }
+
+  /// The names of the namespaces, classes and functions around a function, each with "::"; null:
+  /// the unit was not read as far.
+  std::optional<std::string> around(const Dwarf_Die& function) const {
+    const auto found = around_.find(function.addr);
+    if (found == around_.end()) return std::nullopt;
+    std::string text;
+    for (uint32_t at = found->second; at != 0; at = scopes_[at - 1].around) {
+      Dwarf_Die scope = scopes_[at - 1].die;
+      const char* name = dwarf_diename(&scope);
+      const bool is_namespace = dwarf_tag(&scope) == DW_TAG_namespace;
+      const char* const none = is_namespace ? "(anonymous namespace)" : "{unnamed}";
+      text.insert(0, std::string(name != nullptr ? name : none) + "::");
+    }
+    return text;
+  }
+
+ private:
+  struct Scope {
+    Dwarf_Die die;
+    uint32_t around;  ///< its place in scopes_, from 1 on; 0: the unit
+  };
+
+  void add(Dwarf_Die* parent, uint32_t inside, int depth) {
+    Dwarf_Die child;
+    if (depth == kMaxDieDepth || dwarf_child(parent, &child) != 0) return;
+    do {
+      if (!patience_.take_entry()) return;
+      switch (dwarf_tag(&child)) {
+        case DW_TAG_subprogram:
+          around_.emplace(child.addr, inside);
+          [[fallthrough]];
+        case DW_TAG_namespace:
+        case DW_TAG_class_type:
+        case DW_TAG_structure_type:
+        case DW_TAG_union_type:
+          scopes_.push_back({child, inside});
+          add(&child, static_cast<uint32_t>(scopes_.size()), depth + 1);
+          break;
+        case DW_TAG_lexical_block:
+        case DW_TAG_inlined_subroutine:
+        case DW_TAG_module:
+          add(&child, inside, depth + 1);
+          break;
+        default:
+          break;
+      }
+    } while (dwarf_siblingof(&child, &child) == 0);
+  }
+
+  DwarfPatience& patience_;
+  std::vector<Scope> scopes_;
+  std::unordered_map<const void*, uint32_t> around_;  // by the entry of a function
+};
+
 DwarfFunctions::DwarfFunctions(Dwarf* dwarf, const std::vector<std::string>& folders)
     : patience_(file_bytes(dwarf)) {
   Dwarf_CU* unit = nullptr;
@@ -312,14 +336,12 @@ std::string DwarfFunctions::name_of(Dwarf_Die* die) {
   if (const char* mangled = mangled_name_of(die)) return mangled;
   const char* name = dwarf_diename(die);
   if (name == nullptr) return "";
-  Dwarf_Die declaration = declaration_of(*die);
-  const auto [entry, added] = scopes_.try_emplace(dwarf_dieoffset(&declaration));
-  if (added) {
-    // libdw goes through all of the unit before it for that.
-    if (!patience_.walk(unit_bytes(&declaration))) return "";
-    entry->second = scope_of(&declaration);
-  }
-  return entry->second + name;
+  Dwarf_Die declaration = declaration_of(*die), unit;
+  if (dwarf_diecu(&declaration, &unit, nullptr, nullptr) == nullptr) return "";
+  std::unique_ptr<Scopes>& scopes = scopes_[unit.addr];
+  if (scopes == nullptr) scopes = std::make_unique<Scopes>(unit, patience_);
+  const auto around = scopes->around(declaration);
+  return around ? *around + name : "";
 }
 
 std::vector<DwarfFrame> DwarfFunctions::frames_at(uint64_t address) {

@@ -29,8 +29,7 @@ class DwarfPatience {
   /// False: it is at its end; ask for nothing more.
   bool take_range() { return take(ranges_, 1); }
   bool take_entry() { return take(entries_, 1); }
-  /// Takes steps through what is gone through again and again: a byte, or something as cheap, is
-  /// one step.
+  /// Takes steps through what is gone through again and again.
   bool walk(uint64_t steps) { return take(steps_, steps); }
   /// Something was left out, or nearly.
   bool is_at_end() const { return ranges_ == 0 || entries_ == 0 || steps_ == 0; }
@@ -77,6 +76,7 @@ class DwarfFunctions {
     uint32_t unit;
   };
   struct Unit;
+  class Scopes;
 
   void add_unit(Dwarf_Die* die, Dwarf_Die* functions, int version);
   void note_missing(Dwarf_Die* skeleton);
@@ -89,7 +89,7 @@ class DwarfFunctions {
   std::string missing_file_;
   std::vector<UnitRange> unit_ranges_;  // sorted by begin
   std::vector<std::unique_ptr<Unit>> units_;
-  std::unordered_map<Dwarf_Off, std::string> scopes_;  // by the offset of a function's declaration
+  std::unordered_map<const void*, std::unique_ptr<Scopes>> scopes_;  // by the unit's entry
 };
 
 // Why a module has no lines, although it has debug information or says where that is.

@@ -2,7 +2,7 @@
 """A run keeps names of its programs: so report, flame and diff say the same after the program was built anew in its place, or was
 removed. Without kept names diff and check say that one side has no names.
 
-usage: names.py LIBGPUPEAK GPUPEAK rebuilt|removed|no_build_id|compressed|choice
+usage: names.py LIBGPUPEAK GPUPEAK rebuilt|removed|no_build_id|compressed|choice|large_unit
 """
 import json
 import os
@@ -128,12 +128,31 @@ def check_choice(folder):
     expect(name in rows["all"] and any(module.startswith("libc.so") for module in rows["all"]), f"all: {rows['all']}")
 
 
+def check_large_unit(folder):
+    """Of thousands of functions of one unit, as of a program that is one file, each has its name, and what is inlined into it."""
+    count = 3000
+    lines = ["#include <stdlib.h>", f"void *kept[{count}];", "static inline __attribute__((always_inline)) void *rows(size_t bytes) { return malloc(bytes); }"]
+    for i in range(count):
+        lines.append(f"struct s{i} {{ int a{i}, b{i}, c{i}, d{i}, e{i}, f{i}, g{i}, h{i}; }};")
+        lines.append(f'static __attribute__((noinline)) void fill_{i}(struct s{i} *s) {{ kept[{i}] = rows({100000 + i} + s->a{i}); __asm__ volatile(""); }}')
+    lines.append("int main(void) {")
+    lines += [f"  struct s{i} v{i} = {{0}}; fill_{i}(&v{i});" for i in range(count)]
+    log = os.path.join(folder, "x.gplog")
+    record(log, build(folder, "\n".join([*lines, "}", ""])), GPUPEAK_HOST="full")
+    full = json.loads(run("report", "--json", "--top", str(2 * count), log))
+    found = {row["site"] for peak in full["peaks"] for row in peak["holders"]}
+    wanted = {f"rows program.c:3 ← fill_{i} program.c:{5 + 2 * i} ← main program.c:{5 + 2 * count + i}" for i in range(count)}
+    expect(wanted <= found, f"{len(wanted - found)} of {count} are missing, such as {sorted(wanted - found)[:3]}; there are {sorted(found)[:3]}")
+
+
 def main(folder):
     if not shutil.which("gcc"):
         raise Skipped("no gcc here")
     os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
     if CASE == "choice":
         check_choice(folder)
+    elif CASE == "large_unit":
+        check_large_unit(folder)
     else:
         check_built_anew(folder, CASE)
 
