@@ -29,8 +29,12 @@ logged() {
   echo "demo: $* failed; all it said is in $log" >&2
   exit 1
 }
+# Few processors compile the collector in few large pieces, if there is the memory for it: 2.3 GiB each.
+free_kib=$(sed -n 's/^MemAvailable: *\([0-9]*\).*/\1/p' /proc/meminfo)
+across=OFF
+if [ "$(nproc)" -le 4 ] && [ "${free_kib:-0}" -gt $((2500000 * $(nproc))) ]; then across=ON; fi
 # Compiled for an early start; `cmake --preset release` is for work.
-logged configure.log cmake --preset demo ${options[@]+"${options[@]}"}
+logged configure.log cmake --preset demo -DGPUPEAK_UNITY_ACROSS=$across ${options[@]+"${options[@]}"}
 echo "demo: building, a few minutes the first time; $work/build.log says how far it is" >&2
 logged build.log cmake --build --preset demo -j "$(nproc)"
 gpupeak=$PWD/build/demo/tools/gpupeak
