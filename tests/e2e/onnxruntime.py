@@ -19,6 +19,7 @@ from common import (GPUPEAK, Skipped, environment, expect, expect_heap_is_what_e
 import ort_nodes
 
 model, clients, work = sys.argv[3:6]
+RUNS = 12  # on a busy machine the threads of each of four runs may ask for memory in another way
 
 
 def plain_output(text):
@@ -86,7 +87,7 @@ def check_without_arena(command, folder):
 def check_killed(command, folder):
     """The program is killed in the middle of its runs: the weights are live, and belong to create_session."""
     log = os.path.join(folder, "killed.gplog")
-    forever = [word if word != "3" else "1000000" for word in command]
+    forever = [word if word != str(RUNS) else "1000000" for word in command]
     with subprocess.Popen(forever, env=environment(folder, True, GPUPEAK_OUT=log, GPUPEAK_HOST="full"), stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 120
@@ -127,7 +128,7 @@ def main():
     place = os.path.join(work, "onnxruntime")
     if subprocess.run([get, place], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False).returncode != 0:
         raise Skipped("the ONNX Runtime client could not be fetched")
-    command = [os.path.join(place, "onnxruntime_perf_test"), "-e", "cpu", "-r", "3", "-I", "-m", "times",
+    command = [os.path.join(place, "onnxruntime_perf_test"), "-e", "cpu", "-r", str(RUNS), "-I", "-m", "times",
                os.path.join(place, f"models/light_{model}.onnx")]
     with tempfile.TemporaryDirectory() as folder:
         native = subprocess.run(command, env=environment(folder, False), capture_output=True, text=True, check=False)
@@ -140,11 +141,11 @@ def main():
         expect_heap_is_what_events_leave(logs(folder)[0], summary)
         phases = {p["name"]: p["count"] for p in summary["phases"] if p["source"] == "ort"}
         # One run more than was asked for, since the program warms up.
-        expect(phases == {"create_env": 1, "create_session": 1, "run": 4, "release_session": 1}, f"phases {phases}")
+        expect(phases == {"create_env": 1, "create_session": 1, "run": RUNS + 1, "release_session": 1}, f"phases {phases}")
         create = next(p for p in summary["phases"] if p["name"] == "create_session")
         expect(create["metrics"]["host.kept_bytes"] > 50 * 2**20, "create_session keeps no weights")
         run = next(p for p in summary["phases"] if p["name"] == "run")
-        expect(run["instances"][-1]["last"] == 4 and len(run["instances"]) < 4, f"runs are not folded: {run['instances']}")
+        expect(run["instances"][-1]["last"] == RUNS + 1 and len(run["instances"]) <= RUNS, f"runs are not folded: {run['instances']}")
         check_arena(summary, logs(folder)[0])
         check_activations(logs(folder)[0])
         peak = summary["metrics"]["host.kind.heap.peak_bytes"]
