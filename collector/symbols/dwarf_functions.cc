@@ -223,15 +223,20 @@ struct DwarfFunctions::Unit {
 /// What lies around the functions of one unit. libdw would go through the unit for every function.
 class DwarfFunctions::Scopes {
  public:
-  Scopes(Dwarf_Die unit, DwarfPatience& patience) : patience_(patience) { add(&unit, 0, 0); }
+  Scopes(Dwarf_Die unit, DwarfPatience& patience) : patience_(patience) {
+    is_read_ = add(&unit, 0, 0);
+  }
 
   /// The names of the namespaces, classes and functions around a function, each with "::"; null:
-  /// the unit was not read as far.
+  /// the unit could not be read.
   std::optional<std::string> around(const Dwarf_Die& function) const {
-    const auto found = around_.find(function.addr);
-    if (found == around_.end()) return std::nullopt;
+    if (!is_read_) return std::nullopt;
+    const auto before = std::ranges::lower_bound(scopes_, function.addr, {},
+                                                 [](const Scope& scope) { return scope.die.addr; });
+    auto at = static_cast<uint32_t>(before - scopes_.begin());
+    while (at != 0 && !goes_on_to(at, function.addr)) at = scopes_[at - 1].around;
     std::string text;
-    for (uint32_t at = found->second; at != 0; at = scopes_[at - 1].around) {
+    for (; at != 0; at = scopes_[at - 1].around) {
       Dwarf_Die scope = scopes_[at - 1].die;
       const char* name = dwarf_diename(&scope);
       const bool is_namespace = dwarf_tag(&scope) == DW_TAG_namespace;
@@ -244,39 +249,56 @@ class DwarfFunctions::Scopes {
  private:
   struct Scope {
     Dwarf_Die die;
+    const void* end;  ///< the next entry beside it; null: it ends with what is around it
     uint32_t around;  ///< its place in scopes_, from 1 on; 0: the unit
   };
 
-  void add(Dwarf_Die* parent, uint32_t inside, int depth) {
+  bool goes_on_to(uint32_t at, const void* entry) const {
+    while (at != 0 && scopes_[at - 1].end == nullptr) at = scopes_[at - 1].around;
+    return at == 0 || entry < scopes_[at - 1].end;
+  }
+
+  /// Adds what has functions in it. False: not all was read.
+  bool add(Dwarf_Die* parent, uint32_t inside, int depth) {
     Dwarf_Die child;
-    if (depth == kMaxDieDepth || dwarf_child(parent, &child) != 0) return;
-    do {
-      if (!patience_.take_entry()) return;
+    if (dwarf_child(parent, &child) != 0) return true;
+    if (depth == kMaxDieDepth) return false;
+    for (bool more = true; more;) {
+      if (!patience_.take_entry()) return false;
+      const size_t place = scopes_.size();
       switch (dwarf_tag(&child)) {
         case DW_TAG_subprogram:
-          around_.emplace(child.addr, inside);
+          ++functions_;
           [[fallthrough]];
         case DW_TAG_namespace:
         case DW_TAG_class_type:
         case DW_TAG_structure_type:
-        case DW_TAG_union_type:
-          scopes_.push_back({child, inside});
-          add(&child, static_cast<uint32_t>(scopes_.size()), depth + 1);
+        case DW_TAG_union_type: {
+          const uint64_t before = functions_;
+          scopes_.push_back({child, nullptr, inside});
+          if (!add(&child, static_cast<uint32_t>(place + 1), depth + 1)) return false;
+          if (functions_ == before) scopes_.resize(place);
           break;
+        }
         case DW_TAG_lexical_block:
         case DW_TAG_inlined_subroutine:
         case DW_TAG_module:
-          add(&child, inside, depth + 1);
+          if (!add(&child, inside, depth + 1)) return false;
           break;
         default:
           break;
       }
-    } while (dwarf_siblingof(&child, &child) == 0);
+      const bool is_scope = scopes_.size() > place && scopes_[place].die.addr == child.addr;
+      more = dwarf_siblingof(&child, &child) == 0;
+      if (is_scope && more) scopes_[place].end = child.addr;
+    }
+    return true;
   }
 
   DwarfPatience& patience_;
-  std::vector<Scope> scopes_;
-  std::unordered_map<const void*, uint32_t> around_;  // by the entry of a function
+  bool is_read_ = false;
+  uint64_t functions_ = 0;
+  std::vector<Scope> scopes_;  // in the order of the entries
 };
 
 DwarfFunctions::DwarfFunctions(Dwarf* dwarf, const std::vector<std::string>& folders)
