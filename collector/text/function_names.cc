@@ -54,13 +54,15 @@ std::string short_template_arguments(std::string_view bracket) {
 }
 
 bool begins_anonymous(std::string_view text) {
-  return text.starts_with(kAnonymous) && text.substr(kAnonymous.size()).starts_with("::");
+  return text.front() == kAnonymous.front() && text.starts_with(kAnonymous) &&
+         text.substr(kAnonymous.size()).starts_with("::");
 }
 
 /// The length of an operator's name at the beginning of the text ("operator<<", "operator()"; of
 /// "operator new" and "operator bool" that of the keyword). 0: there is none.
 size_t operator_length(std::string_view text) {
   constexpr std::string_view kOperator = "operator";
+  if (text.front() != kOperator.front()) return 0;  // at once, since it is asked for each character
   if (!text.starts_with(kOperator) || text.size() == kOperator.size()) return 0;
   size_t length = kOperator.size();
   const auto next = [&] { return length < text.size() ? text[length] : '\0'; };
