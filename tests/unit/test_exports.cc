@@ -10,6 +10,7 @@
 
 #include "analyzed_log.h"
 #include "catch.h"
+#include "collector/analyze/json_io.h"
 #include "collector/export/export.h"
 #include "collector/text/error.h"
 #include "log_builder.h"
