@@ -238,9 +238,10 @@ class DwarfFunctions::Scopes {
     std::string text;
     for (; at != 0; at = scopes_[at - 1].around) {
       Dwarf_Die scope = scopes_[at - 1].die;
+      const int tag = dwarf_tag(&scope);
+      if (has_no_name(tag)) continue;
       const char* name = dwarf_diename(&scope);
-      const bool is_namespace = dwarf_tag(&scope) == DW_TAG_namespace;
-      const char* const none = is_namespace ? "(anonymous namespace)" : "{unnamed}";
+      const char* const none = tag == DW_TAG_namespace ? "(anonymous namespace)" : "{unnamed}";
       text.insert(0, std::string(name != nullptr ? name : none) + "::");
     }
     return text;
@@ -252,6 +253,10 @@ class DwarfFunctions::Scopes {
     const void* end;  ///< the next entry beside it; null: it ends with what is around it
     uint32_t around;  ///< its place in scopes_, from 1 on; 0: the unit
   };
+
+  static bool has_no_name(int tag) {
+    return tag == DW_TAG_lexical_block || tag == DW_TAG_inlined_subroutine || tag == DW_TAG_module;
+  }
 
   bool goes_on_to(uint32_t at, const void* entry) const {
     while (at != 0 && scopes_[at - 1].end == nullptr) at = scopes_[at - 1].around;
@@ -273,24 +278,21 @@ class DwarfFunctions::Scopes {
         case DW_TAG_namespace:
         case DW_TAG_class_type:
         case DW_TAG_structure_type:
-        case DW_TAG_union_type: {
+        case DW_TAG_union_type:
+        case DW_TAG_lexical_block:
+        case DW_TAG_inlined_subroutine:
+        case DW_TAG_module: {
           const uint64_t before = functions_;
           scopes_.push_back({child, nullptr, inside});
           if (!add(&child, static_cast<uint32_t>(place + 1), depth + 1)) return false;
           if (functions_ == before) scopes_.resize(place);
           break;
         }
-        case DW_TAG_lexical_block:
-        case DW_TAG_inlined_subroutine:
-        case DW_TAG_module:
-          if (!add(&child, inside, depth + 1)) return false;
-          break;
         default:
           break;
       }
-      const bool is_scope = scopes_.size() > place && scopes_[place].die.addr == child.addr;
       more = dwarf_siblingof(&child, &child) == 0;
-      if (is_scope && more) scopes_[place].end = child.addr;
+      if (more && scopes_.size() > place) scopes_[place].end = child.addr;
     }
     return true;
   }
