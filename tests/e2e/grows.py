@@ -123,7 +123,7 @@ def ages(folder, log):
     log = log_of(folder, "odd", sys.executable, "-c", ODD)
     text = gpupeak("report", "--at", "peak", log)[1]
     expect(re.search(r"odd: 3.00 MiB in 1 block by step <string>:6.* old; \d+ others of this call lived", text.replace("\n", " ")), text)
-    expect(re.search(r"32.0 MiB.* 1  less than 1 ms ago: 32.0 MiB by <module> <string>:10", text), text)
+    expect(re.search(r"32.0 MiB.* 1  less than 1 ms ago: 32.0 MiB by <module> <string>:11", text), text)
 
 
 def watched(folder):
