@@ -265,13 +265,6 @@ class Top {
     return program_text(program, view_, rows, style_);
   }
 
-#ifndef GPUPEAK_HAS_NCURSES
-  [[noreturn]] static void watch() {
-    throw std::runtime_error(
-        "the live screen is not in this build: it needs ncurses. On Debian or Ubuntu: apt-get "
-        "install libncurses-dev, then build gpupeak from its source; --once prints one frame");
-  }
-#else
   void watch() {
     TopScreen screen;
     style_.color = false;  // the screen colours the text itself
@@ -293,7 +286,6 @@ class Top {
       press(screen.wait(wait), screen);
     }
   }
-#endif
 
   void replay() {
     if (const auto findings = replay_.done()) {

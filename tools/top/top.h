@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -174,6 +175,7 @@ ptrdiff_t step_of(TopKey key, size_t page);
 /// Takes a key of a text that the user types. False: the text is done.
 bool type(const TopInput& input, std::string& text);
 
+#ifdef GPUPEAK_HAS_NCURSES
 class TopScreen {
  public:
   /// Takes the terminal over until the object is destroyed. Throws UsageError if it cannot.
@@ -197,5 +199,20 @@ class TopScreen {
 
   bool has_keys_ = false, shows_keys_ = false;
 };
+#else
+/// No terminal can be taken over.
+class TopScreen {
+ public:
+  TopScreen() {
+    throw std::runtime_error(
+        "the live screen is not in this build: it needs ncurses. On Debian or Ubuntu: apt-get "
+        "install libncurses-dev, then build gpupeak from its source; --once prints one frame");
+  }
+  static int columns() { return 0; }
+  static size_t rows() { return 0; }
+  static void draw(const TopLines&, size_t, const TopFooter&) {}
+  static TopInput wait(int) { return {}; }
+};
+#endif
 
 }  // namespace gpupeak::tools
