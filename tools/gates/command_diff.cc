@@ -105,6 +105,7 @@ int diff_side_by_side(const DiffOptions& options) {
   const std::vector<std::string> logs = process_logs(options.logs, options.process);
   if (!options.html.empty()) {
     std::vector<PageTab> tabs;
+    tabs.reserve(logs.size());
     for (const std::string& log : logs) tabs.push_back({log});
     return strict_code(options.strict,
                        write_page(tabs, options.reading, !options.no_source, options.html));

@@ -341,6 +341,7 @@ void add_timeline(CommandLine& line) {
   add_view_options(verb, options);
   add_number(verb, "--height", options.height, 1, 100, "Rows of a chart");
   std::vector<std::string> ways;
+  ways.reserve(std::size(collector::kStackedBy));
   for (const collector::GroupBy way : collector::kStackedBy)
     ways.emplace_back(collector::group_by_name(way));
   add_choice(verb, "--by", options.by, ways,
