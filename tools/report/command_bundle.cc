@@ -175,7 +175,8 @@ void add_bundle(CommandLine& line) {
   gpupeak bundle --symbols bert.gplog        makes bert.gplog.symbols
   gpupeak bundle --log bert.gplog            makes bert.gplog.zst
   gpupeak bundle --undo bert.gplog.zst       and bert.gplog again)");
-  add_log(verb, options.log);
+  // Not "log": newer versions of CLI11 take that for --log.
+  add_required(verb, "log-file", options.log, "FILE", "A log that `run` or the library wrote");
   add_value(verb, "-o,--out", options.out, "FILE",
             "File to write; default: the log's name with .gpbundle, .symbols or .zst");
   verb.add_flag("-q,--quiet", options.quiet, "Do not say what was found");
