@@ -65,6 +65,15 @@ def check_completion():
     expect(sets <= completed("report", "--rules", ""), "completion of --rules")
 
 
+def check_names_of_arguments():
+    """No argument has an option's name: from CLI11 2.4 on each verb would end with an abort."""
+    for verb in verbs():
+        text = help_of(verb)
+        arguments = re.findall(r"^  (\S+)", text.split("Positionals:")[1].split("\n\n")[0], re.M) if "Positionals:" in text else []
+        both = {f"--{name}" for name in arguments} & set(options(verb))
+        expect(not both, f"{verb}: an argument has the name of {both}")
+
+
 def check_logs_without_extglob():
     with tempfile.TemporaryDirectory() as folder:
         for name in ("a.gplog", "b.gpz", "c.zst", "d.txt"):
@@ -174,6 +183,7 @@ def check_report_of_ended_process():
 
 
 def main():
+    check_names_of_arguments()
     check_small_stacks()
     check_little_memory()
     check_report_of_ended_process()
