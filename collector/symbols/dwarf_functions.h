@@ -17,9 +17,9 @@
 
 namespace gpupeak::collector {
 
-// How much of one module's debug information may still be read. Real information is read about
-// once. Information that was made to do harm shares one long list of ranges, or one tree, among all
-// its functions.
+// How much of one module's debug information may still be read. Real information is read once
+// or twice. Information that was made to do harm shares one long list of ranges, or one tree, among
+// all its functions.
 class DwarfPatience {
  public:
   /// `bytes`: the file's. Its sections may be compressed.
