@@ -33,10 +33,9 @@ void check_golden(const std::string& name, const std::string& text) {
 }
 
 Summary summary_of(LogBuilder& log) {
-  const TemporaryFile file;
   Options options;
   options.top = 5;
-  Summary summary = analyze(log.save(file.path()), options);
+  Summary summary = analyze_log(log, options);
   summary.log_path = "gpupeak.app.4242.gplog";
   std::vector<Warning> warnings;  // names of modules are no concern here
   for (const Warning& warning : summary.quality.warnings) {
