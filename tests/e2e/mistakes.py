@@ -125,8 +125,9 @@ MEANT = [("help", "Subcommands:"), ("help report", "Who held the memory"), ("ver
 HEAD = """# Mistakes at the command line, and what gpupeak answers
 Each row is typed by a test (tests/e2e/mistakes.py), which also renews this page: `bert.gplog` and
 `train.gplog` are logs of a program without a GPU, `notes.txt` is a text, `folder` a folder,
-`empty.gplog` and `cut.gplog` are damaged. Answers go to standard error; those of wrong usage end
-with the command that tells more, which is left out here.
+`empty.gplog` and `cut.gplog` are damaged. The exit code is 2, wrong usage, or the one in brackets.
+Answers go to standard error; those of wrong usage end with the command that tells more, which is left
+out here.
 """
 
 
@@ -147,7 +148,7 @@ def row(line, done, wanted):
     lines = (done.stderr or done.stdout).splitlines()
     says = next((text for text in lines if wanted in text), lines[0]).removeprefix("gpupeak: ")
     says = says.split(" (`gpupeak ")[0].replace("|", "\\|").replace("<", "&lt;")
-    return f"| `gpupeak {line}`".replace(" `gpupeak `", " `gpupeak`") + f" | {says} | {done.returncode} |"
+    return f"| `gpupeak {line}`".replace(" `gpupeak `", " `gpupeak`") + f" | {says}{'' if done.returncode == 2 else f' ({done.returncode})'} |"
 
 
 def main():
@@ -166,7 +167,7 @@ def main():
 
         wrong, page = [], HEAD
         for chapter, mistakes in MISTAKES.items():
-            page += f"\n## {chapter}\n| typed | answer | exit code |\n|---|---|---|\n"
+            page += f"\n## {chapter}\n| typed | answer |\n|---|---|\n"
             for line, code, words in mistakes:
                 done = run(line)
                 wanted = words if words == "gpupeak report LOG" else named(words)
