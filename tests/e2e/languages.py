@@ -3,7 +3,7 @@
 runtime's allocator (rules/languages.toml). Each program knows its answer: `fill_the_table` holds 300 blocks of 200 kB, `build_index`
 one of 40 MB, at lines that are marked.
 
-usage: languages.py LIBGPUPEAK GPUPEAK LANGUAGE…|all   `all` prints the table of docs/symbols.md, for what is installed here
+usage: languages.py LIBGPUPEAK GPUPEAK LANGUAGE…|all   `all` prints a row for each build, for what is installed here; docs/symbols.md sums them up
 """
 import collections
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Which compilers and libraries gpupeak builds with: docs/platforms.md's table, from root file systems made here by debootstrap (as root).
+# Which compilers and libraries gpupeak builds with: what docs/platforms.md says, from root file systems made here by debootstrap (as root).
 # usage: compilers.sh PORTABLE_FOLDER [ROOTS_FOLDER] [SUITE:COMPILER:WHAT[:CUDA_INCLUDE_FOLDER]]…
 # COMPILER: gcc-13, clang-19 …, or gcc, the distribution's own. WHAT is built, and its tests are run:
 #   recorder  the library that is preloaded, the simulated driver and its clients; the command that reads the logs is PORTABLE_FOLDER's

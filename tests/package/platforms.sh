@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Where what tools/portable.sh makes runs: docs/platforms.md's table, from root file systems made here by debootstrap (as root).
+# Where what tools/portable.sh makes runs: what docs/platforms.md says, from root file systems made here by debootstrap (as root).
 # usage: platforms.sh PORTABLE_FOLDER [ROOTS_FOLDER] [SUITE…]
 set -euo pipefail
 portable=$(cd "$1" && pwd)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Each way of tools/portable.sh's files into a system and out of it again (as root): the command runs in between, and afterwards all
-# files are as before. Prints docs/platforms.md's table.
+# files are as before. Prints a table; docs/platforms.md has what it says.
 # usage: uninstall.sh PORTABLE_FOLDER ROOT   (ROOT: a root file system of debootstrap's; what has /proc)
 set -euo pipefail
 portable=$(cd "$1" && pwd) root=$(cd "$2" && pwd)
