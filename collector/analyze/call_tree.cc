@@ -123,6 +123,21 @@ uint64_t CallTree::least_of(size_t most) const {
   return *last + 1;
 }
 
+CallTree::Below CallTree::below(const Node& call, const TreeCut& cut, uint32_t level) const {
+  Below result;
+  for (const uint32_t id : call.children) {
+    const Node& child = node(id);
+    if (!cut.too_deep(level) && !cut.too_small(child.bytes, root().bytes)) {
+      result.shown.push_back(&child);
+    } else {
+      result.rest_bytes += child.bytes;
+      result.rest_count += child.count;
+      ++result.rest_calls;
+    }
+  }
+  return result;
+}
+
 std::string CallTree::title(const Node& node) {
   return node.title.empty() ? frame_title(*node.frame) : node.title;
 }

@@ -12,6 +12,18 @@
 
 namespace gpupeak::collector {
 
+/// Calls with less than `min_percent` of the whole, or more than `depth` calls down, are not shown
+/// one by one.
+struct TreeCut {
+  double min_percent = 1.0;
+  uint32_t depth = 0;  ///< 0: all
+
+  bool too_small(uint64_t bytes, uint64_t whole) const {
+    return static_cast<double>(bytes) * 100.0 < min_percent * static_cast<double>(whole);
+  }
+  bool too_deep(uint32_t level) const { return depth > 0 && level >= depth; }
+};
+
 class CallTree {
  public:
   enum class Order { kFromOutermost, kFromInnermost };
@@ -40,6 +52,12 @@ class CallTree {
   uint64_t least_of(size_t most) const;
   /// For each contribution, in order: the node where its stack ends.
   const std::vector<uint32_t>& ends() const { return ends_; }
+  /// What is below a call: the calls that are shown, and the rest in one sum.
+  struct Below {
+    std::vector<const Node*> shown;
+    uint64_t rest_bytes = 0, rest_count = 0, rest_calls = 0;
+  };
+  Below below(const Node& node, const TreeCut& cut, uint32_t level) const;
   /// The name and line to show. No two calls of one caller look alike.
   static std::string title(const Node& node);
 

@@ -96,19 +96,9 @@ class Massif {
 
   void write_node(const CallTree& tree, const CallTree::Node& node, const std::string& title,
                   uint32_t depth) {
-    std::vector<const CallTree::Node*> shown;
-    uint64_t rest_bytes = 0, rest = 0;
-    for (const uint32_t id : node.children) {
-      const CallTree::Node& child = tree.node(id);
-      if (depth == kTreeDepth) break;
-      if (static_cast<double>(child.bytes) * 100 >=
-          kThresholdPercent * static_cast<double>(tree.root().bytes)) {
-        shown.push_back(&child);
-      } else {
-        rest_bytes += child.bytes;
-        ++rest;
-      }
-    }
+    // The tree is no deeper than kTreeDepth.
+    const auto [shown, rest_bytes, rest_count, rest] =
+        tree.below(node, {kThresholdPercent, 0}, depth);
     const std::string indent(depth, ' ');
     out_ << fmt::format("{}n{}: {} {}\n", indent, shown.size() + (rest > 0), node.bytes, title);
     for (const CallTree::Node* child : shown) write_node(tree, *child, place(*child), depth + 1);

@@ -328,8 +328,7 @@ std::string others_list(const LedgerView& view, const TextStyle& style) {
   std::string text;
   for (size_t i = 0; i < std::min(kMostShown, view.others.size()); ++i) {
     const LedgerProcess& other = view.others[i];
-    text += fmt::format("{} pid {}{}{}{} {}", i == 0 ? ":" : ",", other.pid,
-                        other.name.empty() ? "" : " ", other.name,
+    text += fmt::format("{} {}{} {}", i == 0 ? ":" : ",", pid_text(other.pid, other.name),
                         other.of_run ? " of this run" : "", size_text(other.bytes, style));
   }
   return text + (view.others.size() > kMostShown ? ", …" : "");

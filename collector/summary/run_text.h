@@ -82,6 +82,8 @@ std::vector<const Holder*> rows_by_resident(const Peak& peak, const Metrics& met
 // A run of several processes, and what was not seen of it. The short summary, the report and the
 // gates use this.
 
+/// "pid 713 python3".
+std::string pid_text(uint64_t pid, const std::string& program);
 /// "rank 1, pid 713 python3".
 std::string process_text(const WholeRun::Process& process);
 

@@ -61,4 +61,10 @@ std::string gain_text(uint64_t before, uint64_t least, const std::optional<uint6
                      percent(by, std::max(before, by)));
 }
 
+std::string lowering_row(uint64_t before, uint64_t least, const std::optional<uint64_t>& most,
+                         const std::string& change, const TextStyle& style) {
+  return fmt::format("  {}  {}  {}", left(bounds_text(least, most, style), 22),
+                     right(gain_text(before, least, most), 8), change);
+}
+
 }  // namespace gpupeak::collector

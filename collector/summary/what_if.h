@@ -129,5 +129,8 @@ std::string bounds_text(uint64_t least, const std::optional<uint64_t>& most,
                         const TextStyle& style);
 /// The change of the peak: "−11.2 %", by the larger bound.
 std::string gain_text(uint64_t before, uint64_t least, const std::optional<uint64_t>& most);
+/// "  14.0 GiB                 −12.5 %  PyTorch with expandable segments": a row of such changes.
+std::string lowering_row(uint64_t before, uint64_t least, const std::optional<uint64_t>& most,
+                         const std::string& change, const TextStyle& style);
 
 }  // namespace gpupeak::collector

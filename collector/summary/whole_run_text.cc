@@ -146,9 +146,8 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
   text += "RSS";
   for (size_t i = 0; i < std::min(order.size(), kMostNamed); ++i) {
     const WholeRun::Process& process = *order[i];
-    text += fmt::format("{} {} pid {}{}{}", i == 0 ? "" : ",",
-                        size_text(*process.rss_peak_bytes, style), process.pid,
-                        process.program.empty() ? "" : " ", process.program);
+    text += fmt::format("{} {} {}", i == 0 ? "" : ",", size_text(*process.rss_peak_bytes, style),
+                        pid_text(process.pid, process.program));
     if (process.started) text += ", which was started";
   }
   if (order.size() > kMostNamed)
@@ -183,15 +182,18 @@ bool is_whole_process(const WholeRun::Process& process) {
 }  // namespace
 
 std::string still_running_text(const WholeRun::StillRunning& process, const TextStyle& style) {
-  std::string text = fmt::format("still running: pid {}", process.pid);
-  if (!process.program.empty()) text += " " + process.program;
+  std::string text = "still running: " + pid_text(process.pid, process.program);
   if (process.rss_bytes) text += fmt::format(", {} resident", size_text(*process.rss_bytes, style));
   return text + "; " + log_text(process);
 }
 
+std::string pid_text(uint64_t pid, const std::string& program) {
+  return fmt::format("pid {}{}{}", pid, program.empty() ? "" : " ", program);
+}
+
 std::string process_text(const WholeRun::Process& process) {
-  return fmt::format("{}pid {}{}{}", process.rank ? fmt::format("rank {}, ", *process.rank) : "",
-                     process.pid, process.program.empty() ? "" : " ", process.program);
+  return (process.rank ? fmt::format("rank {}, ", *process.rank) : "") +
+         pid_text(process.pid, process.program);
 }
 
 std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& style) {
@@ -204,11 +206,10 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
       ++more;
       continue;
     }
-    lines.push_back(fmt::format(
-        "not recorded: pid {}{}{}{}{}", process.pid, process.program.empty() ? "" : " ",
-        process.program,
-        (process.went_on ? ", as it was called in the end" : "") + held_text(process, style),
-        process.why.empty() ? "" : "; " + process.why));
+    lines.push_back(fmt::format("not recorded: {}{}{}{}", pid_text(process.pid, process.program),
+                                process.went_on ? ", as it was called in the end" : "",
+                                held_text(process, style),
+                                process.why.empty() ? "" : "; " + process.why));
   }
   if (more > 0) lines.push_back(fmt::format("not recorded: {} processes more", grouped(more)));
   if (run.unseen_rss_bytes) {

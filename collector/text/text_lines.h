@@ -23,6 +23,45 @@ namespace gpupeak::collector {
 
 inline constexpr size_t kRowCountColumns = 8;
 
+/// A column of a table. Figures stand at its right; names stand at its left, and are cut.
+struct TextColumn {
+  std::string_view head;
+  size_t width = 0;  ///< 0: that of sizes
+  bool is_name = false;
+};
+
+class TextLines;
+
+/// A table in a text: each row has cells, and behind them a title that takes the room that is left.
+/// A cell that is missing at the end of a row takes no room.
+class TextTable {
+ public:
+  using Cells = std::vector<std::string>;
+
+  /// `before`: stands before each row.
+  TextTable(TextLines& text, std::vector<TextColumn> columns, std::string_view before = "")
+      : text_(text), columns_(std::move(columns)), before_(before) {}
+
+  /// `title`: none if the rows have none.
+  void head(std::optional<std::string_view> title = std::nullopt) const;
+  /// `title`: of a site.
+  void row(const Cells& cells, std::string_view title, const std::string& marks = "",
+           size_t telling = 0) const;
+  /// `text`: any other, which is cut where the terminal ends.
+  void line(const Cells& cells, std::optional<std::string_view> text = std::nullopt) const;
+  /// A row for so many others together, if there are any.
+  void more(uint64_t others, const Cells& cells) const {
+    if (others > 0) row(cells, grouped(others) + " more");
+  }
+  /// The row up to its title.
+  std::string figures(const Cells& cells, bool has_title = true) const;
+
+ private:
+  TextLines& text_;
+  const std::vector<TextColumn> columns_;
+  const std::string_view before_;
+};
+
 class TextLines {
  public:
   /// `indent`: of the later lines of a text that is broken. `count_columns`: of a row's count.
@@ -94,24 +133,27 @@ class TextLines {
     whole_heading(name, rest, is_alarm);
   }
 
-  /// A row whose title has the room that its figures and its marks leave.
-  void row(const std::string& figures, std::string_view title, const std::string& marks = "",
-           size_t telling = 0) {
-    line(title_row(figures, title, marks, width_, style_, telling));
+  /// What the rows above come to, at the right edge.
+  template <class... Args>
+  void sum(fmt::format_string<Args...> format, Args&&... args) {
+    add(right(fmt::format(format, std::forward<Args>(args)...), width_));
   }
-  /// A row of a part: its size, how much of the whole it is, its count, and what it is.
+  /// Calls row(item) for the first items, and says how many more there are.
+  template <class Items, class Row>
+  void first(const Items& items, size_t most, const Row& row, std::string_view of = "") {
+    for (size_t i = 0; i < std::min(most, items.size()); ++i) row(items[i]);
+    if (items.size() > most) add("  … {} more{}", items.size() - most, of);
+  }
+
+  /// The table of parts of a whole: its columns are size, percentage, count, and what is given.
+  TextTable parts(std::string_view count = "n", const std::vector<TextColumn>& more = {});
+  /// Cells of it.
+  TextTable::Cells of_whole(uint64_t bytes, uint64_t whole, const auto&... more) const {
+    return {size(bytes), percent(bytes, whole), more...};
+  }
+  /// A row of it.
   void part(uint64_t bytes, uint64_t whole, std::string_view count, std::string_view title,
-            const std::string& marks = "", size_t telling = 0) {
-    row(figures(bytes, whole, count), title, marks, telling);
-  }
-  std::string figures(uint64_t bytes, uint64_t whole, std::string_view count) const {
-    return figures(size(bytes), percent(bytes, whole), count);
-  }
-  std::string figures(std::string_view size, std::string_view share, std::string_view count) const {
-    return fmt::format("{} {} {}  ", cell(size), right(share, 5), right(count, count_columns_));
-  }
-  /// What stands above such rows.
-  void part_head(std::string_view title) { add(figures("size", "%", "n") + std::string(title)); }
+            const std::string& marks = "", size_t telling = 0);
 
   size_t count() const { return lines_.size(); }
   bool empty() const { return lines_.empty(); }

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "collector/text/lists.h"
 #include "collector/text/text_lines.h"
 
 namespace gpupeak::collector {
@@ -182,6 +183,41 @@ void TextLines::whole_heading(std::string_view name, std::string_view rest, bool
     add((behind > 0 ? bold(one.substr(0, behind), style_) : "") +
         (is_alarm ? alarm(more, style_) : more));
   }
+}
+
+TextTable TextLines::parts(std::string_view count, const std::vector<TextColumn>& more) {
+  std::vector<TextColumn> columns{{"size"}, {"%", 5}, {count, count_columns_}};
+  columns.insert(columns.end(), more.begin(), more.end());
+  return {*this, std::move(columns)};
+}
+
+void TextLines::part(uint64_t bytes, uint64_t whole, std::string_view count, std::string_view title,
+                     const std::string& marks, size_t telling) {
+  parts().row(of_whole(bytes, whole, std::string(count)), title, marks, telling);
+}
+
+std::string TextTable::figures(const Cells& cells, bool has_title) const {
+  std::string line(before_);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const TextColumn& column = columns_[i];
+    const size_t width = column.width > 0 ? column.width : size_columns(text_.style());
+    if (i > 0) line += column.is_name && !columns_[i - 1].is_name ? "  " : " ";
+    line += column.is_name ? name_cell(cells[i], width, text_.style()) : right(cells[i], width);
+  }
+  return line + (!has_title ? "" : columns_[cells.size() - 1].is_name ? " " : "  ");
+}
+
+void TextTable::head(std::optional<std::string_view> title) const {
+  line(list_of(columns_, [](const TextColumn& column) { return std::string(column.head); }), title);
+}
+
+void TextTable::row(const Cells& cells, std::string_view title, const std::string& marks,
+                    size_t telling) const {
+  text_.line(title_row(figures(cells), title, marks, text_.width(), text_.style(), telling));
+}
+
+void TextTable::line(const Cells& cells, std::optional<std::string_view> text) const {
+  text_.line(figures(cells, text.has_value()) + std::string(text.value_or("")));
 }
 
 }  // namespace gpupeak::collector

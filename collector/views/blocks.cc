@@ -134,6 +134,7 @@ void write_held(Profile& profile, ScopeId scope, const std::vector<Moment>& mome
 
 void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ostream& out,
                     const ViewStyle& style) {
+  constexpr size_t kWhenColumns = 31;
   if (style.is_json()) return write_line(last_use_json(profile, uses, top), out);
   TextLines text = view_text(profile, style);
   for (const LastUse& of : uses.devices) {
@@ -142,25 +143,18 @@ void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ost
     const TopRows rows(moved, top);
     text.wrap_behind("LAST USE", "{}: {} at {}", profile.scope_text(of.scope), text.size(of.bytes),
                      instant(of.time_ns));
-    const auto figures = [&](uint64_t bytes) {
-      return fmt::format("{} {}", text.cell(bytes), right(percent(bytes, of.bytes), 5));
+    const auto bytes_by = [&](uint64_t bytes, std::string_view use) {
+      if (bytes > 0) text.parts().line(text.of_whole(bytes, of.bytes), use);
     };
-    for (const UseName& use : kUses) {
-      if (const uint64_t bytes = bytes_of(of, use.use); bytes > 0)
-        text.add("{}  {}", figures(bytes), use.text);
-    }
-    if (of.idle_bytes > 0) text.add("{}  idle in pools", figures(of.idle_bytes));
-    constexpr size_t kWhenColumns = 30;
-    if (!rows.shown.empty())
-      text.add("\n{}{}  site", text.figures("size", "%", "blocks"), left("used", kWhenColumns));
-    for (const UseRow& row : rows.shown) {
-      const std::string when = when_used(row.use, row.shortest_ns, row.longest_ns);
-      text.row(fmt::format("{}{}  ", text.figures(row.bytes, of.bytes, grouped(row.blocks)),
-                           left(when, kWhenColumns)),
-               row.title);
-    }
-    if (rows.others > 0)
-      text.add("{}{} more", text.figures(rows.other_bytes, of.bytes, ""), grouped(rows.others));
+    for (const UseName& use : kUses) bytes_by(bytes_of(of, use.use), use.text);
+    bytes_by(of.idle_bytes, "idle in pools");
+    const TextTable table = text.parts("blocks", {{"used", kWhenColumns, true}});
+    if (!rows.shown.empty()) text.add("\n{}site", table.figures({"size", "%", "blocks", "used"}));
+    for (const UseRow& row : rows.shown)
+      table.row(text.of_whole(row.bytes, of.bytes, grouped(row.blocks),
+                              when_used(row.use, row.shortest_ns, row.longest_ns)),
+                row.title);
+    table.more(rows.others, text.of_whole(rows.other_bytes, of.bytes, ""));
     text.add("");
   }
   for (const std::string& note : use_notes(uses)) text.wrap(note);
@@ -175,18 +169,12 @@ void write_temporary(Profile& profile, const std::string& scope, size_t top, std
   text.heading("TEMPORARY", "{} of {} allocations ({} %) were freed at once",
                grouped(found.temporary), grouped(found.allocations),
                percent(found.temporary, found.allocations));
-  constexpr size_t kColumns = 12;
-  if (found.temporary > 0)
-    text.add("{} {} {}  site", right("temporary", kColumns), right("of", kColumns), right("%", 5));
-  for (const Holder& row : found.table.rows) {
-    const std::string figures =
-        fmt::format("{} {} {}  ", right(grouped(row.bytes), kColumns),
-                    right(grouped(row.count), kColumns), right(percent(row.bytes, row.count), 5));
-    text.row(figures, row.title, fmt::format("  [{}]", row.kind), row.telling_part);
-  }
-  if (found.table.other_rows > 0)
-    text.add("{}  {} more", right(grouped(found.table.other_bytes), kColumns),
-             grouped(found.table.other_rows));
+  const TextTable table(text, {{"temporary", 12}, {"of", 12}, {"%", 5}});
+  if (found.temporary > 0) table.head("site");
+  for (const Holder& row : found.table.rows)
+    table.row({grouped(row.bytes), grouped(row.count), percent(row.bytes, row.count)}, row.title,
+              fmt::format("  [{}]", row.kind), row.telling_part);
+  table.more(found.table.other_rows, {grouped(found.table.other_bytes)});
   text.write(out);
 }
 

@@ -165,7 +165,6 @@ void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, Gro
   if (style.is_csv()) return write_csv(profile, held, tables, by, out);
   const Quality quality = profile.quality();
   TextLines text = view_text(profile, style);
-  const size_t columns = size_columns(style) + 2;
   const int64_t length_ns = duration_ns(profile.log(), profile.replay());
   for (size_t i = 0; i < held.size(); ++i) {
     if (i > 0) text.add("");
@@ -177,19 +176,15 @@ void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, Gro
     const auto average = length_ns > 0 ? static_cast<uint64_t>(held[i].time / length_ns) : 0;
     text.wrap_behind("BYTE-SECONDS", "{}: {} until {}, {} on average", where,
                      byte_time_text(held[i].time, style), instant(length_ns), text.size(average));
-    const auto row = [&](ByteTime time, const std::string& count, const std::string& title,
-                         const std::string& mark) {
-      const std::string figures =
-          fmt::format("{} {} {}  ", right(byte_time_text(time, style), columns),
-                      right(time_share(time, held[i].time), 5), right(count, kRowCountColumns));
-      text.row(figures, title, mark);
+    const TextTable table(
+        text, {{"size·s", size_columns(style) + 2}, {"%", 5}, {"allocs", kRowCountColumns}});
+    const auto cells = [&](ByteTime time, const std::string& count) -> TextTable::Cells {
+      return {byte_time_text(time, style), time_share(time, held[i].time), count};
     };
-    text.add("{} {} {}  {}", right("size·s", columns), right("%", 5),
-             right("allocs", kRowCountColumns), group_by_name(by));
+    table.head(group_by_name(by));
     for (const TimeRow& of : tables[i].rows)
-      row(of.time, grouped(of.allocations), of.title, kind_mark(of.kind));
-    if (tables[i].other_rows > 0)
-      row(tables[i].other_time, "", fmt::format("{} more", grouped(tables[i].other_rows)), "");
+      table.row(cells(of.time, grouped(of.allocations)), of.title, kind_mark(of.kind));
+    table.more(tables[i].other_rows, cells(tables[i].other_time, ""));
   }
   text.write(out);
 }

@@ -92,11 +92,12 @@ void add_left_out(const LeftOut& left_out, TextLines& text) {
             left_out.kind == "managed" ? "it lies on the card or on the host, as there is room"
                                        : "it is counted where it was exported");
   const TopRows holders(left_out.holders, kRows, left_out.other_bytes);
+  const TextTable table(text, {{"size"}}, "    ");
   for (const LeftOut::Holder& holder : holders.shown)
-    text.row(fmt::format("    {}  ", text.cell(holder.bytes)), holder.title);
+    table.row({text.size(holder.bytes)}, holder.title);
   if (holders.other_bytes > 0)
-    text.row(fmt::format("    {}  ", text.cell(holders.other_bytes)),
-             left_out.holders.empty() ? "of whom is not known" : "more");
+    table.row({text.size(holders.other_bytes)},
+              left_out.holders.empty() ? "of whom is not known" : "more");
 }
 
 void add_texts(const DeviceNeed& need, TextLines& text) {
@@ -133,17 +134,16 @@ void add_cards(const FitReport& report, const FitDevice& device, TextLines& text
 void add_changes(const FitDevice& device, size_t top, TextLines& text) {
   if (device.changes.empty()) return;
   text.add("\n{}, largest first, at the peak", bold("WHAT TO CHANGE", text.style()));
-  for (size_t i = 0; i < std::min(top, device.changes.size()); ++i) {
-    const FitChange& change = device.changes[i];
+  const TextTable table(text, {{"size"}}, "  ");
+  const auto add = [&](const FitChange& change) {
     const std::string mark = change.slack                   ? "  [slack]"
                              : change.advice == "temporary" ? "  [temporary]"
                                                             : "";
-    text.row(fmt::format("  {}  ", text.cell(change.bytes)), change.what, mark);
+    table.row({text.size(change.bytes)}, change.what, mark);
     if (!change.advice.empty() && change.advice != "temporary")
-      text.line("    {}→ {}", text.cell(""), change.advice);
-  }
-  if (device.changes.size() > top)
-    text.add("  … {} more; --top shows them", device.changes.size() - top);
+      table.line({""}, "→ " + change.advice);
+  };
+  text.first(device.changes, top, add, "; --top shows them");
   if (device.tags.empty()) return;
   const uint64_t whole = sum_of(device.tags, &TagShare::bytes);
   std::vector<std::string> tags;
@@ -306,8 +306,8 @@ void write_what_if(const WhatIf& what_if, std::ostream& out, const ViewStyle& st
     for (const std::string& note : sum.notes) text.wrap("  " + note);
     const uint64_t whole = sum.most_bytes.value_or(sum.least_bytes);
     for (const WhatIfSum::Holder& holder : sum.holders)
-      text.line(text.figures(holder.bytes, whole, grouped(holder.count)) + holder.title);
-    if (sum.other_bytes > 0) text.line(text.figures(sum.other_bytes, whole, "") + "more");
+      text.parts().line(text.of_whole(holder.bytes, whole, grouped(holder.count)), holder.title);
+    if (sum.other_bytes > 0) text.part(sum.other_bytes, whole, "", "more");
   }
   text.write(out);
 }
@@ -325,9 +325,8 @@ void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& o
                                  part_text(first), text.size(first.before_bytes)));
   for (size_t i = 0; i < std::min(rows, all.size()); ++i) {
     const WhatIfSum& sum = all[i].sums.front();
-    text.line("  {}  {}  {}", left(bounds_text(sum.least_bytes, sum.most_bytes, style), 22),
-              right(gain_text(sum.before_bytes, sum.least_bytes, sum.most_bytes), 8),
-              changes_text(all[i].changes));
+    text.line(lowering_row(sum.before_bytes, sum.least_bytes, sum.most_bytes,
+                           changes_text(all[i].changes), style));
   }
   text.write(out);
 }

@@ -1,5 +1,4 @@
 // What the views begin with: losses, what is shown, and its rows by call site.
-#include <fmt/format.h>
 
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
@@ -26,12 +25,12 @@ void add_heading(const Profile& profile, const Held& held, TextLines& text) {
 }
 
 void add_sites(const HolderTable& table, uint64_t whole, TextLines& text) {
-  text.part_head("site");
+  const TextTable parts = text.parts();
+  parts.head("site");
   for (const Holder& holder : table.rows)
     text.part(holder.bytes, whole, count_text(holder), holder.title, kind_mark(holder.kind),
               holder.telling_part);
-  if (table.other_rows > 0)
-    text.part(table.other_bytes, whole, "", fmt::format("{} more", grouped(table.other_rows)));
+  parts.more(table.other_rows, text.of_whole(table.other_bytes, whole, ""));
 }
 
 Json view_json(const Profile& profile, std::string_view schema) {

@@ -63,22 +63,17 @@ struct Between {
 
 Between between(HolderRows& rows, const Held& a, const Held& b) {
   std::map<std::pair<std::string, std::string>, Move> by_row;
-  const auto row = [&](const Holder& holder) -> Move& {
-    Move& move = by_row[{holder.title, holder.kind}];
-    move.title = holder.title;
-    move.kind = holder.kind;
-    return move;
+  const auto add = [&](const Held& held, uint64_t Move::*bytes, uint64_t Move::*count) {
+    rows.visit(held, [&](const Holder& holder) {
+      Move& move = by_row[{holder.title, holder.kind}];
+      move.title = holder.title;
+      move.kind = holder.kind;
+      move.*bytes += holder.bytes;
+      move.*count += holder.count;
+    });
   };
-  rows.visit(a, [&](const Holder& holder) {
-    Move& move = row(holder);
-    move.bytes_a += holder.bytes;
-    move.count_a += holder.count;
-  });
-  rows.visit(b, [&](const Holder& holder) {
-    Move& move = row(holder);
-    move.bytes_b += holder.bytes;
-    move.count_b += holder.count;
-  });
+  add(a, &Move::bytes_a, &Move::count_a);
+  add(b, &Move::bytes_b, &Move::count_b);
   Between result;
   for (auto& [key, move] : by_row) {
     if (move.bytes_a == move.bytes_b) {
@@ -107,20 +102,18 @@ std::string moment_text(const Held& held) {
 void add_moves(const std::vector<Move>& moves, Fate fate, size_t top, TextLines& text) {
   if (moves.empty()) return;
   const bool less = fate == kWent || fate == kShrank;
-  const auto figures = [&](uint64_t bytes) {
-    return right((less ? "-" : "+") + text.size(bytes), size_columns(text.style()) + 1) + "  ";
-  };
-  text.add("\n{}  {}{} at {} {}", bold(kFateNames[fate].second, text.style()), less ? "-" : "+",
-           text.size(moved(moves)), grouped(moves.size()), moves.size() == 1 ? "site" : "sites");
+  const auto change = [&](uint64_t bytes) { return (less ? "-" : "+") + text.size(bytes); };
+  const TextTable table(text, {{"change", size_columns(text.style()) + 1}});
+  text.add("\n{}  {} at {} {}", bold(kFateNames[fate].second, text.style()), change(moved(moves)),
+           grouped(moves.size()), moves.size() == 1 ? "site" : "sites");
   const TopRows rows(moves, top, 0, &Move::moved);
   for (const Move& move : rows.shown) {
     std::string mark = kind_mark(move.kind);
     if (fate == kGrew || fate == kShrank)
       mark += fmt::format("  {} to {}", text.size(move.bytes_a), text.size(move.bytes_b));
-    text.row(figures(move.moved()), move.title, mark);
+    table.row({change(move.moved())}, move.title, mark);
   }
-  if (rows.others > 0)
-    text.row(figures(rows.other_bytes), fmt::format("{} more", grouped(rows.others)));
+  table.more(rows.others, {change(rows.other_bytes)});
 }
 
 Json moves_json(const std::vector<Move>& moves) {
@@ -149,7 +142,7 @@ Json live_json(const Profile& profile, const std::vector<Held>& held,
 
 void add_ages(const Ages& ages, uint64_t whole, TextLines& text) {
   text.add("\n{}", bold("BY AGE", text.style()));
-  text.part_head("allocated");
+  text.parts().head("allocated");
   for (const Ages::Row& row : ages.rows)
     text.part(row.bytes, whole, grouped(row.blocks),
               fmt::format("{}: {} by {}", row.text, text.size(row.site_bytes), row.site));

@@ -2,7 +2,6 @@
 
 #include <functional>
 
-#include "collector/analyze/call_tree.h"
 #include "collector/views/views.h"
 
 namespace gpupeak::collector {
@@ -85,32 +84,11 @@ class Flame {
   TextLines& text_;
 };
 
-/// What is below a call: the calls that are shown, and the rest in one sum.
-struct Below {
-  std::vector<const CallTree::Node*> shown;
-  uint64_t rest_bytes = 0, rest_count = 0, rest_calls = 0;
-};
-
-Below below(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut, uint32_t level) {
-  Below result;
-  for (const uint32_t id : node.children) {
-    const CallTree::Node& child = tree.node(id);
-    if (!cut.too_deep(level) && !cut.too_small(child.bytes, tree.root().bytes)) {
-      result.shown.push_back(&child);
-    } else {
-      result.rest_bytes += child.bytes;
-      result.rest_count += child.count;
-      ++result.rest_calls;
-    }
-  }
-  return result;
-}
-
 Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut, uint32_t level,
                const std::string& root) {
   Json json = object("name, value", level == 0 ? root : CallTree::title(node), node.bytes);
   Json children = Json::array();
-  for (const CallTree::Node* child : below(tree, node, cut, level).shown)
+  for (const CallTree::Node* child : tree.below(node, cut, level).shown)
     children.push_back(node_json(tree, *child, cut, level + 1, root));
   if (!children.empty()) json["children"] = std::move(children);
   return json;
@@ -119,23 +97,22 @@ Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& 
 class TreeText {
  public:
   TreeText(const CallTree& tree, const TreeCut& cut, TextLines& text)
-      : tree_(tree), cut_(cut), text_(text) {}
+      : tree_(tree), cut_(cut), text_(text), table_(text.parts()) {}
 
   void write() {
-    text_.part_head("call");
+    table_.head("call");
     write_below(tree_.root(), "", 0);
   }
 
  private:
   void row(uint64_t bytes, uint64_t count, const std::string& indent, const std::string& title) {
-    const uint64_t whole = tree_.root().bytes;
-    text_.line("{}{}{}", text_.figures(bytes, whole, grouped(count)), indent, title);
+    table_.line(text_.of_whole(bytes, tree_.root().bytes, grouped(count)), indent + title);
   }
 
   /// Only branches indent. A call that passes nearly all of its bytes on to one other call stands
   /// in the same column as that call, and the rest of its bytes has no row.
   void write_below(const CallTree::Node& node, const std::string& indent, uint32_t level) {
-    Below parts = below(tree_, node, cut_, level);
+    CallTree::Below parts = tree_.below(node, cut_, level);
     uint64_t own_count = node.own_count;
     if (parts.shown.size() == 1 &&
         cut_.too_small(parts.rest_bytes + node.own_bytes, tree_.root().bytes)) {
@@ -162,17 +139,18 @@ class TreeText {
   const CallTree& tree_;
   const TreeCut& cut_;
   TextLines& text_;
+  const TextTable table_;
 };
 
 Json calls_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut,
                 uint32_t level) {
-  const Below parts = below(tree, node, cut, level);
+  const CallTree::Below parts = tree.below(node, cut, level);
   Json json = Json::array();
   for (const CallTree::Node* child : parts.shown) {
     Json call = object("call, module, bytes, count, own_bytes", CallTree::title(*child),
                        text_or_null(child->frame == nullptr ? "" : child->frame->module),
                        child->bytes, child->count, child->own_bytes);
-    const Below further = below(tree, *child, cut, level + 1);
+    const CallTree::Below further = tree.below(*child, cut, level + 1);
     extend(call, "other_bytes, other_calls, calls", further.rest_bytes, further.rest_calls,
            calls_json(tree, *child, cut, level + 1));
     json.push_back(std::move(call));
@@ -181,7 +159,7 @@ Json calls_json(const CallTree& tree, const CallTree::Node& node, const TreeCut&
 }
 
 Json tree_json(const Profile& profile, const Held& held, const CallTree& tree, const TreeCut& cut) {
-  const Below top = below(tree, tree.root(), cut, 0);
+  const CallTree::Below top = tree.below(tree.root(), cut, 0);
   return with(view_json(profile, "gpupeak.tree/1", held), "other_bytes, other_calls, calls",
               top.rest_bytes, top.rest_calls, calls_json(tree, tree.root(), cut, 0));
 }

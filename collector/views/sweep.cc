@@ -151,18 +151,19 @@ void add_table(const SweepReport& report, const SweepRuns& runs, TextLines& text
   const std::vector<std::string> tags = largest_tags(runs);
   const size_t used = 2 + longest + 2 * (size_columns(text.style()) + 2) + 2;
   const size_t room = text.width() > used ? std::min<size_t>(text.width() - used, 60) : 0;
-  text.add("  {}  {}  {}", right(report.parameters.front().name, longest), text.cell("at most"),
-           text.cell("peak"));
+  const size_t sizes = size_columns(text.style()) + 1;
+  const TextTable table(
+      text, {{report.parameters.front().name, longest}, {"at most", sizes}, {"peak", sizes}}, "  ");
+  table.head();
   for (const SweepRun* run : runs) {
-    const std::string begin = "  " + right(run->values.front(), longest) + "  ";
     const std::string status = status_text(*run);
     if (!has_figures(*run)) {
-      text.wrap(begin + status);
+      text.wrap("  {}  {}", right(run->values.front(), longest), status);
       continue;
     }
-    text.add("{}{}  {}  {}", begin, text.cell(run->most_bytes), text.cell(run->peak_bytes),
-             largest > 0 ? bar(*run, tags, static_cast<double>(room) / largest, room) : "");
-    if (!status.empty()) text.wrap(std::string(display_width(begin), ' ') + status);
+    table.line({run->values.front(), text.size(run->most_bytes), text.size(run->peak_bytes)},
+               largest > 0 ? bar(*run, tags, static_cast<double>(room) / largest, room) : "");
+    if (!status.empty()) text.wrap(std::string(longest + 4, ' ') + status);
   }
   std::string legend;
   for (size_t i = 0; i < std::min(tags.size(), kMostTags); ++i)
@@ -176,27 +177,26 @@ void add_tags(const SweepReport& report, const SweepRuns& runs, TextLines& text)
   const std::vector<std::string> tags = largest_tags(runs);
   if (tags.empty()) return;
   const size_t longest = value_columns(report, runs);
-  std::string head = "\n  " + right(report.parameters.front().name, longest);
-  std::vector<size_t> widths;
+  std::vector<TextColumn> columns{{report.parameters.front().name, longest}};
   size_t used = 2 + longest;
   for (const std::string& tag : tags) {
-    const size_t columns =
+    const size_t width =
         std::max(size_columns(text.style()), std::min<size_t>(display_width(tag), 20));
-    if (used + 2 + columns > text.width()) break;
-    used += 2 + columns;
-    widths.push_back(columns);
-    head += "  " + right(fit(tag, columns), columns);
+    if (used + 2 + width > text.width()) break;
+    used += 2 + width;
+    columns.push_back({tag, width + 1});
   }
-  text.add(head);
+  const size_t shown = columns.size() - 1;
+  const TextTable table(text, std::move(columns), "  ");
+  text.add("");
+  table.head();
   for (const SweepRun* run : runs) {
     if (!has_figures(*run)) continue;
-    std::string row = "  " + right(run->values.front(), longest);
-    for (size_t i = 0; i < widths.size(); ++i)
-      row += "  " + right(text.size(run->bytes_of(tags[i])), widths[i]);
-    text.add(row);
+    TextTable::Cells cells{run->values.front()};
+    for (size_t i = 0; i < shown; ++i) cells.push_back(text.size(run->bytes_of(tags[i])));
+    table.line(cells);
   }
-  if (widths.size() < tags.size())
-    text.add("  … {} more tags, with less", tags.size() - widths.size());
+  if (shown < tags.size()) text.add("  … {} more tags, with less", tags.size() - shown);
 }
 
 void add_curves(const SweepReport& report, const SweepRuns& runs, TextLines& text) {

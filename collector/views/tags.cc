@@ -161,18 +161,14 @@ class TagsText {
   }
 
   void entries(const TagTables& tables, size_t top) {
-    text_.add("{}{} {} site", text_.figures("size", "%", "n"), left("tag", name_),
-              left(tables.stretches == Stretches::kLayers ? "layer" : "phase", name_));
+    const std::string_view layer = tables.stretches == Stretches::kLayers ? "layer" : "phase";
+    const TextTable table = text_.parts("n", {{"tag", name_, true}, {layer, name_, true}});
+    table.head("site");
     const TopRows entries(tables.entries, top);
-    for (const Entry& entry : entries.shown) {
-      const std::string before =
-          fmt::format("{}{} {} ", text_.figures(entry.bytes, whole_, grouped(entry.count)),
-                      name_cell(entry.tag, name_, style_), name_cell(entry.layer, name_, style_));
-      text_.add(title_row(before, entry.site, "", width(), style_));
-    }
-    if (entries.others > 0)
-      text_.add("{}{} more", text_.figures(entries.other_bytes, whole_, ""),
-                grouped(entries.others));
+    for (const Entry& entry : entries.shown)
+      table.row(text_.of_whole(entry.bytes, whole_, grouped(entry.count), entry.tag, entry.layer),
+                entry.site);
+    table.more(entries.others, text_.of_whole(entries.other_bytes, whole_, ""));
   }
 
   void untrackable(const std::optional<uint64_t>& bytes) {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "collector/analyze/profile.h"
+#include "collector/analyze/call_tree.h"
 #include "collector/fit/need.h"
 #include "collector/summary/summary.h"
 #include "collector/summary/sweep.h"
@@ -28,7 +28,7 @@
 namespace gpupeak::collector {
 
 // What every view begins with, in text and in JSON: first the warnings about what was lost, then
-// which peak or moment the view shows. Also which calls the two views of a call tree leave out.
+// which peak or moment the view shows.
 //
 // in    a Profile: a replayed log with its symbols; a scope, and a moment or the scope's peak
 // out   lines such as
@@ -38,18 +38,6 @@ namespace gpupeak::collector {
 
 /// On a narrower terminal two tables stand below each other.
 inline constexpr int kNarrow = 80;
-
-/// Calls with less than `min_percent` of the whole, or more than `depth` calls down, are not shown
-/// one by one.
-struct TreeCut {
-  double min_percent = 1.0;
-  uint32_t depth = 0;  ///< 0: all
-
-  bool too_small(uint64_t bytes, uint64_t whole) const {
-    return static_cast<double>(bytes) * 100.0 < min_percent * static_cast<double>(whole);
-  }
-  bool too_deep(uint32_t level) const { return depth > 0 && level >= depth; }
-};
 
 /// The beginning of a view's text: what was lost, and the warnings; no line if there are none.
 TextLines view_text(const Profile& profile, const TextStyle& style);

@@ -39,7 +39,8 @@ class TextDiff {
         style_(style),
         columns_(size_columns(style) + 1),
         diff_(diff(a, b)),
-        text_(style, 2, kRowCountColumns, 60) {}
+        text_(style, 2, kRowCountColumns, 60),
+        sites_(text_, {{"change", columns_}, {"A", columns_}, {"B", columns_}}) {}
 
   void write(std::ostream& out) {
     text_.add(bold("DIFF", style_));
@@ -56,9 +57,6 @@ class TextDiff {
 
  private:
   std::string size(const std::optional<uint64_t>& bytes) const { return text_.size(bytes); }
-  std::string cell(const std::optional<uint64_t>& bytes) const {
-    return right(size(bytes), columns_);
-  }
 
   void add_run(std::string_view name, const Summary& summary) {
     const std::string losses = losses_line(summary);
@@ -97,8 +95,7 @@ class TextDiff {
     uint64_t a_sum = rest.a_bytes;
     uint64_t b_sum = rest.b_bytes;
     size_t left_out = 0;
-    text_.line("{} {} {}  site", right("change", columns_), right("A", columns_),
-               right("B", columns_));
+    sites_.head("site");
     for (size_t i = 0; i < peak.sites.size(); ++i) {
       const SiteDiff& site = peak.sites[i];
       a_sum += site.a_bytes;
@@ -119,10 +116,10 @@ class TextDiff {
         text_.line("  {} lists only its largest sites; all: report --json --top 1000000", name);
     }
     const bool whole = a_sum == *peak.a_bytes && b_sum == *peak.b_bytes;
-    const std::string total = whole ? fmt::format("sum {} = change of the peak, residual 0",
-                                                  change_size(a_sum, b_sum, style_))
-                                    : "the rows do not add up to the peaks: the JSON is damaged";
-    text_.add(right(total, text_.width()));
+    if (whole)
+      text_.sum("sum {} = change of the peak, residual 0", change_size(a_sum, b_sum, style_));
+    else
+      text_.sum("the rows do not add up to the peaks: the JSON is damaged");
   }
 
   void add_site(const SiteDiff& site) {
@@ -134,9 +131,8 @@ class TextDiff {
   }
 
   void row(const SiteDiff& site, const std::string& title, const std::string& marks) {
-    text_.row(
-        fmt::format("{} {} {}  ", right(change_size(site.a_bytes, site.b_bytes, style_), columns_),
-                    cell(site.a_bytes), cell(site.b_bytes)),
+    sites_.row(
+        {change_size(site.a_bytes, site.b_bytes, style_), size(site.a_bytes), size(site.b_bytes)},
         title, marks);
   }
 
@@ -161,26 +157,25 @@ class TextDiff {
 
   void add_phases(const std::string& side, const std::string& what) {
     const std::string wanted = side + ".peak_bytes";
-    std::vector<std::string> lines;
     const size_t longest =
         most_of(diff_.phases, [](const PhaseDiff& phase) { return display_width(phase.name); });
     const size_t names = name_columns(kPhaseNameColumns, longest, style_);
+    const std::vector<TextColumn> columns{
+        {"phase", names, true}, {"A", columns_}, {"B", columns_}, {"change", columns_}};
+    const TextTable table(text_, columns, "  ");
+    bool any = false;
     for (const PhaseDiff& phase : diff_.phases) {
       const auto peak = std::ranges::find(phase.metrics, wanted, &MetricDiff::name);
       if (peak == phase.metrics.end() || peak->a == peak->b) continue;
-      const auto figure = [&](bool there, const std::optional<uint64_t>& value) {
-        return there ? cell(value) : right("none", columns_);
-      };
-      std::string text = fmt::format("  {} {} {}", name_cell(phase.name, names, style_),
-                                     figure(phase.in_a, peak->a), figure(phase.in_b, peak->b));
-      if (peak->a && peak->b) text += right(change_size(*peak->a, *peak->b, style_), columns_ + 1);
-      lines.push_back(std::move(text));
+      if (!std::exchange(any, true)) {
+        text_.section("PHASES", what + ", those that differ");
+        table.head();
+      }
+      TextTable::Cells cells{phase.name, phase.in_a ? size(peak->a) : "none",
+                             phase.in_b ? size(peak->b) : "none"};
+      if (peak->a && peak->b) cells.push_back(change_size(*peak->a, *peak->b, style_));
+      table.line(cells);
     }
-    if (lines.empty()) return;
-    text_.section("PHASES", what + ", those that differ");
-    text_.line("  {} {} {} {}", left("phase", names), right("A", columns_), right("B", columns_),
-               right("change", columns_));
-    for (const std::string& text : lines) text_.line(text);
   }
 
   const Summary& a_;
@@ -190,6 +185,7 @@ class TextDiff {
   const size_t columns_;
   const Diff diff_;
   TextLines text_;
+  const TextTable sites_;
 };
 
 Json run_json(const Summary& summary) {

@@ -46,11 +46,9 @@ class MergeText {
   std::string process_text(size_t i) const {
     const ProcessRecord& process = merged_.processes[i];
     const std::string rank = process.run.rank ? fmt::format("rank {}, ", *process.run.rank) : "";
-    const std::string program = process.program();
     const std::string node =
         merged_.nodes.size() > 1 ? " on " + merged_.nodes[merged_.node_of[i]].name() : "";
-    return fmt::format("{}pid {}{}{}{}", rank, process.run.pid, program.empty() ? "" : " ", program,
-                       node);
+    return rank + pid_text(process.run.pid, process.program()) + node;
   }
 
   void heading() {
@@ -210,8 +208,9 @@ class MergeText {
       return std::tuple(at_once(all_gpus(node)), at_once(node.find_sum("host")));
     });
     text_.section("NODES", "what each held at once; of the host at most");
-    text_.line("{} {} {} {}  {}  node", text_.cell("all GPUs"), text_.cell("one GPU"),
-               text_.cell("host"), text_.cell("resident"), "processes");
+    const TextTable table(text_,
+                          {{"all GPUs"}, {"one GPU"}, {"host"}, {"resident"}, {"processes", 10}});
+    table.head("node");
     std::optional<uint64_t> device, host = 0, resident = 0;
     uint64_t error = 0;
     const auto add = [](std::optional<uint64_t>& sum, const std::optional<uint64_t>& part) {
@@ -227,14 +226,13 @@ class MergeText {
       add(host, of_host);
       add(resident, of_resident);
       if (i >= kMostNodes) continue;
-      text_.line("{} {} {} {}  {:>9}  {}", text_.cell(at_once(gpus)), text_.cell(fullest_gpu(node)),
-                 text_.cell(of_host), text_.cell(of_resident), grouped(node.processes.size()),
+      table.line({size(at_once(gpus)), size(fullest_gpu(node)), size(of_host), size(of_resident),
+                  grouped(node.processes.size())},
                  node.name());
     }
     if (order.size() > kMostNodes) text_.line("  {} more nodes", order.size() - kMostNodes);
-    text_.line("{} {} {} {}  {:>9}  all together at most: nodes share no clock", text_.cell(device),
-               text_.cell(""), text_.cell(host), text_.cell(resident),
-               grouped(merged_.processes.size()));
+    table.line({size(device), "", size(host), size(resident), grouped(merged_.processes.size())},
+               "all together at most: nodes share no clock");
     if (error > 0)
       text_.line("  all GPUs: up to {} less, since some logs have too many steps to keep",
                  size(error));
@@ -258,11 +256,10 @@ class MergeText {
 
   void sum_in_full(const MergedSum& sum) {
     text_.section("PEAK", fmt::format("{}: {}", sum.name, at_once_text(sum)));
-    text_.line("{} {}  process", text_.cell("then"), text_.cell("own peak"));
-    for (const MergedPart& part : sum.parts) {
-      text_.line("{} {}  {}", text_.cell(part.at_peak_bytes), text_.cell(part.peak_bytes),
-                 process_text(part.process));
-    }
+    const TextTable table(text_, {{"then"}, {"own peak"}});
+    table.head("process");
+    for (const MergedPart& part : sum.parts)
+      table.line({size(part.at_peak_bytes), size(part.peak_bytes)}, process_text(part.process));
   }
 
   void sums() {
@@ -277,19 +274,20 @@ class MergeText {
     return peak == nullptr ? std::nullopt : std::optional(peak->bytes);
   }
 
-  void rank_row(size_t i) {
-    const ProcessRecord& process = merged_.processes[i];
-    text_.line("{} {} {}  {}", text_.cell(own(process, "device")), text_.cell(own(process, "host")),
-               text_.cell(own(process, kResidentScope)), process_text(i));
-  }
-
   void ranks() {
     const std::vector<size_t> order = largest_first(merged_.processes.size(), [&](size_t i) {
       const ProcessRecord& process = merged_.processes[i];
       return std::tuple(own(process, "device"), own(process, "host"));
     });
     text_.section("PROCESSES", "own peaks, largest first");
-    text_.line("{} {} {}  process", text_.cell("GPUs"), text_.cell("host"), text_.cell("resident"));
+    const TextTable table(text_, {{"GPUs"}, {"host"}, {"resident"}});
+    table.head("process");
+    const auto rank_row = [&](size_t i) {
+      const ProcessRecord& process = merged_.processes[i];
+      table.line({size(own(process, "device")), size(own(process, "host")),
+                  size(own(process, kResidentScope))},
+                 process_text(i));
+    };
     for (size_t i = 0; i < std::min(order.size(), kMostRanks); ++i) rank_row(order[i]);
     if (order.size() <= kMostRanks) return;
     if (order.size() > kMostRanks + 1)

@@ -58,9 +58,7 @@ class PhaseTable {
     std::string head(names_ + kTimeColumns + 1, ' ');
     if (device_ > 0) head += "   " + left("device memory", side_columns() - 3);
     text_.wrap(head + (host_ > 0 ? "   host memory" : ""));
-    text_.add("{} {}{}", left("phase", names_), right("time", kTimeColumns),
-              sides(side_head(), side_head()));
-    for (const auto& [phase, instances] : table_.rows) row(*phase, *instances);
+    phases();
     if (table_.nodes_left_out > 0)
       text_.wrap("… {} more nodes, which hold less: --csv has them",
                  grouped(table_.nodes_left_out));
@@ -72,11 +70,6 @@ class PhaseTable {
   }
 
  private:
-  /// The columns of both sides; a side without memory has none.
-  std::string sides(const std::string& device, const std::string& host) const {
-    return (device_ > 0 ? "  " + device : "") + (host_ > 0 ? "  " + host : "");
-  }
-
   /// Drops figures from the end of the list until a line fits the width.
   void choose_figures() {
     const size_t sides = (device_ > 0) + (host_ > 0);
@@ -88,19 +81,6 @@ class PhaseTable {
   }
   size_t side_columns() const { return 2 + figures_.size() * (columns_ + 1); }
 
-  std::string side_head() const {
-    std::string text;
-    for (const Figure* figure : figures_) text += ' ' + right(figure->name, columns_);
-    return text;
-  }
-
-  std::string side(const std::optional<PhaseInstanceSide>& side, bool ended) const {
-    std::string text;
-    for (const Figure* figure : figures_)
-      text += ' ' + right(side ? figure->text(*side, ended, style_) : kUnknown, columns_);
-    return text;
-  }
-
   static std::string indent_of(const PhaseSummary& phase) {
     return std::string(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ');
   }
@@ -108,11 +88,26 @@ class PhaseTable {
     return indent_of(phase) + instances_text(phase, instances) + (instances.alike ? "" : " ≠");
   }
 
-  void row(const PhaseSummary& phase, const PhaseInstances& instances) {
-    const bool ended = instances.end_ns.has_value();
-    text_.add("{} {}{}", name_cell(name_of(phase, instances), names_, style_),
-              right(duration(instances.open_ns), kTimeColumns),
-              sides(side(instances.device, ended), side(instances.host, ended)));
+  /// A side without memory has no columns.
+  void phases() {
+    std::vector<TextColumn> columns{{"phase", names_, true}, {"time", kTimeColumns}};
+    for (const uint64_t most : {device_, host_}) {
+      for (const Figure* figure : figures_)
+        if (most > 0) columns.push_back({figure->name, columns_ + (figure == figures_[0] ? 2 : 0)});
+    }
+    const TextTable table(text_, std::move(columns));
+    table.head();
+    for (const auto& [phase, instances] : table_.rows) {
+      TextTable::Cells cells{name_of(*phase, *instances), duration(instances->open_ns)};
+      const bool ended = instances->end_ns.has_value();
+      const auto add = [&](const std::optional<PhaseInstanceSide>& side) {
+        for (const Figure* figure : figures_)
+          cells.push_back(side ? figure->text(*side, ended, style_) : kUnknown);
+      };
+      if (device_ > 0) add(instances->device);
+      if (host_ > 0) add(instances->host);
+      table.line(cells);
+    }
   }
 
   /// What was allocated outside of all phases. With it the outermost phases add up to what was live
@@ -140,6 +135,7 @@ class PhaseTable {
   }
 
   void sites() {
+    const TextTable table(text_, {{"phase", names_, true}, {"size"}, {"kind", 16}});
     bool any = false;
     const PhaseSummary* before = nullptr;
     for (const auto& [row, instances] : table_.rows) {
@@ -149,9 +145,8 @@ class PhaseTable {
       for (const auto* site : {&phase.biggest_new_device_site, &phase.biggest_new_host_site}) {
         if (!*site || (*site)->bytes == 0) continue;
         if (!std::exchange(any, true)) text_.add("\n" + bold("BIGGEST NEW SITES", style_));
-        text_.row(
-            fmt::format("{} {} {}  ", name_cell(indent_of(phase) + phase.name, names_, style_),
-                        text_.cell((*site)->bytes), left((*site)->kind, 16)),
+        table.row(
+            {indent_of(phase) + phase.name, text_.size((*site)->bytes), left((*site)->kind, 16)},
             (*site)->title);
       }
     }

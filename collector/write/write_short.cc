@@ -75,15 +75,16 @@ class ShortSummary {
     return verdict_.facts + (verdict_.warnings.empty() ? "" : " · " + verdict_.warnings);
   }
 
-  static std::string figures_of(uint64_t bytes, uint64_t whole, const TextLines& lines) {
-    return fmt::format("  {} {} %  ", lines.cell(bytes), right(percent(bytes, whole), 5));
+  static void row(uint64_t bytes, uint64_t whole, TextLines& lines, const auto&... title) {
+    const TextTable table(lines, {{"size"}, {"%", 7}}, "  ");
+    table.row({lines.size(bytes), percent(bytes, whole) + " %"}, title...);
   }
 
   void add_grown(const ArenaSummary& arena, TextLines& lines) const {
     lines.wrap("  in {}:", grown_arena_text(arena, style_));
     for (size_t i = 0; i < std::min(arena.largest.parts.size(), kMaxSites); ++i) {
       const ArenaSummary::Part& part = arena.largest.parts[i];
-      lines.row(figures_of(part.bytes, arena.reserved_peak_bytes, lines), part.title);
+      row(part.bytes, arena.reserved_peak_bytes, lines, part.title);
     }
   }
 
@@ -97,10 +98,10 @@ class ShortSummary {
     const std::vector<const Holder*> rows = rows_by_resident(*peak_, summary_.metrics);
     for (size_t i = 0; i < shown; ++i) {
       const Holder& holder = *rows[i];
-      lines.row(figures_of(holder.bytes, peak_->bytes, lines), holder.title,
-                role_mark(holder, lines.width(), style_) +
-                    resident_mark(holder, summary_.metrics, style_),
-                holder.telling_part);
+      row(holder.bytes, peak_->bytes, lines, holder.title,
+          role_mark(holder, lines.width(), style_) +
+              resident_mark(holder, summary_.metrics, style_),
+          holder.telling_part);
     }
     if (const std::string note = role_note(*peak_, shown); !note.empty()) lines.line("  " + note);
     if (const uint64_t bytes = heap_without_sites(summary_.metrics); scope_ == "host" && bytes > 0)

@@ -27,7 +27,6 @@ constexpr size_t kPhaseColumns = 22;
 constexpr size_t kReportNodeRows = 4;
 constexpr size_t kCommandColumns = 12;
 constexpr size_t kMaxFailureHolders = 3;
-constexpr size_t kBoundsColumns = 22, kGainColumns = 8;
 
 /// The error of an estimate; empty if it is exact.
 std::string error_text(const std::optional<uint64_t>& bytes, std::string_view before,
@@ -123,21 +122,13 @@ class ReportSections {
   TextLines devices(size_t rows = kAllReportRows) const {
     if (summary_.devices.size() < 2 || rows == 0) return none();
     TextLines lines = section("GPUS", "each at its own peak");
-    size_t shown = 0;
-    for (const DeviceSummary& device : summary_.devices) {
-      if (shown++ == rows) {
-        lines.add("  … {} more", summary_.devices.size() - rows);
-        break;
-      }
+    lines.first(summary_.devices, rows, [&](const DeviceSummary& device) {
       const Peak* peak = summary_.find_peak(ScopeKey::device(device.ordinal).text());
-      if (peak == nullptr) {
-        lines.line("{}  {}", lines.cell("0"), device_text(device));
-        continue;
-      }
+      if (peak == nullptr) return lines.line("{}  {}", lines.cell("0"), device_text(device));
       lines.line("{}  {} of {} at {}{}", lines.cell(peak->bytes), device_text(device),
                  size(device.total_bytes), peak_instant(*peak),
                  peak->phase ? ", in " + *peak->phase : "");
-    }
+    });
     return lines;
   }
   /// Who was in the pool of which much is idle at the device's peak, when it grew to its size.
@@ -165,7 +156,7 @@ class ReportSections {
                 fmt::format("{}{}, {}, {}{}{}", what, before > 0 ? " with call sites" : "",
                             size(peak->bytes), peak_instant(*peak), phase,
                             error_text(peak->error_bytes, ", an estimate ", style_)));
-    lines.part_head("site");
+    lines.parts().head("site");
     const bool several_kinds = std::ranges::any_of(peak->holders, [&](const Holder& holder) {
       return holder.kind != peak->holders.front().kind;
     });
@@ -190,9 +181,8 @@ class ReportSections {
       if (const std::string role = role_text(holder, SIZE_MAX, style_); full && !role.empty())
         lines.wrap("      " + role);
     }
-    if (rest > 0) lines.part(rest, peak->bytes, "", fmt::format("{} more", grouped(more)));
-    lines.add(right(fmt::format("sum {} = peak, residual {}", size(sum), peak->bytes - sum),
-                    lines.width()));
+    if (rest > 0) lines.part(rest, peak->bytes, "", grouped(more) + " more");
+    lines.sum("sum {} = peak, residual {}", size(sum), peak->bytes - sum);
     if (const std::string note = role_note(*peak, rows); !note.empty()) lines.wrap(note);
     if (before > 0)
       lines.line(
@@ -219,11 +209,8 @@ class ReportSections {
     TextLines lines = section(kName, fits ? what + "; " + sites : what);
     for (size_t i = 0; i < std::min(rows, lowering->rows.size()); ++i) {
       const Lowering::Row& row = lowering->rows[i];
-      lines.line(
-          "  {}  {}  {}",
-          left(bounds_text(row.least_bytes, row.most_bytes, style_), kBoundsColumns),
-          right(gain_text(lowering->before_bytes, row.least_bytes, row.most_bytes), kGainColumns),
-          setting_text(row.setting, row.about));
+      lines.line(lowering_row(lowering->before_bytes, row.least_bytes, row.most_bytes,
+                              setting_text(row.setting, row.about), style_));
     }
     if (!fits) lines.wrap("  " + sites);
     return lines;
@@ -237,8 +224,7 @@ class ReportSections {
         fmt::format("{} {} ({})", device_text(device), ledger_nearness_text(view, peak, style_),
                     view.by_failed_call ? "cuMemGetInfo" : device.ledger->source));
     const auto add = [&](int64_t bytes, const std::string& what) {
-      lines.line("{} {}  {}", lines.cell(signed_size(bytes, style_)),
-                 right(ledger_percent(view, bytes), 5), what);
+      lines.parts().line({signed_size(bytes, style_), ledger_percent(view, bytes)}, what);
     };
     add(static_cast<int64_t>(view.tracked_bytes), "handed out to the program");
     std::vector<LedgerRow> parts;
@@ -257,9 +243,8 @@ class ReportSections {
         rest += part.bytes;
     }
     if (rest != 0) add(rest, "other causes");
-    lines.add(right(fmt::format("sum {} = in use{}", size(view.used_bytes),
-                                view.of_process ? " by this process" : ""),
-                    lines.width()));
+    lines.sum("sum {} = in use{}", size(view.used_bytes),
+              view.of_process ? " by this process" : "");
     if (const std::string others = others_text(view, style_); !others.empty())
       lines.wrap("  " + others.substr(2));
     return lines;
@@ -337,9 +322,11 @@ class ReportSections {
     if (all.empty()) return none();
     TextLines lines = section(
         "PHASES", fmt::format("{} memory{}", of_device ? "device" : "host", kept_note(table)));
-    lines.line("  {} {} {} {} {} {}  biggest new site", left("phase", kPhaseColumns),
-               lines.cell("start"), lines.cell("peak"), lines.cell("end"), lines.cell("kept"),
-               right("allocs", kCountColumns));
+    const std::vector<TextColumn> columns{
+        {"phase", kPhaseColumns, true}, {"start"}, {"peak"}, {"end"}, {"kept"},
+        {"allocs", kCountColumns}};
+    const TextTable sides(lines, columns, "  ");
+    sides.head("biggest new site");
     const PhaseSummary* before = nullptr;
     size_t shown = 0;
     for (const auto& [phase, instances] : all) {
@@ -358,15 +345,15 @@ class ReportSections {
                                                   : "(they differ)";
       before = phase;
       const auto bytes = [&](bool known, uint64_t value) {
-        return lines.cell(known ? std::optional(value) : std::nullopt);
+        return size(known ? std::optional(value) : std::nullopt);
       };
       const PhaseInstanceSide figures = side.value_or(PhaseInstanceSide{});
-      lines.line(
-          "  {} {} {} {} {} {}  {}", name_cell(name, kPhaseColumns, style_),
-          bytes(side.has_value(), figures.start_bytes), bytes(side.has_value(), figures.peak_bytes),
-          bytes(side && instances->end_ns, figures.end_bytes),
-          lines.cell(signed_size(figures.kept_bytes, style_)),
-          right(figures.alloc_count ? grouped(*figures.alloc_count) : "–", kCountColumns), site);
+      sides.line({name, bytes(side.has_value(), figures.start_bytes),
+                  bytes(side.has_value(), figures.peak_bytes),
+                  bytes(side && instances->end_ns, figures.end_bytes),
+                  signed_size(figures.kept_bytes, style_),
+                  figures.alloc_count ? grouped(*figures.alloc_count) : "–"},
+                 site);
     }
     if (!libraries.empty()) lines.wrap("  without the " + of_libraries);
     return lines;
@@ -384,12 +371,10 @@ class ReportSections {
     if (summary_.growth.empty() || rows == 0) return none();
     TextLines lines =
         section("GROWTH", "more at each end of a repeated phase than at the one before");
-    for (size_t i = 0; i < std::min(rows, summary_.growth.size()); ++i) {
-      const GrowthSummary& growth = summary_.growth[i];
+    lines.first(summary_.growth, rows, [&](const GrowthSummary& growth) {
       const std::string where = growth.device ? fmt::format("GPU {}", *growth.device) : "host";
       lines.line("  {}  [{}]", growth_text(growth, style_), where);
-    }
-    if (summary_.growth.size() > rows) lines.add("  … {} more", summary_.growth.size() - rows);
+    });
     return lines;
   }
   TextLines arenas(size_t rows = kAllReportRows) const {
@@ -434,8 +419,8 @@ class ReportSections {
     TextLines lines =
         section("LIVE AT EXIT", summary_.quality.log_complete ? "" : "at the last event");
     for (const Holder& holder : summary_.live_at_exit)
-      lines.row(lines.figures(size(holder.bytes), "", count_text(holder)), holder.title,
-                fmt::format("  [{}]", holder.kind), holder.telling_part);
+      lines.parts().row({size(holder.bytes), "", count_text(holder)}, holder.title,
+                        fmt::format("  [{}]", holder.kind), holder.telling_part);
     return lines;
   }
   TextLines temporaries() const {
@@ -489,7 +474,7 @@ class ReportSections {
   /// A row of what is no part of the peak.
   void add_apart(uint64_t bytes, const std::string& count, const std::string& title,
                  TextLines& lines) const {
-    lines.line(lines.figures(size(bytes), "", count) + title);
+    lines.parts().line({size(bytes), "", count}, title);
   }
   void add_failure(const FailureGroup& group, bool with_why, TextLines& lines) const {
     const OutOfMemory& oom = *group.last;

@@ -279,10 +279,12 @@ class LogWalk {
     return collector::TextLines(style, 4, collector::kCountColumns);
   }
   std::string figures(uint64_t bytes, uint64_t count, const collector::TextStyle& style) const {
-    return in_columns(style).figures(bytes, bytes_, collector::grouped(count));
+    collector::TextLines text = in_columns(style);
+    return text.parts().figures(text.of_whole(bytes, bytes_, collector::grouped(count)));
   }
   void add_tree(TopLines& lines, size_t rows, const collector::TextStyle& style) {
-    lines.push_back({in_columns(style).figures("size", "%", "n") + "call", TopLine::Look::kFaint});
+    lines.push_back(
+        {in_columns(style).parts().figures({"size", "%", "n"}) + "call", TopLine::Look::kFaint});
     const size_t shown = rows > 1 ? rows - 1 : 1, first = first_shown(tree_at_, shown);
     for (size_t i = first; i < std::min(first + shown, tree_rows_.size()); ++i) {
       const TreeRow& row = tree_rows_[i];
@@ -312,7 +314,7 @@ class LogWalk {
   void add_table(TopLines& lines, size_t rows, const collector::TextStyle& style) {
     const std::vector<size_t> found = table_rows();
     table_at_ = std::min(table_at_, found.empty() ? 0 : found.size() - 1);
-    lines.push_back({in_columns(style).figures("size", "%", "n") + "site" +
+    lines.push_back({in_columns(style).parts().figures({"size", "%", "n"}) + "site" +
                          (search_.empty() ? "" : "  with '" + search_ + "'"),
                      TopLine::Look::kFaint});
     if (shows_stack_ && !found.empty()) {
