@@ -20,7 +20,7 @@
 #include "collector/summary/site_title.h"
 #include "collector/summary/summary.h"
 #include "collector/symbols/symbolizer.h"
-#include "collector/text/numbers.h"
+#include "collector/text/lists.h"
 
 namespace gpupeak::collector {
 

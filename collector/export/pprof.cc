@@ -8,7 +8,7 @@
 #include "collector/export/export.h"
 #include "collector/log/kinds.h"
 #include "collector/summary/site_title.h"
-#include "collector/text/numbers.h"
+#include "collector/text/lists.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/timeline/moment.h"

@@ -1,5 +1,3 @@
-#include "collector/export/tables.h"
-
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -8,12 +6,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "collector/export/export.h"
 #include "collector/files/fresh_file.h"
 #include "collector/log/packed_log.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/system_library.h"
 #include "collector/text/text_format.h"
 #include "collector/write/json_values.h"
 

@@ -1,5 +1,6 @@
 #include "collector/files/regular_file.h"
 
+#include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -256,6 +257,25 @@ void CutGuard::set(const void* begin, size_t bytes) {
 
 bool CutGuard::was_cut() const {
   return slot_ != kNone ? g_mappings[slot_].cut.load() : cut_count() != 0;
+}
+
+void* open_system_library(const char* name) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
+#if defined __aarch64__
+  const std::string machine = "aarch64-linux-gnu";
+#else
+  const std::string machine = "x86_64-linux-gnu";
+#endif
+  for (const fs::path& folder :
+       {own / "../lib/gpupeak", fs::path("/usr/local/lib") / machine, fs::path("/usr/local/lib"),
+        fs::path("/usr/lib") / machine, fs::path("/usr/lib64"), fs::path("/usr/lib"),
+        fs::path("/lib") / machine, fs::path("/lib64"), fs::path("/lib")}) {
+    if (!folder.is_absolute()) continue;  // we may not know our own folder
+    if (void* library = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
 }
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,3 @@
-#include "collector/fit/sweep_runs.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +5,6 @@
 #include <fstream>
 
 #include "collector/fit/need.h"
-#include "collector/run/run_logs.h"
 #include "collector/text/error.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/text_format.h"

@@ -1,11 +1,10 @@
-#include "collector/log/activation_plans.h"
-
 #include <algorithm>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "collector/log/log_reader.h"
+#include "collector/log/onnx_runtime.h"
 #include "collector/log/slot_decoder.h"
 
 namespace gpupeak::collector {

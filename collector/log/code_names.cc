@@ -1,5 +1,3 @@
-#include "collector/log/code_names.h"
-
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +13,7 @@
 #include "collector/files/regular_file.h"
 #include "collector/log/clock_map.h"
 #include "collector/log/log_head.h"
+#include "collector/log/symbol_table.h"
 #include "collector/text/function_names.h"
 
 namespace gpupeak::collector {

@@ -23,7 +23,7 @@ struct StackNode {
 };
 
 /// The innermost frame of a block that a session of a model asked for: says what it is for
-/// (model_tensors.h, activation_plans.h).
+/// (onnx_runtime.h).
 struct ModelFrame {
   std::string function;  ///< "initializer conv1_w of Conv"
   std::string file;      ///< the model's; may be empty

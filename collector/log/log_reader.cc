@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "collector/files/regular_file.h"
-#include "collector/log/code_names.h"
 #include "collector/log/log_head.h"
 #include "collector/log/packed_log.h"
 #include "collector/text/error.h"

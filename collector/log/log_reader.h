@@ -18,12 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "collector/log/activation_plans.h"
 #include "collector/log/clock_map.h"
 #include "collector/log/definitions.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/mapped_file.h"
-#include "collector/log/model_tensors.h"
+#include "collector/log/onnx_runtime.h"
 #include "collector/log/symbol_table.h"
 #include "gpupeak/log_format.h"
 

@@ -1,5 +1,3 @@
-#include "collector/log/model_tensors.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <set>
 
 #include "collector/log/log_reader.h"
+#include "collector/log/onnx_runtime.h"
 #include "collector/log/slot_decoder.h"
 #include "collector/text/error.h"
 #include "collector/text/function_names.h"

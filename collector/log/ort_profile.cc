@@ -1,5 +1,3 @@
-#include "collector/log/ort_profile.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,7 +10,9 @@
 #include <utility>
 
 #include "collector/files/regular_file.h"
+#include "collector/log/log_reader.h"
 #include "collector/log/mapped_file.h"
+#include "collector/log/onnx_runtime.h"
 #include "collector/text/error.h"
 #include "collector/text/text_format.h"
 

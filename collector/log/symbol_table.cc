@@ -10,7 +10,6 @@
 #include "collector/log/log_parts.h"
 #include "collector/text/error.h"
 #include "collector/text/lists.h"
-#include "collector/text/numbers.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {

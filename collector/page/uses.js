@@ -1,4 +1,4 @@
-// When blocks were seen used, of a log that says it. collector/write/writers.h has the words, collector/timeline/last_use.h says
+// When blocks were seen used, of a log that says it. collector/timeline/last_use.h has the words, and says
 // how a block's uses stand to an instant.
 import * as format from './format.js';
 

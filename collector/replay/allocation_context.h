@@ -16,12 +16,11 @@
 #include "collector/log/definitions.h"
 #include "collector/log/event.h"
 #include "collector/log/log_reader.h"
-#include "collector/log/ort_profile.h"
 #include "collector/replay/live_memory.h"
 #include "collector/replay/phase_tree.h"
 #include "collector/replay/troubles.h"
 #include "collector/rules/stack_rules.h"
-#include "collector/text/numbers.h"
+#include "collector/text/lists.h"
 
 namespace gpupeak::collector {
 

@@ -21,8 +21,8 @@
 #include <utility>
 #include <vector>
 
-#include "collector/log/activation_plans.h"
 #include "collector/log/event.h"
+#include "collector/log/onnx_runtime.h"
 #include "collector/replay/arena_accounts.h"
 #include "collector/replay/host_growth.h"
 #include "collector/replay/peak_finder.h"

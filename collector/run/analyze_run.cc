@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <memory>
 #include <tuple>
 #include <utility>
 

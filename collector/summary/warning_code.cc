@@ -1,9 +1,9 @@
-#include "collector/summary/warning_code.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
+
+#include "collector/summary/summary.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -20,7 +20,6 @@
 #include <cstring>
 
 #include "collector/text/sanitize.h"
-#include "collector/text/system_library.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {

@@ -1,7 +1,7 @@
 #include "collector/symbols/module_symbols.h"
 
 #include "collector/files/fresh_file.h"
-#include "collector/text/numbers.h"
+#include "collector/text/lists.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -25,7 +25,7 @@ enum class NameSource : uint8_t {
   kPython,     ///< the interpreter itself
   kApiTable,   ///< the table of a C API, which a rule describes
   kModel,      ///< the file of an ONNX model, by a block's size
-  kPlan,       ///< what a model's first run asked for, by the framework's rule (activation_plans.h)
+  kPlan,       ///< what a model's first run asked for, by the framework's rule (onnx_runtime.h)
   kPerfMap,    ///< what the program's runtime wrote of code that it made (log_reader.cc)
 };
 

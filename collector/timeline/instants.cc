@@ -12,7 +12,7 @@
 #include "collector/analyze/call_tree.h"
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
-#include "collector/text/numbers.h"
+#include "collector/text/lists.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -15,6 +15,8 @@
 
 namespace gpupeak::collector {
 
+struct Ages;
+
 /// Makes a JSON object of fields that summary_json.h describes, and JSON of any value.
 class JsonFields : public JsonWriter<JsonFields> {
  public:
@@ -115,6 +117,8 @@ Json array_of(const Items& items, std::type_identity_t<JsonNames<sizeof...(Membe
 inline Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
+
+Json ages_json(const Ages& ages);
 
 /// A whole output of JSON. Bytes that are not UTF-8 are replaced.
 void write_line(const Json& json, std::ostream& out);

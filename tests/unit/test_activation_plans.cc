@@ -9,8 +9,8 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
-#include "collector/log/activation_plans.h"
 #include "collector/log/log_reader.h"
+#include "collector/log/onnx_runtime.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -40,7 +40,7 @@ struct Order {
 };
 
 /// Notes on each event its number and one more.
-struct Numbers {
+struct EventNumbers {
   Order order;
   void operator()(std::span<const Event> events, std::span<uint32_t> notes) {
     for (size_t i = 0; i < events.size(); ++i) {
@@ -73,7 +73,7 @@ TEST_CASE("event_stream: what a visitor throws reaches the caller, wherever deco
   write_turns(file.path());
   const LogReader reader(file.path());
   for (const uint64_t at : {0, 1, 2047, 2048, 10'000, 399'999}) {
-    EventStream stream(reader, {}, Numbers());
+    EventStream stream(reader, {}, EventNumbers());
     Order order{.stop_at = at};
     const auto take = [&order](std::span<const Event> events, std::span<const uint32_t> /*notes*/) {
       for (const Event& event : events) order.take(event);
@@ -88,7 +88,7 @@ TEST_CASE("event_stream: a pass sees all events first, on however many processor
   write_turns(file.path());
   const LogReader reader(file.path());
   for (const size_t processors : {1, 2, 3, 4, 16}) {
-    EventStream stream(reader, {}, Numbers(), processors);
+    EventStream stream(reader, {}, EventNumbers(), processors);
     Order order;
     stream.run([&order](std::span<const Event> events, std::span<const uint32_t> notes) {
       for (size_t i = 0; i < events.size(); ++i) {
@@ -107,7 +107,7 @@ TEST_CASE("event_stream: what a pass throws reaches the caller where it threw", 
   const LogReader reader(file.path());
   for (const size_t processors : {1, 2, 16}) {
     for (const uint64_t at : {uint64_t{0}, uint64_t{50'000}, kEvents - 1}) {
-      Numbers numbers;
+      EventNumbers numbers;
       numbers.order.stop_at = at;
       EventStream stream(reader, {}, numbers, processors);
       uint64_t seen = 0;

@@ -6,7 +6,7 @@
 
 #include "catch.h"
 #include "collector/log/log_reader.h"
-#include "collector/log/model_tensors.h"
+#include "collector/log/onnx_runtime.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "catch.h"
-#include "collector/summary/warning_code.h"
+#include "collector/summary/summary.h"
 
 using namespace gpupeak::collector;
 

@@ -10,7 +10,6 @@
 
 #include "collector/files/fresh_file.h"
 #include "collector/files/regular_file.h"
-#include "collector/fit/sweep_runs.h"
 #include "collector/rules/cards.h"
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "collector/analyze/analyze.h"
-#include "collector/export/tables.h"
+#include "collector/export/export.h"
 #include "collector/log/log_reader.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
