@@ -273,12 +273,6 @@ bool is_plain_name(size_t row) {
   return row < AllocatorFunction::kPlainNames;
 }
 
-bool has_known_prefix(const char* name) {
-  return std::ranges::any_of(kFamilies, [name](const Family& family) {
-    return family.prefix[0] != 0 && begins(name, family.prefix);
-  });
-}
-
 /// The family that the row's function belongs to in this library or program; kFamilyCount: no known
 /// one. A program may have an operator new of its own; its blocks are no allocator's.
 size_t family_of(const Allocator& allocator, size_t row) {
@@ -290,6 +284,9 @@ size_t family_of(const Allocator& allocator, size_t row) {
     }
     return nullptr;
   };
+  const bool has_known_prefix = std::ranges::any_of(kFamilies, [name](const Family& family) {
+    return family.prefix[0] != 0 && begins(name, family.prefix);
+  });
   for (size_t i = 0; at != nullptr && i < kFamilyCount; ++i) {
     const Family& family = kFamilies[i];
     if (!allocator.has(i)) continue;
@@ -301,16 +298,11 @@ size_t family_of(const Allocator& allocator, size_t row) {
       const bool is_alias =
           allocator.plain_new[i] != nullptr && allocator.plain_new[i] == function("_Znwm");
       if (is_alias || (!has_prefix && allocator.has_jemallocs_new)) return i;
-    } else if (has_prefix ? begins(name, family.prefix) : !has_known_prefix(name)) {
+    } else if (has_prefix ? begins(name, family.prefix) : !has_known_prefix) {
       return i;
     }
   }
   return kFamilyCount;
-}
-
-bool takes_back(size_t row) {
-  return kFunctions[row].call != AllocatorCall::kAllocate &&
-         kFunctions[row].call != AllocatorCall::kStore;
 }
 
 /// Code may only be changed while no other thread can run it.
@@ -347,7 +339,8 @@ bool prepare(const Allocator& allocator, bool with_plain_names, CodeRoom& room, 
     g_entries[row] = {};
     complete = false;
     // If blocks were seen handed out but not taken back, they would look like leaks.
-    if (takes_back(row)) usable = false;
+    const AllocatorCall call = kFunctions[row].call;
+    usable &= call == AllocatorCall::kAllocate || call == AllocatorCall::kStore;
   }
   return complete;
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 
 #include "base/elf_lookup.h"
@@ -62,35 +63,24 @@ struct ArenaRule {
   uint8_t size = kNoArgument, address = kNoArgument, given = kNoArgument, arena = kNoArgument;
 };
 
-constexpr bool is_space(char c) {
-  return c == ' ' || c == '\t' || c == '\r';
-}
-
-size_t place_of_colons(std::string_view text) {
-  for (size_t at = 0; at + 1 < text.size(); ++at) {
-    if (text[at] == ':' && text[at + 1] == ':') return at;
-  }
-  return std::string_view::npos;
-}
-
 std::string_view trimmed(std::string_view text) {
+  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
 }
 
-std::string_view next_line(std::string_view file, size_t& at) {
-  const std::string_view rest = tail(file, at);
-  const size_t end = position(rest, '\n');
-  at += end == std::string_view::npos ? rest.size() : end + 1;
-  return head(rest, end);
-}
+struct Lines {
+  std::string_view rest;
+  uint64_t number = 0;  ///< of the last line that next() gave
 
-uint64_t line_number(std::string_view file, size_t at) {
-  uint64_t number = 1;
-  for (char c : head(file, at)) number += c == '\n' ? 1 : 0;
-  return number;
-}
+  std::string_view next() {
+    const std::string_view line = head(rest, position(rest, '\n'));
+    rest = tail(rest, line.size() + 1);
+    ++number;
+    return trimmed(line);
+  }
+};
 
 /// Whether a line may end so: behind a value there may only be a comment.
 bool ends(std::string_view rest) {
@@ -134,20 +124,20 @@ bool read_function(std::string_view value, size_t& slot, Text<kCapacity>& name) 
 
 /// "ns::Class" as type_info::name() writes it: "N2ns5ClassE".
 bool mangle(std::string_view name, Text<512>& type) {
-  const bool nested = place_of_colons(name) != std::string_view::npos;
+  const bool nested = position(name, ':') != std::string_view::npos;
   type.clear();
   if (nested) type.add("N");
   while (!name.empty()) {
-    const size_t end = place_of_colons(name);
-    const std::string_view part = head(name, end);
+    const std::string_view part = head(name, position(name, ':'));
     for (char c : part) {
       const bool word =
           (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
       if (!word) return false;
     }
-    if (part.empty()) return false;
+    name = tail(name, part.size());
+    if (part.empty() || (!name.empty() && !name.starts_with("::"))) return false;
     type.add(part.size()).add(part);
-    name = end == std::string_view::npos ? std::string_view() : tail(name, end + 2);
+    name = tail(name, 2);
   }
   if (nested) type.add("E");
   return true;
@@ -203,36 +193,28 @@ const char* lacks(const ArenaRule& rule) {
   return nullptr;
 }
 
-/// Reads the file's next rule from `at` on, and moves `at` behind it. False: there is none, or it
-/// cannot be used; in the latter case `problem` says what is wrong and in which line.
-bool next_rule(std::string_view file, size_t& at, ArenaRule& rule, Text<256>& problem) {
-  while (at < file.size() && !trimmed(next_line(file, at)).starts_with("[[pool]]")) {
+/// Reads the file's next rule. False: there is none, or it cannot be used; in the latter case
+/// `problem` says what is wrong and in which line.
+bool next_rule(Lines& lines, ArenaRule& rule, Text<256>& problem) {
+  while (!lines.rest.empty() && !lines.next().starts_with("[[pool]]")) {
   }
-  if (at >= file.size()) return false;
+  if (lines.rest.empty()) return false;
   rule = ArenaRule{};
-  const size_t begins = at;
-  size_t line_at = at;
-  while (at < file.size()) {
-    line_at = at;
-    const std::string_view line = trimmed(next_line(file, at));
+  const uint64_t begin = lines.number;
+  while (!lines.rest.empty() && !trimmed(lines.rest).starts_with('[')) {  // the next part
+    const std::string_view line = lines.next();
     if (line.empty() || line.front() == '#') continue;
-    if (line.front() == '[') {
-      at = line_at;  // the next part begins
-      break;
-    }
     const size_t sign = position(line, '=');
     const std::string_view key = trimmed(head(line, sign));
     const char* const wanted = sign == std::string_view::npos
                                    ? "KEY = VALUE"
                                    : read_key(key, trimmed(tail(line, sign + 1)), rule);
     if (wanted == nullptr) continue;
-    problem.add("line ").add(line_number(file, line_at)).add(": '").add(head(key, 32));
-    problem.add("' is not ").add(wanted);
+    problem = Text<256>("line ", lines.number, ": '", head(key, 32), "' is not ", wanted);
     return false;
   }
   const char* const lack = lacks(rule);
-  if (lack != nullptr)
-    problem.add("line ").add(line_number(file, begins) - 1).add(": the pool ").add(lack);
+  if (lack != nullptr) problem = Text<256>("line ", begin, ": the pool ", lack);
   return lack == nullptr;
 }
 
@@ -253,6 +235,9 @@ struct Rule {
 constexpr size_t kMostRules = 16;
 constinit Rule g_rules[kMostRules];
 constinit size_t g_rule_count = 0;
+std::span<Rule> rules() {
+  return {g_rules, g_rule_count};
+}
 
 ArenaClass class_of(Rule& rule) {
   const ArenaRule& says = rule.says;
@@ -266,11 +251,11 @@ ArenaClass class_of(Rule& rule) {
 }
 
 void read_rules(std::string_view text, std::string_view origin, bool built_in) {
-  size_t at = 0;
-  while (at < text.size() && g_rule_count < kMostRules) {
+  Lines lines{text};
+  while (!lines.rest.empty() && g_rule_count < kMostRules) {
     Rule& rule = g_rules[g_rule_count];
     Text<256> problem;
-    if (next_rule(text, at, rule.says, problem)) {
+    if (next_rule(lines, rule.says, problem)) {
       rule.maker.shown = rule.says.name.c_str();
       rule.maker.fact = "pools.rule";
       rule.of = class_of(rule);
@@ -315,15 +300,6 @@ bool replace_imports(const dl_phdr_info& object, const char* name, uintptr_t rea
       fits = g_imports.hook(slot, trampoline) && fits;
   });
   return fits;
-}
-
-/// Puts back all slots that lead to `trampoline`.
-void put_back_imports(uintptr_t trampoline) {
-  for (size_t i = 0; i < g_imports.count; ++i) {
-    const HookedSlot& import = g_import_slots[i];
-    if (import.hook == trampoline && data_end(import.at) != nullptr)
-      import.write(trampoline, import.was);
-  }
 }
 
 constinit bool g_is_read = false;
@@ -375,24 +351,18 @@ const char* program_name() {
   return file.empty() ? "" : file_name(file.data());
 }
 
-/// Whether a rule may be about the program itself. Built-in rules are about libraries, so the names
-/// of most programs need not be looked up.
-bool may_be_of_program() {
-  return std::any_of(g_rules, g_rules + g_rule_count,
-                     [](const Rule& rule) { return !rule.built_in; });
-}
-
 size_t find_candidates(Loaded& loaded) {
   size_t count = 0;
+  // Built-in rules are about libraries: then the program's own name need not be looked up.
+  const bool are_built_in = std::ranges::all_of(rules(), &Rule::built_in);
   bool is_program = true;
   for_each_object([&](const dl_phdr_info& object) {
     loaded.unloads = object.dlpi_subs;
     ++loaded.objects;
-    const bool is_left_out = is_program && !may_be_of_program();
+    const bool is_left_out = is_program && are_built_in;
     const char* const library = is_left_out ? "" : is_program ? program_name() : file_name(object);
     is_program = false;
-    for (size_t i = 0; i < g_rule_count; ++i) {
-      Rule& rule = g_rules[i];
+    for (Rule& rule : rules()) {
       const uintptr_t inside = begin_of(object);
       if (count == kMostCandidates || !glob_match(rule.says.library.view(), library) ||
           !is_new(rule, inside)) {
@@ -458,11 +428,15 @@ bool replace_calls(const Rule& rule, const dl_phdr_info& object) {
                           trampoline[kArenaFree]));
 }
 
+/// Puts back all slots that lead to the rule's trampolines.
 void put_back(Rule& rule) {
   const uintptr_t* const trampoline = rule.trampoline.exchange(nullptr);
   if (trampoline == nullptr) return;
-  put_back_imports(trampoline[kArenaAlloc]);
-  put_back_imports(trampoline[kArenaFree]);
+  for (const HookedSlot& import : std::span(g_import_slots, g_imports.count)) {
+    const bool is_its =
+        import.hook == trampoline[kArenaAlloc] || import.hook == trampoline[kArenaFree];
+    if (is_its && data_end(import.at) != nullptr) import.write(import.hook, import.was);
+  }
 }
 
 /// Replaces the calls of objects that are complete and that were not there when we last looked.
@@ -472,9 +446,9 @@ void replace_new_calls(const Loaded& complete) {
   for_each_object([&](const dl_phdr_info& object) {
     if (object.dlpi_subs != complete.unloads || number == complete.objects) return true;
     if (number++ < g_objects_seen) return false;
-    for (size_t i = 0; i < g_rule_count; ++i) {
-      if (replace_calls(g_rules[i], object)) continue;
-      put_back(g_rules[i]);
+    for (Rule& rule : rules()) {
+      if (replace_calls(rule, object)) continue;
+      put_back(rule);
       fits = false;
     }
     return false;
@@ -494,12 +468,6 @@ bool was_seen(const void* handle) {
   return g_handles[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 54].exchange(key) == key;
 }
 
-/// Whether a rule is about exported functions: then the calls of all libraries matter.
-bool has_exported() {
-  return std::any_of(g_rules, g_rules + g_rule_count,
-                     [](const Rule& rule) { return rule.exported(); });
-}
-
 void look() {
   if (!g_is_read) {
     g_is_read = true;
@@ -507,10 +475,10 @@ void look() {
   }
   Loaded loaded;
   const size_t count = find_candidates(loaded);
-  const bool is_of_interest = count > 0 || has_exported();
+  // If a rule is about exported functions, the calls of all libraries matter.
+  const bool is_of_interest = count > 0 || std::ranges::any_of(rules(), &Rule::exported);
   if (is_of_interest && !wait_until_loaded()) return;
-  for (size_t i = 0; i < count; ++i) {
-    const Candidate& found = g_candidates[i];
+  for (const Candidate& found : std::span(g_candidates, count)) {
     const char* why = nullptr;
     if (!take_over(found, why)) continue;
     uintptr_t* const place = std::ranges::find(found.rule->libraries, uintptr_t{0});
@@ -538,7 +506,7 @@ void take_over_rule_arenas(const void* handle) {
 
 /// Whether a rule is about an exported function of this name.
 bool is_entry(const char* name) {
-  return std::any_of(g_rules, g_rules + g_rule_count, [name](const Rule& rule) {
+  return std::ranges::any_of(rules(), [name](const Rule& rule) {
     return rule.exported() &&
            (rule.says.allocate_name.view() == name || rule.says.free_name.view() == name);
   });
@@ -546,8 +514,8 @@ bool is_entry(const char* name) {
 
 void* replace_entry(Dlsym real, void* handle, const char* name) {
   void* const found = real(handle, name);
-  for (size_t i = 0; found != nullptr && i < g_rule_count; ++i) {
-    const Rule& rule = g_rules[i];
+  if (found == nullptr) return nullptr;
+  for (const Rule& rule : rules()) {
     const uintptr_t* const trampoline = rule.trampoline.load(std::memory_order_acquire);
     if (trampoline == nullptr) continue;
     for (const ArenaFunction function : {kArenaAlloc, kArenaFree}) {
@@ -560,14 +528,13 @@ void* replace_entry(Dlsym real, void* handle, const char* name) {
 
 void put_back_all() {
   if (g_looking.exchange(true, std::memory_order_acquire)) return;
-  for (size_t i = 0; i < g_rule_count; ++i) put_back(g_rules[i]);
+  for (Rule& rule : rules()) put_back(rule);
   g_looking.store(false, std::memory_order_release);
 }
 
 void forget_unloaded() {
   if (g_looking.exchange(true, std::memory_order_acquire)) return;
-  for (size_t k = 0; k < g_rule_count; ++k) {
-    Rule& rule = g_rules[k];
+  for (Rule& rule : rules()) {
     for (uintptr_t& inside : rule.libraries) {
       if (inside != 0 && data_end(reinterpret_cast<const void*>(inside)) == nullptr) inside = 0;
     }

@@ -240,11 +240,6 @@ bool leaves_last(uintptr_t stack_pointer) {
          reinterpret_cast<uintptr_t>(t_calls.open[t_calls.count - 1].at) <= stack_pointer;
 }
 
-bool is_inside(uint64_t object) {
-  return std::any_of(t_calls.open, t_calls.open + t_calls.count,
-                     [object](const Call& call) { return call.object == object; });
-}
-
 /// The statistics do not agree. Until a request has proved them, they may be something else: then
 /// all of this class is put back. Later only this arena is given up.
 void disbelieve(const Call& call) {
@@ -272,16 +267,11 @@ bool bears_out(const Call& call, const ArenaTotals& after, uint64_t address) {
   return requests >= 1 && requests <= 2;  // a reservation counts once or twice
 }
 
-/// Whether a number that an arena has written may be the size of its block.
-bool is_size(uint64_t given, uint64_t asked) {
-  constexpr uint64_t kMost = UINT64_C(1) << 40;  // an address is larger
-  return given >= asked && given < kMost;
-}
-
 /// Notes a block of an arena without statistics.
 void note_plain_block(const Call& call, uint64_t address) {
+  constexpr uint64_t kMost = UINT64_C(1) << 40;  // an address is larger
   uint64_t bytes = call.argument;
-  if (call.given != 0 && (!copy_word(call.given, bytes) || !is_size(bytes, call.argument)))
+  if (call.given != 0 && (!copy_word(call.given, bytes) || bytes < call.argument || bytes >= kMost))
     return arena_object_give_up(*call.arena, "the size that it gives is not where the rule says");
   arena_block_given(*call.arena, address, bytes, call.argument, nullptr, call.stack);
 }
@@ -366,7 +356,9 @@ bool begin(ArenaFunctions& table, uint64_t function, const ArenaCall* at) {
   const uint64_t object = of.object_at == kNoArgument ? reinterpret_cast<uint64_t>(&table)
                                                       : at->arguments[of.object_at];
   // A call inside another call of the same arena belongs to the same request.
-  if (is_inside(object) || t_calls.count == Calls::kMost) return false;
+  const bool is_inside = std::any_of(t_calls.open, t_calls.open + t_calls.count,
+                                     [object](const Call& call) { return call.object == object; });
+  if (is_inside || t_calls.count == Calls::kMost) return false;
   if (function >= kArenaDestroy) {
     arena_object_gone(object);
     return false;

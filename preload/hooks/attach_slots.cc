@@ -206,24 +206,13 @@ bool is_complete(const dl_phdr_info& object) {
   return std::find(g_objects, end, object.dlpi_addr) != end;
 }
 
-void find_hooks() {
-  with_object_around(&g_hooks, [](const dl_phdr_info& object) {
-    for (size_t i = 0; i < kNameCount; ++i)
-      g_hooks[i].hook = reinterpret_cast<uintptr_t>(find_symbol(object, kNames[i]).at);
-  });
-}
-
-/// Finds the real functions; each time anew, since a library may have come or gone.
-void find_hooked_functions() {
-  for (size_t i = 0; i < kNameCount; ++i)
-    g_hooks[i].real = reinterpret_cast<uintptr_t>(find_next(kNames[i]));
-}
-
 void hook_objects() {
   // For a program that loads and unloads libraries all the time.
   if (g_slots.count >= kMostSlots / 2) g_slots.forget_unloaded();
   list_complete_objects();
-  find_hooked_functions();
+  // Each time anew, since a library may have come or gone.
+  for (size_t i = 0; i < kNameCount; ++i)
+    g_hooks[i].real = reinterpret_cast<uintptr_t>(find_next(kNames[i]));
   has_driver();  // asks the driver for its functions, if it is loaded
   const AddressRange driver = driver_code();
   for_each_object([&](const dl_phdr_info& object) {
@@ -270,7 +259,10 @@ void end_busy() {
 bool prepare_slots() {
   if (g_slots.slots == nullptr)
     g_slots.slots = static_cast<HookedSlot*>(reserve_pages(kMostSlots * sizeof(HookedSlot)));
-  if (g_hooks[0].hook == 0) find_hooks();
+  with_object_around(&g_hooks, [](const dl_phdr_info& object) {
+    for (size_t i = 0; i < kNameCount; ++i)
+      g_hooks[i].hook = reinterpret_cast<uintptr_t>(find_symbol(object, kNames[i]).at);
+  });
   return g_slots.slots != nullptr && g_hooks[0].hook != 0;
 }
 
@@ -310,14 +302,6 @@ size_t put_back_slots() {
 // `gpupeak attach` and `detach` make a thread of the program call these functions, while that
 // thread is in no allocator, loader or signal handler (tools/safe_point). The other threads go on
 // meanwhile.
-
-/// Finds the real functions now, in a thread that may ask the loader, and not at the first call of
-/// any thread.
-void find_real_functions() {
-  void* volatile block = malloc(1);
-  free(block);
-  sbrk(0);
-}
 
 /// Whether attach() has come to its end. If the command gives it up in its middle, a detach ends
 /// what was begun, and the log says that it is not whole.
@@ -368,7 +352,11 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
   g_is_whole = false;
   define_fact_in_scope("attach.is_whole", "no");
   if (leaves_allocator_out()) set_quality(GPUPEAK_Q_SECOND_MALLOC);
-  find_real_functions();
+  // Finds the real functions now, in a thread that may ask the loader, and not at the first call of
+  // any thread.
+  void* volatile block = malloc(1);
+  free(block);
+  sbrk(0);
   define_given_facts(call);
   say_if_nvtx_2_is_there();
   enter_process_phase("main");

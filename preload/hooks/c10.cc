@@ -48,13 +48,6 @@ constexpr size_t kTries = 4;  // places to try: else two callers may displace ea
 constinit Known g_known[kPlaces];
 constinit std::atomic<uintptr_t> g_generation{1};
 
-/// libc10 is loaded with RTLD_LOCAL, so the program's scope does not have it. The caller's own
-/// library names it as needed.
-void* find_real(const void* caller, Entry entry) {
-  void* const real = find_for(caller, kNames[entry]);
-  return real != nullptr ? real : find_in("libc10.so", kNames[entry]);
-}
-
 GPUPEAK_HOT uintptr_t real_for(const void* caller, Entry entry) {
   const uintptr_t generation = g_generation.load(std::memory_order_acquire);
   const uintptr_t key =
@@ -71,7 +64,11 @@ GPUPEAK_HOT uintptr_t real_for(const void* caller, Entry entry) {
       break;
     }
   }
-  const auto real = reinterpret_cast<uintptr_t>(find_real(caller, entry));
+  // libc10 is loaded with RTLD_LOCAL, so the program's scope does not have it. The caller's own
+  // library names it as needed.
+  void* found = find_for(caller, kNames[entry]);
+  if (found == nullptr) found = find_in("libc10.so", kNames[entry]);
+  const auto real = reinterpret_cast<uintptr_t>(found);
   free->real.store(real, std::memory_order_relaxed);
   free->check.store(real ^ key, std::memory_order_relaxed);
   return real;
@@ -115,17 +112,14 @@ bool is_c10_entry(const char* name) {
                              [name](const char* entry) { return strcmp(entry, name) == 0; });
 }
 
-/// The real functions must be looked up anew.
-void forget_unloaded_c10() {
-  g_generation.fetch_add(1, std::memory_order_acq_rel);
-}
-
 }  // namespace
 
 const Adapter kC10Adapter{.of = "PyTorch's libc10",
                           .wants = is_c10_entry,
                           .replace = behind_us,
-                          .forget_unloaded = forget_unloaded_c10};
+                          .forget_unloaded = [] {  // the real functions must be looked up anew
+                            g_generation.fetch_add(1, std::memory_order_acq_rel);
+                          }};
 
 }  // namespace gpupeak::preload
 

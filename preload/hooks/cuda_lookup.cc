@@ -96,12 +96,8 @@ bool looks_like_allocator(const char* name) {
                              [name](const char* it) { return strstr(name, it) != nullptr; });
 }
 
-bool begins_capture(const char* name) {
-  return strstr(name, "Begin") != nullptr && strstr(name, "apture") != nullptr;
-}
-
 void note(const char* name, bool asked_for) {
-  if (begins_capture(name)) captures_begin();
+  if (strstr(name, "Begin") != nullptr && strstr(name, "apture") != nullptr) captures_begin();
   if (!looks_like_allocator(name)) return;
   HookScope scope;
   if (!scope.entered()) return;

@@ -188,18 +188,16 @@ void* missing() {
   return nullptr;
 }
 
-template <typename Function>
-void move_if(Function& function, const void* from, const void* to) {
-  if (reinterpret_cast<const void*>(function) == from)
-    function = reinterpret_cast<Function>(const_cast<void*>(to));
-}
-
 }  // namespace
 
 void real_allocator_moved(const void* from, const void* to) {
   NextFunctions& next = real();
   g_is_glibcs = false;
-  const auto move = [&](auto&... functions) { (move_if(functions, from, to), ...); };
+  const auto move_one = [&](auto& function) {
+    if (reinterpret_cast<const void*>(function) == from)
+      function = reinterpret_cast<decltype(+function)>(const_cast<void*>(to));
+  };
+  const auto move = [&](auto&... functions) { (move_one(functions), ...); };
   move(g_entry.malloc, g_entry.free, next.calloc, next.realloc, next.posix_memalign,
        next.aligned_alloc, next.memalign, next.valloc, next.pvalloc, next.free_sized,
        next.free_aligned_sized);

@@ -41,10 +41,6 @@ struct Statistics {
 };
 static_assert(sizeof(Statistics) == 136);
 
-bool is_flag(uint8_t value) {
-  return value <= 1;
-}
-
 ArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
   struct Returned {
     Statistics told;
@@ -52,7 +48,7 @@ ArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
   };
   const Returned returned = reinterpret_cast<Returned (*)(uint64_t)>(statistics)(object);
   const Statistics& told = returned.told;
-  if (told.known != 1 || told.arena.known != 1 || !is_flag(told.limit.known) || told.in_use < 0 ||
+  if (told.known != 1 || told.arena.known != 1 || told.limit.known > 1 || told.in_use < 0 ||
       told.in_use > told.arena.bytes || told.in_use > told.most_in_use) {
     return {-1, 0, 0, 0};
   }
@@ -136,23 +132,19 @@ bool went_well(const Word* api, Slot slot, Word* arguments) {
   return false;
 }
 
-/// Asks the plugin for the program's name, once for each program.
-Name ask_name(const Word* api, Word program) {
+/// The program's name, for which the plugin is asked once for each program.
+Name name_of(const Word* api, Word program) {
+  Name known = xla_program_name(program);
+  if (known.id != 0) return known;
   Word of_program[] = {4 * sizeof(Word), 0, program, 0};
   if (!went_well(api, kExecutableOfProgram, of_program)) return {};
   const Word executable = of_program[3];
   Word name[] = {5 * sizeof(Word), 0, executable, 0, 0};
-  Name known;
   if (went_well(api, kNameOfExecutable, name) && name[3] != 0)
     known = name_xla_program(program, {reinterpret_cast<const char*>(name[3]), name[4]});
   Word destroy[] = {3 * sizeof(Word), 0, executable};
   went_well(api, kDestroyExecutable, destroy);
   return known;
-}
-
-Name name_of(const Word* api, Word program) {
-  const Name known = xla_program_name(program);
-  return known.id != 0 ? known : ask_name(api, program);
 }
 
 // The third word of each structure is the client or the program.

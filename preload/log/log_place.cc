@@ -22,15 +22,17 @@ enum class Owner { kNobody, kOurselves, kLiveProcess };
 /// the program that is meant comes after it.
 constexpr uint64_t kShortImageNs = 1'000'000'000;
 
-bool is_same_place(const gpupeak_file_header& a, const gpupeak_file_header& b) {
-  return __builtin_memcmp(a.boot_id, b.boot_id, sizeof a.boot_id) == 0 &&
-         a.pid_namespace == b.pid_namespace;
+/// Whether the counter of this type at this place of the log's counters is not 0.
+template <typename Counter>
+bool has_counted(long fd, size_t offset) {
+  Counter counter = 0;
+  return sys::pread(fd, &counter, sizeof counter, static_cast<off_t>(GPUPEAK_LOG_PAGE + offset)) ==
+             static_cast<long>(sizeof counter) &&
+         counter != 0;
 }
 
-template <typename Value>
-bool read_counter(long fd, size_t offset, Value& value) {
-  return sys::pread(fd, &value, sizeof value, static_cast<off_t>(GPUPEAK_LOG_PAGE + offset)) ==
-         static_cast<long>(sizeof value);
+bool is_same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 /// The folder of `path`, with its slash.
@@ -39,7 +41,6 @@ Path folder_of(std::string_view path) {
 }
 
 constexpr int kPrivate = 0600;
-
 long create(const char* path) {
   return sys::open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate);
 }
@@ -68,22 +69,11 @@ bool is_of_others(const char* path) {
          (S_ISREG(there.st_mode) || S_ISLNK(there.st_mode)) && !is_ours(there, path);
 }
 
-/// Whether the log's process passed its exit handlers.
-bool has_ended(long fd) {
-  uint32_t ended = 0;
-  return read_counter(fd, offsetof(gpupeak_counters_page, ended), ended) && ended != 0;
-}
-
-bool used_device(long fd) {
-  uint64_t events = 0;
-  return read_counter(fd, offsetof(gpupeak_counters_page, device_events), events) && events != 0;
-}
-
 /// Frees the name for this program if the program before exec used no device: deletes that one's
 /// log if it recorded for less than a second, else puts it aside. False: that log keeps the name.
 bool yield_name(const char* path, long fd, const gpupeak_file_header& theirs,
                 const gpupeak_file_header& ours) {
-  if (used_device(fd)) return false;
+  if (has_counted<uint64_t>(fd, offsetof(gpupeak_counters_page, device_events))) return false;
   if (ours.start_monotonic_ns - theirs.start_monotonic_ns >= kShortImageNs) {
     const std::string_view all(path);
     const std::string_view ending = all.ends_with(".gplog") ? ".gplog" : "";
@@ -102,8 +92,12 @@ bool yield_name(const char* path, long fd, const gpupeak_file_header& theirs,
 Owner owner_of(long fd, const gpupeak_file_header& theirs, const gpupeak_file_header& ours) {
   constexpr uint8_t kNotKnown[sizeof theirs.boot_id] = {};
   const bool is_old = __builtin_memcmp(theirs.boot_id, kNotKnown, sizeof kNotKnown) == 0;
-  if (!is_old && !is_same_place(theirs, ours)) {  // our /proc knows nothing of that process
-    if (has_ended(fd)) return Owner::kNobody;
+  const bool is_same_place =
+      __builtin_memcmp(theirs.boot_id, ours.boot_id, sizeof ours.boot_id) == 0 &&
+      theirs.pid_namespace == ours.pid_namespace;
+  if (!is_old && !is_same_place) {  // our /proc knows nothing of that process
+    // It passed its exit handlers.
+    if (has_counted<uint32_t>(fd, offsetof(gpupeak_counters_page, ended))) return Owner::kNobody;
     g_elsewhere = true;
     return Owner::kLiveProcess;
   }
@@ -119,12 +113,6 @@ bool is_packed(const void* begin, long bytes) {
   const auto mark = value_at<gpupeak_packed_mark>(begin);
   return mark.magic == GPUPEAK_PACKED_MAGIC && mark.bytes == sizeof mark.text &&
          __builtin_memcmp(mark.text, GPUPEAK_PACKED_TEXT, sizeof mark.text) == 0;
-}
-
-bool is_still_at(const char* path, const struct stat& file) {
-  struct stat now;
-  return !sys::failed(sys::lstat(path, &now)) && now.st_dev == file.st_dev &&
-         now.st_ino == file.st_ino;
 }
 
 enum class Place { kFree, kOurs, kTaken, kLookAgain };
@@ -170,7 +158,8 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
     sys::nanosleep(&pause);
     return 0;
   }
-  if (!is_still_at(path, status)) return 0;
+  struct stat now;
+  if (sys::failed(sys::lstat(path, &now)) || !is_same_file(now, status)) return 0;
   const long result = sys::unlink(path);
   if (!sys::failed(result)) place = Place::kFree;
   return result == -ENOENT ? 0 : result;
@@ -207,9 +196,8 @@ long create_unseen(const char* path, const gpupeak_file_header& header) {
   // Opened by its name, so that /proc/PID/maps has this name.
   struct stat ours, named;
   sys::Descriptor again(sys::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0));
-  if (again.is_open() &&
-      (sys::failed(sys::fstat(file.fd, &ours)) || sys::failed(sys::fstat(again.fd, &named)) ||
-       ours.st_dev != named.st_dev || ours.st_ino != named.st_ino))
+  if (again.is_open() && (sys::failed(sys::fstat(file.fd, &ours)) ||
+                          sys::failed(sys::fstat(again.fd, &named)) || !is_same_file(ours, named)))
     return -EEXIST;
   return std::exchange(again.fd, -1);
 }

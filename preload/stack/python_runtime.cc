@@ -19,10 +19,6 @@ constinit PythonRuntime g_runtimes[kMaxRuntimes];
 constinit std::atomic<uint32_t> g_count{0};
 constinit FutexLock g_lock;  // around checks
 
-bool is_release(uint32_t version) {
-  return (version & 0xf0) >= 0xc0;  // release candidates are binary compatible already
-}
-
 }  // namespace
 
 bool python_is_met() {
@@ -110,7 +106,8 @@ const char* PythonRuntime::check(CopiedMemory& memory) {
   }
   version_ = read_version(memory);
   if (version_ == 0) return "the interpreter's version cannot be told";
-  if (!is_release(version_)) return "the interpreter is no release";
+  // Release candidates are binary compatible already.
+  if ((version_ & 0xf0) < 0xc0) return "the interpreter is no release";
   if (const PythonLayout* known = known_python_layout(version_)) {
     layout_ = *known;
     return nullptr;

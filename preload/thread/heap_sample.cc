@@ -289,20 +289,6 @@ void begin_window_record(ProcessPage& process, uint32_t mode) {
                    __ATOMIC_RELEASE);
 }
 
-void end_window_record(ProcessPage& process) {
-  HostMode to = HostMode::kCounters;
-  __atomic_store(&process.host_mode, &to, __ATOMIC_RELEASE);
-  __atomic_store_n(&process.window, 0, __ATOMIC_RELEASE);
-  __atomic_store_n(&process.counted_heap_generation, process.generation, __ATOMIC_RELEASE);
-}
-
-/// The thread's blocks are all logged from here on, until they are a sample.
-void begin_stream_of_window(ThreadSlot& slot) {
-  if (slot.sample_bytes == 0) return;
-  slot.sample_bytes = slot.whole_bytes = 0;  // a sample begins with joins_sample()
-  slot.write_to_heap(Record{GPUPEAK_REC_SAMPLING, 0, 0});
-}
-
 /// Ids of the windows' ranges begin here, so that no other range has the same id.
 constexpr uint64_t kFirstRange = uint64_t{1} << 63;
 /// How often the sums are read again if a thread was in flush_slot(). answer_in_scope() tries once
@@ -338,7 +324,10 @@ gpupeak_window_answer begin_one(ProcessPage& process, uint32_t mode, const HeapT
 
 gpupeak_window_answer end_one(ProcessPage& process, const HeapTotals& totals) {
   if (process.window == 0) return GPUPEAK_WINDOW_NOT_OPEN;
-  end_window_record(process);
+  HostMode to = HostMode::kCounters;
+  __atomic_store(&process.host_mode, &to, __ATOMIC_RELEASE);
+  __atomic_store_n(&process.window, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&process.counted_heap_generation, process.generation, __ATOMIC_RELEASE);
   emit(Record{GPUPEAK_REC_RANGE_END, kFirstRange + process.windows});
   write_event(process, kEnded, 0, totals);
   counters().window_is_open = 0;
@@ -437,7 +426,10 @@ void enter_window(ProcessPage& process, ThreadSlot& slot) {
   if (slot.window == window) return;
   slot.window = window;
   slot.bytes_to_sample = 0;  // so that the next block is decided anew
-  if (window != 0) begin_stream_of_window(slot);
+  if (window == 0 || slot.sample_bytes == 0) return;
+  // The thread's blocks are all logged from here on, until they are a sample (joins_sample()).
+  slot.sample_bytes = slot.whole_bytes = 0;
+  slot.write_to_heap(Record{GPUPEAK_REC_SAMPLING, 0, 0});
 }
 
 }  // namespace gpupeak::preload

@@ -39,16 +39,13 @@ constinit std::atomic<bool> g_may_claim{false};
 /// call_filters() when claims were allowed.
 constinit int g_call_filters = 0;
 
-/// Whether the process has no such thread. Asks with the log's process id, since a vfork child has
-/// another one.
-bool is_gone(int tid) {
-  return sys::tgkill(g_process->pid, tid, 0) == -ESRCH;
-}
-
 /// Gives the slot to `tid` if the slot's thread has ended; else false.
 bool take_over(ThreadSlot& slot, int tid) {
   int owner = slot.tid.load(std::memory_order_relaxed);
-  const auto is_free = [&] { return owner == tid || owner == kNobody || is_gone(owner); };
+  // Asks with the log's process id, since a vfork child has another one.
+  const auto is_free = [&] {
+    return owner == tid || owner == kNobody || sys::tgkill(g_process->pid, owner, 0) == -ESRCH;
+  };
   if (owner == kUnknownThread || owner == kBeingTaken || !is_free()) return false;
   if (!slot.tid.compare_exchange_strong(owner, kBeingTaken)) return false;
   const bool free = is_free();  // false: a new thread with the old thread's id was faster
@@ -96,12 +93,6 @@ bool any_slot(Is is) {
   return slot != nullptr;
 }
 
-void read_thread_name(Text<32>& name) {
-  char buffer[16] = {};
-  sys::prctl(PR_GET_NAME, buffer);
-  name.add(std::string_view(buffer, strnlen(buffer, sizeof buffer)));
-}
-
 uint64_t start_ticks_of(const Chunk& chunk) {
   return reinterpret_cast<const gpupeak_chunk_header*>(chunk.begin)->start_ticks;
 }
@@ -141,9 +132,9 @@ ThreadSlot* make_thread_slot() {
   t_flags.slot = slot;
   t_flags.process_generation = g_process->generation;
   if (tid == kUnknownThread || !recording()) return slot;  // not recording: only counted
-  Text<32> name;
-  read_thread_name(name);
-  const Record record{GPUPEAK_REC_THREAD, tid, name.view()};
+  char name[16] = {};
+  sys::prctl(PR_GET_NAME, name);
+  const Record record{GPUPEAK_REC_THREAD, tid, std::string_view(name, strnlen(name, sizeof name))};
   slot->write(record);
   if (slot->at != nullptr) slot->write_to_heap(record);  // the chunk is the earlier thread's
   return slot;

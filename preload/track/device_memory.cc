@@ -24,10 +24,6 @@ int known_device(const void* context) {
   return known != nullptr ? *known : kNoDevice;
 }
 
-bool ends_with_context(gpupeak_kind kind) {
-  return memory_kind(kind).end == MemoryKind::End::Context;
-}
-
 }  // namespace
 
 void book_is_out_of_reach() {
@@ -81,7 +77,8 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
   const BookSite site(call);
   if (!site) return;
   g_book.blocks.erase_if([&](uint64_t, const DeviceBlock& block) {
-    const bool ends = block.context == context && ends_with_context(block.kind);
+    const bool ends =
+        block.context == context && memory_kind(block.kind).end == MemoryKind::End::Context;
     if (ends) log_free(block, site.api, site.stack);
     return ends;
   });

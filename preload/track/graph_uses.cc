@@ -266,9 +266,6 @@ bool for_each_inner(CUgraphNode node, CUgraphNodeType type, Visit visit) {
   return bodies.count > 0;
 }
 
-bool has_graphs(CUgraphNodeType type) {
-  return type == CU_GRAPH_NODE_TYPE_GRAPH || static_cast<int>(type) == kConditionalNode;
-}
 /// Whether nodes of this type use no block: host functions, events, semaphores, and memory that the
 /// graph itself takes or gives back.
 bool uses_no_block(CUgraphNodeType type) {
@@ -315,7 +312,8 @@ void for_all_nodes(CUgraph graph, int depth, Visit visit, Lost lost) {
       depth <= kDeepest && for_each_node(graph, [&](CUgraphNode node) {
         CUgraphNodeType type{};
         if (g_type(node, &type) != CUDA_SUCCESS) return lost();
-        if (!has_graphs(type)) return visit(node, type);
+        if (type != CU_GRAPH_NODE_TYPE_GRAPH && static_cast<int>(type) != kConditionalNode)
+          return visit(node, type);
         const auto look = [&](CUgraph inner) { for_all_nodes(inner, depth + 1, visit, lost); };
         if (!for_each_inner(node, type, look)) lost();
       });

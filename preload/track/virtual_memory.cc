@@ -146,11 +146,6 @@ void log_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
   if (watches_uses()) mapped_use_began(at, bytes, block->id);
 }
 
-void log_unmapped(CUdeviceptr at, uint64_t bytes) {
-  if (watches_uses()) mapped_use_ended(at);
-  emit(Record{GPUPEAK_REC_DEVICE_UNMAPPED, at, bytes});
-}
-
 }  // namespace
 
 void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupeak_kind kind,
@@ -241,7 +236,10 @@ void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes) {
   in_book(call, [&](const BookSite& site) {
     forget_mappings(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
-      if (!mapping.leaving) log_unmapped(mapped_at, mapping.bytes);
+      if (!mapping.leaving) {
+        if (watches_uses()) mapped_use_ended(mapped_at);
+        emit(Record{GPUPEAK_REC_DEVICE_UNMAPPED, mapped_at, mapping.bytes});
+      }
       leave(site, mapping);
       return false;  // only once the real call has succeeded
     });
