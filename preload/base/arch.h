@@ -49,6 +49,9 @@ constexpr const char* kVdsoResolution = "__vdso_clock_getres";
 /// The kernel's clock counts this counter's cycles, or reading it takes longer than one count.
 constexpr bool kKernelClockMayStandStill = false;
 
+/// As ELF files name the processor.
+constexpr uint16_t kMachine = EM_X86_64;
+
 /// How the loader fills in a slot: for a function's calls, for its address, and for a pointer in
 /// data.
 constexpr uint32_t kCallRelocation = R_X86_64_JUMP_SLOT;
@@ -158,6 +161,8 @@ constexpr const char* kVdsoResolution = "__kernel_clock_getres";
 /// The kernel's clock counts by the same counter. Where that is slow, two readings may be equal
 /// even if one depends on the other.
 constexpr bool kKernelClockMayStandStill = true;
+
+constexpr uint16_t kMachine = EM_AARCH64;
 
 constexpr uint32_t kCallRelocation = R_AARCH64_JUMP_SLOT;
 constexpr uint32_t kAddressRelocation = R_AARCH64_GLOB_DAT;

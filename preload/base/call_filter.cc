@@ -17,12 +17,6 @@
 namespace gpupeak::preload {
 namespace {
 
-#if defined(__x86_64__)
-constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
-#else
-constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
-#endif
-
 struct Call {
   int number;
   uint64_t arguments[4] = {};
@@ -116,7 +110,7 @@ bool ends_any(const sock_fprog& filter, const Call (&calls)[kCount]) {
   for (const Call& call : calls) {
     seccomp_data data{};
     data.nr = call.number;
-    data.arch = kArchitecture;
+    data.arch = arch::kMachine | __AUDIT_ARCH_64BIT | __AUDIT_ARCH_LE;
     data.instruction_pointer = reinterpret_cast<uint64_t>(&ends_our_calls);
     for (size_t i = 0; i < 4; ++i) data.args[i] = call.arguments[i];
     if (does_harm(verdict_on(filter, data))) return true;

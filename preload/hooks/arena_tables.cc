@@ -17,30 +17,22 @@ namespace gpupeak::preload {
 // The replaced functions of each class of each loaded library. arena_thunks_*.S has the thunks in
 // their place.
 
-#if defined(__x86_64__)
-
 /// What the thunks of arena_thunks_*.S save: the caller's registers. It lies right below the
 /// caller's frame on the stack.
 struct ArenaCall {
-  uint64_t arguments[6];  ///< rdi, rsi, rdx, rcx, r8, r9; rdx holds a result after the call
-  uint64_t which;         ///< table * kArenaFunctions + function
-  uint64_t result;        ///< rax, before the call and after it
-  uint8_t vectors[128];
-  uint64_t frame_pointer, return_address;  ///< the caller's
-};
-
-#else  // aarch64
-
-struct ArenaCall {
-  uint64_t arguments[6];  ///< x0 to x5
+  /// x86: rdi, rsi, rdx (which holds a result after the call), rcx, r8, r9. aarch64: x0 to x5.
+  uint64_t arguments[6];
+#if defined(__aarch64__)
   uint64_t x6, x7, x8;
-  uint64_t which;                  ///< table * kArenaFunctions + function
-  uint64_t result, second_result;  ///< x0 and x1, after the call
+#endif
+  uint64_t which;   ///< table * kArenaFunctions + function
+  uint64_t result;  ///< rax, before the call and after it; x0 after it
+#if defined(__aarch64__)
+  uint64_t second_result;  ///< x1 after the call
+#endif
   uint8_t vectors[128];
   uint64_t frame_pointer, return_address;  ///< the caller's
 };
-
-#endif
 
 /// A table of functions. Its place in g_arena_tables says which thunks are its own, so that a call
 /// finds its real function whatever its arguments are.

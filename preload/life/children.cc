@@ -125,12 +125,6 @@ bool uses_glibc(long fd, const ElfW(Ehdr) & header) {
   return false;  // linked statically
 }
 
-#if defined(__x86_64__)
-constexpr uint16_t kMachine = EM_X86_64;
-#else
-constexpr uint16_t kMachine = EM_AARCH64;
-#endif
-
 enum class Fit {
   kCannot,
   kOtherLoader,  ///< for a loader that takes no library of ours and writes so to standard error
@@ -160,7 +154,7 @@ Fit fit_of(long opened, int depth = 0) {
       memcmp(begin.elf.e_ident, ELFMAG, SELFMAG) != 0) {
     return Fit::kCannot;  // a script without a first line: the shell comes by another exec
   }
-  if (begin.elf.e_ident[EI_CLASS] != ELFCLASS64 || begin.elf.e_machine != kMachine)
+  if (begin.elf.e_ident[EI_CLASS] != ELFCLASS64 || begin.elf.e_machine != arch::kMachine)
     return Fit::kOtherLoader;
   const bool can = !gains_privileges(file.fd, info) && uses_glibc(file.fd, begin.elf);
   return can ? Fit::kCan : Fit::kCannot;
