@@ -29,39 +29,33 @@ struct DevicePools {
 };
 constinit DevicePools g_pools;
 
-constinit DriverFunction<CUresult (*)(int*)> g_get_device_count("cuDeviceGetCount");
-constinit DriverFunction<CUresult (*)(CUcontext*)> g_ctx_get_current("cuCtxGetCurrent");
-constinit DriverFunction<CUresult (*)(CUdevice*)> g_ctx_get_device("cuCtxGetDevice");
-constinit DriverFunction<CUresult (*)(size_t*, size_t*)> g_mem_get_info("cuMemGetInfo_v2");
-constinit DriverFunction<CUresult (*)(CUstream, CUstreamCaptureStatus*)> g_is_capturing(
-    "cuStreamIsCapturing");
-constinit DriverFunction<CUresult (*)(CUstream, CUstreamCaptureStatus*)> g_is_capturing_ptsz(
-    "cuStreamIsCapturing_ptsz");
-constinit DriverFunction<CUresult (*)(CUstream, CUdevice*)> g_stream_device("cuStreamGetDevice");
-constinit DriverFunction<CUresult (*)(CUstream, CUdevice*)> g_stream_device_ptsz(
-    "cuStreamGetDevice_ptsz");
-constinit DriverFunction<CUresult (*)(CUmemoryPool*, CUdevice)> g_device_pool("cuDeviceGetMemPool");
-constinit DriverFunction<CUresult (*)(CUmemoryPool, CUmemPool_attribute, void*)> g_pool_attribute(
-    "cuMemPoolGetAttribute");
-constinit DriverFunction<CUresult (*)(CUdevice, CUgraphMem_attribute, void*)> g_graph_attribute(
+template <typename... Arguments>
+using Ask = DriverFunction<CUresult (*)(Arguments...)>;
+
+constinit Ask<int*> g_get_device_count("cuDeviceGetCount");
+constinit Ask<CUcontext*> g_ctx_get_current("cuCtxGetCurrent");
+constinit Ask<CUdevice*> g_ctx_get_device("cuCtxGetDevice");
+constinit Ask<size_t*, size_t*> g_mem_get_info("cuMemGetInfo_v2");
+constinit Ask<CUstream, CUstreamCaptureStatus*> g_is_capturing("cuStreamIsCapturing");
+constinit Ask<CUstream, CUstreamCaptureStatus*> g_is_capturing_ptsz("cuStreamIsCapturing_ptsz");
+constinit Ask<CUstream, CUdevice*> g_stream_device("cuStreamGetDevice");
+constinit Ask<CUstream, CUdevice*> g_stream_device_ptsz("cuStreamGetDevice_ptsz");
+constinit Ask<CUmemoryPool*, CUdevice> g_device_pool("cuDeviceGetMemPool");
+constinit Ask<CUmemoryPool, CUmemPool_attribute, void*> g_pool_attribute("cuMemPoolGetAttribute");
+constinit Ask<CUdevice, CUgraphMem_attribute, void*> g_graph_attribute(
     "cuDeviceGetGraphMemAttribute");
-constinit DriverFunction<CUresult (*)(CUdeviceptr*, size_t*, CUdeviceptr)> g_address_range(
-    "cuMemGetAddressRange_v2");
-constinit DriverFunction<CUresult (*)(void*, CUpointer_attribute, CUdeviceptr)> g_pointer_attribute(
-    "cuPointerGetAttribute");
-constinit DriverFunction<CUresult (*)(CUdevice, unsigned*, int*)> g_primary_state(
-    "cuDevicePrimaryCtxGetState");
-constinit DriverFunction<CUresult (*)(char*, int, CUdevice)> g_device_name("cuDeviceGetName");
-constinit DriverFunction<CUresult (*)(size_t*, CUdevice)> g_device_total("cuDeviceTotalMem_v2");
-constinit DriverFunction<CUresult (*)(int*, CUdevice_attribute, CUdevice)> g_device_attribute(
-    "cuDeviceGetAttribute");
-constinit DriverFunction<CUresult (*)(CUmemGenericAllocationHandle*, size_t,
-                                      const CUmemAllocationProp*, unsigned long long)>
+constinit Ask<CUdeviceptr*, size_t*, CUdeviceptr> g_address_range("cuMemGetAddressRange_v2");
+constinit Ask<void*, CUpointer_attribute, CUdeviceptr> g_pointer_attribute("cuPointerGetAttribute");
+constinit Ask<CUdevice, unsigned*, int*> g_primary_state("cuDevicePrimaryCtxGetState");
+constinit Ask<char*, int, CUdevice> g_device_name("cuDeviceGetName");
+constinit Ask<size_t*, CUdevice> g_device_total("cuDeviceTotalMem_v2");
+constinit Ask<int*, CUdevice_attribute, CUdevice> g_device_attribute("cuDeviceGetAttribute");
+constinit Ask<CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long>
     g_mem_create("cuMemCreate");
-constinit DriverFunction<CUresult (*)(CUmemGenericAllocationHandle)> g_mem_release("cuMemRelease");
-constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid2("cuDeviceGetUuid_v2");
-constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid("cuDeviceGetUuid");
-constinit DriverFunction<CUresult (*)(char*, int, CUdevice)> g_bus_id("cuDeviceGetPCIBusId");
+constinit Ask<CUmemGenericAllocationHandle> g_mem_release("cuMemRelease");
+constinit Ask<CUuuid*, CUdevice> g_device_uuid2("cuDeviceGetUuid_v2");
+constinit Ask<CUuuid*, CUdevice> g_device_uuid("cuDeviceGetUuid");
+constinit Ask<char*, int, CUdevice> g_bus_id("cuDeviceGetPCIBusId");
 
 }  // namespace
 
