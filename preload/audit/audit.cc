@@ -70,17 +70,11 @@ size_t g_count = 0;
 
 #define AUDIT_EXPORT extern "C" __attribute__((visibility("default")))
 
-AUDIT_EXPORT unsigned la_version(unsigned version);
-AUDIT_EXPORT unsigned la_objopen(link_map* map, Lmid_t space, uintptr_t* cookie);
-AUDIT_EXPORT unsigned la_objclose(uintptr_t* cookie);
-AUDIT_EXPORT uintptr_t la_symbind64(Elf64_Sym* symbol, unsigned index, uintptr_t* user,
-                                    uintptr_t* definer, unsigned* flags, const char* name);
-
-unsigned la_version(unsigned version) {
+AUDIT_EXPORT unsigned la_version(unsigned version) {
   return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 
-unsigned la_objopen(link_map* map, Lmid_t space, uintptr_t* cookie) {
+AUDIT_EXPORT unsigned la_objopen(link_map* map, Lmid_t space, uintptr_t* cookie) {
   const bool base = space == LM_ID_BASE;
   if (base && strncmp(file_name(map), "libgpupeak.so", 13) == 0) {
     g_choose = reinterpret_cast<Choose>(find(map, "gpupeak_audit_symbol"));
@@ -98,7 +92,7 @@ unsigned la_objopen(link_map* map, Lmid_t space, uintptr_t* cookie) {
   return LA_FLG_BINDTO | LA_FLG_BINDFROM;
 }
 
-unsigned la_objclose(uintptr_t* cookie) {
+AUDIT_EXPORT unsigned la_objclose(uintptr_t* cookie) {
   auto* const object = reinterpret_cast<Object*>(*cookie);
   if (object == nullptr || object->map == nullptr) return 0;
   if (is_driver(object->map) && g_forget != nullptr) g_forget(object->map->l_addr);
@@ -106,8 +100,8 @@ unsigned la_objclose(uintptr_t* cookie) {
   return 0;
 }
 
-uintptr_t la_symbind64(Elf64_Sym* symbol, unsigned, uintptr_t* user, uintptr_t* definer, unsigned*,
-                       const char* name) {
+AUDIT_EXPORT uintptr_t la_symbind64(Elf64_Sym* symbol, unsigned, uintptr_t* user,
+                                    uintptr_t* definer, unsigned*, const char* name) {
   const auto* const from = reinterpret_cast<const Object*>(*user);
   const auto* const to = reinterpret_cast<const Object*>(*definer);
   const bool known = from != nullptr && to != nullptr && from->map != nullptr && to->map != nullptr;

@@ -84,24 +84,21 @@ bool named(const dl_phdr_info& object, const char* library) {
   return begins(file_name(object), library);
 }
 
-/// The name by which other objects need this one; empty: it has none.
-const char* soname(const SymbolTable& table) {
+/// Whether `is(text)` for one of the object's texts with this tag.
+template <typename Is>
+bool any_text(const SymbolTable& table, int64_t tag, Is is) {
   for (const ElfW(Dyn)* entry = table.dynamic; entry != nullptr && entry->d_tag != DT_NULL;
        ++entry) {
-    if (entry->d_tag == DT_SONAME) return table.strings + entry->d_un.d_val;
+    if (entry->d_tag == tag && is(table.strings + entry->d_un.d_val)) return true;
   }
-  return "";
+  return false;
 }
 
 bool needs(const SymbolTable& user, const dl_phdr_info& object, const SymbolTable& table) {
-  for (const ElfW(Dyn)* entry = user.dynamic; entry != nullptr && entry->d_tag != DT_NULL;
-       ++entry) {
-    if (entry->d_tag != DT_NEEDED) continue;
-    const char* library = user.strings + entry->d_un.d_val;
-    if (strcmp(file_name(library), file_name(object)) == 0) return true;
-    if (strcmp(library, soname(table)) == 0) return true;
-  }
-  return false;
+  return any_text(user, DT_NEEDED, [&](const char* library) {
+    return strcmp(file_name(library), file_name(object)) == 0 ||
+           any_text(table, DT_SONAME, [&](const char* own) { return strcmp(library, own) == 0; });
+  });
 }
 
 /// Programs ask for the C library's functions by their first versions. A library that replaces such

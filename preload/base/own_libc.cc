@@ -91,15 +91,17 @@ int iterate_without_lock(Visit visit, void* data) {
   return 0;
 }
 
-/// Looked up once; if several threads do it at the same time, they find the same.
-template <typename Function>
-Function from_libc(std::atomic<Function>& known, const char* name) {
-  Function function = known.load(std::memory_order_relaxed);
+/// The C library's function of this name, in place of which ours is called. Looked up once; if
+/// several threads do it at the same time, they find the same.
+template <auto* kOurs>
+decltype(kOurs) from_libc(const char* name) {
+  static constinit std::atomic<void*> known{nullptr};
+  void* function = known.load(std::memory_order_relaxed);
   if (__builtin_expect(function == nullptr, 0)) {
-    function = reinterpret_cast<Function>(find_in("libc.so.6", name));
+    function = find_in("libc.so.6", name);
     known.store(function, std::memory_order_relaxed);
   }
-  return function;
+  return reinterpret_cast<decltype(kOurs)>(function);
 }
 
 }  // namespace
@@ -177,30 +179,25 @@ int dl_iterate_phdr(Visit visit, void* data) {
 }
 
 int clock_gettime(clockid_t clock, timespec* now) noexcept {
-  static constinit std::atomic<int (*)(clockid_t, timespec*)> known{nullptr};
-  if (const auto function = from_libc(known, "clock_gettime")) return function(clock, now);
+  if (const auto function = from_libc<&clock_gettime>("clock_gettime")) return function(clock, now);
   sys::clock_gettime(clock, now);
   return 0;
 }
 
 unsigned long getauxval(unsigned long type) noexcept {
-  static constinit std::atomic<unsigned long (*)(unsigned long)> known{nullptr};
-  const auto function = from_libc(known, "getauxval");
+  const auto function = from_libc<&getauxval>("getauxval");
   return function != nullptr ? function(type) : 0;
 }
 
 /// On aarch64 there is no other way to get it.
 pthread_t pthread_self() noexcept {
-  static constinit std::atomic<pthread_t (*)()> known{nullptr};
-  const auto function = from_libc(known, "pthread_self");
+  const auto function = from_libc<&pthread_self>("pthread_self");
   return function != nullptr ? function() : 0;
 }
 
 /// Without the arguments that may follow these four.
 int clone(int (*run)(void*), void* stack, int flags, void* data, ...) noexcept {
-  using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
-  static constinit std::atomic<Clone> known{nullptr};
-  const auto function = from_libc(known, "clone");
+  const auto function = from_libc<&clone>("clone");
   return function != nullptr ? function(run, stack, flags, data) : -1;
 }
 

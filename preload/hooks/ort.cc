@@ -399,34 +399,27 @@ enum RowIndex : size_t {
 #undef ROW
 };
 
-template <size_t kLibrary, size_t kRow>
-struct Wrapper;
-#define ROW(slot, since, arity, handler, phase, detail)                                          \
-  template <size_t kLibrary>                                                                     \
-  struct Wrapper<kLibrary, kRowOfSlot##slot> {                                                   \
-    template <typename... Arguments>                                                             \
-    static Word call(Arguments... arguments) {                                                   \
-      KeptErrno program_errno;                                                                   \
-      using Function = Word(Arguments...);                                                       \
-      const RealCall<kRowOfSlot##slot, Function> real{                                           \
-          g_libraries[kLibrary],                                                                 \
-          reinterpret_cast<Function*>(g_libraries[kLibrary].real[kRowOfSlot##slot]),             \
-          program_errno, __builtin_frame_address(0)};                                            \
-      return handlers::handler(real, arguments...);                                              \
-    }                                                                                            \
-    template <size_t... kArgument>                                                               \
-    static Word address(std::index_sequence<kArgument...>) {                                     \
-      return reinterpret_cast<Word>(static_cast<Word (*)(AWord<kArgument>...)>(&Wrapper::call)); \
-    }                                                                                            \
-    static Word address() { return address(std::make_index_sequence<arity>()); }                 \
-  };
-#include "hooks/ort_table.def"
-#undef ROW
+template <size_t kLibrary, size_t kRow, typename Handler, typename... Arguments>
+Word wrapper(Arguments... arguments) {
+  KeptErrno program_errno;
+  using Function = Word(Arguments...);
+  const Library& library = g_libraries[kLibrary];
+  const RealCall<kRow, Function> real{library, reinterpret_cast<Function*>(library.real[kRow]),
+                                      program_errno, __builtin_frame_address(0)};
+  return Handler()(real, arguments...);
+}
+
+template <size_t kLibrary, size_t kRow, typename Handler, size_t... kArgument>
+Word wrapper_address(Handler, std::index_sequence<kArgument...>) {
+  return reinterpret_cast<Word>(&wrapper<kLibrary, kRow, Handler, AWord<kArgument>...>);
+}
 
 template <size_t kLibrary>
 void wrapper_addresses(Word (&addresses)[kRowCount]) {
-#define ROW(slot, since, arity, handler, phase, detail) \
-  addresses[kRowOfSlot##slot] = Wrapper<kLibrary, kRowOfSlot##slot>::address();
+#define ROW(slot, since, arity, handler, phase, detail)                                          \
+  addresses[kRowOfSlot##slot] = wrapper_address<kLibrary, kRowOfSlot##slot>(                     \
+      [](const auto& real, auto... arguments) { return handlers::handler(real, arguments...); }, \
+      std::make_index_sequence<arity>());
 #include "hooks/ort_table.def"
 #undef ROW
 }
