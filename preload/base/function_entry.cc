@@ -16,10 +16,6 @@ namespace {
 
 constexpr size_t kRoomBytes = 64 << 10;
 
-uintptr_t distance(uintptr_t a, uintptr_t b) {
-  return a < b ? b - a : a - b;
-}
-
 bool protect(uintptr_t begin, uintptr_t end, int protection) {
   const uintptr_t from = page_begin(begin);
   return !sys::failed(
@@ -88,7 +84,8 @@ bool CodeRoom::open(const void* function) {
       void* found = sys::mmap(reinterpret_cast<void*>(hint), kRoomBytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (sys::mmap_failed(found)) return false;
-      if (distance(reinterpret_cast<uintptr_t>(found), wanted) < arch::kCodeReach) {
+      const auto at = reinterpret_cast<uintptr_t>(found);
+      if ((at < wanted ? wanted - at : at - wanted) < arch::kCodeReach) {
         begin_ = at_ = static_cast<uint8_t*>(found);
         end_ = begin_ + kRoomBytes;
         note_own(found, kRoomBytes);

@@ -52,12 +52,6 @@ namespace {
 
 // Whether a program is of a kind that can be recorded.
 
-/// A sanitizer takes the places that we need, and its shadow of all memory does not have ours.
-bool has_sanitizer() {
-  return &__asan_init != nullptr || &__hwasan_init != nullptr || &__lsan_init != nullptr ||
-         &__lsan_do_leak_check != nullptr || &__msan_init != nullptr || &__tsan_init != nullptr;
-}
-
 /// True inside a program that gained privileges: nothing of ours happens there, not even a word.
 bool is_privileged() {
   return getauxval(AT_SECURE) != 0;
@@ -66,7 +60,10 @@ bool is_privileged() {
 /// Why nothing can be recorded in a program of this kind; empty: it can.
 std::string_view unfit_because() {
   if (&gnu_get_libc_version == nullptr) return "its C library is not glibc";
-  if (has_sanitizer()) return "it has a sanitizer's runtime";
+  // A sanitizer takes the places that we need, and its shadow of all memory does not have ours.
+  if (&__asan_init != nullptr || &__hwasan_init != nullptr || &__lsan_init != nullptr ||
+      &__lsan_do_leak_check != nullptr || &__msan_init != nullptr || &__tsan_init != nullptr)
+    return "it has a sanitizer's runtime";
   return {};
 }
 
@@ -92,15 +89,6 @@ constinit bool g_forked = false;              // of this process
 constinit int g_start_pid = 0;
 constinit uint64_t g_generation = 0;
 constinit bool g_sees_programs_malloc = false;  // the program defines it itself
-
-/// A page that the kernel wipes in a forked child. Before Linux 4.14 the kernel cannot: then it is
-/// an ordinary page, which hooks/process.cc's fork handler clears.
-ProcessPage* new_process_page() {
-  void* at = map_pages(kPageBytes);
-  if (at == nullptr) return nullptr;
-  g_children_know = !sys::failed(sys::madvise(at, kPageBytes, MADV_WIPEONFORK));
-  return static_cast<ProcessPage*>(at);
-}
 
 /// Forgets what track/ knows of the process, since another log begins.
 void forget_tracked() {
@@ -216,9 +204,12 @@ bool is_asked_for() {
 /// perhaps libc has not begun, so ask again at the next call.
 bool decide() {
   if (g_process == &g_first_page) {
-    ProcessPage* page = new_process_page();
+    // A page that the kernel wipes in a forked child. Before Linux 4.14 the kernel cannot: then it
+    // is an ordinary page, which hooks/process.cc's fork handler clears.
+    void* const page = map_pages(kPageBytes);
     if (page == nullptr) return true;
-    g_process = page;
+    g_children_know = !sys::failed(sys::madvise(page, kPageBytes, MADV_WIPEONFORK));
+    g_process = static_cast<ProcessPage*>(page);
   }
   if (came_late()) {  // attach_process() opens the log
     g_forked = g_start_pid != 0;

@@ -134,14 +134,11 @@ class Names:
     def __init__(self, tracker):
         self._tracker = tracker
         self._by_id = {}  # id(module): (weak reference, Name)
-        self._taken = {}  # text: weak reference
+        self.taken = {}  # text: weak reference
 
     def known(self, module):
         found = self._by_id.get(id(module))
         return found[1] if found is not None and found[0]() is module else None
-
-    def count(self):
-        return len(self._taken)
 
     def of_outermost(self, module):
         name = self.known(module)
@@ -160,11 +157,11 @@ class Names:
             note(_PARALLEL)
         name = Name(text, self._tracker, alone)
         self._by_id[id(module)] = there, name
-        self._taken[text] = there
+        self.taken[text] = there
         return name
 
     def _is_taken(self, text, module):
-        there = self._taken.get(text)
+        there = self.taken.get(text)
         owner = there() if there is not None else None
         return owner is not None and owner is not module
 
@@ -303,14 +300,12 @@ class Tracker:
     def leave(self, module, output):
         thread = self._thread
         opened, number = thread.open, id(module)
-        place = len(opened) - 1
-        while place >= 0 and not (type(opened[place]) is _Call and opened[place].module == number):
-            place -= 1
-        if place < 0:
-            return
-        self._mark(output, opened[place].name)
-        while len(opened) > place:
-            self._close(thread)
+        for place in reversed(range(len(opened))):
+            if type(opened[place]) is _Call and opened[place].module == number:
+                self._mark(output, opened[place].name)
+                while len(opened) > place:
+                    self._close(thread)
+                return
 
     def _drop_left(self, thread, frame):
         """Closes the calls that an exception has left: their frames are no callers of this one."""
@@ -417,7 +412,7 @@ class Tracker:
             self._close(thread)
 
     def tell(self):
-        note("cost {} {} {}".format(self._names.count(), self.calls, self.time_ns))
+        note("cost {} {} {}".format(len(self._names.taken), self.calls, self.time_ns))
 
 
 # ---- the hooks --------------------------------------------------------------------------------------------------------

@@ -241,12 +241,9 @@ void sweep(uint64_t number) {
   }
 }
 
-// What the next three read is written under the lock, and read without it.
+// What the next two read is written under the lock, and read without it.
 bool has_modules() {
   return std::atomic_ref(g_map.modules).load(std::memory_order_acquire) != nullptr;
-}
-bool has_loaded_since(const LoaderState& state) {
-  return state.loads != std::atomic_ref(g_map.loads).load(std::memory_order_relaxed);
 }
 bool has_unloaded_since(const LoaderState& state) {
   return state.unloads != std::atomic_ref(g_map.unloads).load(std::memory_order_relaxed);
@@ -389,8 +386,9 @@ void cover_with_modules(uintptr_t ip) {
   // Code that the loader does not know is generated at run time.
   if (loader_has_code(ip) == IsLoaded::kNo) return define_registered();
   const LoaderState state = loader_state();
-  if (has_modules() && !has_loaded_since(state) && !has_unloaded_since(state))
-    return define_registered();
+  const bool has_loaded =
+      state.loads != std::atomic_ref(g_map.loads).load(std::memory_order_relaxed);
+  if (has_modules() && !has_loaded && !has_unloaded_since(state)) return define_registered();
   rescan();
 }
 

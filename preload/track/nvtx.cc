@@ -26,13 +26,6 @@ uint64_t arena_of(uint64_t heap) {
   return g_arenas.find(heap + 1);
 }
 
-/// The arena of heap 0, the whole process, which no client registers.
-uint64_t arena_of_process() {
-  if (const uint64_t arena = arena_of(0)) return arena;
-  nvtx_heap_registered(0, "process", 0, 0);
-  return arena_of(0);
-}
-
 void forget_regions(uint64_t heap) {
   g_regions.erase_if([heap](uint64_t, const Region& region) { return region.heap == heap; });
 }
@@ -79,7 +72,9 @@ void nvtx_heap_reset(uint64_t heap) {
 
 void nvtx_region_registered(uint64_t heap, uint64_t address, uint64_t bytes,
                             const CallerFrame& caller) {
-  const uint64_t arena = heap == 0 ? arena_of_process() : arena_of(heap);
+  // No client registers heap 0, the whole process.
+  if (heap == 0 && arena_of(0) == 0) nvtx_heap_registered(0, "process", 0, 0);
+  const uint64_t arena = arena_of(heap);
   if (arena == 0) return;
   g_regions.insert(address, {heap, arena, bytes});
   arena_allocated(arena, address, bytes, {}, caller);
