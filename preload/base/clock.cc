@@ -49,13 +49,6 @@ uint64_t clock_ns(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// Whether the program asked for a signal in place of the time (PR_SET_TSC), even before exec.
-bool tsc_faults() {
-  int mode = PR_TSC_ENABLE;
-  sys::prctl(PR_GET_TSC, &mode);
-  return mode == PR_TSC_SIGSEGV;
-}
-
 /// The processor's counter as a coarse clock: it need not be in step with other processors'.
 int read_counter(clockid_t, timespec* now) {
   constexpr int kBits = 16;  // 0.3 ms of x86's counts, 2.6 ms of the slowest aarch64's
@@ -102,7 +95,11 @@ CoarseClock find_coarse_clock() {
 }  // namespace
 
 uint32_t init_clock() {
-  g_tsc_faults = g_tsc_faults || tsc_faults();  // if one thread faults, others may too
+  // The program may have asked for a signal in place of the time (PR_SET_TSC), even before exec. If
+  // one thread faults, others may too.
+  int mode = PR_TSC_ENABLE;
+  sys::prctl(PR_GET_TSC, &mode);
+  g_tsc_faults = g_tsc_faults || mode == PR_TSC_SIGSEGV;
   g_use_tsc = !g_tsc_faults && arch::counter_can_be_trusted();
   g_conversion = {};
   if (g_use_tsc) {

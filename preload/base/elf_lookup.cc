@@ -110,6 +110,32 @@ void* find_next_in(const dl_phdr_info& object, const SymbolTable& table, const c
                                     : address_of(table, find_entry(table, name, Version::kAny));
 }
 
+/// Preloaded libraries come behind us in load order, and before all that the program itself needs.
+template <typename Visit>
+void for_each_preloaded(Visit visit) {
+  if (came_late()) return;
+  SymbolTable program;
+  bool after_ourselves = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    const SymbolTable table = symbol_table(object);
+    if (program.dynamic == nullptr) program = table;
+    if (!after_ourselves) {
+      after_ourselves = is_ourselves(object);
+      return false;
+    }
+    if (named(object, "libc.so.6") || (table.strings != nullptr && needs(program, object, table)))
+      return true;
+    return visit(object, table);
+  });
+}
+
+void* find_function(const SymbolTable& table, const char* name) {
+  const ElfW(Sym)* symbol = find_entry(table, name);
+  if (symbol == nullptr) return nullptr;
+  const auto type = ELF64_ST_TYPE(symbol->st_info);
+  return type == STT_FUNC || type == STT_GNU_IFUNC ? find_in_table(table, name) : nullptr;
+}
+
 constinit bool g_came_late = false;
 
 /// Runs before any constructor that looks for functions.
@@ -180,36 +206,6 @@ __attribute__((constructor)) void find_next_functions() {
   memcpy(&g_next, found, sizeof g_next);
   __atomic_store_n(&g_next_is_known, true, __ATOMIC_RELEASE);
 }
-
-namespace {
-
-/// Preloaded libraries come behind us in load order, and before all that the program itself needs.
-template <typename Visit>
-void for_each_preloaded(Visit visit) {
-  if (came_late()) return;
-  SymbolTable program;
-  bool after_ourselves = false;
-  for_each_object([&](const dl_phdr_info& object) {
-    const SymbolTable table = symbol_table(object);
-    if (program.dynamic == nullptr) program = table;
-    if (!after_ourselves) {
-      after_ourselves = is_ourselves(object);
-      return false;
-    }
-    if (named(object, "libc.so.6") || (table.strings != nullptr && needs(program, object, table)))
-      return true;
-    return visit(object, table);
-  });
-}
-
-void* find_function(const SymbolTable& table, const char* name) {
-  const ElfW(Sym)* symbol = find_entry(table, name);
-  if (symbol == nullptr) return nullptr;
-  const auto type = ELF64_ST_TYPE(symbol->st_info);
-  return type == STT_FUNC || type == STT_GNU_IFUNC ? find_in_table(table, name) : nullptr;
-}
-
-}  // namespace
 
 void* find_preloaded(const char* name) {
   void* found = nullptr;

@@ -340,10 +340,6 @@ struct Candidate {
 constexpr size_t kMostCandidates = 16;
 constinit Candidate g_candidates[kMostCandidates];
 
-bool is_new(const Rule& rule, uintptr_t inside) {
-  return std::ranges::find(rule.libraries, inside) == std::end(rule.libraries);
-}
-
 /// The program itself has no name in the loader's list.
 const char* program_name() {
   static char path[4096];
@@ -365,7 +361,7 @@ size_t find_candidates(Loaded& loaded) {
     for (Rule& rule : rules()) {
       const uintptr_t inside = begin_of(object);
       if (count == kMostCandidates || !glob_match(rule.says.library.view(), library) ||
-          !is_new(rule, inside)) {
+          std::ranges::find(rule.libraries, inside) != std::end(rule.libraries)) {  // known
         continue;
       }
       g_candidates[count++] = {&rule, inside, Text<96>(library)};

@@ -115,6 +115,29 @@ void note(const char* name, bool asked_for) {
   }
 }
 
+/// Libraries that were preloaded behind us and hook the driver, too: the first 16 of them.
+struct Interposer {
+  std::atomic<uintptr_t> begin, end;  ///< end 0: none
+};
+constinit Interposer g_next_interposers[16] = {};
+constinit std::atomic<bool> g_interposers_known{false};
+
+/// Threads may do it at once: all find the same.
+void find_next_interposers() {
+  for_each_preloaded_with(
+      [](size_t row) { return driver_rows()[row].export_name; }, kDriverRowCount,
+      [](AddressRange memory) {
+        for (Interposer& place : g_next_interposers) {
+          uintptr_t nobody = 0;
+          if (place.end.compare_exchange_strong(nobody, memory.end) || nobody == memory.end) {
+            place.begin.store(memory.begin, std::memory_order_relaxed);
+            return;
+          }
+        }
+      });
+  g_interposers_known.store(true, std::memory_order_release);
+}
+
 }  // namespace
 
 /// Threads may do it at once: all find the same.
@@ -140,33 +163,6 @@ bool has_driver() {
   g_driver_is_resolved.store(true, std::memory_order_release);
   return true;
 }
-
-namespace {
-
-/// Libraries that were preloaded behind us and hook the driver, too: the first 16 of them.
-struct Interposer {
-  std::atomic<uintptr_t> begin, end;  ///< end 0: none
-};
-constinit Interposer g_next_interposers[16] = {};
-constinit std::atomic<bool> g_interposers_known{false};
-
-/// Threads may do it at once: all find the same.
-void find_next_interposers() {
-  for_each_preloaded_with(
-      [](size_t row) { return driver_rows()[row].export_name; }, kDriverRowCount,
-      [](AddressRange memory) {
-        for (Interposer& place : g_next_interposers) {
-          uintptr_t nobody = 0;
-          if (place.end.compare_exchange_strong(nobody, memory.end) || nobody == memory.end) {
-            place.begin.store(memory.begin, std::memory_order_relaxed);
-            return;
-          }
-        }
-      });
-  g_interposers_known.store(true, std::memory_order_release);
-}
-
-}  // namespace
 
 void* look_for_function(int index) {
   DriverRow& row = driver_rows()[static_cast<size_t>(index)];

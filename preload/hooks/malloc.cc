@@ -24,10 +24,6 @@ constexpr MallocEntry& g_entry = gpupeak_malloc_entry;
 /// Blocks of __libc_malloc are of the same allocator, so their sizes are known.
 constinit bool g_is_glibcs = false;
 
-size_t unknown_size(void*) {
-  return 0;
-}
-
 /// Whether this is a Valgrind tool that looks for errors, such as memcheck. Such a tool replaces
 /// the allocator's functions by a library of its own, beside the core's. Then the word before a
 /// block must not be read, and every word that the kernel reads must have a value.
@@ -62,7 +58,8 @@ __attribute__((noinline)) void resolve_all() {
   const bool glibc = is_glibc(reinterpret_cast<const void*>(usable_size), looked_for);
   if (glibc) note_malloc_of_glibc();
   g_is_glibcs = glibc;
-  g_entry.usable_bytes.init(usable_size != nullptr ? usable_size : unknown_size, glibc);
+  constexpr BlockSize::UsableSize kUnknown = [](void*) { return size_t{0}; };
+  g_entry.usable_bytes.init(usable_size != nullptr ? usable_size : kUnknown, glibc);
   __atomic_store_n(&g_entry.resolved, true, __ATOMIC_RELEASE);
 }
 

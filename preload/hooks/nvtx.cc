@@ -162,11 +162,9 @@ uint64_t heap_register(uint64_t, const HeapDescription* heap) {
   nvtx_heap_registered(handle, name, address_of(range.at), range.bytes);
   return handle;
 }
-void heap_unregister(uint64_t, uint64_t heap) {
-  nvtx_heap_unregistered(heap);
-}
-void heap_reset(uint64_t, uint64_t heap) {
-  nvtx_heap_reset(heap);
+template <void (*kNote)(uint64_t)>
+void note_heap(uint64_t, uint64_t heap) {
+  kNote(heap);
 }
 void regions_register(uint64_t, const RegionsRegister* batch) {
   const CallerFrame caller = GPUPEAK_CALLER;
@@ -264,8 +262,8 @@ void attach(const Callbacks& callbacks) {
 
 int attach_memory(const Segment& slots) {
   return attach(slots, {{kHeapRegister, &heap_register},
-                        {kHeapUnregister, &heap_unregister},
-                        {kHeapReset, &heap_reset},
+                        {kHeapUnregister, &note_heap<nvtx_heap_unregistered>},
+                        {kHeapReset, &note_heap<nvtx_heap_reset>},
                         {kRegionsRegister, &regions_register},
                         {kRegionsResize, &regions_resize},
                         {kRegionsUnregister, &regions_unregister},

@@ -484,14 +484,11 @@ struct Entry {
   GetApiBase get_base;
   Table (*get_api)(uint32_t);
 };
-template <size_t... kLibrary>
-Entry entry_of(size_t library, std::index_sequence<kLibrary...>) {
-  static constexpr Entry entries[] = {{&get_base<kLibrary>, &get_api<kLibrary>}...};
-  return entries[library];
-}
-Entry entry_of(size_t library) {
-  return entry_of(library, std::make_index_sequence<kMostLibraries>());
-}
+constexpr Entry kEntries[] = {{&get_base<0>, &get_api<0>},
+                              {&get_base<1>, &get_api<1>},
+                              {&get_base<2>, &get_api<2>},
+                              {&get_base<3>, &get_api<3>}};
+static_assert(std::size(kEntries) == kMostLibraries);
 
 /// Our place for the library with this entry point, taken if need be; kMostLibraries: none is free.
 size_t place_of(GetApiBase get_base) {
@@ -506,7 +503,7 @@ size_t place_of(GetApiBase get_base) {
   if (library.real_base.load(std::memory_order_acquire) == nullptr) {
     const ApiBase* const real = get_base();
     if (real == nullptr) return kMostLibraries;
-    library.base = {entry_of(place).get_api, real->get_version};
+    library.base = {kEntries[place].get_api, real->get_version};
     library.real_base.store(real, std::memory_order_release);
   }
   return place;
@@ -521,7 +518,7 @@ void* replace_entry(Dlsym real, void* handle, const char* name) {
   if (is_own_code(reinterpret_cast<uintptr_t>(found)))
     return find_next(name) == nullptr ? real(RTLD_NEXT, name) : found;
   const size_t place = place_of(reinterpret_cast<GetApiBase>(found));
-  return place < kMostLibraries ? reinterpret_cast<void*>(entry_of(place).get_base) : found;
+  return place < kMostLibraries ? reinterpret_cast<void*>(kEntries[place].get_base) : found;
 }
 
 /// Takes over the arenas of a library that is in use already.
@@ -568,5 +565,5 @@ GPUPEAK_EXPORT const void* OrtGetApiBase() {
       reinterpret_cast<GetApiBase>(find_for(__builtin_return_address(0), "OrtGetApiBase"));
   if (real == nullptr) return nullptr;
   const size_t place = place_of(real);
-  return place < kMostLibraries ? entry_of(place).get_base() : program_errno.call(real);
+  return place < kMostLibraries ? kEntries[place].get_base() : program_errno.call(real);
 }

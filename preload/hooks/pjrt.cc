@@ -219,11 +219,8 @@ const Word* get_api() {
   return table_for<kPlugin>(table);
 }
 
-template <size_t... kPlugin>
-GetApi entry_of(size_t plugin, std::index_sequence<kPlugin...>) {
-  static constexpr GetApi entries[] = {&get_api<kPlugin>...};
-  return entries[plugin];
-}
+constexpr GetApi kEntries[] = {&get_api<0>, &get_api<1>, &get_api<2>, &get_api<3>};
+static_assert(std::size(kEntries) == kMostPlugins);
 
 /// Our entry to the plugin that the program looks up.
 void* replace_entry(Dlsym real_dlsym, void* handle, const char* name) {
@@ -232,7 +229,7 @@ void* replace_entry(Dlsym real_dlsym, void* handle, const char* name) {
   for (size_t place = 0; found != nullptr && place < kMostPlugins; ++place) {
     GetApi taken = nullptr;
     if (g_plugins[place].get_api.compare_exchange_strong(taken, real) || taken == real)
-      return reinterpret_cast<void*>(entry_of(place, std::make_index_sequence<kMostPlugins>()));
+      return reinterpret_cast<void*>(kEntries[place]);
   }
   return found;
 }

@@ -81,10 +81,9 @@ bool is_of_the_log(const siginfo_t& info, const ucontext_t& context) {
 }
 
 bool put_page(void* address) {
-  const uintptr_t page = page_begin(reinterpret_cast<uintptr_t>(address));
-  return !sys::mmap_failed(sys::mmap(reinterpret_cast<void*>(page), arch::page_bytes(),
-                                     PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  auto* const page = reinterpret_cast<void*>(page_begin(reinterpret_cast<uintptr_t>(address)));
+  return page == sys::mmap(page, arch::page_bytes(), PROT_READ | PROT_WRITE, kFlags, -1, 0);
 }
 
 /// Lets the signal end the process as it would without us: the same instruction runs again, or a

@@ -55,16 +55,14 @@ bool find_file(uint64_t session, uint64_t began_realtime_ns, Path& path) {
     if (!file.ends_with(".json")) continue;
     if (file.starts_with(asked_for.view())) {
       if (!file.starts_with(own.view())) continue;
-      path.clear();
-      path.add(file);
+      path = Path(file);
       return true;
     }
     const uint64_t changed = static_cast<uint64_t>(status.st_mtim.tv_sec) * kNsPerSecond +
                              static_cast<uint64_t>(status.st_mtim.tv_nsec);
     if (changed > began_realtime_ns || changed + kFileTimeNs < began_realtime_ns) continue;
     if (found) return false;
-    path.clear();
-    path.add(file);
+    path = Path(file);
     found = true;
   }
   return found;
