@@ -10,9 +10,9 @@
 
 #include "gpupeak/log_format.h"
 
-#if defined(__x86_64__)
-
 namespace gpupeak::preload::arch {
+
+#if defined(__x86_64__)
 
 inline long system_call(long number, long a, long b, long c, long d, long e, long f) {
   long result;
@@ -110,11 +110,7 @@ inline void* resolved(uintptr_t resolver) {
   return reinterpret_cast<void* (*)()>(resolver)();
 }
 
-}  // namespace gpupeak::preload::arch
-
 #else  // aarch64
-
-namespace gpupeak::preload::arch {
 
 inline long system_call(long number, long a, long b, long c, long d, long e, long f) {
   register long x8 asm("x8") = number;
@@ -231,6 +227,6 @@ inline void* resolved(uintptr_t resolver) {
       features.hwcap | kHasSecondArgument, &features);
 }
 
-}  // namespace gpupeak::preload::arch
-
 #endif
+
+}  // namespace gpupeak::preload::arch

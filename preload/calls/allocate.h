@@ -137,8 +137,8 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
 
 /// Whether the block is managed memory. Looks it up only if the process has made managed memory.
 inline bool is_managed(KeySpace space, uint64_t value, DeviceBlock& block) {
-  return has_managed_memory() && space == KeySpace::kPointer && device_find(space, value, block) &&
-         block.kind == GPUPEAK_KIND_MANAGED;
+  return counters().managed.peak > 0 && space == KeySpace::kPointer &&
+         device_find(space, value, block) && block.kind == GPUPEAK_KIND_MANAGED;
 }
 
 /// Bytes that the free of an unknown block gives back, + 1; 0: not known. Only of an attached

@@ -202,11 +202,9 @@ class _Call:
 def _calls(number, frame):
     """Whether the frame with this id is a caller of the other one."""
     caller = frame.f_back
-    while caller is not None:
-        if id(caller) == number:
-            return True
+    while caller is not None and id(caller) != number:
         caller = caller.f_back
-    return False
+    return caller is not None
 
 
 class _Backward:
@@ -232,11 +230,9 @@ def _is_of_handler(trace):
         handler = getattr(handler, "func", handler)  # functools.partial
         if callable(handler):
             codes.add(getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None))
-    while trace is not None:
-        if trace.tb_frame.f_code in codes:
-            return True
+    while trace is not None and trace.tb_frame.f_code not in codes:
         trace = trace.tb_next
-    return False
+    return trace is not None
 
 
 class Tracker:

@@ -154,7 +154,8 @@ uint32_t merged_node(StackCache& cache, const PythonScratch& python) {
     if (i < python.native_count && !path.enter(cache, python.native[i].ip)) return 0;
     for (; left > 0 && python.native_of[left - 1] == i; --left) {
       const uint32_t number = python.stack.number(left - 1);
-      if (number != 0 && !path.enter(cache, python_ip(number))) return 0;
+      // This stands for a return address, and no address can be this.
+      if (number != 0 && !path.enter(cache, GPUPEAK_PYTHON_IP | number)) return 0;
     }
   }
   return path.node;

@@ -12,11 +12,6 @@
 
 namespace gpupeak::preload {
 
-/// Stands for a return address in the node of a Python frame; no address can be this.
-inline uintptr_t python_ip(uint32_t number) {
-  return GPUPEAK_PYTHON_IP | number;
-}
-
 /// A hash of all return addresses of a stack, outermost first: path_hash(path_hash(0, a), b) is
 /// that of b called from a. It needs addresses alone, so that all nodes of a stack can be looked
 /// for at once.

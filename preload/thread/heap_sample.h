@@ -57,10 +57,6 @@ uint64_t sample_bytes_asked_for(uint32_t mode);
 /// What the environment asks for, or as much of it as there is memory for; counters alone if
 /// `counters_alone`. As the log opens.
 void begin_heap_record(ProcessPage& process, bool counters_alone);
-/// A small block that is logged in full got its Python lines, which are of its cost.
-inline void note_python_lines(ProcessPage& process) {
-  __atomic_fetch_add(&process.lined_blocks, 1, __ATOMIC_RELAXED);
-}
 /// Now and then, when a thread has written so many bytes more: goes over to a sample if it is time.
 void keep_to_budget(ProcessPage& process, size_t written_bytes);
 

@@ -84,11 +84,6 @@ void device_unknown_freed(const ApiCall& call, uint64_t value, uint64_t gives_ba
 void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes,
                    CUresult result);
 
-/// Whether the process has made managed memory.
-inline bool has_managed_memory() {
-  return counters().managed.peak > 0;
-}
-
 /// In a forked child: the parent's device memory is not ours.
 void forget_device_memory();
 

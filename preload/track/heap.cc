@@ -71,7 +71,7 @@ __attribute__((noinline)) uint32_t site_with_lines(ThreadSlot& slot, uint32_t no
   if (!python_is_met() || !environment().python) return node;
   if (!slot.stacks.asked_for.comes_to(node, bytes, kLargeBytes)) return node;
   const uint32_t site = capture_call_site(slot.stacks, caller);
-  if (site != node) note_python_lines(*g_process);
+  if (site != node) __atomic_fetch_add(&g_process->lined_blocks, 1, __ATOMIC_RELAXED);  // its cost
   return site;
 }
 
