@@ -1,8 +1,10 @@
 #include "collector/run/run_logs.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +13,7 @@
 #include <tuple>
 
 #include "collector/analyze/summary_parts.h"
+#include "collector/log/log_appender.h"
 #include "collector/log/log_folder.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/log_reader.h"
@@ -240,6 +243,38 @@ std::vector<RunLogs> runs_in(const std::string& folder) {
 }
 
 }  // namespace
+
+bool is_pid(const std::string& word) {
+  return !word.empty() && word.size() < 10 &&
+         std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+std::string log_of_target(const std::string& pid_or_log) {
+  if (!is_pid(pid_or_log)) return pid_or_log;
+  const std::string log = log_of_process(std::stoi(pid_or_log));
+  if (log.empty()) {
+    throw UsageError(
+        "process " + pid_or_log +
+        " writes no log; start it with `gpupeak run`, or name the log of the process that does");
+  }
+  return log;
+}
+
+std::string log_meant_by(const std::string& log) {
+  if (access(log.c_str(), F_OK) == 0 || !is_pid(log)) return log;
+  const auto pid = static_cast<uint32_t>(std::stoul(log));
+  if (access(("/proc/" + log).c_str(), F_OK) == 0) {
+    const std::string written = log_of_process(std::stoi(log));
+    if (!written.empty()) return written;
+  }
+  FolderLog newest;
+  for (FolderLog& ended : LogFolder(".", SIZE_MAX).look().logs) {
+    if (ended.head.header.pid == pid &&
+        ended.head.header.start_realtime_ns >= newest.head.header.start_realtime_ns)
+      newest = std::move(ended);
+  }
+  return newest.path.empty() ? log_of_target(log) : newest.path;
+}
 
 void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics) {
   const gpupeak_file_header& header = log.head.header;

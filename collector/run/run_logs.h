@@ -43,6 +43,16 @@ struct RunLogs {
   size_t lead() const;
 };
 
+// The log that an argument means.
+
+/// Whether the word is the id of a process, and not the name of a log.
+bool is_pid(const std::string& word);
+/// The log of a running process, named by its id, or by the log itself. Throws UsageError if there
+/// is no such process, or if it writes no log.
+std::string log_of_target(const std::string& pid_or_log);
+/// A file, or else the id of a process. If it has ended: its last log below the current folder.
+std::string log_meant_by(const std::string& log);
+
 /// Whether `run` started this process.
 inline bool is_started(const LogHead& head) {
   return head.header.run_pid != 0 && head.header.run_pid == head.header.pid;

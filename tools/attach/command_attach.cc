@@ -171,7 +171,7 @@ int mark(const MarkOptions& options) {
 /// Whether `attach` or `detach` of the target, a process id or a log, means its heap alone: always
 /// with --heap, else where the library was there from the start.
 bool is_window(const std::string& target, bool heap_alone) {
-  if (!is_pid(target)) return true;
+  if (!collector::is_pid(target)) return true;
   struct stat process {};
   const bool is_own =
       stat(("/proc/" + target).c_str(), &process) == 0 && process.st_uid == geteuid();

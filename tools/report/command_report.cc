@@ -100,7 +100,7 @@ int report(const ReportOptions& asked) {
   ReportOptions options = asked;
   options.json = options.format == "json";
   options.csv = options.format == "csv";
-  for (std::string& log : options.logs) log = log_meant_by(log);
+  for (std::string& log : options.logs) log = collector::log_meant_by(log);
   if (options.byte_seconds || options.last_use || !options.at.empty() || is_held(options))
     return report_view(options);
   if (!options.html.empty()) {

@@ -31,41 +31,9 @@ void require_own_process(const std::string& pid) {
 
 }  // namespace
 
-bool is_pid(const std::string& word) {
-  return !word.empty() && word.size() < 10 &&
-         std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
 std::string log_of_own_target(const std::string& pid_or_log) {
-  if (is_pid(pid_or_log)) require_own_process(pid_or_log);
+  if (collector::is_pid(pid_or_log)) require_own_process(pid_or_log);
   return log_of_target(pid_or_log);
-}
-
-std::string log_meant_by(const std::string& log) {
-  if (access(log.c_str(), F_OK) == 0 || !is_pid(log)) return log;
-  const auto pid = static_cast<uint32_t>(std::stoul(log));
-  if (access(("/proc/" + log).c_str(), F_OK) == 0) {
-    const std::string written = collector::log_of_process(std::stoi(log));
-    if (!written.empty()) return written;
-  }
-  collector::FolderLog newest;
-  for (collector::FolderLog& ended : collector::LogFolder(".", SIZE_MAX).look().logs) {
-    if (ended.head.header.pid == pid &&
-        ended.head.header.start_realtime_ns >= newest.head.header.start_realtime_ns)
-      newest = std::move(ended);
-  }
-  return newest.path.empty() ? log_of_target(log) : newest.path;
-}
-
-std::string log_of_target(const std::string& pid_or_log) {
-  if (!is_pid(pid_or_log)) return pid_or_log;
-  const std::string log = collector::log_of_process(std::stoi(pid_or_log));
-  if (log.empty()) {
-    throw collector::UsageError(
-        "process " + pid_or_log +
-        " writes no log; start it with `gpupeak run`, or name the log of the process that does");
-  }
-  return log;
 }
 
 bool are_files(const std::vector<std::string>& names) {

@@ -17,18 +17,11 @@
 
 namespace gpupeak::tools {
 
-/// Whether the word is the id of a process, and not the name of a log.
-bool is_pid(const std::string& word);
-/// The log of a running process, named by its id, or by the log itself. Throws UsageError if there
-/// is no such process, or if it writes no log.
-std::string log_of_target(const std::string& pid_or_log);
-/// The same for a log that is to be written: the process must be this user's and in this PID
+using collector::log_of_target;
+
+/// log_of_target() for a log that is to be written: the process must be this user's and in this PID
 /// namespace.
 std::string log_of_own_target(const std::string& pid_or_log);
-/// The log that an argument means: a file, or else the id of a process. If it has ended: its last
-/// log below the current folder.
-std::string log_meant_by(const std::string& log);
-
 inline void add_process(CLI::App& verb, std::string& process) {
   add_value(verb, "--process", process, "rank:N|PID|NAME",
             "One process of a run: rank:1, a process id, or a program's name");
