@@ -147,6 +147,20 @@ inline long mkdir(const char* path, long mode) {
 /// Returns the bytes of the path, its 0 included.
 inline constexpr Call<SYS_getcwd, long(char* to, size_t bytes)> getcwd{};
 
+// Sockets. `address`: a sockaddr.
+inline constexpr Call<SYS_socket, long(int family, int type, int protocol)> socket{};
+inline constexpr Call<SYS_connect, long(long fd, const void* address, size_t bytes)> connect{};
+inline constexpr Call<SYS_accept4, long(long fd, void* address, unsigned* bytes, int flags)>
+    accept4{};
+inline constexpr Call<SYS_sendto, long(long fd, const void* from, size_t bytes, int flags)> send{};
+inline constexpr Call<SYS_recvfrom, long(long fd, void* to, size_t bytes, int flags)> receive{};
+inline constexpr Call<SYS_setsockopt,
+                      long(long fd, int level, int name, const void* value, size_t bytes)>
+    setsockopt{};
+inline constexpr Call<SYS_getsockopt,
+                      long(long fd, int level, int name, void* value, unsigned* bytes)>
+    getsockopt{};
+
 // Processes and threads.
 inline constexpr Call<SYS_geteuid, uint32_t()> geteuid{};
 inline constexpr Call<SYS_getpid, int()> getpid{};

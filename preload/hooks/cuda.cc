@@ -12,6 +12,7 @@
 #include "calls/virtual_memory.h"
 #include "hooks/cuda_lookup.h"
 #include "stack/unwinder.h"
+#include "track/card_server.h"
 
 namespace gpupeak::preload {
 
@@ -31,7 +32,10 @@ namespace calls {
 
 template <typename Real>
 CUresult init(const ApiCall&, Real real, unsigned flags) {
-  if (ensure_started_for_cuda()) load_unwinder();
+  if (ensure_started_for_cuda()) {
+    load_unwinder();
+    wake_card_server();
+  }
   DriverScope scope;
   const CUresult result = real(flags);
   if (scope.accounts()) log_missing_hooks();

@@ -20,6 +20,7 @@
 #include "life/process.h"
 #include "log/log.h"
 #include "stack/trie.h"
+#include "track/card_server.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -60,6 +61,7 @@ void stay_silent_in_this_thread() {
 void before_filter(unsigned long filter) {
   const auto* program = reinterpret_cast<const sock_fprog*>(filter);
   if (!is_readable(program)) return;
+  leave_card_server();
   if (ends_our_calls(*program)) stop_for_filter();
   if (ends_calls_of_exit_lines(*program)) leave_out_command();
   if (ends_calls_of_lookups(*program)) give_up_lookups();

@@ -13,10 +13,10 @@
 #include "base/text.h"
 #include "log/log.h"
 #include "thread/emit.h"
+#include "track/card_server.h"
 #include "track/device_book.h"
 #include "track/driver.h"
 #include "track/limit.h"
-#include "track/nvml.h"
 
 extern "C" int __cxa_atexit(void (*)(void*), void*, void*);
 extern "C" void* __dso_handle;
@@ -217,8 +217,8 @@ uint32_t name_of_process(uint32_t pid) {
 }
 
 /// Adds what each process holds. The list takes four times as long as the card's figure.
-void add_processes(void* nvml, DriverReading& reading, List use) {
-  if (nvml == nullptr || g_ledger.listing.exchange(true)) return;
+void add_processes(DriverReading& reading, List use) {
+  if (g_ledger.listing.exchange(true)) return;
   NvmlProcesses& all = g_ledger.all;
   const uint64_t begin = thread_cpu_ns();
   uint64_t ballast = 0;
@@ -227,7 +227,8 @@ void add_processes(void* nvml, DriverReading& reading, List use) {
   const uint64_t handed_out = ours.kind[GPUPEAK_KIND_LINEAR - GPUPEAK_FIRST_DEVICE_KIND].live +
                               ours.kind[GPUPEAK_KIND_VMM - GPUPEAK_FIRST_DEVICE_KIND].live;
   const auto ask = [&] {
-    return nvml_processes(nvml, real_device_total(reading.device), use != List::kIfAffordable, all);
+    return processes_of_card(reading.device, real_device_total(reading.device),
+                             use != List::kIfAffordable, all);
   };
   // A process that begins or ends may spoil a list, or this process is not in it for a moment.
   bool has_list = false;
@@ -279,10 +280,9 @@ bool read(int device, DriverReading& reading, List use = List::kIfAffordable) {
   reading.quiet_since = DeviceCall::quiet_since();
   reading.earlier_readings = g_logged[device].load(std::memory_order_acquire);
   Ledger::Device& ledger = g_ledger.devices[device];
-  void* const nvml = nvml_device(device);
   const auto ask = [&] {
     NvmlMemory memory;
-    if (nvml != nullptr && nvml_memory(nvml, memory)) {
+    if (memory_of_card(device, memory)) {
       reading.source = GPUPEAK_READING_NVML;
       reading.used = memory.used;
       reading.reserved_plus_1 = memory.reserved + 1;
@@ -304,7 +304,7 @@ bool read(int device, DriverReading& reading, List use = List::kIfAffordable) {
   }
   // Where NVML does not tell the card's memory, that is the host's, too, which is no process's.
   if (reading.source == GPUPEAK_READING_NVML && (use != List::kIfAffordable || may_list()))
-    add_processes(nvml, reading, use);
+    add_processes(reading, use);
   return true;
 }
 

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "gpupeak/pages.h"
 #include "log/log.h"
-#include "track/nvml.h"
+#include "track/card_server.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -73,13 +73,12 @@ Limited* limited(int device) {
   return state == State::kLimited ? &it : nullptr;
 }
 
-/// Asks how much of the real card is free now. The caller has asked for nvml_device() before.
+/// Asks how much of the real card is free now. The caller has called nvml_handle() before.
 bool ask_free(const Limited& it, int device, uint64_t& free_bytes) {
   uint64_t total = 0;
   if (current_device() == device && real_memory_info(free_bytes, total)) return true;
   NvmlMemory memory;
-  void* const nvml = nvml_device(device);
-  if (nvml == nullptr || !nvml_memory(nvml, memory)) return false;
+  if (!memory_of_card(device, memory)) return false;
   free_bytes = it.all() - std::min(it.all(), memory.used);
   return true;
 }
@@ -177,7 +176,7 @@ LimitScope::LimitScope(int device, uint64_t bytes) {
     }
     it->in_flight.fetch_sub(need, std::memory_order_acq_rel);
   }
-  nvml_device(device);
+  nvml_handle(device);
   if (!it->lock.lock()) return;
   const Decision decision = decide(*it, device, bytes, need, now);
   if (decision == Decision::kDriver) {
@@ -232,7 +231,7 @@ uint64_t visible_device_total(int device) {
 
 int device_of_nvml(void* handle) {
   for (int device = 0; device < kDevices && real_device_total(device) > 0; ++device) {
-    if (limited(device) != nullptr && nvml_device(device) == handle) return device;
+    if (limited(device) != nullptr && nvml_handle(device) == handle) return device;
   }
   return kNoDevice;
 }

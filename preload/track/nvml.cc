@@ -14,6 +14,7 @@
 namespace gpupeak::preload {
 namespace {
 
+constexpr const char* kLibrary = "libnvidia-ml.so.1";
 constexpr uint64_t kNotAvailable = ~uint64_t{0};
 constexpr unsigned kMaxProcesses = 256;
 /// An entry begins with the pid and, eight bytes on, what it uses. The call's first version has no
@@ -45,7 +46,8 @@ constinit List g_lists[2]{};  ///< of processes that compute, and of those that 
 enum class State : uint8_t { kUntried, kReady, kMissing };
 constinit State g_state = State::kUntried;
 constinit struct {
-  std::atomic<bool> asked{false};
+  std::atomic<bool> named{false}, asked{false};
+  NvmlCard card;
   void* handle = nullptr;
 } g_devices[GPUPEAK_LOG_MAX_DEVICES];
 
@@ -64,7 +66,7 @@ void make_variables_of(const void* in_library) {
 
 State open() {
   const LibraryScope inside;
-  void* const library = load_library("libnvidia-ml.so.1");
+  void* const library = load_library(kLibrary);
   const bool complete = find_symbol(library, "nvmlInit_v2", g_init) &&
                         find_symbol(library, "nvmlDeviceGetHandleByUUID", g_by_uuid) &&
                         find_symbol(library, "nvmlDeviceGetMemoryInfo_v2", g_memory);
@@ -119,17 +121,16 @@ Text<64> uuid_text(const char* prefix, const char* bytes) {
 
 /// By its place on the bus NVML starts this device alone, by UUID also those before it. A MIG
 /// instance has a UUID alone.
-void* find_device(int ordinal) {
-  char uuid[16], bus[32], found[96];
-  if (!device_uuid(ordinal, uuid)) return nullptr;
+void* find_device(const NvmlCard& card) {
+  char found[96];
   const LibraryScope inside;
   void* device = nullptr;
-  const Text<64> whole = uuid_text("GPU-", uuid);
-  if (g_by_bus != nullptr && g_uuid != nullptr && device_bus_id(ordinal, bus, sizeof bus) &&
-      g_by_bus(bus, &device) == kNvmlSuccess &&
+  const Text<64> whole = uuid_text("GPU-", card.uuid);
+  if (g_by_bus != nullptr && g_uuid != nullptr && card.bus[0] != 0 &&
+      g_by_bus(card.bus, &device) == kNvmlSuccess &&
       g_uuid(device, found, sizeof found) == kNvmlSuccess && whole.view() == found)
     return device;
-  for (const auto& name : {whole, uuid_text("MIG-", uuid)}) {
+  for (const auto& name : {whole, uuid_text("MIG-", card.uuid)}) {
     if (g_by_uuid(name.c_str(), &device) == kNvmlSuccess) return device;
   }
   return nullptr;
@@ -137,20 +138,47 @@ void* find_device(int ordinal) {
 
 }  // namespace
 
-void* nvml_device(int device) {
+bool open_nvml() {
+  if (g_state == State::kUntried) g_state = open();
+  return g_state == State::kReady;
+}
+
+bool nvml_was_tried() {
+  return g_state != State::kUntried;
+}
+
+const NvmlCard* nvml_card(int device) {
   auto& known = g_devices[device];
-  if (!known.asked.load(std::memory_order_acquire)) {
-    if (g_state == State::kUntried) g_state = open();
-    if (g_state == State::kReady) known.handle = find_device(device);
+  if (!known.named.load(std::memory_order_acquire)) {
+    if (!device_uuid(device, known.card.uuid)) return nullptr;
+    if (!device_bus_id(device, known.card.bus, sizeof known.card.bus)) known.card.bus[0] = 0;
+    known.named.store(true, std::memory_order_release);
+  }
+  return &known.card;
+}
+
+void* nvml_device(int device, const NvmlCard& card) {
+  auto& known = g_devices[device];
+  if (!known.asked.load(std::memory_order_acquire) ||
+      memcmp(&known.card, &card, sizeof card) != 0) {
+    known.card = card;
+    known.handle = open_nvml() ? find_device(card) : nullptr;
     known.asked.store(true, std::memory_order_release);
   }
   return known.handle;
 }
 
+void start_first_nvml_device() {
+  int (*by_index)(unsigned, void**) = nullptr;
+  void* device = nullptr;
+  if (open_nvml() && find_symbol(load_library(kLibrary), "nvmlDeviceGetHandleByIndex_v2", by_index))
+    by_index(0, &device);
+}
+
 bool nvml_memory(void* device, NvmlMemory& memory) {
   const LibraryScope inside;
   NvmlMemoryV2 info;
-  if (g_memory(device, &info) != kNvmlSuccess) return false;
+  if (device == nullptr || g_memory(device, &info) != kNvmlSuccess) return false;
   memory = {.used = info.used, .reserved = info.reserved};
   return true;
 }
@@ -159,7 +187,7 @@ bool nvml_processes(void* device, uint64_t most, bool with_graphics, NvmlProcess
   static bool drawn = false;  // when the list for graphics was last read, it had entries
   const LibraryScope inside;
   alignas(8) static unsigned char entries[kMaxProcesses * kLongestEntry];  // for small stacks
-  if (g_lists[0].call == nullptr) return false;
+  if (device == nullptr || g_lists[0].call == nullptr) return false;
   processes.count = 0;
   processes.rest = 0;
   for (const List& list : g_lists) {

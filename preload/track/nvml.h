@@ -35,9 +35,22 @@ struct NvmlMemoryV2 {
   uint64_t total = 0, reserved = 0, free = 0, used = 0;
 };
 
-/// NVML's handle of a device or a MIG instance; nullptr: not known, or NVML is not there or too old
-/// (before driver 510). Loads NVML at the first call, so no lock may be held then.
-void* nvml_device(int device);
+/// How CUDA names a device, or a MIG instance.
+struct NvmlCard {
+  char uuid[16] = {};
+  char bus[32] = {};  ///< its place on the bus; empty: not known
+};
+
+/// nullptr: the driver does not say.
+const NvmlCard* nvml_card(int device);
+/// NVML's handle of a device or a MIG instance, which this process knows by a number; nullptr: not
+/// known, or NVML is not there or too old (before driver 510). Opens NVML at the first call, so no
+/// lock may be held then.
+void* nvml_device(int device, const NvmlCard& card);
+bool open_nvml();
+bool nvml_was_tried();
+/// Most programs use the first device alone.
+void start_first_nvml_device();
 bool nvml_memory(void* device, NvmlMemory& memory);
 /// Which process has how much, for computing and for graphics. Who draws is asked always if
 /// `with_graphics`, else only if somebody drew the last time: most cards draw nothing. False if

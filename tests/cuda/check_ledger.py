@@ -25,6 +25,7 @@ def main():
     parser.add_argument("--lie", default="")
     parser.add_argument("--moves", default="")
     parser.add_argument("--ends-without-list", action="store_true", help="what others have at the end is not known")
+    parser.add_argument("--by-run", action="store_true", help="`gpupeak run` keeps NVML open, and tells of the driver in the program")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         truth_path, log = os.path.join(folder, "truth.json"), os.path.join(folder, "run.gplog")
@@ -35,7 +36,12 @@ def main():
         if options.moves:
             # So many readings use up the time that lists may take, and without a list no row is sure.
             environment.update(FAKE_CUDA_MOVES=options.moves, GPUPEAK_LEDGER_HZ="50")
-        subprocess.run([options.program, *options.arguments], env=environment, check=True, timeout=100)
+        command = [options.program, *options.arguments]
+        if options.by_run:
+            environment["FAKE_CUDA_SHARED"] = os.path.join(folder, "figures")
+            del environment["LD_PRELOAD"]
+            command = [options.gpupeak, "run", "-q", "-o", log, "--", *command]
+        subprocess.run(command, env=environment, check=True, timeout=100)
         report = json.loads(subprocess.run([options.gpupeak, "report", "--json", log], check=True, capture_output=True,
                                            timeout=100).stdout)
         text = subprocess.run([options.gpupeak, "report", log], check=True, capture_output=True, text=True,

@@ -115,6 +115,7 @@ CUresult by_pci_bus_id(CUdevice* out, const char* id) {
 #define FAKE_CUDA_CONTROL extern "C" __attribute__((visibility("default")))
 FAKE_CUDA_CONTROL int fake_cuda_device_count();
 FAKE_CUDA_CONTROL int fake_cuda_is_integrated();
+FAKE_CUDA_CONTROL int fake_cuda_process(int device);
 FAKE_CUDA_CONTROL unsigned long long fake_cuda_total(int device);
 FAKE_CUDA_CONTROL unsigned long long fake_cuda_used(int device);
 FAKE_CUDA_CONTROL unsigned long long fake_cuda_used_by_others(int device);
@@ -126,23 +127,29 @@ int fake_cuda_device_count() {
 int fake_cuda_is_integrated() {
   return config().integrated;
 }
+/// Which process has the driver.
+int fake_cuda_process(int device) {
+  return figures_of(device).pid;
+}
 unsigned long long fake_cuda_total(int) {
   return config().memory_bytes;
 }
 unsigned long long fake_cuda_used(int device) {
   const std::lock_guard guard(driver().lock);
   const Device* const found = device_of(device);
-  return found != nullptr ? in_use(*found) : config().others_bytes;
+  if (found != nullptr) return in_use(*found);
+  return figures_of(device).pid != 0 ? figures_of(device).taken : config().others_bytes;
 }
 unsigned long long fake_cuda_used_by_others(int device) {
   const std::lock_guard guard(driver().lock);
   const Device* const found = device_of(device);
-  return found != nullptr ? found->others : config().others_bytes;
+  return found != nullptr || figures_of(device).pid != 0 ? figures_of(device).others
+                                                         : config().others_bytes;
 }
 /// Another process takes memory or gives it back.
 void fake_cuda_set_others(int device, unsigned long long bytes) {
   const std::lock_guard guard(driver().lock);
-  Device& found = *device_of(device);
+  Figures& found = figures_of(device);
   found.taken += bytes - found.others;
   found.others = bytes;
 }

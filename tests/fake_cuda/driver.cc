@@ -1,8 +1,11 @@
 #include "driver.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "config.h"
 
@@ -11,6 +14,20 @@ namespace fake_cuda {
 Driver& driver() {
   static auto* const instance = new Driver;
   return *instance;
+}
+
+Figures& figures_of(int ordinal) {
+  constexpr size_t kBytes = 64 * sizeof(Figures);
+  static auto* const all = [] {
+    const char* const name = getenv("FAKE_CUDA_SHARED");
+    const int file = name != nullptr ? open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (file >= 0 && ftruncate(file, kBytes) != 0) abort();
+    void* const at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                          file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file, 0);
+    if (file >= 0) close(file);
+    return static_cast<Figures*>(at);
+  }();
+  return all[ordinal];
 }
 
 uint64_t in_use(const Device& device) {

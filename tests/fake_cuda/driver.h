@@ -123,10 +123,20 @@ struct HostBlock {
   unsigned flags = 0;
 };
 
-struct Device {
-  int ordinal = 0;
+/// What NVML tells of a device. FAKE_CUDA_SHARED names a file that has it: then NVML tells it in
+/// other processes, too.
+struct Figures {
   uint64_t taken = 0;   ///< physical bytes
   uint64_t others = 0;  ///< the part of `taken` that other processes have
+  int pid = 0;          ///< of the process with the driver; 0: there is none yet
+};
+Figures& figures_of(int ordinal);
+
+struct Device {
+  explicit Device(int number)
+      : ordinal(number), taken(figures_of(number).taken), others(figures_of(number).others) {}
+  int ordinal;
+  uint64_t &taken, &others;  ///< of its figures
   bool had_context = false;
   Context primary;
   int primary_references = 0;

@@ -87,8 +87,8 @@ CUresult init(unsigned flags) {
   if (state.initialised) return state.pid == getpid() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
   if (config().devices <= 0) return CUDA_ERROR_NO_DEVICE;
   for (int ordinal = 0; ordinal < config().devices; ++ordinal) {
-    auto device = std::make_unique<Device>();
-    device->ordinal = ordinal;
+    auto device = std::make_unique<Device>(ordinal);
+    figures_of(ordinal).pid = getpid();
     device->taken = device->others = config().others_bytes;
     device->primary = {.device = ordinal, .primary = true, .active = false};
     state.devices.push_back(std::move(device));

@@ -1,8 +1,8 @@
 // The part of NVML that tells of memory, on top of the simulated driver: libnvidia-ml.so.1 in this
 // folder of the build. FAKE_NVML=off: NVML is there and does not work. FAKE_NVML_PROCESSES names a
 // file with a line "DEVICE PID BYTES" for each process that uses a device, since a simulated driver
-// knows only its own process. Once NVML has told of such a process, a file of that name and ".told"
-// exists.
+// knows only its own process, and with FAKE_CUDA_SHARED=FILE that of the process whose file it is.
+// Once NVML has told of such a process, a file of that name and ".told" exists.
 //
 // FAKE_CUDA_MOVES=BYTES: before and after each answer others take and give back BYTES and more, and
 // one more process begins or ends. FAKE_NVML_LIES: "host_pids" (this process has a number that it
@@ -13,6 +13,7 @@
 // "too_many" (more processes than any buffer has room for), "ill" (so is another device: none is
 // found by UUID), "instance" (a device's place on the bus leads to the whole card, which is
 // locked).
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -27,6 +28,7 @@ extern "C" unsigned long long fake_cuda_used(int device);
 extern "C" unsigned long long fake_cuda_total(int device);
 extern "C" unsigned long long fake_cuda_used_by_others(int device);
 extern "C" void fake_cuda_set_others(int device, unsigned long long bytes);
+extern "C" int fake_cuda_process(int device);
 extern "C" int fake_cuda_device_count();
 extern "C" int fake_cuda_is_integrated();
 
@@ -49,9 +51,14 @@ struct ProcessInfo {
   unsigned gpu_instance, compute_instance;
 };
 
+/// In gpupeak's card server it knows nothing of the driver in another process, unless that is
+/// shared.
 bool is_off() {
   const char* value = getenv("FAKE_NVML");
-  return value != nullptr && strcmp(value, "off") == 0;
+  char name[16] = "";
+  prctl(PR_GET_NAME, name);
+  return (value != nullptr && strcmp(value, "off") == 0) ||
+         (strcmp(name, "gpupeak-cards") == 0 && getenv("FAKE_CUDA_SHARED") == nullptr);
 }
 
 /// Others take and give back memory between all answers.
@@ -201,7 +208,8 @@ int list_of(void* device, unsigned* count, ProcessInfo* out) {
     return kInsufficientSize;
   }
   const bool is_stranger = lies("stranger"), is_sibling = lies("sibling");
-  const unsigned pid = static_cast<unsigned>(getpid()) +
+  const int process = fake_cuda_process(ordinal);
+  const unsigned pid = static_cast<unsigned>(process != 0 ? process : getpid()) +
                        (lies("host_pids") || is_stranger || is_sibling ? 4'000'000u : 0u);
   // A process without a context is not listed. A fleeting one is in the first lists, then in
   // each third alone.

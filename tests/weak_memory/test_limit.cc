@@ -67,10 +67,10 @@ take_physical_memory(int, uint64_t bytes, CUmemGenericAllocationHandle&) {
 void __attribute__((no_sanitize("thread"))) give_physical_memory(CUmemGenericAllocationHandle) {
   g_ballast = 0;
 }
-void* nvml_device(int) {
+void* nvml_handle(int) {
   return nullptr;
 }
-bool nvml_memory(void*, NvmlMemory&) {
+bool memory_of_card(int, NvmlMemory&) {
   return false;
 }
 

@@ -25,6 +25,7 @@
 #include "collector/text/sanitize.h"
 #include "tools/commands.h"
 #include "tools/report/output_phases.h"
+#include "tools/run/card_server.h"
 #include "tools/run/descendants.h"
 #include "tools/run/first_screen.h"
 #include "tools/run/logs.h"
@@ -195,6 +196,7 @@ class Run {
     if (!options_.phases_on_output.empty()) output_.emplace(options_.phases_on_output);
     name_ = {secret_of_run(), collector::clock_ns(CLOCK_REALTIME), 0};
     memory_.emplace();
+    cards_.emplace(library_.string(), name_.id);
   }
 
   void start() {
@@ -237,6 +239,7 @@ class Run {
     largest_rss_bytes_ = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
     ended_ns_ = collector::clock_ns(CLOCK_MONOTONIC);
     g_child = 0;
+    cards_->stop();
     end_witness();
     if (!status_) say("how the program ended is not known: its end was taken by something else");
     g_exit_code = status_ ? exit_code(*status_) : kOwnFailure;
@@ -325,6 +328,7 @@ class Run {
   std::optional<OutputPhases> output_;
   std::optional<PythonHooks> python_;
   RunName name_{};
+  std::optional<CardServer> cards_;
   std::optional<MemoryKills> memory_;
   Helper ahead_;  // none where it is not worth it
   std::optional<Descendants> descendants_;

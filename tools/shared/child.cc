@@ -267,16 +267,21 @@ bool ask(int signal) {
 
 }  // namespace
 
+pid_t start_helper(int (*run)(void*), void* argument, HelperStack& stack) {
+  sigset_t all, before;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);
+  const pid_t child = clone(run, stack.bytes + sizeof stack.bytes, CLONE_VM | SIGCHLD, argument);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return child;
+}
+
 void start_witness() {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return;
-  alignas(16) static char stack[16 << 10];
-  sigset_t all, before;
-  sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, &before);  // the witness keeps them blocked
-  const pid_t child = clone(be_witness, stack + sizeof stack, CLONE_VM | SIGCHLD,
-                            reinterpret_cast<void*>(static_cast<intptr_t>(sockets[1])));
-  sigprocmask(SIG_SETMASK, &before, nullptr);
+  static HelperStack stack;
+  const pid_t child =
+      start_helper(be_witness, reinterpret_cast<void*>(static_cast<intptr_t>(sockets[1])), stack);
   close(sockets[1]);
   if (child < 0) {
     close(sockets[0]);

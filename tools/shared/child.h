@@ -142,6 +142,12 @@ std::filesystem::path server_program();
 // not say. So a second process of our group, the witness, blocks all signals, and what has come to
 // both was sent to both.
 
+struct alignas(16) HelperStack {
+  char bytes[16 << 10];
+};
+/// Starts a child that has our memory and blocks all signals; it may make system calls alone.
+pid_t start_helper(int (*run)(void*), void* argument, HelperStack& stack);
+
 /// Starts the witness, a child of ours. If there can be none, no signal was sent to others.
 void start_witness();
 void end_witness();
