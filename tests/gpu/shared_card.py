@@ -9,8 +9,8 @@ PREFIX: an installed gpupeak. Needs a GPU with its driver, and nothing else; end
 table: for each case the largest distance of a row from that of a run alone, what is unexplained, and the context's
 bytes; then others' sum beside NVML's list, and what the calls of NVML take. PROGRAMS: a file with a command a line,
 of real programs, instead of the one here: each alone, then 50 times beside 1, 2 and 8 others, JOBS (4) of them at a
-time, so that each has JOBS - 1 more beside it. Exit code 1 if a row is off by more than
-2 MiB or the own figure is not known.
+time, so that each has JOBS - 1 more beside it. BY_RUN=1: under `gpupeak run`, not by LD_PRELOAD. Exit code 1 if a
+row is off by more than 2 MiB or the own figure is not known.
 """
 import concurrent.futures
 import ctypes
@@ -27,6 +27,7 @@ import threading
 import time
 
 MIB = 1 << 20
+BY_RUN = bool(os.environ.get("BY_RUN"))
 PTX = b"""
 .version 7.0
 .target sm_70
@@ -257,8 +258,9 @@ class Bench:
         log = self.work / f"{next(self.count)}.gplog"
         # The library is loaded into the program alone, not into what starts it.
         words = [sys.executable, __file__, "--as", what] if what in PROGRAMS else shlex.split(what)
-        command = [*before, "env", f"LD_PRELOAD={self.preload}", f"GPUPEAK_OUT={log}", "GPUPEAK_SUMMARY=off",
-                   f"GPUPEAK_LEDGER={ledger}", *words]
+        recorded = [self.gpupeak, "run", "-q", "-o", log, "--"] if BY_RUN else \
+            ["env", f"LD_PRELOAD={self.preload}", f"GPUPEAK_OUT={log}", "GPUPEAK_SUMMARY=off"]
+        command = [*before, "env", f"GPUPEAK_LEDGER={ledger}", *recorded, *words]
         ran = subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=60)
         if ran.stderr and what == "program" and not self.expected:
             print(ran.stderr.strip()[-300:])
