@@ -33,7 +33,7 @@ namespace gpupeak::collector {
 // in    a Profile: a replayed log with its symbols; a scope, and a moment or the scope's peak
 // out   lines such as
 //
-//   GP023  1 stack deeper than 256 frames: the outer frames are missing
+//   GP023  1 stack deeper than 1024 frames: the outer frames are missing
 //   PEAK  host memory, heap: 44.0 MiB at +0.84 s, phase decode
 
 /// On a narrower terminal two tables stand below each other.
