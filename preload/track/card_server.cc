@@ -31,8 +31,8 @@ struct Answer {
 
 /// So many take as long as NVML's begin and end in the process.
 constexpr uint32_t kMostQuestions = 256;
-/// How long an answer may take: the server may still be opening NVML.
-constexpr timeval kPatience{.tv_sec = 0, .tv_usec = 300'000};
+/// How long an answer may take: the server may still be opening NVML, on a busy machine.
+constexpr timeval kPatience{.tv_sec = 1, .tv_usec = 0};
 
 constinit std::atomic<uint32_t> g_asked{0};
 constinit std::atomic<bool> g_is_left{false};
