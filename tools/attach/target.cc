@@ -112,10 +112,10 @@ void require_own_target(pid_t pid) {
     refuse(pid, threads_of(pid).size() > 1
                     ? "runs on without its main thread, which has left: it cannot be looked at"
                     : "has ended");
+  else if (status["TracerPid"] != "0")  // who may also have stopped it
+    refuse(pid, "is traced already, by process " + status["TracerPid"] + " (a debugger, strace?)");
   else if (state == "T" || state == "t")
     refuse(pid, "is stopped: let it go on first");
-  if (status["TracerPid"] != "0")
-    refuse(pid, "is traced already, by process " + status["TracerPid"] + " (a debugger, strace?)");
   for (const char* name : {"user", "pid", "mnt"}) {
     if (!is_in_our_namespace(pid, name))
       refuse(pid,
