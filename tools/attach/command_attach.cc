@@ -152,7 +152,7 @@ int ask_and_wait(const std::string& target, uint64_t what, double seconds) {
       "{} {} within {:g} s: nothing has changed, and the request is withdrawn. The library looks "
       "at it when a thread allocates, maps memory or calls the driver; --wait SECONDS waits longer",
       target,
-      state_of(collector::read_head(log_of_target(target))) == LogState::kRunning
+      state_of(collector::read_head(collector::log_of_target(target))) == LogState::kRunning
           ? "made no such call"
           : "ended",
       seconds);
@@ -164,7 +164,7 @@ struct MarkOptions {
 };
 
 int mark(const MarkOptions& options) {
-  collector::LogAppender(log_of_target(options.target)).mark(options.name);
+  collector::LogAppender(collector::log_of_target(options.target)).mark(options.name);
   return kOk;
 }
 

@@ -313,7 +313,7 @@ class Watch {
 };
 
 int watch(const WatchOptions& options) {
-  return Watch(options, log_of_target(options.target)).run();
+  return Watch(options, collector::log_of_target(options.target)).run();
 }
 
 }  // namespace

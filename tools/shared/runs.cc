@@ -3,10 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cctype>
-
-#include "collector/log/log_appender.h"
-#include "collector/log/log_folder.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "tools/shared/command_line.h"
@@ -33,7 +29,7 @@ void require_own_process(const std::string& pid) {
 
 std::string log_of_own_target(const std::string& pid_or_log) {
   if (collector::is_pid(pid_or_log)) require_own_process(pid_or_log);
-  return log_of_target(pid_or_log);
+  return collector::log_of_target(pid_or_log);
 }
 
 bool are_files(const std::vector<std::string>& names) {

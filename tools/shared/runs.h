@@ -17,11 +17,10 @@
 
 namespace gpupeak::tools {
 
-using collector::log_of_target;
-
-/// log_of_target() for a log that is to be written: the process must be this user's and in this PID
-/// namespace.
+/// collector::log_of_target() for a log that is to be written: the process must be this user's and
+/// in this PID namespace.
 std::string log_of_own_target(const std::string& pid_or_log);
+
 inline void add_process(CLI::App& verb, std::string& process) {
   add_value(verb, "--process", process, "rank:N|PID|NAME",
             "One process of a run: rank:1, a process id, or a program's name");

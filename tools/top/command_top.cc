@@ -195,7 +195,8 @@ constexpr std::chrono::milliseconds kOnceApart{500};  // between the two looks o
 
 std::string place_of(const std::string& target) {
   std::error_code error;
-  const std::string place = fs::is_directory(target, error) ? target : log_of_target(target);
+  const std::string place =
+      fs::is_directory(target, error) ? target : collector::log_of_target(target);
   if (!fs::exists(place, error))
     throw collector::LogError(collector::escape(place) + " is not there", 0);
   return place;
