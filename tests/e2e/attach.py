@@ -330,6 +330,12 @@ def built_otherwise(folder):
         tracer.stderr.readline()
         code, text = gpupeak("attach", "-o", program.log, program.pid)
         expect(code == 2 and "is traced already" in text, text)
+        program.process.send_signal(signal.SIGSTOP)  # a debugger also stops what it traces
+        while not re.search(r"^State:\s+[Tt]", open(f"/proc/{program.pid}/status").read(), re.M):
+            time.sleep(0.01)
+        code, text = gpupeak("attach", "-o", program.log, program.pid)
+        expect(code == 2 and "is traced already" in text, text)
+        program.process.send_signal(signal.SIGCONT)
         program.end()
         tracer.communicate()
 
