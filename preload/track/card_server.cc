@@ -29,7 +29,7 @@ struct Answer {
   NvmlMemory memory;
 };
 
-/// So many take as long as NVML's begin and end in the process.
+/// So many take as long as opening NVML and ending with it open.
 constexpr uint32_t kMostQuestions = 256;
 /// How long an answer may take: the server may still be opening NVML, on a busy machine.
 constexpr timeval kPatience{.tv_sec = 1, .tv_usec = 0};

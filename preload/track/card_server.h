@@ -1,7 +1,7 @@
 // What NVML tells of a card. `gpupeak run` keeps a process that has NVML open, the card server, so
-// that a short program does not pay for it: to begin with NVML takes 15 ms, and 10 more as the
-// process ends. The server is this library, run by the loader, and begins as the run's first
-// process calls cuInit. Its socket has a name that the run's processes know.
+// that a short program does not pay for it: opening NVML takes 15 ms, and a process that has it
+// open ends 10 ms later. The server is this library, run by the loader. It starts when the run's
+// first process calls cuInit. Its socket has a name that the run's processes know.
 //
 //   cuInit               wake_card_server(): the run's helper becomes the server
 //   a reading            a question with the card's names; the answer is what NVML says
