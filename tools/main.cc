@@ -138,8 +138,11 @@ int command(int argc, char** argv) {
   line.app.footer(fmt::format("{}\nWithout this command: LD_PRELOAD={} program arguments...\n",
                               tools::possible(kExamples), library));
   line.app.formatter(std::make_shared<HelpText>());
+  // A program waits for `run`: the options of the other verbs take as long as all else before it.
+  const bool is_run = argc > 2 && argv[1] == std::string_view("run");
 #define GPUPEAK_QUESTION(text) line.question = text;
-#define GPUPEAK_VERB(name) tools::add_##name(line);
+#define GPUPEAK_VERB(name) \
+  if (!is_run || #name == std::string_view("run")) tools::add_##name(line);
   GPUPEAK_VERBS(GPUPEAK_QUESTION, GPUPEAK_VERB)
 #undef GPUPEAK_QUESTION
 #undef GPUPEAK_VERB
