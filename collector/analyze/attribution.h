@@ -38,9 +38,6 @@ namespace gpupeak::collector {
 // are known, they take the place of the native frames around them. Sites are told apart by the
 // functions in their titles, and by their lines.
 
-/// A module of this name is the preload itself.
-inline constexpr std::string_view kOwnModule = "libgpupeak";
-
 class SiteTitles {
  public:
   static constexpr size_t kTitleFrames = 3;

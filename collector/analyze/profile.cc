@@ -10,6 +10,7 @@
 #include "collector/log/kinds.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
+#include "collector/text/function_names.h"
 #include "collector/text/name_match.h"
 #include "collector/text/sanitize.h"
 

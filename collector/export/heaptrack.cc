@@ -11,6 +11,7 @@
 #include "collector/replay/big_arrays.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
+#include "collector/text/function_names.h"
 #include "gpupeak/pages.h"
 
 namespace gpupeak::collector {

@@ -8,6 +8,7 @@
 #include "collector/export/export.h"
 #include "collector/log/kinds.h"
 #include "collector/summary/site_title.h"
+#include "collector/text/function_names.h"
 #include "collector/text/lists.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"

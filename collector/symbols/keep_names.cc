@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "collector/symbols/symbolizer.h"
+#include "collector/text/function_names.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -41,6 +43,7 @@ std::vector<WantedModule> wanted_modules(const LogReader& log, const NamesBudget
     if (definitions.python_frame(node) != nullptr) continue;
     const Module& module = definitions.modules()[node.module];
     const std::string& path = module.path;
+    if (file_name(path).starts_with(kOwnModule)) continue;  // no report shows them
     const bool is_gone = budget.search.opened_for(module) != nullptr;
     const bool is_file =
         is_gone || (path.starts_with('/') && (budget.of_system || !is_of_system(path)));

@@ -436,6 +436,11 @@ class ModuleCache {
     if (!symbols) symbols = std::make_shared<ModuleSymbols>(module, search, rules);
     return symbols;
   }
+  /// Writes names that are new into the user's cache.
+  void keep_names() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, symbols] : modules_) symbols->keep_names();
+  }
 
  private:
   std::mutex mutex_;

@@ -213,7 +213,7 @@ std::string short_function_name(std::string_view function) {
 
 bool is_plumbing(std::string_view module, std::string_view function) {
   static constexpr std::array<std::string_view, 6> kModules{
-      "libgpupeak", "libcuda.so", "libcudart", "libstdc++.so", "libc++.so", "libc++abi.so"};
+      kOwnModule, "libcuda.so", "libcudart", "libstdc++.so", "libc++.so", "libc++abi.so"};
   static constexpr std::array<std::string_view, 3> kLibc{"libc.so", "libc-2", "ld-linux"};
   static constexpr std::array<std::string_view, 11> kPrefixes{
       "operator new", "std::", "__gnu_cxx::", "__cxxabi", "cudaMalloc", "cudaHostAlloc",

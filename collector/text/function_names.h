@@ -60,6 +60,9 @@ std::string_view without_signature(std::string_view function);
 /// b::Trait>::f` becomes `<T as Trait>::f`.
 std::string short_function_name(std::string_view function);
 
+/// A module of this name is the preload itself.
+inline constexpr std::string_view kOwnModule = "libgpupeak";
+
 /// Whether it is an allocator's own code, or code that only passes an allocation on: malloc and its
 /// family, operator new, the standard library, the CUDA runtime, Python's object allocators. A site
 /// is named after the first frame that is none of these.

@@ -16,6 +16,7 @@
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
 #include "collector/summary/verdict.h"
+#include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "collector/write/writers.h"

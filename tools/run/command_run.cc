@@ -233,6 +233,7 @@ class Run {
 
   /// Waits for the program's end, and passes its output on meanwhile.
   void wait() {
+    collector::builtin_name_rules();  // read now: whoever names things after the end is in a hurry
     if (output_) output_->pump(name_.child);
     rusage usage{};
     status_ = wait_for(name_.child, usage, end_);
