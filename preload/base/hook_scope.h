@@ -51,6 +51,11 @@ void leave_scopes_for(uintptr_t target);
 /// needs, and too little of it is left for more than what a record takes. Asks the kernel.
 bool is_short_of_stack();
 
+/// Whether the thread is inside a driver call.
+inline bool is_in_driver() {
+  return t_flags.in_driver != 0 && !was_left_by_longjmp(t_flags.in_driver, arch::stack_pointer());
+}
+
 /// Whether `target` lies on a signal handler's own stack, on which the thread is now: a jump there
 /// leaves nothing of the other stack.
 bool is_within_handler(uintptr_t target);

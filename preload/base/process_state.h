@@ -15,8 +15,15 @@
 
 namespace gpupeak::preload {
 
-/// What is logged of the heap for now. kFull: every block; kSampled: large blocks and a sample.
-enum class HostMode : uint32_t { kOff = 0, kCounters = 1, kSampled = 2, kFull = 3 };
+/// What is logged of the heap for now. kFull: every block; kSampled: large blocks and a sample;
+/// kDriverSampled: the same of what is allocated inside driver calls, and every other block.
+enum class HostMode : uint32_t {
+  kOff = 0,
+  kCounters = 1,
+  kSampled = 2,
+  kFull = 3,
+  kDriverSampled = 4
+};
 /// Which live blocks have a mark (thread/heap_sample).
 enum class Marked : uint32_t { kNothing = 0, kLogged = 1, kUnlogged = 2 };
 
@@ -40,7 +47,7 @@ struct ProcessPage {
   uint64_t windows;    ///< windows begun so far
   // Of thread/heap_sample, which changes them during the run.
   uint32_t is_auto;                     ///< GPUPEAK_HOST=auto
-  uint32_t goes_over;                   ///< a thread has begun to change kFull to kSampled
+  uint32_t goes_over;                   ///< a thread has begun to change the mode to kSampled
   uint64_t sample_bytes;                ///< mean bytes between two samples
   uint64_t sampled_blocks, thinner_at;  ///< in the sample so far; the count that makes it thinner
   uint64_t sample_start_ns;             ///< when the sample began,

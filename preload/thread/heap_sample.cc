@@ -135,6 +135,12 @@ bool sample_costs_too_much(const ProcessPage& process) {
   return spent_ns(process) > process.sample_start_spent_ns + allowed;
 }
 
+/// False: the mode was not `from`.
+bool change_mode(ProcessPage& process, HostMode from, HostMode to) {
+  return __atomic_compare_exchange(&process.host_mode, &from, &to, false, __ATOMIC_RELEASE,
+                                   __ATOMIC_RELAXED);
+}
+
 void go_over_to_sample(ProcessPage& process, uint64_t quality) {
   if (__atomic_exchange_n(&process.goes_over, 1, __ATOMIC_RELAXED) != 0)
     return;  // another thread does it
@@ -145,10 +151,9 @@ void go_over_to_sample(ProcessPage& process, uint64_t quality) {
   process.sample_start_ns = monotonic_ns();
   process.sample_start_spent_ns = spent_ns(process);
   set_quality(quality);
-  HostMode full = HostMode::kFull, sampled = HostMode::kSampled;
   // A window may have ended meanwhile.
-  __atomic_compare_exchange(&process.host_mode, &full, &sampled, false, __ATOMIC_RELEASE,
-                            __ATOMIC_RELAXED);
+  for (const HostMode mode : {HostMode::kFull, HostMode::kDriverSampled})
+    change_mode(process, mode, HostMode::kSampled);
   __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELAXED);
   if (marked_in(process) == Marked::kLogged)
     __atomic_store_n(&process.counted_heap_generation, process.generation, __ATOMIC_RELEASE);
@@ -235,7 +240,8 @@ void keep_to_budget(ProcessPage& process, size_t written_bytes) {
   const bool is_full =
       std::atomic_ref<uint64_t>(counters().file_bytes).load(std::memory_order_relaxed) >=
       environment().log_max_bytes;
-  if (host_mode_of(process) == HostMode::kFull) {
+  const HostMode mode = host_mode_of(process);
+  if (mode == HostMode::kFull || mode == HostMode::kDriverSampled) {
     if (process.is_auto != 0) {
       if (is_over_budget(process)) go_over_to_sample(process, GPUPEAK_Q_HEAP_SAMPLED);
     } else if (is_full) {
@@ -246,11 +252,21 @@ void keep_to_budget(ProcessPage& process, size_t written_bytes) {
   }
 }
 
+void sample_driver(ProcessPage& process) {
+  if (process.is_auto == 0 || marked_in(process) != Marked::kLogged) return;
+  if (change_mode(process, HostMode::kFull, HostMode::kDriverSampled))
+    __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELAXED);
+}
+
+void say_whole(ThreadSlot& slot) {
+  say_sample(slot, 1);
+}
+
 bool joins_sample(ProcessPage& process, ThreadSlot& slot, size_t bytes) {
   if (slot.sample_bytes == 0) begin_sample(process, slot);
   if (bytes >= whole_bytes(slot.sample_bytes)) return true;
   if (t_flags.arena_calls != 0) {  // what an arena takes it shares out: it is known whole
-    say_sample(slot, 1);
+    say_whole(slot);
     return true;
   }
   slot.bytes_to_sample -= static_cast<int64_t>(bytes);

@@ -106,16 +106,18 @@ bool log_unless_left_out(const HookScope& scope, ThreadSlot& slot, uint8_t tag, 
     slot.bytes_to_sample = process.counting != 0 ? kCountedStep : INT64_MAX;
     return false;
   }
-  const bool is_sample = mode == HostMode::kSampled;
-  const bool joins = !is_sample || joins_sample(process, slot, bytes);
+  const bool is_sample =
+      mode == HostMode::kSampled || (mode == HostMode::kDriverSampled && is_in_driver());
+  const bool joins = is_sample ? joins_sample(process, slot, bytes) : joins_whole(slot);
   if (bytes >= kLargeBytes) slot.lost = 0;  // so that this one looks whether there is room again
   const bool logs = joins && slot.ready();
   if (marked_in(process) == (logs ? Marked::kLogged : Marked::kUnlogged)) mark_block(block);
+  if (!joins && mode == HostMode::kDriverSampled) set_quality(GPUPEAK_Q_DRIVER_SAMPLED);
   if (!logs) return joins;
   if (process.window_request != nullptr) note_logged(slot, usable_bytes);
   write_block(slot, tag, block, bytes, usable_bytes,
               stack_of(scope, slot, bytes, is_sample, caller));
-  if (is_sample) sample_was_taken(process, slot);
+  if (mode == HostMode::kSampled) sample_was_taken(process, slot);
   return true;
 }
 

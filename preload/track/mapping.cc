@@ -99,8 +99,7 @@ void keep_counted_mappings(const CountedPieces& pieces) {
 /// Each byte has one owner. Memory that an allocator maps is counted as heap; memory that the
 /// driver maps is the driver's.
 gpupeak_kind kind_of(int flags) {
-  if (t_flags.in_driver != 0 && !was_left_by_longjmp(t_flags.in_driver, arch::stack_pointer()))
-    return GPUPEAK_KIND_DRIVER;
+  if (is_in_driver()) return GPUPEAK_KIND_DRIVER;
   if (t_flags.in_allocator != 0) return GPUPEAK_KIND_BACKING;
   return (flags & MAP_ANONYMOUS) != 0 ? GPUPEAK_KIND_MMAP_ANON : GPUPEAK_KIND_MMAP_FILE;
 }

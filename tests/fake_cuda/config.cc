@@ -47,6 +47,7 @@ Config read_config() {
   result.others_bytes = parse_bytes(environment("FAKE_CUDA_OTHERS"));
   result.joining_bytes = parse_bytes(environment("FAKE_CUDA_JOINING"));
   result.leaving_bytes = parse_bytes(environment("FAKE_CUDA_LEAVING"));
+  result.host_blocks = parse_bytes(environment("FAKE_CUDA_HOST_BLOCKS"));
   result.ledger_path = environment("FAKE_CUDA_LEDGER");
   if (const size_t at = result.ledger_path.find("%p"); at != std::string::npos) {
     result.ledger_path.replace(at, 2, std::to_string(getpid()));

@@ -13,13 +13,14 @@ struct Config {
   /// process's host memory takes of the same memory. `coherent`: devices have memory, and also use
   /// the host's by its page tables, as on Grace Hopper.
   bool integrated = false, coherent = false;
-  bool costs = false;                   ///< FAKE_CUDA_COSTS=on: see costs.h
+  bool costs = false;         ///< FAKE_CUDA_COSTS=on: see costs.h
   uint64_t others_bytes = 0;  ///< FAKE_CUDA_OTHERS: in use by other processes at the start
   /// FAKE_CUDA_JOINING: other processes take it while the first context is made
   uint64_t joining_bytes = 0;
   /// FAKE_CUDA_LEAVING: other processes give it back while a primary context is released
   uint64_t leaving_bytes = 0;
-  std::string ledger_path;    ///< FAKE_CUDA_LEDGER: written at exit; %p becomes the pid
+  uint64_t host_blocks = 0;  ///< FAKE_CUDA_HOST_BLOCKS: small ones that a primary context mallocs
+  std::string ledger_path;   ///< FAKE_CUDA_LEDGER: written at exit; %p becomes the pid
 };
 
 /// The configuration, read once.

@@ -1,4 +1,6 @@
 // Contexts: a thread's stack of contexts, primary contexts, and what ends with a context.
+#include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "config.h"
@@ -192,11 +194,27 @@ CUresult priority_range(int* least, int* greatest) {
   return CUDA_SUCCESS;
 }
 
+/// What a context needs of the heap: blocks of 16 to 115 bytes, and half as many that go at once.
+/// Each holds the one before it, so that nothing else is needed.
+void take_host_blocks(ContextBlock*& last) {
+  for (uint64_t i = 0; i < config().host_blocks; ++i) {
+    auto* block = static_cast<ContextBlock*>(malloc(16 + i % 100));
+    if (block == nullptr) return;
+    block->before = std::exchange(last, block);
+    if (i % 2 == 0) free(malloc(48));
+  }
+}
+
+void give_host_blocks(ContextBlock*& last) {
+  while (last != nullptr) free(std::exchange(last, last->before));
+}
+
 CUresult primary_retain(CUcontext* out, CUdevice ordinal) {
   Device* const device = device_of(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (!device->primary.active && !charge_context(ordinal, &device->primary))
     return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!device->primary.active) take_host_blocks(device->host_blocks);
   ++device->primary_references;
   device->primary.active = true;
   *out = handle_of(&device->primary);
@@ -207,6 +225,7 @@ void end_primary(Device& device) {
   end_context(&device.primary);
   device.primary.active = false;
   device.primary_references = 0;
+  give_host_blocks(device.host_blocks);
 }
 
 CUresult primary_release(CUdevice ordinal) {

@@ -132,6 +132,11 @@ struct Figures {
 };
 Figures& figures_of(int ordinal);
 
+/// A block of the heap that a context has taken.
+struct ContextBlock {
+  ContextBlock* before;
+};
+
 struct Device {
   explicit Device(int number)
       : ordinal(number), taken(figures_of(number).taken), others(figures_of(number).others) {}
@@ -140,6 +145,7 @@ struct Device {
   bool had_context = false;
   Context primary;
   int primary_references = 0;
+  ContextBlock* host_blocks = nullptr;  ///< that the primary context has allocated
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;
   uint64_t graph_reserved = 0, graph_high = 0;
