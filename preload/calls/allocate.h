@@ -135,10 +135,14 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
       });
 }
 
-/// Whether the block is managed memory. Looks it up only if the process has made managed memory.
-inline bool is_managed(KeySpace space, uint64_t value, DeviceBlock& block) {
-  return counters().managed.peak > 0 && space == KeySpace::kPointer &&
-         device_find(space, value, block) && block.kind == GPUPEAK_KIND_MANAGED;
+/// Whether the block is managed memory of a page and more. Looks it up only if the process has made
+/// managed memory. What smaller blocks give back, the next reading tells: around each of their
+/// frees two readings would take twice as long as the free.
+inline bool is_large_managed(KeySpace space, uint64_t value, DeviceBlock& block) {
+  constexpr uint64_t kPageBytes = 2 << 20;
+  return counters().managed.peak >= kPageBytes && space == KeySpace::kPointer &&
+         device_find(space, value, block) && block.kind == GPUPEAK_KIND_MANAGED &&
+         block.bytes >= kPageBytes;
 }
 
 /// Bytes that the free of an unknown block gives back, + 1; 0: not known. Only of an attached
@@ -162,7 +166,8 @@ __attribute__((always_inline)) inline CUresult release(const ApiCall& call, KeyS
   read_unread_peaks();
   LedgerBracket bracket;
   DeviceBlock block;
-  if (is_managed(space, value, block)) bracket.open(call, GPUPEAK_LEDGER_MANAGED, block.device);
+  if (is_large_managed(space, value, block))
+    bracket.open(call, GPUPEAK_LEDGER_MANAGED, block.device);
   DeviceCall under_way{DeviceCall::kNotYet};
   const bool known = device_freeing(call, space, value, block, under_way);
   const uint64_t gives_back = known                       ? 0
