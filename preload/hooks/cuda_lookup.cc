@@ -181,9 +181,8 @@ void* hook_of_address(void* real) {
   // shared by rows.
   void *by_next = nullptr, *by_look_up = nullptr;
   for (const DriverRow& row : driver_rows()) {
-    const bool is_given = is_given_out(row);
-    if (row.exported == real && is_given) return row.hook;
-    if (row.next == real && is_given && by_next == nullptr) by_next = row.hook;
+    if (row.exported == real && is_given_out(row)) return row.hook;
+    if (row.next == real && by_next == nullptr && is_given_out(row)) by_next = row.hook;
     if (row.looked_up == real && by_look_up == nullptr) by_look_up = row.hook;
   }
   return by_next != nullptr ? by_next : by_look_up;
@@ -203,8 +202,9 @@ bool is_next_interposer(const void* caller) {
 DriverRow* driver_row_of(const char* name) {
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
     return nullptr;
+  const uint32_t hash = hash_of(name);
   for (DriverRow& row : driver_rows()) {
-    if (is_given_out(row) && strcmp(row.export_name, name) == 0) return &row;
+    if (row.hash == hash && strcmp(row.export_name, name) == 0 && is_given_out(row)) return &row;
   }
   return nullptr;
 }
