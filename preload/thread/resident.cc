@@ -332,27 +332,29 @@ void share_pages() {
   g_shares_pages = true;
 }
 
-void sample_at_border() {
+void sample_at_border(size_t going) {
   // A phase may be an inference of a millisecond. At most a 256th of its time goes to samples.
   const uint64_t shortest = std::max<uint64_t>(1'000'000, g_sample_cost_ns * 256);
   if (monotonic_ns() - g_last_sample_ns.load(std::memory_order_relaxed) >= shortest)
-    sample(Moment::kBeforeLess);
+    sample(Moment::kBeforeLess, going);
 }
 
 void sample_before_less(size_t bytes) {
   static constinit std::atomic<size_t> gone{0};  // in smaller pieces
   if (bytes < kWorthASample && (gone += bytes) < 8 * kWorthASample) return;
   gone = 0;
-  sample_at_border();
+  sample_at_border(bytes);
 }
 
-void sample(Moment moment) {
+void sample(Moment moment, size_t going) {
   if (is_short_of_stack()) return;  // what takes much of it is not inlined here
   const uint64_t began = cost_clock();
   const bool is_end = moment == Moment::kAtEnd;
   g_last_sample_ns.store(monotonic_ns(), std::memory_order_relaxed);
   const ResidentStatus status = is_end || g_has_huge_pages ? resident_status() : resident_now();
   if (status.resident == 0) return;
+  // What the driver needs for a while, as when it makes a context, is not worth a look.
+  if (is_in_driver() && going < status.resident / 32) moment = Moment::kAny;
   if (is_end) {
     // The kernel's figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
     // of its own, and what it remembers when memory goes is read without them.

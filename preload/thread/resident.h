@@ -25,11 +25,11 @@ enum class Moment : uint8_t { kAny, kBeforeLess, kAtEnd };
 
 /// Logs a SAMPLE of this process, which takes some 10 us, and looks closer if more is resident than
 /// before. At the end the sample has what of it is the process's own, and the most that was ever
-/// resident is noted. Takes 2 KiB of stack.
-void sample(Moment moment);
+/// resident is noted. `going`: bytes that are about to go. Takes 2 KiB of stack.
+void sample(Moment moment, size_t going = SIZE_MAX);
 /// Logs a SAMPLE where a thread's phase begins or ends, unless the last one is younger than a
 /// millisecond, or than 256 times what that one took.
-void sample_at_border();
+void sample_at_border(size_t going = SIZE_MAX);
 /// The same before memory is freed: kWorthASample at once, or eight times that in smaller pieces.
 void sample_before_less(size_t bytes);
 constexpr size_t kWorthASample = 128 << 10;

@@ -321,7 +321,8 @@ void flush_slot(ThreadSlot& slot) {
   slot.heap_delta = 0;
   slot.handing.store(handing + 2, std::memory_order_release);
   // A large block is about to be freed. It is still resident, and live in the counters page.
-  if (delta <= -static_cast<int64_t>(kWorthASample) && recording()) sample_at_border();
+  if (delta <= -static_cast<int64_t>(kWorthASample) && recording())
+    sample_before_less(static_cast<size_t>(-delta));
   gauge_add(counters().heap, delta, slot.heap_high);
   count(&gpupeak_counters_page::heap_alloc_count, slot.alloc_delta);
   count(&gpupeak_counters_page::heap_free_count, slot.free_delta);

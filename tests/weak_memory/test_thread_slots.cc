@@ -114,9 +114,9 @@ uint64_t ticks_without_tsc() {
   return 0;
 }
 void note_large_block(int64_t) {}
-void sample(Moment) {}
+void sample(Moment, size_t) {}
 /// Takes a while.
-void sample_at_border() {
+void sample_before_less(size_t) {
   for (int i = 0; i < 4; ++i) g_told[2].load();
 }
 
