@@ -86,7 +86,9 @@ class ChangedLog {
   /// `known`: the log's summary, if somebody has it already.
   ChangedLog(const std::string& path, const Options& options, const Progress& progress,
              const Summary* known = nullptr)
-      : options_(options), progress_(progress), profile_(path, progress, &first_, options.reading) {
+      : options_(options),
+        progress_(progress),
+        profile_(path, progress, &arenas_.last_uses, options.reading) {
     arenas_.shared_out = profile_.replay().arenas().shared_out();
     if (!arenas_.shared_out.empty()) {
       again_.emplace(arenas_.shared_out, rules_of(profile_.replay()));
@@ -107,6 +109,22 @@ class ChangedLog {
     return scope != nullptr && profile_.sum(*scope).peak == peak.bytes;
   }
 
+  /// Whether a change of when blocks are there could lower the peak: one that is live then would
+  /// not be. If arenas have blocks, that is not asked.
+  bool may_lower(const Changes& changes, const Peak& peak) const {
+    const ScopeId* const scope = profile_.replay().sites().find_scope(peak.scope);
+    if (scope == nullptr || !changes.needs_uses() || !summary_->arenas.empty()) return true;
+    const uint64_t then = profile_.sum(*scope).peak_ticks;
+    return std::ranges::any_of(
+        arenas_.last_uses.of_driver(), [&](const LastUseTimes::Block& block) {
+          const bool is_live = block.begin <= then && block.end >= then;
+          const bool is_used = block.uses.count > 0;
+          return is_live && ((changes.without_unused && block.was_never_used()) ||
+                             (changes.free_at_last_use && is_used && block.uses.last <= then) ||
+                             (changes.take_at_first_use && is_used && block.uses.first >= then));
+        });
+  }
+
   /// The two blocks at the peak of a device that save most if one takes the memory of the other:
   /// its first use comes after the other's last one, and it is no larger.
   std::optional<Changes::Two> two_as_one(const Peak& peak) {
@@ -114,7 +132,6 @@ class ChangedLog {
     constexpr size_t kMostBlocks = 500;
     const ScopeId* const scope = profile_.replay().sites().find_scope(peak.scope);
     if (scope == nullptr) return std::nullopt;
-    find_last_uses();
     const std::vector<Life>& all = arenas_.last_uses.of_driver();
     const uint64_t then = profile_.sum(*scope).peak_ticks;
     std::vector<size_t> blocks;
@@ -140,7 +157,6 @@ class ChangedLog {
 
   WhatIf with(const Changes& changes, WithCurves curves = WithCurves::kNo) {
     require_arenas(*summary_, changes);
-    if (changes.needs_uses()) find_last_uses();
     WhatIf result;
     result.changes = changes;
     result.log = summary_->log_path;
@@ -166,12 +182,6 @@ class ChangedLog {
   }
 
  private:
-  /// Replays the log once more when it is called first; later calls do nothing.
-  void find_last_uses() {
-    if (has_last_uses_) return;
-    profile_.replay_again(arenas_.last_uses, progress_);
-    has_last_uses_ = true;
-  }
   void find_histories() {
     if (!again_) return;  // no arena shared anything out
     for (const DeviceSummary& device : summary_->devices) {
@@ -246,13 +256,11 @@ class ChangedLog {
 
   const Options& options_;
   const Progress& progress_;
-  NeedWatch first_;  // watches the profile's replay, which points to it
+  KnownArenas arenas_;  // its last uses watch the profile's replay, which points to them
   Profile profile_;
   std::optional<NeedWatch> again_;  // `arenas_` points into it
   Summary made_;
   const Summary* summary_ = nullptr;
-  KnownArenas arenas_;
-  bool has_last_uses_ = false;
 };
 
 uint64_t gain(const WhatIf& what_if) {
@@ -270,6 +278,7 @@ bool leaves_something(const WhatIfSum& sum) {
 std::vector<Changes> all_settings(const Summary& summary, const Peak& peak, ChangedLog& log) {
   std::vector<Changes> all = settings_of(summary);
   if (!summary.has_uses) return all;
+  std::erase_if(all, [&](const Changes& one) { return !log.may_lower(one, peak); });
   if (auto two = log.two_as_one(peak)) all.emplace_back().one_for_two = std::move(two);
   return all;
 }
