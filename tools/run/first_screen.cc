@@ -21,6 +21,7 @@
 #include "collector/fit/what_if.h"
 #include "collector/log/log_head.h"
 #include "collector/log/parallel.h"
+#include "collector/rules/rule_book.h"
 #include "collector/run/run_logs.h"
 #include "collector/summary/run_text.h"
 #include "collector/symbols/module_symbols.h"
@@ -132,8 +133,12 @@ std::string screen_of(const std::string& log, Helper ahead) {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// How often the peaks are looked at: less and less often while they stay.
-constexpr Clock::duration kFirstWait = 100ms, kLongestWait = 2000ms;
+/// How often the peaks are looked at: less and less often while they stay. Whether the program has
+/// ended is asked more often, but for less of its time the longer it runs: then the kernel takes
+/// its memory apart, for a tenth of a second if it has used a GPU, and a look costs no time at all.
+constexpr Clock::duration kFirstWait = 100ms, kLongestWait = 2000ms, kFirstAsked = 4ms,
+                          kLongestAsked = 100ms;
+constexpr int kPartAsked = 64;
 /// A look for each new peak, each followed by a rest of twice its time; none after one that took so
 /// long.
 constexpr Clock::duration kLongestLook = 2000ms;
@@ -141,16 +146,20 @@ constexpr int kMostLooks = 8;
 /// How long a look may go on when the program has ended: what it reads is needed.
 constexpr Clock::duration kUntilLookEnds = 500ms;
 
-/// What the GPUs' peaks add up to so far; 0: no GPU was used.
-uint64_t device_peaks(const std::string& log) {
-  uint64_t sum = 0;
+struct SeenSoFar {
+  uint64_t peaks = 0;      ///< what the GPUs' add up to; 0: no GPU was used
+  bool has_ended = false;  ///< the program's own code, not yet its process
+};
+SeenSoFar seen_so_far(const std::string& log) {
+  SeenSoFar seen;
   try {
     const gpupeak_counters_page page = collector::read_head(log).counters;
     for (uint32_t i = 0; i < page.device_count && i < GPUPEAK_LOG_MAX_DEVICES; ++i)
-      sum += page.device[i].total.peak;
-  } catch (const std::exception&) {  // its first page is being written
+      seen.peaks += page.device[i].total.peak;
+    seen.has_ended = page.ended != 0;
+  } catch (const std::exception&) {  // there is none yet, or its first page is being written
   }
-  return sum;
+  return seen;
 }
 
 struct ReadStopped {};  // ends the thread
@@ -175,20 +184,25 @@ class Looks {
   void look_while_it_runs() {
     const sched_param none{};
     sched_setscheduler(0, SCHED_IDLE, &none);  // of this thread
+    collector::builtin_name_rules();           // they are read once
     uint64_t peak = 0;
     Clock::duration wait = kFirstWait;
-    for (int looks = 0; looks < kMostLooks && rest(wait);) {
-      wait = std::min(wait * 3 / 2, kLongestWait);
-      const std::string log = find_();
-      const uint64_t now = log.empty() ? 0 : device_peaks(log);
-      if (now == peak) continue;
-      peak = now;
-      wait = kFirstWait;
-      ++looks;
-      const auto began = Clock::now();
-      look(log);
-      const auto took = Clock::now() - began;
-      if (took > kLongestLook || !rest(2 * took)) return;
+    const auto began = Clock::now();
+    auto next = began + wait;
+    std::string log;
+    for (int looks = 0;;) {
+      const auto ran = Clock::now() - began;
+      if (!rest(std::clamp<Clock::duration>(ran / kPartAsked, kFirstAsked, kLongestAsked))) return;
+      const auto now = Clock::now();
+      if (now >= next) log = find_();
+      const SeenSoFar seen = seen_so_far(log);
+      if (now < next && !seen.has_ended) continue;
+      wait = seen.peaks != peak ? kFirstWait : std::min(wait * 3 / 2, kLongestWait);
+      if (seen.has_ended ? seen.peaks > 0 : seen.peaks != peak && looks++ < kMostLooks) look(log);
+      peak = seen.peaks;
+      const auto took = Clock::now() - now;
+      if (seen.has_ended || took > kLongestLook) return;
+      next = Clock::now() + std::max(wait, 2 * took);
     }
   }
   void look(const std::string& log) const {
