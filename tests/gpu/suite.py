@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """A suite of CUDA programs, unchanged, by themselves and below gpupeak.
 
-usage: suite.py GPUPEAK FOLDER [--cupti RECORDER] [--seconds N] [--jobs N] [--time N] [--logs FOLDER]
+usage: suite.py GPUPEAK FOLDER [--cupti RECORDER] [--seconds N] [--jobs N] [--time N [--turns N]] [--logs FOLDER]
 
 FOLDER has a folder for each program, with a Makefile whose `run` starts the program behind $(LAUNCHER), as
 HeCBench's have (github.com/zjin-lcf/HeCBench: FOLDER is its src/). What does not compile, or takes more than N
 seconds by itself, is left out, and counted. RECORDER: cupti_recorder.cc as a library; each log is then compared
-with CUPTI's records of the same run. --time N: as many programs are run once more, one after the other, in turns
-with and without gpupeak. Prints Markdown tables. Exit code 1: a program's exit code or output differed, or a
+with CUPTI's records of the same run. --time N: as many programs, the longest, are run once more, one after the other,
+in turns with and without gpupeak; --turns N: so often, and the medians count. Prints Markdown tables. Exit code 1: a program's exit code or output differed, or a
 figure of CUPTI's.
 """
 import argparse
@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ parser.add_argument("--cupti", default="")
 parser.add_argument("--seconds", type=float, default=6)
 parser.add_argument("--jobs", type=int, default=4)
 parser.add_argument("--time", type=int, default=0)
+parser.add_argument("--turns", type=int, default=1)
 parser.add_argument("--build-only", action="store_true")
 parser.add_argument("--most", type=float, default=500, help="seconds for all")
 parser.add_argument("--logs", default="", help="keep logs and screens there")
@@ -194,17 +196,20 @@ def main():
             print(f"  {r.program}: {100 * share[0] / peak['bytes']:.0f} % with a role, told apart {share[2]}: " +
                   "; ".join(f"{row['site']} {row['bytes'] >> 20} MiB ×{row['count']}" for row in peak["holders"][:4]))
     timed = sorted((r for r in done if r.code == 0), key=lambda r: r.seconds)[-options.time:] if options.time else []
-    alone = ours = 0.0
-    count = 0
-    for number, r in enumerate(timed):
+    took = collections.defaultdict(lambda: ([], []))  # of a program: alone, below gpupeak
+    for number, r in [(turn + number, r) for turn in range(options.turns) for number, r in enumerate(timed)]:
         if left() < 4 * r.seconds + 5:
             continue
         with tempfile.TemporaryDirectory() as cache:
-            launcher = f"LAUNCHER=env XDG_CACHE_HOME={cache} {options.gpupeak} run -o {cache}/x.gplog --"
-            pair = [make(r.program, "run", 60), make(r.program, "run", 60, launcher)] if number % 2 else [make(r.program, "run", 60, launcher), make(r.program, "run", 60)][::-1]
-        alone, ours, count = alone + pair[0][3], ours + pair[1][3], count + 1
-    if count:
-        print(f"| sums of time, alone and below gpupeak | {count} programs | {alone:.1f} s, {ours:.1f} s: {ours / alone:.3f} |")
+            launcher = [f"LAUNCHER=env XDG_CACHE_HOME={cache} {options.gpupeak} run -o {cache}/x.gplog --"]
+            for way in (0, 1) if number % 2 else (1, 0):
+                took[r.program][way].append(make(r.program, "run", 60, *(launcher if way else []))[3])
+    alone, ours = (sum(statistics.median(ways[way]) for ways in took.values()) for way in (0, 1))
+    for program, ways in sorted(took.items()) if options.turns > 1 else []:
+        before, more = statistics.median(ways[0]), statistics.median(ways[1]) - statistics.median(ways[0])
+        print(f"| {program}, {len(ways[1])} turns | {1000 * before:.0f} ms alone | {1000 * more:+.0f} ms |")
+    if took:
+        print(f"| sums of time, alone and below gpupeak | {len(took)} programs | {alone:.1f} s, {ours:.1f} s: {ours / alone:.3f} |")
     return 1 if bad or wrong else 0
 
 
