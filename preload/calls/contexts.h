@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "calls/allocate.h"
 #include "calls/uses.h"
@@ -182,36 +183,45 @@ CUresult ctx_create_vdpau(const ApiCall& call, Real real, CUcontext* out, unsign
   return context_create(call, out, device, [&] { return real(out, flags, device, vdpau, lookup); });
 }
 
-template <typename Real>
-CUresult ctx_destroy(const ApiCall& call, Real real, CUcontext context) {
+/// The common part of the calls that may end a context. `ended()`: which one has; none: it lives
+/// on.
+template <typename Device, typename Run, typename Ended>
+CUresult context_end(const ApiCall& call, gpupeak_context_event event, Device device, Run run,
+                     Ended ended) {
   DriverScope scope;
   LedgerBracket bracket;
   if (scope.accounts()) {
     read_unread_peaks();
-    bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device_of_context(context));
+    bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device());
   }
-  const CUresult result = real(context);
+  const CUresult result = run();
   if (!scope.accounts()) return result;
-  if (result == CUDA_SUCCESS)
-    context_ended(call, context, GPUPEAK_CONTEXT_DESTROYED);
+  const std::optional<CUcontext> context = result == CUDA_SUCCESS ? ended() : std::nullopt;
+  if (context)
+    context_ended(call, *context, event);
   else
     bracket.did_nothing();
   return result;
 }
 
 template <typename Real>
+CUresult ctx_destroy(const ApiCall& call, Real real, CUcontext context) {
+  return context_end(
+      call, GPUPEAK_CONTEXT_DESTROYED, [&] { return device_of_context(context); },
+      [&] { return real(context); }, [&] { return std::optional(context); });
+}
+
+template <typename Real>
 CUresult green_create(const ApiCall& call, Real real, void* out, void* resources, CUdevice device,
                       unsigned flags) {
   DriverScope scope;
-  const auto run = [&] {
-    return within_limit(
-        scope, [device] { return device; }, kUnknownNeed,
-        [&] { return real(out, resources, device, flags); });
-  };
-  if (!scope.accounts()) return run();
-  const LedgerBracket bracket(call, GPUPEAK_LEDGER_CONTEXT, device);
-  const CUresult result = run();
-  if (result == CUDA_SUCCESS) green_context_began(*static_cast<void**>(out), device);
+  LedgerBracket bracket;
+  if (scope.accounts()) bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
+  const CUresult result = within_limit(
+      scope, [device] { return device; }, kUnknownNeed,
+      [&] { return real(out, resources, device, flags); });
+  if (scope.accounts() && result == CUDA_SUCCESS)
+    green_context_began(*static_cast<void**>(out), device);
   return result;
 }
 
@@ -244,19 +254,12 @@ CUresult primary_retain(const ApiCall& call, Real real, CUcontext* out, CUdevice
 /// inactive.
 template <gpupeak_context_event kEvent, typename Real>
 CUresult primary_end(const ApiCall& call, Real real, CUdevice device) {
-  DriverScope scope;
-  LedgerBracket bracket;
-  if (scope.accounts()) {
-    read_unread_peaks();
-    bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
-  }
-  const CUresult result = real(device);
-  if (!scope.accounts()) return result;
-  if (result == CUDA_SUCCESS && !primary_context_is_active(device))
-    context_ended(call, primary_context(device), kEvent);
-  else
-    bracket.did_nothing();
-  return result;
+  return context_end(
+      call, kEvent, [device] { return device; }, [&] { return real(device); },
+      [device] {
+        return primary_context_is_active(device) ? std::nullopt
+                                                 : std::optional(primary_context(device));
+      });
 }
 
 }  // namespace gpupeak::preload::calls

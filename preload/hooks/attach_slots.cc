@@ -114,7 +114,7 @@ size_t name_number_in_allocator(const char* name) {
 
 const char* name_of(size_t number) {
   if (number < kFirstOfDriver) return kNames[number - 1];
-  return number < first_of_allocators() ? driver_rows()[number - kFirstOfDriver].export_name
+  return number < first_of_allocators() ? driver_rows()[number - kFirstOfDriver].export_name.data()
                                         : allocator_function(number - first_of_allocators()).name;
 }
 

@@ -132,7 +132,6 @@ void name_driver_rows() {
                           bool only_sees_uses) {
     DriverRow& it = g_driver_rows[row++];
     it.export_name = name;
-    it.hash = hash_of(name);
     it.base_name = base;
     it.version = version;
     it.flags = flags;

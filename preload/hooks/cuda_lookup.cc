@@ -48,8 +48,8 @@ using GetProcAddress4 = CUresult (*)(const char*, void**, int, cuuint64_t);
 using GetProcAddress5 = CUresult (*)(const char*, void**, int, cuuint64_t, void*);
 
 void find_exported(DriverRow& row) {
-  row.exported = find_in_driver(row.export_name);
-  row.next = next_of(row.export_name, row.exported);
+  row.exported = find_in_driver(row.export_name.data());
+  row.next = next_of(row.export_name.data(), row.exported);
 }
 
 /// What the driver itself calls this row. One of the two forms of its look-up may be missing.
@@ -125,7 +125,7 @@ constinit std::atomic<bool> g_interposers_known{false};
 /// Threads may do it at once: all find the same.
 void find_next_interposers() {
   for_each_preloaded_with(
-      [](size_t row) { return driver_rows()[row].export_name; }, kDriverRowCount,
+      [](size_t row) { return driver_rows()[row].export_name.data(); }, kDriverRowCount,
       [](AddressRange memory) {
         for (Interposer& place : g_next_interposers) {
           uintptr_t nobody = 0;
@@ -170,7 +170,7 @@ void* look_for_function(int index) {
     if (row.next == nullptr && !is_given_out(row)) find_exported(row);  // called by its name
     return known_function(index);
   }
-  void* const instead = find_preloaded(row.export_name);
+  void* const instead = find_preloaded(row.export_name.data());
   if (instead == nullptr) set_quality(GPUPEAK_Q_NO_DRIVER);
   return instead;
 }
@@ -202,9 +202,9 @@ bool is_next_interposer(const void* caller) {
 DriverRow* driver_row_of(const char* name) {
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
     return nullptr;
-  const uint32_t hash = hash_of(name);
+  const std::string_view wanted(name);
   for (DriverRow& row : driver_rows()) {
-    if (row.hash == hash && strcmp(row.export_name, name) == 0 && is_given_out(row)) return &row;
+    if (row.export_name == wanted && is_given_out(row)) return &row;
   }
   return nullptr;
 }

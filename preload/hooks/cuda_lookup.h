@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "base/compiler.h"
 
@@ -15,7 +16,7 @@ namespace gpupeak::preload {
 
 /// A row of cuda_table.def or cuda_uses.def at run time.
 struct DriverRow {
-  const char* export_name;
+  std::string_view export_name;  ///< a runtime asks for hundreds of names: most differ in length
   const char* base_name;
   int version;
   int flags;
@@ -27,7 +28,6 @@ struct DriverRow {
   /// The driver's own, as its cuGetProcAddress gives it for exactly this version and flags.
   void* looked_up;
   uint32_t api_id;  ///< of base_name in the log's strings
-  uint32_t hash;    ///< of export_name
   bool only_sees;   ///< of cuda_uses.def: no hook, unless uses are recorded
 };
 /// Of these hooks write to api_id; else driver_rows() is asked, which names them first: written by
@@ -65,13 +65,6 @@ void* hook_of_address(void* real);
 /// Whether the code at `caller` is another interposer's that was preloaded behind us: what it looks
 /// up is the driver's, not our hooks, since those call it.
 bool is_next_interposer(const void* caller);
-
-/// A program's runtime looks hundreds of names up, each among hundreds of rows.
-constexpr uint32_t hash_of(const char* name) {
-  uint32_t hash = 0;
-  for (; *name != 0; ++name) hash = hash * 31 + static_cast<unsigned char>(*name);
-  return hash;
-}
 
 /// The row whose hook a program is given for this name. nullptr: there is none, so that dlsym need
 /// not look at the name.

@@ -259,7 +259,7 @@ void sample_driver(ProcessPage& process) {
 }
 
 void say_whole(ThreadSlot& slot) {
-  say_sample(slot, 1);
+  if (slot.sample_bytes != 0) say_sample(slot, 1);
 }
 
 bool joins_sample(ProcessPage& process, ThreadSlot& slot, size_t bytes) {

@@ -67,13 +67,8 @@ void sample_driver(ProcessPage& process);
 /// Whether a block joins the thread's sample. Says first in the thread's stream, if it does not say
 /// so yet, that its blocks are one.
 bool joins_sample(ProcessPage& process, ThreadSlot& slot, size_t bytes);
-/// Says in the thread's stream that the next block stands for itself alone.
+/// Says in the thread's stream, if a sample has begun there, that the next block is none of it.
 void say_whole(ThreadSlot& slot);
-/// The same, of a thread that may not have begun a sample. True: the block joins.
-inline bool joins_whole(ThreadSlot& slot) {
-  if (slot.sample_bytes != 0) say_whole(slot);
-  return true;
-}
 /// The record of a block that joined is written: the next may be of a thinner sample.
 void sample_was_taken(ProcessPage& process, ThreadSlot& slot);
 

@@ -43,14 +43,17 @@ void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
   if (slot.ready()) put_address(*g_process, slot, tag, block, ticks);
 }
 
-/// Whether a heap call is recorded: an outermost call, or one inside a LibraryScope, as of the
-/// unwinder or NVML (the loader may allocate or move its thread-local storage then). No record is
-/// half-written in such a scope, so that is safe. Calls of a signal handler in the middle of other
-/// work of ours are not recorded, but counted.
-inline bool may_record(const HookScope& scope) {
-  if (scope.entered() || t_flags.in_library) return true;
-  count(&gpupeak_counters_page::reentrant_calls);
-  return false;
+/// The thread's slot, if a heap call is recorded: an outermost one, or one inside a LibraryScope,
+/// as of the unwinder or NVML (the loader may allocate or move its thread-local storage then). No
+/// record is half-written in such a scope, so that is safe. Calls of a signal handler in the middle
+/// of other work of ours are not recorded, but counted; so is one without a slot.
+inline ThreadSlot* slot_in(const HookScope& scope) {
+  const bool may_record = scope.entered() || t_flags.in_library;
+  ThreadSlot* const slot = may_record ? thread_slot() : nullptr;
+  if (slot == nullptr)
+    count(may_record ? &gpupeak_counters_page::dropped_events
+                     : &gpupeak_counters_page::reentrant_calls);
+  return slot;
 }
 
 /// Whether no hook is open, and the thread's stream has room.
@@ -108,7 +111,8 @@ bool log_unless_left_out(const HookScope& scope, ThreadSlot& slot, uint8_t tag, 
   }
   const bool is_sample =
       mode == HostMode::kSampled || (mode == HostMode::kDriverSampled && is_in_driver());
-  const bool joins = is_sample ? joins_sample(process, slot, bytes) : joins_whole(slot);
+  const bool joins = !is_sample || joins_sample(process, slot, bytes);
+  if (!is_sample) say_whole(slot);
   if (bytes >= kLargeBytes) slot.lost = 0;  // so that this one looks whether there is room again
   const bool logs = joins && slot.ready();
   if (marked_in(process) == (logs ? Marked::kLogged : Marked::kUnlogged)) mark_block(block);
@@ -152,9 +156,8 @@ inline void look_at_windows(const HookScope& scope, ThreadSlot& slot) {
 __attribute__((noinline)) void heap_allocated_slow(void* block, size_t bytes, size_t usable_bytes,
                                                    const CallerFrame& caller) {
   HookScope scope;
-  if (!may_record(scope)) return;
-  ThreadSlot* slot = thread_slot();
-  if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
+  ThreadSlot* const slot = slot_in(scope);
+  if (slot == nullptr) return;
   look_at_windows(scope, *slot);
   ++slot->alloc_delta;
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes));
@@ -165,9 +168,8 @@ __attribute__((noinline)) void heap_allocated_slow(void* block, size_t bytes, si
 __attribute__((noinline)) void heap_freed_slow(void* block, BlockSize& size) {
   const size_t usable_bytes = size(block);
   HookScope scope;
-  if (!may_record(scope)) return;
-  ThreadSlot* slot = thread_slot();
-  if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
+  ThreadSlot* const slot = slot_in(scope);
+  if (slot == nullptr) return;
   look_at_windows(scope, *slot);
   ++slot->free_delta;
   add_to_counters(*slot, -static_cast<int64_t>(usable_bytes));
@@ -250,12 +252,8 @@ GPUPEAK_HOT void heap_freed(void* block, BlockSize& size) {
 ReallocState heap_realloc_begin(void* old_block, size_t usable_bytes) {
   HookScope scope;
   ReallocState state;
-  if (!may_record(scope)) return state;
-  ThreadSlot* slot = thread_slot();
-  if (slot == nullptr) {
-    count(&gpupeak_counters_page::dropped_events);
-    return state;
-  }
+  ThreadSlot* const slot = slot_in(scope);
+  if (slot == nullptr) return state;
   look_at_windows(scope, *slot);
   state.old_usable_bytes = usable_bytes;
   if (!is_in_log_until_now(*slot, old_block, usable_bytes)) return state;
@@ -267,9 +265,8 @@ ReallocState heap_realloc_begin(void* old_block, size_t usable_bytes) {
 void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, size_t usable_bytes,
                       const CallerFrame& caller) {
   HookScope scope;
-  if (!may_record(scope)) return;
-  ThreadSlot* slot = thread_slot();
-  if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
+  ThreadSlot* const slot = slot_in(scope);
+  if (slot == nullptr) return;
   ++slot->alloc_delta;
   ++slot->free_delta;
   exchange_in_counters(*slot, state.old_usable_bytes, usable_bytes);
@@ -303,8 +300,7 @@ void heap_realloc_failed(const ReallocState& state, void* old_block) {
   const ProcessPage& process = *g_process;
   if (!state.logged && process.window_request == nullptr) return;
   HookScope scope;
-  if (!may_record(scope)) return;
-  ThreadSlot* slot = thread_slot();
+  ThreadSlot* const slot = slot_in(scope);
   if (slot == nullptr) return;
   if (process.window_request != nullptr) note_not_freed(process, *slot, state);
   if (!state.logged) return;
@@ -313,8 +309,7 @@ void heap_realloc_failed(const ReallocState& state, void* old_block) {
 
 void heap_realloc_freed(const ReallocState& state, void* old_block) {
   HookScope scope;
-  if (!may_record(scope)) return;
-  ThreadSlot* slot = thread_slot();
+  ThreadSlot* const slot = slot_in(scope);
   if (slot == nullptr) return;
   ++slot->free_delta;
   add_to_counters(*slot, -static_cast<int64_t>(state.old_usable_bytes));
