@@ -129,9 +129,7 @@ class SummaryBuilder {
   }
 
   void add_ledger(DeviceSummary& device) {
-    const auto entry = replay_.device().ledgers().find(device.ordinal);
-    const DeviceLedger* ledger =
-        entry == replay_.device().ledgers().end() ? nullptr : &entry->second;
+    const DeviceLedger* ledger = value_in(replay_.device().ledgers(), device.ordinal);
     if (ledger != nullptr) {
       device.ledger = summarize_ledger(
           *ledger, [this](uint64_t ticks) { return log_.clock().to_ns(ticks); }, log_.definitions(),
@@ -205,12 +203,10 @@ class SummaryBuilder {
 
   std::vector<TagShare> tag_shares(const PeakParts& parts) {
     std::map<uint32_t, TagShare> by_tag;
-    const auto add = [&](uint32_t tag, const auto& part) {
-      by_tag[tag].bytes += part.bytes;
-      by_tag[tag].count += part.count;
-    };
-    for (const Contribution& part : parts.outside) add(profile_.tagger().tag(part.group), part);
-    for (const ArenaPart& part : parts.in_arenas) add(profile_.tagger().tag(*part.holder), part);
+    for (const Contribution& part : parts.outside)
+      add_part(by_tag[profile_.tagger().tag(part.group)], part);
+    for (const ArenaPart& part : parts.in_arenas)
+      add_part(by_tag[profile_.tagger().tag(*part.holder)], part);
     std::vector<TagShare> shares;
     for (auto& [tag, share] : by_tag) {
       share.name = profile_.tagger().name(tag);

@@ -21,9 +21,7 @@ std::vector<ArenaSummary::Part> parts_at_peak(const Replay& replay, Attribution&
     const PeakFinder::AtPeak held = table.peaks().at_peak(group, scope);
     if (held.bytes == 0) continue;
     Holder row = arena_holder_row(replay, by_site, holder, "");
-    Holder& known = rows.try_emplace(row_key(row), std::move(row)).first->second;
-    known.bytes += held.bytes;
-    known.count += held.count;
+    add_part(rows.try_emplace(row_key(row), std::move(row)).first->second, held);
   }
   std::vector<ArenaSummary::Part> parts =
       list_of(largest_first(std::move(rows)), [](const Holder& row) {
@@ -41,8 +39,7 @@ ArenaSummary::Largest largest_of(const Replay& replay, Attribution& by_site, siz
   ArenaSummary::Largest largest;
   largest.time_ns = replay.log().clock().to_ns(table.peaks().scope(scope).peak_ticks);
   largest.parts = parts_at_peak(replay, by_site, arena, scope, top, largest.other_bytes);
-  largest.in_use_bytes = largest.other_bytes;
-  for (const ArenaSummary::Part& part : largest.parts) largest.in_use_bytes += part.bytes;
+  largest.in_use_bytes = largest.other_bytes + sum_of(largest.parts, &ArenaSummary::Part::bytes);
   return largest;
 }
 
@@ -206,9 +203,7 @@ void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vecto
     } else {
       row = arena_holder_row(replay, by_site, *part.holder, "device.pooled");
     }
-    Holder& known = rows.try_emplace(row_key(row), std::move(row)).first->second;
-    known.bytes += part.bytes;
-    known.count += part.count;
+    add_part(rows.try_emplace(row_key(row), std::move(row)).first->second, part);
   }
   for (auto& [key, row] : rows) peak.holders.push_back(std::move(row));
   tell_apart(peak.holders);

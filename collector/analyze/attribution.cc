@@ -292,8 +292,7 @@ void Attribution::add(Row& row, const Contribution& contribution) const {
     row.same_thread &= row.first->tid == context.tid;
     if (contribution.bytes > row.largest.bytes) row.largest = contribution;
   }
-  row.bytes += contribution.bytes;
-  row.count += contribution.count;
+  add_part(row, contribution);
   row.error.add(context.sample_bytes, contribution.count);
   row.alloc_count += group.alloc_count;
   row.temporary_count += group.temporary_count;

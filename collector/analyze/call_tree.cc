@@ -79,12 +79,8 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
       }
       path.push_back(at = id);
     }
-    nodes_[0].bytes += part.bytes;
-    nodes_[0].count += part.count;
-    for (const uint32_t node : path) {
-      nodes_[node].bytes += part.bytes;
-      nodes_[node].count += part.count;
-    }
+    add_part(nodes_[0], part);
+    for (const uint32_t node : path) add_part(nodes_[node], part);
     before = std::move(calls);
     ends_.push_back(at);
     nodes_[at].own_bytes += part.bytes;

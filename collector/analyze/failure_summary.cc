@@ -194,19 +194,14 @@ class Failures {
     std::map<std::string, Holder> rows;
     for (const ArenaTable::Held& held : failure.holders) {
       const ArenaTable::Holder& holder = replay_.arenas().holder(held.holder);
-      const bool outside = holder.what == ArenaTable::What::kOutside;
-      Holder row;
-      if (outside) {
-        row = by_site_.holder({holder.outside, held.bytes, held.count}, false);
-      } else {
-        row = arena_holder_row(replay_, by_site_, holder,
-                               failure.device < 0 ? "host.pooled" : "device.pooled");
-      }
+      Holder row = holder.what == ArenaTable::What::kOutside
+                       ? by_site_.holder({holder.outside, held.bytes, held.count}, false)
+                       : arena_holder_row(replay_, by_site_, holder,
+                                          failure.device < 0 ? "host.pooled" : "device.pooled");
       Holder& known = rows[row_key(row)];
-      const uint64_t bytes = known.bytes + held.bytes, count = known.count + held.count;
+      row.bytes = known.bytes + held.bytes;
+      row.count = known.count + held.count;
       known = std::move(row);
-      known.bytes = bytes;
-      known.count = count;
     }
     std::vector<Holder> holders = largest_first(std::move(rows));
     if (holders.size() > top_) holders.resize(top_);

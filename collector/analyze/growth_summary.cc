@@ -354,12 +354,9 @@ class Growth {
 
   /// What points show that are near a straight line.
   std::optional<Rise> steady_rise(const std::vector<GrowthPoint>& points, uint64_t least) const {
-    std::vector<uint64_t> numbers, bytes;
-    for (const GrowthPoint& point : points) {
-      numbers.push_back(point.number);
-      bytes.push_back(point.least.bytes);
-    }
-    std::optional<Rise> rise = rise_of(numbers, bytes);
+    std::optional<Rise> rise =
+        rise_of(list_of(points, &GrowthPoint::number),
+                list_of(points, [](const GrowthPoint& point) { return point.least.bytes; }));
     if (rise && (rise->bytes < std::max(least, kLeastBytes) || !is_even(points, *rise)))
       rise.reset();
     return rise;
@@ -557,14 +554,8 @@ class Growth {
   /// something. Where memory ran out in it nothing is said, unless far more was freed than kept.
   bool ran_out_in_pass(const std::vector<Keeper>& keepers, uint64_t steps) const {
     constexpr uint64_t kMoreThanLayers = 100, kFreedForEachKept = 4;
-    uint64_t kept = 0, freed = 0, last = 0;
-    for (const Keeper& keeper : keepers) {
-      kept += keeper.kept;
-      freed = std::max(freed, keeper.freed);
-      last = std::max(last, keeper.end);
-    }
-    return last_failure_ticks() >= last && steps < kMoreThanLayers &&
-           freed < kFreedForEachKept * kept;
+    return last_failure_ticks() >= most_of(keepers, &Keeper::end) && steps < kMoreThanLayers &&
+           most_of(keepers, &Keeper::freed) < kFreedForEachKept * sum_of(keepers, &Keeper::kept);
   }
 
   /// A program that reads something keeps a little of each piece, and a piece takes no time.

@@ -124,7 +124,7 @@ uint64_t heap_alloc_count(const Replay& replay, const GroupTotals& totals,
 Metrics device_metrics(const Replay& replay, const GroupTotals& totals, int32_t device) {
   const std::string scope = ScopeKey::device(device).text();
   const DeviceTotals sums = device_totals(replay, totals, device);
-  const auto reserved = replay.device().pool_reserved().find(device);
+  const auto* const reserved = value_in(replay.device().pool_reserved(), device);
   Metrics metrics;
   metrics["device.peak_bytes"] = replay.sum(scope).peak;
   metrics["device.live_bytes"] = replay.sum(scope).current;
@@ -136,8 +136,7 @@ Metrics device_metrics(const Replay& replay, const GroupTotals& totals, int32_t 
     const std::string name{kind_name(kind)};
     metrics["device.kind." + name + ".peak_bytes"] = replay.sum(scope + "/" + name).peak;
   }
-  metrics["device.kind.pool.reserved_peak_bytes"] =
-      reserved == replay.device().pool_reserved().end() ? 0 : reserved->second.peak;
+  metrics["device.kind.pool.reserved_peak_bytes"] = reserved == nullptr ? 0 : reserved->peak;
   metrics["device.kind.vmm.reserved_va_bytes"] = replay.sum(scope + "/vmm_va").peak;
   metrics["device.managed.peak_bytes"] = replay.sum(scope + "/managed").peak;
   metrics["device.imported.peak_bytes"] = replay.sum(scope + "/imported").peak;
@@ -418,8 +417,7 @@ std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,
     LedgerItem& row = items[{cause, title}];
     row.cause = ledger_cause_name(cause);
     row.name = title;
-    row.bytes += item.bytes;
-    row.count += item.count;
+    add_part(row, item);
   }
   for (auto& [key, item] : items) {
     if (item.bytes != 0) summary.items.push_back(std::move(item));

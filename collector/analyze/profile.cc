@@ -95,11 +95,10 @@ ScopeId Profile::scope(const std::string& name) const {
     throw UsageError("the log has no memory of scope '{}'{}", escape(name),
                      did_you_mean(name, names));
   }
-  const auto devices = std::ranges::count_if(
-      known, [&](ScopeId id) { return scope_info(id).device >= 0 && scope_info(id).kind == 0; });
-  for (const ScopeId id : known) {
-    if (devices == 1 && scope_info(id).device >= 0 && scope_info(id).kind == 0) return id;
-  }
+  const auto is_device = [&](ScopeId id) {
+    return scope_info(id).device >= 0 && scope_info(id).kind == 0;
+  };
+  if (std::ranges::count_if(known, is_device) == 1) return *std::ranges::find_if(known, is_device);
   for (const char* usual : {"device", "host", "host/pinned"}) {
     if (const auto found = find(usual); found != known.end()) return *found;
   }
@@ -114,10 +113,10 @@ std::vector<Contribution> Profile::at_peak(ScopeId scope) const {
   return contributions_at_peak(replay_, scope);
 }
 
-std::vector<Contribution> Profile::live(ScopeId scope) const {
+std::vector<Contribution> Profile::live_in(const Replay& replay, ScopeId scope) const {
   std::vector<Contribution> held;
-  for (GroupId id{0}; id < replay_.sites().group_count(); ++id) {
-    const PeakFinder::Group& group = replay_.peaks().group(id);
+  for (GroupId id{0}; id < replay.sites().group_count(); ++id) {
+    const PeakFinder::Group& group = replay.peaks().group(id);
     if (group.live_bytes == 0 || !counts_into(id, scope)) continue;
     held.push_back({id, group.live_bytes, group.live_count});
   }

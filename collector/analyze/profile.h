@@ -63,7 +63,9 @@ class Profile {
   /// Who held the peak: they add up to it.
   std::vector<Contribution> at_peak(ScopeId scope) const;
   /// Who held bytes of the scope at the end.
-  std::vector<Contribution> live(ScopeId scope) const;
+  std::vector<Contribution> live(ScopeId scope) const { return live_in(replay_, scope); }
+  /// The same in another replay of the log, as far as it has come.
+  std::vector<Contribution> live_in(const Replay& replay, ScopeId scope) const;
   bool counts_into(GroupId group, ScopeId scope) const;
   /// Whether the stack has frames of Python.
   bool has_python(uint32_t stack) const { return titles_.has_python(stack); }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <span>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -43,6 +44,17 @@ uint64_t most_of(const Things& things, Of of) {
   uint64_t most = 0;
   for (const auto& thing : things) most = std::max<uint64_t>(most, std::invoke(of, thing));
   return most;
+}
+
+/// The first things, no more than so many.
+template <typename Things>
+auto first_of(const Things& things, size_t most) {
+  return std::span(things).first(std::min(most, std::size(things)));
+}
+/// Adds the bytes and the count of a part to those of a sum.
+void add_part(auto& sum, const auto& part) {
+  sum.bytes += part.bytes;
+  sum.count += part.count;
 }
 
 /// The value of the key; nullptr: it has none.

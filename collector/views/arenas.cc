@@ -94,9 +94,7 @@ std::string arena_text(const Profile& profile, const ArenaTable::Arena& arena) {
 }
 
 uint64_t bytes_of(const std::vector<ArenaTable::Segment>& pieces) {
-  return std::accumulate(
-      pieces.begin(), pieces.end(), uint64_t{0},
-      [](uint64_t sum, const auto& piece) { return sum + piece.end - piece.begin; });
+  return sum_of(pieces, [](const auto& piece) { return piece.end - piece.begin; });
 }
 
 /// How much of the idle memory is in holes that are too small for the arena's largest requests.
@@ -329,8 +327,7 @@ Json arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInsta
            info.contradictions, array_of(state.segments, [](const ArenaTable::Segment& segment) {
              return object("address, bytes", segment.begin, segment.end - segment.begin);
            }));
-    row["blocks"] = Json::array();
-    for (const ArenaBlock& block : state.blocks) {
+    row["blocks"] = array_of(state.blocks, [&](const ArenaBlock& block) {
       Json held = object("address, bytes, site", block.address, block.bytes,
                          arena_block_title(profile, block));
       if (says_use)
@@ -341,12 +338,11 @@ Json arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInsta
         held["python"].push_back(
             object("function, file, line", frame.function, frame.file, frame.line));
       }
-      row["blocks"].push_back(std::move(held));
-    }
+      return held;
+    });
     json["pools"].push_back(std::move(row));
   }
-  json["marks"] = Json::array();
-  for (const ArenaMoments::AtMark& mark : moments.marks()) {
+  json["marks"] = array_of(moments.marks(), [&](const ArenaMoments::AtMark& mark) {
     Json row = object("name, time_ns", shown_name(profile, mark.name), profile.to_ns(mark.ticks));
     row["pools"] = Json::array();
     for (size_t arena = 0; arena < mark.levels.size(); ++arena) {
@@ -358,8 +354,8 @@ Json arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInsta
       if (info.place >= 0) level["device"] = info.place;
       row["pools"].push_back(std::move(level));
     }
-    json["marks"].push_back(std::move(row));
-  }
+    return row;
+  });
   return json;
 }
 
@@ -370,11 +366,9 @@ uint64_t ArenaState::largest_idle() const {
 }
 
 uint64_t ArenaState::idle_in_smaller(uint64_t bytes) const {
-  uint64_t sum = 0;
-  for (const auto& hole : holes) {
-    if (hole.end - hole.begin < bytes) sum += hole.end - hole.begin;
-  }
-  return sum;
+  return sum_of(holes, [&](const auto& hole) {
+    return hole.end - hole.begin < bytes ? hole.end - hole.begin : 0;
+  });
 }
 
 uint64_t ArenaState::idle_unplaced() const {
@@ -383,9 +377,7 @@ uint64_t ArenaState::idle_unplaced() const {
 }
 
 uint64_t ArenaState::alone_bytes() const {
-  return std::accumulate(
-      blocks.begin(), blocks.end(), uint64_t{0},
-      [](uint64_t sum, const ArenaBlock& block) { return sum + (block.alone ? block.bytes : 0); });
+  return sum_of(blocks, [](const ArenaBlock& block) { return block.alone ? block.bytes : 0; });
 }
 
 void ArenaMoments::after(const Event& event) {
@@ -413,16 +405,11 @@ ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
   if (at == "end" || (at == "peak" && table.arenas().empty()))
     return {ArenaInstant::kEnd, profile.to_ns(profile.replay().last_ticks()), "the end"};
   if (at == "peak") {
-    size_t largest = 0;
-    for (size_t arena = 1; arena < table.arenas().size(); ++arena) {
-      const auto peak = [&](size_t of) {
-        return table.peaks().scope(table.arenas()[of].scope).peak;
-      };
-      if (peak(arena) > peak(largest)) largest = arena;
-    }
-    const PeakFinder::Scope& scope = table.peaks().scope(table.arenas()[largest].scope);
-    return {moments.peak_events(largest), profile.to_ns(scope.peak_ticks),
-            "the peak of " + arena_text(profile, table.arenas()[largest])};
+    const auto largest = std::ranges::max_element(
+        table.arenas(), {}, [&](const auto& of) { return table.peaks().scope(of.scope).peak; });
+    return {moments.peak_events(static_cast<size_t>(largest - table.arenas().begin())),
+            profile.to_ns(table.peaks().scope(largest->scope).peak_ticks),
+            "the peak of " + arena_text(profile, *largest)};
   }
   const NamedMoment moment = find_moment(profile, profile.scope(""), at);
   return {moment.events, moment.time_ns, moment.name};
@@ -488,15 +475,11 @@ void write_arenas(Profile& profile, const ArenaMoments& moments, const ArenaInst
     if (rows.other_bytes > 0)
       text.add("    {} {}  {} more sites", text.cell(rows.other_bytes), right("", kRowCountColumns),
                rows.others);
-    size_t shown = 0;
-    for (const ArenaTable::Segment& segment : state.segments) {
-      if (++shown > top) {
-        text.add("  … {} more segments", state.segments.size() - top);
-        break;
-      }
+    const auto add = [&](const ArenaTable::Segment& segment) {
       text.add("  {:#x} {} {}", segment.begin, text.cell(segment.end - segment.begin),
                map.line(segment, map_columns, style));
-    }
+    };
+    text.first(state.segments, top, add, " segments");
     if (const uint64_t bytes = state.alone_bytes(); bytes > 0)
       text.wrap("  {} in use in memory that the log does not have", text.size(bytes));
   }

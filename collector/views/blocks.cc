@@ -197,10 +197,8 @@ bool shown_unasked(const ScopeInfo& info) {
 
 std::vector<ScopeId> scopes_to_show(const Profile& profile, const std::string& scope) {
   if (!scope.empty()) return {profile.scope(scope)};
-  std::vector<ScopeId> shown;
-  for (const ScopeId id : profile.scopes()) {
-    if (shown_unasked(profile.scope_info(id))) shown.push_back(id);
-  }
+  std::vector<ScopeId> shown = profile.scopes();
+  std::erase_if(shown, [&](ScopeId id) { return !shown_unasked(profile.scope_info(id)); });
   return shown;
 }
 
@@ -213,10 +211,7 @@ std::vector<Leaks> find_leaks(Profile& profile, const std::string& scope, size_t
     const std::vector<Contribution> live = profile.live(id);
     Leaks& leaks = found.emplace_back();
     leaks.scope = id;
-    for (const Contribution& part : live) {
-      leaks.bytes += part.bytes;
-      leaks.count += part.count;
-    }
+    for (const Contribution& part : live) add_part(leaks, part);
     const ScopeInfo& info = profile.scope_info(id);
     for (const GrowthSummary& row : growth) {
       if (row.device ? row.device == info.device && info.kind == 0 : info.name == "host")

@@ -74,9 +74,7 @@ class Flame {
     }
     if (width < 3) return width == 1 ? "|" : "[]";
     const std::string text = width < kLegibleColumns ? "" : fit(title, width - 2);
-    std::string fill;
-    for (size_t i = display_width(text); i < width - 2; ++i) fill += "─";
-    return "[" + text + fill + "]";
+    return fmt::format("[{}{:─<{}}]", text, "", width - 2 - display_width(text));
   }
 
   const CallTree& tree_;

@@ -143,10 +143,8 @@ size_t value_columns(const SweepReport& report, const SweepRuns& runs) {
 }
 
 void add_table(const SweepReport& report, const SweepRuns& runs, TextLines& text) {
-  double largest = 0;
-  for (const SweepRun* run : runs) {
-    if (has_figures(*run)) largest = std::max(largest, static_cast<double>(run->peak_bytes));
-  }
+  const auto largest = static_cast<double>(
+      most_of(runs, [](const SweepRun* run) { return has_figures(*run) ? run->peak_bytes : 0; }));
   const size_t longest = value_columns(report, runs);
   const std::vector<std::string> tags = largest_tags(runs);
   const size_t used = 2 + longest + 2 * (size_columns(text.style()) + 2) + 2;

@@ -93,10 +93,8 @@ TagTables make_tables(Profile& profile, const Held& held) {
     stretches = std::max(stretches, stretches_of(profile.replay(), phase));
     const std::string layer = profile.sites().phase_name(phase).value_or(std::string(kNoPhase));
     const std::string& tag = profile.tagger().name(tag_id);
-    for (TagShare* share : {&layers[layer], &tags[tag], &entries[{tag, layer, site}]}) {
-      share->bytes += part.bytes;
-      share->count += part.count;
-    }
+    for (TagShare* share : {&layers[layer], &tags[tag], &entries[{tag, layer, site}]})
+      add_part(*share, part);
   };
   const Replay& replay = profile.replay();
   for (const Contribution& part : held.parts.outside)

@@ -15,10 +15,8 @@ namespace {
 constexpr size_t kTextLanes = 3;
 constexpr size_t kColumnsPerTick = 14;
 
-std::string repeat(std::string_view text, size_t times) {
-  std::string result;
-  for (size_t i = 0; i < times; ++i) result += text;
-  return result;
+std::string dashes(size_t columns) {
+  return fmt::format("{:─<{}}", "", columns);
 }
 
 class Chart {
@@ -100,11 +98,11 @@ class Chart {
       const size_t where = column(static_cast<int64_t>(tick * unit.ns));
       const std::string label = fmt::format("{:.6g} {}", tick, unit.name);
       if (where < at || where + label.size() > columns_) break;  // a damaged log's times overflow
-      line += repeat("─", where - at) + "┴";
+      line += dashes(where - at) + "┴";
       labels += std::string(where - display_width(labels), ' ') + label;
       at = where + 1;
     }
-    line += repeat("─", columns_ - at);
+    line += dashes(columns_ - at);
     out_ << right("0 └", label_columns_ + 1) << line << '\n'
          << std::string(label_columns_ + 1, ' ') << labels << '\n';
   }
@@ -120,7 +118,7 @@ class Chart {
         if (end <= begin + 2) continue;  // too narrow to be seen
         line += std::string(begin - display_width(line), ' ');
         const std::string name = fit(band.label(), end - begin - 2);
-        line += "╶" + name + repeat("─", end - begin - 2 - display_width(name)) + "╴";
+        line += "╶" + name + dashes(end - begin - 2 - display_width(name)) + "╴";
       }
       if (!line.empty())
         out_ << left(lane == 0 ? "  phases" : "", label_columns_ + 1) << line << '\n';

@@ -14,8 +14,10 @@ namespace {
 constexpr size_t kMetricColumns = 42;
 constexpr size_t kPhaseNameColumns = 28;
 
-bool is_count(std::string_view metric) {
-  return metric.ends_with("_count");
+std::string cell(const std::optional<uint64_t>& value, std::string_view metric,
+                 const TextStyle& style = {}) {
+  if (!metric.ends_with("_count")) return size_text(value, style);
+  return value ? grouped(*value) : "–";
 }
 
 /// Whether the scope is one device or the host. Text does not show scopes of a kind, since they
@@ -144,13 +146,11 @@ class TextDiff {
         ++same;
         continue;
       }
-      const auto figure = [&](const std::optional<uint64_t>& value) {
-        if (!is_count(metric.name)) return size(value);
-        return value ? grouped(*value) : "–";
-      };
       const std::string relative = metric.a && metric.b ? change_percent(*metric.a, *metric.b) : "";
-      text_.line("  {} {}{}{}{}", left(metric.name, kMetricColumns), figure(metric.a), kChangeArrow,
-                 figure(metric.b), relative.empty() ? "" : fmt::format("  ({})", relative));
+      text_.line("  {} {}{}{}{}", left(metric.name, kMetricColumns),
+                 cell(metric.a, metric.name, style_), kChangeArrow,
+                 cell(metric.b, metric.name, style_),
+                 relative.empty() ? "" : fmt::format("  ({})", relative));
     }
     text_.line("  {} are equal", grouped(same));
   }
@@ -248,11 +248,6 @@ void write_losses_of(const char* which, const Summary& summary, std::ostream& ou
     out << "> ⚠️ " << which << ": " << code(losses) << "\n\n";
 }
 
-std::string cell(const std::optional<uint64_t>& value, bool count) {
-  if (count) return value ? grouped(*value) : "–";
-  return size_text(value);
-}
-
 Json gates_json(const Summary& summary, const std::vector<GateResult>& results) {
   return object(
       "schema, log, passed, quality, limits", "gpupeak.check/1", summary.log_path,
@@ -307,7 +302,7 @@ void write_diff_markdown(const Summary& a, const Summary& b, size_t top, std::os
 }
 
 bool all_passed(const std::vector<GateResult>& results) {
-  return std::ranges::all_of(results, [](const GateResult& result) { return result.passed; });
+  return std::ranges::all_of(results, &GateResult::passed);
 }
 
 void write_gates(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out,
@@ -323,8 +318,7 @@ void write_gates(const Summary& summary, const std::vector<GateResult>& results,
 
 void write_junit(const Summary& summary, const std::vector<GateResult>& results,
                  std::ostream& out) {
-  const auto failures =
-      std::ranges::count_if(results, [](const GateResult& result) { return !result.passed; });
+  const auto failures = std::ranges::count(results, false, &GateResult::passed);
   const double seconds = static_cast<double>(summary.run.duration_ns) / kNsPerSecond;
   const std::string suite =
       fmt::format("name=\"gpupeak\" tests=\"{}\" failures=\"{}\" errors=\"0\" time=\"{:.3f}\"",
@@ -358,13 +352,13 @@ void write_markdown(const Summary& summary, const std::vector<GateResult>& resul
   out << "| | metric | this run | baseline | change | allowed |\n|---|---|--:|--:|--:|--:|\n";
   for (const GateResult& result : results) {
     const Gate& gate = result.gate;
-    const bool count = gate.metric.ends_with("_count");
     const std::string change =
         result.value && result.baseline ? change_percent(*result.baseline, *result.value) : "";
     out << fmt::format("| {} | {} | {} | {} | {} | {} |\n", result.passed ? "✅" : "❌",
                        code(gate.where.empty() ? gate.metric : gate.metric + "@" + gate.where),
-                       cell(result.value, count), gate.increase ? cell(result.baseline, count) : "",
-                       change, cell(result.allowed, count));
+                       cell(result.value, gate.metric),
+                       gate.increase ? cell(result.baseline, gate.metric) : "", change,
+                       cell(result.allowed, gate.metric));
   }
   for (const GateResult& result : results) {
     if (result.passed) continue;

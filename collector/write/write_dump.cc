@@ -68,11 +68,10 @@ class Dump {
     }
     for (size_t id = 1; id < definitions.nodes().size(); ++id) {
       const StackNode& node = definitions.nodes()[id];
-      if (definitions.python_frame(node) != nullptr) {
+      if (definitions.python_frame(node) != nullptr)
         print("node {} parent {} python_frame {}\n", id, node.parent, node.ip ^ GPUPEAK_PYTHON_IP);
-        continue;
-      }
-      print("node {} parent {} ip {:#x} module {}\n", id, node.parent, node.ip, node.module);
+      else
+        print("node {} parent {} ip {:#x} module {}\n", id, node.parent, node.ip, node.module);
     }
   }
 

@@ -109,7 +109,6 @@ class PageArenas {
  public:
   PageArenas(const ArenaHistory& history, const Numbered& string)
       : history_(history), string_(string), levels_(history.arenas.size()) {
-    base_ = UINT64_MAX;
     for (const auto& segment : history.segments) base_ = std::min(base_, segment.begin);
     for (const auto& block : history.blocks) base_ = std::min(base_, block.address);
     for (const auto& run : history.several) {
@@ -119,11 +118,10 @@ class PageArenas {
 
   Json make(const TimeSeries& times) {
     Json json = object("every, base", history_.every, fmt::format("{:#x}", base_));
-    json["list"] = Json::array();
-    for (const ArenaHistory::Arena& arena : history_.arenas)
-      json["list"].push_back(arena_json(arena, times));
-    json["rows"] = Json::array();
-    for (const std::string& row : history_.rows) json["rows"].push_back(string_(row));
+    json["list"] = array_of(history_.arenas, [&](const ArenaHistory::Arena& arena) {
+      return arena_json(arena, times);
+    });
+    json["rows"] = array_of(history_.rows, string_);
     steps(json);
     extend(json, "segments, blocks", segments(), blocks());
     if (!history_.uses.empty()) json["uses"] = uses();
@@ -223,14 +221,12 @@ class PageArenas {
 
   const ArenaHistory& history_;
   const Numbered& string_;
-  uint64_t base_;
+  uint64_t base_ = UINT64_MAX;
   std::vector<ArenaHistory::Level> levels_;  // by arena: its last level so far
 };
 
 size_t place_of(UseAtPeak use) {
-  size_t place = 0;
-  while (kUses[place].use != use) ++place;
-  return place;
+  return static_cast<size_t>(std::ranges::find(kUses, use, &UseName::use) - std::begin(kUses));
 }
 
 /// When the blocks that were live at each device's peak were used, and the words for uses at any
@@ -407,11 +403,8 @@ class PageSource {
   Json files_json(const Numbered& string) const {
     Json all = Json::array();
     for (const File& file : files_) {
-      Json json = Json::array();
-      if (file.changed || !file.lines.empty())
-        json.push_back(string(file.path));
-      else
-        json.push_back(-1);
+      const bool is_shown = file.changed || !file.lines.empty();
+      Json json = Json::array({is_shown ? Json(string(file.path)) : Json(-1)});
       int last = -1;
       for (const auto& [line, text] : file.lines) {
         if (line != last + 1) json.push_back(Json::array({line}));
@@ -861,9 +854,8 @@ class PageData {
 
   Json leaks_json() {
     Json all = Json::array();
-    for (const ScopeId id : profile_.scopes()) {
+    for (const ScopeId id : sides(profile_)) {
       const ScopeInfo& info = profile_.scope_info(id);
-      if (!is_one_side(info)) continue;
       const std::vector<Contribution> live = profile_.live(id);
       Json side = table_json(profile_.sites().table(live, kListRows, true));
       extend(side, "scope, text, bytes, count, flame", info.name, profile_.scope_text(id),

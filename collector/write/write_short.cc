@@ -41,8 +41,7 @@ class ShortSummary {
     add_sites(body);
     add_lowering(body);
     add_ledger(body);
-    for (size_t i = 0; i < std::min(verdict_.hints.size(), kMaxHints); ++i)
-      body.wrap("  " + verdict_.hints[i]);
+    for (const std::string& hint : first_of(verdict_.hints, kMaxHints)) body.wrap("  " + hint);
     add_totals(body);
     add_phases(body);
     const size_t most = kShortLines + script_devices() - 1 + verdict_.rows.size();
@@ -82,10 +81,8 @@ class ShortSummary {
 
   void add_grown(const ArenaSummary& arena, TextLines& lines) const {
     lines.wrap("  in {}:", grown_arena_text(arena, style_));
-    for (size_t i = 0; i < std::min(arena.largest.parts.size(), kMaxSites); ++i) {
-      const ArenaSummary::Part& part = arena.largest.parts[i];
+    for (const ArenaSummary::Part& part : first_of(arena.largest.parts, kMaxSites))
       row(part.bytes, arena.reserved_peak_bytes, lines, part.title);
-    }
   }
 
   void add_sites(TextLines& lines) const {
@@ -96,12 +93,11 @@ class ShortSummary {
     if (grown != nullptr) return add_grown(*grown, lines);
     const size_t shown = std::min(peak_->holders.size(), kMaxSites);
     const std::vector<const Holder*> rows = rows_by_resident(*peak_, summary_.metrics);
-    for (size_t i = 0; i < shown; ++i) {
-      const Holder& holder = *rows[i];
-      row(holder.bytes, peak_->bytes, lines, holder.title,
-          role_mark(holder, lines.width(), style_) +
-              resident_mark(holder, summary_.metrics, style_),
-          holder.telling_part);
+    for (const Holder* holder : first_of(rows, shown)) {
+      row(holder->bytes, peak_->bytes, lines, holder->title,
+          role_mark(*holder, lines.width(), style_) +
+              resident_mark(*holder, summary_.metrics, style_),
+          holder->telling_part);
     }
     if (const std::string note = role_note(*peak_, shown); !note.empty()) lines.line("  " + note);
     if (const uint64_t bytes = heap_without_sites(summary_.metrics); scope_ == "host" && bytes > 0)

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <functional>
 #include <set>
-#include <tuple>
 
 #include "collector/summary/run_text.h"
 #include "collector/summary/site_title.h"
@@ -207,8 +206,7 @@ class ReportSections {
     const bool fits =
         kName.size() + 4 + display_width(what) + display_width(sites) <= none().width();
     TextLines lines = section(kName, fits ? what + "; " + sites : what);
-    for (size_t i = 0; i < std::min(rows, lowering->rows.size()); ++i) {
-      const Lowering::Row& row = lowering->rows[i];
+    for (const Lowering::Row& row : first_of(lowering->rows, rows)) {
       lines.line(lowering_row(lowering->before_bytes, row.least_bytes, row.most_bytes,
                               setting_text(row.setting, row.about), style_));
     }
@@ -227,10 +225,10 @@ class ReportSections {
       lines.parts().line({signed_size(bytes, style_), ledger_percent(view, bytes)}, what);
     };
     add(static_cast<int64_t>(view.tracked_bytes), "handed out to the program");
-    std::vector<LedgerRow> parts;
-    for (const LedgerRow& part : view.rows) {
-      if (part.bytes != 0 || part.cause == "unexplained") parts.push_back(part);
-    }
+    std::vector<LedgerRow> parts = view.rows;
+    std::erase_if(parts, [](const LedgerRow& part) {
+      return part.bytes == 0 && part.cause != "unexplained";
+    });
     std::ranges::stable_sort(parts, std::greater(), [](const LedgerRow& part) {
       return std::pair(part.cause != "unexplained", std::llabs(part.bytes));
     });
@@ -254,13 +252,11 @@ class ReportSections {
     if (!device.ledger) return lines;
     const LedgerView& exit = device.ledger->at_exit;
     lines.line("  at exit {}", ledger_sum_text(exit, exit.used_bytes / 1000, style_));
-    uint64_t highest = 0;
-    int64_t when = 0;
-    for (const auto& [time_ns, used] : device.ledger->readings) {
-      if (used > highest) std::tie(highest, when) = std::pair(used, time_ns);
-    }
-    if (highest > device.ledger->at_peak.used_bytes)
-      lines.add("  highest reading {} at {}", size(highest), instant(when));
+    const auto& readings = device.ledger->readings;
+    const auto highest =
+        std::ranges::max_element(readings, {}, [](const auto& of) { return of.second; });
+    if (highest != readings.end() && highest->second > device.ledger->at_peak.used_bytes)
+      lines.add("  highest reading {} at {}", size(highest->second), instant(highest->first));
     if (device.ledger->items.empty()) return lines;
     lines.add("  the largest behind these causes, over the whole run:");
     for (const LedgerItem& item : device.ledger->items) {
@@ -405,8 +401,7 @@ class ReportSections {
   TextLines marks(size_t rows) const {
     if (summary_.marks.empty() || rows == 0) return none();
     TextLines lines = section("MARKS", grouped(summary_.mark_count));
-    for (size_t i = 0; i < std::min(rows, summary_.marks.size()); ++i) {
-      const MarkSummary& mark = summary_.marks[i];
+    for (const MarkSummary& mark : first_of(summary_.marks, rows)) {
       lines.line("  {}  {}  device {}, host {}", instant(mark.time_ns),
                  mark.domain.empty() ? mark.name : mark.domain + ":" + mark.name,
                  size(mark.device_bytes), size(mark.host_bytes));
@@ -510,8 +505,8 @@ class ReportSections {
     if (oom.ledger)
       lines.line("    nvidia-smi: {}",
                  ledger_sum_text(*oom.ledger, oom.ledger->used_bytes / 1000, style_));
-    for (size_t i = 0; i < std::min(oom.holders.size(), kMaxFailureHolders); ++i)
-      lines.line("    {} held by {}", size(oom.holders[i].bytes), oom.holders[i].title);
+    for (const Holder& holder : first_of(oom.holders, kMaxFailureHolders))
+      lines.line("    {} held by {}", size(holder.bytes), holder.title);
   }
 
   const Summary& summary_;
@@ -590,13 +585,9 @@ void write_one_screen(const Summary& summary, const ReportSections& report, std:
   add(3, 0, [&](size_t rows) { return report.marks(rows); });
   add(0, 0, [&](size_t) { return report.more(); });
 
-  std::vector<TextLines> texts;
-  size_t lines = 0;
-  for (const Section& section : sections) {
-    texts.push_back(section.lines(section.rows));
-    lines += texts.back().count();
-  }
-  while (lines > kReportLines) {
+  std::vector<TextLines> texts =
+      list_of(sections, [](const Section& section) { return section.lines(section.rows); });
+  while (sum_of(texts, &TextLines::count) > kReportLines) {
     size_t widest = 0;
     const auto spare = [&](size_t i) {
       return texts[i].empty() ? 0 : sections[i].rows - sections[i].least;
@@ -611,10 +602,7 @@ void write_one_screen(const Summary& summary, const ReportSections& report, std:
       yields->least = yields->last;
       continue;
     }
-    --sections[widest].rows;
-    lines -= texts[widest].count();
-    texts[widest] = sections[widest].lines(sections[widest].rows);
-    lines += texts[widest].count();
+    texts[widest] = sections[widest].lines(--sections[widest].rows);
   }
   for (const TextLines& text : texts) text.write(out);
 }
