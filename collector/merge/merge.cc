@@ -63,9 +63,8 @@ JobEnd find_job_end(const Merged& merged, const JobClock& clock) {
     else
       ++(process.end_ns != 0 ? end.not_said : end.without_end);
   }
-  std::ranges::sort(end.casualties, [](const Casualty& a, const Casualty& b) {
-    return std::tuple(a.time_ns, a.process) < std::tuple(b.time_ns, b.process);
-  });
+  std::ranges::sort(end.casualties, {},
+                    [](const Casualty& of) { return std::tuple(of.time_ns, of.process); });
   return end;
 }
 
@@ -80,27 +79,21 @@ bool is_later(const ProcessRecord& a, const ProcessRecord& b) {
   return record_text(a) > record_text(b);
 }
 
-bool comes_first(const ProcessRecord& a, const ProcessRecord& b) {
-  const auto key = [](const ProcessRecord& record) {
-    return std::tuple(!record.run.rank.has_value(), record.run.rank.value_or(0),
-                      record.start_realtime_ns, record.run.host, record.run.pid, record.id);
-  };
-  return key(a) < key(b);
+auto by_rank(const ProcessRecord& record) {
+  return std::tuple(!record.run.rank.has_value(), record.run.rank.value_or(0),
+                    record.start_realtime_ns, record.run.host, record.run.pid, record.id);
 }
 
 void note_missing_ends(Merged& merged) {
   constexpr size_t kMostNamed = 4;
-  std::vector<const ProcessRecord*> open;
+  size_t open = 0;
   for (const ProcessRecord& process : merged.processes) {
-    if (process.end_ns == 0) open.push_back(&process);
+    if (process.end_ns == 0 && ++open <= kMostNamed)
+      merged.notes.push_back(
+          fmt::format("{} has no end: what the process held last is counted to the end of all",
+                      process.log_path));
   }
-  for (size_t i = 0; i < std::min(open.size(), kMostNamed); ++i) {
-    merged.notes.push_back(
-        fmt::format("{} has no end: what the process held last is counted to the end of all",
-                    open[i]->log_path));
-  }
-  if (open.size() > kMostNamed)
-    merged.notes.push_back(fmt::format("so have {} more", open.size() - kMostNamed));
+  if (open > kMostNamed) merged.notes.push_back(fmt::format("so have {} more", open - kMostNamed));
 }
 
 constexpr size_t kFewestCompared = 3;
@@ -219,8 +212,7 @@ std::vector<std::vector<size_t>> alike(const Merged& merged) {
   std::map<std::tuple<std::string, bool>, std::vector<size_t>> programs;
   for (size_t i = 0; i < merged.processes.size(); ++i) {
     const ProcessRecord& process = merged.processes[i];
-    std::vector<size_t>& group = programs[{process.program(), process.run.rank.has_value()}];
-    group.push_back(i);
+    programs[{process.program(), process.run.rank.has_value()}].push_back(i);
   }
   std::vector<std::vector<size_t>> groups;
   for (auto& [program, group] : programs) {
@@ -268,15 +260,9 @@ void ProcessSet::add_log(const std::string& path, const Reading& reading,
   const auto known = records_.find(record.id);
   if (known != records_.end() && known->second.is_log)
     throw UsageError(escape(path) + " is given twice");
-  if (const auto run = read_run_record(path)) {
-    record.ended_with.emplace();
-    for (const RunRecord::Log& log : run->logs) record.ended_with->push_back(log.id);
-  }
+  if (const auto run = read_run_record(path))
+    record.ended_with = list_of(run->logs, &RunRecord::Log::id);
   add(std::move(record), true);
-}
-
-void ProcessSet::add(ProcessRecord record) {
-  add(std::move(record), false);
 }
 
 void ProcessSet::add(ProcessRecord record, bool is_log) {
@@ -299,7 +285,7 @@ std::vector<ProcessRecord> ProcessSet::take() {
       note_end_of_run(record.ended_with.has_value(), record.run.end, record.quality);
   }
   records_.clear();
-  std::ranges::sort(records, comes_first);
+  std::ranges::sort(records, {}, by_rank);
   return records;
 }
 
@@ -322,12 +308,9 @@ std::vector<Outlier> find_outliers(const Merged& merged) {
     for (const std::string side : {"device", "host"})
       Comparison(merged, group, side).add_to(outliers);
   }
-  std::ranges::sort(outliers, [](const Outlier& a, const Outlier& b) {
-    const auto key = [](const Outlier& outlier) {
-      return std::tuple(-std::abs(outlier.excess_bytes), outlier.process, outlier.side, outlier.by,
-                        outlier.name);
-    };
-    return key(a) < key(b);
+  std::ranges::sort(outliers, {}, [](const Outlier& outlier) {
+    return std::tuple(-std::abs(outlier.excess_bytes), outlier.process, outlier.side, outlier.by,
+                      outlier.name);
   });
   return outliers;
 }
@@ -483,13 +466,9 @@ ProcessRecord read_process(const std::string& path, const Options& options,
   record.run.labels.clear();
   record.quality = summary.quality;
   record.note_resident(summary.metrics);
-  for (const DeviceSummary& device : summary.devices) {
-    DeviceSummary& own = record.devices.emplace_back();
-    own.ordinal = device.ordinal;
-    own.uuid = device.uuid;
-    own.name = device.name;
-    own.total_bytes = device.total_bytes;
-  }
+  for (const DeviceSummary& device : summary.devices)
+    record.devices.push_back(
+        {device.ordinal, device.uuid, device.name, device.total_bytes, {}, {}, {}, {}});
   if (whole != nullptr) *whole = std::move(summary);
   return record;
 }
@@ -544,8 +523,7 @@ void HeldCurve::gather(uint64_t ns, uint64_t bytes) {
     const uint64_t least = std::min(bucket_->least, bytes);
     const uint64_t most = std::max(bucket_->most, bytes);
     if (most - least <= tolerance_) {
-      bucket_->least = least;
-      bucket_->most = most;
+      bucket_ = {bucket_->ns, least, most};
       return;
     }
     steps_.add(bucket_->ns, bucket_->most);

@@ -283,8 +283,8 @@ class ProcessSet {
   /// log before.
   void add_log(const std::string& path, const Reading& reading, const Progress& progress = {});
   /// Adds a record of a partial result. If its log was added before, it counts once: the record
-  /// that was read last counts.
-  void add(ProcessRecord record);
+  /// that was read last counts. `is_log`: it was read from the log itself.
+  void add(ProcessRecord record, bool is_log = false);
 
   size_t size() const { return records_.size(); }
   /// How many times a log was added again.
@@ -297,7 +297,6 @@ class ProcessSet {
     ProcessRecord record;
     bool is_log;
   };
-  void add(ProcessRecord record, bool is_log);
 
   std::map<uint64_t, Known> records_;
   size_t repeated_ = 0;

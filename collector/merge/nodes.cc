@@ -29,11 +29,9 @@ std::vector<std::string> boots_of(const std::vector<ProcessRecord>& processes) {
     const bool same = first != nullptr && first->run.host == process.run.host &&
                       process.boot_realtime_ns() - first->boot_realtime_ns() < kSameBootNs;
     if (!same) first = &process;
-    boots[i] =
-        first->boot.empty() ? fmt::format("{}\n{}", first->run.host, first->id) : first->boot;
-  }
-  for (size_t i = 0; i < processes.size(); ++i) {
-    if (!processes[i].boot.empty()) boots[i] = processes[i].boot;
+    boots[i] = !process.boot.empty()  ? process.boot
+               : !first->boot.empty() ? first->boot
+                                      : fmt::format("{}\n{}", first->run.host, first->id);
   }
   return boots;
 }
@@ -267,10 +265,9 @@ void end_by_exec(Merged& merged) {
 
 JobClock::JobClock(const Merged& merged) {
   for (const MergedNode& node : merged.nodes) {
-    const auto first = std::ranges::min_element(node.processes, [&](size_t a, size_t b) {
-      return merged.processes[a].start_monotonic_ns < merged.processes[b].start_monotonic_ns;
-    });
-    const ProcessRecord& process = merged.processes[*first];
+    const size_t first = std::ranges::min(
+        node.processes, {}, [&](size_t i) { return merged.processes[i].start_monotonic_ns; });
+    const ProcessRecord& process = merged.processes[first];
     begins_.push_back({process.start_monotonic_ns, process.start_realtime_ns});
     first_realtime_ns_ = std::min(first_realtime_ns_, process.start_realtime_ns);
   }

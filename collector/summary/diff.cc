@@ -218,32 +218,25 @@ bool tells_parts(const Peak* peak) {
          std::ranges::any_of(peak->holders, [](const Holder& row) { return !row.parts.empty(); });
 }
 
-uint64_t nameless_bytes(const Peak* peak) {
-  uint64_t bytes = 0;
-  if (peak == nullptr) return bytes;
-  for (const Holder& holder : peak->holders) bytes += holder.has_no_name() ? holder.bytes : 0;
-  return bytes;
+uint64_t nameless_bytes(const Peak& peak) {
+  return sum_of(peak.holders, [](const Holder& row) { return row.has_no_name() ? row.bytes : 0; });
 }
 
 /// A side that lists only its largest sites may have a site that is not listed, of up to the bytes
 /// of its smallest row. So a site that is no larger on the other side need not have changed.
-struct Unlisted {
-  explicit Unlisted(const Peak* peak) {
-    if (peak == nullptr || peak->other_bytes == 0) return;
-    possible_bytes = peak->holders.empty() ? peak->other_bytes : peak->holders.back().bytes;
-  }
-  uint64_t possible_bytes = 0;
-};
+uint64_t unlisted_bytes(const Peak* peak) {
+  if (peak == nullptr || peak->other_bytes == 0) return 0;
+  return peak->holders.empty() ? peak->other_bytes : peak->holders.back().bytes;
+}
 
 std::string path_of(const PhaseSummary& phase) {
   return phase.parent ? *phase.parent + "/" + phase.name : phase.name;
 }
 
 std::vector<MetricDiff> diff_metrics(const Metrics& a, const Metrics& b) {
-  std::set<std::string> names;
-  for (const auto& [name, value] : a) names.insert(name);
-  for (const auto& [name, value] : b) names.insert(name);
-  return list_of(names, [&](const std::string& name) {
+  Metrics both = a;
+  both.insert(b.begin(), b.end());
+  return list_of(keys_of(both), [&](const std::string& name) {
     return MetricDiff{name, metric(a, name), metric(b, name)};
   });
 }
@@ -257,18 +250,12 @@ std::vector<PhaseDiff> diff_phases(const Summary& a, const Summary& b) {
   std::vector<PhaseDiff> phases;
   for (const PhaseSummary& phase : b.phases) {
     const std::string path = path_of(phase);
-    const auto others = of_a.find(path);
+    const std::vector<const PhaseSummary*>& others = of_a[path];
     const size_t number = next[path]++;
-    PhaseDiff diff{path, false, true, {}};
-    if (others != of_a.end() && number < others->second.size()) {
-      const PhaseSummary* other = others->second[number];
-      matched.insert(other);
-      diff.in_a = true;
-      diff.metrics = diff_metrics(other->metrics, phase.metrics);
-    } else {
-      diff.metrics = diff_metrics({}, phase.metrics);
-    }
-    phases.push_back(std::move(diff));
+    const PhaseSummary* other = number < others.size() ? others[number] : nullptr;
+    matched.insert(other);
+    phases.push_back({path, other != nullptr, true,
+                      diff_metrics(other ? other->metrics : Metrics(), phase.metrics)});
   }
   for (const PhaseSummary& phase : a.phases) {
     if (matched.contains(&phase)) continue;
@@ -329,21 +316,18 @@ PeakDiff diff_peak(const Summary& a, const Summary& b, const std::string& scope)
   if (of_a != nullptr) diff.a_phase = of_a->phase, diff.a_other_bytes = of_a->other_bytes;
   if (of_b != nullptr) diff.b_phase = of_b->phase, diff.b_other_bytes = of_b->other_bytes;
   if (tells_parts(of_a) && tells_parts(of_b)) {
-    diff.a_nameless_bytes = nameless_bytes(of_a);
-    diff.b_nameless_bytes = nameless_bytes(of_b);
+    diff.a_nameless_bytes = nameless_bytes(*of_a);
+    diff.b_nameless_bytes = nameless_bytes(*of_b);
   }
   Rows rows;
   collect(of_a, false, rows);
   collect(of_b, true, rows);
   rows = match_functions(match_titles(join(rows, by_lines)));
   tell_rows_apart(rows);
-  const Unlisted in_a(of_a);
-  const Unlisted in_b(of_b);
+  const uint64_t in_a = unlisted_bytes(of_a), in_b = unlisted_bytes(of_b);
   for (Row& row : rows) {
     SiteDiff& site = row.site;
-    const uint64_t possible_bytes = site.a_bytes == 0   ? in_a.possible_bytes
-                                    : site.b_bytes == 0 ? in_b.possible_bytes
-                                                        : 0;
+    const uint64_t possible_bytes = site.a_bytes == 0 ? in_a : site.b_bytes == 0 ? in_b : 0;
     if (possible_bytes >= site.a_bytes + site.b_bytes) {
       diff.a_other_bytes += site.a_bytes;
       diff.b_other_bytes += site.b_bytes;
@@ -380,11 +364,8 @@ Diff diff(const Summary& a, const Summary& b) {
   std::set<std::string> scopes;
   for (const Peak& peak : a.peaks) scopes.insert(peak.scope);
   for (const Peak& peak : b.peaks) scopes.insert(peak.scope);
-  Diff diff;
-  for (const std::string& scope : scopes) diff.peaks.push_back(diff_peak(a, b, scope));
-  diff.metrics = diff_metrics(a.metrics, b.metrics);
-  diff.phases = diff_phases(a, b);
-  return diff;
+  return {list_of(scopes, [&](const std::string& scope) { return diff_peak(a, b, scope); }),
+          diff_metrics(a.metrics, b.metrics), diff_phases(a, b)};
 }
 
 std::string scope_of_metric(const Summary& summary, const std::string& metric) {

@@ -192,14 +192,11 @@ std::vector<std::string> reasons(const Gate& gate, const Summary& summary, const
     if (std::string text = nameless_text(peak); !text.empty())
       lines.push_back("of A, the baseline, and B: " + text);
     for (const SiteDiff& site : peak.sites) {
-      if (lines.size() == kMaxReasons) break;
-      if (site.grew()) lines.push_back(change_text(site, style));
+      if (lines.size() < kMaxReasons && site.grew()) lines.push_back(change_text(site, style));
     }
   } else if (const Peak* peak = summary.find_peak(scope)) {
-    for (const Holder& holder : peak->holders) {
-      if (lines.size() == kMaxReasons) break;
+    for (const Holder& holder : first_of(peak->holders, kMaxReasons))
       lines.push_back(holder_text(holder, style));
-    }
   }
   return lines;
 }
@@ -276,14 +273,6 @@ std::string why_lost(const Gate& gate, const Summary& summary, const char* whose
   if (!summary.quality.events_lost || holds_without_events(gate, summary)) return "";
   return fmt::format("events are missing from {}, so that it may have been more: {}", whose,
                      losses_text(summary.quality));
-}
-
-void fail_without_device(GateResult& result) {
-  result.value.reset();
-  result.message = fmt::format(
-      "{}: the log has no device, so this program used no GPU (is it a wrapper of the one that is "
-      "meant?); --allow-no-device accepts that",
-      result.gate.shown);
 }
 
 /// " ± 0.4 %, by a sample"; empty: the figure is exact.
@@ -420,9 +409,14 @@ std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summar
     if (gate.increase) result.baseline = largest(metrics_of(*baseline, gate.where), gate.metric);
     if (no_device == NoDevice::kFails && gate.metric.starts_with("device.") &&
         summary.devices.empty()) {
-      fail_without_device(result);
-      if (const std::string why = why_incomplete(gate, summary); !why.empty())
-        result.message = fmt::format("{}: {}", result.gate.shown, why);
+      const std::string why = why_incomplete(gate, summary);
+      result.value.reset();
+      result.message = fmt::format(
+          "{}: {}", gate.shown,
+          why.empty()
+              ? "the log has no device, so this program used no GPU (is it a wrapper of the "
+                "one that is meant?); --allow-no-device accepts that"
+              : why);
       continue;
     }
     const std::string what = use_exact_counters(result, summary, baseline);

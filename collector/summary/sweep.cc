@@ -251,9 +251,7 @@ SweepPrediction predict(const std::vector<const SweepRun*>& runs, double step,
     prediction.why = "the values are no numbers";
     return prediction;
   }
-  std::optional<double> first, too_large;
-  std::set<double> fits, above;  // values of runs that fit, and of runs that do not
-  double largest_run = 0;
+  std::set<double> measured, fits, above;  // values of runs; `above`: they do not fit
   for (const SweepRun* run : runs) {
     const double x = first_number(*run);
     // A run out of memory on this card says nothing about a larger card.
@@ -262,24 +260,19 @@ SweepPrediction predict(const std::vector<const SweepRun*>& runs, double step,
     const bool ran_out =
         run->status == SweepStatus::kOutOfMemory || run->status == SweepStatus::kRefused;
     const bool too_much = is_measured(*run) ? !fits_into(*run, capacity) : ran_out && here;
-    if (too_much) {
-      above.insert(x);
-      if (!too_large || x < *too_large) too_large = x;
-    }
+    if (too_much) above.insert(x);
     if (!is_measured(*run)) continue;
-    largest_run = first ? std::max(largest_run, x) : x;
-    if (!first || x < *first) first = x;
+    measured.insert(x);
     if (!too_much) fits.insert(x);
   }
-  if (!first) {
+  if (measured.empty()) {
     prediction.why = "no run was measured";
     return prediction;
   }
   // A run that fits above one that does not is not believed.
-  const double end = too_large.value_or(HUGE_VAL);
-  for (const double x : fits) {
-    if (x < end) prediction.largest = x;
-  }
+  const double end = above.empty() ? HUGE_VAL : *above.begin();
+  if (const auto from = fits.lower_bound(end); from != fits.begin())
+    prediction.largest = *std::prev(from);
   const std::optional<Curve> most = need_curve(runs);
   const std::optional<Curve> least = Curve::through(points_of(
       runs, [](const SweepRun& run) { return is_measured(run) ? run.least_bytes : std::nullopt; }));
@@ -295,7 +288,7 @@ SweepPrediction predict(const std::vector<const SweepRun*>& runs, double step,
   } else if (prediction.largest) {
     const double from = *prediction.largest;
     size_t steps = 0;
-    prediction.beyond = !grows(*most, *first, largest_run);
+    prediction.beyond = !grows(*most, *measured.begin(), *measured.rbegin());
     for (double x = from + step; x < end && !prediction.beyond;
          x = from + static_cast<double>(steps + 1) * step) {
       if (!(upper(x) <= room)) break;

@@ -87,15 +87,11 @@ std::string heap_text(const WholeRun::Process& process, const TextStyle& style) 
 
 /// Which processes still run, and where their logs can be read.
 std::vector<std::string> running_lines(const WholeRun& run, const TextStyle& style) {
-  std::vector<std::string> lines;
-  for (const WholeRun::StillRunning& process : run.still_running) {
-    if (lines.size() == kMostNamed) {
-      lines.push_back(
-          fmt::format("still running: {} more", grouped(run.still_running.size() - kMostNamed)));
-      break;
-    }
-    lines.push_back(still_running_text(process, style));
-  }
+  std::vector<std::string> lines =
+      list_of(first_of(run.still_running, kMostNamed),
+              [&](const auto& process) { return still_running_text(process, style); });
+  if (const size_t all = run.still_running.size(); all > kMostNamed)
+    lines.push_back(fmt::format("still running: {} more", grouped(all - kMostNamed)));
   return lines;
 }
 
@@ -299,9 +295,8 @@ std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
                        grouped(run.processes.size()));
   }
   if (users < 2 || run.devices.empty()) return "";
-  const WholeRun::Sum* most = &run.devices.front();
-  for (const WholeRun::Sum& device : run.devices)
-    if (device.peak_bytes.value_or(0) > most->peak_bytes.value_or(0)) most = &device;
+  const auto most = std::ranges::max_element(
+      run.devices, {}, [](const auto& device) { return device.peak_bytes.value_or(0); });
   const bool together = run.devices.size() > 1 && run.all_devices;
   const WholeRun::Sum& sum = together ? *run.all_devices : *most;
   std::string text = fmt::format("peak {}", size_text(sum.peak_bytes, style));
