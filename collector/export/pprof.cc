@@ -102,8 +102,7 @@ class Pprof {
 
   void add_sample(GroupId group) {
     const PeakFinder::Group& sums = profile_.replay().peaks().group(group);
-    const auto found = held_.find(group);
-    const Contribution peak = found != held_.end() ? found->second : Contribution{group, 0, 0};
+    const Contribution peak = value_or(held_, group, {group, 0, 0});
     const SiteContext& context = profile_.replay().sites().context_of(group);
     if (sums.alloc_bytes == 0) return;
     const std::vector<uint64_t> locations =

@@ -96,11 +96,8 @@ class Insert {
   void bind(int column, std::nullopt_t) { sqlite3_bind_null(statement_, column); }
   template <class T>
   void bind(int column, const std::optional<T>& value) {
-    if (value) {
-      bind(column, *value);
-    } else {
-      bind(column, std::nullopt);
-    }
+    if (value) return bind(column, *value);
+    bind(column, std::nullopt);
   }
   void step() {
     const int result = sqlite3_step(statement_);
@@ -219,21 +216,12 @@ constexpr int kPushPopRange = 59, kStartEndRange = 60;
 enum NsightKind : int { kPinned = 1, kDevice = 2, kArray = 3, kManaged = 4 };
 
 std::optional<int> nsight_kind(uint8_t kind) {
-  switch (kind) {
-    case GPUPEAK_KIND_PINNED:
-      return kPinned;
-    case GPUPEAK_KIND_LINEAR:
-    case GPUPEAK_KIND_POOL:
-    case GPUPEAK_KIND_VMM:
-    case GPUPEAK_KIND_GRAPH:
-      return kDevice;
-    case GPUPEAK_KIND_ARRAY:
-      return kArray;
-    case GPUPEAK_KIND_MANAGED:
-      return kManaged;
-    default:
-      return std::nullopt;
-  }
+  static const std::map<uint8_t, int> kKinds{
+      {GPUPEAK_KIND_PINNED, kPinned},  {GPUPEAK_KIND_LINEAR, kDevice}, {GPUPEAK_KIND_POOL, kDevice},
+      {GPUPEAK_KIND_VMM, kDevice},     {GPUPEAK_KIND_GRAPH, kDevice},  {GPUPEAK_KIND_ARRAY, kArray},
+      {GPUPEAK_KIND_MANAGED, kManaged}};
+  const int* const known = value_in(kKinds, kind);
+  return known != nullptr ? std::optional(*known) : std::nullopt;
 }
 
 class Tables : public PhaseSlices {

@@ -34,14 +34,10 @@ std::string program(const Summary& summary) {
 
 /// The device with the highest peak; of several, the first. nullptr: the run used none.
 const DeviceSummary* fullest(const Summary& summary) {
-  const DeviceSummary* most = nullptr;
-  const auto peak = [](const DeviceSummary& device) {
+  const auto most = std::ranges::max_element(summary.devices, {}, [](const DeviceSummary& device) {
     return metric(device.metrics, "device.peak_bytes").value_or(0);
-  };
-  for (const DeviceSummary& device : summary.devices) {
-    if (most == nullptr || peak(device) > peak(*most)) most = &device;
-  }
-  return most;
+  });
+  return most == summary.devices.end() ? nullptr : &*most;
 }
 
 /// Stands for a column that a row does not have.
@@ -89,7 +85,7 @@ class TableRows {
 /// The day on which the first rank began, in UTC: "2026-11-22".
 std::string day_of(const std::vector<Summary>& ranks) {
   const auto first = std::ranges::min_element(
-      ranks, [](const auto& a, const auto& b) { return a.run.start_time < b.run.start_time; });
+      ranks, {}, [](const auto& rank) -> const auto& { return rank.run.start_time; });
   return first->run.start_time.substr(0, sizeof "2026-11-22" - 1);
 }
 
@@ -131,10 +127,8 @@ class RunTables {
   }
 
   std::vector<Table> take() {
-    std::vector<Table> tables;
-    for (TableRows* rows : {&runs_, &ranks_, &peaks_, &holders_, &phases_, &pools_, &failures_})
-      tables.push_back(rows->take());
-    return tables;
+    TableRows* const all[] = {&runs_, &ranks_, &peaks_, &holders_, &phases_, &pools_, &failures_};
+    return list_of(all, &TableRows::take);
   }
 
  private:

@@ -38,10 +38,6 @@ struct TorchSegment {
   uint32_t stack = 0;
   bool expandable = false;
   std::vector<Block> blocks;  ///< by address; they fill the segment
-
-  uint64_t active_bytes() const {
-    return sum_of(blocks, [](const Block& block) { return block.active ? block.bytes : 0; });
-  }
 };
 
 /// Blocks without an address get one from here on. JavaScript's numbers hold such an address
@@ -343,7 +339,8 @@ class DeviceTrace : public ReplayObserver {
 void write_segment(Pickle& pickle, FramePickler& frames, int32_t device,
                    const TorchSegment& segment) {
   constexpr uint64_t kSmallSegment = 2 << 20;  // PyTorch's limit, for blocks of up to 1 MiB
-  const uint64_t active = segment.active_bytes();
+  const uint64_t active =
+      sum_of(segment.blocks, [](const auto& block) { return block.active ? block.bytes : 0; });
   const auto pool_id = [&] {
     pickle.put(0);
     pickle.put(0);

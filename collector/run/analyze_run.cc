@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -536,8 +537,7 @@ Summary load_run_figures(const std::string& name, const Options& options,
   RunAnalysis analysis(run, options, RunDepth::kAll, progress);
   Summary lead = analysis.make();
   for (Summary& other : analysis.others())
-    lead.phases.insert(lead.phases.end(), std::make_move_iterator(other.phases.begin()),
-                       std::make_move_iterator(other.phases.end()));
+    std::ranges::move(other.phases, std::back_inserter(lead.phases));
   return figures_of_run(std::move(lead));
 }
 

@@ -316,11 +316,7 @@ size_t RunLogs::lead() const {
   const auto held = [this](const RunLog& log) {
     return std::tuple(most_of_gpus(log.head), log.head.counters.device_events > 0, host_bytes(log));
   };
-  size_t lead = 0;
-  for (size_t i = 1; i < logs.size(); ++i) {
-    if (held(logs[i]) > held(logs[lead])) lead = i;
-  }
-  return lead;
+  return static_cast<size_t>(std::ranges::max_element(logs, {}, held) - logs.begin());
 }
 
 RunLogs logs_of_run(const std::string& name) {

@@ -13,6 +13,7 @@
 #include "collector/analyze/summary_parts.h"
 #include "collector/log/kinds.h"
 #include "collector/text/lists.h"
+#include "collector/timeline/moment.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -27,9 +28,8 @@ class Stacker : public ReplayObserver {
   /// `ways`: some of kStackedBy.
   Stacker(Profile& profile, const TimeSeries& times, std::span<const GroupBy> ways)
       : profile_(profile) {
-    for (const ScopeId id : profile.scopes()) {
+    for (const ScopeId id : sides(profile)) {
       const ScopeInfo& info = profile.scope_info(id);
-      if (info.kind != 0 || (info.device < 0 && info.name != "host")) continue;
       const ScopeId* const driver =
           info.device < 0 ? nullptr : profile.replay().arenas().device_scope(info.device);
       if (info.device >= 0 && driver == nullptr) continue;
@@ -244,11 +244,6 @@ class Stacker : public ReplayObserver {
 
 using Reasons = std::map<uint64_t, std::string>;  // event → reason
 
-/// The sums whose highest moments are looked at: every device, and the host.
-bool is_main(const ScopeInfo& info) {
-  return info.kind == 0 && (info.device >= 0 || info.name == "host");
-}
-
 void choose_peaks(const Profile& profile, const TimeSeries& times, Reasons& chosen) {
   for (const ScopeId id : profile.scopes()) {
     const std::string& name = profile.scope_info(id).name;
@@ -272,10 +267,8 @@ void choose_borders(const TimeSeries& times, Reasons& chosen) {
 /// Chooses the highest moment of each part of the run: a click on the curve there means that.
 void choose_spread(const Profile& profile, const TimeSeries& times, Reasons& chosen) {
   std::vector<const Series*> main;
-  for (const ScopeId id : profile.scopes()) {
-    const Series* series = times.find(profile.scope_info(id).name);
-    if (series != nullptr && is_main(profile.scope_info(id))) main.push_back(series);
-  }
+  for (const ScopeId id : sides(profile)) main.push_back(times.find(profile.scope_info(id).name));
+  std::erase(main, nullptr);
   if (main.empty()) return;
   const size_t slices = (kMaxInstants - std::min(chosen.size(), kMaxInstants)) / main.size();
   for (const Series* series : main) {
@@ -310,11 +303,8 @@ class StockTaker : public Stacker {
 
   void on_step(std::span<const PeakFinder::Change> step) override {
     Stacker::on_step(step);
-    bool begins = true;
-    for (const PeakFinder::Change& change : step) {
-      changes_.push_back({change.group, change.bytes, change.count, begins});
-      begins = false;
-    }
+    for (const PeakFinder::Change& change : step)
+      changes_.push_back({change.group, change.bytes, change.count, &change == step.data()});
   }
 
   void after(const Event& event) override {

@@ -86,8 +86,7 @@ class MomentFinder : public ReplayObserver {
     for (size_t i = 0; i < moments_.size(); ++i) {
       const Moment& moment = moments_[i];
       Found& found = found_[i];
-      if (moment.event) continue;
-      if (!moment.end_of.empty()) continue;
+      if (moment.event || !moment.end_of.empty()) continue;
       if (!moment.mark.empty()) {
         if (event.tag == GPUPEAK_REC_MARK && last_mark() == moment.mark) found.set(number_, now_ns);
         continue;
@@ -109,11 +108,7 @@ class MomentFinder : public ReplayObserver {
     const auto [begin, end] = by_name_.equal_range(name);
     for (auto entry = begin; entry != end; ++entry) {
       uint32_t& open = found_[entry->second].open;
-      if (by > 0) {
-        ++open;
-      } else if (open > 0) {
-        --open;
-      }
+      open = by > 0 ? open + 1 : open - std::min(open, 1U);
     }
   }
 
@@ -155,8 +150,7 @@ std::vector<std::optional<NamedMoment>> events_of(const Profile& profile, ScopeI
     events.emplace_back();
     if (!found.event) continue;
     if (found.earlier) {
-      Moment at_time;
-      at_time.time_ns = found.event_ns;
+      const Moment at_time{.time_ns = found.event_ns};
       events.back() = events_of(profile, scope, {at_time}, progress).front();
     } else {
       events.back() = NamedMoment{*found.event + 1, found.event_ns, ""};
@@ -188,9 +182,7 @@ NamedMoment moment_at(const Profile& profile, ScopeId scope, int64_t time_ns,
                      time_ns < 0 ? "before the log's start; its end" : "behind the log's end",
                      instant(end_ns), end_ns);
   }
-  Moment at_time;
-  at_time.time_ns = time_ns;
-  const auto event = events_of(profile, scope, {at_time}, progress).front();
+  const auto event = events_of(profile, scope, {Moment{.time_ns = time_ns}}, progress).front();
   return {event ? event->events : 0, time_ns, shown};
 }
 
@@ -204,14 +196,9 @@ Held take(const Profile& profile, const Replay& now, ScopeId scope) {
   const size_t known = profile.replay().sites().group_count();
   if (now.sites().group_count() > known)
     throw LogError("the log has grown while it was read: ask again", profile.log().used_bytes());
-  uint64_t sum = 0;
-  for (GroupId id{0}; id < now.sites().group_count(); ++id) {
-    const PeakFinder::Group& group = now.peaks().group(id);
-    if (group.live_bytes == 0 || !profile.counts_into(id, scope)) continue;
-    held.takers.push_back({id, group.live_bytes, group.live_count});
-    sum += group.live_bytes;
-  }
-  if (sum != held.bytes) throw std::logic_error("moment: holders do not add up to the sum");
+  held.takers = profile.live_in(now, scope);
+  if (sum_of(held.takers, &Contribution::bytes) != held.bytes)
+    throw std::logic_error("moment: holders do not add up to the sum");
   held.parts.outside = held.takers;
   const ArenaTable& table = now.arenas();
   const ScopeId* driver =

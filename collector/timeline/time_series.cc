@@ -116,8 +116,7 @@ class TimeWatch : public ReplayObserver {
       }
     }
     for (HeldTime::Taker& taker : held.outside) {
-      const auto known = outside.find(taker.group);
-      if (known != outside.end()) taker.time = known->second;
+      taker.time = value_or(outside, taker.group, taker.time);
       whole += taker.time;
     }
     std::erase_if(held.outside, [](const HeldTime::Taker& taker) { return taker.time == 0; });
