@@ -47,6 +47,7 @@ struct ProcessPage {
   uint64_t windows;    ///< windows begun so far
   // Of thread/heap_sample, which changes them during the run.
   uint32_t is_auto;                     ///< GPUPEAK_HOST=auto
+  uint32_t uses_cuda;                   ///< it has called cuInit
   uint32_t goes_over;                   ///< a thread has begun to change the mode to kSampled
   uint64_t sample_bytes;                ///< mean bytes between two samples
   uint64_t sampled_blocks, thinner_at;  ///< in the sample so far; the count that makes it thinner

@@ -12,7 +12,6 @@
 #include "calls/virtual_memory.h"
 #include "hooks/cuda_lookup.h"
 #include "stack/unwinder.h"
-#include "thread/heap_sample.h"
 #include "track/card_server.h"
 
 namespace gpupeak::preload {
@@ -35,7 +34,7 @@ template <typename Real>
 CUresult init(const ApiCall&, Real real, unsigned flags) {
   if (ensure_started_for_cuda()) {
     load_unwinder();
-    sample_driver(*g_process);
+    __atomic_store_n(&g_process->uses_cuda, 1, __ATOMIC_RELAXED);
     wake_card_server();
   }
   DriverScope scope;

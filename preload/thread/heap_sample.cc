@@ -59,6 +59,8 @@ constexpr uint64_t kNsPerByte = 6, kNsPerNode = 500, kNsPerLines = 150;
 /// before a sample that costs too much gets thinner.
 constexpr uint64_t kAllowedNs = 10'000'000, kAllowedPart = 100, kThinnerNs = 5'000'000;
 constexpr uint64_t kAllowedBytes = 8 << 20;
+/// One part in so many of what is allowed may be spent before the driver's own blocks are a sample.
+constexpr uint64_t kDriversPart = 10;
 
 /// An estimate's error is about the root of what the mean is of the peak: a quarter at most,
 /// however large the log gets. Readers and next_gap() take a mean of this size.
@@ -244,18 +246,16 @@ void keep_to_budget(ProcessPage& process, size_t written_bytes) {
   if (mode == HostMode::kFull || mode == HostMode::kDriverSampled) {
     if (process.is_auto != 0) {
       if (is_over_budget(process)) go_over_to_sample(process, GPUPEAK_Q_HEAP_SAMPLED);
+      if (__atomic_load_n(&process.uses_cuda, __ATOMIC_RELAXED) != 0 &&
+          spent_ns(process) > kAllowedNs / kDriversPart &&
+          change_mode(process, HostMode::kFull, HostMode::kDriverSampled))
+        __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELAXED);
     } else if (is_full) {
       go_over_to_sample(process, GPUPEAK_Q_LOG_MAX);
     }
   } else if (is_full && process.is_auto != 0) {
     make_thinner(process);
   }
-}
-
-void sample_driver(ProcessPage& process) {
-  if (process.is_auto == 0 || marked_in(process) != Marked::kLogged) return;
-  if (change_mode(process, HostMode::kFull, HostMode::kDriverSampled))
-    __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELAXED);
 }
 
 void say_whole(ThreadSlot& slot) {

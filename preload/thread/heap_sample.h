@@ -60,10 +60,6 @@ void begin_heap_record(ProcessPage& process, bool counters_alone);
 /// Now and then, when a thread has written so many bytes more: goes over to a sample if it is time.
 void keep_to_budget(ProcessPage& process, size_t written_bytes);
 
-/// As CUDA begins: of what is allocated inside driver calls, tens of thousands of blocks while a
-/// context is made, GPUPEAK_HOST=auto logs a sample from here on.
-void sample_driver(ProcessPage& process);
-
 /// Whether a block joins the thread's sample. Says first in the thread's stream, if it does not say
 /// so yet, that its blocks are one.
 bool joins_sample(ProcessPage& process, ThreadSlot& slot, size_t bytes);

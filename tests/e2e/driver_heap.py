@@ -10,7 +10,7 @@ import sys
 from common import GPUPEAK, expect, expect_nothing_dropped, record, report, run_case
 
 PROGRAM, DRIVER, CASE = sys.argv[3:]
-DRIVERS_BLOCKS = 20_000
+DRIVERS_BLOCKS = 80_000
 DRIVERS_BYTES = sum(16 + i % 100 for i in range(DRIVERS_BLOCKS))
 OWN = {"site_before": 100_000, "site_within": 100_000}
 USABLE = "host.kind.heap.usable_peak_bytes"
@@ -53,7 +53,7 @@ def case_beside(folder):
     _, full = run(folder, GPUPEAK_HOST="full")
     for name in (USABLE, "host.kind.heap.alloc_count"):
         expect(summary["metrics"][name] == full["metrics"][name], f"{name}: {summary['metrics'][name]}, in full {full['metrics'][name]}")
-    expect(sampled_bytes < os.path.getsize(log) / 2, "each block was logged")
+    expect(sampled_bytes < 0.8 * os.path.getsize(log), "each block was logged")
 
 
 def case_released(folder):
