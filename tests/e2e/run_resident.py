@@ -512,8 +512,10 @@ def merged(folder):
             said = summary(process["log"])["metrics"]["host.memory.peak_bytes"]
             expect(by_pid[process["pid"]] == said, f"{source}: {process['pid']}: {by_pid} {said}")
         expect(len(by_pid) >= 3, f"{by_pid}")
-        together = found["whole_run"]["metrics"]["host.memory.peak_bytes"]
-        expect(resident["peak_bytes"] == together and resident["peak_time_ns"] is None, f"{source}: {resident} {together}")
+        metrics = found["whole_run"]["metrics"]
+        together = metrics["host.memory.peak_bytes"]
+        # What `run` has seen of all at once may be more than the logs say, as while a shell forks. `merge` has the logs alone.
+        expect(max(resident["peak_bytes"], metrics["host.memory.seen_bytes"]) == together and resident["peak_time_ns"] is None, f"{source}: {resident} {together}")
         shown = subprocess.run([GPUPEAK, "merge", source], capture_output=True, text=True, check=True).stdout
         expect(re.search(r"PEAK  host, resident: (at most )?\d+ MiB at once( \(or up to .* less\))?; the processes' own peaks", shown), shown)
 
