@@ -55,9 +55,6 @@ std::string screen_lines(const std::string& log, const collector::Options& optio
   return text.str();
 }
 
-/// Behind the last line: nobody need wait until the process that has made them is taken apart.
-constexpr char kWhole = '\0';
-
 /// For a helper: writes the lines to a pipe. Returns its exit code.
 int write_screen(int pipe, const std::string& log, const collector::Reading& reading,
                  const collector::TextStyle& style) {
@@ -65,7 +62,7 @@ int write_screen(int pipe, const std::string& log, const collector::Reading& rea
   options.process_ends = true;
   const std::string text = screen_lines(log, options, style);
   say_work();
-  return collector::write_all(pipe, text + kWhole) ? 0 : 1;
+  return collector::write_all(pipe, text) ? 0 : 1;
 }
 
 constexpr std::chrono::seconds kMoment{1};
@@ -80,25 +77,17 @@ struct Attempt {
 /// Says `slow` if that takes more than a moment.
 Attempt lines_of(Helper helper, const std::string& slow) {
   std::string text;
-  volatile sig_atomic_t is_whole = 0;
-  const auto take = [&](std::string_view bytes) {
-    text += bytes;
-    is_whole = text.ends_with(kWhole);
-  };
-  std::optional<int> ended = helper.wait(Helper::Clock::now() + kMoment, take, is_whole);
-  if (helper.is_there() && is_whole == 0) {
+  const auto take = [&text](std::string_view bytes) { text += bytes; };
+  std::optional<int> ended = helper.wait(Helper::Clock::now() + kMoment, take);
+  if (helper.is_there()) {
     say_text(slow);
-    ended = helper.wait(Helper::Clock::time_point::max(), take, is_whole);
-  }
-  Attempt attempt;
-  if (is_whole != 0) {
-    text.pop_back();
-    attempt.text = std::move(text);
-    return attempt;
+    ended = helper.wait(Helper::Clock::time_point::max(), take);
   }
   const int status = ended.value_or(0);
+  Attempt attempt;
   attempt.failed = !ended || (WIFEXITED(status) && WEXITSTATUS(status) != 0);
   attempt.was_stopped = WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
+  if (ended == 0) attempt.text = std::move(text);
   return attempt;
 }
 
