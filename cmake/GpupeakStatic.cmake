@@ -23,8 +23,8 @@ foreach(name z bz2 lzma zstd)
   list(APPEND gpupeak_libdw_needs ${GPUPEAK_STATIC_${name}})
 endforeach()
 
-# Where to find what an exception unwinds through: a position-independent program has a sorted table of it; a plain
-# static one sorts it at its first exception, 4 ms of each call of the command.
+# A position-independent program has a sorted table of its unwind rules. A plain static one sorts them at its first
+# exception: 4 ms of each call of the command.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 # gpupeak_link_statically(TARGET): links it with libc inside.

@@ -15,6 +15,7 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/process_state.h"
+#include "gpupeak/pages.h"
 #include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/driver_readings.h"
@@ -139,10 +140,9 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
 /// managed memory. What smaller blocks give back, the next reading tells: around each of their
 /// frees two readings would take twice as long as the free.
 inline bool is_large_managed(KeySpace space, uint64_t value, DeviceBlock& block) {
-  constexpr uint64_t kPageBytes = 2 << 20;
-  return counters().managed.peak >= kPageBytes && space == KeySpace::kPointer &&
+  return counters().managed.peak >= kDriverPageBytes && space == KeySpace::kPointer &&
          device_find(space, value, block) && block.kind == GPUPEAK_KIND_MANAGED &&
-         block.bytes >= kPageBytes;
+         block.bytes >= kDriverPageBytes;
 }
 
 /// Bytes that the free of an unknown block gives back, + 1; 0: not known. Only of an attached

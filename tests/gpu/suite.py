@@ -6,9 +6,9 @@ usage: suite.py GPUPEAK FOLDER [--cupti RECORDER] [--seconds N] [--jobs N] [--ti
 FOLDER has a folder for each program, with a Makefile whose `run` starts the program behind $(LAUNCHER), as
 HeCBench's have (github.com/zjin-lcf/HeCBench: FOLDER is its src/). What does not compile, or takes more than N
 seconds by itself, is left out, and counted. RECORDER: cupti_recorder.cc as a library; each log is then compared
-with CUPTI's records of the same run. --time N: as many programs, the longest, are run once more, one after the other,
-in turns with and without gpupeak; --turns N: so often, and the medians count. Prints Markdown tables. Exit code 1: a program's exit code or output differed, or a
-figure of CUPTI's.
+with CUPTI's records of the same run. --time N: as many programs, the longest, are run once more, one after the
+other, in turns with and without gpupeak; --turns N: so often, and the medians count. Prints Markdown tables.
+Exit code 1: a program's exit code or output differed, or a figure of CUPTI's.
 """
 import argparse
 import collections
