@@ -310,7 +310,7 @@ class QualityReport {
            replay_.heap().sample_bytes());
     }
     if (coverage_.sampled) quality_.heap_sample_bytes = replay_.heap().sample_bytes();
-    quality_.drivers_blocks_alone = has(GPUPEAK_Q_DRIVER_SAMPLED) && !has(GPUPEAK_Q_HEAP_SAMPLED);
+    quality_.others_blocks_alone = has(GPUPEAK_Q_OTHERS_SAMPLED) && !has(GPUPEAK_Q_HEAP_SAMPLED);
     const bool late = (header.flags & GPUPEAK_FLAG_LATE_START) != 0;
     if ((header.flags & GPUPEAK_FLAG_FORKED) != 0 && !late) {
       warn(WarningCode::kForkedChild,

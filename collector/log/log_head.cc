@@ -209,7 +209,7 @@ Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_p
   const bool own_malloc = (counters.quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
   Coverage coverage;
   constexpr uint64_t kWentOver =
-      GPUPEAK_Q_LOG_MAX | GPUPEAK_Q_HEAP_SAMPLED | GPUPEAK_Q_DRIVER_SAMPLED;
+      GPUPEAK_Q_LOG_MAX | GPUPEAK_Q_HEAP_SAMPLED | GPUPEAK_Q_OTHERS_SAMPLED;
   coverage.sampled = mode == GPUPEAK_HOST_SAMPLED || (counters.quality & kWentOver) != 0;
   coverage.mappings = from_start && !attached && mode != GPUPEAK_HOST_OFF;
   coverage.heap_counters = coverage.mappings && !own_malloc;

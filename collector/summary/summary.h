@@ -727,7 +727,7 @@ struct Quality {
   /// If only a sample of the small heap blocks was recorded: one in so many bytes, at the end; 0:
   /// all were recorded. Figures that follow from the sample have their error beside them.
   uint64_t heap_sample_bytes = 0;
-  bool drivers_blocks_alone = false;  ///< the sample is of what CUDA's calls have allocated
+  bool others_blocks_alone = false;  ///< a sample of what CUDA's calls and starting libraries take
 
   bool warns_of(WarningCode code) const {
     return std::ranges::any_of(warnings, [&](const Warning& one) { return one.code == code; });

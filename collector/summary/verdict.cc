@@ -633,9 +633,10 @@ class Judge {
     if (const uint64_t bytes = unexplained_resident_bytes(summary_); bytes > 0)
       text += fmt::format(" · {} resident without a known cause", size(bytes));
     if (summary_.quality.heap_sample_bytes > 0)
-      text += fmt::format(" · small heap blocks{}: a sample of one in {}",
-                          summary_.quality.drivers_blocks_alone ? " of CUDA's calls" : "",
-                          size(summary_.quality.heap_sample_bytes));
+      text += fmt::format(
+          " · small heap blocks{}: a sample of one in {}",
+          summary_.quality.others_blocks_alone ? " of CUDA's calls and as libraries start" : "",
+          size(summary_.quality.heap_sample_bytes));
     std::set<WarningCode> said;
     for (const Warning& warning : summary_.quality.warnings) {
       const bool is_in_facts = warning.code == WarningCode::kEndedBySignal;

@@ -10,6 +10,7 @@ namespace gpupeak::preload {
 
 alignas(4096) constinit ProcessPage g_first_page{};
 GPUPEAK_HOT_DATA constinit ProcessPage* g_process = &g_first_page;
+constinit std::atomic<bool> g_libraries_start{true};
 constinit bool g_children_know = false;
 
 constinit thread_local ThreadFlags t_flags __attribute__((tls_model("initial-exec")));

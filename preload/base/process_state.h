@@ -8,6 +8,7 @@
 //   decided 1, counting 1               no log yet, only sums: a child that may use a GPU later
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "base/compiler.h"
@@ -16,14 +17,21 @@
 namespace gpupeak::preload {
 
 /// What is logged of the heap for now. kFull: every block; kSampled: large blocks and a sample;
-/// kDriverSampled: the same of what is allocated inside driver calls, and every other block.
+/// kOthersSampled: the same of what is allocated inside driver calls and as libraries start, and
+/// every other block.
 enum class HostMode : uint32_t {
   kOff = 0,
   kCounters = 1,
   kSampled = 2,
   kFull = 3,
-  kDriverSampled = 4
+  kOthersSampled = 4
 };
+/// Until the program's own code begins: initialisers of libraries run, of which cuBLAS's allocate a
+/// hundred thousand blocks.
+extern GPUPEAK_OWN std::atomic<bool> g_libraries_start;
+inline bool libraries_start() {
+  return g_libraries_start.load(std::memory_order_relaxed);
+}
 /// Which live blocks have a mark (thread/heap_sample).
 enum class Marked : uint32_t { kNothing = 0, kLogged = 1, kUnlogged = 2 };
 

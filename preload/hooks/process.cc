@@ -157,6 +157,7 @@ GPUPEAK_EXPORT int __libc_start_main(Main main, int argc, char** argv, void (*in
                                      void (*fini)(), void (*rtld_fini)(), void* stack_end) {
   const auto next = reinterpret_cast<StartMain>(find_next("__libc_start_main"));
   g_main = main;
+  g_libraries_start = false;
   return next(&main_with_phase, argc, argv, init, fini, rtld_fini, stack_end);
 }
 

@@ -340,7 +340,10 @@ void open_counted_log(size_t pending_bytes) {
 }
 
 void finish_start() {
-  if (came_late()) set_environment_of_attached({});
+  if (came_late()) {
+    g_libraries_start = false;
+    set_environment_of_attached({});
+  }
   ensure_started();
   if (came_late()) return;
   if (g_process->decided == 0 || is_privileged()) return;

@@ -59,8 +59,9 @@ constexpr uint64_t kNsPerByte = 6, kNsPerNode = 500, kNsPerLines = 150;
 /// before a sample that costs too much gets thinner.
 constexpr uint64_t kAllowedNs = 10'000'000, kAllowedPart = 100, kThinnerNs = 5'000'000;
 constexpr uint64_t kAllowedBytes = 8 << 20;
-/// One part in so many of what is allowed may be spent before the driver's own blocks are a sample.
-constexpr uint64_t kDriversPart = 10;
+/// One part in so many of what is allowed may be spent before blocks of the driver and of libraries
+/// that start are a sample.
+constexpr uint64_t kOthersPart = 10;
 
 /// An estimate's error is about the root of what the mean is of the peak: a quarter at most,
 /// however large the log gets. Readers and next_gap() take a mean of this size.
@@ -154,7 +155,7 @@ void go_over_to_sample(ProcessPage& process, uint64_t quality) {
   process.sample_start_spent_ns = spent_ns(process);
   set_quality(quality);
   // A window may have ended meanwhile.
-  for (const HostMode mode : {HostMode::kFull, HostMode::kDriverSampled})
+  for (const HostMode mode : {HostMode::kFull, HostMode::kOthersSampled})
     change_mode(process, mode, HostMode::kSampled);
   __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELAXED);
   if (marked_in(process) == Marked::kLogged)
@@ -243,12 +244,12 @@ void keep_to_budget(ProcessPage& process, size_t written_bytes) {
       std::atomic_ref<uint64_t>(counters().file_bytes).load(std::memory_order_relaxed) >=
       environment().log_max_bytes;
   const HostMode mode = host_mode_of(process);
-  if (mode == HostMode::kFull || mode == HostMode::kDriverSampled) {
+  if (mode == HostMode::kFull || mode == HostMode::kOthersSampled) {
     if (process.is_auto != 0) {
       if (is_over_budget(process)) go_over_to_sample(process, GPUPEAK_Q_HEAP_SAMPLED);
-      if (__atomic_load_n(&process.uses_cuda, __ATOMIC_RELAXED) != 0 &&
-          spent_ns(process) > kAllowedNs / kDriversPart &&
-          change_mode(process, HostMode::kFull, HostMode::kDriverSampled))
+      if ((libraries_start() || __atomic_load_n(&process.uses_cuda, __ATOMIC_RELAXED) != 0) &&
+          spent_ns(process) > kAllowedNs / kOthersPart &&
+          change_mode(process, HostMode::kFull, HostMode::kOthersSampled))
         __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELAXED);
     } else if (is_full) {
       go_over_to_sample(process, GPUPEAK_Q_LOG_MAX);

@@ -63,7 +63,8 @@ inline __attribute__((always_inline)) bool is_prepared(const ThreadSlot& slot) {
 
 /// Whether all heap calls are logged, and the thread has its slot in this process's log.
 inline __attribute__((always_inline)) bool logs_all(const ProcessPage& process) {
-  return __builtin_expect(t_flags.process_generation == process.whole_heap_generation, 1);
+  const uint64_t whole = __atomic_load_n(&process.whole_heap_generation, __ATOMIC_RELAXED);
+  return __builtin_expect(t_flags.process_generation == whole, 1);
 }
 
 /// Python's own allocator hands out blocks that are no larger.
@@ -109,14 +110,14 @@ bool log_unless_left_out(const HookScope& scope, ThreadSlot& slot, uint8_t tag, 
     slot.bytes_to_sample = process.counting != 0 ? kCountedStep : INT64_MAX;
     return false;
   }
-  const bool is_sample =
-      mode == HostMode::kSampled || (mode == HostMode::kDriverSampled && is_in_driver());
+  const bool is_sample = mode == HostMode::kSampled || (mode == HostMode::kOthersSampled &&
+                                                        (libraries_start() || is_in_driver()));
   const bool joins = !is_sample || joins_sample(process, slot, bytes);
   if (!is_sample) say_whole(slot);
   if (bytes >= kLargeBytes) slot.lost = 0;  // so that this one looks whether there is room again
   const bool logs = joins && slot.ready();
   if (marked_in(process) == (logs ? Marked::kLogged : Marked::kUnlogged)) mark_block(block);
-  if (!joins && mode == HostMode::kDriverSampled) set_quality(GPUPEAK_Q_DRIVER_SAMPLED);
+  if (!joins && mode == HostMode::kOthersSampled) set_quality(GPUPEAK_Q_OTHERS_SAMPLED);
   if (!logs) return joins;
   if (process.window_request != nullptr) note_logged(slot, usable_bytes);
   write_block(slot, tag, block, bytes, usable_bytes,

@@ -27,6 +27,7 @@ std::vector<Map> g_maps;
 constinit thread_local ThreadFlags t_flags;
 ProcessPage g_first_page;
 ProcessPage* g_process = &g_first_page;
+constinit std::atomic<bool> g_libraries_start{false};
 bool g_use_tsc = false;
 CoarseClock g_coarse_clock = nullptr;
 

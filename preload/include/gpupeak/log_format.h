@@ -88,7 +88,7 @@ enum gpupeak_host_mode {
 #define GPUPEAK_Q_HOST_REFUSED (1u << 11)     /* no degradation: there are HOST_FAILED records */
 #define GPUPEAK_Q_PYTHON_OFF (1u << 16)       /* Python ran, and its frames could not be read: fact python.off */
 #define GPUPEAK_Q_HEAP_SAMPLED (1u << 17)     /* GPUPEAK_HOST_AUTO has gone over to a sample */
-#define GPUPEAK_Q_DRIVER_SAMPLED (1u << 18)   /* the same, of blocks allocated inside CUDA's calls alone */
+#define GPUPEAK_Q_OTHERS_SAMPLED (1u << 18)   /* the same, of blocks of CUDA's calls and of libraries that start alone */
 
 /* ---- file header: written once, before the first chunk ------------------------------------- */
 typedef struct gpupeak_file_header {
