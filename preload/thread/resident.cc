@@ -242,6 +242,9 @@ uint64_t cost_clock() {
   return has_given_up_lookups() ? monotonic_ns() : thread_cpu_ns();
 }
 
+/// A process that has less is not looked at before it ends or gives memory back.
+constexpr uint64_t kFirst = 16 << 20;
+
 /// Logs a RESIDENT record if enough more is resident than at the last one. Of files' pages, which
 /// come and go by themselves, four count as one. Looks take at most a 256th of the time, a fourth
 /// of that while no memory goes. Before memory goes a quick one may take up to 2 ms more: all of
@@ -255,7 +258,8 @@ void note_resident_memory(const ResidentStatus& status, Moment moment) {
   const bool is_first = highest == 0;
   const bool is_any = moment == Moment::kAny, is_end = moment == Moment::kAtEnd;
   const uint64_t worth = is_any ? highest / 16 + kWorth : highest / 256;
-  if (is_first ? !is_end && status.resident < kWorth : bytes < highest + worth) return;
+  const uint64_t least = is_any ? kFirst : kWorth;
+  if (is_first ? !is_end && status.resident < least : bytes < highest + worth) return;
   const uint64_t now = monotonic_ns();
   const bool is_quick = !is_first && !g_has_rare_pages && !g_needs_list && !has_given_up_lookups();
   std::atomic<uint64_t>& cost = is_quick ? g_quick_ns : g_list_ns;
@@ -353,8 +357,12 @@ void sample(Moment moment, size_t going) {
   g_last_sample_ns.store(monotonic_ns(), std::memory_order_relaxed);
   const ResidentStatus status = is_end || g_has_huge_pages ? resident_status() : resident_now();
   if (status.resident == 0) return;
-  // What the driver needs for a while, as when it makes a context, is not worth a look.
-  if (is_in_driver() && going < status.resident / 32) moment = Moment::kAny;
+  // What the driver needs for a while, as when it makes a context, is not worth a look, and so is
+  // the border of a phase while little is resident.
+  const bool is_border = going == SIZE_MAX;
+  if (!is_end &&
+      (is_border ? status.resident < kFirst : is_in_driver() && going < status.resident / 32))
+    moment = Moment::kAny;
   if (is_end) {
     // The kernel's figure falls again (by 168 KiB, Linux 6.18), because each processor counts pages
     // of its own, and what it remembers when memory goes is read without them.
