@@ -34,9 +34,10 @@ RuleSet builtin_set(const BuiltinRules& rules) {
   return set;
 }
 
-/// The built-in sets, read once: reading them takes longer than reading a small log.
+/// The built-in sets, read once: reading them takes longer than reading a small log. They stay:
+/// whoever waits for `run` need not wait until they are taken apart.
 const std::vector<RuleSet>& builtin_sets() {
-  static const std::vector<RuleSet> sets = list_of(builtin_rules(), builtin_set);
+  static const auto& sets = *new std::vector<RuleSet>(list_of(builtin_rules(), builtin_set));
   return sets;
 }
 
@@ -331,9 +332,9 @@ RuleSet read_rule_set(const std::string& name) {
 }
 
 const NameRules& builtin_name_rules() {
-  static const NameRules names = [] {
-    NameRules all;
-    for (const RuleSet& set : builtin_sets()) all.append(set.names);
+  static const NameRules& names = *[] {  // stays, too
+    auto* const all = new NameRules;
+    for (const RuleSet& set : builtin_sets()) all->append(set.names);
     return all;
   }();
   return names;
