@@ -128,6 +128,9 @@ using Clock = std::chrono::steady_clock;
 constexpr Clock::duration kFirstWait = 100ms, kLongestWait = 2000ms, kFirstAsked = 4ms,
                           kLongestAsked = 100ms;
 constexpr int kPartAsked = 64;
+/// The kernel begins by what waits until each processor has been idle or in the scheduler, so that
+/// a look at once makes the program's end some 5 ms later (one H200, 60 turns).
+constexpr Clock::duration kUntilQuiet = 60ms;
 /// A look for each new peak, each followed by a rest of twice its time; none after one that took so
 /// long.
 constexpr Clock::duration kLongestLook = 2000ms;
@@ -187,6 +190,7 @@ class Looks {
       const SeenSoFar seen = seen_so_far(log);
       if (now < next && !seen.has_ended) continue;
       wait = seen.peaks != peak ? kFirstWait : std::min(wait * 3 / 2, kLongestWait);
+      if (seen.has_ended && !rest(kUntilQuiet)) return;
       if (seen.has_ended ? seen.peaks > 0 : seen.peaks != peak && looks++ < kMostLooks) look(log);
       peak = seen.peaks;
       const auto took = Clock::now() - now;
