@@ -128,8 +128,8 @@ using Clock = std::chrono::steady_clock;
 constexpr Clock::duration kFirstWait = 100ms, kLongestWait = 2000ms, kFirstAsked = 4ms,
                           kLongestAsked = 100ms;
 constexpr int kPartAsked = 64;
-/// The kernel begins by what waits until each processor has been idle or in the scheduler, so that
-/// a look at once makes the program's end some 5 ms later (one H200, 60 turns).
+/// A look at once makes the program's end some 5 ms later (one H200, 60 turns). The kernel seems to
+/// begin by what a busy processor holds up.
 constexpr Clock::duration kUntilQuiet = 60ms;
 /// A look for each new peak, each followed by a rest of twice its time; none after one that took so
 /// long.
