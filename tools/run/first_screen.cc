@@ -189,12 +189,15 @@ class Looks {
       if (now >= next) log = find_();
       const SeenSoFar seen = seen_so_far(log);
       if (now < next && !seen.has_ended) continue;
+      if (seen.has_ended) {
+        if (seen.peaks > 0 && rest(kUntilQuiet)) look(log);
+        return;
+      }
       wait = seen.peaks != peak ? kFirstWait : std::min(wait * 3 / 2, kLongestWait);
-      if (seen.has_ended && !rest(kUntilQuiet)) return;
-      if (seen.has_ended ? seen.peaks > 0 : seen.peaks != peak && looks++ < kMostLooks) look(log);
+      if (seen.peaks != peak && looks++ < kMostLooks) look(log);
       peak = seen.peaks;
       const auto took = Clock::now() - now;
-      if (seen.has_ended || took > kLongestLook) return;
+      if (took > kLongestLook) return;
       next = Clock::now() + std::max(wait, 2 * took);
     }
   }
