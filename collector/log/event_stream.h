@@ -591,11 +591,15 @@ class EventStream {
       windows_.emplace(log, threads);
     else
       merger_.emplace(log);
-    for (Batch& batch : batches_) {  // here: malloc keeps what threads that have ended allocated
-      batch.events.resize(windows_ ? EventWindows::kMostEvents : kBatchEvents);
+    const bool is_short = total_bytes_ < kWorthThread, goes_ahead = !is_short && processors >= 2;
+    // Here, since malloc keeps what threads that have ended allocated.
+    for (Batch& batch : std::span(batches_).first(goes_ahead ? kBatches : 1)) {
+      batch.events.resize(windows_   ? EventWindows::kMostEvents
+                          : is_short ? kShortEvents
+                                     : kBatchEvents);
       if (pass_) batch.notes.resize(batch.events.size());
     }
-    if (total_bytes_ < kWorthThread || processors < 2) return;
+    if (!goes_ahead) return;
     try {
       thread_ = std::jthread([this](const std::stop_token& stop) { fill_ahead(stop); });
     } catch (const std::system_error&) {
@@ -622,7 +626,8 @@ class EventStream {
 
  private:
   static constexpr size_t kBatchEvents = 2048;
-  static constexpr size_t kBatches = 4;  ///< with the one that the caller has
+  static constexpr size_t kShortEvents = 256;  ///< of a short log the new memory takes longest
+  static constexpr size_t kBatches = 4;        ///< with the one that the caller has
   /// A shorter log is decoded before a thread has started.
   static constexpr uint64_t kWorthThread = 256 << 10;
   /// Windows are worth it where each of several threads has several.

@@ -2,12 +2,15 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <new>
 #include <random>
 #include <utility>
 
 namespace gpupeak::collector {
 namespace {
+
+constexpr std::align_val_t kAlignment{64};  // a cache line
 
 /// Rounded up to whole huge pages if it is a huge page or more: the kernel makes none of a part of
 /// one.
@@ -40,18 +43,25 @@ void ZeroedMemory::grow(size_t bytes, bool asks_for_huge_pages) {
   bytes = mapped_bytes(bytes);
   const size_t old_bytes = data_.get_deleter().bytes;
   if (bytes <= old_bytes) return;
-  void* const data = map(bytes, asks_for_huge_pages);
-  if (old_bytes > 0) {  // its pages are moved; the new place has none yet
+  const bool is_small = bytes < kSmallBytes, was_small = old_bytes < kSmallBytes;
+  void* const data = is_small ? ::operator new(bytes, kAlignment) : map(bytes, asks_for_huge_pages);
+  if (is_small) memset(data, 0, bytes);
+  if (was_small) {
+    if (old_bytes > 0) memcpy(data, data_.get(), old_bytes);
+  } else {  // its pages are moved; the new place has none yet
     if (mremap(data_.get(), old_bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) == MAP_FAILED)
       throw std::bad_alloc();
     (void)data_.release();
   }
-  data_ = std::unique_ptr<void, Unmap>(data, Unmap{bytes});
+  data_ = std::unique_ptr<void, Release>(data, Release{bytes});
   if (asks_for_huge_pages && bytes >= kHugePageBytes) madvise(data, bytes, MADV_HUGEPAGE);
 }
 
-void ZeroedMemory::Unmap::operator()(void* data) const {
-  munmap(data, bytes);
+void ZeroedMemory::Release::operator()(void* data) const {
+  if (bytes < kSmallBytes)
+    ::operator delete(data, kAlignment);
+  else
+    munmap(data, bytes);
 }
 
 const uint32_t* KeyTable::find_beyond(const Bucket& home, uint64_t key) const {

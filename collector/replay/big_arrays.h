@@ -21,6 +21,8 @@ inline void prefetch_line(const void* address) {
 
 /// The size of a huge page.
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+/// Less than this comes from malloc: for a short log, mapping and unmapping takes a third of all.
+inline constexpr size_t kSmallBytes = size_t{64} << 10;
 
 /// Memory that is all zero at first. It grows without copying, since touching new memory is what
 /// costs most.
@@ -36,15 +38,16 @@ class ZeroedMemory {
   void grow(size_t bytes, bool asks_for_huge_pages = true);
 
  private:
-  struct Unmap {
+  struct Release {
     size_t bytes;
     void operator()(void* data) const;
   };
-  std::unique_ptr<void, Unmap> data_{nullptr, Unmap{0}};
+  std::unique_ptr<void, Release> data_{nullptr, Release{0}};
 };
 
-// An array that grows without moving its entries. Events add entries and change them at random for
-// as long as a log lasts, and copying millions of them would take as long as the events themselves.
+// An array that grows without moving its entries, but for the first few. Events add entries and
+// change them at random for as long as a log lasts, and copying millions of them would take as long
+// as the events themselves.
 // Entries that have not been written are zero and take no memory. The tables of groups are such
 // arrays.
 
@@ -67,18 +70,28 @@ class ChunkedArray {
   }
   /// Grows to `size` entries. All bytes of the new ones are zero.
   void grow(size_t size) {
-    // Where there are other chunks already, this one will be filled.
-    while (size > chunks_.size() * kEntries) chunks_.emplace_back(kHugePageBytes, !chunks_.empty());
+    while (size > capacity_) add_chunk();
     size_ = size;
   }
 
  private:
   static constexpr size_t kEntries = std::bit_floor(kHugePageBytes / sizeof(T));
+  static constexpr size_t kFew = std::bit_floor(kSmallBytes / 8 / sizeof(T));
 
   T* at(size_t i) const { return static_cast<T*>(chunks_[i / kEntries].data()) + i % kEntries; }
 
-  std::vector<ZeroedMemory> chunks_;
-  size_t size_ = 0;
+  void add_chunk() {
+    if (capacity_ == kFew) {
+      chunks_.front().grow(kHugePageBytes, false);
+    } else {
+      // Where there are other chunks already, this one will be filled.
+      chunks_.emplace_back(capacity_ == 0 ? kFew * sizeof(T) : kHugePageBytes, capacity_ > 0);
+    }
+    capacity_ = capacity_ == 0 ? kFew : chunks_.size() * kEntries;
+  }
+
+  std::vector<ZeroedMemory> chunks_;  // the first is small until it is full
+  size_t size_ = 0, capacity_ = 0;
 };
 
 /// A table that is all zero at first. The replay's hash tables use it.

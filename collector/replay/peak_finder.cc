@@ -8,9 +8,6 @@
 namespace gpupeak::collector {
 
 GroupAccounts::GroupAccounts() {
-  static_assert(kBatches * kBatchNotes * sizeof(Note) <= kHugePageBytes / 2,
-                "a batch lies in a row");
-  notes_.grow(kBatches * kBatchNotes);
   begin_batch();
 }
 

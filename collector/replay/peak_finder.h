@@ -237,7 +237,7 @@ class GroupAccounts {
   // The few of all groups that held bytes at the end of any peak. Filled by finish().
   std::vector<GroupId> holders_;
 
-  ChunkedArray<Note> notes_;                                  // kBatches batches, used in turn
+  ZeroedTable<Note> notes_{kBatches * kBatchNotes};           // kBatches batches, used in turn
   Note *begin_ = nullptr, *next_ = nullptr, *end_ = nullptr;  // the batch that is being filled
   std::atomic<size_t> noted_ = 0, counted_ = 0;  // full batches so far: filled, counted
   std::mutex counting_;                          // held by whoever counts the next batch
