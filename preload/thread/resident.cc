@@ -99,9 +99,9 @@ uint64_t static_data_of(const Mapping& mapping, uint64_t bytes) {
   return end <= mapping.begin ? 0 : std::min(bytes, end - mapping.begin);
 }
 
-/// What is resident of a private mapping of no file. The list says so, too, but far more slowly.
-/// Reservations are taken to have nothing.
-__attribute__((noinline)) uint64_t touched(const Mapping& mapping, Places& places) {
+/// What is resident of a private mapping of no file, or of the driver's. The list says so, too, but
+/// far more slowly. Reservations are taken to have nothing. `places`: nullptr if they do not count.
+__attribute__((noinline)) uint64_t touched(const Mapping& mapping, Places* places) {
   unsigned char pages[1024];
   const uint64_t page = arch::page_bytes();
   if (mapping.end - mapping.begin > uint64_t{64} << (mapping.is_readable ? 30 : 20)) return 0;
@@ -112,12 +112,12 @@ __attribute__((noinline)) uint64_t touched(const Mapping& mapping, Places& place
     uint64_t here = 0;
     for (uint64_t i = 0; i < bytes / page; ++i) here += pages[i] & 1;
     found += here;
-    for (uint64_t i = 0; here > 0; ++i) {
+    for (uint64_t i = 0; places != nullptr && here > 0; ++i) {
       const uint64_t first = i;
       while (i < bytes / page && (pages[i] & 1) != 0) ++i;
       if (i == first) continue;
       here -= i - first;
-      places.add({at + first * page, at + i * page, (i - first) * page, mapping.begin});
+      places->add({at + first * page, at + i * page, (i - first) * page, mapping.begin});
     }
   }
   return found * page;
@@ -127,11 +127,13 @@ void add(Causes& causes, const Mapping& mapping, const Mapping& before, MappingP
   const ResidentKind kind =
       pages.is_growing_stack ? ResidentKind::kStacks : smaps::kind_of(mapping, before, copy_word);
   const bool is_of_file = mapping.is_shared || kind < ResidentKind::kStacks;
-  if (causes.is_quick && !is_of_file) pages.rss = pages.anonymous = touched(mapping, causes.places);
+  if (causes.is_quick && !is_of_file)
+    pages.rss = pages.anonymous = touched(mapping, &causes.places);
+  if (causes.is_quick && kind == ResidentKind::kDriver) pages.rss = touched(mapping, nullptr);
   if (pages.bytes() == 0) return;
   if (!causes.is_quick && (!is_of_file || (pages.huge > 0 && !mapping.is_shared)))
     causes.places.add({mapping.begin, mapping.end, pages.bytes(), mapping.begin});
-  if (pages.huge > 0 || kind == ResidentKind::kDriver) see_rare_pages(pages.huge > 0);
+  if (pages.huge > 0) see_rare_pages(true);
   const uint64_t own = std::min(pages.anonymous, own_within(mapping.begin, mapping.end));
   if (is_of_file) {
     causes.in_files += pages.anonymous;
@@ -152,7 +154,8 @@ void add(Causes& causes, const Mapping& mapping, const Mapping& before, MappingP
 /// of files, which hardly grow, less pages of zeros that were only read, mostly by the library.
 /// False if it is far more or less.
 bool end_quick_look(Causes& causes, const ResidentStatus& status) {
-  causes.files_bytes = status.files;
+  const bool has_driver = status.files >= causes.driver_bytes;  // the kernel counts these as files'
+  causes.files_bytes = status.files - std::min(status.files, causes.driver_bytes);
   causes.shared_bytes = status.shared;
   uint64_t& with_log = g_log_in_memory > 0 ? causes.shared_bytes : causes.files_bytes;
   causes.log = std::min<uint64_t>(mapped_log_bytes(), with_log);
@@ -165,7 +168,7 @@ bool end_quick_look(Causes& causes, const ResidentStatus& status) {
   const uint64_t more = all - std::min(all, seen), zeros = seen - std::min(all, seen);
   causes.written_bytes += more;
   causes.own -= std::min(causes.own, zeros);
-  return more + zeros <= (512 << 10) + status.resident / 128;
+  return has_driver && more + zeros <= (512 << 10) + status.resident / 128;
 }
 
 __attribute__((noinline)) bool read_causes(Causes& causes) {

@@ -73,6 +73,45 @@ def thread_stacks(folder):
     expect(re.search(r"^RESIDENT.*\n +120 MiB .* thread stacks$", told, re.M), told)
 
 
+def driver_pages(folder):
+    """Pages of the driver's devices, here of a file that has such a name, at a look that does not read the kernel's list with figures."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", folder], capture_output=True, check=False).returncode != 0:
+        raise Skipped("no namespace of mounts")
+    program = compiled(folder, """
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        static char* map(int flags, int file, unsigned bytes) { return mmap(0, bytes, PROT_READ | PROT_WRITE, flags, file, 0); }
+        int main() {
+          int device = open("/dev/nvidia-pages", O_RDWR);
+          char* pages = map(MAP_SHARED, device, 48 << 20);
+          char* first = map(MAP_PRIVATE | MAP_ANONYMOUS, -1, 32 << 20);
+          memset(first, 1, 32 << 20);
+          munmap(first, 32 << 20);  /* a look before: the first reads the list */
+          memset(pages, 1, 24 << 20);
+          char* second = map(MAP_PRIVATE | MAP_ANONYMOUS, -1, 64 << 20);
+          memset(second, 1, 64 << 20);
+          usleep(300000);  /* looks have a share of the time */
+          munmap(second, 64 << 20);
+          return pages == MAP_FAILED;
+        }
+    """)
+    with open(os.path.join(folder, "pages"), "wb") as file:
+        file.truncate(48 * MIB)
+    nodes = "null zero urandom tty"
+    script = f"""set -e; cd {folder}; mkdir -p old; mount --rbind /dev old; mount -t tmpfs none /dev
+        for node in {nodes} nvidia-pages; do touch /dev/$node; done
+        for node in {nodes}; do mount --bind old/$node /dev/$node; done; mount --bind pages /dev/nvidia-pages; exec "$@" """
+    log = os.path.join(folder, "a.gplog")
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", GPUPEAK, "run", "-o", log, "--", program], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    expect(done.returncode == 0, f"{done.stdout} {done.stderr}")
+    by_cause, total = causes(summary(log)["metrics"])
+    expect(by_cause["driver_bytes"] == 24 * MIB, f"24 MiB of the driver's: {by_cause}")
+    expect(by_cause["files_bytes"] < 8 * MIB and by_cause["unexplained_bytes"] <= total // 50, f"{by_cause} of {total}")
+
+
 def static_data(folder):
     """Variables that begin as zeros, of the program and of a library. No call allocates them. A mapping of the program may lie right behind them."""
     library = os.path.join(folder, "libtable.so")
